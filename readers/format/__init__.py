@@ -1,0 +1,16 @@
+"""The on-disk format, known to the jobs that write it and to the readers."""
+
+from readers.format.manifest import DatasetError, Manifest, Shard, Split
+from readers.format.schema import Feature, Schema
+from readers.format.tensor import parse_tensor, serialize_tensor
+
+__all__ = [
+    "DatasetError",
+    "Feature",
+    "Manifest",
+    "Schema",
+    "Shard",
+    "Split",
+    "parse_tensor",
+    "serialize_tensor",
+]

@@ -1,0 +1,155 @@
+"""A NumPy array <-> the TensorProto that `tf.io.serialize_tensor` writes, byte for byte.
+
+Source: tensorflow/core/framework/{tensor,tensor_shape,types}.proto. A TensorProto is `dtype` (1),
+`tensor_shape` (2) and, for numbers, `tensor_content` (4): so the values are always its suffix.
+Strings stand one by one in `string_val` (8).
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+
+from readers.format.schema import TENSORFLOW_DTYPES, dtype_name, format_shape, numpy_dtype
+from readers.format.wire import fields, varint
+
+_DTYPE_NAMES = {number: name for name, number in TENSORFLOW_DTYPES.items()}
+_STRING = TENSORFLOW_DTYPES["string"]
+
+# TensorFlow's own limit (TensorShape::MaxDimensions); it also bounds the product of hostile sizes.
+_MAX_RANK = 254
+
+
+def little_endian(array: np.ndarray) -> np.ndarray:
+    """The array, C-contiguous and in little-endian byte order; itself where it is so already."""
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    # np.ascontiguousarray would turn a 0-d array into [1].
+    return array if array.flags.c_contiguous else array.copy(order="C")
+
+
+def string_values(array: np.ndarray) -> list[bytes]:
+    """The elements of a text, bytes or object array in row-major order, text as UTF-8.
+
+    Raises:
+        ValueError: An element is neither text nor bytes.
+    """
+    values = []
+    for value in array.ravel().tolist():
+        if isinstance(value, str):
+            value = value.encode()
+        elif not isinstance(value, bytes):
+            raise ValueError(f"expected text or bytes, got {type(value).__name__}")
+        values.append(value)
+    return values
+
+
+@functools.lru_cache(maxsize=4096)
+def tensor_header(dtype: str, shape: tuple[int, ...]) -> bytes:
+    """The bytes of a TensorProto before its values: dtype, shape, and the length of the content."""
+    itemsize = numpy_dtype(dtype).itemsize
+    dims = []
+    for size in shape:
+        dim = b"\x08" + varint(size) if size else b""
+        dims.append(b"\x12" + varint(len(dim)) + dim)
+    dims_bytes = b"".join(dims)
+    number = TENSORFLOW_DTYPES[dtype]
+    header = b"\x08" + varint(number) + b"\x12" + varint(len(dims_bytes)) + dims_bytes
+    nbytes = math.prod(shape) * itemsize
+    if number == _STRING or not nbytes:
+        return header
+    return header + b"\x22" + varint(nbytes)
+
+
+def tensor_parts(array: np.ndarray) -> list[bytes | memoryview]:
+    """The pieces whose concatenation is `serialize_tensor(array)`: numbers are not copied.
+
+    Raises:
+        ValueError: The dtype is none that `tf.io.serialize_tensor` takes.
+    """
+    name = dtype_name(array.dtype)
+    header = tensor_header(name, array.shape)
+    if name == "string":
+        parts: list[bytes | memoryview] = [header]
+        for value in string_values(array):
+            parts += (b"\x42" + varint(len(value)), value)
+        return parts
+    if not array.size:
+        return [header]
+    return [header, little_endian(array).reshape(-1).view(np.uint8).data]
+
+
+def serialize_tensor(array: Any) -> bytes:
+    """The bytes of `tf.io.serialize_tensor(array)`, without TensorFlow.
+
+    Args:
+        array: Anything `np.asarray` takes, of any rank and memory layout.
+
+    Raises:
+        ValueError: The dtype is none that `tf.io.serialize_tensor` takes.
+    """
+    return b"".join(tensor_parts(np.asarray(array)))
+
+
+def parse_tensor(data: bytes | memoryview, dtype: str) -> np.ndarray:
+    """The array [...] that `serialize_tensor` wrote; numbers are a read-only view of `data`.
+
+    Args:
+        data: A serialized TensorProto whose values are in `tensor_content` or `string_val`.
+        dtype: The dtype it must have, a name of `TENSORFLOW_DTYPES`.
+
+    Raises:
+        ValueError: It is not such a TensorProto, has another dtype, or its size does not fit
+            its shape.
+    """
+    found, shape, content, strings = 0, [], memoryview(b""), []
+    for number, kind, value in fields(memoryview(data)):
+        if number == 1 and kind == 0:
+            found = value
+        elif number == 2 and kind == 2:
+            shape = _dims(value)
+        elif number == 4 and kind == 2:
+            content = value
+        elif number == 8 and kind == 2:
+            strings.append(bytes(value))
+        elif number != 3:  # 3 is version_number, always 0 and harmless.
+            raise ValueError(
+                f"field {number} of a TensorProto is not one that serialize_tensor writes"
+            )
+    if found != TENSORFLOW_DTYPES[dtype]:
+        raise ValueError(f"expected a tensor of {dtype}, found {_DTYPE_NAMES.get(found, found)}")
+    count = math.prod(shape)
+    if dtype == "string":
+        if len(strings) != count:
+            raise ValueError(
+                f"{len(strings)} strings do not fill shape {format_shape(tuple(shape))}"
+            )
+        array = np.empty(count, object)
+        array[:] = strings
+        return array.reshape(shape)
+    target = numpy_dtype(dtype)
+    if len(content) != count * target.itemsize:
+        raise ValueError(
+            f"{len(content)} bytes of content do not fill {dtype} {format_shape(tuple(shape))}"
+        )
+    return np.frombuffer(content, target).reshape(shape)
+
+
+def _dims(message: memoryview) -> list[int]:
+    shape: list[int] = []
+    for number, kind, dim in fields(message):
+        if number != 2 or kind != 2:
+            raise ValueError("the shape of a TensorProto has an unknown rank or field")
+        size = 0
+        for dim_number, dim_kind, value in fields(dim):
+            if dim_number == 1 and dim_kind == 0:
+                size = value
+        if size >= 1 << 63:
+            raise ValueError("a dimension of a TensorProto is negative")
+        if len(shape) == _MAX_RANK:
+            raise ValueError(f"the rank of a TensorProto is more than {_MAX_RANK}")
+        shape.append(size)
+    return shape

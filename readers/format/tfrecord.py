@@ -1,0 +1,132 @@
+"""TFRecord framing with its masked CRC32C, and the `.idx` sidecar that says where records lie.
+
+Source: tensorflow/core/lib/io/record_writer.h. A record is its length (8 bytes), the masked CRC of
+the length (4), the data, and the masked CRC of the data (4), all little-endian. A line of the
+index is "<offset> <length>", framing included: the form NVIDIA DALI and the `tfrecord` package read.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import BinaryIO
+
+import google_crc32c
+import numpy as np
+
+HEADER_BYTES = 12
+FOOTER_BYTES = 4
+
+# A length above this is taken for corruption instead of being allocated: protobuf's own limit.
+MAX_RECORD_BYTES = 1 << 31
+
+
+class CorruptRecordError(ValueError):
+    """A record whose framing or checksum is wrong; the message names file and offset."""
+
+
+def crc32c_is_native() -> bool:
+    """Whether google-crc32c runs its native code; its Python fallback is a thousand times slower."""
+    return google_crc32c.implementation == "c"
+
+
+def masked_crc32c(data: bytes | memoryview) -> int:
+    """The CRC32C of some bytes, rotated and offset as TFRecord stores it."""
+    crc = google_crc32c.value(bytes(data) if isinstance(data, memoryview) else data)
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def frame(data: bytes) -> bytes:
+    """One record as it stands in a TFRecord file: `data` with its 16 bytes of framing.
+
+    Raises:
+        ValueError: The record is larger than what `read_records` accepts.
+    """
+    if len(data) > MAX_RECORD_BYTES:
+        raise ValueError(f"a record of {len(data)} bytes: at most {MAX_RECORD_BYTES} are possible")
+    length = struct.pack("<Q", len(data))
+    header = length + struct.pack("<I", masked_crc32c(length))
+    return b"".join((header, data, struct.pack("<I", masked_crc32c(data))))
+
+
+def unframe(framed: bytes | memoryview, file: str, offset: int) -> memoryview:
+    """The data of one framed record, checksums verified.
+
+    Args:
+        framed: The record with its framing, as `frame` made it.
+        file, offset: Where it comes from, in bytes; for the message alone.
+
+    Raises:
+        CorruptRecordError: The length or a checksum does not fit.
+    """
+    view = memoryview(framed)
+    if len(view) < HEADER_BYTES + FOOTER_BYTES:
+        raise CorruptRecordError(f"{file}: the record at byte {offset} is cut off")
+    (length,) = struct.unpack_from("<Q", view)
+    if length != len(view) - HEADER_BYTES - FOOTER_BYTES:
+        raise CorruptRecordError(
+            f"{file}: the record at byte {offset} says it holds {length} bytes, "
+            f"the index says {len(view) - HEADER_BYTES - FOOTER_BYTES}"
+        )
+    data = view[HEADER_BYTES:-FOOTER_BYTES]
+    (length_crc,) = struct.unpack_from("<I", view, 8)
+    (data_crc,) = struct.unpack_from("<I", view, len(view) - FOOTER_BYTES)
+    if length_crc != masked_crc32c(view[:8]) or data_crc != masked_crc32c(data):
+        raise CorruptRecordError(f"{file}: the record at byte {offset} fails its CRC32C")
+    return data
+
+
+def read_records(stream: BinaryIO, file: str) -> Iterator[tuple[int, bytes]]:
+    """Yields (offset in bytes, data) of every record of an open TFRecord file, verified.
+
+    Raises:
+        CorruptRecordError: The framing or a checksum is wrong; the message names `file`.
+    """
+    offset = 0
+    while header := stream.read(HEADER_BYTES):
+        if len(header) < HEADER_BYTES:
+            raise CorruptRecordError(f"{file}: the record at byte {offset} is cut off")
+        length, crc = struct.unpack("<QI", header)
+        if crc != masked_crc32c(header[:8]) or length > MAX_RECORD_BYTES:
+            raise CorruptRecordError(
+                f"{file}: no TFRecord starts at byte {offset} (the CRC32C of its length is wrong)"
+            )
+        body = stream.read(length + FOOTER_BYTES)
+        if len(body) < length + FOOTER_BYTES:
+            raise CorruptRecordError(f"{file}: the record at byte {offset} is cut off")
+        unframe(header + body, file, offset)
+        yield offset, body[:length]
+        offset += HEADER_BYTES + length + FOOTER_BYTES
+
+
+def format_index(lengths: np.ndarray) -> bytes:
+    """The `.idx` text of records that stand one after another.
+
+    Args:
+        lengths: int64 [records], bytes of each record, framing included.
+    """
+    offsets = np.cumsum(lengths) - lengths
+    lines = (f"{o} {n}\n" for o, n in zip(offsets.tolist(), lengths.tolist(), strict=True))
+    return "".join(lines).encode()
+
+
+def parse_index(data: bytes, file: str) -> np.ndarray:
+    """The (offset, length) of every record, int64 [records, 2], both in bytes.
+
+    Raises:
+        ValueError: The text is not an index; the message names `file`.
+    """
+    try:
+        if data.translate(None, b"0123456789 \r\n"):
+            raise ValueError
+        numbers = np.array(data.split(), np.int64)
+        index = numbers.reshape(-1, 2)
+    except (ValueError, OverflowError):
+        raise ValueError(f"{file}: not an index (lines of '<offset> <length>')") from None
+    if index.size and (
+        index[:, 0].min() < 0
+        or index[:, 1].min() < HEADER_BYTES + FOOTER_BYTES
+        or (np.diff(index[:, 0]) <= 0).any()
+    ):
+        raise ValueError(f"{file}: not an index of a TFRecord file: offsets must rise")
+    return index

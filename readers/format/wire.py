@@ -1,0 +1,112 @@
+"""The few pieces of protocol-buffer wire form that Example and TensorProto are made of.
+
+Source: https://protobuf.dev/programming-guides/encoding
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_ONE_BYTE = [bytes([n]) for n in range(128)]
+
+# Below this many values a Python loop beats the ten NumPy calls of the vectorised form.
+_FEW = 12
+
+
+def varint(value: int) -> bytes:
+    """A non-negative integer below 2**64 as a base-128 varint."""
+    if value < 128:
+        return _ONE_BYTE[value]
+    out = bytearray()
+    while value >= 128:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def packed_varints(values: np.ndarray) -> bytes:
+    """An int64 array [n] as packed varints; negative numbers take ten bytes, as in protobuf."""
+    if len(values) <= _FEW:
+        return b"".join(varint(value & 0xFFFFFFFFFFFFFFFF) for value in values.tolist())
+    unsigned = values.astype(np.uint64)
+    largest = int(unsigned.max())
+    if largest < 128:
+        return unsigned.astype(np.uint8).tobytes()
+    width = (largest.bit_length() + 6) // 7
+    groups = unsigned[:, None] >> np.arange(0, 7 * width, 7, dtype=np.uint64)
+    used = groups != 0
+    used[:, 0] = True
+    octets = (groups & np.uint64(0x7F)).astype(np.uint8)
+    octets[:, :-1] |= used[:, 1:].view(np.uint8) << 7
+    return octets[used].tobytes()
+
+
+def unpacked_varints(data: memoryview | bytes) -> np.ndarray:
+    """The int64 array [n] that packed varints hold.
+
+    Raises:
+        ValueError: The last varint is cut off, or one is longer than ten bytes.
+    """
+    octets = np.frombuffer(data, np.uint8)
+    if not octets.size:
+        return np.empty(0, np.int64)
+    last = octets < 128
+    if last.all():
+        return octets.astype(np.int64)
+    ends = np.flatnonzero(last)
+    if not last[-1]:
+        raise ValueError("a varint is cut off")
+    starts = np.concatenate(([0], ends[:-1] + 1))
+    lengths = ends - starts + 1
+    if lengths.max() > 10:
+        raise ValueError("a varint is longer than ten bytes")
+    place = np.arange(octets.size) - np.repeat(starts, lengths)
+    shifted = (octets & 0x7F).astype(np.uint64) << (7 * place).astype(np.uint64)
+    return np.add.reduceat(shifted, starts).view(np.int64)
+
+
+def read_varint(data: memoryview, at: int) -> tuple[int, int]:
+    """The varint at a position, and the position after it.
+
+    Raises:
+        ValueError: It runs past the end, or is longer than ten bytes.
+    """
+    value = shift = 0
+    for position in range(at, min(at + 10, len(data))):
+        octet = data[position]
+        value |= (octet & 0x7F) << shift
+        if octet < 128:
+            return value, position + 1
+        shift += 7
+    raise ValueError("a varint is cut off or longer than ten bytes")
+
+
+def fields(data: memoryview) -> Iterator[tuple[int, int, Any]]:
+    """Yields (field number, wire type, value) of a message; a value of type 2 is a memoryview.
+
+    Raises:
+        ValueError: The bytes are not a protocol-buffer message.
+    """
+    at, end = 0, len(data)
+    while at < end:
+        tag, at = read_varint(data, at)
+        number, kind = tag >> 3, tag & 7
+        if kind == _BYTES:
+            size, at = read_varint(data, at)
+        elif kind == _VARINT:
+            value, at = read_varint(data, at)
+            yield number, kind, value
+            continue
+        elif kind in (_FIXED32, _FIXED64):
+            size = 4 if kind == _FIXED32 else 8
+        else:
+            raise ValueError(f"wire type {kind} is not used by Example or TensorProto")
+        if at + size > end:
+            raise ValueError(f"field {number} runs past the end of its message")
+        yield number, kind, data[at : at + size]
+        at += size

@@ -1,0 +1,399 @@
+import copy
+import json
+import uuid
+
+import fsspec
+import pytest
+
+from readers.format.manifest import (
+    DatasetError,
+    Manifest,
+    Shard,
+    Split,
+    check_split_name,
+    join,
+    shard_name,
+)
+from readers.format.schema import Feature, Schema
+
+MANIFEST = Manifest(
+    schema=Schema({"image": Feature("uint8", (None, 4, 3)), "label": Feature("int64")}),
+    splits={
+        "train": Split(
+            (
+                Shard("train-00000-of-00002.tfrecord", 3, 300, 0x0000ABCD),
+                Shard("train-00001-of-00002.tfrecord", 2, 200, 0xFFFFFFFF),
+            ),
+            rejected=1,
+            statistics={"label": {"count": 5, "mean": 0.5}},
+        ),
+        "val": Split((Shard("val-00000-of-00001.tfrecord", 0, 0, 0),), rejected=2),
+    },
+    label_names=("Katze", "Köter"),
+    vocabulary=7,
+    options={"seed": 0, "splits": {"train": 0.8}},
+    versions={"beam-shards": "1.0"},
+)
+
+GOLDEN = """\
+{
+ "format_version": 1,
+ "schema": {
+  "image": {
+   "dtype": "uint8",
+   "shape": [
+    null,
+    4,
+    3
+   ],
+   "encoding": "tensor"
+  },
+  "label": {
+   "dtype": "int64",
+   "shape": [],
+   "encoding": "list"
+  }
+ },
+ "label_names": [
+  "Katze",
+  "Köter"
+ ],
+ "vocabulary": 7,
+ "rejected": 3,
+ "splits": {
+  "train": {
+   "records": 5,
+   "bytes": 500,
+   "rejected": 1,
+   "statistics": {
+    "label": {
+     "count": 5,
+     "mean": 0.5
+    }
+   },
+   "shards": [
+    {
+     "file": "train-00000-of-00002.tfrecord",
+     "records": 3,
+     "bytes": 300,
+     "crc32c": "0000abcd"
+    },
+    {
+     "file": "train-00001-of-00002.tfrecord",
+     "records": 2,
+     "bytes": 200,
+     "crc32c": "ffffffff"
+    }
+   ]
+  },
+  "val": {
+   "records": 0,
+   "bytes": 0,
+   "rejected": 2,
+   "statistics": {},
+   "shards": [
+    {
+     "file": "val-00000-of-00001.tfrecord",
+     "records": 0,
+     "bytes": 0,
+     "crc32c": "00000000"
+    }
+   ]
+  }
+ },
+ "options": {
+  "seed": 0,
+  "splits": {
+   "train": 0.8
+  }
+ },
+ "versions": {
+  "beam-shards": "1.0"
+ }
+}
+"""
+
+TRAIN = ("splits", "train")
+SHARD = (*TRAIN, "shards", 0)
+ABSENT = object()
+
+
+def changed(path: tuple, value) -> dict:
+    """The JSON of the manifest with one value replaced, or taken out."""
+    manifest = copy.deepcopy(MANIFEST.to_json())
+    inside = manifest
+    for key in path[:-1]:
+        inside = inside[key]
+    if value is ABSENT:
+        del inside[path[-1]]
+    else:
+        inside[path[-1]] = value
+    return manifest
+
+
+def paths(value, path=()) -> list[tuple]:
+    """The path of every field the format itself defines."""
+    found = [path] if path else []
+    items = value.items() if isinstance(value, dict) else ()
+    if isinstance(value, list) and path[-1] == "shards":
+        items = enumerate(value)
+    for key, inner in items:
+        if not {"statistics", "options", "versions"} & set(path):
+            found += paths(inner, (*path, key))
+    return found
+
+
+def test_golden_text_is_written_and_read():
+    assert MANIFEST.to_bytes().decode() == GOLDEN
+    assert Manifest.from_json(json.loads(GOLDEN)) == MANIFEST
+
+
+def test_the_totals_are_those_of_the_shards():
+    assert MANIFEST.split("train").records == 5
+    assert MANIFEST.split("train").bytes == 500
+    assert MANIFEST.rejected == 3
+
+
+def test_what_is_optional_is_written_and_read_all_the_same():
+    manifest = Manifest(Schema({"x": Feature("int64")}), {"train": Split(())})
+    assert Manifest.from_json(json.loads(manifest.to_bytes())) == manifest
+
+
+def test_an_unknown_split_is_answered_with_those_there_are():
+    with pytest.raises(ValueError, match="unknown split 'test': the dataset has train, val"):
+        MANIFEST.split("test")
+
+
+@pytest.mark.parametrize("version", [0, 2, 99, "1", 1.0, True, None, [1]])
+def test_another_format_version_is_refused_with_both_numbers(version):
+    with pytest.raises(ValueError, match=r"format version .*; this package reads version 1"):
+        Manifest.from_json(changed(("format_version",), version))
+
+
+REQUIRED = [
+    path
+    for path in paths(MANIFEST.to_json())
+    # A feature, a split or a shard may be absent: what is left must only add up.
+    if path[:-1] not in {("schema",), ("splits",), (*TRAIN, "shards"), ("splits", "val", "shards")}
+]
+
+
+@pytest.mark.parametrize("path", REQUIRED, ids=str)
+def test_a_missing_field_is_refused_with_its_name(path):
+    with pytest.raises(ValueError, match=r"missing|format version None|a feature is") as caught:
+        Manifest.from_json(changed(path, ABSENT))
+    assert path[0] in ("format_version", "schema") or repr(path[-1]) in str(caught.value)
+
+
+WRONG = [None, 1.5, -1, True, "text", [1], {"a": 1}, [[["a", "b"]]]]
+FITTING = [
+    (("options",), {"a": 1}),
+    (("versions",), {"a": 1}),
+    ((*TRAIN, "statistics"), {"a": 1}),
+    (("splits", "val", "statistics"), {"a": 1}),
+    (("schema", "image", "shape"), [1]),
+    (("schema", "label", "shape"), [1]),
+]
+
+
+@pytest.mark.parametrize(
+    ("path", "wrong"),
+    [
+        (path, wrong)
+        for path in paths(MANIFEST.to_json())
+        for wrong in WRONG
+        if (path, wrong) not in FITTING
+    ],
+    ids=str,
+)
+def test_no_field_takes_a_value_of_the_wrong_type(path, wrong):
+    with pytest.raises(ValueError):
+        Manifest.from_json(changed(path, wrong))
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (("vocabulary",), -1, "vocabulary: expected a count, found -1"),
+        (("vocabulary",), "7", "vocabulary: expected int, found '7'"),
+        (("rejected",), 4, "4 rejected, but the splits add up to 3"),
+        (("rejected",), -3, "rejected: expected a count, found -3"),
+        (("label_names",), "ab", "label_names: expected list, found 'ab'"),
+        (("label_names",), [1, 2], "label_names: expected a list of text"),
+        (("options",), [["a", 1]], "options: expected dict"),
+        (("splits",), [], "splits: expected dict"),
+        ((*TRAIN, "records"), 6, "split train: 6 records, but its shards add up to 5"),
+        ((*TRAIN, "bytes"), 501, "split train: 501 bytes, but its shards add up to 500"),
+        ((*TRAIN, "rejected"), -1, "rejected: expected a count, found -1"),
+        ((*TRAIN, "rejected"), float("inf"), "rejected: expected int, found 'inf'"),
+        ((*SHARD, "records"), -3, "train-00000-of-00002.tfrecord: records: expected a count"),
+        ((*SHARD, "bytes"), -1, "train-00000-of-00002.tfrecord: bytes: expected a count"),
+        ((*SHARD, "bytes"), "300", "train-00000-of-00002.tfrecord: bytes: expected int"),
+        ((*SHARD, "crc32c"), "xyz", "crc32c must be 8 hex digits, found 'xyz'"),
+        ((*SHARD, "crc32c"), "-0000001", "crc32c must be 8 hex digits"),
+        ((*SHARD, "crc32c"), "0x00abcd", "crc32c must be 8 hex digits"),
+        ((*SHARD, "crc32c"), "1" * 9, "crc32c must be 8 hex digits"),
+        ((*SHARD, "crc32c"), 5, "crc32c: expected str"),
+        (("schema",), {}, "at least one feature"),
+        (("schema", "label", "dtype"), "int65", "feature 'label': unknown dtype 'int65'"),
+        (("schema", "label", "shape"), [-1], "feature 'label': shape"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_field_and_value(path, value, message):
+    with pytest.raises(ValueError, match=message):
+        Manifest.from_json(changed(path, value))
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "../train-00000-of-00002.tfrecord",
+        "/etc/passwd",
+        "./train-00000-of-00002.tfrecord",
+        "sub/train-00000-of-00002.tfrecord",
+        "gs://bucket/train-00000-of-00002.tfrecord",
+        "train-00001-of-00002.tfrecord",
+        "train-00000-of-00003.tfrecord",
+        "val-00000-of-00002.tfrecord",
+        "renamed.tfrecord",
+        "train-00000-of-00002.tfrecord\0",
+        "",
+        None,
+        ["train-00000-of-00002.tfrecord"],
+        {},
+        "x" * 10_000,
+    ],
+    ids=lambda file: str(file)[:30],
+)
+def test_a_shard_that_is_not_the_expected_file_of_its_directory_is_refused(file):
+    with pytest.raises(ValueError, match=r"'train-00000-of-00002[.]tfrecord', found") as e:
+        Manifest.from_json(changed((*SHARD, "file"), file))
+    assert len(str(e.value)) < 400
+
+
+def test_a_missing_shard_is_found_by_the_names_of_the_others():
+    with pytest.raises(ValueError, match="shard 0 of train: expected 'train-00000-of-00001"):
+        Manifest.from_json(changed((*TRAIN, "shards", 1), ABSENT))
+
+
+@pytest.mark.parametrize(
+    "name", ["../train", "a/b", "", ".", "..", ".hidden", "a-b", "ä", "a" * 101]
+)
+def test_a_split_name_that_is_no_beginning_of_a_file_name_is_refused(name):
+    manifest = MANIFEST.to_json()
+    manifest["splits"] = {name: manifest["splits"]["val"]}
+    with pytest.raises(ValueError, match=r"split name .*: expected letters, digits, _ and ."):
+        Manifest.from_json(manifest)
+
+
+@pytest.mark.parametrize("name", ["train", "val_2", "v1.0", "A", "a" * 100])
+def test_a_split_name_of_letters_digits_and_dots_is_itself(name):
+    assert check_split_name(name) == name
+
+
+def test_shards_are_named_as_tensorflow_datasets_names_them():
+    assert shard_name("train", 0, 16) == "train-00000-of-00016.tfrecord"
+    assert shard_name("val", 99999, 123456) == "val-99999-of-123456.tfrecord"
+
+
+@pytest.mark.parametrize(
+    ("directory", "path"),
+    [
+        ("shards", "shards/x"),
+        ("shards/", "shards/x"),
+        ("/abs/shards", "/abs/shards/x"),
+        ("/", "/x"),
+        ("", "x"),
+        (".", "./x"),
+        ("gs://bucket", "gs://bucket/x"),
+        ("gs://bucket/", "gs://bucket/x"),
+        ("memory://", "memory://x"),
+        ("file:///", "file:///x"),
+    ],
+)
+def test_a_file_is_joined_to_a_directory_of_any_filesystem(directory, path):
+    assert join(directory, "x") == path
+
+
+@pytest.mark.parametrize("ending", ["", "/"])
+def test_a_manifest_is_read_from_a_directory(tmp_path, ending):
+    (tmp_path / "manifest.json").write_bytes(MANIFEST.to_bytes())
+    assert Manifest.read(f"{tmp_path}{ending}") == MANIFEST
+    assert Manifest.read(f"file://{tmp_path}{ending}") == MANIFEST
+    assert Manifest.read(tmp_path) == MANIFEST
+
+
+def test_a_manifest_is_read_from_the_working_directory(tmp_path, monkeypatch):
+    (tmp_path / "manifest.json").write_bytes(MANIFEST.to_bytes())
+    monkeypatch.chdir(tmp_path)
+    assert Manifest.read("") == Manifest.read(".") == MANIFEST
+
+
+def test_a_directory_with_brackets_and_stars_in_its_name_is_read(tmp_path):
+    directory = tmp_path / "a[1] *?"
+    directory.mkdir()
+    (directory / "manifest.json").write_bytes(MANIFEST.to_bytes())
+    assert Manifest.read(str(directory)) == MANIFEST
+
+
+@pytest.fixture
+def memory():
+    directory = f"memory://{uuid.uuid4().hex}"
+    yield directory
+    fsspec.filesystem("memory").rm(directory, recursive=True)
+
+
+@pytest.mark.parametrize("below", ["", "/", "/deep/er"])
+def test_a_manifest_is_read_from_any_filesystem_of_fsspec(memory, below):
+    with fsspec.open(join(memory + below, "manifest.json"), "wb") as file:
+        file.write(MANIFEST.to_bytes())
+    assert Manifest.read(memory + below) == MANIFEST
+
+
+@pytest.mark.parametrize("where", ["local", "memory", "missing directory", "a file"])
+def test_a_missing_manifest_says_what_to_do(tmp_path, where):
+    (tmp_path / "file").write_bytes(b"")
+    directory = {
+        "local": str(tmp_path),
+        "memory": f"memory://{uuid.uuid4().hex}",
+        "missing directory": str(tmp_path / "none"),
+        "a file": str(tmp_path / "file"),
+    }[where]
+    with pytest.raises(DatasetError) as caught:
+        Manifest.read(directory)
+    assert str(caught.value) == (
+        f"{directory}: no manifest.json here, so this is not a finished dataset; run the job "
+        "again, or give schema= to read TFRecord files without a manifest"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"", "Expecting value"),
+        (b"{", "Expecting property name"),
+        (b"{'a': 1}", "Expecting property name"),
+        (GOLDEN.encode()[:-30], "Expecting"),
+        (b"\xff\xfe\xfd\xfc", "Expecting value|codec can't decode"),
+        (b'{"a": "\xff"}', "codec can't decode"),
+        (b"[" * 100_000, "recursion"),
+        (b"[]", "expected a JSON object, got list"),
+        (b"null", "expected a JSON object, got NoneType"),
+        (b"{}", "format version None"),
+        (b'{"format_version": 2}', "format version 2; this package reads version 1"),
+        (b'{"format_version": 1}', "the field 'schema' is missing"),
+        (b'{"format_version": 1, "schema": 5}', "a schema maps names to features, got int"),
+        (b'{"format_version": ' + b"1" * 5000 + b"}", "limit"),
+    ],
+    ids=lambda value: repr(value)[:40],
+)
+def test_a_file_that_is_no_manifest_is_refused_with_its_path(tmp_path, text, message):
+    (tmp_path / "manifest.json").write_bytes(text)
+    with pytest.raises(DatasetError, match=message) as caught:
+        Manifest.read(str(tmp_path))
+    assert str(caught.value).startswith(f"{tmp_path}/manifest.json: ")
+
+
+def test_an_unknown_filesystem_is_refused_with_the_path():
+    with pytest.raises(DatasetError, match=r"^nosuch://a/manifest.json: Protocol not known"):
+        Manifest.read("nosuch://a")
