@@ -1,0 +1,38 @@
+"""Readers of TFRecord shards for training code: `tf.data`, NumPy and random access.
+
+Only `load` needs TensorFlow, and only its use imports it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from readers.arrays import as_numpy
+from readers.format.manifest import DatasetError, Manifest
+from readers.format.schema import Feature, Schema
+from readers.source import RecordSource
+
+if TYPE_CHECKING:
+    from readers.pipeline import load
+
+__all__ = [
+    "DatasetError",
+    "Feature",
+    "Manifest",
+    "RecordSource",
+    "Schema",
+    "as_numpy",
+    "load",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "load":
+        from readers.pipeline import load
+
+        return load
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

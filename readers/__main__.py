@@ -1,0 +1,51 @@
+"""`python -m readers`: what is in a dataset, from the command line."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterable, Sequence
+
+from readers.format.manifest import Manifest
+from readers.head import first_records
+from readers.info import describe
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit code: 0, or 2 for a mistake of the user, told in one line."""
+    parsed = _parser().parse_args(arguments)
+    try:
+        for line in _output(parsed):
+            print(line)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader, `head` say, has seen enough. Python would flush again on exit, and complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except (ValueError, OSError, ImportError) as error:
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _output(parsed: argparse.Namespace) -> Iterable[str]:
+    if parsed.command == "info":
+        return [describe(parsed.directory, Manifest.read(parsed.directory))]
+    return first_records(parsed.directory, parsed.split, parsed.n)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m readers", description="Reads TFRecord shards.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    info = commands.add_parser("info", help="schema, splits, shards, labels and statistics")
+    head = commands.add_parser("head", help="the first records")
+    for command in (info, head):
+        command.add_argument("directory", metavar="DIR", help="of the dataset, on any filesystem")
+    head.add_argument("--split", help="or a slice, 'train[100:]'; default: the only one, or train")
+    head.add_argument("-n", type=int, default=3, help="records to show (default: %(default)s)")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,265 @@
+"""What to read: a path, split, schema and columns -> a plan of files and record ranges."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import fsspec
+
+from readers.fetch import file_size, local_path, read_index, read_sidecar
+from readers.format.manifest import (
+    INDEX_SUFFIX,
+    MANIFEST,
+    DatasetError,
+    Manifest,
+    Shard,
+    join,
+)
+from readers.format.schema import Schema
+from readers.order import parse_split, shard_ranges, split_name
+
+# The split of files that no manifest describes.
+ALL = "all"
+
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A run of records in one file.
+
+    Attributes:
+        path: Of the file; a local one without `file://`.
+        skip: Records before the run.
+        take: Records of the run; None for all there are, where their number is unknown.
+        total: Records of the whole file; None where unknown.
+    """
+
+    path: str
+    skip: int
+    take: int | None
+    total: int | None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the run is the whole file."""
+        return self.skip == 0 and self.take == self.total
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The records to read, and what is in them.
+
+    Attributes:
+        name: The split, with its slice, as it was asked for.
+        schema: The features to decode.
+        parts: In the order of the files.
+        records: How many there are; None where files without manifest lack an index.
+        record_bytes: Mean size of a framed record; None where unknown.
+        fingerprint: A text that changes whenever the records or their order do, but not when the
+            dataset is moved.
+    """
+
+    name: str
+    schema: Schema
+    parts: tuple[Part, ...]
+    records: int | None
+    record_bytes: float | None
+    fingerprint: tuple[Any, ...]
+
+
+def resolve(
+    path_or_files: Paths,
+    split: str | None,
+    schema: Schema | None,
+    columns: Sequence[str] | None,
+    scan: bool = False,
+) -> Plan:
+    """The plan of what to read, after all that can be checked without reading a record.
+
+    Args:
+        path_or_files: A dataset's directory; or, with a schema, a TFRecord file, a list of them,
+            a glob, or a directory of `*.tfrecord*` files.
+        split: A split or a slice of one. None means the only one, or `train`.
+        schema: Of files without manifest. With one, which of its features to read.
+        columns: The features to read; None means all.
+        scan: Count the records of files without manifest and index by walking through them.
+
+    Raises:
+        FileNotFoundError: A file is missing.
+        DatasetError: There is no manifest and no schema, or a shard is not as the manifest says.
+        ValueError: The split, or a feature of schema or columns, is unknown.
+    """
+    if schema is not None and not isinstance(schema, Schema):
+        raise ValueError(
+            f"schema: expected readers.Schema({{...}}), got {type(schema).__name__}; "
+            "wrap the mapping in readers.Schema"
+        )
+    if isinstance(path_or_files, (str, os.PathLike)):
+        path = os.path.expanduser(os.fspath(path_or_files))
+        if schema is None or _is_file(join(path, MANIFEST)):
+            return _with_columns(_dataset_plan(path, split, schema), columns)
+        files = _found_files(path)
+    else:
+        files = [os.fspath(file) for file in path_or_files]
+    if schema is None:
+        raise ValueError(
+            "files without a manifest need schema=readers.Schema({name: (dtype, shape), ...})"
+        )
+    return _with_columns(_files_plan(files, split, schema, scan), columns)
+
+
+def default_split(names: Sequence[str]) -> str:
+    """The split that is meant when none is named: the only one, or `train`.
+
+    Raises:
+        ValueError: There are several and none is `train`.
+    """
+    if len(names) == 1:
+        return names[0]
+    if "train" in names:
+        return "train"
+    raise ValueError(f"name one with split=: the dataset has {', '.join(names) or 'no splits'}")
+
+
+def _with_columns(plan: Plan, columns: Sequence[str] | None) -> Plan:
+    if columns is None:
+        return plan
+    names = name_list("columns", columns)
+    return Plan(**{**vars(plan), "schema": plan.schema.select(names)})
+
+
+def name_list(argument: str, names: Any) -> list[str]:
+    """The names as a list.
+
+    Raises:
+        ValueError: It is no list of names, or an empty one; the message names the argument.
+    """
+    if isinstance(names, (list, tuple)) and names and all(isinstance(n, str) for n in names):
+        return list(names)
+    raise ValueError(f"{argument}={names!r}: expected a list of feature names")
+
+
+def _dataset_plan(directory: str, split: str | None, schema: Schema | None) -> Plan:
+    if any(char in directory for char in "*?[") and not _exists(directory):
+        raise ValueError(f"{directory}: a glob needs schema=; a dataset is a directory")
+    manifest = Manifest.read(directory)
+    text = default_split(list(manifest.splits)) if split is None else split
+    counts = {name: split.records for name, split in manifest.splits.items()}
+    name, start, stop = parse_split(text, counts)
+    shards = manifest.splits[name].shards
+    parts = []
+    for number, skip, take in shard_ranges([shard.records for shard in shards], start, stop):
+        shard = shards[number]
+        path = join(local_path(directory) or directory, shard.file)
+        _check_shard(path, shard)
+        parts.append(Part(path, skip, take, shard.records))
+    records = sum(shard.records for shard in shards)
+    return Plan(
+        name=text,
+        schema=manifest.schema if schema is None else _chosen(manifest.schema, schema),
+        parts=tuple(parts),
+        records=stop - start,
+        record_bytes=sum(shard.bytes for shard in shards) / records if records else None,
+        fingerprint=tuple((s.file, s.records, s.crc32c) for s in shards) + ((start, stop),),
+    )
+
+
+def _check_shard(path: str, shard: Shard) -> None:
+    """Holds a local shard against the manifest; a remote one costs a request, so it waits."""
+    if local_path(path) is None:
+        return
+    try:
+        size = file_size(path)
+    except FileNotFoundError:
+        raise FileNotFoundError(
+            f"{path}: the manifest lists this shard, but it is missing"
+        ) from None
+    if size != shard.bytes:
+        raise DatasetError(
+            f"{path}: the manifest says {shard.bytes} bytes, the file has {size}; it is damaged "
+            "or from another run of the job"
+        )
+
+
+def _chosen(stored: Schema, given: Schema) -> Schema:
+    chosen = stored.select(list(given))
+    for name, feature in chosen.items():
+        if feature != given[name]:
+            raise ValueError(
+                f"feature {name!r}: schema= says {given[name]}, the manifest says {feature}"
+            )
+    return chosen
+
+
+def _files_plan(files: list[str], split: str | None, schema: Schema, scan: bool) -> Plan:
+    if not files:
+        raise ValueError("an empty list of files: there is nothing to read")
+    if split is not None and split_name(split) != ALL:
+        raise ValueError(
+            f"unknown split {split_name(split)!r}: files without a manifest have one, {ALL!r}"
+        )
+    files = [local_path(file) or file for file in files]
+    sizes = [_size_of(file) for file in files]
+    indexes = [read_index(file) if scan else read_sidecar(file) for file in files]
+    counts = [len(index) for index in indexes if index is not None]
+    fingerprint = tuple(zip(map(os.path.basename, files), sizes, strict=True))
+    if len(counts) < len(files):
+        if split not in (None, ALL):
+            raise ValueError(
+                f"split {split!r}: a slice needs the number of records, and "
+                f"{files[[index is None for index in indexes].index(True)]}{INDEX_SUFFIX} is missing"
+            )
+        whole = tuple(Part(file, 0, None, None) for file in files)
+        return Plan(split or ALL, schema, whole, None, None, fingerprint)
+    records = sum(counts)
+    _, start, stop = parse_split(split or ALL, {ALL: records})
+    return Plan(
+        name=split or ALL,
+        schema=schema,
+        parts=tuple(
+            Part(files[number], skip, take, counts[number])
+            for number, skip, take in shard_ranges(counts, start, stop)
+        ),
+        records=stop - start,
+        record_bytes=sum(sizes) / records if records else None,
+        fingerprint=(*fingerprint, (start, stop)),
+    )
+
+
+def _size_of(file: str) -> int:
+    try:
+        return file_size(file)
+    except (FileNotFoundError, NotADirectoryError):
+        raise FileNotFoundError(f"{file}: no such file") from None
+
+
+def _exists(path: str) -> bool:
+    filesystem, name = fsspec.core.url_to_fs(path)
+    return bool(filesystem.exists(name))
+
+
+def _is_file(path: str) -> bool:
+    filesystem, name = fsspec.core.url_to_fs(path)
+    return bool(filesystem.isfile(name))
+
+
+def _found_files(path: str) -> list[str]:
+    """The TFRecord files of a glob, of a directory, or the file itself; sorted."""
+    filesystem, name = fsspec.core.url_to_fs(path)
+    if any(char in path for char in "*?[") and not _exists(path):
+        found = filesystem.glob(name)
+    elif filesystem.isdir(name):
+        found = filesystem.glob(join(name, "*.tfrecord*"))
+    else:
+        return [path]
+    files = sorted(file for file in found if not file.endswith(INDEX_SUFFIX))
+    if not files:
+        raise FileNotFoundError(f"{path}: no TFRecord files here")
+    return [
+        local_path(filesystem.unstrip_protocol(file)) or filesystem.unstrip_protocol(file)
+        for file in files
+    ]

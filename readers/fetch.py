@@ -1,0 +1,166 @@
+"""Records -> bytes: a memory map where the file is local, range reads through fsspec elsewhere."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+from collections.abc import Sequence
+from typing import Any, BinaryIO
+
+import fsspec
+import numpy as np
+
+from readers.format.manifest import INDEX_SUFFIX
+from readers.format.tfrecord import (
+    FOOTER_BYTES,
+    HEADER_BYTES,
+    MAX_RECORD_BYTES,
+    CorruptRecordError,
+    masked_crc32c,
+    parse_index,
+)
+
+# A request to an object store costs about as long as a MiB takes to arrive: below this gap two
+# records come cheaper in one request than in two.
+_GAP_BYTES = 1 << 20
+
+
+def local_path(path: str) -> str | None:
+    """The path in the local filesystem, or None for one that only fsspec can open."""
+    if path.startswith("file://"):
+        return path[len("file://") :]
+    return None if "://" in path or "::" in path else path
+
+
+def file_size(path: str) -> int:
+    """The size of a file, in bytes.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+    """
+    local = local_path(path)
+    if local is not None:
+        return os.stat(local).st_size
+    filesystem, name = fsspec.core.url_to_fs(path)
+    return int(filesystem.size(name))
+
+
+def read_sidecar(path: str) -> np.ndarray | None:
+    """The (offset, length) in bytes of every record, int64 [records, 2]; None without an `.idx`.
+
+    Args:
+        path: Of the TFRecord file; the index stands beside it.
+
+    Raises:
+        ValueError: The index is none, or does not fit the size of the file.
+    """
+    sidecar = path + INDEX_SUFFIX
+    try:
+        with fsspec.open(sidecar, "rb") as file:
+            index = parse_index(file.read(), sidecar)
+    except FileNotFoundError:
+        return None
+    end, size = int(index[-1].sum()) if len(index) else 0, file_size(path)
+    if end != size:
+        raise ValueError(
+            f"{sidecar}: the records end at byte {end}, but {path} has {size} bytes; "
+            "delete or rewrite the index"
+        )
+    return index
+
+
+def scan_index(path: str) -> np.ndarray:
+    """The (offset, length) of every record, int64 [records, 2], found by walking the file.
+
+    It reads 12 bytes a record, and checks the CRC32C of each length.
+
+    Raises:
+        CorruptRecordError: A record's header is wrong, or the file ends within a record.
+    """
+    rows = []
+    with fsspec.open(path, "rb") as file:
+        size = _stream_size(file)
+        offset = 0
+        while offset < size:
+            file.seek(offset)
+            header = file.read(HEADER_BYTES)
+            length, crc = struct.unpack("<QI", header) if len(header) == HEADER_BYTES else (0, -1)
+            if crc != masked_crc32c(header[:8]) or length > MAX_RECORD_BYTES:
+                raise CorruptRecordError(f"{path}: no TFRecord starts at byte {offset}")
+            framed = HEADER_BYTES + length + FOOTER_BYTES
+            rows.append((offset, framed))
+            offset += framed
+        if offset != size:
+            raise CorruptRecordError(f"{path}: the record at byte {rows[-1][0]} is cut off")
+    return np.array(rows, np.int64).reshape(-1, 2)
+
+
+def read_index(path: str) -> np.ndarray:
+    """The (offset, length) of every record, int64 [records, 2], from the `.idx` or by a scan."""
+    index = read_sidecar(path)
+    return scan_index(path) if index is None else index
+
+
+def _stream_size(file: BinaryIO) -> int:
+    file.seek(0, os.SEEK_END)
+    return file.tell()
+
+
+class ShardBytes:
+    """The bytes of one shard by position; safe to share between threads.
+
+    Args:
+        path: A local path or any URL that fsspec knows.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+    """
+
+    def __init__(self, path: str) -> None:
+        local = local_path(path)
+        self._view: memoryview | None = None
+        self._filesystem: Any = None
+        if local is None:
+            self._filesystem, self._name = fsspec.core.url_to_fs(path)
+            return
+        with open(local, "rb") as file:  # noqa: PTH123 - the descriptor is all that is wanted
+            # An empty file cannot be mapped. The map closes when its last view is gone.
+            if os.fstat(file.fileno()).st_size:
+                self._view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+            else:
+                self._view = memoryview(b"")
+
+    def slices(self, index: np.ndarray) -> list[memoryview]:
+        """The bytes at each (offset, length) of an int64 [n, 2]; a view of the map where local.
+
+        Elsewhere neighbours are fetched together, and the requests of one call run at once where
+        the filesystem can.
+        """
+        rows = index.tolist()
+        if self._view is not None:
+            return [self._view[offset : offset + length] for offset, length in rows]
+        spans = spans_of(rows)
+        blobs = self._filesystem.cat_ranges(
+            [self._name] * len(spans),
+            [first for first, _ in spans],
+            [last for _, last in spans],
+            on_error="raise",
+        )
+        starts = np.array([first for first, _ in spans])
+        found = np.searchsorted(starts, index[:, 0], side="right") - 1
+        return [
+            memoryview(blobs[span])[offset - spans[span][0] :][:length]
+            for span, (offset, length) in zip(found.tolist(), rows, strict=True)
+        ]
+
+
+def spans_of(rows: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
+    """The (start, stop) of the fewest requests that cover every (offset, length), ascending."""
+    spans: list[tuple[int, int]] = []
+    for offset, length in sorted((row[0], row[1]) for row in rows):
+        if spans and offset <= spans[-1][1] + _GAP_BYTES:
+            spans[-1] = (spans[-1][0], max(spans[-1][1], offset + length))
+        else:
+            spans.append((offset, offset + length))
+    return spans

@@ -1,0 +1,80 @@
+"""What a dataset holds, as text: from its manifest alone, so in an instant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from readers.format.display import format_balance, format_bytes, format_table
+from readers.format.manifest import Manifest, Split
+from readers.format.schema import format_shape
+
+_LABELS_SHOWN = 12
+
+
+def describe(directory: str, manifest: Manifest) -> str:
+    """The schema, splits, labels, rejected inputs, vocabulary and statistics, a line each."""
+    return "\n".join(_lines(directory, manifest))
+
+
+def _lines(directory: str, manifest: Manifest) -> Iterator[str]:
+    yield directory
+    yield ""
+    features = [
+        (name, f.dtype, format_shape(f.shape), f.encoding) for name, f in manifest.schema.items()
+    ]
+    yield format_table([("feature", "dtype", "shape", "encoding"), *features])
+    yield ""
+    splits = [_split_row(name, split) for name, split in manifest.splits.items()]
+    header = ("split", "records", "shards", "records a shard", "bytes", "rejected")
+    yield format_table([header, *splits])
+    yield ""
+    if manifest.label_names:
+        yield f"labels      {len(manifest.label_names)}: {_shortened(manifest.label_names)}"
+    if manifest.vocabulary:
+        yield f"vocabulary  {manifest.vocabulary:,} tokens"
+    yield f"rejected    {manifest.rejected:,}"
+    if manifest.versions:
+        yield f"written by  {', '.join(f'{k} {v}' for k, v in manifest.versions.items())}"
+    for name, split in manifest.splits.items():
+        if split.statistics:
+            yield ""
+            yield f"statistics of {name}"
+            yield format_table(
+                [("  feature", "of", "count", "min", "max", "mean", "std"), *_figures(split)]
+            )
+
+
+def _split_row(name: str, split: Split) -> tuple[str, ...]:
+    return (
+        name,
+        f"{split.records:,}",
+        f"{len(split.shards):,}",
+        format_balance([shard.records for shard in split.shards]),
+        format_bytes(split.bytes),
+        f"{split.rejected:,}",
+    )
+
+
+def _shortened(names: Sequence[str]) -> str:
+    rest = len(names) - _LABELS_SHOWN
+    return ", ".join(names[:_LABELS_SHOWN]) + (f" and {rest:,} more" if rest > 0 else "")
+
+
+def _figures(split: Split) -> Iterator[tuple[str, ...]]:
+    """A row for the values of each feature, and for each of its lengths."""
+    columns = ("count", "min", "max", "mean", "std")
+    for feature, figures in split.statistics.items():
+        if not isinstance(figures, Mapping):
+            continue
+        rows = {"values": figures} if "count" in figures else {}
+        lengths_of = figures.get("lengths")
+        for what, lengths in lengths_of.items() if isinstance(lengths_of, Mapping) else ():
+            rows[what if what == "bytes" else f"dimension {what}"] = lengths
+        for what, row in rows.items():
+            if isinstance(row, Mapping):
+                yield (f"  {feature}", what, *(_number(row.get(column, "")) for column in columns))
+
+
+def _number(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

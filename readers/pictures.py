@@ -1,0 +1,46 @@
+"""Encoded pictures -> arrays of pixels, with Pillow."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+
+from readers.format.example import fits
+from readers.format.schema import PICTURES, Feature, Schema, format_shape
+
+
+def decode_picture(name: str, feature: Feature, data: bytes) -> np.ndarray:
+    """The pixels, uint8 [height, width, channels], as gray or RGB by the feature's channels.
+
+    Raises:
+        ValueError: It is no picture that Pillow knows, or of another size than the feature says.
+        ImportError: Pillow is missing.
+    """
+    try:
+        from PIL import Image
+    except ModuleNotFoundError:
+        raise ImportError(f"feature {name!r} needs Pillow: pip install pillow") from None
+    try:
+        with Image.open(io.BytesIO(data)) as picture:
+            pixels = np.array(picture.convert("L" if feature.shape[2] == 1 else "RGB"))
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        # Pillow tells of a broken PNG by SyntaxError.
+        reason = "cannot identify its format" if "identify" in str(error) else error
+        raise ValueError(f"feature {name!r} ({feature}): {reason}") from None
+    pixels = pixels.reshape(*pixels.shape[:2], -1)
+    if not fits(feature.shape, pixels.shape):
+        raise ValueError(
+            f"feature {name!r} ({feature}): expected {format_shape(feature.shape)}, "
+            f"found {format_shape(pixels.shape)}"
+        )
+    return pixels
+
+
+def with_pixels(record: dict[str, Any], schema: Schema) -> dict[str, Any]:
+    """The record, with the pixels of each encoded picture in place of its bytes."""
+    for name, feature in schema.items():
+        if feature.encoding in PICTURES:
+            record[name] = decode_picture(name, feature, record[name])
+    return record
