@@ -1,0 +1,41 @@
+"""python -m beam_jobs images|text|sensors."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+_PACKAGES = {
+    "apache_beam": "beam-shards[beam]",
+    "PIL": "beam-shards[beam]",
+    "google_crc32c": "beam-shards",
+}
+
+
+def main(arguments: list[str]) -> int:
+    """Runs one job; returns the exit code."""
+    # Before Beam is imported: it warns of parts of Google Cloud that nobody asked for.
+    logging.basicConfig(level=logging.ERROR)
+    try:
+        from beam_jobs.errors import JobError
+        from beam_jobs.options import parse_command
+        from beam_jobs.run import main_job
+    except ImportError as error:
+        package = _PACKAGES.get((error.name or "").split(".")[0])
+        if package is None:
+            raise
+        print(f"error: {error.name} is missing: pip install '{package}'", file=sys.stderr)
+        return 2
+    try:
+        main_job(parse_command(arguments))
+    except JobError as error:
+        print(f"error: {error.message}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("error: interrupted; no dataset was written", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

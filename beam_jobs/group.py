@@ -1,0 +1,38 @@
+"""Records to the shard the plan gives them: the one shuffle of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import apache_beam as beam
+from apache_beam.pvalue import AsSingleton
+
+from beam_jobs.assign import Plan
+from beam_jobs.blocks import Block
+
+# MAX_SHARDS fits.
+SHARD_BITS = 17
+
+
+def assign_shards(block: Block, plan: Plan) -> Iterator[tuple[int, bytes]]:
+    """Yields (split and shard in one number, packed records of that shard)."""
+    for split, rows in block.by(block.splits):
+        for shard, part in rows.by(plan.splits[split].shard_of(rows.hashes)):
+            yield split << SHARD_BITS | shard, part.pack()
+
+
+class _AssignShards(beam.DoFn):
+    def process(self, packed: bytes, plan: bytes) -> Iterator[tuple[int, bytes]]:
+        yield from assign_shards(Block.unpack(packed), Plan.unpack(plan))
+
+
+class GroupByShard(beam.PTransform):
+    """(packed blocks, packed plan) -> PCollection of (split and shard, packed blocks of it)."""
+
+    def expand(self, inputs: tuple[beam.PCollection, beam.PCollection]) -> beam.PCollection:
+        blocks, plan = inputs
+        return (
+            blocks
+            | "Assign" >> beam.ParDo(_AssignShards(), AsSingleton(plan))
+            | "GroupByShard" >> beam.GroupByKey()
+        )

@@ -1,0 +1,150 @@
+"""Where a dataset goes: what must be true of the directory before a job writes into it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from apache_beam.io.filesystem import BeamIOError, CompressionTypes
+from apache_beam.io.filesystems import FileSystems
+
+from beam_jobs.assign import MAX_SHARDS, Placement
+from beam_jobs.errors import UsageError
+from beam_jobs.files import GLOB, is_local
+from beam_jobs.rejects import REJECTS
+from beam_jobs.shards import STAGING, make_directory
+from readers.format.manifest import INDEX_SUFFIX, MANIFEST, VOCABULARY, join
+from readers.format.schema import Schema
+
+DEFAULT_SHARD_SIZE = 128 << 20
+
+# There as long as a run is not finished; what lies beside it may be deleted.
+MARKER = f"{STAGING}/UNFINISHED"
+
+_OURS = re.compile(
+    rf"{re.escape(MANIFEST)}|{re.escape(VOCABULARY)}"
+    rf"|[^/]+-\d{{5}}-of-\d{{5}}\.tfrecord({re.escape(INDEX_SUFFIX)})?"
+    rf"|{REJECTS}/[^/]+\.jsonl|{re.escape(STAGING)}/[^/]+"
+)
+
+
+@dataclass(frozen=True)
+class Output:
+    """A dataset to be written.
+
+    Attributes:
+        directory: As `resolve` gives it.
+        schema: Of every record.
+        placement: Seed and splits: where each key belongs.
+        num_shards: For every split how many, 0 to choose by `shard_size`.
+        shard_size: Bytes a shard should have, roughly.
+        on_reject: "skip" to count and list bad inputs, "fail" to stop at the first.
+        overwrite: Whether an existing dataset may be replaced.
+        options: Of the job, for the manifest; nothing of the runner or the machine.
+    """
+
+    directory: str
+    schema: Schema
+    placement: Placement
+    num_shards: tuple[int, ...]
+    shard_size: int = DEFAULT_SHARD_SIZE
+    on_reject: str = "skip"
+    overwrite: bool = False
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+def resolve(directory: str) -> str:
+    """The output directory as every worker sees it.
+
+    Raises:
+        UsageError: It is empty, or holds `*`, `?` or `[`, which Beam's filesystems take for a
+            pattern even where they delete.
+    """
+    if not directory:
+        raise UsageError("--output is empty: name a directory")
+    if is_local(directory):
+        path = str(Path(directory).expanduser().absolute())
+    else:
+        path = directory.rstrip("/")
+    if GLOB.search(path):
+        raise UsageError(f"--output {path}: expected a path without * ? and [")
+    return path
+
+
+def parse_num_shards(text: str, splits: tuple[str, ...]) -> tuple[int, ...]:
+    """The number of shards of every split, from `16` or `train=16,val=2`; 0 where none is given.
+
+    Raises:
+        UsageError: A split is unknown, or a number is not in 1..99999.
+    """
+    shards = dict.fromkeys(splits, 0)
+    for part in text.split(","):
+        name, equals, number = part.strip().rpartition("=")
+        if equals and name not in shards:
+            raise UsageError(
+                f"--num_shards {text}: no split {name!r}, --splits has {', '.join(splits)}"
+            )
+        if not number.isdecimal() or not 1 <= int(number) <= MAX_SHARDS:
+            raise UsageError(f"--num_shards {text}: {number!r} is not a number in 1..{MAX_SHARDS}")
+        shards.update(dict.fromkeys([name] if equals else splits, int(number)))
+    return tuple(shards.values())
+
+
+def _files(directory: str) -> list[str]:
+    try:
+        found = FileSystems.match([join(directory, "**")])[0].metadata_list
+    except (BeamIOError, ValueError, OSError) as error:
+        raise UsageError(f"--output {directory}: {error}") from None
+    return [metadata.path for metadata in found]
+
+
+def check_output(directory: str, overwrite: bool) -> list[str]:
+    """The files of an earlier run that must go before a job writes into a directory.
+
+    Raises:
+        UsageError: It holds a dataset, or shards of unknown origin, and `overwrite` is not set; or
+            files that are none of ours.
+    """
+    if is_local(directory) and Path(directory).exists() and not Path(directory).is_dir():
+        raise UsageError(f"--output {directory}: this is a file; name a directory")
+    paths = _files(directory)
+    names = {path[len(directory.rstrip("/")) + 1 :] for path in paths}
+    strange = sorted(name for name in names if not _OURS.fullmatch(name))
+    if strange:
+        raise UsageError(
+            f"--output {directory}: it holds {strange[0]!r}, which is not part of a dataset; "
+            "name an empty or a new directory"
+        )
+    unfinished = any(name.startswith(f"{STAGING}/") for name in names)
+    if names and not (overwrite or unfinished or MANIFEST in names):
+        raise UsageError(
+            f"--output {directory}: it holds {min(names)!r} but neither a manifest nor the marks of "
+            "an unfinished run; name another directory, or add --overwrite to replace what is there"
+        )
+    if MANIFEST in names and not overwrite:
+        raise UsageError(
+            f"--output {directory}: a dataset is here already; add --overwrite to replace it"
+        )
+    return paths
+
+
+def clear_output(directory: str, overwrite: bool) -> None:
+    """Deletes what an earlier run left, its manifest first: half a dataset never looks whole.
+
+    Raises:
+        UsageError: As `check_output`, or the directory cannot be written.
+    """
+    paths = check_output(directory, overwrite)
+    manifest, marker = join(directory, MANIFEST), join(directory, MARKER)
+    try:
+        make_directory(join(directory, STAGING))
+        with FileSystems.create(marker, compression_type=CompressionTypes.UNCOMPRESSED) as file:
+            file.write(b"An unfinished run of beam_jobs: no dataset yet. Run the job again.\n")
+        if manifest in paths:
+            FileSystems.delete([manifest])
+        if others := [path for path in paths if path not in (manifest, marker)]:
+            FileSystems.delete(others)
+    except (BeamIOError, OSError) as error:
+        raise UsageError(f"--output {directory}: cannot be written ({error})") from None

@@ -1,0 +1,186 @@
+"""`WriteShards`: any PCollection of records to a dataset of exactly balanced shards."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+from apache_beam.pvalue import AsSingleton, TaggedOutput
+from apache_beam.transforms.window import GlobalWindows
+
+from beam_jobs.assign import Placement, Splits, check_seed, parse_size
+from beam_jobs.blocks import Block, BlockBuilder
+from beam_jobs.commit import CommitDataset
+from beam_jobs.encode import (
+    STATISTICS,
+    RecordEncoder,
+    at_end_of_bundle,
+    check_crc32c,
+    pack_record,
+    unpack_record,
+)
+from beam_jobs.errors import DataError, UsageError
+from beam_jobs.group import GroupByShard
+from beam_jobs.output import DEFAULT_SHARD_SIZE, Output, parse_num_shards, resolve
+from beam_jobs.plan import PlanShards
+from beam_jobs.rejects import Reject
+from beam_jobs.shard_writer import WriteEncoded
+from beam_jobs.summary import Summary
+from readers.format.schema import Feature, Schema
+from readers.format.tfrecord import FOOTER_BYTES, HEADER_BYTES
+
+
+class _EncodeRecords(beam.DoFn):
+    """(key, features) -> packed blocks of encoded records, with their summary and statistics."""
+
+    SUMMARY = "summary"
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+
+    def setup(self) -> None:
+        check_crc32c()
+
+    def start_bundle(self) -> None:
+        self._encoder = RecordEncoder(self._output)
+        self._builder = BlockBuilder()
+
+    def process(self, element: tuple[str, Mapping[str, Any]]) -> Iterator[Any]:
+        try:
+            key, features = element
+            if not isinstance(key, str) or not isinstance(features, Mapping):
+                raise TypeError
+            key.encode("utf-8", "surrogateescape")
+        except (TypeError, ValueError):
+            raise UsageError(
+                f"WriteShards takes (key, features) with a text key and a dict of arrays, got "
+                f"{str(element)[:80]!r}"
+            ) from None
+        placement = self._output.placement
+        split = placement.split(key)
+        record = dict(features)
+        if "key" in self._output.schema:
+            record.setdefault("key", key)
+        body: bytes | Reject
+        try:
+            body = self._encoder.encode(split, record)
+        except ValueError as error:
+            body = Reject.of(key, "encode", error)
+            if self._output.on_reject == "fail":
+                raise DataError(f"{body} (on_reject='fail')") from None
+        full = self._builder.add(placement.order(key), split, pack_record(key, body))
+        if full:
+            yield from self._emit(full)
+
+    def finish_bundle(self) -> Iterator[Any]:
+        if left := self._builder.flush():
+            yield from map(at_end_of_bundle, self._emit(left))
+        for item in self._encoder.statistics():
+            yield at_end_of_bundle(TaggedOutput(STATISTICS, item))
+
+    def _emit(self, packed: bytes) -> Iterator[Any]:
+        yield packed
+        yield TaggedOutput(self.SUMMARY, self._summary(Block.unpack(packed)))
+
+    def _summary(self, block: Block) -> Summary:
+        summary = Summary.empty(len(self._output.num_shards))
+        good = np.ones(len(block.payloads), bool)
+        for row, payload in enumerate(block.payloads):
+            _, body = unpack_record(payload)
+            split = int(block.splits[row])
+            if isinstance(body, Reject):
+                good[row] = False
+                summary.add_reject(split, body)
+            else:
+                summary.splits[split].bytes += len(body) + HEADER_BYTES + FOOTER_BYTES
+        summary.add_block(block.take(np.flatnonzero(good)))
+        return summary
+
+
+class WriteShards(beam.PTransform):
+    """PCollection of (key, dict of arrays) -> a dataset of exactly balanced shards.
+
+    The result is a PCollection of one `readers.Manifest`, there when the dataset is complete.
+    Elements pass one shuffle as blocks of serialized Examples.
+
+    Args:
+        directory: Where the dataset goes, on any Beam filesystem; new or empty.
+        schema: The features of every record. A `key` feature is filled from the key.
+        num_shards: Of every split; None to choose by `shard_size`.
+        shard_size: Bytes a shard should have, roughly: a number, or text such as "128MiB".
+        splits: Split names and shares that add up to 1.
+        seed: Decides the splits and the order of records.
+        on_reject: "skip" lists records that do not fit the schema in `rejects/`, "fail" stops.
+        overwrite: Whether a dataset in `directory` may be replaced.
+        label_names: Names of the labels by id, for the manifest.
+        options: Anything else the manifest should tell, as JSON values.
+
+    Raises:
+        UsageError: An argument is wrong, the directory is not free, or two records share a key.
+        DataError: The runner lost records, or all were rejected. No manifest is written then.
+
+    Example:
+        pairs | WriteShards("shards/mine", schema=Schema({"x": Feature("float32", [64])}))
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        schema: Schema,
+        num_shards: int | None = None,
+        shard_size: int | str = DEFAULT_SHARD_SIZE,
+        splits: Mapping[str, float] | None = None,
+        seed: int = 0,
+        on_reject: str = "skip",
+        overwrite: bool = False,
+        label_names: Iterable[str] = (),
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__()
+        shares = Splits.parse(",".join(f"{n}={s}" for n, s in (splits or {"train": 1}).items()))
+        if on_reject not in ("skip", "fail"):
+            raise UsageError(f"on_reject={on_reject!r}: expected 'skip' or 'fail'")
+        check_seed(seed)
+        try:
+            json.dumps(dict(options or {}), allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise UsageError(f"options: expected JSON values ({error})") from None
+        if "key" in schema and schema["key"] != Feature("string"):
+            raise UsageError(f"feature 'key' is {schema['key']}: expected string [], text")
+        self._label_names = tuple(label_names)
+        self._output = Output(
+            directory=resolve(directory),
+            schema=schema,
+            placement=Placement(seed, shares),
+            num_shards=(
+                (0,) * len(shares.names)
+                if num_shards is None
+                else parse_num_shards(str(num_shards), shares.names)
+            ),
+            shard_size=parse_size(str(shard_size)),
+            on_reject=on_reject,
+            overwrite=overwrite,
+            options=dict(options or {}),
+        )
+
+    def expand(self, records: beam.PCollection) -> beam.PCollection:
+        output = self._output
+        # A dataset has no windows.
+        records |= "Global" >> beam.WindowInto(GlobalWindows())
+        encoded = records | "Encode" >> beam.ParDo(_EncodeRecords(output)).with_outputs(
+            _EncodeRecords.SUMMARY, STATISTICS, main="blocks"
+        )
+        plan, _ = (encoded[_EncodeRecords.SUMMARY], encoded["blocks"]) | "Plan" >> PlanShards(
+            output
+        )
+        results = (
+            (encoded["blocks"], plan)
+            | "Group" >> GroupByShard()
+            | "Write" >> beam.ParDo(WriteEncoded(output), AsSingleton(plan))
+        )
+        constants = records.pipeline | "Labels" >> beam.Create([self._label_names])
+        nothing = records.pipeline | "NoVocabulary" >> beam.Create([()])
+        return (plan, results, encoded[STATISTICS], constants, nothing) | CommitDataset(output)

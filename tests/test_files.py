@@ -1,0 +1,167 @@
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from beam_jobs.errors import UsageError
+from beam_jobs.files import Inputs, absolute, common_root, is_local, match, read_bytes
+
+names = st.text("abcXYZ019_ .-é", min_size=1, max_size=5).filter(lambda s: s not in (".", ".."))
+folders = st.lists(names, max_size=3)
+leaves = st.sampled_from(["*.jpg", "*", "**", "[ab]/*.npy", "x.csv", "run?/a.npy", "*/*.txt"])
+patterns = st.lists(st.tuples(folders, leaves), min_size=1, max_size=4)
+
+
+def placed(prefix: str, below: list[tuple[list[str], str]]) -> list[str]:
+    return ["/".join([prefix, *parts, leaf]) for parts, leaf in below]
+
+
+def write(root: Path, *keys: str) -> None:
+    for key in keys:
+        (root / key).parent.mkdir(parents=True, exist_ok=True)
+        (root / key).write_bytes(key.encode())
+
+
+@given(patterns, st.sampled_from(["/home/me/data", "/d", "gs://bucket/data", "/a/b/c/d e"]))
+@settings(max_examples=300, deadline=None)
+def test_the_part_of_the_root_below_the_data_does_not_depend_on_where_it_lies(below, place):
+    here = common_root(placed("/somewhere/else", below)).removeprefix("/somewhere/else")
+    assert common_root(placed(place, below)) == place + here
+
+
+@given(patterns)
+@settings(max_examples=300, deadline=None)
+def test_the_root_is_the_deepest_folder_above_the_fixed_part_of_every_pattern(below):
+    given_patterns = placed("/data", below)
+    fixed = [
+        pattern.replace("?", "*").replace("[", "*").split("*")[0] for pattern in given_patterns
+    ]
+    folders_above = [text[: text.rindex("/")] for text in fixed]
+    assert common_root(given_patterns) == os.path.commonpath(folders_above)
+
+
+@given(patterns)
+@settings(max_examples=50, deadline=None)
+def test_the_root_does_not_depend_on_the_order_of_the_patterns(below):
+    assert common_root(placed("/d", below)) == common_root(placed("/d", below[::-1]))
+
+
+def test_the_root_does_not_stop_within_a_name():
+    assert common_root(["/d/run10/*.npy", "/d/run11/*.npy"]) == "/d"
+
+
+def test_files_at_the_root_of_the_filesystem_have_keys():
+    assert Inputs(("/*.txt",), common_root(["/*.txt"])).path("a.txt") == "/a.txt"
+
+
+@pytest.mark.parametrize(
+    "mixed",
+    [
+        ["gs://a/x/*", "gs://b/x/*"],
+        ["gs://a/x/*", "s3://a/x/*"],
+        ["gs://a/x/*", "/a/x/*"],
+        ["/a/x/*", "gs://a/x/*"],
+    ],
+)
+def test_inputs_on_different_filesystems_are_refused(mixed):
+    with pytest.raises(UsageError, match="no common directory") as caught:
+        common_root(mixed)
+    assert all(pattern in caught.value.message for pattern in mixed)
+
+
+def test_paths_with_a_scheme_are_not_local():
+    assert [is_local(p) for p in ("gs://b/x", "s3+x://b", "/a://b", "a/b", "C:/x")] == [
+        False,
+        False,
+        True,
+        True,
+        True,
+    ]
+
+
+def test_a_relative_pattern_becomes_absolute(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert absolute("photos/*/*.jpg") == f"{tmp_path}/photos/*/*.jpg"
+    assert absolute("a.txt") == f"{tmp_path}/a.txt"
+
+
+def test_a_home_directory_is_expanded(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert absolute("~/x/*.npy") == f"{tmp_path}/x/*.npy"
+
+
+@pytest.mark.parametrize("slash", ["", "/", "//"])
+def test_a_folder_stands_for_all_files_below_it(tmp_path, slash):
+    write(tmp_path, "in/a.txt", "in/deep/er/b.txt", "out.txt")
+    inputs = Inputs.of([f"{tmp_path}/in{slash}"])
+    assert inputs.patterns == (f"{tmp_path}/in/**",)
+    assert [key for key, _ in inputs.files(inputs.patterns[0])] == ["a.txt", "deep/er/b.txt"]
+
+
+def test_remote_patterns_stay_as_they_are():
+    assert absolute("gs://bucket/a/*.jpg") == "gs://bucket/a/*.jpg"
+
+
+def test_a_link_keeps_its_name(tmp_path):
+    write(tmp_path, "real/a.txt")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    assert absolute(f"{tmp_path}/link/*.txt") == f"{tmp_path}/link/*.txt"
+
+
+def test_matches_are_sorted_by_path_with_their_sizes(tmp_path):
+    write(tmp_path, "b.txt", "a/z.txt", "a.txt", "é.txt", "B.txt")
+    found = match(f"{tmp_path}/**")
+    assert found == sorted(found)
+    assert {(path[len(str(tmp_path)) + 1 :], size) for path, size in found} == {
+        (key, len(key.encode())) for key in ("b.txt", "a/z.txt", "a.txt", "é.txt", "B.txt")
+    }
+
+
+def test_a_star_stays_within_a_folder_and_two_cross_folders(tmp_path):
+    write(tmp_path, "a.txt", "x/b.txt", "x/y/c.txt")
+    assert [Path(path).name for path, _ in match(f"{tmp_path}/*.txt")] == ["a.txt"]
+    assert [Path(path).name for path, _ in match(f"{tmp_path}/*/*.txt")] == ["b.txt"]
+    assert len(match(f"{tmp_path}/**")) == 3
+
+
+def test_an_unknown_filesystem_is_the_users_mistake():
+    with pytest.raises(UsageError, match="--input nosuch://x/"):
+        match("nosuch://x/*")
+
+
+def test_keys_are_paths_below_the_common_root_wherever_the_data_lies(tmp_path):
+    found = []
+    for place in ("one", "two/three/four"):
+        write(tmp_path / place, "p/cat/1.jpg", "p/dog/2.jpg", "q/cat/3.jpg")
+        inputs = Inputs.of([f"{tmp_path}/{place}/{folder}/*/*.jpg" for folder in "pq"])
+        found.append([key for p in inputs.patterns for key, _ in inputs.files(p)])
+        assert [read_bytes(inputs.path(key)) for key in found[-1]] == [
+            key.encode() for key in found[-1]
+        ]
+    assert found == [["p/cat/1.jpg", "p/dog/2.jpg", "q/cat/3.jpg"]] * 2
+
+
+def test_keys_do_not_depend_on_which_files_match(tmp_path):
+    write(tmp_path, "cat/1.jpg")
+    inputs = Inputs.of([f"{tmp_path}/*/*.jpg"])
+    assert [key for key, _ in inputs.files(inputs.patterns[0])] == ["cat/1.jpg"]
+
+
+def test_a_pattern_that_matches_nothing_is_named_as_it_was_given(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, "a.txt")
+    with pytest.raises(UsageError, match=r"--input \*\.jpg: no file matches") as caught:
+        Inputs.of(["*.txt", "*.jpg"])
+    assert caught.value.exit_code == 2
+
+
+def test_files_are_read_as_they_are_even_when_their_name_says_gzip(tmp_path):
+    (tmp_path / "a.gz").write_bytes(b"not gzip")
+    assert read_bytes(f"{tmp_path}/a.gz") == b"not gzip"
+
+
+def test_a_missing_file_is_an_os_error(tmp_path):
+    with pytest.raises(OSError):
+        read_bytes(f"{tmp_path}/none")
