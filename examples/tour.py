@@ -1,0 +1,104 @@
+"""The tour: makes sample inputs, runs the three jobs on this machine, and reads the results.
+
+Usage: python examples/tour.py DIRECTORY
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+# Before Beam is imported: it warns of parts of Google Cloud that nobody asked for.
+logging.basicConfig(level=logging.ERROR)
+
+from beam_jobs.errors import JobError
+from beam_jobs.options import parse_command
+from beam_jobs.run import HEADER, run_job, summary_rows
+from beam_jobs.samples import make_samples
+from readers.format.display import format_table
+
+
+def jobs(inputs: Path, outputs: Path) -> dict[str, list[str]]:
+    """The three command lines."""
+    common = ["--splits", "train=0.8,val=0.2", "--num_shards", "train=8,val=2", "--overwrite"]
+    flags = {
+        "images": ["--input", f"{inputs}/images/*/*", "--image_size", "224x224"],
+        "text": [
+            "--input",
+            f"{inputs}/text/*.jsonl",
+            "--label_field",
+            "label",
+            "--tokens",
+            "words",
+        ],
+        "sensors": ["--input", f"{inputs}/sensors/*/*.npy"],
+    }
+    return {
+        name: [name, *own, "--output", str(outputs / name), *common] for name, own in flags.items()
+    }
+
+
+@contextlib.contextmanager
+def silenced() -> Iterator[None]:
+    """Drops what is written to standard error, by C++ too; exceptions still rise."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with Path(os.devnull).open("w") as nothing:
+        os.dup2(nothing.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+def main(directory: Path) -> None:
+    """Runs the tour in a directory."""
+    inputs, outputs = directory / "inputs", directory / "shards"
+    make_samples(inputs)
+    print(f"inputs in {inputs}, datasets in {outputs}\n")
+    rows = [HEADER]
+    for name, arguments in jobs(inputs, outputs).items():
+        began = time.monotonic()
+        manifest = run_job(parse_command(arguments))
+        rows += summary_rows(name, manifest, time.monotonic() - began)
+    print(format_table(rows), flush=True)
+
+    with silenced():  # TensorFlow greets with notes on CPUs, GPUs and buffers
+        import tensorflow as tf
+
+        import readers
+
+        tf.constant(0)
+    images = readers.load(str(outputs / "images"), split="train", batch_size=32, shuffle=True)
+    texts = readers.load(
+        str(outputs / "text"), split="train", batch_size=32, batching="padded", mask=True
+    )
+    sensors = readers.load(
+        str(outputs / "sensors"), split="train", batch_size=32, batching="ragged"
+    )
+    for title, dataset in (
+        ("a dense batch of images", images),
+        ("a padded batch of texts, with its mask", texts),
+        ("a ragged batch of recordings", sensors),
+    ):
+        with silenced():
+            batch = next(iter(dataset))
+        print(f"\n{title}")
+        for name, tensor in batch.items():
+            kind = type(tensor).__name__ if "Ragged" in type(tensor).__name__ else "Tensor"
+            print(f"  {name:12} {tensor.dtype.name:8} {tensor.shape!s:20} {kind}")
+    print("\nnext: python -m readers info DIRECTORY, and the README for your own files")
+
+
+if __name__ == "__main__":
+    try:
+        main(Path(sys.argv[1]).absolute())
+    except JobError as error:
+        print(f"error: {error.message}", file=sys.stderr)
+        sys.exit(error.exit_code)

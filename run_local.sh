@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# The whole project on this machine:
+#
+#   ./run_local.sh                     make sample inputs, run the three jobs, read the results
+#   ./run_local.sh images --input ...  run one job with its flags (text, sensors likewise)
+#   ./run_local.sh test                run the test suite
+#
+# The first call makes .venv and installs the package there. PYTHON names another interpreter.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+venv="$here/.venv"
+
+fail() {
+  echo "error: $*" >&2
+  exit 2
+}
+
+find_python() {
+  local candidate
+  for candidate in ${PYTHON:-python3 python3.13 python3.12 python3.11 python3.10 python}; do
+    if "$candidate" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info < (3, 14))' 2>/dev/null; then
+      command -v "$candidate"
+      return
+    fi
+  done
+  fail "Python 3.10 to 3.13 is needed; set PYTHON to one (found: $(python3 --version 2>&1 || echo none))"
+}
+
+# Installs when the stamp does not match what is asked for, so that an interrupted or outdated
+# installation is made good and a finished one costs nothing.
+install() {
+  local extra=$1 stamp="$venv/.installed-$1" wanted
+  wanted=$(cksum "$here/setup.py" "$here/pyproject.toml"; echo "$here")
+  [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] && return
+  local python
+  python=$(find_python)
+  [ -x "$venv/bin/python" ] || {
+    echo "making .venv with $("$python" --version)" >&2
+    "$python" -m venv "$venv" || fail "'$python -m venv' failed (on Debian: apt install python3-venv)"
+  }
+  echo "installing the package and its dependencies (a few minutes the first time)" >&2
+  "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --editable "$here[$extra]" ||
+    fail "the installation failed; see pip's message above"
+  printf '%s\n' "$wanted" >"$stamp"
+}
+
+case ${1-} in
+  "")
+    install all
+    exec "$venv/bin/python" "$here/examples/tour.py" "$here/sample_data"
+    ;;
+  test)
+    install test
+    shift
+    cd "$here"
+    exec "$venv/bin/python" -m pytest "$@"
+    ;;
+  -h | --help)
+    sed -n '2,9s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+    ;;
+  *)
+    install all
+    exec "$venv/bin/python" -m beam_jobs "$@"
+    ;;
+esac

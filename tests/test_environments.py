@@ -1,0 +1,102 @@
+"""The package in environments that lack what it must not need. They are made by pip, for real."""
+
+import json
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+from beam_jobs.__main__ import main
+from beam_jobs.samples import make_samples
+
+ROOT = Path(__file__).parent.parent
+
+
+def make_environment(directory, requirement):
+    venv.create(directory, with_pip=True)
+    command = [directory / "bin" / "python", "-m", "pip", "install", "--quiet"]
+    subprocess.run([*command, "--disable-pip-version-check", requirement], check=True)
+    return directory / "bin" / "python"
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    """Python with the base package alone: neither Beam nor TensorFlow nor Pillow."""
+    return make_environment(tmp_path_factory.mktemp("base"), str(ROOT))
+
+
+@pytest.fixture(scope="module")
+def worker(tmp_path_factory):
+    """Python as a Beam worker has it: no TensorFlow."""
+    return make_environment(tmp_path_factory.mktemp("worker"), f"{ROOT}[beam]")
+
+
+def run(python, *arguments, cwd):
+    command = [str(python), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd)
+
+
+def lacks(python, module, cwd):
+    return run(python, "-c", f"import {module}", cwd=cwd).returncode != 0
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("dataset")
+    make_samples(directory, per_class=10)
+    out = directory / "shards"
+    flags = ["--output", str(out), "--num_shards", "2"]
+    assert main(["sensors", "--input", f"{directory}/sensors/*/*", *flags]) == 0
+    return out
+
+
+def test_a_worker_runs_every_job_without_tensorflow(worker, tmp_path):
+    assert lacks(worker, "tensorflow", tmp_path)
+    make_samples(tmp_path / "in", per_class=5)
+    for job, pattern, *flags in (
+        ("images", "images/*/*", "--image_size", "32x32"),
+        ("text", "text/*.jsonl", "--tokens", "words", "--label_field", "label"),
+        ("sensors", "sensors/*/*"),
+    ):
+        arguments = ["--input", tmp_path / "in" / pattern, "--output", tmp_path / job, *flags]
+        done = run(worker, "-m", "beam_jobs", job, *arguments, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert (tmp_path / job / "manifest.json").exists()
+        info = run(worker, "-m", "readers", "info", tmp_path / job, cwd=tmp_path)
+        assert info.returncode == 0, info.stderr
+
+
+def test_a_reader_needs_neither_beam_nor_tensorflow(base, dataset, tmp_path):
+    assert all(lacks(base, name, tmp_path) for name in ("tensorflow", "apache_beam", "PIL"))
+    code = (
+        "import json, sys, readers; "
+        "batches = list(readers.as_numpy(sys.argv[1], batch_size=8, batching='padded', mask=True));"
+        "source = readers.RecordSource(sys.argv[1]); "
+        "print(json.dumps([len(batches), len(source), source[3]['signal'].shape[1]]))"
+    )
+    done = run(base, "-c", code, dataset, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [3, 20, 3]
+    for command in ("info", "head"):
+        done = run(base, "-m", "readers", command, dataset, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+
+
+def test_a_missing_extra_is_one_line_with_the_pip_command(base, dataset, tmp_path):
+    done = run(base, "-m", "beam_jobs", "images", "--input", "x", "--output", "y", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr == "error: apache_beam is missing: pip install 'beam-shards[beam]'\n"
+    code = "import readers, sys; readers.load(sys.argv[1], batch_size=2)"
+    done = run(base, "-c", code, dataset, cwd=tmp_path)
+    assert "pip install 'beam-shards[tensorflow]'" in done.stderr.splitlines()[-1]
+
+
+def test_importing_readers_imports_neither_beam_nor_tensorflow():
+    code = (
+        "import sys, readers; "
+        "print([m for m in ('apache_beam', 'tensorflow', 'beam_jobs') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert done.stdout == "[]\n", done.stderr
