@@ -21,6 +21,7 @@ from apache_beam.options.pipeline_options import (
     TypeOptions,
 )
 
+from beam_jobs.encode import check_crc32c
 from beam_jobs.errors import DataError, find_job_error
 from beam_jobs.options import Command
 from beam_jobs.rejects import REJECTS
@@ -80,6 +81,7 @@ def run_job(command: Command) -> Manifest:
     Raises:
         JobError: It failed; no manifest was written.
     """
+    check_crc32c()
     options = command.beam
     if on_this_machine(options):
         options.view_as(StandardOptions).runner = "DirectRunner"

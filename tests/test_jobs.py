@@ -306,6 +306,19 @@ def test_a_job_never_imports_tensorflow(samples, tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+def test_checksums_without_native_code_are_refused_loudly(samples, tmp_path):
+    code = (
+        "import sys; sys.modules['google_crc32c._crc32c'] = None; "
+        "from beam_jobs.__main__ import main; "
+        f"sys.exit(main(['sensors', '--input', {str(samples / 'sensors/*/*')!r}, '--output', "
+        f"{str(tmp_path / 'out')!r}]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "error: google-crc32c has no native code here" in done.stderr, done.stderr
+    assert not (tmp_path / "out").exists()
+
+
 # What a user sees when something is wrong.
 
 
