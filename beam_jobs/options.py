@@ -29,7 +29,7 @@ _NOT_OF_THE_DATASET = ("job", "output", "overwrite")
 
 EPILOG = """\
 Every option of Beam goes through as it is: --runner, --direct_num_workers, --flink_master, ...
-Without --runner the job runs on this machine, on all its cores.
+Without --runner the job runs on this machine, with a thread for each of its cores.
 
 exit code: 0 done, 1 the data failed (rejects that may not be skipped, records lost by a runner),
 2 a mistake in the command or the inputs."""
