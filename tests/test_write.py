@@ -8,7 +8,7 @@ from apache_beam.testing.util import assert_that, equal_to
 
 from beam_jobs import DataError, Feature, Schema, UsageError, WriteShards
 from beam_jobs.assign import Plan, SplitPlan
-from beam_jobs.commit import check_sizes, reconcile
+from beam_jobs.commit import _Commit, check_sizes, reconcile
 from beam_jobs.encode import pack_record, unpack_record
 from beam_jobs.errors import find_job_error
 from beam_jobs.rejects import Reject
@@ -194,3 +194,16 @@ def test_windows_do_not_divide_a_dataset(tmp_path):
             | WriteShards(str(tmp_path), SCHEMA, num_shards=2)
         )
     assert Manifest.read(str(tmp_path)).splits["train"].records == 20
+
+
+def test_no_manifest_is_written_over_shards_that_are_not_on_disk(tmp_path):
+    output = WriteShards(str(tmp_path), SCHEMA)._output
+    results = [result(0, 5), result(1, 5)]
+    commit = _Commit(output).process(None, PLAN.pack(), results, [], (), ())
+    with pytest.raises(DataError, match="found no file"):
+        next(commit)
+    assert not (tmp_path / "manifest.json").exists()
+    for done in results:
+        (tmp_path / done.shard.file).write_bytes(bytes(done.shard.bytes))
+    (manifest,) = _Commit(output).process(None, PLAN.pack(), results, [], (), ())
+    assert Manifest.read(str(tmp_path)) == manifest
