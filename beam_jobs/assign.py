@@ -10,7 +10,9 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from bisect import bisect_right
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -69,13 +71,19 @@ class Splits:
             )
         return cls(tuple(shares), tuple(shares.values()))
 
-    def of(self, hashes: np.ndarray) -> np.ndarray:
-        """The split of each group hash, uint8 [n]; hashes is uint64 [n]."""
-        edges = [
+    @cached_property
+    def edges(self) -> list[int]:
+        """The smallest group hash of every split but the first."""
+        return [
             min(round(math.fsum(self.fractions[: i + 1]) * 2**64), 2**64 - 1)
             for i in range(len(self.names) - 1)
         ]
-        return np.searchsorted(np.array(edges, np.uint64), hashes, side="right").astype(np.uint8)
+
+    def of(self, hashes: np.ndarray) -> np.ndarray:
+        """The split of each group hash, uint8 [n]; hashes is uint64 [n]."""
+        return np.searchsorted(np.array(self.edges, np.uint64), hashes, side="right").astype(
+            np.uint8
+        )
 
 
 @dataclass(frozen=True)
@@ -98,7 +106,8 @@ class Placement:
         """The index of the split that a group of records falls into."""
         if len(self.splits.names) == 1:
             return 0
-        return int(self.splits.of(np.array([hash64(self.seed, b"split", group)], np.uint64))[0])
+        # One at a time, for every record: bisect takes a tenth of the time of an array of one.
+        return bisect_right(self.splits.edges, hash64(self.seed, b"split", group))
 
 
 def check_seed(seed: int) -> None:
