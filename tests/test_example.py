@@ -751,3 +751,149 @@ def test_a_text_that_is_not_utf_8_is_refused():
     schema = Schema({"x": Feature("string")})
     with pytest.raises(ValueError, match="feature 'x': expected UTF-8"):
         Encoder(schema).encode({"x": b"\xff"})
+
+
+# What an entry begins with is kept for each layout: no record may see what came before it.
+
+
+def by_fresh_encoders(schema: Schema, records: list[dict]) -> list[bytes]:
+    return [Encoder(schema).encode(record) for record in records]
+
+
+@st.composite
+def schemas_with_records(draw):
+    """A schema, and records of it whose shapes differ and repeat."""
+    drawn = draw(
+        st.dictionaries(
+            st.text("abé", min_size=1, max_size=2),
+            st.sampled_from(["tensor", "list", "raw", "text", "sequence", "strings", "png"]),
+            min_size=1,
+            max_size=4,
+        )
+    )
+    features, values = {}, {}
+    for name, encoding in drawn.items():
+        if encoding == "text":
+            feature, elements = Feature("string"), st.text(max_size=5)
+        elif encoding == "png":
+            feature = Feature("uint8", (None, None, 3), "png")
+            elements = st.binary(min_size=1, max_size=5)
+        elif encoding == "strings":
+            feature = Feature("string", (None,), draw(st.sampled_from(["list", "tensor"])))
+            texts_of = st.lists(st.text(max_size=2), max_size=3)
+            elements = texts_of.map(lambda items: np.array(items, object))
+        else:
+            dtypes = ["int64", "float32", "bool", "int8"]
+            if encoding != "list":
+                dtypes.append("complex64")
+            dtype = draw(st.sampled_from(dtypes))
+            rank = draw(st.integers(0, 2))
+            shapes = st.tuples(*[st.integers(0, 3)] * rank)
+            element = hnp.from_dtype(np.dtype(dtype), allow_nan=False)
+            if np.dtype(dtype).kind in "fc":
+                # Zeros of two signs are equal and have other bytes: see the test below.
+                element = element.map(lambda value: value + 0)
+            arrays = hnp.arrays(np.dtype(dtype), shapes, elements=element)
+            if encoding == "sequence":
+                feature = Feature(dtype, (None,) * (rank + 1), "sequence")
+                elements = st.lists(arrays, max_size=2)
+            else:
+                feature, elements = Feature(dtype, (None,) * rank, encoding), arrays
+        features[name], values[name] = feature, elements
+    records = draw(st.lists(st.fixed_dictionaries(values), min_size=1, max_size=8))
+    order = draw(st.lists(st.sampled_from(range(len(records))), max_size=20))
+    return Schema(features), [records[i] for i in order]
+
+
+@settings(max_examples=300)
+@given(schemas_with_records())
+def test_a_record_has_the_same_bytes_whatever_was_encoded_before_it(drawn):
+    schema, records = drawn
+    encoder = Encoder(schema)
+    assert [encoder.encode(record) for record in records] == by_fresh_encoders(schema, records)
+
+
+@pytest.mark.parametrize("kept", [1, 2, 7, 4096])
+@pytest.mark.parametrize(("feature", "shape"), CASES[::3], ids=str)
+def test_many_layouts_through_one_encoder_have_the_bytes_of_tensorflow(
+    monkeypatch, kept, feature, shape
+):
+    monkeypatch.setattr("readers.format.example._MAX_LAYOUTS", kept)
+    encoder = Encoder(Schema({"x": feature}))
+    sizes = [
+        tuple(n if s is None else s for s in feature.shape) for n in (1, 0, 4, 1, 3, 4, 1, 200)
+    ]
+    if not all(feature.shape):
+        sizes = [shape] * 3
+    for size in sizes:
+        array = values_of(feature.dtype, size)
+        expected = by_protobuf(expected_features("x", feature, array))
+        assert encoder.encode({"x": array}) == expected
+
+
+def test_more_layouts_than_are_kept_have_the_bytes_of_tensorflow():
+    feature = Feature("int16", (None, 2))
+    encoder = Encoder(Schema({"x": feature, "n": Feature("int64")}))
+    rounds = [*range(5000), *range(0, 5000, 97), *range(4999, 0, -101)]
+    for n in rounds:
+        array = np.full((n % 700, 2), n, np.int16)
+        if n % 11 == 0:
+            array = np.full((n, 2), n, np.int16)
+        expected = expected_features("x", feature, array) | {"n": ints(n)}
+        assert encoder.encode({"x": array, "n": n}) == by_protobuf(expected)
+    assert all(len(entry._beginnings) <= 4096 for entry in encoder._entries)
+
+
+@pytest.mark.parametrize("encoding", ["tensor", "raw", "list"])
+def test_shapes_of_one_size_are_different_layouts(encoding):
+    feature = Feature("int32", (None, None), encoding)
+    encoder = Encoder(Schema({"x": feature}))
+    for shape in [(3, 4), (4, 3), (12, 1), (1, 12), (3, 4), (2, 6), (0, 3), (3, 0), (0, 0)]:
+        array = values_of("int32", shape)
+        expected = by_protobuf(expected_features("x", feature, array))
+        assert encoder.encode({"x": array}) == expected
+
+
+def test_what_is_kept_of_a_layout_is_its_beginning_alone():
+    encoder = Encoder(Schema({"x": Feature("uint8", (None, None)), "key": Feature("string")}))
+    for n in range(1, 40):
+        encoder.encode({"x": np.ones((1000, n), np.uint8), "key": "k" * 5000})
+    kept = [beginning for entry in encoder._entries for beginning in entry._beginnings.values()]
+    assert len(kept) == 39 + 39 + 1
+    assert max(map(len, kept)) < 60
+
+
+def test_a_value_may_change_once_its_record_is_encoded():
+    schema = Schema({"x": Feature("int32", (2,)), "raw": Feature("int32", (2,), "raw")})
+    encoder = Encoder(schema)
+    array = np.array([1, 2], np.int32)
+    first = encoder.encode({"x": array, "raw": array})
+    array[:] = 7
+    second = encoder.encode({"x": array, "raw": array})
+    assert [first, second] == by_fresh_encoders(
+        schema,
+        [{"x": np.array(v, np.int32), "raw": np.array(v, np.int32)} for v in ([1, 2], [7, 7])],
+    )
+
+
+@pytest.mark.parametrize("encoding", ["list", "tensor", "raw"])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("shape", [(), (1,)])
+def test_scalars_that_equal_each_other_keep_their_own_bytes(dtype, encoding, shape):
+    feature = Feature(dtype, shape, encoding)
+    encoder = Encoder(Schema({"x": feature}))
+    for value in (0.0, -0.0, 1.0, np.nan, np.nan, 0.0):
+        array = np.full(shape, value, numpy_dtype(dtype))
+        expected = by_protobuf(expected_features("x", feature, array))
+        assert encoder.encode({"x": array}) == expected
+
+
+def test_an_entry_that_cannot_be_encoded_spoils_none_after_it():
+    schema = Schema({"words": Feature("string", (None,)), "text": Feature("string")})
+    encoder = Encoder(schema)
+    good = {"words": ["a", "b"], "text": "c"}
+    expected = Encoder(schema).encode(good)
+    for bad in ({"words": ["a", 5], "text": "c"}, {"words": ["a", "b"], "text": 5}):
+        with pytest.raises(ValueError, match="expected text or bytes, got int"):
+            encoder.encode(bad)
+        assert encoder.encode(good) == expected

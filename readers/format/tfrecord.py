@@ -7,6 +7,7 @@ index is "<offset> <length>", framing included: the form NVIDIA DALI and the `tf
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Iterator
 from typing import BinaryIO
@@ -16,9 +17,12 @@ import numpy as np
 
 HEADER_BYTES = 12
 FOOTER_BYTES = 4
+FRAME_BYTES = HEADER_BYTES + FOOTER_BYTES
 
 # A length above this is taken for corruption instead of being allocated: protobuf's own limit.
 MAX_RECORD_BYTES = 1 << 31
+
+_CRC = struct.Struct("<I")
 
 
 class CorruptRecordError(ValueError):
@@ -44,9 +48,13 @@ def frame(data: bytes) -> bytes:
     """
     if len(data) > MAX_RECORD_BYTES:
         raise ValueError(f"a record of {len(data)} bytes: at most {MAX_RECORD_BYTES} are possible")
-    length = struct.pack("<Q", len(data))
-    header = length + struct.pack("<I", masked_crc32c(length))
-    return b"".join((header, data, struct.pack("<I", masked_crc32c(data))))
+    return b"".join((_header(len(data)), data, _CRC.pack(masked_crc32c(data))))
+
+
+@functools.lru_cache(maxsize=4096)
+def _header(size: int) -> bytes:
+    length = struct.pack("<Q", size)
+    return length + _CRC.pack(masked_crc32c(length))
 
 
 def unframe(framed: bytes | memoryview, file: str, offset: int) -> memoryview:
@@ -60,13 +68,13 @@ def unframe(framed: bytes | memoryview, file: str, offset: int) -> memoryview:
         CorruptRecordError: The length or a checksum does not fit.
     """
     view = memoryview(framed)
-    if len(view) < HEADER_BYTES + FOOTER_BYTES:
+    if len(view) < FRAME_BYTES:
         raise CorruptRecordError(f"{file}: the record at byte {offset} is cut off")
     (length,) = struct.unpack_from("<Q", view)
-    if length != len(view) - HEADER_BYTES - FOOTER_BYTES:
+    if length != len(view) - FRAME_BYTES:
         raise CorruptRecordError(
             f"{file}: the record at byte {offset} says it holds {length} bytes, "
-            f"the index says {len(view) - HEADER_BYTES - FOOTER_BYTES}"
+            f"the index says {len(view) - FRAME_BYTES}"
         )
     data = view[HEADER_BYTES:-FOOTER_BYTES]
     (length_crc,) = struct.unpack_from("<I", view, 8)
@@ -125,7 +133,7 @@ def parse_index(data: bytes, file: str) -> np.ndarray:
         raise ValueError(f"{file}: not an index (lines of '<offset> <length>')") from None
     if index.size and (
         index[:, 0].min() < 0
-        or index[:, 1].min() < HEADER_BYTES + FOOTER_BYTES
+        or index[:, 1].min() < FRAME_BYTES
         or (np.diff(index[:, 0]) <= 0).any()
     ):
         raise ValueError(f"{file}: not an index of a TFRecord file: offsets must rise")
