@@ -4,7 +4,7 @@ from pathlib import Path
 
 from setuptools import find_packages, setup
 
-BEAM = ["apache-beam>=2.77,<2.80", "pillow>=10.3"]
+BEAM = ["apache-beam>=2.77,<2.80", "pillow>=10.3", "tqdm>=4.66", "orjson>=3.9.7"]
 TENSORFLOW = ["tensorflow>=2.20,<2.23"]
 TEST = ["pytest>=8", "hypothesis>=6.100", "ruff>=0.17,<0.18", "mypy>=2.4,<2.5", "scikit-learn>=1.5"]
 

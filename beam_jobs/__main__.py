@@ -8,6 +8,8 @@ import sys
 _PACKAGES = {
     "apache_beam": "beam-shards[beam]",
     "PIL": "beam-shards[beam]",
+    "tqdm": "beam-shards[beam]",
+    "orjson": "beam-shards[beam]",
     "google_crc32c": "beam-shards",
 }
 
@@ -32,7 +34,11 @@ def main(arguments: list[str]) -> int:
         print(f"error: {error.message}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        print("error: interrupted; no dataset was written", file=sys.stderr)
+        print(
+            "error: interrupted, no dataset was written; run the same command again: it keeps the "
+            "shards that are done",
+            file=sys.stderr,
+        )
         return 130
     return 0
 

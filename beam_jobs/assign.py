@@ -165,12 +165,14 @@ class SplitPlan:
     Attributes:
         records: To be written.
         rejected: Known before writing not to become records.
+        record_bytes: About how many a record has, framing included.
         shards: How many; 0 when there are no records.
         boundaries: uint64 [shards - 1], the smallest hash of every shard but the first.
     """
 
     records: int
     rejected: int
+    record_bytes: int
     shards: int
     boundaries: np.ndarray
 
@@ -187,7 +189,9 @@ class Plan:
 
     def pack(self) -> bytes:
         """The plan as bytes."""
-        head = json.dumps([[s.records, s.rejected, s.shards] for s in self.splits]).encode()
+        head = json.dumps(
+            [[s.records, s.rejected, s.record_bytes, s.shards] for s in self.splits]
+        ).encode()
         return b"\n".join(
             (head, b"".join(s.boundaries.astype("<u8").tobytes() for s in self.splits))
         )
@@ -198,9 +202,9 @@ class Plan:
         head, _, tail = data.partition(b"\n")
         boundaries = np.frombuffer(tail, "<u8")
         splits, at = [], 0
-        for records, rejected, shards in json.loads(head):
+        for records, rejected, record_bytes, shards in json.loads(head):
             end = at + max(shards - 1, 0)
-            splits.append(SplitPlan(records, rejected, shards, boundaries[at:end]))
+            splits.append(SplitPlan(records, rejected, record_bytes, shards, boundaries[at:end]))
             at = end
         return cls(tuple(splits))
 

@@ -6,12 +6,16 @@ records. A block crosses the network as bytes of a fixed layout: no pickle, the 
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import struct
-from collections.abc import Iterator, Sequence
+import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+
+from beam_jobs.ragged import Ragged
 
 # References (a key of about 50 bytes each) in one element: 50 us / 512 is noise, and a small
 # dataset still spreads over several workers.
@@ -21,6 +25,10 @@ REFERENCES_PER_BLOCK = 512
 # small enough that a grouped shard of them is a stream, far below the runners' 2 GiB limit.
 BYTES_PER_BLOCK = 1 << 20
 
+_WORTH_COMPRESSING = 512
+
+_HEAD = struct.Struct("<I?")
+
 
 def hash64(seed: int, purpose: bytes, text: str) -> int:
     """A uniform 64-bit hash, the same on every machine: BLAKE2b keyed with the seed.
@@ -28,15 +36,16 @@ def hash64(seed: int, purpose: bytes, text: str) -> int:
     Args:
         purpose: At most 16 bytes; hashes for different purposes are independent.
     """
-    return int.from_bytes(
-        hashlib.blake2b(
-            text.encode("utf-8", "surrogateescape"),
-            digest_size=8,
-            key=seed.to_bytes(8, "little", signed=True),
-            person=purpose,
-        ).digest(),
-        "little",
-    )
+    state = _keyed(seed, purpose).copy()
+    state.update(text.encode("utf-8", "surrogateescape"))
+    return int.from_bytes(state.digest(), "little")
+
+
+@functools.lru_cache(maxsize=64)
+def _keyed(seed: int, purpose: bytes) -> hashlib.blake2b:
+    # Half of the time of hashing a key is mixing in the seed: that is done once.
+    key = seed.to_bytes(8, "little", signed=True)
+    return hashlib.blake2b(digest_size=8, key=key, person=purpose)
 
 
 @dataclass(frozen=True)
@@ -51,37 +60,46 @@ class Block:
 
     hashes: np.ndarray
     splits: np.ndarray
-    payloads: Sequence[bytes]
+    payloads: Ragged
 
-    def pack(self) -> bytes:
-        """The block as bytes."""
-        lengths = np.fromiter(map(len, self.payloads), np.uint32, len(self.payloads))
-        return b"".join(
-            (
-                struct.pack("<I", len(self.hashes)),
-                self.hashes.astype("<u8").tobytes(),
-                lengths.astype("<u4").tobytes(),
-                self.splits.tobytes(),
-                *self.payloads,
-            )
-        )
+    def pack(self, compress: bool = False) -> bytes:
+        """The block as bytes.
+
+        Args:
+            compress: The payloads, and all but the hashes: references of neighbours are a third
+                of their size then, and a runner in one process holds several copies of them.
+        """
+        lengths = self.payloads.lengths.astype("<u4").tobytes()
+        rest = b"".join((lengths, self.splits.tobytes(), self.payloads.data))
+        compress = compress and len(rest) >= _WORTH_COMPRESSING
+        head = _HEAD.pack(len(self.hashes), compress)
+        rest = zlib.compress(rest, 1) if compress else rest
+        return b"".join((head, self.hashes.astype("<u8").tobytes(), rest))
 
     @classmethod
     def unpack(cls, data: bytes) -> Block:
         """The block that `pack` gave."""
-        (n,) = struct.unpack_from("<I", data)
-        hashes = np.frombuffer(data, "<u8", n, 4)
-        lengths = np.frombuffer(data, "<u4", n, 4 + 8 * n)
-        splits = np.frombuffer(data, np.uint8, n, 4 + 12 * n)
-        ends = (np.cumsum(lengths, dtype=np.int64) + (4 + 13 * n)).tolist()
-        starts = [4 + 13 * n, *ends[:-1]]
-        payloads = [data[a:b] for a, b in zip(starts, ends, strict=False)]
-        return cls(hashes, splits, payloads)
+        n, compressed = _HEAD.unpack_from(data)
+        hashes = np.frombuffer(data, "<u8", n, _HEAD.size)
+        at = _HEAD.size + 8 * n
+        if compressed:
+            data, at = zlib.decompress(data[at:]), 0
+        lengths = np.frombuffer(data, "<u4", n, at)
+        splits = np.frombuffer(data, np.uint8, n, at + 4 * n)
+        return cls(hashes, splits, Ragged(lengths, data[at + 5 * n :]))
+
+    def without_payloads(self) -> Block:
+        """The block with empty payloads: where its records belong, not what they are."""
+        return Block(self.hashes, self.splits, Ragged(np.zeros(len(self.hashes), np.uint32), b""))
+
+    def hashes_by_split(self) -> Iterator[tuple[int, np.ndarray]]:
+        """Yields (split, the hashes of its records) for every split there is."""
+        for split in np.unique(self.splits).tolist():
+            yield split, self.hashes[self.splits == split]
 
     def take(self, rows: np.ndarray) -> Block:
         """The block of these rows, int [m]."""
-        payloads = [self.payloads[row] for row in rows.tolist()]
-        return Block(self.hashes[rows], self.splits[rows], payloads)
+        return Block(self.hashes[rows], self.splits[rows], self.payloads.take(rows))
 
     def by(self, groups: np.ndarray) -> Iterator[tuple[int, Block]]:
         """Yields (group, the rows of that group); groups is int [n]."""
@@ -97,12 +115,17 @@ class BlockBuilder:
 
     Args:
         max_records, max_bytes: A block is full when it reaches either.
+        compress: As `Block.pack`.
     """
 
     def __init__(
-        self, max_records: int = REFERENCES_PER_BLOCK, max_bytes: int = BYTES_PER_BLOCK
+        self,
+        max_records: int = REFERENCES_PER_BLOCK,
+        max_bytes: int = BYTES_PER_BLOCK,
+        compress: bool = False,
     ) -> None:
         self._max_records, self._max_bytes = max_records, max_bytes
+        self._compress = compress
         self._clear()
 
     def _clear(self) -> None:
@@ -126,7 +149,9 @@ class BlockBuilder:
         if not self._hashes:
             return None
         block = Block(
-            np.array(self._hashes, np.uint64), np.array(self._splits, np.uint8), self._payloads
+            np.array(self._hashes, np.uint64),
+            np.array(self._splits, np.uint8),
+            Ragged.of(self._payloads),
         )
         self._clear()
-        return block.pack()
+        return block.pack(self._compress)

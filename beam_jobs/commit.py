@@ -3,93 +3,107 @@
 from __future__ import annotations
 
 import contextlib
-import platform
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from importlib import metadata
 from typing import Any
 
 import apache_beam as beam
-from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.pvalue import AsList, AsSingleton
 
 from beam_jobs.assign import Plan
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.merge import MergeFn
-from beam_jobs.output import Output
-from beam_jobs.shard_writer import ShardResult
-from beam_jobs.shards import STAGING, write_file
+from beam_jobs.output import Output, remove_leftovers
+from beam_jobs.rejects import rejects_file
+from beam_jobs.resume import ShardResult
+from beam_jobs.shards import STAGING, unwritable, write_file
 from beam_jobs.statistics import Statistics
+from beam_jobs.topup import TopUp
+from beam_jobs.versions import versions
 from beam_jobs.vocabulary import vocabulary_file
-from readers.format.manifest import MANIFEST, VOCABULARY, Manifest, Shard, Split, join
+from readers.format.manifest import (
+    INDEX_SUFFIX,
+    MANIFEST,
+    VOCABULARY,
+    Manifest,
+    Split,
+    join,
+    shard_name,
+)
 
 
 def reconcile(
-    plan: Plan, results: Iterable[ShardResult], names: tuple[str, ...]
-) -> list[tuple[tuple[Shard, ...], int]]:
-    """The (shards, rejected) of every split, after proving that nothing was lost.
+    plan: Plan,
+    results: Iterable[ShardResult],
+    counted: Mapping[int, int],
+    names: tuple[str, ...],
+    balance: str = "records",
+) -> list[list[ShardResult]]:
+    """The results of every split by shard, after proving that nothing was lost.
 
     Args:
         plan: What was found.
-        results: What every shard's writer did; a repeated one is taken once.
+        results: What every shard's writer did; of several for one shard the last one counts.
+        counted: Split -> records in its statistics.
         names: Of the splits.
+        balance: What shards were balanced by.
 
     Raises:
-        DataError: A shard is missing, found is not written + rejected, or nothing was written.
+        DataError: A shard is missing, found is not written + rejected, shards of a split are not
+            balanced, records are missing from the statistics, or nothing was written.
     """
     by_shard = {(result.split, result.index): result for result in results}
     splits = []
     for number, (split, name) in enumerate(zip(plan.splits, names, strict=True)):
         mine = [by_shard[key] for key in sorted(by_shard) if key[0] == number]
-        shards = tuple(result.shard for result in mine if result.shard)
-        written = sum(shard.records for shard in shards)
+        sizes = [result.shard.records for result in mine if result.shard]
+        written = sum(sizes)
         rejected = sum(result.rejected for result in mine)
         found = split.records + split.rejected
-        if len(shards) != split.shards or found != written + rejected:
+        known = counted.get(number, 0)
+        if len(sizes) != split.shards or found != written + rejected or known != written:
             raise DataError(
-                f"split {name}: found {found} records, written {written}, rejected {rejected}; "
-                f"{len(shards)} of {split.shards} shards arrived. The runner lost some: no "
-                "dataset was written, run the job again"
+                f"split {name}: found {found} records, written {written}, rejected {rejected}, "
+                f"{known} in the statistics; {len(sizes)} of {split.shards} shards arrived. The "
+                "runner lost or repeated some: no dataset was written, run the job again"
             )
-        splits.append((shards, rejected))
-    if not any(shard.records for shards, _ in splits for shard in shards):
-        rejects = [r.first_reject for r in by_shard.values() if r.first_reject]
+        if balance == "records" and sizes and max(sizes) - min(sizes) > 1:
+            raise DataError(
+                f"split {name}: shards of {min(sizes)} to {max(sizes)} records, expected to "
+                "differ by one: no dataset was written, run the job again"
+            )
+        splits.append(mine)
+    if not any(result.shard.records for mine in splits for result in mine if result.shard):
+        rejects = [result.first_reject for mine in splits for result in mine if result.first_reject]
         if not rejects:
             raise UsageError("the inputs hold no record: no dataset was written")
         raise DataError(
-            f"all {sum(rejected for _, rejected in splits)} records were rejected, "
-            f"no dataset was written; the first: {min(rejects)}"
+            f"all {sum(result.rejected for mine in splits for result in mine)} records were "
+            f"rejected, no dataset was written; the first: {min(rejects)}"
         )
     return splits
 
 
-def check_sizes(directory: str, shards: Iterable[Shard]) -> None:
-    """Looks at the outputs themselves: every shard must be there with the size it was written with.
+def check_files(directory: str, results: Iterable[ShardResult]) -> None:
+    """Looks at the outputs themselves: shards and indices must be there as they were written.
 
     Raises:
         DataError: One is missing or has another size.
     """
-    found = FileSystems.match([join(directory, "*.tfrecord")])[0].metadata_list
+    found = FileSystems.match([join(directory, "*.tfrecord*")])[0].metadata_list
     sizes = {metadata.path.rsplit("/", 1)[-1]: metadata.size_in_bytes for metadata in found}
-    for shard in shards:
-        if sizes.get(shard.file) != shard.bytes:
-            raise DataError(
-                f"{join(directory, shard.file)}: written with {shard.bytes} bytes, found "
-                f"{sizes.get(shard.file, 'no file')}; is the output directory shared by all workers?"
-            )
-
-
-def versions() -> dict[str, str]:
-    """The packages that decide what a dataset's bytes are."""
-    packages = ("beam-shards", "apache-beam", "numpy", "pillow")
-    found = {"python": platform.python_version()}
-    for package in packages:
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
+    for result in results:
+        if not result.shard:
             continue
-    return found
+        file = result.shard.file
+        for name, size in ((file, result.shard.bytes), (file + INDEX_SUFFIX, result.index_bytes)):
+            if sizes.get(name) != size:
+                raise DataError(
+                    f"{join(directory, name)}: written with {size} bytes, found "
+                    f"{sizes.get(name, 'no file')}; is the output directory shared by all workers, "
+                    "and no other job writing there?"
+                )
 
 
 class _Commit(beam.DoFn):
@@ -103,35 +117,55 @@ class _Commit(beam.DoFn):
         _: Any,
         plan: bytes,
         results: list[ShardResult],
+        changed: list[ShardResult],
         statistics: list[tuple[int, Statistics]],
         label_names: tuple[str, ...],
         vocabulary: tuple[bytes, ...],
     ) -> Iterator[Manifest]:
         output = self._output
         names = output.placement.splits.names
-        splits = reconcile(Plan.unpack(plan), results, names)
+        counted = {split: values.records for split, values in statistics}
+        splits = reconcile(Plan.unpack(plan), [*results, *changed], counted, names, output.balance)
         figures = {names[split]: values.to_json() for split, values in statistics}
+        every = [result for mine in splits for result in mine]
         manifest = Manifest(
             schema=output.schema,
             splits={
-                name: Split(shards, rejected, figures.get(name, {}))
-                for name, (shards, rejected) in zip(names, splits, strict=True)
+                name: Split(
+                    tuple(result.shard for result in mine if result.shard),
+                    sum(result.rejected for result in mine),
+                    figures.get(name, {}),
+                )
+                for name, mine in zip(names, splits, strict=True)
             },
             label_names=label_names,
             vocabulary=len(vocabulary),
             options=output.options,
             versions=versions(),
         )
-        try:
-            check_sizes(output.directory, (s for shards, _ in splits for s in shards))
+        with unwritable(output.directory, MANIFEST):
+            check_files(output.directory, every)
             if vocabulary:
                 write_file(output.directory, VOCABULARY, vocabulary_file(vocabulary))
+            remove_leftovers(output.directory, _dataset_files(manifest, every, names))
             write_file(output.directory, MANIFEST, manifest.to_bytes())
-        except (OSError, BeamIOError) as error:
-            raise DataError(f"--output {output.directory}: cannot be written ({error})") from error
-        with contextlib.suppress(OSError, BeamIOError):
+        with contextlib.suppress(OSError):
             FileSystems.delete([join(output.directory, STAGING)])
         yield manifest
+
+
+def _dataset_files(
+    manifest: Manifest, results: list[ShardResult], names: tuple[str, ...]
+) -> set[str]:
+    """The names of all files of a dataset but its manifest."""
+    files = {VOCABULARY} if manifest.vocabulary else set()
+    for result in results:
+        if result.shard:
+            files |= {result.shard.file, result.shard.file + INDEX_SUFFIX}
+        if result.rejected:
+            count = len(manifest.splits[names[result.split]].shards)
+            files.add(rejects_file(shard_name(names[result.split], result.index, max(count, 1))))
+    return files
 
 
 class CommitDataset(beam.PTransform):
@@ -158,6 +192,7 @@ class CommitDataset(beam.PTransform):
                 _Commit(self._output),
                 AsSingleton(plan),
                 AsList(results),
+                AsList(results | "TopUp" >> TopUp(self._output)),
                 AsList(merged),
                 AsSingleton(label_names),
                 AsSingleton(vocabulary),

@@ -10,19 +10,31 @@ import glob
 import itertools
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-
-from apache_beam.io.filesystem import BeamIOError, CompressionTypes
-from apache_beam.io.filesystems import FileSystems
-from apache_beam.io.localfilesystem import LocalFileSystem
-from apache_beam.options.pipeline_options import PipelineOptions
+from typing import Any, BinaryIO, NamedTuple
 
 from beam_jobs.errors import UsageError
 
+# Beam is imported where a path is remote: what reads local files starts in a tenth of a second.
+
 GLOB = re.compile(r"[*?\[]")
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
+
+
+class File(NamedTuple):
+    """One file that a pattern matches.
+
+    Attributes:
+        path: Or the key, where said so.
+        size: In bytes.
+        modified: Nanoseconds since the epoch.
+    """
+
+    path: str
+    size: int
+    modified: int
 
 
 # A key is a feature of its record, and text in an Example is UTF-8.
@@ -86,27 +98,35 @@ def common_root(patterns: list[str]) -> str:
     return root
 
 
-def local_files(pattern: str) -> Iterator[tuple[str, int]]:
-    """Yields (path, size in bytes) of the local files that a pattern matches, as a shell would.
+def local_files(pattern: str, in_order: bool = False) -> Iterator[File]:
+    """Yields the local files that a pattern matches, as a shell would.
 
     Linked folders are entered, unlike in Beam's own walk, which leaves them out without a word.
     Names that begin with a dot are passed over unless the pattern spells the dot. A link to
     nothing is a file that cannot be read.
+
+    Args:
+        in_order: By name within a folder; this holds all of a folder in memory.
     """
     fixed = GLOB.split(pattern, maxsplit=1)[0]
     top = fixed.rsplit("/", 1)[0]
+    from apache_beam.io.localfilesystem import LocalFileSystem
+    from apache_beam.options.pipeline_options import PipelineOptions
+
     regex = LocalFileSystem(PipelineOptions([])).translate_pattern(pattern)
     wanted = re.compile(regex.replace("[[]", r"\["))  # the same, without Python's warning
     hidden = "/." in pattern[len(top) :]
 
-    def walk(folder: str, above: frozenset[str]) -> Iterator[tuple[str, int]]:
+    def walk(folder: str, above: frozenset[str]) -> Iterator[File]:
         real = os.path.realpath(folder)
         if real in above:  # a link to a folder above itself
             return
         try:
-            entries = sorted(os.scandir(folder or "/"), key=lambda entry: entry.name)
+            entries: Iterable[os.DirEntry[str]] = os.scandir(folder or "/")
         except (FileNotFoundError, NotADirectoryError):
             return
+        if in_order:
+            entries = sorted(entries, key=lambda entry: entry.name)
         for entry in entries:
             path = f"{folder}/{entry.name}"
             if entry.name.startswith(".") and not hidden:
@@ -114,40 +134,77 @@ def local_files(pattern: str) -> Iterator[tuple[str, int]]:
             if entry.is_dir():
                 yield from walk(path, above | {real})
             elif wanted.match(path):
-                broken = entry.is_symlink() and not entry.is_file()
-                yield path, 0 if broken else entry.stat().st_size
+                if entry.is_symlink() and not entry.is_file():
+                    yield File(path, 0, 0)
+                else:
+                    status = entry.stat()
+                    yield File(path, status.st_size, status.st_mtime_ns)
 
     return walk(top, frozenset())
 
 
-def match(pattern: str, limit: int | None = None) -> list[tuple[str, int]]:
-    """The files that a pattern matches, as (path, size in bytes), sorted by path.
+def match(pattern: str, limit: int | None = None) -> Iterator[File]:
+    """Yields the files that a pattern matches.
+
+    Args:
+        limit: How many at most: then they come in order of their names, and are the same ones in
+            every run.
 
     Raises:
         UsageError: The filesystem refuses, or no package for it is installed.
     """
+    from apache_beam.io.filesystem import BeamIOError
+    from apache_beam.io.filesystems import FileSystems
+
     try:
         if is_local(pattern):
-            return sorted(itertools.islice(local_files(pattern), limit))
+            yield from itertools.islice(local_files(pattern, limit is not None), limit)
+            return
         result = FileSystems.match([pattern], limits=[limit])[0]
     except (BeamIOError, ValueError, OSError) as error:
         raise UsageError(f"--input {pattern}: {error}") from None
-    return sorted((found.path, found.size_in_bytes) for found in result.metadata_list)
+    for found in result.metadata_list:
+        modified = int((found.last_updated_in_seconds or 0) * 1e9)
+        yield File(found.path, found.size_in_bytes, modified)
 
 
-def read_bytes(path: str) -> bytes:
-    """A whole file on any Beam filesystem, as it is: never decompressed.
+def open_file(path: str) -> BinaryIO:
+    """A file on any Beam filesystem, open for reading as it is: never decompressed.
 
     Raises:
         OSError: It is missing or unreadable.
     """
     if is_local(path):
-        return Path(path).read_bytes()
+        return Path(path).open("rb")
+    from apache_beam.io.filesystem import BeamIOError, CompressionTypes
+    from apache_beam.io.filesystems import FileSystems
+
     try:
-        with FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as file:
-            return file.read()
+        file: Any = FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
     except BeamIOError as error:
         raise OSError(str(error)) from None
+    return file
+
+
+def read_bytes(path: str) -> bytes:
+    """A whole file on any Beam filesystem, as it is.
+
+    Raises:
+        OSError: It is missing or unreadable.
+    """
+    if not is_local(path):
+        with open_file(path) as file:
+            return file.read()
+    # A third of the time of Path.read_bytes, which counts where files are a few kilobytes.
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        size = os.fstat(descriptor).st_size
+        parts = [os.read(descriptor, size + 1)]
+        while parts[-1] and sum(map(len, parts)) != size:
+            parts.append(os.read(descriptor, 1 << 20))
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+    finally:
+        os.close(descriptor)
 
 
 @dataclass(frozen=True)
@@ -173,7 +230,7 @@ class Inputs:
         """
         resolved = [absolute(pattern) for pattern in patterns]
         for given, pattern in zip(patterns, resolved, strict=True):
-            if not match(pattern, limit=1):
+            if not any(match(pattern, limit=1)):
                 raise UsageError(
                     f"--input {given}: no file matches; quote the pattern, and check it with ls"
                 )
@@ -182,9 +239,9 @@ class Inputs:
     def path(self, key: str) -> str:
         return f"{self.root}/{key}"
 
-    def files(self, pattern: str, limit: int | None = None) -> Iterator[tuple[str, int]]:
-        """Yields (key, size in bytes) of the files that one of the patterns matches."""
-        for path, size in match(pattern, limit):
-            if self.output and path.startswith(f"{self.output}/"):
-                continue
-            yield path[len(self.root) + 1 :], size
+    def files(self, pattern: str, limit: int | None = None) -> Iterator[File]:
+        """Yields the files that one of the patterns matches, their keys in place of their paths."""
+        skipped, start = f"{self.output}/", len(self.root) + 1
+        for path, size, modified in match(pattern, limit):
+            if not (self.output and path.startswith(skipped)):
+                yield File(path[start:], size, modified)

@@ -14,25 +14,36 @@ from beam_jobs.blocks import Block
 SHARD_BITS = 17
 
 
-def assign_shards(block: Block, plan: Plan) -> Iterator[tuple[int, bytes]]:
+def assign_shards(block: Block, plan: Plan, compress: bool) -> Iterator[tuple[int, bytes]]:
     """Yields (split and shard in one number, packed records of that shard)."""
     for split, rows in block.by(block.splits):
         for shard, part in rows.by(plan.splits[split].shard_of(rows.hashes)):
-            yield split << SHARD_BITS | shard, part.pack()
+            yield split << SHARD_BITS | shard, part.pack(compress)
 
 
 class _AssignShards(beam.DoFn):
+    def __init__(self, compress: bool) -> None:
+        self._compress = compress
+
     def process(self, packed: bytes, plan: bytes) -> Iterator[tuple[int, bytes]]:
-        yield from assign_shards(Block.unpack(packed), Plan.unpack(plan))
+        yield from assign_shards(Block.unpack(packed), Plan.unpack(plan), self._compress)
 
 
 class GroupByShard(beam.PTransform):
-    """(packed blocks, packed plan) -> PCollection of (split and shard, packed blocks of it)."""
+    """(packed blocks, packed plan) -> PCollection of (split and shard, packed blocks of it).
+
+    Args:
+        compress: As `Block.pack`.
+    """
+
+    def __init__(self, compress: bool = False) -> None:
+        super().__init__()
+        self._compress = compress
 
     def expand(self, inputs: tuple[beam.PCollection, beam.PCollection]) -> beam.PCollection:
         blocks, plan = inputs
         return (
             blocks
-            | "Assign" >> beam.ParDo(_AssignShards(), AsSingleton(plan))
+            | "Assign" >> beam.ParDo(_AssignShards(self._compress), AsSingleton(plan))
             | "GroupByShard" >> beam.GroupByKey()
         )

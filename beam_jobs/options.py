@@ -13,12 +13,13 @@ from apache_beam.options.pipeline_options import PipelineOptions, StandardOption
 
 from beam_jobs import images, text
 from beam_jobs.assign import Placement, Splits, check_seed, parse_size
+from beam_jobs.direct import processes_of
 from beam_jobs.errors import UsageError
 from beam_jobs.files import Inputs
 from beam_jobs.images import ImageJob
 from beam_jobs.labels import Labels
 from beam_jobs.lines import WriteTexts
-from beam_jobs.output import Output, check_output, parse_num_shards, resolve
+from beam_jobs.output import BALANCES, Output, check_output, parse_num_shards, resolve
 from beam_jobs.references import WriteFiles
 from beam_jobs.sensors import SensorJob
 from beam_jobs.text import TextJob
@@ -29,7 +30,8 @@ _NOT_OF_THE_DATASET = ("job", "output", "overwrite")
 
 EPILOG = """\
 Every option of Beam goes through as it is: --runner, --direct_num_workers, --flink_master, ...
-Without --runner the job runs on this machine, with a thread for each of its cores.
+Without --runner the job runs on this machine, with a process for each of its cores;
+--direct_num_workers N takes N.
 
 exit code: 0 done, 1 the data failed (rejects that may not be skipped, records lost by a runner),
 2 a mistake in the command or the inputs."""
@@ -69,6 +71,13 @@ def _add_common_flags(parser: argparse.ArgumentParser) -> None:
         default="128MiB",
         metavar="SIZE",
         help="bytes a shard should have, roughly (default: 128MiB)",
+    )
+    common.add_argument(
+        "--balance",
+        choices=BALANCES,
+        default="records",
+        help="shards of a split differ by one record at most, or by the bytes of the largest "
+        "record at most (default: records)",
     )
     common.add_argument("--seed", type=int, default=0, help="decides splits and order (default: 0)")
     common.add_argument(
@@ -244,14 +253,16 @@ def parse_command(arguments: Sequence[str]) -> Command:
         shard_size=parse_size(flags.shard_size),
         on_reject=flags.on_reject,
         overwrite=flags.overwrite,
+        balance=flags.balance,
         options={
             "job": flags.job,
             **{k: v for k, v in sorted(vars(flags).items()) if k not in _NOT_OF_THE_DATASET},
         },
     )
+    processes = processes_of(beam_options, rest)
     if isinstance(job, TextJob):
-        return Command(flags.job, WriteTexts(job, dataset), dataset, beam_options)
-    return Command(flags.job, WriteFiles(job, dataset), dataset, beam_options)
+        return Command(flags.job, WriteTexts(job, dataset, processes), dataset, beam_options)
+    return Command(flags.job, WriteFiles(job, dataset, processes), dataset, beam_options)
 
 
 def _job(

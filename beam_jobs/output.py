@@ -19,6 +19,10 @@ from readers.format.manifest import INDEX_SUFFIX, MANIFEST, VOCABULARY, join
 from readers.format.schema import Schema
 
 DEFAULT_SHARD_SIZE = 128 << 20
+BALANCES = ("records", "bytes")
+
+# What notes of committed shards end with.
+DONE = ".done"
 
 # There as long as a run is not finished; what lies beside it may be deleted.
 MARKER = f"{STAGING}/UNFINISHED"
@@ -43,6 +47,7 @@ class Output:
         on_reject: "skip" to count and list bad inputs, "fail" to stop at the first.
         overwrite: Whether an existing dataset may be replaced.
         options: Of the job, for the manifest; nothing of the runner or the machine.
+        balance: What shards of a split have as much of as can be: "records" or "bytes".
     """
 
     directory: str
@@ -53,6 +58,7 @@ class Output:
     on_reject: str = "skip"
     overwrite: bool = False
     options: dict[str, Any] = field(default_factory=dict)
+    balance: str = "records"
 
 
 def resolve(directory: str) -> str:
@@ -130,8 +136,11 @@ def check_output(directory: str, overwrite: bool) -> list[str]:
     return paths
 
 
-def clear_output(directory: str, overwrite: bool) -> None:
-    """Deletes what an earlier run left, its manifest first: half a dataset never looks whole.
+def prepare_output(directory: str, overwrite: bool) -> None:
+    """Makes a directory ready for a job: marked as unfinished, and empty or with shards to keep.
+
+    What an unfinished run left stays, as its shards may be what this job would write. Anything
+    else goes, its manifest first: half a dataset never looks whole.
 
     Raises:
         UsageError: As `check_output`, or the directory cannot be written.
@@ -140,11 +149,32 @@ def clear_output(directory: str, overwrite: bool) -> None:
     manifest, marker = join(directory, MANIFEST), join(directory, MARKER)
     try:
         make_directory(join(directory, STAGING))
+        if marker in paths and manifest not in paths:
+            staging = join(directory, STAGING)
+            halves = [p for p in paths if p.startswith(staging) and not p.endswith((marker, DONE))]
+            if halves:
+                FileSystems.delete(halves)
+            return
         with FileSystems.create(marker, compression_type=CompressionTypes.UNCOMPRESSED) as file:
             file.write(b"An unfinished run of beam_jobs: no dataset yet. Run the job again.\n")
         if manifest in paths:
             FileSystems.delete([manifest])
         if others := [path for path in paths if path not in (manifest, marker)]:
             FileSystems.delete(others)
-    except (BeamIOError, OSError) as error:
-        raise UsageError(f"--output {directory}: cannot be written ({error})") from None
+    except OSError as error:
+        raise UsageError(
+            f"--output {directory}: cannot be written ({error}); choose another place"
+        ) from None
+
+
+def remove_leftovers(directory: str, names: set[str]) -> None:
+    """Deletes what runs before left in a dataset's directory.
+
+    Args:
+        names: The files of the dataset; what is in staging stays as well.
+    """
+    keep = {join(directory, name) for name in names}
+    staging = join(directory, STAGING) + "/"
+    others = [p for p in _files(directory) if p not in keep and not p.startswith(staging)]
+    if others:
+        FileSystems.delete(others)

@@ -6,6 +6,7 @@ boundaries fall); the hashes of those few bins, grouped by bin, become the bound
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +16,7 @@ import apache_beam as beam
 import numpy as np
 from apache_beam.pvalue import AsList, AsSingleton
 
+from beam_jobs import progress
 from beam_jobs.assign import (
     BIN_BITS,
     Plan,
@@ -25,12 +27,13 @@ from beam_jobs.assign import (
 )
 from beam_jobs.blocks import Block
 from beam_jobs.errors import DataError, UsageError
+from beam_jobs.memory import give_back_freed
 from beam_jobs.merge import MergeFn
-from beam_jobs.output import Output, clear_output
+from beam_jobs.output import Output, prepare_output
 from beam_jobs.summary import Summary
 
-# Keys of records -> mean bytes of one in its shard; None when none could be encoded.
-Measure = Callable[[list[str]], "float | None"]
+# Keys of records -> bytes of each in its shard; None where one could not be encoded.
+Measure = Callable[[list[str]], "list[int | None]"]
 
 
 @dataclass(frozen=True)
@@ -38,13 +41,14 @@ class SplitDraft:
     """A split whose shard boundaries are not yet known.
 
     Attributes:
-        records, rejected, shards: As in `SplitPlan`.
+        records, rejected, record_bytes, shards: As in `SplitPlan`.
         ranks: Bin -> ranks of the boundaries within it.
         counts: Bin -> records in it; the bins of `ranks` alone.
     """
 
     records: int
     rejected: int
+    record_bytes: int
     shards: int
     ranks: dict[int, list[int]]
     counts: dict[int, int]
@@ -67,17 +71,46 @@ def draft_split(
     total = int(records.sum())
     shards = count_shards(total, record_bytes, num_shards, shard_size)
     ranks = boundary_ranks(records, shards) if shards > 1 else {}
-    return SplitDraft(total, rejected, shards, ranks, {bin_: int(records[bin_]) for bin_ in ranks})
+    counts = {bin_: int(records[bin_]) for bin_ in ranks}
+    return SplitDraft(total, rejected, round(record_bytes), shards, ranks, counts)
+
+
+def mean_bytes(mean_file: float, sizes: list[int], measured: list[int | None]) -> float:
+    """The mean bytes of a record whose input is a file, from a sample: a regression estimate.
+
+    A record is about as much larger than the mean as its file is (or not at all, where all
+    records have one size), and the mean of all files is known.
+
+    Args:
+        mean_file: Bytes of a file, over all of them.
+        sizes: Bytes of the sampled files.
+        measured: Bytes of their records; None where there is none.
+    """
+    pairs = [(x, y) for x, y in zip(sizes, measured, strict=True) if y is not None]
+    if not pairs:
+        return mean_file
+    # math.fsum: the same number in every run, whatever the machine.
+    x_mean = math.fsum(x for x, _ in pairs) / len(pairs)
+    y_mean = math.fsum(y for _, y in pairs) / len(pairs)
+    spread = math.fsum((x - x_mean) ** 2 for x, _ in pairs)
+    if not spread:
+        return y_mean
+    slope = math.fsum((x - x_mean) * (y - y_mean) for x, y in pairs) / spread
+    estimate = y_mean + slope * (mean_file - x_mean)
+    return estimate if estimate > 0 else y_mean
 
 
 def wanted_hashes(block: Block, draft: Draft) -> Iterator[tuple[int, bytes]]:
     """Yields (split and bin, hashes as bytes) for the bins in which boundaries fall."""
-    for split, rows in block.by(block.splits):
-        wanted = np.fromiter(draft[split].ranks, np.int64)
-        bins = bins_of(rows.hashes)
-        inside = np.isin(bins, wanted)
-        for bin_ in np.unique(bins[inside]).tolist():
-            yield split << BIN_BITS | bin_, rows.hashes[bins == bin_].astype("<u8").tobytes()
+    for split, hashes in block.hashes_by_split():
+        bins = bins_of(hashes)
+        inside = np.isin(bins, np.fromiter(draft[split].ranks, np.int64))
+        bins, hashes = bins[inside], hashes[inside]
+        order = np.argsort(bins, kind="stable")
+        found, starts = np.unique(bins[order], return_index=True)
+        parts = np.split(hashes[order], starts[1:])
+        for bin_, part in zip(found.tolist(), parts, strict=False):
+            yield split << BIN_BITS | bin_, part.astype("<u8").tobytes()
 
 
 def pick_boundaries(key: int, hashes: Iterable[bytes], draft: Draft) -> tuple[int, bytes]:
@@ -114,31 +147,42 @@ def finish_plan(draft: Draft, boundaries: Iterable[tuple[int, bytes]]) -> Plan:
                 f"the runner handed over {len(edges)} of {split.shards - 1} shard boundaries; "
                 "no dataset was written, run the job again"
             )
-        splits.append(SplitPlan(split.records, split.rejected, split.shards, edges))
+        splits.append(
+            SplitPlan(split.records, split.rejected, split.record_bytes, split.shards, edges)
+        )
     return Plan(tuple(splits))
 
 
 class _DraftPlan(beam.DoFn):
-    """Decides the number of shards; clears the output, as nothing can be written before it."""
+    """Decides the number of shards; prepares the output, as nothing can be written before it."""
 
     def __init__(self, output: Output, measure: Measure | None) -> None:
         self._output, self._measure = output, measure
 
-    def process(self, _: Any, summary: Summary) -> Iterator[Draft]:
+    def process(self, _: Any, summary: Summary, listed: list[int] | None = None) -> Iterator[Draft]:
         output = self._output
+        if listed is not None and sum(listed) != summary.inputs:
+            raise DataError(
+                f"{sum(listed)} inputs were listed, {summary.inputs} reached the planning. The "
+                "runner lost or repeated some: no dataset was written, run the job again"
+            )
         if not any(split.rejected or split.histogram().any() for split in summary.splits):
             raise UsageError("the inputs hold no record: no dataset was written")
-        clear_output(output.directory, output.overwrite)
-        sampled = None
-        if self._measure and not all(output.num_shards):
-            sampled = self._measure([key for _, key in summary.sample])
+        prepare_output(output.directory, output.overwrite)
+        give_back_freed()
+        sizes = [sampled.size for sampled in summary.sample]
+        measured = self._measure([s.key for s in summary.sample]) if self._measure else None
         draft = []
         for split, num_shards in zip(summary.splits, output.num_shards, strict=True):
             histogram = split.histogram()
-            mean = sampled or split.bytes / max(int(histogram.sum()), 1)
+            mean = split.bytes / max(int(histogram.sum()), 1)
+            if measured is not None:
+                mean = mean_bytes(mean, sizes, measured)
             draft.append(
                 draft_split(histogram, split.rejected, mean, num_shards, output.shard_size)
             )
+        found = sum(split.records + split.rejected for split in draft)
+        progress.expect("writing", found, "records")
         yield tuple(draft)
 
 
@@ -167,7 +211,9 @@ class Planned(NamedTuple):
 
 
 class PlanShards(beam.PTransform):
-    """(PCollection of Summary, PCollection of packed blocks) -> Planned.
+    """(Summary of each block, packed blocks of hashes, numbers of inputs listed) -> Planned.
+
+    Without the last one nobody knows how many inputs there should be.
 
     Args:
         output: The dataset to be written.
@@ -178,15 +224,15 @@ class PlanShards(beam.PTransform):
         super().__init__()
         self._output, self._measure = output, measure
 
-    def expand(self, inputs: tuple[beam.PCollection, beam.PCollection]) -> Planned:
-        summaries, blocks = inputs
+    def expand(self, inputs: tuple[beam.PCollection, ...]) -> Planned:
+        summaries, blocks, *listed = inputs
         splits = len(self._output.num_shards)
         summary = summaries | "Summarise" >> beam.CombineGlobally(
             MergeFn(partial(Summary.empty, splits))
         )
         start = blocks.pipeline | "Once" >> beam.Create([None])
         draft = start | "Draft" >> beam.ParDo(
-            _DraftPlan(self._output, self._measure), AsSingleton(summary)
+            _DraftPlan(self._output, self._measure), AsSingleton(summary), *map(AsList, listed)
         )
         boundaries = (
             blocks

@@ -5,50 +5,26 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
-import os
 import sys
 import tempfile
 import time
 import traceback
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
 import apache_beam as beam
-from apache_beam.options.pipeline_options import (
-    DirectOptions,
-    PipelineOptions,
-    SetupOptions,
-    StandardOptions,
-    TypeOptions,
-)
+from apache_beam.metrics import MetricsFilter
+from apache_beam.options.pipeline_options import SetupOptions
+from apache_beam.runners.runner import PipelineResult
 
+from beam_jobs import progress
+from beam_jobs.direct import on_this_machine, prepare_direct_runner
 from beam_jobs.encode import check_crc32c
 from beam_jobs.errors import DataError, find_job_error
 from beam_jobs.options import Command
+from beam_jobs.pool import close_shared_pools
 from beam_jobs.rejects import REJECTS
 from readers.format.display import format_balance, format_bytes, format_table
 from readers.format.manifest import DatasetError, Manifest, join
-
-
-def on_this_machine(options: PipelineOptions) -> bool:
-    """Whether the pipeline runs on Beam's DirectRunner."""
-    runner = options.view_as(StandardOptions).runner
-    return runner is None or runner == "DirectRunner"
-
-
-def prepare_direct_runner(options: PipelineOptions) -> None:
-    """Sets what the DirectRunner needs to be fast and to lose nothing; the user's own flags stay."""
-    from apache_beam.runners.portability.fn_api_runner import worker_handlers
-
-    # The timed flush of a worker's data channel drops what is written meanwhile; 0 turns the timer
-    # off. Every job checks its counts all the same.
-    worker_handlers.DATA_BUFFER_TIME_LIMIT_MS = 0
-    # Otherwise DirectRunner tries to download Prism, another runner, and runs the job there.
-    options.view_as(TypeOptions).allow_unsafe_triggers = True
-    direct = options.view_as(DirectOptions)
-    given = options.get_all_options(drop_default=True)
-    if "direct_running_mode" not in given and "direct_num_workers" not in given:
-        direct.direct_running_mode = "multi_threading"
-        direct.direct_num_workers = os.cpu_count() or 1
 
 
 class _WithoutTracebacks(io.TextIOBase):
@@ -72,11 +48,20 @@ class _WithoutTracebacks(io.TextIOBase):
         self._stream.flush()
 
 
-def run_job(command: Command) -> Manifest:
-    """Runs a job to its end.
+class Outcome(NamedTuple):
+    """What a job did.
 
-    Returns:
-        The manifest of the dataset, read back from where it was written.
+    Attributes:
+        manifest: Of the dataset, read back from where it was written.
+        kept: How many shards of an earlier, unfinished run are in it.
+    """
+
+    manifest: Manifest
+    kept: int
+
+
+def run_job(command: Command) -> Outcome:
+    """Runs a job to its end.
 
     Raises:
         JobError: It failed; no manifest was written.
@@ -84,34 +69,55 @@ def run_job(command: Command) -> Manifest:
     check_crc32c()
     options = command.beam
     if on_this_machine(options):
-        options.view_as(StandardOptions).runner = "DirectRunner"
         prepare_direct_runner(options)
     options.view_as(SetupOptions).save_main_session = False
+    pipeline = beam.Pipeline(options=options)
+    pipeline | command.name.capitalize() >> command.transform
     try:
         with (
+            progress.shown(sys.stderr),
             contextlib.redirect_stderr(_WithoutTracebacks(sys.stderr)),
-            beam.Pipeline(options=options) as pipeline,
         ):
-            pipeline | command.name.capitalize() >> command.transform
+            result = pipeline.run()
+            result.wait_until_finish()
     except Exception as error:
+        if _is_interrupt(error):
+            raise KeyboardInterrupt from None
         raise (find_job_error(error) or _unforeseen(error)) from error
+    finally:
+        close_shared_pools()
     try:
-        return Manifest.read(command.output.directory)
+        return Outcome(Manifest.read(command.output.directory), _kept(result))
     except DatasetError as error:
         raise DataError(
             f"the runner says it is done, but {error}; no dataset was written, run the job again"
         ) from None
 
 
+def _is_interrupt(error: BaseException | None) -> bool:
+    """Whether Ctrl-C is what a runner's exception tells of."""
+    while error and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
+
+
+def _kept(result: PipelineResult) -> int:
+    counters = result.metrics().query(MetricsFilter().with_name("kept"))["counters"]
+    return sum(counter.result for counter in counters)
+
+
 def _unforeseen(error: Exception) -> DataError:
     """One line for a failure that no check foresaw; its traceback goes to a file."""
-    with tempfile.NamedTemporaryFile("w", prefix="beam_jobs-", suffix=".log", delete=False) as file:
-        file.write("".join(traceback.format_exception(error)))
     lines = str(error).strip().splitlines() or [type(error).__name__]
-    return DataError(
-        f"the pipeline failed: {lines[-1][:500]}; no dataset was written; the traceback is in "
-        f"{file.name}"
-    )
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="beam_jobs-", suffix=".log", delete=False
+        ) as file:
+            file.write("".join(traceback.format_exception(error)))
+        where = f"the traceback is in {file.name}"
+    except OSError as unwritable:
+        where = f"{tempfile.gettempdir()} has no room for the traceback ({unwritable})"
+    return DataError(f"the pipeline failed: {lines[-1][:500]}; no dataset was written; {where}")
 
 
 def summary_rows(job: str, manifest: Manifest, seconds: float) -> list[list[str]]:
@@ -147,9 +153,11 @@ def main_job(command: Command) -> Manifest:
         # Its workers log every exception in full; the command prints one line instead.
         logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
     began = time.monotonic()
-    manifest = run_job(command)
+    manifest, kept = run_job(command)
     rows = summary_rows(command.name, manifest, time.monotonic() - began)
     print(format_table([HEADER, *rows]))
+    if kept:
+        print(f"kept {kept:,} shards of an unfinished run", file=sys.stderr)
     if manifest.rejected:
         print(
             f"{manifest.rejected} rejected, listed in {join(command.output.directory, REJECTS)}/",

@@ -6,53 +6,57 @@ with its rejects if there are any.
 
 from __future__ import annotations
 
+import itertools
+import mmap
 import tempfile
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import BinaryIO
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Any, BinaryIO
 
 import apache_beam as beam
+import google_crc32c
 import numpy as np
-from apache_beam.io.filesystem import BeamIOError
 from apache_beam.metrics import Metrics
 
+from beam_jobs import progress
 from beam_jobs.assign import Plan, shard_sizes
 from beam_jobs.blocks import Block
-from beam_jobs.encode import unpack_record
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.group import SHARD_BITS
 from beam_jobs.output import Output
+from beam_jobs.payload import frame_lengths, unpack_reject
 from beam_jobs.rejects import Reject, format_rejects, rejects_file
-from beam_jobs.shards import ShardFile, write_file
-from readers.format.manifest import Shard, shard_name
+from beam_jobs.resume import Digest, ShardResult, find_done, is_noted, note_done
+from beam_jobs.shards import ShardFile, unwritable, write_file
+from readers.format.manifest import shard_name
+
+# Framed records one after another, their lengths (int64 [n]), and what was rejected among them.
+Run = tuple[bytes, np.ndarray, list[Reject]]
+
+_RUN_BYTES = 1 << 20
 
 
-@dataclass(frozen=True)
-class ShardResult:
-    """What a shard's writer did.
+def rows_in_order(hashes: np.ndarray, key_of: Callable[[int], bytes]) -> list[int]:
+    """The order of a shard's records: by hash, and by key where hashes are the same.
 
-    Attributes:
-        split, index: Which shard.
-        shard: The committed file; None where a split has nothing but rejects.
-        known: Rejects that were known before.
-        rejected: All rejects of this shard.
-        first_reject: In the order of keys.
+    Args:
+        hashes: uint64 [n].
+        key_of: The key of a record by its row.
     """
-
-    split: int
-    index: int
-    shard: Shard | None
-    known: int
-    rejected: int
-    first_reject: Reject | None
+    order: list[int] = np.argsort(hashes, kind="stable").tolist()
+    if (np.diff(hashes[order]) == 0).any():
+        order.sort(key=lambda row: (hashes[row], key_of(row)))
+    return order
 
 
-def check_records(hashes: np.ndarray, keys: list[bytes], name: str, expected: int) -> None:
+def check_records(
+    hashes: np.ndarray, key_of: Callable[[int], bytes], name: str, expected: int
+) -> None:
     """Checks the records that reached a shard's writer, sorted by hash and key.
 
     Args:
         hashes: uint64 [n].
-        keys: Their n keys.
+        key_of: The key of a record by its row.
         name: Of the shard.
         expected: How many the plan put there.
 
@@ -61,14 +65,14 @@ def check_records(hashes: np.ndarray, keys: list[bytes], name: str, expected: in
         DataError: Records were lost or duplicated on the way.
     """
     for row in np.flatnonzero(hashes[1:] == hashes[:-1]).tolist():
-        if keys[row] == keys[row + 1]:
+        if key_of(row) == key_of(row + 1):
             raise UsageError(
-                f"duplicate key {keys[row].decode('utf-8', 'replace')!r}: every record needs a "
+                f"duplicate key {key_of(row).decode('utf-8', 'replace')!r}: every record needs a "
                 "key of its own; do two --input patterns match the same file?"
             )
-    if len(keys) != expected:
+    if len(hashes) != expected:
         raise DataError(
-            f"{name}: the runner handed over {len(keys)} of {expected} records; no dataset was "
+            f"{name}: the runner handed over {len(hashes)} of {expected} records; no dataset was "
             "written, run the job again"
         )
 
@@ -96,48 +100,81 @@ class ShardWriter:
             return 0
         return shard_sizes(self._plan.records, self._plan.shards)[self.index]
 
-    def write(self, outcomes: Iterable[bytes | Reject], known: int) -> ShardResult:
+    def write(self, runs: Iterable[Run]) -> ShardResult:
         """Writes and commits the shard.
 
         Args:
-            outcomes: Serialized Examples and rejects, in the order of the hashes.
-            known: How many of the rejects the plan knew of.
+            runs: In the order of the hashes.
 
         Raises:
-            DataError: An input was rejected, and `on_reject` is "fail".
-            UsageError: The output cannot be written.
+            DataError: An input was rejected, and `on_reject` is "fail"; or the output cannot be
+                written.
         """
         rejects: list[Reject] = []
         directory = self._output.directory
-        try:
-            shard = None
+        progress.advance("writing", 0)
+        with unwritable(directory, self.name):
+            result = ShardResult(self.split, self.index, None, 0, 0, 0, None)
             if self._plan.shards:
                 with ShardFile(directory, self.name) as file:
-                    for outcome in outcomes:
-                        if isinstance(outcome, Reject):
-                            rejects.append(self._rejected(outcome))
-                        else:
-                            file.write(outcome)
+                    for frames, lengths, rejected in runs:
+                        rejects += map(self._rejected, rejected)
+                        file.write(frames, lengths)
+                        progress.advance("writing", len(lengths) + len(rejected))
                     shard = file.commit()
+                result = replace(
+                    result,
+                    shard=shard,
+                    index_bytes=file.index_bytes,
+                    index_crc32c=file.index_crc32c,
+                    largest=file.largest,
+                )
             else:
-                rejects += [self._rejected(o) for o in outcomes if isinstance(o, Reject)]
+                rejects += [self._rejected(reject) for run in runs for reject in run[2]]
             if rejects:
-                write_file(directory, rejects_file(self.name), format_rejects(rejects))
-        except (OSError, BeamIOError) as error:
-            raise DataError(
-                f"--output {directory}: {self.name} cannot be written ({error}); make room or "
-                "choose another place, and run the job again"
-            ) from error
-        Metrics.counter("shards", "records_written").inc(shard.records if shard else 0)
-        Metrics.counter("shards", "bytes_written").inc(shard.bytes if shard else 0)
-        Metrics.counter("shards", "rejected").inc(len(rejects))
-        first = min(rejects, default=None)
-        return ShardResult(self.split, self.index, shard, known, len(rejects), first)
+                listed = format_rejects(rejects)
+                write_file(directory, rejects_file(self.name), listed)
+                result = replace(result, rejects_crc32c=google_crc32c.value(listed))
+        return replace(result, rejected=len(rejects), first_reject=min(rejects, default=None))
+
+    @property
+    def record_bytes(self) -> int:
+        """About how many bytes a record has, framing included."""
+        return self._plan.record_bytes
+
+    def digest(self, names: tuple[str, ...] = ()) -> Digest:
+        """The digest of the shard, without its records."""
+        return Digest(self._output, self.name, names)
+
+    def is_noted(self) -> bool:
+        """Whether an earlier run may have written the shard."""
+        return is_noted(self._output.directory, self.name)
+
+    def find_done(self, digest: str) -> tuple[ShardResult, Any] | None:
+        """What an earlier run wrote for the same digest, as `resume.find_done`."""
+        found = find_done(self._output.directory, self.name, digest)
+        if found:
+            progress.advance("writing", self.expected)
+        return found
+
+    def note_done(self, digest: str, result: ShardResult, figures: Any = None) -> None:
+        """Leaves the note that the shard is done, as `resume.note_done`."""
+        with unwritable(self._output.directory, self.name):
+            note_done(self._output.directory, self.name, digest, result, figures)
 
     def _rejected(self, reject: Reject) -> Reject:
         if self._output.on_reject == "fail":
             raise DataError(f"{reject} (--on_reject fail)")
         return reject
+
+
+def count_shard(result: ShardResult) -> None:
+    """Adds a shard to Beam's counters, in the thread that runs the step."""
+    shard = result.shard
+    Metrics.counter("shards", "kept" if result.kept else "written").inc(1 if shard else 0)
+    Metrics.counter("shards", "records").inc(shard.records if shard else 0)
+    Metrics.counter("shards", "bytes").inc(shard.bytes if shard else 0)
+    Metrics.counter("shards", "rejected").inc(result.rejected)
 
 
 class WriteEncoded(beam.DoFn):
@@ -153,41 +190,94 @@ class WriteEncoded(beam.DoFn):
     def process(self, element: tuple[int, Iterable[bytes]], plan: bytes) -> Iterator[ShardResult]:
         key, blocks = element
         writer = ShardWriter(self._output, Plan.unpack(plan), key)
-        with tempfile.TemporaryFile() as spool:
-            spooled = _Spool(spool, blocks)
-            check_records(spooled.hashes, spooled.keys, writer.name, writer.expected)
-            yield writer.write(spooled.outcomes(), len(spooled.rejects))
+        with tempfile.TemporaryFile() as file:
+            try:
+                spool = _Spool(file, blocks)
+            except OSError as error:
+                raise DataError(
+                    f"{writer.name}: its records cannot be kept in {tempfile.gettempdir()} "
+                    f"({error}); make room, or set TMPDIR to another place"
+                ) from error
+            check_records(spool.hashes, spool.key_of, writer.name, writer.expected)
+            result = _find_spooled(writer, spool) or _write_spooled(writer, spool)
+        count_shard(result)
+        yield result
+
+
+def _find_spooled(writer: ShardWriter, spool: _Spool) -> ShardResult | None:
+    if not writer.is_noted():
+        return None
+    digest = writer.digest()
+    for run in spool.runs():
+        digest.update(_contents(run))
+    found = writer.find_done(digest.text())
+    return found[0] if found else None
+
+
+def _write_spooled(writer: ShardWriter, spool: _Spool) -> ShardResult:
+    digest = writer.digest()
+
+    def digested() -> Iterator[Run]:
+        for run in spool.runs():
+            digest.update(_contents(run))
+            yield run
+
+    result = writer.write(digested())
+    writer.note_done(digest.text(), result)
+    return result
+
+
+def _contents(run: Run) -> tuple[bytes, bytes]:
+    """All there is in a run, the same in whatever order its rejects arrived."""
+    return run[0], format_rejects(run[2])
 
 
 class _Spool:
-    """The records of a shard in a local file, and where each of them lies."""
+    """The payloads of a shard in a local file, and where the frame of each record lies."""
 
-    def __init__(self, file: BinaryIO, blocks: Iterable[bytes]) -> None:
+    def __init__(self, file: BinaryIO, packed: Iterable[bytes]) -> None:
         self._file = file
         self.rejects: list[Reject] = []
-        hashes: list[int] = []
-        keys: list[bytes] = []
-        sizes: list[int] = []
-        for packed in blocks:
-            block = Block.unpack(packed)
-            for hash_, payload in zip(block.hashes.tolist(), block.payloads, strict=True):
-                key, body = unpack_record(payload)
-                if isinstance(body, Reject):
-                    self.rejects.append(body)
-                    continue
-                file.write(body)
-                hashes.append(hash_)
-                keys.append(key)
-                sizes.append(len(body))
-        order = sorted(range(len(hashes)), key=lambda row: (hashes[row], keys[row]))
-        self.hashes = np.array(hashes, np.uint64)[order]
-        self.keys = [keys[row] for row in order]
-        self._sizes = [sizes[row] for row in order]
-        starts = np.cumsum([0, *sizes])
-        self._starts = [int(starts[row]) for row in order]
+        hashes, sizes, starts, stops = [np.empty(0, np.uint64)], [], [], []
+        at = 0
+        for block in map(Block.unpack, packed):
+            payloads = block.payloads
+            file.write(payloads.data)
+            frames = frame_lengths(payloads)
+            good = frames > 0
+            self.rejects += [unpack_reject(payloads[row]) for row in np.flatnonzero(~good).tolist()]
+            hashes.append(block.hashes[good])
+            sizes.append(frames[good])
+            starts.append((payloads.ends - payloads.lengths)[good] + at)
+            stops.append(payloads.ends[good] + at)
+            at += len(payloads.data)
+        file.flush()
+        nothing = np.empty(0, np.int64)
+        self._starts, self._stops = (np.concatenate([nothing, *c]) for c in (starts, stops))
+        self._sizes = np.concatenate([nothing, *sizes])
+        self.hashes = np.concatenate(hashes)
+        order = rows_in_order(self.hashes, self.key_of)
+        self.hashes, self._sizes = self.hashes[order], self._sizes[order]
+        self._starts, self._stops = self._starts[order], self._stops[order]
 
-    def outcomes(self) -> Iterator[bytes | Reject]:
-        for start, size in zip(self._starts, self._sizes, strict=True):
-            self._file.seek(start)
-            yield self._file.read(size)
-        yield from self.rejects
+    def key_of(self, row: int) -> bytes:
+        """The key of a record: what stands behind its frame."""
+        start, stop = int(self._starts[row] + self._sizes[row]), int(self._stops[row])
+        self._file.seek(start)
+        return self._file.read(stop - start)
+
+    def runs(self) -> Iterator[Run]:
+        """Yields the records in order, about a megabyte at a time, and at last the rejects."""
+        if self._sizes.size:
+            at = np.cumsum(self._sizes)
+            cuts = np.searchsorted(at, np.arange(_RUN_BYTES, at[-1], _RUN_BYTES), side="right")
+            edges = np.unique([0, *cuts, len(at)]).tolist()
+            ends = self._starts + self._sizes
+            with mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                for first, last in itertools.pairwise(edges):
+                    spans = zip(
+                        self._starts[first:last].tolist(), ends[first:last].tolist(), strict=True
+                    )
+                    frames = b"".join([data[start:end] for start, end in spans])
+                    yield frames, self._sizes[first:last], []
+        yield b"", np.empty(0, np.int64), self.rejects

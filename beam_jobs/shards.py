@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
+from collections.abc import Iterator
 from types import TracebackType
 
 import google_crc32c
@@ -11,8 +12,9 @@ import numpy as np
 from apache_beam.io.filesystem import BeamIOError, CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
+from beam_jobs.errors import DataError
 from readers.format.manifest import INDEX_SUFFIX, Shard, join
-from readers.format.tfrecord import format_index, frame
+from readers.format.tfrecord import format_index
 
 STAGING = ".staging"
 
@@ -41,20 +43,41 @@ def make_directory(path: str) -> None:
             raise
 
 
+@contextlib.contextmanager
+def unwritable(directory: str, name: str) -> Iterator[None]:
+    """Makes one clear line of a filesystem that refuses to write.
+
+    Raises:
+        DataError: It did.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise DataError(
+            f"--output {directory}: {name} cannot be written ({error}); make room or choose "
+            "another place, and run the same command again: it keeps the shards that are done"
+        ) from error
+
+
 class ShardFile:
     """A TFRecord file being written; a context manager that cleans up what was not committed.
 
     Args:
         directory: Of the dataset, on any Beam filesystem.
         name: The shard's final name.
+
+    Attributes:
+        index_bytes, index_crc32c: Of the index, once it is committed.
+        largest: Bytes of the largest record, likewise.
     """
 
     def __init__(self, directory: str, name: str) -> None:
         self._directory, self._name = directory, name
         self._staged = staging_path(directory, name)
-        self._lengths: list[int] = []
+        self._lengths: list[np.ndarray] = []
         self._crc = 0
         self._committed = False
+        self.index_bytes = self.index_crc32c = self.largest = 0
 
     def __enter__(self) -> ShardFile:
         self._file = FileSystems.create(
@@ -62,18 +85,25 @@ class ShardFile:
         )
         return self
 
-    def write(self, example: bytes) -> None:
-        """Appends one record."""
-        framed = frame(example)
-        self._file.write(framed)
-        self._crc = google_crc32c.extend(self._crc, framed)
-        self._lengths.append(len(framed))
+    def write(self, frames: bytes, lengths: np.ndarray) -> None:
+        """Appends records.
+
+        Args:
+            frames: Framed, one after another.
+            lengths: int64 [n], bytes of each.
+        """
+        self._file.write(frames)
+        self._crc = google_crc32c.extend(self._crc, frames)
+        self._lengths.append(lengths)
 
     def commit(self) -> Shard:
         """Closes the file, writes its index, and gives both their final names."""
         self._file.close()
-        lengths = np.array(self._lengths, np.int64)
-        write_file(self._directory, self._name + INDEX_SUFFIX, format_index(lengths))
+        lengths = np.concatenate([np.empty(0, np.int64), *self._lengths])
+        index = format_index(lengths)
+        write_file(self._directory, self._name + INDEX_SUFFIX, index)
+        self.index_bytes, self.index_crc32c = len(index), google_crc32c.value(index)
+        self.largest = int(lengths.max(initial=0))
         FileSystems.rename([self._staged], [join(self._directory, self._name)])
         self._committed = True
         return Shard(self._name, len(lengths), int(lengths.sum()), self._crc)

@@ -9,22 +9,24 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
+from readers.format.example import is_integer
 from readers.format.schema import PICTURES, Feature, Schema
+from readers.format.tensor import string_values
 
 # Sums are integers in units of the smallest float64 square: 2**-1074 for values, and the squares
 # of values are floats themselves.
 _UNIT_BITS = 1074
 _FLOAT64_EXACT = 1 << 53
 
-# Distinct labels that are counted one by one; more is no classification.
-MAX_COUNTED = 10_000
+# Distinct labels and tokens that are counted one by one: as many as a job takes for labels.
+MAX_COUNTED = 100_000
 
 
 def exact(value: float) -> int:
@@ -59,15 +61,19 @@ class Numbers:
     total: int = 0
     squares: int = 0
 
-    def add(self, values: np.ndarray) -> None:
-        """Adds all values of an array of any shape; complex ones have no order and are left out."""
-        flat = values.reshape(-1)
-        if not flat.size or flat.dtype.kind == "c":
+    def add(self, arrays: Sequence[np.ndarray]) -> None:
+        """Adds all values of arrays of one dtype and any shapes, each a record's own.
+
+        Complex ones have no order and are left out.
+        """
+        flats = [array.reshape(-1) for array in arrays if array.size and array.dtype.kind != "c"]
+        if not flats:
             return
+        flat = flats[0] if len(flats) == 1 else np.concatenate(flats)
         if flat.dtype.kind in "biu":
             self._add_integers(flat)
         else:
-            self._add_floats(flat.astype(np.float64))
+            self._add_floats(flat.astype(np.float64), np.fromiter(map(len, flats), np.int64))
 
     def _add_integers(self, flat: np.ndarray) -> None:
         low, high = int(flat.min()), int(flat.max())
@@ -83,21 +89,37 @@ class Numbers:
             total, squares = sum(items), sum(item * item for item in items)
         self._merge(flat.size, 0, low, high, total << _UNIT_BITS, squares << _UNIT_BITS)
 
-    def _add_floats(self, flat: np.ndarray) -> None:
-        # Measured from the least value: the squares of a large mean would drown a small deviation.
+    def _add_floats(self, flat: np.ndarray, sizes: np.ndarray) -> None:
+        # Measured from the least value of a record: the squares of a large mean would drown a
+        # small deviation. All sums stay within one record, so that they do not depend on which
+        # records are added together; a record by itself takes four times as long.
+        starts = np.cumsum(sizes) - sizes
         with np.errstate(over="ignore", invalid="ignore"):
-            low, high = float(flat.min()), float(flat.max())
-            above = flat - low
-            total, squares = float(above.sum()), float(np.square(above).sum())
-        if math.isfinite(squares):
-            base, rest = exact(low), exact(total)
-            moved = (flat.size * base * base + 2 * base * rest >> _UNIT_BITS) + exact(squares)
-            self._merge(flat.size, 0, low, high, flat.size * base + rest, moved)
+            lows = np.minimum.reduceat(flat, starts)
+            highs = np.maximum.reduceat(flat, starts)
+            above = flat - np.repeat(lows, sizes)
+            totals = np.add.reduceat(above, starts)
+            squares = np.add.reduceat(np.square(above), starts)
+        finite = np.isfinite(squares)
+        for row in np.flatnonzero(~finite).tolist():
+            self._add_extreme(flat[starts[row] : starts[row] + sizes[row]])
+        if not finite.any():
             return
+        total = moved = 0
+        columns = (sizes[finite], lows[finite], totals[finite], squares[finite])
+        for size, low, above_low, square in zip(*(c.tolist() for c in columns), strict=True):
+            base, rest = exact(low), exact(above_low)
+            total += size * base + rest
+            moved += (base * (size * base + 2 * rest) >> _UNIT_BITS) + exact(square)
+        count = int(sizes[finite].sum())
+        least, greatest = float(lows[finite].min()), float(highs[finite].max())
+        self._merge(count, 0, least, greatest, total, moved)
+
+    def _add_extreme(self, flat: np.ndarray) -> None:
+        """Adds a record in which a number is no number, or its square no float64."""
         finite = flat[np.isfinite(flat)]
         self.nan += int(flat.size - finite.size)
         if finite.size:
-            # Beyond 1e150 a square overflows; such values are summed one by one.
             items = [exact(item) for item in finite.tolist()]
             sums = (sum(items), sum(item * item for item in items) >> _UNIT_BITS)
             self._merge(finite.size, 0, float(finite.min()), float(finite.max()), *sums)
@@ -115,6 +137,10 @@ class Numbers:
     def merge(self, other: Numbers) -> None:
         """Adds what another one has seen."""
         self._merge(other.count, other.nan, other.low, other.high, other.total, other.squares)
+
+    def state(self) -> list[Any]:
+        """All of it as JSON values, exactly."""
+        return [self.count, self.nan, self.low, self.high, self.total, self.squares]
 
     def to_json(self) -> dict[str, Any]:
         """count, min, max, mean and (population) std; `nan` where there are any."""
@@ -141,38 +167,42 @@ class FeatureStatistics:
     Attributes:
         values: Of a numeric feature that is not an encoded picture.
         lengths: Of each unknown dimension, or the bytes of a string or a picture.
-        counted: Of the label, occurrences by value.
+        counted: Of the label and of tokens, occurrences by value.
     """
 
     values: Numbers = field(default_factory=Numbers)
     lengths: dict[str, Numbers] = field(default_factory=dict)
     counted: Counter[int] | None = None
 
-    def _add_length(self, name: str, *lengths: int) -> None:
-        self.lengths.setdefault(name, Numbers()).add(np.array(lengths, np.int64))
+    def _add_lengths(self, name: str, lengths: list[int]) -> None:
+        self.lengths.setdefault(name, Numbers()).add([np.array(lengths, np.int64)])
 
-    def add(self, feature: Feature, value: Any) -> None:
-        """Adds one record's value, as `Encoder` takes it."""
-        if feature.encoding in PICTURES:
-            self._add_length("bytes", len(value))
+    def add(self, feature: Feature, values: Sequence[Any]) -> None:
+        """Adds the values of many records, as `Encoder.check` gives them."""
+        if feature.encoding in (*PICTURES, "text"):
+            self._add_lengths("bytes", [len(value) for value in values])
         elif feature.encoding == "sequence":
-            self._add_length("0", len(value))
-            for array in value:
-                self.values.add(array)
+            self._add_lengths("0", [len(value) for value in values])
+            self.values.add([array for value in values for array in value])
         elif feature.dtype == "string":
-            items = np.asarray(value, object).reshape(-1).tolist()
-            encoded = [item.encode() if isinstance(item, str) else item for item in items]
-            self._add_length("bytes", *map(len, encoded))
+            self._add_lengths("bytes", [len(i) for value in values for i in string_values(value)])
         else:
-            array = np.asarray(value)
-            self.values.add(array)
+            if is_integer(feature):
+                values = [np.array(values, np.int64)]
+            self.values.add(values)
             if self.counted is not None:
-                self.counted.update(array.reshape(-1).tolist())
-                if len(self.counted) > MAX_COUNTED:
-                    self.counted = None
+                self._count(values)
             for axis, size in enumerate(feature.shape):
                 if size is None:
-                    self._add_length(str(axis), array.shape[axis])
+                    self._add_lengths(str(axis), [value.shape[axis] for value in values])
+
+    def _count(self, arrays: Sequence[np.ndarray]) -> None:
+        assert self.counted is not None
+        flat = np.concatenate([array.reshape(-1) for array in arrays])
+        found, counts = np.unique(flat, return_counts=True)
+        self.counted.update(dict(zip(found.tolist(), counts.tolist(), strict=True)))
+        if len(self.counted) > MAX_COUNTED:
+            self.counted = None
 
     def merge(self, other: FeatureStatistics) -> None:
         """Adds what another one has seen."""
@@ -185,6 +215,22 @@ class FeatureStatistics:
                 self.counted = None
         else:
             self.counted = None
+
+    def state(self) -> list[Any]:
+        """All of it as JSON values, exactly."""
+        lengths = {name: numbers.state() for name, numbers in self.lengths.items()}
+        counted = None if self.counted is None else sorted(self.counted.items())
+        return [self.values.state(), lengths, counted]
+
+    @classmethod
+    def of_state(cls, state: list[Any]) -> FeatureStatistics:
+        """What gave `state`."""
+        values, lengths, counted = state
+        return cls(
+            Numbers(*values),
+            {name: Numbers(*numbers) for name, numbers in lengths.items()},
+            None if counted is None else Counter(dict(counted)),
+        )
 
     def to_json(self) -> dict[str, Any]:
         result: dict[str, Any] = {}
@@ -200,28 +246,53 @@ class FeatureStatistics:
 
 
 class Statistics:
-    """The statistics of every feature of some records, and of how many.
+    """The statistics of every feature of some records.
 
     Args:
         schema: Of the records.
+
+    Attributes:
+        records: How many there are.
+        features: Their figures by feature.
     """
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
+        self.records = 0
         self.features = {name: FeatureStatistics() for name in schema}
         label = schema.get("label")
+        tokens = schema.get("tokens")
         if label is not None and not label.shape and label.dtype == "int64":
             self.features["label"].counted = Counter()
+        if tokens is not None and tokens.dtype == "int64":
+            self.features["tokens"].counted = Counter()
 
-    def add(self, record: Mapping[str, Any]) -> None:
-        """Adds one record that fits the schema."""
-        for name, statistics in self.features.items():
-            statistics.add(self._schema[name], record[name])
+    def add(self, records: Sequence[Mapping[str, Any]]) -> None:
+        """Adds records, as `Encoder.check` gives them."""
+        self.records += len(records)
+        if records:
+            for name, statistics in self.features.items():
+                statistics.add(self._schema[name], [record[name] for record in records])
 
     def merge(self, other: Statistics) -> None:
         """Adds what another one has seen."""
+        self.records += other.records
         for name, statistics in self.features.items():
             statistics.merge(other.features[name])
+
+    def state(self) -> dict[str, Any]:
+        """All of it as JSON values, exactly; `to_json` is for people."""
+        features = {name: statistics.state() for name, statistics in self.features.items()}
+        return {"records": self.records, "features": features}
+
+    @classmethod
+    def of_state(cls, schema: Schema, state: dict[str, Any]) -> Statistics:
+        """The statistics that gave `state`."""
+        statistics = cls(schema)
+        statistics.records = state["records"]
+        for name in schema:
+            statistics.features[name] = FeatureStatistics.of_state(state["features"][name])
+        return statistics
 
     def to_json(self) -> dict[str, Any]:
         """Feature name -> its figures, as the manifest holds them."""

@@ -9,13 +9,12 @@ import json
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from apache_beam.io.filesystem import BeamIOError
-from apache_beam.io.filesystems import FileSystems
+import orjson
 
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.files import NOT_UTF8, Inputs, is_utf8
+from beam_jobs.files import NOT_UTF8, Inputs, is_utf8, open_file
 from beam_jobs.labels import Labels, label_text
 from readers.format.schema import Feature, Schema
 
@@ -24,7 +23,7 @@ FORMATS = ("txt", "jsonl", "csv")
 
 # A piece of a file that one worker reads: small enough to spread over cores, large enough that
 # a piece's 50 us and its seek are nothing.
-CHUNK_BYTES = 8 << 20
+CHUNK_BYTES = 2 << 20
 
 # A line longer than this is no text; it would be held in memory whole.
 MAX_LINE_BYTES = 64 << 20
@@ -41,16 +40,17 @@ class Chunk:
         key: Of the file.
         start, end: Bytes; `end` is 0 for a file that is read to its end.
         first: Number of the first line, from 1.
+        size: Bytes, before a packed file is unpacked.
     """
 
     key: str
     start: int
     end: int
     first: int
+    size: int
 
 
-@dataclass(frozen=True)
-class Text:
+class Text(NamedTuple):
     """One text as it stands in a file.
 
     Attributes:
@@ -113,16 +113,16 @@ class TextJob:
         """Yields the pieces of a file; every piece begins and ends with a line."""
         splittable = key.lower().endswith((".txt", ".jsonl")) and self.record == "line"
         if size <= CHUNK_BYTES or not splittable:
-            yield Chunk(key, 0, 0, 1)
+            yield Chunk(key, 0, 0, 1, size)
             return
-        with FileSystems.open(self.inputs.path(key)) as file:
+        with open_file(self.inputs.path(key)) as file:
             start, first = 0, 1
             while block := file.read(CHUNK_BYTES):
                 end, ended = start + len(block), block.endswith(b"\n")
                 while not ended and (rest := file.readline(CHUNK_BYTES)):
                     end, ended = end + len(rest), rest.endswith(b"\n")
                     block += b"\n" * ended
-                yield Chunk(key, start, end, first)
+                yield Chunk(key, start, end, first, end - start)
                 first += block.count(b"\n")
                 start = end
 
@@ -140,9 +140,7 @@ class TextJob:
             kind, packed = file_kind(chunk.key)
             if self.record == "file" and kind != "txt":
                 raise RejectError("--record file is for .txt files")
-            with FileSystems.open(
-                self.inputs.path(chunk.key), compression_type="uncompressed"
-            ) as raw:
+            with open_file(self.inputs.path(chunk.key)) as raw:
                 file = gzip.GzipFile(fileobj=raw) if packed else raw
                 if self.record == "file":
                     yield self._whole(chunk.key, file.read(), file_label)
@@ -154,7 +152,7 @@ class TextJob:
                         yield self._line(key, kind, line, file_label)
         except RejectError as error:
             yield Text(chunk.key, None, None, str(error))
-        except (OSError, EOFError, zlib.error, BeamIOError) as error:
+        except (OSError, EOFError, zlib.error) as error:
             yield Text(chunk.key, None, None, f"cannot be read to its end: {error}")
         except csv.Error as error:
             yield Text(chunk.key, None, None, f"not a table that can be read to its end: {error}")
@@ -169,10 +167,9 @@ class TextJob:
         if line is None:
             return Text(key, None, None, f"longer than {MAX_LINE_BYTES >> 20} MiB")
         try:
-            text = line.decode()
             if kind == "txt":
-                return Text(key, text, label)
-            fields = json.loads(text)
+                return Text(key, line.decode(), label)
+            fields = _parse_json(line)
             if not isinstance(fields, dict):
                 raise RejectError(f"expected a JSON object, got {type(fields).__name__}")
             return self._fields(key, fields, label)
@@ -195,7 +192,10 @@ class TextJob:
                 raise RejectError(f"no field {self.label_field!r}; it has {', '.join(fields)}")
             label = label_text(fields[self.label_field])
         # JSON may hold half a surrogate pair, which no UTF-8 can.
-        f"{text}{label}".encode()
+        if not text.isascii():
+            text.encode()
+        if label and not label.isascii():
+            label.encode()
         return Text(key, text, label)
 
     def _rows(self, file_key: str, file: Any, label: str | None) -> Iterator[Text]:
@@ -231,6 +231,18 @@ def file_kind(key: str) -> tuple[str, bool]:
     if kind not in FORMATS:
         raise RejectError("expected a .txt, .jsonl or .csv file, or one of them with .gz")
     return kind, packed
+
+
+def _parse_json(line: bytes) -> Any:
+    """The value of a line of JSON, as `json.loads` reads it.
+
+    Raises:
+        ValueError, RecursionError: As `json.loads`; UnicodeDecodeError where it is not UTF-8.
+    """
+    try:
+        return orjson.loads(line)  # in a third of the time
+    except orjson.JSONDecodeError:
+        return json.loads(line.decode())  # takes NaN, and says in the usual words what is wrong
 
 
 def _lines(file: Any, chunk: Chunk) -> Iterator[tuple[int, bytes | None]]:

@@ -1,57 +1,23 @@
-"""Words and their ids, as Keras `TextVectorization` makes them, from counts over the whole split.
+"""The vocabulary of a split, from counts of all its words.
 
-Source: keras/src/layers/preprocessing/{text_vectorization,index_lookup}.py: lower case and
-punctuation are those of ASCII, words are separated by ASCII whitespace, ids follow falling counts,
-and ties falling words.
+Source: keras/src/layers/preprocessing/index_lookup.py: ids follow falling counts, and ties falling
+words.
 """
 
 from __future__ import annotations
 
 import heapq
-import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import apache_beam as beam
-import numpy as np
+from apache_beam.pvalue import AsList, AsSingleton
 
-PADDING, UNKNOWN = b"", b"[UNK]"
+from beam_jobs.errors import DataError
+from beam_jobs.summary import Summary
+from beam_jobs.tokens import PADDING, UNKNOWN, WordCounts, unpack_counts
+
 _FIRST_ID = 2
-
-# Byte tokens keep the two reserved ids as words do.
-BYTE_OFFSET = 2
-
-_PUNCTUATION = rb"""!"#$%&()*+,-./:;<=>?@[\]^_`{|}~'"""
-
-# Counts travel in so many elements a block, whatever the number of words; each is merged by one
-# worker, so this also bounds what one holds of the vocabulary of the web.
-_PARTITIONS = 16
-
-WordCounts = tuple[bytes, bytes]
-
-
-def words(text: str) -> list[bytes]:
-    """The words of a text, standardised."""
-    return text.encode("utf-8", "surrogateescape").lower().translate(None, _PUNCTUATION).split()
-
-
-def pack_counts(counts: Counter[bytes]) -> Iterator[tuple[int, WordCounts]]:
-    """Yields (partition, (words joined by spaces, their counts as int64 bytes))."""
-    parts: list[list[bytes]] = [[] for _ in range(_PARTITIONS)]
-    for word in counts:
-        parts[zlib.crc32(word) % _PARTITIONS].append(word)
-    for partition, members in enumerate(parts):
-        if members:
-            numbers = np.fromiter((counts[word] for word in members), np.int64, len(members))
-            yield partition, (b" ".join(members), numbers.astype("<i8").tobytes())
-
-
-def unpack_counts(packed: WordCounts) -> Counter[bytes]:
-    """The counts that `pack_counts` gave."""
-    joined, numbers = packed
-    return Counter(
-        dict(zip(joined.split(b" "), np.frombuffer(numbers, "<i8").tolist(), strict=True))
-    )
 
 
 def most_frequent(counts: Iterable[tuple[bytes, int]], size: int) -> list[tuple[int, bytes]]:
@@ -60,8 +26,12 @@ def most_frequent(counts: Iterable[tuple[bytes, int]], size: int) -> list[tuple[
     return heapq.nlargest(size, named)
 
 
+# How many words were counted, and the (count, word) of the most frequent ones, falling.
+Ranked = tuple[int, list[tuple[int, bytes]]]
+
+
 class CountWordsFn(beam.CombineFn):
-    """Packed counts of one partition -> its most frequent words.
+    """Packed counts of one partition -> how many words they count, and the most frequent ones.
 
     Args:
         size: How many words at most.
@@ -83,8 +53,8 @@ class CountWordsFn(beam.CombineFn):
             merged.update(accumulator)
         return merged
 
-    def extract_output(self, accumulator: Counter[bytes]) -> list[tuple[int, bytes]]:
-        return most_frequent(accumulator.items(), self._size)
+    def extract_output(self, accumulator: Counter[bytes]) -> Ranked:
+        return accumulator.total(), most_frequent(accumulator.items(), self._size)
 
 
 def vocabulary_of(
@@ -104,8 +74,23 @@ def vocabulary_file(vocabulary: tuple[bytes, ...]) -> bytes:
     return b"".join(word + b"\n" for word in vocabulary[_FIRST_ID:])
 
 
+def rank_words(_: None, summary: Summary, partitions: list[Ranked], size: int) -> tuple[bytes, ...]:
+    """All tokens by id, after proving that every word of the summary was counted.
+
+    Raises:
+        DataError: Counts were lost or repeated on the way.
+    """
+    counted = sum(total for total, _ in partitions)
+    if counted != summary.words:
+        raise DataError(
+            f"the texts have {summary.words} words, {counted} were counted for the vocabulary. The "
+            "runner lost or repeated some: no dataset was written, run the job again"
+        )
+    return vocabulary_of(None, [ranked for _, ranked in partitions], size)
+
+
 class BuildVocabulary(beam.PTransform):
-    """PCollection of `pack_counts` -> PCollection of one tuple of all tokens by id.
+    """(PCollection of `pack_counts`, the summary of all texts) -> one tuple of all tokens by id.
 
     Args:
         size: How many ids there may be, the two reserved ones included.
@@ -115,7 +100,8 @@ class BuildVocabulary(beam.PTransform):
         super().__init__()
         self._size = size
 
-    def expand(self, counts: beam.PCollection) -> beam.PCollection:
+    def expand(self, inputs: tuple[beam.PCollection, beam.PCollection]) -> beam.PCollection:
+        counts, summary = inputs
         partitions = (
             counts
             | "Count" >> beam.CombinePerKey(CountWordsFn(self._size - _FIRST_ID))
@@ -124,29 +110,5 @@ class BuildVocabulary(beam.PTransform):
         return (
             counts.pipeline
             | "Once" >> beam.Create([None])
-            | "Rank" >> beam.Map(vocabulary_of, beam.pvalue.AsList(partitions), self._size)
+            | "Rank" >> beam.Map(rank_words, AsSingleton(summary), AsList(partitions), self._size)
         )
-
-
-class Tokenizer:
-    """Text -> token ids.
-
-    Args:
-        tokens: "words" or "bytes".
-        vocabulary: With "words", all tokens by id.
-        max_length: How many tokens of a text are kept; 0 for all.
-    """
-
-    def __init__(self, tokens: str, vocabulary: tuple[bytes, ...], max_length: int) -> None:
-        self._words = tokens == "words"
-        self._ids = {word: id_ for id_, word in enumerate(vocabulary)}
-        self._stop = max_length or None
-
-    def __call__(self, text: str) -> np.ndarray:
-        """The ids of a text's tokens, int64 [n]."""
-        if self._words:
-            unknown = self._ids[UNKNOWN]
-            found = [self._ids.get(word, unknown) for word in words(text)[: self._stop]]
-            return np.array(found, np.int64)
-        octets = text.encode("utf-8", "surrogateescape")[: self._stop]
-        return np.frombuffer(octets, np.uint8).astype(np.int64) + BYTE_OFFSET

@@ -8,35 +8,35 @@ from typing import Any
 
 import apache_beam as beam
 import numpy as np
+from apache_beam.metrics import Metrics
 from apache_beam.pvalue import AsSingleton, TaggedOutput
 from apache_beam.transforms.window import GlobalWindows
 
 from beam_jobs.assign import Placement, Splits, check_seed, parse_size
 from beam_jobs.blocks import Block, BlockBuilder
+from beam_jobs.bundle import STATISTICS, at_end_of_bundle
 from beam_jobs.commit import CommitDataset
-from beam_jobs.encode import (
-    STATISTICS,
-    RecordEncoder,
-    at_end_of_bundle,
-    check_crc32c,
-    pack_record,
-    unpack_record,
-)
+from beam_jobs.encode import RecordEncoder, check_crc32c
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.group import GroupByShard
-from beam_jobs.output import DEFAULT_SHARD_SIZE, Output, parse_num_shards, resolve
+from beam_jobs.output import BALANCES, DEFAULT_SHARD_SIZE, Output, parse_num_shards, resolve
+from beam_jobs.payload import frame_lengths, pack_record, unpack_reject
 from beam_jobs.plan import PlanShards
 from beam_jobs.rejects import Reject
 from beam_jobs.shard_writer import WriteEncoded
 from beam_jobs.summary import Summary
+from readers.format.example import Encoder
 from readers.format.schema import Feature, Schema
-from readers.format.tfrecord import FOOTER_BYTES, HEADER_BYTES
 
 
 class _EncodeRecords(beam.DoFn):
-    """(key, features) -> packed blocks of encoded records, with their summary and statistics."""
+    """(key, features) -> packed blocks of encoded records.
 
-    SUMMARY = "summary"
+    Beside them a block without the records and a summary of each, and statistics: planning sees
+    small things, the records pass the one shuffle.
+    """
+
+    SUMMARY, PLACES = "summary", "places"
 
     def __init__(self, output: Output) -> None:
         self._output = output
@@ -45,7 +45,7 @@ class _EncodeRecords(beam.DoFn):
         check_crc32c()
 
     def start_bundle(self) -> None:
-        self._encoder = RecordEncoder(self._output)
+        self._encoder = RecordEncoder(Encoder(self._output.schema))
         self._builder = BlockBuilder()
 
     def process(self, element: tuple[str, Mapping[str, Any]]) -> Iterator[Any]:
@@ -83,21 +83,19 @@ class _EncodeRecords(beam.DoFn):
 
     def _emit(self, packed: bytes) -> Iterator[Any]:
         yield packed
-        yield TaggedOutput(self.SUMMARY, self._summary(Block.unpack(packed)))
-
-    def _summary(self, block: Block) -> Summary:
+        block = Block.unpack(packed)
         summary = Summary.empty(len(self._output.num_shards))
-        good = np.ones(len(block.payloads), bool)
-        for row, payload in enumerate(block.payloads):
-            _, body = unpack_record(payload)
-            split = int(block.splits[row])
-            if isinstance(body, Reject):
-                good[row] = False
-                summary.add_reject(split, body)
-            else:
-                summary.splits[split].bytes += len(body) + HEADER_BYTES + FOOTER_BYTES
-        summary.add_block(block.take(np.flatnonzero(good)))
-        return summary
+        frames = frame_lengths(block.payloads)
+        for row in np.flatnonzero(frames == 0).tolist():
+            summary.add_reject(int(block.splits[row]), unpack_reject(block.payloads[row]))
+        good = frames > 0
+        places = Block(block.hashes[good], block.splits[good], block.payloads).without_payloads()
+        summary.add_block(places)
+        for split, size in enumerate(np.bincount(block.splits, frames).tolist()):
+            summary.splits[split].bytes += int(size)
+        Metrics.counter("records", "encoded").inc(len(places.hashes))
+        yield TaggedOutput(self.SUMMARY, summary)
+        yield TaggedOutput(self.PLACES, places.pack())
 
 
 class WriteShards(beam.PTransform):
@@ -111,6 +109,8 @@ class WriteShards(beam.PTransform):
         schema: The features of every record. A `key` feature is filled from the key.
         num_shards: Of every split; None to choose by `shard_size`.
         shard_size: Bytes a shard should have, roughly: a number, or text such as "128MiB".
+        balance: "records": shards of a split differ by one record at most; "bytes": by the bytes
+            of the largest record at most.
         splits: Split names and shares that add up to 1.
         seed: Decides the splits and the order of records.
         on_reject: "skip" lists records that do not fit the schema in `rejects/`, "fail" stops.
@@ -132,6 +132,7 @@ class WriteShards(beam.PTransform):
         schema: Schema,
         num_shards: int | None = None,
         shard_size: int | str = DEFAULT_SHARD_SIZE,
+        balance: str = "records",
         splits: Mapping[str, float] | None = None,
         seed: int = 0,
         on_reject: str = "skip",
@@ -143,6 +144,8 @@ class WriteShards(beam.PTransform):
         shares = Splits.parse(",".join(f"{n}={s}" for n, s in (splits or {"train": 1}).items()))
         if on_reject not in ("skip", "fail"):
             raise UsageError(f"on_reject={on_reject!r}: expected 'skip' or 'fail'")
+        if balance not in BALANCES:
+            raise UsageError(f"balance={balance!r}: expected 'records' or 'bytes'")
         check_seed(seed)
         try:
             json.dumps(dict(options or {}), allow_nan=False)
@@ -164,6 +167,7 @@ class WriteShards(beam.PTransform):
             on_reject=on_reject,
             overwrite=overwrite,
             options=dict(options or {}),
+            balance=balance,
         )
 
     def expand(self, records: beam.PCollection) -> beam.PCollection:
@@ -171,10 +175,10 @@ class WriteShards(beam.PTransform):
         # A dataset has no windows.
         records |= "Global" >> beam.WindowInto(GlobalWindows())
         encoded = records | "Encode" >> beam.ParDo(_EncodeRecords(output)).with_outputs(
-            _EncodeRecords.SUMMARY, STATISTICS, main="blocks"
+            _EncodeRecords.SUMMARY, _EncodeRecords.PLACES, STATISTICS, main="blocks"
         )
-        plan, _ = (encoded[_EncodeRecords.SUMMARY], encoded["blocks"]) | "Plan" >> PlanShards(
-            output
+        plan, _ = (encoded[_EncodeRecords.SUMMARY], encoded[_EncodeRecords.PLACES]) | (
+            "Plan" >> PlanShards(output)
         )
         results = (
             (encoded["blocks"], plan)

@@ -65,7 +65,7 @@ def main(directory: Path) -> None:
     rows = [HEADER]
     for name, arguments in jobs(inputs, outputs).items():
         began = time.monotonic()
-        manifest = run_job(parse_command(arguments))
+        manifest = run_job(parse_command(arguments)).manifest
         rows += summary_rows(name, manifest, time.monotonic() - began)
     print(format_table(rows), flush=True)
 

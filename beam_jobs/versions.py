@@ -1,0 +1,21 @@
+"""The packages that decide what a dataset's bytes are."""
+
+from __future__ import annotations
+
+import functools
+import platform
+from importlib import metadata
+
+_PACKAGES = ("beam-shards", "apache-beam", "numpy", "pillow")
+
+
+@functools.cache
+def versions() -> dict[str, str]:
+    """The version of Python and of each package that is installed."""
+    found = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
