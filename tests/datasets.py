@@ -1,7 +1,10 @@
-"""Small datasets on disk for the tests of the readers."""
+"""Small inputs and datasets on disk, and how tests look at what jobs write."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -86,3 +89,83 @@ def signals(lengths: Sequence[int]) -> list[Record]:
 def write_signals(directory: Path, lengths: Sequence[int] = (3, 0, 5, 1, 2)) -> Path:
     """A dataset of one shard with a feature of unknown length."""
     return write_dataset(directory, SIGNALS, {"train": [signals(lengths)]})
+
+
+def files_of(directory: Path) -> dict[str, str]:
+    """Relative path -> SHA-256 of every file below a directory, hidden ones included.
+
+    The versions of packages in a manifest do not count: they are not the data's.
+    """
+    found = {}
+    for path in sorted(directory.rglob("*")):
+        if path.is_file():
+            data = path.read_bytes()
+            if path.name == "manifest.json":
+                manifest = json.loads(data)
+                del manifest["versions"]
+                data = json.dumps(manifest, indent=1).encode()
+            found[str(path.relative_to(directory))] = hashlib.sha256(data).hexdigest()
+    return found
+
+
+def npy(dtype: str, shape: Sequence[int], data: bytes) -> bytes:
+    """The bytes of a .npy file, the same with every version of NumPy."""
+    text = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': {tuple(shape)!r}, }}"
+    head = text + " " * (-(len(text) + 11) % 64) + "\n"
+    return b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head.encode() + data
+
+
+def write_recordings(directory: Path, lengths: Sequence[int], bad: Sequence[int] = ()) -> None:
+    """Writes recordings `a/00000.npy`, `b/00001.npy`, `c/00002.npy`, … of int16 [length, 3].
+
+    Args:
+        bad: Numbers of those that are no recordings.
+    """
+    for label in "abc":
+        (directory / label).mkdir(parents=True, exist_ok=True)
+    for number, length in enumerate(lengths):
+        values = (np.arange(3 * length) * (number + 1) % 1009).astype("<i2").tobytes()
+        data = b"broken" if number in set(bad) else npy("<i2", (length, 3), values)
+        (directory / "abc"[number % 3] / f"{number:05d}.npy").write_bytes(data)
+
+
+def parse_tfrecord(data: bytes) -> list[bytes]:
+    """The records of a TFRecord file, read by nothing of ours; every checksum is verified.
+
+    Source: tensorflow/core/lib/io/record_reader.cc.
+    """
+    found, at = [], 0
+    while at < len(data):
+        (length,) = struct.unpack_from("<Q", data, at)
+        body = data[at + 12 : at + 12 + length]
+        assert len(data) >= at + 16 + length, f"cut off at byte {at}"
+        assert _masked(data[at : at + 8]) == struct.unpack_from("<I", data, at + 8)[0], at
+        assert _masked(body) == struct.unpack_from("<I", data, at + 12 + length)[0], at
+        found.append(body)
+        at += 16 + length
+    return found
+
+
+def _crc_table() -> list[int]:
+    table = []
+    for value in range(256):
+        for _ in range(8):
+            value = value >> 1 ^ (0x82F63B78 if value & 1 else 0)
+        table.append(value)
+    return table
+
+
+_TABLE = _crc_table()
+
+
+def crc32c(data: bytes) -> int:
+    """The CRC32C of some bytes, a byte at a time."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = _TABLE[(crc ^ byte) & 0xFF] ^ crc >> 8
+    return crc ^ 0xFFFFFFFF
+
+
+def _masked(data: bytes) -> int:
+    crc = crc32c(data)
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF

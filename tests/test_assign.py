@@ -36,7 +36,7 @@ def plan_of(hashes: np.ndarray, shards: int) -> SplitPlan:
     ranks = boundary_ranks(bin_counts(hashes), shards)
     edges = [np.sort(hashes[bins_of(hashes) == bin_])[within] for bin_, within in ranks.items()]
     boundaries = np.sort(np.concatenate([np.empty(0, np.uint64), *edges]))
-    return SplitPlan(len(hashes), 0, shards, boundaries)
+    return SplitPlan(len(hashes), 0, 100, shards, boundaries)
 
 
 @pytest.mark.parametrize(
@@ -201,6 +201,7 @@ def test_ranks_within_a_bin_rise_and_lie_in_it():
         st.tuples(
             st.integers(0, 2**40),
             st.integers(0, 2**40),
+            st.integers(0, 2**31),
             st.lists(st.integers(0, 2**64 - 1), max_size=5),
         ),
         max_size=4,
@@ -211,16 +212,17 @@ def test_unpack_gives_back_the_plan_that_was_packed(splits):
     plan = Plan(
         tuple(
             SplitPlan(
-                records, rejected, len(edges) + (records > 0), np.array(sorted(edges), np.uint64)
+                records, rejected, size, len(edges) + (records > 0), np.array(sorted(edges), "u8")
             )
-            for records, rejected, edges in splits
+            for records, rejected, size, edges in splits
             if records or not edges
         )
     )
     found = Plan.unpack(plan.pack())
     assert len(found.splits) == len(plan.splits)
     for a, b in zip(found.splits, plan.splits, strict=True):
-        assert (a.records, a.rejected, a.shards) == (b.records, b.rejected, b.shards)
+        assert (a.records, a.rejected) == (b.records, b.rejected)
+        assert (a.record_bytes, a.shards) == (b.record_bytes, b.shards)
         assert a.boundaries.tolist() == b.boundaries.tolist()
         assert a.shard_of(b.boundaries).tolist() == b.shard_of(b.boundaries).tolist()
 

@@ -1,7 +1,15 @@
 import pytest
 
 from beam_jobs.errors import UsageError
-from beam_jobs.output import MARKER, check_output, clear_output, parse_num_shards, resolve
+from beam_jobs.output import (
+    DONE,
+    MARKER,
+    check_output,
+    parse_num_shards,
+    prepare_output,
+    remove_leftovers,
+    resolve,
+)
 
 LEFT_BY_A_RUN = [
     "manifest.json",
@@ -11,6 +19,8 @@ LEFT_BY_A_RUN = [
     "a_b.c-12345-of-99999.tfrecord",
     "rejects/train-00000-of-00002.jsonl",
     ".staging/train-00000-of-00002.tfrecord.0123456789abcdef",
+    f".staging/train-00000-of-00002.tfrecord{DONE}",
+    ".staging/train-00001-of-00002.tfrecord.intake",
 ]
 FOREIGN = [
     "notes.txt",
@@ -47,15 +57,15 @@ def test_a_new_or_empty_directory_is_free(tmp_path, make):
     assert check_output(str(directory), overwrite=False) == []
 
 
-def test_clearing_prepares_the_staging_folder(tmp_path):
-    clear_output(f"{tmp_path}/a/b", overwrite=False)
-    assert (tmp_path / "a/b/.staging").is_dir()
-    clear_output(f"{tmp_path}/a/b", overwrite=False)
+def test_a_new_directory_is_marked_as_unfinished_and_may_be_prepared_again(tmp_path):
+    for _ in range(2):
+        prepare_output(f"{tmp_path}/a/b", overwrite=False)
+        assert files(tmp_path / "a/b") == [MARKER]
 
 
 def test_an_existing_dataset_is_refused(tmp_path):
     write(tmp_path, *LEFT_BY_A_RUN)
-    for refuse in (check_output, clear_output):
+    for refuse in (check_output, prepare_output):
         with pytest.raises(UsageError, match="a dataset is here already; add --overwrite"):
             refuse(str(tmp_path), overwrite=False)
     assert files(tmp_path) == sorted(LEFT_BY_A_RUN)
@@ -64,21 +74,61 @@ def test_an_existing_dataset_is_refused(tmp_path):
 def test_an_existing_dataset_is_deleted_when_asked(tmp_path):
     write(tmp_path, *LEFT_BY_A_RUN)
     assert len(check_output(str(tmp_path), overwrite=True)) == len(LEFT_BY_A_RUN)
-    clear_output(str(tmp_path), overwrite=True)
+    prepare_output(str(tmp_path), overwrite=True)
     assert files(tmp_path) == [MARKER]
 
 
-def test_what_a_run_left_that_did_not_finish_is_deleted(tmp_path):
-    clear_output(str(tmp_path), overwrite=False)
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_the_shards_of_an_unfinished_run_and_its_notes_are_kept_but_no_half_files(
+    tmp_path, overwrite
+):
+    prepare_output(str(tmp_path), overwrite)
+    marker = (tmp_path / MARKER).read_bytes()
     write(tmp_path, *LEFT_BY_A_RUN[1:])
-    clear_output(str(tmp_path), overwrite=False)
+    prepare_output(str(tmp_path), overwrite)
+    assert files(tmp_path) == sorted(
+        [
+            MARKER,
+            "vocabulary.txt",
+            "train-00000-of-00002.tfrecord",
+            "train-00000-of-00002.tfrecord.idx",
+            "a_b.c-12345-of-99999.tfrecord",
+            "rejects/train-00000-of-00002.jsonl",
+            f".staging/train-00000-of-00002.tfrecord{DONE}",
+        ]
+    )
+    assert (tmp_path / MARKER).read_bytes() == marker
+
+
+def test_what_has_no_mark_of_a_run_is_deleted_though_its_staging_folder_is_there(tmp_path):
+    write(tmp_path, *LEFT_BY_A_RUN[1:])
+    prepare_output(str(tmp_path), overwrite=False)
     assert files(tmp_path) == [MARKER]
+
+
+def test_a_dataset_that_was_about_to_be_replaced_is_none_whose_shards_are_kept(tmp_path):
+    write(tmp_path, *LEFT_BY_A_RUN, MARKER)
+    with pytest.raises(UsageError, match="a dataset is here already"):
+        prepare_output(str(tmp_path), overwrite=False)
+    assert "manifest.json" in files(tmp_path)
+    prepare_output(str(tmp_path), overwrite=True)
+    assert files(tmp_path) == [MARKER]
+
+
+def test_what_is_no_part_of_the_dataset_goes_at_its_end_but_for_the_staging_folder(tmp_path):
+    names = {"train-00000-of-00002.tfrecord", "train-00000-of-00002.tfrecord.idx"}
+    write(tmp_path, *LEFT_BY_A_RUN[1:], MARKER)
+    remove_leftovers(str(tmp_path), names)
+    staged = [name for name in LEFT_BY_A_RUN if name.startswith(".staging/")]
+    assert files(tmp_path) == sorted([*names, *staged, MARKER])
+    remove_leftovers(str(tmp_path), names)
+    remove_leftovers(f"{tmp_path}/new", names)
 
 
 def test_shards_without_a_manifest_or_the_marks_of_a_run_are_not_ours_to_delete(tmp_path):
     write(tmp_path, "train-00000-of-00001.tfrecord")
     with pytest.raises(UsageError, match="neither a manifest nor the marks of an unfinished run"):
-        clear_output(str(tmp_path), overwrite=False)
+        prepare_output(str(tmp_path), overwrite=False)
     assert files(tmp_path) == ["train-00000-of-00001.tfrecord"]
 
 
@@ -86,7 +136,7 @@ def test_shards_without_a_manifest_or_the_marks_of_a_run_are_not_ours_to_delete(
 def test_a_foreign_file_is_named_and_nothing_is_deleted(tmp_path, name):
     write(tmp_path, *LEFT_BY_A_RUN, name)
     before = files(tmp_path)
-    for refuse in (check_output, clear_output):
+    for refuse in (check_output, prepare_output):
         with pytest.raises(UsageError, match="not part of a dataset") as caught:
             refuse(str(tmp_path), overwrite=True)
         assert repr(name) in caught.value.message
@@ -103,7 +153,7 @@ def test_a_file_in_place_of_the_directory_is_refused(tmp_path, overwrite):
 def test_a_directory_below_a_file_cannot_be_written(tmp_path):
     write(tmp_path, "file")
     with pytest.raises(UsageError, match="cannot be written"):
-        clear_output(f"{tmp_path}/file/out", overwrite=False)
+        prepare_output(f"{tmp_path}/file/out", overwrite=False)
 
 
 def test_a_file_beside_a_directory_of_similar_name_does_not_matter(tmp_path):

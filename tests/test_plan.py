@@ -1,4 +1,5 @@
 import tempfile
+from pathlib import Path
 
 import apache_beam as beam
 import numpy as np
@@ -11,18 +12,20 @@ from hypothesis import strategies as st
 
 from beam_jobs.assign import BIN_BITS, Placement, Plan, Splits, bin_counts, shard_sizes
 from beam_jobs.blocks import Block, BlockBuilder
-from beam_jobs.errors import DataError
-from beam_jobs.output import Output
+from beam_jobs.errors import DataError, find_job_error
+from beam_jobs.output import MARKER, Output
 from beam_jobs.plan import (
     PlanShards,
     SplitDraft,
+    _DraftPlan,
     draft_split,
     finish_plan,
+    mean_bytes,
     pick_boundaries,
     wanted_hashes,
 )
 from beam_jobs.rejects import Reject
-from beam_jobs.summary import Summary
+from beam_jobs.summary import SAMPLE, Sampled, Summary
 from readers.format.schema import Feature, Schema
 
 SCHEMA = Schema({"key": Feature("string")})
@@ -91,9 +94,9 @@ def test_draft_pick_and_finish_balance_every_split_exactly(placed, num_shards, p
 def test_a_draft_knows_the_bins_of_its_boundaries_and_nothing_else():
     counts = np.zeros(1 << BIN_BITS, np.int64)
     counts[[5, 9]] = 3, 1
-    assert draft_split(counts, 2, 1.0, 2, 1) == SplitDraft(4, 2, 2, {5: [2]}, {5: 3})
-    assert draft_split(counts, 2, 1.0, 1, 1) == SplitDraft(4, 2, 1, {}, {})
-    assert draft_split(counts * 0, 2, 1.0, 9, 1) == SplitDraft(0, 2, 0, {}, {})
+    assert draft_split(counts, 2, 9.7, 2, 1) == SplitDraft(4, 2, 10, 2, {5: [2]}, {5: 3})
+    assert draft_split(counts, 2, 1.0, 1, 1) == SplitDraft(4, 2, 1, 1, {}, {})
+    assert draft_split(counts * 0, 2, 0.0, 9, 1) == SplitDraft(0, 2, 0, 0, {}, {})
     assert draft_split(counts, 0, 50.0, 0, 100).shards == 2
 
 
@@ -132,6 +135,7 @@ def run_plan(
     record_bytes: int = 0,
     per_block: int = 10,
     measure=None,
+    listed: tuple[int, ...] | None = None,
 ) -> Plan:
     """The plan that the transform makes in a small pipeline."""
     splits = Splits(tuple(f"s{i}" for i in range(len(num_shards))), (0.5,) * len(num_shards))
@@ -140,35 +144,35 @@ def run_plan(
     for packed in blocks:
         block = Block.unpack(packed)
         summary = Summary.empty(len(num_shards))
+        summary.inputs = len(block.hashes)
         summary.add_block(block)
-        summary.add_sample((int(h), f"{h}") for h in block.hashes)
+        summary.add_sample(Sampled(int(h), f"{h}", int(h) % 50 + 1) for h in block.hashes)
         for split in block.splits.tolist():
             summary.splits[split].bytes += record_bytes
         summaries.append(summary)
     for split, count in enumerate(rejected):
         for number in range(count):
             summaries[0].add_reject(split, Reject(f"r{number}", "read", "broken"))
-    plans: list[bytes] = []
 
     with tempfile.TemporaryDirectory() as directory:
         output = Output(directory, SCHEMA, Placement(0, splits), num_shards, shard_size)
-        file = f"{directory}/plan-00000-of-00001.tfrecord"
+        file = Path(directory) / "plan-00000-of-00001.tfrecord"
 
         def keep(found: list[bytes]) -> None:
             assert len(found) == 1
-            with open(file, "wb") as stream:  # noqa: PTH123
-                stream.write(found[0])
+            file.write_bytes(found[0])
 
         options = PipelineOptions(["--allow_unsafe_triggers"])
         with test_pipeline.TestPipeline(options=options) as pipeline:
-            planned = (
+            inputs = [
                 pipeline | "Summaries" >> beam.Create(summaries, reshuffle=False),
                 pipeline | "Blocks" >> beam.Create(blocks, reshuffle=False),
-            ) | PlanShards(output, measure)
+            ]
+            if listed is not None:
+                inputs.append(pipeline | "Listed" >> beam.Create(listed, reshuffle=False))
+            planned = tuple(inputs) | PlanShards(output, measure)
             assert_that(planned.plan, keep)
-        with open(file, "rb") as stream:  # noqa: PTH123
-            plans.append(stream.read())
-    return Plan.unpack(plans[0])
+        return Plan.unpack(file.read_bytes())
 
 
 @pytest.mark.parametrize(
@@ -201,19 +205,121 @@ def test_the_number_of_shards_follows_from_the_bytes_of_the_records():
     check_plan(plan, places)
 
 
-def hundred_bytes(keys: list[str]) -> float:
-    assert 1 <= len(keys) <= 16
-    return 100.0
+def hundred_bytes(keys: list[str]) -> list[int | None]:
+    assert 1 <= len(keys) <= SAMPLE
+    return [100] * len(keys)
 
 
-def unmeasurable(keys: list[str]) -> None:
-    return None
+def twice_the_file(keys: list[str]) -> list[int | None]:
+    return [2 * (int(key) % 50 + 1) + 40 for key in keys]
 
 
-def test_the_number_of_shards_follows_from_a_sample_where_bytes_are_not_known():
-    places = random_places(100, 1)
-    assert run_plan(places, (0,), shard_size=1000, measure=hundred_bytes).splits[0].shards == 10
-    assert run_plan(places, (0,), shard_size=1000, measure=unmeasurable).splits[0].shards == 1
+def unmeasurable(keys: list[str]) -> list[int | None]:
+    return [None] * len(keys)
+
+
+@pytest.mark.parametrize(
+    ("measure", "expected"), [(hundred_bytes, 100), (twice_the_file, 240), (unmeasurable, 100)]
+)
+def test_the_number_of_shards_follows_from_a_sample_where_bytes_are_not_known(measure, expected):
+    # A file has 100 bytes in the mean.
+    split = run_plan(
+        random_places(100, 1), (0,), shard_size=1000, record_bytes=100, measure=measure
+    ).splits[0]
+    assert split.record_bytes == expected
+    assert split.shards == expected // 10
+
+
+def test_the_sample_is_that_of_the_smallest_hashes_however_records_came_in_blocks():
+    places = random_places(300, 1)
+    smallest = sorted(hash_ for hash_, _ in places)[:SAMPLE]
+
+    def sampled(keys: list[str]) -> list[int | None]:
+        assert [int(key) for key in keys] == smallest
+        return [777] * len(keys)
+
+    for per_block in (1, 40, 300):
+        plan = run_plan(places, (2,), measure=sampled, per_block=per_block)
+        assert plan.splits[0].record_bytes == 777
+
+
+@pytest.mark.parametrize("listed", [(50,), (20, 30), (49, 0, 1)])
+def test_as_many_inputs_must_be_planned_as_were_listed(listed):
+    places = random_places(50, 2)
+    check_plan(run_plan(places, (3, 3), listed=listed), places)
+
+
+@pytest.mark.parametrize("listed", [(51,), (49,), (50, 50), (0,)])
+def test_inputs_lost_or_doubled_before_the_planning_are_noticed(listed):
+    with pytest.raises(Exception) as caught:
+        run_plan(random_places(50, 2), (3, 3), listed=listed)
+    error = find_job_error(caught.value)
+    assert isinstance(error, DataError)
+    assert f"{sum(listed)} inputs were listed, 50 reached the planning" in error.message
+
+
+def test_lost_inputs_are_noticed_before_the_output_is_touched(tmp_path):
+    output = Output(str(tmp_path / "out"), SCHEMA, Placement(0, Splits()), (2,))
+    summary = Summary.empty(1)
+    summary.inputs = 3
+    summary.splits[0].add(np.arange(3, dtype=np.uint64))
+    with pytest.raises(DataError, match="4 inputs were listed, 3 reached"):
+        next(_DraftPlan(output, None).process(None, summary, [2, 2]))
+    assert not (tmp_path / "out").exists()
+    (draft,) = _DraftPlan(output, None).process(None, summary, [2, 1])
+    assert [split.shards for split in draft] == [2]
+    assert (tmp_path / "out" / MARKER).exists()
+
+
+files = st.lists(st.integers(0, 10**6), min_size=1, max_size=SAMPLE)
+
+
+@given(files, st.integers(0, 20), st.integers(1, 10**6), st.integers(0, 10**6))
+def test_the_mean_is_exact_where_records_grow_as_their_files_do(sizes, slope, offset, mean_file):
+    found = mean_bytes(mean_file, sizes, [slope * size + offset for size in sizes])
+    if len(set(sizes)) > 1:
+        assert found == pytest.approx(slope * mean_file + offset, rel=1e-6)
+    else:
+        assert found == slope * sizes[0] + offset
+
+
+@given(files, st.integers(1, 10**9), st.floats(0, 1e9))
+def test_records_of_one_size_have_that_size_whatever_their_files(sizes, constant, mean_file):
+    found = mean_bytes(mean_file, sizes, [constant] * len(sizes))
+    assert found == pytest.approx(constant, rel=1e-12)
+
+
+@given(st.lists(st.integers(0, 10**9)), st.floats(0, 1e9))
+def test_where_nothing_could_be_measured_a_record_is_as_large_as_its_file(sizes, mean_file):
+    assert mean_bytes(mean_file, sizes, [None] * len(sizes)) == mean_file
+
+
+sampled = st.lists(
+    st.tuples(st.integers(0, 10**9), st.one_of(st.none(), st.integers(17, 10**9))), max_size=SAMPLE
+)
+
+
+@given(sampled, st.floats(0, 1e9))
+def test_what_could_not_be_measured_changes_nothing(pairs, mean_file):
+    good = [(size, record) for size, record in pairs if record is not None]
+    found = mean_bytes(mean_file, [p[0] for p in pairs], [p[1] for p in pairs])
+    assert found == mean_bytes(mean_file, [p[0] for p in good], [p[1] for p in good])
+
+
+@given(sampled.filter(lambda pairs: any(p[1] for p in pairs)), st.floats(0, 1e9), st.randoms())
+def test_the_mean_is_positive_and_to_the_last_bit_the_same_in_any_order(pairs, mean_file, random):
+    shuffled = pairs.copy()
+    random.shuffle(shuffled)
+    found = [
+        mean_bytes(mean_file, [p[0] for p in order], [p[1] for p in order])
+        for order in (pairs, shuffled)
+    ]
+    assert found[0] == found[1] > 0
+
+
+def test_a_line_that_would_fall_below_nothing_is_not_followed():
+    assert mean_bytes(100.0, [100, 200], [900, 100]) == 900
+    assert mean_bytes(1000.0, [100, 200], [900, 100]) == 500
 
 
 def test_the_plan_does_not_depend_on_how_records_came_in_blocks():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from beam_jobs.statistics import MAX_COUNTED, Numbers, Statistics, exact
 from readers.format.example import Encoder
-from readers.format.schema import Feature, Schema
+from readers.format.schema import Feature, Schema, numpy_dtype
 
 INTEGERS = ["bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64"]
 FLOATS = ["float16", "float32", "float64"]
@@ -30,7 +30,7 @@ integer_arrays = st.sampled_from(INTEGERS).flatmap(
 def numbers_of(*arrays) -> Numbers:
     numbers = Numbers()
     for array in arrays:
-        numbers.add(np.asarray(array))
+        numbers.add([np.asarray(array)])
     return numbers
 
 
@@ -207,6 +207,129 @@ def test_merging_in_any_order_and_grouping_gives_the_same_text(arrays, data):
         assert one_by_one == json.dumps(parts[0].to_json())
 
 
+# Records are counted many at once, to the last bit as if one by one.
+
+# NumPy adds up to 8 values in order, up to 128 by eights, and more by halves; it looks at 8,192
+# at a time.
+LENGTHS = [0, 1, 2, 7, 8, 9, 15, 16, 17, 127, 128, 129, 130, 255, 256, 257, 1000, 1024, 4095, 4097]
+LENGTHS += [8191, 8192, 8193, 16_384, 20_011]
+NUMBERS = [*INTEGERS, *FLOATS, "bfloat16"]
+
+
+def long_array(rng: np.random.Generator, dtype: str, length: int, kind: str) -> np.ndarray:
+    """Values that no float64 adds up without rounding; `odd` ones are not all finite."""
+    target = numpy_dtype(dtype)
+    if dtype == "bool":
+        return rng.integers(0, 2, length).astype(bool)
+    if target.kind in "iu":
+        low, high = np.iinfo(target).min, np.iinfo(target).max
+        if kind == "small":
+            low, high = max(low, -100), min(high, 100)
+        return rng.integers(low, high, length, target, endpoint=True)
+    values = rng.normal(1e3, 1, length) * (1 if kind == "small" else 10.0 ** rng.integers(0, 5))
+    with np.errstate(over="ignore"):
+        array = values.astype(target)
+    if kind == "odd" and length:
+        array[rng.integers(0, length)] = rng.choice([np.nan, np.inf, -np.inf])
+    return array
+
+
+@pytest.mark.parametrize("kind", ["small", "large", "odd"])
+@pytest.mark.parametrize("dtype", NUMBERS)
+def test_many_long_arrays_at_once_are_one_by_one(dtype, kind):
+    rng = np.random.default_rng(len(dtype))
+    for _ in range(3):
+        arrays = [long_array(rng, dtype, int(n), kind) for n in rng.permutation(LENGTHS)]
+        together = Numbers()
+        together.add(arrays)
+        assert together == numbers_of(*arrays)
+        assert together.count + together.nan == sum(LENGTHS)
+
+
+@given(
+    st.lists(st.one_of(float_arrays, hnp.arrays(np.float64, st.integers(0, 300))), max_size=20),
+    st.data(),
+)
+@settings(max_examples=200)
+def test_any_arrays_of_floats_at_once_are_one_by_one(arrays, data):
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(arrays)), max_size=3)))
+    together = Numbers()
+    for first, last in zip([0, *cuts], [*cuts, len(arrays)], strict=True):
+        together.add(arrays[first:last])
+    assert together == numbers_of(*arrays)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_the_figures_of_a_record_do_not_depend_on_the_records_beside_it(dtype):
+    rng = np.random.default_rng(1)
+    array = rng.normal(size=5003).astype(dtype)
+    alone = numbers_of(array)
+    for offset in range(17):
+        # Wherever its first value lies in memory.
+        beside = rng.normal(size=offset).astype(dtype)
+        together = Numbers()
+        together.add([beside, array])
+        alone_too = numbers_of(beside)
+        alone_too.merge(alone)
+        assert together == alone_too
+
+
+def test_arrays_of_other_shapes_and_layouts_are_added_at_once():
+    wide = np.random.default_rng(2).normal(size=(40, 30))
+    arrays = [wide, wide.T, wide[::-1, ::3], wide[0], wide[:0], wide[0, 0], np.asfortranarray(wide)]
+    together = Numbers()
+    together.add(arrays)
+    assert together == numbers_of(*arrays)
+    assert together.count == 1200 * 3 + 400 + 30 + 1
+
+
+@pytest.mark.parametrize("top", [1 << 20, 94_000_000, 3_000_000_000, 2**62])
+def test_sums_of_many_integers_are_exact_beyond_what_a_float_holds(top):
+    array = np.random.default_rng(top).integers(top // 2, top, 9_999) | 1
+    numbers = numbers_of(array)
+    assert numbers.total == sum(array.tolist()) << 1074
+    assert numbers.squares == sum(item * item for item in array.tolist()) << 1074
+
+
+def test_zeros_of_both_signs_are_one_number_in_any_order():
+    zeros = [np.array([0.0]), np.array([-0.0])]
+    found = {json.dumps(figures(*order)) for order in (zeros, zeros[::-1], zeros[:1] * 2)}
+    found.add(json.dumps(figures(np.concatenate(zeros[::-1]))))
+    found.add(json.dumps(figures(*zeros[1:] * 2)))
+    assert len(found) == 1
+    assert "-" not in found.pop()
+
+
+def test_the_sum_of_a_long_record_is_that_of_numpy():
+    array = np.random.default_rng(3).normal(size=100_000)
+    found = figures(array)
+    assert found["mean"] == pytest.approx(math.fsum(array.tolist()) / len(array), rel=1e-12)
+    assert found["std"] == pytest.approx(array.std(), rel=1e-12)
+
+
+@given(st.lists(st.one_of(float_arrays, integer_arrays), max_size=7))
+@settings(max_examples=200, deadline=None)
+def test_the_state_is_the_whole_of_it_through_json(arrays):
+    numbers = numbers_of(*arrays)
+    again = Numbers(*json.loads(json.dumps(numbers.state(), allow_nan=False)))
+    assert again == numbers
+    assert json.dumps(again.to_json()) == json.dumps(numbers.to_json())
+    # And it goes on counting as if nothing had been between.
+    for item in (numbers, again):
+        item.add([np.array([0.5, -3])])
+    assert again == numbers
+
+
+def test_the_state_of_a_million_extremes_is_json():
+    numbers = Numbers()
+    for value in (1.7e308, -1.7e308, 5e-324):
+        numbers.add([np.array([value, 0.0])])
+    numbers.count *= 10**6
+    numbers.total *= 10**6
+    numbers.squares *= 10**6
+    assert Numbers(*json.loads(json.dumps(numbers.state()))) == numbers
+
+
 SCHEMA = Schema(
     {
         "key": Feature("string"),
@@ -240,7 +363,7 @@ def statistics_of(records: list[dict], schema: Schema = SCHEMA) -> Statistics:
     statistics = Statistics(schema)
     encoder = Encoder(schema)
     for item in records:
-        statistics.add(encoder.check(item))
+        statistics.add([encoder.check(item)])
     return statistics
 
 
@@ -321,3 +444,81 @@ def test_labels_that_are_no_single_int64_are_not_counted():
         schema = Schema({"label": feature})
         value = np.zeros(feature.shape, feature.dtype)
         assert "values" not in statistics_of([{"label": value}], schema).to_json()["label"]
+
+
+def test_records_are_counted_whether_they_hold_values_or_not():
+    statistics = Statistics(SCHEMA)
+    statistics.add([])
+    assert statistics.records == 0
+    encoder = Encoder(SCHEMA)
+    statistics.add([encoder.check(record(0, 0, 0.0))] * 3)
+    statistics.add([encoder.check(record(1, 0, 0.0))])
+    assert statistics.records == 4
+    statistics.merge(statistics_of([record(2, 1, 0.5)]))
+    assert statistics.records == 5
+
+
+drawn_records = st.lists(
+    st.builds(record, st.integers(0, 4), st.integers(-3, 3), st.floats(width=32)), max_size=6
+)
+
+
+@given(drawn_records, st.integers(0, 6))
+@settings(max_examples=60, deadline=None)
+def test_records_added_at_once_are_added_one_by_one(records, cut):
+    encoder = Encoder(SCHEMA)
+    checked = [encoder.check(item) for item in records]
+    together = Statistics(SCHEMA)
+    together.add(checked[:cut])
+    together.add(checked[cut:])
+    assert together.state() == statistics_of(records).state()
+
+
+TOKENS = Schema({"tokens": Feature("int64", (None,), "list"), "label": Feature("int64")})
+
+
+@given(drawn_records)
+@settings(max_examples=60, deadline=None)
+def test_statistics_are_whole_again_from_their_state_in_json(records):
+    statistics = statistics_of(records)
+    again = Statistics.of_state(SCHEMA, json.loads(json.dumps(statistics.state())))
+    assert again.state() == statistics.state()
+    assert again.records == len(records)
+    assert json.dumps(again.to_json()) == json.dumps(statistics.to_json())
+    again.merge(statistics)
+    assert again.state() == statistics_of(records * 2).state()
+
+
+def test_each_token_is_counted():
+    records = [{"tokens": tokens, "label": 7} for tokens in ([], [5, 5, 2], [5, 1000], [2])]
+    found = statistics_of(records, TOKENS)
+    assert found.to_json()["tokens"] == {
+        **figures(np.array([5, 5, 2, 5, 1000, 2])),
+        "lengths": {"0": figures(np.array([0, 3, 2, 1]))},
+        "values": {"2": 2, "5": 3, "1000": 1},
+    }
+    assert found.to_json()["label"]["values"] == {"7": 4}
+    again = Statistics.of_state(TOKENS, json.loads(json.dumps(found.state())))
+    assert again.to_json() == found.to_json()
+    again.merge(found)
+    assert again.to_json()["tokens"]["values"] == {"2": 4, "5": 6, "1000": 2}
+
+
+def test_tokens_of_other_kinds_and_too_many_of_them_are_not_counted():
+    for dtype, value in (("string", "a"), ("int32", 1), ("float32", 1.0)):
+        schema = Schema({"tokens": Feature(dtype, (None,), "list")})
+        assert "values" not in statistics_of([{"tokens": [value]}], schema).to_json()["tokens"]
+    most = statistics_of([{"tokens": np.arange(MAX_COUNTED), "label": 0}], TOKENS)
+    assert len(most.to_json()["tokens"]["values"]) == MAX_COUNTED
+    again = Statistics.of_state(TOKENS, json.loads(json.dumps(most.state())))
+    assert again.state() == most.state()
+    more = statistics_of([{"tokens": [-1], "label": 0}], TOKENS)
+    more.merge(most)
+    assert "values" not in more.to_json()["tokens"]
+    assert more.to_json()["label"]["values"] == {"0": 2}
+    again = Statistics.of_state(TOKENS, json.loads(json.dumps(more.state())))
+    assert again.state() == more.state()
+    again.merge(most)
+    assert "values" not in again.to_json()["tokens"]
+    at_once = statistics_of([{"tokens": np.arange(MAX_COUNTED + 1), "label": 0}], TOKENS)
+    assert "values" not in at_once.to_json()["tokens"]

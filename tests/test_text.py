@@ -304,7 +304,7 @@ def test_gzip_files_of_several_members_are_read_to_their_end(tmp_path):
 
 
 def test_a_file_that_is_gone_is_reported(tmp_path):
-    found = only(list(job(tmp_path).read(Chunk("none.txt", 0, 0, 1))))
+    found = only(list(job(tmp_path).read(Chunk("none.txt", 0, 0, 1, 0))))
     assert (found.key, found.text) == ("none.txt", None)
     assert found.error.startswith("cannot be read to its end")
 
@@ -341,7 +341,7 @@ def in_pieces(name: str, data: bytes, first: int) -> list[Chunk]:
     pieces, start, number = [], 0, 1
     while start < len(data):
         end = data.find(b"\n", start + first - 1) + 1 or len(data)
-        pieces.append(Chunk(name, start, end, number))
+        pieces.append(Chunk(name, start, end, number, end - start))
         number += data.count(b"\n", start, end)
         start = end
     return pieces
@@ -358,7 +358,7 @@ def test_reading_pieces_gives_the_same_as_reading_the_whole(tmp_path, parts, siz
     data = b"".join(parts)
     (tmp_path / "a.txt").write_bytes(data)
     reader = job(tmp_path)
-    whole = list(reader.read(Chunk("a.txt", 0, 0, 1)))
+    whole = list(reader.read(Chunk("a.txt", 0, 0, 1, 0)))
     pieces = [t for chunk in in_pieces("a.txt", data, size) for t in reader.read(chunk)]
     assert pieces == whole
     assert len({text.key for text in whole}) == len(whole)
@@ -395,7 +395,7 @@ def test_a_large_file_is_read_in_chunks_that_give_the_same_as_one_pass(large_fil
     for chunk in chunks:
         assert chunk.start == 0 or data[chunk.start - 1 : chunk.start] == b"\n"
         assert chunk.first == data.count(b"\n", 0, chunk.start) + 1
-    whole = list(reader.read(Chunk("a.txt", 0, 0, 1)))
+    whole = list(reader.read(Chunk("a.txt", 0, 0, 1, 0)))
     assert len(whole) > 9_000
     # A worker may get the chunks in any order.
     pieces = {chunk.first: list(reader.read(chunk)) for chunk in reversed(chunks)}
@@ -407,8 +407,12 @@ def test_a_large_file_is_read_in_chunks_that_give_the_same_as_one_pass(large_fil
     [("a.txt.gz", {}), ("a.csv", {}), ("a.txt", {"record": "file"}), ("a.parquet", {})],
 )
 def test_what_cannot_be_cut_is_read_whole(tmp_path, name, options):
-    assert list(job(tmp_path, **options).chunks(name, 10 * CHUNK_BYTES)) == [Chunk(name, 0, 0, 1)]
+    assert list(job(tmp_path, **options).chunks(name, 10 * CHUNK_BYTES)) == [
+        Chunk(name, 0, 0, 1, 10 * CHUNK_BYTES)
+    ]
 
 
 def test_a_small_file_is_one_chunk(tmp_path):
-    assert list(job(tmp_path).chunks("a.txt", CHUNK_BYTES)) == [Chunk("a.txt", 0, 0, 1)]
+    assert list(job(tmp_path).chunks("a.txt", CHUNK_BYTES)) == [
+        Chunk("a.txt", 0, 0, 1, CHUNK_BYTES)
+    ]

@@ -11,19 +11,22 @@ from apache_beam.testing.util import assert_that, equal_to
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from beam_jobs.vocabulary import (
+from beam_jobs.summary import Summary
+from beam_jobs.tokens import (
     BYTE_OFFSET,
     PADDING,
     UNKNOWN,
-    BuildVocabulary,
-    CountWordsFn,
     Tokenizer,
-    most_frequent,
     pack_counts,
     unpack_counts,
-    vocabulary_file,
-    vocabulary_of,
     words,
+)
+from beam_jobs.vocabulary import (
+    BuildVocabulary,
+    CountWordsFn,
+    most_frequent,
+    rank_words,
+    vocabulary_file,
 )
 
 # Texts that TensorFlow can take: no half surrogate pairs.
@@ -52,7 +55,7 @@ def vocabulary(counted: Counter[bytes], size: int) -> tuple[bytes, ...]:
     for partition, packed in pack_counts(counted):
         parts.setdefault(partition, []).append(count.add_input(count.create_accumulator(), packed))
     ranked = [count.extract_output(count.merge_accumulators(found)) for found in parts.values()]
-    return vocabulary_of(None, ranked, size)
+    return rank_words(None, Summary([], words=counted.total()), ranked, size)
 
 
 def counts_of(given_texts: list[str]) -> Counter[bytes]:
@@ -139,14 +142,16 @@ def test_the_transform_finds_the_vocabulary_of_all_bundles(size):
     parts = [*pack_counts(counts_of(NASTY[:3])), *pack_counts(counts_of([*NASTY[3:], "a a b"]))]
     options = PipelineOptions(["--allow_unsafe_triggers"])
     with test_pipeline.TestPipeline(options=options) as pipeline:
-        found = pipeline | beam.Create(parts) | BuildVocabulary(size)
+        summary = pipeline | "Summary" >> beam.Create([Summary([], words=counted.total())])
+        found = (pipeline | beam.Create(parts), summary) | BuildVocabulary(size)
         assert_that(found, equal_to([vocabulary(counted, size)]))
 
 
 def test_no_words_give_the_reserved_ones_alone():
     options = PipelineOptions(["--allow_unsafe_triggers"])
     with test_pipeline.TestPipeline(options=options) as pipeline:
-        found = pipeline | beam.Create([]) | BuildVocabulary(100)
+        summary = pipeline | "Summary" >> beam.Create([Summary([])])
+        found = (pipeline | beam.Create([]), summary) | BuildVocabulary(100)
         assert_that(found, equal_to([(PADDING, UNKNOWN)]))
 
 

@@ -8,14 +8,18 @@ from apache_beam.testing.util import assert_that, equal_to
 
 from beam_jobs import DataError, Feature, Schema, UsageError, WriteShards
 from beam_jobs.assign import Plan, SplitPlan
-from beam_jobs.commit import _Commit, check_sizes, reconcile
-from beam_jobs.encode import pack_record, unpack_record
+from beam_jobs.commit import _Commit, check_files, reconcile
 from beam_jobs.errors import find_job_error
+from beam_jobs.output import MARKER
+from beam_jobs.payload import frame_lengths, pack_record, unpack_reject
+from beam_jobs.ragged import Ragged
 from beam_jobs.rejects import Reject
-from beam_jobs.shard_writer import ShardResult, check_records
+from beam_jobs.resume import ShardResult
+from beam_jobs.shard_writer import check_records
+from beam_jobs.statistics import Statistics
 from readers.format.example import Decoder
 from readers.format.manifest import Manifest, Shard
-from readers.format.tfrecord import read_records
+from readers.format.tfrecord import frame, read_records
 
 SCHEMA = Schema(
     {
@@ -113,6 +117,7 @@ def test_elements_that_are_no_pairs_are_refused(tmp_path):
         {"shard_size": "0"},
         {"splits": {"train": 0.5}},
         {"on_reject": "ask"},
+        {"balance": "size"},
         {"schema": Schema({"key": Feature("int64")})},
     ],
 )
@@ -122,59 +127,122 @@ def test_wrong_arguments_are_refused_when_the_transform_is_made(tmp_path, argume
 
 
 def test_a_payload_holds_a_record_or_the_reason_why_there_is_none():
-    assert unpack_record(pack_record("k\udc80", b"body")) == (b"k\x80", b"body")
     reject = Reject.of("k\udc80", "read", "why")
-    assert unpack_record(pack_record("k\udc80", reject)) == (b"k\x80", reject)
+    bodies = [frame(b""), frame(b"body"), reject, frame(bytes(300))]
+    payloads = Ragged.of([pack_record("k\udc80", body) for body in bodies])
+    lengths = frame_lengths(payloads).tolist()
+    assert lengths == [16, 20, 0, 316]
+    assert unpack_reject(payloads[2]) == reject
+    for row in (0, 1, 3):
+        assert payloads[row][: lengths[row]] == bodies[row]
+        assert payloads[row][lengths[row] :] == b"k\x80"
+    assert frame_lengths(Ragged.of([])).tolist() == []
 
 
 def test_a_shard_that_gets_too_few_or_too_many_records_fails_with_the_numbers():
     hashes = np.array([1, 2, 3], np.uint64)
-    check_records(hashes, [b"a", b"b", b"c"], "s", 3)
+    check_records(hashes, [b"a", b"b", b"c"].__getitem__, "s", 3)
     for expected in (2, 4):
         with pytest.raises(DataError, match=f"handed over 3 of {expected} records"):
-            check_records(hashes, [b"a", b"b", b"c"], "s", expected)
+            check_records(hashes, [b"a", b"b", b"c"].__getitem__, "s", expected)
 
 
 def test_two_keys_with_one_hash_are_not_duplicates():
-    check_records(np.array([5, 5], np.uint64), [b"a", b"b"], "s", 2)
+    check_records(np.array([5, 5], np.uint64), [b"a", b"b"].__getitem__, "s", 2)
 
 
-def result(index, records, rejected=0, split=0):
-    shard = Shard(f"train-{index:05d}-of-00002.tfrecord", records, 10, 0)
+NAMES = ("train", "val")
+
+
+def result(index, records, rejected=0, split=0, size=10):
+    shard = Shard(f"{NAMES[split]}-{index:05d}-of-00002.tfrecord", records, size, 0)
     first = Reject("k", "decode", "why") if rejected else None
-    return ShardResult(split, index, shard, 0, rejected, first)
+    return ShardResult(split, index, shard, 7, size, rejected, first)
 
 
-PLAN = Plan((SplitPlan(10, 0, 2, np.array([7], np.uint64)),))
+def plan_of(*records):
+    return Plan(tuple(SplitPlan(n, 0, 1, 2, np.array([7], np.uint64)) for n in records))
+
+
+PLAN = plan_of(10)
 
 
 def test_reconciliation_accepts_found_equals_written_plus_rejected():
-    ((shards, rejected),) = reconcile(PLAN, [result(1, 5), result(0, 4, 1)], ("train",))
-    assert [shard.records for shard in shards] == [4, 5]
-    assert rejected == 1
+    results = [result(1, 5), result(0, 4, 1)]
+    assert reconcile(PLAN, results, {0: 9}, ("train",)) == [results[::-1]]
+
+
+def test_reconciliation_gives_the_results_of_every_split_in_the_order_of_shards():
+    a, b = [result(n, 5) for n in range(2)], [result(n, 3, split=1) for n in range(2)]
+    found = reconcile(plan_of(10, 6), [b[1], a[1], b[0], a[0]], {1: 6, 0: 10}, NAMES)
+    assert found == [a, b]
 
 
 def test_a_result_reported_twice_counts_once():
-    reconcile(PLAN, [result(0, 5), result(1, 5), result(1, 5)], ("train",))
+    results = [result(0, 5), result(1, 5), result(1, 5)]
+    assert reconcile(PLAN, results, {0: 10}, ("train",)) == [results[:2]]
+
+
+def test_of_several_results_for_a_shard_the_last_one_counts():
+    before, after = [result(0, 6), result(1, 3, 1)], [result(0, 5), result(1, 4, 1)]
+    assert reconcile(PLAN, before + after, {0: 9}, ("train",)) == [after]
+    with pytest.raises(DataError, match="shards of 3 to 6 records, expected to differ by one"):
+        reconcile(PLAN, after + before, {0: 9}, ("train",))
 
 
 @pytest.mark.parametrize(
     "results", [[result(0, 5)], [result(0, 5), result(1, 4)], [result(0, 5), result(1, 6)], []]
 )
 def test_reconciliation_fails_with_the_numbers_when_anything_is_missing(results):
-    with pytest.raises(DataError, match=r"split train: found 10 records, written \d+, rejected 0"):
-        reconcile(PLAN, results, ("train",))
+    written = sum(r.shard.records for r in results)
+    with pytest.raises(
+        DataError, match=rf"split train: found 10 records, written {written}, rejected 0, {written}"
+    ) as caught:
+        reconcile(PLAN, results, {0: written}, ("train",))
+    assert f"{len(results)} of 2 shards arrived" in caught.value.message
 
 
-def test_a_shard_that_is_not_there_or_has_another_size_is_noticed(tmp_path):
-    shard = Shard("train-00000-of-00001.tfrecord", 1, 4, 0)
-    with pytest.raises(DataError, match="found no file"):
-        check_sizes(str(tmp_path), [shard])
-    (tmp_path / shard.file).write_bytes(b"123")
-    with pytest.raises(DataError, match="written with 4 bytes, found 3"):
-        check_sizes(str(tmp_path), [shard])
-    (tmp_path / shard.file).write_bytes(b"1234")
-    check_sizes(str(tmp_path), [shard])
+@pytest.mark.parametrize("counted", [{}, {0: 9}, {0: 11}, {1: 10}])
+def test_records_that_are_in_no_statistics_or_twice_in_them_are_noticed(counted):
+    with pytest.raises(DataError, match=rf"rejected 0, {counted.get(0, 0)} in the statistics"):
+        reconcile(PLAN, [result(0, 5), result(1, 5)], counted, ("train",))
+
+
+def test_shards_that_differ_by_more_than_one_record_are_no_dataset_unless_bytes_are_balanced():
+    results = [result(0, 6), result(1, 4)]
+    with pytest.raises(DataError, match="split train: shards of 4 to 6 records, expected to"):
+        reconcile(PLAN, results, {0: 10}, ("train",))
+    assert reconcile(PLAN, results, {0: 10}, ("train",), "bytes") == [results]
+    results = [result(0, 5), result(1, 4, 1)]
+    assert reconcile(PLAN, results, {0: 9}, ("train",)) == [results]
+
+
+def test_nothing_but_rejects_is_no_dataset_and_the_first_is_named():
+    results = [
+        ShardResult(0, 0, Shard("s", 0, 0, 0), 0, 0, 6, Reject("m", "decode", "why m")),
+        ShardResult(0, 1, Shard("t", 0, 0, 0), 0, 0, 4, Reject("b", "decode", "why b")),
+    ]
+    with pytest.raises(DataError, match=r"all 10 records were rejected.*; the first: b: why b"):
+        reconcile(PLAN, results, {}, ("train",))
+
+
+def test_a_shard_or_index_that_is_not_there_or_has_another_size_is_noticed(tmp_path):
+    written = result(0, 1, size=4)
+    shard, index = tmp_path / written.shard.file, tmp_path / f"{written.shard.file}.idx"
+    with pytest.raises(DataError, match="tfrecord: written with 4 bytes, found no file"):
+        check_files(str(tmp_path), [written])
+    shard.write_bytes(b"123")
+    with pytest.raises(DataError, match="tfrecord: written with 4 bytes, found 3"):
+        check_files(str(tmp_path), [written])
+    shard.write_bytes(b"1234")
+    with pytest.raises(DataError, match=r"tfrecord.idx: written with 7 bytes, found no file"):
+        check_files(str(tmp_path), [written])
+    index.write_bytes(b"123456")
+    with pytest.raises(DataError, match=r"tfrecord.idx: written with 7 bytes, found 6"):
+        check_files(str(tmp_path), [written])
+    index.write_bytes(b"1234567")
+    check_files(str(tmp_path), [written])
+    check_files(str(tmp_path), [ShardResult(0, 0, None, 0, 0, 3, Reject("k", "read", "why"))])
 
 
 def test_options_that_json_cannot_hold_are_refused_when_the_transform_is_made(tmp_path):
@@ -196,14 +264,54 @@ def test_windows_do_not_divide_a_dataset(tmp_path):
     assert Manifest.read(str(tmp_path)).splits["train"].records == 20
 
 
+def statistics_of(count):
+    statistics = Statistics(SCHEMA)
+    statistics.records = count
+    return [(0, statistics)]
+
+
 def test_no_manifest_is_written_over_shards_that_are_not_on_disk(tmp_path):
     output = WriteShards(str(tmp_path), SCHEMA)._output
-    results = [result(0, 5), result(1, 5)]
-    commit = _Commit(output).process(None, PLAN.pack(), results, [], (), ())
+    results, changed = [result(0, 6), result(1, 4)], [result(0, 5), result(1, 5)]
+
+    def commit(changed):
+        return _Commit(output).process(
+            None, PLAN.pack(), results, changed, statistics_of(10), (), ()
+        )
+
     with pytest.raises(DataError, match="found no file"):
-        next(commit)
-    assert not (tmp_path / "manifest.json").exists()
-    for done in results:
+        next(commit(changed))
+    for done in changed:
         (tmp_path / done.shard.file).write_bytes(bytes(done.shard.bytes))
-    (manifest,) = _Commit(output).process(None, PLAN.pack(), results, [], (), ())
+    with pytest.raises(DataError, match="idx: written with 7 bytes, found no file"):
+        next(commit(changed))
+    for done in changed:
+        (tmp_path / f"{done.shard.file}.idx").write_bytes(bytes(done.index_bytes))
+    with pytest.raises(DataError, match="shards of 4 to 6 records"):
+        next(commit([]))
+    assert not (tmp_path / "manifest.json").exists()
+    (manifest,) = commit(changed)
     assert Manifest.read(str(tmp_path)) == manifest
+    assert [shard.records for shard in manifest.splits["train"].shards] == [5, 5]
+
+
+def test_the_end_of_a_job_leaves_the_files_of_the_dataset_and_nothing_else(tmp_path):
+    output = WriteShards(str(tmp_path), SCHEMA)._output
+    results = [result(0, 5), result(1, 4, 1)]
+    mine = ["rejects/train-00001-of-00002.jsonl"]
+    for done in results:
+        mine += [done.shard.file, f"{done.shard.file}.idx"]
+    left = [
+        "val-00002-of-00003.tfrecord",
+        "train-00000-of-00003.tfrecord.idx",
+        MARKER,
+        "vocabulary.txt",
+    ]
+    left += ["rejects/train-00000-of-00002.jsonl", f".staging/{results[0].shard.file}.done"]
+    for name in [*mine, *left]:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(bytes(7 if name.endswith("idx") else 10))
+    list(_Commit(output).process(None, PLAN.pack(), results, [], statistics_of(9), (), ()))
+    found = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()}
+    assert found == {"manifest.json", *mine}
+    assert not (tmp_path / ".staging").exists()

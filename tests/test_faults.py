@@ -1,0 +1,724 @@
+"""What breaks is told with numbers and leaves no manifest: runners, retries, disks and outputs."""
+
+import functools
+import json
+import os
+import random
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import apache_beam as beam
+import numpy as np
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.pvalue import TaggedOutput
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner, worker_handlers
+
+from beam_jobs import (
+    Feature,
+    Schema,
+    WriteShards,
+    lines,
+    plan,
+    references,
+    shards,
+    topup,
+    vocabulary,
+    write,
+)
+from beam_jobs.__main__ import main
+from beam_jobs.bundle import STATISTICS
+from beam_jobs.commit import _Commit
+from beam_jobs.errors import DataError, find_job_error
+from beam_jobs.group import _AssignShards
+from beam_jobs.options import parse_command
+from beam_jobs.shard_writer import ShardWriter, WriteEncoded
+from readers.format.manifest import Manifest
+from tests.datasets import files_of, npy, write_recordings
+
+ROOT = Path(__file__).parent.parent
+IN_MEMORY = ["--direct_running_mode", "in_memory"]
+SPLITS = ["--splits", "train=0.7,val=0.3", "--num_shards", "train=6,val=2"]
+
+
+def run(*arguments):
+    return main([str(argument) for argument in arguments])
+
+
+def write_texts(source):
+    source.mkdir(parents=True)
+    for name in "abc":
+        rows = [f'{{"text": "{name} {n % 7} {n % 5} {n}", "label": {n % 3}}}' for n in range(80)]
+        rows[3] = "{"
+        (source / f"{name}.jsonl").write_text("\n".join(rows))
+
+
+@pytest.fixture(scope="module")
+def jobs(tmp_path_factory):
+    """Job -> (its command line, its files). Of the sensors some records change shards at the end."""
+    base = tmp_path_factory.mktemp("jobs")
+    write_recordings(
+        base / "sensors",
+        [1 + n * n % 90 for n in range(240)],
+        random.Random(1).sample(range(240), 60),
+    )
+    write_texts(base / "text")
+    found = {}
+    for job, source, flags in (
+        ("sensors", "sensors", []),
+        ("bytes", "sensors", ["--balance", "bytes"]),
+        ("text", "text", ["--label_field", "label", "--tokens", "words"]),
+    ):
+        arguments = ["text" if job == "text" else "sensors"]
+        for part in sorted((base / source).iterdir()):
+            arguments += ["--input", part]
+        arguments += [*SPLITS, *flags]
+        assert run(*arguments, "--output", base / "out" / job) == 0
+        found[job] = arguments, files_of(base / "out" / job)
+    return found
+
+
+# A runner that does things twice.
+
+
+@pytest.mark.parametrize("job", ["sensors", "bytes", "text"])
+def test_a_runner_that_repeats_every_bundle_writes_the_same_files(jobs, tmp_path, job):
+    arguments, expected = jobs[job]
+    command = parse_command([*map(str, arguments), "--output", str(tmp_path / "out")])
+    with beam.Pipeline(runner=FnApiRunner(bundle_repeat=3)) as pipeline:
+        pipeline | command.transform
+    assert files_of(tmp_path / "out") == expected
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_write_shards_on_a_runner_that_repeats_every_bundle(tmp_path, workers):
+    for name, flags in (("once", []), ("repeated", ["--direct_runner_bundle_repeat", "2"])):
+        options = PipelineOptions(
+            [*flags, "--runner", "DirectRunner", "--allow_unsafe_triggers"]
+            + ["--direct_running_mode", "multi_threading", "--direct_num_workers", str(workers)]
+        )
+        records = [(f"r{n}", {"x": np.full(n % 7, n, np.float32)}) for n in range(200)]
+        with beam.Pipeline(options=options) as pipeline:
+            pipeline | beam.Create(records) | WriteShards(str(tmp_path / name), SCHEMA, 5)
+    assert files_of(tmp_path / "once") == files_of(tmp_path / "repeated")
+
+
+SCHEMA = Schema({"x": Feature("float32", (None,)), "key": Feature("string")})
+
+
+@pytest.mark.parametrize("job", ["sensors", "text"])
+def test_a_first_attempt_of_every_shard_that_dies_half_way_leaves_no_trace(
+    jobs, tmp_path, monkeypatch, job
+):
+    arguments, expected = jobs[job]
+    attempt, died = ShardWriter.write, set()
+
+    def half(runs):
+        for frames, lengths, rejects in runs:
+            middle = len(lengths) // 2
+            yield frames[: int(lengths[:middle].sum())], lengths[:middle], rejects
+            raise DataError("the worker is gone")
+
+    def dies_first(writer, runs):
+        runs = list(runs)
+        if writer.name not in died:
+            died.add(writer.name)
+            with pytest.raises(DataError, match="the worker is gone"):
+                attempt(writer, half(runs))
+        return attempt(writer, iter(runs))
+
+    monkeypatch.setattr(ShardWriter, "write", dies_first)
+    assert run(*arguments, *IN_MEMORY, "--output", tmp_path / "out") == 0
+    assert len(died) == 8
+    assert files_of(tmp_path / "out") == expected
+
+
+def both(call):
+    """The results of two threads that do the same at the same time."""
+    results, errors = [], []
+
+    def attempt():
+        try:
+            results.append(call())
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=attempt) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    if errors:
+        raise errors[0]
+    return results
+
+
+@pytest.mark.parametrize("place", ["start", "commit", "note"])
+def test_two_attempts_at_a_shard_at_once_agree(jobs, tmp_path, monkeypatch, place):
+    arguments, expected = jobs["sensors"]
+    once, commit, note = references.write_references, shards.ShardFile.commit, ShardWriter.note_done
+    meet = threading.Barrier(2)
+    seen = []
+
+    def twice(*given):
+        def attempt():
+            if place == "start":
+                meet.wait(30)
+            return once(*given)
+
+        first, second = both(attempt)
+        assert first[0].__dict__ | {"kept": 0} == second[0].__dict__ | {"kept": 0}
+        assert first[1].state() == second[1].state()
+        seen.append(first)
+        return first
+
+    def together(method):
+        def waits(*given):
+            meet.wait(30)
+            return method(*given)
+
+        return waits
+
+    monkeypatch.setattr(references, "write_references", twice)
+    if place == "commit":
+        monkeypatch.setattr(shards.ShardFile, "commit", together(commit))
+    if place == "note":
+        monkeypatch.setattr(ShardWriter, "note_done", together(note))
+    assert run(*arguments, *IN_MEMORY, "--output", tmp_path / "out") == 0
+    assert len(seen) == 8
+    assert files_of(tmp_path / "out") == expected
+
+
+def test_two_attempts_at_an_encoded_shard_at_once_agree(jobs, tmp_path, monkeypatch):
+    arguments, expected = jobs["text"]
+    once, commit = WriteEncoded.process, shards.ShardFile.commit
+    meet = threading.Barrier(2)
+
+    @functools.wraps(once)
+    def twice(self, element, plan):
+        element = element[0], list(element[1])
+        (first,), (second,) = both(lambda: list(once(self, element, plan)))
+        assert first == second
+        yield first
+
+    def together(file):
+        meet.wait(30)
+        return commit(file)
+
+    monkeypatch.setattr(WriteEncoded, "process", twice)
+    monkeypatch.setattr(shards.ShardFile, "commit", together)
+    assert run(*arguments, *IN_MEMORY, "--output", tmp_path / "out") == 0
+    assert files_of(tmp_path / "out") == expected
+
+
+def test_two_workers_that_move_the_same_records_at_once_agree(jobs, tmp_path, monkeypatch):
+    arguments, expected = jobs["sensors"]
+    prepare, apply = topup.prepare_change, topup.apply_change
+    moved = []
+
+    def twice(method):
+        def call(*given):
+            first, second = both(lambda: method(*given))
+            assert first == second
+            moved.append(first)
+            return first
+
+        return call
+
+    monkeypatch.setattr(topup, "prepare_change", twice(prepare))
+    monkeypatch.setattr(topup, "apply_change", twice(apply))
+    assert run(*arguments, *IN_MEMORY, "--output", tmp_path / "out") == 0
+    assert len(moved) >= 6
+    assert files_of(tmp_path / "out") == expected
+
+
+# A runner that loses or repeats elements.
+
+# What a failure must tell: how many there are, and how many there should be.
+NUMBERS = re.compile(
+    r"\d+ of \d+ (records|keys|shard boundaries)|\d+ inputs were listed, \d+ reached"
+    r"|found \d+ records, written \d+, rejected \d+, \d+ in the statistics; \d+ of \d+ shards"
+    r"|shards of \d+ to \d+ records|texts have \d+ words, \d+ were counted|duplicate key '.*': every record needs a key"
+)
+
+
+def tag_of(output):
+    return output.tag if isinstance(output, TaggedOutput) else None
+
+
+def tamper_with_outputs(patch, cls, method, tag, action, which):
+    """Drops or repeats an output of a DoFn, the first or the second with this tag."""
+    original, seen = getattr(cls, method), []
+
+    @functools.wraps(original)
+    def process(self, *arguments):
+        for output in original(self, *arguments) or ():
+            if tag_of(output) == tag:
+                seen.append(1)
+                if len(seen) == which:
+                    if action == "repeat":
+                        yield output
+                        yield output
+                    continue
+            yield output
+
+    patch.setattr(cls, method, process)
+    return seen
+
+
+def tamper_with_inputs(patch, cls, action, which):
+    """Drops or repeats an element that a DoFn is to process."""
+    original, seen = cls.process, []
+
+    @functools.wraps(original)
+    def process(self, element, *sides):
+        seen.append(1)
+        if len(seen) != which:
+            yield from original(self, element, *sides) or ()
+        elif action == "repeat":
+            for _ in range(2):
+                yield from original(self, element, *sides) or ()
+
+    patch.setattr(cls, "process", process)
+    return seen
+
+
+def hand_overs():
+    """(name, jobs, how to tamper)."""
+
+    def outputs(cls, tag=None, method="process"):
+        return functools.partial(tamper_with_outputs, cls=cls, method=method, tag=tag)
+
+    def inputs(cls):
+        return functools.partial(tamper_with_inputs, cls=cls)
+
+    files, texts, every = ["sensors"], ["text"], ["sensors", "text"]
+    yield "patterns of files", files, inputs(references._ListFiles)
+    yield "patterns of texts", texts, inputs(lines._ListChunks)
+    yield "listed blocks", files, outputs(references._ListFiles)
+    yield "listed chunks", texts, outputs(lines._ListChunks)
+    yield "numbers of files", files, outputs(references._ListFiles, "found")
+    yield "numbers of chunks", texts, outputs(lines._ListChunks, "found")
+    yield "blocks to be summarised", files, inputs(references._Summarise)
+    yield "summaries of files", files, outputs(references._Summarise)
+    yield "chunks to be read", texts, inputs(lines._ReadKeys)
+    yield "summaries of texts", texts, outputs(lines._ReadKeys, "summary", "_outputs")
+    yield "hashes of texts", texts, outputs(lines._ReadKeys, None, "_outputs")
+    yield "words", texts, outputs(lines._ReadKeys, "words", "_outputs")
+    yield "blocks to find boundaries in", every, inputs(plan._SelectHashes)
+    yield "hashes by bin", every, outputs(plan._SelectHashes)
+    yield "grouped hashes", every, inputs(plan._PickBoundaries)
+    yield "boundaries", every, outputs(plan._PickBoundaries)
+    yield "blocks to be assigned", every, inputs(_AssignShards)
+    yield "assigned blocks", every, outputs(_AssignShards)
+    yield "chunks to be encoded", texts, inputs(lines._EncodeTexts)
+    yield "encoded blocks", texts, outputs(lines._EncodeTexts, None, "_outputs")
+    yield "statistics of texts", texts, outputs(lines._EncodeTexts, STATISTICS, "_outputs")
+    yield "grouped references", files, inputs(references._WriteReferences)
+    yield "grouped records", texts, inputs(WriteEncoded)
+    yield "results of files", files, outputs(references._WriteReferences, None, "_outputs")
+    yield "results of texts", texts, outputs(WriteEncoded)
+    yield "statistics of files", files, outputs(references._WriteReferences, STATISTICS, "_outputs")
+    moved = ["sensors", "bytes"]
+    yield "planned changes", moved, outputs(topup._PlanChanges)
+    yield "changes to be prepared", moved, inputs(topup._Prepare)
+    yield "prepared changes", moved, outputs(topup._Prepare)
+    yield "changes to be applied", moved, inputs(topup._Apply)
+    yield "changed shards", moved, outputs(topup._Apply)
+
+
+CASES = [
+    pytest.param(job, tamper, action, which, id=f"{name}-{job}-{action}-{which}")
+    for name, of, tamper in hand_overs()
+    for job in of
+    for action in ("lose", "repeat")
+    for which in (1, 2)
+]
+
+
+def assert_failed_or_whole(capsys, code, out, expected):
+    """Whether a run failed as it should; a run that did not must have written the whole dataset."""
+    error = capsys.readouterr().err
+    if code == 0:
+        assert files_of(out) == expected
+        return False
+    assert not (out / "manifest.json").exists()
+    assert code in (1, 2) and error.startswith("error: ") and error.count("\n") == 1, error
+    assert NUMBERS.search(error), error
+    return True
+
+
+@pytest.mark.parametrize(("job", "tamper", "action", "which"), CASES)
+def test_an_element_lost_or_repeated_between_two_steps_is_noticed_or_harmless(
+    jobs, tmp_path, monkeypatch, capsys, job, tamper, action, which
+):
+    arguments, expected = jobs[job]
+    seen = tamper(monkeypatch, action=action, which=which)
+    code = run(*arguments, *IN_MEMORY, "--output", tmp_path / "out")
+    assert len(seen) >= 1
+    assert_failed_or_whole(capsys, code, tmp_path / "out", expected)
+
+
+@pytest.mark.parametrize("action", ["lose", "repeat"])
+@pytest.mark.parametrize("job", ["sensors", "bytes"])
+def test_results_lost_or_repeated_on_the_way_to_the_moves_are_noticed_or_harmless(
+    jobs, tmp_path, monkeypatch, capsys, job, action
+):
+    arguments, expected = jobs[job]
+    planned = topup.plan_changes
+
+    def tampered(output, results):
+        return planned(output, results[1:] if action == "lose" else [*results, results[0]])
+
+    monkeypatch.setattr(topup, "plan_changes", tampered)
+    code = run(*arguments, *IN_MEMORY, "--output", tmp_path / "out")
+    assert_failed_or_whole(capsys, code, tmp_path / "out", expected)
+
+
+@pytest.mark.parametrize("action", ["lose", "repeat"])
+@pytest.mark.parametrize("side", ["results", "changed", "statistics"])
+def test_what_reaches_the_commit_lost_or_repeated_is_noticed_or_harmless(
+    jobs, tmp_path, monkeypatch, capsys, side, action
+):
+    arguments, expected = jobs["sensors"]
+    commit = _Commit.process
+
+    @functools.wraps(commit)
+    def tampered(self, _, plan, results, changed, statistics, label_names, vocabulary):
+        sides = {"results": results, "changed": changed, "statistics": statistics}
+        assert sides[side]
+        # A changed shard replaces a result, so every other one may go.
+        sides[side] = sides[side][1:] if action == "lose" else [*sides[side], sides[side][0]]
+        yield from commit(self, _, plan, *sides.values(), label_names, vocabulary)
+
+    monkeypatch.setattr(_Commit, "process", tampered)
+    code = run(*arguments, *IN_MEMORY, "--output", tmp_path / "out")
+    assert_failed_or_whole(capsys, code, tmp_path / "out", expected)
+
+
+def test_a_vocabulary_that_lacks_the_counts_of_a_partition_is_noticed(
+    jobs, tmp_path, monkeypatch, capsys
+):
+    arguments, expected = jobs["text"]
+    rank = vocabulary.rank_words
+    monkeypatch.setattr(
+        vocabulary, "rank_words", lambda _, summary, found, size: rank(_, summary, found[1:], size)
+    )
+    code = run(*arguments, *IN_MEMORY, "--output", tmp_path / "out")
+    assert_failed_or_whole(capsys, code, tmp_path / "out", expected)
+
+
+@pytest.mark.parametrize("action", ["lose", "repeat"])
+@pytest.mark.parametrize("tag", [None, "summary", STATISTICS])
+def test_write_shards_notices_an_element_lost_or_repeated(tmp_path, monkeypatch, tag, action):
+    records = [(f"r{n}", {"x": np.full(n % 7, n, np.float32)}) for n in range(900)]
+    records += [(f"bad{n}", {"x": "none"}) for n in range(20)]
+
+    def write_to(out):
+        with beam.Pipeline() as pipeline:
+            pipeline | beam.Create(records) | WriteShards(str(out), SCHEMA, num_shards=1)
+
+    write_to(tmp_path / "whole")
+    # What a bundle ends with as well as what a full block gives.
+    tamper_with_outputs(monkeypatch, write._EncodeRecords, "finish_bundle", tag, action, 1)
+    with pytest.raises(Exception) as caught:
+        write_to(tmp_path / "out")
+    error = find_job_error(caught.value)
+    assert error and NUMBERS.search(error.message), caught.value
+    assert not (tmp_path / "out" / "manifest.json").exists()
+
+
+LOSSY = """
+import sys
+import apache_beam as beam
+import numpy as np
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner import worker_handlers
+from beam_jobs import Feature, Schema, WriteShards
+from beam_jobs.errors import find_job_error
+
+worker_handlers.DATA_BUFFER_TIME_LIMIT_MS = 50
+
+
+def make(number):
+    return f"k{number}", {"x": np.full(25_000, number, "f4")}
+
+
+if __name__ == "__main__":
+    options = PipelineOptions(
+        ["--runner=DirectRunner", "--allow_unsafe_triggers"]
+        + ["--direct_running_mode=multi_threading", "--direct_num_workers=4"]
+    )
+    schema = Schema({"x": Feature("float32", (25_000,))})
+    try:
+        with beam.Pipeline(options=options) as pipeline:
+            (
+                pipeline
+                | beam.Create(range(1500))
+                | beam.Map(make)
+                | WriteShards(sys.argv[1], schema=schema, num_shards=8)
+            )
+    except Exception as error:
+        found = find_job_error(error)
+        print(found.message if found else repr(error))
+        sys.exit(1)
+"""
+
+
+def test_a_runner_that_loses_records_cannot_make_write_shards_write_a_manifest(tmp_path):
+    script = tmp_path / "lossy.py"
+    script.write_text(LOSSY)
+    for attempt in range(3):
+        out = tmp_path / f"out{attempt}"
+        done = subprocess.run(
+            [sys.executable, script, out],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        if done.returncode == 0:
+            assert Manifest.read(str(out)).splits["train"].records == 1500
+        else:
+            assert NUMBERS.search(done.stdout.splitlines()[-1]), done.stdout
+            assert not (out / "manifest.json").exists()
+        shutil.rmtree(out)
+        if done.returncode:
+            return
+    pytest.fail("this runner lost nothing in three runs: the test proves nothing any more")
+
+
+def test_a_command_on_a_runner_that_loses_records_fails_with_one_line(
+    tmp_path, monkeypatch, capsys
+):
+    from beam_jobs import run as run_module
+
+    prepare = run_module.prepare_direct_runner
+
+    def lossy(options):
+        prepare(options)
+        worker_handlers.DATA_BUFFER_TIME_LIMIT_MS = 50
+
+    monkeypatch.setattr(run_module, "prepare_direct_runner", lossy)
+    (tmp_path / "in").mkdir()
+    for file in range(12):
+        rows = (f"{file} {n} " + "x" * 90_000 + "\n" for n in range(90))
+        (tmp_path / "in" / f"{file}.txt").write_text("".join(rows))
+    flags = ["--direct_running_mode", "multi_threading", "--direct_num_workers", 4]
+    flags += ["--num_shards", 8]
+    for attempt in range(3):
+        out = tmp_path / f"out{attempt}"
+        code = run("text", "--input", tmp_path / "in", "--output", out, *flags)
+        error = capsys.readouterr().err
+        if code == 0:
+            assert Manifest.read(str(out)).splits["train"].records == 12 * 90
+        else:
+            assert error.startswith("error: ") and error.count("\n") == 1, error
+            assert NUMBERS.search(error), error
+            assert not (out / "manifest.json").exists()
+        shutil.rmtree(out)
+        if code:
+            return
+    pytest.skip("this runner lost nothing in three runs; every one of them was complete")
+
+
+# A disk that is full, an output that cannot be written.
+
+
+def refused(error, *parts):
+    lines_ = error.splitlines()
+    assert len(lines_) == 1 and lines_[0].startswith("error: "), error
+    for part in parts:
+        assert part in lines_[0], error
+
+
+def command(*arguments, **more):
+    return subprocess.run(
+        [sys.executable, "-m", "beam_jobs", *map(str, arguments)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        **more,
+    )
+
+
+CURE = "run the same command again: it keeps the shards that are done"
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    """(command line of a job that writes 24 shards of 100 KB and one of 1 MB, its files)."""
+    source, out = tmp_path_factory.mktemp("large") / "in", tmp_path_factory.mktemp("large") / "out"
+    write_recordings(source, [700] * 600)
+    # In a shard that is written late.
+    (source / "a" / "00543.npy").write_bytes(npy("<i2", (160_000, 3), bytes(960_000)))
+    arguments = ["sensors", "--input", f"{source}/*/*", "--num_shards", 25]
+    assert run(*arguments, "--output", out) == 0
+    return arguments, files_of(out)
+
+
+def kept(error):
+    found = re.search(r"^kept ([\d,]+) shards of an unfinished run$", error, re.M)
+    return int(found[1]) if found else 0
+
+
+def test_a_file_that_may_grow_no_further_ends_the_run_and_the_next_one_goes_on(large, tmp_path):
+    arguments, expected = large
+    arguments = [*arguments, "--output", tmp_path / "out"]
+
+    def limited():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, 500_000))
+
+    done = command(*arguments, preexec_fn=limited)
+    assert done.returncode == 1
+    refused(done.stderr, f"--output {tmp_path}/out", "File too large", CURE)
+    assert not (tmp_path / "out" / "manifest.json").exists()
+    before = len(list((tmp_path / "out" / ".staging").glob("*.done")))
+    done = command(*arguments)
+    assert done.returncode == 0
+    assert kept(done.stderr) == before >= 1
+    assert files_of(tmp_path / "out") == expected
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """Mounts small disks; skips where that is not allowed."""
+    mounted = []
+
+    def mount(name, size):
+        path = tmp_path / name
+        path.mkdir()
+        arguments = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(path)]
+        if (
+            shutil.which("mount") is None
+            or subprocess.run(arguments, capture_output=True).returncode
+        ):
+            pytest.skip("no disk may be mounted here")
+        mounted.append(path)
+        return path
+
+    yield mount
+    for path in mounted:
+        subprocess.run(["umount", "-l", str(path)], check=True)
+
+
+def test_a_full_disk_ends_the_run_and_the_next_one_goes_on_when_there_is_room(
+    large, tmp_path, disk
+):
+    arguments, expected = large
+    path = disk("disk", "2m")
+    arguments = [*arguments, "--output", path / "out"]
+    done = command(*arguments)
+    assert done.returncode == 1
+    refused(done.stderr, f"--output {path}/out", "No space left on device", CURE)
+    assert not (path / "out" / "manifest.json").exists()
+    before = len(list((path / "out" / ".staging").glob("*.done")))
+    subprocess.run(["mount", "-o", "remount,size=64m", str(path)], check=True)
+    done = command(*arguments)
+    assert done.returncode == 0
+    assert kept(done.stderr) == before >= 5
+    assert files_of(path / "out") == expected
+
+
+@pytest.mark.parametrize("pages", [1, 2, 4, 7, 11, 15, 20, 25, 30, 35, 40, 45])
+def test_a_disk_that_is_full_at_any_step_ends_the_run_with_one_line(jobs, disk, pages):
+    arguments, expected = jobs["sensors"]
+    path = disk("disk", f"{pages * 4}k")
+    arguments = [*arguments, "--output", path / "out"]
+    done = command(*arguments)
+    if done.returncode:
+        refused(done.stderr, f"--output {path}/out", "No space left on device", "make room")
+        assert not (path / "out" / "manifest.json").exists()
+        subprocess.run(["mount", "-o", "remount,size=64m", str(path)], check=True)
+        assert command(*arguments).returncode == 0
+    assert bool(done.returncode) or pages > 35, "there was room for all of it"
+    assert files_of(path / "out") == expected
+
+
+def test_a_full_disk_for_temporary_files_ends_the_run_with_one_line(tmp_path, disk):
+    path = disk("tmp", "1m")
+    (tmp_path / "a.txt").write_text("".join(f"{n} " + "x" * 9000 + "\n" for n in range(600)))
+    arguments = ["text", "--input", tmp_path / "a.txt", "--output", tmp_path / "out"]
+    done = command(*arguments, env={**os.environ, "TMPDIR": str(path)})
+    assert done.returncode in (1, 2)
+    refused(done.stderr, "No space left on device", str(path))
+    assert not (tmp_path / "out" / "manifest.json").exists()
+    assert command(*arguments).returncode == 0
+
+
+@pytest.mark.parametrize("size", [500_000, 3_000], ids=["spool", "spool and traceback"])
+def test_temporary_files_that_may_grow_no_further_end_the_run_with_one_line(tmp_path, size):
+    (tmp_path / "a.txt").write_text("".join(f"{n} " + "x" * 9000 + "\n" for n in range(600)))
+    arguments = ["text", "--input", tmp_path / "a.txt", "--output", tmp_path / "out"]
+
+    def limited():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+    done = command(*arguments, preexec_fn=limited)
+    assert done.returncode == 1
+    refused(done.stderr, "File too large", "TMPDIR")
+    assert not (tmp_path / "out" / "manifest.json").exists()
+
+
+@pytest.mark.parametrize("job", ["sensors", "text"])
+@pytest.mark.parametrize("place", ["/proc/out", "/sys/out", "/proc/1/x/out", "/dev/null/out"])
+def test_an_output_that_cannot_be_written_is_named_in_one_line(jobs, job, place):
+    arguments, _ = jobs[job]
+    done = command(*arguments, "--output", place)
+    assert done.returncode in (1, 2)
+    refused(done.stderr, f"--output {place}", "cannot be written", "another place")
+
+
+def test_a_file_in_place_of_the_output_is_named_in_one_line(jobs, tmp_path):
+    (tmp_path / "out").write_text("mine")
+    for name in ("out", "out/deeper"):
+        done = command(*jobs["sensors"][0], "--output", tmp_path / name)
+        assert done.returncode in (1, 2)
+        refused(done.stderr, f"--output {tmp_path / name}")
+    assert (tmp_path / "out").read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", [".staging", "manifest.json", "rejects"])
+def test_a_folder_or_file_in_the_way_of_the_output_is_named_in_one_line(jobs, tmp_path, name):
+    out = tmp_path / "out"
+    out.mkdir()
+    if name == "manifest.json":
+        (out / name).mkdir()
+    else:
+        (out / name).write_text("in the way")
+    done = command(*jobs["sensors"][0], "--output", out)
+    assert done.returncode in (1, 2)
+    refused(done.stderr, f"--output {out}")
+
+
+def test_an_output_that_vanishes_while_it_is_written_ends_the_run_with_one_line(
+    jobs, tmp_path, monkeypatch, capsys
+):
+    arguments, _ = jobs["sensors"]
+    out, apply = tmp_path / "out", topup.apply_change
+
+    def vanishes(*given):
+        shutil.rmtree(out, ignore_errors=True)
+        return apply(*given)
+
+    monkeypatch.setattr(topup, "apply_change", vanishes)
+    assert run(*arguments, *IN_MEMORY, "--output", out) == 1
+    refused(capsys.readouterr().err, f"--output {out}")
+
+
+def test_a_traceback_is_kept_in_a_file_when_no_check_foresaw_the_failure(
+    jobs, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(topup, "plan_changes", lambda *_: [json.loads("{")])
+    assert run(*jobs["sensors"][0], *IN_MEMORY, "--output", tmp_path / "out") == 1
+    error = capsys.readouterr().err
+    refused(error, "the pipeline failed", "the traceback is in")
+    log = Path(error.split()[-1])
+    assert "JSONDecodeError" in log.read_text()
+    log.unlink()

@@ -1,0 +1,195 @@
+"""What a user sees of a job that runs: a bar on a terminal, lines elsewhere, nothing unasked."""
+
+import fcntl
+import io
+import os
+import re
+import struct
+import termios
+import threading
+import time
+
+import pytest
+
+from beam_jobs import progress
+
+LINE = re.compile(r"(\w+): ([\d,]+)(?: of ([\d,]+))? (\w+), ([\d,]+)/s(?:, ([\d:?]+) left)?")
+
+
+class Pipe(io.StringIO):
+    """What is written to something that is no terminal."""
+
+    def lines(self) -> list[str]:
+        return self.getvalue().splitlines()
+
+
+class Terminal:
+    """A stream on a real terminal, and what arrives on its other side."""
+
+    def __init__(self) -> None:
+        self._there, here = os.openpty()
+        fcntl.ioctl(here, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        self.stream = os.fdopen(here, "w")
+        self._read: list[bytes] = []
+        self._thread = threading.Thread(target=self._listen)
+        self._thread.start()
+
+    def _listen(self) -> None:
+        while True:
+            try:
+                data = os.read(self._there, 4096)
+            except OSError:  # the other side is closed
+                return
+            self._read.append(data)
+
+    def text(self) -> str:
+        """All that was written; the terminal is gone after that."""
+        self.stream.close()
+        self._thread.join(10)
+        os.close(self._there)
+        return b"".join(self._read).decode()
+
+
+def test_a_terminal_gets_a_bar_that_leaves_nothing_behind():
+    terminal = Terminal()
+    with progress.shown(terminal.stream, line_seconds=0):
+        progress.expect("writing", 200, "records")
+        for _ in range(20):
+            progress.advance("writing", 10)
+            time.sleep(0.02)
+    text = terminal.text()
+    bars = text.split("\r")
+    assert len(bars) > 3
+    assert all(bar.startswith("writing: ") for bar in bars if bar.strip())
+    assert re.search(r"writing: +\d+%\|.*\| \d+/200 \[.*records/s\]", text)
+    # Neither lines, nor the rest of a bar.
+    assert "\n" not in text
+    assert not bars[-1].strip() and bars[-2].isspace()
+
+
+def test_each_phase_has_its_own_bar_on_a_terminal():
+    terminal = Terminal()
+    with progress.shown(terminal.stream):
+        progress.advance("listing", 5)
+        progress.expect("writing", 2, "records")
+        progress.advance("writing", 2)
+    text = terminal.text()
+    assert re.search(r"listing: 0 files \[", text)
+    assert re.search(r"writing: +0%\|.*\| 0/2 \[", text)
+    assert text.index("listing") < text.index("writing")
+
+
+def test_a_pipe_gets_no_line_before_its_time():
+    pipe = Pipe()
+    with progress.shown(pipe, line_seconds=60):
+        progress.expect("writing", 100, "records")
+        for _ in range(100):
+            progress.advance("writing", 1)
+    assert pipe.getvalue() == ""
+
+
+def test_a_pipe_gets_plain_lines_as_often_as_asked_for():
+    pipe = Pipe()
+    began = time.monotonic()
+    with progress.shown(pipe, line_seconds=0.1):
+        progress.expect("writing", 1_000_000, "records")
+        for _ in range(50):
+            progress.advance("writing", 2_000)
+            time.sleep(0.01)
+    seconds = time.monotonic() - began
+    found = [LINE.fullmatch(line).groups() for line in pipe.lines()]
+    assert 2 <= len(found) <= seconds / 0.1
+    assert {(name, total, unit) for name, _, total, unit, _, _ in found} == {
+        ("writing", "1,000,000", "records")
+    }
+    done = [int(number.replace(",", "")) for _, number, *_ in found]
+    assert done == sorted(done) and 2_000 <= done[0] < done[-1] <= 100_000
+    assert "\r" not in pipe.getvalue()
+
+
+def test_a_line_tells_how_fast_it_goes_and_how_long_it_still_takes():
+    pipe = Pipe()
+    with progress.shown(pipe, line_seconds=0):
+        progress.expect("writing", 10_000, "records")
+        progress.advance("writing", 0)
+        progress._display._bar.start_t -= 100  # as if it had begun so many seconds ago
+        progress.advance("writing", 2_500)
+    assert pipe.lines()[0] == "writing: 2,500 of 10,000 records, 25/s, 05:00 left"
+
+
+def test_a_line_tells_the_total_and_the_time_left_only_where_they_are_known():
+    pipe = Pipe()
+    with progress.shown(pipe, line_seconds=0):
+        progress.advance("listing", 7)
+        progress.advance("listing", 2_000)
+        progress.advance("writing", 0)  # begins, and has nothing to tell
+        progress.expect("other", 10, "things")
+        progress.advance("other", 4)
+    found = [LINE.fullmatch(line).groups() for line in pipe.lines()]
+    assert [(f[0], f[1], f[2], f[3], f[5]) for f in found] == [
+        ("listing", "7", None, "files", None),
+        ("listing", "2,007", None, "files", None),
+        ("other", "4", "10", "things", "00:00"),
+    ]
+
+
+class OneAtATime(Pipe):
+    """A slow stream that is not to be written by two threads at once."""
+
+    busy = crossed = False
+
+    def write(self, text: str) -> int:
+        self.crossed |= self.busy
+        self.busy = True
+        time.sleep(1e-5)
+        self.busy = False
+        return super().write(text)
+
+
+def test_threads_may_tell_at_once_and_nothing_is_lost():
+    pipe = OneAtATime()
+
+    def work() -> None:
+        for _ in range(100):
+            progress.advance("writing", 3)
+
+    with progress.shown(pipe, line_seconds=0):
+        progress.expect("writing", 2_400, "records")
+        threads = [threading.Thread(target=work) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    lines = pipe.lines()
+    assert not pipe.crossed
+    done = [int(LINE.fullmatch(line)[2].replace(",", "")) for line in lines]
+    assert done == list(range(3, 2_401, 3))
+
+
+def test_where_nothing_is_shown_telling_does_nothing(capfd):
+    progress.expect("writing", 10, "records")
+    progress.advance("writing", 3)
+    pipe = Pipe()
+    with progress.shown(pipe, line_seconds=0):
+        pass
+    progress.advance("writing", 3)
+    assert pipe.getvalue() == ""
+    assert capfd.readouterr() == ("", "")
+
+
+def test_what_was_told_to_one_display_is_not_told_by_the_next():
+    for _ in range(2):
+        pipe = Pipe()
+        with progress.shown(pipe, line_seconds=0):
+            progress.advance("writing", 3)
+            progress.expect("writing", 9, "records")
+        assert [LINE.fullmatch(line).groups()[1:3] for line in pipe.lines()] == [("3", None)]
+
+
+def test_a_failure_ends_what_is_shown():
+    pipe = Pipe()
+    with pytest.raises(ValueError), progress.shown(pipe, line_seconds=0):
+        progress.advance("writing", 3)
+        raise ValueError
+    progress.advance("writing", 3)
+    assert len(pipe.lines()) == 1
