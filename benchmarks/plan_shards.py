@@ -1,0 +1,178 @@
+"""How long it takes to plan exactly balanced shards for very many keys, without any input or output.
+
+The keys are made, hashed and put through the pure functions of the pipeline: a histogram, the
+draft, the hashes of the bins in which boundaries fall, the boundaries. Then every key is assigned,
+and the shards are counted. Nothing is kept between the passes, so memory does not grow with the
+number of keys; beside it stands the obvious way, sorting all hashes in memory.
+
+    python benchmarks/plan_shards.py --keys 100_000_000 --shards 10_000 --json plan.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import pickle
+import resource
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from beam_jobs.assign import BINS, Placement, Plan, Splits, bin_counts
+from beam_jobs.blocks import Block
+from beam_jobs.plan import draft_split, finish_plan, pick_boundaries, wanted_hashes
+from beam_jobs.pool import Pool, call
+from readers.format.display import format_table
+
+# Keys made and hashed at a time: 8 MB of hashes.
+STEP = 1_000_000
+
+
+class Keys:
+    """The passes over keys that a pipeline makes, each over a range of them."""
+
+    def __init__(self, seed: int) -> None:
+        self._placement = Placement(seed, Splits())
+
+    def block(self, start: int, stop: int) -> tuple[Block, float]:
+        """The block of some keys, and the seconds it took to make and hash them."""
+        began = time.perf_counter()
+        order = self._placement.order
+        hashes = np.fromiter(
+            (order(f"site-{n % 97}/run-{n:09d}.npy") for n in range(start, stop)),
+            np.uint64,
+            stop - start,
+        )
+        block = Block(hashes, np.zeros(len(hashes), np.uint8), ())
+        return block, time.perf_counter() - began
+
+    def histogram(self, start: int, stop: int) -> tuple[np.ndarray, float, float]:
+        """The counts of the bins; seconds of hashing, seconds of counting."""
+        block, hashing = self.block(start, stop)
+        began = time.perf_counter()
+        counts = bin_counts(block.hashes)
+        return counts, hashing, time.perf_counter() - began
+
+    def select(self, start: int, stop: int, draft: bytes) -> tuple[list, float, float]:
+        """The hashes of the bins that are asked for; seconds of hashing, seconds of choosing."""
+        block, hashing = self.block(start, stop)
+        began = time.perf_counter()
+        chosen = list(wanted_hashes(block, pickle.loads(draft)))
+        return chosen, hashing, time.perf_counter() - began
+
+    def assign(self, start: int, stop: int, plan: bytes) -> tuple[np.ndarray, float, float]:
+        """How many keys fall into each shard; seconds of hashing, seconds of assigning."""
+        block, hashing = self.block(start, stop)
+        began = time.perf_counter()
+        split = Plan.unpack(plan).splits[0]
+        counts = np.bincount(split.shard_of(block.hashes), minlength=split.shards)
+        return counts, hashing, time.perf_counter() - began
+
+
+def plan(keys: int, shards: int, processes: int) -> dict[str, float | int]:
+    """Plans, assigns and counts; the figures of it.
+
+    Raises:
+        SystemExit: The shards are not balanced to one key.
+    """
+    pool = Pool(processes)
+    packed = pickle.dumps(Keys(seed=0))
+    figures: dict[str, float | int] = {"keys": keys, "shards": shards}
+
+    def passes(method: str, *more: bytes) -> Iterator[tuple]:
+        began, hashing, work = time.perf_counter(), 0.0, 0.0
+        tasks = (
+            (packed, method, start, min(start + STEP, keys), *more)
+            for start in range(0, keys, STEP)
+        )
+        for result, hashing_seconds, seconds in pool.map(call, tasks):
+            hashing, work = hashing + hashing_seconds, work + seconds
+            yield result
+        figures[f"{method}_wall_s"] = time.perf_counter() - began
+        figures[f"{method}_hashing_cpu_s"] = hashing
+        figures[f"{method}_cpu_s"] = work
+
+    counts = np.zeros(BINS, np.int64)
+    for part in passes("histogram"):
+        counts += part
+    began = time.perf_counter()
+    draft = (draft_split(counts, 0, 1000.0, shards, 1 << 27),)
+    by_bin: dict[int, list[bytes]] = defaultdict(list)
+    packed_draft = pickle.dumps(draft)
+    for chosen in passes("select", packed_draft):
+        for bin_, hashes in chosen:
+            by_bin[bin_].append(hashes)
+    figures["selected_keys"] = sum(len(h) // 8 for parts in by_bin.values() for h in parts)
+    began = time.perf_counter()
+    boundaries = [pick_boundaries(bin_, parts, draft) for bin_, parts in by_bin.items()]
+    found = finish_plan(draft, boundaries)
+    figures["boundaries_s"] = time.perf_counter() - began
+    figures["side_input_draft_bytes"] = len(packed_draft)
+    figures["side_input_plan_bytes"] = len(found.pack())
+    by_bin.clear()
+    sizes = np.zeros(shards, np.int64)
+    for part in passes("assign", found.pack()):
+        sizes += part
+    pool.close()
+    figures["fewest"], figures["most"] = int(sizes.min()), int(sizes.max())
+    if sizes.sum() != keys or figures["most"] - figures["fewest"] > 1:
+        raise SystemExit(f"not balanced: {figures}")
+    figures["wall_s"] = sum(v for k, v in figures.items() if k.endswith("_wall_s"))
+    figures["wall_s"] += figures["boundaries_s"]
+    children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    figures["peak_mb_driver"], figures["peak_mb_a_process"] = own / 1024, children / 1024
+    return figures
+
+
+def sort_everything(keys: int, shards: int) -> dict[str, float | int]:
+    """The obvious way with random numbers in place of hashed keys: seconds, and bytes it holds."""
+    hashes = np.random.Generator(np.random.PCG64(0)).integers(0, 2**64, keys, np.uint64)
+    began = time.perf_counter()
+    hashes.sort()
+    hashes[[keys * shard // shards for shard in range(1, shards)]]
+    return {"sort_s": time.perf_counter() - began, "sort_mb": hashes.nbytes / 2**20}
+
+
+def main() -> None:
+    """Runs every size, prints a table, writes JSON."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--keys", type=int, nargs="+", default=[1_000_000, 10_000_000, 100_000_000])
+    parser.add_argument("--shards", type=int, default=10_000)
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    rows = []
+    for keys in arguments.keys:
+        rows.append(plan(keys, arguments.shards, arguments.processes))
+        rows[-1] |= sort_everything(keys, arguments.shards)
+    header = ["keys", "shards", "keys a shard", "wall s", "hashing CPU s", "planning CPU s"]
+    header += ["side inputs kB", "driver MB", "sort s", "sort MB"]
+    print(format_table([header, *map(_row, rows)]))
+    if arguments.json:
+        arguments.json.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+def _row(figures: dict[str, float | int]) -> list[str]:
+    phases = ("histogram", "select", "assign")
+    side_inputs = figures["side_input_draft_bytes"] + figures["side_input_plan_bytes"]
+    return [
+        f"{figures['keys']:,}",
+        f"{figures['shards']:,}",
+        f"{figures['fewest']:,} to {figures['most']:,}",
+        f"{figures['wall_s']:.1f}",
+        f"{sum(figures[f'{phase}_hashing_cpu_s'] for phase in phases):.1f}",
+        f"{sum(figures[f'{phase}_cpu_s'] for phase in phases) + figures['boundaries_s']:.1f}",
+        f"{side_inputs / 1000:,.0f}",
+        f"{figures['peak_mb_driver']:,.0f}",
+        f"{figures['sort_s']:.1f}",
+        f"{figures['sort_mb']:,.0f}",
+    ]
+
+
+if __name__ == "__main__":
+    main()
