@@ -27,6 +27,7 @@ from readers.format.manifest import (
     MANIFEST,
     VOCABULARY,
     Manifest,
+    Shard,
     Split,
     join,
     shard_name,
@@ -68,11 +69,7 @@ def reconcile(
                 f"{known} in the statistics; {len(sizes)} of {split.shards} shards arrived. The "
                 "runner lost or repeated some: no dataset was written, run the job again"
             )
-        if balance == "records" and sizes and max(sizes) - min(sizes) > 1:
-            raise DataError(
-                f"split {name}: shards of {min(sizes)} to {max(sizes)} records, expected to "
-                "differ by one: no dataset was written, run the job again"
-            )
+        _check_balance(name, [result.shard for result in mine if result.shard], mine, balance)
         splits.append(mine)
     if not any(result.shard.records for mine in splits for result in mine if result.shard):
         rejects = [result.first_reject for mine in splits for result in mine if result.first_reject]
@@ -83,6 +80,22 @@ def reconcile(
             f"rejected, no dataset was written; the first: {min(rejects)}"
         )
     return splits
+
+
+def _check_balance(
+    name: str, shards: list[Shard], results: list[ShardResult], balance: str
+) -> None:
+    if not shards:
+        return
+    unit, allowed, sizes = "records", 1, [shard.records for shard in shards]
+    if balance == "bytes":
+        unit, sizes = "bytes", [shard.bytes for shard in shards]
+        allowed = max(result.largest for result in results)
+    if max(sizes) - min(sizes) > allowed:
+        raise DataError(
+            f"split {name}: shards of {min(sizes)} to {max(sizes)} {unit}, expected to differ by "
+            f"{allowed} at most: no dataset was written, run the job again"
+        )
 
 
 def check_files(directory: str, results: Iterable[ShardResult]) -> None:

@@ -160,7 +160,7 @@ class WriteTexts(beam.PTransform):
             read[_ReadKeys.SUMMARY],
             read["blocks"],
             listed[_ListChunks.FOUND],
-        ) | "Plan" >> PlanShards(output)
+        ) | "Plan" >> PlanShards(output, patterns=len(job.inputs.patterns))
         names = summary | "LabelNames" >> beam.Map(label_names_of)
         vocabulary = (
             (read[_ReadKeys.WORDS], summary) | "Vocabulary" >> BuildVocabulary(job.vocabulary_size)

@@ -156,15 +156,16 @@ def finish_plan(draft: Draft, boundaries: Iterable[tuple[int, bytes]]) -> Plan:
 class _DraftPlan(beam.DoFn):
     """Decides the number of shards; prepares the output, as nothing can be written before it."""
 
-    def __init__(self, output: Output, measure: Measure | None) -> None:
-        self._output, self._measure = output, measure
+    def __init__(self, output: Output, measure: Measure | None, patterns: int) -> None:
+        self._output, self._measure, self._patterns = output, measure, patterns
 
     def process(self, _: Any, summary: Summary, listed: list[int] | None = None) -> Iterator[Draft]:
         output = self._output
-        if listed is not None and sum(listed) != summary.inputs:
+        if listed is not None and (len(listed), sum(listed)) != (self._patterns, summary.inputs):
             raise DataError(
-                f"{sum(listed)} inputs were listed, {summary.inputs} reached the planning. The "
-                "runner lost or repeated some: no dataset was written, run the job again"
+                f"{len(listed)} of {self._patterns} patterns were listed; {sum(listed)} inputs "
+                f"were listed, {summary.inputs} reached the planning. The runner lost or repeated "
+                "some: no dataset was written, run the job again"
             )
         if not any(split.rejected or split.histogram().any() for split in summary.splits):
             raise UsageError("the inputs hold no record: no dataset was written")
@@ -211,18 +212,19 @@ class Planned(NamedTuple):
 
 
 class PlanShards(beam.PTransform):
-    """(Summary of each block, packed blocks of hashes, numbers of inputs listed) -> Planned.
+    """(Summary of each block, packed blocks of hashes, numbers of inputs by pattern) -> Planned.
 
     Without the last one nobody knows how many inputs there should be.
 
     Args:
         output: The dataset to be written.
         measure: Tells the size of records from their keys; without it the summaries know it.
+        patterns: How many patterns are listed.
     """
 
-    def __init__(self, output: Output, measure: Measure | None = None) -> None:
+    def __init__(self, output: Output, measure: Measure | None = None, patterns: int = 0) -> None:
         super().__init__()
-        self._output, self._measure = output, measure
+        self._output, self._measure, self._patterns = output, measure, patterns
 
     def expand(self, inputs: tuple[beam.PCollection, ...]) -> Planned:
         summaries, blocks, *listed = inputs
@@ -232,7 +234,9 @@ class PlanShards(beam.PTransform):
         )
         start = blocks.pipeline | "Once" >> beam.Create([None])
         draft = start | "Draft" >> beam.ParDo(
-            _DraftPlan(self._output, self._measure), AsSingleton(summary), *map(AsList, listed)
+            _DraftPlan(self._output, self._measure, self._patterns),
+            AsSingleton(summary),
+            *map(AsList, listed),
         )
         boundaries = (
             blocks

@@ -252,7 +252,9 @@ class WriteFiles(beam.PTransform):
             places[_Summarise.SUMMARY],
             places["blocks"],
             listed[_ListFiles.FOUND],
-        ) | "Plan" >> PlanShards(output, _Measure(job, output, self._processes))
+        ) | "Plan" >> PlanShards(
+            output, _Measure(job, output, self._processes), len(job.inputs.patterns)
+        )
         names = summary | "LabelNames" >> beam.Map(label_names_of)
         written = (
             (blocks, plan)

@@ -304,7 +304,7 @@ class Counted:
 def cost_of_moving(monkeypatch, tmp_path, rejects):
     """Bytes read and written when as many recordings of one shard turn out bad."""
     source = tmp_path / f"in{rejects}"
-    lengths = [200] * 400
+    lengths = [200] * 405  # Which 8 shards cannot share evenly.
     write_recordings(source, lengths)
     shards = order_of_keys(source, 8, tmp_path / f"keys{rejects}")
     for key in shards[4][:rejects]:

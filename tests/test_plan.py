@@ -170,7 +170,7 @@ def run_plan(
             ]
             if listed is not None:
                 inputs.append(pipeline | "Listed" >> beam.Create(listed, reshuffle=False))
-            planned = tuple(inputs) | PlanShards(output, measure)
+            planned = tuple(inputs) | PlanShards(output, measure, len(listed or ()))
             assert_that(planned.plan, keep)
         return Plan.unpack(file.read_bytes())
 
@@ -264,9 +264,9 @@ def test_lost_inputs_are_noticed_before_the_output_is_touched(tmp_path):
     summary.inputs = 3
     summary.splits[0].add(np.arange(3, dtype=np.uint64))
     with pytest.raises(DataError, match="4 inputs were listed, 3 reached"):
-        next(_DraftPlan(output, None).process(None, summary, [2, 2]))
+        next(_DraftPlan(output, None, 2).process(None, summary, [2, 2]))
     assert not (tmp_path / "out").exists()
-    (draft,) = _DraftPlan(output, None).process(None, summary, [2, 1])
+    (draft,) = _DraftPlan(output, None, 2).process(None, summary, [2, 1])
     assert [split.shards for split in draft] == [2]
     assert (tmp_path / "out" / MARKER).exists()
 
