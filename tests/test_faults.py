@@ -243,7 +243,7 @@ def test_two_workers_that_move_the_same_records_at_once_agree(jobs, tmp_path, mo
 NUMBERS = re.compile(
     r"\d+ of \d+ (records|keys|shard boundaries)|\d+ inputs were listed, \d+ reached"
     r"|found \d+ records, written \d+, rejected \d+, \d+ in the statistics; \d+ of \d+ shards"
-    r"|shards of \d+ to \d+ records|texts have \d+ words, \d+ were counted|duplicate key '.*': every record needs a key"
+    r"|shards of \d+ to \d+ (records|bytes)|texts have \d+ words, \d+ were counted|duplicate key '.*': every record needs a key"
 )
 
 

@@ -186,7 +186,7 @@ def test_a_result_reported_twice_counts_once():
 def test_of_several_results_for_a_shard_the_last_one_counts():
     before, after = [result(0, 6), result(1, 3, 1)], [result(0, 5), result(1, 4, 1)]
     assert reconcile(PLAN, before + after, {0: 9}, ("train",)) == [after]
-    with pytest.raises(DataError, match="shards of 3 to 6 records, expected to differ by one"):
+    with pytest.raises(DataError, match="shards of 3 to 6 records, expected to differ by 1"):
         reconcile(PLAN, after + before, {0: 9}, ("train",))
 
 
