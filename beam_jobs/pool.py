@@ -81,7 +81,8 @@ class Pool:
     def __init__(self, processes: int) -> None:
         self.processes = processes
         self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
-        self._broken = False
+        self._broken = self._closed = False
+        self._lock = threading.Lock()
         self._ahead = _AHEAD * processes if processes > 1 else 0
         self._threads = [
             threading.Thread(target=self._serve, args=(_context(),), daemon=True)
@@ -96,10 +97,14 @@ class Pool:
         The future raises what the function raises, and DataError if a process was killed.
         """
         future: Future[T] = Future()
-        if self._threads:
-            self._tasks.put((future, function, arguments))
-        else:
+        if not self._threads:
             future.set_result(function(*arguments))
+            return future
+        with self._lock:  # Behind the end of a closed pool nobody would ever answer.
+            if self._closed:
+                future.set_exception(_killed())
+            else:
+                self._tasks.put((future, function, arguments))
         return future
 
     def window(self) -> Window[Any]:
@@ -122,11 +127,13 @@ class Pool:
 
     def close(self) -> None:
         """Ends the processes once they are done with what they do now; what waits fails."""
-        self._broken = True
-        for _ in self._threads:
-            self._tasks.put(None)
+        with self._lock:
+            self._broken = self._closed = True
+            for _ in self._threads:
+                self._tasks.put(None)
         for thread in self._threads:
             thread.join()
+        _unpickled.cache_clear()  # The next run may find other files behind the same names.
 
     def _serve(self, context: Any) -> None:
         """Hands tasks to a process of its own until the pool is closed."""
@@ -188,6 +195,8 @@ def _work(connection: Any) -> None:
             connection.send((result, error))
         except OSError:
             return
+        except Exception as raised:  # The result cannot be pickled.
+            connection.send((None, _portable(raised)))
 
 
 def _portable(error: Exception) -> Exception:

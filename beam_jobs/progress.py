@@ -57,6 +57,7 @@ class _Display:
             unit_scale=unit == "B",
             file=self._stream,
             leave=False,
+            disable=False,
             dynamic_ncols=True,
             # A bar that is never drawn still counts, and knows rate and time left.
             delay=0 if self._stream.isatty() else float("inf"),
@@ -90,14 +91,16 @@ _display: _Display | None = None
 
 def expect(phase: str, total: int, unit: str) -> None:
     """Tells how much more a phase has to do than was known before."""
-    if _display:
-        _display.expect(phase, total, unit)
+    display = _display
+    if display:
+        display.expect(phase, total, unit)
 
 
 def advance(phase: str, amount: int) -> None:
     """Tells that so much more of a phase is done; 0 when it begins, so that its clock runs."""
-    if _display:
-        _display.advance(phase, amount)
+    display = _display
+    if display:
+        display.advance(phase, amount)
 
 
 @contextlib.contextmanager

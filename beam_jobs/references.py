@@ -5,6 +5,7 @@ References travel; the writer of a shard has each file of its shard opened, deco
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -175,7 +176,9 @@ def write_references(
     found = writer.find_done(digest.text())
     if found:
         result, state = found
-        return result, Statistics.of_state(loader.schema, state)
+        # Figures that cannot be read mean that the shard is written anew.
+        with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):
+            return result, Statistics.of_state(loader.schema, state)
     statistics = Statistics(loader.schema)
     result = writer.write(_runs(references, writer.record_bytes, loader, pool, statistics))
     writer.note_done(digest.text(), result, statistics.state())

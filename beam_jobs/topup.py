@@ -111,13 +111,13 @@ def moves_by_bytes(
             current[shard] += change
             heapq.heappush(low, (current[shard], shard))
             heapq.heappush(high, (-current[shard], shard))
-    # A record that came back stands behind those of others, unless all are in place again.
-    single = (
-        Move(donor, row, 1, shard)
-        for shard in sorted(rows)
-        for place, (_, donor, row) in enumerate(rows[shard])
-        if (donor, row) != (shard, place)
-    )
+    # Sorted, so that what one shard gives another is read in one piece. A record that came back
+    # to its own shard stands among those of others, unless all before it are in place again.
+    single: list[Move] = []
+    for shard in sorted(rows):
+        held = [(donor, row) for _, donor, row in rows[shard]]
+        kept = next((n for n, row in enumerate(held) if row != (shard, n)), len(held))
+        single += [Move(donor, row, 1, shard) for donor, row in sorted(held[kept:])]
     return list(_joined(single))
 
 

@@ -190,8 +190,8 @@ def test_a_task_that_fails_is_no_end_for_the_others(pool):
     assert found == [1]
 
 
-def killed(future: Future) -> bool:
-    error = future.exception(SECONDS)
+def killed(future: Future, seconds: float = SECONDS) -> bool:
+    error = future.exception(seconds)
     if error is None:
         return False
     assert isinstance(error, DataError)
@@ -320,6 +320,39 @@ def test_closing_waits_for_what_is_done_and_fails_what_waits():
     assert [future.result(0) for future in busy] == [0, 1]
     assert all(future.done() for future in waiting)
     assert all(map(killed, waiting))
+
+
+AFTER_THE_END = "what is submitted after `close` waits for threads that are gone"
+
+
+def test_a_task_that_comes_after_the_end_fails_instead_of_hanging():
+    pool = Pool(2)
+    pool.close()
+    assert killed(pool.submit(tasks.doubled, 3), 2)
+
+
+def test_a_thread_that_still_works_with_a_pool_that_is_closed_comes_to_an_end():
+    # A job that fails or is interrupted closes the pool while its other shards are being written.
+    pool = Pool(2)
+    writing, closed = threading.Event(), threading.Event()
+    errors: list[Exception] = []
+
+    def write_shard() -> None:
+        try:
+            for _ in pool.map(tasks.doubled, ((n,) for n in range(100))):
+                writing.set()
+                closed.wait(SECONDS)
+        except DataError as error:
+            errors.append(error)
+
+    writer = threading.Thread(target=write_shard, daemon=True)
+    writer.start()
+    writing.wait(SECONDS)
+    time.sleep(0.3)  # until what is under way is done
+    pool.close()
+    closed.set()
+    writer.join(3)
+    assert not writer.is_alive() and len(errors) == 1
 
 
 def test_a_pool_is_closed_once_more_without_harm():

@@ -174,9 +174,9 @@ def test_no_shards_need_no_moves():
 
 
 def test_the_last_record_of_the_largest_shard_goes_to_the_smallest_as_long_as_it_must():
-    moves = [Move(0, 5, 1, 1), Move(0, 4, 1, 1), Move(0, 3, 1, 2)]
+    moves = [Move(0, 4, 2, 1), Move(0, 3, 1, 2)]
     assert check_bytes([[50] * 6, [50], [50] * 2]) == moves
-    assert check_bytes([[50] * 8, [50], [200]]) == [Move(0, 7, 1, 1), Move(0, 6, 1, 1)]
+    assert check_bytes([[50] * 8, [50], [200]]) == [Move(0, 6, 2, 1)]
     assert check_bytes([[50] * 5, [50], [200]]) == []
 
 
