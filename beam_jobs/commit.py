@@ -170,8 +170,8 @@ class _Commit(beam.DoFn):
 def _dataset_files(
     manifest: Manifest, results: list[ShardResult], names: tuple[str, ...]
 ) -> set[str]:
-    """The names of all files of a dataset but its manifest."""
-    files = {VOCABULARY} if manifest.vocabulary else set()
+    """The names of all files of a dataset; a second attempt at the commit finds its manifest."""
+    files = {MANIFEST, VOCABULARY} if manifest.vocabulary else {MANIFEST}
     for result in results:
         if result.shard:
             files |= {result.shard.file, result.shard.file + INDEX_SUFFIX}

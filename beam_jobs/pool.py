@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from typing import Any, Generic, Protocol, TypeVar
 
-from beam_jobs.errors import DataError
+from beam_jobs.errors import DataError, JobError, UsageError
 from beam_jobs.memory import keep_freed
 
 T = TypeVar("T")
@@ -139,10 +139,17 @@ class Pool:
         """Hands tasks to a process of its own until the pool is closed."""
         here, there = context.Pipe()
         process = context.Process(target=_work, args=(there,), daemon=True)
+        failure: JobError = _killed()
         try:
             process.start()
         except (EOFError, OSError):  # The fork server was killed.
             self._broken = True
+        except RuntimeError:  # Python starts none while it imports the program itself.
+            self._broken = True
+            failure = UsageError(
+                "no process can be started while a program is imported: run the job below "
+                "if __name__ == '__main__', or with --direct_num_workers 1"
+            )
         there.close()
         while task := self._tasks.get():
             future, *call = task
@@ -154,7 +161,7 @@ class Pool:
             except (EOFError, OSError):
                 # All that waits must fail: its own thread may be gone.
                 self._broken = True
-                future.set_exception(_killed())
+                future.set_exception(failure)
                 continue
             except Exception as raised:  # It cannot be pickled, or its result not unpickled.
                 future.set_exception(raised)
