@@ -1,7 +1,7 @@
 """Processes that load and encode for the one process in which the DirectRunner runs a pipeline.
 
-Turning files into records is Python and NumPy that hold the interpreter's lock, so threads gain
-nothing. Processes of our own start in a fraction of the time of Beam's workers, as they never
+Turning small files into records is Python and NumPy that hold the interpreter's lock, which threads
+would share (docs/design.md has the rates). Processes of our own start in a fraction of the time of Beam's workers, as they never
 import Beam, share the work of a single shard, and return bytes that are ready to be written.
 """
 
