@@ -7,6 +7,7 @@ alone, so a key does not depend on which files match, nor on where the data lies
 from __future__ import annotations
 
 import glob
+import io
 import itertools
 import os
 import re
@@ -184,6 +185,15 @@ def open_file(path: str) -> BinaryIO:
     except BeamIOError as error:
         raise OSError(str(error)) from None
     return file
+
+
+def open_seekable(path: str) -> BinaryIO:
+    """A file on any Beam filesystem that is cheap to seek in: a remote one is read first.
+
+    Raises:
+        OSError: It is missing or unreadable.
+    """
+    return open_file(path) if is_local(path) else io.BytesIO(read_bytes(path))
 
 
 def read_bytes(path: str) -> bytes:

@@ -84,6 +84,8 @@ class Pool:
         self._broken = self._closed = False
         self._lock = threading.Lock()
         self._ahead = _AHEAD * processes if processes > 1 else 0
+        if processes > 1:
+            keep_freed()  # Results are megabytes, each of which is freed when it is written.
         self._threads = [
             threading.Thread(target=self._serve, args=(_context(),), daemon=True)
             for _ in range(processes if processes > 1 else 0)

@@ -102,6 +102,18 @@ def test_a_picture_agrees_with_numpy():
     assert found["std"] == pytest.approx(picture.std(), rel=1e-12)
 
 
+@pytest.mark.parametrize("size", [1, 255, 256, 257, 1_000, 150_528])
+@pytest.mark.parametrize(("dtype", "value"), [("uint8", 255), ("int8", -128), ("bool", True)])
+def test_the_sums_of_bytes_are_exact_where_they_are_largest(dtype, value, size):
+    array = np.full(size, value, dtype)
+    array[-1] = 1
+    numbers = Numbers()
+    numbers.add([array])
+    items = [int(item) for item in array.tolist()]
+    assert numbers.total == sum(items) << 1074
+    assert numbers.squares == sum(item * item for item in items) << 1074
+
+
 def test_bfloat16_counts_as_a_float():
     found = figures(np.array([1.5, -2], ml_dtypes.bfloat16))
     assert found == {"count": 2, "min": -2.0, "max": 1.5, "mean": -0.25, "std": 1.75}
