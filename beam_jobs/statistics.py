@@ -286,10 +286,15 @@ class Statistics:
 
     def add(self, records: Sequence[Mapping[str, Any]]) -> None:
         """Adds records, as `Encoder.check` gives them."""
-        self.records += len(records)
+        columns = {name: [record[name] for record in records] for name in self.features}
+        self.add_columns(len(records), columns)
+
+    def add_columns(self, records: int, columns: Mapping[str, Sequence[Any]]) -> None:
+        """Adds records by their values of each feature."""
+        self.records += records
         if records:
             for name, statistics in self.features.items():
-                statistics.add(self._schema[name], [record[name] for record in records])
+                statistics.add(self._schema[name], columns[name])
 
     def merge(self, other: Statistics) -> None:
         """Adds what another one has seen."""

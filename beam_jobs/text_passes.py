@@ -6,21 +6,21 @@ import functools
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from beam_jobs.assign import Placement
-from beam_jobs.blocks import Block, BlockBuilder
+from beam_jobs.blocks import Block
 from beam_jobs.encode import RecordEncoder
 from beam_jobs.errors import DataError
 from beam_jobs.labels import LabelIds
 from beam_jobs.payload import pack_record
 from beam_jobs.ragged import Ragged
-from beam_jobs.rejects import Reject
 from beam_jobs.statistics import Statistics
 from beam_jobs.summary import Summary
-from beam_jobs.text import Chunk, Text, TextJob
+from beam_jobs.text import Chunk, TextJob, Texts
 from beam_jobs.tokens import Tokenizer, WordCounts, pack_counts, words
 from readers.format.example import Encoder
 from readers.format.schema import Schema
@@ -90,36 +90,35 @@ class FirstPass:
         training = names.index("train") if "train" in names else 0
         summary = Summary.empty(len(names))
         summary.inputs = len(chunks)
-        hashes: list[int] = []
-        splits: list[int] = []
+        hashes, splits = [np.empty(0, np.uint64)], [np.empty(0, np.uint8)]
         counts: Counter[bytes] = Counter()
-        for text in (text for chunk in chunks for text in job.read(chunk)):
-            split = placement.split(text.key)
-            if text.text is None:
-                reject = Reject.of(text.key, "read", text.error)
+        for texts in (texts for chunk in chunks for texts in job.batches(chunk)):
+            for reject in texts.rejects:
                 if self.on_reject == "fail":
                     raise DataError(f"{reject} (--on_reject fail)")
-                summary.add_reject(split, reject)
-                continue
-            hashes.append(placement.order(text.key))
-            splits.append(split)
-            size = len(text.text) + len(text.key) + _OVERHEAD_BYTES
-            if text.label is not None:
-                summary.labels.add(text.label)
-            if job.tokens == "words":
-                found = words(text.text)
-                size += _BYTES_PER_TOKEN * len(found)
-                if split == training:
-                    counts.update(found)
-                    summary.words += len(found)
-            elif job.tokens == "bytes":
-                size += _BYTES_PER_TOKEN * len(text.text)
-            summary.splits[split].bytes += size
-        summary.add_labels(())
-        nothing = Ragged(np.zeros(len(hashes), np.uint32), b"")
-        block = Block(np.array(hashes, np.uint64), np.array(splits, np.uint8), nothing)
+                summary.add_reject(placement.split(reject.key), reject)
+            hashes.append(placement.orders(texts.keys))
+            splits.append(placement.splits_of(texts.keys))
+            summary.add_labels({label for label in set(texts.labels) if label is not None})
+            for split in np.unique(splits[-1]).tolist():
+                chosen = (splits[-1] == split).tolist()
+                together = b" ".join(compress(texts.texts, chosen))
+                size = len(together) + sum(map(len, compress(texts.keys, chosen)))
+                size += _OVERHEAD_BYTES * sum(chosen)
+                if job.tokens == "words":
+                    found = words(together)
+                    size += _BYTES_PER_TOKEN * len(found)
+                    if split == training:
+                        counts.update(found)
+                        summary.words += len(found)
+                elif job.tokens == "bytes":
+                    size += _BYTES_PER_TOKEN * len(together)
+                summary.splits[split].bytes += size
+        order = np.concatenate(hashes)
+        nothing = Ragged(np.zeros(len(order), np.uint32), b"")
+        block = Block(order, np.concatenate(splits), nothing)
         summary.add_block(block)
-        packed = block.pack() if hashes else None
+        packed = block.pack() if order.size else None
         return Read(summary, packed, list(pack_counts(counts)), _size(chunks))
 
 
@@ -163,22 +162,24 @@ class SecondPass:
             UsageError: As `TextJob.read`.
         """
         encoder = RecordEncoder(self._encoder)
-        builder = BlockBuilder(max_records=1 << 20)
-        blocks: list[bytes | None] = []
-        for text in (text for chunk in chunks for text in self.job.read(chunk)):
-            split = self.placement.split(text.key)
-            body = self._body(text, split, encoder)
-            order = self.placement.order(text.key)
-            blocks.append(builder.add(order, split, pack_record(text.key, body)))
-        blocks.append(builder.flush())
-        return Encoded(list(filter(None, blocks)), list(encoder.statistics()), _size(chunks))
+        batches = (texts for chunk in chunks for texts in self.job.batches(chunk))
+        blocks = [self._block(texts, encoder).pack() for texts in batches]
+        return Encoded(blocks, list(encoder.statistics()), _size(chunks))
 
-    def _body(self, text: Text, split: int, encoder: RecordEncoder) -> bytes | Reject:
-        if text.text is None:
-            return Reject.of(text.key, "read", text.error)
-        record: dict[str, Any] = {"key": text.key, "text": text.text}
-        if text.label is not None:
-            record["label"] = self._ids[text.label]
+    def _block(self, texts: Texts, encoder: RecordEncoder) -> Block:
+        splits = self.placement.splits_of(texts.keys)
+        columns: dict[str, list[Any]] = {"key": texts.keys, "text": texts.texts}
+        if self.job.labelled:
+            ids = {label: self._ids[label] for label in set(texts.labels) if label is not None}
+            columns["label"] = [ids[label] for label in texts.labels if label is not None]
         if self._tokenizer:
-            record["tokens"] = self._tokenizer(text.text)
-        return encoder.encode(split, record)
+            columns["tokens"] = list(map(self._tokenizer, texts.texts))
+        frames = encoder.encode_all(splits, columns)
+        payloads = [frame + key for frame, key in zip(frames, texts.keys, strict=True)]
+        payloads += [pack_record(reject.key, reject) for reject in texts.rejects]
+        rejected = [reject.key.encode("utf-8", "surrogateescape") for reject in texts.rejects]
+        return Block(
+            np.concatenate([self.placement.orders(texts.keys), self.placement.orders(rejected)]),
+            np.concatenate([splits, self.placement.splits_of(rejected)]),
+            Ragged.of(payloads),
+        )

@@ -26,9 +26,9 @@ _PARTITIONS = 16
 WordCounts = tuple[bytes, bytes]
 
 
-def words(text: str) -> list[bytes]:
-    """The words of a text, standardised."""
-    return text.encode("utf-8", "surrogateescape").lower().translate(None, _PUNCTUATION).split()
+def words(text: bytes) -> list[bytes]:
+    """The words of a text in UTF-8, standardised."""
+    return text.lower().translate(None, _PUNCTUATION).split()
 
 
 def pack_counts(counts: Counter[bytes]) -> Iterator[tuple[int, WordCounts]]:
@@ -64,11 +64,10 @@ class Tokenizer:
         self._ids = {word: id_ for id_, word in enumerate(vocabulary)}
         self._stop = max_length or None
 
-    def __call__(self, text: str) -> np.ndarray:
-        """The ids of a text's tokens, int64 [n]."""
+    def __call__(self, text: bytes) -> np.ndarray:
+        """The ids of the tokens of a text in UTF-8, int64 [n]."""
         if self._words:
             unknown = self._ids[UNKNOWN]
             found = [self._ids.get(word, unknown) for word in words(text)[: self._stop]]
             return np.array(found, np.int64)
-        octets = text.encode("utf-8", "surrogateescape")[: self._stop]
-        return np.frombuffer(octets, np.uint8).astype(np.int64) + BYTE_OFFSET
+        return np.frombuffer(text[: self._stop], np.uint8).astype(np.int64) + BYTE_OFFSET

@@ -61,6 +61,28 @@ def test_records_are_framed_and_counted_as_one_by_one(drawn):
     assert states(encoder) == expected(placed)
 
 
+@given(placements)
+@settings(max_examples=30)
+def test_columns_give_the_bytes_and_figures_of_their_rows(drawn):
+    placed = [(split, record(n, length)) for n, (split, length) in enumerate(drawn)]
+    plain = Encoder(SCHEMA)
+    rows = [plain.check(item) for _, item in placed]
+    columns = {name: [row[name] for row in rows] for name in SCHEMA}
+    encoder = RecordEncoder(plain)
+    splits = np.array([split for split, _ in placed], np.uint8)
+    found = encoder.encode_all(splits, columns)
+    assert found == [frame(Encoder(SCHEMA).encode(item)) for _, item in placed]
+    assert states(encoder) == expected(placed)
+
+
+def test_columns_of_more_layouts_than_are_kept_give_the_same_bytes():
+    schema = Schema({"text": Feature("string"), "label": Feature("int64")})
+    encoder, rows = Encoder(schema), [{"text": b"x" * n, "label": n} for n in range(9_000)]
+    columns = {name: [row[name] for row in rows] for name in schema}
+    for found in (encoder.pack_all(columns), encoder.pack_all(columns)):
+        assert found == list(map(Encoder(schema).pack, rows))
+
+
 @pytest.mark.parametrize("count", [0, 1, 127, 128, 129, 256, 1000])
 def test_the_figures_do_not_depend_on_how_many_records_are_counted_together(count):
     placed = [(n % 2, record(n, n % 50)) for n in range(count)]

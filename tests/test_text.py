@@ -26,7 +26,25 @@ def read(root: Path, name: str, data: bytes | str, **options) -> list[Text]:
     data = data.encode() if isinstance(data, str) else data
     (root / name).write_bytes(data)
     reader = job(root, **options)
-    return [t for chunk in reader.chunks(name, len(data)) for t in reader.read(chunk)]
+    return records_of(reader, list(reader.chunks(name, len(data))))
+
+
+def records_of(reader: TextJob, chunks: list[Chunk]) -> list[Text]:
+    """Every record of some chunks, one by one; read in batches they must be the same."""
+    texts = []
+    for chunk in chunks:
+        found = list(reader.read(chunk))
+        batches = list(reader.batches(chunk))
+        good = [text for text in found if text.text is not None]
+        rows = [zip(b.keys, b.texts, b.labels, strict=True) for b in batches]
+        assert [row for batch in rows for row in batch] == [
+            (text.key.encode(), text.text.encode(), text.label) for text in good
+        ]
+        assert [reject for batch in batches for reject in batch.rejects] == [
+            Reject.of(text.key, "read", text.error) for text in found if text.text is None
+        ]
+        texts += found
+    return texts
 
 
 def texts(found: list[Text]) -> list[tuple[str, str | None]]:
@@ -304,7 +322,7 @@ def test_gzip_files_of_several_members_are_read_to_their_end(tmp_path):
 
 
 def test_a_file_that_is_gone_is_reported(tmp_path):
-    found = only(list(job(tmp_path).read(Chunk("none.txt", 0, 0, 1, 0))))
+    found = only(records_of(job(tmp_path), [Chunk("none.txt", 0, 0, 1, 0)]))
     assert (found.key, found.text) == ("none.txt", None)
     assert found.error.startswith("cannot be read to its end")
 
@@ -358,10 +376,44 @@ def test_reading_pieces_gives_the_same_as_reading_the_whole(tmp_path, parts, siz
     data = b"".join(parts)
     (tmp_path / "a.txt").write_bytes(data)
     reader = job(tmp_path)
-    whole = list(reader.read(Chunk("a.txt", 0, 0, 1, 0)))
-    pieces = [t for chunk in in_pieces("a.txt", data, size) for t in reader.read(chunk)]
-    assert pieces == whole
+    whole = records_of(reader, [Chunk("a.txt", 0, 0, 1, 0)])
+    assert records_of(reader, in_pieces("a.txt", data, size)) == whole
     assert len({text.key for text in whole}) == len(whole)
+
+
+LINES = [
+    b'{"text": "a", "y": 1}',
+    b'{"text": "\xc3\xbc", "y": true}\r',
+    b'{"text": "", "y": "b"}',
+    b'{"text": "c", "y": ""}',
+    b'{"text": "c", "y": null}',
+    b'{"text": "c", "y": [1]}',
+    b'{"text": "c"}',
+    b'{"text": "d\\ud800", "y": 1}',
+    b'{"text": "d", "y": "\\ud800"}',
+    b'{"text": NaN, "y": 1}',
+    b'{"text": ["a"], "y": 1}',
+    b'{"y": 1}',
+    b'["text"]',
+    b'"text"',
+    b"7",
+    b"{",
+    b"\xff",
+    b'\xef\xbb\xbf{"text": "e", "y": 3}',
+    b" \x0b\x0c\r",
+    b"[" * 2000,
+    b"",
+]
+
+
+@given(st.lists(st.sampled_from(LINES), max_size=20), st.sampled_from(["", "y"]))
+@settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_json_is_read_in_batches_as_it_is_line_by_line(tmp_path, lines, label_field):
+    data = b"\n".join(lines)
+    found = read(tmp_path, "a.jsonl", data, label_field=label_field)
+    assert len(found) == sum(not line.isspace() for line in lines if line)
 
 
 @pytest.fixture(scope="module")
@@ -395,10 +447,10 @@ def test_a_large_file_is_read_in_chunks_that_give_the_same_as_one_pass(large_fil
     for chunk in chunks:
         assert chunk.start == 0 or data[chunk.start - 1 : chunk.start] == b"\n"
         assert chunk.first == data.count(b"\n", 0, chunk.start) + 1
-    whole = list(reader.read(Chunk("a.txt", 0, 0, 1, 0)))
+    whole = records_of(reader, [Chunk("a.txt", 0, 0, 1, 0)])
     assert len(whole) > 9_000
     # A worker may get the chunks in any order.
-    pieces = {chunk.first: list(reader.read(chunk)) for chunk in reversed(chunks)}
+    pieces = {chunk.first: records_of(reader, [chunk]) for chunk in reversed(chunks)}
     assert [text for first in sorted(pieces) for text in pieces[first]] == whole
 
 

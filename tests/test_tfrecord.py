@@ -15,6 +15,7 @@ from readers.format.tfrecord import (
     crc32c_is_native,
     format_index,
     frame,
+    frame_all,
     masked_crc32c,
     parse_index,
     read_records,
@@ -222,3 +223,15 @@ def test_random_bytes_are_an_index_or_a_value_error(data):
     assert index.shape[1] == 2
     assert (np.diff(index[:, 0]) > 0).all()
     assert (index[:, 1] >= 16).all()
+
+
+@given(st.lists(st.binary(max_size=300), max_size=50))
+def test_many_records_are_framed_as_one_by_one(records):
+    assert frame_all(records) == [frame(record) for record in records]
+
+
+def test_one_record_too_large_among_many_is_refused(monkeypatch):
+    monkeypatch.setattr("readers.format.tfrecord.MAX_RECORD_BYTES", 10)
+    assert frame_all([b"x" * 10]) == [frame(b"x" * 10)]
+    with pytest.raises(ValueError, match="a record of 11 bytes: at most 10 are possible"):
+        frame_all([b"x", b"x" * 11])

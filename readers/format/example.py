@@ -6,8 +6,9 @@ order of `SerializeToString(deterministic=True)` in protobuf's default Python im
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -103,7 +104,17 @@ class Encoder:
         message: Parts = []
         for entry in self._entries:
             message += entry.parts(arrays[entry.name])
-        return b"".join((b"\x0a" + varint(_size(message)), *message))
+        return b"".join((_message_head(_size(message)), *message))
+
+    def pack_all(self, columns: Mapping[str, Sequence[Any]]) -> list[bytes]:
+        """The serialized Examples of many records, column by column.
+
+        Args:
+            columns: By feature, the values of all records as `check` gives them.
+        """
+        entries = [entry.column(columns[entry.name]) for entry in self._entries]
+        messages = map(b"".join, zip(*entries, strict=True))
+        return [_message_head(len(message)) + message for message in messages]
 
     def _wrong_names(self, record: Mapping[str, Any]) -> str:
         missing = [name for name in self.schema if name not in record]
@@ -140,16 +151,27 @@ class _Entry:
             layout, content = self._split(value)
             if layout is None:
                 return self._whole(value)
-            beginning = self._beginnings.get(layout)
-            if beginning is None:
-                if len(self._beginnings) >= _MAX_LAYOUTS:
-                    self._beginnings.clear()
-                whole = b"".join(self._whole(value))
-                beginning = whole[: len(whole) - len(content)]
-                self._beginnings[layout] = beginning
+            return [self._beginnings.get(layout) or self._beginning(value), content]
         except ValueError as error:  # An element of a string array that is no text.
             raise ValueError(f"feature {self.name!r} ({self._feature}): {error}") from None
-        return [beginning, content]
+
+    def column(self, values: Sequence[Any]) -> list[bytes]:
+        """The serialized entry of each of many checked values."""
+        known, make = self._beginnings, self._beginning
+        if self._feature.encoding == "text":
+            return [(known.get(len(value)) or make(value)) + value for value in values]
+        if is_integer(self._feature):
+            return [known.get(value) or make(value) for value in values]
+        return [b"".join(self.parts(value)) for value in values]
+
+    def _beginning(self, value: Any) -> bytes:
+        """What stands before the content of a value, kept for others of its layout."""
+        layout, content = self._split(value)
+        if len(self._beginnings) >= _MAX_LAYOUTS:
+            self._beginnings.clear()
+        whole = b"".join(self._whole(value))
+        self._beginnings[layout] = whole[: len(whole) - len(content)]
+        return self._beginnings[layout]
 
     def _split(self, value: Any) -> tuple[Any, bytes | memoryview]:
         """What the beginning depends on (None for everything), and the content that ends it."""
@@ -315,6 +337,11 @@ def feature_parts(feature: Feature, value: Any) -> Parts:
 
 def _octets(array: np.ndarray) -> memoryview:
     return little_endian(array).reshape(-1).view(np.uint8).data
+
+
+@functools.lru_cache(maxsize=_MAX_LAYOUTS)
+def _message_head(size: int) -> bytes:
+    return b"\x0a" + varint(size)
 
 
 def _size(parts: Parts) -> int:
