@@ -11,13 +11,13 @@ import itertools
 import json
 import math
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from beam_jobs.blocks import hash64, hashes64
+from beam_jobs.blocks import Block, hash64, hashes64
 from beam_jobs.errors import UsageError
 from readers.format.manifest import check_split_name
 
@@ -28,6 +28,7 @@ _BIN_SHIFT = np.uint64(64 - BIN_BITS)
 
 MAX_SPLITS = 256  # one byte a record
 MAX_SHARDS = 99_999  # five digits in a shard's name
+SHARD_BITS = 17  # which hold them
 
 
 @dataclass(frozen=True)
@@ -218,6 +219,13 @@ class Plan:
             splits.append(SplitPlan(records, rejected, record_bytes, shards, boundaries[at:end]))
             at = end
         return cls(tuple(splits))
+
+
+def assign_shards(block: Block, plan: Plan) -> Iterator[tuple[int, Block]]:
+    """Yields (split and shard in one number, the records of that shard)."""
+    for split, rows in block.by(block.splits):
+        for shard, part in rows.by(plan.splits[split].shard_of(rows.hashes)):
+            yield split << SHARD_BITS | shard, part
 
 
 def count_shards(records: int, record_bytes: float, num_shards: int, shard_size: int) -> int:

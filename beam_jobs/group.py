@@ -7,18 +7,8 @@ from collections.abc import Iterator
 import apache_beam as beam
 from apache_beam.pvalue import AsSingleton
 
-from beam_jobs.assign import Plan
+from beam_jobs.assign import Plan, assign_shards
 from beam_jobs.blocks import Block
-
-# MAX_SHARDS fits.
-SHARD_BITS = 17
-
-
-def assign_shards(block: Block, plan: Plan, compress: bool) -> Iterator[tuple[int, bytes]]:
-    """Yields (split and shard in one number, packed records of that shard)."""
-    for split, rows in block.by(block.splits):
-        for shard, part in rows.by(plan.splits[split].shard_of(rows.hashes)):
-            yield split << SHARD_BITS | shard, part.pack(compress)
 
 
 class _AssignShards(beam.DoFn):
@@ -26,7 +16,8 @@ class _AssignShards(beam.DoFn):
         self._compress = compress
 
     def process(self, packed: bytes, plan: bytes) -> Iterator[tuple[int, bytes]]:
-        yield from assign_shards(Block.unpack(packed), Plan.unpack(plan), self._compress)
+        for key, part in assign_shards(Block.unpack(packed), Plan.unpack(plan)):
+            yield key, part.pack(self._compress)
 
 
 class GroupByShard(beam.PTransform):

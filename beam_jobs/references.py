@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import pickle
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import apache_beam as beam
@@ -19,9 +18,8 @@ from apache_beam.pvalue import AsSingleton, TaggedOutput
 from beam_jobs import progress
 from beam_jobs.assign import Plan
 from beam_jobs.blocks import Block, BlockBuilder
-from beam_jobs.bundle import STATISTICS, at_end_of_bundle
+from beam_jobs.bundle import STATISTICS
 from beam_jobs.commit import CommitDataset
-from beam_jobs.encode import check_crc32c
 from beam_jobs.files import is_utf8
 from beam_jobs.group import GroupByShard
 from beam_jobs.loading import (
@@ -35,8 +33,9 @@ from beam_jobs.loading import (
 from beam_jobs.memory import give_back_freed
 from beam_jobs.output import Output
 from beam_jobs.plan import PlanShards
-from beam_jobs.pool import Pool, Window, call, shared_pool
+from beam_jobs.pool import Pool, call, shared_pool
 from beam_jobs.resume import ShardResult
+from beam_jobs.shard_step import ShardStep
 from beam_jobs.shard_writer import Run, ShardWriter, check_records, count_shard, rows_in_order
 from beam_jobs.statistics import Statistics
 from beam_jobs.summary import SAMPLE, Sampled, Summary, label_names_of
@@ -45,9 +44,6 @@ from beam_jobs.summary import SAMPLE, Sampled, Summary, label_names_of
 # (0.2 ms) vanishes beside making them (5 ms or more) and a few in flight take little memory.
 _BATCH_BYTES = 1 << 20
 _BATCH_FILES = 256
-
-# Shards under way at once: while one is committed and the next sorted, the pool has work.
-_SHARDS_AT_ONCE = 2
 
 
 class _ListFiles(beam.DoFn):
@@ -116,26 +112,16 @@ class _Measure:
         return [size for sizes in shared_pool(self._processes).map(call, tasks) for size in sizes]
 
 
-class _WriteReferences(beam.DoFn):
-    """(split and shard, its packed blocks) -> the result of each shard, and statistics by split.
-
-    With a pool, a shard is written by a thread that waits for the pool's results, and the result
-    of a shard comes out when one after it comes in, or at the end of the bundle.
-    """
+class _WriteReferences(ShardStep[tuple[ShardResult, Statistics]]):
+    """(split and shard, its packed blocks) -> the result of each shard, and statistics by split."""
 
     def __init__(self, job: FileJob, output: Output, processes: int) -> None:
-        self._job, self._output, self._processes = job, output, processes
-
-    def setup(self) -> None:
-        check_crc32c()
+        super().__init__(processes)
+        self._job, self._output = job, output
 
     def start_bundle(self) -> None:
         give_back_freed()  # What planning took, before the results of the pool come.
-        self._pool = shared_pool(self._processes)
-        self._shards: Window[tuple[ShardResult, Statistics]] = self._pool.window()
-        if self._processes > 1:
-            self._threads = ThreadPoolExecutor(_SHARDS_AT_ONCE)
-            self._shards = Window(self._threads, _SHARDS_AT_ONCE)
+        super().start_bundle()
 
     def process(
         self, element: tuple[int, Iterable[bytes]], plan: bytes, names: tuple[str, ...]
@@ -145,16 +131,10 @@ class _WriteReferences(beam.DoFn):
         blocks = list(packed)
         writer = ShardWriter(self._output, Plan.unpack(plan), key)
         loader = Loader(self._job, self._output.schema, names)
-        for outcome in self._shards.submit(write_references, writer, blocks, loader, self._pool):
-            yield from self._outputs(outcome)
+        pool = shared_pool(self._processes)
+        yield from self.submit(write_references, writer, blocks, loader, pool)
 
-    def finish_bundle(self) -> Iterator[Any]:
-        for outcome in self._shards.drain():
-            yield from map(at_end_of_bundle, self._outputs(outcome))
-        if self._processes > 1:
-            self._threads.shutdown()
-
-    def _outputs(
+    def outputs(
         self, outcome: tuple[ShardResult, Statistics]
     ) -> Iterator[ShardResult | TaggedOutput]:
         result, statistics = outcome

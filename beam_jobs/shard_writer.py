@@ -6,8 +6,10 @@ with its rejects if there are any.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import mmap
+import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -19,15 +21,15 @@ import numpy as np
 from apache_beam.metrics import Metrics
 
 from beam_jobs import progress
-from beam_jobs.assign import Plan, shard_sizes
+from beam_jobs.assign import SHARD_BITS, Plan, shard_sizes
 from beam_jobs.blocks import Block
 from beam_jobs.errors import DataError, UsageError
-from beam_jobs.group import SHARD_BITS
 from beam_jobs.output import Output
 from beam_jobs.payload import frame_lengths, unpack_reject
 from beam_jobs.rejects import Reject, format_rejects, rejects_file
 from beam_jobs.resume import Digest, ShardResult, find_done, is_noted, note_done
 from beam_jobs.shards import ShardFile, unwritable, write_file
+from beam_jobs.spool import Spool, SpoolReader
 from readers.format.manifest import shard_name
 
 # Framed records one after another, their lengths (int64 [n]), and what was rejected among them.
@@ -180,8 +182,8 @@ def count_shard(result: ShardResult) -> None:
 class WriteEncoded(beam.DoFn):
     """Writes shards of records that arrive encoded, as `pack_record` made them.
 
-    They arrive in any order, as a stream that may be larger than memory: they are spooled to a
-    local file, and the shard is copied from there in the order of the hashes.
+    They arrive in any order, as a stream that may be larger than memory: they are kept in a local
+    file, and the shard is copied from there in the order of the hashes.
     """
 
     def __init__(self, output: Output) -> None:
@@ -192,33 +194,73 @@ class WriteEncoded(beam.DoFn):
         writer = ShardWriter(self._output, Plan.unpack(plan), key)
         with tempfile.TemporaryFile() as file:
             try:
-                spool = _Spool(file, blocks)
+                records = Records([file], _kept(file, blocks))
             except OSError as error:
                 raise DataError(
                     f"{writer.name}: its records cannot be kept in {tempfile.gettempdir()} "
                     f"({error}); make room, or set TMPDIR to another place"
                 ) from error
-            check_records(spool.hashes, spool.key_of, writer.name, writer.expected)
-            result = _find_spooled(writer, spool) or _write_spooled(writer, spool)
+            result = write_records(writer, records)
         count_shard(result)
         yield result
 
 
-def _find_spooled(writer: ShardWriter, spool: _Spool) -> ShardResult | None:
+def _kept(file: BinaryIO, packed: Iterable[bytes]) -> Iterator[tuple[int, int, Block]]:
+    """Writes the payloads of blocks to a file; yields where they are, as `Records` takes them."""
+    at = 0
+    for block in map(Block.unpack, packed):
+        file.write(block.payloads.data)
+        yield 0, at, block
+        at += len(block.payloads.data)
+    file.flush()
+
+
+def write_spooled(writer: ShardWriter, spool: Spool, references: Iterable[bytes]) -> ShardResult:
+    """Writes a shard of records that lie in a spool, or finds it written.
+
+    Args:
+        references: As `Spool.append` gave them, any number of them together.
+
+    Raises:
+        JobError: As `write_records`; DataError if the spool cannot be read.
+    """
+    with SpoolReader(spool) as reader:
+        try:
+            blocks = (block for some in references for block in reader.blocks(some))
+            records = Records(reader.files, blocks)
+        except OSError as error:
+            raise DataError(
+                f"{writer.name}: its records are gone from {spool.directory} ({error}); no dataset "
+                "was written, run the job again"
+            ) from error
+        return write_records(writer, records)
+
+
+def write_records(writer: ShardWriter, records: Records) -> ShardResult:
+    """Writes a shard, or finds it written by an earlier run.
+
+    Raises:
+        JobError: As `check_records` and `ShardWriter.write`.
+    """
+    check_records(records.hashes, records.key_of, writer.name, writer.expected)
+    return _find_written(writer, records) or _write(writer, records)
+
+
+def _find_written(writer: ShardWriter, records: Records) -> ShardResult | None:
     if not writer.is_noted():
         return None
     digest = writer.digest()
-    for run in spool.runs():
+    for run in records.runs():
         digest.update(_contents(run))
     found = writer.find_done(digest.text())
     return found[0] if found else None
 
 
-def _write_spooled(writer: ShardWriter, spool: _Spool) -> ShardResult:
+def _write(writer: ShardWriter, records: Records) -> ShardResult:
     digest = writer.digest()
 
     def digested() -> Iterator[Run]:
-        for run in spool.runs():
+        for run in records.runs():
             digest.update(_contents(run))
             yield run
 
@@ -232,52 +274,57 @@ def _contents(run: Run) -> tuple[bytes, bytes]:
     return run[0], format_rejects(run[2])
 
 
-class _Spool:
-    """The payloads of a shard in a local file, and where the frame of each record lies."""
+class Records:
+    """The encoded records of a shard in local files: where the frame of each lies, in order.
 
-    def __init__(self, file: BinaryIO, packed: Iterable[bytes]) -> None:
-        self._file = file
+    Args:
+        files: The files; `blocks` may add to them.
+        blocks: (number of the file, where in it the payloads begin, the block).
+    """
+
+    def __init__(self, files: list[BinaryIO], blocks: Iterable[tuple[int, int, Block]]) -> None:
+        self._files = files
         self.rejects: list[Reject] = []
-        hashes, sizes, starts, stops = [np.empty(0, np.uint64)], [], [], []
-        at = 0
-        for block in map(Block.unpack, packed):
+        hashes, columns = [np.empty(0, np.uint64)], [np.empty((0, 4), np.int64)]
+        for number, at, block in blocks:
             payloads = block.payloads
-            file.write(payloads.data)
-            frames = frame_lengths(payloads)
-            good = frames > 0
+            sizes = frame_lengths(payloads)
+            good = sizes > 0
             self.rejects += [unpack_reject(payloads[row]) for row in np.flatnonzero(~good).tolist()]
+            stops = payloads.ends + at
             hashes.append(block.hashes[good])
-            sizes.append(frames[good])
-            starts.append((payloads.ends - payloads.lengths)[good] + at)
-            stops.append(payloads.ends[good] + at)
-            at += len(payloads.data)
-        file.flush()
-        nothing = np.empty(0, np.int64)
-        self._starts, self._stops = (np.concatenate([nothing, *c]) for c in (starts, stops))
-        self._sizes = np.concatenate([nothing, *sizes])
+            found = np.full(len(sizes), number), stops - payloads.lengths, stops, sizes
+            columns.append(np.stack(found, 1)[good])
         self.hashes = np.concatenate(hashes)
+        self._places = np.concatenate(columns)
         order = rows_in_order(self.hashes, self.key_of)
-        self.hashes, self._sizes = self.hashes[order], self._sizes[order]
-        self._starts, self._stops = self._starts[order], self._stops[order]
+        self.hashes, self._places = self.hashes[order], self._places[order]
 
     def key_of(self, row: int) -> bytes:
         """The key of a record: what stands behind its frame."""
-        start, stop = int(self._starts[row] + self._sizes[row]), int(self._stops[row])
-        self._file.seek(start)
-        return self._file.read(stop - start)
+        number, start, stop, size = self._places[row].tolist()
+        return os.pread(self._files[number].fileno(), stop - start - size, start + size)
 
     def runs(self) -> Iterator[Run]:
         """Yields the records in order, about a megabyte at a time, and at last the rejects."""
-        if self._sizes.size:
-            at = np.cumsum(self._sizes)
+        if self.hashes.size:
+            numbers, starts, _, sizes = self._places.T
+            at = np.cumsum(sizes)
             cuts = np.searchsorted(at, np.arange(_RUN_BYTES, at[-1], _RUN_BYTES), side="right")
             edges = np.unique([0, *cuts, len(at)]).tolist()
-            ends = self._starts + self._sizes
-            with mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            with contextlib.ExitStack() as stack:
+                maps = [
+                    stack.enter_context(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+                    for file in self._files
+                ]
                 for first, last in itertools.pairwise(edges):
+                    rows = slice(first, last)
                     spans = zip(
-                        self._starts[first:last].tolist(), ends[first:last].tolist(), strict=True
+                        numbers[rows].tolist(),
+                        starts[rows].tolist(),
+                        (starts[rows] + sizes[rows]).tolist(),
+                        strict=True,
                     )
-                    frames = b"".join([data[start:end] for start, end in spans])
-                    yield frames, self._sizes[first:last], []
+                    frames = b"".join([maps[number][start:end] for number, start, end in spans])
+                    yield frames, sizes[rows], []
         yield b"", np.empty(0, np.int64), self.rejects

@@ -11,13 +11,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from beam_jobs.assign import Placement
+from beam_jobs.assign import Placement, Plan, assign_shards
 from beam_jobs.blocks import Block
 from beam_jobs.encode import RecordEncoder
 from beam_jobs.errors import DataError
 from beam_jobs.labels import LabelIds
 from beam_jobs.payload import pack_record
 from beam_jobs.ragged import Ragged
+from beam_jobs.spool import Spool
 from beam_jobs.statistics import Statistics
 from beam_jobs.summary import Summary
 from beam_jobs.text import Chunk, TextJob, Texts
@@ -50,12 +51,12 @@ class Encoded(NamedTuple):
     """What the second pass makes of some chunks.
 
     Attributes:
-        blocks: Packed, of all records.
+        shards: (split and shard, its records packed, or the reference to them).
         statistics: By split.
         size: Bytes of the chunks.
     """
 
-    blocks: list[bytes]
+    shards: list[tuple[int, bytes]]
     statistics: list[tuple[int, Statistics]]
     size: int
 
@@ -132,6 +133,8 @@ class SecondPass:
         schema: Of the records.
         names: Of the labels, as `label_names` gives them.
         vocabulary: All tokens by id; empty without words.
+        plan: Packed.
+        spool: Takes the records, so that references to them are handed over instead.
     """
 
     job: TextJob
@@ -139,6 +142,12 @@ class SecondPass:
     schema: Schema
     names: tuple[str, ...]
     vocabulary: tuple[bytes, ...]
+    plan: bytes
+    spool: Spool | None = None
+
+    @functools.cached_property
+    def _plan(self) -> Plan:
+        return Plan.unpack(self.plan)
 
     @functools.cached_property
     def _encoder(self) -> Encoder:
@@ -160,11 +169,17 @@ class SecondPass:
 
         Raises:
             UsageError: As `TextJob.read`.
+            DataError: As `Spool.append`.
         """
         encoder = RecordEncoder(self._encoder)
         batches = (texts for chunk in chunks for texts in self.job.batches(chunk))
-        blocks = [self._block(texts, encoder).pack() for texts in batches]
-        return Encoded(blocks, list(encoder.statistics()), _size(chunks))
+        keep = self.spool.append if self.spool else bytes
+        shards = [
+            (key, keep(part.pack()))
+            for texts in batches
+            for key, part in assign_shards(self._block(texts, encoder), self._plan)
+        ]
+        return Encoded(shards, list(encoder.statistics()), _size(chunks))
 
     def _block(self, texts: Texts, encoder: RecordEncoder) -> Block:
         splits = self.placement.splits_of(texts.keys)

@@ -43,6 +43,7 @@ from tests.datasets import files_of, npy, write_recordings
 
 ROOT = Path(__file__).parent.parent
 IN_MEMORY = ["--direct_running_mode", "in_memory"]
+TWO_PROCESSES = ["--direct_num_workers", "2"]
 SPLITS = ["--splits", "train=0.7,val=0.3", "--num_shards", "train=6,val=2"]
 
 
@@ -314,16 +315,19 @@ def hand_overs():
     yield "hashes by bin", every, outputs(plan._SelectHashes)
     yield "grouped hashes", every, inputs(plan._PickBoundaries)
     yield "boundaries", every, outputs(plan._PickBoundaries)
-    yield "blocks to be assigned", every, inputs(_AssignShards)
-    yield "assigned blocks", every, outputs(_AssignShards)
+    yield "blocks to be assigned", files, inputs(_AssignShards)
+    yield "assigned blocks", files, outputs(_AssignShards)
     yield "chunks to be encoded", texts, inputs(lines._EncodeTexts)
     yield "encoded blocks", texts, outputs(lines._EncodeTexts, None, "_outputs")
+    yield "references to blocks", ["spooled"], outputs(lines._EncodeTexts, None, "_release")
     yield "statistics of texts", texts, outputs(lines._EncodeTexts, STATISTICS, "_outputs")
     yield "grouped references", files, inputs(references._WriteReferences)
     yield "grouped records", texts, inputs(WriteEncoded)
-    yield "results of files", files, outputs(references._WriteReferences, None, "_outputs")
+    yield "grouped references to blocks", ["spooled"], inputs(lines._WriteSpooled)
+    yield "results of files", files, outputs(references._WriteReferences, None, "outputs")
     yield "results of texts", texts, outputs(WriteEncoded)
-    yield "statistics of files", files, outputs(references._WriteReferences, STATISTICS, "_outputs")
+    yield "results of spooled texts", ["spooled"], outputs(lines._WriteSpooled, None, "outputs")
+    yield "statistics of files", files, outputs(references._WriteReferences, STATISTICS, "outputs")
     moved = ["sensors", "bytes"]
     yield "planned changes", moved, outputs(topup._PlanChanges)
     yield "changes to be prepared", moved, inputs(topup._Prepare)
@@ -357,9 +361,10 @@ def assert_failed_or_whole(capsys, code, out, expected):
 def test_an_element_lost_or_repeated_between_two_steps_is_noticed_or_harmless(
     jobs, tmp_path, monkeypatch, capsys, job, tamper, action, which
 ):
-    arguments, expected = jobs[job]
+    arguments, expected = jobs["text" if job == "spooled" else job]
+    flags = TWO_PROCESSES if job == "spooled" else IN_MEMORY
     seen = tamper(monkeypatch, action=action, which=which)
-    code = run(*arguments, *IN_MEMORY, "--output", tmp_path / "out")
+    code = run(*arguments, *flags, "--output", tmp_path / "out")
     assert len(seen) >= 1
     assert_failed_or_whole(capsys, code, tmp_path / "out", expected)
 
@@ -641,10 +646,48 @@ def test_a_disk_that_is_full_at_any_step_ends_the_run_with_one_line(jobs, disk, 
     assert files_of(path / "out") == expected
 
 
+@pytest.mark.parametrize("megabytes", [3, 8])
+def test_a_disk_with_no_room_for_a_text_job_ends_it_with_one_line(tmp_path, disk, megabytes):
+    path = disk("disk", f"{megabytes}m")
+    (tmp_path / "a.txt").write_text("".join(f"{n} " + "x" * 9000 + "\n" for n in range(600)))
+    arguments = ["text", "--input", tmp_path / "a.txt", *TWO_PROCESSES, "--output", path / "out"]
+    for _ in range(2):
+        done = command(*arguments)
+        assert done.returncode == 1
+        refused(done.stderr, f"--output {path}/out", "No space left on device", "make room")
+        assert not (path / "out" / "manifest.json").exists()
+    subprocess.run(["mount", "-o", "remount,size=64m", str(path)], check=True)
+    assert command(*arguments).returncode == 0
+    assert not (path / "out" / ".staging").exists()
+
+
+def test_records_that_a_killed_run_left_on_disk_go_when_the_next_one_begins(
+    jobs, tmp_path, monkeypatch
+):
+    arguments, expected = jobs["text"]
+    arguments = [*arguments, *TWO_PROCESSES, "--output", tmp_path / "out"]
+    staging = tmp_path / "out" / ".staging"
+
+    def killed(*_):
+        raise DataError("killed")
+
+    monkeypatch.setattr(lines, "write_spooled", killed)
+    assert run(*arguments) == 1
+    left = list(staging.glob("records.*"))
+    assert left
+    assert run(*arguments) == 1
+    assert not any(path.exists() for path in left)
+    monkeypatch.undo()
+    assert run(*arguments) == 0
+    assert files_of(tmp_path / "out") == expected
+    assert not staging.exists()
+
+
 def test_a_full_disk_for_temporary_files_ends_the_run_with_one_line(tmp_path, disk):
     path = disk("tmp", "1m")
     (tmp_path / "a.txt").write_text("".join(f"{n} " + "x" * 9000 + "\n" for n in range(600)))
     arguments = ["text", "--input", tmp_path / "a.txt", "--output", tmp_path / "out"]
+    arguments += ["--direct_num_workers", "1"]  # Several keep their records below the output.
     done = command(*arguments, env={**os.environ, "TMPDIR": str(path)})
     assert done.returncode in (1, 2)
     refused(done.stderr, "No space left on device", str(path))
@@ -652,17 +695,21 @@ def test_a_full_disk_for_temporary_files_ends_the_run_with_one_line(tmp_path, di
     assert command(*arguments).returncode == 0
 
 
+@pytest.mark.parametrize(
+    ("processes", "cure"), [(1, "TMPDIR"), (2, "make room or choose another place")]
+)
 @pytest.mark.parametrize("size", [500_000, 3_000], ids=["spool", "spool and traceback"])
-def test_temporary_files_that_may_grow_no_further_end_the_run_with_one_line(tmp_path, size):
+def test_files_that_may_grow_no_further_end_the_run_with_one_line(tmp_path, size, processes, cure):
     (tmp_path / "a.txt").write_text("".join(f"{n} " + "x" * 9000 + "\n" for n in range(600)))
     arguments = ["text", "--input", tmp_path / "a.txt", "--output", tmp_path / "out"]
+    arguments += ["--direct_num_workers", processes]
 
     def limited():
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
     done = command(*arguments, preexec_fn=limited)
     assert done.returncode == 1
-    refused(done.stderr, "File too large", "TMPDIR")
+    refused(done.stderr, "File too large", cure)
     assert not (tmp_path / "out" / "manifest.json").exists()
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import google_crc32c
@@ -24,7 +25,8 @@ from beam_jobs.references import write_references
 from beam_jobs.rejects import Reject
 from beam_jobs.resume import ShardResult
 from beam_jobs.sensors import SensorJob
-from beam_jobs.shard_writer import ShardWriter, WriteEncoded
+from beam_jobs.shard_writer import ShardWriter, WriteEncoded, write_spooled
+from beam_jobs.spool import Spool
 from beam_jobs.statistics import Statistics
 from readers.format.example import Decoder, Encoder
 from readers.format.schema import Feature, Schema
@@ -117,6 +119,35 @@ def test_encoded_records_are_written_in_the_order_of_their_hashes(tmp_path, reco
     assert not result.kept
     assert (result.rejected, result.first_reject) == (0, None)
     assert staged(tmp_path) == [f"{NAME}.done"]
+
+
+@pytest.mark.parametrize(("records", "rejects"), [(1, 0), (100, 7), (0, 3)])
+def test_a_spooled_shard_is_the_one_of_records_that_arrive(tmp_path, records, rejects):
+    rows, examples = encoded(random.Random(2), records, rejects)
+    random.Random(3).shuffle(rows)
+    plan, blocks = plan_of(records, rejects), blocks_of(rows)
+    (tmp_path / "spool").mkdir()
+    spool = Spool(str(tmp_path / "spool"))
+    references = [spool.append(block) for block in blocks]
+    references = [b"".join(references[:3]), *references[3:]]
+    found = write_spooled(ShardWriter(output_of(tmp_path / "a"), plan, KEY), spool, references)
+    assert found == write_encoded(output_of(tmp_path / "b"), plan, blocks)
+    if records:
+        check_shard(tmp_path / "a", found, examples)
+    # A second attempt finds the first.
+    again = write_spooled(ShardWriter(output_of(tmp_path / "a"), plan, KEY), spool, references)
+    assert again == replace(found, kept=True)
+
+
+def test_records_that_are_gone_from_a_spool_are_one_line(tmp_path):
+    rows, _ = encoded(random.Random(2), 5)
+    (tmp_path / "spool").mkdir()
+    spool = Spool(str(tmp_path / "spool"))
+    references = [spool.append(block) for block in blocks_of(rows)]
+    for path in (tmp_path / "spool").iterdir():
+        path.unlink()
+    with pytest.raises(DataError, match=f"{NAME}: its records are gone"):
+        write_spooled(ShardWriter(output_of(tmp_path), plan_of(5), KEY), spool, references)
 
 
 @pytest.mark.parametrize("run_bytes", [1, 100, 1000, 1 << 20])
