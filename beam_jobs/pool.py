@@ -1,8 +1,10 @@
 """Processes that load and encode for the one process in which the DirectRunner runs a pipeline.
 
-Turning small files into records is Python and NumPy that hold the interpreter's lock, which threads
-would share (docs/design.md has the rates). Processes of our own start in a fraction of the time of Beam's workers, as they never
-import Beam, share the work of a single shard, and return bytes that are ready to be written.
+Chosen by measurement: for recordings, pictures and texts alike a job is done first, or within a
+twentieth of it, with these processes; one worker, threads and Beam's own processes each take 1.4 to
+1.6 times as long for one of them (docs/design.md has the figures). They start in a fraction of the
+time of Beam's workers, as they never import Beam, share the work of a single shard, and return
+bytes that are ready to be written.
 """
 
 from __future__ import annotations

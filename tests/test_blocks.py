@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beam_jobs.blocks import Block, BlockBuilder, hash64
+from beam_jobs.blocks import Block, BlockBuilder, hash64, hashes64
 from beam_jobs.ragged import Ragged
 
 records = st.lists(
@@ -38,6 +38,10 @@ def rows_of(block: Block) -> list[tuple[int, int, bytes]]:
 @pytest.mark.parametrize(("seed", "purpose", "text", "expected"), GOLDEN_HASHES)
 def test_hashes_never_change(seed, purpose, text, expected):
     assert hash64(seed, purpose, text) == expected
+    assert (
+        hashes64(seed, purpose, [text.encode("utf-8", "surrogateescape")] * 2).tolist()
+        == [expected] * 2
+    )
 
 
 def test_hashes_are_uniform():
