@@ -18,13 +18,11 @@ from beam_jobs import progress
 from beam_jobs.assign import Plan
 from beam_jobs.bundle import STATISTICS, at_end_of_bundle
 from beam_jobs.commit import CommitDataset
-from beam_jobs.encode import check_crc32c
 from beam_jobs.files import is_local
 from beam_jobs.output import Output
 from beam_jobs.plan import PlanShards
-from beam_jobs.pool import Window, call, shared_pool
+from beam_jobs.pool import call
 from beam_jobs.resume import ShardResult
-from beam_jobs.shard_step import ShardStep
 from beam_jobs.shard_writer import ShardWriter, WriteEncoded, count_shard, write_spooled
 from beam_jobs.shards import STAGING
 from beam_jobs.spool import Spool
@@ -32,10 +30,11 @@ from beam_jobs.summary import label_names_of
 from beam_jobs.text import CHUNK_BYTES, Chunk, TextJob
 from beam_jobs.text_passes import Encoded, FirstPass, Read, SecondPass
 from beam_jobs.vocabulary import BuildVocabulary
+from beam_jobs.window_step import ShardStep, WindowStep
 from readers.format.manifest import join
 
-# References that wait for others of their shard, so that one element carries many: 32 bytes each.
-_REFERENCES_HELD = 1 << 20
+# References that wait for others of their shard, so that one element carries many: 20 MB at most.
+_REFERENCES_HELD = 1 << 18
 
 
 class _ListChunks(beam.DoFn):
@@ -70,52 +69,44 @@ class _ListChunks(beam.DoFn):
         yield TaggedOutput(self.FOUND, found)
 
 
-class _ReadKeys(beam.DoFn):
+class _ReadKeys(WindowStep[Read]):
     """The first pass: chunks -> packed blocks of hashes, a summary, and counts of words."""
 
     SUMMARY, WORDS = "summary", "words"
 
     def __init__(self, job: TextJob, output: Output, processes: int) -> None:
+        super().__init__(processes)
         self._pass = FirstPass(job, output.placement, output.on_reject)
-        self._processes = processes
 
     def start_bundle(self) -> None:
+        super().start_bundle()
         self._packed = pickle.dumps(self._pass)
-        self._window: Window[Read] = shared_pool(self._processes).window()
 
     def process(self, chunks: list[Chunk]) -> Iterator[Any]:
         progress.advance("reading", 0)
-        for read in self._window.submit(call, self._packed, "read", chunks):
-            yield from self._outputs(read)
+        yield from self.submit(call, self._packed, "read", chunks)
 
-    def finish_bundle(self) -> Iterator[Any]:
-        for read in self._window.drain():
-            yield from map(at_end_of_bundle, self._outputs(read))
-
-    def _outputs(self, read: Read) -> Iterator[Any]:
-        progress.advance("reading", read.size)
-        found = sum(split.rejected + split.records for split in read.summary.splits)
+    def outputs(self, result: Read) -> Iterator[Any]:
+        progress.advance("reading", result.size)
+        found = sum(split.rejected + split.records for split in result.summary.splits)
         Metrics.counter("texts", "found").inc(found)
-        yield TaggedOutput(self.SUMMARY, read.summary)
-        if read.block:
-            yield read.block
-        for item in read.counts:
+        yield TaggedOutput(self.SUMMARY, result.summary)
+        if result.block:
+            yield result.block
+        for item in result.counts:
             yield TaggedOutput(self.WORDS, item)
 
 
-class _EncodeTexts(beam.DoFn):
+class _EncodeTexts(WindowStep[Encoded]):
     """The second pass: chunks -> (split and shard, packed records or references to them)."""
 
     def __init__(self, job: TextJob, output: Output, processes: int, spool: Spool | None) -> None:
-        self._job, self._output, self._processes = job, output, processes
-        self._spool = spool
-
-    def setup(self) -> None:
-        check_crc32c()
+        super().__init__(processes)
+        self._job, self._output, self._spool = job, output, spool
 
     def start_bundle(self) -> None:
+        super().start_bundle()
         self._packed: bytes | None = None
-        self._window: Window[Encoded] = shared_pool(self._processes).window()
         self._references: dict[int, list[bytes]] = {}
         self._held = 0
 
@@ -134,26 +125,24 @@ class _EncodeTexts(beam.DoFn):
                 )
             )
         progress.advance("encoding", 0)
-        for encoded in self._window.submit(call, self._packed, "encode", chunks):
-            yield from self._outputs(encoded)
+        yield from self.submit(call, self._packed, "encode", chunks)
 
     def finish_bundle(self) -> Iterator[Any]:
-        for encoded in self._window.drain():
-            yield from map(at_end_of_bundle, self._outputs(encoded))
+        yield from super().finish_bundle()
         yield from map(at_end_of_bundle, self._release())
 
-    def _outputs(self, encoded: Encoded) -> Iterator[Any]:
-        records = sum(statistics.records for _, statistics in encoded.statistics)
-        progress.advance("encoding", encoded.size)
+    def outputs(self, result: Encoded) -> Iterator[Any]:
+        records = sum(statistics.records for _, statistics in result.statistics)
+        progress.advance("encoding", result.size)
         Metrics.counter("texts", "encoded").inc(records)
-        for item in encoded.statistics:
+        for item in result.statistics:
             yield TaggedOutput(STATISTICS, item)
         if not self._spool:
-            yield from encoded.shards
+            yield from result.shards
             return
-        for key, reference in encoded.shards:
+        for key, reference in result.shards:
             self._references.setdefault(key, []).append(reference)
-        self._held += len(encoded.shards)
+        self._held += len(result.shards)
         if self._held >= _REFERENCES_HELD:
             yield from self._release()
 
@@ -175,9 +164,9 @@ class _WriteSpooled(ShardStep[ShardResult]):
         writer = ShardWriter(self._output, Plan.unpack(plan), key)
         yield from self.submit(write_spooled, writer, self._spool, list(references))
 
-    def outputs(self, outcome: ShardResult) -> Iterator[ShardResult]:
-        count_shard(outcome)
-        yield outcome
+    def outputs(self, result: ShardResult) -> Iterator[ShardResult]:
+        count_shard(result)
+        yield result
 
 
 class WriteTexts(beam.PTransform):

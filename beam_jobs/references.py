@@ -35,10 +35,10 @@ from beam_jobs.output import Output
 from beam_jobs.plan import PlanShards
 from beam_jobs.pool import Pool, call, shared_pool
 from beam_jobs.resume import ShardResult
-from beam_jobs.shard_step import ShardStep
 from beam_jobs.shard_writer import Run, ShardWriter, check_records, count_shard, rows_in_order
 from beam_jobs.statistics import Statistics
 from beam_jobs.summary import SAMPLE, Sampled, Summary, label_names_of
+from beam_jobs.window_step import ShardStep
 
 # Files that a process loads at a time: about so many bytes of records, so that handing them over
 # (0.2 ms) vanishes beside making them (5 ms or more) and a few in flight take little memory.
@@ -135,12 +135,12 @@ class _WriteReferences(ShardStep[tuple[ShardResult, Statistics]]):
         yield from self.submit(write_references, writer, blocks, loader, pool)
 
     def outputs(
-        self, outcome: tuple[ShardResult, Statistics]
+        self, result: tuple[ShardResult, Statistics]
     ) -> Iterator[ShardResult | TaggedOutput]:
-        result, statistics = outcome
-        count_shard(result)
-        yield result
-        yield TaggedOutput(STATISTICS, (result.split, statistics))
+        written, statistics = result
+        count_shard(written)
+        yield written
+        yield TaggedOutput(STATISTICS, (written.split, statistics))
 
 
 def write_references(

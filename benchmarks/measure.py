@@ -90,7 +90,13 @@ def warm_memory() -> None:
             memory.write(megabyte)
 
 
-def run(command: Sequence[str], log: Path, cwd: Path, env: dict[str, str] | None = None) -> Run:
+def run(
+    command: Sequence[str],
+    log: Path,
+    cwd: Path,
+    env: dict[str, str] | None = None,
+    warm: bool = False,
+) -> Run:
     """Runs a command to its end.
 
     Args:
@@ -98,12 +104,14 @@ def run(command: Sequence[str], log: Path, cwd: Path, env: dict[str, str] | None
         log: Takes what it prints.
         cwd: Its working directory.
         env: Its environment (default: this one's).
+        warm: Warm the machine's memory before, as a run that is timed needs it.
 
     Raises:
         BenchmarkError: It failed.
     """
     os.sync()  # so that nobody pays for what the run before has written
-    warm_memory()
+    if warm:
+        warm_memory()
     with log.open("wb") as output:
         began = time.monotonic()
         process = subprocess.Popen(

@@ -54,10 +54,11 @@ class Bench:
     Args:
         data: The folder of inputs, outputs and the rivals' environment.
         python: The interpreter of this project's environment.
+        warm: Warm the memory before each run.
     """
 
-    def __init__(self, data: Path, python: str) -> None:
-        self._data, self._python = data, python
+    def __init__(self, data: Path, python: str, warm: bool) -> None:
+        self._data, self._python, self._warm = data, python, warm
         self._outputs = data / "out"
         self._rival = data / "venv" / "bin" / "python"
 
@@ -117,7 +118,7 @@ class Bench:
             env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         log = self._data / f"{result.kind}-{result.contender}.log"
         try:
-            return run([python, *arguments], log, HERE.parent, env)
+            return run([python, *arguments], log, HERE.parent, env, self._warm)
         except BenchmarkError as error:
             raise BenchmarkError(f"{what}: {error}") from None
 
@@ -291,7 +292,7 @@ def main() -> None:
         kinds = list(sizes)
     data = Path(flags.data).resolve()
     data.mkdir(parents=True, exist_ok=True)
-    bench = Bench(data, flags.python)
+    bench = Bench(data, flags.python, warm=not flags.quick)
     rivals = contenders != ["ours"]
     if rivals:
         bench.make_environment()

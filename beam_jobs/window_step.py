@@ -1,0 +1,67 @@
+"""Steps of a pipeline that have several tasks under way, and hand over their results in order."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Generic, TypeVar
+
+import apache_beam as beam
+
+from beam_jobs.bundle import at_end_of_bundle
+from beam_jobs.encode import check_crc32c
+from beam_jobs.pool import Window, shared_pool
+
+T = TypeVar("T")
+
+# Shards under way at once: while one is committed and the next sorted, the pool has work.
+_SHARDS_AT_ONCE = 2
+
+
+class WindowStep(beam.DoFn, abc.ABC, Generic[T]):
+    """A step whose tasks run in the pool.
+
+    The result of one comes out when others come in, or at the end of the bundle.
+
+    Args:
+        processes: Of the pool.
+    """
+
+    def __init__(self, processes: int) -> None:
+        self._processes = processes
+
+    def setup(self) -> None:
+        check_crc32c()
+
+    def start_bundle(self) -> None:
+        self._window: Window[T] = shared_pool(self._processes).window()
+
+    def submit(self, function: Callable[..., T], *arguments: Any) -> Iterator[Any]:
+        """Starts `function(*arguments)`; yields the outputs of tasks that are done."""
+        for result in self._window.submit(function, *arguments):
+            yield from self.outputs(result)
+
+    def finish_bundle(self) -> Iterator[Any]:
+        for result in self._window.drain():
+            yield from map(at_end_of_bundle, self.outputs(result))
+
+    @abc.abstractmethod
+    def outputs(self, result: T) -> Iterator[Any]:
+        """Yields what the step hands over of a result."""
+
+
+class ShardStep(WindowStep[T]):
+    """A step whose tasks write a shard each, in threads of the process that has the pool."""
+
+    def start_bundle(self) -> None:
+        super().start_bundle()
+        self._threads: ThreadPoolExecutor | None = None
+        if self._processes > 1:
+            self._threads = ThreadPoolExecutor(_SHARDS_AT_ONCE)
+            self._window = Window(self._threads, _SHARDS_AT_ONCE)
+
+    def finish_bundle(self) -> Iterator[Any]:
+        yield from super().finish_bundle()
+        if self._threads:
+            self._threads.shutdown()
