@@ -52,14 +52,15 @@ class Bench:
     """Starts the contenders.
 
     Args:
-        data: The folder of inputs, outputs and the rivals' environment.
+        data: The folder of inputs and the rivals' environment.
+        outputs: The folder below which datasets are written, and removed.
         python: The interpreter of this project's environment.
         warm: Warm the memory before each run.
     """
 
-    def __init__(self, data: Path, python: str, warm: bool) -> None:
+    def __init__(self, data: Path, outputs: Path, python: str, warm: bool) -> None:
         self._data, self._python, self._warm = data, python, warm
-        self._outputs = data / "out"
+        self._outputs = outputs / "write_shards_outputs"
         self._rival = data / "venv" / "bin" / "python"
 
     def clear(self) -> None:
@@ -258,6 +259,9 @@ def build_parser() -> argparse.ArgumentParser:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--data", default="benchmark_data", help="inputs (default: %(default)s)")
+    parser.add_argument(
+        "--outputs", help="where datasets go for a while, such as /dev/shm (default: --data)"
+    )
     parser.add_argument("--python", default=sys.executable, help="this project's interpreter")
     parser.add_argument("--kinds", default=",".join(KINDS), help="(default: %(default)s)")
     parser.add_argument("--contenders", default=",".join(CONTENDERS), help="(default: %(default)s)")
@@ -292,7 +296,8 @@ def main() -> None:
         kinds = list(sizes)
     data = Path(flags.data).resolve()
     data.mkdir(parents=True, exist_ok=True)
-    bench = Bench(data, flags.python, warm=not flags.quick)
+    outputs = Path(flags.outputs).resolve() if flags.outputs else data
+    bench = Bench(data, outputs, flags.python, warm=not flags.quick)
     rivals = contenders != ["ours"]
     if rivals:
         bench.make_environment()
