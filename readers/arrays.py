@@ -10,10 +10,15 @@ import numpy as np
 
 from readers.collate import collate
 from readers.dataset import Paths, resolve
+from readers.format.columns import Column
 from readers.format.schema import Schema
 from readers.options import BatchOptions
 from readers.order import permutation
 from readers.records import Records
+
+# Read and decoded at once: some 100 calls of NumPy are shared by as many records as are in the
+# processor's cache together.
+_READ_RECORDS, _READ_BYTES = 4096, 1 << 21
 
 Batch = dict[str, np.ndarray] | tuple[np.ndarray, ...]
 
@@ -84,15 +89,41 @@ def _batches(records: Records, options: BatchOptions) -> Iterator[Batch]:
     schema = records.plan.schema
     for epoch in itertools.count() if options.repeat is None else range(options.repeat):
         empty = True
-        for numbers in batch_numbers(len(records), options, epoch):
+        for columns in _columns(records, batch_numbers(len(records), options, epoch)):
             empty = False
-            batch = collate(records.read(numbers), schema, options.batching, options.mask)
+            batch = collate(columns, schema, options.batching, options.mask)
             if options.as_supervised is None:
                 yield batch
             else:
                 yield tuple(batch[name] for name in options.as_supervised)
         if empty:
             return  # An endless repetition of nothing would never return.
+
+
+def _columns(records: Records, batches: Iterator[np.ndarray]) -> Iterator[dict[str, Column]]:
+    """Yields the columns of each batch; small batches are read several at a time."""
+    record_bytes = records.plan.record_bytes or 1
+    most = min(_READ_RECORDS, int(_READ_BYTES / record_bytes))
+    first = next(batches, None)
+    while first is not None:
+        several = [first, *itertools.islice(batches, max(most // len(first), 1) - 1)]
+        yield from _read(records, several)
+        first = next(batches, None)
+
+
+def _read(records: Records, batches: list[np.ndarray]) -> Iterator[dict[str, Column]]:
+    ends = np.cumsum([len(numbers) for numbers in batches]).tolist()
+    try:
+        columns = records.columns(np.concatenate(batches))
+    except ValueError:
+        if len(batches) == 1:
+            raise
+        # The batches before the one with the bad record are whole.
+        for numbers in batches:
+            yield records.columns(numbers)
+        return
+    for start, end in itertools.pairwise([0, *ends]):
+        yield {name: column.part(start, end) for name, column in columns.items()}
 
 
 def batch_numbers(records: int, options: BatchOptions, epoch: int) -> Iterator[np.ndarray]:

@@ -1,23 +1,24 @@
-"""Records -> the NumPy arrays of a batch: dense, padded (with masks) or ragged."""
+"""Columns -> the NumPy arrays of a batch: dense, padded (with masks) or ragged."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from readers.format.columns import Column
 from readers.format.schema import Feature, Schema, numpy_dtype
 from readers.options import MASK_SUFFIX
 
 
 def collate(
-    records: Sequence[dict[str, Any]], schema: Schema, batching: str, mask: bool = False
+    columns: Mapping[str, Column], schema: Schema, batching: str, mask: bool = False
 ) -> dict[str, np.ndarray]:
     """The arrays by feature name, each with a leading batch dimension.
 
     Args:
-        records: At least one, each with a value for every feature.
+        columns: Of at least one record.
         schema: The features. Those of fixed shape are dense in each of the batchings.
         batching: `padded` fills the others up with 0 or b"" to the longest of the batch; `ragged`
             gives an object array [B] of arrays; of object arrays of arrays for a sequence of
@@ -27,65 +28,96 @@ def collate(
     """
     batch = {}
     for name, feature in schema.items():
-        values = [record[name] for record in records]
+        column = columns[name]
         if feature.is_fixed:
-            batch[name] = np.stack([_stacked(feature, value) for value in values])
+            batch[name] = _dense(feature, column)
         elif batching == "ragged":
-            batch[name] = _objects([_ragged(feature, value) for value in values])
+            batch[name] = _objects([_ragged(feature, value) for value in column.arrays()])
         else:
-            batch[name] = padded(feature, values)
+            batch[name] = _padded(feature, column)
             if mask:
-                batch[name + MASK_SUFFIX] = mask_of(feature, values)
+                batch[name + MASK_SUFFIX] = _mask(feature, column)
     return batch
 
 
-def padded(feature: Feature, values: Sequence[Any]) -> np.ndarray:
+def _dense(feature: Feature, column: Column) -> np.ndarray:
+    if feature.encoding != "sequence":
+        return column.values
+    return np.stack([_stacked(feature, value) for value in column.values])
+
+
+def _padded(feature: Feature, column: Column) -> np.ndarray:
     """The array [B, *longest], filled up with 0 or b"" in every unknown dimension."""
     fill = b"" if feature.dtype == "string" else 0
-    out = np.full(_padded_shape(feature, values), fill, numpy_dtype(feature.dtype))
-    for row, value in zip(out, values, strict=True):
-        for place, array in _places(feature, value):
-            # Nothing may be wider than the room: [0, 5] takes none in its second dimension.
-            if array.size:
-                row[place] = array
-    return out
-
-
-def mask_of(feature: Feature, values: Sequence[Any]) -> np.ndarray:
-    """bool [B, *longest], up to the last unknown dimension: where `padded` has values."""
-    depth = feature.varying_rank
-    out = np.zeros(_padded_shape(feature, values)[: depth + 1], bool)
-    for row, value in zip(out, values, strict=True):
-        for place, _ in _places(feature, value):
-            row[place[:depth]] = True
-    return out
-
-
-def _padded_shape(feature: Feature, values: Sequence[Any]) -> tuple[int, ...]:
-    longest = np.max([_extent(feature, value) for value in values], axis=0).tolist()
-    sizes = zip(feature.shape, longest, strict=True)
-    return (len(values), *(size if d is None else d for d, size in sizes))
-
-
-def _extent(feature: Feature, value: Any) -> list[int]:
-    """The room that a value takes in each dimension; an empty dimension leaves none in the next."""
-    rank = len(feature.shape)
+    extents = _extents(feature, column)
+    out = np.full(_room(feature, extents), fill, numpy_dtype(feature.dtype))
     if feature.encoding == "sequence":
-        parts = [_extent(Feature(feature.dtype, feature.shape[1:]), part) for part in value]
-        inner = np.max(parts, axis=0).astype(int).tolist() if parts else [0] * (rank - 1)
-        return [len(value), *inner]
-    extent = list(value.shape)
-    first_empty = extent.index(0) if 0 in extent else rank
-    return extent[:first_empty] + [0] * (rank - first_empty)
-
-
-def _places(feature: Feature, value: Any) -> Iterator[tuple[tuple[int | slice, ...], np.ndarray]]:
-    """The arrays of a value, each with its index in a padded row: one alone, or a sequence's."""
-    if feature.encoding == "sequence":
-        for i, part in enumerate(value):
-            yield (i, *map(slice, part.shape)), part
+        for row, arrays in zip(out, column.values, strict=True):
+            for i, array in enumerate(arrays):
+                # Nothing may be wider than the room: [0, 5] takes none in its second dimension.
+                if array.size:
+                    place = (i, *map(slice, array.shape))
+                    row[place] = array
+    elif feature.varying_rank == 1:
+        for row, array, length in zip(out, column.arrays(), extents[:, 0].tolist(), strict=True):
+            row[:length] = array
     else:
-        yield tuple(map(slice, value.shape)), value
+        for row, array in zip(out, column.arrays(), strict=True):
+            if array.size:
+                row[tuple(map(slice, array.shape))] = array
+    return out
+
+
+def _mask(feature: Feature, column: Column) -> np.ndarray:
+    """bool [B, *longest], up to the last unknown dimension: where `_padded` has values."""
+    depth = feature.varying_rank
+    extents = _extents(feature, column)
+    room = _room(feature, extents)[1 : depth + 1]
+    if feature.encoding != "sequence":
+        return _within(extents[:, :depth], room)
+    out = np.zeros((len(extents), *room), bool)
+    for row, arrays in zip(out, column.values, strict=True):
+        for i, array in enumerate(arrays):
+            place = (i, *map(slice, array.shape[: depth - 1]))
+            row[place] = True
+    return out
+
+
+def _within(extents: np.ndarray, room: Sequence[int]) -> np.ndarray:
+    """bool [B, *room]: whether every coordinate is below the extents, int64 [B, rank]."""
+    out = np.ones((len(extents), *([1] * len(room))), bool)
+    for axis, size in enumerate(room):
+        shape = [1] * len(room)
+        shape[axis] = size
+        below = np.arange(size) < extents[:, axis, None]
+        out = out & below.reshape(len(extents), *shape)
+    return out
+
+
+def _room(feature: Feature, extents: np.ndarray) -> tuple[int, ...]:
+    longest = extents.max(axis=0).tolist()
+    sizes = zip(feature.shape, longest, strict=True)
+    return (len(extents), *(size if d is None else d for d, size in sizes))
+
+
+def _extents(feature: Feature, column: Column) -> np.ndarray:
+    """The room that each value takes in each dimension, int64 [B, rank].
+
+    An empty dimension leaves none in the next.
+    """
+    if feature.encoding == "sequence":
+        return np.array([_extent(feature, value) for value in column.values], np.int64)
+    assert column.shapes is not None
+    return column.shapes * np.cumprod(column.shapes > 0, axis=1)
+
+
+def _extent(feature: Feature, arrays: Sequence[np.ndarray]) -> list[int]:
+    shapes = np.array([array.shape for array in arrays], np.int64)
+    inner = len(feature.shape) - 1
+    if not len(shapes):
+        return [0] * (inner + 1)
+    taken = shapes * np.cumprod(shapes > 0, axis=1)
+    return [len(arrays), *taken.max(axis=0).tolist()]
 
 
 def _stacked(feature: Feature, value: Any) -> np.ndarray:
@@ -102,9 +134,10 @@ def _ragged(feature: Feature, value: Any) -> np.ndarray:
     return _stacked(feature, value)
 
 
-def _objects(arrays: Sequence[np.ndarray]) -> np.ndarray:
-    out = np.empty(len(arrays), object)
+def _objects(arrays: Sequence[np.ndarray] | Iterator[np.ndarray]) -> np.ndarray:
+    items = list(arrays)
+    out = np.empty(len(items), object)
     # Assigned one by one: NumPy would merge arrays that happen to have the same shape.
-    for i, array in enumerate(arrays):
+    for i, array in enumerate(items):
         out[i] = array
     return out

@@ -5,7 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, BinaryIO
 
 import fsspec
@@ -124,22 +124,24 @@ class ShardBytes:
         if local is None:
             self._filesystem, self._name = fsspec.core.url_to_fs(path)
             return
-        with open(local, "rb") as file:  # noqa: PTH123 - the descriptor is all that is wanted
-            # An empty file cannot be mapped. The map closes when its last view is gone.
-            if os.fstat(file.fileno()).st_size:
-                self._view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-            else:
-                self._view = memoryview(b"")
+        # It is closed when nothing refers to it any more.
+        self._file = open(local, "rb", buffering=0)  # noqa: PTH123, SIM115
+        # An empty file cannot be mapped. The map closes when its last view is gone.
+        if os.fstat(self._file.fileno()).st_size:
+            self._view = memoryview(mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ))
+        else:
+            self._view = memoryview(b"")
 
-    def slices(self, index: np.ndarray) -> list[memoryview]:
-        """The bytes at each (offset, length) of an int64 [n, 2]; a view of the map where local.
+    def pieces(self, index: np.ndarray) -> list[memoryview]:
+        """Bytes that are those at each (offset, length) of an int64 [n, 2], one after another.
 
-        Elsewhere neighbours are fetched together, and the requests of one call run at once where
-        the filesystem can.
+        Views of the map where the file is local. Elsewhere neighbours are fetched together, and
+        the requests of one call run at once where the filesystem can.
         """
-        rows = index.tolist()
         if self._view is not None:
-            return [self._view[offset : offset + length] for offset, length in rows]
+            view = self._view
+            return [view[start:stop] for start, stop in _runs(index)]
+        rows = index.tolist()
         spans = spans_of(rows)
         blobs = self._filesystem.cat_ranges(
             [self._name] * len(spans),
@@ -153,6 +155,31 @@ class ShardBytes:
             memoryview(blobs[span])[offset - spans[span][0] :][:length]
             for span, (offset, length) in zip(found.tolist(), rows, strict=True)
         ]
+
+    def read_run(self, index: np.ndarray, buffer: Callable[[int], bytearray]) -> bytearray | None:
+        """The same bytes in a buffer, which may be longer, if one read of a local file gets them.
+
+        A map costs a page fault for every 4 KiB, and so does memory that is new each time.
+
+        Args:
+            buffer: Gives one of at least so many bytes.
+        """
+        stops = index.sum(axis=1)
+        if self._view is None or (index[1:, 0] != stops[:-1]).any():
+            return None
+        start, length = int(index[0, 0]), int(stops[-1] - index[0, 0])
+        data = buffer(length)
+        if os.preadv(self._file.fileno(), [memoryview(data)[:length]], start) < length:
+            return None  # As the kernel does beyond 2 GiB.
+        return data
+
+
+def _runs(index: np.ndarray) -> Iterator[tuple[int, int]]:
+    """The (start, stop) of records that follow each other in the file as they do in the index."""
+    starts, stops = index[:, 0], index.sum(axis=1)
+    breaks = np.flatnonzero(starts[1:] != stops[:-1]) + 1
+    firsts, lasts = np.append(0, breaks), np.append(breaks, len(index)) - 1
+    return zip(starts[firsts].tolist(), stops[lasts].tolist(), strict=True)
 
 
 def spans_of(rows: Sequence[Sequence[int]]) -> list[tuple[int, int]]:

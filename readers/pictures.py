@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from readers.format.example import fits
-from readers.format.schema import PICTURES, Feature, Schema, format_shape
+from readers.format.schema import PICTURES, Feature, Schema, fits, format_shape
 
 
 def decode_picture(name: str, feature: Feature, data: bytes) -> np.ndarray:

@@ -10,8 +10,8 @@ from PIL import Image
 
 from beam_jobs import Feature, Schema, WriteShards, topup
 from beam_jobs.__main__ import main
-from readers.format.example import Decoder
 from readers.format.manifest import Manifest
+from readers.format.parse import Decoder
 from tests.datasets import crc32c, npy, parse_tfrecord, write_recordings
 
 IN_MEMORY = ["--direct_running_mode", "in_memory"]

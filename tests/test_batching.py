@@ -9,16 +9,19 @@ from hypothesis import strategies as st
 from readers.batching import batch_of
 from readers.collate import collate
 from readers.decode import decode_batch
+from readers.format.columns import column_of
 from readers.format.example import Encoder
+from readers.format.parse import Decoder
 from readers.format.schema import Feature, Schema, numpy_dtype
 
 
 def batches(feature, values, batching, mask=False):
     """The same records as a batch of TensorFlow and one of NumPy."""
     schema = Schema({"x": feature})
-    examples = tf.constant([Encoder(schema).encode({"x": value}) for value in values], tf.string)
-    graph = batch_of(decode_batch(examples, schema), schema, batching, mask)
-    return graph, collate([{"x": value} for value in values], schema, batching, mask)
+    examples = [Encoder(schema).encode({"x": value}) for value in values]
+    graph = batch_of(decode_batch(tf.constant(examples, tf.string), schema), schema, batching, mask)
+    column = column_of(feature, [Decoder(schema).decode(example)["x"] for example in examples])
+    return graph, collate({"x": column}, schema, batching, mask)
 
 
 def arrays(shapes, dtype="float32"):

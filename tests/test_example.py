@@ -8,7 +8,8 @@ import tensorflow as tf
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from readers.format.example import Decoder, Encoder, map_order, parse_example
+from readers.format.example import Encoder, map_order
+from readers.format.parse import Decoder, parse_example
 from readers.format.schema import (
     FLOATS_IN_A_LIST,
     INTEGERS_IN_A_LIST,

@@ -17,8 +17,8 @@ from PIL import Image
 
 from beam_jobs.__main__ import main
 from beam_jobs.samples import make_samples
-from readers.format.example import Decoder
 from readers.format.manifest import Manifest
+from readers.format.parse import Decoder
 from readers.format.tfrecord import parse_index
 
 IN_MEMORY = ["--direct_running_mode", "in_memory"]

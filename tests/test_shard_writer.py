@@ -28,7 +28,8 @@ from beam_jobs.sensors import SensorJob
 from beam_jobs.shard_writer import ShardWriter, WriteEncoded, write_spooled
 from beam_jobs.spool import Spool
 from beam_jobs.statistics import Statistics
-from readers.format.example import Decoder, Encoder
+from readers.format.example import Encoder
+from readers.format.parse import Decoder
 from readers.format.schema import Feature, Schema
 from readers.format.tfrecord import frame, parse_index, read_records
 

@@ -17,8 +17,8 @@ from beam_jobs.rejects import Reject
 from beam_jobs.resume import ShardResult
 from beam_jobs.shard_writer import check_records
 from beam_jobs.statistics import Statistics
-from readers.format.example import Decoder
 from readers.format.manifest import Manifest, Shard
+from readers.format.parse import Decoder
 from readers.format.tfrecord import frame, read_records
 
 SCHEMA = Schema(

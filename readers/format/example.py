@@ -1,4 +1,4 @@
-"""A dict of arrays <-> a serialized `tf.train.Example`, the same bytes in every process.
+"""A dict of arrays -> a serialized `tf.train.Example`, the same bytes in every process.
 
 Source: tensorflow/core/example/{example,feature}.proto. The map of features is written in the
 order of `SerializeToString(deterministic=True)` in protobuf's default Python implementation, upb.
@@ -7,7 +7,6 @@ order of `SerializeToString(deterministic=True)` in protobuf's default Python im
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,23 +18,24 @@ from readers.format.schema import (
     Feature,
     Schema,
     dtype_name,
+    fits,
     format_shape,
     numpy_dtype,
 )
-from readers.format.tensor import little_endian, parse_tensor, string_values, tensor_parts
-from readers.format.wire import fields, packed_varints, unpacked_varints, varint
+from readers.format.tensor import little_endian, string_values, tensor_parts
+from readers.format.wire import (
+    FLOAT_LIST,
+    INT64_LIST,
+    packed_varints,
+    varint,
+)
 
 Parts = list[bytes | memoryview]
-
-_BYTES_LIST, _FLOAT_LIST, _INT64_LIST = 1, 2, 3
 
 # Beginnings of entries kept: recordings of a few thousand lengths; each is some 50 bytes.
 _MAX_LAYOUTS = 4096
 
 _INTEGER = Feature("int64", (), "list")
-
-# The wire type of one value that is not packed.
-_UNPACKED = {_BYTES_LIST: 2, _FLOAT_LIST: 5, _INT64_LIST: 0}
 
 
 def map_order(name: str) -> bytes:
@@ -193,7 +193,7 @@ class _Entry:
     def _whole(self, value: Any) -> Parts:
         if self._companion:
             packed = packed_varints(companion(self._feature, value))
-            message = _list_parts(_INT64_LIST, [packed])
+            message = _list_parts(INT64_LIST, [packed])
         else:
             message = feature_parts(self._feature, value)
         body = [self._key_field, b"\x12" + varint(_size(message)), *message]
@@ -296,14 +296,6 @@ def _from_python(name: str, feature: Feature, value: Any) -> np.ndarray:
     return array
 
 
-def fits(expected: tuple[int | None, ...], found: tuple[int, ...]) -> bool:
-    """Whether a shape has the expected rank and every known dimension."""
-    return expected == found or (
-        len(expected) == len(found)
-        and all(e is None or e == f for e, f in zip(expected, found, strict=True))
-    )
-
-
 def companion(feature: Feature, value: Any) -> np.ndarray:
     """The int64 [n] that `<name>/shape` holds.
 
@@ -331,8 +323,8 @@ def feature_parts(feature: Feature, value: Any) -> Parts:
     if feature.dtype == "string":
         return _bytes_list([[item] for item in string_values(value)])
     if feature.dtype in FLOATS_IN_A_LIST:
-        return _list_parts(_FLOAT_LIST, [value.astype("<f4").tobytes()])
-    return _list_parts(_INT64_LIST, [packed_varints(np.asarray(value, np.int64).reshape(-1))])
+        return _list_parts(FLOAT_LIST, [value.astype("<f4").tobytes()])
+    return _list_parts(INT64_LIST, [packed_varints(np.asarray(value, np.int64).reshape(-1))])
 
 
 def _octets(array: np.ndarray) -> memoryview:
@@ -360,171 +352,3 @@ def _list_parts(kind: int, packed: Parts) -> Parts:
     size = _size(packed)
     body: Parts = [b"\x0a" + varint(size), *packed] if size else []
     return [bytes([kind << 3 | 2]) + varint(_size(body)), *body]
-
-
-def parse_example(data: bytes | memoryview) -> dict[str, tuple[int, list[memoryview]]]:
-    """The raw lists of a serialized Example: name -> (1 bytes, 2 float, 3 int64; their chunks).
-
-    A chunk is one bytes value, or a run of packed numbers.
-
-    Raises:
-        ValueError: The bytes are not an Example.
-    """
-    features: dict[str, tuple[int, list[memoryview]]] = {}
-    for number, kind, message in fields(memoryview(data)):
-        if number != 1 or kind != 2:
-            raise ValueError(f"field {number} is not one of tf.train.Example")
-        for entry_number, entry_kind, entry in fields(message):
-            if entry_number != 1 or entry_kind != 2:
-                raise ValueError(f"field {entry_number} is not one of tf.train.Features")
-            name, value = "", memoryview(b"")
-            for part, part_kind, content in fields(entry):
-                if part_kind != 2 or part not in (1, 2):
-                    raise ValueError("an entry of tf.train.Features is neither key nor value")
-                if part == 1:
-                    name = str(content, "utf-8")
-                else:
-                    value = content
-            features[name] = _parse_feature(value)
-    return features
-
-
-def _parse_feature(message: memoryview) -> tuple[int, list[memoryview]]:
-    kind = 0
-    chunks: list[memoryview] = []
-    for number, wire, content in fields(message):
-        if wire != 2 or number not in (_BYTES_LIST, _FLOAT_LIST, _INT64_LIST):
-            raise ValueError(f"field {number} is not one of tf.train.Feature")
-        if number != kind:  # A oneof: the same list again continues it, another replaces it.
-            kind, chunks = number, []
-        for item, item_wire, value in fields(content):
-            if item != 1 or item_wire not in (2, _UNPACKED[kind]):
-                raise ValueError(f"field {item} is not one of a tf.train list")
-            # Proto2-style writers do not pack: one value a field.
-            chunks.append(memoryview(varint(value)) if item_wire == 0 else value)
-    return kind, chunks
-
-
-class Decoder:
-    """Turns serialized Examples into dicts of arrays, by a schema.
-
-    Args:
-        schema: The features to return; others in the Example are passed over.
-    """
-
-    def __init__(self, schema: Schema) -> None:
-        self._schema = schema
-
-    def decode(self, data: bytes | memoryview) -> dict[str, Any]:
-        """The record of one serialized Example.
-
-        Returns:
-            An array for every feature (strings as an object array of bytes, 0-d for one value),
-            the encoded bytes of a picture, or the list of arrays of a sequence.
-
-        Raises:
-            ValueError: Not an Example, a feature is missing, or one does not fit the schema; the
-                message names the feature, what it should be, and what it is.
-        """
-        found = parse_example(data)
-        record = {}
-        for name, feature in self._schema.items():
-            if name not in found or not found[name][0]:
-                raise ValueError(f"feature {name!r} is missing: the Example has {', '.join(found)}")
-            kind, shape = found.get(f"{name}/shape", (0, []))
-            try:
-                if kind not in (0, _INT64_LIST):
-                    raise ValueError(f"{name}/shape is not a list of integers")
-                record[name] = _decode(feature, *found[name], shape)
-            except ValueError as error:
-                raise ValueError(f"feature {name!r} ({feature}): {error}") from None
-        return record
-
-
-def _decode(feature: Feature, kind: int, chunks: list[memoryview], shape: list[memoryview]) -> Any:
-    if feature.encoding == "list":
-        return _reshape(feature, _list_values(feature, kind, chunks), shape)
-    if kind != _BYTES_LIST:
-        raise ValueError("the Example holds numbers where bytes are expected")
-    if feature.encoding == "sequence":
-        if feature.shape[0] not in (None, len(chunks)):
-            raise ValueError(f"expected {feature.shape[0]} arrays, found {len(chunks)}")
-        part = Feature(feature.dtype, feature.shape[1:], "tensor")
-        return [_fitting(part, parse_tensor(chunk, feature.dtype)) for chunk in chunks]
-    if len(chunks) != 1:
-        raise ValueError(f"expected one bytes value, found {len(chunks)}")
-    if feature.encoding in PICTURES:
-        return bytes(chunks[0])
-    if feature.encoding == "text":
-        return np.array(bytes(chunks[0]), object)
-    if feature.encoding == "tensor":
-        return _fitting(feature, parse_tensor(chunks[0], feature.dtype))
-    target = numpy_dtype(feature.dtype)
-    if len(chunks[0]) % target.itemsize:
-        raise ValueError(f"{len(chunks[0])} bytes are not a whole number of {feature.dtype} values")
-    return _reshape(feature, np.frombuffer(chunks[0], target), shape)
-
-
-def _list_values(feature: Feature, kind: int, chunks: list[memoryview]) -> np.ndarray:
-    expected = (
-        _BYTES_LIST
-        if feature.dtype == "string"
-        else _FLOAT_LIST
-        if feature.dtype in FLOATS_IN_A_LIST
-        else _INT64_LIST
-    )
-    if kind != expected:
-        names = {_BYTES_LIST: "bytes", _FLOAT_LIST: "floats", _INT64_LIST: "integers"}
-        raise ValueError(f"the Example holds a list of {names[kind]}, not of {names[expected]}")
-    if kind == _BYTES_LIST:
-        values = np.empty(len(chunks), object)
-        values[:] = [bytes(chunk) for chunk in chunks]
-        return values
-    packed = chunks[0] if len(chunks) == 1 else b"".join(chunks)
-    if kind == _INT64_LIST:
-        numbers = unpacked_varints(packed)
-        values = numbers.astype(numpy_dtype(feature.dtype), copy=False)
-        if values is not numbers and not np.array_equal(values, numbers):
-            wrong = numbers[values != numbers][0]
-            raise ValueError(f"the Example holds {wrong}, which is no {feature.dtype}")
-        return values
-    if len(packed) % 4:
-        raise ValueError("the floats are cut off")
-    return np.frombuffer(packed, "<f4").astype(numpy_dtype(feature.dtype), copy=False)
-
-
-def _reshape(
-    feature: Feature, values: np.ndarray, companion_chunks: list[memoryview]
-) -> np.ndarray:
-    """Gives flat values their shape: the schema's, the companion's, or the only one possible."""
-    if feature.is_fixed:
-        shape = [d for d in feature.shape if d is not None]
-    elif companion_chunks:
-        shape = unpacked_varints(b"".join(companion_chunks)).tolist()
-    else:
-        shape = inferred_shape(feature, values.size)
-    if math.prod(shape) != values.size or any(d < 0 for d in shape):
-        raise ValueError(f"{values.size} values do not fill shape {format_shape(tuple(shape))}")
-    return _fitting(feature, values.reshape(shape))
-
-
-def inferred_shape(feature: Feature, size: int) -> list[int]:
-    """The shape of `size` values whose feature has one unknown dimension and no companion.
-
-    Raises:
-        ValueError: More than one dimension is unknown, or the known ones do not divide the size.
-    """
-    known = math.prod(d for d in feature.shape if d is not None)
-    if sum(d is None for d in feature.shape) > 1:
-        raise ValueError("several unknown dimensions need the companion list <name>/shape")
-    if known == 0 or size % known:
-        raise ValueError(f"{size} values do not fill shape {format_shape(feature.shape)}")
-    return [size // known if d is None else d for d in feature.shape]
-
-
-def _fitting(feature: Feature, array: np.ndarray) -> np.ndarray:
-    if not fits(feature.shape, array.shape):
-        raise ValueError(
-            f"expected {format_shape(feature.shape)}, found {format_shape(array.shape)}"
-        )
-    return array

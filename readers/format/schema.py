@@ -72,6 +72,14 @@ def format_shape(shape: tuple[int | None, ...]) -> str:
     return "[" + ", ".join(str(d) for d in shape) + "]"
 
 
+def fits(expected: tuple[int | None, ...], found: tuple[int, ...]) -> bool:
+    """Whether a shape has the expected rank and every known dimension."""
+    return expected == found or (
+        len(expected) == len(found)
+        and all(e is None or e == f for e, f in zip(expected, found, strict=True))
+    )
+
+
 def _default_encoding(dtype: str, shape: tuple[int | None, ...]) -> str:
     if shape:
         return "tensor"
@@ -160,6 +168,11 @@ class Feature:
         return self.encoding == "sequence" or (
             self.encoding in WITH_COMPANION and not self.is_fixed
         )
+
+    @property
+    def needs_companion(self) -> bool:
+        """Whether the shape is read from the companion, where there is one."""
+        return self.encoding in ("list", "raw") and not self.is_fixed
 
     def to_json(self) -> dict[str, Any]:
         return {"dtype": self.dtype, "shape": list(self.shape), "encoding": self.encoding}

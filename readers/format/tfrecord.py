@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import BinaryIO
 
 import google_crc32c
@@ -24,6 +24,7 @@ MAX_RECORD_BYTES = 1 << 31
 
 _CRC = struct.Struct("<I")
 _MASK_DELTA = 0xA282EAD8
+_NO_NUMBERS = np.empty(0, np.int64)
 
 
 class CorruptRecordError(ValueError):
@@ -55,8 +56,7 @@ def frame(data: bytes) -> bytes:
 def frame_all(records: Sequence[bytes]) -> list[bytes]:
     """Each record as `frame` gives it, in a quarter of the time of one by one."""
     crcs = np.fromiter(map(google_crc32c.value, records), np.uint32, len(records))
-    masked = (crcs >> 15 | crcs << 17) + np.uint32(_MASK_DELTA)
-    footers = masked.astype("<u4").tobytes()
+    footers = _masked(crcs).astype("<u4").tobytes()
     framed = []
     for number, data in enumerate(records):
         if len(data) > MAX_RECORD_BYTES:
@@ -97,6 +97,40 @@ def unframe(framed: bytes | memoryview, file: str, offset: int) -> memoryview:
     if length_crc != masked_crc32c(view[:8]) or data_crc != masked_crc32c(data):
         raise CorruptRecordError(f"{file}: the record at byte {offset} fails its CRC32C")
     return data
+
+
+def intact(data: bytes | bytearray, lengths: np.ndarray) -> np.ndarray:
+    """Which of many framed records `unframe` takes, bool [n], in a tenth of the time of one by one.
+
+    Args:
+        data: Begins with the records, one after another.
+        lengths: int64 [n], of each record, framing included: at least `FRAME_BYTES`.
+    """
+    octets = np.frombuffer(data, np.uint8)
+    stops = np.cumsum(lengths)
+    starts = stops - lengths
+    headers: np.ndarray
+    # google_crc32c takes an array as it is; a memoryview would have to be copied.
+    contents: Iterable[np.ndarray]
+    if len(lengths) and lengths.min() == lengths.max():
+        size = int(lengths[0]) - FRAME_BYTES
+        rows = octets[: stops[-1]].reshape(len(lengths), -1)
+        headers = np.frombuffer(_header(size), np.uint8)
+        contents = rows[:, HEADER_BYTES:-FOOTER_BYTES]
+    else:
+        sizes = (lengths - FRAME_BYTES).tolist()
+        headers = np.frombuffer(b"".join(map(_header, sizes)), np.uint8).reshape(-1, HEADER_BYTES)
+        places = zip((starts + HEADER_BYTES).tolist(), sizes, strict=True)
+        contents = [octets[start : start + size] for start, size in places]
+    found = octets[starts[:, None] + np.arange(HEADER_BYTES)]
+    crcs = np.fromiter(map(google_crc32c.value, contents), np.uint32, len(lengths))
+    footers = octets[(stops - FOOTER_BYTES)[:, None] + np.arange(FOOTER_BYTES)]
+    return (found == headers).all(axis=1) & (_masked(crcs) == footers.view("<u4")[:, 0])
+
+
+def _masked(crcs: np.ndarray) -> np.ndarray:
+    """CRC32C values, uint32 [n], as TFRecord stores them."""
+    return (crcs >> 15 | crcs << 17) + np.uint32(_MASK_DELTA)
 
 
 def read_records(stream: BinaryIO, file: str) -> Iterator[tuple[int, bytes]]:
@@ -142,9 +176,13 @@ def parse_index(data: bytes, file: str) -> np.ndarray:
     try:
         if data.translate(None, b"0123456789 \r\n"):
             raise ValueError
-        numbers = np.array(data.split(), np.int64)
+        # In a fifth of the time of int(): the index of ten million records is there in 0.3 s.
+        # It makes the largest number of those that are too large, and 0 of no number at all.
+        numbers = np.fromstring(data, np.int64, sep=" ") if data.strip() else _NO_NUMBERS
         index = numbers.reshape(-1, 2)
-    except (ValueError, OverflowError):
+        if numbers.size and numbers.max() == np.iinfo(np.int64).max:
+            raise ValueError
+    except ValueError:
         raise ValueError(f"{file}: not an index (lines of '<offset> <length>')") from None
     if index.size and (
         index[:, 0].min() < 0

@@ -11,6 +11,9 @@ from typing import Any
 
 import numpy as np
 
+# The kinds of a `tf.train.Feature`, by the field of its message.
+BYTES_LIST, FLOAT_LIST, INT64_LIST = 1, 2, 3
+
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _ONE_BYTE = [bytes([n]) for n in range(128)]
 

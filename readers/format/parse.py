@@ -1,0 +1,207 @@
+"""A serialized `tf.train.Example` -> a dict of arrays, in whatever form a writer has put it.
+
+Source: tensorflow/core/example/{example,feature}.proto.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container
+from typing import Any
+
+import numpy as np
+
+from readers.format.schema import (
+    FLOATS_IN_A_LIST,
+    PICTURES,
+    Feature,
+    Schema,
+    fits,
+    format_shape,
+    numpy_dtype,
+)
+from readers.format.tensor import parse_tensor
+from readers.format.wire import BYTES_LIST, FLOAT_LIST, INT64_LIST, fields, unpacked_varints, varint
+
+# The wire type of one value that is not packed.
+_UNPACKED = {BYTES_LIST: 2, FLOAT_LIST: 5, INT64_LIST: 0}
+
+
+def parse_example(
+    data: bytes | memoryview, wanted: Container[str] | None = None
+) -> dict[str, tuple[int, list[memoryview]]]:
+    """The raw lists of a serialized Example: name -> (1 bytes, 2 float, 3 int64; their chunks).
+
+    A chunk is one bytes value, or a run of packed numbers.
+
+    Args:
+        wanted: The features to look into; None means all. Others are (0, []).
+
+    Raises:
+        ValueError: The bytes are not an Example.
+    """
+    features: dict[str, tuple[int, list[memoryview]]] = {}
+    for number, kind, message in fields(memoryview(data)):
+        if number != 1 or kind != 2:
+            raise ValueError(f"field {number} is not one of tf.train.Example")
+        for entry_number, entry_kind, entry in fields(message):
+            if entry_number != 1 or entry_kind != 2:
+                raise ValueError(f"field {entry_number} is not one of tf.train.Features")
+            name, value = "", memoryview(b"")
+            for part, part_kind, content in fields(entry):
+                if part_kind != 2 or part not in (1, 2):
+                    raise ValueError("an entry of tf.train.Features is neither key nor value")
+                if part == 1:
+                    name = str(content, "utf-8")
+                else:
+                    value = content
+            looked_into = wanted is None or name in wanted
+            features[name] = _parse_feature(value) if looked_into else (0, [])
+    return features
+
+
+def _parse_feature(message: memoryview) -> tuple[int, list[memoryview]]:
+    kind = 0
+    chunks: list[memoryview] = []
+    for number, wire, content in fields(message):
+        if wire != 2 or number not in (BYTES_LIST, FLOAT_LIST, INT64_LIST):
+            raise ValueError(f"field {number} is not one of tf.train.Feature")
+        if number != kind:  # A oneof: the same list again continues it, another replaces it.
+            kind, chunks = number, []
+        for item, item_wire, value in fields(content):
+            if item != 1 or item_wire not in (2, _UNPACKED[kind]):
+                raise ValueError(f"field {item} is not one of a tf.train list")
+            # Proto2-style writers do not pack: one value a field.
+            chunks.append(memoryview(varint(value)) if item_wire == 0 else value)
+    return kind, chunks
+
+
+class Decoder:
+    """Turns serialized Examples into dicts of arrays, by a schema.
+
+    Args:
+        schema: The features to return; others in the Example are passed over.
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        self._wanted = {*schema, *(f"{n}/shape" for n, f in schema.items() if f.needs_companion)}
+
+    def decode(self, data: bytes | memoryview) -> dict[str, Any]:
+        """The record of one serialized Example.
+
+        Returns:
+            An array for every feature (strings as an object array of bytes, 0-d for one value),
+            the encoded bytes of a picture, or the list of arrays of a sequence.
+
+        Raises:
+            ValueError: Not an Example, a feature is missing, or one does not fit the schema; the
+                message names the feature, what it should be, and what it is.
+        """
+        found = parse_example(data, self._wanted)
+        record = {}
+        for name, feature in self._schema.items():
+            if name not in found or not found[name][0]:
+                raise ValueError(f"feature {name!r} is missing: the Example has {', '.join(found)}")
+            try:
+                shape = _companion(found, name) if feature.needs_companion else []
+                record[name] = _decode(feature, *found[name], shape)
+            except ValueError as error:
+                raise ValueError(f"feature {name!r} ({feature}): {error}") from None
+        return record
+
+
+def _companion(found: dict[str, tuple[int, list[memoryview]]], name: str) -> list[memoryview]:
+    kind, shape = found.get(f"{name}/shape", (0, []))
+    if kind not in (0, INT64_LIST):
+        raise ValueError(f"{name}/shape is not a list of integers")
+    return shape
+
+
+def _decode(feature: Feature, kind: int, chunks: list[memoryview], shape: list[memoryview]) -> Any:
+    if feature.encoding == "list":
+        return _reshape(feature, _list_values(feature, kind, chunks), shape)
+    if kind != BYTES_LIST:
+        raise ValueError("the Example holds numbers where bytes are expected")
+    if feature.encoding == "sequence":
+        if feature.shape[0] not in (None, len(chunks)):
+            raise ValueError(f"expected {feature.shape[0]} arrays, found {len(chunks)}")
+        part = Feature(feature.dtype, feature.shape[1:], "tensor")
+        return [_fitting(part, parse_tensor(chunk, feature.dtype)) for chunk in chunks]
+    if len(chunks) != 1:
+        raise ValueError(f"expected one bytes value, found {len(chunks)}")
+    if feature.encoding in PICTURES:
+        return bytes(chunks[0])
+    if feature.encoding == "text":
+        return np.array(bytes(chunks[0]), object)
+    if feature.encoding == "tensor":
+        return _fitting(feature, parse_tensor(chunks[0], feature.dtype))
+    target = numpy_dtype(feature.dtype)
+    if len(chunks[0]) % target.itemsize:
+        raise ValueError(f"{len(chunks[0])} bytes are not a whole number of {feature.dtype} values")
+    return _reshape(feature, np.frombuffer(chunks[0], target), shape)
+
+
+def _list_values(feature: Feature, kind: int, chunks: list[memoryview]) -> np.ndarray:
+    expected = (
+        BYTES_LIST
+        if feature.dtype == "string"
+        else FLOAT_LIST
+        if feature.dtype in FLOATS_IN_A_LIST
+        else INT64_LIST
+    )
+    if kind != expected:
+        names = {BYTES_LIST: "bytes", FLOAT_LIST: "floats", INT64_LIST: "integers"}
+        raise ValueError(f"the Example holds a list of {names[kind]}, not of {names[expected]}")
+    if kind == BYTES_LIST:
+        values = np.empty(len(chunks), object)
+        values[:] = [bytes(chunk) for chunk in chunks]
+        return values
+    packed = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+    if kind == INT64_LIST:
+        numbers = unpacked_varints(packed)
+        values = numbers.astype(numpy_dtype(feature.dtype), copy=False)
+        if values is not numbers and not np.array_equal(values, numbers):
+            wrong = numbers[values != numbers][0]
+            raise ValueError(f"the Example holds {wrong}, which is no {feature.dtype}")
+        return values
+    if len(packed) % 4:
+        raise ValueError("the floats are cut off")
+    return np.frombuffer(packed, "<f4").astype(numpy_dtype(feature.dtype), copy=False)
+
+
+def _reshape(
+    feature: Feature, values: np.ndarray, companion_chunks: list[memoryview]
+) -> np.ndarray:
+    """Gives flat values their shape: the schema's, the companion's, or the only one possible."""
+    if feature.is_fixed:
+        shape = [d for d in feature.shape if d is not None]
+    elif companion_chunks:
+        shape = unpacked_varints(b"".join(companion_chunks)).tolist()
+    else:
+        shape = inferred_shape(feature, values.size)
+    if math.prod(shape) != values.size or any(d < 0 for d in shape):
+        raise ValueError(f"{values.size} values do not fill shape {format_shape(tuple(shape))}")
+    return _fitting(feature, values.reshape(shape))
+
+
+def inferred_shape(feature: Feature, size: int) -> list[int]:
+    """The shape of `size` values whose feature has one unknown dimension and no companion.
+
+    Raises:
+        ValueError: More than one dimension is unknown, or the known ones do not divide the size.
+    """
+    known = math.prod(d for d in feature.shape if d is not None)
+    if sum(d is None for d in feature.shape) > 1:
+        raise ValueError("several unknown dimensions need the companion list <name>/shape")
+    if known == 0 or size % known:
+        raise ValueError(f"{size} values do not fill shape {format_shape(feature.shape)}")
+    return [size // known if d is None else d for d in feature.shape]
+
+
+def _fitting(feature: Feature, array: np.ndarray) -> np.ndarray:
+    if not fits(feature.shape, array.shape):
+        raise ValueError(
+            f"expected {format_shape(feature.shape)}, found {format_shape(array.shape)}"
+        )
+    return array
