@@ -27,11 +27,11 @@ from apache_beam.metrics import Metrics
 from apache_beam.pvalue import AsList, AsSingleton
 
 from beam_jobs.assign import shard_sizes
-from beam_jobs.crc import crc_without_suffix
 from beam_jobs.files import is_local, open_file
 from beam_jobs.output import Output
 from beam_jobs.resume import ShardResult, forget_done
 from beam_jobs.shards import STAGING, staging_path, unwritable, write_file
+from readers.format.crc import crc_without_suffix
 from readers.format.manifest import INDEX_SUFFIX, Shard, join
 from readers.format.tfrecord import FRAME_BYTES, format_index, parse_index, read_records
 

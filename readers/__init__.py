@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from readers.arrays import as_numpy
 from readers.format.manifest import DatasetError, Manifest
 from readers.format.schema import Feature, Schema
+from readers.schedule import State
 from readers.source import RecordSource
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ __all__ = [
     "Manifest",
     "RecordSource",
     "Schema",
+    "State",
     "as_numpy",
     "load",
 ]

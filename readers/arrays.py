@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -10,15 +9,10 @@ import numpy as np
 
 from readers.collate import collate
 from readers.dataset import Paths, resolve
-from readers.format.columns import Column
 from readers.format.schema import Schema
 from readers.options import BatchOptions
-from readers.order import permutation
-from readers.records import Records
-
-# Read and decoded at once: some 100 calls of NumPy are shared by as many records as are in the
-# processor's cache together.
-_READ_RECORDS, _READ_BYTES = 4096, 1 << 21
+from readers.schedule import State
+from readers.stream import Stream, open_stream
 
 Batch = dict[str, np.ndarray] | tuple[np.ndarray, ...]
 
@@ -34,10 +28,15 @@ def as_numpy(
     batching: str = "dense",
     mask: bool = False,
     shuffle: bool = False,
+    shuffle_buffer: int | None = None,
+    order: str | None = None,
     seed: int | None = 0,
     repeat: int | None = 1,
     drop_remainder: bool = False,
-) -> Iterator[Any]:
+    shard: tuple[int, int] = (0, 1),
+    start_step: int = 0,
+    state: State | str | None = None,
+) -> Batches:
     """An iterator of batches: dicts of `np.ndarray` by feature name, or tuples of them.
 
     It holds one batch in memory, and 16 bytes for each record of the files it has read from.
@@ -79,57 +78,38 @@ def as_numpy(
         repeat=repeat,
         as_supervised=as_supervised,
         drop_remainder=drop_remainder,
+        order=order,
+        window=shuffle_buffer,
+        shard=shard,
+        start_step=start_step,
+        state=State.of(state),
     )
     plan = resolve(path_or_files, split, schema, options.columns(columns), scan=True)
     options.check(plan.schema)
-    return _batches(Records(plan), options)
+    return Batches(open_stream(plan, options), plan.schema, options)
 
 
-def _batches(records: Records, options: BatchOptions) -> Iterator[Batch]:
-    schema = records.plan.schema
-    for epoch in itertools.count() if options.repeat is None else range(options.repeat):
-        empty = True
-        for columns in _columns(records, batch_numbers(len(records), options, epoch)):
-            empty = False
-            batch = collate(columns, schema, options.batching, options.mask)
-            if options.as_supervised is None:
-                yield batch
-            else:
-                yield tuple(batch[name] for name in options.as_supervised)
-        if empty:
-            return  # An endless repetition of nothing would never return.
+class Batches(Iterator[Any]):
+    """The batches of `as_numpy`, one after another."""
 
+    def __init__(self, stream: Stream, schema: Schema, options: BatchOptions) -> None:
+        self._stream, self._schema, self._options = stream, schema, options
+        self._step = 0
 
-def _columns(records: Records, batches: Iterator[np.ndarray]) -> Iterator[dict[str, Column]]:
-    """Yields the columns of each batch; small batches are read several at a time."""
-    record_bytes = records.plan.record_bytes or 1
-    most = min(_READ_RECORDS, int(_READ_BYTES / record_bytes))
-    first = next(batches, None)
-    while first is not None:
-        several = [first, *itertools.islice(batches, max(most // len(first), 1) - 1)]
-        yield from _read(records, several)
-        first = next(batches, None)
+    def __next__(self) -> Batch:
+        steps = self._stream.schedule.steps
+        if steps is not None and self._step >= steps:
+            raise StopIteration
+        options = self._options
+        columns = self._stream.columns(self._step)
+        self._step += 1
+        batch = collate(
+            columns, self._schema, options.batching, options.mask, self._stream.memory.empty
+        )
+        if options.as_supervised is None:
+            return batch
+        return tuple(batch[name] for name in options.as_supervised)
 
-
-def _read(records: Records, batches: list[np.ndarray]) -> Iterator[dict[str, Column]]:
-    ends = np.cumsum([len(numbers) for numbers in batches]).tolist()
-    try:
-        columns = records.columns(np.concatenate(batches))
-    except ValueError:
-        if len(batches) == 1:
-            raise
-        # The batches before the one with the bad record are whole.
-        for numbers in batches:
-            yield records.columns(numbers)
-        return
-    for start, end in itertools.pairwise([0, *ends]):
-        yield {name: column.part(start, end) for name, column in columns.items()}
-
-
-def batch_numbers(records: int, options: BatchOptions, epoch: int) -> Iterator[np.ndarray]:
-    """The numbers, int64 [batch size], of the records of each batch of an epoch."""
-    order = permutation(records, options.seed or 0, epoch) if options.shuffle else None
-    last = records - records % options.batch_size if options.drop_remainder else records
-    for start in range(0, last, options.batch_size):
-        stop = min(start + options.batch_size, last)
-        yield np.arange(start, stop) if order is None else order[start:stop]
+    def state(self) -> State:
+        """Where to go on after the batches given so far."""
+        return self._stream.state(self._step, self._options.seed or 0)

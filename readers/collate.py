@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from readers.format.columns import Column
-from readers.format.schema import Feature, Schema, numpy_dtype
+from readers.format.columns import Column, Empty, objects
+from readers.format.schema import Feature, numpy_dtype
 from readers.options import MASK_SUFFIX
 
 
 def collate(
-    columns: Mapping[str, Column], schema: Schema, batching: str, mask: bool = False
+    columns: Mapping[str, Column],
+    schema: Mapping[str, Feature],
+    batching: str,
+    mask: bool = False,
+    empty: Empty = np.empty,
 ) -> dict[str, np.ndarray]:
     """The arrays by feature name, each with a leading batch dimension.
 
@@ -25,6 +29,7 @@ def collate(
             arrays of unknown shape.
         mask: Adds for each padded feature a bool `<name>_mask`, true where there is a value; it
             has the dimensions up to the last unknown one.
+        empty: Where large arrays come from.
     """
     batch = {}
     for name, feature in schema.items():
@@ -32,12 +37,29 @@ def collate(
         if feature.is_fixed:
             batch[name] = _dense(feature, column)
         elif batching == "ragged":
-            batch[name] = _objects([_ragged(feature, value) for value in column.arrays()])
+            batch[name] = objects([_ragged(feature, value) for value in column.arrays()])
         else:
-            batch[name] = _padded(feature, column)
+            batch[name] = _padded(feature, column, empty)
             if mask:
                 batch[name + MASK_SUFFIX] = _mask(feature, column)
     return batch
+
+
+def flat_arrays(feature: Feature, column: Column) -> list[np.ndarray]:
+    """A column of unknown shape in three arrays, from which ragged tensors are made.
+
+    Returns:
+        The values, flat; int64 [arrays, rank], the shape of each array, of which a sequence has
+        any number; and int64 [B], how many each record has.
+    """
+    if feature.encoding != "sequence":
+        assert column.shapes is not None
+        return [column.values, column.shapes, np.ones(len(column.shapes), np.int64)]
+    arrays = [array for value in column.values for array in value]
+    flat = [np.empty(0, numpy_dtype(feature.dtype)), *(array.reshape(-1) for array in arrays)]
+    shapes = np.array([array.shape for array in arrays], np.int64)
+    counts = np.array([len(value) for value in column.values], np.int64)
+    return [np.concatenate(flat), shapes.reshape(-1, len(feature.shape) - 1), counts]
 
 
 def _dense(feature: Feature, column: Column) -> np.ndarray:
@@ -46,11 +68,17 @@ def _dense(feature: Feature, column: Column) -> np.ndarray:
     return np.stack([_stacked(feature, value) for value in column.values])
 
 
-def _padded(feature: Feature, column: Column) -> np.ndarray:
+def _padded(feature: Feature, column: Column, empty: Empty) -> np.ndarray:
     """The array [B, *longest], filled up with 0 or b"" in every unknown dimension."""
     fill = b"" if feature.dtype == "string" else 0
     extents = _extents(feature, column)
-    out = np.full(_room(feature, extents), fill, numpy_dtype(feature.dtype))
+    out = empty(_room(feature, extents), numpy_dtype(feature.dtype))
+    if feature.encoding != "sequence" and feature.varying_rank == 1:
+        for row, array, length in zip(out, column.arrays(), extents[:, 0].tolist(), strict=True):
+            row[:length] = array
+            row[length:] = fill
+        return out
+    out[...] = fill
     if feature.encoding == "sequence":
         for row, arrays in zip(out, column.values, strict=True):
             for i, array in enumerate(arrays):
@@ -58,9 +86,6 @@ def _padded(feature: Feature, column: Column) -> np.ndarray:
                 if array.size:
                     place = (i, *map(slice, array.shape))
                     row[place] = array
-    elif feature.varying_rank == 1:
-        for row, array, length in zip(out, column.arrays(), extents[:, 0].tolist(), strict=True):
-            row[:length] = array
     else:
         for row, array in zip(out, column.arrays(), strict=True):
             if array.size:
@@ -130,14 +155,5 @@ def _stacked(feature: Feature, value: Any) -> np.ndarray:
 
 def _ragged(feature: Feature, value: Any) -> np.ndarray:
     if feature.encoding == "sequence" and None in feature.shape[1:]:
-        return _objects(value)
+        return objects(value)
     return _stacked(feature, value)
-
-
-def _objects(arrays: Sequence[np.ndarray] | Iterator[np.ndarray]) -> np.ndarray:
-    items = list(arrays)
-    out = np.empty(len(items), object)
-    # Assigned one by one: NumPy would merge arrays that happen to have the same shape.
-    for i, array in enumerate(items):
-        out[i] = array
-    return out

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import fsspec
+import google_crc32c
 
 from readers.fetch import file_size, local_path, read_index, read_sidecar
 from readers.format.manifest import (
@@ -19,7 +20,7 @@ from readers.format.manifest import (
     join,
 )
 from readers.format.schema import Schema
-from readers.order import parse_split, shard_ranges, split_name
+from readers.split import parse_split, shard_ranges, split_name
 
 # The split of files that no manifest describes.
 ALL = "all"
@@ -69,6 +70,20 @@ class Plan:
     records: int | None
     record_bytes: float | None
     fingerprint: tuple[Any, ...]
+
+    def cut(self, start: int, stop: int) -> Plan:
+        """The plan of some of its records, where their number is known."""
+        takes = [part.take or 0 for part in self.parts]
+        parts = tuple(
+            replace(self.parts[number], skip=self.parts[number].skip + skip, take=take)
+            for number, skip, take in shard_ranges(takes, start, stop)
+        )
+        return replace(self, parts=parts, records=stop - start)
+
+    @property
+    def digest(self) -> str:
+        """The fingerprint in eight hexadecimal digits."""
+        return f"{google_crc32c.value(repr(self.fingerprint).encode()):08x}"
 
 
 def resolve(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import bisect
 import mmap
 import os
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
 
 import fsspec
@@ -24,6 +25,9 @@ from readers.format.tfrecord import (
 # A request to an object store costs about as long as a MiB takes to arrive: below this gap two
 # records come cheaper in one request than in two.
 _GAP_BYTES = 1 << 20
+
+# From here on a call to the kernel is cheaper than the page faults of a map.
+_LONG_RUN = 64 << 10
 
 
 def local_path(path: str) -> str | None:
@@ -107,6 +111,11 @@ def _stream_size(file: BinaryIO) -> int:
     return file.tell()
 
 
+# Bytes in a row: the number of a file, where they begin in it, how many they are, and where they are
+# to stand in a buffer. No class: of small records in a random order there are millions a second.
+Run = tuple[int, int, int, int]
+
+
 class ShardBytes:
     """The bytes of one shard by position; safe to share between threads.
 
@@ -119,6 +128,7 @@ class ShardBytes:
 
     def __init__(self, path: str) -> None:
         local = local_path(path)
+        self._path = path
         self._view: memoryview | None = None
         self._filesystem: Any = None
         if local is None:
@@ -132,54 +142,48 @@ class ShardBytes:
         else:
             self._view = memoryview(b"")
 
-    def pieces(self, index: np.ndarray) -> list[memoryview]:
-        """Bytes that are those at each (offset, length) of an int64 [n, 2], one after another.
+    def read(self, runs: Sequence[Run], buffer: memoryview) -> None:
+        """Reads runs of bytes, each to its place in a buffer.
 
-        Views of the map where the file is local. Elsewhere neighbours are fetched together, and
-        the requests of one call run at once where the filesystem can.
+        Where the file is not local, neighbours are fetched together, and the requests of one call
+        run at once where the filesystem can.
+
+        Args:
+            buffer: Used again and again: new memory costs a page fault for every 4 KiB.
+
+        Raises:
+            OSError: The file is shorter than a run needs, or cannot be read.
         """
-        if self._view is not None:
-            view = self._view
-            return [view[start:stop] for start, stop in _runs(index)]
-        rows = index.tolist()
-        spans = spans_of(rows)
+        if self._view is None:
+            for (_, _, length, at), data in zip(runs, self._fetched(runs), strict=True):
+                buffer[at : at + length] = data
+            return
+        view = self._view
+        for _, start, length, at in runs:
+            if length < _LONG_RUN:
+                buffer[at : at + length] = view[start : start + length]
+            else:
+                self._read_long(start, buffer[at : at + length])
+
+    def _read_long(self, start: int, buffer: memoryview) -> None:
+        while buffer:
+            found = os.preadv(self._file.fileno(), [buffer], start)
+            if not found:
+                raise OSError(f"{self._path}: it ends at byte {start}, before its last record")
+            buffer, start = buffer[found:], start + found
+
+    def _fetched(self, runs: Sequence[Run]) -> Iterator[memoryview]:
+        spans = spans_of([(start, length) for _, start, length, _ in runs])
         blobs = self._filesystem.cat_ranges(
             [self._name] * len(spans),
             [first for first, _ in spans],
             [last for _, last in spans],
             on_error="raise",
         )
-        starts = np.array([first for first, _ in spans])
-        found = np.searchsorted(starts, index[:, 0], side="right") - 1
-        return [
-            memoryview(blobs[span])[offset - spans[span][0] :][:length]
-            for span, (offset, length) in zip(found.tolist(), rows, strict=True)
-        ]
-
-    def read_run(self, index: np.ndarray, buffer: Callable[[int], bytearray]) -> bytearray | None:
-        """The same bytes in a buffer, which may be longer, if one read of a local file gets them.
-
-        A map costs a page fault for every 4 KiB, and so does memory that is new each time.
-
-        Args:
-            buffer: Gives one of at least so many bytes.
-        """
-        stops = index.sum(axis=1)
-        if self._view is None or (index[1:, 0] != stops[:-1]).any():
-            return None
-        start, length = int(index[0, 0]), int(stops[-1] - index[0, 0])
-        data = buffer(length)
-        if os.preadv(self._file.fileno(), [memoryview(data)[:length]], start) < length:
-            return None  # As the kernel does beyond 2 GiB.
-        return data
-
-
-def _runs(index: np.ndarray) -> Iterator[tuple[int, int]]:
-    """The (start, stop) of records that follow each other in the file as they do in the index."""
-    starts, stops = index[:, 0], index.sum(axis=1)
-    breaks = np.flatnonzero(starts[1:] != stops[:-1]) + 1
-    firsts, lasts = np.append(0, breaks), np.append(breaks, len(index)) - 1
-    return zip(starts[firsts].tolist(), stops[lasts].tolist(), strict=True)
+        firsts = [first for first, _ in spans]
+        for _, start, length, _ in runs:
+            span = bisect.bisect_right(firsts, start) - 1
+            yield memoryview(blobs[span])[start - firsts[span] :][:length]
 
 
 def spans_of(rows: Sequence[Sequence[int]]) -> list[tuple[int, int]]:

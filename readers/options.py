@@ -8,8 +8,10 @@ from dataclasses import dataclass
 
 from readers.dataset import name_list
 from readers.format.schema import Schema, format_shape
+from readers.schedule import State
 
 BATCHINGS = ("dense", "padded", "ragged")
+ORDERS = ("interleave", "global")
 MASK_SUFFIX = "_mask"
 
 
@@ -26,6 +28,12 @@ class BatchOptions:
         repeat: Epochs; None or True for no end.
         as_supervised: Names of the features (or masks) of the tuple that replaces the dict.
         drop_remainder: Whether an epoch's last batch is left out if it has fewer records.
+        order: How records are found: one of `ORDERS`; None for what suits the dataset's place.
+        window: Records that are shuffled at a time where shards are interleaved; None for as many
+            as fit `WINDOW_BYTES`.
+        shard: (index, count) of this host.
+        start_step: Steps that are done already.
+        state: Where to go on; None for the beginning.
 
     Raises:
         ValueError: A value is none of those; the message names the argument.
@@ -39,6 +47,11 @@ class BatchOptions:
     repeat: int | None = 1
     as_supervised: Sequence[str] | None = None
     drop_remainder: bool = False
+    order: str | None = None
+    window: int | None = None
+    shard: tuple[int, int] = (0, 1)
+    start_step: int = 0
+    state: State | None = None
 
     def __post_init__(self) -> None:
         if not _is_count(self.batch_size):
@@ -54,12 +67,39 @@ class BatchOptions:
                 f"repeat={self.repeat!r}: expected a number of epochs, or None for no end"
             )
         if self.seed is None:
-            object.__setattr__(self, "seed", int.from_bytes(os.urandom(4), "little"))
-        elif not _is_count(self.seed + 1 if isinstance(self.seed, int) else self.seed):
-            raise ValueError(f"seed={self.seed!r}: expected a number of at least 0, or None")
+            drawn = int.from_bytes(os.urandom(4), "little")
+            object.__setattr__(self, "seed", self.state.seed if self.state else drawn)
+        elif not _is_number(self.seed, 0, 2**63 - 1):
+            raise ValueError(f"seed={self.seed!r}: expected a number from 0 to 2**63 - 1, or None")
+        self._check_place()
         if self.as_supervised is not None:
             names = tuple(name_list("as_supervised", self.as_supervised))
             object.__setattr__(self, "as_supervised", names)
+
+    def _check_place(self) -> None:
+        if self.order is not None and self.order not in ORDERS:
+            raise ValueError(f"order={self.order!r}: one of {', '.join(ORDERS)}, or None")
+        if self.window is not None and not _is_count(self.window):
+            raise ValueError(f"shuffle_buffer={self.window!r}: expected a number of at least 1")
+        if (
+            not isinstance(self.shard, (tuple, list))
+            or len(self.shard) != 2
+            or not _is_count(self.shard[1])
+            or not _is_number(self.shard[0], 0, self.shard[1] - 1)
+        ):
+            raise ValueError(
+                f"shard={self.shard!r}: expected (index, count) of this host, such as (0, 4)"
+            )
+        if not _is_number(self.start_step, 0):
+            raise ValueError(f"start_step={self.start_step!r}: expected a number of at least 0")
+        if self.state is None:
+            return
+        if self.start_step:
+            raise ValueError("start_step and state both say where to begin: give one of them")
+        if self.shuffle and self.seed != self.state.seed:
+            raise ValueError(
+                f"the state is from a run with seed={self.state.seed}, not {self.seed}"
+            )
 
     def columns(self, columns: Sequence[str] | None) -> Sequence[str] | None:
         """The features to decode: those asked for, or those of `as_supervised` alone."""
@@ -97,4 +137,10 @@ class BatchOptions:
 
 
 def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    return _is_number(value, 1)
+
+
+def _is_number(value: object, least: int, most: int | None = None) -> bool:
+    if not isinstance(value, int) or isinstance(value, bool):
+        return False
+    return least <= value and (most is None or value <= most)

@@ -1,102 +1,149 @@
-"""Which records, in what order: pure functions of a split's text, record counts, seed and epoch."""
+"""The order of an epoch: a place in it -> the number of a record, as pure functions."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 
-_SPLIT = re.compile(r"(?P<name>[A-Za-z0-9_.]+)(?:\[(?P<start>[^:\]]*):(?P<stop>[^:\]]*)\])?")
-_BOUND = re.compile(r"(?P<number>[+-]?[0-9][0-9_]*)(?P<percent>%?)")
-_FORMS = "'train', 'train[:10%]', 'train[1000:2000]', 'train[-100:]' or 'train[50%:]'"
+from readers.permutation import Permutation
+
+# What a permutation is for: the last part of its key.
+GLOBAL, SHARDS, WINDOW = 0, 1, 2
+
+# Shards read at once, and records taken from one before the next: more shards mix better, longer
+# runs cost less.
+CYCLE, BLOCK = 16, 16
 
 
-def split_name(text: str) -> str:
-    """The name of the split that a text such as `train[:10%]` asks for.
+class Order(Protocol):
+    """The order of each epoch."""
 
-    Raises:
-        ValueError: The text has none of the forms; the message shows them.
-    """
-    match = _SPLIT.fullmatch(text) if isinstance(text, str) else None
-    if not match:
-        raise ValueError(f"split {text!r}: expected one of the forms {_FORMS}")
-    return match["name"]
+    def __call__(self, epoch: int, places: np.ndarray) -> np.ndarray:
+        """The numbers of the records, int64 [k], at some places of an epoch, int64 [k]."""
+        ...
 
 
-def parse_split(text: str, counts: Mapping[str, int]) -> tuple[str, int, int]:
-    """The (name, start, stop) of the records that a split text asks for, as TFDS reads it.
+class InOrder:
+    """One after another."""
 
-    Percents are rounded to the closest record, so that `[:10%]` and `[10%:]` share none and lose
-    none. Source: `tensorflow_datasets/core/splits.py`, rounding "closest".
+    def __call__(self, epoch: int, places: np.ndarray) -> np.ndarray:
+        return places
+
+
+class GlobalOrder:
+    """Every record is equally likely at every place.
 
     Args:
-        text: `"train"`, or with a slice in records or percents; negative ones count from the end.
-        counts: Split name -> its number of records.
-
-    Raises:
-        ValueError: The text has none of the forms, the split is unknown, or the slice lies
-            outside of it or holds no record.
-
-    Example:
-        >>> parse_split("train[-25%:]", {"train": 1000})
-        ('train', 750, 1000)
+        records: How many there are.
+        seed: What the order of each epoch follows from.
     """
-    name = split_name(text)
-    if name not in counts:
-        raise ValueError(f"unknown split {name!r}: the dataset has {', '.join(counts)}")
-    records = counts[name]
-    match = _SPLIT.fullmatch(text)
-    if not match or match["start"] is None:
-        return name, 0, records
-    if not match["start"].strip() and not match["stop"].strip():
-        raise ValueError(f"split {text!r}: the slice is empty; one of the forms {_FORMS}")
-    start = _bound(text, match["start"], records, default=0)
-    stop = _bound(text, match["stop"], records, default=records)
-    if start >= stop:
-        raise ValueError(f"split {text!r} holds no record: {start} to {stop} of {records}")
-    return name, start, stop
+
+    def __init__(self, records: int, seed: int) -> None:
+        self._records, self._seed = records, seed
+
+    def __call__(self, epoch: int, places: np.ndarray) -> np.ndarray:
+        return Permutation(self._records, self._seed, epoch, GLOBAL)(places)
 
 
-def _bound(text: str, bound: str, records: int, default: int) -> int:
-    if not bound.strip():
-        return default
-    match = _BOUND.fullmatch(bound.strip())
-    if not match:
-        raise ValueError(f"split {text!r}: {bound!r} is no bound; one of the forms {_FORMS}")
-    number = int(match["number"])
-    if match["percent"]:
-        if abs(number) > 100:
-            raise ValueError(f"split {text!r}: percents go from -100 to 100, found {number}")
-        number = round(number * records / 100)
-    if abs(number) > records:
-        raise ValueError(f"split {text!r}: {number} lies outside of its {records} records")
-    # By the sign as written: -1% of a few records, rounded to 0, is still counted from the end.
-    return records + number if bound.strip().startswith("-") else number
+class InterleavedOrder:
+    """What can be read as streams: shards in a random order, mixed, and shuffled by windows.
 
-
-def shard_ranges(counts: Sequence[int], start: int, stop: int) -> list[tuple[int, int, int]]:
-    """The (shard, skip, take) whose records, one after another, are those from start to stop.
+    In each epoch the shards are dealt out to groups of one size, at most `CYCLE`. Of a group, each shard in turn
+    gives `BLOCK` records, until none has any left. The stream of all groups is cut into windows,
+    and each of them is shuffled.
 
     Args:
         counts: Records of each shard.
-        start, stop: The range over all of them; shards outside of it, or empty, are left out.
+        seed: What the order of each epoch follows from.
+        window: Records of a window.
     """
-    ranges = []
-    first = 0
-    for shard, count in enumerate(counts):
-        low, high = max(start - first, 0), min(stop - first, count)
-        if low < high:
-            ranges.append((shard, low, high - low))
-        first += count
-    return ranges
+
+    def __init__(self, counts: Sequence[int], seed: int, window: int) -> None:
+        self._counts = np.array(counts, np.int64)
+        self._firsts = np.cumsum(self._counts) - self._counts
+        self._records = int(self._counts.sum())
+        self._seed, self._window = seed, window
+
+    def __call__(self, epoch: int, places: np.ndarray) -> np.ndarray:
+        streamed = np.empty_like(places)
+        windows = places // self._window
+        for window in np.unique(windows).tolist():
+            rows = windows == window
+            first = window * self._window
+            size = min(self._window, self._records - first)
+            order = Permutation(size, self._seed, epoch, window, WINDOW)
+            streamed[rows] = first + order(places[rows] - first)
+        return self._of_stream(epoch, streamed)
+
+    def shards(self, epoch: int) -> np.ndarray:
+        """The shards in the order of an epoch, int64 [shards]."""
+        shards = len(self._counts)
+        return Permutation(shards, self._seed, epoch, SHARDS)(np.arange(shards))
+
+    def rest(self, epoch: int, place: int) -> tuple[list[tuple[np.ndarray, np.ndarray]], int]:
+        """What is left of the stream of an epoch from a place on.
+
+        Returns:
+            The groups, each as the shards that are left, int64 [k], and how many records of each
+            are done, int64 [k]; and how many more are done, fewer than a round of blocks.
+        """
+        groups = []
+        over = 0
+        for group in self._groups(epoch):
+            counts = self._counts[group]
+            if place >= counts.sum():
+                place -= int(counts.sum())
+                continue
+            done = np.zeros_like(counts)
+            if place:
+                done = np.minimum(counts, _rounds(counts, np.array([place]))[0] * BLOCK)
+                over, place = place - int(done.sum()), 0
+            left = done < counts
+            groups.append((group[left], done[left]))
+        return groups, over
+
+    def _groups(self, epoch: int) -> list[np.ndarray]:
+        shards = self.shards(epoch)
+        return np.array_split(shards, max(-(-len(shards) // CYCLE), 1))
+
+    def _of_stream(self, epoch: int, places: np.ndarray) -> np.ndarray:
+        """The records at some places of the stream."""
+        groups = self._groups(epoch)
+        sizes = [int(self._counts[group].sum()) for group in groups]
+        firsts = np.cumsum([0, *sizes])
+        numbers = np.empty_like(places)
+        found = np.searchsorted(firsts, places, side="right") - 1
+        for number in np.unique(found).tolist():
+            rows, group = found == number, groups[number]
+            turn, within = dealt(self._counts[group], places[rows] - firsts[number])
+            numbers[rows] = self._firsts[group][turn] + within
+        return numbers
 
 
-def permutation(records: int, seed: int, epoch: int) -> np.ndarray:
-    """A random order of the numbers 0 to records-1, int64, a pure function of its arguments.
+def dealt(counts: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Which of some shards, int64 [k], and which of its records, int64 [k], stands at each place.
 
-    It ranks raw PCG64 output, which NumPy keeps stable across versions; of
-    `Generator.permutation` it promises no such thing.
+    Args:
+        counts: int64 [shards], records of each.
+        places: int64 [k], in what they give when each in turn gives `BLOCK` records.
     """
-    keys = np.random.PCG64([seed, epoch]).random_raw(records)
-    return np.argsort(keys, kind="stable")
+    rounds = _rounds(counts, places)
+    before = np.minimum(counts, rounds[:, None] * BLOCK)
+    turns = np.cumsum(np.minimum(counts, (rounds[:, None] + 1) * BLOCK) - before, axis=1)
+    left = places - before.sum(axis=1)
+    turn = (turns <= left[:, None]).sum(axis=1)
+    row = np.arange(len(places))
+    earlier = np.where(turn > 0, turns[row, turn - 1], 0)
+    return turn, before[row, turn] + left - earlier
+
+
+def _rounds(counts: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """How many rounds of blocks are done at each place, int64 [k]."""
+    # At the end of these rounds a shard runs out; between them, all that are left give the same.
+    ends = np.unique(np.append(0, -(-counts // BLOCK)))
+    given = np.minimum(counts, ends[:, None] * BLOCK).sum(axis=1)
+    alive = (counts > ends[:, None] * BLOCK).sum(axis=1)
+    phase = np.searchsorted(given, places, side="right") - 1
+    return ends[phase] + (places - given[phase]) // np.maximum(alive[phase] * BLOCK, 1)

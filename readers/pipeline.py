@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 try:
     import tensorflow as tf
@@ -11,19 +12,14 @@ except ModuleNotFoundError:
         "readers.load needs TensorFlow: pip install 'beam-shards[tensorflow]'"
     ) from None
 
-from readers.batching import batch_of
-from readers.dataset import Part, Paths, Plan, resolve
-from readers.decode import decode_batch
+from readers.dataset import Paths, resolve
+from readers.fetch import local_path
 from readers.format.schema import Schema
+from readers.indexed import indexed
 from readers.options import BatchOptions
-
-# Shards read at once under shuffle, and records taken from one before the next: more shards mix
-# better, longer runs cost less.
-_CYCLE, _BLOCK = 16, 16
-
-# Of the default shuffle buffer: what fits a laptop, and fills in well under a second.
-_BUFFER_BYTES, _BUFFER_RECORDS = 256 << 20, 65_536
-_BUFFER_RECORDS_UNKNOWN = 4_096
+from readers.schedule import State
+from readers.stream import scheduled
+from readers.streamed import streamed
 
 
 def load(
@@ -37,10 +33,14 @@ def load(
     batching: str = "dense",
     mask: bool = False,
     shuffle: bool = False,
+    order: str | None = None,
     shuffle_buffer: int | None = None,
     seed: int | None = 0,
     repeat: int | None = 1,
     drop_remainder: bool = False,
+    shard: tuple[int, int] = (0, 1),
+    start_step: int = 0,
+    state: State | str | None = None,
 ) -> tf.data.Dataset:
     """A `tf.data.Dataset` of batches: dicts of tensors by feature name, or tuples of them.
 
@@ -60,13 +60,22 @@ def load(
         batching: What becomes of features of unknown shape: `dense` refuses them, `padded` fills
             them up to the longest of the batch, `ragged` gives `tf.RaggedTensor`s.
         mask: With `padded`, adds bool `<name>_mask`, true where there is a value.
-        shuffle: Mixes shards and records, in another order each time the dataset is iterated or
-            repeated. The order follows from `seed` (and `tf.random.set_seed`, if it is used).
-        shuffle_buffer: Records from which each next one is drawn; all are held in memory. None
-            means what fits 256 MiB.
+        shuffle: Another order in each epoch, which follows from `seed` and the epoch alone.
+        order: `global` finds records by their index, so that a shuffle is a true one: every record
+            is equally likely at every place. `interleave` reads shards as streams, with nothing
+            but a graph of TensorFlow; a shuffle deals out the shards to groups of 16, mixes each
+            group by blocks of 16 records, and shuffles windows of that. None means `global` for
+            local files with an index, `interleave` for others.
+        shuffle_buffer: Records of such a window, which are held in memory, two windows at a time.
+            None means what fits 128 MiB.
         seed: At least 0; None for another order in every process.
         repeat: Epochs; None or True for no end.
         drop_remainder: Leaves out the shorter last batch, so that the batch size is static too.
+        shard: (index, count) of this host. All hosts make as many steps. With `global` they read
+            the batches of one order side by side; with `interleave` each has its own part of the
+            split, and of n hosts' records at most n - 1 are left out.
+        start_step: Begins after so many steps, without reading what they read.
+        state: Begins where another reader has stopped: a `readers.State`, or its JSON.
 
     Raises:
         ValueError: An argument is wrong; the message names it and what is expected.
@@ -85,91 +94,37 @@ def load(
         repeat=repeat,
         as_supervised=as_supervised,
         drop_remainder=drop_remainder,
+        order=order,
+        window=shuffle_buffer,
+        shard=shard,
+        start_step=start_step,
+        state=State.of(state),
     )
-    if shuffle_buffer is not None and (type(shuffle_buffer) is not int or shuffle_buffer < 1):
-        raise ValueError(f"shuffle_buffer={shuffle_buffer!r}: expected a number of at least 1")
-    plan = resolve(path_or_files, split, schema, options.columns(columns))
+    by_place = options.shard[1] > 1 or options.start_step or options.state
+    plan = resolve(
+        path_or_files,
+        split,
+        schema,
+        options.columns(columns),
+        scan=order == "global" or bool(by_place),
+    )
     options.check(plan.schema)
-    if options.shuffle:
-        records = shuffled(plan, options.seed, shuffle_buffer or default_buffer(plan))
-    else:
-        records = in_order(plan)
-
-    def decode(serialized: tf.Tensor) -> object:
-        batch = batch_of(
-            decode_batch(serialized, plan.schema), plan.schema, options.batching, options.mask
-        )
-        if options.as_supervised is None:
-            return batch
-        return tuple(batch[name] for name in options.as_supervised)
-
-    return (
-        records.batch(options.batch_size, drop_remainder=options.drop_remainder)
-        .repeat(options.repeat)
-        .map(decode, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
-        .prefetch(tf.data.AUTOTUNE)
-    )
-
-
-def in_order(plan: Plan) -> tf.data.Dataset:
-    """The serialized records of a plan, file after file."""
-    # Whole files in a row are one dataset: only those at the ends of a slice need skip and take.
-    runs: list[list[Part]] = []
-    for part in plan.parts:
-        if runs and part.is_whole and runs[-1][0].is_whole:
-            runs[-1].append(part)
-        else:
-            runs.append([part])
-    dataset = None
-    for run in runs:
-        records = _file_records(tf.constant([part.path for part in run]))
-        if not run[0].is_whole:
-            records = records.skip(run[0].skip).take(run[0].take)
-        dataset = records if dataset is None else dataset.concatenate(records)
-    return _counted(dataset or _file_records(tf.constant([], tf.string)), plan)
-
-
-def shuffled(plan: Plan, seed: int | None, buffer: int) -> tf.data.Dataset:
-    """The serialized records of a plan in a random order, another one in each iteration."""
-    if not plan.parts:
-        return in_order(plan)
-    files = tf.data.Dataset.from_tensor_slices(
-        (
-            [part.path for part in plan.parts],
-            tf.constant([part.skip for part in plan.parts], tf.int64),
-            tf.constant([-1 if part.take is None else part.take for part in plan.parts], tf.int64),
-        )
-    ).shuffle(len(plan.parts), seed=seed, reshuffle_each_iteration=True)
-    sliced = not all(part.is_whole for part in plan.parts)
-
-    def records_of(path: tf.Tensor, skip: tf.Tensor, take: tf.Tensor) -> tf.data.Dataset:
-        records = _file_records(path)
-        return records.skip(skip).take(take) if sliced else records
-
-    records = files.interleave(
-        records_of,
-        cycle_length=min(_CYCLE, len(plan.parts)),
-        block_length=_BLOCK,
-        num_parallel_calls=tf.data.AUTOTUNE,
-        deterministic=True,
-    )
-    return _counted(records, plan).shuffle(buffer, seed=seed, reshuffle_each_iteration=True)
-
-
-def default_buffer(plan: Plan) -> int:
-    """The records of the shuffle buffer, by their number and mean size."""
-    if plan.records is None or plan.record_bytes is None:
-        return _BUFFER_RECORDS_UNKNOWN
-    fitting = int(_BUFFER_BYTES / plan.record_bytes)
-    return max(1, min(plan.records, fitting, _BUFFER_RECORDS))
-
-
-def _file_records(paths: tf.Tensor) -> tf.data.Dataset:
-    return tf.data.TFRecordDataset(paths)
-
-
-def _counted(records: tf.data.Dataset, plan: Plan) -> tf.data.Dataset:
-    """The same records, with the cardinality of the plan; fewer or more are an error when read."""
+    if options.order is None:
+        suits = plan.records is not None and all(local_path(part.path) for part in plan.parts)
+        options = replace(options, order="global" if suits else "interleave")
     if plan.records is None:
-        return records
-    return records.apply(tf.data.experimental.assert_cardinality(plan.records))
+        batches = streamed(plan, options, 0, 0)
+    else:
+        part, schedule, _ = scheduled(plan, options)
+        if options.order == "global":
+            batches = indexed(plan, options)
+        else:
+            batches = streamed(part, options, schedule.epoch, schedule.place)
+        steps = tf.data.INFINITE_CARDINALITY if schedule.steps is None else schedule.steps
+        # A run that goes on has a shorter first iteration than the others.
+        if schedule.after(0) == (0, 0) or options.repeat is None:
+            batches = batches.apply(tf.data.experimental.assert_cardinality(steps))
+    if options.as_supervised is not None:
+        names = options.as_supervised
+        batches = batches.map(lambda batch: tuple(batch[name] for name in names))
+    return batches.prefetch(tf.data.AUTOTUNE)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import operator
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -12,13 +14,14 @@ from typing import Any
 import numpy as np
 
 from readers.dataset import Part, Plan
-from readers.fetch import ShardBytes, read_index
-from readers.format.columns import MARGIN, Column, column_of, decode_columns, merged
+from readers.fetch import Run, ShardBytes, read_index
+from readers.format.columns import MARGIN, Column, ColumnDecoder, column_of, merged
 from readers.format.manifest import DatasetError
 from readers.format.parse import Decoder
 from readers.format.schema import PICTURES, Schema
 from readers.format.tfrecord import FOOTER_BYTES, HEADER_BYTES, intact, unframe
 from readers.pictures import decode_picture, with_pixels
+from readers.recycled import Recycled
 
 # Each open local shard costs a file descriptor, of which a process often has 1024.
 _OPEN_SHARDS = 256
@@ -29,16 +32,14 @@ class _Framed:
     """Records as they stand in their files, with framing.
 
     Attributes:
-        data: The records, file after file, and at least `MARGIN` bytes more. It may be used again
+        data: The records and at least `MARGIN` bytes more. It may be used again
             by the thread's next call.
-        order: int64 [B], which of those asked for each record in the data is.
-        starts, stops: int64 [B], where each of those asked for stands in the data.
+        starts, stops: int64 [B], where each stands in the data, one after another.
         parts: int64 [B], the part of the plan that each is from.
         offsets: int64 [B], where each stands in its file, in bytes.
     """
 
-    data: bytes | bytearray
-    order: np.ndarray
+    data: bytearray
     starts: np.ndarray
     stops: np.ndarray
     parts: np.ndarray
@@ -64,7 +65,12 @@ class Records:
         self.plan = plan
         self._verify_crc = verify_crc
         self._decoder = Decoder(plan.schema)
+        self.memory = Recycled()
+        self._columns = ColumnDecoder(plan.schema, self.memory.empty)
         self._ends = np.cumsum([part.take or 0 for part in plan.parts], dtype=np.int64)
+        # The number that the first record of each part's file would have.
+        before = [(part.take or 0) + part.skip for part in plan.parts]
+        self._firsts = (self._ends - np.array(before, np.int64)).tolist()
         self._indexes: dict[int, np.ndarray] = {}
         self._shards: OrderedDict[int, ShardBytes] = OrderedDict()
         self._lock = threading.Lock()
@@ -107,11 +113,10 @@ class Records:
         framed = self._framed(numbers)
         starts, stops = framed.starts + HEADER_BYTES, framed.stops - FOOTER_BYTES
         if self._verify_crc:
-            whole = intact(framed.data, (framed.stops - framed.starts)[framed.order])
+            whole = intact(framed.data, framed.stops - framed.starts)
             if not whole.all():
-                first = int(framed.order[~whole].min())
-                self._decode(framed, first, self._decoder)  # raises
-        columns, rows = decode_columns(framed.data, starts, stops, schema)
+                self._decode(framed, int(np.argmin(whole)), self._decoder)  # raises
+        columns, rows = self._columns.decode(framed.data, starts, stops)
         if len(rows) < len(starts):
             others = np.setdiff1d(np.arange(len(starts)), rows)
             odd = self._one_by_one(framed, others, schema)
@@ -160,26 +165,23 @@ class Records:
             raise ValueError(f"{path}: the record at byte {offset}: {error}") from None
 
     def _framed(self, numbers: np.ndarray) -> _Framed:
-        """Reads records, the files one after another."""
+        """Reads records, file after file, each to its place."""
         parts = np.searchsorted(self._ends, numbers, side="right")
         order = np.argsort(parts, kind="stable")
-        rows_of = np.split(order, np.flatnonzero(np.diff(parts[order])) + 1)
         index = np.empty((len(numbers), 2), np.int64)
-        pieces: list[memoryview] = []
-        data: bytes | bytearray | None = None
-        for rows in rows_of if len(numbers) else []:
-            number = int(parts[rows[0]])
-            part = self.plan.parts[number]
-            first = int(self._ends[number]) - (part.take or 0) - part.skip
-            shard, places = self._open(number)
-            index[rows] = places[numbers[rows] - first]
-            if len(rows_of) == 1:
-                data = shard.read_run(index[rows], self._buffer)
-            pieces += [] if data else shard.pieces(index[rows])
-        stops = np.empty(len(numbers), np.int64)
-        stops[order] = np.cumsum(index[order, 1])
-        data = data or b"".join((*pieces, bytes(MARGIN)))
-        return _Framed(data, order, stops - index[:, 1], stops, parts, index[:, 0])
+        shards = {}
+        for rows in np.split(order, np.flatnonzero(np.diff(parts[order])) + 1):
+            if len(rows):
+                number = int(parts[rows[0]])
+                shards[number], places = self._open(number)
+                index[rows] = places[numbers[rows] - self._firsts[number]]
+        stops = np.cumsum(index[:, 1])
+        starts = stops - index[:, 1]
+        data = self._buffer(int(stops[-1]) if len(stops) else 0)
+        runs = _runs(parts[order], index[order], starts[order])
+        for number, several in itertools.groupby(runs, key=operator.itemgetter(0)):
+            shards[number].read(list(several), memoryview(data))
+        return _Framed(data, starts, stops, parts, index[:, 0])
 
     def _buffer(self, size: int) -> bytearray:
         """A buffer of at least so many bytes and `MARGIN`, the same one in each call of a thread."""
@@ -208,3 +210,22 @@ def _checked_index(part: Part) -> np.ndarray:
             f"{part.path}: the manifest says {part.total} records, the index has {len(index)}"
         )
     return index
+
+
+def _runs(parts: np.ndarray, index: np.ndarray, at: np.ndarray) -> Iterator[Run]:
+    """Records as runs of those that follow each other in their file and in a buffer.
+
+    Args:
+        parts: int64 [B], rising: which file each is in.
+        index: int64 [B, 2], the (offset, length) of each.
+        at: int64 [B], where each is to stand in the buffer.
+    """
+    if not len(parts):
+        return iter(())
+    lengths = index[:, 1]
+    follows = parts[1:] == parts[:-1]
+    for places in (index[:, 0], at):
+        follows &= places[1:] == places[:-1] + lengths[:-1]
+    firsts = np.flatnonzero(np.append(True, ~follows))
+    columns = parts[firsts], index[firsts, 0], np.add.reduceat(lengths, firsts), at[firsts]
+    return zip(*(column.tolist() for column in columns), strict=True)

@@ -11,9 +11,10 @@ import tensorflow as tf
 from PIL import Image
 
 import readers
+from readers import fetch
 from readers.fetch import ShardBytes, scan_index, spans_of
 from readers.format.tfrecord import CorruptRecordError, parse_index
-from readers.order import permutation
+from readers.order import GlobalOrder
 from tests.datasets import NUMBERS, write_dataset, write_numbers, write_signals
 
 
@@ -121,7 +122,9 @@ def test_slices_hold_the_records_that_load_reads(dataset, split):
 
 def test_shuffled_epochs_are_the_permutations_of_seed_and_epoch(dataset):
     found = ids(readers.as_numpy(dataset, batch_size=8, shuffle=True, seed=5, repeat=2))
-    assert found == [*permutation(20, 5, 0).tolist(), *permutation(20, 5, 1).tolist()]
+    order = GlobalOrder(20, 5)
+    places = np.arange(20)
+    assert found == [*order(0, places).tolist(), *order(1, places).tolist()]
 
 
 def test_an_endless_repetition_goes_on_and_one_of_nothing_ends(dataset, tmp_path):
@@ -194,16 +197,24 @@ def remote(tmp_path):
 def test_other_filesystems_are_read_too(remote):
     assert ids(readers.as_numpy(remote, batch_size=8)) == list(range(20))
     found = ids(readers.as_numpy(remote, batch_size=8, shuffle=True, seed=2))
-    assert found == permutation(20, 2, 0).tolist()
+    assert found == GlobalOrder(20, 2)(0, np.arange(20)).tolist()
     found = readers.as_numpy(f"{remote}/val*.tfrecord", schema=NUMBERS, batch_size=8)
     assert ids(found) == [1000, 1001, 1002]
 
 
-def test_local_and_other_files_give_the_same_slices(tmp_path, remote):
+@pytest.mark.parametrize("long_run", [1, 1 << 20])
+def test_local_and_other_files_give_the_same_bytes(tmp_path, remote, monkeypatch, long_run):
+    monkeypatch.setattr(fetch, "_LONG_RUN", long_run)
     name = "train-00000-of-00004.tfrecord"
-    index = parse_index((tmp_path / f"{name}.idx").read_bytes(), "idx")[[3, 0, 3]]
-    local, other = ShardBytes(str(tmp_path / name)), ShardBytes(f"{remote}/{name}")
-    assert b"".join(local.pieces(index)) == b"".join(other.pieces(index))
+    index = parse_index((tmp_path / f"{name}.idx").read_bytes(), "idx")[[3, 0, 1, 3]]
+    data = (tmp_path / name).read_bytes()
+    expected = b"".join(data[start : start + length] for start, length in index.tolist())
+    for path in (str(tmp_path / name), f"{remote}/{name}"):
+        found = bytearray(len(expected))
+        ends = np.cumsum(index[:, 1])
+        runs = [(0, *row, int(end) - row[1]) for row, end in zip(index.tolist(), ends, strict=True)]
+        ShardBytes(path).read(runs, memoryview(found))
+        assert found == expected
 
 
 def test_neighbours_are_fetched_in_one_request_and_distant_records_apart():

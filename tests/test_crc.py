@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_jobs.crc import crc_without_suffix
+from readers.format.crc import crc_of_row, crc_without_suffix
 
 # The polynomial of CRC32C (Castagnoli) with its bits in the usual order: x^32 + x^28 + ... + 1.
 CASTAGNOLI = 0x11EDC6F41
@@ -88,3 +88,10 @@ def test_bytes_that_are_all_alike_count_by_their_number(fill, taken):
     whole = google_crc32c.value(b"record" + fill * taken)
     assert crc_without_suffix(whole, fill * taken) == google_crc32c.value(b"record")
     assert crc_without_suffix(whole, fill * (taken + 1)) != google_crc32c.value(b"record")
+
+
+@given(st.integers(0, 9), st.lists(st.binary(min_size=9, max_size=9), min_size=1, max_size=20))
+def test_the_checksum_of_a_row_follows_from_those_of_its_messages(length, messages):
+    messages = [message[:length] for message in messages]
+    crcs = np.array([google_crc32c.value(message) for message in messages], np.uint32)
+    assert crc_of_row(crcs, length) == google_crc32c.value(b"".join(messages))

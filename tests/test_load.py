@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import tensorflow as tf
 import readers
 from readers.dataset import resolve
 from readers.format.example import Encoder
-from readers.pipeline import default_buffer
+from readers.stream import window_of
 from tests.datasets import (
     NUMBERS,
     SIGNALS,
@@ -94,50 +95,54 @@ def test_the_cardinality_is_the_number_of_batches(dataset, arguments, batches, s
     ],
 )
 @pytest.mark.parametrize("shuffle", [False, True])
-def test_a_slice_holds_exactly_its_records(dataset, split, expected, shuffle):
-    found = ids(readers.load(dataset, split=split, batch_size=4, shuffle=shuffle))
+@pytest.mark.parametrize("order", ["global", "interleave"])
+def test_a_slice_holds_exactly_its_records(dataset, split, expected, shuffle, order):
+    found = ids(readers.load(dataset, split=split, batch_size=4, shuffle=shuffle, order=order))
     assert (sorted(found) if shuffle else found) == list(expected)
 
 
-def test_a_shuffled_epoch_holds_every_record_once_and_the_next_has_another_order(dataset):
-    ds = readers.load(dataset, batch_size=8, shuffle=True, seed=7)
+@pytest.mark.parametrize("order", ["global", "interleave"])
+def test_a_shuffled_epoch_holds_every_record_once_and_the_next_has_another_order(dataset, order):
+    ds = readers.load(dataset, batch_size=8, shuffle=True, order=order, seed=7)
     first, second = ids(ds), ids(ds)
     assert sorted(first) == sorted(second) == list(range(20))
     assert first != second != list(range(20))
 
 
-def test_repetitions_are_epochs_of_their_own(dataset):
-    found = ids(readers.load(dataset, batch_size=8, shuffle=True, seed=7, repeat=3))
+@pytest.mark.parametrize("order", ["global", "interleave"])
+def test_repetitions_are_epochs_of_their_own(dataset, order):
+    found = ids(readers.load(dataset, batch_size=8, shuffle=True, order=order, seed=7, repeat=3))
     epochs = [found[0:20], found[20:40], found[40:60]]
     assert all(sorted(epoch) == list(range(20)) for epoch in epochs)
     assert len({tuple(epoch) for epoch in epochs}) == 3
-    forever = readers.load(dataset, batch_size=8, shuffle=True, seed=7, repeat=None)
+    forever = readers.load(dataset, batch_size=8, shuffle=True, order=order, seed=7, repeat=None)
     assert ids(forever.take(9)) == found
 
 
-def test_the_order_follows_from_the_seed(dataset):
-    def order(seed):
-        ds = readers.load(dataset, batch_size=8, shuffle=True, seed=seed)
+@pytest.mark.parametrize("order", ["global", "interleave"])
+def test_the_order_follows_from_the_seed(dataset, order):
+    def found(seed):
+        ds = readers.load(dataset, batch_size=8, shuffle=True, order=order, seed=seed)
         return ids(ds) + ids(ds)
 
-    assert order(1) == order(1)
-    assert order(1) != order(2)
-    assert order(None) != order(None)
+    assert found(1) == found(1)
+    assert found(1) != found(2)
+    assert found(None) != found(None)
 
 
-def test_a_buffer_of_one_still_mixes_files(dataset):
-    ds = readers.load(dataset, batch_size=8, shuffle=True, shuffle_buffer=1, seed=3)
+def test_a_window_of_one_still_mixes_files(dataset):
+    ds = readers.load(
+        dataset, batch_size=8, shuffle=True, order="interleave", shuffle_buffer=1, seed=3
+    )
     assert sorted(ids(ds)) == list(range(20))
     assert ids(ds) != list(range(20))
 
 
-def test_the_default_buffer_is_bounded_by_bytes_and_by_records(dataset):
+def test_the_default_window_is_bounded_by_bytes_and_by_records(dataset):
     plan = resolve(dataset, None, None, None)
-    assert default_buffer(plan) == 20
-    big = plan.__class__(**{**vars(plan), "records": 10**9, "record_bytes": float(1 << 20)})
-    assert default_buffer(big) == 256
-    small = plan.__class__(**{**vars(plan), "records": 10**9, "record_bytes": 20.0})
-    assert default_buffer(small) == 65_536
+    assert window_of(plan) == 20
+    assert window_of(replace(plan, records=10**9, record_bytes=float(1 << 20))) == 128
+    assert window_of(replace(plan, records=10**9, record_bytes=20.0)) == 65_536
 
 
 def test_columns_and_tuples_are_what_was_asked_for(dataset, sensors):
@@ -277,7 +282,15 @@ def test_a_given_schema_selects_from_a_dataset(dataset):
         ({"mask": True}, "mask=True needs batching='padded', not 'dense'"),
         ({"repeat": 0}, "repeat=0: expected a number of epochs, or None"),
         ({"repeat": False}, "repeat=False"),
-        ({"seed": -1}, "seed=-1: expected a number of at least 0"),
+        ({"seed": -1}, "seed=-1: expected a number from 0 to"),
+        ({"seed": True}, "seed=True: expected a number from 0 to"),
+        ({"order": "random"}, "order='random': one of interleave, global, or None"),
+        ({"shuffle_buffer": 0}, "shuffle_buffer=0: expected a number of at least 1"),
+        ({"shard": (2, 2)}, r"shard=\(2, 2\): expected \(index, count\) of this host"),
+        ({"shard": 2}, "shard=2: expected"),
+        ({"start_step": -1}, "start_step=-1: expected a number of at least 0"),
+        ({"state": 7}, "state=7: expected a readers.State, or its JSON"),
+        ({"state": "{}"}, "not a state of version 1"),
         ({"split": "dev"}, "unknown split 'dev': the dataset has train, val"),
         ({"split": "train[oops]"}, "expected one of the forms"),
         ({"columns": ["idd"]}, "unknown feature 'idd': the dataset has id, name, vector"),
@@ -353,7 +366,9 @@ def test_fewer_records_than_the_manifest_says_are_an_error(tmp_path):
     text = (tmp_path / "manifest.json").read_text()
     text = text.replace('"records": 20', '"records": 21').replace('"records": 7', '"records": 8')
     (tmp_path / "manifest.json").write_text(text)
-    with pytest.raises(tf.errors.FailedPreconditionError, match="21"):
+    with pytest.raises(tf.errors.OpError, match=r"to contain 8 elements|21"):
+        list(readers.load(tmp_path, batch_size=4, order="interleave"))
+    with pytest.raises(tf.errors.OpError, match="manifest says 8 records, the index has 7"):
         list(readers.load(tmp_path, batch_size=4))
 
 
@@ -362,7 +377,11 @@ def test_a_record_unlike_the_schema_is_told_by_feature(tmp_path):
     records = [{"signal": np.ones((4, 2), "f4"), "label": 1}]
     write_shard(tmp_path / "a.tfrecord", [Encoder(SIGNALS).encode(record) for record in records])
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"feature signal: .*\[3, 2\]"):
+        list(readers.load(tmp_path / "a.tfrecord", schema=schema, batch_size=1, order="interleave"))
+    message = r"a.tfrecord: the record at byte 0: feature .*expected \[3, 2\], found \[4, 2\]"
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message) as error:
         list(readers.load(tmp_path / "a.tfrecord", schema=schema, batch_size=1))
+    assert "Traceback" not in str(error.value)
 
 
 def run_python(code):

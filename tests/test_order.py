@@ -5,110 +5,79 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from readers.order import parse_split, permutation, shard_ranges, split_name
+from readers.order import BLOCK, GlobalOrder, InOrder, InterleavedOrder, dealt
 
-COUNTS = {"train": 1000, "val": 7}
-
-
-@pytest.mark.parametrize(
-    ("text", "start", "stop"),
-    [
-        ("train", 0, 1000),
-        ("train[:10%]", 0, 100),
-        ("train[1000:]", None, None),
-        ("train[100:200]", 100, 200),
-        ("train[-100:]", 900, 1000),
-        ("train[50%:]", 500, 1000),
-        ("train[-25%:]", 750, 1000),
-        ("train[:-1]", 0, 999),
-        ("train[1_00:2_00]", 100, 200),
-        ("train[10%:200]", 100, 200),
-        ("val[:50%]", 0, 4),
-        ("val[50%:]", 4, 7),
-        ("val[:10%]", 0, 1),
-        ("val[-10%:]", 6, 7),
-        ("val[-100%:]", 0, 7),
-        ("val[:-1%]", 0, 7),  # Nothing, rounded: TFDS takes -0 for the beginning.
-    ],
-)
-def test_slices_are_those_of_tensorflow_datasets(text, start, stop):
-    if start is None:
-        with pytest.raises(ValueError, match="holds no record"):
-            parse_split(text, COUNTS)
-    else:
-        assert parse_split(text, COUNTS) == (text.split("[")[0], start, stop)
+COUNTS = st.lists(st.integers(0, 70), min_size=1, max_size=40)
 
 
-@given(st.integers(1, 5000), st.integers(1, 99))
-@settings(max_examples=100, deadline=None)
-def test_two_slices_at_one_percent_part_a_split(records, percent):
-    cut = round(percent * records / 100)
-    for text, expected in (("a[:%d%%]", (0, cut)), ("a[%d%%:]", (cut, records))):
-        if expected[0] == expected[1]:
-            with pytest.raises(ValueError, match="holds no record"):
-                parse_split(text % percent, {"a": records})
-        else:
-            assert parse_split(text % percent, {"a": records})[1:] == expected
+def dealt_by_hand(counts):
+    """Which shard and which of its records comes, a block of each shard in turn."""
+    done, found = [0] * len(counts), []
+    while any(d < c for d, c in zip(done, counts, strict=True)):
+        for shard, count in enumerate(counts):
+            for _ in range(min(BLOCK, count - done[shard])):
+                found.append((shard, done[shard]))
+                done[shard] += 1
+    return found
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("dev", "unknown split 'dev': the dataset has train, val"),
-        ("dev[:10%]", "unknown split 'dev'"),
-        ("train[:", r"expected one of the forms 'train', 'train\[:10%\]'"),
-        ("train[5]", "expected one of the forms"),
-        ("train[a:b]", "'a' is no bound; one of the forms"),
-        ("train[1.5%:]", "'1.5%' is no bound"),
-        ("train[:]", "the slice is empty"),
-        ("train[:101%]", "percents go from -100 to 100, found 101"),
-        ("train[:1001]", "1001 lies outside of its 1000 records"),
-        ("train[-1001:]", "-1001 lies outside"),
-        ("train[20:10]", "holds no record: 20 to 10 of 1000"),
-        ("", "expected one of the forms"),
-        (3, "expected one of the forms"),
-    ],
-)
-def test_a_wrong_split_is_refused_with_the_cure(text, message):
-    with pytest.raises(ValueError, match=message):
-        parse_split(text, COUNTS)
+@given(st.lists(st.integers(0, 70), min_size=1, max_size=9))
+@settings(deadline=None)
+def test_shards_give_a_block_in_turn(counts):
+    turn, within = dealt(np.array(counts), np.arange(sum(counts)))
+    assert list(zip(turn.tolist(), within.tolist(), strict=True)) == dealt_by_hand(counts)
 
 
-def test_a_split_without_records_is_a_whole_split():
-    assert parse_split("empty", {"empty": 0}) == ("empty", 0, 0)
+@given(COUNTS, st.integers(0, 9), st.integers(0, 3), st.integers(1, 300))
+@settings(deadline=None)
+def test_an_interleaved_epoch_holds_every_record_once(counts, seed, epoch, window):
+    order = InterleavedOrder(counts, seed, window)
+    numbers = order(epoch, np.arange(sum(counts)))
+    assert np.array_equal(np.sort(numbers), np.arange(sum(counts)))
+    places = np.arange(0, sum(counts), 3)[::-1]
+    assert order(epoch, places).tolist() == numbers[places].tolist()
 
 
-def test_the_name_of_a_slice_needs_no_counts():
-    assert split_name("train[:10%]") == "train"
-
-
-@given(st.lists(st.integers(0, 9), max_size=8), st.data())
-@settings(max_examples=200, deadline=None)
-def test_shard_ranges_hold_exactly_the_records_of_the_range(counts, data):
-    total = sum(counts)
-    start = data.draw(st.integers(0, total))
-    stop = data.draw(st.integers(start, total))
+@given(COUNTS, st.integers(0, 3), st.data())
+@settings(deadline=None)
+def test_what_is_left_of_a_stream_is_its_end(counts, epoch, data):
+    place = data.draw(st.integers(0, sum(counts)))
+    order = InterleavedOrder(counts, 1, 1)  # Windows of one record: the stream itself.
     firsts = np.cumsum([0, *counts])
     found = []
-    for shard, skip, take in shard_ranges(counts, start, stop):
-        assert take > 0
-        assert skip + take <= counts[shard]
-        found += range(firsts[shard] + skip, firsts[shard] + skip + take)
-    assert found == list(range(start, stop))
+    groups, over = order.rest(epoch, place)
+    for shards, done in groups:
+        left = [counts[shard] - d for shard, d in zip(shards, done, strict=True)]
+        for turn, within in dealt_by_hand(left):
+            found.append(int(firsts[shards[turn]] + done[turn]) + within)
+    assert found[over:] == order(epoch, np.arange(place, sum(counts))).tolist()
+    assert over < BLOCK * 16
 
 
-@given(st.integers(0, 300), st.integers(0, 5), st.integers(0, 5))
-@settings(max_examples=50, deadline=None)
-def test_a_permutation_holds_every_number_once(records, seed, epoch):
-    assert sorted(permutation(records, seed, epoch).tolist()) == list(range(records))
+def test_windows_bound_how_far_a_record_moves():
+    order = InterleavedOrder([1000], 3, 50)
+    numbers = order(0, np.arange(1000))
+    assert (np.abs(numbers // 50 - np.arange(1000) // 50) == 0).all()
+    assert (numbers != np.arange(1000)).mean() > 0.9
 
 
-def test_permutations_differ_by_seed_and_by_epoch_and_repeat():
-    orders = {(s, e): permutation(100, s, e).tolist() for s in range(3) for e in range(3)}
-    assert len({tuple(order) for order in orders.values()}) == 9
-    assert permutation(100, 1, 2).tolist() == orders[1, 2]
+@pytest.mark.parametrize("order", [GlobalOrder(3000, 5), InterleavedOrder([150] * 20, 5, 500)])
+def test_sorted_classes_are_mixed(order):
+    """Ten classes that lie one after another come in short runs, and in each tenth of an epoch."""
+    for epoch in range(3):
+        labels = order(epoch, np.arange(3000)) // 300
+        assert len(labels) / (1 + np.count_nonzero(np.diff(labels))) < 1.3
+        for tenth in np.split(labels, 10):
+            assert len(np.unique(tenth)) >= 7
 
 
-def test_the_permutation_is_the_same_in_every_version():
-    assert permutation(10, 7, 0).tolist() == [6, 3, 4, 9, 0, 2, 8, 7, 5, 1]
-    assert permutation(10, 7, 1).tolist() == [1, 3, 2, 7, 8, 4, 5, 9, 0, 6]
+def test_epochs_and_seeds_have_orders_of_their_own():
+    places = np.arange(200)
+    for make in (
+        lambda seed: GlobalOrder(200, seed),
+        lambda seed: InterleavedOrder([50] * 4, seed, 64),
+    ):
+        orders = {tuple(make(seed)(epoch, places)) for seed in (0, 1) for epoch in (0, 1)}
+        assert len(orders) == 4
+        assert tuple(make(0)(1, places)) in orders
+    assert InOrder()(7, places) is places

@@ -1,6 +1,7 @@
 import io
 import struct
 from pathlib import Path
+from unittest import mock
 
 import google_crc32c
 import numpy as np
@@ -9,6 +10,7 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
+from readers.format import tfrecord
 from readers.format.tfrecord import (
     MAX_RECORD_BYTES,
     CorruptRecordError,
@@ -16,6 +18,7 @@ from readers.format.tfrecord import (
     format_index,
     frame,
     frame_all,
+    intact,
     masked_crc32c,
     parse_index,
     read_records,
@@ -235,3 +238,32 @@ def test_one_record_too_large_among_many_is_refused(monkeypatch):
     assert frame_all([b"x" * 10]) == [frame(b"x" * 10)]
     with pytest.raises(ValueError, match="a record of 11 bytes: at most 10 are possible"):
         frame_all([b"x", b"x" * 11])
+
+
+@pytest.mark.parametrize("many", [1, 512])
+@given(
+    st.lists(st.binary(max_size=300), min_size=1, max_size=9)
+    | st.tuples(st.integers(1, 40), st.binary(min_size=5, max_size=60)).map(
+        lambda t: [t[1]] * t[0]
+    ),
+    st.data(),
+)
+def test_records_are_checked_together_as_one_by_one(many, records, data):
+    framed = [frame(record) for record in records]
+    for _ in range(data.draw(st.integers(0, 2))):
+        row = data.draw(st.integers(0, len(framed) - 1))
+        place = data.draw(st.integers(0, len(framed[row]) - 1))
+        flipped = framed[row][place] ^ 1 << data.draw(st.integers(0, 7))
+        framed[row] = framed[row][:place] + bytes([flipped]) + framed[row][place + 1 :]
+
+    def is_whole(record):
+        try:
+            unframe(record, "a", 0)
+        except CorruptRecordError:
+            return False
+        return True
+
+    lengths = np.array([len(record) for record in framed], np.int64)
+    with mock.patch.object(tfrecord, "_MANY", many):
+        found = intact(b"".join(framed) + b"behind", lengths)
+    assert found.tolist() == [is_whole(record) for record in framed]

@@ -7,8 +7,9 @@ in which a record has another form is left to `Decoder`, whose result is the def
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +39,9 @@ MARGIN = 1024
 
 # How often records of another form are set aside before all are left to `Decoder`.
 _ATTEMPTS = 8
+
+# Lengths of records whose layout is kept: keys of a few lengths make records of as many.
+_MAX_LAYOUTS = 256
 
 # Lengths and sizes are below 2**63; a longer number is not in the usual form.
 _LONGEST_VARINT = 9
@@ -75,15 +79,24 @@ class Column:
         return [self.values[start:end].reshape(shape) for start, end, shape in places]
 
 
+def objects(items: Sequence[Any]) -> np.ndarray:
+    """An object array [n] of the items themselves."""
+    out = np.empty(len(items), object)
+    # Assigned one by one: NumPy would merge arrays and lists that happen to have one shape.
+    for row, item in enumerate(items):
+        out[row] = item
+    return out
+
+
 def column_of(feature: Feature, values: Sequence[Any]) -> Column:
     """The column of the values of records, as `Decoder` gives them (pictures: or their pixels).
 
     It shares no memory with them.
     """
     if feature.encoding == "sequence":
-        return Column(_objects([[array.copy() for array in value] for value in values]))
+        return Column(objects([[array.copy() for array in value] for value in values]))
     if values and isinstance(values[0], bytes):
-        return Column(_objects(values))
+        return Column(objects(values))
     if feature.is_fixed:
         return Column(np.stack(values) if values else np.empty(0))
     shapes = np.array([value.shape for value in values], np.int64)
@@ -106,6 +119,10 @@ def merged(feature: Feature, parts: Sequence[tuple[np.ndarray, Column]]) -> Colu
     return column_of(feature, arrays)
 
 
+# A source of memory: an array of undefined values of a shape and dtype.
+Empty = Callable[[tuple[int, ...], np.dtype[Any]], np.ndarray]
+
+
 @dataclass(frozen=True)
 class Pieces:
     """Where one feature stands in each of B records.
@@ -119,10 +136,9 @@ class Pieces:
     starts: np.ndarray
     stops: np.ndarray
 
-    @property
-    def octets(self) -> np.ndarray:
-        """The data as uint8 [n]."""
-        return np.frombuffer(self.data, np.uint8)
+    def after(self, starts: np.ndarray) -> Pieces:
+        """What is left of them from later positions on."""
+        return Pieces(self.data, starts, self.stops)
 
     @property
     def lengths(self) -> np.ndarray:
@@ -135,24 +151,29 @@ class Pieces:
         rows = zip(self.starts.tolist(), self.stops.tolist(), strict=True)
         return [bytes(view[start:stop]) for start, stop in rows]
 
-    def joined(self) -> bytearray:
-        """The bytes of all."""
-        view = memoryview(self.data)
+    def joined(self, empty: Empty) -> np.ndarray:
+        """The bytes of all, uint8 [n]."""
+        lengths = self.lengths
+        if len(lengths) and (lengths == lengths[0]).all():
+            return self.stacked(int(lengths[0]), empty).reshape(-1)
+        out = empty((int(lengths.sum()),), np.dtype(np.uint8))
+        octets = np.frombuffer(self.data, np.uint8)
         rows = zip(self.starts.tolist(), self.stops.tolist(), strict=True)
-        return bytearray().join([view[start:stop] for start, stop in rows])
+        if len(lengths):
+            np.concatenate([octets[start:stop] for start, stop in rows], out=out)
+        return out
 
-    def stacked(self, length: int) -> np.ndarray:
+    def stacked(self, length: int, empty: Empty = np.empty) -> np.ndarray:
         """So many bytes of each, from its start on: uint8 [B, length]."""
-        rows = len(self.data) - length + 1
-        return np.ndarray((rows, length), np.uint8, self.data, strides=(1, 1))[self.starts]
-
-
-def _objects(items: Sequence[Any]) -> np.ndarray:
-    out = np.empty(len(items), object)
-    # Assigned one by one: NumPy would merge arrays and lists that happen to have one shape.
-    for row, item in enumerate(items):
-        out[row] = item
-    return out
+        starts = self.starts
+        stride = int(starts[1] - starts[0]) if len(starts) > 1 else length
+        if (np.diff(starts) != stride).any() or stride < 0:
+            windows = (len(self.data) - length + 1, length)
+            return np.ndarray(windows, np.uint8, self.data, strides=(1, 1))[starts]
+        out = empty((len(starts), length), np.dtype(np.uint8))
+        first = int(starts[0]) if len(starts) else 0
+        out[:] = np.ndarray(out.shape, np.uint8, self.data, first, (stride, 1))
+        return out
 
 
 class _Irregular(Exception):
@@ -224,78 +245,153 @@ def _require(holds: np.ndarray) -> None:
         raise _Irregular(holds)
 
 
-def decode_columns(
-    data: bytes | bytearray, starts: np.ndarray, stops: np.ndarray, schema: Schema
-) -> tuple[dict[str, Column], np.ndarray]:
-    """The columns of some Examples, as far as they can be decoded together.
+class ColumnDecoder:
+    """Turns batches of serialized Examples into columns; safe to share between threads.
 
     Args:
-        data: The Examples and, behind the last one, at least `MARGIN` bytes.
-        starts, stops: int64 [B], where each begins and ends.
         schema: The features to decode.
-
-    Returns:
-        The columns of those features that are one value or a run of numbers; and int64 [R], rising,
-        which of the records they hold. Other features and records are for `Decoder`.
+        empty: Where large arrays come from.
     """
-    rows = np.arange(len(starts))
-    for _ in range(_ATTEMPTS):
-        if not len(rows):
-            break
-        try:
-            return _decode_all(data, starts[rows], stops[rows], schema), rows
-        except _Irregular as error:
-            # Where the first record is unlike most others it is the odd one, not they.
-            most = 2 * np.count_nonzero(error.regular) > len(rows)
-            rows = rows[error.regular] if most else rows[1:]
-        except ValueError:  # The first record is no Example.
-            rows = rows[1:]
-    return {}, np.empty(0, np.int64)
 
+    def __init__(self, schema: Schema, empty: Empty = np.empty) -> None:
+        self._schema, self._empty = schema, empty
+        self._kinds = {name: _kind(feature) for name, feature in schema.items()}
+        self._kinds |= {f"{n}/shape": INT64_LIST for n, f in schema.items() if f.needs_companion}
+        self._layouts: dict[int, _Layout] = {}
 
-def _decode_all(
-    data: bytes | bytearray, starts: np.ndarray, stops: np.ndarray, schema: Schema
-) -> dict[str, Column]:
-    located = _locate(data, starts, stops, schema)
-    columns = {}
-    for name, pieces in located.items():
-        if name in schema:
-            column = _decode(schema[name], pieces, located.get(f"{name}/shape"))
-            if column:
-                columns[name] = column
-    return columns
+    def decode(
+        self, data: bytes | bytearray, starts: np.ndarray, stops: np.ndarray
+    ) -> tuple[dict[str, Column], np.ndarray]:
+        """The columns of some Examples, as far as they can be decoded together.
 
+        Args:
+            data: The Examples and, behind the last one, at least `MARGIN` bytes.
+            starts, stops: int64 [B], where each begins and ends.
 
-def _locate(
-    data: bytes | bytearray, starts: np.ndarray, stops: np.ndarray, schema: Schema
-) -> dict[str, Pieces]:
-    """Where the features of a schema stand that are one value or a run of numbers, by name.
+        Returns:
+            The columns of those features that are one value or a run of numbers; and int64 [R],
+            rising, which of the records they hold. Other features and records are for `Decoder`.
+        """
+        rows = np.arange(len(starts))
+        for _ in range(_ATTEMPTS):
+            if not len(rows):
+                break
+            try:
+                return self._decode(data, starts[rows], stops[rows]), rows
+            except _Irregular as error:
+                # Where the first record is unlike most others it is the odd one, not they.
+                most = 2 * np.count_nonzero(error.regular) > len(rows)
+                rows = rows[error.regular] if most else rows[1:]
+            except ValueError:  # The first record is no Example.
+                rows = rows[1:]
+        return {}, np.empty(0, np.int64)
 
-    And their companions, where the shape is read from them.
-    """
-    kinds = {name: _kind(feature) for name, feature in schema.items()}
-    kinds |= {f"{name}/shape": INT64_LIST for name, f in schema.items() if f.needs_companion}
-    first = parse_example(memoryview(data)[int(starts[0]) : int(stops[0])], kinds)
-    pieces = {}
-    walk = _Walk(data, starts, stops)
-    walk.expect(b"\x0a")
-    ends = walk.enter()
-    _require(ends == stops)
-    for name, (kind, chunks) in first.items():
-        key = name.encode()
+    def _decode(
+        self, data: bytes | bytearray, starts: np.ndarray, stops: np.ndarray
+    ) -> dict[str, Column]:
+        located = self._locate(data, starts, stops)
+        columns = {}
+        for name, pieces in located.items():
+            if name in self._schema:
+                column = _decode(
+                    self._schema[name], pieces, located.get(f"{name}/shape"), self._empty
+                )
+                if column:
+                    columns[name] = column
+        return columns
+
+    def _locate(
+        self, data: bytes | bytearray, starts: np.ndarray, stops: np.ndarray
+    ) -> dict[str, Pieces]:
+        """Where the features stand that are one value or a run of numbers, by name.
+
+        And their companions, where the shape is read from them.
+        """
+        length = int(stops[0] - starts[0])
+        of_one_length = bool((stops - starts == length).all())
+        layout = self._layouts.get(length) if of_one_length else None
+        if layout and layout.fits(data, starts):
+            return layout.pieces(data, starts)
+        first = parse_example(memoryview(data)[starts[0] : stops[0]], self._kinds)
+        pieces, skipped = {}, []
+        walk = _Walk(data, starts, stops)
         walk.expect(b"\x0a")
         ends = walk.enter()
-        walk.expect(b"\x0a" + varint(len(key)) + key + b"\x12")
-        _require(walk.enter() == ends)
-        if name in kinds and kind == kinds[name] and len(chunks) == 1:
-            walk.expect(bytes([kind << 3 | 2]))
-            _require(walk.enter() == ends)
+        _require(ends == stops)
+        for name, (kind, chunks) in first.items():
+            key = name.encode()
             walk.expect(b"\x0a")
+            ends = walk.enter()
+            walk.expect(b"\x0a" + varint(len(key)) + key + b"\x12")
             _require(walk.enter() == ends)
-            pieces[name] = Pieces(data, walk.at, ends)
-        walk.at = ends
-    walk.leave(stops)
-    return pieces
+            if kind and kind == self._kinds.get(name) and len(chunks) == 1:
+                walk.expect(bytes([kind << 3 | 2]))
+                _require(walk.enter() == ends)
+                walk.expect(b"\x0a")
+                _require(walk.enter() == ends)
+                pieces[name] = Pieces(data, walk.at, ends)
+            elif name not in self._kinds:
+                skipped.append(Pieces(data, walk.at, ends))
+            walk.at = ends
+        walk.leave(stops)
+        if of_one_length:
+            if len(self._layouts) >= _MAX_LAYOUTS:
+                self._layouts.clear()
+            self._layouts[length] = _Layout.of_first(data, starts, stops, pieces, skipped)
+        return pieces
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Where features stand in all records that have the same bytes around them.
+
+    Attributes:
+        spans: Name -> where its piece begins and ends in a record.
+        constant: Where bytes that are the same in all records begin, and these bytes.
+    """
+
+    spans: dict[str, tuple[int, int]]
+    constant: tuple[tuple[int, np.ndarray], ...]
+
+    @classmethod
+    def of_first(
+        cls,
+        data: bytes | bytearray,
+        starts: np.ndarray,
+        stops: np.ndarray,
+        pieces: dict[str, Pieces],
+        skipped: Sequence[Pieces],
+    ) -> _Layout:
+        """The layout of the first of some records.
+
+        Args:
+            pieces: Of the features to decode.
+            skipped: Of the others, which may hold anything.
+        """
+        start, stop = int(starts[0]), int(stops[0])
+        found = [(int(p.starts[0]), int(p.stops[0])) for p in (*pieces.values(), *skipped)]
+        free = [(start, start), *sorted(found), (stop, stop)]
+        constant = tuple(
+            (end - start, np.frombuffer(bytes(data[end:begin]), np.uint8))
+            for (_, end), (begin, _) in itertools.pairwise(free)
+            if end < begin
+        )
+        spans = zip(pieces, found, strict=False)
+        return cls({name: (a - start, b - start) for name, (a, b) in spans}, constant)
+
+    def fits(self, data: bytes | bytearray, starts: np.ndarray) -> bool:
+        """Whether all of some records have it."""
+        return all(
+            bool((Pieces(data, starts + begin, starts).stacked(len(octets)) == octets).all())
+            for begin, octets in self.constant
+        )
+
+    def pieces(self, data: bytes | bytearray, starts: np.ndarray) -> dict[str, Pieces]:
+        """Where the features stand in records that have it."""
+        return {
+            name: Pieces(data, starts + begin, starts + end)
+            for name, (begin, end) in self.spans.items()
+        }
 
 
 def _kind(feature: Feature) -> int:
@@ -309,18 +405,22 @@ def _kind(feature: Feature) -> int:
     return FLOAT_LIST if feature.dtype in FLOATS_IN_A_LIST else INT64_LIST
 
 
-def _decode(feature: Feature, pieces: Pieces, companion: Pieces | None) -> Column | None:
+def _decode(
+    feature: Feature, pieces: Pieces, companion: Pieces | None, empty: Empty
+) -> Column | None:
     if feature.encoding == "text" or feature.encoding in PICTURES:
-        return Column(_objects(pieces.each()))
+        return Column(objects(pieces.each()))
     if feature.encoding == "tensor":
-        return _fixed_tensors(feature, pieces) if feature.is_fixed else _tensors(feature, pieces)
-    values, counts = _packed(feature, pieces)
+        if feature.is_fixed:
+            return _fixed_tensors(feature, pieces, empty)
+        return _tensors(feature, pieces, empty)
+    values, counts = _packed(feature, pieces, empty)
     if feature.is_fixed:
         _require(counts == math.prod(_known(feature)))
         return Column(values.reshape(-1, *_known(feature)))
     if companion:
         rank = Feature("int64", (len(feature.shape),), "list")
-        shapes, ranks = _packed(rank, companion)
+        shapes, ranks = _packed(rank, companion, empty)
         _require(ranks == len(feature.shape))
         return _shaped(feature, values, counts, shapes.reshape(-1, len(feature.shape)))
     known = math.prod(_known(feature))
@@ -330,17 +430,17 @@ def _decode(feature: Feature, pieces: Pieces, companion: Pieces | None) -> Colum
     return _shaped(feature, values, counts, np.stack(sizes, axis=1))
 
 
-def _fixed_tensors(feature: Feature, pieces: Pieces) -> Column:
+def _fixed_tensors(feature: Feature, pieces: Pieces, empty: Empty) -> Column:
     dtype, shape = numpy_dtype(feature.dtype), tuple(_known(feature))
     header, nbytes = tensor_header(feature.dtype, shape), math.prod(shape) * dtype.itemsize
     _require(pieces.lengths == len(header) + nbytes)
     walk = _Walk(pieces.data, pieces.starts, pieces.stops)
     walk.expect(header)
-    values = Pieces(pieces.data, walk.at, pieces.stops).stacked(nbytes)
+    values = pieces.after(walk.at).stacked(nbytes, empty)
     return Column(values.view(dtype).reshape(-1, *shape))
 
 
-def _tensors(feature: Feature, pieces: Pieces) -> Column:
+def _tensors(feature: Feature, pieces: Pieces, empty: Empty) -> Column:
     """TensorProtos as `serialize_tensor` writes them, of values of any number but none."""
     walk = _Walk(pieces.data, pieces.starts, pieces.stops)
     walk.expect(bytes([8, TENSORFLOW_DTYPES[feature.dtype], 18]))
@@ -358,8 +458,7 @@ def _tensors(feature: Feature, pieces: Pieces) -> Column:
     walk.leave(shape_ends)
     walk.expect(b"\x22")
     _require(walk.enter() == pieces.stops)
-    content = Pieces(pieces.data, walk.at, pieces.stops)
-    values, counts = _content(content, numpy_dtype(feature.dtype))
+    values, counts = _content(pieces.after(walk.at), numpy_dtype(feature.dtype), empty)
     return _shaped(feature, values, counts, np.stack(sizes, axis=1))
 
 
@@ -372,11 +471,11 @@ def _shaped(feature: Feature, values: np.ndarray, counts: np.ndarray, shapes: np
     return Column(values, shapes)
 
 
-def _packed(feature: Feature, pieces: Pieces) -> tuple[np.ndarray, np.ndarray]:
+def _packed(feature: Feature, pieces: Pieces, empty: Empty) -> tuple[np.ndarray, np.ndarray]:
     """The values of raw bytes or of a list, flat, and how many each record has, int64 [B]."""
     dtype = numpy_dtype(feature.dtype)
     if _kind(feature) == INT64_LIST:
-        numbers, counts = _integers(pieces)
+        numbers, counts = _integers(pieces, empty)
         values = numbers.astype(dtype, copy=False)
         if values is not numbers:
             held = values == numbers
@@ -384,24 +483,20 @@ def _packed(feature: Feature, pieces: Pieces) -> tuple[np.ndarray, np.ndarray]:
                 _require(np.logical_and.reduceat(held, np.cumsum(counts) - counts))
         return values, counts
     stored = np.dtype("<f4") if feature.encoding == "list" else dtype
-    values, counts = _content(pieces, stored)
+    values, counts = _content(pieces, stored, empty)
     return values.astype(dtype, copy=False), counts
 
 
-def _content(pieces: Pieces, dtype: np.dtype[Any]) -> tuple[np.ndarray, np.ndarray]:
+def _content(pieces: Pieces, dtype: np.dtype[Any], empty: Empty) -> tuple[np.ndarray, np.ndarray]:
     """The values of bytes, flat, and how many each record has, int64 [B]."""
-    lengths = pieces.lengths
-    _require(lengths % dtype.itemsize == 0)
-    if len(lengths) and (lengths == lengths[0]).all():
-        stacked = pieces.stacked(int(lengths[0]))
-        return stacked.reshape(-1).view(dtype), lengths // dtype.itemsize
-    return np.frombuffer(pieces.joined(), dtype), lengths // dtype.itemsize
+    _require(pieces.lengths % dtype.itemsize == 0)
+    return pieces.joined(empty).view(dtype), pieces.lengths // dtype.itemsize
 
 
-def _integers(pieces: Pieces) -> tuple[np.ndarray, np.ndarray]:
+def _integers(pieces: Pieces, empty: Empty) -> tuple[np.ndarray, np.ndarray]:
     """The numbers of packed varints, int64 [N], and how many each record has, int64 [B]."""
     _require(pieces.lengths > 0)
-    octets = np.frombuffer(pieces.joined(), np.uint8)
+    octets = pieces.joined(empty)
     stops = np.cumsum(pieces.lengths)
     last = octets < 128
     _require(last[stops - 1])  # No number runs on into the next record.

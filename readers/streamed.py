@@ -1,0 +1,211 @@
+"""A `tf.data` pipeline over shards that are read as streams: a graph of TensorFlow alone.
+
+It works on every filesystem that TensorFlow reads, can be saved, and runs in tf.data's service.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from readers.batching import batch_of
+from readers.dataset import Part, Plan
+from readers.decode import decode_batch
+from readers.options import BatchOptions
+from readers.order import BLOCK, CYCLE, SHARDS, WINDOW, InterleavedOrder
+from readers.permutation import permuted, round_keys
+from readers.stream import window_of
+
+
+def streamed(plan: Plan, options: BatchOptions, epoch: int, place: int) -> tf.data.Dataset:
+    """The batches, dicts by feature name, of a plan, from a place of an epoch on.
+
+    Args:
+        plan: The part of this host.
+        epoch, place: 0 where the plan does not know its number of records.
+    """
+
+    def decode(serialized: tf.Tensor) -> dict[str, Any]:
+        columns = decode_batch(serialized, plan.schema)
+        return batch_of(columns, plan.schema, options.batching, options.mask)
+
+    batches = _epochs(plan, options, epoch, place)
+    return batches.map(decode, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+
+
+def _epochs(plan: Plan, options: BatchOptions, epoch: int, place: int) -> tf.data.Dataset:
+    """The batches of serialized records of all epochs."""
+    size, drop, repeat = options.batch_size, options.drop_remainder, options.repeat
+    mixed = _Interleaved(plan, options) if options.shuffle and plan.parts else None
+
+    def whole(number: tf.Tensor) -> tf.data.Dataset:
+        return (
+            mixed.epoch(number).rebatch(size, drop) if mixed else _in_order(plan).batch(size, drop)
+        )
+
+    if mixed:
+        first = mixed.rest_of_epoch(epoch, place).rebatch(size, drop)
+    elif place or epoch:
+        first = _in_order(plan.cut(place, plan.records or 0)).batch(size, drop)
+    else:
+        return _in_order(plan).batch(size, drop).repeat(repeat)
+    if repeat is None:
+        return first.concatenate(tf.data.Dataset.counter(epoch + 1).flat_map(whole))
+    # An iteration ends after an epoch whose number `repeat` divides.
+    end = (epoch // repeat + 1) * repeat
+    # Keras goes through a dataset once for each of its epochs: each time has an order of its own.
+    iterations = tf.Variable(-1, dtype=tf.int64, trainable=False)
+
+    def iteration(number: tf.Tensor) -> tf.data.Dataset:
+        is_first = number == 0
+        begin = tf.where(is_first, tf.constant(epoch + 1, tf.int64), end + (number - 1) * repeat)
+        later = tf.data.Dataset.range(begin, end + number * repeat).flat_map(whole)
+        rest = first.take(tf.where(is_first, tf.constant(-1, tf.int64), 0))
+        return rest.concatenate(later)
+
+    return numbered(lambda: iterations.assign_add(1)).flat_map(iteration)
+
+
+def numbered(number: Callable[[], Any]) -> tf.data.Dataset:
+    """A dataset of one element, found anew each time the dataset is gone through.
+
+    A checkpoint of an iterator holds the element, and need not hold what it was found by.
+    """
+    options = tf.data.Options()
+    options.experimental_external_state_policy = tf.data.experimental.ExternalStatePolicy.IGNORE
+    return tf.data.Dataset.from_tensors(0).map(lambda _: number()).with_options(options)
+
+
+def _in_order(plan: Plan) -> tf.data.Dataset:
+    """The serialized records of a plan, file after file."""
+    # Whole files in a row are one dataset: only those at the ends of a slice need skip and take.
+    runs: list[list[Part]] = []
+    for part in plan.parts:
+        if runs and part.is_whole and runs[-1][0].is_whole:
+            runs[-1].append(part)
+        else:
+            runs.append([part])
+    dataset = None
+    for run in runs:
+        records = tf.data.TFRecordDataset(tf.constant([part.path for part in run]))
+        if not run[0].is_whole:
+            records = records.skip(run[0].skip).take(run[0].take)
+        dataset = records if dataset is None else dataset.concatenate(records)
+    dataset = dataset or tf.data.TFRecordDataset(tf.constant([], tf.string))
+    return _counted(dataset, plan.records)
+
+
+class _Interleaved:
+    """The epochs of an `InterleavedOrder`, as streams."""
+
+    def __init__(self, plan: Plan, options: BatchOptions) -> None:
+        self._plan, self._seed = plan, options.seed or 0
+        self._window = options.window or window_of(plan)
+        counts = [part.take or 0 for part in plan.parts]
+        self._order = InterleavedOrder(counts, self._seed, self._window)
+        self._paths = tf.constant([part.path for part in plan.parts], tf.string)
+        self._skips = tf.constant([part.skip for part in plan.parts], tf.int64)
+        takes = [-1 if part.take is None else part.take for part in plan.parts]
+        self._takes = tf.constant(takes, tf.int64)
+
+    def epoch(self, epoch: tf.Tensor) -> tf.data.Dataset:
+        """The records of a whole epoch, window by window."""
+        shards = _permutation(tf.shape(self._paths, tf.int64)[0], [self._seed, epoch, SHARDS])
+        groups = -(-len(self._plan.parts) // CYCLE)
+        # As array_split does: the first ones are one larger.
+        size, larger = divmod(len(self._plan.parts), groups)
+
+        def blocks_of_group(group: tf.Tensor) -> tf.data.Dataset:
+            start = group * size + tf.minimum(group, larger)
+            members = shards[start : start + size + tf.cast(group < larger, tf.int64)]
+            return self._mixed(members, tf.zeros_like(members))
+
+        stream = tf.data.Dataset.range(groups).flat_map(blocks_of_group)
+        return self._windows(stream, epoch, 0, 0, 0)
+
+    def rest_of_epoch(self, epoch: int, place: int) -> tf.data.Dataset:
+        """The records of an epoch from a place on, window by window."""
+        if not place:
+            return self.epoch(tf.constant(epoch, tf.int64))
+        window = place // self._window
+        groups, over = self._order.rest(epoch, window * self._window)
+        stream, *later = [self._mixed(tf.constant(shards), tf.constant(d)) for shards, d in groups]
+        for blocks in later:
+            stream = stream.concatenate(blocks)
+        within = place - window * self._window
+        return self._windows(stream, tf.constant(epoch, tf.int64), window, over, within)
+
+    def _mixed(self, shards: tf.Tensor, done: tf.Tensor) -> tf.data.Dataset:
+        """Blocks of some shards, int64 [k], one of each in turn; of each some records are done."""
+
+        def blocks_of(path: tf.Tensor, skip: tf.Tensor, take: tf.Tensor) -> tf.data.Dataset:
+            records = tf.data.TFRecordDataset(path).skip(skip).take(take)
+            if self._plan.records is not None:
+                records = _counted(records, take)
+            return records.batch(BLOCK)
+
+        left = tf.gather(self._takes, shards)
+        # An unknown number stays -1, which takes all.
+        left = tf.where(left < 0, left, left - done)
+        columns = tf.gather(self._paths, shards), tf.gather(self._skips, shards) + done, left
+        return tf.data.Dataset.from_tensor_slices(columns).interleave(
+            blocks_of,
+            cycle_length=CYCLE,
+            block_length=1,
+            num_parallel_calls=tf.data.AUTOTUNE,
+            deterministic=True,
+        )
+
+    def _windows(
+        self, blocks: tf.data.Dataset, epoch: tf.Tensor, first: int, over: int, done: int
+    ) -> tf.data.Dataset:
+        """The windows of a stream of blocks, shuffled.
+
+        Args:
+            first: The number of the first window.
+            over: Records before it.
+            done: Records of its order that are left out.
+        """
+        stream = (
+            blocks.unbatch().skip(over).batch(self._window)
+            if over
+            else blocks.rebatch(self._window)
+        )
+
+        def shuffled(number: tf.Tensor, records: tf.Tensor) -> tf.Tensor:
+            size = tf.shape(records, tf.int64)[0]
+            order = _permutation(size, [self._seed, epoch, number, WINDOW])
+            begin = tf.where(number == first, tf.constant(done, tf.int64), 0)
+            return tf.gather(records, order[begin:])
+
+        return stream.enumerate(first).map(shuffled).prefetch(1)
+
+
+def _permutation(size: tf.Tensor, key: list[Any]) -> tf.Tensor:
+    """All of a `Permutation`, int64 [size]."""
+
+    def shift(value: Any, bits: int) -> Any:
+        if isinstance(value, int):
+            return value >> bits
+        return tf.bitwise.right_shift(value, tf.constant(bits, tf.int64))
+
+    keys = round_keys(key, shift)
+    width = tf.cast(tf.sqrt(tf.cast(tf.maximum(size - 1, 0), tf.float64)), tf.int64) + 1
+
+    def once(numbers: tf.Tensor) -> tf.Tensor:
+        return permuted(numbers, size, width, keys, shift)
+
+    return tf.while_loop(
+        lambda numbers: tf.reduce_any(numbers >= size),
+        lambda numbers: (tf.where(numbers >= size, once(numbers), numbers),),
+        (once(tf.range(size)),),
+    )[0]
+
+
+def _counted(records: tf.data.Dataset, count: Any) -> tf.data.Dataset:
+    """The same records, with their number known; fewer or more are an error when they are read."""
+    if count is None:
+        return records
+    return records.apply(tf.data.experimental.assert_cardinality(count))
