@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from readers.arrays import as_numpy
 from readers.format.manifest import DatasetError, Manifest
 from readers.format.schema import Feature, Schema
+from readers.integrity import verify
 from readers.schedule import State
 from readers.source import RecordSource
 
@@ -25,6 +26,7 @@ __all__ = [
     "State",
     "as_numpy",
     "load",
+    "verify",
 ]
 
 

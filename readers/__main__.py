@@ -10,14 +10,19 @@ from collections.abc import Iterable, Sequence
 from readers.format.manifest import Manifest
 from readers.head import first_records
 from readers.info import describe
+from readers.integrity import verify
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit code: 0, or 2 for a mistake of the user, told in one line."""
+    """The exit code: 0; 1 for data that is damaged; 2 for a mistake of the user, in one line."""
     parsed = _parser().parse_args(arguments)
+    code = 0
     try:
-        for line in _output(parsed):
-            print(line)
+        if parsed.command == "verify":
+            code = _verified(parsed.directory)
+        else:
+            for line in _output(parsed):
+                print(line)
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader, `head` say, has seen enough. Python would flush again on exit, and complain.
@@ -26,7 +31,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, OSError, ImportError) as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
-    return 0
+    return code
+
+
+def _verified(directory: str) -> int:
+    report = verify(directory)
+    for problem in report.problems:
+        print(problem)
+    print(report)
+    return 0 if report.ok else 1
 
 
 def _output(parsed: argparse.Namespace) -> Iterable[str]:
@@ -40,7 +53,8 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     info = commands.add_parser("info", help="schema, splits, shards, labels and statistics")
     head = commands.add_parser("head", help="the first records")
-    for command in (info, head):
+    check = commands.add_parser("verify", help="reads every byte; exit code 1 if one is wrong")
+    for command in (info, head, check):
         command.add_argument("directory", metavar="DIR", help="of the dataset, on any filesystem")
     head.add_argument("--split", help="or a slice, 'train[100:]'; default: the only one, or train")
     head.add_argument("-n", type=int, default=3, help="records to show (default: %(default)s)")

@@ -50,11 +50,12 @@ def file_size(path: str) -> int:
     return int(filesystem.size(name))
 
 
-def read_sidecar(path: str) -> np.ndarray | None:
+def read_sidecar(path: str, size: int | None = None) -> np.ndarray | None:
     """The (offset, length) in bytes of every record, int64 [records, 2]; None without an `.idx`.
 
     Args:
         path: Of the TFRecord file; the index stands beside it.
+        size: That the file should have, in bytes; None means what it has.
 
     Raises:
         ValueError: The index is none, or does not fit the size of the file.
@@ -65,7 +66,8 @@ def read_sidecar(path: str) -> np.ndarray | None:
             index = parse_index(file.read(), sidecar)
     except FileNotFoundError:
         return None
-    end, size = int(index[-1].sum()) if len(index) else 0, file_size(path)
+    end = int(index[-1].sum()) if len(index) else 0
+    size = file_size(path) if size is None else size
     if end != size:
         raise ValueError(
             f"{sidecar}: the records end at byte {end}, but {path} has {size} bytes; "
