@@ -36,6 +36,7 @@ def as_numpy(
     shard: tuple[int, int] = (0, 1),
     start_step: int = 0,
     state: State | str | None = None,
+    on_corrupt: str = "raise",
 ) -> Batches:
     """An iterator of batches: dicts of `np.ndarray` by feature name, or tuples of them.
 
@@ -54,10 +55,20 @@ def as_numpy(
         batching: What becomes of features of unknown shape: `dense` refuses them, `padded` fills
             them up to the longest of the batch, `ragged` gives object arrays [B] of arrays.
         mask: With `padded`, adds bool `<name>_mask`, true where there is a value.
-        shuffle: Reads all records in a random order, another one in each epoch.
-        seed: What that order follows from, at least 0; None for another one in every process.
+        shuffle: Another order in each epoch, which follows from `seed` and the epoch alone.
+        order: `global` (or None) shuffles all records, read by their index. `interleave` mixes
+            shards and windows of records, as `load` does where it reads shards as streams.
+        shuffle_buffer: Records of such a window; None means what fits 128 MiB.
+        seed: At least 0; None for another order in every process.
         repeat: Epochs; None or True for no end.
         drop_remainder: Leaves out the shorter last batch of each epoch.
+        shard: (index, count) of this host; as for `load`.
+        start_step: Begins after so many steps, without reading what they read.
+        state: Begins where another reader has stopped: what `state()` of its iterator gave, or the
+            JSON of that.
+        on_corrupt: `raise`, or `skip`, which leaves out records whose checksum fails, and no others,
+            so that a batch may have fewer. `skipped` of the iterator counts them, the log names
+            them (logger `readers`).
 
     Raises:
         ValueError: An argument is wrong; the message names it and what is expected. Or, while
@@ -83,8 +94,16 @@ def as_numpy(
         shard=shard,
         start_step=start_step,
         state=State.of(state),
+        on_corrupt=on_corrupt,
     )
-    plan = resolve(path_or_files, split, schema, options.columns(columns), scan=True)
+    plan = resolve(
+        path_or_files,
+        split,
+        schema,
+        options.columns(columns),
+        scan=True,
+        cut=on_corrupt == "skip",
+    )
     options.check(plan.schema)
     return Batches(open_stream(plan, options), plan.schema, options)
 
@@ -109,6 +128,11 @@ class Batches(Iterator[Any]):
         if options.as_supervised is None:
             return batch
         return tuple(batch[name] for name in options.as_supervised)
+
+    @property
+    def skipped(self) -> int:
+        """Damaged records that were left out so far, with `on_corrupt="skip"`."""
+        return self._stream.skipped
 
     def state(self) -> State:
         """Where to go on after the batches given so far."""

@@ -65,7 +65,8 @@ def flat_arrays(feature: Feature, column: Column) -> list[np.ndarray]:
 def _dense(feature: Feature, column: Column) -> np.ndarray:
     if feature.encoding != "sequence":
         return column.values
-    return np.stack([_stacked(feature, value) for value in column.values])
+    shape = (len(column.values), *(d for d in feature.shape if d is not None))
+    return np.array(column.values.tolist(), numpy_dtype(feature.dtype)).reshape(shape)
 
 
 def _padded(feature: Feature, column: Column, empty: Empty) -> np.ndarray:
@@ -120,7 +121,7 @@ def _within(extents: np.ndarray, room: Sequence[int]) -> np.ndarray:
 
 
 def _room(feature: Feature, extents: np.ndarray) -> tuple[int, ...]:
-    longest = extents.max(axis=0).tolist()
+    longest = extents.max(axis=0, initial=0).tolist()
     sizes = zip(feature.shape, longest, strict=True)
     return (len(extents), *(size if d is None else d for d, size in sizes))
 
@@ -131,7 +132,8 @@ def _extents(feature: Feature, column: Column) -> np.ndarray:
     An empty dimension leaves none in the next.
     """
     if feature.encoding == "sequence":
-        return np.array([_extent(feature, value) for value in column.values], np.int64)
+        rows = [_extent(feature, value) for value in column.values]
+        return np.array(rows, np.int64).reshape(-1, len(feature.shape))
     assert column.shapes is not None
     return column.shapes * np.cumprod(column.shapes > 0, axis=1)
 

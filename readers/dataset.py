@@ -37,12 +37,14 @@ class Part:
         skip: Records before the run.
         take: Records of the run; None for all there are, where their number is unknown.
         total: Records of the whole file; None where unknown.
+        bytes: Of the file, as the manifest says; None where there is none.
     """
 
     path: str
     skip: int
     take: int | None
     total: int | None
+    bytes: int | None = None
 
     @property
     def is_whole(self) -> bool:
@@ -92,6 +94,7 @@ def resolve(
     schema: Schema | None,
     columns: Sequence[str] | None,
     scan: bool = False,
+    cut: bool = False,
 ) -> Plan:
     """The plan of what to read, after all that can be checked without reading a record.
 
@@ -102,6 +105,7 @@ def resolve(
         schema: Of files without manifest. With one, which of its features to read.
         columns: The features to read; None means all.
         scan: Count the records of files without manifest and index by walking through them.
+        cut: Take shards that are not as long as the manifest says.
 
     Raises:
         FileNotFoundError: A file is missing.
@@ -116,7 +120,7 @@ def resolve(
     if isinstance(path_or_files, (str, os.PathLike)):
         path = os.path.expanduser(os.fspath(path_or_files))
         if schema is None or _is_file(join(path, MANIFEST)):
-            return _with_columns(_dataset_plan(path, split, schema), columns)
+            return _with_columns(_dataset_plan(path, split, schema, cut), columns)
         files = _found_files(path)
     else:
         files = [os.fspath(file) for file in path_or_files]
@@ -158,7 +162,7 @@ def name_list(argument: str, names: Any) -> list[str]:
     raise ValueError(f"{argument}={names!r}: expected a list of feature names")
 
 
-def _dataset_plan(directory: str, split: str | None, schema: Schema | None) -> Plan:
+def _dataset_plan(directory: str, split: str | None, schema: Schema | None, cut: bool) -> Plan:
     if any(char in directory for char in "*?[") and not _exists(directory):
         raise ValueError(f"{directory}: a glob needs schema=; a dataset is a directory")
     manifest = Manifest.read(directory)
@@ -170,8 +174,9 @@ def _dataset_plan(directory: str, split: str | None, schema: Schema | None) -> P
     for number, skip, take in shard_ranges([shard.records for shard in shards], start, stop):
         shard = shards[number]
         path = join(local_path(directory) or directory, shard.file)
-        _check_shard(path, shard)
-        parts.append(Part(path, skip, take, shard.records))
+        if not cut:
+            _check_shard(path, shard)
+        parts.append(Part(path, skip, take, shard.records, shard.bytes))
     records = sum(shard.records for shard in shards)
     return Plan(
         name=text,

@@ -102,9 +102,13 @@ def scan_index(path: str) -> np.ndarray:
     return np.array(rows, np.int64).reshape(-1, 2)
 
 
-def read_index(path: str) -> np.ndarray:
-    """The (offset, length) of every record, int64 [records, 2], from the `.idx` or by a scan."""
-    index = read_sidecar(path)
+def read_index(path: str, size: int | None = None) -> np.ndarray:
+    """The (offset, length) of every record, int64 [records, 2], from the `.idx` or by a scan.
+
+    Args:
+        path, size: As `read_sidecar`.
+    """
+    index = read_sidecar(path, size)
     return scan_index(path) if index is None else index
 
 
@@ -148,21 +152,21 @@ class ShardBytes:
         """Reads runs of bytes, each to its place in a buffer.
 
         Where the file is not local, neighbours are fetched together, and the requests of one call
-        run at once where the filesystem can.
+        run at once where the filesystem can. What lies beyond the end of the file is zeros, which
+        no checksum fits.
 
         Args:
             buffer: Used again and again: new memory costs a page fault for every 4 KiB.
-
-        Raises:
-            OSError: The file is shorter than a run needs, or cannot be read.
         """
         if self._view is None:
             for (_, _, length, at), data in zip(runs, self._fetched(runs), strict=True):
-                buffer[at : at + length] = data
+                buffer[at : at + length] = bytes(data).ljust(length, b"\0")
             return
         view = self._view
         for _, start, length, at in runs:
-            if length < _LONG_RUN:
+            if start + length > len(view):
+                buffer[at : at + length] = bytes(view[start:]).ljust(length, b"\0")
+            elif length < _LONG_RUN:
                 buffer[at : at + length] = view[start : start + length]
             else:
                 self._read_long(start, buffer[at : at + length])
@@ -171,7 +175,7 @@ class ShardBytes:
         while buffer:
             found = os.preadv(self._file.fileno(), [buffer], start)
             if not found:
-                raise OSError(f"{self._path}: it ends at byte {start}, before its last record")
+                raise OSError(f"{self._path}: it ends at byte {start} all of a sudden")
             buffer, start = buffer[found:], start + found
 
     def _fetched(self, runs: Sequence[Run]) -> Iterator[memoryview]:

@@ -27,7 +27,8 @@ def indexed(plan: Plan, options: BatchOptions) -> tf.data.Dataset:
     schema = plan.schema
     varying = [n for n, f in schema.items() if options.batching == "ragged" and not f.is_fixed]
     fixed = {name: feature for name, feature in schema.items() if name not in varying}
-    rows = options.batch_size if options.drop_remainder else None
+    whole = options.drop_remainder and options.on_corrupt == "raise"
+    rows = options.batch_size if whole else None
     specs = _specs(options, fixed, rows)
 
     def read(step: np.ndarray) -> list[Any]:

@@ -12,6 +12,7 @@ from readers.schedule import State
 
 BATCHINGS = ("dense", "padded", "ragged")
 ORDERS = ("interleave", "global")
+ON_CORRUPT = ("raise", "skip")
 MASK_SUFFIX = "_mask"
 
 
@@ -34,6 +35,7 @@ class BatchOptions:
         shard: (index, count) of this host.
         start_step: Steps that are done already.
         state: Where to go on; None for the beginning.
+        on_corrupt: What becomes of a record whose checksum fails: one of `ON_CORRUPT`.
 
     Raises:
         ValueError: A value is none of those; the message names the argument.
@@ -52,6 +54,7 @@ class BatchOptions:
     shard: tuple[int, int] = (0, 1)
     start_step: int = 0
     state: State | None = None
+    on_corrupt: str = "raise"
 
     def __post_init__(self) -> None:
         if not _is_count(self.batch_size):
@@ -71,6 +74,8 @@ class BatchOptions:
             object.__setattr__(self, "seed", self.state.seed if self.state else drawn)
         elif not _is_number(self.seed, 0, 2**63 - 1):
             raise ValueError(f"seed={self.seed!r}: expected a number from 0 to 2**63 - 1, or None")
+        if self.on_corrupt not in ON_CORRUPT:
+            raise ValueError(f"on_corrupt={self.on_corrupt!r}: one of {', '.join(ON_CORRUPT)}")
         self._check_place()
         if self.as_supervised is not None:
             names = tuple(name_list("as_supervised", self.as_supervised))

@@ -41,6 +41,7 @@ def load(
     shard: tuple[int, int] = (0, 1),
     start_step: int = 0,
     state: State | str | None = None,
+    on_corrupt: str = "raise",
 ) -> tf.data.Dataset:
     """A `tf.data.Dataset` of batches: dicts of tensors by feature name, or tuples of them.
 
@@ -76,6 +77,8 @@ def load(
             split, and of n hosts' records at most n - 1 are left out.
         start_step: Begins after so many steps, without reading what they read.
         state: Begins where another reader has stopped: a `readers.State`, or its JSON.
+        on_corrupt: `raise`, or `skip`, which leaves out records whose checksum fails, and no others,
+            so that a batch may have fewer; the log names them (logger `readers`).
 
     Raises:
         ValueError: An argument is wrong; the message names it and what is expected.
@@ -99,14 +102,22 @@ def load(
         shard=shard,
         start_step=start_step,
         state=State.of(state),
+        on_corrupt=on_corrupt,
     )
+    if on_corrupt == "skip":
+        if order == "interleave":
+            raise ValueError(
+                "on_corrupt='skip' finds records by their index: it needs order='global'"
+            )
+        options = replace(options, order="global")
     by_place = options.shard[1] > 1 or options.start_step or options.state
     plan = resolve(
         path_or_files,
         split,
         schema,
         options.columns(columns),
-        scan=order == "global" or bool(by_place),
+        scan=options.order == "global" or bool(by_place),
+        cut=on_corrupt == "skip",
     )
     options.check(plan.schema)
     if options.order is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import logging
 import operator
 import threading
 from collections import OrderedDict
@@ -23,6 +24,8 @@ from readers.format.tfrecord import FOOTER_BYTES, HEADER_BYTES, intact, unframe
 from readers.pictures import decode_picture, with_pixels
 from readers.recycled import Recycled
 
+_LOGGER = logging.getLogger("readers")
+
 # Each open local shard costs a file descriptor, of which a process often has 1024.
 _OPEN_SHARDS = 256
 
@@ -37,6 +40,7 @@ class _Framed:
         starts, stops: int64 [B], where each stands in the data, one after another.
         parts: int64 [B], the part of the plan that each is from.
         offsets: int64 [B], where each stands in its file, in bytes.
+        rows: int64 [B], which record of its file each is.
     """
 
     data: bytearray
@@ -44,6 +48,7 @@ class _Framed:
     stops: np.ndarray
     parts: np.ndarray
     offsets: np.ndarray
+    rows: np.ndarray
 
     def record(self, row: int) -> memoryview:
         return memoryview(self.data)[self.starts[row] : self.stops[row]]
@@ -57,13 +62,18 @@ class Records:
     Args:
         plan: One that knows its number of records.
         verify_crc: Whether the CRC32C of every record read is checked.
+        skip: Whether `columns` leaves out records that fail it.
+
+    Attributes:
+        skipped: (path, number in the file) of the records left out so far.
     """
 
-    def __init__(self, plan: Plan, verify_crc: bool = True) -> None:
+    def __init__(self, plan: Plan, verify_crc: bool = True, skip: bool = False) -> None:
         if plan.records is None:
             raise ValueError(f"{plan.name}: the number of records is unknown")
         self.plan = plan
-        self._verify_crc = verify_crc
+        self._verify_crc, self._skip = verify_crc, skip
+        self.skipped: set[tuple[str, int]] = set()
         self._decoder = Decoder(plan.schema)
         self.memory = Recycled()
         self._columns = ColumnDecoder(plan.schema, self.memory.empty)
@@ -80,7 +90,7 @@ class Records:
         return self.plan.records or 0
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"plan": self.plan, "verify_crc": self._verify_crc}
+        return {"plan": self.plan, "verify_crc": self._verify_crc, "skip": self._skip}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state)  # type: ignore[misc]
@@ -100,22 +110,28 @@ class Records:
                 records.append(with_pixels(record, self.plan.schema))
         return records
 
-    def columns(self, numbers: np.ndarray) -> dict[str, Column]:
+    def columns(self, numbers: np.ndarray) -> tuple[dict[str, Column], np.ndarray]:
         """The same records feature by feature, which for many takes a tenth of the time.
 
         Args:
             numbers: int64 [B], each from 0 to the length.
+
+        Returns:
+            The columns; and bool [B], which of the records they hold, if damaged ones are skipped.
 
         Raises:
             CorruptRecordError, ValueError: As `read`.
         """
         schema = self.plan.schema
         framed = self._framed(numbers)
-        starts, stops = framed.starts + HEADER_BYTES, framed.stops - FOOTER_BYTES
+        kept = np.ones(len(numbers), bool)
         if self._verify_crc:
-            whole = intact(framed.data, framed.stops - framed.starts)
-            if not whole.all():
-                self._decode(framed, int(np.argmin(whole)), self._decoder)  # raises
+            kept = intact(framed.data, framed.stops - framed.starts)
+            if not kept.all():
+                if not self._skip:
+                    self._decode(framed, int(np.argmin(kept)), self._decoder)  # raises
+                framed = self._without_damaged(framed, kept)
+        starts, stops = framed.starts + HEADER_BYTES, framed.stops - FOOTER_BYTES
         columns, rows = self._columns.decode(framed.data, starts, stops)
         if len(rows) < len(starts):
             others = np.setdiff1d(np.arange(len(starts)), rows)
@@ -135,7 +151,22 @@ class Records:
                     with self._naming(framed, row):
                         pixels.append(decode_picture(name, feature, data))
                 columns[name] = column_of(feature, pixels)
-        return columns
+        return columns, kept
+
+    def _without_damaged(self, framed: _Framed, whole: np.ndarray) -> _Framed:
+        for row in np.flatnonzero(~whole).tolist():
+            path, number = self.plan.parts[framed.parts[row]].path, int(framed.rows[row])
+            if (path, number) not in self.skipped:
+                self.skipped.add((path, number))
+                _LOGGER.warning(
+                    "%s: record %d at byte %d is damaged and skipped (%d so far)",
+                    path,
+                    number,
+                    framed.offsets[row],
+                    len(self.skipped),
+                )
+        columns = framed.starts, framed.stops, framed.parts, framed.offsets, framed.rows
+        return _Framed(framed.data, *(column[whole] for column in columns))
 
     def _one_by_one(self, framed: _Framed, rows: np.ndarray, schema: Schema) -> dict[str, Column]:
         decoder = Decoder(schema)
@@ -146,10 +177,10 @@ class Records:
         }
 
     def _decode(self, framed: _Framed, row: int, decoder: Decoder) -> dict[str, Any]:
-        path, offset = self.plan.parts[framed.parts[row]].path, int(framed.offsets[row])
+        path = self.plan.parts[framed.parts[row]].path
         record = framed.record(row)
         if self._verify_crc:
-            data = unframe(record, path, offset)
+            data = unframe(record, f"{path}: record {framed.rows[row]}", int(framed.offsets[row]))
         else:
             data = record[HEADER_BYTES:-FOOTER_BYTES]
         with self._naming(framed, row):
@@ -161,27 +192,31 @@ class Records:
         try:
             yield
         except ValueError as error:
-            path, offset = self.plan.parts[framed.parts[row]].path, framed.offsets[row]
-            raise ValueError(f"{path}: the record at byte {offset}: {error}") from None
+            path, number = self.plan.parts[framed.parts[row]].path, framed.rows[row]
+            raise ValueError(
+                f"{path}: record {number}: the record at byte {framed.offsets[row]}: {error}"
+            ) from None
 
     def _framed(self, numbers: np.ndarray) -> _Framed:
         """Reads records, file after file, each to its place."""
         parts = np.searchsorted(self._ends, numbers, side="right")
         order = np.argsort(parts, kind="stable")
         index = np.empty((len(numbers), 2), np.int64)
+        rows_in_files = np.empty(len(numbers), np.int64)
         shards = {}
         for rows in np.split(order, np.flatnonzero(np.diff(parts[order])) + 1):
             if len(rows):
                 number = int(parts[rows[0]])
                 shards[number], places = self._open(number)
-                index[rows] = places[numbers[rows] - self._firsts[number]]
+                rows_in_files[rows] = numbers[rows] - self._firsts[number]
+                index[rows] = places[rows_in_files[rows]]
         stops = np.cumsum(index[:, 1])
         starts = stops - index[:, 1]
         data = self._buffer(int(stops[-1]) if len(stops) else 0)
         runs = _runs(parts[order], index[order], starts[order])
         for number, several in itertools.groupby(runs, key=operator.itemgetter(0)):
             shards[number].read(list(several), memoryview(data))
-        return _Framed(data, starts, stops, parts, index[:, 0])
+        return _Framed(data, starts, stops, parts, index[:, 0], rows_in_files)
 
     def _buffer(self, size: int) -> bytearray:
         """A buffer of at least so many bytes and `MARGIN`, the same one in each call of a thread."""
@@ -204,7 +239,7 @@ class Records:
 
 
 def _checked_index(part: Part) -> np.ndarray:
-    index = read_index(part.path)
+    index = read_index(part.path, part.bytes)
     if len(index) != part.total:
         raise DatasetError(
             f"{part.path}: the manifest says {part.total} records, the index has {len(index)}"

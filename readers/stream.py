@@ -42,7 +42,8 @@ def open_stream(plan: Plan, options: BatchOptions) -> Stream:
         order = InterleavedOrder(counts, seed, options.window or window_of(plan))
     elif options.shuffle:
         order = GlobalOrder(schedule.records, seed)
-    return Stream(Records(plan), schedule, order, kind)
+    records = Records(plan, skip=options.on_corrupt == "skip")
+    return Stream(records, schedule, order, kind)
 
 
 def scheduled(plan: Plan, options: BatchOptions) -> tuple[Plan, Schedule, str]:
@@ -144,7 +145,12 @@ class Stream:
             found = self._columns[within]
             # Let go of what will hardly be asked for again.
             self._columns[within] = None
-        return found or self._records.columns(self._numbers([self.schedule.step(step)]))
+        return found or self._records.columns(self._numbers([self.schedule.step(step)]))[0]
+
+    @property
+    def skipped(self) -> int:
+        """Damaged records that were left out so far."""
+        return len(self._records.skipped)
 
     def state(self, steps: int, seed: int) -> State:
         """Where to go on after so many steps."""
@@ -157,16 +163,16 @@ class Stream:
         stop = first + self._steps
         steps = [self.schedule.step(step) for step in range(first, stop)]
         if len(steps) == 1:
-            return [self._records.columns(self._numbers(steps))]
+            return [self._records.columns(self._numbers(steps))[0]]
         try:
-            columns = self._records.columns(self._numbers(steps))
+            columns, kept = self._records.columns(self._numbers(steps))
         except ValueError:
             return [None] * len(steps)
-        sizes = [step.stop - step.start for step in steps]
-        ends = itertools.accumulate(sizes)
+        ends = np.cumsum([step.stop - step.start for step in steps])
+        ends = np.append(0, np.cumsum(kept)[ends - 1]).tolist()
         return [
-            {name: column.part(end - size, end) for name, column in columns.items()}
-            for size, end in zip(sizes, ends, strict=True)
+            {name: column.part(begin, end) for name, column in columns.items()}
+            for begin, end in itertools.pairwise(ends)
         ]
 
     def _numbers(self, steps: Sequence[Step]) -> np.ndarray:

@@ -97,10 +97,12 @@ def column_of(feature: Feature, values: Sequence[Any]) -> Column:
         return Column(objects([[array.copy() for array in value] for value in values]))
     if values and isinstance(values[0], bytes):
         return Column(objects(values))
+    dtype = numpy_dtype(feature.dtype)
     if feature.is_fixed:
-        return Column(np.stack(values) if values else np.empty(0))
+        return Column(np.stack(values) if values else np.empty((0, *_known(feature)), dtype))
     shapes = np.array([value.shape for value in values], np.int64)
-    return Column(np.concatenate([value.reshape(-1) for value in values]), shapes)
+    flat = [np.empty(0, dtype), *(value.reshape(-1) for value in values)]
+    return Column(np.concatenate(flat), shapes.reshape(-1, len(feature.shape)))
 
 
 def merged(feature: Feature, parts: Sequence[tuple[np.ndarray, Column]]) -> Column:
