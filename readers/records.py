@@ -194,7 +194,7 @@ class Records:
         except ValueError as error:
             path, number = self.plan.parts[framed.parts[row]].path, framed.rows[row]
             raise ValueError(
-                f"{path}: record {number}: the record at byte {framed.offsets[row]}: {error}"
+                f"{path}: record {number} at byte {framed.offsets[row]}: {error}"
             ) from None
 
     def _framed(self, numbers: np.ndarray) -> _Framed:

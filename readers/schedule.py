@@ -148,7 +148,7 @@ class Schedule:
 
     def after(self, steps: int) -> tuple[int, int]:
         """The (epoch, place) that all hosts have reached after so many steps."""
-        if not steps:
+        if not steps or not self.steps_of_epoch:
             return self.epoch, self.place
         epoch, within, place = self._find(steps - 1)
         if within + 1 == self._steps_from(place):

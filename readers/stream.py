@@ -23,7 +23,6 @@ Columns = dict[str, Column]
 # look at stays in the processor's cache.
 _CHUNK_RECORDS, _CHUNK_BYTES = 4096, 2 << 20
 
-
 # What a window of an interleaved order takes: it fits a laptop, and is filled in about a second.
 WINDOW_BYTES, WINDOW_RECORDS = 128 << 20, 65_536
 
@@ -123,7 +122,8 @@ class Stream:
         step_bytes = schedule.batch_size * (records.plan.record_bytes or 1)
         fitting = min(_CHUNK_RECORDS // schedule.batch_size, int(_CHUNK_BYTES / step_bytes))
         self._steps = max(fitting, 1)
-        self._chunk, self._columns = -1, list[Columns | None]()
+        # The first step of those that were read together, and what is left of them.
+        self._first, self._chunk = 0, list[Columns | None]()
         self._lock = threading.Lock()
 
     @property
@@ -138,13 +138,11 @@ class Stream:
             CorruptRecordError, ValueError: As `Records.columns`.
         """
         with self._lock:
-            chunk, within = divmod(step, self._steps)
-            if chunk != self._chunk:
-                self._columns = self._read(chunk)
-                self._chunk = chunk
-            found = self._columns[within]
+            if not self._first <= step < self._first + len(self._chunk):
+                self._first, self._chunk = step, self._read(step)
+            found = self._chunk[step - self._first]
             # Let go of what will hardly be asked for again.
-            self._columns[within] = None
+            self._chunk[step - self._first] = None
         return found or self._records.columns(self._numbers([self.schedule.step(step)]))[0]
 
     @property
@@ -157,11 +155,14 @@ class Stream:
         epoch, place = self.schedule.after(steps)
         return State(epoch, place, seed, self._kind, self._records.plan.digest)
 
-    def _read(self, chunk: int) -> list[Columns | None]:
-        """The columns of each step of a chunk; None where a bad record is yet to be told from others."""
-        first = chunk * self._steps
-        stop = first + self._steps
-        steps = [self.schedule.step(step) for step in range(first, stop)]
+    def _read(self, first: int) -> list[Columns | None]:
+        """The columns of a step and of those that are read with it, all of one epoch.
+
+        None where a bad record is yet to be told from others.
+        """
+        epoch = self.schedule.step(first).epoch
+        several = (self.schedule.step(first + more) for more in range(self._steps))
+        steps = list(itertools.takewhile(lambda step: step.epoch == epoch, several))
         if len(steps) == 1:
             return [self._records.columns(self._numbers(steps))[0]]
         try:
@@ -176,9 +177,6 @@ class Stream:
         ]
 
     def _numbers(self, steps: Sequence[Step]) -> np.ndarray:
-        """The numbers of the records of some steps, int64 [records]."""
-        numbers = []
-        for epoch, several in itertools.groupby(steps, key=lambda step: step.epoch):
-            places = [np.arange(step.start, step.stop) for step in several]
-            numbers.append(self._order(epoch, np.concatenate(places)))
-        return np.concatenate(numbers)
+        """The numbers of the records of some steps of one epoch, int64 [records]."""
+        places = [np.arange(step.start, step.stop) for step in steps]
+        return self._order(steps[0].epoch, np.concatenate(places))

@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 import readers
+from readers.records import Records
 from tests.datasets import write_numbers
 
 # More than a group of shards, one of them empty.
@@ -148,3 +149,17 @@ def test_files_without_an_index_are_scanned_where_a_place_is_asked_for(tmp_path)
     assert readers.load(files, **how).cardinality() == tf.data.UNKNOWN_CARDINALITY
     shuffled = [n for batch in ids(readers.load(files, **how, shuffle=True)) for n in batch]
     assert sorted(shuffled) == list(range(20)) != shuffled
+
+
+def test_nothing_is_read_beyond_an_epoch_or_of_an_empty_one(tmp_path, monkeypatch):
+    write_numbers(tmp_path, (3, 2))
+    asked = []
+    columns = Records.columns
+    monkeypatch.setattr(
+        Records, "columns", lambda self, numbers: asked.extend(numbers) or columns(self, numbers)
+    )
+    list(readers.as_numpy(tmp_path, split="train", batch_size=1))
+    assert asked == [0, 1, 2, 3, 4]
+    how = {"split": "train", "batch_size": 9, "drop_remainder": True, "start_step": 4}
+    assert list(readers.as_numpy(tmp_path, **how, repeat=None)) == []
+    assert list(readers.load(tmp_path, **how, repeat=None)) == []

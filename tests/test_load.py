@@ -378,7 +378,7 @@ def test_a_record_unlike_the_schema_is_told_by_feature(tmp_path):
     write_shard(tmp_path / "a.tfrecord", [Encoder(SIGNALS).encode(record) for record in records])
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"feature signal: .*\[3, 2\]"):
         list(readers.load(tmp_path / "a.tfrecord", schema=schema, batch_size=1, order="interleave"))
-    message = r"a.tfrecord: the record at byte 0: feature .*expected \[3, 2\], found \[4, 2\]"
+    message = r"a.tfrecord: record 0 at byte 0: feature .*expected \[3, 2\], found \[4, 2\]"
     with pytest.raises(tf.errors.InvalidArgumentError, match=message) as error:
         list(readers.load(tmp_path / "a.tfrecord", schema=schema, batch_size=1))
     assert "Traceback" not in str(error.value)
