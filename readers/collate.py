@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from readers.format.columns import Column, Empty, objects
+from readers.format.column import Column, objects
+from readers.format.columns import Empty
 from readers.format.schema import Feature, numpy_dtype
 from readers.options import MASK_SUFFIX
 

@@ -16,7 +16,8 @@ import numpy as np
 
 from readers.dataset import Part, Plan
 from readers.fetch import Run, ShardBytes, read_index
-from readers.format.columns import MARGIN, Column, ColumnDecoder, column_of, merged
+from readers.format.column import Column, column_of, merged
+from readers.format.columns import MARGIN, ColumnDecoder
 from readers.format.manifest import DatasetError
 from readers.format.parse import Decoder
 from readers.format.schema import PICTURES, Schema

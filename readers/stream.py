@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from readers.dataset import Plan
-from readers.format.columns import Column
+from readers.format.column import Column
 from readers.options import BatchOptions
 from readers.order import CYCLE, GlobalOrder, InOrder, InterleavedOrder, Order
 from readers.records import Records
@@ -171,10 +171,8 @@ class Stream:
             return [None] * len(steps)
         ends = np.cumsum([step.stop - step.start for step in steps])
         ends = np.append(0, np.cumsum(kept)[ends - 1]).tolist()
-        return [
-            {name: column.part(begin, end) for name, column in columns.items()}
-            for begin, end in itertools.pairwise(ends)
-        ]
+        parts = [column.parts(ends) for column in columns.values()]
+        return [dict(zip(columns, several, strict=True)) for several in zip(*parts, strict=True)]
 
     def _numbers(self, steps: Sequence[Step]) -> np.ndarray:
         """The numbers of the records of some steps of one epoch, int64 [records]."""

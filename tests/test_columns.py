@@ -8,10 +8,12 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from readers.format.columns import MARGIN, ColumnDecoder, column_of, merged
+from readers.format.column import column_of, merged
+from readers.format.columns import MARGIN, ColumnDecoder
 from readers.format.example import Encoder
 from readers.format.parse import Decoder
 from readers.format.schema import Feature, Schema, numpy_dtype
+from readers.format.wire import varint
 
 RNG = np.random.default_rng(3)
 
@@ -61,8 +63,8 @@ def record(rng, number):
     }
 
 
-def laid_out(examples, gap=5):
-    """Examples in a buffer with something else between them."""
+def laid_out(examples, gap=5, after=b"\xff"):
+    """Examples in a buffer with something else between and after them."""
     starts, data = [], b""
     for example in examples:
         data += b"\xff" * gap
@@ -70,7 +72,7 @@ def laid_out(examples, gap=5):
         data += example
     starts = np.array(starts, np.int64)
     lengths = np.array([len(example) for example in examples], np.int64)
-    return data + b"\xff" * MARGIN, starts, starts + lengths
+    return data + after * MARGIN, starts, starts + lengths
 
 
 def same(feature, column, examples, name):
@@ -171,6 +173,18 @@ def test_several_odd_records_leave_the_others_together():
     check(schema, [other, usual, usual, empty, usual, usual, other, usual], [1, 2, 4, 5, 7])
 
 
+def test_a_name_is_not_looked_for_behind_the_end_of_a_record():
+    schema = Schema({"n": ("int64", ())})
+    usual = Encoder(schema).encode({"n": 3})
+    first = tf.train.Example.FromString(usual)
+    first.features.feature["a" * 6000].int64_list.value.append(1)
+    first = first.SerializeToString(deterministic=True)
+    # It says that its name is as long, and ends with the name's beginning.
+    cut = b"\x0a" + varint(63) + b"\x0a" + varint(61) + b"\x0a" + varint(6000) + b"a" * 58
+    data, starts, stops = laid_out([first, first, cut], after=b"a")
+    assert ColumnDecoder(schema).decode(data, starts, stops)[1].tolist() == [0, 1]
+
+
 @given(st.data())
 @settings(max_examples=300, deadline=None)
 def test_a_changed_byte_never_changes_what_is_found(data):
@@ -188,8 +202,11 @@ def test_a_changed_byte_never_changes_what_is_found(data):
 def test_a_part_of_a_column_is_that_of_its_records():
     examples = [Encoder(SCHEMA).encode(record(RNG, number)) for number in range(9)]
     for name, column in check(SCHEMA, examples).items():
-        same(SCHEMA[name], column.part(2, 7), examples[2:7], name)
-        assert len(column.part(4, 4).arrays()) == 0
+        before, part, none, after = column.parts([0, 2, 7, 7, 9])
+        same(SCHEMA[name], before, examples[:2], name)
+        same(SCHEMA[name], part, examples[2:7], name)
+        assert len(none.arrays()) == 0
+        same(SCHEMA[name], after, examples[7:], name)
 
 
 def test_columns_are_put_together_by_rows():

@@ -1,8 +1,8 @@
 """A batch of serialized Examples -> columns of arrays, decoded together instead of one by one.
 
 Examples of one writer have the same pieces in the same order. So all of them are walked at once: a
-step reads the same piece, a tag, a length or a name, of every record with a few NumPy calls. A batch
-in which a record has another form is left to `Decoder`, whose result is the definition.
+step reads the same piece, a tag, a length or a name, of every record with a few NumPy calls. Records
+of another form are set aside for `Decoder`, whose result is the definition.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from readers.format.column import Column, objects
 from readers.format.parse import parse_example
 from readers.format.schema import (
     FLOATS_IN_A_LIST,
@@ -33,9 +34,9 @@ from readers.format.wire import (
     varint,
 )
 
-# Bytes that have to stand behind the last record, so that no step looks outside of the buffer: the
-# longest name, the longest number, and the eight bytes that are read at a time.
-MARGIN = 1024
+# Bytes that have to stand behind the last record, so that no step looks outside of the buffer: a
+# number may run over the end of a record before that is noticed, and eight bytes are read at a time.
+MARGIN = 32
 
 # How often records of another form are set aside before all are left to `Decoder`.
 _ATTEMPTS = 8
@@ -45,80 +46,6 @@ _MAX_LAYOUTS = 256
 
 # Lengths and sizes are below 2**63; a longer number is not in the usual form.
 _LONGEST_VARINT = 9
-
-
-@dataclass(frozen=True)
-class Column:
-    """One feature of B records.
-
-    Attributes:
-        values: [B, *shape] where the shape is fixed; else flat [N], record after record. Strings
-            are bytes in an object array. Of a sequence, and of pictures still encoded, an object
-            array [B] of lists of arrays, or of bytes.
-        shapes: int64 [B, rank], the shape of each record; None where the values are no flat ones.
-    """
-
-    values: np.ndarray
-    shapes: np.ndarray | None = None
-
-    def part(self, start: int, stop: int) -> Column:
-        """The column of the records from start to stop; its values are views."""
-        if self.shapes is None:
-            return Column(self.values[start:stop])
-        before, within = np.split(np.prod(self.shapes[:stop], axis=1), [start])
-        first = int(before.sum())
-        return Column(self.values[first : first + int(within.sum())], self.shapes[start:stop])
-
-    def arrays(self) -> list[Any]:
-        """The value of each record; arrays are views."""
-        if self.shapes is None:
-            return list(self.values)
-        counts = np.prod(self.shapes, axis=1)
-        ends = np.cumsum(counts)
-        places = zip((ends - counts).tolist(), ends.tolist(), self.shapes.tolist(), strict=True)
-        return [self.values[start:end].reshape(shape) for start, end, shape in places]
-
-
-def objects(items: Sequence[Any]) -> np.ndarray:
-    """An object array [n] of the items themselves."""
-    out = np.empty(len(items), object)
-    # Assigned one by one: NumPy would merge arrays and lists that happen to have one shape.
-    for row, item in enumerate(items):
-        out[row] = item
-    return out
-
-
-def column_of(feature: Feature, values: Sequence[Any]) -> Column:
-    """The column of the values of records, as `Decoder` gives them (pictures: or their pixels).
-
-    It shares no memory with them.
-    """
-    if feature.encoding == "sequence":
-        return Column(objects([[array.copy() for array in value] for value in values]))
-    if values and isinstance(values[0], bytes):
-        return Column(objects(values))
-    dtype = numpy_dtype(feature.dtype)
-    if feature.is_fixed:
-        return Column(np.stack(values) if values else np.empty((0, *_known(feature)), dtype))
-    shapes = np.array([value.shape for value in values], np.int64)
-    flat = [np.empty(0, dtype), *(value.reshape(-1) for value in values)]
-    return Column(np.concatenate(flat), shapes.reshape(-1, len(feature.shape)))
-
-
-def merged(feature: Feature, parts: Sequence[tuple[np.ndarray, Column]]) -> Column:
-    """One column of several, each with the rows, int64 [n], that it has in it."""
-    total = sum(len(rows) for rows, _ in parts)
-    if parts[0][1].shapes is None:
-        values = parts[0][1].values
-        out = np.empty((total, *values.shape[1:]), values.dtype)
-        for rows, column in parts:
-            out[rows] = column.values
-        return Column(out)
-    arrays: list[Any] = [None] * total
-    for rows, column in parts:
-        for row, array in zip(rows.tolist(), column.arrays(), strict=True):
-            arrays[row] = array
-    return column_of(feature, arrays)
 
 
 # A source of memory: an array of undefined values of a shape and dtype.
@@ -205,6 +132,7 @@ class _Walk:
 
     def expect(self, literal: bytes) -> None:
         """Passes the same bytes in every record."""
+        _require(self.at + len(literal) <= self._stops)
         for start in range(0, len(literal), 8):
             piece = literal[start : start + 8]
             found = self._words[self.at + start]

@@ -1,0 +1,90 @@
+"""One feature of many records in one array, or two."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from readers.format.schema import Feature, numpy_dtype
+
+
+@dataclass(frozen=True)
+class Column:
+    """One feature of B records.
+
+    Attributes:
+        values: [B, *shape] where the shape is fixed; else flat [N], record after record. Strings
+            are bytes in an object array. Of a sequence, and of pictures still encoded, an object
+            array [B] of lists of arrays, or of bytes.
+        shapes: int64 [B, rank], the shape of each record; None where the values are no flat ones.
+    """
+
+    values: np.ndarray
+    shapes: np.ndarray | None = None
+
+    def parts(self, bounds: Sequence[int]) -> list[Column]:
+        """The columns of the records from each bound to the next; their values are views."""
+        between = list(itertools.pairwise(bounds))
+        if self.shapes is None:
+            return [Column(self.values[start:stop]) for start, stop in between]
+        ends = np.append(0, np.cumsum(np.prod(self.shapes, axis=1))).tolist()
+        return [
+            Column(self.values[ends[start] : ends[stop]], self.shapes[start:stop])
+            for start, stop in between
+        ]
+
+    def arrays(self) -> list[Any]:
+        """The value of each record; arrays are views."""
+        if self.shapes is None:
+            return list(self.values)
+        counts = np.prod(self.shapes, axis=1)
+        ends = np.cumsum(counts)
+        places = zip((ends - counts).tolist(), ends.tolist(), self.shapes.tolist(), strict=True)
+        return [self.values[start:end].reshape(shape) for start, end, shape in places]
+
+
+def objects(items: Sequence[Any]) -> np.ndarray:
+    """An object array [n] of the items themselves."""
+    out = np.empty(len(items), object)
+    # Assigned one by one: NumPy would merge arrays and lists that happen to have one shape.
+    for row, item in enumerate(items):
+        out[row] = item
+    return out
+
+
+def column_of(feature: Feature, values: Sequence[Any]) -> Column:
+    """The column of the values of records, as `Decoder` gives them (pictures: or their pixels).
+
+    It shares no memory with them.
+    """
+    if feature.encoding == "sequence":
+        return Column(objects([[array.copy() for array in value] for value in values]))
+    if values and isinstance(values[0], bytes):
+        return Column(objects(values))
+    dtype = numpy_dtype(feature.dtype)
+    if feature.is_fixed:
+        empty = np.empty((0, *(d for d in feature.shape if d is not None)), dtype)
+        return Column(np.stack(values) if values else empty)
+    shapes = np.array([value.shape for value in values], np.int64)
+    flat = [np.empty(0, dtype), *(value.reshape(-1) for value in values)]
+    return Column(np.concatenate(flat), shapes.reshape(-1, len(feature.shape)))
+
+
+def merged(feature: Feature, parts: Sequence[tuple[np.ndarray, Column]]) -> Column:
+    """One column of several, each with the rows, int64 [n], that it has in it."""
+    total = sum(len(rows) for rows, _ in parts)
+    if parts[0][1].shapes is None:
+        values = parts[0][1].values
+        out = np.empty((total, *values.shape[1:]), values.dtype)
+        for rows, column in parts:
+            out[rows] = column.values
+        return Column(out)
+    arrays: list[Any] = [None] * total
+    for rows, column in parts:
+        for row, array in zip(rows.tolist(), column.arrays(), strict=True):
+            arrays[row] = array
+    return column_of(feature, arrays)
