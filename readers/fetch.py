@@ -160,12 +160,12 @@ class ShardBytes:
         """
         if self._view is None:
             for (_, _, length, at), data in zip(runs, self._fetched(runs), strict=True):
-                buffer[at : at + length] = bytes(data).ljust(length, b"\0")
+                _fill(buffer[at : at + length], data)
             return
         view = self._view
         for _, start, length, at in runs:
             if start + length > len(view):
-                buffer[at : at + length] = bytes(view[start:]).ljust(length, b"\0")
+                _fill(buffer[at : at + length], view[start:])
             elif length < _LONG_RUN:
                 buffer[at : at + length] = view[start : start + length]
             else:
@@ -175,21 +175,31 @@ class ShardBytes:
         while buffer:
             found = os.preadv(self._file.fileno(), [buffer], start)
             if not found:
-                raise OSError(f"{self._path}: it ends at byte {start} all of a sudden")
+                raise OSError(f"{self._path}: it was cut at byte {start} while it was read")
             buffer, start = buffer[found:], start + found
 
     def _fetched(self, runs: Sequence[Run]) -> Iterator[memoryview]:
         spans = spans_of([(start, length) for _, start, length, _ in runs])
+        firsts, lasts = [first for first, _ in spans], [last for _, last in spans]
         blobs = self._filesystem.cat_ranges(
-            [self._name] * len(spans),
-            [first for first, _ in spans],
-            [last for _, last in spans],
-            on_error="raise",
+            [self._name] * len(spans), firsts, lasts, on_error="return"
         )
-        firsts = [first for first, _ in spans]
+        for number, blob in enumerate(blobs):
+            if isinstance(blob, Exception):
+                # A store has an error for what lies behind the end of a file that was cut.
+                if firsts[number] < self._filesystem.size(self._name):
+                    raise blob
+                blobs[number] = b""
         for _, start, length, _ in runs:
             span = bisect.bisect_right(firsts, start) - 1
             yield memoryview(blobs[span])[start - firsts[span] :][:length]
+
+
+def _fill(buffer: memoryview, data: memoryview) -> None:
+    """Copies data to the beginning of a buffer, and zeros to the rest."""
+    buffer[: len(data)] = data
+    if len(data) < len(buffer):
+        buffer[len(data) :] = bytes(len(buffer) - len(data))
 
 
 def spans_of(rows: Sequence[Sequence[int]]) -> list[tuple[int, int]]:

@@ -106,6 +106,8 @@ class Records:
         framed = self._framed(np.asarray(numbers, np.int64))
         records = []
         for row in range(len(framed.starts)):
+            if self._verify_crc:
+                self._verify(framed, row)
             record = self._decode(framed, row, self._decoder)
             with self._naming(framed, row):
                 records.append(with_pixels(record, self.plan.schema))
@@ -130,7 +132,7 @@ class Records:
             kept = intact(framed.data, framed.stops - framed.starts)
             if not kept.all():
                 if not self._skip:
-                    self._decode(framed, int(np.argmin(kept)), self._decoder)  # raises
+                    self._verify(framed, int(np.argmin(kept)))  # raises
                 framed = self._without_damaged(framed, kept)
         starts, stops = framed.starts + HEADER_BYTES, framed.stops - FOOTER_BYTES
         columns, rows = self._columns.decode(framed.data, starts, stops)
@@ -177,15 +179,13 @@ class Records:
             for name, feature in schema.items()
         }
 
+    def _verify(self, framed: _Framed, row: int) -> None:
+        where = f"{self.plan.parts[framed.parts[row]].path}: record {framed.rows[row]}"
+        unframe(framed.record(row), where, int(framed.offsets[row]))
+
     def _decode(self, framed: _Framed, row: int, decoder: Decoder) -> dict[str, Any]:
-        path = self.plan.parts[framed.parts[row]].path
-        record = framed.record(row)
-        if self._verify_crc:
-            data = unframe(record, f"{path}: record {framed.rows[row]}", int(framed.offsets[row]))
-        else:
-            data = record[HEADER_BYTES:-FOOTER_BYTES]
         with self._naming(framed, row):
-            return decoder.decode(data)
+            return decoder.decode(framed.record(row)[HEADER_BYTES:-FOOTER_BYTES])
 
     @contextlib.contextmanager
     def _naming(self, framed: _Framed, row: int) -> Iterator[None]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 
+import fsspec
 import numpy as np
 import pytest
 import tensorflow as tf
+from fsspec.implementations.memory import MemoryFileSystem
 
 import readers
 from readers.format.tfrecord import CorruptRecordError, parse_index
@@ -92,3 +94,33 @@ def test_wrong_arguments_are_told(tmp_path):
             read(dataset, batch_size=1, on_corrupt="ignore")
     with pytest.raises(ValueError, match="it needs order='global'"):
         readers.load(dataset, batch_size=1, on_corrupt="skip", order="interleave")
+
+
+class Store(MemoryFileSystem):
+    """As an object store does it: to ask for what lies behind the end is an error."""
+
+    protocol = "store"
+
+    @classmethod
+    def _strip_protocol(cls, path):
+        return super()._strip_protocol(path.replace("store://", "memory://"))
+
+    def cat_file(self, path, start=None, end=None, **kwargs):
+        if start and start >= self.size(path):
+            raise OSError("416: the requested range is not satisfiable")
+        return super().cat_file(path, start, end, **kwargs)
+
+
+def test_a_cut_shard_in_a_store_loses_what_is_cut_off(tmp_path, monkeypatch):
+    monkeypatch.setattr("readers.fetch._GAP_BYTES", -1)
+    fsspec.register_implementation("store", Store, clobber=True)
+    store = fsspec.filesystem("store")
+    for file in write_numbers(tmp_path).iterdir():
+        store.pipe(f"/cut/{file.name}", file.read_bytes())
+    index = parse_index(store.cat(f"/cut/{SHARD}.idx"), SHARD)
+    store.pipe(f"/cut/{SHARD}", store.cat(f"/cut/{SHARD}")[: index[1, 0] + 9])
+    left = [i for i in range(20) if i not in (6, 7, 8)]
+    how = {"batch_size": 1, "split": "train"}
+    assert ids(readers.as_numpy("store://cut", **how, on_corrupt="skip")) == left
+    with pytest.raises(CorruptRecordError, match=f"{SHARD}: record 1: "):
+        list(readers.as_numpy("store://cut", **how))
