@@ -10,21 +10,18 @@ import tensorflow as tf
 
 from readers.batching import ragged
 from readers.collate import collate, flat_arrays
-from readers.dataset import Plan
 from readers.decode import Column
-from readers.format.schema import Feature
+from readers.format.schema import Feature, Schema
 from readers.options import MASK_SUFFIX, BatchOptions
-from readers.stream import open_stream
+from readers.stream import Stream
 from readers.streamed import numbered
 
 
-def indexed(plan: Plan, options: BatchOptions) -> tf.data.Dataset:
-    """The batches, dicts by feature name, of a plan that knows its number of records.
+def indexed(stream: Stream, schema: Schema, options: BatchOptions) -> tf.data.Dataset:
+    """The batches of a stream, dicts by feature name.
 
     A step's number is all that its batch depends on, so the dataset can be entered anywhere.
     """
-    stream = open_stream(plan, options)
-    schema = plan.schema
     varying = [n for n, f in schema.items() if options.batching == "ragged" and not f.is_fixed]
     fixed = {name: feature for name, feature in schema.items() if name not in varying}
     whole = options.drop_remainder and options.on_corrupt == "raise"

@@ -18,7 +18,7 @@ from readers.format.schema import Schema
 from readers.indexed import indexed
 from readers.options import BatchOptions
 from readers.schedule import State
-from readers.stream import scheduled
+from readers.stream import open_stream, scheduled
 from readers.streamed import streamed
 
 
@@ -126,11 +126,13 @@ def load(
     if plan.records is None:
         batches = streamed(plan, options, 0, 0)
     else:
-        part, schedule, _ = scheduled(plan, options)
         if options.order == "global":
-            batches = indexed(plan, options)
+            stream = open_stream(plan, options)
+            schedule = stream.schedule
+            batches = indexed(stream, plan.schema, options)
         else:
-            batches = streamed(part, options, schedule.epoch, schedule.place)
+            plan, schedule, _ = scheduled(plan, options)
+            batches = streamed(plan, options, schedule.epoch, schedule.place)
         steps = tf.data.INFINITE_CARDINALITY if schedule.steps is None else schedule.steps
         # A run that goes on has a shorter first iteration than the others.
         if schedule.after(0) == (0, 0) or options.repeat is None:

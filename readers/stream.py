@@ -52,10 +52,11 @@ def scheduled(plan: Plan, options: BatchOptions) -> tuple[Plan, Schedule, str]:
         plan: One that knows its number of records.
 
     Raises:
-        ValueError: The state is not of this dataset, or of another order.
+        ValueError: The state is not of this dataset, or of another order; or there are fewer
+            records than each host needs for a batch.
     """
     host, hosts = options.shard
-    records = plan.records or 0
+    records = total = plan.records or 0
     kind = "in order"
     if options.shuffle and options.order == "interleave":
         kind = f"interleaved in windows of {options.window or window_of(plan)}"
@@ -74,6 +75,11 @@ def scheduled(plan: Plan, options: BatchOptions) -> tuple[Plan, Schedule, str]:
         epochs=options.repeat,
         drop_remainder=options.drop_remainder,
     )
+    if total and not schedule.steps_of_epoch:
+        raise ValueError(
+            f"{plan.name} has {total} records, of which no batch can be made: batch_size="
+            f"{options.batch_size}, shard={options.shard}, drop_remainder={options.drop_remainder}"
+        )
     state = options.state
     if state:
         _check(state, kind, plan)

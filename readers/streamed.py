@@ -1,6 +1,6 @@
 """A `tf.data` pipeline over shards that are read as streams: a graph of TensorFlow alone.
 
-It works on every filesystem that TensorFlow reads, can be saved, and runs in tf.data's service.
+It works on every filesystem that TensorFlow reads.
 """
 
 from __future__ import annotations
@@ -8,15 +8,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from readers.batching import batch_of
 from readers.dataset import Part, Plan
 from readers.decode import decode_batch
+from readers.fetch import read_index
 from readers.options import BatchOptions
 from readers.order import BLOCK, CYCLE, SHARDS, WINDOW, InterleavedOrder
 from readers.permutation import permuted, round_keys
 from readers.stream import window_of
+
+# Asked of the filesystem at a time, as TFRecordDataset does by default.
+_READ_BYTES = 256 << 10
 
 
 def streamed(plan: Plan, options: BatchOptions, epoch: int, place: int) -> tf.data.Dataset:
@@ -80,21 +85,35 @@ def numbered(number: Callable[[], Any]) -> tf.data.Dataset:
 
 def _in_order(plan: Plan) -> tf.data.Dataset:
     """The serialized records of a plan, file after file."""
-    # Whole files in a row are one dataset: only those at the ends of a slice need skip and take.
-    runs: list[list[Part]] = []
-    for part in plan.parts:
-        if runs and part.is_whole and runs[-1][0].is_whole:
-            runs[-1].append(part)
-        else:
-            runs.append([part])
-    dataset = None
-    for run in runs:
-        records = tf.data.TFRecordDataset(tf.constant([part.path for part in run]))
-        if not run[0].is_whole:
-            records = records.skip(run[0].skip).take(run[0].take)
-        dataset = records if dataset is None else dataset.concatenate(records)
-    dataset = dataset or tf.data.TFRecordDataset(tf.constant([], tf.string))
-    return _counted(dataset, plan.records)
+    paths = tf.constant([part.path for part in plan.parts], tf.string)
+    starts = np.array([_offset(part, part.skip) for part in plan.parts], np.int64)
+    files = tf.data.Dataset.from_tensor_slices((paths, starts, _takes(plan)))
+    return _counted(files.flat_map(_records), plan.records)
+
+
+def _records(path: tf.Tensor, start: tf.Tensor, take: tf.Tensor) -> tf.data.Dataset:
+    """The serialized records of a file from a byte on, so many of them; all where that is -1.
+
+    Of what stands before nothing is read, which the class TFRecordDataset has no argument for. It
+    has to stand in a function of a dataset: TensorFlow cannot write the op into a graph.
+    """
+    variant = tf.raw_ops.TFRecordDatasetV2(
+        filenames=path[None],
+        compression_type="",
+        buffer_size=_READ_BYTES,
+        byte_offsets=start[None],
+    )
+    return tf.data.experimental.from_variant(variant, tf.TensorSpec([], tf.string)).take(take)
+
+
+def _takes(plan: Plan) -> np.ndarray:
+    """How many records of each part to take, int64 [parts]; -1 where their number is unknown."""
+    return np.array([-1 if part.take is None else part.take for part in plan.parts], np.int64)
+
+
+def _offset(part: Part, row: int) -> int:
+    """Where a record of a part's file begins, in bytes."""
+    return int(read_index(part.path, part.bytes)[row, 0]) if row else 0
 
 
 class _Interleaved:
@@ -106,9 +125,8 @@ class _Interleaved:
         counts = [part.take or 0 for part in plan.parts]
         self._order = InterleavedOrder(counts, self._seed, self._window)
         self._paths = tf.constant([part.path for part in plan.parts], tf.string)
-        self._skips = tf.constant([part.skip for part in plan.parts], tf.int64)
-        takes = [-1 if part.take is None else part.take for part in plan.parts]
-        self._takes = tf.constant(takes, tf.int64)
+        self._starts = np.array([_offset(part, part.skip) for part in plan.parts], np.int64)
+        self._takes = _takes(plan)
 
     def epoch(self, epoch: tf.Tensor) -> tf.data.Dataset:
         """The records of a whole epoch, window by window."""
@@ -120,7 +138,9 @@ class _Interleaved:
         def blocks_of_group(group: tf.Tensor) -> tf.data.Dataset:
             start = group * size + tf.minimum(group, larger)
             members = shards[start : start + size + tf.cast(group < larger, tf.int64)]
-            return self._mixed(members, tf.zeros_like(members))
+            return self._mixed(
+                members, tf.gather(self._starts, members), tf.gather(self._takes, members)
+            )
 
         stream = tf.data.Dataset.range(groups).flat_map(blocks_of_group)
         return self._windows(stream, epoch, 0, 0, 0)
@@ -131,25 +151,33 @@ class _Interleaved:
             return self.epoch(tf.constant(epoch, tf.int64))
         window = place // self._window
         groups, over = self._order.rest(epoch, window * self._window)
-        stream, *later = [self._mixed(tf.constant(shards), tf.constant(d)) for shards, d in groups]
+        stream, *later = [self._rest(shards, done) for shards, done in groups]
         for blocks in later:
             stream = stream.concatenate(blocks)
         within = place - window * self._window
         return self._windows(stream, tf.constant(epoch, tf.int64), window, over, within)
 
-    def _mixed(self, shards: tf.Tensor, done: tf.Tensor) -> tf.data.Dataset:
-        """Blocks of some shards, int64 [k], one of each in turn; of each some records are done."""
+    def _rest(self, shards: np.ndarray, done: np.ndarray) -> tf.data.Dataset:
+        """Blocks of some shards, int64 [k], of each of which some records are done, int64 [k]."""
+        parts = [self._plan.parts[shard] for shard in shards]
+        rows = zip(parts, done.tolist(), strict=True)
+        starts = [_offset(part, part.skip + row) for part, row in rows]
+        return self._mixed(tf.constant(shards), np.array(starts), self._takes[shards] - done)
 
-        def blocks_of(path: tf.Tensor, skip: tf.Tensor, take: tf.Tensor) -> tf.data.Dataset:
-            records = tf.data.TFRecordDataset(path).skip(skip).take(take)
+    def _mixed(self, shards: tf.Tensor, starts: Any, takes: Any) -> tf.data.Dataset:
+        """Blocks of some shards, int64 [k], one of each in turn.
+
+        Args:
+            starts, takes: int64 [k]; from which byte on, and how many records; -1 for all.
+        """
+
+        def blocks_of(path: tf.Tensor, start: tf.Tensor, take: tf.Tensor) -> tf.data.Dataset:
+            records = _records(path, start, take)
             if self._plan.records is not None:
                 records = _counted(records, take)
             return records.batch(BLOCK)
 
-        left = tf.gather(self._takes, shards)
-        # An unknown number stays -1, which takes all.
-        left = tf.where(left < 0, left, left - done)
-        columns = tf.gather(self._paths, shards), tf.gather(self._skips, shards) + done, left
+        columns = tf.gather(self._paths, shards), starts, takes
         return tf.data.Dataset.from_tensor_slices(columns).interleave(
             blocks_of,
             cycle_length=CYCLE,

@@ -12,6 +12,7 @@ import tensorflow as tf
 import readers
 from readers.records import Records
 from tests.datasets import write_numbers
+from tests.test_corrupt import damage
 
 # More than a group of shards, one of them empty.
 COUNTS = (50, 40, 70, 44, 0, 91, 33, 64, 5, 17, 18, 19, 20, 21, 22, 23, 24, 25, 60, 61)
@@ -151,7 +152,7 @@ def test_files_without_an_index_are_scanned_where_a_place_is_asked_for(tmp_path)
     assert sorted(shuffled) == list(range(20)) != shuffled
 
 
-def test_nothing_is_read_beyond_an_epoch_or_of_an_empty_one(tmp_path, monkeypatch):
+def test_nothing_is_read_beyond_an_epoch(tmp_path, monkeypatch):
     write_numbers(tmp_path, (3, 2))
     asked = []
     columns = Records.columns
@@ -160,6 +161,27 @@ def test_nothing_is_read_beyond_an_epoch_or_of_an_empty_one(tmp_path, monkeypatc
     )
     list(readers.as_numpy(tmp_path, split="train", batch_size=1))
     assert asked == [0, 1, 2, 3, 4]
-    how = {"split": "train", "batch_size": 9, "drop_remainder": True, "start_step": 4}
-    assert list(readers.as_numpy(tmp_path, **how, repeat=None)) == []
-    assert list(readers.load(tmp_path, **how, repeat=None)) == []
+
+
+@ways
+def test_what_is_done_is_not_read_again(dataset, way, tmp_path):
+    how = arguments(way, batch_size=16)
+    whole = ids(readers.as_numpy(dataset, **how))
+    write_numbers(tmp_path, COUNTS)
+    ends = np.cumsum(COUNTS)
+    shard = int(np.searchsorted(ends, whole[0][0], side="right"))
+    file = f"train-{shard:05d}-of-{len(COUNTS):05d}.tfrecord"
+    damage(tmp_path, [whole[0][0] - (ends[shard] - COUNTS[shard])], file)
+    for read in (readers.load, readers.as_numpy):
+        assert ids(read(tmp_path, **how, start_step=20)) == whole[20:]
+        with pytest.raises((ValueError, tf.errors.OpError)):
+            next(iter(read(tmp_path, **how)))
+
+
+@pytest.mark.parametrize("how", [{"shard": (1, 21)}, {"batch_size": 21, "drop_remainder": True}])
+def test_an_epoch_without_a_single_batch_is_refused(tmp_path, how):
+    write_numbers(tmp_path)
+    for read in (readers.load, readers.as_numpy):
+        for order in ("global", "interleave"):
+            with pytest.raises(ValueError, match="train has 20 records, of which no batch"):
+                read(tmp_path, **{"split": "train", "batch_size": 4, "order": order, **how})
