@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from readers.collate import collate
 from readers.dataset import Paths, resolve
+from readers.form import Form
 from readers.format.schema import Schema
-from readers.options import BatchOptions
+from readers.grouped import Grouped, open_grouped
+from readers.options import ReadOptions
 from readers.schedule import State
 from readers.stream import Stream, open_stream
 
@@ -20,13 +21,17 @@ Batch = dict[str, np.ndarray] | tuple[np.ndarray, ...]
 def as_numpy(
     path_or_files: Paths,
     *,
-    batch_size: int,
+    batch_size: int | Sequence[int],
     split: str | None = None,
     schema: Schema | None = None,
     columns: Sequence[str] | None = None,
     as_supervised: Sequence[str] | None = None,
     batching: str = "dense",
     mask: bool = False,
+    lengths: bool = False,
+    padding_values: Any = None,
+    max_length: int | Mapping[str, int] | None = None,
+    bucket_boundaries: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
     shuffle: bool = False,
     shuffle_buffer: int | None = None,
     order: str | None = None,
@@ -80,10 +85,10 @@ def as_numpy(
         >>> for batch in readers.as_numpy("shards/runs", batch_size=64, batching="padded"):
         ...     print(batch["signal"].shape)
     """
-    options = BatchOptions(
+    options = ReadOptions(
         batch_size=batch_size,
-        batching=batching,
-        mask=mask,
+        form=Form(batching, mask, lengths, padding_values, max_length),
+        bucket_boundaries=bucket_boundaries,
         shuffle=shuffle,
         seed=seed,
         repeat=repeat,
@@ -105,35 +110,34 @@ def as_numpy(
         cut=on_corrupt == "skip",
     )
     options.check(plan.schema)
-    return Batches(open_stream(plan, options), plan.schema, options)
+    stream = open_grouped(plan, options) or open_stream(plan, options)
+    return Batches(stream, plan.schema, options)
 
 
 class Batches(Iterator[Any]):
     """The batches of `as_numpy`, one after another."""
 
-    def __init__(self, stream: Stream, schema: Schema, options: BatchOptions) -> None:
-        self._stream, self._schema, self._options = stream, schema, options
-        self._step = 0
+    def __init__(self, stream: Stream | Grouped, schema: Schema, options: ReadOptions) -> None:
+        self._stream: Any = stream
+        self._schema, self._options = schema, options
+        self._at = stream.begin
 
     def __next__(self) -> Batch:
-        steps = self._stream.schedule.steps
-        if steps is not None and self._step >= steps:
+        found = self._stream.next(self._at)
+        if found is None:
             raise StopIteration
-        options = self._options
-        columns = self._stream.columns(self._step)
-        self._step += 1
-        batch = collate(
-            columns, self._schema, options.batching, options.mask, self._stream.memory.empty
-        )
-        if options.as_supervised is None:
-            return batch
-        return tuple(batch[name] for name in options.as_supervised)
+        taken, self._at = found
+        batch = taken.batch(self._schema, self._options.form, self._stream.memory.empty)
+        names = self._options.as_supervised
+        return batch if names is None else tuple(batch[name] for name in names)
 
     @property
     def skipped(self) -> int:
         """Damaged records that were left out so far, with `on_corrupt="skip"`."""
-        return self._stream.skipped
+        skipped: int = self._stream.skipped
+        return skipped
 
     def state(self) -> State:
         """Where to go on after the batches given so far."""
-        return self._stream.state(self._step, self._options.seed or 0)
+        state: State = self._stream.state(self._at, self._options.seed or 0)
+        return state

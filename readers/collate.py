@@ -7,29 +7,27 @@ from typing import Any
 
 import numpy as np
 
-from readers.format.column import Column, objects
+from readers.form import LENGTH, MASK, Form
+from readers.format.column import Column, column_of, objects
 from readers.format.columns import Empty
 from readers.format.schema import Feature, numpy_dtype
-from readers.options import MASK_SUFFIX
 
 
 def collate(
     columns: Mapping[str, Column],
     schema: Mapping[str, Feature],
-    batching: str,
-    mask: bool = False,
+    form: Form,
     empty: Empty = np.empty,
 ) -> dict[str, np.ndarray]:
     """The arrays by feature name, each with a leading batch dimension.
 
     Args:
-        columns: Of at least one record.
+        columns: Of some records, cut to their limits.
         schema: The features. Those of fixed shape are dense in each of the batchings.
-        batching: `padded` fills the others up with 0 or b"" to the longest of the batch; `ragged`
-            gives an object array [B] of arrays; of object arrays of arrays for a sequence of
-            arrays of unknown shape.
-        mask: Adds for each padded feature a bool `<name>_mask`, true where there is a value; it
-            has the dimensions up to the last unknown one.
+        form: `padded` fills the others up to the longest of the batch; `ragged` gives an object
+            array [B] of arrays; of object arrays of arrays for a sequence of arrays of unknown
+            shape. `<name>_mask` is bool, true where there is a value, and has the dimensions up to
+            the last unknown one; `<name>_length` is int64 [B], or [B, n] for n unknown dimensions.
         empty: Where large arrays come from.
     """
     batch = {}
@@ -37,13 +35,52 @@ def collate(
         column = columns[name]
         if feature.is_fixed:
             batch[name] = _dense(feature, column)
-        elif batching == "ragged":
+        elif form.batching == "ragged":
             batch[name] = objects([_ragged(feature, value) for value in column.arrays()])
         else:
-            batch[name] = _padded(feature, column, empty)
-            if mask:
-                batch[name + MASK_SUFFIX] = _mask(feature, column)
+            batch[name] = _padded(feature, column, form.filler(name, feature), empty)
+            if form.mask:
+                batch[name + MASK] = _mask(feature, column)
+            if form.lengths:
+                batch[name + LENGTH] = lengths_of(feature, column)
     return batch
+
+
+def cut(
+    columns: Mapping[str, Column], schema: Mapping[str, Feature], form: Form
+) -> dict[str, Column]:
+    """The columns with the first unknown dimension of each feature cut to its limit."""
+    return {name: _cut(schema[name], column, form.limit(name)) for name, column in columns.items()}
+
+
+def _cut(feature: Feature, column: Column, limit: int | None) -> Column:
+    if limit is None or feature.is_fixed:
+        return column
+    axis = feature.first_unknown
+    if feature.encoding == "sequence":
+        within = (slice(None),) * (axis - 1) + (slice(limit),)
+        return Column(
+            objects(
+                [
+                    value[:limit] if axis == 0 else [array[within] for array in value]
+                    for value in column.values
+                ]
+            )
+        )
+    if column.shapes is None or column.shapes[:, axis].max(initial=0) <= limit:
+        return column
+    within = (slice(None),) * axis + (slice(limit),)
+    return column_of(feature, [array[within] for array in column.arrays()])
+
+
+def lengths_of(feature: Feature, column: Column) -> np.ndarray:
+    """The sizes of unknown dimensions, int64 [B]; [B, n] where there are n > 1."""
+    if feature.encoding == "sequence":
+        return np.array([len(value) for value in column.values], np.int64)
+    assert column.shapes is not None
+    unknown = [axis for axis, size in enumerate(feature.shape) if size is None]
+    found = column.shapes[:, unknown]
+    return found[:, 0] if len(unknown) == 1 else found
 
 
 def flat_arrays(feature: Feature, column: Column) -> list[np.ndarray]:
@@ -70,9 +107,8 @@ def _dense(feature: Feature, column: Column) -> np.ndarray:
     return np.array(column.values.tolist(), numpy_dtype(feature.dtype)).reshape(shape)
 
 
-def _padded(feature: Feature, column: Column, empty: Empty) -> np.ndarray:
-    """The array [B, *longest], filled up with 0 or b"" in every unknown dimension."""
-    fill = b"" if feature.dtype == "string" else 0
+def _padded(feature: Feature, column: Column, fill: Any, empty: Empty) -> np.ndarray:
+    """The array [B, *longest], filled up in every unknown dimension."""
     extents = _extents(feature, column)
     out = empty(_room(feature, extents), numpy_dtype(feature.dtype))
     if feature.encoding != "sequence" and feature.varying_rank == 1:

@@ -392,6 +392,15 @@ def _varying_column(feature: Feature, packed: tf.Tensor, shapes: tf.Tensor) -> C
     return Column(values, shapes, packed=packed)
 
 
+def first_rows(feature: Feature, column: Column, limit: int) -> Column:
+    """A column with `packed` values, cut to a limit in its first dimension, the only unknown one."""
+    assert column.shapes is not None
+    nbytes = limit * math.prod(_known(feature)) * tf.as_dtype(feature.dtype).size
+    sizes = tf.minimum(column.shapes[:, :1], tf.constant(limit, tf.int64))
+    shapes = tf.concat([sizes, column.shapes[:, 1:]], axis=1)
+    return _varying_column(feature, tf.strings.substr(column.packed, 0, nbytes), shapes)
+
+
 def _from_raw(packed: tf.Tensor, dtype: str) -> tf.Tensor:
     if dtype in _SIGNED:
         return tf.bitcast(tf.io.decode_raw(packed, _SIGNED[dtype]), dtype)

@@ -3,68 +3,46 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from readers.batching import ragged
-from readers.collate import collate, flat_arrays
+from readers.collate import flat_arrays
 from readers.decode import Column
+from readers.form import LENGTH, MASK, POSITIONS, SEGMENT_IDS, Form
 from readers.format.schema import Feature, Schema
-from readers.options import MASK_SUFFIX, BatchOptions
-from readers.stream import Stream
+from readers.grouped import Grouped
+from readers.options import ReadOptions
+from readers.recycled import Recycled
+from readers.schedule import Cursor
+from readers.stream import Stream, Taken
 from readers.streamed import numbered
 
+_NO_END = np.iinfo(np.int64).max
 
-def indexed(stream: Stream, schema: Schema, options: BatchOptions) -> tf.data.Dataset:
+
+def indexed(stream: Stream, schema: Schema, options: ReadOptions) -> tf.data.Dataset:
     """The batches of a stream, dicts by feature name.
 
     A step's number is all that its batch depends on, so the dataset can be entered anywhere.
     """
-    varying = [n for n, f in schema.items() if options.batching == "ragged" and not f.is_fixed]
-    fixed = {name: feature for name, feature in schema.items() if name not in varying}
-    whole = options.drop_remainder and options.on_corrupt == "raise"
-    rows = options.batch_size if whole else None
-    specs = _specs(options, fixed, rows)
+    interface = _Interface(schema, options, stream.memory)
 
     def read(step: np.ndarray) -> list[Any]:
-        batch = {}
-        try:
-            columns = stream.columns(int(step))
-        except (ValueError, OSError, ImportError) as error:
-            # TensorFlow would show where in Python it was raised, in twenty lines.
-            return [str(error).encode(), *(np.empty(0, d.as_numpy_dtype) for d in dtypes)]
-        if fixed:
-            empty = stream.memory.empty
-            batch = collate(columns, fixed, options.batching, options.mask, empty)
-        arrays = [batch[name] for name in specs]
-        for name in varying:
-            arrays += flat_arrays(schema[name], columns[name])
-        return [b"", *arrays]
-
-    dtypes = [spec.dtype for spec in specs.values()]
-    for name in varying:
-        dtypes += [tf.as_dtype(schema[name].dtype), tf.int64, tf.int64]
+        return interface.arrays(lambda: stream.step(int(step)))
 
     def batch(step: tf.Tensor) -> dict[str, Any]:
         # It is one: a step read twice is the same batch.
-        error, *tensors = tf.numpy_function(read, [step], [tf.string, *dtypes], stateful=False)
-        with tf.control_dependencies([tf.debugging.Assert(error == b"", [error])]):
-            tensors = [tf.identity(tensor) for tensor in tensors]
-        found: dict[str, Any] = {}
-        for (name, spec), tensor in zip(specs.items(), tensors[: len(specs)], strict=True):
-            found[name] = tf.ensure_shape(tensor, spec.shape)
-        for number, name in enumerate(varying):
-            values, shapes, counts = tensors[len(specs) + 3 * number :][:3]
-            found[name] = _ragged(schema[name], values, shapes, counts, rows)
-        return found
+        return interface.batch(tf.numpy_function(read, [step], interface.dtypes, stateful=False))
 
     schedule, iterations = stream.schedule, itertools.count()
 
     def bounds() -> tuple[np.int64, np.int64]:
         begin, end = schedule.steps_of(next(iterations))
-        return np.int64(begin), np.int64(np.iinfo(np.int64).max if end is None else end)
+        return np.int64(begin), np.int64(_NO_END if end is None else end)
 
     def found_bounds() -> list[tf.Tensor]:
         return [tf.ensure_shape(t, []) for t in tf.numpy_function(bounds, [], [tf.int64] * 2)]
@@ -74,15 +52,139 @@ def indexed(stream: Stream, schema: Schema, options: BatchOptions) -> tf.data.Da
     return steps.map(batch, num_parallel_calls=1, deterministic=True)
 
 
+def grouped(stream: Grouped, schema: Schema, options: ReadOptions) -> tf.data.Dataset:
+    """The batches of a stream that are grouped by lengths, dicts by feature name.
+
+    A batch depends on the cursor before it, which a checkpoint of the iterator holds.
+    """
+    interface = _Interface(schema, options, stream.memory)
+
+    def read(epoch: Any, place: Any, held: np.ndarray, end: Any) -> list[Any]:
+        cursor = Cursor(int(epoch), int(place), tuple(held.tolist()))
+        after, more = cursor, True
+
+        def take() -> Taken | None:
+            nonlocal after, more
+            found = stream.step(cursor, int(end))
+            more = found is not None
+            if found is None:
+                return None
+            after = found[1]
+            return found[0]
+
+        arrays = interface.arrays(take)
+        return [np.bool_(more), *_array_of(after), *arrays]
+
+    def scanned(
+        state: tuple[tf.Tensor, ...], _: tf.Tensor
+    ) -> tuple[tuple[tf.Tensor, ...], tuple[tf.Tensor, ...]]:
+        dtypes = [tf.bool, *[tf.int64] * 3, *interface.dtypes]
+        more, *found = tf.numpy_function(read, state, dtypes, stateful=False)
+        tensors = (tf.ensure_shape(more, []), *found[3:])
+        return (*_cursor_tensors(found[:3]), state[3]), tensors
+
+    def batch(_: tf.Tensor, *tensors: tf.Tensor) -> dict[str, Any]:
+        return interface.batch(list(tensors))
+
+    iterations = itertools.count()
+
+    def bounds() -> list[Any]:
+        begin, end = stream.bounds_of(next(iterations))
+        return [*_array_of(begin), np.int64(_NO_END if end is None else end)]
+
+    def found_bounds() -> tuple[tf.Tensor, ...]:
+        found = tf.numpy_function(bounds, [], [tf.int64] * 4)
+        return (*_cursor_tensors(found[:3]), tf.ensure_shape(found[3], []))
+
+    def iteration(*state: tf.Tensor) -> tf.data.Dataset:
+        batches = tf.data.Dataset.counter().scan(state, scanned)
+        return batches.take_while(lambda more, *_: more).map(batch)
+
+    return numbered(found_bounds).flat_map(iteration)
+
+
+def _array_of(cursor: Cursor) -> list[Any]:
+    return [np.int64(cursor.epoch), np.int64(cursor.place), np.array(cursor.held, np.int64)]
+
+
+def _cursor_tensors(tensors: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
+    epoch, place, held = tensors
+    return tf.ensure_shape(epoch, []), tf.ensure_shape(place, []), tf.ensure_shape(held, [None])
+
+
+class _Interface:
+    """How a batch passes from NumPy to TensorFlow: as a list of arrays, and made one again there.
+
+    Attributes:
+        dtypes: Of the arrays.
+    """
+
+    def __init__(self, schema: Schema, options: ReadOptions, memory: Recycled) -> None:
+        form, sizes = options.form, options.batch_size
+        self._schema, self._form, self._memory = schema, form, memory
+        ragged = form.batching == "ragged"
+        self._varying = [n for n, f in schema.items() if ragged and not f.is_fixed]
+        self._fixed = {n: f for n, f in schema.items() if n not in self._varying}
+        whole = options.drop_remainder and options.on_corrupt == "raise"
+        self._rows = sizes if whole and isinstance(sizes, int) else None
+        self._specs = _specs(form, self._fixed, self._rows)
+        self._dtypes = [spec.dtype for spec in self._specs.values()]
+        for name in self._varying:
+            self._dtypes += [tf.as_dtype(schema[name].dtype), tf.int64, tf.int64]
+        self.dtypes = [tf.string, *self._dtypes]
+
+    def arrays(self, take: Callable[[], Taken | None]) -> list[Any]:
+        """What is taken as arrays, after what went wrong, or nothing, as text."""
+        try:
+            taken = take()
+        except (ValueError, OSError, ImportError) as error:
+            # TensorFlow would show where in Python it was raised, in twenty lines.
+            return [str(error).encode(), *self._nothing()]
+        if taken is None:
+            return [b"", *self._nothing()]
+        batch = taken.batch(self._fixed, self._form, self._memory.empty) if self._fixed else {}
+        arrays = [batch[name] for name in self._specs]
+        for name in self._varying:
+            arrays += flat_arrays(self._schema[name], taken.columns[name])
+        return [b"", *arrays]
+
+    def _nothing(self) -> list[np.ndarray]:
+        return [np.empty(0, dtype.as_numpy_dtype) for dtype in self._dtypes]
+
+    def batch(self, tensors: Sequence[tf.Tensor]) -> dict[str, Any]:
+        """The batch that the tensors of the arrays make."""
+        error, *tensors = tensors
+        with tf.control_dependencies([tf.debugging.Assert(error == b"", [error])]):
+            tensors = [tf.identity(tensor) for tensor in tensors]
+        found: dict[str, Any] = {}
+        for (name, spec), tensor in zip(self._specs.items(), tensors, strict=False):
+            found[name] = tf.ensure_shape(tensor, spec.shape)
+        for number, name in enumerate(self._varying):
+            values, shapes, counts = tensors[len(self._specs) + 3 * number :][:3]
+            found[name] = _ragged(self._schema[name], values, shapes, counts, self._rows)
+        return found
+
+
 def _specs(
-    options: BatchOptions, features: dict[str, Feature], rows: int | None
+    form: Form, features: Mapping[str, Feature], rows: int | None
 ) -> dict[str, tf.TensorSpec]:
+    """What a batch has by name; no ragged tensors."""
     specs = {}
     for name, feature in features.items():
-        specs[name] = tf.TensorSpec([rows, *feature.shape], tf.as_dtype(feature.dtype))
-        if options.mask and not feature.is_fixed:
+        dtype = tf.as_dtype(feature.dtype)
+        if form.batching == "packed":
+            length = form.limit(name)
+            specs[name] = tf.TensorSpec([rows, length, *feature.shape[1:]], dtype)
+            for suffix in (SEGMENT_IDS, POSITIONS):
+                specs[name + suffix] = tf.TensorSpec([rows, length], tf.int32)
+            continue
+        specs[name] = tf.TensorSpec([rows, *feature.shape], dtype)
+        if form.mask and not feature.is_fixed:
             shape = [rows, *feature.shape[: feature.varying_rank]]
-            specs[name + MASK_SUFFIX] = tf.TensorSpec(shape, tf.bool)
+            specs[name + MASK] = tf.TensorSpec(shape, tf.bool)
+        if form.lengths and not feature.is_fixed:
+            unknown = feature.shape.count(None)
+            specs[name + LENGTH] = tf.TensorSpec([rows, *[unknown] * (unknown > 1)], tf.int64)
     return specs
 
 

@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from readers.dataset import name_list
-from readers.format.schema import Schema, format_shape
+from readers.form import Form, is_number
+from readers.format.schema import Schema
 from readers.schedule import State
 
-BATCHINGS = ("dense", "padded", "ragged")
 ORDERS = ("interleave", "global")
 ON_CORRUPT = ("raise", "skip")
-MASK_SUFFIX = "_mask"
 
 
 @dataclass(frozen=True)
-class BatchOptions:
+class ReadOptions:
     """How records become batches.
 
     Attributes:
-        batch_size: Records of a batch; the last one of an epoch may have fewer.
-        batching: What becomes of features of unknown shape: one of `BATCHINGS`.
-        mask: Whether `padded` adds `<name>_mask`.
+        batch_size: Records of a batch, or rows of a packed one; the last one of an epoch may have
+            fewer. With buckets, one for all of them or for each.
+        form: What becomes of features of unknown shape.
+        bucket_boundaries: Lengths at which the next bucket begins, rising; by the name of a
+            feature where several have a length.
         shuffle: Whether the order is random, another one in each epoch.
         seed: What the order depends on; None for one that nobody knows beforehand.
         repeat: Epochs; None or True for no end.
@@ -41,9 +42,9 @@ class BatchOptions:
         ValueError: A value is none of those; the message names the argument.
     """
 
-    batch_size: int
-    batching: str = "dense"
-    mask: bool = False
+    batch_size: int | Sequence[int]
+    form: Form
+    bucket_boundaries: Sequence[int] | Mapping[str, Sequence[int]] | None = None
     shuffle: bool = False
     seed: int | None = 0
     repeat: int | None = 1
@@ -57,22 +58,17 @@ class BatchOptions:
     on_corrupt: str = "raise"
 
     def __post_init__(self) -> None:
-        if not _is_count(self.batch_size):
-            raise ValueError(f"batch_size={self.batch_size!r}: expected a number of at least 1")
-        if self.batching not in BATCHINGS:
-            raise ValueError(f"batching={self.batching!r}: one of {', '.join(BATCHINGS)}")
-        if self.mask and self.batching != "padded":
-            raise ValueError(f"mask=True needs batching='padded', not {self.batching!r}")
+        self._check_sizes()
         if self.repeat is True:
             object.__setattr__(self, "repeat", None)
-        if self.repeat is not None and not _is_count(self.repeat):
+        if self.repeat is not None and not is_number(self.repeat, 1):
             raise ValueError(
                 f"repeat={self.repeat!r}: expected a number of epochs, or None for no end"
             )
         if self.seed is None:
             drawn = int.from_bytes(os.urandom(4), "little")
             object.__setattr__(self, "seed", self.state.seed if self.state else drawn)
-        elif not _is_number(self.seed, 0, 2**63 - 1):
+        elif not is_number(self.seed, 0, 2**63 - 1):
             raise ValueError(f"seed={self.seed!r}: expected a number from 0 to 2**63 - 1, or None")
         if self.on_corrupt not in ON_CORRUPT:
             raise ValueError(f"on_corrupt={self.on_corrupt!r}: one of {', '.join(ON_CORRUPT)}")
@@ -81,21 +77,62 @@ class BatchOptions:
             names = tuple(name_list("as_supervised", self.as_supervised))
             object.__setattr__(self, "as_supervised", names)
 
+    def _check_sizes(self) -> None:
+        boundaries, sizes = self.boundaries, self.batch_size
+        if boundaries is None:
+            if not is_number(sizes, 1):
+                raise ValueError(f"batch_size={sizes!r}: expected a number of at least 1")
+            return
+        if self.form.batching not in ("padded", "ragged"):
+            raise ValueError(
+                f"bucket_boundaries needs batching='padded' or 'ragged', not {self.form.batching!r}"
+            )
+        several = isinstance(boundaries, (list, tuple)) and len(boundaries) > 0
+        if (
+            not several
+            or not all(is_number(boundary, 1) for boundary in boundaries)
+            or list(boundaries) != sorted(set(boundaries))
+        ):
+            raise ValueError(
+                f"bucket_boundaries={self.bucket_boundaries!r}: expected rising numbers, or one "
+                "feature's by its name"
+            )
+        buckets = len(boundaries) + 1
+        each = sizes if isinstance(sizes, (list, tuple)) else [sizes] * buckets
+        if len(each) != buckets or not all(is_number(size, 1) for size in each):
+            raise ValueError(
+                f"batch_size={sizes!r}: expected a number of at least 1, or one for each of the "
+                f"{buckets} buckets"
+            )
+
+    @property
+    def boundaries(self) -> Sequence[int] | None:
+        """The lengths at which the next bucket begins; None without buckets."""
+        given = self.bucket_boundaries
+        if isinstance(given, Mapping):
+            return next(iter(given.values())) if len(given) == 1 else ()
+        return given
+
+    @property
+    def by_length(self) -> bool:
+        """Whether the lengths of records decide what makes a batch."""
+        return self.bucket_boundaries is not None or self.form.batching == "packed"
+
     def _check_place(self) -> None:
         if self.order is not None and self.order not in ORDERS:
             raise ValueError(f"order={self.order!r}: one of {', '.join(ORDERS)}, or None")
-        if self.window is not None and not _is_count(self.window):
+        if self.window is not None and not is_number(self.window, 1):
             raise ValueError(f"shuffle_buffer={self.window!r}: expected a number of at least 1")
         if (
             not isinstance(self.shard, (tuple, list))
             or len(self.shard) != 2
-            or not _is_count(self.shard[1])
-            or not _is_number(self.shard[0], 0, self.shard[1] - 1)
+            or not is_number(self.shard[1], 1)
+            or not is_number(self.shard[0], 0, self.shard[1] - 1)
         ):
             raise ValueError(
                 f"shard={self.shard!r}: expected (index, count) of this host, such as (0, 4)"
             )
-        if not _is_number(self.start_step, 0):
+        if not is_number(self.start_step, 0):
             raise ValueError(f"start_step={self.start_step!r}: expected a number of at least 0")
         if self.state is None:
             return
@@ -110,42 +147,37 @@ class BatchOptions:
         """The features to decode: those asked for, or those of `as_supervised` alone."""
         if columns is not None or self.as_supervised is None:
             return columns
-        return [self._feature(name) for name in self.as_supervised]
+        return list(dict.fromkeys(map(self.form.feature_of, self.as_supervised)))
 
     def check(self, schema: Schema) -> None:
         """Holds the options against the features that will be batched.
 
         Raises:
-            ValueError: `dense` with a feature of unknown shape, `as_supervised` with a name that
-                no batch has, or a mask with the name of a feature.
+            ValueError: As `Form.check`; or `as_supervised` has a name that no batch has, or it is
+                not clear which feature's length decides on the bucket.
         """
-        varying = [name for name, feature in schema.items() if not feature.is_fixed]
-        if self.batching == "dense" and varying:
-            name = varying[0]
-            raise ValueError(
-                f"feature {name!r} has the shape {format_shape(schema[name].shape)}, which differs "
-                "between records, so it cannot be stacked: use batching='padded' or 'ragged', or "
-                "leave it out with columns="
-            )
-        masks = [name + MASK_SUFFIX for name in varying] if self.mask else []
-        taken = [name for name in masks if name in schema]
-        if taken:
-            raise ValueError(f"mask=True would replace the feature {taken[0]!r}")
-        unknown = [n for n in self.as_supervised or () if n not in schema and n not in masks]
+        self.form.check(schema)
+        names = self.form.names(schema)
+        unknown = [name for name in self.as_supervised or () if name not in names]
         if unknown:
+            raise ValueError(f"as_supervised names {unknown[0]!r}: a batch has {', '.join(names)}")
+        if self.bucket_boundaries is not None:
+            self.bucketed_by(schema)
+
+    def bucketed_by(self, schema: Schema) -> str:
+        """The feature whose first unknown dimension decides on the bucket."""
+        having = [name for name, feature in schema.items() if feature.has_length]
+        if isinstance(self.bucket_boundaries, Mapping):
+            (name,) = self.bucket_boundaries
+            if name not in having:
+                raise ValueError(
+                    f"bucket_boundaries names {name!r}: features with a length are "
+                    f"{', '.join(having) or 'none'}"
+                )
+            return name
+        if len(having) != 1:
             raise ValueError(
-                f"as_supervised names {unknown[0]!r}: a batch has {', '.join([*schema, *masks])}"
+                f"bucket_boundaries={self.bucket_boundaries!r}: {len(having)} features have a length"
+                f"{': say which, as in {' + repr(having[0]) + ': [...]}' if having else ''}"
             )
-
-    def _feature(self, name: str) -> str:
-        return name[: -len(MASK_SUFFIX)] if self.mask and name.endswith(MASK_SUFFIX) else name
-
-
-def _is_count(value: object) -> bool:
-    return _is_number(value, 1)
-
-
-def _is_number(value: object, least: int, most: int | None = None) -> bool:
-    if not isinstance(value, int) or isinstance(value, bool):
-        return False
-    return least <= value and (most is None or value <= most)
+        return having[0]

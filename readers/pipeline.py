@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 try:
     import tensorflow as tf
@@ -12,11 +13,13 @@ except ModuleNotFoundError:
         "readers.load needs TensorFlow: pip install 'beam-shards[tensorflow]'"
     ) from None
 
-from readers.dataset import Paths, resolve
+from readers.dataset import Paths, Plan, resolve
 from readers.fetch import local_path
+from readers.form import Form
 from readers.format.schema import Schema
-from readers.indexed import indexed
-from readers.options import BatchOptions
+from readers.grouped import open_grouped
+from readers.indexed import grouped, indexed
+from readers.options import ReadOptions
 from readers.schedule import State
 from readers.stream import open_stream, scheduled
 from readers.streamed import streamed
@@ -25,13 +28,17 @@ from readers.streamed import streamed
 def load(
     path_or_files: Paths,
     *,
-    batch_size: int,
+    batch_size: int | Sequence[int],
     split: str | None = None,
     schema: Schema | None = None,
     columns: Sequence[str] | None = None,
     as_supervised: Sequence[str] | None = None,
     batching: str = "dense",
     mask: bool = False,
+    lengths: bool = False,
+    padding_values: Any = None,
+    max_length: int | Mapping[str, int] | None = None,
+    bucket_boundaries: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
     shuffle: bool = False,
     order: str | None = None,
     shuffle_buffer: int | None = None,
@@ -88,10 +95,10 @@ def load(
     Example:
         >>> ds = readers.load("shards/photos", split="train", batch_size=64, shuffle=True)
     """
-    options = BatchOptions(
+    options = ReadOptions(
         batch_size=batch_size,
-        batching=batching,
-        mask=mask,
+        form=Form(batching, mask, lengths, padding_values, max_length),
+        bucket_boundaries=bucket_boundaries,
         shuffle=shuffle,
         seed=seed,
         repeat=repeat,
@@ -110,7 +117,7 @@ def load(
                 "on_corrupt='skip' finds records by their index: it needs order='global'"
             )
         options = replace(options, order="global")
-    by_place = options.shard[1] > 1 or options.start_step or options.state
+    by_place = options.shard[1] > 1 or options.start_step or options.state or options.by_length
     plan = resolve(
         path_or_files,
         split,
@@ -123,21 +130,33 @@ def load(
     if options.order is None:
         suits = plan.records is not None and all(local_path(part.path) for part in plan.parts)
         options = replace(options, order="global" if suits else "interleave")
-    if plan.records is None:
-        batches = streamed(plan, options, 0, 0)
-    else:
-        if options.order == "global":
-            stream = open_stream(plan, options)
-            schedule = stream.schedule
-            batches = indexed(stream, plan.schema, options)
-        else:
-            plan, schedule, _ = scheduled(plan, options)
-            batches = streamed(plan, options, schedule.epoch, schedule.place)
-        steps = tf.data.INFINITE_CARDINALITY if schedule.steps is None else schedule.steps
-        # A run that goes on has a shorter first iteration than the others.
-        if schedule.after(0) == (0, 0) or options.repeat is None:
-            batches = batches.apply(tf.data.experimental.assert_cardinality(steps))
+    batches = _batches(plan, options)
     if options.as_supervised is not None:
         names = options.as_supervised
         batches = batches.map(lambda batch: tuple(batch[name] for name in names))
     return batches.prefetch(tf.data.AUTOTUNE)
+
+
+def _batches(plan: Plan, options: ReadOptions) -> tf.data.Dataset:
+    """The batches of a plan, with their number where it is known."""
+    if plan.records is None:
+        return streamed(plan, options, 0, 0)
+    by_length = open_grouped(plan, options)
+    if by_length:
+        batches = grouped(by_length, plan.schema, options)
+        return batches if options.repeat else _counted(batches, tf.data.INFINITE_CARDINALITY)
+    if options.order == "global":
+        stream = open_stream(plan, options)
+        schedule = stream.schedule
+        batches = indexed(stream, plan.schema, options)
+    else:
+        plan, schedule, _ = scheduled(plan, options)
+        batches = streamed(plan, options, schedule.epoch, schedule.place)
+    if schedule.steps is None:
+        return _counted(batches, tf.data.INFINITE_CARDINALITY)
+    # A run that goes on has a shorter first iteration than the others.
+    return _counted(batches, schedule.steps) if schedule.after(0) == (0, 0) else batches
+
+
+def _counted(batches: tf.data.Dataset, count: int) -> tf.data.Dataset:
+    return batches.apply(tf.data.experimental.assert_cardinality(count))

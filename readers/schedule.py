@@ -11,6 +11,21 @@ _VERSION = 1
 
 
 @dataclass(frozen=True)
+class Cursor:
+    """A place from which all that follows is known.
+
+    Attributes:
+        epoch: Epochs that are done.
+        place: Records that are done in the one after them.
+        held: Places of those that were read and are in no batch yet, as those in buckets.
+    """
+
+    epoch: int = 0
+    place: int = 0
+    held: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class State:
     """How far all hosts together have read: enough to go on from there, on any number of hosts.
 
@@ -20,6 +35,7 @@ class State:
         seed: What the order follows from.
         order: The kind of order.
         dataset: A fingerprint of the records and their order; a state fits no other dataset.
+        held: Places of records that were read and are in no batch yet, as those in buckets.
     """
 
     epoch: int
@@ -27,6 +43,12 @@ class State:
     seed: int
     order: str
     dataset: str
+    held: tuple[int, ...] = ()
+
+    @property
+    def cursor(self) -> Cursor:
+        """The place that it says."""
+        return Cursor(self.epoch, self.place, self.held)
 
     def to_json(self) -> str:
         """The state as a line of JSON."""
@@ -61,7 +83,10 @@ class State:
         fields: dict[str, Any] = {
             name: value.get(name) for name in ("epoch", "place", "seed", "order", "dataset")
         }
+        held = value.get("held", [])
+        fields["held"] = tuple(held) if isinstance(held, list) else (held,)
         numbers = [fields[name] for name in ("epoch", "place", "seed")]
+        numbers += fields["held"]
         texts = [fields["order"], fields["dataset"]]
         if not all(type(n) is int and n >= 0 for n in numbers) or not all(
             isinstance(t, str) for t in texts

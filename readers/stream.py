@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from readers.collate import collate, cut
 from readers.dataset import Plan
+from readers.form import Form
 from readers.format.column import Column
-from readers.options import BatchOptions
+from readers.format.columns import Empty
+from readers.format.schema import Feature
+from readers.options import ReadOptions
 from readers.order import CYCLE, GlobalOrder, InOrder, InterleavedOrder, Order
+from readers.packed import pack
 from readers.records import Records
 from readers.recycled import Recycled
 from readers.schedule import Schedule, State, Step
@@ -27,25 +32,52 @@ _CHUNK_RECORDS, _CHUNK_BYTES = 4096, 2 << 20
 WINDOW_BYTES, WINDOW_RECORDS = 128 << 20, 65_536
 
 
-def open_stream(plan: Plan, options: BatchOptions) -> Stream:
+@dataclass(frozen=True)
+class Taken:
+    """Records of one epoch.
+
+    Attributes:
+        columns: Their features, cut to their limits.
+        epoch: The epoch.
+        places: Of the records in it, int64 [records].
+        rows: int64 [records], the row of the batch that each stands in, where rows are shared.
+    """
+
+    columns: Columns
+    epoch: int
+    places: np.ndarray
+    rows: np.ndarray | None = None
+
+    def batch(
+        self, schema: Mapping[str, Feature], form: Form, empty: Empty
+    ) -> dict[str, np.ndarray]:
+        """The arrays of a batch of them, by name."""
+        if self.rows is None:
+            return collate(self.columns, schema, form, empty)
+        return pack(self.columns, schema, form, self.rows, empty)
+
+
+def open_stream(plan: Plan, options: ReadOptions) -> Stream:
     """The stream of what options ask for.
 
     Raises:
         ValueError: As `scheduled`.
     """
     plan, schedule, kind = scheduled(plan, options)
+    records = Records(plan, skip=options.on_corrupt == "skip")
+    return Stream(records, schedule, order_of(plan, options), kind, options.form)
+
+
+def order_of(plan: Plan, options: ReadOptions) -> Order:
+    """The order of the epochs of a plan."""
     seed = options.seed or 0
-    order: Order = InOrder()
     if options.shuffle and options.order == "interleave":
         counts = [part.take or 0 for part in plan.parts]
-        order = InterleavedOrder(counts, seed, options.window or window_of(plan))
-    elif options.shuffle:
-        order = GlobalOrder(schedule.records, seed)
-    records = Records(plan, skip=options.on_corrupt == "skip")
-    return Stream(records, schedule, order, kind)
+        return InterleavedOrder(counts, seed, options.window or window_of(plan))
+    return GlobalOrder(plan.records or 0, seed) if options.shuffle else InOrder()
 
 
-def scheduled(plan: Plan, options: BatchOptions) -> tuple[Plan, Schedule, str]:
+def scheduled(plan: Plan, options: ReadOptions) -> tuple[Plan, Schedule, str]:
     """The plan of this host, its steps, and what its order is called in a state.
 
     Args:
@@ -55,13 +87,10 @@ def scheduled(plan: Plan, options: BatchOptions) -> tuple[Plan, Schedule, str]:
         ValueError: The state is not of this dataset, or of another order; or there are fewer
             records than each host needs for a batch.
     """
+    assert isinstance(options.batch_size, int)
     host, hosts = options.shard
     records = total = plan.records or 0
-    kind = "in order"
-    if options.shuffle and options.order == "interleave":
-        kind = f"interleaved in windows of {options.window or window_of(plan)}"
-    elif options.shuffle:
-        kind = "in a global shuffle"
+    kind = kind_of(plan, options)
     if options.order == "interleave" and hosts > 1:
         kind += f", by host {host} of {hosts}"
         records //= hosts
@@ -82,7 +111,7 @@ def scheduled(plan: Plan, options: BatchOptions) -> tuple[Plan, Schedule, str]:
         )
     state = options.state
     if state:
-        _check(state, kind, plan)
+        check_state(state, kind, plan)
         schedule = replace(schedule, epoch=state.epoch, place=state.place)
     elif options.start_step:
         epoch, place = schedule.after(options.start_step)
@@ -90,7 +119,19 @@ def scheduled(plan: Plan, options: BatchOptions) -> tuple[Plan, Schedule, str]:
     return plan, schedule, kind
 
 
-def _check(state: State, order: str, plan: Plan) -> None:
+def kind_of(plan: Plan, options: ReadOptions) -> str:
+    """What the order of a plan is called in a state."""
+    if options.shuffle and options.order == "interleave":
+        return f"interleaved in windows of {options.window or window_of(plan)}"
+    return "in a global shuffle" if options.shuffle else "in order"
+
+
+def check_state(state: State, order: str, plan: Plan) -> None:
+    """Holds a state against what is read.
+
+    Raises:
+        ValueError: It is of other records, or of another order.
+    """
     if state.dataset != plan.digest:
         raise ValueError(
             f"the state is of the dataset {state.dataset}, this one is {plan.digest}: other records, "
@@ -98,8 +139,13 @@ def _check(state: State, order: str, plan: Plan) -> None:
         )
     if state.order != order:
         raise ValueError(f"the state is of records {state.order}, not {order}")
-    if plan.records is None or state.place > plan.records:
+    if max((state.place, *(place + 1 for place in state.held))) > (plan.records or 0):
         raise ValueError(f"the state is at record {state.place} of {plan.records}")
+
+
+def records_at_once(plan: Plan) -> int:
+    """How many records are read and decoded at once."""
+    return max(min(_CHUNK_RECORDS, int(_CHUNK_BYTES / (plan.record_bytes or 1))), 1)
 
 
 def window_of(plan: Plan) -> int:
@@ -120,16 +166,21 @@ class Stream:
         schedule: Places of an epoch by step.
         order: Records by their places.
         kind: What the order is called in a state.
+        form: Of the batches.
+
+    Attributes:
+        schedule: The same.
+        begin: The number of the first step.
     """
 
-    def __init__(self, records: Records, schedule: Schedule, order: Order, kind: str) -> None:
-        self.schedule = schedule
-        self._records, self._order, self._kind = records, order, kind
-        step_bytes = schedule.batch_size * (records.plan.record_bytes or 1)
-        fitting = min(_CHUNK_RECORDS // schedule.batch_size, int(_CHUNK_BYTES / step_bytes))
-        self._steps = max(fitting, 1)
+    def __init__(
+        self, records: Records, schedule: Schedule, order: Order, kind: str, form: Form
+    ) -> None:
+        self.schedule, self.begin = schedule, 0
+        self._records, self._order, self._kind, self._form = records, order, kind, form
+        self._steps = max(records_at_once(records.plan) // schedule.batch_size, 1)
         # The first step of those that were read together, and what is left of them.
-        self._first, self._chunk = 0, list[Columns | None]()
+        self._first, self._chunk = 0, list[Taken | None]()
         self._lock = threading.Lock()
 
     @property
@@ -137,19 +188,24 @@ class Stream:
         """Where large arrays come from."""
         return self._records.memory
 
-    def columns(self, step: int) -> Columns:
-        """The columns of the records of a step.
+    def next(self, step: int) -> tuple[Taken, int] | None:
+        """The records of a step, and the number of the step after it; None at the end."""
+        steps = self.schedule.steps
+        return (self.step(step), step + 1) if steps is None or step < steps else None
+
+    def step(self, number: int) -> Taken:
+        """The records of a step.
 
         Raises:
             CorruptRecordError, ValueError: As `Records.columns`.
         """
         with self._lock:
-            if not self._first <= step < self._first + len(self._chunk):
-                self._first, self._chunk = step, self._read(step)
-            found = self._chunk[step - self._first]
+            if not self._first <= number < self._first + len(self._chunk):
+                self._first, self._chunk = number, self._read(number)
+            found = self._chunk[number - self._first]
             # Let go of what will hardly be asked for again.
-            self._chunk[step - self._first] = None
-        return found or self._records.columns(self._numbers([self.schedule.step(step)]))[0]
+            self._chunk[number - self._first] = None
+        return found or self._alone(self.schedule.step(number))
 
     @property
     def skipped(self) -> int:
@@ -161,8 +217,8 @@ class Stream:
         epoch, place = self.schedule.after(steps)
         return State(epoch, place, seed, self._kind, self._records.plan.digest)
 
-    def _read(self, first: int) -> list[Columns | None]:
-        """The columns of a step and of those that are read with it, all of one epoch.
+    def _read(self, first: int) -> list[Taken | None]:
+        """The records of a step and of those that are read with it, all of one epoch.
 
         None where a bad record is yet to be told from others.
         """
@@ -170,17 +226,26 @@ class Stream:
         several = (self.schedule.step(first + more) for more in range(self._steps))
         steps = list(itertools.takewhile(lambda step: step.epoch == epoch, several))
         if len(steps) == 1:
-            return [self._records.columns(self._numbers(steps))[0]]
+            return [self._alone(steps[0])]
+        places = np.concatenate([np.arange(step.start, step.stop) for step in steps])
         try:
-            columns, kept = self._records.columns(self._numbers(steps))
+            columns, kept = self._columns(epoch, places)
         except ValueError:
             return [None] * len(steps)
         ends = np.cumsum([step.stop - step.start for step in steps])
         ends = np.append(0, np.cumsum(kept)[ends - 1]).tolist()
         parts = [column.parts(ends) for column in columns.values()]
-        return [dict(zip(columns, several, strict=True)) for several in zip(*parts, strict=True)]
+        places = places[kept]
+        return [
+            Taken(dict(zip(columns, several, strict=True)), epoch, places[start:stop])
+            for *several, (start, stop) in zip(*parts, itertools.pairwise(ends), strict=True)
+        ]
 
-    def _numbers(self, steps: Sequence[Step]) -> np.ndarray:
-        """The numbers of the records of some steps of one epoch, int64 [records]."""
-        places = [np.arange(step.start, step.stop) for step in steps]
-        return self._order(steps[0].epoch, np.concatenate(places))
+    def _alone(self, step: Step) -> Taken:
+        places = np.arange(step.start, step.stop)
+        columns, kept = self._columns(step.epoch, places)
+        return Taken(columns, step.epoch, places[kept])
+
+    def _columns(self, epoch: int, places: np.ndarray) -> tuple[Columns, np.ndarray]:
+        columns, kept = self._records.columns(self._order(epoch, places))
+        return cut(columns, self._records.plan.schema, self._form), kept

@@ -15,7 +15,7 @@ from readers.batching import batch_of
 from readers.dataset import Part, Plan
 from readers.decode import decode_batch
 from readers.fetch import read_index
-from readers.options import BatchOptions
+from readers.options import ReadOptions
 from readers.order import BLOCK, CYCLE, SHARDS, WINDOW, InterleavedOrder
 from readers.permutation import permuted, round_keys
 from readers.stream import window_of
@@ -24,7 +24,7 @@ from readers.stream import window_of
 _READ_BYTES = 256 << 10
 
 
-def streamed(plan: Plan, options: BatchOptions, epoch: int, place: int) -> tf.data.Dataset:
+def streamed(plan: Plan, options: ReadOptions, epoch: int, place: int) -> tf.data.Dataset:
     """The batches, dicts by feature name, of a plan, from a place of an epoch on.
 
     Args:
@@ -34,13 +34,13 @@ def streamed(plan: Plan, options: BatchOptions, epoch: int, place: int) -> tf.da
 
     def decode(serialized: tf.Tensor) -> dict[str, Any]:
         columns = decode_batch(serialized, plan.schema)
-        return batch_of(columns, plan.schema, options.batching, options.mask)
+        return batch_of(columns, plan.schema, options.form)
 
     batches = _epochs(plan, options, epoch, place)
     return batches.map(decode, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
 
 
-def _epochs(plan: Plan, options: BatchOptions, epoch: int, place: int) -> tf.data.Dataset:
+def _epochs(plan: Plan, options: ReadOptions, epoch: int, place: int) -> tf.data.Dataset:
     """The batches of serialized records of all epochs."""
     size, drop, repeat = options.batch_size, options.drop_remainder, options.repeat
     mixed = _Interleaved(plan, options) if options.shuffle and plan.parts else None
@@ -119,7 +119,7 @@ def _offset(part: Part, row: int) -> int:
 class _Interleaved:
     """The epochs of an `InterleavedOrder`, as streams."""
 
-    def __init__(self, plan: Plan, options: BatchOptions) -> None:
+    def __init__(self, plan: Plan, options: ReadOptions) -> None:
         self._plan, self._seed = plan, options.seed or 0
         self._window = options.window or window_of(plan)
         counts = [part.take or 0 for part in plan.parts]

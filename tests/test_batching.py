@@ -7,21 +7,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from readers.batching import batch_of
-from readers.collate import collate
+from readers.collate import collate, cut
 from readers.decode import decode_batch
-from readers.format.columns import column_of
+from readers.form import Form
+from readers.format.column import column_of
 from readers.format.example import Encoder
 from readers.format.parse import Decoder
 from readers.format.schema import Feature, Schema, numpy_dtype
 
 
-def batches(feature, values, batching, mask=False):
+def batches(feature, values, batching, mask=False, **more):
     """The same records as a batch of TensorFlow and one of NumPy."""
+    form = Form(batching, mask, **more)
     schema = Schema({"x": feature})
     examples = [Encoder(schema).encode({"x": value}) for value in values]
-    graph = batch_of(decode_batch(tf.constant(examples, tf.string), schema), schema, batching, mask)
+    graph = batch_of(decode_batch(tf.constant(examples, tf.string), schema), schema, form)
     column = column_of(feature, [Decoder(schema).decode(example)["x"] for example in examples])
-    return graph, collate({"x": column}, schema, batching, mask)
+    return graph, collate(cut({"x": column}, schema, form), schema, form)
 
 
 def arrays(shapes, dtype="float32"):

@@ -11,6 +11,7 @@ from PIL import Image
 
 from readers.batching import batch_of
 from readers.decode import decode_batch
+from readers.form import Form
 from readers.format.example import Encoder
 from readers.format.schema import (
     FLOATS_IN_A_LIST,
@@ -62,7 +63,7 @@ def decoded(examples, feature, batching="ragged"):
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
     def run(serialized):
-        return batch_of(decode_batch(serialized, schema), schema, batching)["x"]
+        return batch_of(decode_batch(serialized, schema), schema, Form(batching))["x"]
 
     return run(tf.constant(examples, tf.string))
 

@@ -163,6 +163,19 @@ class Feature:
         return max((i + 1 for i, d in enumerate(self.shape) if d is None), default=0)
 
     @property
+    def has_length(self) -> bool:
+        """Whether a record has a size of its own in each unknown dimension, of which there is one.
+
+        The arrays of a sequence have one each.
+        """
+        return not self.is_fixed and (self.encoding != "sequence" or None not in self.shape[1:])
+
+    @property
+    def first_unknown(self) -> int:
+        """The first dimension whose size is unknown; there is one."""
+        return self.shape.index(None)
+
+    @property
     def has_companion(self) -> bool:
         """Whether an int64 list `<name>/shape` stands beside the value in the Example."""
         return self.encoding == "sequence" or (

@@ -1,0 +1,216 @@
+"""The batches of a stream in which the lengths of records decide what makes a batch."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from readers.collate import cut, lengths_of
+from readers.dataset import Plan
+from readers.format.column import Column, column_of
+from readers.grouping import Group, Grouping, grouping_of
+from readers.options import ReadOptions
+from readers.order import Order
+from readers.records import Records
+from readers.recycled import Recycled
+from readers.schedule import Cursor, State
+from readers.stream import Taken, check_state, kind_of, order_of, records_at_once
+
+
+@dataclass(frozen=True)
+class _Record:
+    """A record that is in no batch yet.
+
+    Attributes:
+        values: By feature name.
+        lengths: Those that decide.
+    """
+
+    values: dict[str, Any]
+    lengths: list[int]
+
+    def copied(self) -> _Record:
+        """The record with values of its own, so that those it was read with are let go."""
+        values = {
+            name: value.copy() if isinstance(value, np.ndarray) else value
+            for name, value in self.values.items()
+        }
+        return _Record(values, self.lengths)
+
+
+def open_grouped(plan: Plan, options: ReadOptions) -> Grouped | None:
+    """The batches of what options ask for; None where the lengths of records do not matter.
+
+    Raises:
+        ValueError: The state is not of this dataset, or of other batches.
+    """
+    grouping = grouping_of(plan.schema, options)
+    if grouping is None:
+        return None
+    kind = f"{kind_of(plan, options)}, {grouping.kind}"
+    if options.state:
+        check_state(options.state, kind, plan)
+    grouped = Grouped(plan, options, grouping.names, grouping.new, kind)
+    for _ in range(options.start_step):
+        found = grouped.step(grouped.begin, None)
+        if found:
+            grouped.begin = found[1]
+    return grouped
+
+
+class Grouped:
+    """Batches one after another; each follows from a cursor alone.
+
+    Every host finds the same batches of all hosts together, and takes its own rows of them.
+
+    Args:
+        plan: What to read.
+        options: How.
+        names: The features whose lengths decide.
+        new: Gives an empty grouping.
+        kind: What the order is called in a state.
+
+    Attributes:
+        begin: Where the first batch begins.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        options: ReadOptions,
+        names: Sequence[str],
+        new: Callable[[], Grouping],
+        kind: str,
+    ) -> None:
+        state = options.state
+        self.begin = state.cursor if state else Cursor()
+        self._plan, self._options, self._names, self._new = plan, options, names, new
+        self._records = Records(plan, skip=options.on_corrupt == "skip")
+        self._order: Order = order_of(plan, options)
+        self._kind = kind
+        self._at_once = records_at_once(plan)
+        self._is_packed = options.form.batching == "packed"
+        self._lock = threading.Lock()
+        self._next, self._batches = Cursor(-1), self._from(self.begin)
+
+    @property
+    def memory(self) -> Recycled:
+        """Where large arrays come from."""
+        return self._records.memory
+
+    @property
+    def skipped(self) -> int:
+        """Damaged records that were left out so far."""
+        return len(self._records.skipped)
+
+    def state(self, cursor: Cursor, seed: int) -> State:
+        """Where to go on from a cursor."""
+        digest = self._plan.digest
+        return State(cursor.epoch, cursor.place, seed, self._kind, digest, cursor.held)
+
+    def bounds_of(self, iteration: int) -> tuple[Cursor, int | None]:
+        """Where an iteration begins, and the epoch before which it ends; None for no end.
+
+        There is one after another. Each ends after an epoch whose number `repeat` divides.
+        """
+        repeat = self._options.repeat
+        if repeat is None:
+            return self.begin, None
+        end = (self.begin.epoch // repeat + 1) * repeat
+        if not iteration:
+            return self.begin, end
+        return Cursor(end + (iteration - 1) * repeat), end + iteration * repeat
+
+    def next(self, cursor: Cursor) -> tuple[Taken, Cursor] | None:
+        """The next batch of the first iteration, and the cursor after it; None at the end."""
+        return self.step(cursor, self.bounds_of(0)[1])
+
+    def step(self, cursor: Cursor, end: int | None) -> tuple[Taken, Cursor] | None:
+        """The next batch from a cursor on, and the cursor after it; None before the epoch `end`.
+
+        Raises:
+            CorruptRecordError, ValueError: As `Records.columns`; or no batch can be made.
+        """
+        with self._lock:
+            if cursor != self._next:
+                self._next, self._batches = cursor, self._from(cursor)
+            while end is None or self._next.epoch < end:
+                # After an error there is nothing to go on with.
+                self._next = Cursor(-1)
+                batch, self._next = next(self._batches)
+                if batch is not None:
+                    return batch, self._next
+            return None
+
+    def _from(self, cursor: Cursor) -> Iterator[tuple[Taken | None, Cursor]]:
+        """The batches from a cursor on, each with the cursor after it; none at an epoch's end."""
+        epoch, place = cursor.epoch, cursor.place
+        held, grouping = dict[int, _Record](), self._new()
+        for number, record in self._read(epoch, np.array(cursor.held, np.int64)):
+            held[number] = record
+            grouping.add(number, record.lengths)
+        total = self._plan.records or 0
+
+        def after(place: int) -> Cursor:
+            waiting = tuple(grouping.held)
+            return Cursor(epoch, place, waiting) if waiting or place < total else Cursor(epoch + 1)
+
+        while True:
+            made = place > 0
+            while place < total:
+                places = np.arange(place, min(place + self._at_once, total))
+                for number, record in self._read(epoch, places):
+                    held[number] = record
+                    group = grouping.add(number, record.lengths)
+                    if group:
+                        batch = self._batch(epoch, held, group)
+                        made |= batch is not None
+                        yield batch, after(number + 1)
+                place = int(places[-1]) + 1
+                for number in grouping.held:
+                    if number >= places[0]:
+                        held[number] = held[number].copied()
+            while group := grouping.rest(self._options.drop_remainder):
+                batch = self._batch(epoch, held, group)
+                made |= batch is not None
+                yield batch, after(total)
+            if total and not made:
+                raise ValueError(
+                    f"{self._plan.name} has {total} records, of which no batch can be made: "
+                    f"batch_size={self._options.batch_size}, {self._kind}"
+                )
+            epoch, place = epoch + 1, 0
+            held.clear()
+            yield None, Cursor(epoch)
+
+    def _read(self, epoch: int, places: np.ndarray) -> Iterator[tuple[int, _Record]]:
+        """The records at some places, int64 [k], of an epoch, each with its place."""
+        if not len(places):
+            return
+        columns, kept = self._records.columns(self._order(epoch, places))
+        schema = self._plan.schema
+        columns = cut(columns, schema, self._options.form)
+        lengths = np.stack([lengths_of(schema[n], columns[n]) for n in self._names], axis=1)
+        if lengths.ndim > 2:
+            lengths = lengths[:, :, 0]
+        values = zip(*(column.arrays() for column in columns.values()), strict=True)
+        rows = zip(places[kept].tolist(), values, lengths.tolist(), strict=True)
+        for place, row, several in rows:
+            yield place, _Record(dict(zip(columns, row, strict=True)), several)
+
+    def _batch(self, epoch: int, held: dict[int, _Record], group: Group) -> Taken | None:
+        """This host's share of a group, whose records are held no longer."""
+        records = {place: held.pop(place) for place in group.places}
+        mine = group.of_host(*self._options.shard)
+        if mine is None:
+            return None
+        columns: dict[str, Column] = {
+            name: column_of(feature, [records[place].values[name] for place in mine.places])
+            for name, feature in self._plan.schema.items()
+        }
+        rows = np.array(mine.rows, np.int64) if self._is_packed else None
+        return Taken(columns, epoch, np.array(mine.places, np.int64), rows)
