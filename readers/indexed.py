@@ -16,6 +16,7 @@ from readers.form import LENGTH, MASK, POSITIONS, SEGMENT_IDS, Form
 from readers.format.schema import Feature, Schema
 from readers.grouped import Grouped
 from readers.options import ReadOptions
+from readers.permutation import record_keys
 from readers.recycled import Recycled
 from readers.schedule import Cursor
 from readers.stream import Stream, Taken
@@ -34,7 +35,7 @@ def indexed(stream: Stream, schema: Schema, options: ReadOptions) -> tf.data.Dat
     def read(step: np.ndarray) -> list[Any]:
         return interface.arrays(lambda: stream.step(int(step)))
 
-    def batch(step: tf.Tensor) -> dict[str, Any]:
+    def batch(step: tf.Tensor) -> Any:
         # It is one: a step read twice is the same batch.
         return interface.batch(tf.numpy_function(read, [step], interface.dtypes, stateful=False))
 
@@ -83,7 +84,7 @@ def grouped(stream: Grouped, schema: Schema, options: ReadOptions) -> tf.data.Da
         tensors = (tf.ensure_shape(more, []), *found[3:])
         return (*_cursor_tensors(found[:3]), state[3]), tensors
 
-    def batch(_: tf.Tensor, *tensors: tf.Tensor) -> dict[str, Any]:
+    def batch(_: tf.Tensor, *tensors: tf.Tensor) -> Any:
         return interface.batch(list(tensors))
 
     iterations = itertools.count()
@@ -131,6 +132,9 @@ class _Interface:
         self._dtypes = [spec.dtype for spec in self._specs.values()]
         for name in self._varying:
             self._dtypes += [tf.as_dtype(schema[name].dtype), tf.int64, tf.int64]
+        self._seed, self._keys = options.seed or 0, options.keys
+        if self._keys:
+            self._dtypes.append(tf.int64)
         self.dtypes = [tf.string, *self._dtypes]
 
     def arrays(self, take: Callable[[], Taken | None]) -> list[Any]:
@@ -146,13 +150,15 @@ class _Interface:
         arrays = [batch[name] for name in self._specs]
         for name in self._varying:
             arrays += flat_arrays(self._schema[name], taken.columns[name])
+        if self._keys:
+            arrays.append(_keys_of(taken, self._seed))
         return [b"", *arrays]
 
     def _nothing(self) -> list[np.ndarray]:
         return [np.empty(0, dtype.as_numpy_dtype) for dtype in self._dtypes]
 
-    def batch(self, tensors: Sequence[tf.Tensor]) -> dict[str, Any]:
-        """The batch that the tensors of the arrays make."""
+    def batch(self, tensors: Sequence[tf.Tensor]) -> Any:
+        """The batch that the tensors of the arrays make; a pair of it and its keys, if asked for."""
         error, *tensors = tensors
         with tf.control_dependencies([tf.debugging.Assert(error == b"", [error])]):
             tensors = [tf.identity(tensor) for tensor in tensors]
@@ -162,7 +168,15 @@ class _Interface:
         for number, name in enumerate(self._varying):
             values, shapes, counts = tensors[len(self._specs) + 3 * number :][:3]
             found[name] = _ragged(self._schema[name], values, shapes, counts, self._rows)
-        return found
+        return (found, tf.ensure_shape(tensors[-1], [self._rows])) if self._keys else found
+
+
+def _keys_of(taken: Taken, seed: int) -> np.ndarray:
+    """A key for each row of a batch, int64 [B]; of several records in a row, that of the first."""
+    places = taken.places
+    if taken.rows is not None:
+        places = places[np.unique(taken.rows, return_index=True)[1]]
+    return np.asarray(record_keys(places, (seed, taken.epoch, 0)))
 
 
 def _specs(

@@ -37,6 +37,7 @@ class ReadOptions:
         start_step: Steps that are done already.
         state: Where to go on; None for the beginning.
         on_corrupt: What becomes of a record whose checksum fails: one of `ON_CORRUPT`.
+        keys: Whether each batch comes with a pseudo-random number for each of its records.
 
     Raises:
         ValueError: A value is none of those; the message names the argument.
@@ -56,6 +57,7 @@ class ReadOptions:
     start_step: int = 0
     state: State | None = None
     on_corrupt: str = "raise"
+    keys: bool = False
 
     def __post_init__(self) -> None:
         self._check_sizes()

@@ -80,6 +80,19 @@ def round_keys(key: Sequence[Any], shift: Shift = operator.rshift) -> list[Any]:
     return [mixed(state + number * 0x9E3779B9, shift) for number in range(_ROUNDS)]
 
 
+def record_keys(places: Any, key: Sequence[Any], shift: Shift = operator.rshift) -> Any:
+    """A pseudo-random number below 2**63 for each place, int64 [k].
+
+    Args:
+        places: int64 [k].
+        key: What the numbers depend on, as of a `Permutation`.
+    """
+    keys = round_keys(key, shift)
+    low = mixed(mixed(places ^ keys[0], shift) ^ shift(places, 32) ^ keys[1], shift)
+    high = mixed(low ^ places ^ keys[2], shift) & 0x7FFFFFFF
+    return high * 4294967296 + low
+
+
 def mixed(numbers: Any, shift: Shift = operator.rshift) -> Any:
     """A 32-bit hash of the lower 32 bits of int64 values.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -49,6 +49,7 @@ def load(
     start_step: int = 0,
     state: State | str | None = None,
     on_corrupt: str = "raise",
+    transform: Callable[[dict[str, Any], tf.Tensor], dict[str, Any]] | None = None,
 ) -> tf.data.Dataset:
     """A `tf.data.Dataset` of batches: dicts of tensors by feature name, or tuples of them.
 
@@ -110,6 +111,7 @@ def load(
         start_step=start_step,
         state=State.of(state),
         on_corrupt=on_corrupt,
+        keys=transform is not None,
     )
     if on_corrupt == "skip":
         if order == "interleave":
@@ -131,6 +133,8 @@ def load(
         suits = plan.records is not None and all(local_path(part.path) for part in plan.parts)
         options = replace(options, order="global" if suits else "interleave")
     batches = _batches(plan, options)
+    if transform is not None:
+        batches = batches.map(transform, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
     if options.as_supervised is not None:
         names = options.as_supervised
         batches = batches.map(lambda batch: tuple(batch[name] for name in names))

@@ -17,7 +17,7 @@ from readers.decode import decode_batch
 from readers.fetch import read_index
 from readers.options import ReadOptions
 from readers.order import BLOCK, CYCLE, SHARDS, WINDOW, InterleavedOrder
-from readers.permutation import permuted, round_keys
+from readers.permutation import permuted, record_keys, round_keys
 from readers.stream import window_of
 
 # Asked of the filesystem at a time, as TFRecordDataset does by default.
@@ -32,30 +32,38 @@ def streamed(plan: Plan, options: ReadOptions, epoch: int, place: int) -> tf.dat
         epoch, place: 0 where the plan does not know its number of records.
     """
 
-    def decode(serialized: tf.Tensor) -> dict[str, Any]:
+    def decode(epoch: tf.Tensor, place: tf.Tensor, serialized: tf.Tensor) -> Any:
         columns = decode_batch(serialized, plan.schema)
-        return batch_of(columns, plan.schema, options.form)
+        batch = batch_of(columns, plan.schema, options.form)
+        if not options.keys:
+            return batch
+        places = place + tf.range(tf.size(serialized, tf.int64))
+        keys = record_keys(places, [options.seed, epoch, options.shard[0]], _shift)
+        return batch, tf.ensure_shape(keys, serialized.shape)
 
     batches = _epochs(plan, options, epoch, place)
     return batches.map(decode, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
 
 
 def _epochs(plan: Plan, options: ReadOptions, epoch: int, place: int) -> tf.data.Dataset:
-    """The batches of serialized records of all epochs."""
+    """The (epoch, first place, serialized records) of the batches of all epochs."""
     size, drop, repeat = options.batch_size, options.drop_remainder, options.repeat
     mixed = _Interleaved(plan, options) if options.shuffle and plan.parts else None
 
-    def whole(number: tf.Tensor) -> tf.data.Dataset:
-        return (
-            mixed.epoch(number).rebatch(size, drop) if mixed else _in_order(plan).batch(size, drop)
-        )
+    def batched(records: tf.data.Dataset, epoch: tf.Tensor, place: int = 0) -> tf.data.Dataset:
+        batches = records.rebatch(size, drop) if mixed else records.batch(size, drop)
+        return batches.enumerate().map(lambda step, batch: (epoch, place + step * size, batch))
 
+    def whole(number: tf.Tensor) -> tf.data.Dataset:
+        return batched(mixed.epoch(number) if mixed else _in_order(plan), number)
+
+    begin = tf.constant(epoch, tf.int64)
     if mixed:
-        first = mixed.rest_of_epoch(epoch, place).rebatch(size, drop)
-    elif place or epoch:
-        first = _in_order(plan.cut(place, plan.records or 0)).batch(size, drop)
+        first = batched(mixed.rest_of_epoch(epoch, place), begin, place)
+    elif plan.records is None:
+        first = whole(begin)
     else:
-        return _in_order(plan).batch(size, drop).repeat(repeat)
+        first = batched(_in_order(plan.cut(place, plan.records)), begin, place)
     if repeat is None:
         return first.concatenate(tf.data.Dataset.counter(epoch + 1).flat_map(whole))
     # An iteration ends after an epoch whose number `repeat` divides.
@@ -211,19 +219,20 @@ class _Interleaved:
         return stream.enumerate(first).map(shuffled).prefetch(1)
 
 
+def _shift(value: Any, bits: int) -> Any:
+    """A value shifted to the right, be it a tensor or a number."""
+    if isinstance(value, int):
+        return value >> bits
+    return tf.bitwise.right_shift(value, tf.constant(bits, tf.int64))
+
+
 def _permutation(size: tf.Tensor, key: list[Any]) -> tf.Tensor:
     """All of a `Permutation`, int64 [size]."""
-
-    def shift(value: Any, bits: int) -> Any:
-        if isinstance(value, int):
-            return value >> bits
-        return tf.bitwise.right_shift(value, tf.constant(bits, tf.int64))
-
-    keys = round_keys(key, shift)
+    keys = round_keys(key, _shift)
     width = tf.cast(tf.sqrt(tf.cast(tf.maximum(size - 1, 0), tf.float64)), tf.int64) + 1
 
     def once(numbers: tf.Tensor) -> tf.Tensor:
-        return permuted(numbers, size, width, keys, shift)
+        return permuted(numbers, size, width, keys, _shift)
 
     return tf.while_loop(
         lambda numbers: tf.reduce_any(numbers >= size),

@@ -185,3 +185,35 @@ def test_an_epoch_without_a_single_batch_is_refused(tmp_path, how):
         for order in ("global", "interleave"):
             with pytest.raises(ValueError, match="train has 20 records, of which no batch"):
                 read(tmp_path, **{"split": "train", "batch_size": 4, "order": order, **how})
+
+
+def keys_of(dataset, **how):
+    """The key of each record, by its epoch (how often it was met) and id."""
+    ds = readers.load(dataset, **how, transform=lambda batch, keys: {**batch, "key": keys})
+    assert ds.element_spec["key"].dtype == tf.int64
+    found = {}
+    for batch in ds:
+        for number, key in zip(batch["id"].numpy(), batch["key"].numpy(), strict=True):
+            epoch = 0
+            while (epoch, number) in found:
+                epoch += 1
+            found[epoch, number] = key
+    return found
+
+
+@ways
+def test_the_keys_for_a_transform_follow_from_the_seed_the_epoch_and_the_place(dataset, way):
+    keys = keys_of(dataset, **arguments(way, batch_size=16, repeat=2))
+    assert len(set(keys.values())) == len(keys) == 2 * RECORDS
+    assert min(keys.values()) >= 0
+    assert keys_of(dataset, **arguments(way, batch_size=9, repeat=2)) == keys
+    other = keys_of(dataset, **arguments(way, batch_size=16, repeat=2) | {"seed": 6})
+    assert not set(other.values()) & set(keys.values())
+    resumed = keys_of(dataset, **arguments(way, batch_size=16), start_step=5)
+    assert resumed.items() <= {(0, n): key for (epoch, n), key in keys.items() if not epoch}.items()
+    assert len(resumed) == RECORDS - 80
+    hosts = [keys_of(dataset, **arguments(way, batch_size=5), shard=(h, 3)) for h in range(3)]
+    shared = {place: key for host in hosts for place, key in host.items()}
+    assert len(set(shared.values())) == len(shared) > RECORDS - 3
+    if way["order"] == "global":
+        assert shared.items() <= keys.items()

@@ -6,13 +6,19 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from readers.permutation import Permutation
+from readers.permutation import Permutation, record_keys
 from readers.streamed import _permutation
 
 GOLDEN = [
     [6, 9, 2, 0, 8, 5, 7, 4, 3, 1],
     [8, 7, 0, 1, 6, 4, 9, 2, 5, 3],
     [114314085607, 84292199822, 67565206151],
+]
+GOLDEN_KEYS = [
+    1999170314072070476,
+    884364697943566979,
+    8193605468440527892,
+    6995245087726120781,
 ]
 
 SIZES = [0, 1, 2, 3, 4, 5, 7, 10, 100, 257, 1000, 4097]
@@ -89,3 +95,14 @@ def test_a_long_order_looks_like_one_of_a_good_generator(n):
         labels = order * 10 // n
         runs = n / (1 + np.count_nonzero(np.diff(labels)))
         assert abs(runs - 10 / 9) < 3 * bound
+
+
+def test_keys_of_records_are_fixed_for_ever():
+    places = np.array([0, 1, 2, 2**40])
+    assert record_keys(places, (7, 0, 0)).tolist() == GOLDEN_KEYS
+    many = record_keys(np.arange(100_000), (7, 0, 0))
+    assert len(np.unique(many)) == 100_000
+    assert many.min() >= 0
+    # Each bit of half of them is set: 100,000 throws of a coin, six standard deviations.
+    ones = (many[:, None] >> np.arange(63) & 1).sum(axis=0)
+    assert np.abs(ones - 50_000).max() < 6 * 158
