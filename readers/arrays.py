@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from readers.dataset import Paths, resolve
+from readers.dataset import Paths
 from readers.form import Form
 from readers.format.schema import Schema
 from readers.grouped import Grouped, open_grouped
-from readers.options import ReadOptions
+from readers.options import ReadOptions, planned
 from readers.schedule import State
 from readers.stream import Stream, open_stream
 
@@ -32,6 +32,7 @@ def as_numpy(
     padding_values: Any = None,
     max_length: int | Mapping[str, int] | None = None,
     bucket_boundaries: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
+    weights: Sequence[float] | None = None,
     shuffle: bool = False,
     shuffle_buffer: int | None = None,
     order: str | None = None,
@@ -45,21 +46,33 @@ def as_numpy(
 ) -> Batches:
     """An iterator of batches: dicts of `np.ndarray` by feature name, or tuples of them.
 
-    It holds one batch in memory, and 16 bytes for each record of the files it has read from.
-    Every record's CRC32C is checked. Strings are object arrays of bytes.
+    It holds one batch in memory, or as many as 2 MiB of records make, their encoded bytes, and 16
+    bytes for each record of the files it has read from. Every record's CRC32C is checked. Strings
+    are object arrays of bytes.
 
     Args:
         path_or_files: A dataset's directory; or, with `schema`, TFRecord files from anywhere: a
             file, a list of them, a glob, or a directory; local, or of any filesystem of fsspec.
-        batch_size: Records of a batch; the last one of an epoch may have fewer.
+        batch_size: Records of a batch, or rows of a packed one; the last one of an epoch may have
+            fewer. With buckets, a number for all of them or a list with one for each.
         split: `"train"`, `"train[:10%]"`, `"train[1000:2000]"`, ... None means the only split, or
             `train`. Files without a manifest have the one split `all`.
         schema: What is in files without a manifest; of a dataset, the features to read.
         columns: The features to read.
         as_supervised: Names of the features of a tuple to give instead of a dict.
         batching: What becomes of features of unknown shape: `dense` refuses them, `padded` fills
-            them up to the longest of the batch, `ragged` gives object arrays [B] of arrays.
+            them up to the longest of the batch, `ragged` gives object arrays [B] of arrays, `packed`
+            puts several records into each row of `max_length`, with int32 `<name>_segment_ids`
+            (from 1, 0 where there is nothing) and `<name>_positions` (from 0) beside it.
         mask: With `padded`, adds bool `<name>_mask`, true where there is a value.
+        lengths: With `padded`, adds int64 `<name>_length` [B]; [B, n] for n unknown dimensions.
+        padding_values: What to fill up with, for all features of numbers or by name.
+        max_length: What the first unknown dimension is cut to, for all features or by name.
+        bucket_boundaries: Rising lengths at which the next bucket begins: batches are made of
+            records of one bucket. `{name: [...]}` where several features have a length. Each host
+            has to read the records of all.
+        weights: Mixes several datasets, whose directories are then a list: a number for each. Each
+            begins anew when it is through; an epoch has as many records as all together.
         shuffle: Another order in each epoch, which follows from `seed` and the epoch alone.
         order: `global` (or None) shuffles all records, read by their index. `interleave` mixes
             shards and windows of records, as `load` does where it reads shards as streams.
@@ -68,7 +81,8 @@ def as_numpy(
         repeat: Epochs; None or True for no end.
         drop_remainder: Leaves out the shorter last batch of each epoch.
         shard: (index, count) of this host; as for `load`.
-        start_step: Begins after so many steps, without reading what they read.
+        start_step: Begins after so many steps, without reading what they read; with buckets and
+            packed rows they have to be gone through, for which `state` is quicker.
         state: Begins where another reader has stopped: what `state()` of its iterator gave, or the
             JSON of that.
         on_corrupt: `raise`, or `skip`, which leaves out records whose checksum fails, and no others,
@@ -89,6 +103,7 @@ def as_numpy(
         batch_size=batch_size,
         form=Form(batching, mask, lengths, padding_values, max_length),
         bucket_boundaries=bucket_boundaries,
+        weights=weights,
         shuffle=shuffle,
         seed=seed,
         repeat=repeat,
@@ -101,15 +116,7 @@ def as_numpy(
         state=State.of(state),
         on_corrupt=on_corrupt,
     )
-    plan = resolve(
-        path_or_files,
-        split,
-        schema,
-        options.columns(columns),
-        scan=True,
-        cut=on_corrupt == "skip",
-    )
-    options.check(plan.schema)
+    plan = planned(path_or_files, split, schema, columns, options, scan=True)
     stream = open_grouped(plan, options) or open_stream(plan, options)
     return Batches(stream, plan.schema, options)
 

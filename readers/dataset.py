@@ -64,6 +64,7 @@ class Plan:
         record_bytes: Mean size of a framed record; None where unknown.
         fingerprint: A text that changes whenever the records or their order do, but not when the
             dataset is moved.
+        mixed: Records of each dataset, where there are several to be mixed.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Plan:
     records: int | None
     record_bytes: float | None
     fingerprint: tuple[Any, ...]
+    mixed: tuple[int, ...] = ()
 
     def cut(self, start: int, stop: int) -> Plan:
         """The plan of some of its records, where their number is known."""
@@ -129,6 +131,53 @@ def resolve(
             "files without a manifest need schema=readers.Schema({name: (dtype, shape), ...})"
         )
     return _with_columns(_files_plan(files, split, schema, scan), columns)
+
+
+def resolve_mixture(
+    paths: Any,
+    datasets: int,
+    split: str | None,
+    schema: Schema | None,
+    columns: Sequence[str] | None,
+    cut: bool = False,
+) -> Plan:
+    """The plan of all records of several datasets, one after another.
+
+    Args:
+        paths: Of each dataset, as for `resolve`.
+        datasets: How many there should be.
+        split, schema, columns, cut: As for `resolve`, for each of them.
+
+    Raises:
+        FileNotFoundError, DatasetError, ValueError: As `resolve`; or the datasets have not the same
+            features.
+    """
+    if isinstance(paths, (str, os.PathLike)) or len(paths) != datasets:
+        found = 1 if isinstance(paths, (str, os.PathLike)) else len(paths)
+        raise ValueError(
+            f"weights for {datasets} datasets: expected a list of as many, not {found}"
+        )
+    plans = [resolve(path, split, schema, columns, scan=True, cut=cut) for path in paths]
+    first = plans[0]
+    for path, plan in zip(paths, plans, strict=True):
+        if plan.schema != first.schema:
+            raise ValueError(
+                f"{path} has other features than {paths[0]}: {plan.schema}, not {first.schema}; "
+                "choose those they share with columns="
+            )
+        if not plan.records:
+            raise ValueError(f"{path}: {plan.name} holds no records to mix")
+    records = tuple(plan.records or 0 for plan in plans)
+    sizes = (n * (plan.record_bytes or 0.0) for n, plan in zip(records, plans, strict=True))
+    return Plan(
+        name=" and ".join(f"{path} {plan.name}" for path, plan in zip(paths, plans, strict=True)),
+        schema=first.schema,
+        parts=tuple(part for plan in plans for part in plan.parts),
+        records=sum(records),
+        record_bytes=sum(sizes) / sum(records),
+        fingerprint=tuple(plan.fingerprint for plan in plans),
+        mixed=records,
+    )
 
 
 def default_split(names: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from readers.dataset import name_list
+from readers.dataset import Paths, Plan, name_list, resolve, resolve_mixture
 from readers.form import Form, is_number
 from readers.format.schema import Schema
 from readers.schedule import State
@@ -25,6 +25,7 @@ class ReadOptions:
         form: What becomes of features of unknown shape.
         bucket_boundaries: Lengths at which the next bucket begins, rising; by the name of a
             feature where several have a length.
+        weights: Of the datasets that are mixed; None for a single one.
         shuffle: Whether the order is random, another one in each epoch.
         seed: What the order depends on; None for one that nobody knows beforehand.
         repeat: Epochs; None or True for no end.
@@ -46,6 +47,7 @@ class ReadOptions:
     batch_size: int | Sequence[int]
     form: Form
     bucket_boundaries: Sequence[int] | Mapping[str, Sequence[int]] | None = None
+    weights: Sequence[float] | None = None
     shuffle: bool = False
     seed: int | None = 0
     repeat: int | None = 1
@@ -121,6 +123,8 @@ class ReadOptions:
         return self.bucket_boundaries is not None or self.form.batching == "packed"
 
     def _check_place(self) -> None:
+        if self.weights is not None:
+            self._check_weights(self.weights)
         if self.order is not None and self.order not in ORDERS:
             raise ValueError(f"order={self.order!r}: one of {', '.join(ORDERS)}, or None")
         if self.window is not None and not is_number(self.window, 1):
@@ -144,6 +148,17 @@ class ReadOptions:
             raise ValueError(
                 f"the state is from a run with seed={self.state.seed}, not {self.seed}"
             )
+
+    def _check_weights(self, weights: Sequence[float]) -> None:
+        numbers = isinstance(weights, (list, tuple)) and all(
+            isinstance(weight, (int, float)) and 0 < weight < float("inf") for weight in weights
+        )
+        if not numbers or not weights:
+            raise ValueError(
+                f"weights={weights!r}: expected a number above 0 for each dataset, as in [3, 1]"
+            )
+        if self.order == "interleave":
+            raise ValueError("weights find records by their index: they need order='global'")
 
     def columns(self, columns: Sequence[str] | None) -> Sequence[str] | None:
         """The features to decode: those asked for, or those of `as_supervised` alone."""
@@ -183,3 +198,30 @@ class ReadOptions:
                 f"{': say which, as in {' + repr(having[0]) + ': [...]}' if having else ''}"
             )
         return having[0]
+
+
+def planned(
+    path_or_files: Paths,
+    split: str | None,
+    schema: Schema | None,
+    columns: Sequence[str] | None,
+    options: ReadOptions,
+    scan: bool,
+) -> Plan:
+    """The plan of what to read, after the options were held against it.
+
+    Args:
+        path_or_files, split, schema, columns, scan: As for `resolve`; with weights, the first is a
+            list of datasets.
+
+    Raises:
+        FileNotFoundError, DatasetError, ValueError: As `resolve`, and `ReadOptions.check`.
+    """
+    names, cut = options.columns(columns), options.on_corrupt == "skip"
+    if options.weights is None:
+        plan = resolve(path_or_files, split, schema, names, scan=scan, cut=cut)
+    else:
+        datasets = len(options.weights)
+        plan = resolve_mixture(path_or_files, datasets, split, schema, names, cut=cut)
+    options.check(plan.schema)
+    return plan

@@ -9,8 +9,8 @@ import numpy as np
 
 from readers.permutation import Permutation
 
-# What a permutation is for: the last part of its key.
-GLOBAL, SHARDS, WINDOW = 0, 1, 2
+# What a permutation is for, as a part of its key.
+GLOBAL, SHARDS, WINDOW, MIXTURE = 0, 1, 2, 3
 
 # Shards read at once, and records taken from one before the next: more shards mix better, longer
 # runs cost less.
@@ -38,13 +38,15 @@ class GlobalOrder:
     Args:
         records: How many there are.
         seed: What the order of each epoch follows from.
+        dataset: The number of one of several, which makes the order another.
     """
 
-    def __init__(self, records: int, seed: int) -> None:
+    def __init__(self, records: int, seed: int, dataset: int | None = None) -> None:
         self._records, self._seed = records, seed
+        self._key = (GLOBAL,) if dataset is None else (GLOBAL, dataset)
 
     def __call__(self, epoch: int, places: np.ndarray) -> np.ndarray:
-        return Permutation(self._records, self._seed, epoch, GLOBAL)(places)
+        return Permutation(self._records, self._seed, epoch, *self._key)(places)
 
 
 class InterleavedOrder:

@@ -13,13 +13,13 @@ except ModuleNotFoundError:
         "readers.load needs TensorFlow: pip install 'beam-shards[tensorflow]'"
     ) from None
 
-from readers.dataset import Paths, Plan, resolve
+from readers.dataset import Paths, Plan
 from readers.fetch import local_path
 from readers.form import Form
 from readers.format.schema import Schema
 from readers.grouped import open_grouped
 from readers.indexed import grouped, indexed
-from readers.options import ReadOptions
+from readers.options import ReadOptions, planned
 from readers.schedule import State
 from readers.stream import open_stream, scheduled
 from readers.streamed import streamed
@@ -39,6 +39,7 @@ def load(
     padding_values: Any = None,
     max_length: int | Mapping[str, int] | None = None,
     bucket_boundaries: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
+    weights: Sequence[float] | None = None,
     shuffle: bool = False,
     order: str | None = None,
     shuffle_buffer: int | None = None,
@@ -59,7 +60,8 @@ def load(
     Args:
         path_or_files: A dataset's directory; or, with `schema`, TFRecord files from anywhere: a
             file, a list of them, a glob, or a directory. Not GZIP.
-        batch_size: Records of a batch.
+        batch_size: Records of a batch, or rows of a packed one. With buckets, a number for all of
+            them or a list with one for each.
         split: `"train"`, `"train[:10%]"`, `"train[1000:2000]"`, ... None means the only split, or
             `train`. Files without a manifest have the one split `all`; slices of it need `.idx`
             files.
@@ -67,26 +69,41 @@ def load(
         columns: The features to read; others cost nothing.
         as_supervised: Names of the features of a tuple to give instead of a dict, for `model.fit`.
         batching: What becomes of features of unknown shape: `dense` refuses them, `padded` fills
-            them up to the longest of the batch, `ragged` gives `tf.RaggedTensor`s.
+            them up to the longest of the batch, `ragged` gives `tf.RaggedTensor`s, `packed` puts
+            several records into each row of `max_length`, with int32 `<name>_segment_ids`
+            (from 1, 0 where there is nothing) and `<name>_positions` (from 0) beside it.
         mask: With `padded`, adds bool `<name>_mask`, true where there is a value.
+        lengths: With `padded`, adds int64 `<name>_length` [B]; [B, n] for n unknown dimensions.
+        padding_values: What to fill up with, for all features of numbers or by name.
+        max_length: What the first unknown dimension is cut to, for all features or by name.
+        bucket_boundaries: Rising lengths at which the next bucket begins: batches are made of
+            records of one bucket. `{name: [...]}` where several features have a length. Each host
+            has to read the records of all.
+        weights: Mixes several datasets, whose directories are then a list: a number for each. Each
+            begins anew when it is through; an epoch has as many records as all together.
         shuffle: Another order in each epoch, which follows from `seed` and the epoch alone.
         order: `global` finds records by their index, so that a shuffle is a true one: every record
             is equally likely at every place. `interleave` reads shards as streams, with nothing
             but a graph of TensorFlow; a shuffle deals out the shards to groups of 16, mixes each
             group by blocks of 16 records, and shuffles windows of that. None means `global` for
             local files with an index, `interleave` for others.
-        shuffle_buffer: Records of such a window, which are held in memory, two windows at a time.
-            None means what fits 128 MiB.
+        shuffle_buffer: Records of such a window; up to three windows are held in memory. None means
+            what fits 128 MiB.
         seed: At least 0; None for another order in every process.
         repeat: Epochs; None or True for no end.
         drop_remainder: Leaves out the shorter last batch, so that the batch size is static too.
         shard: (index, count) of this host. All hosts make as many steps. With `global` they read
             the batches of one order side by side; with `interleave` each has its own part of the
             split, and of n hosts' records at most n - 1 are left out.
-        start_step: Begins after so many steps, without reading what they read.
+        start_step: Begins after so many steps, without reading what they read; with buckets and
+            packed rows they have to be gone through, for which `state` is quicker.
         state: Begins where another reader has stopped: a `readers.State`, or its JSON.
         on_corrupt: `raise`, or `skip`, which leaves out records whose checksum fails, and no others,
             so that a batch may have fewer; the log names them (logger `readers`).
+        transform: Is given each batch and int64 keys [B], and returns what takes its place; it
+            becomes a part of the graph. A key is a pseudo-random number for a record, which follows
+            from the seed, the epoch and the place of the record in the order: what draws from it,
+            as `readers.transforms` does, is the same after going on and on any number of hosts.
 
     Raises:
         ValueError: An argument is wrong; the message names it and what is expected.
@@ -100,6 +117,7 @@ def load(
         batch_size=batch_size,
         form=Form(batching, mask, lengths, padding_values, max_length),
         bucket_boundaries=bucket_boundaries,
+        weights=weights,
         shuffle=shuffle,
         seed=seed,
         repeat=repeat,
@@ -119,16 +137,11 @@ def load(
                 "on_corrupt='skip' finds records by their index: it needs order='global'"
             )
         options = replace(options, order="global")
+    if weights is not None:
+        options = replace(options, order="global")
     by_place = options.shard[1] > 1 or options.start_step or options.state or options.by_length
-    plan = resolve(
-        path_or_files,
-        split,
-        schema,
-        options.columns(columns),
-        scan=options.order == "global" or bool(by_place),
-        cut=on_corrupt == "skip",
-    )
-    options.check(plan.schema)
+    scan = options.order == "global" or bool(by_place)
+    plan = planned(path_or_files, split, schema, columns, options, scan=scan)
     if options.order is None:
         suits = plan.records is not None and all(local_path(part.path) for part in plan.parts)
         options = replace(options, order="global" if suits else "interleave")

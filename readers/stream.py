@@ -15,6 +15,7 @@ from readers.form import Form
 from readers.format.column import Column
 from readers.format.columns import Empty
 from readers.format.schema import Feature
+from readers.mixture import MixedOrder
 from readers.options import ReadOptions
 from readers.order import CYCLE, GlobalOrder, InOrder, InterleavedOrder, Order
 from readers.packed import pack
@@ -71,6 +72,12 @@ def open_stream(plan: Plan, options: ReadOptions) -> Stream:
 def order_of(plan: Plan, options: ReadOptions) -> Order:
     """The order of the epochs of a plan."""
     seed = options.seed or 0
+    if options.weights:
+        orders: list[Order] = [
+            GlobalOrder(count, seed, number) if options.shuffle else InOrder()
+            for number, count in enumerate(plan.mixed)
+        ]
+        return MixedOrder(plan.mixed, orders, options.weights, seed if options.shuffle else None)
     if options.shuffle and options.order == "interleave":
         counts = [part.take or 0 for part in plan.parts]
         return InterleavedOrder(counts, seed, options.window or window_of(plan))
@@ -123,7 +130,8 @@ def kind_of(plan: Plan, options: ReadOptions) -> str:
     """What the order of a plan is called in a state."""
     if options.shuffle and options.order == "interleave":
         return f"interleaved in windows of {options.window or window_of(plan)}"
-    return "in a global shuffle" if options.shuffle else "in order"
+    kind = "in a global shuffle" if options.shuffle else "in order"
+    return f"{kind}, mixed by {list(options.weights)}" if options.weights else kind
 
 
 def check_state(state: State, order: str, plan: Plan) -> None:
