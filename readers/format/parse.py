@@ -21,6 +21,7 @@ from readers.format.schema import (
     numpy_dtype,
 )
 from readers.format.tensor import parse_tensor
+from readers.format.usual import usual_lists
 from readers.format.wire import BYTES_LIST, FLOAT_LIST, INT64_LIST, fields, unpacked_varints, varint
 
 # The wire type of one value that is not packed.
@@ -85,7 +86,8 @@ class Decoder:
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
-        self._wanted = {*schema, *(f"{n}/shape" for n, f in schema.items() if f.needs_companion)}
+        companions = [f"{name}/shape" for name, f in schema.items() if f.needs_companion]
+        self._wanted = {name.encode(): name for name in [*schema, *companions]}
 
     def decode(self, data: bytes | memoryview) -> dict[str, Any]:
         """The record of one serialized Example.
@@ -98,7 +100,9 @@ class Decoder:
             ValueError: Not an Example, a feature is missing, or one does not fit the schema; the
                 message names the feature, what it should be, and what it is.
         """
-        found = parse_example(data, self._wanted)
+        found = usual_lists(memoryview(data), self._wanted)
+        if found is None:
+            found = parse_example(data, set(self._wanted.values()))
         record = {}
         for name, feature in self._schema.items():
             if name not in found or not found[name][0]:

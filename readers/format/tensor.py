@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from readers.format.schema import TENSORFLOW_DTYPES, dtype_name, format_shape, numpy_dtype
+from readers.format.usual import usual_tensor
 from readers.format.wire import fields, varint
 
 _DTYPE_NAMES = {number: name for name, number in TENSORFLOW_DTYPES.items()}
@@ -105,6 +106,9 @@ def parse_tensor(data: bytes | memoryview, dtype: str) -> np.ndarray:
         ValueError: It is not such a TensorProto, has another dtype, or its size does not fit
             its shape.
     """
+    usual = usual_tensor(memoryview(data), dtype)
+    if usual is not None:
+        return usual
     found, shape, content, strings = 0, [], memoryview(b""), []
     for number, kind, value in fields(memoryview(data)):
         if number == 1 and kind == 0:
