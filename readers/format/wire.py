@@ -71,9 +71,9 @@ def unpacked_varints(data: memoryview | bytes) -> np.ndarray:
     Raises:
         ValueError: The last varint is cut off, or one is longer than ten bytes.
     """
+    if len(data) <= _FEW and bytes(data).isascii():  # Each is one byte.
+        return np.array([*data], np.int64)
     octets = np.frombuffer(data, np.uint8)
-    if not octets.size:
-        return np.empty(0, np.int64)
     last = octets < 128
     if last.all():
         return octets.astype(np.int64)
