@@ -113,6 +113,27 @@ class Records:
                 records.append(with_pixels(record, self.plan.schema))
         return records
 
+    def record(self, number: int) -> dict[str, Any]:
+        """What `read` gives for one number, in a fifth of the time.
+
+        Its arrays may be views of memory that the thread's next call uses again.
+
+        Raises:
+            CorruptRecordError, ValueError: As `read`.
+        """
+        part = int(self._ends.searchsorted(number, side="right"))
+        shard, index = self._open(part)
+        offset, length = index[number - self._firsts[part]].tolist()
+        framed = memoryview(self._buffer(length))[:length]
+        shard.read([(part, offset, length, 0)], framed)
+        try:
+            data = framed[HEADER_BYTES:-FOOTER_BYTES]
+            if self._verify_crc:
+                data = unframe(framed, self.plan.parts[part].path, offset)
+            return with_pixels(self._decoder.decode(data), self.plan.schema)
+        except ValueError:
+            return self.read([number])[0]  # raises, and says which record it is about
+
     def columns(self, numbers: np.ndarray) -> tuple[dict[str, Column], np.ndarray]:
         """The same records feature by feature, which for many takes a tenth of the time.
 
