@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import operator
+import os
 from collections.abc import Iterator, Sequence
 from typing import Any, SupportsIndex
 
@@ -10,15 +12,24 @@ import google_crc32c
 import numpy as np
 
 from readers.dataset import Paths, resolve
+from readers.fetch import local_path
 from readers.format.schema import Schema
 from readers.records import Records
+
+# Fewer records than these are decoded one by one as fast as together (crossings at 16 to 40 of them).
+_MANY = 32
 
 
 class RecordSource:
     """The records of a split by number, as dicts of arrays.
 
-    It is safe to share between threads, and cheap to pickle: a copy opens the files again. The
-    arrays are its own, writable, and outlive it; a sequence is a list of arrays.
+    It follows Grain's `RandomAccessDataSource` and PyTorch's map-style datasets. It is safe to share
+    between threads, and cheap to pickle; each process, forked ones too, opens the files itself. The
+    arrays are writable, belong to their record alone, and outlive the source; texts are bytes in an
+    object array [], a sequence is a list of arrays.
+
+    `source.__getitems__(indices)`, which PyTorch's loader calls, reads and decodes a whole batch at
+    once: a list of the same records, in a third of the time.
 
     Args:
         path: A dataset's directory; or, with `schema`, TFRecord files as for `as_numpy`.
@@ -48,6 +59,8 @@ class RecordSource:
         schema: Schema | None = None,
     ) -> None:
         self._records = Records(resolve(path, split, schema, columns, scan=True), verify_crc)
+        self._length, self._process = len(self._records), os.getpid()
+        self._is_local = all(local_path(p.path) is not None for p in self._records.plan.parts)
 
     @property
     def schema(self) -> Schema:
@@ -55,17 +68,19 @@ class RecordSource:
         return self._records.plan.schema
 
     def __len__(self) -> int:
-        return len(self._records)
+        return self._length
 
     def __getitem__(self, index: SupportsIndex) -> dict[str, Any]:
-        return self.__getitems__([index])[0]
+        return _owned(self._opened().record(self._number(index)))
 
     def __getitems__(self, indices: Sequence[SupportsIndex]) -> list[dict[str, Any]]:
         numbers = [self._number(index) for index in indices]
-        return [
-            {name: _own(value) for name, value in record.items()}
-            for record in self._records.read(numbers)
-        ]
+        records = self._opened()
+        if self._is_local and len(numbers) < _MANY:
+            return [_owned(records.record(number)) for number in numbers]
+        columns, _ = records.columns(np.array(numbers, np.int64))
+        values = [[_own(value) for value in columns[name].arrays()] for name in self.schema]
+        return [dict(zip(self.schema, row, strict=True)) for row in zip(*values, strict=True)]
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return (self[number] for number in range(len(self)))
@@ -79,12 +94,28 @@ class RecordSource:
 
     def _number(self, index: SupportsIndex) -> int:
         number = operator.index(index)
-        if not -len(self) <= number < len(self):
-            raise IndexError(f"record {number} of {len(self)}")
-        return number % len(self)
+        if not -self._length <= number < self._length:
+            raise IndexError(f"record {number} of {self._length}")
+        return number % self._length
+
+    def _opened(self) -> Records:
+        """The records, opened by this process.
+
+        One that was forked has them from its parent: with locks that threads of the parent may
+        have held, and connections that both would use.
+        """
+        if self._process != os.getpid():
+            self._records, self._process = copy.copy(self._records), os.getpid()
+        return self._records
+
+
+def _owned(record: dict[str, Any]) -> dict[str, Any]:
+    return {name: _own(value) for name, value in record.items()}
 
 
 def _own(value: Any) -> Any:
     if isinstance(value, list):
         return [_own(array) for array in value]
+    if isinstance(value, bytes):
+        return np.array(value, object)
     return value if value.flags.writeable and value.base is None else np.array(value)
