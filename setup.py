@@ -6,7 +6,16 @@ from setuptools import find_packages, setup
 
 BEAM = ["apache-beam>=2.77,<2.80", "pillow>=10.3", "tqdm>=4.66", "orjson>=3.9.7"]
 TENSORFLOW = ["tensorflow>=2.20,<2.23"]
-TEST = ["pytest>=8", "hypothesis>=6.100", "ruff>=0.17,<0.18", "mypy>=2.4,<2.5", "scikit-learn>=1.5"]
+TEST = [
+    "pytest>=8",
+    "hypothesis>=6.100",
+    "ruff>=0.17,<0.18",
+    "mypy>=2.4,<2.5",
+    "scikit-learn>=1.5",
+    # Others who read what is written here.
+    "grain>=0.2.13",
+    "tfrecord>=1.14.6",
+]
 
 setup(
     name="beam-shards",
