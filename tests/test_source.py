@@ -316,9 +316,3 @@ def test_files_of_other_writers_are_a_source_too(dataset):
     source = readers.RecordSource(files, schema=NUMBERS)
     assert source[19]["id"] == 19
     assert source.schema == NUMBERS
-
-
-def test_pytorch_takes_it_as_a_dataset(dataset):
-    data = pytest.importorskip("torch.utils.data")
-    loader = data.DataLoader(readers.RecordSource(dataset, columns=["id", "vector"]), batch_size=8)
-    assert [i for batch in loader for i in batch["id"].tolist()] == list(range(20))
