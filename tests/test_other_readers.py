@@ -1,0 +1,256 @@
+"""Shards of a real job, opened by readers of others: TensorFlow, `tfrecord`, and NVIDIA DALI."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import pickle
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import apache_beam as beam
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from beam_jobs import Schema, WriteShards
+from readers.format.tensor import tensor_header
+
+SCHEMA = Schema(
+    {
+        "image": ("uint8", (5, 4, 3)),
+        "photo": ("uint8", (None, None, 3), "jpeg"),
+        "signal": ("float32", (None, 2)),
+        "means": ("float32", (3,), "raw"),
+        "tokens": ("int64", (None,), "list"),
+        "events": ("int16", (None, None), "sequence"),
+        "label": ("int64", ()),
+        "weight": ("float32", ()),
+        "text": ("string", ()),
+        "key": ("string", ()),
+    }
+)
+
+
+def photo(number):
+    """A smooth picture, which every decoder of JPEG takes for nearly the same."""
+    y, x = np.mgrid[: 20 + number, :30]
+    pixels = np.stack([4 * y, 6 * x, 100 + y + x], axis=2).astype(np.uint8)
+    out = io.BytesIO()
+    Image.fromarray(pixels).save(out, "JPEG", quality=95, subsampling=0)
+    return out.getvalue()
+
+
+def record(number):
+    rng = np.random.default_rng(number)
+    return {
+        "image": rng.integers(0, 256, (5, 4, 3)).astype(np.uint8),
+        "photo": photo(number),
+        "signal": rng.normal(size=(number % 5, 2)).astype(np.float32),
+        "means": rng.normal(size=3).astype(np.float32),
+        "tokens": rng.integers(-9, 9999, 1 + number % 3),
+        "events": [rng.integers(-9, 9, n).astype(np.int16) for n in range(1 + number % 3)],
+        "label": number - 3,
+        "weight": np.float32(number / 4),
+        "text": f"Größe {number}",
+    }
+
+
+KEYS = {f"k{number}".encode(): record(number) for number in range(23)}
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory):
+    """The paths of the shards of a job."""
+    path = tmp_path_factory.mktemp("job") / "shards"
+    with beam.Pipeline() as pipeline:
+        elements = [(key.decode(), value) for key, value in KEYS.items()]
+        _ = pipeline | beam.Create(elements) | WriteShards(str(path), schema=SCHEMA, num_shards=3)
+    found = sorted(map(str, path.glob("*.tfrecord")))
+    assert len(found) == 3
+    return found
+
+
+def index_of(shard):
+    return f"{shard}.idx"
+
+
+def test_tensorflow_alone_reads_every_feature(shards):
+    spec = {
+        "image": tf.io.FixedLenFeature([], tf.string),
+        "photo": tf.io.FixedLenFeature([], tf.string),
+        "signal": tf.io.FixedLenFeature([], tf.string),
+        "signal/shape": tf.io.FixedLenFeature([2], tf.int64),
+        "means": tf.io.FixedLenFeature([], tf.string),
+        "tokens": tf.io.RaggedFeature(tf.int64),
+        "events": tf.io.RaggedFeature(tf.string),
+        "label": tf.io.FixedLenFeature([], tf.int64),
+        "weight": tf.io.FixedLenFeature([], tf.float32),
+        "text": tf.io.FixedLenFeature([], tf.string),
+        "key": tf.io.FixedLenFeature([], tf.string),
+    }
+
+    def parse(serialized):
+        found = tf.io.parse_single_example(serialized, spec)
+        found["image"] = tf.io.parse_tensor(found["image"], tf.uint8)
+        found["signal"] = tf.io.parse_tensor(found["signal"], tf.float32)
+        found["means"] = tf.io.decode_raw(found["means"], tf.float32)
+        return found
+
+    keys = set()
+    for found in tf.data.TFRecordDataset(shards).map(parse).as_numpy_iterator():
+        keys.add(found["key"])
+        expected = KEYS[found["key"]]
+        for name in ("image", "signal", "means", "tokens"):
+            assert found[name].dtype == expected[name].dtype
+            np.testing.assert_array_equal(found[name], expected[name])
+        assert found["signal/shape"].tolist() == list(expected["signal"].shape)
+        events = [tf.io.parse_tensor(event, tf.int16).numpy() for event in found["events"]]
+        assert [e.tolist() for e in events] == [e.tolist() for e in expected["events"]]
+        for name in ("photo", "label", "weight"):
+            assert found[name] == expected[name]
+        assert found["text"].decode() == expected["text"]
+    assert keys == set(KEYS)
+
+
+needs_tfrecord = pytest.mark.skipif(not find_spec("tfrecord"), reason="tfrecord is missing")
+
+
+def read_by_tfrecord(shard, names, worker=None):
+    """The records of a shard, or of one of two workers, by the `tfrecord` package.
+
+    In a process of its own: it cannot be imported beside TensorFlow.
+    """
+    code = f"""if True:
+        import pickle, sys
+        from tfrecord.reader import tfrecord_loader
+        records = tfrecord_loader({shard!r}, {index_of(shard)!r}, {names!r}, {worker})
+        sys.stdout.buffer.write(pickle.dumps(list(records)))
+    """
+    done = subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.PIPE)
+    return pickle.loads(done.stdout)
+
+
+@needs_tfrecord
+def test_an_index_is_the_one_that_the_tfrecord_package_makes(shards, tmp_path):
+    made = tmp_path / "made.idx"
+    for shard in shards:
+        command = [sys.executable, "-m", "tfrecord.tools.tfrecord2idx", shard, str(made)]
+        subprocess.run(command, check=True)
+        assert Path(index_of(shard)).read_bytes() == made.read_bytes()
+
+
+@needs_tfrecord
+def test_the_tfrecord_package_shares_a_shard_by_its_index(shards):
+    names = {
+        "image": "byte",
+        "means": "byte",
+        "tokens": "int",
+        "label": "int",
+        "weight": "float",
+        "signal": "byte",
+        "signal/shape": "int",
+        "text": "byte",
+        "key": "byte",
+    }
+    workers = [read_by_tfrecord(shards[0], names, worker=(n, 2)) for n in range(2)]
+    assert [len(records) for records in workers] == [3, 4]
+    rest = [read_by_tfrecord(shard, names, worker=(0, 1)) for shard in shards[1:]]
+    keys = []
+    for found in itertools.chain(*workers, *rest):
+        keys.append(found["key"])
+        expected = KEYS[found["key"]]
+        # The values of a TensorProto are its end.
+        pixels = np.frombuffer(found["image"][-60:], np.uint8).reshape(5, 4, 3)
+        np.testing.assert_array_equal(pixels, expected["image"])
+        size = 4 * np.prod(found["signal/shape"])
+        signal = np.frombuffer(found["signal"][len(found["signal"]) - size :], np.float32)
+        signal = signal.reshape(found["signal/shape"])
+        np.testing.assert_array_equal(signal, expected["signal"])
+        means = np.frombuffer(found["means"], np.float32)
+        np.testing.assert_array_equal(means, expected["means"])
+        assert found["tokens"].tolist() == expected["tokens"].tolist()
+        assert found["label"].tolist() == [expected["label"]]
+        assert found["weight"].tolist() == [expected["weight"]]
+        assert found["text"].decode() == expected["text"]
+    assert sorted(keys) == sorted(KEYS)
+
+
+@needs_tfrecord
+def test_the_tfrecord_package_begins_anywhere_by_the_index(shards):
+    orders = [[r["key"] for r in read_by_tfrecord(shards[0], ["key"])] for _ in range(4)]
+    expected = [r["key"] for r in read_by_tfrecord(shards[0], ["key"], worker=(0, 1))]
+    for order in orders:
+        begin = expected.index(order[0])
+        assert order == expected[begin:] + expected[:begin]
+
+
+def dali_batches(shards, shard_id, num_shards):
+    dali = pytest.importorskip("nvidia.dali", reason="DALI is in no extra: it is large")
+    from nvidia.dali import tfrecord
+
+    @dali.pipeline_def(batch_size=4, num_threads=2, device_id=None)
+    def pipeline():
+        text = tfrecord.FixedLenFeature([], tfrecord.string, "")
+        found = dali.fn.readers.tfrecord(
+            name="reader",
+            path=shards,
+            index_path=[index_of(shard) for shard in shards],
+            features={
+                "image": text,
+                "photo": text,
+                "means": text,
+                "key": text,
+                "tokens": tfrecord.VarLenFeature([], tfrecord.int64, 0),
+                "label": tfrecord.FixedLenFeature([], tfrecord.int64, -1),
+                "weight": tfrecord.FixedLenFeature([], tfrecord.float32, 0.0),
+            },
+            shard_id=shard_id,
+            num_shards=num_shards,
+        )
+        header = len(tensor_header("uint8", (5, 4, 3)))
+        image = dali.fn.slice(found["image"], header, 60, axes=[0])
+        return (
+            found["key"],
+            dali.fn.reshape(image, shape=[5, 4, 3]),
+            dali.fn.decoders.image(found["photo"], device="cpu"),
+            dali.fn.reinterpret(found["means"], dtype=dali.types.FLOAT),
+            found["tokens"],
+            found["label"],
+            found["weight"],
+        )
+
+    built = pipeline()
+    built.build()
+    assert built.reader_meta("reader")["epoch_size"] == len(KEYS)
+    for _ in range(-(-len(KEYS) // 4)):
+        columns = built.run()
+        for row in range(4):
+            yield [np.array(column[row]) for column in columns]
+
+
+def test_dali_reads_and_decodes_on_the_cpu(shards):
+    keys = []
+    for key, image, photo, means, tokens, label, weight in dali_batches(shards, 0, 1):
+        keys.append(bytes(key))
+        expected = KEYS[keys[-1]]
+        np.testing.assert_array_equal(image, expected["image"])
+        np.testing.assert_array_equal(means, expected["means"])
+        assert tokens.tolist() == expected["tokens"].tolist()
+        assert label == expected["label"]
+        assert weight == expected["weight"]
+        pixels = np.array(Image.open(io.BytesIO(expected["photo"])))
+        assert photo.shape == pixels.shape
+        assert np.abs(photo.astype(int) - pixels).max() <= 3
+    # The last batch is filled up with records of the next epoch.
+    assert sorted(keys[: len(KEYS)]) == sorted(KEYS)
+
+
+def test_dali_shares_an_epoch_by_the_index(shards):
+    counts = [len(KEYS) * (host + 1) // 2 - len(KEYS) * host // 2 for host in range(2)]
+    found = [[bytes(row[0]) for row in dali_batches(shards, host, 2)] for host in range(2)]
+    seen = [key for keys, count in zip(found, counts, strict=True) for key in keys[:count]]
+    assert sorted(seen) == sorted(KEYS)
