@@ -166,19 +166,22 @@ def _shapes_of_counts(
 
 
 def _pictures(name: str, feature: Feature, value: tf.Tensor) -> Column:
-    channels = feature.shape[2]
-
     def picture(data: tf.Tensor) -> tf.Tensor:
-        pixels = tf.cond(
-            tf.strings.substr(data, 0, 2) == b"\xff\xd8",
-            # As Pillow decodes: the default method is off by up to 18 levels.
-            lambda: tf.io.decode_jpeg(data, channels=channels, dct_method="INTEGER_ACCURATE"),
-            lambda: tf.io.decode_image(data, channels=channels, expand_animations=False),
-        )
+        pixels = pixels_of(data, feature.shape[2])
         shape = tf.shape(pixels, tf.int64)[None]
         return _checked(pixels, _fits(feature, shape), name, feature, "found", shape)
 
     return _one_by_one(feature, value, picture)
+
+
+def pixels_of(data: tf.Tensor, channels: int | None) -> tf.Tensor:
+    """The pixels, uint8 [height, width, channels], of an encoded picture, string []."""
+    return tf.cond(
+        tf.strings.substr(data, 0, 2) == b"\xff\xd8",
+        # As Pillow decodes: the default method is off by up to 18 levels.
+        lambda: tf.io.decode_jpeg(data, channels=channels, dct_method="INTEGER_ACCURATE"),
+        lambda: tf.io.decode_image(data, channels=channels, expand_animations=False),
+    )
 
 
 def _one_by_one(
