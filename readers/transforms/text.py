@@ -1,0 +1,105 @@
+"""Texts -> the token ids that the text job wrote for them, for texts that no job has seen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import fsspec
+import tensorflow as tf
+
+from readers.format.manifest import VOCABULARY, DatasetError, Manifest, join
+
+# As beam_jobs/tokens.py has them; tests hold one against the other.
+_PUNCTUATION = r"[!\"#$%&()*+,\-./:;<=>?@\[\\\]^_`{|}~']"
+_UNKNOWN = 1
+_RESERVED = 2
+_BYTES = 256
+
+
+class Vectorizer(tf.Module):
+    """Text -> token ids, as the job that wrote a dataset makes them, by its vocabulary.
+
+    A `tf.Module`, so that a model which has one is saved with the vocabulary.
+
+    Args:
+        directory: Of a dataset that the text job wrote with `--tokens words` or `bytes`.
+        length: Ids of a text: further ones are cut off, and 0 fills up. None for all of them.
+
+    Attributes:
+        size: How many ids there are: 0 padding, 1 unknown, and the tokens.
+
+    Raises:
+        ValueError: The dataset has no tokens, or the length cannot be.
+        DatasetError: (a ValueError) There is no manifest, or the vocabulary is not as it says.
+        FileNotFoundError: The vocabulary is missing.
+
+    Example:
+        >>> vectorizer = Vectorizer("shards/reviews", length=100)
+        >>> vectorizer(tf.constant(["a nice place"])).shape
+        TensorShape([1, 100])
+    """
+
+    def __init__(self, directory: str, length: int | None = None) -> None:
+        super().__init__()
+        if length is not None and (type(length) is not int or length < 1):
+            raise ValueError(f"length={length!r}: expected a number of ids of at least 1, or None")
+        manifest = Manifest.read(directory)
+        self._tokens, self._most = manifest.options.get("tokens"), _most(manifest.options)
+        if self._tokens == "words":
+            words = _words(join(directory, VOCABULARY), manifest.vocabulary)
+            ids = tf.range(_RESERVED, _RESERVED + len(words), dtype=tf.int64)
+            table = tf.lookup.KeyValueTensorInitializer(tf.constant(words, tf.string), ids)
+            self._table = tf.lookup.StaticHashTable(table, _UNKNOWN)
+            self.size = _RESERVED + len(words)
+        elif self._tokens == "bytes":
+            self.size = _RESERVED + _BYTES
+        else:
+            raise ValueError(
+                f"{directory}: its texts were written without tokens, so there is no vocabulary: run "
+                "the text job with --tokens words or bytes"
+            )
+        self._length = length
+
+    def __call__(self, texts: tf.Tensor) -> tf.Tensor | tf.RaggedTensor:
+        """The ids of texts, string [B] in UTF-8: int64 [B, length], or a RaggedTensor [B, None]."""
+        texts = tf.convert_to_tensor(texts)
+        ids = self._ids_of_words(texts) if self._tokens == "words" else self._ids_of_bytes(texts)
+        if self._length is None:
+            return ids
+        return ids.to_tensor(shape=[texts.shape[0], self._length])
+
+    def _ids_of_words(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        plain = tf.strings.regex_replace(tf.strings.lower(texts), _PUNCTUATION, "")
+        return self._table.lookup(tf.strings.split(plain)[:, : self._most])
+
+    def _ids_of_bytes(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        if self._most:
+            texts = tf.strings.substr(texts, 0, self._most)
+        octets = tf.io.decode_raw(tf.strings.reduce_join(texts), tf.uint8)
+        return tf.RaggedTensor.from_row_lengths(
+            tf.cast(octets, tf.int64) + _RESERVED, tf.strings.length(texts), validate=False
+        )
+
+
+def _most(options: dict[str, Any]) -> int | None:
+    """How many tokens of a text the job kept; None for all."""
+    found = options.get("max_length")
+    return found if type(found) is int and found > 0 else None
+
+
+def _words(path: str, tokens: int) -> list[bytes]:
+    """The words of a vocabulary, from id 2 on; with the reserved ids there are so many tokens."""
+    try:
+        with fsspec.open(path, "rb") as file:
+            words = file.read().split(b"\n")
+    except FileNotFoundError:
+        raise FileNotFoundError(
+            f"{path}: the manifest lists {tokens:,} tokens, but the file is missing"
+        ) from None
+    if words.pop() or not tokens - _RESERVED == len(words) == len(set(words)):
+        raise DatasetError(
+            f"{path}: expected {tokens - _RESERVED:,} lines, another word in each, found "
+            f"{len(words):,} lines with {len(set(words)):,} words; it is damaged or from another run "
+            "of the job"
+        )
+    return words
