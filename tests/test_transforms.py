@@ -564,7 +564,7 @@ def test_a_fixed_length_cuts_off_and_fills_up_with_zeros(words):
 
 @pytest.fixture(scope="module")
 def vectorizer(words):
-    return Vectorizer(words)
+    return Vectorizer(Path(words))
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=40), max_size=4))
@@ -582,6 +582,11 @@ def test_no_texts_have_no_ids(words, tmp_path):
     octets = write_texts(tmp_path / "in", ["a"], "--tokens", "bytes")
     assert Vectorizer(octets)(tf.constant([], tf.string)).to_list() == []
     assert Vectorizer(octets)(tf.constant(["", "a", ""])).to_list() == [[], [97 + 2], []]
+
+
+def test_a_single_text_is_refused(vectorizer):
+    with pytest.raises(ValueError, match=r"a batch of texts \[B\], found the shape \(\)"):
+        vectorizer(tf.constant("a text"))
 
 
 def test_a_vectorizer_is_saved_with_a_model(words, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import fsspec
@@ -39,8 +40,9 @@ class Vectorizer(tf.Module):
         TensorShape([1, 100])
     """
 
-    def __init__(self, directory: str, length: int | None = None) -> None:
+    def __init__(self, directory: str | os.PathLike[str], length: int | None = None) -> None:
         super().__init__()
+        directory = os.path.expanduser(os.fspath(directory))
         if length is not None and (type(length) is not int or length < 1):
             raise ValueError(f"length={length!r}: expected a number of ids of at least 1, or None")
         manifest = Manifest.read(directory)
@@ -61,8 +63,17 @@ class Vectorizer(tf.Module):
         self._length = length
 
     def __call__(self, texts: tf.Tensor) -> tf.Tensor | tf.RaggedTensor:
-        """The ids of texts, string [B] in UTF-8: int64 [B, length], or a RaggedTensor [B, None]."""
+        """The ids of texts: int64 [B, length], or a RaggedTensor [B, None].
+
+        Args:
+            texts: string [B], in UTF-8.
+
+        Raises:
+            ValueError: They are no batch of texts.
+        """
         texts = tf.convert_to_tensor(texts)
+        if texts.shape.rank != 1:
+            raise ValueError(f"expected a batch of texts [B], found the shape {texts.shape}")
         ids = self._ids_of_words(texts) if self._tokens == "words" else self._ids_of_bytes(texts)
         if self._length is None:
             return ids
