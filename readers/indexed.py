@@ -149,7 +149,7 @@ class _Interface:
         batch = taken.batch(self._fixed, self._form, self._memory.empty) if self._fixed else {}
         arrays = [batch[name] for name in self._specs]
         for name in self._varying:
-            arrays += flat_arrays(self._schema[name], taken.columns[name])
+            arrays += flat_arrays(self._schema[name], taken.columns[name], self._memory.empty)
         if self._keys:
             arrays.append(_keys_of(taken, self._seed))
         return [b"", *arrays]

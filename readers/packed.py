@@ -8,7 +8,7 @@ import numpy as np
 
 from readers.form import POSITIONS, SEGMENT_IDS, Form
 from readers.format.column import Column
-from readers.format.columns import Empty
+from readers.format.pieces import Empty
 from readers.format.schema import Feature, numpy_dtype
 
 

@@ -36,15 +36,14 @@ class _Framed:
     """Records as they stand in their files, with framing.
 
     Attributes:
-        data: The records and at least `MARGIN` bytes more. It may be used again
-            by the thread's next call.
+        data: uint8 [n], the records and at least `MARGIN` bytes more.
         starts, stops: int64 [B], where each stands in the data, one after another.
         parts: int64 [B], the part of the plan that each is from.
         offsets: int64 [B], where each stands in its file, in bytes.
         rows: int64 [B], which record of its file each is.
     """
 
-    data: bytearray
+    data: np.ndarray
     starts: np.ndarray
     stops: np.ndarray
     parts: np.ndarray
@@ -52,7 +51,7 @@ class _Framed:
     rows: np.ndarray
 
     def record(self, row: int) -> memoryview:
-        return memoryview(self.data)[self.starts[row] : self.stops[row]]
+        return self.data.data[self.starts[row] : self.stops[row]]
 
 
 class Records:
@@ -171,7 +170,7 @@ class Records:
         for name, feature in schema.items():
             if feature.encoding in PICTURES:
                 pixels = []
-                for row, data in enumerate(columns[name].values.tolist()):
+                for row, data in enumerate(columns[name].flat().tolist()):
                     with self._naming(framed, row):
                         pixels.append(decode_picture(name, feature, data))
                 columns[name] = column_of(feature, pixels)
@@ -234,16 +233,17 @@ class Records:
                 index[rows] = places[rows_in_files[rows]]
         stops = np.cumsum(index[:, 1])
         starts = stops - index[:, 1]
-        data = self._buffer(int(stops[-1]) if len(stops) else 0)
+        size = int(stops[-1]) if len(stops) else 0
+        data = self.memory.empty((size + MARGIN,), np.dtype(np.uint8))
         runs = _runs(parts[order], index[order], starts[order])
         for number, several in itertools.groupby(runs, key=operator.itemgetter(0)):
-            shards[number].read(list(several), memoryview(data))
+            shards[number].read(list(several), data.data)
         return _Framed(data, starts, stops, parts, index[:, 0], rows_in_files)
 
     def _buffer(self, size: int) -> bytearray:
-        """A buffer of at least so many bytes and `MARGIN`, the same one in each call of a thread."""
-        if len(getattr(self._local, "buffer", b"")) < size + MARGIN:
-            self._local.buffer = bytearray(size + MARGIN)
+        """A buffer of at least so many bytes, the same one in each call of a thread."""
+        if len(getattr(self._local, "buffer", b"")) < size:
+            self._local.buffer = bytearray(size)
         buffer: bytearray = self._local.buffer
         return buffer
 

@@ -13,7 +13,7 @@ from readers.collate import collate, cut
 from readers.dataset import Plan
 from readers.form import Form
 from readers.format.column import Column
-from readers.format.columns import Empty
+from readers.format.pieces import Empty
 from readers.format.schema import Feature
 from readers.mixture import MixedOrder
 from readers.options import ReadOptions

@@ -72,7 +72,7 @@ def laid_out(examples, gap=5, after=b"\xff"):
         data += example
     starts = np.array(starts, np.int64)
     lengths = np.array([len(example) for example in examples], np.int64)
-    return data + after * MARGIN, starts, starts + lengths
+    return np.frombuffer(data + after * MARGIN, np.uint8), starts, starts + lengths
 
 
 def same(feature, column, examples, name):

@@ -9,7 +9,21 @@ from typing import Any
 
 import numpy as np
 
+from readers.format.pieces import Empty, Pieces
 from readers.format.schema import Feature, numpy_dtype
+
+
+@dataclass(frozen=True)
+class Scattered:
+    """Values that stand where they were read, not one record after another.
+
+    Attributes:
+        pieces: The bytes of each record.
+        dtype: Of the values.
+    """
+
+    pieces: Pieces
+    dtype: np.dtype[Any]
 
 
 @dataclass(frozen=True)
@@ -19,32 +33,60 @@ class Column:
     Attributes:
         values: [B, *shape] where the shape is fixed; else flat [N], record after record. Strings
             are bytes in an object array. Of a sequence, and of pictures still encoded, an object
-            array [B] of lists of arrays, or of bytes.
+            array [B] of lists of arrays, or of bytes. None where they are scattered.
         shapes: int64 [B, rank], the shape of each record; None where the values are no flat ones.
+        scattered: Values of unknown shape that are yet to be put together: who pads them need not.
     """
 
-    values: np.ndarray
+    values: np.ndarray | None
     shapes: np.ndarray | None = None
+    scattered: Scattered | None = None
+
+    def flat(self, empty: Empty = np.empty) -> np.ndarray:
+        """The values, put together if they are scattered; such memory comes from `empty`."""
+        if self.scattered:
+            return self.scattered.pieces.joined(empty).view(self.scattered.dtype)
+        assert self.values is not None
+        return self.values
+
+    def pieces(self) -> Pieces:
+        """Where the bytes of flat values of each record stand."""
+        if self.scattered:
+            return self.scattered.pieces
+        values = self.flat()
+        assert self.shapes is not None
+        lengths = np.prod(self.shapes, axis=1) * values.itemsize
+        stops = np.cumsum(lengths)
+        return Pieces(values.view(np.uint8), stops - lengths, stops)
 
     def parts(self, bounds: Sequence[int]) -> list[Column]:
         """The columns of the records from each bound to the next; their values are views."""
         between = list(itertools.pairwise(bounds))
+        if self.scattered:
+            pieces, dtype, shapes = self.scattered.pieces, self.scattered.dtype, self.shapes
+            assert shapes is not None
+            return [
+                Column(None, shapes[start:stop], Scattered(pieces.part(start, stop), dtype))
+                for start, stop in between
+            ]
+        values = self.flat()
         if self.shapes is None:
-            return [Column(self.values[start:stop]) for start, stop in between]
+            return [Column(values[start:stop]) for start, stop in between]
         ends = np.append(0, np.cumsum(np.prod(self.shapes, axis=1))).tolist()
         return [
-            Column(self.values[ends[start] : ends[stop]], self.shapes[start:stop])
+            Column(values[ends[start] : ends[stop]], self.shapes[start:stop])
             for start, stop in between
         ]
 
     def arrays(self) -> list[Any]:
-        """The value of each record; arrays are views."""
+        """The value of each record; arrays are views of what `flat` gives."""
+        values = self.flat()
         if self.shapes is None:
-            return list(self.values)
+            return list(values)
         counts = np.prod(self.shapes, axis=1)
         ends = np.cumsum(counts)
         places = zip((ends - counts).tolist(), ends.tolist(), self.shapes.tolist(), strict=True)
-        return [self.values[start:end].reshape(shape) for start, end, shape in places]
+        return [values[start:end].reshape(shape) for start, end, shape in places]
 
 
 def objects(items: Sequence[Any]) -> np.ndarray:
@@ -78,10 +120,10 @@ def merged(feature: Feature, parts: Sequence[tuple[np.ndarray, Column]]) -> Colu
     """One column of several, each with the rows, int64 [n], that it has in it."""
     total = sum(len(rows) for rows, _ in parts)
     if parts[0][1].shapes is None:
-        values = parts[0][1].values
+        values = parts[0][1].flat()
         out = np.empty((total, *values.shape[1:]), values.dtype)
         for rows, column in parts:
-            out[rows] = column.values
+            out[rows] = column.flat()
         return Column(out)
     arrays: list[Any] = [None] * total
     for rows, column in parts:

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from readers.format.column import Column, objects
+from readers.format.column import Column, Scattered, objects
 from readers.format.parse import parse_example
+from readers.format.pieces import Empty, Pieces
 from readers.format.schema import (
     FLOATS_IN_A_LIST,
     PICTURES,
@@ -48,63 +49,6 @@ _MAX_LAYOUTS = 256
 _LONGEST_VARINT = 9
 
 
-# A source of memory: an array of undefined values of a shape and dtype.
-Empty = Callable[[tuple[int, ...], np.dtype[Any]], np.ndarray]
-
-
-@dataclass(frozen=True)
-class Pieces:
-    """Where one feature stands in each of B records.
-
-    Attributes:
-        data: The records and `MARGIN` bytes.
-        starts, stops: int64 [B]; of the one bytes value, or of the packed numbers.
-    """
-
-    data: bytes | bytearray
-    starts: np.ndarray
-    stops: np.ndarray
-
-    def after(self, starts: np.ndarray) -> Pieces:
-        """What is left of them from later positions on."""
-        return Pieces(self.data, starts, self.stops)
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """Bytes of each, int64 [B]."""
-        return self.stops - self.starts
-
-    def each(self) -> list[bytes]:
-        """The bytes of each."""
-        view = memoryview(self.data)
-        rows = zip(self.starts.tolist(), self.stops.tolist(), strict=True)
-        return [bytes(view[start:stop]) for start, stop in rows]
-
-    def joined(self, empty: Empty) -> np.ndarray:
-        """The bytes of all, uint8 [n]."""
-        lengths = self.lengths
-        if len(lengths) and (lengths == lengths[0]).all():
-            return self.stacked(int(lengths[0]), empty).reshape(-1)
-        out = empty((int(lengths.sum()),), np.dtype(np.uint8))
-        octets = np.frombuffer(self.data, np.uint8)
-        rows = zip(self.starts.tolist(), self.stops.tolist(), strict=True)
-        if len(lengths):
-            np.concatenate([octets[start:stop] for start, stop in rows], out=out)
-        return out
-
-    def stacked(self, length: int, empty: Empty = np.empty) -> np.ndarray:
-        """So many bytes of each, from its start on: uint8 [B, length]."""
-        starts = self.starts
-        stride = int(starts[1] - starts[0]) if len(starts) > 1 else length
-        if (np.diff(starts) != stride).any() or stride < 0:
-            windows = (len(self.data) - length + 1, length)
-            return np.ndarray(windows, np.uint8, self.data, strides=(1, 1))[starts]
-        out = empty((len(starts), length), np.dtype(np.uint8))
-        first = int(starts[0]) if len(starts) else 0
-        out[:] = np.ndarray(out.shape, np.uint8, self.data, first, (stride, 1))
-        return out
-
-
 class _Irregular(Exception):
     """Some records have not the form of the others.
 
@@ -124,8 +68,8 @@ class _Walk:
         _Irregular: By every step, when a record has not what the step is for.
     """
 
-    def __init__(self, data: bytes | bytearray, at: np.ndarray, stops: np.ndarray) -> None:
-        self._octets = np.frombuffer(data, np.uint8)
+    def __init__(self, data: np.ndarray, at: np.ndarray, stops: np.ndarray) -> None:
+        self._octets = data
         # The eight bytes from each position on, as one number; a view.
         self._words = np.ndarray((len(data) - 7,), "<u8", data, strides=(1,))
         self.at, self._stops = at, stops
@@ -190,12 +134,12 @@ class ColumnDecoder:
         self._layouts: dict[int, _Layout] = {}
 
     def decode(
-        self, data: bytes | bytearray, starts: np.ndarray, stops: np.ndarray
+        self, data: np.ndarray, starts: np.ndarray, stops: np.ndarray
     ) -> tuple[dict[str, Column], np.ndarray]:
         """The columns of some Examples, as far as they can be decoded together.
 
         Args:
-            data: The Examples and, behind the last one, at least `MARGIN` bytes.
+            data: uint8 [n], the Examples and, behind the last one, at least `MARGIN` bytes.
             starts, stops: int64 [B], where each begins and ends.
 
         Returns:
@@ -216,9 +160,7 @@ class ColumnDecoder:
                 rows = rows[1:]
         return {}, np.empty(0, np.int64)
 
-    def _decode(
-        self, data: bytes | bytearray, starts: np.ndarray, stops: np.ndarray
-    ) -> dict[str, Column]:
+    def _decode(self, data: np.ndarray, starts: np.ndarray, stops: np.ndarray) -> dict[str, Column]:
         located = self._locate(data, starts, stops)
         columns = {}
         for name, pieces in located.items():
@@ -230,9 +172,7 @@ class ColumnDecoder:
                     columns[name] = column
         return columns
 
-    def _locate(
-        self, data: bytes | bytearray, starts: np.ndarray, stops: np.ndarray
-    ) -> dict[str, Pieces]:
+    def _locate(self, data: np.ndarray, starts: np.ndarray, stops: np.ndarray) -> dict[str, Pieces]:
         """Where the features stand that are one value or a run of numbers, by name.
 
         And their companions, where the shape is read from them.
@@ -242,7 +182,7 @@ class ColumnDecoder:
         layout = self._layouts.get(length) if of_one_length else None
         if layout and layout.fits(data, starts):
             return layout.pieces(data, starts)
-        first = parse_example(memoryview(data)[starts[0] : stops[0]], self._kinds)
+        first = parse_example(data.data[starts[0] : stops[0]], self._kinds)
         pieces, skipped = {}, []
         walk = _Walk(data, starts, stops)
         walk.expect(b"\x0a")
@@ -286,7 +226,7 @@ class _Layout:
     @classmethod
     def of_first(
         cls,
-        data: bytes | bytearray,
+        data: np.ndarray,
         starts: np.ndarray,
         stops: np.ndarray,
         pieces: dict[str, Pieces],
@@ -302,21 +242,21 @@ class _Layout:
         found = [(int(p.starts[0]), int(p.stops[0])) for p in (*pieces.values(), *skipped)]
         free = [(start, start), *sorted(found), (stop, stop)]
         constant = tuple(
-            (end - start, np.frombuffer(bytes(data[end:begin]), np.uint8))
+            (end - start, data[end:begin].copy())
             for (_, end), (begin, _) in itertools.pairwise(free)
             if end < begin
         )
         spans = zip(pieces, found, strict=False)
         return cls({name: (a - start, b - start) for name, (a, b) in spans}, constant)
 
-    def fits(self, data: bytes | bytearray, starts: np.ndarray) -> bool:
+    def fits(self, data: np.ndarray, starts: np.ndarray) -> bool:
         """Whether all of some records have it."""
         return all(
             bool((Pieces(data, starts + begin, starts).stacked(len(octets)) == octets).all())
             for begin, octets in self.constant
         )
 
-    def pieces(self, data: bytes | bytearray, starts: np.ndarray) -> dict[str, Pieces]:
+    def pieces(self, data: np.ndarray, starts: np.ndarray) -> dict[str, Pieces]:
         """Where the features stand in records that have it."""
         return {
             name: Pieces(data, starts + begin, starts + end)
@@ -344,20 +284,25 @@ def _decode(
         if feature.is_fixed:
             return _fixed_tensors(feature, pieces, empty)
         return _tensors(feature, pieces, empty)
-    values, counts = _packed(feature, pieces, empty)
     if feature.is_fixed:
+        values, counts = _packed(feature, pieces, empty)
         _require(counts == math.prod(_known(feature)))
         return Column(values.reshape(-1, *_known(feature)))
+    found: np.ndarray | Pieces
+    if feature.encoding == "raw" or feature.dtype == "float32":
+        found, counts = pieces, _counts(pieces, numpy_dtype(feature.dtype))
+    else:
+        found, counts = _packed(feature, pieces, empty)
     if companion:
         rank = Feature("int64", (len(feature.shape),), "list")
         shapes, ranks = _packed(rank, companion, empty)
         _require(ranks == len(feature.shape))
-        return _shaped(feature, values, counts, shapes.reshape(-1, len(feature.shape)))
+        return _shaped(feature, found, counts, shapes.reshape(-1, len(feature.shape)))
     known = math.prod(_known(feature))
     if feature.shape.count(None) > 1 or not known:
         return None
     sizes = [counts // known if d is None else np.full_like(counts, d) for d in feature.shape]
-    return _shaped(feature, values, counts, np.stack(sizes, axis=1))
+    return _shaped(feature, found, counts, np.stack(sizes, axis=1))
 
 
 def _fixed_tensors(feature: Feature, pieces: Pieces, empty: Empty) -> Column:
@@ -388,17 +333,22 @@ def _tensors(feature: Feature, pieces: Pieces, empty: Empty) -> Column:
     walk.leave(shape_ends)
     walk.expect(b"\x22")
     _require(walk.enter() == pieces.stops)
-    values, counts = _content(pieces.after(walk.at), numpy_dtype(feature.dtype), empty)
-    return _shaped(feature, values, counts, np.stack(sizes, axis=1))
+    content = pieces.after(walk.at)
+    counts = _counts(content, numpy_dtype(feature.dtype))
+    return _shaped(feature, content, counts, np.stack(sizes, axis=1))
 
 
-def _shaped(feature: Feature, values: np.ndarray, counts: np.ndarray, shapes: np.ndarray) -> Column:
-    """The column of flat values, of which each record has so many, int64 [B]."""
+def _shaped(
+    feature: Feature, found: np.ndarray | Pieces, counts: np.ndarray, shapes: np.ndarray
+) -> Column:
+    """The column of values, flat or where they stand; each record has so many, int64 [B]."""
     for axis, size in enumerate(feature.shape):
         _require(shapes[:, axis] >= 0 if size is None else shapes[:, axis] == size)
     # Reals do not wrap around as a product of integers would.
     _require(np.prod(shapes.astype(np.float64), axis=1) == counts)
-    return Column(values, shapes)
+    if isinstance(found, Pieces):
+        return Column(None, shapes, Scattered(found, numpy_dtype(feature.dtype)))
+    return Column(found, shapes)
 
 
 def _packed(feature: Feature, pieces: Pieces, empty: Empty) -> tuple[np.ndarray, np.ndarray]:
@@ -413,14 +363,14 @@ def _packed(feature: Feature, pieces: Pieces, empty: Empty) -> tuple[np.ndarray,
                 _require(np.logical_and.reduceat(held, np.cumsum(counts) - counts))
         return values, counts
     stored = np.dtype("<f4") if feature.encoding == "list" else dtype
-    values, counts = _content(pieces, stored, empty)
-    return values.astype(dtype, copy=False), counts
+    counts = _counts(pieces, stored)
+    return pieces.joined(empty).view(stored).astype(dtype, copy=False), counts
 
 
-def _content(pieces: Pieces, dtype: np.dtype[Any], empty: Empty) -> tuple[np.ndarray, np.ndarray]:
-    """The values of bytes, flat, and how many each record has, int64 [B]."""
+def _counts(pieces: Pieces, dtype: np.dtype[Any]) -> np.ndarray:
+    """How many values each record has, int64 [B]."""
     _require(pieces.lengths % dtype.itemsize == 0)
-    return pieces.joined(empty).view(dtype), pieces.lengths // dtype.itemsize
+    return pieces.lengths // dtype.itemsize
 
 
 def _integers(pieces: Pieces, empty: Empty) -> tuple[np.ndarray, np.ndarray]:
