@@ -12,19 +12,24 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import os
-import platform
 import shutil
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from environment import (
+    HERE,
+    machine,
+    make_environment,
+    parse_names,
+    rival_python,
+    rival_variables,
+    versions,
+)
 from figures import CONTENDERS, Result, format_scaling, format_table, margins, ratios, to_json
 from inputs import CLASSES, KINDS, make_inputs, read_all
 from measure import BenchmarkError, Run, run, shard_sizes
 
-HERE = Path(__file__).absolute().parent
 NUM_SHARDS = 16
 SIZES = {"sensors": (20_000, 80_000), "images": (1_000, 4_000), "text": (50_000, 200_000)}
 QUICK_SIZES = {"sensors": (100, 200), "images": (20, 40), "text": (200, 400)}
@@ -35,17 +40,6 @@ _OWN_FLAGS = {
     "images": ("--image_size", "224x224"),
     "text": ("--text_field", "text", "--label_field", "label"),
 }
-_PACKAGES = ("apache-beam", "numpy", "pillow", "protobuf", "tensorflow", "tensorflow-datasets")
-_VERSIONS = f"""
-import importlib.metadata, json, platform
-versions = {{"python": platform.python_version()}}
-for name in {_PACKAGES}:
-    try:
-        versions[name] = importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        pass
-print(json.dumps(versions))
-"""
 
 
 class Bench:
@@ -61,48 +55,12 @@ class Bench:
     def __init__(self, data: Path, outputs: Path, python: str, warm: bool) -> None:
         self._data, self._python, self._warm = data, python, warm
         self._outputs = outputs / "write_shards_outputs"
-        self._rival = data / "venv" / "bin" / "python"
+        self._rival = rival_python(data)
 
     def clear(self) -> None:
         """Deletes what contenders have written."""
         shutil.rmtree(self._outputs, ignore_errors=True)
         self._outputs.mkdir(parents=True)
-
-    def make_environment(self) -> None:
-        """Makes the environment of the rivals where it is not there as required.
-
-        Raises:
-            BenchmarkError: It could not be made.
-        """
-        required = (HERE / "requirements.txt").read_text()
-        venv = self._data / "venv"
-        installed = venv / "installed.txt"
-        if installed.exists() and installed.read_text() == required:
-            return
-        print(f"making the environment of the rivals in {venv}", flush=True)
-        pip = [str(self._rival), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        log = self._data / "venv.log"
-        try:
-            run([sys.executable, "-m", "venv", "--clear", str(venv)], log, HERE)
-            run([*pip, "--requirement", str(HERE / "requirements.txt")], log, HERE)
-        except BenchmarkError as error:
-            raise BenchmarkError(f"the environment of the rivals: {error}") from None
-        installed.write_text(required)
-
-    def versions(self, rivals: bool) -> dict[str, dict[str, str]]:
-        """Of Python and the packages that matter, in each environment.
-
-        Raises:
-            BenchmarkError: An interpreter does not run.
-        """
-        pythons = {"ours": self._python} | ({"rivals": str(self._rival)} if rivals else {})
-        try:
-            return {
-                name: json.loads(subprocess.check_output([python, "-c", _VERSIONS]))
-                for name, python in pythons.items()
-            }
-        except (OSError, subprocess.CalledProcessError) as error:
-            raise BenchmarkError(f"an interpreter does not run: {error}") from None
 
     def output(self, result: Result) -> Path:
         """Where a contender writes."""
@@ -115,8 +73,8 @@ class Bench:
         if result.contender == "ours":
             python, env = self._python, None
         else:
-            python = str(self._rival)
-            env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+            python = self._rival
+            env = rival_variables()
         log = self._data / f"{result.kind}-{result.contender}.log"
         try:
             return run([python, *arguments], log, HERE.parent, env, self._warm)
@@ -171,7 +129,7 @@ class Bench:
         print(f"  comparing their {first.kind}", flush=True)
         try:
             log = self._data / "compare.log"
-            run([str(self._rival), path, first.kind, *outputs], log, HERE.parent)
+            run([self._rival, path, first.kind, *outputs], log, HERE.parent)
         except BenchmarkError as error:
             raise BenchmarkError(f"the records of {first.kind} differ: {error}") from None
 
@@ -208,31 +166,6 @@ class Bench:
                     result.runs.append(self.write(result))
         self.clear()
         return results
-
-
-def machine() -> dict[str, str | int]:
-    """The processor and the system."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return {
-        "cpu": models[0] if models else platform.machine(),
-        "cores": len(os.sched_getaffinity(0)),
-        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        "system": platform.platform(),
-    }
-
-
-def parse_names(allowed: Sequence[str], text: str) -> list[str]:
-    """Names of a list, in its order.
-
-    Raises:
-        BenchmarkError: One is not in it.
-    """
-    names = text.split(",")
-    for name in names:
-        if name not in allowed:
-            raise BenchmarkError(f"{name!r}: expected some of {','.join(allowed)}")
-    return [name for name in allowed if name in names]
 
 
 def parse_sizes(values: Sequence[str]) -> dict[str, tuple[int, ...]]:
@@ -298,12 +231,13 @@ def main() -> None:
     data.mkdir(parents=True, exist_ok=True)
     outputs = Path(flags.outputs).resolve() if flags.outputs else data
     bench = Bench(data, outputs, flags.python, warm=not flags.quick)
-    rivals = contenders != ["ours"]
-    if rivals:
-        bench.make_environment()
+    pythons = {"ours": flags.python}
+    if contenders != ["ours"]:
+        pythons["rivals"] = rival_python(data)
+        make_environment(data)
     figures: dict = {
         "machine": machine(),
-        "versions": bench.versions(rivals),
+        "versions": versions(pythons),
         "results": [],
         "margins": [],
         "ratios": {},
