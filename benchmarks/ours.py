@@ -1,0 +1,116 @@
+"""This project: shards written by `WriteShards`, read by `load`, `as_numpy` and `RecordSource`."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import google_crc32c
+import numpy as np
+from contender import Contender, Task
+from records import BATCH, NUM_SHARDS, TINY, Kind, Records, pad
+
+import readers
+from readers.format.example import Encoder
+from readers.format.manifest import INDEX_SUFFIX, MANIFEST, Manifest, Shard, Split, shard_name
+from readers.format.tfrecord import format_index, frame_all
+
+
+def _schema(kind: Kind) -> readers.Schema:
+    return readers.Schema({"x": readers.Feature(kind.dtype, kind.shape)})
+
+
+def _keyed(records: Records, number: int) -> tuple[str, dict[str, np.ndarray]]:
+    return f"{number:07d}", {"x": records[number]}
+
+
+def write(kind: Kind, records: Records, store: Path) -> None:
+    """Writes shards as a user's own pipeline does."""
+    import apache_beam as beam
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    from beam_jobs import WriteShards
+    from beam_jobs.direct import prepare_direct_runner
+
+    options = PipelineOptions([])
+    prepare_direct_runner(options)
+    with beam.Pipeline(options=options) as pipeline:
+        _ = (
+            pipeline
+            | beam.Create(range(len(records)))
+            | beam.Map(partial(_keyed, records))
+            | WriteShards(str(store), schema=_schema(kind), num_shards=NUM_SHARDS)
+        )
+
+
+def write_tiny(store: Path, records: int) -> None:
+    """Writes records of the kind `TINY`, ten million in seconds.
+
+    All shards hold the same: what a reader does before its first batch depends on how many records
+    there are, not on what is in them.
+    """
+    count = records // NUM_SHARDS
+    values = np.random.default_rng(0).standard_normal((count, *TINY.any_shape), np.float32)
+    frames = frame_all(Encoder(_schema(TINY)).pack_all({"x": list(values)}))
+    index = format_index(np.array([len(frame) for frame in frames]))
+    data = b"".join(frames)
+    shards = []
+    store.mkdir(parents=True)
+    for number in range(NUM_SHARDS):
+        name = shard_name("train", number, NUM_SHARDS)
+        (store / name).write_bytes(data)
+        (store / f"{name}{INDEX_SUFFIX}").write_bytes(index)
+        shards.append(Shard(name, count, len(data), google_crc32c.value(data)))
+    manifest = Manifest(_schema(TINY), {"train": Split(tuple(shards))})
+    (store / MANIFEST).write_bytes(manifest.to_bytes())
+
+
+def _prepare(way: str) -> None:
+    if way.startswith("load"):
+        _ = readers.load  # imports TensorFlow
+
+
+def _options(task: Task, order: str) -> dict[str, Any]:
+    return {
+        "batch_size": BATCH,
+        "batching": task.batching,
+        "shuffle": task.shuffle,
+        "repeat": task.epochs,
+        "order": order,
+    }
+
+
+def _load(order: str, task: Task) -> Any:
+    return readers.load(task.store, **_options(task, order))
+
+
+def _as_numpy(order: str, task: Task) -> Any:
+    return readers.as_numpy(task.store, **_options(task, order))
+
+
+def _from_source(task: Task) -> Iterator[np.ndarray]:
+    """As PyTorch's DataLoader does: a list of numbers, the records of those, a batch of them."""
+    source = readers.RecordSource(task.store)
+    rng = np.random.default_rng(0)
+    collate = np.stack if task.batching == "dense" else pad
+    for _ in itertools.count() if task.epochs is None else range(task.epochs):
+        order = rng.permutation(len(source)) if task.shuffle else np.arange(len(source))
+        for first in range(0, len(order), BATCH):
+            records = source.__getitems__(order[first : first + BATCH].tolist())
+            yield collate([record["x"] for record in records])
+
+
+CONTENDER = Contender(
+    ways={
+        "load": partial(_load, "global"),
+        "load, interleave": partial(_load, "interleave"),
+        "as_numpy": partial(_as_numpy, "global"),
+        "as_numpy, interleave": partial(_as_numpy, "interleave"),
+        "RecordSource": _from_source,
+    },
+    write=write,
+    prepare=_prepare,
+)

@@ -1,0 +1,160 @@
+"""The records that readers are measured on: made once, the same for every contender.
+
+    DIR/values.npy    all records, one after another, along the first axis
+    DIR/lengths.npy   int64 [records], what each has of that axis; not there where all have one shape
+
+Each contender's store is written from these arrays.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+BATCH = 128
+NUM_SHARDS = 16
+
+_SEED = 20_260_201
+_MASK = (1 << 64) - 1
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What the records of a dataset are.
+
+    Attributes:
+        name: Of the dataset.
+        dtype, shape: Of the one array that a record holds; None is what differs between records.
+        records: In the dataset; a multiple of `BATCH`, so that all batches of an epoch are whole.
+        shortest, longest: What a record has of the first axis, where that differs.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int | None, ...]
+    records: int
+    shortest: int = 0
+    longest: int = 0
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether all records have one shape."""
+        return None not in self.shape
+
+    @property
+    def batchings(self) -> tuple[str, ...]:
+        """What may become of its records."""
+        return ("dense",) if self.is_fixed else ("padded", "ragged")
+
+    @property
+    def any_shape(self) -> tuple[int, ...]:
+        """The shape as NumPy's `reshape` takes it."""
+        return tuple(-1 if size is None else size for size in self.shape)
+
+
+# 50 to 270 MB each: few enough for the page cache of a laptop, with the stores of all contenders.
+KINDS = {
+    kind.name: kind
+    for kind in (
+        Kind("small", "float32", (64,), 1600 * BATCH),
+        Kind("images", "uint8", (64, 64, 3), 160 * BATCH),
+        Kind("sensors", "float32", (None, 6), 320 * BATCH, 50, 500),
+        Kind("tokens", "int64", (None,), 1600 * BATCH, 5, 200),
+    )
+}
+
+# The first batch of so many tells what depends on the size of a dataset.
+TINY = Kind("tiny", "float32", (4,), 10_000_000)
+
+
+class Records:
+    """The arrays of a folder, which stay on disk.
+
+    Args:
+        folder: As `make_records` left it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._values = np.load(folder / "values.npy", mmap_mode="r")
+        lengths = folder / "lengths.npy"
+        self._ends = np.cumsum(np.load(lengths)).tolist() if lengths.exists() else None
+
+    def __reduce__(self) -> tuple[type[Records], tuple[Path]]:
+        return Records, (self._folder,)  # a mapped array would take its contents along
+
+    def __len__(self) -> int:
+        return len(self._values) if self._ends is None else len(self._ends)
+
+    def __getitem__(self, number: int) -> np.ndarray:
+        if self._ends is None:
+            return np.array(self._values[number])
+        return np.array(self._values[self._ends[number - 1] if number else 0 : self._ends[number]])
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        return map(self.__getitem__, range(len(self)))
+
+    def shards(self) -> Iterator[Iterator[np.ndarray]]:
+        """The records of each of `NUM_SHARDS` shards, whose numbers follow one another."""
+        for shard in range(NUM_SHARDS):
+            numbers = range(len(self) * shard // NUM_SHARDS, len(self) * (shard + 1) // NUM_SHARDS)
+            yield (self[number] for number in numbers)
+
+    @property
+    def nbytes(self) -> int:
+        """Of all values together."""
+        return self._values.nbytes
+
+
+def make_records(folder: Path, kind: Kind, records: int) -> None:
+    """Makes the arrays of a kind.
+
+    No value is zero, so that padding is told from what is padded.
+    """
+    rng = np.random.default_rng((_SEED, list(KINDS).index(kind.name)))
+    folder.mkdir(parents=True)
+    shape = (records, *kind.any_shape)
+    if not kind.is_fixed:
+        lengths = rng.integers(kind.shortest, kind.longest + 1, records)
+        np.save(folder / "lengths.npy", lengths)
+        shape = (int(lengths.sum()), *kind.any_shape[1:])
+    if kind.dtype == "float32":
+        values = rng.standard_normal(shape, np.float32)
+        values[values == 0] = 1
+    else:
+        # Of tokens as many as a vocabulary has.
+        values = rng.integers(1, 256 if kind.dtype == "uint8" else 32_000, shape, kind.dtype)
+    np.save(folder / "values.npy", values)
+
+
+def pad(rows: Sequence[np.ndarray]) -> np.ndarray:
+    """Records as one array [records, longest, ...], filled up with zeros.
+
+    For contenders that have no padding of their own: what their users write.
+    """
+    first = rows[0]
+    batch = np.zeros((len(rows), max(map(len, rows)), *first.shape[1:]), first.dtype)
+    for place, row in zip(batch, rows, strict=True):
+        place[: len(row)] = row
+    return batch
+
+
+def unpad(row: np.ndarray) -> np.ndarray:
+    """A record of a padded batch without what it was filled up with."""
+    filled = row.reshape(len(row), -1).any(axis=1)
+    return row[: int(filled.nonzero()[0].max(initial=-1)) + 1]
+
+
+def fingerprint(rows: Iterable[np.ndarray]) -> tuple[int, int]:
+    """How many records there are, and a sum that tells them in whatever order they come."""
+    count = total = 0
+    for row in rows:
+        digest = hashlib.blake2b(f"{row.dtype} {row.shape} ".encode(), digest_size=8)
+        digest.update(row.tobytes())
+        total += int.from_bytes(digest.digest(), "little")
+        count += 1
+    return count, total & _MASK
