@@ -154,6 +154,8 @@ def load(
     return batches.prefetch(tf.data.AUTOTUNE)
 
 
+# No function in there needs AutoGraph, which takes 2 s of the first batch to find that out.
+@tf.autograph.experimental.do_not_convert
 def _batches(plan: Plan, options: ReadOptions) -> tf.data.Dataset:
     """The batches of a plan, with their number where it is known."""
     if plan.records is None:
