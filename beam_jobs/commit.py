@@ -14,7 +14,7 @@ from apache_beam.pvalue import AsList, AsSingleton
 from beam_jobs.assign import Plan
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.merge import MergeFn
-from beam_jobs.output import Output, remove_leftovers
+from beam_jobs.output import Output, remove_leftovers, renamed_schema
 from beam_jobs.rejects import rejects_file
 from beam_jobs.resume import ShardResult
 from beam_jobs.shards import STAGING, unwritable, write_file
@@ -139,10 +139,13 @@ class _Commit(beam.DoFn):
         names = output.placement.splits.names
         counted = {split: values.records for split, values in statistics}
         splits = reconcile(Plan.unpack(plan), [*results, *changed], counted, names, output.balance)
-        figures = {names[split]: values.to_json() for split, values in statistics}
+        figures = {
+            names[split]: {output.stored.get(n, n): f for n, f in values.to_json().items()}
+            for split, values in statistics
+        }
         every = [result for mine in splits for result in mine]
         manifest = Manifest(
-            schema=output.schema,
+            schema=renamed_schema(output.schema, output.stored),
             splits={
                 name: Split(
                     tuple(result.shard for result in mine if result.shard),

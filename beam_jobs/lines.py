@@ -121,7 +121,14 @@ class _EncodeTexts(WindowStep[Encoded]):
             output = self._output
             self._packed = pickle.dumps(
                 SecondPass(
-                    self._job, output.placement, output.schema, names, vocabulary, plan, self._spool
+                    self._job,
+                    output.placement,
+                    output.schema,
+                    names,
+                    vocabulary,
+                    plan,
+                    self._spool,
+                    output.stored,
                 )
             )
         progress.advance("encoding", 0)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import functools
 import struct
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -87,11 +87,13 @@ class Loader:
         job: What a record is.
         schema: Of the records.
         names: Of the labels, as `label_names` gives them.
+        stored: What features are called in Examples, where it is not their name in the schema.
     """
 
     job: FileJob
     schema: Schema
     names: tuple[str, ...] = ()
+    stored: Mapping[str, str] = field(default_factory=dict)
 
     @functools.cached_property
     def _ids(self) -> LabelIds:
@@ -99,7 +101,7 @@ class Loader:
 
     @functools.cached_property
     def _encoder(self) -> Encoder:
-        return Encoder(self.schema)
+        return Encoder(self.schema, self.stored)
 
     def record(self, key: str) -> dict[str, Any]:
         """The whole record of a file.

@@ -19,7 +19,7 @@ from beam_jobs.files import Inputs
 from beam_jobs.images import ImageJob
 from beam_jobs.labels import Labels
 from beam_jobs.lines import WriteTexts
-from beam_jobs.output import BALANCES, Output, check_output, parse_num_shards, resolve
+from beam_jobs.output import BALANCES, Output, check_output, parse_names, parse_num_shards, resolve
 from beam_jobs.references import WriteFiles
 from beam_jobs.sensors import SensorJob
 from beam_jobs.text import TextJob
@@ -86,6 +86,13 @@ def _add_common_flags(parser: argparse.ArgumentParser) -> None:
         default="skip",
         help="what to do with an input that cannot become a record: list it in rejects/, or stop "
         "(default: skip)",
+    )
+    common.add_argument(
+        "--names",
+        default="",
+        metavar="FEATURE=NAME,…",
+        help="what features are called in the Examples, such as image=image_raw,label=labels "
+        "(default: their own names)",
     )
     common.add_argument("--overwrite", action="store_true", help="replace a dataset in --output")
 
@@ -254,6 +261,7 @@ def parse_command(arguments: Sequence[str]) -> Command:
         on_reject=flags.on_reject,
         overwrite=flags.overwrite,
         balance=flags.balance,
+        stored=parse_names(flags.names, job.schema) if flags.names else {},
         options={
             "job": flags.job,
             **{k: v for k, v in sorted(vars(flags).items()) if k not in _NOT_OF_THE_DATASET},

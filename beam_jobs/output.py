@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from beam_jobs.files import GLOB, is_local
 from beam_jobs.rejects import REJECTS
 from beam_jobs.shards import STAGING, make_directory
 from readers.format.manifest import INDEX_SUFFIX, MANIFEST, VOCABULARY, join
-from readers.format.schema import Schema
+from readers.format.schema import Feature, Schema
 
 DEFAULT_SHARD_SIZE = 128 << 20
 BALANCES = ("records", "bytes")
@@ -48,6 +49,7 @@ class Output:
         overwrite: Whether an existing dataset may be replaced.
         options: Of the job, for the manifest; nothing of the runner or the machine.
         balance: What shards of a split have as much of as can be: "records" or "bytes".
+        stored: What features are called in Examples, where it is not their name in the schema.
     """
 
     directory: str
@@ -59,6 +61,7 @@ class Output:
     overwrite: bool = False
     options: dict[str, Any] = field(default_factory=dict)
     balance: str = "records"
+    stored: Mapping[str, str] = field(default_factory=dict)
 
 
 def resolve(directory: str) -> str:
@@ -96,6 +99,43 @@ def parse_num_shards(text: str, splits: tuple[str, ...]) -> tuple[int, ...]:
             raise UsageError(f"--num_shards {text}: {number!r} is not a number in 1..{MAX_SHARDS}")
         shards.update(dict.fromkeys([name] if equals else splits, int(number)))
     return tuple(shards.values())
+
+
+def parse_names(text: str, schema: Schema) -> dict[str, str]:
+    """What features are called in Examples, by their names in the schema, from `image=image_raw,…`.
+
+    Raises:
+        UsageError: A feature is unknown, or two would have one name.
+    """
+    names: dict[str, str] = {}
+    for part in text.split(","):
+        name, equals, stored = part.strip().partition("=")
+        if not equals or name not in schema or name in names:
+            raise UsageError(
+                f"--names {text}: expected FEATURE=NAME,… with features of {', '.join(schema)}, "
+                f"each once; got {part!r}"
+            )
+        names[name] = stored
+    try:
+        renamed_schema(schema, names)
+    except ValueError as error:
+        raise UsageError(f"--names {text}: {error}") from None
+    return names
+
+
+def renamed_schema(schema: Schema, names: Mapping[str, str]) -> Schema:
+    """The schema with some features called otherwise.
+
+    Raises:
+        ValueError: Two features would have one name, or a name is none that a feature may have.
+    """
+    features: dict[str, Feature] = {}
+    for name, feature in schema.items():
+        stored = names.get(name, name)
+        if stored in features:
+            raise ValueError(f"two features would be called {stored!r}")
+        features[stored] = feature
+    return Schema(features)
 
 
 def _files(directory: str) -> list[str]:

@@ -104,7 +104,7 @@ class _Measure:
     """The bytes of records by their keys, framing included; None where one cannot be loaded."""
 
     def __init__(self, job: FileJob, output: Output, processes: int) -> None:
-        self._loader, self._processes = Loader(job, output.schema), processes
+        self._loader, self._processes = Loader(job, output.schema, stored=output.stored), processes
 
     def __call__(self, keys: list[str]) -> list[int | None]:
         packed = pickle.dumps(self._loader)
@@ -130,7 +130,7 @@ class _WriteReferences(ShardStep[tuple[ShardResult, Statistics]]):
         # A list: what a runner hands over may be gone once this returns.
         blocks = list(packed)
         writer = ShardWriter(self._output, Plan.unpack(plan), key)
-        loader = Loader(self._job, self._output.schema, names)
+        loader = Loader(self._job, self._output.schema, names, self._output.stored)
         pool = shared_pool(self._processes)
         yield from self.submit(write_references, writer, blocks, loader, pool)
 

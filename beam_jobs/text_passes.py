@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import compress
 from typing import Any, NamedTuple
 
@@ -135,6 +135,7 @@ class SecondPass:
         vocabulary: All tokens by id; empty without words.
         plan: Packed.
         spool: Takes the records, so that references to them are handed over instead.
+        stored: What features are called in Examples, where it is not their name in the schema.
     """
 
     job: TextJob
@@ -144,6 +145,7 @@ class SecondPass:
     vocabulary: tuple[bytes, ...]
     plan: bytes
     spool: Spool | None = None
+    stored: Mapping[str, str] = field(default_factory=dict)
 
     @functools.cached_property
     def _plan(self) -> Plan:
@@ -151,7 +153,7 @@ class SecondPass:
 
     @functools.cached_property
     def _encoder(self) -> Encoder:
-        return Encoder(self.schema)
+        return Encoder(self.schema, self.stored)
 
     @functools.cached_property
     def _ids(self) -> LabelIds:

@@ -682,6 +682,15 @@ def test_packed_numbers_that_are_cut_off_are_refused(dtype, content, reason):
         read(Feature(dtype, (None,), "list"), example_of(field(kind, field(1, content))))
 
 
+def test_an_example_may_call_features_otherwise_than_the_schema_does():
+    schema = Schema({"image": Feature("uint8", (None, 2)), "label": Feature("int64")})
+    renamed = Schema({"a": schema["label"], "image_raw": schema["image"]})
+    image = np.arange(4, dtype=np.uint8).reshape(2, 2)
+    encoder = Encoder(schema, {"image": "image_raw", "label": "a"})
+    data = encoder.encode({"image": image, "label": 7})
+    assert data == Encoder(renamed).encode({"image_raw": image, "a": 7})
+
+
 FUZZED = Schema(
     {
         "tensor": Feature("float32", (None, 2)),

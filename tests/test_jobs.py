@@ -20,6 +20,7 @@ from beam_jobs.samples import make_samples
 from readers.format.manifest import Manifest
 from readers.format.parse import Decoder
 from readers.format.tfrecord import parse_index
+from readers.integrity import verify
 
 IN_MEMORY = ["--direct_running_mode", "in_memory"]
 
@@ -119,6 +120,29 @@ def test_pictures_keep_their_own_size_when_none_is_asked_for(samples, tmp_path):
     for record in records_of(out, "train"):
         with Image.open(samples / "images" / record["key"].item().decode()) as image:
             assert record["image"].shape == (image.height, image.width, 3)
+
+
+def test_features_have_the_names_that_are_asked_for_wherever_they_are_named(samples, tmp_path):
+    arguments = ["sensors", "--input", f"{samples}/sensors/*/*.npy", "--num_shards", 2]
+    assert run(*arguments, "--output", tmp_path / "plain") == 0
+    names = ["--names", "signal=my_array,label=labels"]
+    assert run(*arguments, "--output", tmp_path / "named", *names) == 0
+    plain, named = (assert_consistent(tmp_path / name) for name in ("plain", "named"))
+    assert list(named.schema) == ["key", "labels", "my_array"]
+    assert named.schema["my_array"] == plain.schema["signal"]
+    before, after = plain.splits["train"].statistics, named.splits["train"].statistics
+    assert after["my_array"] == before["signal"]
+    assert after["labels"] == before["label"]
+    assert after["labels"]["values"]
+    for one, other in zip(
+        records_of(tmp_path / "plain", "train"),
+        records_of(tmp_path / "named", "train"),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(other["my_array"], one["signal"])
+        assert (other["labels"], other["key"]) == (one["label"], one["key"])
+    report = verify(tmp_path / "named")
+    assert report.ok, report.problems
 
 
 @pytest.mark.parametrize("encoding", ["jpeg", "png", "source"])

@@ -5,11 +5,13 @@ from beam_jobs.output import (
     DONE,
     MARKER,
     check_output,
+    parse_names,
     parse_num_shards,
     prepare_output,
     remove_leftovers,
     resolve,
 )
+from readers.format.schema import Schema
 
 LEFT_BY_A_RUN = [
     "manifest.json",
@@ -209,3 +211,35 @@ def test_a_wrong_number_of_shards_is_refused_with_the_cure(text, message):
         parse_num_shards(text, ("train", "val"))
     assert caught.value.message.startswith(f"--num_shards {text}: ")
     assert message in caught.value.message
+
+
+NAMED = Schema({"image": ("uint8", (None, None, 3)), "key": ("string",), "label": ("int64",)})
+
+
+def test_features_are_called_what_names_says():
+    assert parse_names("image=image_raw, label=labels", NAMED) == {
+        "image": "image_raw",
+        "label": "labels",
+    }
+    assert parse_names("image=label,label=image", NAMED) == {"image": "label", "label": "image"}
+    assert parse_names("image=image/encoded", NAMED) == {"image": "image/encoded"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("picture=x", "expected FEATURE=NAME,… with features of image, key, label, each once"),
+        ("image", "got 'image'"),
+        ("image=a,image=b", "got 'image=b'"),
+        ("image=a,", "got ''"),
+        ("image=label", "two features would be called 'label'"),
+        ("image=", "feature name ''"),
+        ("label=image/shape", "is taken by the shapes of 'image'"),
+    ],
+)
+def test_wrong_names_are_refused_with_the_cure(text, message):
+    with pytest.raises(UsageError) as caught:
+        parse_names(text, NAMED)
+    assert caught.value.message.startswith(f"--names {text}: ")
+    assert message in caught.value.message
+    assert "\n" not in caught.value.message

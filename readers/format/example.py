@@ -52,14 +52,19 @@ class Encoder:
 
     Args:
         schema: The features every record must have, no more and no fewer.
+        names: What features are called in the Example, where it is not their name in the schema.
     """
 
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: Schema, names: Mapping[str, str] | None = None) -> None:
         self.schema = schema
         self._features = dict(schema)  # a plain dict is compared and read ten times as fast
         self._integers = {name for name, feature in schema.items() if is_integer(feature)}
-        entries = [_Entry(name, name, feature) for name, feature in schema.items()]
-        entries += [_Entry(f"{n}/shape", n, f) for n, f in schema.items() if f.has_companion]
+        entries = []
+        for name, feature in schema.items():
+            key = (names or {}).get(name, name)
+            entries.append(_Entry(key, name, feature))
+            if feature.has_companion:
+                entries.append(_Entry(f"{key}/shape", name, feature, companion=True))
         self._entries = sorted(entries, key=lambda entry: map_order(entry.key))
 
     def encode(self, record: Mapping[str, Any]) -> bytes:
@@ -136,12 +141,13 @@ class _Entry:
     Args:
         key: Of the map.
         name: Of the feature.
+        companion: Whether it is the companion.
     """
 
-    def __init__(self, key: str, name: str, feature: Feature) -> None:
+    def __init__(self, key: str, name: str, feature: Feature, companion: bool = False) -> None:
         self.key, self.name = key, name
         self._feature = feature
-        self._companion = key != name
+        self._companion = companion
         self._key_field = b"\x0a" + varint(len(key.encode())) + key.encode()
         self._beginnings: dict[Any, bytes] = {}
 
