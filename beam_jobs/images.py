@@ -16,7 +16,7 @@ from beam_jobs.labels import Labels
 from readers.format.schema import Feature, Schema
 
 RESIZE = ("stretch", "fit", "crop")
-ENCODINGS = ("tensor", "jpeg", "png", "source")
+ENCODINGS = ("tensor", "raw", "jpeg", "png", "source")
 
 # Antialiased when it shrinks, as Pillow does it; what training pipelines use.
 _FILTER = Image.Resampling.BILINEAR
@@ -41,7 +41,7 @@ class ImageJob:
         image_size: (height, width), or None to keep each picture's own.
         resize: "stretch" to the size, "fit" inside it with black borders, or "crop" its middle.
         channels: 1 for gray, 3 for RGB.
-        encoding: "tensor", "jpeg", "png", or "source" for the files' own bytes.
+        encoding: "tensor" or "raw" for pixels, "jpeg", "png", or "source" for the files' own bytes.
     """
 
     inputs: Inputs
@@ -141,7 +141,7 @@ class ImageJob:
         return ImageOps.fit(image, (width, height), _FILTER)
 
     def _encoded(self, image: Image.Image) -> np.ndarray | bytes:
-        if self.encoding == "tensor":
+        if self.encoding in ("tensor", "raw"):
             return np.asarray(image).reshape(image.height, image.width, self.channels)
         buffer = io.BytesIO()
         if self.encoding == "jpeg":

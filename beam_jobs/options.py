@@ -11,7 +11,7 @@ from typing import NoReturn
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 
-from beam_jobs import images, text
+from beam_jobs import images, sensors, text
 from beam_jobs.assign import Placement, Splits, check_seed, parse_size
 from beam_jobs.direct import processes_of
 from beam_jobs.errors import UsageError
@@ -153,8 +153,9 @@ def build_parser() -> argparse.ArgumentParser:
         "--encoding",
         choices=images.ENCODINGS,
         default="tensor",
-        help="tensor: pixels, fastest to read; jpeg, png: compressed; source: the files' own "
-        "bytes, where TensorFlow reads them (default: tensor)",
+        help="tensor: pixels, fastest to read; raw: their bytes without dtype and shape; jpeg, "
+        "png: compressed; source: the files' own bytes, where TensorFlow reads them (default: "
+        "tensor)",
     )
 
     of_text = job(
@@ -204,6 +205,13 @@ def build_parser() -> argparse.ArgumentParser:
         default="",
         metavar="NAME,…",
         help="arrays of .npz files; one becomes `signal`, several keep their names (default: all)",
+    )
+    of_sensors.add_argument(
+        "--encoding",
+        choices=sensors.ENCODINGS,
+        default="tensor",
+        help="tensor: with dtype and shape; raw: the bytes of the values; list: an Example's own "
+        "list of integers or float32 (default: tensor)",
     )
     of_sensors.add_argument(
         "--dtype",
@@ -281,7 +289,7 @@ def _job(
         return ImageJob(inputs, labels, size, flags.resize, flags.channels, flags.encoding)
     if flags.job == "sensors":
         arrays = tuple(filter(None, flags.arrays.split(",")))
-        return SensorJob.of(inputs, labels, arrays, flags.dtype)
+        return SensorJob.of(inputs, labels, arrays, flags.dtype, flags.encoding)
     if flags.vocabulary_size < 3:
         raise UsageError(f"--vocabulary_size {flags.vocabulary_size}: expected at least 3")
     if flags.max_length < 0:

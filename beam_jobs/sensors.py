@@ -9,7 +9,7 @@ import math
 import warnings
 import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,8 @@ from readers.format.schema import (
 
 # NumPy tells every user of a file that Python 2 wrote how to make it load faster.
 warnings.filterwarnings("ignore", ".*additional header parsing", UserWarning)
+
+ENCODINGS = ("tensor", "raw", "list")
 
 # A CSV file names no dtype; float32 is what models take.
 CSV_DTYPE = "float32"
@@ -49,6 +51,7 @@ class SensorJob:
         arrays: The names of the arrays to take from `.npz` files; all of them if empty.
         dtype: What to convert every array to; empty for the input's own.
         example: The key of the file that `features` was learned from.
+        encoding: Of every array: one of `ENCODINGS`.
     """
 
     inputs: Inputs
@@ -57,17 +60,23 @@ class SensorJob:
     arrays: tuple[str, ...] = ()
     dtype: str = ""
     example: str = ""
+    encoding: str = "tensor"
 
     @classmethod
     def of(
-        cls, inputs: Inputs, labels: Labels, arrays: tuple[str, ...] = (), dtype: str = ""
+        cls,
+        inputs: Inputs,
+        labels: Labels,
+        arrays: tuple[str, ...] = (),
+        dtype: str = "",
+        encoding: str = "tensor",
     ) -> SensorJob:
         """The job whose schema is that of the first readable file: all others must agree with it.
 
         Raises:
-            UsageError: None of the first files can be read.
+            UsageError: None of the first files can be read, or what it holds cannot be encoded so.
         """
-        blank = cls(inputs, labels, (), arrays, dtype)
+        blank = cls(inputs, labels, (), arrays, dtype, encoding=encoding)
         errors: list[str] = []
         for pattern in inputs.patterns:
             for key, _, _ in inputs.files(pattern, limit=_TRIED):
@@ -76,16 +85,26 @@ class SensorJob:
                 except RejectError as error:
                     errors.append(f"{key}: {error}")
                     continue
-                features = tuple(
-                    (name, Feature(a.dtype.name, (None, *a.shape[1:]))) for name, a in found.items()
-                )
-                job = cls(inputs, labels, features, arrays, dtype, key)
-                try:
-                    job.schema  # noqa: B018  (the names of arrays are the file's)
-                except ValueError as error:
-                    raise UsageError(f"{key}: {error}; choose others with --arrays") from None
-                return job
+                return blank._like(key, found)
         raise UsageError(f"no recording among the first {len(errors)} files: {errors[0]}")
+
+    def _like(self, key: str, arrays: dict[str, np.ndarray]) -> SensorJob:
+        """The job whose schema is that of one file, with these arrays."""
+        try:
+            features = tuple(
+                (name, Feature(array.dtype.name, (None, *array.shape[1:]), self.encoding))
+                for name, array in arrays.items()
+            )
+        except ValueError as error:
+            raise UsageError(
+                f"{key}: {error}; choose another --encoding, or convert with --dtype"
+            ) from None
+        job = replace(self, features=features, example=key)
+        try:
+            job.schema  # noqa: B018  (the names of arrays are the file's)
+        except ValueError as error:
+            raise UsageError(f"{key}: {error}; choose others with --arrays") from None
+        return job
 
     @property
     def schema(self) -> Schema:

@@ -98,6 +98,24 @@ def test_names_of_other_features_are_refused(tmp_path, name):
         read(tmp_path, "a.npz", data)
 
 
+def of_encoding(tmp_path, encoding, array):
+    (tmp_path / "a.npy").write_bytes(npy(array))
+    return SensorJob.of(Inputs.of([str(tmp_path / "a.npy")]), Labels(), (), "", encoding)
+
+
+def test_recordings_are_stored_in_the_encoding_that_is_asked_for(tmp_path):
+    for encoding in ("tensor", "raw", "list"):
+        schema = of_encoding(tmp_path, encoding, np.ones((5, 3), np.float32)).schema
+        assert schema["signal"] == Feature("float32", (None, 3), encoding)
+
+
+def test_an_encoding_that_cannot_hold_the_dtype_is_refused_with_the_cure(tmp_path):
+    with pytest.raises(UsageError) as caught:
+        of_encoding(tmp_path, "list", np.ones((5, 3)))
+    assert caught.value.message.startswith("a.npy: float64 [None, 3], list: ")
+    assert caught.value.message.endswith("another --encoding, or convert with --dtype")
+
+
 @pytest.mark.parametrize("name", ["x/shape", "a\x01b", ""])
 def test_names_that_no_feature_can_have_are_the_users_mistake(tmp_path, name):
     with pytest.raises(UsageError, match=r"a.npz: feature ") as caught:
