@@ -9,15 +9,20 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 import textwrap
 import tracemalloc
 
+import apache_beam as beam
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import readers
+from beam_jobs import WriteShards
+from beam_jobs.__main__ import main
+from readers.pictures import decode_picture
 from tests.plain import example, jpeg, tensor, write_plain
 
 RNG = np.random.default_rng(11)
@@ -539,3 +544,164 @@ def test_raw_pictures_come_with_their_labels(tmp_path):
     path = write_plain(tmp_path / "a.tfrecord", records)
     assert_same(list(ours_raw_pictures(path)), plain_raw_pictures(path))
     assert_shorter(ours_raw_pictures, plain_raw_pictures)
+
+
+# The same programs read what the jobs write, by its names and encodings.
+
+
+def shards_of(job, source, directory, *flags):
+    """The shards of a job, two of them; a program of somebody else knows nothing but files."""
+    arguments = [job, "--input", source, "--output", directory, "--num_shards", "2", *flags]
+    assert main([str(argument) for argument in arguments]) == 0
+    return [str(path) for path in sorted(directory.glob("*.tfrecord"))]
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    """JPEGs of several sizes in folders of two labels."""
+    directory = tmp_path_factory.mktemp("photos")
+    for number, size in enumerate(SIZES):
+        folder = directory / "ab"[number % 2]
+        folder.mkdir(exist_ok=True)
+        pixels = np.full((*size, 3), 40 * number, np.uint8)
+        (folder / f"{number}.jpg").write_bytes(jpeg(pixels))
+    return directory
+
+
+@pytest.mark.parametrize("encoding", ["jpeg", "source"])
+def test_encoded_pictures_of_the_images_job_are_read(photos, tmp_path, encoding):
+    flags = ["--encoding", encoding, "--names", "image=image_raw"]
+    paths = shards_of("images", photos / "*/*.jpg", tmp_path / "out", *flags)
+    found = plain_scaled(paths)
+    expected = {
+        (
+            path.parent.name == "b",
+            decode_picture("image", PICTURE, path.read_bytes())[0, 0, 0] / 255,
+        )
+        for path in photos.glob("*/*.jpg")
+    }
+    assert len(found) == len(expected) == len(SIZES)
+    for image, label in found:
+        assert image.shape == (128, 128, 3)
+        assert min(abs(image[0, 0, 0] - shade) for y, shade in expected if y == label) < 0.01
+    assert sum(len(labels) for _, labels in plain_resized(paths)) == len(SIZES)
+
+
+def test_raw_pixels_of_the_images_job_are_read(photos, tmp_path):
+    flags = ["--encoding", "raw", "--image_size", "16x8", "--names", "image=image_raw"]
+    paths = shards_of("images", photos / "*/*.jpg", tmp_path / "out", *flags)
+    expected = readers.RecordSource(tmp_path / "out")
+    for record, known in zip(
+        records_of(paths, image_raw=BYTES, label=NUMBER), expected, strict=True
+    ):
+        pixels = tf.reshape(tf.io.decode_raw(record["image_raw"], tf.uint8), [16, 8, 3])
+        np.testing.assert_array_equal(pixels, known["image_raw"])
+        assert record["label"] == known["label"]
+
+
+def write_arrays(directory, arrays):
+    """Writes recordings of two labels: the n-th is of label n % 2."""
+    for number, array in enumerate(arrays):
+        folder = directory / "ab"[number % 2]
+        folder.mkdir(parents=True, exist_ok=True)
+        np.save(folder / f"{number}.npy", array)
+    return directory / "*/*.npy"
+
+
+def sorted_by_first(arrays):
+    return sorted(arrays, key=lambda array: float(np.asarray(array).flat[0]))
+
+
+def test_tensors_of_the_sensors_job_are_read_and_batched(tmp_path):
+    values = [RNG.normal(size=(n, 2)).astype(np.float32) for n in (3, 1, 4, 2, 5)]
+    source = write_arrays(tmp_path / "in", values)
+    paths = shards_of("sensors", source, tmp_path / "out", "--names", "signal=my_array")
+    assert_same(sorted_by_first(plain_tensors(paths)), sorted_by_first(values))
+    padded = plain_padded(paths)
+    assert [len(batch) for batch, _ in padded] == [2, 2, 1]
+    assert sum(int(mask.sum()) for _, mask in padded) == 2 * (3 + 1 + 4 + 2 + 5)
+
+
+def test_raw_arrays_of_the_sensors_job_are_read(tmp_path):
+    values = [RNG.normal(size=(16, 8)).astype(np.float32) for _ in range(5)]
+    source = write_arrays(tmp_path / "in", values)
+    flags = ["--encoding", "raw", "--names", "signal=data"]
+    paths = shards_of("sensors", source, tmp_path / "out", *flags)
+    found = np.concatenate(plain_raw(paths))
+    assert_same(sorted_by_first(found), sorted_by_first(values))
+    assert plain_rows(paths).shape == (5, 16 * 8)
+
+
+def test_raw_pictures_of_floats_of_the_sensors_job_are_read_with_their_labels(tmp_path):
+    values = [np.full((16, 8, 3), number, np.float32) for number in range(5)]
+    source = write_arrays(tmp_path / "in", values)
+    flags = ["--encoding", "raw", "--names", "signal=image"]
+    batches = plain_raw_pictures(shards_of("sensors", source, tmp_path / "out", *flags))
+    found = {
+        (int(image[0, 0, 0]), int(label))
+        for images, labels in batches
+        for image, label in zip(images, labels, strict=True)
+    }
+    assert found == {(number, number % 2) for number in range(5)}
+
+
+def test_integers_of_the_sensors_job_are_read_as_a_list(tmp_path):
+    values = [np.full(n, n) for n in (3, 1, 200, 2, 5)]
+    source = write_arrays(tmp_path / "in", values)
+    flags = ["--encoding", "list", "--names", "signal=sequence"]
+    batches = plain_sequences(shards_of("sensors", source, tmp_path / "out", *flags), 128)
+    found = [row[row > 0].tolist() for rows, _ in batches for row in np.asarray(rows)]
+    assert sorted(found) == [[n] * min(n, 128) for n in (1, 2, 3, 5, 200)]
+
+
+@pytest.fixture
+def opinions(tmp_path):
+    texts = ["the cat sat", "the dog", "a cat and a dog and the cat", "grün is the cat"]
+    rows = [json.dumps({"text": text, "label": n}) + "\n" for n, text in enumerate(texts)]
+    (tmp_path / "in.jsonl").write_text("".join(rows))
+    return tmp_path / "in.jsonl", texts
+
+
+def test_texts_of_the_text_job_are_read_with_their_labels(opinions, tmp_path):
+    source, texts = opinions
+    paths = shards_of("text", source, tmp_path / "out", "--label_field", "label")
+    layer = keras.layers.TextVectorization(output_sequence_length=4)
+    batches = plain_words(paths, layer)
+    found = {
+        int(label): words.numpy().tolist()
+        for rows, labels in batches
+        for words, label in zip(rows, labels, strict=True)
+    }
+    assert found == dict(enumerate(layer(texts).numpy().tolist()))
+
+
+def test_tokens_of_the_text_job_are_read_as_a_list(opinions, tmp_path):
+    source, texts = opinions
+    flags = ["--label_field", "label", "--tokens", "words", "--names", "tokens=sequence"]
+    paths = shards_of("text", source, tmp_path / "out", *flags)
+    layer = keras.layers.TextVectorization(vocabulary=str(tmp_path / "out" / "vocabulary.txt"))
+    expected = layer(texts).numpy()
+    for rows, labels in plain_sequences(paths, 8):
+        assert np.asarray(rows).tolist() == [expected[label].tolist() for label in labels.numpy()]
+
+
+def test_any_names_and_encodings_of_a_schema_are_read(tmp_path):
+    picture = jpeg(np.full((20, 30, 3), 80, np.uint8))
+    records = {
+        f"record {n}": {
+            "image_raw": picture,
+            "labels": n,
+            "bounding_boxes": np.full((count, 4), n, np.float32),
+        }
+        for n, count in enumerate([1, 3, 0, 2, 1])
+    }
+    with beam.Pipeline("FnApiRunner") as pipeline:
+        pairs = pipeline | beam.Create(list(records.items()))
+        pairs | WriteShards(str(tmp_path / "out"), schema=BOXED, num_shards=2)
+    batches = plain_boxes([str(path) for path in sorted((tmp_path / "out").glob("*.tfrecord"))])
+    for _, labels, boxes in batches:
+        for label, box in zip(labels.numpy(), boxes.numpy(), strict=True):
+            known = records[f"record {label}"]["bounding_boxes"]
+            assert_same([box[: len(known)]], [known])
+            assert not box[len(known) :].any()
+    assert sorted(np.concatenate([labels for _, labels, _ in batches])) == list(range(5))
