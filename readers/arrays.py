@@ -53,6 +53,8 @@ def as_numpy(
     Args:
         path_or_files: A dataset's directory; or, with `schema`, TFRecord files from anywhere: a
             file, a list of them, a glob, or a directory; local, or of any filesystem of fsspec.
+            Those compressed with GZIP are unpacked once to count their records, cannot be
+            shuffled, and are read from the front again for each epoch.
         batch_size: Records of a batch, or rows of a packed one; the last one of an epoch may have
             fewer. With buckets, a number for all of them or a list with one for each.
         split: `"train"`, `"train[:10%]"`, `"train[1000:2000]"`, ... None means the only split, or
@@ -116,7 +118,9 @@ def as_numpy(
         state=State.of(state),
         on_corrupt=on_corrupt,
     )
-    plan = planned(path_or_files, split, schema, columns, options, scan=True)
+    plan = planned(
+        path_or_files, split, schema, columns, options, scan=True, any_order=options.shuffle
+    )
     stream = open_grouped(plan, options) or open_stream(plan, options)
     return Batches(stream, plan.schema, options)
 

@@ -20,6 +20,7 @@ from readers.format.manifest import (
     join,
 )
 from readers.format.schema import Schema
+from readers.gzipped import is_gzipped, unpacked_extent
 from readers.split import parse_split, shard_ranges, split_name
 
 # The split of files that no manifest describes.
@@ -38,6 +39,7 @@ class Part:
         take: Records of the run; None for all there are, where their number is unknown.
         total: Records of the whole file; None where unknown.
         bytes: Of the file, as the manifest says; None where there is none.
+        gzipped: Whether the file is compressed with GZIP.
     """
 
     path: str
@@ -45,6 +47,7 @@ class Part:
     take: int | None
     total: int | None
     bytes: int | None = None
+    gzipped: bool = False
 
     @property
     def is_whole(self) -> bool:
@@ -85,6 +88,11 @@ class Plan:
         return replace(self, parts=parts, records=stop - start)
 
     @property
+    def gzipped(self) -> bool:
+        """Whether a file is compressed with GZIP, so that it has to be read from its front."""
+        return any(part.gzipped for part in self.parts)
+
+    @property
     def digest(self) -> str:
         """The fingerprint in eight hexadecimal digits."""
         return f"{google_crc32c.value(repr(self.fingerprint).encode()):08x}"
@@ -97,6 +105,7 @@ def resolve(
     columns: Sequence[str] | None,
     scan: bool = False,
     cut: bool = False,
+    any_order: bool = False,
 ) -> Plan:
     """The plan of what to read, after all that can be checked without reading a record.
 
@@ -108,11 +117,13 @@ def resolve(
         columns: The features to read; None means all.
         scan: Count the records of files without manifest and index by walking through them.
         cut: Take shards that are not as long as the manifest says.
+        any_order: Refuse files whose records can be read in their own order alone.
 
     Raises:
         FileNotFoundError: A file is missing.
         DatasetError: There is no manifest and no schema, or a shard is not as the manifest says.
-        ValueError: The split, or a feature of schema or columns, is unknown.
+        ValueError: The split, or a feature of schema or columns, is unknown; or a file is compressed
+            in a way that does not suit.
     """
     if schema is not None and not isinstance(schema, Schema):
         raise ValueError(
@@ -130,7 +141,7 @@ def resolve(
         raise ValueError(
             "files without a manifest need schema=readers.Schema({name: (dtype, shape), ...})"
         )
-    return _with_columns(_files_plan(files, split, schema, scan), columns)
+    return _with_columns(_files_plan(files, split, schema, scan, any_order), columns)
 
 
 def resolve_mixture(
@@ -140,13 +151,14 @@ def resolve_mixture(
     schema: Schema | None,
     columns: Sequence[str] | None,
     cut: bool = False,
+    any_order: bool = False,
 ) -> Plan:
     """The plan of all records of several datasets, one after another.
 
     Args:
         paths: Of each dataset, as for `resolve`.
         datasets: How many there should be.
-        split, schema, columns, cut: As for `resolve`, for each of them.
+        split, schema, columns, cut, any_order: As for `resolve`, for each of them.
 
     Raises:
         FileNotFoundError, DatasetError, ValueError: As `resolve`; or the datasets have not the same
@@ -157,7 +169,7 @@ def resolve_mixture(
         raise ValueError(
             f"weights for {datasets} datasets: expected a list of as many, not {found}"
         )
-    plans = [resolve(path, split, schema, columns, scan=True, cut=cut) for path in paths]
+    plans = [resolve(path, split, schema, columns, True, cut, any_order) for path in paths]
     first = plans[0]
     for path, plan in zip(paths, plans, strict=True):
         if plan.schema != first.schema:
@@ -264,7 +276,9 @@ def _chosen(stored: Schema, given: Schema) -> Schema:
     return chosen
 
 
-def _files_plan(files: list[str], split: str | None, schema: Schema, scan: bool) -> Plan:
+def _files_plan(
+    files: list[str], split: str | None, schema: Schema, scan: bool, any_order: bool
+) -> Plan:
     if not files:
         raise ValueError("an empty list of files: there is nothing to read")
     if split is not None and split_name(split) != ALL:
@@ -273,30 +287,49 @@ def _files_plan(files: list[str], split: str | None, schema: Schema, scan: bool)
         )
     files = [local_path(file) or file for file in files]
     sizes = [_size_of(file) for file in files]
-    indexes = [read_index(file) if scan else read_sidecar(file) for file in files]
-    counts = [len(index) for index in indexes if index is not None]
+    gzipped = [is_gzipped(file) for file in files]
+    if any_order and any(gzipped):
+        raise ValueError(
+            f"{files[gzipped.index(True)]}: compressed with GZIP, so its records can be read in their "
+            "own order alone: decompress it, or use readers.load(..., order='interleave')"
+        )
+    extents = [_extent(*each, scan) for each in zip(files, sizes, gzipped, strict=True)]
+    known = [extent for extent in extents if extent]
     fingerprint = tuple(zip(map(os.path.basename, files), sizes, strict=True))
-    if len(counts) < len(files):
+    if len(known) < len(files):
         if split not in (None, ALL):
-            raise ValueError(
-                f"split {split!r}: a slice needs the number of records, and "
-                f"{files[[index is None for index in indexes].index(True)]}{INDEX_SUFFIX} is missing"
-            )
-        whole = tuple(Part(file, 0, None, None) for file in files)
+            number = extents.index(None)
+            lacking = f"{files[number]}{INDEX_SUFFIX} is missing"
+            if gzipped[number]:
+                lacking = f"{files[number]} is compressed with GZIP: decompress it"
+            raise ValueError(f"split {split!r}: a slice needs the number of records, and {lacking}")
+        whole = tuple(
+            Part(file, 0, None, None, gzipped=packed)
+            for file, packed in zip(files, gzipped, strict=True)
+        )
         return Plan(split or ALL, schema, whole, None, None, fingerprint)
+    counts = [count for count, _ in known]
     records = sum(counts)
     _, start, stop = parse_split(split or ALL, {ALL: records})
     return Plan(
         name=split or ALL,
         schema=schema,
         parts=tuple(
-            Part(files[number], skip, take, counts[number])
+            Part(files[number], skip, take, counts[number], gzipped=gzipped[number])
             for number, skip, take in shard_ranges(counts, start, stop)
         ),
         records=stop - start,
-        record_bytes=sum(sizes) / records if records else None,
+        record_bytes=sum(size for _, size in known) / records if records else None,
         fingerprint=(*fingerprint, (start, stop)),
     )
+
+
+def _extent(file: str, size: int, gzipped: bool, scan: bool) -> tuple[int, int] | None:
+    """The records of a file and their bytes; None where only a scan would tell, and there is none."""
+    if gzipped:
+        return unpacked_extent(file) if scan else None
+    index = read_index(file, size) if scan else read_sidecar(file, size)
+    return None if index is None else (len(index), size)
 
 
 def _size_of(file: str) -> int:

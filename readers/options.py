@@ -207,21 +207,22 @@ def planned(
     columns: Sequence[str] | None,
     options: ReadOptions,
     scan: bool,
+    any_order: bool,
 ) -> Plan:
     """The plan of what to read, after the options were held against it.
 
     Args:
-        path_or_files, split, schema, columns, scan: As for `resolve`; with weights, the first is a
-            list of datasets.
+        path_or_files, split, schema, columns, scan, any_order: As for `resolve`; with weights, the
+            first is a list of datasets.
 
     Raises:
         FileNotFoundError, DatasetError, ValueError: As `resolve`, and `ReadOptions.check`.
     """
     names, cut = options.columns(columns), options.on_corrupt == "skip"
     if options.weights is None:
-        plan = resolve(path_or_files, split, schema, names, scan=scan, cut=cut)
+        plan = resolve(path_or_files, split, schema, names, scan, cut, any_order)
     else:
         datasets = len(options.weights)
-        plan = resolve_mixture(path_or_files, datasets, split, schema, names, cut=cut)
+        plan = resolve_mixture(path_or_files, datasets, split, schema, names, cut, any_order)
     options.check(plan.schema)
     return plan

@@ -59,7 +59,8 @@ def load(
 
     Args:
         path_or_files: A dataset's directory; or, with `schema`, TFRecord files from anywhere: a
-            file, a list of them, a glob, or a directory. Not GZIP.
+            file, a list of them, a glob, or a directory; plain, or compressed with GZIP, which is
+            read with `interleave`.
         batch_size: Records of a batch, or rows of a packed one. With buckets, a number for all of
             them or a list with one for each.
         split: `"train"`, `"train[:10%]"`, `"train[1000:2000]"`, ... None means the only split, or
@@ -141,9 +142,11 @@ def load(
         options = replace(options, order="global")
     by_place = options.shard[1] > 1 or options.start_step or options.state or options.by_length
     scan = options.order == "global" or bool(by_place)
-    plan = planned(path_or_files, split, schema, columns, options, scan=scan)
+    any_order = options.shuffle and (options.order == "global" or options.by_length)
+    plan = planned(path_or_files, split, schema, columns, options, scan, any_order)
     if options.order is None:
-        suits = plan.records is not None and all(local_path(part.path) for part in plan.parts)
+        suits = plan.records is not None and not plan.gzipped
+        suits = suits and all(local_path(part.path) for part in plan.parts)
         options = replace(options, order="global" if suits else "interleave")
     batches = _batches(plan, options)
     if transform is not None:

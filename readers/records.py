@@ -22,6 +22,7 @@ from readers.format.manifest import DatasetError
 from readers.format.parse import Decoder
 from readers.format.schema import PICTURES, Schema
 from readers.format.tfrecord import FOOTER_BYTES, HEADER_BYTES, intact, unframe
+from readers.gzipped import GzippedShard
 from readers.pictures import decode_picture, with_pixels
 from readers.recycled import Recycled
 
@@ -82,7 +83,7 @@ class Records:
         before = [(part.take or 0) + part.skip for part in plan.parts]
         self._firsts = (self._ends - np.array(before, np.int64)).tolist()
         self._indexes: dict[int, np.ndarray] = {}
-        self._shards: OrderedDict[int, ShardBytes] = OrderedDict()
+        self._shards: OrderedDict[int, ShardBytes | GzippedShard] = OrderedDict()
         self._lock = threading.Lock()
         self._local = threading.local()
 
@@ -247,17 +248,19 @@ class Records:
         buffer: bytearray = self._local.buffer
         return buffer
 
-    def _open(self, number: int) -> tuple[ShardBytes, np.ndarray]:
+    def _open(self, number: int) -> tuple[ShardBytes | GzippedShard, np.ndarray | GzippedShard]:
         part = self.plan.parts[number]
         with self._lock:
-            if number not in self._indexes:
+            if number not in self._indexes and not part.gzipped:
                 self._indexes[number] = _checked_index(part)
             if number not in self._shards:
-                self._shards[number] = ShardBytes(part.path)
+                kind = GzippedShard if part.gzipped else ShardBytes
+                self._shards[number] = kind(part.path)
                 if len(self._shards) > _OPEN_SHARDS:
                     self._shards.popitem(last=False)
             self._shards.move_to_end(number)
-            return self._shards[number], self._indexes[number]
+            shard = self._shards[number]
+            return shard, shard if isinstance(shard, GzippedShard) else self._indexes[number]
 
 
 def _checked_index(part: Part) -> np.ndarray:

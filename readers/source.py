@@ -58,7 +58,8 @@ class RecordSource:
         *,
         schema: Schema | None = None,
     ) -> None:
-        self._records = Records(resolve(path, split, schema, columns, scan=True), verify_crc)
+        plan = resolve(path, split, schema, columns, scan=True, any_order=True)
+        self._records = Records(plan, verify_crc)
         self._length, self._process = len(self._records), os.getpid()
         self._is_local = all(local_path(p.path) is not None for p in self._records.plan.parts)
 

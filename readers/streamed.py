@@ -95,23 +95,34 @@ def _in_order(plan: Plan) -> tf.data.Dataset:
     """The serialized records of a plan, file after file."""
     paths = tf.constant([part.path for part in plan.parts], tf.string)
     starts = np.array([_offset(part, part.skip) for part in plan.parts], np.int64)
-    files = tf.data.Dataset.from_tensor_slices((paths, starts, _takes(plan)))
+    files = tf.data.Dataset.from_tensor_slices((paths, _packings(plan), starts, _takes(plan)))
     return _counted(files.flat_map(_records), plan.records)
 
 
-def _records(path: tf.Tensor, start: tf.Tensor, take: tf.Tensor) -> tf.data.Dataset:
+def _records(
+    path: tf.Tensor, packing: tf.Tensor, start: tf.Tensor, take: tf.Tensor
+) -> tf.data.Dataset:
     """The serialized records of a file from a byte on, so many of them; all where that is -1.
+
+    A packed file has to be read from its front: there the start is the number of a record.
 
     Of what stands before nothing is read, which the class TFRecordDataset has no argument for. It
     has to stand in a function of a dataset: TensorFlow cannot write the op into a graph.
     """
+    is_plain = tf.cast(packing == "", tf.int64)
     variant = tf.raw_ops.TFRecordDatasetV2(
         filenames=path[None],
-        compression_type="",
+        compression_type=packing,
         buffer_size=_READ_BYTES,
-        byte_offsets=start[None],
+        byte_offsets=(start * is_plain)[None],
     )
-    return tf.data.experimental.from_variant(variant, tf.TensorSpec([], tf.string)).take(take)
+    records = tf.data.experimental.from_variant(variant, tf.TensorSpec([], tf.string))
+    return records.skip(start * (1 - is_plain)).take(take)
+
+
+def _packings(plan: Plan) -> tf.Tensor:
+    """How each part's file is compressed, string [parts]."""
+    return tf.constant(["GZIP" if part.gzipped else "" for part in plan.parts], tf.string)
 
 
 def _takes(plan: Plan) -> np.ndarray:
@@ -120,7 +131,9 @@ def _takes(plan: Plan) -> np.ndarray:
 
 
 def _offset(part: Part, row: int) -> int:
-    """Where a record of a part's file begins, in bytes."""
+    """Where `_records` begins with a record of a part's file."""
+    if part.gzipped:
+        return row
     return int(read_index(part.path, part.bytes)[row, 0]) if row else 0
 
 
@@ -133,6 +146,7 @@ class _Interleaved:
         counts = [part.take or 0 for part in plan.parts]
         self._order = InterleavedOrder(counts, self._seed, self._window)
         self._paths = tf.constant([part.path for part in plan.parts], tf.string)
+        self._packings = _packings(plan)
         self._starts = np.array([_offset(part, part.skip) for part in plan.parts], np.int64)
         self._takes = _takes(plan)
 
@@ -176,16 +190,19 @@ class _Interleaved:
         """Blocks of some shards, int64 [k], one of each in turn.
 
         Args:
-            starts, takes: int64 [k]; from which byte on, and how many records; -1 for all.
+            starts, takes: int64 [k]; as `_records` takes them.
         """
 
-        def blocks_of(path: tf.Tensor, start: tf.Tensor, take: tf.Tensor) -> tf.data.Dataset:
-            records = _records(path, start, take)
+        def blocks_of(
+            path: tf.Tensor, packing: tf.Tensor, start: tf.Tensor, take: tf.Tensor
+        ) -> tf.data.Dataset:
+            records = _records(path, packing, start, take)
             if self._plan.records is not None:
                 records = _counted(records, take)
             return records.batch(BLOCK)
 
-        columns = tf.gather(self._paths, shards), starts, takes
+        names = tf.gather(self._paths, shards), tf.gather(self._packings, shards)
+        columns = *names, starts, takes
         return tf.data.Dataset.from_tensor_slices(columns).interleave(
             blocks_of,
             cycle_length=CYCLE,

@@ -25,7 +25,8 @@ def feature(value: Any) -> tf.train.Feature:
 def example(**values: Any) -> bytes:
     """A serialized Example."""
     features = {name: feature(value) for name, value in values.items()}
-    return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
+    built = tf.train.Example(features=tf.train.Features(feature=features))
+    return built.SerializeToString(deterministic=True)
 
 
 def write_plain(path: str | os.PathLike[str], records: Iterable[bytes], packed: str = "") -> str:

@@ -157,21 +157,43 @@ def read_records(stream: BinaryIO, file: str) -> Iterator[tuple[int, bytes]]:
     Raises:
         CorruptRecordError: The framing or a checksum is wrong; the message names `file`.
     """
+    for offset, framed in read_framed(stream, file):
+        yield offset, bytes(unframe(framed, file, offset))
+
+
+def read_framed(stream: BinaryIO, file: str) -> Iterator[tuple[int, bytes]]:
+    """Yields (offset in bytes, framed bytes) of every record; its length is verified, not its data.
+
+    Raises:
+        CorruptRecordError: No record starts where one should, or one is cut off.
+    """
     offset = 0
     while header := stream.read(HEADER_BYTES):
-        if len(header) < HEADER_BYTES:
-            raise CorruptRecordError(f"{file}: the record at byte {offset} is cut off")
-        length, crc = struct.unpack("<QI", header)
-        if crc != masked_crc32c(header[:8]) or length > MAX_RECORD_BYTES:
-            raise CorruptRecordError(
-                f"{file}: no TFRecord starts at byte {offset} (the CRC32C of its length is wrong)"
-            )
+        length = record_length(header, file, offset)
         body = stream.read(length + FOOTER_BYTES)
         if len(body) < length + FOOTER_BYTES:
             raise CorruptRecordError(f"{file}: the record at byte {offset} is cut off")
-        unframe(header + body, file, offset)
-        yield offset, body[:length]
-        offset += HEADER_BYTES + length + FOOTER_BYTES
+        yield offset, header + body
+        offset += FRAME_BYTES + length
+
+
+def record_length(header: bytes, file: str, offset: int) -> int:
+    """The bytes of a record's data, by the first 12 of its framing.
+
+    Args:
+        file, offset: Where it comes from, in bytes; for the message alone.
+
+    Raises:
+        CorruptRecordError: They are cut off, their checksum is wrong, or no record is so long.
+    """
+    if len(header) < HEADER_BYTES:
+        raise CorruptRecordError(f"{file}: the record at byte {offset} is cut off")
+    length, crc = struct.unpack("<QI", header)
+    if crc != masked_crc32c(header[:8]) or length > MAX_RECORD_BYTES:
+        raise CorruptRecordError(
+            f"{file}: no TFRecord starts at byte {offset} (the CRC32C of its length is wrong)"
+        )
+    return int(length)
 
 
 def format_index(lengths: np.ndarray) -> bytes:

@@ -1,0 +1,144 @@
+"""TFRecord files compressed with GZIP: told by their first bytes, read from the front to the back.
+
+Source: RFC 1952 (GZIP) and RFC 1950 (ZLIB).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import struct
+import threading
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import BinaryIO, cast
+
+import fsspec
+import numpy as np
+
+from readers.fetch import Run
+from readers.format.tfrecord import (
+    FRAME_BYTES,
+    HEADER_BYTES,
+    CorruptRecordError,
+    masked_crc32c,
+    read_framed,
+    record_length,
+)
+
+_GZIP = b"\x1f\x8b"
+_ZLIB = (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
+
+
+def is_gzipped(path: str) -> bool:
+    """Whether a file is compressed with GZIP, whatever its name.
+
+    The length of a first record of 35,615 bytes begins with the same two bytes, 1f 8b, as may that of
+    larger ones; but it is followed by its checksum.
+
+    Raises:
+        ValueError: It is compressed with ZLIB, which nothing here reads.
+    """
+    with fsspec.open(path, "rb") as file:
+        head = file.read(HEADER_BYTES)
+    if len(head) == HEADER_BYTES and masked_crc32c(head[:8]) == struct.unpack("<I", head[8:])[0]:
+        return False
+    if head[:2] in _ZLIB:
+        raise ValueError(
+            f"{path}: compressed with ZLIB, expected GZIP or no compression; write it again with "
+            "tf.io.TFRecordOptions(compression_type='GZIP')"
+        )
+    return head[:2] == _GZIP
+
+
+def unpacked_extent(path: str) -> tuple[int, int]:
+    """The records of a GZIP file, and their bytes with framing: it is unpacked once, in little memory.
+
+    Raises:
+        CorruptRecordError: It is damaged or cut off, or holds something else.
+    """
+    count = offset = 0
+    with _unpacked(path) as file:
+        while header := file.read(HEADER_BYTES):
+            end = offset + FRAME_BYTES + record_length(header, path, offset)
+            if file.seek(end) < end:
+                raise CorruptRecordError(f"{path}: the record at byte {offset} is cut off")
+            count, offset = count + 1, end
+    return count, offset
+
+
+@contextlib.contextmanager
+def _unpacked(path: str) -> Iterator[BinaryIO]:
+    with _named(path), fsspec.open(path, "rb") as packed, gzip.GzipFile(fileobj=packed) as file:
+        yield cast(BinaryIO, file)
+
+
+@contextlib.contextmanager
+def _named(path: str) -> Iterator[None]:
+    """Gives the errors of GZIP the name of the file."""
+    try:
+        yield
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise CorruptRecordError(f"{path}: damaged or cut off ({error})") from None
+
+
+class GzippedShard:
+    """The records of a GZIP file by number: an index and the bytes of a shard in one.
+
+    Rising numbers are read in one go, a smaller one from the front again. It holds the records that
+    its index was asked for last, until they are read. Safe to share between threads.
+
+    Args:
+        path: A local path or any URL that fsspec knows.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._records = self._from_front()
+        self._row = 0
+        self._local = threading.local()
+
+    def _from_front(self) -> Iterator[tuple[int, bytes]]:
+        """The (offset, framed bytes) of each record."""
+        with _unpacked(self._path) as file:
+            yield from read_framed(file, self._path)
+
+    def __getitem__(self, rows: np.ndarray) -> np.ndarray:
+        """The (offset, length) of records by their numbers, int64 [n], among the unpacked bytes.
+
+        Raises:
+            CorruptRecordError: The file is damaged, or ends before one of them.
+        """
+        found = {}
+        with self._lock:
+            for row in sorted(set(rows.tolist())):
+                found[row] = self._record(row)
+        self._local.held = dict(found.values())
+        places = [(found[row][0], len(found[row][1])) for row in rows.tolist()]
+        return np.array(places, np.int64).reshape(-1, 2)
+
+    def _record(self, row: int) -> tuple[int, bytes]:
+        if row < self._row:
+            self._records, self._row = self._from_front(), 0
+        try:
+            for record in self._records:
+                self._row += 1
+                if self._row > row:
+                    return record
+        except CorruptRecordError:
+            # A generator that has raised only ends; whoever asks again is to hear the same.
+            self._records, self._row = self._from_front(), 0
+            raise
+        raise CorruptRecordError(f"{self._path}: it ends before record {row}")
+
+    def read(self, runs: Sequence[Run], buffer: memoryview) -> None:
+        """Copies runs of the records that the index was asked for last, each to its place."""
+        held = self._local.held
+        for _, start, length, at in runs:
+            end = at + length
+            while at < end:
+                record = held[start]
+                buffer[at : at + len(record)] = record
+                at, start = at + len(record), start + len(record)
+        self._local.held = {}
