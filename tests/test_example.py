@@ -445,6 +445,23 @@ def test_one_unknown_dimension_is_found_without_a_companion():
         read(Feature("int64", (None, 0), "list"), data)
 
 
+@pytest.mark.parametrize("unset", [{}, {"x": tf.train.Feature()}], ids=["missing", "unset"])
+@pytest.mark.parametrize("dtype", ["int64", "float32", "string", "uint8"])
+def test_a_list_of_any_length_that_is_missing_is_empty_as_in_tensorflow(dtype, unset):
+    wire = {"string": tf.string, "float32": tf.float32}.get(dtype, tf.int64)
+    data = message(y=ints(1), **unset)
+    parsed = tf.io.parse_single_example(data, {"x": tf.io.VarLenFeature(wire)})
+    assert parsed["x"].shape == [0]
+    found = read(Feature(dtype, (None, 4), "list"), data)
+    assert same(found, np.empty((0, 4), numpy_dtype(dtype)))
+
+
+def test_a_sequence_that_is_missing_has_no_arrays():
+    assert read(Feature("int64", (None, 2), "sequence"), message(y=ints(1))) == []
+    with pytest.raises(ValueError, match="expected 3 arrays, found 0"):
+        read(Feature("int64", (3, None), "sequence"), message(y=ints(1)))
+
+
 @pytest.mark.parametrize(
     ("record", "message"),
     [

@@ -97,22 +97,30 @@ class Decoder:
             the encoded bytes of a picture, or the list of arrays of a sequence.
 
         Raises:
-            ValueError: Not an Example, a feature is missing, or one does not fit the schema; the
-                message names the feature, what it should be, and what it is.
+            ValueError: Not an Example, a feature is missing that is no list of any length, or one
+                does not fit the schema; the message names the feature, what it should be, and what
+                it is.
         """
         found = usual_lists(memoryview(data), self._wanted)
         if found is None:
             found = parse_example(data, set(self._wanted.values()))
         record = {}
         for name, feature in self._schema.items():
-            if name not in found or not found[name][0]:
+            kind, chunks = found.get(name, (0, []))
+            # As TensorFlow has it: many writers leave out what has no values.
+            if not kind and not _may_be_missing(feature):
                 raise ValueError(f"feature {name!r} is missing: the Example has {', '.join(found)}")
             try:
                 shape = _companion(found, name) if feature.needs_companion else []
-                record[name] = _decode(feature, *found[name], shape)
+                record[name] = _decode(feature, kind, chunks, shape)
             except ValueError as error:
                 raise ValueError(f"feature {name!r} ({feature}): {error}") from None
         return record
+
+
+def _may_be_missing(feature: Feature) -> bool:
+    """Whether a missing feature is an empty one: a list of any number of values or arrays."""
+    return feature.encoding in ("list", "sequence") and not feature.is_fixed
 
 
 def _companion(found: dict[str, tuple[int, list[memoryview]]], name: str) -> list[memoryview]:
@@ -125,7 +133,7 @@ def _companion(found: dict[str, tuple[int, list[memoryview]]], name: str) -> lis
 def _decode(feature: Feature, kind: int, chunks: list[memoryview], shape: list[memoryview]) -> Any:
     if feature.encoding == "list":
         return _reshape(feature, _list_values(feature, kind, chunks), shape)
-    if kind != BYTES_LIST:
+    if kind not in (0, BYTES_LIST):
         raise ValueError("the Example holds numbers where bytes are expected")
     if feature.encoding == "sequence":
         if feature.shape[0] not in (None, len(chunks)):
@@ -154,15 +162,15 @@ def _list_values(feature: Feature, kind: int, chunks: list[memoryview]) -> np.nd
         if feature.dtype in FLOATS_IN_A_LIST
         else INT64_LIST
     )
-    if kind != expected:
+    if kind not in (0, expected):
         names = {BYTES_LIST: "bytes", FLOAT_LIST: "floats", INT64_LIST: "integers"}
         raise ValueError(f"the Example holds a list of {names[kind]}, not of {names[expected]}")
-    if kind == BYTES_LIST:
+    if expected == BYTES_LIST:
         values = np.empty(len(chunks), object)
         values[:] = [bytes(chunk) for chunk in chunks]
         return values
     packed = chunks[0] if len(chunks) == 1 else b"".join(chunks)
-    if kind == INT64_LIST:
+    if expected == INT64_LIST:
         numbers = unpacked_varints(packed)
         values = numbers.astype(numpy_dtype(feature.dtype), copy=False)
         if values is not numbers and not np.array_equal(values, numbers):
