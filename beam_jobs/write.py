@@ -151,6 +151,10 @@ class WriteShards(beam.PTransform):
             json.dumps(dict(options or {}), allow_nan=False)
         except (TypeError, ValueError) as error:
             raise UsageError(f"options: expected JSON values ({error})") from None
+        try:
+            Encoder(schema)
+        except ValueError as error:
+            raise UsageError(str(error)) from None
         if "key" in schema and schema["key"] != Feature("string"):
             raise UsageError(f"feature 'key' is {schema['key']}: expected string [], text")
         self._label_names = tuple(label_names)

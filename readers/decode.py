@@ -1,4 +1,4 @@
-"""A batch of serialized Examples -> columns of tensors, decoded together instead of one by one.
+"""A batch of serialized Examples or SequenceExamples -> columns of tensors, decoded together.
 
 `tf.io.parse_tensor` takes one tensor at a time and is why the usual TFRecord pipeline is slow.
 The values of a TensorProto are its suffix, so here all its headers are read at once, and all values
@@ -34,7 +34,7 @@ for _name, _number in TENSORFLOW_DTYPES.items():
 
 @dataclass(frozen=True)
 class Column:
-    """One feature of B records, or the arrays of B sequences.
+    """One feature of B records, or the arrays of B sequences or feature lists.
 
     Attributes:
         values: [B, *shape] where the shape is fixed; else flat [N], record after record.
@@ -55,7 +55,8 @@ def decode_batch(serialized: tf.Tensor, schema: Schema) -> dict[str, Column]:
     """The columns of the features of a schema.
 
     Args:
-        serialized: string [B], serialized Examples.
+        serialized: string [B], serialized Examples; or SequenceExamples, where the schema has
+            features of steps.
         schema: The features to decode; others in the Examples are passed over.
 
     Raises:
@@ -63,11 +64,20 @@ def decode_batch(serialized: tf.Tensor, schema: Schema) -> dict[str, Column]:
             the feature, what it should be, and what it is.
     """
     spec: dict[str, Any] = {}
+    steps: dict[str, Any] = {}
     for name, feature in schema.items():
-        spec.update(_parse_spec(name, feature))
-    parsed = tf.io.parse_example(serialized, spec)
+        if feature.step:
+            steps[name] = tf.io.RaggedFeature(_list_dtype(feature.step), row_splits_dtype=tf.int64)
+        else:
+            spec.update(_parse_spec(name, feature))
+    if steps:
+        parsed, lists, _ = tf.io.parse_sequence_example(serialized, spec or None, steps)
+    else:
+        parsed, lists = tf.io.parse_example(serialized, spec), {}
     return {
-        name: _decode(name, feature, parsed[name], parsed.get(f"{name}/shape"))
+        name: _steps(name, feature, feature.step, lists[name])
+        if feature.step
+        else _decode(name, feature, parsed[name], parsed.get(f"{name}/shape"))
         for name, feature in schema.items()
     }
 
@@ -89,7 +99,8 @@ def _parse_spec(name: str, feature: Feature) -> dict[str, Any]:
 
 
 def _list_dtype(feature: Feature) -> tf.DType:
-    if feature.dtype == "string":
+    """What an Example holds a feature in: bytes, floats or integers."""
+    if feature.dtype == "string" or feature.encoding != "list":
         return tf.string
     return tf.float32 if feature.dtype in FLOATS_IN_A_LIST else tf.int64
 
@@ -218,6 +229,31 @@ def _sequence(name: str, feature: Feature, value: Any) -> Column:
         )
     part = Feature(feature.dtype, feature.shape[1:], "tensor")
     return replace(_tensors(name, part, elements), row_lengths=counts, packed=None)
+
+
+def _steps(name: str, feature: Feature, step: Feature, value: tf.RaggedTensor) -> Column:
+    """The column of a feature list: values by record and step, [B, (steps), (values)]."""
+    steps, counts, values = value.row_lengths(), value.values.row_lengths(), value.flat_values
+    if feature.shape[0] is not None:
+        values = _checked(
+            values, steps == feature.shape[0], name, feature, "found so many steps", steps
+        )
+    if step.encoding == "list":
+        column = _list_steps(name, step, values, counts)
+    else:
+        values = _checked(values, counts == 1, name, feature, "one value a step, found", counts)
+        column = _decode(name, step, values, None)
+    return replace(column, row_lengths=steps, packed=None)
+
+
+def _list_steps(name: str, step: Feature, values: tf.Tensor, counts: tf.Tensor) -> Column:
+    """The column of lists whose values stand one after another; of each so many, int64 [B]."""
+    values = _narrowed(name, step, values)
+    if not step.is_fixed:
+        return Column(values, _shapes_of_counts(name, step, counts, None))
+    size = math.prod(_known(step))
+    values = _checked(values, counts == size, name, step, f"{size} values a step, found", counts)
+    return Column(tf.reshape(values, [-1, *_known(step)]))
 
 
 def _tensors(name: str, feature: Feature, value: tf.Tensor) -> Column:

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from readers.format.schema import PICTURES, Feature, Schema, fits, format_shape
+from readers.format.parse import stacked
+from readers.format.schema import Feature, Schema, fits, format_shape
 
 
 def decode_picture(name: str, feature: Feature, data: bytes) -> np.ndarray:
@@ -37,9 +38,23 @@ def decode_picture(name: str, feature: Feature, data: bytes) -> np.ndarray:
     return pixels
 
 
+def pixels_of(
+    name: str, feature: Feature, data: bytes | list[bytes]
+) -> np.ndarray | list[np.ndarray]:
+    """The pixels of a picture, or of the picture of each step of a feature list.
+
+    Raises:
+        ValueError, ImportError: As `decode_picture`.
+    """
+    if isinstance(data, bytes):
+        return decode_picture(name, feature, data)
+    assert feature.step is not None
+    return stacked(feature, [decode_picture(name, feature.step, picture) for picture in data])
+
+
 def with_pixels(record: dict[str, Any], schema: Schema) -> dict[str, Any]:
     """The record, with the pixels of each encoded picture in place of its bytes."""
     for name, feature in schema.items():
-        if feature.encoding in PICTURES:
-            record[name] = decode_picture(name, feature, record[name])
+        if feature.is_picture:
+            record[name] = pixels_of(name, feature, record[name])
     return record

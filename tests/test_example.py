@@ -669,7 +669,7 @@ def test_an_example_that_does_not_fit_is_refused_with_feature_and_reason(feature
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"\x12\x00", "field 2 is not one of tf.train.Example"),
+        (b"\x1a\x00", "field 3 is not one of tf.train.Example"),
         (b"\x08\x01", "field 1 is not one of tf.train.Example"),
         (field(1, b"\x12\x00"), "field 2 is not one of tf.train.Features"),
         (field(1, field(1, b"\x1a\x00")), "neither key nor value"),

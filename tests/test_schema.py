@@ -207,6 +207,13 @@ def test_every_encoding_survives_json():
             "png": ("uint8", (2, 2, 1), "png"),
             "source": ("uint8", (None, 5, 3), "source"),
             "sequence": ("int8", (None, None, 6), "sequence"),
+            "tensor steps": ("complex64", (None, None, 3), "tensor steps"),
+            "list steps": ("bool", (4,), "list steps"),
+            "raw steps": ("float16", (None, 4), "raw steps"),
+            "text steps": ("string", (None,), "text steps"),
+            "jpeg steps": ("uint8", (None, None, None, 3), "jpeg steps"),
+            "png steps": ("uint8", (5, 2, 2, 1), "png steps"),
+            "source steps": ("uint8", (None, 4, 5, 3), "source steps"),
         }
     )
     assert set(schema) == set(ENCODINGS)

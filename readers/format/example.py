@@ -53,9 +53,18 @@ class Encoder:
     Args:
         schema: The features every record must have, no more and no fewer.
         names: What features are called in the Example, where it is not their name in the schema.
+
+    Raises:
+        ValueError: A feature is one of a SequenceExample, which nothing here writes.
     """
 
     def __init__(self, schema: Schema, names: Mapping[str, str] | None = None) -> None:
+        for name, feature in schema.items():
+            if feature.step:
+                raise ValueError(
+                    f"feature {name!r} ({feature}): feature lists are read, not written; use the "
+                    "encoding tensor, or sequence for arrays of several shapes"
+                )
         self.schema = schema
         self._features = dict(schema)  # a plain dict is compared and read ten times as fast
         self._integers = {name for name, feature in schema.items() if is_integer(feature)}

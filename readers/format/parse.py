@@ -1,4 +1,4 @@
-"""A serialized `tf.train.Example` -> a dict of arrays, in whatever form a writer has put it.
+"""A serialized `tf.train.Example` or `SequenceExample` -> a dict of arrays, whatever its form.
 
 Source: tensorflow/core/example/{example,feature}.proto.
 """
@@ -6,7 +6,7 @@ Source: tensorflow/core/example/{example,feature}.proto.
 from __future__ import annotations
 
 import math
-from collections.abc import Container
+from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,16 +24,23 @@ from readers.format.tensor import parse_tensor
 from readers.format.usual import usual_lists
 from readers.format.wire import BYTES_LIST, FLOAT_LIST, INT64_LIST, fields, unpacked_varints, varint
 
+# The kind of a feature's list, and its chunks.
+RawList = tuple[int, list[memoryview]]
+
+# The fields of a SequenceExample; an Example has the first alone.
+_FEATURES, _FEATURE_LISTS = 1, 2
+
 # The wire type of one value that is not packed.
 _UNPACKED = {BYTES_LIST: 2, FLOAT_LIST: 5, INT64_LIST: 0}
 
 
 def parse_example(
     data: bytes | memoryview, wanted: Container[str] | None = None
-) -> dict[str, tuple[int, list[memoryview]]]:
+) -> dict[str, RawList]:
     """The raw lists of a serialized Example: name -> (1 bytes, 2 float, 3 int64; their chunks).
 
-    A chunk is one bytes value, or a run of packed numbers.
+    A chunk is one bytes value, or a run of packed numbers. The context of a SequenceExample stands
+    where an Example has its features.
 
     Args:
         wanted: The features to look into; None means all. Others are (0, []).
@@ -41,27 +48,64 @@ def parse_example(
     Raises:
         ValueError: The bytes are not an Example.
     """
-    features: dict[str, tuple[int, list[memoryview]]] = {}
-    for number, kind, message in fields(memoryview(data)):
-        if number != 1 or kind != 2:
-            raise ValueError(f"field {number} is not one of tf.train.Example")
-        for entry_number, entry_kind, entry in fields(message):
-            if entry_number != 1 or entry_kind != 2:
-                raise ValueError(f"field {entry_number} is not one of tf.train.Features")
-            name, value = "", memoryview(b"")
-            for part, part_kind, content in fields(entry):
-                if part_kind != 2 or part not in (1, 2):
-                    raise ValueError("an entry of tf.train.Features is neither key nor value")
-                if part == 1:
-                    name = str(content, "utf-8")
-                else:
-                    value = content
+    features: dict[str, RawList] = {}
+    for message in _messages(data, _FEATURES):
+        for name, value in _entries(message):
             looked_into = wanted is None or name in wanted
             features[name] = _parse_feature(value) if looked_into else (0, [])
     return features
 
 
-def _parse_feature(message: memoryview) -> tuple[int, list[memoryview]]:
+def parse_feature_lists(
+    data: bytes | memoryview, wanted: Container[str]
+) -> dict[str, list[RawList]]:
+    """The feature lists of a serialized SequenceExample: name -> the raw list of each step.
+
+    Args:
+        wanted: Those to look into; others are left out.
+
+    Raises:
+        ValueError: The bytes are not a SequenceExample.
+    """
+    lists: dict[str, list[RawList]] = {}
+    for message in _messages(data, _FEATURE_LISTS):
+        for name, value in _entries(message):
+            if name not in wanted:
+                continue
+            lists[name] = []
+            for number, kind, step in fields(value):
+                if number != 1 or kind != 2:
+                    raise ValueError(f"field {number} is not one of tf.train.FeatureList")
+                lists[name].append(_parse_feature(step))
+    return lists
+
+
+def _messages(data: bytes | memoryview, wanted: int) -> Iterator[memoryview]:
+    """The messages in one of the two fields of a SequenceExample, of which an Example has one."""
+    for number, kind, message in fields(memoryview(data)):
+        if number not in (_FEATURES, _FEATURE_LISTS) or kind != 2:
+            raise ValueError(f"field {number} is not one of tf.train.Example")
+        if number == wanted:
+            yield message
+
+
+def _entries(message: memoryview) -> Iterator[tuple[str, memoryview]]:
+    """The names and messages of a map of features, or of feature lists."""
+    for number, kind, entry in fields(message):
+        if number != 1 or kind != 2:
+            raise ValueError(f"field {number} is not one of tf.train.Features")
+        name, value = "", memoryview(b"")
+        for part, part_kind, content in fields(entry):
+            if part_kind != 2 or part not in (1, 2):
+                raise ValueError("an entry of tf.train.Features is neither key nor value")
+            if part == 1:
+                name = str(content, "utf-8")
+            else:
+                value = content
+        yield name, value
+
+
+def _parse_feature(message: memoryview) -> RawList:
     kind = 0
     chunks: list[memoryview] = []
     for number, wire, content in fields(message):
@@ -78,7 +122,7 @@ def _parse_feature(message: memoryview) -> tuple[int, list[memoryview]]:
 
 
 class Decoder:
-    """Turns serialized Examples into dicts of arrays, by a schema.
+    """Turns serialized Examples or SequenceExamples into dicts of arrays, by a schema.
 
     Args:
         schema: The features to return; others in the Example are passed over.
@@ -86,6 +130,7 @@ class Decoder:
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
+        self._steps = {name: feature.step for name, feature in schema.items() if feature.step}
         companions = [f"{name}/shape" for name, f in schema.items() if f.needs_companion]
         self._wanted = {name.encode(): name for name in [*schema, *companions]}
 
@@ -94,7 +139,8 @@ class Decoder:
 
         Returns:
             An array for every feature (strings as an object array of bytes, 0-d for one value),
-            the encoded bytes of a picture, or the list of arrays of a sequence.
+            the encoded bytes of a picture, or of the picture of each step in a list, or the list
+            of arrays of a sequence.
 
         Raises:
             ValueError: Not an Example, a feature is missing that is no list of any length, or one
@@ -104,8 +150,12 @@ class Decoder:
         found = usual_lists(memoryview(data), self._wanted)
         if found is None:
             found = parse_example(data, set(self._wanted.values()))
+        lists = parse_feature_lists(data, self._steps) if self._steps else {}
         record = {}
         for name, feature in self._schema.items():
+            if name in self._steps:
+                record[name] = _named_steps(name, feature, self._steps[name], lists.get(name, []))
+                continue
             kind, chunks = found.get(name, (0, []))
             # As TensorFlow has it: many writers leave out what has no values.
             if not kind and not _may_be_missing(feature):
@@ -116,6 +166,32 @@ class Decoder:
             except ValueError as error:
                 raise ValueError(f"feature {name!r} ({feature}): {error}") from None
         return record
+
+
+def _named_steps(name: str, feature: Feature, step: Feature, lists: Sequence[RawList]) -> Any:
+    """The value of a feature list: of arrays of one shape one array, else a list of them."""
+    if feature.shape[0] not in (None, len(lists)):
+        raise ValueError(
+            f"feature {name!r} ({feature}): expected {feature.shape[0]} steps, found {len(lists)}"
+        )
+    values = []
+    for number, (kind, chunks) in enumerate(lists):
+        try:
+            values.append(_decode(step, kind, chunks, []))
+        except ValueError as error:
+            raise ValueError(f"feature {name!r} ({feature}): step {number}: {error}") from None
+    return values if feature.is_picture else stacked(feature, values)
+
+
+def stacked(feature: Feature, steps: list[np.ndarray]) -> np.ndarray | list[np.ndarray]:
+    """The arrays of the steps of a feature list in one, [steps, ...], if all have the same shape."""
+    if feature.is_sequence:
+        return steps
+    if steps:
+        return np.stack(steps)
+    return np.empty(
+        (0, *(d for d in feature.shape[1:] if d is not None)), numpy_dtype(feature.dtype)
+    )
 
 
 def _may_be_missing(feature: Feature) -> bool:

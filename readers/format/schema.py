@@ -33,7 +33,9 @@ TENSORFLOW_DTYPES: dict[str, int] = {
 INTEGERS_IN_A_LIST = ("int64", "int32", "int16", "int8", "uint32", "uint16", "uint8", "bool")
 FLOATS_IN_A_LIST = ("float32", "float16", "bfloat16")
 
-ENCODINGS = ("tensor", "list", "raw", "text", "jpeg", "png", "source", "sequence")
+_OF_A_STEP = ("tensor", "list", "raw", "text", "jpeg", "png", "source")
+_STEPS = " steps"
+ENCODINGS = (*_OF_A_STEP, "sequence", *(encoding + _STEPS for encoding in _OF_A_STEP))
 PICTURES = ("jpeg", "png", "source")
 WITH_COMPANION = ("tensor", "list", "raw")
 
@@ -95,9 +97,12 @@ class Feature:
     Attributes:
         dtype: A name of `TENSORFLOW_DTYPES`.
         shape: Without the batch dimension; None is a dimension that differs between records.
-            For `sequence` the first dimension counts the arrays and the others are those of one.
+            For `sequence` the first dimension counts the arrays and the others are those of one;
+            for `… steps`, the steps.
         encoding: One of `ENCODINGS`. By default `text` for a string, `list` for a number that
-            an Example holds natively, `tensor` for everything else.
+            an Example holds natively, `tensor` for everything else. `list steps` stands for a
+            feature list of a SequenceExample, each of whose steps is encoded as `list` says; and so
+            do the others.
 
     Raises:
         ValueError: An unknown dtype or encoding, or two that do not go together.
@@ -131,6 +136,8 @@ class Feature:
         numeric = self.dtype != "string"
         if self.encoding not in ENCODINGS:
             return f"unknown encoding {self.encoding!r}: one of {', '.join(ENCODINGS)}"
+        if self.encoding.endswith(_STEPS):
+            return self._problem_of_steps()
         if self.encoding == "text" and (numeric or self.shape):
             return "text is one UTF-8 string: dtype string, shape []"
         if self.encoding == "raw" and not numeric:
@@ -148,6 +155,36 @@ class Feature:
         if self.encoding == "sequence" and (not numeric or len(self.shape) < 1):
             return "a sequence is numeric, its first dimension counts the arrays"
         return None
+
+    def _problem_of_steps(self) -> str | None:
+        if not self.shape:
+            return (
+                "the first dimension of a feature list counts its steps: [None] for one value each"
+            )
+        try:
+            step = self.step
+        except ValueError as error:
+            return f"a step is {error}"
+        if step and step.needs_companion and step.shape.count(None) > 1:
+            return "the values of a step tell one unknown dimension alone"
+        return None
+
+    @functools.cached_property
+    def step(self) -> Feature | None:
+        """What each step of a feature list holds; None for a feature that is in none."""
+        if not self.encoding.endswith(_STEPS):
+            return None
+        return Feature(self.dtype, self.shape[1:], self.encoding.removesuffix(_STEPS))
+
+    @property
+    def is_picture(self) -> bool:
+        """Whether its bytes, or those of each step, are an encoded picture."""
+        return (self.step or self).encoding in PICTURES
+
+    @property
+    def is_sequence(self) -> bool:
+        """Whether the value of a record is a list of arrays, not an array."""
+        return self.encoding == "sequence" or (self.step is not None and not self.step.is_fixed)
 
     def __str__(self) -> str:
         return f"{self.dtype} {format_shape(self.shape)}, {self.encoding}"
