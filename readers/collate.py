@@ -58,7 +58,7 @@ def _cut(feature: Feature, column: Column, limit: int | None) -> Column:
         return column
     axis = feature.first_unknown
     within = (slice(None),) * axis + (slice(limit),)
-    if feature.encoding == "sequence":
+    if feature.is_sequence:
         if axis == 0:
             return Column(objects([value[:limit] for value in column.flat()]))
         arrays = [[array[within[1:]] for array in value] for value in column.flat()]
@@ -76,7 +76,7 @@ def _cut(feature: Feature, column: Column, limit: int | None) -> Column:
 
 def lengths_of(feature: Feature, column: Column) -> np.ndarray:
     """The sizes of unknown dimensions, int64 [B]; [B, n] where there are n > 1."""
-    if feature.encoding == "sequence":
+    if feature.is_sequence:
         return np.array([len(value) for value in column.flat()], np.int64)
     assert column.shapes is not None
     unknown = [axis for axis, size in enumerate(feature.shape) if size is None]
@@ -91,7 +91,7 @@ def flat_arrays(feature: Feature, column: Column, empty: Empty = np.empty) -> li
         The values, flat; int64 [arrays, rank], the shape of each array, of which a sequence has
         any number; and int64 [B], how many each record has.
     """
-    if feature.encoding != "sequence":
+    if not feature.is_sequence:
         assert column.shapes is not None
         return [column.flat(empty), column.shapes, np.ones(len(column.shapes), np.int64)]
     arrays = [array for value in column.flat() for array in value]
@@ -103,7 +103,7 @@ def flat_arrays(feature: Feature, column: Column, empty: Empty = np.empty) -> li
 
 def _dense(feature: Feature, column: Column) -> np.ndarray:
     values = column.flat()
-    if feature.encoding != "sequence":
+    if not feature.is_sequence:
         return values
     shape = (len(values), *(d for d in feature.shape if d is not None))
     return np.array(values.tolist(), numpy_dtype(feature.dtype)).reshape(shape)
@@ -113,7 +113,7 @@ def _padded(feature: Feature, column: Column, fill: Any, empty: Empty) -> np.nda
     """The array [B, *longest], filled up in every unknown dimension."""
     extents = _extents(feature, column)
     out = empty(_room(feature, extents), numpy_dtype(feature.dtype))
-    is_sequence = feature.encoding == "sequence"
+    is_sequence = feature.is_sequence
     if not is_sequence and feature.varying_rank == 1 and not out.dtype.hasobject:
         _fill_rows(out, column.pieces(), fill)
         return out
@@ -155,7 +155,7 @@ def _mask(feature: Feature, column: Column) -> np.ndarray:
     depth = feature.varying_rank
     extents = _extents(feature, column)
     room = _room(feature, extents)[1 : depth + 1]
-    if feature.encoding != "sequence":
+    if not feature.is_sequence:
         return _within(extents[:, :depth], room)
     out = np.zeros((len(extents), *room), bool)
     for row, arrays in zip(out, column.flat(), strict=True):
@@ -187,7 +187,7 @@ def _extents(feature: Feature, column: Column) -> np.ndarray:
 
     An empty dimension leaves none in the next.
     """
-    if feature.encoding == "sequence":
+    if feature.is_sequence:
         rows = [_extent(feature, value) for value in column.flat()]
         return np.array(rows, np.int64).reshape(-1, len(feature.shape))
     assert column.shapes is not None
@@ -205,13 +205,13 @@ def _extent(feature: Feature, arrays: Sequence[np.ndarray]) -> list[int]:
 
 def _stacked(feature: Feature, value: Any) -> np.ndarray:
     """The value as one array; that of a sequence whose arrays have one fixed shape."""
-    if feature.encoding != "sequence":
+    if not feature.is_sequence:
         return np.asarray(value)
     inner = [d for d in feature.shape[1:] if d is not None]
     return np.array(value, numpy_dtype(feature.dtype)).reshape(len(value), *inner)
 
 
 def _ragged(feature: Feature, value: Any) -> np.ndarray:
-    if feature.encoding == "sequence" and None in feature.shape[1:]:
+    if feature.is_sequence and None in feature.shape[1:]:
         return objects(value)
     return _stacked(feature, value)

@@ -206,7 +206,7 @@ def _ragged(
     feature: Feature, values: tf.Tensor, shapes: tf.Tensor, counts: tf.Tensor, rows: int | None
 ) -> tf.RaggedTensor:
     values = tf.ensure_shape(values, [None])
-    if feature.encoding != "sequence":
+    if not feature.is_sequence:
         return ragged(feature, Column(values, tf.ensure_shape(shapes, [rows, len(feature.shape)])))
     counts = tf.ensure_shape(counts, [rows])
     inner = feature.shape[1:]

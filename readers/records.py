@@ -16,14 +16,14 @@ import numpy as np
 
 from readers.dataset import Part, Plan
 from readers.fetch import Run, ShardBytes, read_index
-from readers.format.column import Column, column_of, merged
+from readers.format.column import Column, column_of, merged, objects
 from readers.format.columns import MARGIN, ColumnDecoder
 from readers.format.manifest import DatasetError
 from readers.format.parse import Decoder
-from readers.format.schema import PICTURES, Schema
+from readers.format.schema import Feature, Schema
 from readers.format.tfrecord import FOOTER_BYTES, HEADER_BYTES, intact, unframe
 from readers.gzipped import GzippedShard
-from readers.pictures import decode_picture, with_pixels
+from readers.pictures import pixels_of, with_pixels
 from readers.recycled import Recycled
 
 _LOGGER = logging.getLogger("readers")
@@ -169,11 +169,11 @@ class Records:
             every = np.arange(len(starts))
             columns |= self._one_by_one(framed, every, schema.select(left))
         for name, feature in schema.items():
-            if feature.encoding in PICTURES:
+            if feature.is_picture:
                 pixels = []
                 for row, data in enumerate(columns[name].flat().tolist()):
                     with self._naming(framed, row):
-                        pixels.append(decode_picture(name, feature, data))
+                        pixels.append(pixels_of(name, feature, data))
                 columns[name] = column_of(feature, pixels)
         return columns, kept
 
@@ -196,7 +196,7 @@ class Records:
         decoder = Decoder(schema)
         records = [self._decode(framed, row, decoder) for row in rows.tolist()]
         return {
-            name: column_of(feature, [record[name] for record in records])
+            name: _column(feature, [record[name] for record in records])
             for name, feature in schema.items()
         }
 
@@ -261,6 +261,10 @@ class Records:
             self._shards.move_to_end(number)
             shard = self._shards[number]
             return shard, shard if isinstance(shard, GzippedShard) else self._indexes[number]
+
+
+def _column(feature: Feature, values: list[Any]) -> Column:
+    return Column(objects(values)) if feature.is_picture else column_of(feature, values)
 
 
 def _checked_index(part: Part) -> np.ndarray:

@@ -11,13 +11,20 @@ import tensorflow as tf
 
 
 def feature(value: Any) -> tf.train.Feature:
-    """The feature that people make of a value by hand: bytes, floats or integers, one or a list."""
-    values = value if isinstance(value, (list, tuple, np.ndarray)) else [value]
-    first = values[0] if len(values) else 0
-    if isinstance(first, (bytes, str)):
+    """The feature that people make of a value by hand: bytes, floats or integers, one or a list.
+
+    Of an empty list the dtype of an array tells which; without one it is integers.
+    """
+    if isinstance(value, np.ndarray):
+        kind, values = value.dtype.kind, value.reshape(-1).tolist()
+    else:
+        values = value if isinstance(value, (list, tuple)) else [value]
+        kind = "i" if not values else "f" if isinstance(values[0], float) else "i"
+        kind = "O" if values and isinstance(values[0], (bytes, str)) else kind
+    if kind == "O":
         texts = [text.encode() if isinstance(text, str) else text for text in values]
         return tf.train.Feature(bytes_list=tf.train.BytesList(value=texts))
-    if isinstance(first, (float, np.floating)):
+    if kind == "f":
         return tf.train.Feature(float_list=tf.train.FloatList(value=values))
     return tf.train.Feature(int64_list=tf.train.Int64List(value=values))
 

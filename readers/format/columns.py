@@ -158,7 +158,8 @@ class ColumnDecoder:
                 rows = rows[error.regular] if most else rows[1:]
             except ValueError:  # The first record is no Example.
                 rows = rows[1:]
-        return {}, np.empty(0, np.int64)
+        # All of them have all of no columns: so each is left to `Decoder` once.
+        return {}, np.arange(len(starts))
 
     def _decode(self, data: np.ndarray, starts: np.ndarray, stops: np.ndarray) -> dict[str, Column]:
         located = self._locate(data, starts, stops)
@@ -266,7 +267,7 @@ class _Layout:
 
 def _kind(feature: Feature) -> int:
     """The list in which a feature is one piece; 0 for one that is not."""
-    if feature.encoding == "sequence":
+    if feature.is_sequence or feature.step:
         return 0
     if feature.encoding != "list":
         return BYTES_LIST if feature.dtype != "string" or feature.encoding == "text" else 0

@@ -132,7 +132,8 @@ class Decoder:
         self._schema = schema
         self._steps = {name: feature.step for name, feature in schema.items() if feature.step}
         companions = [f"{name}/shape" for name, f in schema.items() if f.needs_companion]
-        self._wanted = {name.encode(): name for name in [*schema, *companions]}
+        names = [name for name in schema if name not in self._steps]
+        self._wanted = {name.encode(): name for name in [*names, *companions]}
 
     def decode(self, data: bytes | memoryview) -> dict[str, Any]:
         """The record of one serialized Example.
