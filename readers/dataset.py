@@ -291,7 +291,8 @@ def _files_plan(
     if any_order and any(gzipped):
         raise ValueError(
             f"{files[gzipped.index(True)]}: compressed with GZIP, so its records can be read in their "
-            "own order alone: decompress it, or use readers.load(..., order='interleave')"
+            "own order alone: decompress it, or use readers.load(..., order='interleave') without "
+            "buckets and packing"
         )
     extents = [_extent(*each, scan) for each in zip(files, sizes, gzipped, strict=True)]
     known = [extent for extent in extents if extent]

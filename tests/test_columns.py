@@ -213,7 +213,7 @@ def test_columns_are_put_together_by_rows():
     for feature, values in [
         (Feature("float32", (2,)), [np.full(2, n, np.float32) for n in range(5)]),
         (Feature("float32", (None,)), [np.full(n, n, np.float32) for n in range(5)]),
-        (Feature("string"), [np.array(bytes([65 + n]), object) for n in range(5)]),
+        (Feature("uint8", (None, None, 3), "png"), [bytes([n]) for n in range(5)]),
     ]:
         rows = np.array([3, 0]), np.array([1, 4, 2])
         parts = [(r, column_of(feature, [values[row] for row in r])) for r in rows]

@@ -19,6 +19,9 @@ from tests.plain import example, write_plain
 SCHEMA = readers.Schema({"id": ("int64", ()), "data": ("string", ())})
 
 
+LISTS = readers.Schema({"x": ("int64", (None,), "list")})
+
+
 def records(first, count):
     return [example(id=n, data=b"x" * (n % 7) * 100) for n in range(first, first + count)]
 
@@ -137,13 +140,17 @@ def test_a_slice_is_counted_by_numpy_and_needs_plain_files_in_tensorflow(files):
         lambda files: as_numpy(files, shuffle=True, order="interleave"),
         lambda files: load(files, shuffle=True, order="global"),
         lambda files: load(files, shuffle=True, on_corrupt="skip"),
+        lambda files: readers.load(
+            files, schema=LISTS, batch_size=2, shuffle=True, batching="packed", max_length=8
+        ),
     ],
 )
 def test_any_other_order_is_refused_in_one_line_with_the_cure(files, read):
     with pytest.raises(ValueError, match="compressed with GZIP") as caught:
         read(files)
     assert str(caught.value).startswith(f"{files[0]}: ")
-    assert str(caught.value).endswith("decompress it, or use readers.load(..., order='interleave')")
+    cure = "decompress it, or use readers.load(..., order='interleave') without buckets and packing"
+    assert str(caught.value).endswith(cure)
     assert "\n" not in str(caught.value)
 
 
@@ -160,6 +167,23 @@ def test_other_filesystems_are_read_too(files):
         filesystem.pipe("/packed/a.gz", file.read())
     assert ids(as_numpy("memory://packed/a.gz")) == list(range(13))
     filesystem.rm("/packed", recursive=True)
+
+
+@pytest.mark.parametrize("read", [readers.load, readers.as_numpy])
+def test_rows_are_packed_in_order(tmp_path, read):
+    paths = [
+        write_plain(tmp_path / name, [example(x=[n + 1] * (n % 5 + 1)) for n in range(9)], packed)
+        for name, packed in (("a.gz", "GZIP"), ("b", ""))
+    ]
+    found, expected = (
+        [np.asarray(batch["x"]).tolist() for batch in batches]
+        for batches in (
+            read(path, schema=LISTS, batch_size=2, batching="packed", max_length=6, repeat=2)
+            for path in paths
+        )
+    )
+    assert found == expected
+    assert len(found) > 4
 
 
 # Damage.
