@@ -153,7 +153,7 @@ class Form:
 
     def _check_packed(self, schema: Schema) -> None:
         for name, feature in schema.items():
-            if feature.encoding == "sequence" or feature.shape[:1] != (None,):
+            if feature.is_sequence or feature.shape[:1] != (None,):
                 problem = "has no unknown first dimension"
             elif None in feature.shape[1:]:
                 problem = "has another unknown dimension than the first"

@@ -14,7 +14,7 @@ from beam_jobs.errors import UsageError
 from readers.format.example import Encoder
 from readers.format.parse import Decoder, parse_feature_lists
 from readers.format.schema import Feature, Schema, numpy_dtype
-from tests.plain import feature, jpeg, tensor, write_plain
+from tests.plain import example, feature, jpeg, tensor, write_plain
 
 RNG = np.random.default_rng(5)
 
@@ -214,6 +214,38 @@ def test_the_frames_of_a_video_are_decoded(tmp_path, size):
                 np.testing.assert_array_equal(pixels, expected, err_msg=way)
     record = readers.RecordSource(path, schema=schema)[2]
     assert [picture.shape[2] for picture in record["frames"]] == [3, 3, 3]
+
+
+def test_feature_lists_are_cut_counted_bucketed_and_packed_as_lists_are(tmp_path):
+    values = [values_of("float32", (count, 2)) for count in (3, 0, 1, 5, 2, 4)]
+    steps = write_plain(tmp_path / "a", [sequence_example(x=list(array)) for array in values])
+    lists = write_plain(tmp_path / "b", [example(x=array) for array in values])
+    for arguments in (
+        {"batching": "padded", "max_length": 3, "lengths": True},
+        {"batching": "ragged", "max_length": 3},
+        {"batching": "packed", "max_length": 6},
+        {"batching": "padded", "bucket_boundaries": [3]},
+    ):
+        expected = readers.as_numpy(
+            lists, schema=Schema({"x": ("float32", (None, 2), "list")}), batch_size=2, **arguments
+        )
+        expected = [{name: nested(value) for name, value in batch.items()} for batch in expected]
+        schema = Schema({"x": ("float32", (None, 2), "list steps")})
+        for way, batches in all_ways(steps, schema, **arguments).items():
+            found = [{name: nested(value) for name, value in batch.items()} for batch in batches]
+            assert found == expected, (way, arguments)
+
+
+def test_steps_of_several_lengths_are_cut_within_the_steps(tmp_path):
+    sizes = [[2, 5], [4], []]
+    records = [sequence_example(x=[[7] * size for size in record]) for record in sizes]
+    path = write_plain(tmp_path / "a", records)
+    schema = Schema({"x": ("int64", (None, None), "list steps")})
+    for way, batches in all_ways(path, schema, "ragged", max_length=1).items():
+        found = [row for batch in batches for row in nested(batch["x"])]
+        assert found == [[[7] * 2], [[7] * 4], []], way
+    with pytest.raises(ValueError, match="lengths=True: the arrays of 'x' have a length each"):
+        readers.as_numpy(path, schema=schema, batch_size=1, batching="padded", lengths=True)
 
 
 def test_a_feature_list_that_is_missing_has_no_steps_as_in_tensorflow(tmp_path):

@@ -99,12 +99,14 @@ def objects(items: Sequence[Any]) -> np.ndarray:
 
 
 def column_of(feature: Feature, values: Sequence[Any]) -> Column:
-    """The column of the values of records, as `Decoder` gives them; of pictures their pixels.
+    """The column of the values of records, as `Decoder` gives them (pictures: or their pixels).
 
     It shares no memory with them.
     """
     if feature.is_sequence:
         return Column(objects([[array.copy() for array in value] for value in values]))
+    if values and isinstance(values[0], bytes):
+        return Column(objects(values))
     dtype = numpy_dtype(feature.dtype)
     if feature.is_fixed:
         empty = np.empty((0, *(d for d in feature.shape if d is not None)), dtype)

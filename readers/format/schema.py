@@ -205,7 +205,7 @@ class Feature:
 
         The arrays of a sequence have one each.
         """
-        return not self.is_fixed and (self.encoding != "sequence" or None not in self.shape[1:])
+        return not self.is_fixed and (not self.is_sequence or None not in self.shape[1:])
 
     @property
     def first_unknown(self) -> int:
