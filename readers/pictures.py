@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import io
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from readers.format.parse import stacked
 from readers.format.schema import Feature, Schema, fits, format_shape
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 
 def decode_picture(name: str, feature: Feature, data: bytes) -> np.ndarray:
@@ -24,7 +27,11 @@ def decode_picture(name: str, feature: Feature, data: bytes) -> np.ndarray:
         raise ImportError(f"feature {name!r} needs Pillow: pip install pillow") from None
     try:
         with Image.open(io.BytesIO(data)) as picture:
-            pixels = np.array(picture.convert("L" if feature.shape[2] == 1 else "RGB"))
+            mode = "L" if feature.shape[2] == 1 else "RGB"
+            if mode == "L":
+                # A JPEG holds the gray of its colours; that of RGB is up to ten levels off.
+                picture.draft("L", picture.size)
+            pixels = np.array(_of_8_bits(picture).convert(mode))
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         # Pillow tells of a broken PNG by SyntaxError.
         reason = "cannot identify its format" if "identify" in str(error) else error
@@ -36,6 +43,15 @@ def decode_picture(name: str, feature: Feature, data: bytes) -> np.ndarray:
             f"found {format_shape(pixels.shape)}"
         )
     return pixels
+
+
+def _of_8_bits(picture: Image.Image) -> Image.Image:
+    """A picture whose pixels are bytes: of 16 bits the upper ones, as TensorFlow does."""
+    from PIL import Image
+
+    if not picture.mode.startswith("I"):
+        return picture
+    return Image.fromarray((np.clip(np.asarray(picture), 0, 65535) >> 8).astype(np.uint8))
 
 
 def pixels_of(
