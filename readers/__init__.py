@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from readers.arrays import as_numpy
+from readers.export import export_npy
 from readers.format.manifest import DatasetError, Manifest
 from readers.format.schema import Feature, Schema
 from readers.integrity import verify
@@ -25,6 +26,7 @@ __all__ = [
     "Schema",
     "State",
     "as_numpy",
+    "export_npy",
     "load",
     "verify",
 ]

@@ -7,7 +7,9 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 
+from readers.export import export_npy
 from readers.format.manifest import Manifest
+from readers.format.tfrecord import CorruptRecordError
 from readers.head import first_records
 from readers.info import describe
 from readers.integrity import verify
@@ -30,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except (ValueError, OSError, ImportError) as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
+        return 1 if isinstance(error, CorruptRecordError) else 2
     return code
 
 
@@ -45,6 +47,11 @@ def _verified(directory: str) -> int:
 def _output(parsed: argparse.Namespace) -> Iterable[str]:
     if parsed.command == "info":
         return [describe(parsed.directory, Manifest.read(parsed.directory))]
+    if parsed.command == "export":
+        several = len(parsed.feature) > 1
+        features = parsed.feature if several else parsed.feature[0]
+        paths = export_npy(parsed.directory, features, parsed.output, split=parsed.split)
+        return map(str, paths if isinstance(paths, list) else [paths])
     return first_records(parsed.directory, parsed.split, parsed.n)
 
 
@@ -54,9 +61,20 @@ def _parser() -> argparse.ArgumentParser:
     info = commands.add_parser("info", help="schema, splits, shards, labels and statistics")
     head = commands.add_parser("head", help="the first records")
     check = commands.add_parser("verify", help="reads every byte; exit code 1 if one is wrong")
-    for command in (info, head, check):
+    export = commands.add_parser("export", help="features as .npy files larger than memory")
+    for command in (info, head, check, export):
         command.add_argument("directory", metavar="DIR", help="of the dataset, on any filesystem")
-    head.add_argument("--split", help="or a slice, 'train[100:]'; default: the only one, or train")
+    for command in (head, export):
+        command.add_argument(
+            "--split", help="or a slice, 'train[100:]'; default: the only one, or train"
+        )
+    export.add_argument("--feature", required=True, action="append", help="its name; may repeat")
+    export.add_argument(
+        "--output",
+        required=True,
+        help="the .npy file; with several features, a directory for FEATURE.npy each. The same "
+        "command goes on after a run that was killed",
+    )
     head.add_argument("-n", type=int, default=3, help="records to show (default: %(default)s)")
     return parser
 
