@@ -96,9 +96,11 @@ def read_alike(path, schema, records):
                         value = value.to_tensor()
                     same(value, expected)
         assert next(rows, None) is None
-    for found, record in zip(readers.RecordSource(path, schema=schema), records, strict=True):
-        for name, expected in record.items():
-            same(found[name], expected)
+    source = readers.RecordSource(path, schema=schema)
+    for rows in (source, source.__getitems__(range(len(source)))):
+        for found, record in zip(rows, records, strict=True):
+            for name, expected in record.items():
+                same(found[name], expected)
 
 
 @pytest.mark.parametrize("encoding", list(WRITTEN))

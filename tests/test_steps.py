@@ -212,8 +212,9 @@ def test_the_frames_of_a_video_are_decoded(tmp_path, size):
                 pixels = pixels.to_tensor() if isinstance(pixels, tf.RaggedTensor) else pixels
                 expected = tf.io.decode_jpeg(frame(step), dct_method="INTEGER_ACCURATE")
                 np.testing.assert_array_equal(pixels, expected, err_msg=way)
-    record = readers.RecordSource(path, schema=schema)[2]
-    assert [picture.shape[2] for picture in record["frames"]] == [3, 3, 3]
+    source = readers.RecordSource(path, schema=schema)
+    for record in (source[2], source.__getitems__([0, 1, 2] * 9)[2]):
+        assert [picture.shape[2] for picture in record["frames"]] == [3, 3, 3]
 
 
 def test_feature_lists_are_cut_counted_bucketed_and_packed_as_lists_are(tmp_path):
