@@ -119,6 +119,13 @@ def test_every_number_below_a_count_is_equally_likely(count):
     assert below(KEYS, "crop", tf.constant(count)).numpy().tolist() == found.tolist()
 
 
+def test_keys_are_a_batch():
+    with pytest.raises((ValueError, tf.errors.InvalidArgumentError), match=r"(?i)shape"):
+        uniform(tf.constant(7, tf.int64), "flip")
+    unknown = tf.function(uniform).get_concrete_function(tf.TensorSpec(None, tf.int64), "flip")
+    assert unknown.output_shapes.rank == 1
+
+
 # random transforms
 
 PICTURES = np.random.default_rng(0).integers(0, 256, (96, 20, 24, 3), np.uint8)
@@ -233,7 +240,7 @@ def test_a_crop_that_does_not_fit_is_refused():
         crop(PICTURES, PICTURE_KEYS)
     with pytest.raises(ValueError, match=r"padding=-1: expected a number of pixels"):
         random_crop(PICTURES, PICTURE_KEYS, (20, 24), padding=-1)
-    for size in ((20,), (0, 20), (20.0, 24), (20, 24, 3)):
+    for size in (20, (20,), (0, 20), (20.0, 24), (20, 24, 3)):
         with pytest.raises(ValueError, match=r"expected \(height, width\) in pixels"):
             random_crop(PICTURES, PICTURE_KEYS, size)
 

@@ -1,7 +1,7 @@
-"""Random numbers of records: each follows from the record's key and the name of its purpose alone.
+"""Random numbers of records: each follows from the record's key, and a salt for its purpose, alone.
 
 So they do not depend on batch size, host or what was drawn before. A Feistel network over the two
-halves of the key, whose rounds depend on the name: for one name, no two keys have the same state.
+halves of the key, whose rounds depend on the salt: different keys never fall together.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def below(keys: tf.Tensor, salt: str, count: int | tf.Tensor) -> tf.Tensor:
 def _bits(keys: tf.Tensor, salt: str) -> tf.Tensor:
     """32 random bits for each key, as int64 [B]."""
     digest = hashlib.blake2b(salt.encode(), digest_size=8).digest()
-    keys = tf.convert_to_tensor(keys, tf.int64)
+    keys = tf.ensure_shape(tf.convert_to_tensor(keys, tf.int64), [None])
     left, right = _shift(keys, 32) & _LOW, keys & _LOW
     for key in round_keys([int.from_bytes(digest, "little") >> 1])[:_ROUNDS]:
         left, right = right, left ^ mixed(right ^ key, _shift)

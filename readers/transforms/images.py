@@ -24,7 +24,7 @@ def decode_images(encoded: tf.Tensor, size: Size, channels: int = 3) -> tf.Tenso
     pictures should be seen.
 
     Args:
-        encoded: string [B]: JPEG, PNG, GIF (its first frame) or BMP.
+        encoded: string [B]: JPEG, PNG, or what else `tf.io.decode_image` reads.
         size: (height, width).
         channels: 1 for gray, 3 for RGB.
 
@@ -186,6 +186,7 @@ def _batch(images: tf.Tensor | tf.RaggedTensor) -> tf.Tensor | tf.RaggedTensor:
 
 
 def _height_width(size: Size) -> tuple[int, int]:
-    if len(size) != 2 or not all(type(side) is int and side > 0 for side in size):
+    sides = size if isinstance(size, (tuple, list)) else ()
+    if len(sides) != 2 or not all(type(side) is int and side > 0 for side in sides):
         raise ValueError(f"size={size!r}: expected (height, width) in pixels, such as (224, 224)")
-    return size[0], size[1]
+    return sides[0], sides[1]
