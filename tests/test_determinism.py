@@ -145,7 +145,7 @@ def test_as_many_processes_of_ours_work_as_are_asked_for(flags, expected):
 
 GOLDEN = {
     "sensors": {
-        "manifest.json": "8ac1601a8641f5f42c766d801f96e8641da76b7330d2b5f79c32c22fae9cacbd",
+        "manifest.json": "913ecbfc9228047d1088f227088549b0f6b806ed7c9e3f0fa8b273dcb6d11a23",
         "rejects/val-00000-of-00002.jsonl": "b678f67b22aaf093d67551c018b19636c8c602f7f3eeef3572d488fac86ffed3",
         "train-00000-of-00003.tfrecord": "1c73e60b5e3b9e2d3c9352dd8189851551f873341b41c1108fdc0b7da311a41b",
         "train-00000-of-00003.tfrecord.idx": "f6c7845555d8e68668f67d7c6e082c4a27d938c8d6e962bc3987f59328ca63c9",

@@ -379,6 +379,57 @@ def statistics_of(records: list[dict], schema: Schema = SCHEMA) -> Statistics:
     return statistics
 
 
+def channels_of_all(records: list[np.ndarray], feature: Feature) -> dict | None:
+    schema = Schema({"x": feature})
+    found = statistics_of([{"x": array} for array in records], schema).to_json()["x"]
+    # Values of all channels are counted once, and as without channels.
+    whole = numbers_of(*records).to_json()
+    assert {name: found[name] for name in whole} == pytest.approx(whole, rel=1e-12)
+    return found.get("channels")
+
+
+@pytest.mark.parametrize("encoding", ["tensor", "raw", "list"])
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "float32"])
+def test_each_channel_has_a_mean_and_a_deviation(dtype, encoding):
+    rng = np.random.default_rng(0)
+    records = [(rng.normal([5, 50, 100], [1, 10, 20], (n, 4, 3))).astype(dtype) for n in (1, 9, 0)]
+    found = channels_of_all(records, Feature(dtype, (None, 4, 3), encoding))
+    values = np.concatenate(records).reshape(-1, 3).astype(np.float64)
+    assert found == {
+        "mean": pytest.approx(values.mean(axis=0).tolist(), rel=1e-12),
+        "std": pytest.approx(values.std(axis=0).tolist(), rel=1e-12),
+    }
+
+
+@pytest.mark.parametrize("shape", [(3,), (5, 1), (5, None), (2, 65), (None, None)])
+def test_what_is_no_channel_is_counted_together(shape):
+    array = np.arange(np.prod([size or 4 for size in shape]), dtype=np.float32)
+    records = [array.reshape([size or 4 for size in shape])]
+    assert channels_of_all(records, Feature("float32", shape)) is None
+
+
+def test_a_channel_without_a_number_has_no_mean():
+    records = [np.array([[1.0, np.nan], [3.0, np.inf]])]
+    found = channels_of_all(records, Feature("float64", (None, 2)))
+    assert found == {"mean": [2.0, None], "std": [1.0, None]}
+    empty = [{"x": np.zeros((0, 2))}]
+    found = statistics_of(empty, Schema({"x": Feature("float64", (None, 2))})).to_json()
+    assert list(found["x"]) == ["lengths"]
+
+
+def test_channels_are_the_same_however_records_are_grouped_and_through_their_state():
+    rng = np.random.default_rng(1)
+    schema = Schema({"x": Feature("float32", (None, 3))})
+    records = [{"x": rng.normal(size=(n, 3)).astype("f4")} for n in rng.integers(0, 300, 20)]
+    whole = Statistics(schema)
+    whole.add([Encoder(schema).check(record) for record in records])
+    merged = Statistics(schema)
+    for record in reversed(records):
+        state = json.loads(json.dumps(statistics_of([record], schema).state()))
+        merged.merge(Statistics.of_state(schema, state))
+    assert merged.to_json() == whole.to_json()
+
+
 def test_every_kind_of_feature_has_its_figures():
     found = statistics_of([record(1, 7, 0.5), record(3, -1, 0.25)]).to_json()
     lengths = {"count": 2, "min": 1, "max": 3, "mean": 2.0, "std": 1.0}

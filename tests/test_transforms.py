@@ -451,15 +451,18 @@ def runs(tmp_path_factory):
     return str(out)
 
 
-def test_the_statistics_of_a_split_normalise_it(runs):
+@pytest.mark.parametrize("per_channel", [True, False])
+def test_the_statistics_of_a_split_normalise_it(runs, per_channel):
     manifest = readers.Manifest.read(runs)
-    moments = Moments.of(manifest, "train", "signal")
+    moments = Moments.of(manifest, "train", "signal", per_channel=per_channel)
     batches = readers.load(runs, split="train", batch_size=5, batching="ragged")
     rows = [normalize(batch["signal"], moments).flat_values for batch in batches]
     values = np.concatenate(rows)
-    assert values.mean() == pytest.approx(0, abs=1e-5)
-    assert values.std() == pytest.approx(1, rel=1e-5)
-    assert moments != Moments.of(manifest, "val", "signal")
+    axis = 0 if per_channel else None
+    np.testing.assert_allclose(values.mean(axis), 0, atol=1e-5)
+    np.testing.assert_allclose(values.std(axis), 1, rtol=1e-5)
+    assert len(moments.mean) == (3 if per_channel else 1)
+    assert moments != Moments.of(manifest, "val", "signal", per_channel=per_channel)
 
 
 def manifest_with(statistics: object) -> readers.Manifest:
@@ -475,7 +478,20 @@ def manifest_with(statistics: object) -> readers.Manifest:
     return readers.Manifest.from_json(json.loads(json.dumps(value | {"splits": {"train": split}})))
 
 
-@pytest.mark.parametrize("figures", [{}, None, 3, {"count": 0}, {"mean": 1.0}, {"mean": "1"}])
+@pytest.mark.parametrize(
+    "figures",
+    [
+        {},
+        None,
+        3,
+        {"count": 0},
+        {"mean": 1.0},
+        {"mean": "1", "std": 1.0},
+        {"mean": 1.0, "std": 1.0, "channels": {"mean": [0.0, None, 1.0], "std": [1.0, None, 1.0]}},
+        {"mean": 1.0, "std": 1.0, "channels": {"mean": 1.0}},
+        {"mean": 1.0, "std": 1.0, "channels": {"mean": [1.0], "std": [1.0, 0.0]}},
+    ],
+)
 def test_a_feature_without_statistics_is_refused(figures):
     manifest = manifest_with({"x": figures})
     with pytest.raises(ValueError, match=r"^feature 'x': .* in split 'train': the split has no v"):
@@ -488,6 +504,13 @@ def test_why_a_feature_cannot_be_normalised_is_said():
     manifest = manifest_with({"x": constant, "image": lengths, "text": lengths})
     with pytest.raises(ValueError, match=r"^feature 'x' is 2.0 throughout split 'train' \(std 0\)"):
         Moments.of(manifest, "train", "x")
+    figures = constant | {"std": 1.0, "channels": {"mean": [0.5, 3.5], "std": [1.5, 0.0]}}
+    with pytest.raises(
+        ValueError, match=r"^channel 1 of feature 'x' is 3.5 throughout .*: take per_channel=False"
+    ):
+        Moments.of(manifest_with({"x": figures}), "train", "x")
+    single = Moments.of(manifest_with({"x": figures}), "train", "x", per_channel=False)
+    assert single == Moments((2.0,), (1.0,), "float32")
     with pytest.raises(
         ValueError, match=r"encoded pictures are not looked into; .*--encoding tens"
     ):

@@ -45,13 +45,18 @@ class Moments:
             )
 
     @classmethod
-    def of(cls, manifest: Manifest, split: str, feature: str) -> Moments:
+    def of(
+        cls, manifest: Manifest, split: str, feature: str, *, per_channel: bool = True
+    ) -> Moments:
         """Those of a feature in one split, so that a model knows nothing of the others.
 
         Args:
             manifest: Of the dataset.
             split: Usually `train`.
             feature: Its name.
+            per_channel: Whether each channel has its own, where the manifest has them: the last
+                dimension of two or more, if it is from 2 to 64. False for a last dimension that is
+                something else, the width of gray pictures, say.
 
         Raises:
             ValueError: The split or the feature is unknown, the manifest has no mean of it, or it
@@ -63,9 +68,14 @@ class Moments:
         """
         stored = manifest.schema.select([feature])[feature]
         figures = manifest.split(split).statistics.get(feature)
-        mean, std = _figure(figures, "mean"), _figure(figures, "std")
-        if mean is None or std is None:
-            reason = "the split has no values of it"
+        if not isinstance(figures, dict):
+            figures = {}
+        channels = figures.get("channels") if per_channel else None
+        if not isinstance(channels, dict):
+            channels = {name: [figures.get(name)] for name in ("mean", "std")}
+        mean, std = _numbers(channels.get("mean")), _numbers(channels.get("std"))
+        if not mean or not std or len(mean) != len(std):
+            reason = "the split has no values of it, or of one of its channels"
             if stored.encoding in PICTURES:
                 reason = "encoded pictures are not looked into; write them with --encoding tensor"
             elif stored.dtype in ("string", "complex64", "complex128"):
@@ -74,18 +84,22 @@ class Moments:
                 f"feature {feature!r}: the manifest has no mean and std of it in split {split!r}: "
                 f"{reason}, or give Moments(mean, std, dtype)"
             )
-        if std == 0:
+        if 0 in std:
+            constant = std.index(0)
+            of_feature = f"channel {constant} of feature" if len(std) > 1 else "feature"
+            cure = "take per_channel=False" if len(std) > 1 else "leave it as it is"
             raise ValueError(
-                f"feature {feature!r} is {mean} throughout split {split!r} (std 0), so it cannot be "
-                "normalised: leave it as it is"
+                f"{of_feature} {feature!r} is {mean[constant]} throughout split {split!r} (std 0), "
+                f"so it cannot be normalised: {cure}"
             )
-        return cls((mean,), (std,), stored.dtype)
+        return cls(mean, std, stored.dtype)
 
 
-def _figure(figures: Any, name: str) -> float | None:
-    """A number of a feature's statistics; None where there is none."""
-    value = figures.get(name) if isinstance(figures, dict) else None
-    return value if isinstance(value, float) else None
+def _numbers(found: Any) -> tuple[float, ...] | None:
+    """The numbers of a list; None where it is none, or one of them is missing."""
+    if isinstance(found, list) and all(isinstance(number, float) for number in found):
+        return tuple(found)
+    return None
 
 
 def normalize(
