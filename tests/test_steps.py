@@ -266,7 +266,8 @@ def test_the_context_alone_is_read_as_an_example(tmp_path):
 
 
 def test_a_feature_list_is_never_taken_from_the_context(tmp_path):
-    records = [sequence_example({"x": np.arange(2).tobytes()}) for _ in range(3)]
+    # An Example is a SequenceExample that has a context alone.
+    records = [example(x=np.arange(2).tobytes()) for _ in range(3)]
     path = write_plain(tmp_path / "a.tfrecord", records)
     schema = Schema({"x": Feature("int64", (None, 2), "raw steps")})
     for way, batches in all_ways(path, schema, "ragged").items():
