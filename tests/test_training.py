@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import keras
@@ -58,11 +59,6 @@ def rng() -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(0))
 
 
-def keys_of(batch: dict[str, tf.Tensor]) -> tf.Tensor:
-    """A key for each record, int64 [B]."""
-    return tf.strings.to_hash_bucket_fast(batch["key"], 2**62)
-
-
 def make_stripes(directory: Path, per_class: int) -> None:
     """JPEG pictures of many sizes and tints, with stripes that lie or stand."""
     generator = rng()
@@ -83,18 +79,19 @@ def test_a_model_learns_from_augmented_pictures(tmp_path):
     )
     moments = Moments.of(readers.Manifest.read(pictures), "train", "image")
 
-    def augmented(batch):
-        keys = keys_of(batch)
+    def augmented(batch, keys):
         images = random_flip(batch["image"], keys)
         images = random_crop(images, keys, (32, 32))
         images = random_brightness(images, keys, 0.1)
-        return normalize(images, moments), batch["label"]
+        return {"image": normalize(images, moments), "label": batch["label"]}
 
-    def cut(batch):
-        return normalize(batch["image"][:, 2:-2, 2:-2], moments), batch["label"]
+    def cut(batch, keys):
+        images = batch["image"][:, 2:-2, 2:-2]
+        return {"image": normalize(images, moments), "label": batch["label"]}
 
-    train = readers.load(pictures, split="train", batch_size=32, shuffle=True).map(augmented)
-    val = readers.load(pictures, split="val", batch_size=32).map(cut)
+    load = partial(readers.load, pictures, batch_size=32, as_supervised=("image", "label"))
+    train = load(split="train", shuffle=True, transform=augmented)
+    val = load(split="val", transform=cut)
     model = keras.Sequential(
         [
             keras.layers.Conv2D(8, 5, 2, activation="relu"),

@@ -161,6 +161,34 @@ def test_a_picture_is_changed_alike_in_every_batch(transform, dtype):
     assert np.array_equal(transform(tf.gather(images, order), PICTURE_KEYS[order]), whole[order])
 
 
+@pytest.mark.parametrize("order", ["global", "interleave"])
+def test_a_run_that_goes_on_augments_alike_and_every_epoch_otherwise(tmp_path, order):
+    schema = readers.Schema({"image": ("uint8", (20, 24, 3))})
+    records = [{"image": picture} for picture in PICTURES]
+    shards = [records[:50], records[50:]]
+    path = write_dataset(tmp_path / "photos", schema, {"train": shards})
+
+    def augmented(batch, keys):
+        images = random_flip(batch["image"], keys)
+        images = random_crop(images, keys, (20, 24), padding=4)
+        return {"image": random_brightness(images, keys, 0.3)}
+
+    load = partial(
+        readers.load, str(path), shuffle=True, order=order, seed=7, repeat=2, transform=augmented
+    )
+
+    def images(**arguments):
+        return np.concatenate([batch["image"] for batch in load(**arguments)])
+
+    whole = images(batch_size=8)
+    assert len(whole) == 2 * 96
+    assert np.array_equal(images(batch_size=8, start_step=5), whole[40:])
+    assert np.array_equal(images(batch_size=24), whole)
+    # No picture of the first epoch comes again in the second, but for one in many.
+    again = {image.tobytes() for image in whole[:96]} & {image.tobytes() for image in whole[96:]}
+    assert len(again) < 5
+
+
 @each_random
 def test_another_key_or_salt_changes_pictures_otherwise(transform):
     found = transform(PICTURES, PICTURE_KEYS).numpy()
