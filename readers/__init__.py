@@ -1,10 +1,11 @@
 """Readers of TFRecord shards for training code: `tf.data`, NumPy and random access.
 
-Only `load` needs TensorFlow, and only its use imports it.
+Only `load` and `transforms` need TensorFlow, and only their use imports it.
 """
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from readers.arrays import as_numpy
@@ -16,6 +17,7 @@ from readers.schedule import State
 from readers.source import RecordSource
 
 if TYPE_CHECKING:
+    from readers import transforms
     from readers.pipeline import load
 
 __all__ = [
@@ -28,6 +30,7 @@ __all__ = [
     "as_numpy",
     "export_npy",
     "load",
+    "transforms",
     "verify",
 ]
 
@@ -37,6 +40,8 @@ def __getattr__(name: str) -> Any:
         from readers.pipeline import load
 
         return load
+    if name == "transforms":
+        return importlib.import_module("readers.transforms")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
