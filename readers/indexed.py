@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -24,6 +25,9 @@ from readers.streamed import numbered
 
 _NO_END = np.iinfo(np.int64).max
 
+# Bytes; see `_put_together`.
+_ALIGNMENT = 64
+
 
 def indexed(stream: Stream, schema: Schema, options: ReadOptions) -> tf.data.Dataset:
     """The batches of a stream, dicts by feature name.
@@ -31,13 +35,24 @@ def indexed(stream: Stream, schema: Schema, options: ReadOptions) -> tf.data.Dat
     A step's number is all that its batch depends on, so the dataset can be entered anywhere.
     """
     interface = _Interface(schema, options, stream.memory)
+    together = stream.steps_at_once
 
-    def read(step: np.ndarray) -> list[Any]:
-        return interface.arrays(lambda: stream.step(int(step)))
+    def read(first: np.ndarray, end: np.ndarray) -> list[np.ndarray]:
+        steps = range(int(first), min(int(first) + together, int(end)))
+        takes = (functools.partial(stream.step, step) for step in steps)
+        return _put_together([interface.arrays(take) for take in takes], stream.memory)
 
-    def batch(step: tf.Tensor) -> Any:
-        # It is one: a step read twice is the same batch.
-        return interface.batch(tf.numpy_function(read, [step], interface.dtypes, stateful=False))
+    def batches(first: tf.Tensor, end: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        # It is one: steps read twice are the same batches.
+        dtypes = [tf.int64, *interface.dtypes]
+        return tuple(tf.numpy_function(read, [first, end], dtypes, stateful=False))
+
+    def batch(places: tf.Tensor, *arrays: tf.Tensor) -> Any:
+        return interface.batch(_taken_apart(places, arrays, interface.ranks))
+
+    def each(places: tf.Tensor, *arrays: tf.Tensor) -> tf.data.Dataset:
+        places = tf.ensure_shape(places, [None, len(arrays), None])
+        return tf.data.Dataset.from_tensor_slices(places).map(lambda p: batch(p, *arrays))
 
     schedule, iterations = stream.schedule, itertools.count()
 
@@ -45,12 +60,63 @@ def indexed(stream: Stream, schema: Schema, options: ReadOptions) -> tf.data.Dat
         begin, end = schedule.steps_of(next(iterations))
         return np.int64(begin), np.int64(_NO_END if end is None else end)
 
-    def found_bounds() -> list[tf.Tensor]:
-        return [tf.ensure_shape(t, []) for t in tf.numpy_function(bounds, [], [tf.int64] * 2)]
+    def found_bounds() -> tuple[tf.Tensor, ...]:
+        found = tf.numpy_function(bounds, [], [tf.int64] * 2)
+        return tuple(tf.ensure_shape(tensor, []) for tensor in found)
 
-    # Python runs one at a time anyway, and a step waits for the chunk of the step before it.
-    steps = numbered(lambda: tuple(found_bounds())).flat_map(tf.data.Dataset.range)
-    return steps.map(batch, num_parallel_calls=1, deterministic=True)
+    def firsts(begin: tf.Tensor, end: tf.Tensor) -> tf.data.Dataset:
+        steps = tf.data.Dataset.range(begin, end, together)
+        return steps.map(lambda first: (first, end))
+
+    # A call of Python costs a batch of small records three times over, so that it gives several.
+    # It is one at a time: they would wait for each other anyway.
+    chunks = numbered(found_bounds).flat_map(firsts)
+    chunks = chunks.map(batches, num_parallel_calls=1, deterministic=True)
+    if together == 1:
+        return chunks.map(lambda places, *arrays: batch(places[0], *arrays))
+    return chunks.flat_map(each)
+
+
+def _put_together(batches: list[list[np.ndarray]], memory: Recycled) -> list[np.ndarray]:
+    """The arrays of several batches as one flat array each, and where those of each batch stand.
+
+    Returns:
+        int64 [batches, arrays, 1 + rank]: where an array begins, and its shape, as far as it has
+        one; and the flat arrays.
+    """
+    columns = list(zip(*batches, strict=True))
+    rank = max(array.ndim for column in columns for array in column)
+    places = np.zeros((len(batches), len(columns), 1 + rank), np.int64)
+    flats = []
+    for number, column in enumerate(columns):
+        # TensorFlow need not copy what begins at a multiple of so many bytes.
+        dtype = column[0].dtype
+        unit = 1 if dtype.hasobject else max(_ALIGNMENT // dtype.itemsize, 1)
+        sizes = np.array([-(-array.size // unit) * unit for array in column])
+        starts = np.cumsum(sizes) - sizes
+        places[:, number, 0] = starts
+        for row, array in enumerate(column):
+            places[row, number, 1 : 1 + array.ndim] = array.shape
+        if len(column) == 1:
+            flats.append(column[0].reshape(-1))
+            continue
+        flat = memory.empty((int(sizes.sum()),), dtype)
+        for start, array in zip(starts.tolist(), column, strict=True):
+            flat[start : start + array.size] = array.reshape(-1)
+        flats.append(flat)
+    return [places, *flats]
+
+
+def _taken_apart(
+    places: tf.Tensor, arrays: Sequence[tf.Tensor], ranks: Sequence[int]
+) -> list[tf.Tensor]:
+    """The arrays of one batch, whose places are int64 [arrays, 1 + rank]."""
+    found = []
+    for number, (array, rank) in enumerate(zip(arrays, ranks, strict=True)):
+        start, shape = places[number, 0], places[number, 1 : 1 + rank]
+        array = tf.ensure_shape(array, [None])
+        found.append(tf.reshape(array[start : start + tf.reduce_prod(shape)], shape))
+    return found
 
 
 def grouped(stream: Grouped, schema: Schema, options: ReadOptions) -> tf.data.Dataset:
@@ -117,7 +183,7 @@ class _Interface:
     """How a batch passes from NumPy to TensorFlow: as a list of arrays, and made one again there.
 
     Attributes:
-        dtypes: Of the arrays.
+        dtypes, ranks: Of the arrays.
     """
 
     def __init__(self, schema: Schema, options: ReadOptions, memory: Recycled) -> None:
@@ -133,29 +199,32 @@ class _Interface:
         for name in self._varying:
             self._dtypes += [tf.as_dtype(schema[name].dtype), tf.int64, tf.int64]
         self._seed, self._keys = options.seed or 0, options.keys
+        self.ranks = [0, *(spec.shape.rank for spec in self._specs.values())]
+        self.ranks += [1, 2, 1] * len(self._varying) + [1] * self._keys
         if self._keys:
             self._dtypes.append(tf.int64)
         self.dtypes = [tf.string, *self._dtypes]
 
-    def arrays(self, take: Callable[[], Taken | None]) -> list[Any]:
+    def arrays(self, take: Callable[[], Taken | None]) -> list[np.ndarray]:
         """What is taken as arrays, after what went wrong, or nothing, as text."""
         try:
             taken = take()
         except (ValueError, OSError, ImportError) as error:
             # TensorFlow would show where in Python it was raised, in twenty lines.
-            return [str(error).encode(), *self._nothing()]
+            return [_text(str(error)), *self._nothing()]
         if taken is None:
-            return [b"", *self._nothing()]
+            return [_text(""), *self._nothing()]
         batch = taken.batch(self._fixed, self._form, self._memory.empty) if self._fixed else {}
         arrays = [batch[name] for name in self._specs]
         for name in self._varying:
             arrays += flat_arrays(self._schema[name], taken.columns[name], self._memory.empty)
         if self._keys:
             arrays.append(_keys_of(taken, self._seed))
-        return [b"", *arrays]
+        return [_text(""), *arrays]
 
     def _nothing(self) -> list[np.ndarray]:
-        return [np.empty(0, dtype.as_numpy_dtype) for dtype in self._dtypes]
+        kinds = zip(self._dtypes, self.ranks[1:], strict=True)
+        return [np.empty([0] * rank, dtype.as_numpy_dtype) for dtype, rank in kinds]
 
     def batch(self, tensors: Sequence[tf.Tensor]) -> Any:
         """The batch that the tensors of the arrays make; a pair of it and its keys, if asked for."""
@@ -169,6 +238,10 @@ class _Interface:
             values, shapes, counts = tensors[len(self._specs) + 3 * number :][:3]
             found[name] = _ragged(self._schema[name], values, shapes, counts, self._rows)
         return (found, tf.ensure_shape(tensors[-1], [self._rows])) if self._keys else found
+
+
+def _text(text: str) -> np.ndarray:
+    return np.array(text.encode(), object)
 
 
 def _keys_of(taken: Taken, seed: int) -> np.ndarray:

@@ -179,6 +179,7 @@ class Stream:
     Attributes:
         schedule: The same.
         begin: The number of the first step.
+        steps_at_once: How many steps in a row are read together.
     """
 
     def __init__(
@@ -186,7 +187,7 @@ class Stream:
     ) -> None:
         self.schedule, self.begin = schedule, 0
         self._records, self._order, self._kind, self._form = records, order, kind, form
-        self._steps = max(records_at_once(records.plan) // schedule.batch_size, 1)
+        self.steps_at_once = max(records_at_once(records.plan) // schedule.batch_size, 1)
         # The first step of those that were read together, and what is left of them.
         self._first, self._chunk = 0, list[Taken | None]()
         self._lock = threading.Lock()
@@ -231,7 +232,7 @@ class Stream:
         None where a bad record is yet to be told from others.
         """
         epoch = self.schedule.step(first).epoch
-        several = (self.schedule.step(first + more) for more in range(self._steps))
+        several = (self.schedule.step(first + more) for more in range(self.steps_at_once))
         steps = list(itertools.takewhile(lambda step: step.epoch == epoch, several))
         if len(steps) == 1:
             return [self._alone(steps[0])]

@@ -264,6 +264,6 @@ def test_records_are_checked_together_as_one_by_one(many, records, data):
         return True
 
     lengths = np.array([len(record) for record in framed], np.int64)
-    with mock.patch.object(tfrecord, "_MANY", many):
+    with mock.patch.multiple(tfrecord, _MANY=many, _SEVERAL=many):
         found = intact(b"".join(framed) + b"behind", lengths)
     assert found.tolist() == [is_whole(record) for record in framed]

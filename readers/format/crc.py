@@ -61,6 +61,17 @@ def crc_of_row(crcs: np.ndarray, length: int) -> int:
     return int(crcs[0])
 
 
+def crc_of_all(crcs: np.ndarray, lengths: np.ndarray) -> int:
+    """The CRC32C of messages that stand in a row, from those of each.
+
+    Args:
+        crcs: uint32 [n], n >= 1.
+        lengths: int64 [n], of each message, in bytes.
+    """
+    behind = lengths.sum() - np.cumsum(lengths)
+    return int(np.bitwise_xor.reduce(appended_each(crcs, behind)))
+
+
 def appended(crcs: np.ndarray, length: int) -> np.ndarray:
     """What CRC32C values, uint32 [n], become when so many bytes follow, but for those bytes' own."""
     octets = np.ascontiguousarray(crcs, "<u4").view(np.uint8).reshape(-1, 4)
@@ -69,6 +80,30 @@ def appended(crcs: np.ndarray, length: int) -> np.ndarray:
     for place in (1, 2, 3):
         found ^= table[place, octets[:, place]]
     return found
+
+
+def appended_each(crcs: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """The same where another number of bytes, int64 [n], follows each."""
+    digit_place = 0
+    while lengths.any():
+        octets = np.ascontiguousarray(crcs, "<u4").view(np.uint8).reshape(-1, 4)
+        table, digits = _tables(digit_place), lengths & 255
+        crcs = table[digits, 0, octets[:, 0]]
+        for place in (1, 2, 3):
+            crcs ^= table[digits, place, octets[:, place]]
+        lengths, digit_place = lengths >> 8, digit_place + 1
+    return crcs
+
+
+@functools.lru_cache(maxsize=8)
+def _tables(digit_place: int) -> np.ndarray:
+    """What `_table` gives for every digit of a length in base 256: uint32 [256, 4, 256], 1 MiB."""
+    tables = np.empty((256, 4, 256), np.uint32)
+    tables[0] = np.arange(256, dtype=np.uint32) << (8 * np.arange(4, dtype=np.uint32))[:, None]
+    for digit in range(1, 256):
+        before = tables[digit - 1].reshape(-1)
+        tables[digit] = appended(before, 256**digit_place).reshape(4, 256)
+    return tables
 
 
 @functools.lru_cache(maxsize=512)
