@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import itertools
+import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -14,11 +15,11 @@ from readers.batching import ragged
 from readers.collate import flat_arrays
 from readers.decode import Column
 from readers.form import LENGTH, MASK, POSITIONS, SEGMENT_IDS, Form
+from readers.format.pieces import Empty
 from readers.format.schema import Feature, Schema
 from readers.grouped import Grouped
 from readers.options import ReadOptions
 from readers.permutation import record_keys
-from readers.recycled import Recycled
 from readers.schedule import Cursor
 from readers.stream import Stream, Taken
 from readers.streamed import numbered
@@ -28,19 +29,52 @@ _NO_END = np.iinfo(np.int64).max
 # Bytes; see `_put_together`.
 _ALIGNMENT = 64
 
+_S = TypeVar("_S", Stream, Grouped)
 
-def indexed(stream: Stream, schema: Schema, options: ReadOptions) -> tf.data.Dataset:
+
+class Kept(Generic[_S]):
+    """A stream, with its files and memory, that is there as long as a dataset which reads it.
+
+    TensorFlow keeps a function of Python, and all that it refers to, until the process ends. So the
+    function refers to this, and the dataset to the stream; iterators keep their dataset.
+
+    Args:
+        stream: The stream.
+        reopen: Opens it again, for an iterator that has outlived its dataset by a few batches.
+    """
+
+    def __init__(self, stream: _S, reopen: Callable[[], _S | None]) -> None:
+        self._reopen: Callable[[], _S | None] = reopen
+        self._stream: Callable[[], _S | None] = weakref.ref(stream)
+        if not tf.executing_eagerly():
+            # Of a dataset that is made within a function, only the graph is left after it.
+            self._stream = lambda: stream
+
+    def __call__(self) -> _S:
+        stream = self._stream() or self._reopen()
+        assert stream is not None
+        return stream
+
+    def by(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
+        """The dataset, which keeps the stream from now on."""
+        weakref.finalize(dataset, lambda stream: None, self()).atexit = False
+        return dataset
+
+
+def indexed(stream: Kept[Stream], schema: Schema, options: ReadOptions) -> tf.data.Dataset:
     """The batches of a stream, dicts by feature name.
 
     A step's number is all that its batch depends on, so the dataset can be entered anywhere.
     """
-    interface = _Interface(schema, options, stream.memory)
-    together = stream.steps_at_once
+    interface = _Interface(schema, options)
+    schedule, together = stream().schedule, stream().steps_at_once
 
     def read(first: np.ndarray, end: np.ndarray) -> list[np.ndarray]:
+        kept = stream()
         steps = range(int(first), min(int(first) + together, int(end)))
-        takes = (functools.partial(stream.step, step) for step in steps)
-        return _put_together([interface.arrays(take) for take in takes], stream.memory)
+        takes = (functools.partial(kept.step, step) for step in steps)
+        empty = kept.memory.empty
+        return _put_together([interface.arrays(take, empty) for take in takes], empty)
 
     def batches(first: tf.Tensor, end: tf.Tensor) -> tuple[tf.Tensor, ...]:
         # It is one: steps read twice are the same batches.
@@ -54,7 +88,7 @@ def indexed(stream: Stream, schema: Schema, options: ReadOptions) -> tf.data.Dat
         places = tf.ensure_shape(places, [None, len(arrays), None])
         return tf.data.Dataset.from_tensor_slices(places).map(lambda p: batch(p, *arrays))
 
-    schedule, iterations = stream.schedule, itertools.count()
+    iterations = itertools.count()
 
     def bounds() -> tuple[np.int64, np.int64]:
         begin, end = schedule.steps_of(next(iterations))
@@ -73,11 +107,11 @@ def indexed(stream: Stream, schema: Schema, options: ReadOptions) -> tf.data.Dat
     chunks = numbered(found_bounds).flat_map(firsts)
     chunks = chunks.map(batches, num_parallel_calls=1, deterministic=True)
     if together == 1:
-        return chunks.map(lambda places, *arrays: batch(places[0], *arrays))
-    return chunks.flat_map(each)
+        return stream.by(chunks.map(lambda places, *arrays: batch(places[0], *arrays)))
+    return stream.by(chunks.flat_map(each))
 
 
-def _put_together(batches: list[list[np.ndarray]], memory: Recycled) -> list[np.ndarray]:
+def _put_together(batches: list[list[np.ndarray]], empty: Empty) -> list[np.ndarray]:
     """The arrays of several batches as one flat array each, and where those of each batch stand.
 
     Returns:
@@ -100,7 +134,7 @@ def _put_together(batches: list[list[np.ndarray]], memory: Recycled) -> list[np.
         if len(column) == 1:
             flats.append(column[0].reshape(-1))
             continue
-        flat = memory.empty((int(sizes.sum()),), dtype)
+        flat = empty((int(sizes.sum()),), dtype)
         for start, array in zip(starts.tolist(), column, strict=True):
             flat[start : start + array.size] = array.reshape(-1)
         flats.append(flat)
@@ -119,27 +153,28 @@ def _taken_apart(
     return found
 
 
-def grouped(stream: Grouped, schema: Schema, options: ReadOptions) -> tf.data.Dataset:
+def grouped(stream: Kept[Grouped], schema: Schema, options: ReadOptions) -> tf.data.Dataset:
     """The batches of a stream that are grouped by lengths, dicts by feature name.
 
     A batch depends on the cursor before it, which a checkpoint of the iterator holds.
     """
-    interface = _Interface(schema, options, stream.memory)
+    interface = _Interface(schema, options)
 
     def read(epoch: Any, place: Any, held: np.ndarray, end: Any) -> list[Any]:
+        kept = stream()
         cursor = Cursor(int(epoch), int(place), tuple(held.tolist()))
         after, more = cursor, True
 
         def take() -> Taken | None:
             nonlocal after, more
-            found = stream.step(cursor, int(end))
+            found = kept.step(cursor, int(end))
             more = found is not None
             if found is None:
                 return None
             after = found[1]
             return found[0]
 
-        arrays = interface.arrays(take)
+        arrays = interface.arrays(take, kept.memory.empty)
         return [np.bool_(more), *_array_of(after), *arrays]
 
     def scanned(
@@ -156,7 +191,7 @@ def grouped(stream: Grouped, schema: Schema, options: ReadOptions) -> tf.data.Da
     iterations = itertools.count()
 
     def bounds() -> list[Any]:
-        begin, end = stream.bounds_of(next(iterations))
+        begin, end = stream().bounds_of(next(iterations))
         return [*_array_of(begin), np.int64(_NO_END if end is None else end)]
 
     def found_bounds() -> tuple[tf.Tensor, ...]:
@@ -167,7 +202,7 @@ def grouped(stream: Grouped, schema: Schema, options: ReadOptions) -> tf.data.Da
         batches = tf.data.Dataset.counter().scan(state, scanned)
         return batches.take_while(lambda more, *_: more).map(batch)
 
-    return numbered(found_bounds).flat_map(iteration)
+    return stream.by(numbered(found_bounds).flat_map(iteration))
 
 
 def _array_of(cursor: Cursor) -> list[Any]:
@@ -186,9 +221,9 @@ class _Interface:
         dtypes, ranks: Of the arrays.
     """
 
-    def __init__(self, schema: Schema, options: ReadOptions, memory: Recycled) -> None:
+    def __init__(self, schema: Schema, options: ReadOptions) -> None:
         form, sizes = options.form, options.batch_size
-        self._schema, self._form, self._memory = schema, form, memory
+        self._schema, self._form = schema, form
         ragged = form.batching == "ragged"
         self._varying = [n for n, f in schema.items() if ragged and not f.is_fixed]
         self._fixed = {n: f for n, f in schema.items() if n not in self._varying}
@@ -205,7 +240,7 @@ class _Interface:
             self._dtypes.append(tf.int64)
         self.dtypes = [tf.string, *self._dtypes]
 
-    def arrays(self, take: Callable[[], Taken | None]) -> list[np.ndarray]:
+    def arrays(self, take: Callable[[], Taken | None], empty: Empty) -> list[np.ndarray]:
         """What is taken as arrays, after what went wrong, or nothing, as text."""
         try:
             taken = take()
@@ -214,10 +249,10 @@ class _Interface:
             return [_text(str(error)), *self._nothing()]
         if taken is None:
             return [_text(""), *self._nothing()]
-        batch = taken.batch(self._fixed, self._form, self._memory.empty) if self._fixed else {}
+        batch = taken.batch(self._fixed, self._form, empty) if self._fixed else {}
         arrays = [batch[name] for name in self._specs]
         for name in self._varying:
-            arrays += flat_arrays(self._schema[name], taken.columns[name], self._memory.empty)
+            arrays += flat_arrays(self._schema[name], taken.columns[name], empty)
         if self._keys:
             arrays.append(_keys_of(taken, self._seed))
         return [_text(""), *arrays]

@@ -18,7 +18,7 @@ from readers.fetch import local_path
 from readers.form import Form
 from readers.format.schema import Schema
 from readers.grouped import open_grouped
-from readers.indexed import grouped, indexed
+from readers.indexed import Kept, grouped, indexed
 from readers.options import ReadOptions, planned
 from readers.schedule import State
 from readers.stream import open_stream, scheduled
@@ -165,12 +165,13 @@ def _batches(plan: Plan, options: ReadOptions) -> tf.data.Dataset:
         return streamed(plan, options, 0, 0)
     by_length = open_grouped(plan, options)
     if by_length:
-        batches = grouped(by_length, plan.schema, options)
+        kept = Kept(by_length, lambda: open_grouped(plan, options))
+        batches = grouped(kept, plan.schema, options)
         return batches if options.repeat else _counted(batches, tf.data.INFINITE_CARDINALITY)
     if options.order == "global":
         stream = open_stream(plan, options)
         schedule = stream.schedule
-        batches = indexed(stream, plan.schema, options)
+        batches = indexed(Kept(stream, lambda: open_stream(plan, options)), plan.schema, options)
     else:
         plan, schedule, _ = scheduled(plan, options)
         batches = streamed(plan, options, schedule.epoch, schedule.place)

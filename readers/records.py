@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import logging
 import operator
+import resource
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -28,8 +29,9 @@ from readers.recycled import Recycled
 
 _LOGGER = logging.getLogger("readers")
 
-# Each open local shard costs a file descriptor, of which a process often has 1024.
-_OPEN_SHARDS = 256
+# An open local shard takes two file descriptors, its map has one of its own: two datasets at once,
+# and all else that a process has open, are to get along with what it may open, which is often 1024.
+_OPEN_SHARDS = max(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 8, 16)
 
 
 @dataclass(frozen=True)

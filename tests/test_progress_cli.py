@@ -62,7 +62,9 @@ def on_a_terminal(arguments, columns=100):
     )
     os.close(theirs)
     written = b""
-    while select.select([ours], [], [], 60)[0]:
+    readable = select.poll()
+    readable.register(ours, select.POLLIN)
+    while readable.poll(60_000):
         try:
             data = os.read(ours, 65536)
         except OSError:  # Linux's way to say that nobody has the other side any more

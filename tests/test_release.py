@@ -1,0 +1,76 @@
+"""What is given back when a dataset is gone: files, indexes and memory."""
+
+from __future__ import annotations
+
+import gc
+import os
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+import readers
+from tests.datasets import write_numbers, write_signals
+
+WAYS = {
+    "in order": {},
+    "shuffled": {"shuffle": True},
+    "mixed": {"weights": [1, 2]},
+    "padded": {"batching": "padded"},
+    "in buckets": {"batching": "padded", "bucket_boundaries": [3], "batch_size": [2, 2]},
+}
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory):
+    numbers = str(write_numbers(tmp_path_factory.mktemp("numbers")))
+    signals = str(write_signals(tmp_path_factory.mktemp("signals")))
+    return {"mixed": [numbers, numbers], "padded": signals, "in buckets": signals, None: numbers}
+
+
+def values(batch):
+    return {name: tensor.numpy().tolist() for name, tensor in batch.items()}
+
+
+def open_shards():
+    """How many descriptors this process has of shards."""
+    gc.collect()
+    links = [Path(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")]
+    return sum(link.exists() and "tfrecord" in str(link.readlink()) for link in links)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_dataset_that_is_gone_has_no_file_open(paths, way):
+    before = open_shards()
+    options = {"batch_size": 2, "repeat": None, "order": "global"} | WAYS[way]
+    dataset = readers.load(paths.get(way, paths[None]), **options)
+    batches = iter(dataset)
+    next(batches)
+    assert open_shards() > before
+    del dataset
+    next(batches)
+    del batches
+    assert open_shards() == before
+
+
+def test_what_is_made_of_a_dataset_keeps_it(paths):
+    before = open_shards()
+    made = readers.load(paths[None], batch_size=2, order="global").map(lambda batch: batch["id"])
+    made = tf.data.Dataset.zip((made, made)).take(3)
+    assert len(list(made)) == 3
+    assert open_shards() > before
+    del made
+    assert open_shards() == before
+
+
+@pytest.mark.parametrize("way", ["in order", "in buckets"])
+def test_a_dataset_that_only_tensorflow_refers_to_opens_its_files_again(paths, way):
+    options = {"batch_size": 2, "order": "global"} | WAYS[way]
+
+    def inner(_):
+        return readers.load(paths.get(way, paths[None]), **options)
+
+    expected = [values(batch) for batch in inner(0)]
+    nested = tf.data.Dataset.range(2).flat_map(inner)
+    gc.collect()
+    assert [values(batch) for batch in nested] == expected * 2
