@@ -26,9 +26,6 @@ from readers.streamed import numbered
 
 _NO_END = np.iinfo(np.int64).max
 
-# Bytes; see `_put_together`.
-_ALIGNMENT = 64
-
 _S = TypeVar("_S", Stream, Grouped)
 
 
@@ -67,26 +64,31 @@ def indexed(stream: Kept[Stream], schema: Schema, options: ReadOptions) -> tf.da
     A step's number is all that its batch depends on, so the dataset can be entered anywhere.
     """
     interface = _Interface(schema, options)
-    schedule, together = stream().schedule, stream().steps_at_once
+    schedule, together = stream().schedule, stream().steps_of_call
+    width = len(interface.dtypes)
 
-    def read(first: np.ndarray, end: np.ndarray) -> list[np.ndarray]:
+    def read(first: np.ndarray, end: np.ndarray) -> list[Any]:
         kept = stream()
         steps = range(int(first), min(int(first) + together, int(end)))
-        takes = (functools.partial(kept.step, step) for step in steps)
-        empty = kept.memory.empty
-        return _put_together([interface.arrays(take, empty) for take in takes], empty)
+        takes: list[Callable[[], Taken | None]]
+        takes = [functools.partial(kept.step, step) for step in steps]
+        takes += [lambda: None] * (together - len(takes))
+        found = [interface.arrays(take, kept.memory.empty) for take in takes]
+        return [np.int64(len(steps)), *itertools.chain.from_iterable(found)]
 
     def batches(first: tf.Tensor, end: tf.Tensor) -> tuple[tf.Tensor, ...]:
         # It is one: steps read twice are the same batches.
-        dtypes = [tf.int64, *interface.dtypes]
+        dtypes = [tf.int64, *interface.dtypes * together]
         return tuple(tf.numpy_function(read, [first, end], dtypes, stateful=False))
 
-    def batch(places: tf.Tensor, *arrays: tf.Tensor) -> Any:
-        return interface.batch(_taken_apart(places, arrays, interface.ranks))
+    def each(count: tf.Tensor, *arrays: tf.Tensor) -> tf.data.Dataset:
+        ends = range(width, len(arrays) + 1, width)
+        several = [tf.data.Dataset.from_tensors(arrays[end - width : end]) for end in ends]
+        joined = functools.reduce(tf.data.Dataset.concatenate, several)
+        return joined.take(tf.ensure_shape(count, []))
 
-    def each(places: tf.Tensor, *arrays: tf.Tensor) -> tf.data.Dataset:
-        places = tf.ensure_shape(places, [None, len(arrays), None])
-        return tf.data.Dataset.from_tensor_slices(places).map(lambda p: batch(p, *arrays))
+    def batch(*arrays: tf.Tensor) -> Any:
+        return interface.batch(arrays)
 
     iterations = itertools.count()
 
@@ -102,55 +104,12 @@ def indexed(stream: Kept[Stream], schema: Schema, options: ReadOptions) -> tf.da
         steps = tf.data.Dataset.range(begin, end, together)
         return steps.map(lambda first: (first, end))
 
-    # A call of Python costs a batch of small records three times over, so that it gives several.
-    # It is one at a time: they would wait for each other anyway.
+    # One call at a time: they would wait for each other anyway.
     chunks = numbered(found_bounds).flat_map(firsts)
     chunks = chunks.map(batches, num_parallel_calls=1, deterministic=True)
     if together == 1:
-        return stream.by(chunks.map(lambda places, *arrays: batch(places[0], *arrays)))
-    return stream.by(chunks.flat_map(each))
-
-
-def _put_together(batches: list[list[np.ndarray]], empty: Empty) -> list[np.ndarray]:
-    """The arrays of several batches as one flat array each, and where those of each batch stand.
-
-    Returns:
-        int64 [batches, arrays, 1 + rank]: where an array begins, and its shape, as far as it has
-        one; and the flat arrays.
-    """
-    columns = list(zip(*batches, strict=True))
-    rank = max(array.ndim for column in columns for array in column)
-    places = np.zeros((len(batches), len(columns), 1 + rank), np.int64)
-    flats = []
-    for number, column in enumerate(columns):
-        # TensorFlow need not copy what begins at a multiple of so many bytes.
-        dtype = column[0].dtype
-        unit = 1 if dtype.hasobject else max(_ALIGNMENT // dtype.itemsize, 1)
-        sizes = np.array([-(-array.size // unit) * unit for array in column])
-        starts = np.cumsum(sizes) - sizes
-        places[:, number, 0] = starts
-        for row, array in enumerate(column):
-            places[row, number, 1 : 1 + array.ndim] = array.shape
-        if len(column) == 1:
-            flats.append(column[0].reshape(-1))
-            continue
-        flat = empty((int(sizes.sum()),), dtype)
-        for start, array in zip(starts.tolist(), column, strict=True):
-            flat[start : start + array.size] = array.reshape(-1)
-        flats.append(flat)
-    return [places, *flats]
-
-
-def _taken_apart(
-    places: tf.Tensor, arrays: Sequence[tf.Tensor], ranks: Sequence[int]
-) -> list[tf.Tensor]:
-    """The arrays of one batch, whose places are int64 [arrays, 1 + rank]."""
-    found = []
-    for number, (array, rank) in enumerate(zip(arrays, ranks, strict=True)):
-        start, shape = places[number, 0], places[number, 1 : 1 + rank]
-        array = tf.ensure_shape(array, [None])
-        found.append(tf.reshape(array[start : start + tf.reduce_prod(shape)], shape))
-    return found
+        return stream.by(chunks.map(lambda _, *arrays: batch(*arrays)))
+    return stream.by(chunks.flat_map(each).map(batch))
 
 
 def grouped(stream: Kept[Grouped], schema: Schema, options: ReadOptions) -> tf.data.Dataset:
@@ -218,7 +177,7 @@ class _Interface:
     """How a batch passes from NumPy to TensorFlow: as a list of arrays, and made one again there.
 
     Attributes:
-        dtypes, ranks: Of the arrays.
+        dtypes: Of the arrays.
     """
 
     def __init__(self, schema: Schema, options: ReadOptions) -> None:
@@ -234,8 +193,8 @@ class _Interface:
         for name in self._varying:
             self._dtypes += [tf.as_dtype(schema[name].dtype), tf.int64, tf.int64]
         self._seed, self._keys = options.seed or 0, options.keys
-        self.ranks = [0, *(spec.shape.rank for spec in self._specs.values())]
-        self.ranks += [1, 2, 1] * len(self._varying) + [1] * self._keys
+        self._ranks = [spec.shape.rank for spec in self._specs.values()]
+        self._ranks += [1, 2, 1] * len(self._varying) + [1] * self._keys
         if self._keys:
             self._dtypes.append(tf.int64)
         self.dtypes = [tf.string, *self._dtypes]
@@ -258,12 +217,13 @@ class _Interface:
         return [_text(""), *arrays]
 
     def _nothing(self) -> list[np.ndarray]:
-        kinds = zip(self._dtypes, self.ranks[1:], strict=True)
+        kinds = zip(self._dtypes, self._ranks, strict=True)
         return [np.empty([0] * rank, dtype.as_numpy_dtype) for dtype, rank in kinds]
 
     def batch(self, tensors: Sequence[tf.Tensor]) -> Any:
         """The batch that the tensors of the arrays make; a pair of it and its keys, if asked for."""
         error, *tensors = tensors
+        error = tf.ensure_shape(error, [])
         with tf.control_dependencies([tf.debugging.Assert(error == b"", [error])]):
             tensors = [tf.identity(tensor) for tensor in tensors]
         found: dict[str, Any] = {}

@@ -16,7 +16,9 @@ _ALIGNMENT = 64
 # Smaller arrays come from memory that the allocator keeps anyway.
 _WORTH = 64 << 10
 
-_MAX_SLABS = 16
+# Looked through for each array. Of those that nobody uses fewer are kept: batches of very different
+# sizes leave some that fit none.
+_MAX_SLABS, _MAX_UNUSED = 64, 16
 
 
 def _references(slabs: list[np.ndarray], number: int) -> int:
@@ -51,12 +53,14 @@ class Recycled:
     def _slab(self, nbytes: int) -> np.ndarray:
         slabs = self._slabs
         with self._lock:
-            for number in range(len(slabs)):
-                fits = nbytes <= len(slabs[number]) <= 4 * nbytes
-                if fits and _references(slabs, number) == _UNUSED:
+            unused = [n for n in range(len(slabs)) if _references(slabs, n) == _UNUSED]
+            for number in unused:
+                if nbytes <= len(slabs[number]) <= 4 * nbytes:
                     # To the front: what was used last is likeliest to be in the processor's cache.
                     slabs.insert(0, slabs.pop(number))
                     return slabs[0]
+            for number in reversed(unused[_MAX_UNUSED:]):
+                del slabs[number]
             # An eighth more, so that batches of slightly different sizes share a slab.
             slabs.insert(0, np.empty(nbytes + nbytes // 8, np.uint8))
             del slabs[_MAX_SLABS:]

@@ -29,6 +29,10 @@ Columns = dict[str, Column]
 # look at stays in the processor's cache.
 _CHUNK_RECORDS, _CHUNK_BYTES = 4096, 2 << 20
 
+# Given to TensorFlow in one call of Python: a call costs as much as a batch of small records, and the
+# next batch is decoded in less time where a processor has not done anything else in between.
+_CALL_BYTES, _CALL_STEPS = 8 << 20, 16
+
 # What a window of an interleaved order takes: it fits a laptop, and is filled in about a second.
 WINDOW_BYTES, WINDOW_RECORDS = 128 << 20, 65_536
 
@@ -179,7 +183,7 @@ class Stream:
     Attributes:
         schedule: The same.
         begin: The number of the first step.
-        steps_at_once: How many steps in a row are read together.
+        steps_of_call: How many steps in a row are best asked for together.
     """
 
     def __init__(
@@ -187,7 +191,10 @@ class Stream:
     ) -> None:
         self.schedule, self.begin = schedule, 0
         self._records, self._order, self._kind, self._form = records, order, kind, form
-        self.steps_at_once = max(records_at_once(records.plan) // schedule.batch_size, 1)
+        size = schedule.batch_size
+        self._steps_at_once = max(records_at_once(records.plan) // size, 1)
+        fitting = int(_CALL_BYTES / (records.plan.record_bytes or 1) / size)
+        self.steps_of_call = min(max(fitting, 1), _CALL_STEPS)
         # The first step of those that were read together, and what is left of them.
         self._first, self._chunk = 0, list[Taken | None]()
         self._lock = threading.Lock()
@@ -232,7 +239,7 @@ class Stream:
         None where a bad record is yet to be told from others.
         """
         epoch = self.schedule.step(first).epoch
-        several = (self.schedule.step(first + more) for more in range(self.steps_at_once))
+        several = (self.schedule.step(first + more) for more in range(self._steps_at_once))
         steps = list(itertools.takewhile(lambda step: step.epoch == epoch, several))
         if len(steps) == 1:
             return [self._alone(steps[0])]

@@ -32,26 +32,28 @@ def streamed(plan: Plan, options: ReadOptions, epoch: int, place: int) -> tf.dat
         epoch, place: 0 where the plan does not know its number of records.
     """
 
-    def decode(epoch: tf.Tensor, place: tf.Tensor, serialized: tf.Tensor) -> Any:
-        columns = decode_batch(serialized, plan.schema)
-        batch = batch_of(columns, plan.schema, options.form)
-        if not options.keys:
-            return batch
+    def decode(serialized: tf.Tensor) -> Any:
+        return batch_of(decode_batch(serialized, plan.schema), plan.schema, options.form)
+
+    def decode_with_keys(epoch: tf.Tensor, place: tf.Tensor, serialized: tf.Tensor) -> Any:
         places = place + tf.range(tf.size(serialized, tf.int64))
         keys = record_keys(places, [options.seed, epoch, options.shard[0]], _shift)
-        return batch, tf.ensure_shape(keys, serialized.shape)
+        return decode(serialized), tf.ensure_shape(keys, serialized.shape)
 
+    function = decode_with_keys if options.keys else decode
     batches = _epochs(plan, options, epoch, place)
-    return batches.map(decode, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+    return batches.map(function, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
 
 
 def _epochs(plan: Plan, options: ReadOptions, epoch: int, place: int) -> tf.data.Dataset:
-    """The (epoch, first place, serialized records) of the batches of all epochs."""
+    """The serialized records of each batch of all epochs, after its epoch and first place for keys."""
     size, drop, repeat = options.batch_size, options.drop_remainder, options.repeat
     mixed = _Interleaved(plan, options) if options.shuffle and plan.parts else None
 
     def batched(records: tf.data.Dataset, epoch: tf.Tensor, place: int = 0) -> tf.data.Dataset:
-        batches = records.rebatch(size, drop) if mixed else records.batch(size, drop)
+        batches = records.rebatch(size, drop)
+        if not options.keys:
+            return batches
         return batches.enumerate().map(lambda step, batch: (epoch, place + step * size, batch))
 
     def whole(number: tf.Tensor) -> tf.data.Dataset:
@@ -92,32 +94,43 @@ def numbered(number: Callable[[], Any]) -> tf.data.Dataset:
 
 
 def _in_order(plan: Plan) -> tf.data.Dataset:
-    """The serialized records of a plan, file after file."""
+    """The serialized records of a plan, file after file, some at a time."""
     paths = tf.constant([part.path for part in plan.parts], tf.string)
     starts = np.array([_offset(part, part.skip) for part in plan.parts], np.int64)
     files = tf.data.Dataset.from_tensor_slices((paths, _packings(plan), starts, _takes(plan)))
-    return _counted(files.flat_map(_records), plan.records)
+    return files.flat_map(_blocks_of(plan))
 
 
-def _records(
-    path: tf.Tensor, packing: tf.Tensor, start: tf.Tensor, take: tf.Tensor
-) -> tf.data.Dataset:
-    """The serialized records of a file from a byte on, so many of them; all where that is -1.
+def _blocks_of(plan: Plan) -> Callable[..., tf.data.Dataset]:
+    """A function for a part: path, packing, where to start, how many -> its serialized records.
 
-    A packed file has to be read from its front: there the start is the number of a record.
-
-    Of what stands before nothing is read, which the class TFRecordDataset has no argument for. It
-    has to stand in a function of a dataset: TensorFlow cannot write the op into a graph.
+    They come `BLOCK` at a time, because each step over single records costs a tenth of reading them.
+    The start is a byte, or the number of a record in a packed file, which has to be read from its
+    front. Where their number is unknown (-1) they are all, elsewhere fewer are an error.
     """
-    is_plain = tf.cast(packing == "", tf.int64)
-    variant = tf.raw_ops.TFRecordDatasetV2(
-        filenames=path[None],
-        compression_type=packing,
-        buffer_size=_READ_BYTES,
-        byte_offsets=(start * is_plain)[None],
-    )
-    records = tf.data.experimental.from_variant(variant, tf.TensorSpec([], tf.string))
-    return records.skip(start * (1 - is_plain)).take(take)
+    packed = any(part.gzipped for part in plan.parts)
+
+    def blocks(
+        path: tf.Tensor, packing: tf.Tensor, start: tf.Tensor, take: tf.Tensor
+    ) -> tf.data.Dataset:
+        is_plain = tf.cast(packing == "", tf.int64)
+        # Of what stands before a byte nothing is read, for which the class TFRecordDataset has no
+        # argument. TensorFlow cannot write this op into a graph, but into a dataset's function.
+        variant = tf.raw_ops.TFRecordDatasetV2(
+            filenames=path[None],
+            compression_type=packing,
+            buffer_size=_READ_BYTES,
+            byte_offsets=(start * is_plain)[None],
+        )
+        records = tf.data.experimental.from_variant(variant, tf.TensorSpec([], tf.string))
+        if packed:
+            records = records.skip(start * (1 - is_plain))
+        if plan.records is not None:
+            counted = tf.data.experimental.assert_cardinality(take)
+            records = records.take(take).apply(counted)
+        return records.batch(BLOCK)
+
+    return blocks
 
 
 def _packings(plan: Plan) -> tf.Tensor:
@@ -131,7 +144,7 @@ def _takes(plan: Plan) -> np.ndarray:
 
 
 def _offset(part: Part, row: int) -> int:
-    """Where `_records` begins with a record of a part's file."""
+    """Where a function of `_blocks_of` begins with a record of a part's file."""
     if part.gzipped:
         return row
     return int(read_index(part.path, part.bytes)[row, 0]) if row else 0
@@ -143,6 +156,8 @@ class _Interleaved:
     def __init__(self, plan: Plan, options: ReadOptions) -> None:
         self._plan, self._seed = plan, options.seed or 0
         self._window = options.window or window_of(plan)
+        assert isinstance(options.batch_size, int)
+        self._batch = options.batch_size
         counts = [part.take or 0 for part in plan.parts]
         self._order = InterleavedOrder(counts, self._seed, self._window)
         self._paths = tf.constant([part.path for part in plan.parts], tf.string)
@@ -190,21 +205,12 @@ class _Interleaved:
         """Blocks of some shards, int64 [k], one of each in turn.
 
         Args:
-            starts, takes: int64 [k]; as `_records` takes them.
+            starts, takes: int64 [k]; as `_blocks_of` says.
         """
-
-        def blocks_of(
-            path: tf.Tensor, packing: tf.Tensor, start: tf.Tensor, take: tf.Tensor
-        ) -> tf.data.Dataset:
-            records = _records(path, packing, start, take)
-            if self._plan.records is not None:
-                records = _counted(records, take)
-            return records.batch(BLOCK)
-
         names = tf.gather(self._paths, shards), tf.gather(self._packings, shards)
         columns = *names, starts, takes
         return tf.data.Dataset.from_tensor_slices(columns).interleave(
-            blocks_of,
+            _blocks_of(self._plan),
             cycle_length=CYCLE,
             block_length=1,
             num_parallel_calls=tf.data.AUTOTUNE,
@@ -227,13 +233,18 @@ class _Interleaved:
             else blocks.rebatch(self._window)
         )
 
-        def shuffled(number: tf.Tensor, records: tf.Tensor) -> tf.Tensor:
+        def shuffled(number: tf.Tensor, records: tf.Tensor) -> tf.data.Dataset:
             size = tf.shape(records, tf.int64)[0]
             order = _permutation(size, [self._seed, epoch, number, WINDOW])
-            begin = tf.where(number == first, tf.constant(done, tf.int64), 0)
-            return tf.gather(records, order[begin:])
+            # Cut where batches begin: a window that is put in order as a whole is copied once more.
+            before = number * self._window - (first * self._window + done)
+            begin = tf.maximum(-before, 0)
+            cuts = tf.data.Dataset.range(begin - (before + begin) % self._batch, size, self._batch)
+            return cuts.map(
+                lambda cut: tf.gather(records, order[tf.maximum(cut, begin) : cut + self._batch])
+            )
 
-        return stream.enumerate(first).map(shuffled).prefetch(1)
+        return stream.prefetch(1).enumerate(first).flat_map(shuffled)
 
 
 def _shift(value: Any, bits: int) -> Any:
@@ -256,10 +267,3 @@ def _permutation(size: tf.Tensor, key: list[Any]) -> tf.Tensor:
         lambda numbers: (tf.where(numbers >= size, once(numbers), numbers),),
         (once(tf.range(size)),),
     )[0]
-
-
-def _counted(records: tf.data.Dataset, count: Any) -> tf.data.Dataset:
-    """The same records, with their number known; fewer or more are an error when they are read."""
-    if count is None:
-        return records
-    return records.apply(tf.data.experimental.assert_cardinality(count))

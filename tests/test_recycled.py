@@ -65,6 +65,9 @@ def test_a_tensor_keeps_its_memory():
 
 def test_what_is_held_is_bounded():
     memory = Recycled()
-    held = [memory.empty((100_000,), BYTES) for _ in range(50)]
-    assert len({address(array) for array in held}) == 50
-    assert len(memory._slabs) <= 16
+    held = [memory.empty((100_000,), BYTES) for _ in range(100)]
+    assert len({address(array) for array in held}) == 100
+    assert len(memory._slabs) == 64
+    held.clear()
+    memory.empty((1_000_000,), BYTES)
+    assert len(memory._slabs) == 17, "the 16 that were used last, and the new one"
