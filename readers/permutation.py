@@ -48,7 +48,7 @@ class Permutation:
 
 
 def permuted(
-    numbers: Any, n: Any, width: Any, keys: Sequence[Any], shift: Shift = operator.rshift
+    numbers: Any, n: Any, width: Any, keys: Any, shift: Shift = operator.rshift
 ) -> Any:
     """A bijection of 0 to m-1, where m >= n is less than n + width.
 
@@ -58,26 +58,26 @@ def permuted(
         numbers: int64 [k].
         n: How many numbers there are.
         width: The smallest number whose square is at least n; 1 if that is 0.
-        keys: Of each round.
+        keys: As `round_keys` gives them.
         shift: To the right.
     """
     height = (n + width - 1) // width
     left, right = numbers // height, numbers % height
-    for number, key in enumerate(keys):
+    for number in range(_ROUNDS):
         if number % 2:
-            right = (right + mixed(left ^ key, shift)) % height
+            right = (right + mixed(left ^ keys[number], shift)) % height
         else:
-            left = (left + mixed(right ^ key, shift)) % width
+            left = (left + mixed(right ^ keys[number], shift)) % width
     return left * height + right
 
 
-def round_keys(key: Sequence[Any], shift: Shift = operator.rshift) -> list[Any]:
-    """The key of each round."""
+def round_keys(key: Sequence[Any], shift: Shift = operator.rshift) -> Any:
+    """The key of each round, int64 [rounds]."""
     state: Any = 0
     for part in key:
         state = mixed(state ^ part, shift)
         state = mixed(state + shift(part, 32) + 1, shift)
-    return [mixed(state + number * 0x9E3779B9, shift) for number in range(_ROUNDS)]
+    return mixed(state + np.arange(_ROUNDS) * 0x9E3779B9, shift)
 
 
 def record_keys(places: Any, key: Sequence[Any], shift: Shift = operator.rshift) -> Any:

@@ -59,15 +59,18 @@ def _epochs(plan: Plan, options: ReadOptions, epoch: int, place: int) -> tf.data
     def whole(number: tf.Tensor) -> tf.data.Dataset:
         return batched(mixed.epoch(number) if mixed else _in_order(plan), number)
 
-    begin = tf.constant(epoch, tf.int64)
-    if mixed:
-        first = batched(mixed.rest_of_epoch(epoch, place), begin, place)
-    elif plan.records is None:
-        first = whole(begin)
+    if not place:
+        first = None
+    elif mixed:
+        first = batched(mixed.rest_of_epoch(epoch, place), tf.constant(epoch, tf.int64), place)
     else:
-        first = batched(_in_order(plan.cut(place, plan.records)), begin, place)
+        assert plan.records is not None
+        left = _in_order(plan.cut(place, plan.records))
+        first = batched(left, tf.constant(epoch, tf.int64), place)
+    begin = tf.constant(epoch if first is None else epoch + 1, tf.int64)
     if repeat is None:
-        return first.concatenate(tf.data.Dataset.counter(epoch + 1).flat_map(whole))
+        later = tf.data.Dataset.counter(begin).flat_map(whole)
+        return later if first is None else first.concatenate(later)
     # An iteration ends after an epoch whose number `repeat` divides.
     end = (epoch // repeat + 1) * repeat
     # Keras goes through a dataset once for each of its epochs: each time has an order of its own.
@@ -75,10 +78,11 @@ def _epochs(plan: Plan, options: ReadOptions, epoch: int, place: int) -> tf.data
 
     def iteration(number: tf.Tensor) -> tf.data.Dataset:
         is_first = number == 0
-        begin = tf.where(is_first, tf.constant(epoch + 1, tf.int64), end + (number - 1) * repeat)
-        later = tf.data.Dataset.range(begin, end + number * repeat).flat_map(whole)
-        rest = first.take(tf.where(is_first, tf.constant(-1, tf.int64), 0))
-        return rest.concatenate(later)
+        epochs = tf.where(is_first, begin, end + (number - 1) * repeat), end + number * repeat
+        later = tf.data.Dataset.range(*epochs).flat_map(whole)
+        if first is None:
+            return later
+        return first.take(tf.where(is_first, tf.constant(-1, tf.int64), 0)).concatenate(later)
 
     return numbered(lambda: iterations.assign_add(1)).flat_map(iteration)
 
@@ -184,8 +188,6 @@ class _Interleaved:
 
     def rest_of_epoch(self, epoch: int, place: int) -> tf.data.Dataset:
         """The records of an epoch from a place on, window by window."""
-        if not place:
-            return self.epoch(tf.constant(epoch, tf.int64))
         window = place // self._window
         groups, over = self._order.rest(epoch, window * self._window)
         stream, *later = [self._rest(shards, done) for shards, done in groups]
@@ -259,11 +261,10 @@ def _permutation(size: tf.Tensor, key: list[Any]) -> tf.Tensor:
     keys = round_keys(key, _shift)
     width = tf.cast(tf.sqrt(tf.cast(tf.maximum(size - 1, 0), tf.float64)), tf.int64) + 1
 
-    def once(numbers: tf.Tensor) -> tf.Tensor:
-        return permuted(numbers, size, width, keys, _shift)
+    def again(numbers: tf.Tensor, beyond: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        found = tf.where(beyond, permuted(numbers, size, width, keys, _shift), numbers)
+        return found, found >= size
 
-    return tf.while_loop(
-        lambda numbers: tf.reduce_any(numbers >= size),
-        lambda numbers: (tf.where(numbers >= size, once(numbers), numbers),),
-        (once(tf.range(size)),),
-    )[0]
+    numbers = tf.range(size)
+    beyond = tf.ones_like(numbers, tf.bool)
+    return tf.while_loop(lambda _, beyond: tf.reduce_any(beyond), again, (numbers, beyond))[0]
