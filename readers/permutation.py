@@ -47,9 +47,7 @@ class Permutation:
         return found
 
 
-def permuted(
-    numbers: Any, n: Any, width: Any, keys: Any, shift: Shift = operator.rshift
-) -> Any:
+def permuted(numbers: Any, n: Any, width: Any, keys: Any, shift: Shift = operator.rshift) -> Any:
     """A bijection of 0 to m-1, where m >= n is less than n + width.
 
     One of 0 to n-1 comes of it by applying it again to what is not below n, until all is.

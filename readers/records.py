@@ -83,8 +83,10 @@ class Records:
         self._ends = np.cumsum([part.take or 0 for part in plan.parts], dtype=np.int64)
         # The number that the first record of each part's file would have.
         before = [(part.take or 0) + part.skip for part in plan.parts]
-        self._firsts = (self._ends - np.array(before, np.int64)).tolist()
-        self._indexes: dict[int, np.ndarray] = {}
+        self._firsts = self._ends - np.array(before, np.int64)
+        # The (offset, length) of each record; of a part that was not opened yet, it takes no memory.
+        self._index = np.empty((plan.records, 2), np.int64)
+        self._indexed: set[int] = set()
         self._shards: OrderedDict[int, ShardBytes | GzippedShard] = OrderedDict()
         self._lock = threading.Lock()
         self._local = threading.local()
@@ -124,8 +126,10 @@ class Records:
             CorruptRecordError, ValueError: As `read`.
         """
         part = int(self._ends.searchsorted(number, side="right"))
-        shard, index = self._open(part)
-        offset, length = index[number - self._firsts[part]].tolist()
+        shard = self._open(part)
+        if isinstance(shard, GzippedShard):
+            return self.read([number])[0]
+        offset, length = self._index[number].tolist()
         framed = memoryview(self._buffer(length))[:length]
         shard.read([(part, offset, length, 0)], framed)
         try:
@@ -225,15 +229,13 @@ class Records:
         """Reads records, file after file, each to its place."""
         parts = np.searchsorted(self._ends, numbers, side="right")
         order = np.argsort(parts, kind="stable")
-        index = np.empty((len(numbers), 2), np.int64)
-        rows_in_files = np.empty(len(numbers), np.int64)
-        shards = {}
-        for rows in np.split(order, np.flatnonzero(np.diff(parts[order])) + 1):
-            if len(rows):
-                number = int(parts[rows[0]])
-                shards[number], places = self._open(number)
-                rows_in_files[rows] = numbers[rows] - self._firsts[number]
-                index[rows] = places[rows_in_files[rows]]
+        shards = {number: self._open(number) for number in np.unique(parts).tolist()}
+        rows_in_files = numbers - self._firsts[parts]
+        index = self._index[numbers]
+        for number, shard in shards.items():
+            if isinstance(shard, GzippedShard):
+                rows = parts == number
+                index[rows] = shard[rows_in_files[rows]]
         stops = np.cumsum(index[:, 1])
         starts = stops - index[:, 1]
         size = int(stops[-1]) if len(stops) else 0
@@ -250,19 +252,21 @@ class Records:
         buffer: bytearray = self._local.buffer
         return buffer
 
-    def _open(self, number: int) -> tuple[ShardBytes | GzippedShard, np.ndarray | GzippedShard]:
+    def _open(self, number: int) -> ShardBytes | GzippedShard:
+        """The shard of a part, whose index is there from now on."""
         part = self.plan.parts[number]
         with self._lock:
-            if number not in self._indexes and not part.gzipped:
-                self._indexes[number] = _checked_index(part)
+            if number not in self._indexed and not part.gzipped:
+                index = _checked_index(part)[part.skip :][: part.take]
+                self._index[self._ends[number] - len(index) : self._ends[number]] = index
+                self._indexed.add(number)
             if number not in self._shards:
                 kind = GzippedShard if part.gzipped else ShardBytes
                 self._shards[number] = kind(part.path)
                 if len(self._shards) > _OPEN_SHARDS:
                     self._shards.popitem(last=False)
             self._shards.move_to_end(number)
-            shard = self._shards[number]
-            return shard, shard if isinstance(shard, GzippedShard) else self._indexes[number]
+            return self._shards[number]
 
 
 def _column(feature: Feature, values: list[Any]) -> Column:

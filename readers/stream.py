@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -195,6 +195,8 @@ class Stream:
         self._steps_at_once = max(records_at_once(records.plan) // size, 1)
         fitting = int(_CALL_BYTES / (records.plan.record_bytes or 1) / size)
         self.steps_of_call = min(max(fitting, 1), _CALL_STEPS)
+        # The first step of those whose records are known, and their numbers.
+        self._known: tuple[int, list[np.ndarray]] = 0, []
         # The first step of those that were read together, and what is left of them.
         self._first, self._chunk = 0, list[Taken | None]()
         self._lock = threading.Lock()
@@ -221,7 +223,7 @@ class Stream:
             found = self._chunk[number - self._first]
             # Let go of what will hardly be asked for again.
             self._chunk[number - self._first] = None
-        return found or self._alone(self.schedule.step(number))
+        return found or self._alone(number)
 
     @property
     def skipped(self) -> int:
@@ -238,14 +240,13 @@ class Stream:
 
         None where a bad record is yet to be told from others.
         """
-        epoch = self.schedule.step(first).epoch
-        several = (self.schedule.step(first + more) for more in range(self._steps_at_once))
-        steps = list(itertools.takewhile(lambda step: step.epoch == epoch, several))
+        steps = self._steps(first, self._steps_at_once)
         if len(steps) == 1:
-            return [self._alone(steps[0])]
-        places = np.concatenate([np.arange(step.start, step.stop) for step in steps])
+            return [self._alone(first)]
+        places = _places(steps)
+        numbers = [self._numbers(first + more) for more in range(len(steps))]
         try:
-            columns, kept = self._columns(epoch, places)
+            columns, kept = self._columns(np.concatenate(numbers))
         except ValueError:
             return [None] * len(steps)
         ends = np.cumsum([step.stop - step.start for step in steps])
@@ -253,15 +254,37 @@ class Stream:
         parts = [column.parts(ends) for column in columns.values()]
         places = places[kept]
         return [
-            Taken(dict(zip(columns, several, strict=True)), epoch, places[start:stop])
+            Taken(dict(zip(columns, several, strict=True)), steps[0].epoch, places[start:stop])
             for *several, (start, stop) in zip(*parts, itertools.pairwise(ends), strict=True)
         ]
 
-    def _alone(self, step: Step) -> Taken:
-        places = np.arange(step.start, step.stop)
-        columns, kept = self._columns(step.epoch, places)
-        return Taken(columns, step.epoch, places[kept])
+    def _alone(self, number: int) -> Taken:
+        step = self.schedule.step(number)
+        columns, kept = self._columns(self._numbers(number))
+        return Taken(columns, step.epoch, _places([step])[kept])
 
-    def _columns(self, epoch: int, places: np.ndarray) -> tuple[Columns, np.ndarray]:
-        columns, kept = self._records.columns(self._order(epoch, places))
+    def _numbers(self, number: int) -> np.ndarray:
+        """The records of a step, int64 [k]."""
+        first, known = self._known
+        if not first <= number < first + len(known):
+            # Many at once: the order of a batch takes 200 calls of NumPy.
+            steps = self._steps(number, max(_CHUNK_RECORDS // self.schedule.batch_size, 1))
+            numbers = self._order(steps[0].epoch, _places(steps))
+            ends = np.cumsum([step.stop - step.start for step in steps])
+            first, known = self._known = number, np.split(numbers, ends[:-1])
+        return known[number - first]
+
+    def _steps(self, first: int, most: int) -> list[Step]:
+        """A step and those after it, at most so many, of its epoch."""
+        epoch = self.schedule.step(first).epoch
+        several = (self.schedule.step(first + more) for more in range(most))
+        return list(itertools.takewhile(lambda step: step.epoch == epoch, several))
+
+    def _columns(self, numbers: np.ndarray) -> tuple[Columns, np.ndarray]:
+        columns, kept = self._records.columns(numbers)
         return cut(columns, self._records.plan.schema, self._form), kept
+
+
+def _places(steps: Sequence[Step]) -> np.ndarray:
+    """The places of steps of one epoch, int64 [k]."""
+    return np.concatenate([np.arange(step.start, step.stop) for step in steps])
