@@ -9,6 +9,7 @@ from typing import Any
 
 import fsspec
 import google_crc32c
+import numpy as np
 
 from readers.fetch import file_size, local_path, read_index, read_sidecar
 from readers.format.manifest import (
@@ -261,9 +262,24 @@ def _check_shard(path: str, shard: Shard) -> None:
         ) from None
     if size != shard.bytes:
         raise DatasetError(
-            f"{path}: the manifest says {shard.bytes} bytes, the file has {size}; it is damaged "
-            "or from another run of the job"
+            f"{path}: the manifest says {shard.bytes} bytes, the file has {size}; "
+            + (_cut_off(path, shard, size) or "it is damaged or from another run of the job")
         )
+
+
+def _cut_off(path: str, shard: Shard, size: int) -> str | None:
+    """What is missing of a shard that is shorter than it was; None where its index does not tell."""
+    try:
+        index = read_sidecar(path, shard.bytes)
+    except ValueError:
+        return None
+    if index is None or size > shard.bytes or len(index) != shard.records:
+        return None
+    row = int(np.searchsorted(index.sum(axis=1), size, side="right"))
+    return (
+        f"it ends before record {row} at byte {index[row, 0]} does; on_corrupt='skip' reads what is "
+        "left, to run the job again mends it"
+    )
 
 
 def _chosen(stored: Schema, given: Schema) -> Schema:

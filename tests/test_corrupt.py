@@ -69,7 +69,8 @@ def test_a_cut_shard_loses_what_is_cut_off(tmp_path):
     path = dataset / SHARD
     index = parse_index((dataset / f"{SHARD}.idx").read_bytes(), SHARD)
     path.write_bytes(path.read_bytes()[: index[2, 0] + 9])
-    with pytest.raises(readers.DatasetError, match=f"{SHARD}: the manifest says"):
+    told = rf"{SHARD}: the manifest says .* it ends before record 2 at byte {index[2, 0]} does"
+    with pytest.raises(readers.DatasetError, match=told):
         readers.as_numpy(dataset, batch_size=4)
     left = [i for i in range(20) if i not in (7, 8)]
     assert ids(readers.as_numpy(dataset, batch_size=4, on_corrupt="skip")) == left
