@@ -26,6 +26,9 @@ from readers.streamed import numbered
 
 _NO_END = np.iinfo(np.int64).max
 
+# Made ahead by an iterator that is about to go, at most.
+_LAST_CALLS = 8
+
 _S = TypeVar("_S", Stream, Grouped)
 
 
@@ -37,7 +40,7 @@ class Kept(Generic[_S]):
 
     Args:
         stream: The stream.
-        reopen: Opens it again, for an iterator that has outlived its dataset by a few batches.
+        reopen: Opens it again, for an iterator that has outlived its dataset.
     """
 
     def __init__(self, stream: _S, reopen: Callable[[], _S | None]) -> None:
@@ -46,10 +49,17 @@ class Kept(Generic[_S]):
         if not tf.executing_eagerly():
             # Of a dataset that is made within a function, only the graph is left after it.
             self._stream = lambda: stream
+        self._reopened = 0
 
     def __call__(self) -> _S:
-        stream = self._stream() or self._reopen()
-        assert stream is not None
+        stream = self._stream()
+        if stream is None:
+            stream = self._reopen()
+            assert stream is not None
+            self._reopened += 1
+            if self._reopened > _LAST_CALLS:
+                # Something of TensorFlow's alone refers to the dataset, and reads on.
+                self._stream = lambda: stream
         return stream
 
     def by(self, dataset: tf.data.Dataset) -> tf.data.Dataset:

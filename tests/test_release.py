@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 import readers
+from readers import pipeline
 from tests.datasets import write_numbers, write_signals
 
 WAYS = {
@@ -74,3 +75,20 @@ def test_a_dataset_that_only_tensorflow_refers_to_opens_its_files_again(paths, w
     nested = tf.data.Dataset.range(2).flat_map(inner)
     gc.collect()
     assert [values(batch) for batch in nested] == expected * 2
+
+
+def test_a_dataset_whose_object_is_gone_is_read_on_without_opening_it_for_each_batch(
+    paths, monkeypatch
+):
+    opened = []
+    ours = pipeline.open_stream
+    monkeypatch.setattr(pipeline, "open_stream", lambda *a: opened.append(1) or ours(*a))
+    dataset = readers.load(paths[None], batch_size=20, repeat=400, order="global")
+    expected = [values(batch) for batch in dataset]
+    spec, variant = dataset.element_spec, tf.data.experimental.to_variant(dataset)
+    del dataset
+    gc.collect()
+    opened.clear()
+    rest = tf.data.experimental.from_variant(variant, spec)
+    assert [values(batch) for batch in rest] == expected
+    assert len(opened) == 9
