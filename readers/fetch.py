@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import bisect
-import mmap
+import io
 import os
 import struct
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import fsspec
@@ -21,6 +22,7 @@ from readers.format.tfrecord import (
     masked_crc32c,
     parse_index,
 )
+from readers.mapped import mapped
 
 # A request to an object store costs about as long as a MiB takes to arrive: below this gap two
 # records come cheaper in one request than in two.
@@ -123,7 +125,7 @@ Run = tuple[int, int, int, int]
 
 
 class ShardBytes:
-    """The bytes of one shard by position; safe to share between threads.
+    """The bytes of one shard by position, with no file descriptor; safe to share between threads.
 
     Args:
         path: A local path or any URL that fsspec knows.
@@ -140,13 +142,9 @@ class ShardBytes:
         if local is None:
             self._filesystem, self._name = fsspec.core.url_to_fs(path)
             return
-        # It is closed when nothing refers to it any more.
-        self._file = open(local, "rb", buffering=0)  # noqa: PTH123, SIM115
-        # An empty file cannot be mapped. The map closes when its last view is gone.
-        if os.fstat(self._file.fileno()).st_size:
-            self._view = memoryview(mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ))
-        else:
-            self._view = memoryview(b"")
+        self._local = Path(local)
+        with self._local.open("rb", buffering=0) as file:
+            self._identity, self._view = _identity(file), mapped(file.fileno())
 
     def read(self, runs: Sequence[Run], buffer: memoryview) -> None:
         """Reads runs of bytes, each to its place in a buffer.
@@ -163,20 +161,27 @@ class ShardBytes:
                 _fill(buffer[at : at + length], data)
             return
         view = self._view
+        long = []
         for _, start, length, at in runs:
             if start + length > len(view):
                 _fill(buffer[at : at + length], view[start:])
             elif length < _LONG_RUN:
                 buffer[at : at + length] = view[start : start + length]
             else:
-                self._read_long(start, buffer[at : at + length])
+                long.append((start, buffer[at : at + length]))
+        if long:
+            self._read_long(long)
 
-    def _read_long(self, start: int, buffer: memoryview) -> None:
-        while buffer:
-            found = os.preadv(self._file.fileno(), [buffer], start)
-            if not found:
-                raise OSError(f"{self._path}: it was cut at byte {start} while it was read")
-            buffer, start = buffer[found:], start + found
+    def _read_long(self, runs: Sequence[tuple[int, memoryview]]) -> None:
+        with self._local.open("rb", buffering=0) as file:
+            if _identity(file) != self._identity:
+                raise OSError(f"{self._path}: it was replaced while it was read")
+            for start, buffer in runs:
+                while buffer:
+                    found = os.preadv(file.fileno(), [buffer], start)
+                    if not found:
+                        raise OSError(f"{self._path}: it was cut at byte {start} while it was read")
+                    buffer, start = buffer[found:], start + found
 
     def _fetched(self, runs: Sequence[Run]) -> Iterator[memoryview]:
         spans = spans_of([(start, length) for _, start, length, _ in runs])
@@ -193,6 +198,12 @@ class ShardBytes:
         for _, start, length, _ in runs:
             span = bisect.bisect_right(firsts, start) - 1
             yield memoryview(blobs[span])[start - firsts[span] :][:length]
+
+
+def _identity(file: io.FileIO) -> tuple[int, int]:
+    """What tells an open file from another one of its name."""
+    status = os.fstat(file.fileno())
+    return status.st_dev, status.st_ino
 
 
 def _fill(buffer: memoryview, data: memoryview) -> None:

@@ -10,7 +10,8 @@ import gzip
 import struct
 import threading
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import BinaryIO, cast
 
 import fsspec
@@ -73,6 +74,12 @@ def _unpacked(path: str) -> Iterator[BinaryIO]:
         yield cast(BinaryIO, file)
 
 
+def _from_front(path: str) -> Iterator[tuple[int, bytes]]:
+    """The (offset, framed bytes) of each record."""
+    with _unpacked(path) as file:
+        yield from read_framed(file, path)
+
+
 @contextlib.contextmanager
 def _named(path: str) -> Iterator[None]:
     """Gives the errors of GZIP the name of the file."""
@@ -82,11 +89,33 @@ def _named(path: str) -> Iterator[None]:
         raise CorruptRecordError(f"{path}: damaged or cut off ({error})") from None
 
 
-class GzippedShard:
-    """The records of a GZIP file by number: an index and the bytes of a shard in one.
+@dataclass(frozen=True)
+class Unpacked:
+    """Records of a GZIP file, read as a shard is.
 
-    Rising numbers are read in one go, a smaller one from the front again. It holds the records that
-    its index was asked for last, until they are read. Safe to share between threads.
+    Attributes:
+        index: int64 [n, 2], the (offset, length) of each among the unpacked bytes.
+        records: The framed bytes by offset.
+    """
+
+    index: np.ndarray
+    records: Mapping[int, bytes]
+
+    def read(self, runs: Sequence[Run], buffer: memoryview) -> None:
+        """Copies runs of the records, each to its place in a buffer."""
+        for _, start, length, at in runs:
+            end = at + length
+            while at < end:
+                record = self.records[start]
+                buffer[at : at + len(record)] = record
+                at, start = at + len(record), start + len(record)
+
+
+class GzippedShard:
+    """The records of a GZIP file by number.
+
+    Rising numbers are read in one go, a smaller one from the front again. Safe to share between
+    threads.
 
     Args:
         path: A local path or any URL that fsspec knows.
@@ -95,17 +124,11 @@ class GzippedShard:
     def __init__(self, path: str) -> None:
         self._path = path
         self._lock = threading.Lock()
-        self._records = self._from_front()
+        self._records = _from_front(self._path)
         self._row = 0
-        self._local = threading.local()
 
-    def _from_front(self) -> Iterator[tuple[int, bytes]]:
-        """The (offset, framed bytes) of each record."""
-        with _unpacked(self._path) as file:
-            yield from read_framed(file, self._path)
-
-    def __getitem__(self, rows: np.ndarray) -> np.ndarray:
-        """The (offset, length) of records by their numbers, int64 [n], among the unpacked bytes.
+    def __getitem__(self, rows: np.ndarray) -> Unpacked:
+        """Records by their numbers, int64 [n].
 
         Raises:
             CorruptRecordError: The file is damaged, or ends before one of them.
@@ -114,13 +137,12 @@ class GzippedShard:
         with self._lock:
             for row in sorted(set(rows.tolist())):
                 found[row] = self._record(row)
-        self._local.held = dict(found.values())
         places = [(found[row][0], len(found[row][1])) for row in rows.tolist()]
-        return np.array(places, np.int64).reshape(-1, 2)
+        return Unpacked(np.array(places, np.int64).reshape(-1, 2), dict(found.values()))
 
     def _record(self, row: int) -> tuple[int, bytes]:
         if row < self._row:
-            self._records, self._row = self._from_front(), 0
+            self._records, self._row = _from_front(self._path), 0
         try:
             for record in self._records:
                 self._row += 1
@@ -128,17 +150,6 @@ class GzippedShard:
                     return record
         except CorruptRecordError:
             # A generator that has raised only ends; whoever asks again is to hear the same.
-            self._records, self._row = self._from_front(), 0
+            self._records, self._row = _from_front(self._path), 0
             raise
         raise CorruptRecordError(f"{self._path}: it ends before record {row}")
-
-    def read(self, runs: Sequence[Run], buffer: memoryview) -> None:
-        """Copies runs of the records that the index was asked for last, each to its place."""
-        held = self._local.held
-        for _, start, length, at in runs:
-            end = at + length
-            while at < end:
-                record = held[start]
-                buffer[at : at + len(record)] = record
-                at, start = at + len(record), start + len(record)
-        self._local.held = {}

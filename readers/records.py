@@ -23,15 +23,18 @@ from readers.format.manifest import DatasetError
 from readers.format.parse import Decoder
 from readers.format.schema import Feature, Schema
 from readers.format.tfrecord import FOOTER_BYTES, HEADER_BYTES, intact, unframe
-from readers.gzipped import GzippedShard
+from readers.gzipped import GzippedShard, Unpacked
 from readers.pictures import pixels_of, with_pixels
 from readers.recycled import Recycled
 
 _LOGGER = logging.getLogger("readers")
 
-# An open local shard takes two file descriptors, its map has one of its own: two datasets at once,
-# and all else that a process has open, are to get along with what it may open, which is often 1024.
-_OPEN_SHARDS = max(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 8, 16)
+# Linux lets a process map 65,530 files.
+_OPEN_SHARDS = 16_384
+
+# One that is unpacked takes a file descriptor: three datasets at once, and all else that a process has
+# open, are to get along with those that it may have, which are often 1,024.
+_OPEN_GZIPPED = max(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4, 16)
 
 
 @dataclass(frozen=True)
@@ -126,12 +129,12 @@ class Records:
             CorruptRecordError, ValueError: As `read`.
         """
         part = int(self._ends.searchsorted(number, side="right"))
-        shard = self._open(part)
-        if isinstance(shard, GzippedShard):
+        if self.plan.parts[part].gzipped:
             return self.read([number])[0]
+        self._find(part)
         offset, length = self._index[number].tolist()
         framed = memoryview(self._buffer(length))[:length]
-        shard.read([(part, offset, length, 0)], framed)
+        self._open(part).read([(part, offset, length, 0)], framed)
         try:
             data = framed[HEADER_BYTES:-FOOTER_BYTES]
             if self._verify_crc:
@@ -229,20 +232,24 @@ class Records:
         """Reads records, file after file, each to its place."""
         parts = np.searchsorted(self._ends, numbers, side="right")
         order = np.argsort(parts, kind="stable")
-        shards = {number: self._open(number) for number in np.unique(parts).tolist()}
         rows_in_files = numbers - self._firsts[parts]
+        unpacked: dict[int, Unpacked] = {}
+        for number in np.unique(parts).tolist():
+            if self.plan.parts[number].gzipped:
+                unpacked[number] = self._open(number)[rows_in_files[parts == number]]
+            else:
+                self._find(number)
         index = self._index[numbers]
-        for number, shard in shards.items():
-            if isinstance(shard, GzippedShard):
-                rows = parts == number
-                index[rows] = shard[rows_in_files[rows]]
+        for number, found in unpacked.items():
+            index[parts == number] = found.index
         stops = np.cumsum(index[:, 1])
         starts = stops - index[:, 1]
         size = int(stops[-1]) if len(stops) else 0
         data = self.memory.empty((size + MARGIN,), np.dtype(np.uint8))
         runs = _runs(parts[order], index[order], starts[order])
         for number, several in itertools.groupby(runs, key=operator.itemgetter(0)):
-            shards[number].read(list(several), data.data)
+            shard = unpacked.get(number) or self._open(number)
+            shard.read(list(several), data.data)
         return _Framed(data, starts, stops, parts, index[:, 0], rows_in_files)
 
     def _buffer(self, size: int) -> bytearray:
@@ -252,18 +259,24 @@ class Records:
         buffer: bytearray = self._local.buffer
         return buffer
 
-    def _open(self, number: int) -> ShardBytes | GzippedShard:
-        """The shard of a part, whose index is there from now on."""
-        part = self.plan.parts[number]
+    def _find(self, number: int) -> None:
+        """Sees to it that the index has the records of a part."""
+        if number in self._indexed:
+            return
         with self._lock:
-            if number not in self._indexed and not part.gzipped:
+            if number not in self._indexed:
+                part = self.plan.parts[number]
                 index = _checked_index(part)[part.skip :][: part.take]
                 self._index[self._ends[number] - len(index) : self._ends[number]] = index
                 self._indexed.add(number)
+
+    def _open(self, number: int) -> Any:
+        """The `ShardBytes` of a part, or `GzippedShard`, which may close once it is let go of."""
+        part = self.plan.parts[number]
+        with self._lock:
             if number not in self._shards:
-                kind = GzippedShard if part.gzipped else ShardBytes
-                self._shards[number] = kind(part.path)
-                if len(self._shards) > _OPEN_SHARDS:
+                self._shards[number] = (GzippedShard if part.gzipped else ShardBytes)(part.path)
+                if len(self._shards) > (_OPEN_GZIPPED if self.plan.gzipped else _OPEN_SHARDS):
                     self._shards.popitem(last=False)
             self._shards.move_to_end(number)
             return self._shards[number]
