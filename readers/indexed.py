@@ -24,9 +24,14 @@ from readers.schedule import Cursor
 from readers.stream import Stream, Taken
 from readers.streamed import numbered
 
+# Given to TensorFlow in one call of Python: a call costs as much as a batch of small records, and the
+# next batch is decoded in less time where a processor has not done anything else in between. It ends
+# with the batch that makes it this large, since pictures and padding are larger than in their files.
+_CALL_BYTES, _CALL_STEPS = 8 << 20, 16
+
 _NO_END = np.iinfo(np.int64).max
 
-# Made ahead by an iterator that is about to go, at most.
+# Of an iterator that has outlived its dataset: what it has made ahead is soon all, or it reads on.
 _LAST_CALLS = 8
 
 _S = TypeVar("_S", Stream, Grouped)
@@ -74,28 +79,35 @@ def indexed(stream: Kept[Stream], schema: Schema, options: ReadOptions) -> tf.da
     A step's number is all that its batch depends on, so the dataset can be entered anywhere.
     """
     interface = _Interface(schema, options)
-    schedule, together = stream().schedule, stream().steps_of_call
+    schedule = stream().schedule
+    together = max(min(int(_CALL_BYTES / stream().batch_bytes), _CALL_STEPS), 1)
     width = len(interface.dtypes)
 
-    def read(first: np.ndarray, end: np.ndarray) -> list[Any]:
+    def read(first: Any, end: Any) -> list[Any]:
         kept = stream()
-        steps = range(int(first), min(int(first) + together, int(end)))
-        takes: list[Callable[[], Taken | None]]
-        takes = [functools.partial(kept.step, step) for step in steps]
-        takes += [lambda: None] * (together - len(takes))
-        found = [interface.arrays(take, kept.memory.empty) for take in takes]
-        return [np.int64(len(steps)), *itertools.chain.from_iterable(found)]
+        made, nbytes, arrays = 0, 0, list[np.ndarray]()
+        for step in range(int(first), min(int(first) + together, int(end))):
+            found = interface.arrays(functools.partial(kept.step, step), kept.memory.empty)
+            made, nbytes = made + 1, nbytes + sum(array.nbytes for array in found)
+            arrays += found
+            if nbytes >= _CALL_BYTES:
+                break
+        return [np.int64(made), *arrays, *interface.nothing() * (together - made)]
 
-    def batches(first: tf.Tensor, end: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        # It is one: steps read twice are the same batches.
+    def scanned(
+        state: tuple[tf.Tensor, ...], _: tf.Tensor
+    ) -> tuple[tuple[tf.Tensor, ...], tuple[tf.Tensor, ...]]:
         dtypes = [tf.int64, *interface.dtypes * together]
-        return tuple(tf.numpy_function(read, [first, end], dtypes, stateful=False))
+        # It is one: steps read twice are the same batches.
+        made, *arrays = tf.numpy_function(read, state, dtypes, stateful=False)
+        made = tf.ensure_shape(made, [])
+        return (state[0] + made, state[1]), (made, *arrays)
 
     def each(count: tf.Tensor, *arrays: tf.Tensor) -> tf.data.Dataset:
         ends = range(width, len(arrays) + 1, width)
         several = [tf.data.Dataset.from_tensors(arrays[end - width : end]) for end in ends]
         joined = functools.reduce(tf.data.Dataset.concatenate, several)
-        return joined.take(tf.ensure_shape(count, []))
+        return joined.take(count)
 
     def batch(*arrays: tf.Tensor) -> Any:
         return interface.batch(arrays)
@@ -110,16 +122,14 @@ def indexed(stream: Kept[Stream], schema: Schema, options: ReadOptions) -> tf.da
         found = tf.numpy_function(bounds, [], [tf.int64] * 2)
         return tuple(tf.ensure_shape(tensor, []) for tensor in found)
 
-    def firsts(begin: tf.Tensor, end: tf.Tensor) -> tf.data.Dataset:
-        steps = tf.data.Dataset.range(begin, end, together)
-        return steps.map(lambda first: (first, end))
+    def iteration(*state: tf.Tensor) -> tf.data.Dataset:
+        calls = tf.data.Dataset.counter().scan(state, scanned)
+        return calls.take_while(lambda made, *_: made > 0)
 
-    # One call at a time: they would wait for each other anyway.
-    chunks = numbered(found_bounds).flat_map(firsts)
-    chunks = chunks.map(batches, num_parallel_calls=1, deterministic=True)
+    calls = numbered(found_bounds).flat_map(iteration).prefetch(1)
     if together == 1:
-        return stream.by(chunks.map(lambda _, *arrays: batch(*arrays)))
-    return stream.by(chunks.flat_map(each).map(batch))
+        return stream.by(calls.map(lambda _, *arrays: batch(*arrays)))
+    return stream.by(calls.flat_map(each).map(batch))
 
 
 def grouped(stream: Kept[Grouped], schema: Schema, options: ReadOptions) -> tf.data.Dataset:
@@ -215,9 +225,9 @@ class _Interface:
             taken = take()
         except (ValueError, OSError, ImportError) as error:
             # TensorFlow would show where in Python it was raised, in twenty lines.
-            return [_text(str(error)), *self._nothing()]
+            return [_text(str(error)), *self.nothing()[1:]]
         if taken is None:
-            return [_text(""), *self._nothing()]
+            return self.nothing()
         batch = taken.batch(self._fixed, self._form, empty) if self._fixed else {}
         arrays = [batch[name] for name in self._specs]
         for name in self._varying:
@@ -226,9 +236,10 @@ class _Interface:
             arrays.append(_keys_of(taken, self._seed))
         return [_text(""), *arrays]
 
-    def _nothing(self) -> list[np.ndarray]:
+    def nothing(self) -> list[np.ndarray]:
+        """The arrays where there is no batch."""
         kinds = zip(self._dtypes, self._ranks, strict=True)
-        return [np.empty([0] * rank, dtype.as_numpy_dtype) for dtype, rank in kinds]
+        return [_text(""), *(np.empty([0] * rank, dtype.as_numpy_dtype) for dtype, rank in kinds)]
 
     def batch(self, tensors: Sequence[tf.Tensor]) -> Any:
         """The batch that the tensors of the arrays make; a pair of it and its keys, if asked for."""

@@ -29,10 +29,6 @@ Columns = dict[str, Column]
 # look at stays in the processor's cache.
 _CHUNK_RECORDS, _CHUNK_BYTES = 4096, 2 << 20
 
-# Given to TensorFlow in one call of Python: a call costs as much as a batch of small records, and the
-# next batch is decoded in less time where a processor has not done anything else in between.
-_CALL_BYTES, _CALL_STEPS = 8 << 20, 16
-
 # What a window of an interleaved order takes: it fits a laptop, and is filled in about a second.
 WINDOW_BYTES, WINDOW_RECORDS = 128 << 20, 65_536
 
@@ -183,7 +179,7 @@ class Stream:
     Attributes:
         schedule: The same.
         begin: The number of the first step.
-        steps_of_call: How many steps in a row are best asked for together.
+        batch_bytes: What a batch takes in its files, about.
     """
 
     def __init__(
@@ -193,8 +189,7 @@ class Stream:
         self._records, self._order, self._kind, self._form = records, order, kind, form
         size = schedule.batch_size
         self._steps_at_once = max(records_at_once(records.plan) // size, 1)
-        fitting = int(_CALL_BYTES / (records.plan.record_bytes or 1) / size)
-        self.steps_of_call = min(max(fitting, 1), _CALL_STEPS)
+        self.batch_bytes = (records.plan.record_bytes or 1) * size
         # The first step of those whose records are known, and their numbers.
         self._known: tuple[int, list[np.ndarray]] = 0, []
         # The first step of those that were read together, and what is left of them.
