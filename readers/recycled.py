@@ -20,6 +20,10 @@ _WORTH = 64 << 10
 # sizes leave some that fit none.
 _MAX_SLABS, _MAX_UNUSED = 64, 16
 
+# So often the slab that was used longest ago is let go: what a consumer has held once, and arrays of
+# a size that came once, are not kept for ever.
+_REQUESTS = 64
+
 
 def _references(slabs: list[np.ndarray], number: int) -> int:
     return sys.getrefcount(slabs[number])
@@ -39,6 +43,7 @@ class Recycled:
 
     def __init__(self) -> None:
         self._slabs: list[np.ndarray] = []
+        self._requests = 0
         self._lock = threading.Lock()
 
     def empty(self, shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray:
@@ -54,6 +59,9 @@ class Recycled:
         slabs = self._slabs
         with self._lock:
             unused = [n for n in range(len(slabs)) if _references(slabs, n) == _UNUSED]
+            self._requests += 1
+            if self._requests % _REQUESTS == 0 and len(unused) > 1:
+                del slabs[unused.pop()]
             for number in unused:
                 if nbytes <= len(slabs[number]) <= 4 * nbytes:
                     # To the front: what was used last is likeliest to be in the processor's cache.

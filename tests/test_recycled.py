@@ -71,3 +71,15 @@ def test_what_is_held_is_bounded():
     held.clear()
     memory.empty((1_000_000,), BYTES)
     assert len(memory._slabs) == 17, "the 16 that were used last, and the new one"
+
+
+def test_what_was_held_once_is_given_back_in_time():
+    memory = Recycled()
+    held = [memory.empty((100_000,), BYTES) for _ in range(60)]
+    assert len(memory._slabs) == 60
+    held.clear()
+    for _ in range(60):
+        before = memory.empty((100_000,), BYTES)
+        for _ in range(64):
+            before = memory.empty((100_000,), BYTES)  # noqa: F841
+    assert len(memory._slabs) == 2, "the one that is used, and the next"
