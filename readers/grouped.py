@@ -88,36 +88,31 @@ class Grouped:
     ) -> None:
         state = options.state
         self.begin = state.cursor if state else Cursor()
-        self._plan, self._options, self._names, self._new = plan, options, names, new
-        self._records = Records(plan, skip=options.on_corrupt == "skip")
-        self._order: Order = order_of(plan, options)
-        self._kind = kind
-        self._at_once = records_at_once(plan)
-        self._is_packed = options.form.batching == "packed"
+        self._digest, self._repeat, self._kind = plan.digest, options.repeat, kind
+        self._walk = _Walk(plan, options, names, new, kind)
         self._lock = threading.Lock()
-        self._next, self._batches = Cursor(-1), self._from(self.begin)
+        self._next, self._batches = Cursor(-1), self._walk.batches(self.begin)
 
     @property
     def memory(self) -> Recycled:
         """Where large arrays come from."""
-        return self._records.memory
+        return self._walk.records.memory
 
     @property
     def skipped(self) -> int:
         """Damaged records that were left out so far."""
-        return len(self._records.skipped)
+        return len(self._walk.records.skipped)
 
     def state(self, cursor: Cursor, seed: int) -> State:
         """Where to go on from a cursor."""
-        digest = self._plan.digest
-        return State(cursor.epoch, cursor.place, seed, self._kind, digest, cursor.held)
+        return State(cursor.epoch, cursor.place, seed, self._kind, self._digest, cursor.held)
 
     def bounds_of(self, iteration: int) -> tuple[Cursor, int | None]:
         """Where an iteration begins, and the epoch before which it ends; None for no end.
 
         There is one after another. Each ends after an epoch whose number `repeat` divides.
         """
-        repeat = self._options.repeat
+        repeat = self._repeat
         if repeat is None:
             return self.begin, None
         end = (self.begin.epoch // repeat + 1) * repeat
@@ -137,7 +132,7 @@ class Grouped:
         """
         with self._lock:
             if cursor != self._next:
-                self._next, self._batches = cursor, self._from(cursor)
+                self._next, self._batches = cursor, self._walk.batches(cursor)
             while end is None or self._next.epoch < end:
                 # After an error there is nothing to go on with.
                 self._next = Cursor(-1)
@@ -146,7 +141,32 @@ class Grouped:
                     return batch, self._next
             return None
 
-    def _from(self, cursor: Cursor) -> Iterator[tuple[Taken | None, Cursor]]:
+
+class _Walk:
+    """Batches from any cursor on.
+
+    Not a part of `Grouped`, which would be in a cycle with the generator that it goes on with.
+
+    Args:
+        plan, options, names, new, kind: As of `Grouped`.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        options: ReadOptions,
+        names: Sequence[str],
+        new: Callable[[], Grouping],
+        kind: str,
+    ) -> None:
+        self.records = Records(plan, skip=options.on_corrupt == "skip")
+        self._plan, self._options, self._names, self._new = plan, options, names, new
+        self._kind = kind
+        self._order: Order = order_of(plan, options)
+        self._at_once = records_at_once(plan)
+        self._is_packed = options.form.batching == "packed"
+
+    def batches(self, cursor: Cursor) -> Iterator[tuple[Taken | None, Cursor]]:
         """The batches from a cursor on, each with the cursor after it; none at an epoch's end."""
         epoch, place = cursor.epoch, cursor.place
         held, grouping = dict[int, _Record](), self._new()
@@ -191,7 +211,7 @@ class Grouped:
         """The records at some places, int64 [k], of an epoch, each with its place."""
         if not len(places):
             return
-        columns, kept = self._records.columns(self._order(epoch, places))
+        columns, kept = self.records.columns(self._order(epoch, places))
         schema = self._plan.schema
         columns = cut(columns, schema, self._options.form)
         lengths = np.stack([lengths_of(schema[n], columns[n]) for n in self._names], axis=1)

@@ -143,7 +143,7 @@ def load(
     by_place = options.shard[1] > 1 or options.start_step or options.state or options.by_length
     scan = options.order == "global" or bool(by_place)
     any_order = options.shuffle and (options.order == "global" or options.by_length)
-    plan = planned(path_or_files, split, schema, columns, options, scan, any_order)
+    plan, options = planned(path_or_files, split, schema, columns, options, scan, any_order)
     if options.order is None:
         suits = plan.records is not None and not plan.gzipped
         suits = suits and all(local_path(part.path) for part in plan.parts)
@@ -165,8 +165,10 @@ def _batches(plan: Plan, options: ReadOptions) -> tf.data.Dataset:
         return streamed(plan, options, 0, 0)
     by_length = open_grouped(plan, options)
     if by_length:
-        kept = Kept(by_length, lambda: open_grouped(plan, options))
-        batches = grouped(kept, plan.schema, options)
+        # The steps before the first are gone through once.
+        begin = by_length.state(by_length.begin, options.seed or 0)
+        again = replace(options, start_step=0, state=begin)
+        batches = grouped(Kept(by_length, lambda: open_grouped(plan, again)), plan.schema, options)
         return batches if options.repeat else _counted(batches, tf.data.INFINITE_CARDINALITY)
     if options.order == "global":
         stream = open_stream(plan, options)
