@@ -52,9 +52,9 @@ class GlobalOrder:
 class InterleavedOrder:
     """What can be read as streams: shards in a random order, mixed, and shuffled by windows.
 
-    In each epoch the shards are dealt out to groups of one size, at most `CYCLE`. Of a group, each shard in turn
-    gives `BLOCK` records, until none has any left. The stream of all groups is cut into windows,
-    and each of them is shuffled.
+    In each epoch the shards are dealt out to groups of one size, at most `CYCLE`. Of a group, each
+    shard in turn gives `BLOCK` records, until none has any left. The stream of all groups is cut
+    into windows, and each of them is shuffled.
 
     Args:
         counts: Records of each shard.

@@ -18,7 +18,7 @@ from readers.fetch import read_index
 from readers.options import ReadOptions
 from readers.order import BLOCK, CYCLE, SHARDS, WINDOW, InterleavedOrder
 from readers.permutation import permuted, record_keys, round_keys
-from readers.stream import window_of
+from readers.stream import records_at_once, window_of
 
 # Asked of the filesystem at a time, as TFRecordDataset does by default.
 _READ_BYTES = 256 << 10
@@ -48,6 +48,7 @@ def streamed(plan: Plan, options: ReadOptions, epoch: int, place: int) -> tf.dat
 def _epochs(plan: Plan, options: ReadOptions, epoch: int, place: int) -> tf.data.Dataset:
     """The serialized records of each batch of all epochs, after its epoch and first place for keys."""
     size, drop, repeat = options.batch_size, options.drop_remainder, options.repeat
+    assert isinstance(size, int)
     mixed = _Interleaved(plan, options) if options.shuffle and plan.parts else None
 
     def batched(records: tf.data.Dataset, epoch: tf.Tensor, place: int = 0) -> tf.data.Dataset:
@@ -57,7 +58,7 @@ def _epochs(plan: Plan, options: ReadOptions, epoch: int, place: int) -> tf.data
         return batches.enumerate().map(lambda step, batch: (epoch, place + step * size, batch))
 
     def whole(number: tf.Tensor) -> tf.data.Dataset:
-        return batched(mixed.epoch(number) if mixed else _in_order(plan), number)
+        return batched(mixed.epoch(number) if mixed else _in_order(plan, size), number)
 
     if not place:
         first = None
@@ -65,7 +66,7 @@ def _epochs(plan: Plan, options: ReadOptions, epoch: int, place: int) -> tf.data
         first = batched(mixed.rest_of_epoch(epoch, place), tf.constant(epoch, tf.int64), place)
     else:
         assert plan.records is not None
-        left = _in_order(plan.cut(place, plan.records))
+        left = _in_order(plan.cut(place, plan.records), size)
         first = batched(left, tf.constant(epoch, tf.int64), place)
     begin = tf.constant(epoch if first is None else epoch + 1, tf.int64)
     if repeat is None:
@@ -97,20 +98,29 @@ def numbered(number: Callable[[], Any]) -> tf.data.Dataset:
     return tf.data.Dataset.from_tensors(0).map(lambda _: number()).with_options(options)
 
 
-def _in_order(plan: Plan) -> tf.data.Dataset:
+def _in_order(plan: Plan, batch_size: int) -> tf.data.Dataset:
     """The serialized records of a plan, file after file, some at a time."""
     paths = tf.constant([part.path for part in plan.parts], tf.string)
     starts = np.array([_offset(part, part.skip) for part in plan.parts], np.int64)
     files = tf.data.Dataset.from_tensor_slices((paths, _packings(plan), starts, _takes(plan)))
-    return files.flat_map(_blocks_of(plan))
+    return files.flat_map(_blocks_of(plan, _at_once(plan, batch_size)))
 
 
-def _blocks_of(plan: Plan) -> Callable[..., tf.data.Dataset]:
+def _at_once(plan: Plan, most: int) -> int:
+    """Records of a block, which divide `BLOCK`: each step over single ones costs a tenth of reading.
+
+    Of large records it is one, so that none is read long before it is asked for.
+    """
+    fitting = min(most, BLOCK, records_at_once(plan))
+    return max(size for size in range(1, fitting + 1) if BLOCK % size == 0)
+
+
+def _blocks_of(plan: Plan, size: int) -> Callable[..., tf.data.Dataset]:
     """A function for a part: path, packing, where to start, how many -> its serialized records.
 
-    They come `BLOCK` at a time, because each step over single records costs a tenth of reading them.
-    The start is a byte, or the number of a record in a packed file, which has to be read from its
-    front. Where their number is unknown (-1) they are all, elsewhere fewer are an error.
+    They come in blocks of the size. The start is a byte, or the number of a record in a packed file,
+    which has to be read from its front. Where their number is unknown (-1) they are all, elsewhere
+    fewer are an error.
     """
     packed = any(part.gzipped for part in plan.parts)
 
@@ -132,7 +142,7 @@ def _blocks_of(plan: Plan) -> Callable[..., tf.data.Dataset]:
         if plan.records is not None:
             counted = tf.data.experimental.assert_cardinality(take)
             records = records.take(take).apply(counted)
-        return records.batch(BLOCK)
+        return records.batch(size)
 
     return blocks
 
@@ -211,10 +221,11 @@ class _Interleaved:
         """
         names = tf.gather(self._paths, shards), tf.gather(self._packings, shards)
         columns = *names, starts, takes
+        size = _at_once(self._plan, BLOCK)
         return tf.data.Dataset.from_tensor_slices(columns).interleave(
-            _blocks_of(self._plan),
+            _blocks_of(self._plan, size),
             cycle_length=CYCLE,
-            block_length=1,
+            block_length=BLOCK // size,
             num_parallel_calls=tf.data.AUTOTUNE,
             deterministic=True,
         )
