@@ -118,7 +118,7 @@ def as_numpy(
         state=State.of(state),
         on_corrupt=on_corrupt,
     )
-    plan = planned(
+    plan, options = planned(
         path_or_files, split, schema, columns, options, scan=True, any_order=options.shuffle
     )
     stream = open_grouped(plan, options) or open_stream(plan, options)

@@ -277,8 +277,8 @@ def _cut_off(path: str, shard: Shard, size: int) -> str | None:
         return None
     row = int(np.searchsorted(index.sum(axis=1), size, side="right"))
     return (
-        f"it ends before record {row} at byte {index[row, 0]} does; on_corrupt='skip' reads what is "
-        "left, to run the job again mends it"
+        f"record {row}, at byte {index[row, 0]}, is cut off or missing; to run the job again mends it, "
+        "on_corrupt='skip' reads what is left where records are found by index"
     )
 
 
@@ -345,7 +345,7 @@ def _extent(file: str, size: int, gzipped: bool, scan: bool) -> tuple[int, int] 
     """The records of a file and their bytes; None where only a scan would tell, and there is none."""
     if gzipped:
         return unpacked_extent(file) if scan else None
-    index = read_index(file, size) if scan else read_sidecar(file, size)
+    index = read_index(file, size) if scan or not size else read_sidecar(file, size)
     return None if index is None else (len(index), size)
 
 

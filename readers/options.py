@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from readers.dataset import Paths, Plan, name_list, resolve, resolve_mixture
 from readers.form import Form, is_number
@@ -208,8 +208,8 @@ def planned(
     options: ReadOptions,
     scan: bool,
     any_order: bool,
-) -> Plan:
-    """The plan of what to read, after the options were held against it.
+) -> tuple[Plan, ReadOptions]:
+    """The plan of what to read, and the options, which were held against it.
 
     Args:
         path_or_files, split, schema, columns, scan, any_order: As for `resolve`; with weights, the
@@ -225,4 +225,7 @@ def planned(
         datasets = len(options.weights)
         plan = resolve_mixture(path_or_files, datasets, split, schema, names, cut, any_order)
     options.check(plan.schema)
-    return plan
+    if plan.records == 0:
+        # There is nothing to come to in going on for ever.
+        options = replace(options, repeat=1)
+    return plan, options

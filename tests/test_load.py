@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 import readers
+from readers import streamed
 from readers.dataset import resolve
 from readers.format.example import Encoder
 from readers.stream import window_of
@@ -34,7 +35,7 @@ def sensors(tmp_path_factory):
 
 
 def ids(batches):
-    return [i for batch in batches for i in batch["id"].numpy().tolist()]
+    return [i for batch in batches for i in np.asarray(batch["id"]).tolist()]
 
 
 def test_records_come_in_the_order_of_the_files_with_all_their_values(dataset):
@@ -179,6 +180,44 @@ def test_an_empty_split_is_an_empty_dataset_of_the_same_spec(tmp_path, shuffle):
         assert ds.element_spec == full.element_spec
         assert ds.cardinality().numpy() == 0
         assert list(ds) == []
+
+
+@pytest.mark.parametrize("read", [readers.load, readers.as_numpy])
+@pytest.mark.parametrize("order", ["global", "interleave"])
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_what_is_empty_ends_though_it_is_repeated_for_ever(tmp_path, read, order, shuffle):
+    write_signals(tmp_path / "d", [])
+    (tmp_path / "a.tfrecord").touch()
+    how = {"batch_size": 2, "repeat": None, "shuffle": shuffle, "batching": "padded"}
+    assert list(read(tmp_path / "d", order=order, **how)) == []
+    assert list(read(tmp_path / "a.tfrecord", schema=SIGNALS, order=order, **how)) == []
+    if order == "global":
+        how |= {"bucket_boundaries": [2]}
+        assert list(read(tmp_path / "d", order=order, **how)) == []
+
+
+def test_large_records_are_read_one_by_one_in_the_same_order(tmp_path, monkeypatch):
+    path = write_numbers(tmp_path, (40, 17, 3))
+    how = {"split": "train", "batch_size": 7, "order": "interleave", "repeat": 2}
+    for shuffle in (False, True):
+        expected = ids(readers.load(path, shuffle=shuffle, **how))
+        assert ids(readers.as_numpy(path, shuffle=shuffle, **how)) == expected
+        for records in (1, 5):
+            with monkeypatch.context() as patch:
+                patch.setattr(streamed, "records_at_once", lambda plan, records=records: records)
+                assert ids(readers.load(path, shuffle=shuffle, **how)) == expected
+
+
+def test_what_stands_before_a_damaged_record_of_a_stream_is_given(tmp_path):
+    path = write_numbers(tmp_path, (40,)) / "train-00000-of-00001.tfrecord"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    found = []
+    with pytest.raises(tf.errors.DataLossError):
+        for batch in readers.load(path, schema=NUMBERS, batch_size=4, order="interleave"):
+            found += batch["id"].numpy().tolist()
+    assert found == list(range(36))
 
 
 def test_keras_takes_the_tuples_for_several_epochs(dataset):
