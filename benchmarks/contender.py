@@ -46,6 +46,7 @@ class Way:
 _EVERY = ("dense", "padded", "ragged")
 WAYS = (
     Way("bare", "bare TFRecordDataset", _EVERY, (IN_ORDER,)),
+    Way("bare", "bare, shuffled", _EVERY, (SHUFFLED,)),
     Way("ours", "load", _EVERY),
     Way("ours", "load, interleave", _EVERY),
     Way("ours", "as_numpy", _EVERY),

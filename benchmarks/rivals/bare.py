@@ -1,6 +1,7 @@
 """The ceiling: the bytes of records in batches, checked by nobody but TensorFlow, and not decoded.
 
-One thread reads file after file, as `TFRecordDataset` does unless it is told otherwise.
+One thread reads file after file, as `TFRecordDataset` does unless it is told otherwise. And what is
+left of that where the records pass a buffer that shuffles them.
 """
 
 from __future__ import annotations
@@ -12,12 +13,16 @@ import numpy as np
 import tensorflow as tf
 from contender import Contender, Task
 from records import BATCH
+from rivals.per_record import BUFFER
 from tensorflow.core.framework import tensor_pb2
 
 
 def _open(task: Task) -> tf.data.Dataset:
     files = sorted(str(path) for path in task.store.glob("*.tfrecord"))
-    return tf.data.TFRecordDataset(files).batch(BATCH).repeat(task.epochs)
+    records = tf.data.TFRecordDataset(files)
+    if task.shuffle:
+        records = records.shuffle(BUFFER, seed=0)
+    return records.batch(BATCH).repeat(task.epochs)
 
 
 def _rows(batch: Any) -> Iterable[np.ndarray]:
@@ -27,4 +32,4 @@ def _rows(batch: Any) -> Iterable[np.ndarray]:
         yield tf.make_ndarray(proto)
 
 
-CONTENDER = Contender(ways={"bare TFRecordDataset": _open}, rows=_rows)
+CONTENDER = Contender(ways={"bare TFRecordDataset": _open, "bare, shuffled": _open}, rows=_rows)
