@@ -22,7 +22,7 @@ from readers.format.tfrecord import (
     masked_crc32c,
     parse_index,
 )
-from readers.mapped import mapped
+from readers.mapped import Mapped
 
 # A request to an object store costs about as long as a MiB takes to arrive: below this gap two
 # records come cheaper in one request than in two.
@@ -125,26 +125,30 @@ Run = tuple[int, int, int, int]
 
 
 class ShardBytes:
-    """The bytes of one shard by position, with no file descriptor; safe to share between threads.
+    """The bytes of one shard by position; safe to share between threads.
 
     Args:
         path: A local path or any URL that fsspec knows.
+        descriptor: Whether it may keep one. Without, long runs of a local file take a third longer.
 
     Raises:
         FileNotFoundError: There is no such file.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, descriptor: bool = True) -> None:
         local = local_path(path)
         self._path = path
-        self._view: memoryview | None = None
+        self._map: Mapped | None = None
+        self._file: io.FileIO | None = None
         self._filesystem: Any = None
         if local is None:
             self._filesystem, self._name = fsspec.core.url_to_fs(path)
             return
-        self._local = Path(local)
-        with self._local.open("rb", buffering=0) as file:
-            self._identity, self._view = _identity(file), mapped(file.fileno())
+        with Path(local).open("rb", buffering=0) as file:
+            self._map = Mapped(file)
+            if descriptor:
+                # It is closed when nothing refers to it any more.
+                self._file = io.FileIO(os.dup(file.fileno()))
 
     def read(self, runs: Sequence[Run], buffer: memoryview) -> None:
         """Reads runs of bytes, each to its place in a buffer.
@@ -156,32 +160,29 @@ class ShardBytes:
         Args:
             buffer: Used again and again: new memory costs a page fault for every 4 KiB.
         """
-        if self._view is None:
+        if self._map is None:
             for (_, _, length, at), data in zip(runs, self._fetched(runs), strict=True):
                 _fill(buffer[at : at + length], data)
             return
-        view = self._view
-        long = []
+        view = self._map.view
         for _, start, length, at in runs:
             if start + length > len(view):
                 _fill(buffer[at : at + length], view[start:])
             elif length < _LONG_RUN:
                 buffer[at : at + length] = view[start : start + length]
+            elif self._file:
+                self._read_long(self._file, start, buffer[at : at + length])
             else:
-                long.append((start, buffer[at : at + length]))
-        if long:
-            self._read_long(long)
+                buffer[at : at + length] = view[start : start + length]
+                # They would count as memory of the process: all of a dataset that is read in order.
+                self._map.forget(start, length)
 
-    def _read_long(self, runs: Sequence[tuple[int, memoryview]]) -> None:
-        with self._local.open("rb", buffering=0) as file:
-            if _identity(file) != self._identity:
-                raise OSError(f"{self._path}: it was replaced while it was read")
-            for start, buffer in runs:
-                while buffer:
-                    found = os.preadv(file.fileno(), [buffer], start)
-                    if not found:
-                        raise OSError(f"{self._path}: it was cut at byte {start} while it was read")
-                    buffer, start = buffer[found:], start + found
+    def _read_long(self, file: io.FileIO, start: int, buffer: memoryview) -> None:
+        while buffer:
+            found = os.preadv(file.fileno(), [buffer], start)
+            if not found:
+                raise OSError(f"{self._path}: it was cut at byte {start} while it was read")
+            buffer, start = buffer[found:], start + found
 
     def _fetched(self, runs: Sequence[Run]) -> Iterator[memoryview]:
         spans = spans_of([(start, length) for _, start, length, _ in runs])
@@ -198,12 +199,6 @@ class ShardBytes:
         for _, start, length, _ in runs:
             span = bisect.bisect_right(firsts, start) - 1
             yield memoryview(blobs[span])[start - firsts[span] :][:length]
-
-
-def _identity(file: io.FileIO) -> tuple[int, int]:
-    """What tells an open file from another one of its name."""
-    status = os.fstat(file.fileno())
-    return status.st_dev, status.st_ino
 
 
 def _fill(buffer: memoryview, data: memoryview) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import logging
 import operator
 import resource
 import threading
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,12 +29,14 @@ from readers.recycled import Recycled
 
 _LOGGER = logging.getLogger("readers")
 
-# Linux lets a process map 65,530 files.
-_OPEN_SHARDS = 16_384
+# Linux lets a process have 65,530 maps, and a process may read several datasets.
+_OPEN_SHARDS = 8_192
 
-# One that is unpacked takes a file descriptor: three datasets at once, and all else that a process has
-# open, are to get along with those that it may have, which are often 1,024.
-_OPEN_GZIPPED = max(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4, 16)
+# Shards of a plan that may have a descriptor each, of those that a process may have: often 1,024.
+_DESCRIPTORS = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 8
+
+# They take a descriptor each, and can be read in order alone.
+_OPEN_GZIPPED = 4
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,12 @@ class Records:
         # The (offset, length) of each record; of a part that was not opened yet, it takes no memory.
         self._index = np.empty((plan.records, 2), np.int64)
         self._indexed: set[int] = set()
-        self._shards: OrderedDict[int, ShardBytes | GzippedShard] = OrderedDict()
+        # By path; the least recently used one may close once whoever reads it lets go of it.
+        descriptor = len(plan.parts) <= _DESCRIPTORS
+        self._open = functools.lru_cache(_OPEN_SHARDS)(
+            functools.partial(ShardBytes, descriptor=descriptor)
+        )
+        self._open_gzipped = functools.lru_cache(_OPEN_GZIPPED)(GzippedShard)
         self._lock = threading.Lock()
         self._local = threading.local()
 
@@ -134,7 +141,7 @@ class Records:
         self._find(part)
         offset, length = self._index[number].tolist()
         framed = memoryview(self._buffer(length))[:length]
-        self._open(part).read([(part, offset, length, 0)], framed)
+        self._open(self.plan.parts[part].path).read([(part, offset, length, 0)], framed)
         try:
             data = framed[HEADER_BYTES:-FOOTER_BYTES]
             if self._verify_crc:
@@ -235,8 +242,9 @@ class Records:
         rows_in_files = numbers - self._firsts[parts]
         unpacked: dict[int, Unpacked] = {}
         for number in np.unique(parts).tolist():
-            if self.plan.parts[number].gzipped:
-                unpacked[number] = self._open(number)[rows_in_files[parts == number]]
+            part = self.plan.parts[number]
+            if part.gzipped:
+                unpacked[number] = self._open_gzipped(part.path)[rows_in_files[parts == number]]
             else:
                 self._find(number)
         index = self._index[numbers]
@@ -248,7 +256,7 @@ class Records:
         data = self.memory.empty((size + MARGIN,), np.dtype(np.uint8))
         runs = _runs(parts[order], index[order], starts[order])
         for number, several in itertools.groupby(runs, key=operator.itemgetter(0)):
-            shard = unpacked.get(number) or self._open(number)
+            shard = unpacked.get(number) or self._open(self.plan.parts[number].path)
             shard.read(list(several), data.data)
         return _Framed(data, starts, stops, parts, index[:, 0], rows_in_files)
 
@@ -269,17 +277,6 @@ class Records:
                 index = _checked_index(part)[part.skip :][: part.take]
                 self._index[self._ends[number] - len(index) : self._ends[number]] = index
                 self._indexed.add(number)
-
-    def _open(self, number: int) -> Any:
-        """The `ShardBytes` of a part, or `GzippedShard`, which may close once it is let go of."""
-        part = self.plan.parts[number]
-        with self._lock:
-            if number not in self._shards:
-                self._shards[number] = (GzippedShard if part.gzipped else ShardBytes)(part.path)
-                if len(self._shards) > (_OPEN_GZIPPED if self.plan.gzipped else _OPEN_SHARDS):
-                    self._shards.popitem(last=False)
-            self._shards.move_to_end(number)
-            return self._shards[number]
 
 
 def _column(feature: Feature, values: list[Any]) -> Column:

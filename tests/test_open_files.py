@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import shutil
 import subprocess
 import sys
@@ -11,9 +12,10 @@ import numpy as np
 import pytest
 
 import readers
+from readers.fetch import ShardBytes
 from readers.format.schema import Schema
-from readers.mapped import mapped
-from tests.datasets import NUMBERS, numbers, write_dataset
+from readers.mapped import Mapped
+from tests.datasets import write_dataset
 from tests.plain import example, write_plain
 
 READ = """
@@ -48,18 +50,36 @@ def test_a_batch_of_more_files_than_a_process_may_open(tmp_path, order, packed):
     assert done.returncode == 0, done.stderr[-2000:]
 
 
-def test_a_shard_that_is_replaced_is_not_mixed_with_the_one_that_was_opened(tmp_path):
-    schema = Schema({"data": ("uint8", (100_000,))})
-    records = [{"data": np.full(100_000, n, np.uint8)} for n in range(4)]
-    path = write_dataset(tmp_path / "a", schema, {"train": [records]})
-    source = readers.RecordSource(path)
+@pytest.mark.parametrize("values", [3, 100_000])
+def test_a_shard_that_is_replaced_or_deleted_stays_what_it_was_when_it_was_opened(tmp_path, values):
+    schema = Schema({"data": ("uint8", (values,))})
+    for name, add in (("a", 0), ("b", 10)):
+        records = [{"data": np.full(values, n + add, np.uint8)} for n in range(4)]
+        write_dataset(tmp_path / name, schema, {"train": [records]})
+    source = readers.RecordSource(tmp_path / "a")
     assert source[3]["data"][0] == 3
-    (shard,) = path.glob("*.tfrecord")
-    shutil.copy(shard, tmp_path / "new")
-    (tmp_path / "new").replace(shard)
-    with pytest.raises(OSError, match="tfrecord: it was replaced while it was read"):
-        source[0]
-    assert readers.RecordSource(path)[0]["data"][0] == 0
+    (shard,) = (tmp_path / "a").glob("*.tfrecord")
+    (new,) = (tmp_path / "b").glob("*.tfrecord")
+    new.replace(shard)
+    assert source[0]["data"][0] == 0
+    shutil.rmtree(tmp_path / "a")
+    assert [record["data"][-1] for record in source.__getitems__([0, 1, 2, 3])] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("descriptor", [True, False])
+def test_what_was_read_does_not_stay_in_the_memory_of_the_process(tmp_path, descriptor):
+    def resident():
+        return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
+
+    path = tmp_path / "large"
+    content = np.random.default_rng(1).bytes(64 << 20)
+    path.write_bytes(content)
+    shard, buffer = ShardBytes(str(path), descriptor), memoryview(bytearray(1 << 20))
+    before = resident()
+    for start in range(100, 63 << 20, 1 << 20):
+        shard.read([(0, start, 1 << 20, 0)], buffer)
+        assert buffer == content[start : start + (1 << 20)]
+    assert resident() - before < 4 << 20
 
 
 def test_a_map_goes_with_its_last_view_and_needs_no_descriptor(tmp_path):
@@ -70,7 +90,7 @@ def test_a_map_goes_with_its_last_view_and_needs_no_descriptor(tmp_path):
         return Path("/proc/self/maps").read_text().count(str(path))
 
     with path.open("rb") as file:
-        view = mapped(file.fileno())
+        view = Mapped(file).view
     assert view.readonly
     assert view.format == "B"
     part = np.frombuffer(view, np.uint8)[5:9]
@@ -84,17 +104,9 @@ def test_a_map_goes_with_its_last_view_and_needs_no_descriptor(tmp_path):
 def test_an_empty_file_is_mapped_and_what_cannot_be_is_told(tmp_path):
     (tmp_path / "empty").touch()
     with (tmp_path / "empty").open("rb") as file:
-        assert mapped(file.fileno()) == b""
+        assert Mapped(file).view == b""
     with (tmp_path / "a").open("wb") as file:
         file.write(b"abc")
         file.flush()
-        with pytest.raises(PermissionError):
-            mapped(file.fileno())
-
-
-def test_short_records_are_read_on_from_a_shard_that_is_gone(tmp_path):
-    path = write_dataset(tmp_path / "a", NUMBERS, {"train": [numbers(0, 9)]})
-    source = readers.RecordSource(path)
-    assert source[0]["id"] == 0
-    shutil.rmtree(path)
-    assert source[8]["id"] == 8
+        with pytest.raises(PermissionError, match=str(tmp_path / "a")):
+            Mapped(file)
