@@ -94,6 +94,12 @@ def indexed(stream: Kept[Stream], schema: Schema, options: ReadOptions) -> tf.da
                 break
         return [np.int64(made), *arrays, *interface.nothing() * (together - made)]
 
+    def each(count: tf.Tensor, *arrays: tf.Tensor) -> tf.data.Dataset:
+        ends = range(width, len(arrays) + 1, width)
+        several = [tf.data.Dataset.from_tensors(arrays[end - width : end]) for end in ends]
+        joined = functools.reduce(tf.data.Dataset.concatenate, several)
+        return joined.take(count)
+
     def scanned(
         state: tuple[tf.Tensor, ...], _: tf.Tensor
     ) -> tuple[tuple[tf.Tensor, ...], tuple[tf.Tensor, ...]]:
@@ -101,13 +107,7 @@ def indexed(stream: Kept[Stream], schema: Schema, options: ReadOptions) -> tf.da
         # It is one: steps read twice are the same batches.
         made, *arrays = tf.numpy_function(read, state, dtypes, stateful=False)
         made = tf.ensure_shape(made, [])
-        return (state[0] + made, state[1]), (made, *arrays)
-
-    def each(count: tf.Tensor, *arrays: tf.Tensor) -> tf.data.Dataset:
-        ends = range(width, len(arrays) + 1, width)
-        several = [tf.data.Dataset.from_tensors(arrays[end - width : end]) for end in ends]
-        joined = functools.reduce(tf.data.Dataset.concatenate, several)
-        return joined.take(count)
+        return (state[0] + made, state[1]), each(made, *arrays)
 
     def batch(*arrays: tf.Tensor) -> Any:
         return interface.batch(arrays)
@@ -122,14 +122,11 @@ def indexed(stream: Kept[Stream], schema: Schema, options: ReadOptions) -> tf.da
         found = tf.numpy_function(bounds, [], [tf.int64] * 2)
         return tuple(tf.ensure_shape(tensor, []) for tensor in found)
 
-    def iteration(*state: tf.Tensor) -> tf.data.Dataset:
-        calls = tf.data.Dataset.counter().scan(state, scanned)
-        return calls.take_while(lambda made, *_: made > 0)
+    def iteration(begin: tf.Tensor, end: tf.Tensor) -> tf.data.Dataset:
+        calls = tf.data.Dataset.counter().scan((begin, end), scanned).prefetch(1)
+        return calls.flat_map(lambda several: several).take(end - begin)
 
-    calls = numbered(found_bounds).flat_map(iteration).prefetch(1)
-    if together == 1:
-        return stream.by(calls.map(lambda _, *arrays: batch(*arrays)))
-    return stream.by(calls.flat_map(each).map(batch))
+    return stream.by(numbered(found_bounds).flat_map(iteration).map(batch))
 
 
 def grouped(stream: Kept[Grouped], schema: Schema, options: ReadOptions) -> tf.data.Dataset:
@@ -223,9 +220,12 @@ class _Interface:
         """What is taken as arrays, after what went wrong, or nothing, as text."""
         try:
             taken = take()
-        except (ValueError, OSError, ImportError) as error:
-            # TensorFlow would show where in Python it was raised, in twenty lines.
-            return [_text(str(error)), *self.nothing()[1:]]
+        except Exception as error:
+            # TensorFlow would show where in Python it was raised, in twenty lines; and the step would
+            # be tried again for ever where errors are ignored.
+            told = isinstance(error, (ValueError, OSError, ImportError))
+            text = str(error) if told else f"{type(error).__name__}: {error}"
+            return [_text(text), *self.nothing()[1:]]
         if taken is None:
             return self.nothing()
         batch = taken.batch(self._fixed, self._form, empty) if self._fixed else {}

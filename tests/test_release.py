@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import readers
-from readers import pipeline
+from readers import pipeline, stream
 from tests.datasets import write_numbers, write_signals
 
 WAYS = {
@@ -127,3 +127,23 @@ def test_steps_that_were_left_out_are_not_gone_through_again(paths, monkeypatch)
     assert [values(batch) for batch in rest] == expected
     assert opened
     assert not any(again.start_step for again in opened)
+
+
+def test_a_step_that_fails_is_not_tried_for_ever_where_errors_are_ignored(paths, monkeypatch):
+    dataset = readers.load(paths[None], batch_size=2, order="global")
+    steps, ours = [], stream.Stream.step
+
+    def step(self, number):
+        steps.append(number)
+        if number == 3:
+            raise MemoryError("no room")
+        return ours(self, number)
+
+    monkeypatch.setattr(stream.Stream, "step", step)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="MemoryError: no room"):
+        list(dataset)
+    steps.clear()
+    again = readers.load(paths[None], batch_size=2, order="global", repeat=None).ignore_errors()
+    found = [int(batch["id"][0]) for batch in again.take(10)]
+    assert found == [0, 2, 4, 8, 10, 12, 14, 16, 18, 0]
+    assert steps[:11] == list(range(11))
