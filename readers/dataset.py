@@ -21,7 +21,7 @@ from readers.format.manifest import (
     join,
 )
 from readers.format.schema import Schema
-from readers.gzipped import is_gzipped, unpacked_extent
+from readers.gzipped import first_record_bytes, is_gzipped, unpacked_extent
 from readers.split import parse_split, shard_ranges, split_name
 
 # The split of files that no manifest describes.
@@ -65,7 +65,7 @@ class Plan:
         schema: The features to decode.
         parts: In the order of the files.
         records: How many there are; None where files without manifest lack an index.
-        record_bytes: Mean size of a framed record; None where unknown.
+        record_bytes: Mean size of a framed record, or that of the first one; None where there is none.
         fingerprint: A text that changes whenever the records or their order do, but not when the
             dataset is moved.
         mixed: Records of each dataset, where there are several to be mixed.
@@ -324,7 +324,9 @@ def _files_plan(
             Part(file, 0, None, None, gzipped=packed)
             for file, packed in zip(files, gzipped, strict=True)
         )
-        return Plan(split or ALL, schema, whole, None, None, fingerprint)
+        largest = int(np.argmax(sizes))
+        record_bytes = first_record_bytes(files[largest], gzipped[largest])
+        return Plan(split or ALL, schema, whole, None, record_bytes, fingerprint)
     counts = [count for count, _ in known]
     records = sum(counts)
     _, start, stop = parse_split(split or ALL, {ALL: records})

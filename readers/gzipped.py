@@ -68,6 +68,17 @@ def unpacked_extent(path: str) -> tuple[int, int]:
     return count, offset
 
 
+def first_record_bytes(path: str, gzipped: bool) -> int | None:
+    """The size of the first record, with framing; None of an empty file.
+
+    Raises:
+        CorruptRecordError: There is something else.
+    """
+    with _unpacked(path) if gzipped else fsspec.open(path, "rb") as file:
+        header = file.read(HEADER_BYTES)
+    return FRAME_BYTES + record_length(header, path, 0) if header else None
+
+
 @contextlib.contextmanager
 def _unpacked(path: str) -> Iterator[BinaryIO]:
     with _named(path), fsspec.open(path, "rb") as packed, gzip.GzipFile(fileobj=packed) as file:

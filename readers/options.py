@@ -226,6 +226,6 @@ def planned(
         plan = resolve_mixture(path_or_files, datasets, split, schema, names, cut, any_order)
     options.check(plan.schema)
     if plan.records == 0:
-        # There is nothing to come to in going on for ever.
-        options = replace(options, repeat=1)
+        # There is nothing to come to in going on, be it for ever or by some steps.
+        options = replace(options, repeat=1, start_step=0)
     return plan, options

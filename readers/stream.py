@@ -158,10 +158,10 @@ def records_at_once(plan: Plan) -> int:
 
 def window_of(plan: Plan) -> int:
     """The records of a window, by their number and mean size."""
-    if plan.records is None or plan.record_bytes is None:
-        return WINDOW_RECORDS // CYCLE
-    fitting = int(WINDOW_BYTES / plan.record_bytes)
-    return max(1, min(plan.records, fitting, WINDOW_RECORDS))
+    # The first record alone may be unlike the others.
+    most = WINDOW_RECORDS // CYCLE if plan.records is None else plan.records
+    fitting = int(WINDOW_BYTES / (plan.record_bytes or 1))
+    return max(1, min(most, fitting, WINDOW_RECORDS))
 
 
 class Stream:

@@ -71,6 +71,9 @@ def _epochs(plan: Plan, options: ReadOptions, epoch: int, place: int) -> tf.data
     begin = tf.constant(epoch if first is None else epoch + 1, tf.int64)
     if repeat is None:
         later = tf.data.Dataset.counter(begin).flat_map(whole)
+        if plan.records is None:
+            # Whether there is anything to go on with, only an epoch tells.
+            later = whole(begin).take(1).flat_map(lambda *_: later)
         return later if first is None else first.concatenate(later)
     # An iteration ends after an epoch whose number `repeat` divides.
     end = (epoch // repeat + 1) * repeat

@@ -22,6 +22,7 @@ from tests.datasets import (
     write_shard,
     write_signals,
 )
+from tests.plain import example, write_plain
 
 
 @pytest.fixture(scope="module")
@@ -192,8 +193,32 @@ def test_what_is_empty_ends_though_it_is_repeated_for_ever(tmp_path, read, order
     assert list(read(tmp_path / "d", order=order, **how)) == []
     assert list(read(tmp_path / "a.tfrecord", schema=SIGNALS, order=order, **how)) == []
     if order == "global":
-        how |= {"bucket_boundaries": [2]}
+        how |= {"bucket_boundaries": [2], "start_step": 3}
         assert list(read(tmp_path / "d", order=order, **how)) == []
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_files_of_no_batch_end_though_they_are_repeated_for_ever(tmp_path, shuffle):
+    empty = write_plain(tmp_path / "empty.gz", [], "GZIP")
+    how = {"schema": NUMBERS, "batch_size": 4, "repeat": None, "shuffle": shuffle}
+    assert list(readers.load(empty, order="interleave", **how)) == []
+    few = write_numbers(tmp_path / "d", (3,)) / "train-00000-of-00001.tfrecord"
+    few.with_name(f"{few.name}.idx").unlink()
+    how["order"] = "interleave"
+    assert list(readers.load(few, drop_remainder=True, **how)) == []
+    found = ids(readers.load(few, **how).take(3))
+    assert [sorted(found[n : n + 3]) for n in (0, 3, 6)] == [[0, 1, 2]] * 3
+
+
+@pytest.mark.parametrize("packed", ["", "GZIP"])
+def test_of_large_records_of_unknown_number_few_are_held(tmp_path, packed):
+    schema = readers.Schema({"x": ("string", ())})
+    records = [example(x=bytes(300_000))] * 3
+    path = write_plain(tmp_path / "a", records, packed)
+    plan = resolve(path, None, schema, None, scan=False)
+    assert plan.records is None
+    assert plan.record_bytes == len(records[0]) + 16
+    assert window_of(plan) == (128 << 20) // (len(records[0]) + 16)
 
 
 def test_large_records_are_read_one_by_one_in_the_same_order(tmp_path, monkeypatch):
