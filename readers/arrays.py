@@ -78,7 +78,8 @@ def as_numpy(
         shuffle: Another order in each epoch, which follows from `seed` and the epoch alone.
         order: `global` (or None) shuffles all records, read by their index. `interleave` mixes
             shards and windows of records, as `load` does where it reads shards as streams.
-        shuffle_buffer: Records of such a window; None means what fits 128 MiB.
+        shuffle_buffer: Records of such a window; None means what fits 32 MiB, or 1,024 if these
+            fit 128.
         seed: At least 0; None for another order in every process.
         repeat: Epochs; None or True for no end.
         drop_remainder: Leaves out the shorter last batch of each epoch.

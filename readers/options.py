@@ -33,7 +33,7 @@ class ReadOptions:
         drop_remainder: Whether an epoch's last batch is left out if it has fewer records.
         order: How records are found: one of `ORDERS`; None for what suits the dataset's place.
         window: Records that are shuffled at a time where shards are interleaved; None for as many
-            as fit `WINDOW_BYTES`.
+            as `window_of` says.
         shard: (index, count) of this host.
         start_step: Steps that are done already.
         state: Where to go on; None for the beginning.

@@ -89,7 +89,7 @@ def load(
             group by blocks of 16 records, and shuffles windows of that. None means `global` for
             local files with an index, `interleave` for others.
         shuffle_buffer: Records of such a window; up to three windows are held in memory. None means
-            what fits 128 MiB.
+            what fits 32 MiB, or 1,024 if these fit 128.
         seed: At least 0; None for another order in every process.
         repeat: Epochs; None or True for no end.
         drop_remainder: Leaves out the shorter last batch, so that the batch size is static too.
