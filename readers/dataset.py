@@ -269,11 +269,13 @@ def _check_shard(path: str, shard: Shard) -> None:
 
 def _cut_off(path: str, shard: Shard, size: int) -> str | None:
     """What is missing of a shard that is shorter than it was; None where its index does not tell."""
+    if size > shard.bytes:
+        return None
     try:
         index = read_sidecar(path, shard.bytes)
     except ValueError:
         return None
-    if index is None or size > shard.bytes or len(index) != shard.records:
+    if index is None or len(index) != shard.records:
         return None
     row = int(np.searchsorted(index.sum(axis=1), size, side="right"))
     return (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 from readers.collate import cut, lengths_of
 from readers.dataset import Plan
 from readers.format.column import Column, column_of
-from readers.grouping import Group, Grouping, grouping_of
+from readers.grouping import Group, GroupedBy, grouping_of
 from readers.options import ReadOptions
 from readers.order import Order
 from readers.records import Records
@@ -54,7 +54,7 @@ def open_grouped(plan: Plan, options: ReadOptions) -> Grouped | None:
     kind = f"{kind_of(plan, options)}, {grouping.kind}"
     if options.state:
         check_state(options.state, kind, plan)
-    grouped = Grouped(plan, options, grouping.names, grouping.new, kind)
+    grouped = Grouped(Walk(plan, options, grouping, kind))
     for _ in range(options.start_step):
         found = grouped.step(grouped.begin, None)
         if found:
@@ -68,30 +68,18 @@ class Grouped:
     Every host finds the same batches of all hosts together, and takes its own rows of them.
 
     Args:
-        plan: What to read.
-        options: How.
-        names: The features whose lengths decide.
-        new: Gives an empty grouping.
-        kind: What the order is called in a state.
+        walk: Gives the batches from a cursor on.
 
     Attributes:
         begin: Where the first batch begins.
     """
 
-    def __init__(
-        self,
-        plan: Plan,
-        options: ReadOptions,
-        names: Sequence[str],
-        new: Callable[[], Grouping],
-        kind: str,
-    ) -> None:
-        state = options.state
+    def __init__(self, walk: Walk) -> None:
+        state = walk.options.state
         self.begin = state.cursor if state else Cursor()
-        self._digest, self._repeat, self._kind = plan.digest, options.repeat, kind
-        self._walk = _Walk(plan, options, names, new, kind)
+        self._walk = walk
         self._lock = threading.Lock()
-        self._next, self._batches = Cursor(-1), self._walk.batches(self.begin)
+        self._next, self._batches = Cursor(-1), walk.batches(self.begin)
 
     @property
     def memory(self) -> Recycled:
@@ -105,14 +93,15 @@ class Grouped:
 
     def state(self, cursor: Cursor, seed: int) -> State:
         """Where to go on from a cursor."""
-        return State(cursor.epoch, cursor.place, seed, self._kind, self._digest, cursor.held)
+        walk = self._walk
+        return State(cursor.epoch, cursor.place, seed, walk.kind, walk.plan.digest, cursor.held)
 
     def bounds_of(self, iteration: int) -> tuple[Cursor, int | None]:
         """Where an iteration begins, and the epoch before which it ends; None for no end.
 
         There is one after another. Each ends after an epoch whose number `repeat` divides.
         """
-        repeat = self._repeat
+        repeat = self._walk.options.repeat
         if repeat is None:
             return self.begin, None
         end = (self.begin.epoch // repeat + 1) * repeat
@@ -142,26 +131,22 @@ class Grouped:
             return None
 
 
-class _Walk:
+class Walk:
     """Batches from any cursor on.
 
     Not a part of `Grouped`, which would be in a cycle with the generator that it goes on with.
 
     Args:
-        plan, options, names, new, kind: As of `Grouped`.
+        plan: What to read.
+        options: How.
+        grouping: What makes a batch.
+        kind: What the order is called in a state.
     """
 
-    def __init__(
-        self,
-        plan: Plan,
-        options: ReadOptions,
-        names: Sequence[str],
-        new: Callable[[], Grouping],
-        kind: str,
-    ) -> None:
+    def __init__(self, plan: Plan, options: ReadOptions, grouping: GroupedBy, kind: str) -> None:
+        self.plan, self.options, self.kind = plan, options, kind
         self.records = Records(plan, skip=options.on_corrupt == "skip")
-        self._plan, self._options, self._names, self._new = plan, options, names, new
-        self._kind = kind
+        self._grouping = grouping
         self._order: Order = order_of(plan, options)
         self._at_once = records_at_once(plan)
         self._is_packed = options.form.batching == "packed"
@@ -169,11 +154,11 @@ class _Walk:
     def batches(self, cursor: Cursor) -> Iterator[tuple[Taken | None, Cursor]]:
         """The batches from a cursor on, each with the cursor after it; none at an epoch's end."""
         epoch, place = cursor.epoch, cursor.place
-        held, grouping = dict[int, _Record](), self._new()
+        held, grouping = dict[int, _Record](), self._grouping.new()
         for number, record in self._read(epoch, np.array(cursor.held, np.int64)):
             held[number] = record
             grouping.add(number, record.lengths)
-        total = self._plan.records or 0
+        total = self.plan.records or 0
 
         def after(place: int) -> Cursor:
             waiting = tuple(grouping.held)
@@ -194,14 +179,14 @@ class _Walk:
                 for number in grouping.held:
                     if number >= places[0]:
                         held[number] = held[number].copied()
-            while group := grouping.rest(self._options.drop_remainder):
+            while group := grouping.rest(self.options.drop_remainder):
                 batch = self._batch(epoch, held, group)
                 made |= batch is not None
                 yield batch, after(total)
             if total and not made:
                 raise ValueError(
-                    f"{self._plan.name} has {total} records, of which no batch can be made: "
-                    f"batch_size={self._options.batch_size}, {self._kind}"
+                    f"{self.plan.name} has {total} records, of which no batch can be made: "
+                    f"batch_size={self.options.batch_size}, {self.kind}"
                 )
             epoch, place = epoch + 1, 0
             held.clear()
@@ -212,9 +197,11 @@ class _Walk:
         if not len(places):
             return
         columns, kept = self.records.columns(self._order(epoch, places))
-        schema = self._plan.schema
-        columns = cut(columns, schema, self._options.form)
-        lengths = np.stack([lengths_of(schema[n], columns[n]) for n in self._names], axis=1)
+        schema = self.plan.schema
+        columns = cut(columns, schema, self.options.form)
+        lengths = np.stack(
+            [lengths_of(schema[n], columns[n]) for n in self._grouping.names], axis=1
+        )
         if lengths.ndim > 2:
             lengths = lengths[:, :, 0]
         values = zip(*(column.arrays() for column in columns.values()), strict=True)
@@ -225,12 +212,12 @@ class _Walk:
     def _batch(self, epoch: int, held: dict[int, _Record], group: Group) -> Taken | None:
         """This host's share of a group, whose records are held no longer."""
         records = {place: held.pop(place) for place in group.places}
-        mine = group.of_host(*self._options.shard)
+        mine = group.of_host(*self.options.shard)
         if mine is None:
             return None
         columns: dict[str, Column] = {
             name: column_of(feature, [records[place].values[name] for place in mine.places])
-            for name, feature in self._plan.schema.items()
+            for name, feature in self.plan.schema.items()
         }
         rows = np.array(mine.rows, np.int64) if self._is_packed else None
         return Taken(columns, epoch, np.array(mine.places, np.int64), rows)

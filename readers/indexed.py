@@ -81,7 +81,7 @@ def indexed(stream: Kept[Stream], schema: Schema, options: ReadOptions) -> tf.da
     interface = _Interface(schema, options)
     schedule = stream().schedule
     together = max(min(int(_CALL_BYTES / stream().batch_bytes), _CALL_STEPS), 1)
-    width = len(interface.dtypes)
+    width, nothing = len(interface.dtypes), interface.nothing()
 
     def read(first: Any, end: Any) -> list[Any]:
         kept = stream()
@@ -92,7 +92,7 @@ def indexed(stream: Kept[Stream], schema: Schema, options: ReadOptions) -> tf.da
             arrays += found
             if nbytes >= _CALL_BYTES:
                 break
-        return [np.int64(made), *arrays, *interface.nothing() * (together - made)]
+        return [np.int64(made), *arrays, *nothing * (together - made)]
 
     def each(count: tf.Tensor, *arrays: tf.Tensor) -> tf.data.Dataset:
         ends = range(width, len(arrays) + 1, width)

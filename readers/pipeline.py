@@ -100,8 +100,9 @@ def load(
             packed rows they have to be gone through, for which `state` is quicker.
         state: Begins where another reader has stopped: a `readers.State`, or its JSON.
         on_corrupt: `raise`, or `skip`, which leaves out records whose checksum fails, and no others,
-            so that a batch may have fewer; the log names them (logger `readers`). `ignore_errors`
-            of tf.data would wait for ever at the end of a dataset whose cardinality is known.
+            so that a batch may have fewer; the log names them (logger `readers`). After an error
+            there is nothing to go on with: `ignore_errors` of tf.data may wait for ever, be it for a
+            batch by lengths or for the end of a dataset whose cardinality is known.
         transform: Is given each batch and int64 keys [B], and returns what takes its place; it
             becomes a part of the graph. A key is a pseudo-random number for a record, which follows
             from the seed, the epoch and the place of the record in the order: what draws from it,

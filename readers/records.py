@@ -33,7 +33,8 @@ _LOGGER = logging.getLogger("readers")
 _OPEN_SHARDS = 8_192
 
 # Shards of a plan that may have a descriptor each, of those that a process may have: often 1,024.
-_DESCRIPTORS = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 8
+_FILES = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+_DESCRIPTORS = _OPEN_SHARDS if _FILES == resource.RLIM_INFINITY else _FILES // 8
 
 # They take a descriptor each, and can be read in order alone.
 _OPEN_GZIPPED = 4

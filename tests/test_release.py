@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import gc
+import io
 from pathlib import Path
 
 import pytest
 import tensorflow as tf
+from PIL import Image
 
 import readers
 from readers import pipeline, stream
-from tests.datasets import write_numbers, write_signals
+from tests.datasets import write_dataset, write_numbers, write_signals
 
 WAYS = {
     "in order": {},
@@ -35,6 +37,12 @@ def values(batch):
 def open_shards():
     """How many shards this process has mapped."""
     return Path("/proc/self/maps").read_text().count("tfrecord")
+
+
+def without_its_object(dataset):
+    """The same dataset, of which TensorFlow alone has what it is made of."""
+    variant = tf.data.experimental.to_variant(dataset)
+    return tf.data.experimental.from_variant(variant, dataset.element_spec)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -103,11 +111,10 @@ def test_a_dataset_whose_object_is_gone_is_read_on_without_opening_it_for_each_b
     monkeypatch.setattr(pipeline, "open_stream", lambda *a: opened.append(1) or ours(*a))
     dataset = readers.load(paths[None], batch_size=20, repeat=400, order="global")
     expected = [values(batch) for batch in dataset]
-    spec, variant = dataset.element_spec, tf.data.experimental.to_variant(dataset)
+    rest = without_its_object(dataset)
     del dataset
     gc.collect()
     opened.clear()
-    rest = tf.data.experimental.from_variant(variant, spec)
     assert [values(batch) for batch in rest] == expected
     assert len(opened) == 9
 
@@ -119,11 +126,10 @@ def test_steps_that_were_left_out_are_not_gone_through_again(paths, monkeypatch)
     options = {"order": "global", "repeat": 3, "start_step": 2} | WAYS["in buckets"]
     expected = [values(batch) for batch in readers.load(paths["in buckets"], **options)]
     dataset = readers.load(paths["in buckets"], **options)
-    spec, variant = dataset.element_spec, tf.data.experimental.to_variant(dataset)
+    rest = without_its_object(dataset)
     del dataset
     gc.collect()
     opened.clear()
-    rest = tf.data.experimental.from_variant(variant, spec)
     assert [values(batch) for batch in rest] == expected
     assert opened
     assert not any(again.start_step for again in opened)
@@ -147,3 +153,29 @@ def test_a_step_that_fails_is_not_tried_for_ever_where_errors_are_ignored(paths,
     found = [int(batch["id"][0]) for batch in again.take(10)]
     assert found == [0, 2, 4, 8, 10, 12, 14, 16, 18, 0]
     assert steps[:11] == list(range(11))
+
+
+@pytest.mark.parametrize(("side", "together"), [(4, 8), (512, 3)])
+def test_a_call_of_python_ends_with_the_batch_that_makes_it_large(
+    tmp_path, monkeypatch, side, together
+):
+    schema = readers.Schema({"image": ("uint8", (side, side, 3), "png")})
+    out = io.BytesIO()
+    Image.new("RGB", (side, side)).save(out, "PNG")
+    path = write_dataset(tmp_path, schema, {"train": [[{"image": out.getvalue()}] * 32]})
+    made, ours = [], tf.numpy_function
+
+    def spy(function, inputs, dtypes, **options):
+        def called(*arguments):
+            found = function(*arguments)
+            if len(dtypes) > 2:
+                made.append(int(found[0]))
+            return found
+
+        return ours(called, inputs, dtypes, **options)
+
+    monkeypatch.setattr(tf, "numpy_function", spy)
+    batches = list(readers.load(path, batch_size=4, order="global"))
+    assert [batch["image"].shape for batch in batches] == [(4, side, side, 3)] * 8
+    assert max(made) == together
+    assert sum(made) == 8
