@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 PADDING, UNKNOWN = b"", b"[UNK]"
 
@@ -29,6 +31,10 @@ WordCounts = tuple[bytes, bytes]
 def words(text: bytes) -> list[bytes]:
     """The words of a text in UTF-8, standardised."""
     return text.lower().translate(None, _PUNCTUATION).split()
+
+
+_IS_SPACE = np.array([bytes([octet]).isspace() for octet in range(256)])
+_IS_KEPT = np.array([bool(words(bytes([octet]))) for octet in range(256)])
 
 
 def pack_counts(counts: Counter[bytes]) -> Iterator[tuple[int, WordCounts]]:
@@ -50,12 +56,32 @@ def unpack_counts(packed: WordCounts) -> Counter[bytes]:
     )
 
 
+class AnyTokenizer(Protocol):
+    """What every tokenizer does: `Tokenizer`, and the `Subwords` of a file."""
+
+    def __call__(self, text: bytes) -> np.ndarray:
+        """The ids of the tokens of a text in UTF-8, cut to `max_length`, int64 [n]."""
+
+    def encode_all(self, texts: Sequence[bytes]) -> list[np.ndarray]:
+        """The same of each text."""
+
+    def encode_spans(self, text: bytes) -> tuple[np.ndarray, np.ndarray]:
+        """The ids of all tokens of a text, int64 [n], and where they stand in it, int64 [n, 2].
+
+        A span is the first of a token's bytes and the one after its last; neither ever falls from
+        one token to the next.
+        """
+
+    def count(self, text: bytes) -> int:
+        """How many tokens `encode_spans` gives."""
+
+
 class Tokenizer:
     """Text -> token ids.
 
     Args:
         tokens: "words" or "bytes".
-        vocabulary: With "words", all tokens by id.
+        vocabulary: With "words", all tokens by id; to count, none is needed.
         max_length: How many tokens of a text are kept; 0 for all.
     """
 
@@ -67,7 +93,38 @@ class Tokenizer:
     def __call__(self, text: bytes) -> np.ndarray:
         """The ids of the tokens of a text in UTF-8, int64 [n]."""
         if self._words:
-            unknown = self._ids[UNKNOWN]
-            found = [self._ids.get(word, unknown) for word in words(text)[: self._stop]]
-            return np.array(found, np.int64)
-        return np.frombuffer(text[: self._stop], np.uint8).astype(np.int64) + BYTE_OFFSET
+            return self._ids_of(words(text)[: self._stop])
+        return _byte_ids(text[: self._stop])
+
+    def encode_all(self, texts: Sequence[bytes]) -> list[np.ndarray]:
+        """As `__call__`, of each text."""
+        return [self(text) for text in texts]
+
+    def encode_spans(self, text: bytes) -> tuple[np.ndarray, np.ndarray]:
+        """The ids of all tokens of a text in UTF-8, int64 [n], and their spans, int64 [n, 2].
+
+        Spans are in bytes. That of a word holds the punctuation that stood at it as well.
+        """
+        if self._words:
+            return self._ids_of(words(text)), _word_spans(text)
+        return _byte_ids(text), sliding_window_view(np.arange(len(text) + 2), 2)[:-1]
+
+    def count(self, text: bytes) -> int:
+        """How many tokens `encode_spans` gives."""
+        return len(words(text)) if self._words else len(text)
+
+    def _ids_of(self, found: list[bytes]) -> np.ndarray:
+        unknown = self._ids[UNKNOWN]
+        return np.array([self._ids.get(word, unknown) for word in found], np.int64)
+
+
+def _byte_ids(text: bytes) -> np.ndarray:
+    return np.frombuffer(text, np.uint8).astype(np.int64) + BYTE_OFFSET
+
+
+def _word_spans(text: bytes) -> np.ndarray:
+    """Where each of `words` stands: the bytes from one whitespace to the next, int64 [n, 2]."""
+    octets = np.frombuffer(text, np.uint8)
+    runs = np.flatnonzero(np.diff(_IS_SPACE[octets], prepend=True, append=True)).reshape(-1, 2)
+    # What is nothing but punctuation is no word.
+    return runs[np.logical_or.reduceat(_IS_KEPT[octets], runs[:, 0])]
