@@ -1,4 +1,4 @@
-"""python -m beam_jobs images|text|sensors."""
+"""python -m beam_jobs [plan] images|text|sensors|reshard."""
 
 from __future__ import annotations
 
@@ -28,6 +28,8 @@ def main(arguments: list[str]) -> int:
             raise
         print(f"error: {error.name} is missing: pip install '{package}'", file=sys.stderr)
         return 2
+    if arguments[:1] == ["plan"]:
+        arguments = [*arguments[1:], "--dry_run"]
     try:
         main_job(parse_command(arguments))
     except JobError as error:

@@ -11,14 +11,17 @@ import itertools
 import json
 import math
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from beam_jobs.blocks import Block, hash64, hashes64
-from beam_jobs.errors import UsageError
+from beam_jobs.errors import RejectError, UsageError
+from beam_jobs.groups import Groups
+from beam_jobs.labels import column_text
 from readers.format.manifest import check_split_name
 
 # 2**16 counts are 512 KiB a split: small as a side input, and of a billion keys 15,000 a bin.
@@ -29,6 +32,13 @@ _BIN_SHIFT = np.uint64(64 - BIN_BITS)
 MAX_SPLITS = 256  # one byte a record
 MAX_SHARDS = 99_999  # five digits in a shard's name
 SHARD_BITS = 17  # which hold them
+
+# What to do where two records have one key.
+ONE_KEY = (
+    "every record needs a key of its own; do two --input patterns match the same file, has an "
+    "archive two members of one name, or name two rows of a --table the same file (--key row tells "
+    "them apart)?"
+)
 
 
 @dataclass(frozen=True)
@@ -73,6 +83,31 @@ class Splits:
             )
         return cls(tuple(shares), tuple(shares.values()))
 
+    @classmethod
+    def named(cls, names: Sequence[str], column: str) -> Splits:
+        """The splits of a column that names them.
+
+        Raises:
+            UsageError: A name cannot be the beginning of a file's or is given twice, or there are
+                too many.
+        """
+        for name in names:
+            try:
+                check_split_name(name)
+            except ValueError as error:
+                raise UsageError(f"--split_column {column}: {error}") from None
+        if len(set(names)) < len(names) or len(names) > MAX_SPLITS:
+            raise UsageError(
+                f"--split_column {column}: expected up to {MAX_SPLITS} names of splits, each once, "
+                f"got {len(names)}: {', '.join(names):.200}"
+            )
+        return cls(tuple(names), (1 / len(names),) * len(names))
+
+    @property
+    def training(self) -> int:
+        """The split from which vocabularies are learned: `train`, or the first one."""
+        return self.names.index("train") if "train" in self.names else 0
+
     @cached_property
     def edges(self) -> list[int]:
         """The smallest group hash of every split but the first."""
@@ -95,10 +130,14 @@ class Placement:
     Attributes:
         seed: Other seeds give other splits and another order.
         splits: The splits and their shares.
+        groups: What keeps records in one split.
+        split_column: The column that names the split of a record; empty to draw it.
     """
 
     seed: int
     splits: Splits
+    groups: Groups = field(default_factory=Groups)
+    split_column: str = ""
 
     def order(self, key: str) -> int:
         """The 64-bit place of a record in the global order."""
@@ -111,6 +150,25 @@ class Placement:
         # One at a time, for every record: bisect takes a tenth of the time of an array of one.
         return bisect_right(self.splits.edges, hash64(self.seed, b"split", group))
 
+    def split_of(self, key: str, row: Mapping[str, Any]) -> int:
+        """The index of the split of a record.
+
+        Args:
+            row: Its columns.
+
+        Raises:
+            RejectError: The row does not tell it, or its group.
+        """
+        if not self.split_column:
+            return self.split(self.groups.of(key, row))
+        name = column_text(row, self.split_column)
+        if name not in self.splits.names:
+            raise RejectError(
+                f"column {self.split_column!r} is {name!r:.80}, --splits has "
+                f"{', '.join(self.splits.names)}"
+            )
+        return self.splits.names.index(name)
+
     def orders(self, keys: Iterable[bytes]) -> np.ndarray:
         """The `order` of many records by their keys in UTF-8, uint64 [n]."""
         return hashes64(self.seed, b"order", keys)
@@ -119,7 +177,11 @@ class Placement:
         """The `split` of many groups, uint8 [n]."""
         if len(self.splits.names) == 1:
             return np.zeros(len(groups), np.uint8)
-        return self.splits.of(hashes64(self.seed, b"split", groups))
+        return self.splits.of(self.group_hashes(groups))
+
+    def group_hashes(self, groups: Iterable[bytes]) -> np.ndarray:
+        """The hashes that decide the splits of many groups, uint64 [n]."""
+        return hashes64(self.seed, b"split", groups)
 
 
 def check_seed(seed: int) -> None:
@@ -223,9 +285,11 @@ class Plan:
 
 def assign_shards(block: Block, plan: Plan) -> Iterator[tuple[int, Block]]:
     """Yields (split and shard in one number, the records of that shard)."""
-    for split, rows in block.by(block.splits):
-        for shard, part in rows.by(plan.splits[split].shard_of(rows.hashes)):
-            yield split << SHARD_BITS | shard, part
+    keys = block.splits.astype(np.int64) << SHARD_BITS
+    for split in np.unique(block.splits).tolist():
+        rows = block.splits == split
+        keys[rows] |= plan.splits[split].shard_of(block.hashes[rows])
+    yield from block.by(keys)
 
 
 def count_shards(records: int, record_bytes: float, num_shards: int, shard_size: int) -> int:

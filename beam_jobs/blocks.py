@@ -80,12 +80,13 @@ class Block:
             compress: The payloads, and all but the hashes: references of neighbours are a third
                 of their size then, and a runner in one process holds several copies of them.
         """
-        lengths = self.payloads.lengths.astype("<u4").tobytes()
-        rest = b"".join((lengths, self.splits.tobytes(), self.payloads.data))
-        compress = compress and len(rest) >= _WORTH_COMPRESSING
+        lengths, splits = self.payloads.lengths.astype("<u4").tobytes(), self.splits.tobytes()
+        rest = [lengths, splits, self.payloads.data]
+        compress = compress and sum(map(len, rest)) >= _WORTH_COMPRESSING
+        if compress:
+            rest = [zlib.compress(b"".join(rest), 1)]
         head = _HEAD.pack(len(self.hashes), compress)
-        rest = zlib.compress(rest, 1) if compress else rest
-        return b"".join((head, self.hashes.astype("<u8").tobytes(), rest))
+        return b"".join((head, self.hashes.astype("<u8").tobytes(), *rest))
 
     @classmethod
     def unpack(cls, data: bytes) -> Block:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
@@ -13,18 +12,21 @@ from apache_beam.pvalue import AsList, AsSingleton
 
 from beam_jobs.assign import Plan
 from beam_jobs.errors import DataError, UsageError
-from beam_jobs.merge import MergeFn
+from beam_jobs.labels import LABEL, Names
 from beam_jobs.output import Output, remove_leftovers, renamed_schema
 from beam_jobs.rejects import rejects_file
 from beam_jobs.resume import ShardResult
 from beam_jobs.shards import STAGING, unwritable, write_file
 from beam_jobs.statistics import Statistics
+from beam_jobs.subwords import Subwords
+from beam_jobs.summary import Summary
 from beam_jobs.topup import TopUp
 from beam_jobs.versions import versions
 from beam_jobs.vocabulary import vocabulary_file
 from readers.format.manifest import (
     INDEX_SUFFIX,
     MANIFEST,
+    TOKENIZER,
     VOCABULARY,
     Manifest,
     Shard,
@@ -32,6 +34,67 @@ from readers.format.manifest import (
     join,
     shard_name,
 )
+from readers.format.schema import Schema
+
+
+class TokenFiles(NamedTuple):
+    """What stands beside the shards of texts with tokens.
+
+    Attributes:
+        vocabulary: All words by id; empty without words.
+        tokenizer: The text of `tokenizer.json`; empty without subwords.
+    """
+
+    vocabulary: tuple[bytes, ...] = ()
+    tokenizer: str = ""
+
+
+class Written(NamedTuple):
+    """What is known of a dataset once its shards are written.
+
+    Attributes:
+        plan: Packed.
+        results: Of every shard.
+        statistics: (split, `Statistics`).
+        names: Of classes, by feature.
+        tokens: `TokenFiles`.
+        summary: Of all records.
+        schema: Of every record.
+    """
+
+    plan: beam.PCollection
+    results: beam.PCollection
+    statistics: beam.PCollection
+    names: beam.PCollection
+    tokens: beam.PCollection
+    summary: beam.PCollection
+    schema: beam.PCollection
+
+
+class _MergeStatistics(beam.CombineFn):
+    """Merges statistics whose features are known to them alone."""
+
+    def create_accumulator(self) -> Statistics | None:
+        return None
+
+    def add_input(self, accumulator: Statistics | None, element: Statistics) -> Statistics:
+        merged = accumulator or element.empty_copy()
+        merged.merge(element)
+        return merged
+
+    def merge_accumulators(self, accumulators: Iterable[Statistics | None]) -> Statistics | None:
+        merged: Statistics | None = None
+        for accumulator in accumulators:
+            if accumulator:
+                merged = self.add_input(merged, accumulator)
+        return merged
+
+    def extract_output(self, accumulator: Statistics | None) -> Statistics | None:
+        return accumulator
+
+
+def _duplicates(summary: Summary) -> list[int]:
+    return [split.duplicates for split in summary.splits]
 
 
 def reconcile(
@@ -132,8 +195,10 @@ class _Commit(beam.DoFn):
         results: list[ShardResult],
         changed: list[ShardResult],
         statistics: list[tuple[int, Statistics]],
-        label_names: tuple[str, ...],
-        vocabulary: tuple[bytes, ...],
+        names_of: Names,
+        tokens: TokenFiles,
+        duplicates: list[int],
+        schema: Schema,
     ) -> Iterator[Manifest]:
         output = self._output
         names = output.placement.splits.names
@@ -145,24 +210,31 @@ class _Commit(beam.DoFn):
         }
         every = [result for mine in splits for result in mine]
         manifest = Manifest(
-            schema=renamed_schema(output.schema, output.stored),
+            schema=renamed_schema(schema, output.stored),
             splits={
                 name: Split(
                     tuple(result.shard for result in mine if result.shard),
                     sum(result.rejected for result in mine),
                     figures.get(name, {}),
+                    dropped,
                 )
-                for name, mine in zip(names, splits, strict=True)
+                for name, mine, dropped in zip(names, splits, duplicates, strict=True)
             },
-            label_names=label_names,
-            vocabulary=len(vocabulary),
+            label_names=names_of.get(LABEL, ()),
+            class_names={
+                output.stored.get(n, n): found for n, found in names_of.items() if n != LABEL
+            },
+            vocabulary=len(tokens.vocabulary),
+            tokenizer=Subwords(tokens.tokenizer).size if tokens.tokenizer else 0,
             options=output.options,
-            versions=versions(),
+            versions=versions(*(["tokenizers"] if tokens.tokenizer else [])),
         )
         with unwritable(output.directory, MANIFEST):
             check_files(output.directory, every)
-            if vocabulary:
-                write_file(output.directory, VOCABULARY, vocabulary_file(vocabulary))
+            if tokens.vocabulary:
+                write_file(output.directory, VOCABULARY, vocabulary_file(tokens.vocabulary))
+            if tokens.tokenizer:
+                write_file(output.directory, TOKENIZER, tokens.tokenizer.encode())
             remove_leftovers(output.directory, _dataset_files(manifest, every, names))
             write_file(output.directory, MANIFEST, manifest.to_bytes())
         with contextlib.suppress(OSError):
@@ -174,7 +246,11 @@ def _dataset_files(
     manifest: Manifest, results: list[ShardResult], names: tuple[str, ...]
 ) -> set[str]:
     """The names of all files of a dataset; a second attempt at the commit finds its manifest."""
-    files = {MANIFEST, VOCABULARY} if manifest.vocabulary else {MANIFEST}
+    files = {MANIFEST}
+    if manifest.vocabulary:
+        files.add(VOCABULARY)
+    if manifest.tokenizer:
+        files.add(TOKENIZER)
     for result in results:
         if result.shard:
             files |= {result.shard.file, result.shard.file + INDEX_SUFFIX}
@@ -185,7 +261,7 @@ def _dataset_files(
 
 
 class CommitDataset(beam.PTransform):
-    """(plan, shard results, statistics by split, label names, vocabulary) -> Manifest.
+    """`Written` -> Manifest.
 
     Args:
         output: The dataset.
@@ -195,22 +271,23 @@ class CommitDataset(beam.PTransform):
         super().__init__()
         self._output = output
 
-    def expand(self, inputs: tuple[beam.PCollection, ...]) -> beam.PCollection:
-        plan, results, statistics, label_names, vocabulary = inputs
-        merged = statistics | "MergeStatistics" >> beam.CombinePerKey(
-            MergeFn(partial(Statistics, self._output.schema))
-        )
+    def expand(self, written: Written) -> beam.PCollection:
+        merged = written.statistics | "MergeStatistics" >> beam.CombinePerKey(_MergeStatistics())
+        duplicates = written.summary | "Duplicates" >> beam.Map(_duplicates)
+        changed = written.results | "TopUp" >> TopUp(self._output)
         return (
-            plan.pipeline
+            written.plan.pipeline
             | "Last" >> beam.Create([None])
             | "Commit"
             >> beam.ParDo(
                 _Commit(self._output),
-                AsSingleton(plan),
-                AsList(results),
-                AsList(results | "TopUp" >> TopUp(self._output)),
+                AsSingleton(written.plan),
+                AsList(written.results),
+                AsList(changed),
                 AsList(merged),
-                AsSingleton(label_names),
-                AsSingleton(vocabulary),
+                AsSingleton(written.names),
+                AsSingleton(written.tokens),
+                AsSingleton(duplicates),
+                AsSingleton(written.schema),
             )
         )

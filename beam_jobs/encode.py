@@ -11,6 +11,7 @@ import numpy as np
 from beam_jobs.errors import UsageError
 from beam_jobs.statistics import Statistics
 from readers.format.example import Encoder
+from readers.format.schema import Feature
 from readers.format.tfrecord import crc32c_is_native, frame, frame_all
 
 # Bytes of records whose statistics are gathered together, as their values are kept until then: of
@@ -19,7 +20,39 @@ from readers.format.tfrecord import crc32c_is_native, frame, frame_all
 _BYTES_TOGETHER = 1 << 20
 
 
-class RecordEncoder:
+class RecordCounter:
+    """Counts records that are handed over as they are.
+
+    Args:
+        schema: The features that are counted, by name.
+    """
+
+    def __init__(self, schema: Mapping[str, Feature]) -> None:
+        self._schema = schema
+        self._statistics: dict[int, Statistics] = {}
+
+    def count(self, splits: np.ndarray, columns: Mapping[str, Sequence[Any]]) -> None:
+        """Adds records.
+
+        Args:
+            splits: uint8 [n].
+            columns: The values of each feature, as `Encoder.check` gives them.
+        """
+        for split in np.unique(splits).tolist():
+            chosen = (splits == split).tolist()
+            rows = {name: list(compress(values, chosen)) for name, values in columns.items()}
+            self._of(split).add_columns(sum(chosen), rows)
+
+    def _of(self, split: int) -> Statistics:
+        return self._statistics.setdefault(split, Statistics(self._schema))
+
+    def statistics(self) -> Iterator[tuple[int, Statistics]]:
+        """Yields (split, statistics) of the records since the last call."""
+        yield from self._statistics.items()
+        self._statistics = {}
+
+
+class RecordEncoder(RecordCounter):
     """Checks, encodes, frames and counts records.
 
     Args:
@@ -27,8 +60,8 @@ class RecordEncoder:
     """
 
     def __init__(self, encoder: Encoder) -> None:
+        super().__init__(encoder.schema)
         self._encoder = encoder
-        self._statistics: dict[int, Statistics] = {}
         self._pending: dict[int, list[Mapping[str, Any]]] = {}
         self._pending_bytes = 0
 
@@ -58,14 +91,8 @@ class RecordEncoder:
             ValueError: A record is larger than any may be.
         """
         framed = frame_all(self._encoder.pack_all(columns))
-        for split in np.unique(splits).tolist():
-            chosen = (splits == split).tolist()
-            rows = {name: list(compress(values, chosen)) for name, values in columns.items()}
-            self._of(split).add_columns(sum(chosen), rows)
+        self.count(splits, columns)
         return framed
-
-    def _of(self, split: int) -> Statistics:
-        return self._statistics.setdefault(split, Statistics(self._encoder.schema))
 
     def _count(self) -> None:
         for split, records in self._pending.items():
@@ -74,10 +101,8 @@ class RecordEncoder:
         self._pending_bytes = 0
 
     def statistics(self) -> Iterator[tuple[int, Statistics]]:
-        """Yields (split, statistics) of the records since the last call."""
         self._count()
-        yield from self._statistics.items()
-        self._statistics = {}
+        yield from super().statistics()
 
 
 def check_crc32c() -> None:

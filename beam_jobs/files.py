@@ -12,7 +12,6 @@ import itertools
 import os
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -21,6 +20,8 @@ from beam_jobs.errors import UsageError
 # Beam is imported where a path is remote: what reads local files starts in a tenth of a second.
 
 GLOB = re.compile(r"[*?\[]")
+_ESCAPED = re.compile(r"\[([*?[])\]")
+_FIXED = re.compile(r"(?:[^*?\[]|\[[*?[]\])*")
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
 
 
@@ -76,6 +77,22 @@ def absolute(pattern: str) -> str:
     return str(path)
 
 
+def absolute_path(path: str) -> str:
+    """A path as a worker in another directory must see it; remote ones as they are."""
+    return str(Path(path).expanduser().absolute()) if is_local(path) else path.rstrip("/")
+
+
+def _fixed_folder(pattern: str) -> str:
+    """The deepest folder above all that one pattern can match, as it stands in the pattern."""
+    fixed: str = _FIXED.findall(pattern)[0]
+    return fixed.rsplit("/", 1)[0]
+
+
+def _unescaped(pattern: str) -> str:
+    """The path that a pattern spells, as `glob.escape` wrote it."""
+    return _ESCAPED.sub(r"\1", pattern)
+
+
 def common_root(patterns: list[str]) -> str:
     """The deepest directory above everything that the patterns can match, without a final slash.
 
@@ -87,8 +104,7 @@ def common_root(patterns: list[str]) -> str:
     """
     parts = []
     for pattern in patterns:
-        fixed = GLOB.split(pattern, maxsplit=1)[0]
-        parts.append(fixed.rsplit("/", 1)[0].split("/"))
+        parts.append(_unescaped(_fixed_folder(pattern)).split("/"))
     common = parts[0]
     for other in parts[1:]:
         same = [a == b for a, b in zip(common, other, strict=False)]
@@ -109,14 +125,14 @@ def local_files(pattern: str, in_order: bool = False) -> Iterator[File]:
     Args:
         in_order: By name within a folder; this holds all of a folder in memory.
     """
-    fixed = GLOB.split(pattern, maxsplit=1)[0]
-    top = fixed.rsplit("/", 1)[0]
+    fixed = _fixed_folder(pattern)
+    top = _unescaped(fixed)
     from apache_beam.io.localfilesystem import LocalFileSystem
     from apache_beam.options.pipeline_options import PipelineOptions
 
     regex = LocalFileSystem(PipelineOptions([])).translate_pattern(pattern)
     wanted = re.compile(regex.replace("[[]", r"\["))  # the same, without Python's warning
-    hidden = "/." in pattern[len(top) :]
+    hidden = "/." in pattern[len(fixed) :]
 
     def walk(folder: str, above: frozenset[str]) -> Iterator[File]:
         real = os.path.realpath(folder)
@@ -215,43 +231,3 @@ def read_bytes(path: str) -> bytes:
         return parts[0] if len(parts) == 1 else b"".join(parts)
     finally:
         os.close(descriptor)
-
-
-@dataclass(frozen=True)
-class Inputs:
-    """The files of a job.
-
-    Attributes:
-        patterns: As `absolute` gives them.
-        root: Of all of them; a path is `root/key`.
-        output: A directory whose files are no inputs, though it may lie among them.
-    """
-
-    patterns: tuple[str, ...]
-    root: str
-    output: str = ""
-
-    @classmethod
-    def of(cls, patterns: list[str], output: str = "") -> Inputs:
-        """The inputs that `--input` flags name.
-
-        Raises:
-            UsageError: A pattern matches no file.
-        """
-        resolved = [absolute(pattern) for pattern in patterns]
-        for given, pattern in zip(patterns, resolved, strict=True):
-            if not any(match(pattern, limit=1)):
-                raise UsageError(
-                    f"--input {given}: no file matches; quote the pattern, and check it with ls"
-                )
-        return cls(tuple(resolved), common_root(resolved), output)
-
-    def path(self, key: str) -> str:
-        return f"{self.root}/{key}"
-
-    def files(self, pattern: str, limit: int | None = None) -> Iterator[File]:
-        """Yields the files that one of the patterns matches, their keys in place of their paths."""
-        skipped, start = f"{self.output}/", len(self.root) + 1
-        for path, size, modified in match(pattern, limit):
-            if not (self.output and path.startswith(skipped)):
-                yield File(path[start:], size, modified)

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import io
 import math
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from beam_jobs.beside import Beside
+from beam_jobs.boxes import Geometry, is_about_stored, letterbox, moved
+from beam_jobs.columns import ExtraFeature
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.files import Inputs, open_seekable
-from beam_jobs.labels import Labels
+from beam_jobs.files import open_seekable
+from beam_jobs.inputs import Inputs
+from beam_jobs.labels import Labels, Names, complete_schema
+from beam_jobs.sources import Source
 from readers.format.schema import Feature, Schema
 
 RESIZE = ("stretch", "fit", "crop")
@@ -26,6 +32,18 @@ _MAX_RECORD_BYTES = 1 << 31
 _WHITE = (255, 255, 255, 255)
 _ORIENTATION = 0x0112
 _SWAPS_SIDES = (5, 6, 7, 8)
+_TRANSPOSES = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+
+# What an Example adds to its picture; only sizes of shards depend on it.
+_OVERHEAD_BYTES = 200
 
 # Files that TensorFlow decodes to the picture that Pillow shows, so `source` keeps their bytes.
 _KEPT_MODES = {"JPEG": ("L", "RGB"), "PNG": ("L", "RGB")}
@@ -42,6 +60,8 @@ class ImageJob:
         resize: "stretch" to the size, "fit" inside it with black borders, or "crop" its middle.
         channels: 1 for gray, 3 for RGB.
         encoding: "tensor" or "raw" for pixels, "jpeg", "png", or "source" for the files' own bytes.
+        extras: Columns that are kept as features.
+        beside: Where boxes, captions and masks come from.
     """
 
     inputs: Inputs
@@ -50,6 +70,8 @@ class ImageJob:
     resize: str = "stretch"
     channels: int = 3
     encoding: str = "tensor"
+    extras: tuple[ExtraFeature, ...] = ()
+    beside: Beside = field(default_factory=Beside)
 
     def __post_init__(self) -> None:
         if self.image_size and math.prod(self.image_size) * self.channels >= _MAX_RECORD_BYTES:
@@ -61,34 +83,89 @@ class ImageJob:
 
     @property
     def schema(self) -> Schema:
-        """Of the records: image, label unless there are none, key."""
+        """Of the records: the picture, what is said of it, and what every job's have."""
         height, width = self.image_size or (None, None)
-        features = {
-            "image": Feature("uint8", (height, width, self.channels), self.encoding),
-            "key": Feature("string"),
-        }
-        if self.labels.mode != "none":
-            features["label"] = Feature("int64")
-        return Schema(features)
+        own = {"image": Feature("uint8", (height, width, self.channels), self.encoding)}
+        if self.beside.boxes:
+            own["boxes"] = Feature("float32", (None, 4))
+            own["box_labels"] = Feature("int64", (None,), "list")
+        if self.beside.captions:
+            own["captions"] = Feature("string", (None,), "list")
+        if self.beside.masks:
+            own["mask"] = Feature("uint8", (height, width, 1), "png")
+        return complete_schema(own, self.labels, self.extras)
 
-    def load(self, key: str) -> dict[str, Any]:
-        """The `image` of one file: uint8 [H, W, C], or encoded bytes.
+    @property
+    def class_names(self) -> Names:
+        return self.beside.known_classes
+
+    def sources(self, pattern: str) -> Iterator[Source]:
+        for source in self.inputs.sources(pattern):
+            yield self.beside.attach(source, self.inputs.path_of(source))
+
+    def unpacked(self, source: Source) -> Iterator[tuple[Source, bytes]]:
+        for member, data in self.inputs.unpacked(source):
+            yield self.beside.attach(member, ""), data
+
+    def classes_of(self, source: Source) -> Mapping[str, Iterable[str]]:
+        if self.beside.boxes != "voc" or source.error:
+            return {}
+        return {"box_labels": self.beside.boxes_of(source).names}
+
+    def load(self, source: Source) -> dict[str, Any]:
+        """The `image` of a source, uint8 [H, W, C] or encoded bytes, and what is said of it.
+
+        `boxes` float32 [n, 4] and `box_labels`, n names; `captions`, texts; `mask`, a PNG.
 
         Raises:
-            RejectError: The file cannot be read or decoded.
+            RejectError: The file cannot be read or decoded, or what is said of it does not fit.
         """
         try:
-            file = open_seekable(self.inputs.path(key))
+            file = self.inputs.open(source)
         except OSError as error:
             raise RejectError(f"cannot be read: {error}") from None
         with file:
-            return {"image": self.convert(file)}
+            return self.decode(source, file)
+
+    def decode(self, source: Source, file: BinaryIO) -> dict[str, Any]:
+        """As `load`, of an open file."""
+        beside = self.beside
+        value, geometry = self._converted(file)
+        record: dict[str, Any] = {"image": value}
+        if beside.boxes:
+            boxes = beside.boxes_of(source)
+            corners, rows = moved(boxes, geometry)
+            record["boxes"] = corners
+            record["box_labels"] = tuple(boxes.names[row] for row in rows.tolist())
+        if beside.captions:
+            record["captions"] = beside.captions_of(source)
+        if beside.masks:
+            record["mask"] = self._mask(beside.mask_file(source), geometry)
+        return record
+
+    def parts_of(self, source: Source, data: bytes) -> list[tuple[str, int]]:
+        size = len(data)
+        if self.encoding in ("tensor", "raw"):
+            height, width = self.image_size or _size_of(data) or (0, 0)
+            size = height * width * self.channels
+        return [(source.key, size + _OVERHEAD_BYTES)]
+
+    def records_of(self, source: Source, data: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
+        yield source.key, self.decode(source, io.BytesIO(data))
 
     def convert(self, file: BinaryIO) -> np.ndarray | bytes:
         """What is stored of an open picture file.
 
         Raises:
             RejectError: They are no whole picture, or one that is too large to be honest.
+        """
+        return self._converted(file)[0]
+
+    def _converted(self, file: BinaryIO) -> tuple[np.ndarray | bytes, Geometry]:
+        """What is stored of a picture, and how its points have moved.
+
+        Raises:
+            RejectError: As `convert`.
         """
         try:
             # Not its bytes at once: Pillow takes 64 KiB at a time, which stay in the processor's
@@ -101,11 +178,16 @@ class ImageJob:
                         f"a decompression bomb: {image.width} x {image.height} pixels are more "
                         f"than {_MAX_PIXELS}"
                     )
+                stored = image.height, image.width
                 if self.encoding == "source" and _is_kept(image, self.channels):
                     image.load()  # a broken picture is a reject in every encoding
                     file.seek(0)
-                    return file.read()
-                return self._encoded(self._resized(image))
+                    return file.read(), Geometry.of(stored, 1, stored, None, self.resize)
+                orientation = image.getexif().get(_ORIENTATION, 1)
+                upright = self._upright(image, orientation)
+                decoded = upright.height, upright.width
+                geometry = Geometry.of(stored, orientation, decoded, self.image_size, self.resize)
+                return self._encoded(self._resized(upright, _FILTER)), geometry
         except RejectError:
             raise
         except UnidentifiedImageError:
@@ -116,8 +198,7 @@ class ImageJob:
         except Exception as error:  # Pillow's plugins raise nearly everything on broken input
             raise RejectError(f"not a picture that can be decoded: {error}") from None
 
-    def _resized(self, image: Image.Image) -> Image.Image:
-        orientation = image.getexif().get(_ORIENTATION, 1)
+    def _upright(self, image: Image.Image, orientation: int) -> Image.Image:
         if self.image_size:
             height, width = self.image_size
             swapped = orientation in _SWAPS_SIDES
@@ -126,19 +207,42 @@ class ImageJob:
             image.draft(None, (height, width) if swapped else (width, height))
         if orientation != 1:  # or Pillow makes a copy
             image = ImageOps.exif_transpose(image)
-        image = to_mode(image, self.channels)
-        if not self.image_size or image.size == (width, height):
+        return to_mode(image, self.channels)
+
+    def _resized(self, image: Image.Image, method: Image.Resampling) -> Image.Image:
+        if not self.image_size:
+            return image
+        height, width = self.image_size
+        if image.size == (width, height):
             return image
         if self.resize == "stretch":
-            return image.resize((width, height), _FILTER)
+            return image.resize((width, height), method)
         if self.resize == "fit":
-            scale = min(width / image.width, height / image.height)
-            inner = max(1, round(image.width * scale)), max(1, round(image.height * scale))
+            inner, (top, left) = letterbox((image.height, image.width), self.image_size)
             framed = Image.new(image.mode, (width, height))
-            place = ((width - inner[0]) // 2, (height - inner[1]) // 2)
-            framed.paste(image.resize(inner, _FILTER), place)
+            framed.paste(image.resize(inner[::-1], method), (left, top))
             return framed
-        return ImageOps.fit(image, (width, height), _FILTER)
+        return ImageOps.fit(image, (width, height), method)
+
+    def _mask(self, path: str, geometry: Geometry) -> bytes:
+        """The mask of a picture as a PNG, its values what they are, moved as the picture is."""
+        try:
+            with open_seekable(path) as file, Image.open(file) as mask:
+                if mask.width * mask.height > _MAX_PIXELS:
+                    raise RejectError(f"its mask has {mask.width} x {mask.height} pixels")
+                values = mask_values(mask)
+        except RejectError:
+            raise
+        except OSError as error:
+            raise RejectError(f"its mask cannot be read: {error}") from None
+        except Exception as error:  # Pillow's plugins raise nearly everything on broken input
+            raise RejectError(f"its mask cannot be decoded: {error}") from None
+        size = values.height, values.width
+        if is_about_stored(size, geometry, "its mask is"):
+            values = _turned(values, geometry.orientation)
+        buffer = io.BytesIO()
+        self._resized(values, Image.Resampling.NEAREST).save(buffer, "PNG")
+        return buffer.getvalue()
 
     def _encoded(self, image: Image.Image) -> np.ndarray | bytes:
         if self.encoding in ("tensor", "raw"):
@@ -180,6 +284,41 @@ def to_mode(image: Image.Image, channels: int) -> Image.Image:
     if channels == 1:
         return image if image.mode == "L" else image.convert("RGB").convert("L")
     return image if image.mode == "RGB" else image.convert("RGB")
+
+
+def mask_values(mask: Image.Image) -> Image.Image:
+    """A mask as 8-bit gray: of a palette its indices, of one bit 0 and 1.
+
+    Raises:
+        RejectError: Its values are colours, or larger than 255.
+    """
+    if mask.mode == "1":
+        return Image.fromarray(np.asarray(mask).astype(np.uint8))
+    if mask.mode in ("L", "P"):
+        return Image.fromarray(np.asarray(mask))
+    if mask.mode.startswith("I"):
+        values = np.asarray(mask)
+        if values.min(initial=0) < 0 or values.max(initial=0) > 255:
+            raise RejectError(f"its mask has values up to {values.max()}, expected 0 to 255")
+        return Image.fromarray(values.astype(np.uint8))
+    raise RejectError(
+        f"its mask is a picture of mode {mask.mode}, expected one value a pixel: gray or a palette"
+    )
+
+
+def _turned(image: Image.Image, orientation: int) -> Image.Image:
+    """The picture that `ImageOps.exif_transpose` makes of one with this orientation."""
+    method = _TRANSPOSES.get(orientation)
+    return image if method is None else image.transpose(method)
+
+
+def _size_of(data: bytes) -> tuple[int, int] | None:
+    """(height, width) of a picture by its header; None where it is none."""
+    try:
+        with Image.open(io.BytesIO(data)) as image:
+            return image.height, image.width
+    except Exception:  # Pillow's plugins raise nearly everything; who decodes it tells why.
+        return None
 
 
 def parse_image_size(text: str) -> tuple[int, int] | None:

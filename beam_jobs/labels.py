@@ -5,14 +5,19 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from beam_jobs.archives import archive_kind
+from beam_jobs.columns import ExtraFeature
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.files import is_local, read_bytes
+from beam_jobs.sources import Source, column_of
+from readers.format.schema import Feature, Schema
 
 PATH_COLUMNS = ("path", "file", "filename", "key", "image", "name")
 LABEL_COLUMNS = ("label", "class")
@@ -21,6 +26,18 @@ LABEL_COLUMNS = ("label", "class")
 MAX_LABELS = 100_000
 
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
+
+
+LABEL = "label"
+
+# The features that are classes: what a job gives by name becomes integers.
+CLASSES = (LABEL, "box_labels")
+
+# The names of classes by id, for every feature that has some; none where all are integers.
+Names = Mapping[str, tuple[str, ...]]
+
+# The label of a record as text, or all labels of one that may have several.
+Label = str | tuple[str, ...]
 
 
 def label_text(value: Any) -> str:
@@ -34,6 +51,47 @@ def label_text(value: Any) -> str:
     if isinstance(value, int):  # bool included: true is 1
         return str(int(value))
     raise RejectError(f"label {value!r:.80}: expected text or a whole number")
+
+
+def column_text(row: Mapping[str, Any], name: str) -> str:
+    """The text in a column, of a whole number its digits.
+
+    Raises:
+        RejectError: The row has no such column, or something else stands there.
+    """
+    value = column_of(row, name)
+    try:
+        return label_text(value)
+    except RejectError:
+        raise RejectError(
+            f"column {name!r} is {value!r:.80}, expected text or a whole number"
+        ) from None
+
+
+def label_of(value: Any, several: bool) -> Label:
+    """The label, or the labels, in a field.
+
+    Args:
+        several: Whether a record may have any number of labels: then a single one is a list of one.
+
+    Raises:
+        RejectError: As `label_text`, or there is a list where one label is expected.
+    """
+    if several:
+        values = value if isinstance(value, list) else [value]
+        return tuple(map(label_text, values))
+    if isinstance(value, list):
+        raise RejectError(f"label {value!r:.80}: a list, where the first record has a single label")
+    return label_text(value)
+
+
+def count_labels(labels: Iterable[Label | None]) -> Counter[str]:
+    """How often each label occurs."""
+    found: Counter[str] = Counter()
+    for label, count in Counter(labels).items():
+        for text in (label,) if isinstance(label, str) else label or ():
+            found[text] += count
+    return found
 
 
 def label_names(labels: Iterable[str]) -> tuple[str, ...]:
@@ -54,14 +112,44 @@ class LabelIds:
     """The integer of each label, given the names of all.
 
     Args:
-        names: As `label_names` gives them.
+        names: As `label_names` gives them; None where they are not known yet: all are 0 then.
     """
 
-    def __init__(self, names: tuple[str, ...]) -> None:
-        self._ids = {name: id_ for id_, name in enumerate(names)}
+    def __init__(self, names: tuple[str, ...] | None) -> None:
+        self._ids = None if names is None else {name: id_ for id_, name in enumerate(names)}
 
-    def __getitem__(self, text: str) -> int:
-        return self._ids[text] if self._ids else int(text)
+    def __getitem__(self, label: Label) -> int | list[int]:
+        if isinstance(label, tuple):
+            return [self._id(text) for text in label]
+        return self._id(label)
+
+    def _id(self, text: str) -> int:
+        if self._ids is None:
+            return 0
+        try:
+            return self._ids[text] if self._ids else int(text)
+        except (KeyError, ValueError):
+            raise RejectError(
+                f"label {text!r:.80} was not there when the inputs were listed"
+            ) from None
+
+
+class ClassIds:
+    """The integers of all classes in a record.
+
+    Args:
+        names: By feature; None where they are not known yet.
+    """
+
+    def __init__(self, names: Names | None) -> None:
+        self._ids = {f: LabelIds(None if names is None else names.get(f, ())) for f in CLASSES}
+
+    def put(self, record: dict[str, Any]) -> dict[str, Any]:
+        """Puts them in the place of their names; returns the record."""
+        for feature, ids in self._ids.items():
+            if feature in record:
+                record[feature] = ids[record[feature]]
+        return record
 
 
 @dataclass(frozen=True)
@@ -69,25 +157,29 @@ class Labels:
     """Where the label of a file comes from.
 
     Attributes:
-        mode: "parent" for the name of its folder, "none", or "csv".
-        table: With "csv", the path of the table.
+        mode: "parent" for the name of its folder, "none", "csv", or "column".
+        table: With "csv", the path of the table; with "column", the name of the column.
+        several: Whether the column holds lists of labels.
     """
 
     mode: str = "none"
     table: str = ""
+    several: bool = False
 
     @classmethod
     def parse(cls, text: str) -> Labels:
         """The labels that a `--label` flag asks for.
 
         Raises:
-            UsageError: It is none of `parent`, `none`, `csv:FILE`.
+            UsageError: It is none of `parent`, `none`, `csv:FILE`, `column:NAME`.
         """
         if text in ("parent", "none"):
             return cls(text)
         mode, _, table = text.partition(":")
+        if mode == "column" and table:
+            return cls(mode, table)
         if mode != "csv" or not table:
-            raise UsageError(f"--label {text}: expected parent, none or csv:FILE")
+            raise UsageError(f"--label {text}: expected parent, none, csv:FILE or column:NAME")
         labels = cls("csv", str(Path(table).absolute()) if is_local(table) else table)
         labels._by_key  # noqa: B018  (read it now: a missing table is a mistake to name at once)
         return labels
@@ -124,28 +216,74 @@ class Labels:
                 )
         return table
 
-    def __getstate__(self) -> tuple[str, str]:
-        return self.mode, self.table
+    def __getstate__(self) -> tuple[str, str, bool]:
+        return self.mode, self.table, self.several
 
-    def __setstate__(self, state: tuple[str, str]) -> None:
-        self.__dict__.update(mode=state[0], table=state[1])
+    def __setstate__(self, state: tuple[str, str, bool]) -> None:
+        self.__dict__.update(mode=state[0], table=state[1], several=state[2])
 
-    def of(self, key: str) -> str | None:
-        """The label of a file, None with mode "none".
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that hold them."""
+        return (self.table,) if self.mode == "column" else ()
+
+    @property
+    def feature(self) -> Feature | None:
+        """What a record has of them; None without labels."""
+        if self.mode == "none":
+            return None
+        return Feature("int64", (None,), "list") if self.several else Feature("int64")
+
+    def of(self, source: Source) -> Label | None:
+        """The label of what is loaded from a source, None with mode "none".
 
         Raises:
+            RejectError: The column has none.
             UsageError: The file has no folder below the root, or the table has no line for it.
         """
         if self.mode == "none":
             return None
+        if self.mode == "column":
+            return label_of(column_of(source.row, self.table), self.several)
+        key = source.file
         if self.mode == "parent":
             if "/" not in key:
                 raise UsageError(
                     f"{key}: it lies in no folder below the inputs' common root, so it has no "
                     "label; use a pattern like 'photos/*/*.jpg', --label csv:FILE or --label none"
                 )
-            return key.rsplit("/", 2)[-2]
+            folder = key.rsplit("/", 2)[-2]
+            return _without_suffix(folder) if source.archive else folder
         label = self._by_key.get(key, self._by_key.get(key.rsplit("/", 1)[-1]))
         if label is None:
             raise UsageError(f"{key}: --label csv:{self.table} has no line for it")
         return label
+
+
+def complete_schema(
+    own: Mapping[str, Feature], labels: Labels, extras: Iterable[ExtraFeature]
+) -> Schema:
+    """The schema of records: their own features, and those of every job: key, label, extra columns.
+
+    Raises:
+        UsageError: Two features would have one name.
+    """
+    features = {**own, "key": Feature("string")}
+    if labels.feature:
+        features[LABEL] = labels.feature
+    for extra in extras:
+        if extra.name in features:
+            raise UsageError(
+                f"--extra_features {extra.name}: the records have a feature of this name; rename "
+                "the column"
+            )
+        features[extra.name] = extra.feature
+    return Schema(features)
+
+
+def _without_suffix(folder: str) -> str:
+    """The name of an archive stands for the folder that was packed."""
+    kind = archive_kind(folder)
+    if not kind:
+        return folder
+    return folder[: -len(".tgz" if folder.lower().endswith(".tgz") else f".{kind}")]

@@ -1,66 +1,102 @@
-"""Files -> framed records, in whichever process: nothing here imports Beam.
-
-A reference is what travels in place of a file's bytes: its size, when it was modified, its key.
-"""
+"""References -> framed records, in whichever process: nothing here imports Beam."""
 
 from __future__ import annotations
 
 import functools
-import struct
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from beam_jobs.columns import ExtraFeature, extra_values
 from beam_jobs.encode import RecordEncoder
 from beam_jobs.errors import RejectError
-from beam_jobs.files import NOT_UTF8, File, Inputs, is_utf8
-from beam_jobs.labels import LabelIds, Labels
+from beam_jobs.files import NOT_UTF8, is_utf8
+from beam_jobs.inputs import Inputs
+from beam_jobs.labels import LABEL, ClassIds, Label, Labels, Names, count_labels
 from beam_jobs.rejects import Reject
+from beam_jobs.sources import Source, unpack_reference
 from beam_jobs.statistics import Statistics
 from readers.format.example import Encoder
 from readers.format.schema import Schema
-from readers.format.tfrecord import FRAME_BYTES
-
-_REFERENCE = struct.Struct("<Qq")
-
-
-def pack_reference(file: File) -> bytes:
-    """The reference of a file whose path is its key."""
-    key = file.path.encode("utf-8", "surrogateescape")
-    return _REFERENCE.pack(file.size, file.modified) + key
-
-
-def unpack_reference(reference: bytes) -> File:
-    """The file of a reference, its key in place of its path."""
-    key = reference_key(reference).decode("utf-8", "surrogateescape")
-    return File(key, *_REFERENCE.unpack_from(reference))
-
-
-def reference_key(reference: bytes) -> bytes:
-    """The key in a reference, as bytes."""
-    return reference[_REFERENCE.size :]
 
 
 class FileJob(Protocol):
-    """A job whose record is a file."""
+    """A job whose record is a file, or a member of an archive."""
 
     @property
     def inputs(self) -> Inputs:
-        """The files."""
+        """Where the records come from."""
 
     @property
     def labels(self) -> Labels:
         """Where their labels come from."""
 
-    def load(self, key: str) -> dict[str, Any]:
-        """The features of one file, without `key` and `label`.
+    @property
+    def extras(self) -> tuple[ExtraFeature, ...]:
+        """Columns that are kept as features."""
+
+    @property
+    def class_names(self) -> Names:
+        """Names of classes that are known before any record is, by feature."""
+
+    def sources(self, pattern: str) -> Iterator[Source]:
+        """Yields the sources that one of the inputs' patterns matches."""
+
+    def classes_of(self, source: Source) -> Mapping[str, Iterable[str]]:
+        """The names of the classes in a record, by feature; `label` is not among them.
+
+        Raises:
+            RejectError: As `load`.
+        """
+
+    def load(self, source: Source) -> dict[str, Any]:
+        """The features of one record but those of `row_features`; classes by their names.
 
         Raises:
             RejectError: The file cannot become a record.
             UsageError: It can, but does not fit the others.
         """
+
+
+def known_error(job: FileJob, source: Source) -> str:
+    """Why a source cannot become a record, where its name or its row tell; else empty.
+
+    Raises:
+        UsageError: As `Labels.of`.
+    """
+    if not is_utf8(source.key):
+        return NOT_UTF8
+    try:
+        job.labels.of(source)
+        extra_values(job.extras, source.row)
+    except RejectError as error:
+        return str(error)
+    return ""
+
+
+def label_or_none(job: FileJob, source: Source) -> Label | None:
+    """The label of a record; None where there are no labels, or it will be rejected."""
+    if source.error or not is_utf8(source.key):
+        return None
+    try:
+        return job.labels.of(source)
+    except RejectError:
+        return None
+
+
+def classes_in(job: FileJob, sources: Sequence[Source]) -> dict[str, Counter[str]]:
+    """How often each class occurs in some records, by feature."""
+    found = {LABEL: count_labels(label_or_none(job, source) for source in sources)}
+    for source in sources:
+        try:
+            for feature, names in job.classes_of(source).items():
+                found.setdefault(feature, Counter()).update(names)
+        except RejectError:
+            pass  # Who loads it tells why.
+    return found
 
 
 class Loaded(NamedTuple):
@@ -81,45 +117,47 @@ class Loaded(NamedTuple):
 
 @dataclass(frozen=True)
 class Loader:
-    """Loads and encodes the files of a job.
+    """Loads and encodes the records of a job.
 
     Attributes:
         job: What a record is.
         schema: Of the records.
-        names: Of the labels, as `label_names` gives them.
+        names: Of classes, as `label_names_of` gives them; None where they are not known yet.
         stored: What features are called in Examples, where it is not their name in the schema.
     """
 
     job: FileJob
     schema: Schema
-    names: tuple[str, ...] = ()
+    names: Names | None = None
     stored: Mapping[str, str] = field(default_factory=dict)
-
-    @functools.cached_property
-    def _ids(self) -> LabelIds:
-        return LabelIds(self.names)
 
     @functools.cached_property
     def _encoder(self) -> Encoder:
         return Encoder(self.schema, self.stored)
 
-    def record(self, key: str) -> dict[str, Any]:
-        """The whole record of a file.
+    @functools.cached_property
+    def _class_ids(self) -> ClassIds:
+        return ClassIds(self.names)
+
+    def record(self, source: Source) -> dict[str, Any]:
+        """The whole record of a source.
 
         Raises:
             RejectError, UsageError: As `FileJob.load`.
         """
-        if not is_utf8(key):
+        if not is_utf8(source.key):
             raise RejectError(NOT_UTF8)
-        record = self.job.load(key)
-        record["key"] = key
-        label = self.job.labels.of(key)
+        if source.error:
+            raise RejectError(source.error)
+        record = self.job.load(source)
+        record["key"] = source.key
+        label = self.job.labels.of(source)
         if label is not None:
-            record["label"] = self._ids[label]
-        return record
+            record[LABEL] = label
+        return self._class_ids.put(record) | extra_values(self.job.extras, source.row)
 
-    def load(self, keys: Sequence[bytes]) -> Loaded:
-        """The records of files by their keys.
+    def load(self, references: Sequence[bytes]) -> Loaded:
+        """The records of some references.
 
         Raises:
             UsageError: As `FileJob.load`.
@@ -127,28 +165,18 @@ class Loader:
         encoder = RecordEncoder(self._encoder)
         frames: list[bytes] = []
         rejects: list[Reject] = []
-        for encoded in keys:
-            key = encoded.decode("utf-8", "surrogateescape")
+        for source in map(unpack_reference, references):
             try:
-                frames.append(encoder.encode(0, self.record(key)))
+                frames.append(encoder.encode(0, self.record(source)))
             except RejectError as error:
-                rejects.append(Reject.of(key, "decode", error))
+                rejects.append(Reject.of(source.key, "decode", error))
             except ValueError as error:
-                rejects.append(Reject.of(key, "encode", error))
+                rejects.append(Reject.of(source.key, "encode", error))
         statistics = dict(encoder.statistics()).get(0, Statistics(self.schema))
         lengths = np.fromiter(map(len, frames), np.int64, len(frames))
         return Loaded(b"".join(frames), lengths, rejects, statistics)
 
-    def measure(self, keys: Sequence[str]) -> list[int | None]:
-        """The bytes of each file's record, framing included; None where it cannot become one."""
-        sizes: list[int | None] = []
-        for key in keys:
-            try:
-                record = self.job.load(key) | {"key": key}
-                if "label" in self.schema:
-                    record["label"] = 0
-                example = self._encoder.encode(record)
-                sizes.append(FRAME_BYTES + len(example))
-            except (RejectError, ValueError):
-                sizes.append(None)  # The shard's writer will list it.
-        return sizes
+    def measure(self, references: Sequence[bytes]) -> list[int | Reject]:
+        """The bytes of each record, framing included; or why there is none."""
+        loaded = (self.load([reference]) for reference in references)
+        return [part.rejects[0] if part.rejects else int(part.lengths[0]) for part in loaded]

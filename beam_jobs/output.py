@@ -16,7 +16,7 @@ from beam_jobs.errors import UsageError
 from beam_jobs.files import GLOB, is_local
 from beam_jobs.rejects import REJECTS
 from beam_jobs.shards import STAGING, make_directory
-from readers.format.manifest import INDEX_SUFFIX, MANIFEST, VOCABULARY, join
+from readers.format.manifest import INDEX_SUFFIX, MANIFEST, TOKENIZER, VOCABULARY, join
 from readers.format.schema import Feature, Schema
 
 DEFAULT_SHARD_SIZE = 128 << 20
@@ -29,7 +29,7 @@ DONE = ".done"
 MARKER = f"{STAGING}/UNFINISHED"
 
 _OURS = re.compile(
-    rf"{re.escape(MANIFEST)}|{re.escape(VOCABULARY)}"
+    rf"{re.escape(MANIFEST)}|{re.escape(VOCABULARY)}|{re.escape(TOKENIZER)}"
     rf"|[^/]+-\d{{5}}-of-\d{{5}}\.tfrecord({re.escape(INDEX_SUFFIX)})?"
     rf"|{REJECTS}/[^/]+\.jsonl|{re.escape(STAGING)}/[^/]+"
 )
@@ -50,6 +50,7 @@ class Output:
         options: Of the job, for the manifest; nothing of the runner or the machine.
         balance: What shards of a split have as much of as can be: "records" or "bytes".
         stored: What features are called in Examples, where it is not their name in the schema.
+        stratify: Whether every label has its share of records in every split.
     """
 
     directory: str
@@ -62,6 +63,7 @@ class Output:
     options: dict[str, Any] = field(default_factory=dict)
     balance: str = "records"
     stored: Mapping[str, str] = field(default_factory=dict)
+    stratify: bool = False
 
 
 def resolve(directory: str) -> str:

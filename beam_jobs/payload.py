@@ -14,13 +14,24 @@ from readers.format.tfrecord import FRAME_BYTES
 
 # In the place of a length that no record has.
 _REJECTED = b"\xff" * 8
+_PLANNED = b"\xfe" + b"\xff" * 7
 
 
-def pack_record(key: str, body: bytes | Reject) -> bytes:
-    """A payload: the framed Example and the key, or the reason why there is none."""
+def pack_record(key: str, body: bytes | Reject, planned: bool = False) -> bytes:
+    """A payload: the framed Example and the key, or the reason why there is none.
+
+    Args:
+        planned: Whether the plan took the reject for a record.
+    """
     if isinstance(body, Reject):
-        return _REJECTED + body.to_json().encode("utf-8", "surrogateescape")
+        mark = _PLANNED if planned else _REJECTED
+        return mark + body.to_json().encode("utf-8", "surrogateescape")
     return body + key.encode("utf-8", "surrogateescape")
+
+
+def is_planned(payload: bytes) -> bool:
+    """Whether the plan took the reject in a payload for a record."""
+    return payload.startswith(_PLANNED)
 
 
 def unpack_reject(payload: bytes) -> Reject:
@@ -33,5 +44,5 @@ def frame_lengths(payloads: Ragged) -> np.ndarray:
     starts = payloads.ends - payloads.lengths
     octets = np.frombuffer(payloads.data, np.uint8)
     heads = octets[starts[:, None] + np.arange(8)].view("<u8").reshape(-1)
-    rejected = heads == np.uint64(2**64 - 1)
+    rejected = heads >= np.uint64(2**64 - 2)
     return np.where(rejected, 0, heads.astype(np.int64) + FRAME_BYTES)

@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 
 import apache_beam as beam
 import numpy as np
-from apache_beam.pvalue import AsList, AsSingleton
+from apache_beam.pvalue import AsList, AsSingleton, TaggedOutput
 
 from beam_jobs import progress
 from beam_jobs.assign import (
     BIN_BITS,
+    ONE_KEY,
     Plan,
     SplitPlan,
     bins_of,
@@ -30,10 +31,11 @@ from beam_jobs.errors import DataError, UsageError
 from beam_jobs.memory import give_back_freed
 from beam_jobs.merge import MergeFn
 from beam_jobs.output import Output, prepare_output
+from beam_jobs.rejects import Reject
 from beam_jobs.summary import Summary
 
-# Keys of records -> bytes of each in its shard; None where one could not be encoded.
-Measure = Callable[[list[str]], "list[int | None]"]
+# References of records -> bytes of each in its shard, or why one cannot be encoded.
+Measure = Callable[[list[bytes]], "list[int | Reject]"]
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ def draft_split(
     return SplitDraft(total, rejected, round(record_bytes), shards, ranks, counts)
 
 
-def mean_bytes(mean_file: float, sizes: list[int], measured: list[int | None]) -> float:
+def mean_bytes(mean_file: float, sizes: list[int], measured: list[int | Reject]) -> float:
     """The mean bytes of a record whose input is a file, from a sample: a regression estimate.
 
     A record is about as much larger than the mean as its file is (or not at all, where all
@@ -84,9 +86,9 @@ def mean_bytes(mean_file: float, sizes: list[int], measured: list[int | None]) -
     Args:
         mean_file: Bytes of a file, over all of them.
         sizes: Bytes of the sampled files.
-        measured: Bytes of their records; None where there is none.
+        measured: Bytes of their records, where there are any.
     """
-    pairs = [(x, y) for x, y in zip(sizes, measured, strict=True) if y is not None]
+    pairs = [(x, y) for x, y in zip(sizes, measured, strict=True) if isinstance(y, int)]
     if not pairs:
         return mean_file
     # math.fsum: the same number in every run, whatever the machine.
@@ -118,6 +120,7 @@ def pick_boundaries(key: int, hashes: Iterable[bytes], draft: Draft) -> tuple[in
 
     Raises:
         DataError: Hashes were lost or duplicated on the way.
+        UsageError: A boundary falls between two records of one key.
     """
     split, bin_ = key >> BIN_BITS, key & ((1 << BIN_BITS) - 1)
     ordered = np.sort(np.frombuffer(b"".join(hashes), "<u8"))
@@ -127,7 +130,11 @@ def pick_boundaries(key: int, hashes: Iterable[bytes], draft: Draft) -> tuple[in
             f"the runner handed over {len(ordered)} of {expected} keys while shards were planned; "
             "no dataset was written, run the job again"
         )
-    return split, ordered[draft[split].ranks[bin_]].tobytes()
+    ranks = draft[split].ranks[bin_]
+    # A shard takes all records of a hash, so the counts of both shards would be wrong.
+    if any(rank and ordered[rank] == ordered[rank - 1] for rank in ranks):
+        raise UsageError(f"two records have the same key: {ONE_KEY}")
+    return split, ordered[ranks].tobytes()
 
 
 def finish_plan(draft: Draft, boundaries: Iterable[tuple[int, bytes]]) -> Plan:
@@ -156,10 +163,15 @@ def finish_plan(draft: Draft, boundaries: Iterable[tuple[int, bytes]]) -> Plan:
 class _DraftPlan(beam.DoFn):
     """Decides the number of shards; prepares the output, as nothing can be written before it."""
 
-    def __init__(self, output: Output, measure: Measure | None, patterns: int) -> None:
-        self._output, self._measure, self._patterns = output, measure, patterns
+    MEASURED = "measured"
 
-    def process(self, _: Any, summary: Summary, listed: list[int] | None = None) -> Iterator[Draft]:
+    def __init__(
+        self, output: Output, measure: Measure | None, patterns: int, prepare: bool
+    ) -> None:
+        self._output, self._measure, self._patterns = output, measure, patterns
+        self._prepare = prepare
+
+    def process(self, _: Any, summary: Summary, listed: list[int] | None = None) -> Iterator[Any]:
         output = self._output
         if listed is not None and (len(listed), sum(listed)) != (self._patterns, summary.inputs):
             raise DataError(
@@ -169,14 +181,15 @@ class _DraftPlan(beam.DoFn):
             )
         if not any(split.rejected or split.histogram().any() for split in summary.splits):
             raise UsageError("the inputs hold no record: no dataset was written")
-        prepare_output(output.directory, output.overwrite)
+        if self._prepare:
+            prepare_output(output.directory, output.overwrite)
         give_back_freed()
         sizes = [sampled.size for sampled in summary.sample]
-        measured = self._measure([s.key for s in summary.sample]) if self._measure else None
+        measured = self._measure([s.reference for s in summary.sample]) if self._measure else None
         draft = []
         for split, num_shards in zip(summary.splits, output.num_shards, strict=True):
             histogram = split.histogram()
-            mean = split.bytes / max(int(histogram.sum()), 1)
+            mean = split.bytes / max(int(histogram.sum()) - split.unreadable, 1)
             if measured is not None:
                 mean = mean_bytes(mean, sizes, measured)
             draft.append(
@@ -184,6 +197,7 @@ class _DraftPlan(beam.DoFn):
             )
         found = sum(split.records + split.rejected for split in draft)
         progress.expect("writing", found, "records")
+        yield TaggedOutput(self.MEASURED, measured or [])
         yield tuple(draft)
 
 
@@ -205,10 +219,17 @@ class _FinishPlan(beam.DoFn):
 
 
 class Planned(NamedTuple):
-    """Two PCollections of one element each: the packed `Plan`, and the `Summary` of all records."""
+    """PCollections of one element each.
+
+    Attributes:
+        plan: The packed `Plan`.
+        summary: The `Summary` of all records.
+        measured: What came of the sampled records, as `Measure` tells it.
+    """
 
     plan: beam.PCollection
     summary: beam.PCollection
+    measured: beam.PCollection
 
 
 class PlanShards(beam.PTransform):
@@ -218,13 +239,21 @@ class PlanShards(beam.PTransform):
 
     Args:
         output: The dataset to be written.
-        measure: Tells the size of records from their keys; without it the summaries know it.
+        measure: Tells the size of records; without it the summaries know it.
         patterns: How many patterns are listed.
+        prepare: Whether the output directory is made ready.
     """
 
-    def __init__(self, output: Output, measure: Measure | None = None, patterns: int = 0) -> None:
+    def __init__(
+        self,
+        output: Output,
+        measure: Measure | None = None,
+        patterns: int = 0,
+        prepare: bool = True,
+    ) -> None:
         super().__init__()
         self._output, self._measure, self._patterns = output, measure, patterns
+        self._prepare = prepare
 
     def expand(self, inputs: tuple[beam.PCollection, ...]) -> Planned:
         summaries, blocks, *listed = inputs
@@ -233,11 +262,12 @@ class PlanShards(beam.PTransform):
             MergeFn(partial(Summary.empty, splits))
         )
         start = blocks.pipeline | "Once" >> beam.Create([None])
-        draft = start | "Draft" >> beam.ParDo(
-            _DraftPlan(self._output, self._measure, self._patterns),
+        drafted = start | "Draft" >> beam.ParDo(
+            _DraftPlan(self._output, self._measure, self._patterns, self._prepare),
             AsSingleton(summary),
             *map(AsList, listed),
-        )
+        ).with_outputs(_DraftPlan.MEASURED, main="draft")
+        draft = drafted["draft"]
         boundaries = (
             blocks
             # Directly before a side input: a runner that loses what it hands over twice (see
@@ -248,4 +278,4 @@ class PlanShards(beam.PTransform):
             | "PickBoundaries" >> beam.ParDo(_PickBoundaries(), AsSingleton(draft))
         )
         plan = start | "Finish" >> beam.ParDo(_FinishPlan(), AsSingleton(draft), AsList(boundaries))
-        return Planned(plan, summary)
+        return Planned(plan, summary, drafted[_DraftPlan.MEASURED])

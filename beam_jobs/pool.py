@@ -28,7 +28,13 @@ from beam_jobs.memory import keep_freed
 T = TypeVar("T")
 
 # What tasks are made of.
-_MODULES = ["beam_jobs.images", "beam_jobs.loading", "beam_jobs.sensors", "beam_jobs.text_passes"]
+_MODULES = [
+    "beam_jobs.file_passes",
+    "beam_jobs.images",
+    "beam_jobs.loading",
+    "beam_jobs.sensors",
+    "beam_jobs.text_passes",
+]
 
 # Tasks that wait for each process, so that none is idle while results are written.
 _AHEAD = 2

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import pickle
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 import numpy as np
@@ -16,27 +16,25 @@ from apache_beam.metrics import Metrics
 from apache_beam.pvalue import AsSingleton, TaggedOutput
 
 from beam_jobs import progress
-from beam_jobs.assign import Plan
+from beam_jobs.assign import Placement, Plan
 from beam_jobs.blocks import Block, BlockBuilder
 from beam_jobs.bundle import STATISTICS
-from beam_jobs.commit import CommitDataset
-from beam_jobs.files import is_utf8
+from beam_jobs.commit import CommitDataset, TokenFiles, Written
+from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.group import GroupByShard
-from beam_jobs.loading import (
-    FileJob,
-    Loaded,
-    Loader,
-    pack_reference,
-    reference_key,
-    unpack_reference,
-)
+from beam_jobs.labels import Names
+from beam_jobs.loading import FileJob, Loaded, Loader, classes_in, known_error, label_or_none
 from beam_jobs.memory import give_back_freed
 from beam_jobs.output import Output
 from beam_jobs.plan import PlanShards
 from beam_jobs.pool import Pool, call, shared_pool
+from beam_jobs.rejects import Reject
 from beam_jobs.resume import ShardResult
 from beam_jobs.shard_writer import Run, ShardWriter, check_records, count_shard, rows_in_order
+from beam_jobs.sources import pack_reference, reference_key, unpack_reference
 from beam_jobs.statistics import Statistics
+from beam_jobs.strata import Labelled, Strata
+from beam_jobs.stratify import PlanStrata
 from beam_jobs.summary import SAMPLE, Sampled, Summary, label_names_of
 from beam_jobs.window_step import ShardStep
 
@@ -58,10 +56,23 @@ class _ListFiles(beam.DoFn):
         builder = BlockBuilder(compress=True)
         placement = self._placement
         found = told = 0
-        for file in self._job.inputs.files(pattern):
+        for source in self._job.sources(pattern):
             found += 1
-            key = file.path
-            block = builder.add(placement.order(key), placement.split(key), pack_reference(file))
+            key = source.key
+            try:
+                if source.packed:
+                    raise UsageError(
+                        f"{key}: a packed archive can only be read from its front: name such "
+                        "files by an --input of their own that ends in .tar.gz or .tgz, and the "
+                        "others by patterns such as '*.jpg'"
+                    )
+                split = placement.split_of(source.file, source.row)
+            except RejectError as error:
+                split = placement.split(source.file)
+                source = source._replace(error=source.error or str(error))
+            if not source.error:
+                source = source._replace(error=known_error(self._job, source))
+            block = builder.add(placement.order(key), split, pack_reference(source))
             if block:
                 progress.advance("listing", found - told)
                 told = found
@@ -83,32 +94,38 @@ class _Summarise(beam.DoFn):
 
     def process(self, packed: bytes) -> Iterator[Any]:
         block = Block.unpack(packed)
-        files = [unpack_reference(payload) for payload in block.payloads]
+        sources = [unpack_reference(payload) for payload in block.payloads]
         summary = Summary.empty(self._splits)
-        summary.inputs = len(files)
+        summary.inputs = len(sources)
         summary.add_block(block)
-        for split, file in zip(block.splits.tolist(), files, strict=True):
-            summary.splits[split].bytes += file.size
-        labels = (self._job.labels.of(file.path) for file in files if is_utf8(file.path))
-        summary.add_labels({label for label in labels if label is not None})
-        smallest = np.argsort(block.hashes)[:SAMPLE].tolist()
+        for split, source in zip(block.splits.tolist(), sources, strict=True):
+            if source.error:
+                reject = Reject.of(source.key, "decode", source.error)
+                summary.add_unreadable(split, reject)
+            else:
+                summary.splits[split].bytes += source.size
+        for feature, names in classes_in(self._job, sources).items():
+            summary.add_labels(names, feature)
+        order = np.argsort(block.hashes).tolist()
+        smallest = [row for row in order if not sources[row].error][:SAMPLE]
         summary.add_sample(
-            Sampled(int(block.hashes[row]), files[row].path, files[row].size) for row in smallest
+            Sampled(int(block.hashes[row]), block.payloads[row], sources[row].size)
+            for row in smallest
         )
-        Metrics.counter("files", "planned").inc(len(files))
+        Metrics.counter("files", "planned").inc(len(sources))
         yield block.without_payloads().pack()
         yield TaggedOutput(self.SUMMARY, summary)
 
 
 class _Measure:
-    """The bytes of records by their keys, framing included; None where one cannot be loaded."""
+    """The bytes of records by their references, framing included, or why one cannot be loaded."""
 
     def __init__(self, job: FileJob, output: Output, processes: int) -> None:
         self._loader, self._processes = Loader(job, output.schema, stored=output.stored), processes
 
-    def __call__(self, keys: list[str]) -> list[int | None]:
+    def __call__(self, references: list[bytes]) -> list[int | Reject]:
         packed = pickle.dumps(self._loader)
-        tasks = ((packed, "measure", [key]) for key in keys)
+        tasks = ((packed, "measure", [reference]) for reference in references)
         return [size for sizes in shared_pool(self._processes).map(call, tasks) for size in sizes]
 
 
@@ -124,7 +141,7 @@ class _WriteReferences(ShardStep[tuple[ShardResult, Statistics]]):
         super().start_bundle()
 
     def process(
-        self, element: tuple[int, Iterable[bytes]], plan: bytes, names: tuple[str, ...]
+        self, element: tuple[int, Iterable[bytes]], plan: bytes, names: Names
     ) -> Iterator[ShardResult | TaggedOutput]:
         key, packed = element
         # A list: what a runner hands over may be gone once this returns.
@@ -166,11 +183,10 @@ def write_references(
 
 
 def _labels(loader: Loader, references: list[bytes]) -> Iterator[bytes]:
-    """Yields the label of each file: a table of labels may change though no file does."""
+    """Yields the label of each record: a table of labels may change though no file does."""
     for reference in references:
-        key = unpack_reference(reference).path
-        label = loader.job.labels.of(key) if is_utf8(key) else None
-        yield (label or "").encode("utf-8", "surrogateescape")
+        label = label_or_none(loader.job, unpack_reference(reference))
+        yield str(label or "").encode("utf-8", "surrogateescape")
 
 
 def _references_in_order(writer: ShardWriter, packed: list[bytes]) -> list[bytes]:
@@ -194,13 +210,116 @@ def _runs(
     packed = pickle.dumps(loader)
     step = max(1, min(_BATCH_BYTES // max(record_bytes, 1), _BATCH_FILES))
     tasks = (
-        (packed, "load", [reference_key(r) for r in references[start : start + step]])
+        (packed, "load", references[start : start + step])
         for start in range(0, len(references), step)
     )
     loaded: Loaded
     for loaded in pool.map(call, tasks, step * record_bytes):
         statistics.merge(loaded.statistics)
         yield loaded.frames, loaded.lengths, loaded.rejects
+
+
+class _LabelReferences(beam.DoFn):
+    """Packed blocks of references -> the labels of those that have one."""
+
+    def __init__(self, job: FileJob, output: Output) -> None:
+        self._job, self._placement = job, output.placement
+
+    def process(self, packed: bytes) -> Iterator[Labelled]:
+        yield labelled(self._job, self._placement, Block.unpack(packed))[1]
+
+
+class _Resplit(beam.DoFn):
+    """Packed blocks of references -> the same in the splits of their labels."""
+
+    def __init__(self, job: FileJob, output: Output) -> None:
+        self._job, self._placement = job, output.placement
+
+    def process(self, packed: bytes, strata: bytes) -> Iterator[bytes]:
+        block = Block.unpack(packed)
+        rows, found = labelled(self._job, self._placement, block)
+        splits = block.splits.copy()
+        splits[rows] = Strata.unpack(strata).splits_of(found)
+        yield Block(block.hashes, splits, block.payloads).pack(compress=True)
+
+
+def labelled(job: FileJob, placement: Placement, block: Block) -> tuple[np.ndarray, Labelled]:
+    """The rows, int64 [m], of a block of references that have a label, and what they have."""
+    sources = [unpack_reference(payload) for payload in block.payloads]
+    labels = [label_or_none(job, source) for source in sources]
+    rows = [row for row, label in enumerate(labels) if label is not None]
+    keys = [reference_key(block.payloads[row]) for row in rows]
+    found = Labelled.of([str(labels[row]) for row in rows], placement.group_hashes(keys))
+    return np.array(rows, np.int64), found
+
+
+class Listed(NamedTuple):
+    """What is known before a record is loaded: PCollections of one element each, but `blocks`.
+
+    Attributes:
+        blocks: Packed, the references.
+        plan: Packed.
+        summary, measured: As `Planned`.
+        names: Of classes.
+    """
+
+    blocks: beam.PCollection
+    plan: beam.PCollection
+    summary: beam.PCollection
+    measured: beam.PCollection
+    names: beam.PCollection
+
+
+class ListReferences(beam.PTransform):
+    """The listing of a job, from patterns to the plan.
+
+    Args:
+        job: What a record is.
+        output: The dataset.
+        processes: That load the samples, in each of the runner's workers.
+        prepare: As `PlanShards`.
+    """
+
+    def __init__(self, job: FileJob, output: Output, processes: int, prepare: bool = True) -> None:
+        super().__init__()
+        self._job, self._output, self._processes = job, output, processes
+        self._prepare = prepare
+
+    def expand(self, pipeline: beam.Pipeline) -> Listed:
+        job, output = self._job, self._output
+        listed = (
+            pipeline
+            | "Patterns" >> beam.Create(job.inputs.patterns)
+            | "List"
+            >> beam.ParDo(_ListFiles(job, output)).with_outputs(_ListFiles.FOUND, main="blocks")
+        )
+        blocks = listed["blocks"]
+        if self._processes == 1:
+            # Over workers; where there is one, it would be one more copy of all references.
+            blocks |= "Spread" >> beam.Reshuffle()
+        if output.stratify:
+            labels = blocks | "ReadLabels" >> beam.ParDo(_LabelReferences(job, output))
+            strata = labels | "Stratify" >> PlanStrata(output.placement)
+            blocks = (
+                blocks
+                | "SpreadAgain" >> beam.Reshuffle()
+                | "Resplit" >> beam.ParDo(_Resplit(job, output), AsSingleton(strata))
+            )
+        places = blocks | "Summarise" >> beam.ParDo(_Summarise(job, output)).with_outputs(
+            _Summarise.SUMMARY, main="blocks"
+        )
+        planned = (
+            places[_Summarise.SUMMARY],
+            places["blocks"],
+            listed[_ListFiles.FOUND],
+        ) | "Plan" >> PlanShards(
+            output,
+            _Measure(job, output, self._processes),
+            len(job.inputs.patterns),
+            self._prepare,
+        )
+        names = planned.summary | "LabelNames" >> beam.Map(label_names_of, job.class_names)
+        return Listed(blocks, planned.plan, planned.summary, planned.measured, names)
 
 
 class WriteFiles(beam.PTransform):
@@ -218,38 +337,25 @@ class WriteFiles(beam.PTransform):
 
     def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
         job, output = self._job, self._output
-        listed = (
-            pipeline
-            | "Patterns" >> beam.Create(job.inputs.patterns)
-            | "List"
-            >> beam.ParDo(_ListFiles(job, output)).with_outputs(_ListFiles.FOUND, main="blocks")
-        )
-        blocks = listed["blocks"]
-        if self._processes == 1:
-            # Over workers; where there is one, it would be one more copy of all references.
-            blocks |= "Spread" >> beam.Reshuffle()
-        places = blocks | "Summarise" >> beam.ParDo(_Summarise(job, output)).with_outputs(
-            _Summarise.SUMMARY, main="blocks"
-        )
-        plan, summary = (
-            places[_Summarise.SUMMARY],
-            places["blocks"],
-            listed[_ListFiles.FOUND],
-        ) | "Plan" >> PlanShards(
-            output, _Measure(job, output, self._processes), len(job.inputs.patterns)
-        )
-        names = summary | "LabelNames" >> beam.Map(label_names_of)
+        listed = pipeline | "Read" >> ListReferences(job, output, self._processes)
         written = (
-            (blocks, plan)
+            (listed.blocks, listed.plan)
             | "Group" >> GroupByShard(compress=True)
             | "Write"
             >> beam.ParDo(
                 _WriteReferences(job, output, self._processes),
-                AsSingleton(plan),
-                AsSingleton(names),
+                AsSingleton(listed.plan),
+                AsSingleton(listed.names),
             ).with_outputs(STATISTICS, main="results")
         )
-        nothing = pipeline | "NoVocabulary" >> beam.Create([()])
-        return (plan, written["results"], written[STATISTICS], names, nothing) | CommitDataset(
-            output
-        )
+        tokens = pipeline | "NoTokens" >> beam.Create([TokenFiles()])
+        schema = pipeline | "Schema" >> beam.Create([output.schema])
+        return Written(
+            listed.plan,
+            written["results"],
+            written[STATISTICS],
+            listed.names,
+            tokens,
+            listed.summary,
+            schema,
+        ) | CommitDataset(output)

@@ -17,6 +17,7 @@ import google_crc32c
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
+from beam_jobs.labels import Names
 from beam_jobs.output import DONE, Output
 from beam_jobs.rejects import Reject, rejects_file
 from beam_jobs.shards import STAGING, write_file
@@ -60,11 +61,11 @@ class Digest:
     Args:
         output: The dataset.
         name: Of the shard.
-        names: Of the labels.
+        names: Of classes, by feature.
     """
 
-    def __init__(self, output: Output, name: str, names: tuple[str, ...]) -> None:
-        context = [name, names, output.schema.to_json(), output.options, versions()]
+    def __init__(self, output: Output, name: str, names: Names) -> None:
+        context = [name, dict(names), output.schema.to_json(), output.options, versions()]
         self._hash = hashlib.blake2b(json.dumps(context).encode(), digest_size=16)
 
     def update(self, records: Iterable[bytes]) -> Digest:

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 import traceback
+from pathlib import Path
 from typing import NamedTuple, TextIO
 
 import apache_beam as beam
@@ -23,6 +24,7 @@ from beam_jobs.errors import DataError, find_job_error
 from beam_jobs.options import Command
 from beam_jobs.pool import close_shared_pools
 from beam_jobs.rejects import REJECTS
+from beam_jobs.survey import Findings, Survey, check_findings, format_findings
 from readers.format.display import format_balance, format_bytes, format_table
 from readers.format.manifest import DatasetError, Manifest, join
 
@@ -66,13 +68,41 @@ def run_job(command: Command) -> Outcome:
     Raises:
         JobError: It failed; no manifest was written.
     """
+    result = _run(command, command.name.capitalize() >> command.transform)
+    try:
+        return Outcome(Manifest.read(command.output.directory), _kept(result))
+    except DatasetError as error:
+        raise DataError(
+            f"the runner says it is done, but {error}; no dataset was written, run the job again"
+        ) from None
+
+
+def survey_job(command: Command) -> Findings:
+    """What a job would find and write; nothing of it is written.
+
+    Raises:
+        JobError: The job could not be planned.
+    """
+    with tempfile.TemporaryDirectory(prefix="beam_jobs-") as directory:
+        path = Path(directory, "findings.json")
+        survey = Survey(command.job, command.output, command.processes, command.in_parts, str(path))
+        _run(command, "Survey" >> survey)
+        return Findings.from_json(path.read_text(encoding="utf-8"))
+
+
+def _run(command: Command, transform: beam.PTransform) -> PipelineResult:
+    """Runs a pipeline to its end.
+
+    Raises:
+        JobError: It failed.
+    """
     check_crc32c()
     options = command.beam
     if on_this_machine(options):
         prepare_direct_runner(options)
     options.view_as(SetupOptions).save_main_session = False
     pipeline = beam.Pipeline(options=options)
-    pipeline | command.name.capitalize() >> command.transform
+    pipeline | transform
     try:
         with (
             progress.shown(sys.stderr),
@@ -86,12 +116,7 @@ def run_job(command: Command) -> Outcome:
         raise (find_job_error(error) or _unforeseen(error)) from error
     finally:
         close_shared_pools()
-    try:
-        return Outcome(Manifest.read(command.output.directory), _kept(result))
-    except DatasetError as error:
-        raise DataError(
-            f"the runner says it is done, but {error}; no dataset was written, run the job again"
-        ) from None
+    return result
 
 
 def _is_interrupt(error: BaseException | None) -> bool:
@@ -143,24 +168,31 @@ def summary_rows(job: str, manifest: Manifest, seconds: float) -> list[list[str]
 HEADER = ["job", "split", "records", "shards", "records a shard", "bytes", "rejects", "seconds"]
 
 
-def main_job(command: Command) -> Manifest:
-    """Runs a job and prints what it wrote.
+def main_job(command: Command) -> None:
+    """Runs a job and prints what it wrote, or would write.
 
     Raises:
-        JobError: As `run_job`.
+        JobError: As `run_job` and `survey_job`.
     """
     if on_this_machine(command.beam):
         # Its workers log every exception in full; the command prints one line instead.
         logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
+    if command.dry_run:
+        findings = survey_job(command)
+        print(format_findings(findings))
+        print("nothing was written: this was a dry run", file=sys.stderr)
+        check_findings(findings, command.output.on_reject)
+        return
     began = time.monotonic()
     manifest, kept = run_job(command)
     rows = summary_rows(command.name, manifest, time.monotonic() - began)
     print(format_table([HEADER, *rows]))
     if kept:
         print(f"kept {kept:,} shards of an unfinished run", file=sys.stderr)
+    if manifest.duplicates:
+        print(f"{manifest.duplicates:,} duplicates dropped", file=sys.stderr)
     if manifest.rejected:
         print(
             f"{manifest.rejected} rejected, listed in {join(command.output.directory, REJECTS)}/",
             file=sys.stderr,
         )
-    return manifest

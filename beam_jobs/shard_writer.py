@@ -21,11 +21,12 @@ import numpy as np
 from apache_beam.metrics import Metrics
 
 from beam_jobs import progress
-from beam_jobs.assign import SHARD_BITS, Plan, shard_sizes
+from beam_jobs.assign import ONE_KEY, SHARD_BITS, Plan, shard_sizes
 from beam_jobs.blocks import Block
 from beam_jobs.errors import DataError, UsageError
+from beam_jobs.labels import Names
 from beam_jobs.output import Output
-from beam_jobs.payload import frame_lengths, unpack_reject
+from beam_jobs.payload import frame_lengths, is_planned, unpack_reject
 from beam_jobs.rejects import Reject, format_rejects, rejects_file
 from beam_jobs.resume import Digest, ShardResult, find_done, is_noted, note_done
 from beam_jobs.shards import ShardFile, unwritable, write_file
@@ -68,10 +69,7 @@ def check_records(
     """
     for row in np.flatnonzero(hashes[1:] == hashes[:-1]).tolist():
         if key_of(row) == key_of(row + 1):
-            raise UsageError(
-                f"duplicate key {key_of(row).decode('utf-8', 'replace')!r}: every record needs a "
-                "key of its own; do two --input patterns match the same file?"
-            )
+            raise UsageError(f"duplicate key {key_of(row).decode('utf-8', 'replace')!r}: {ONE_KEY}")
     if len(hashes) != expected:
         raise DataError(
             f"{name}: the runner handed over {len(hashes)} of {expected} records; no dataset was "
@@ -144,9 +142,9 @@ class ShardWriter:
         """About how many bytes a record has, framing included."""
         return self._plan.record_bytes
 
-    def digest(self, names: tuple[str, ...] = ()) -> Digest:
+    def digest(self, names: Names | None = None) -> Digest:
         """The digest of the shard, without its records."""
-        return Digest(self._output, self.name, names)
+        return Digest(self._output, self.name, names or {})
 
     def is_noted(self) -> bool:
         """Whether an earlier run may have written the shard."""
@@ -242,7 +240,8 @@ def write_records(writer: ShardWriter, records: Records) -> ShardResult:
     Raises:
         JobError: As `check_records` and `ShardWriter.write`.
     """
-    check_records(records.hashes, records.key_of, writer.name, writer.expected)
+    expected = writer.expected - records.planned_rejects
+    check_records(records.hashes, records.key_of, writer.name, expected)
     return _find_written(writer, records) or _write(writer, records)
 
 
@@ -280,17 +279,24 @@ class Records:
     Args:
         files: The files; `blocks` may add to them.
         blocks: (number of the file, where in it the payloads begin, the block).
+
+    Attributes:
+        rejects: In any order.
+        planned_rejects: How many of them the plan took for records.
     """
 
     def __init__(self, files: list[BinaryIO], blocks: Iterable[tuple[int, int, Block]]) -> None:
         self._files = files
         self.rejects: list[Reject] = []
+        self.planned_rejects = 0
         hashes, columns = [np.empty(0, np.uint64)], [np.empty((0, 4), np.int64)]
         for number, at, block in blocks:
             payloads = block.payloads
             sizes = frame_lengths(payloads)
             good = sizes > 0
-            self.rejects += [unpack_reject(payloads[row]) for row in np.flatnonzero(~good).tolist()]
+            rejected = [payloads[row] for row in np.flatnonzero(~good).tolist()]
+            self.rejects += map(unpack_reject, rejected)
+            self.planned_rejects += sum(map(is_planned, rejected))
             stops = payloads.ends + at
             hashes.append(block.hashes[good])
             found = np.full(len(sizes), number), stops - payloads.lengths, stops, sizes

@@ -48,7 +48,7 @@ class Spool:
         except OSError as error:
             raise DataError(
                 f"--output {Path(self.directory).parent}: encoded records cannot be kept there "
-                f"({error}); a text job takes twice the room of its dataset while it runs: make "
+                f"({error}); the job takes twice the room of its dataset while it runs: make "
                 "room or choose another place, and run the same command again"
             ) from error
         return _REFERENCE.pack(name, start, len(packed))

@@ -342,7 +342,7 @@ class Statistics:
         features: Their figures by feature.
     """
 
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: Mapping[str, Feature]) -> None:
         self._schema = schema
         self.records = 0
         self.features = {
@@ -367,6 +367,10 @@ class Statistics:
         if records:
             for name, statistics in self.features.items():
                 statistics.add(self._schema[name], columns[name])
+
+    def empty_copy(self) -> Statistics:
+        """Those of no record of the same features."""
+        return Statistics(self._schema)
 
     def merge(self, other: Statistics) -> None:
         """Adds what another one has seen."""

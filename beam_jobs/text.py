@@ -2,56 +2,48 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
 import io
-import json
+import itertools
 import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, BinaryIO, NamedTuple, cast
 
+import numpy as np
 import orjson
 
+from beam_jobs.chunks import CHUNK_BYTES, Chunk
+from beam_jobs.columns import ExtraFeature
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.files import NOT_UTF8, Inputs, is_utf8, open_file
-from beam_jobs.labels import Labels, label_text
+from beam_jobs.files import NOT_UTF8, is_utf8
+from beam_jobs.inputs import Inputs
+from beam_jobs.labels import Label, Labels, complete_schema, label_of
 from beam_jobs.rejects import Reject
+from beam_jobs.sources import Source
+from beam_jobs.tables import (
+    MAX_LINE_BYTES,
+    Row,
+    column_names,
+    parse_json,
+    read_row_groups,
+    read_rows,
+    row_groups,
+)
 from readers.format.schema import Feature, Schema
 
-TOKENS = ("none", "words", "bytes")
-FORMATS = ("txt", "jsonl", "csv")
+TOKENS = ("none", "words", "bytes", "bpe")
+TABLES = ("csv", "tsv", "parquet")
+FORMATS = ("txt", "jsonl", *TABLES)
 PLAIN = (".txt", ".jsonl")
 
-# A piece of a file that one worker reads: small enough to spread over cores, large enough that
-# a piece's 50 us and its seek are nothing.
-CHUNK_BYTES = 2 << 20
-
-# A line longer than this is no text; it would be held in memory whole.
-MAX_LINE_BYTES = 64 << 20
+# Files of a pattern, and texts of each, looked at for one that has a label.
+_TRIED = 100
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
-# Python's own limit of 128 KiB for a field of a table is less than a long document.
-csv.field_size_limit(MAX_LINE_BYTES)
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """Consecutive lines of a file, or the whole of it.
-
-    Attributes:
-        key: Of the file.
-        start, end: Bytes; `end` is 0 for a file that is read to its end.
-        first: Number of the first line, from 1.
-        size: Bytes, before a packed file is unpacked.
-    """
-
-    key: str
-    start: int
-    end: int
-    first: int
-    size: int
+_NO_ROW: Mapping[str, Any] = {}
 
 
 class Text(NamedTuple):
@@ -62,12 +54,14 @@ class Text(NamedTuple):
         text: Or None where it cannot become a record.
         label: As text; None without labels.
         error: Why it cannot become a record.
+        row: The columns of `TextJob.columns`.
     """
 
     key: str
     text: str | None
-    label: str | None
+    label: Label | None
     error: str = ""
+    row: Mapping[str, Any] = _NO_ROW
 
 
 class Texts(NamedTuple):
@@ -77,12 +71,18 @@ class Texts(NamedTuple):
         keys, texts: In UTF-8.
         labels: As text; None without labels.
         rejects: Those that cannot become records, which are in no column.
+        rows: The columns of `TextJob.columns`; no row at all where there are none.
     """
 
     keys: list[bytes]
     texts: list[bytes]
-    labels: list[str | None]
+    labels: list[Label | None]
     rejects: list[Reject]
+    rows: list[Mapping[str, Any]]
+
+    @classmethod
+    def empty(cls) -> Texts:
+        return cls([], [], [], [], [])
 
     def add(self, text: Text) -> None:
         """Adds one more."""
@@ -92,6 +92,19 @@ class Texts(NamedTuple):
         self.keys.append(text.key.encode())
         self.texts.append(text.text.encode())
         self.labels.append(text.label)
+        if text.row is not _NO_ROW:
+            self.rows.append(text.row)
+
+    def take(self, rows: np.ndarray) -> Texts:
+        """The texts of these rows, int [m], and all rejects."""
+        chosen = rows.tolist()
+        return Texts(
+            [self.keys[row] for row in chosen],
+            [self.texts[row] for row in chosen],
+            [self.labels[row] for row in chosen],
+            self.rejects,
+            [self.rows[row] for row in chosen] if self.rows else [],
+        )
 
 
 @dataclass(frozen=True)
@@ -99,13 +112,19 @@ class TextJob:
     """What a text record is.
 
     Attributes:
-        inputs: `.txt`, `.jsonl` and `.csv` files, each also `.gz`.
+        inputs: `.txt`, `.jsonl`, `.csv` and `.parquet` files, the first three also `.gz`.
         labels: Where the labels of files come from, unless a field holds them.
         record: "line", or "file" for a whole `.txt` file.
-        text_field, label_field: Names in `.jsonl` and `.csv`; no label if empty.
-        tokens: "none", "words" or "bytes".
-        vocabulary_size: Ids of "words", the two reserved ones included.
+        text_field, label_field: Names in `.jsonl`, `.csv` and `.parquet`; no label if empty.
+        tokens: One of `TOKENS`, or "file".
+        vocabulary_size: Ids of "words" and "bpe", the two reserved ones included.
         max_length: How many tokens of a text are kept; 0 for all.
+        several_labels: Whether `label_field` holds lists.
+        extras: Columns that are kept as features.
+        columns: All columns that somebody asks for beside text and label.
+        tokenizer: With "file", the text of the tokenizer's file.
+        window, stride: In tokens: long texts are cut; 0 for texts as they are.
+        drop_duplicates: Whether of equal texts one is kept.
     """
 
     inputs: Inputs
@@ -116,43 +135,91 @@ class TextJob:
     tokens: str = "none"
     vocabulary_size: int = 20_000
     max_length: int = 0
+    several_labels: bool = False
+    extras: tuple[ExtraFeature, ...] = ()
+    columns: tuple[str, ...] = ()
+    tokenizer: str = ""
+    window: int = 0
+    stride: int = 0
+    drop_duplicates: bool = False
 
     def __post_init__(self) -> None:
         if self.label_field and self.labels.mode != "none":
             raise UsageError("--label_field and --label both say where labels come from: drop one")
         if self.tokens == "none" and self.max_length:
             raise UsageError("--max_length counts tokens: add --tokens words or bytes")
+        if self.tokens == "none" and self.window:
+            raise UsageError("--window counts tokens: add --tokens words, bytes, bpe or FILE.json")
+        if self.window and self.max_length:
+            raise UsageError(
+                "--window keeps all tokens of a text, --max_length cuts them: drop one"
+            )
 
     @property
     def labelled(self) -> bool:
         return bool(self.label_field) or self.labels.mode != "none"
 
+    @cached_property
+    def _label(self) -> Labels:
+        """Labels of a field are those of a column."""
+        if self.label_field:
+            return Labels("column", self.label_field, self.several_labels)
+        return self.labels
+
     @property
     def schema(self) -> Schema:
-        """Of the records: text, tokens if asked for, label if there are any, key."""
-        features = {"text": Feature("string"), "key": Feature("string")}
+        """Of the records: text, tokens if asked for, and what every job's have."""
+        own = {"text": Feature("string")}
         if self.tokens != "none":
-            features["tokens"] = Feature("int64", (None,), "list")
-        if self.labelled:
-            features["label"] = Feature("int64")
-        return Schema(features)
+            own["tokens"] = Feature("int64", (None,), "list")
+        return complete_schema(own, self._label, self.extras)
 
-    def chunks(self, key: str, size: int) -> Iterator[Chunk]:
-        """Yields the pieces of a file; every piece begins and ends with a line."""
-        splittable = key.lower().endswith(PLAIN) and self.record == "line"
-        if size <= CHUNK_BYTES or not splittable:
-            yield Chunk(key, 0, 0, 1, size)
+    def sources(self, pattern: str) -> Iterator[Source]:
+        """Yields the sources that one of the inputs' patterns matches."""
+        return self.inputs.sources(pattern)
+
+    def chunks(self, source: Source) -> Iterator[Chunk]:
+        """Yields the pieces of a source; every piece begins and ends with a line, or a row group."""
+        key, size = source.file, source.size
+        lower = key.lower()
+        if lower.endswith(".parquet") and source.place is None and not source.error:
+            yield from self._row_groups(source)
             return
-        with open_file(self.inputs.path(key)) as file:
-            start, first = 0, 1
-            while block := file.read(CHUNK_BYTES):
-                end, ended = start + len(block), block.endswith(b"\n")
-                while not ended and (rest := file.readline(CHUNK_BYTES)):
-                    end, ended = end + len(rest), rest.endswith(b"\n")
-                    block += b"\n" * ended
-                yield Chunk(key, start, end, first, end - start)
-                first += block.count(b"\n")
-                start = end
+        splittable = lower.endswith(PLAIN) and self.record == "line" and source.place is None
+        if size <= CHUNK_BYTES or not splittable or source.error:
+            yield Chunk(source, 0, 0, 1, size)
+            return
+        start, first = 0, 1
+        try:
+            with self.inputs.stream(source) as file:
+                while block := file.read(CHUNK_BYTES):
+                    end, ended = start + len(block), block.endswith(b"\n")
+                    while not ended and (rest := file.readline(CHUNK_BYTES)):
+                        end, ended = end + len(rest), rest.endswith(b"\n")
+                        block += b"\n" * ended
+                    yield Chunk(source, start, end, first, end - start)
+                    first += block.count(b"\n")
+                    start = end
+        except OSError as error:
+            broken = source._replace(error=f"cannot be read to its end: {error}")
+            yield Chunk(broken, start, 0, first, size - start)
+
+    def _row_groups(self, source: Source) -> Iterator[Chunk]:
+        try:
+            with self.inputs.open(source) as file:
+                groups = row_groups(file)
+        except (OSError, RejectError) as error:
+            yield Chunk(source._replace(error=str(error)), 0, 0, 1, source.size)
+            return
+        start, first, rows = 0, 1, 0
+        total = max(sum(groups), 1)
+        for end, count in enumerate(groups, 1):
+            rows += count
+            size = source.size * rows // total
+            # Small ones together: what it takes to open a file grows with their number.
+            if size >= CHUNK_BYTES or end == len(groups):
+                yield Chunk(source, start, end, first, size)
+                start, first, rows = end, first + rows, 0
 
     def batches(self, chunk: Chunk) -> Iterator[Texts]:
         """Yields the records that `read` has, a few megabytes at a time.
@@ -163,25 +230,29 @@ class TextJob:
         if (data := self._whole_lines(chunk)) is not None:
             yield self._parse_lines(chunk, data)
             return
-        texts, size = Texts([], [], [], []), 0
+        texts, size = Texts.empty(), 0
         for text in self.read(chunk):
             texts.add(text)
             size += len(text.text or text.error)
             if size >= CHUNK_BYTES:
                 yield texts
-                texts, size = Texts([], [], [], []), 0
+                texts, size = Texts.empty(), 0
         yield texts
 
     def _whole_lines(self, chunk: Chunk) -> bytes | None:
         """The bytes of a chunk of plain lines; None where `read` has to look at it."""
         limit = 2 * CHUNK_BYTES
         end = chunk.end or chunk.start + limit
-        if self.record != "line" or not chunk.key.lower().endswith(PLAIN) or not is_utf8(chunk.key):
+        source = chunk.source
+        plain = source.file.lower().endswith(PLAIN) and source.place is None and not source.error
+        if self.record != "line" or not plain or not is_utf8(source.key):
+            return None
+        if self.columns or self.labels.columns:
             return None
         if end - chunk.start > limit:  # There is a long line in it.
             return None
         try:
-            with open_file(self.inputs.path(chunk.key)) as file:
+            with self.inputs.stream(source) as file:
                 file.seek(chunk.start)
                 data = file.read(end - chunk.start)
         except OSError:
@@ -191,9 +262,10 @@ class TextJob:
 
     def _parse_lines(self, chunk: Chunk, data: bytes) -> Texts:
         """The records of whole lines: what `_lines` and `_line` make of them, in half the time."""
-        texts = Texts([], [], [], [])
-        kind, _ = file_kind(chunk.key)
-        prefix, file_label = f"{chunk.key}#".encode(), self.labels.of(chunk.key)
+        texts = Texts.empty()
+        source = chunk.source
+        kind, _ = file_kind(source.file)
+        prefix, file_label = f"{source.key}#".encode(), self.labels.of(source)
         is_json, text_field, label_field = kind == "jsonl", self.text_field, self.label_field
         add_key, add_text, add_label = texts.keys.append, texts.texts.append, texts.labels.append
         if chunk.first == 1:
@@ -208,15 +280,15 @@ class TextJob:
                     text = fields[text_field].encode()
                     if label_field:
                         label = fields[label_field]
-                        if type(label) is not str or not label:
-                            label = label_text(label)
+                        if type(label) is not str or not label or self.several_labels:
+                            label = label_of(label, self.several_labels)
                 else:
                     text = line.rstrip(b"\r")
                     if not text.isascii():
                         text.decode()
             except (ValueError, LookupError, TypeError, AttributeError, RejectError):
                 # Whatever is odd about it, `_line` has the words.
-                key = f"{chunk.key}#{number}"
+                key = f"{source.key}#{number}"
                 texts.add(self._line(key, kind, line.rstrip(b"\r"), file_label))
                 continue
             add_key(b"%s%d" % (prefix, number))
@@ -228,51 +300,127 @@ class TextJob:
         """Yields every record of a chunk, those that cannot become one included.
 
         Raises:
-            UsageError: A table lacks the text or label column.
+            UsageError: A table lacks a column that is asked for.
         """
-        if not is_utf8(chunk.key):
-            yield Text(chunk.key, None, None, NOT_UTF8)
+        source = chunk.source
+        if source.packed and not source.error:
+            for member, data in self.inputs.unpacked(source):
+                whole = Chunk(member, 0, 0, 1, len(data))
+                yield from self._read(whole, io.BytesIO(data))
             return
-        file_label = self.labels.of(chunk.key)
+        yield from self._read(chunk)
+
+    def _read(self, chunk: Chunk, unpacked: io.BytesIO | None = None) -> Iterator[Text]:
+        """Yields the records of a chunk of one file.
+
+        Args:
+            unpacked: The file, where it came out of an archive.
+        """
+        source = chunk.source
+        key = source.key
+        if not is_utf8(key):
+            yield Text(key, None, None, NOT_UTF8)
+            return
         try:
-            kind, packed = file_kind(chunk.key)
+            if source.error:
+                raise RejectError(source.error)
+            label = self.labels.of(source)
+            kind, packed = file_kind(source.file)
             if self.record == "file" and kind != "txt":
                 raise RejectError("--record file is for .txt files")
-            with open_file(self.inputs.path(chunk.key)) as raw:
-                file = gzip.GzipFile(fileobj=raw) if packed else raw
+            open_source = self.inputs.open if kind in TABLES else self.inputs.stream
+            with unpacked or open_source(source) as raw:
+                file = cast(BinaryIO, gzip.GzipFile(fileobj=raw)) if packed else raw
                 if self.record == "file":
-                    yield self._whole(chunk.key, file.read(MAX_LINE_BYTES + 1), file_label)
-                elif kind == "csv":
-                    yield from self._rows(chunk.key, file, file_label)
+                    data = file.read(MAX_LINE_BYTES + 1)
+                    yield self._whole(key, data, label, source.row)
+                elif kind in TABLES:
+                    yield from self._table_rows(chunk, raw, label)
                 else:
                     for number, line in _lines(file, chunk):
-                        key = f"{chunk.key}#{number}"
-                        yield self._line(key, kind, line, file_label)
+                        yield self._line(f"{key}#{number}", kind, line, label, source.row)
         except RejectError as error:
-            yield Text(chunk.key, None, None, str(error))
+            yield Text(key, None, None, str(error))
         except (OSError, EOFError, zlib.error) as error:
-            yield Text(chunk.key, None, None, f"cannot be read to its end: {error}")
-        except csv.Error as error:
-            yield Text(chunk.key, None, None, f"not a table that can be read to its end: {error}")
+            yield Text(key, None, None, f"cannot be read to its end: {error}")
 
-    def _whole(self, key: str, data: bytes, label: str | None) -> Text:
+    @property
+    def _fields_asked_for(self) -> list[str]:
+        return [name for name in (self.text_field, self.label_field, *self.columns) if name]
+
+    def _table_rows(self, chunk: Chunk, file: BinaryIO, label: Label | None) -> Iterator[Text]:
+        source = chunk.source
+        kind, packed = file_kind(source.file)
+        try:
+            header = column_names(file, kind, packed)
+        except UsageError as error:
+            raise UsageError(f"{source.key}: {error.message}") from None
+        file.seek(0)
+        if not header:
+            return
+        for column in self._fields_asked_for:
+            if column not in header and column not in source.row:
+                raise UsageError(f"{source.key}: no column {column!r}, it has {', '.join(header)}")
+        for row in self._rows(chunk, file, kind, packed):
+            key = f"{source.key}#{row.number}" if row.number else source.key
+            yield self._text_of(key, row.values, row.error, label, source.row)
+
+    def _rows(self, chunk: Chunk, file: BinaryIO, kind: str, packed: bool) -> Iterator[Row]:
+        if kind != "parquet":
+            yield from read_rows(file, kind, packed)
+            return
+        groups = range(chunk.start, chunk.end or len(row_groups(file)))
+        yield from read_row_groups(file, groups, self._fields_asked_for, chunk.first)
+
+    def _text_of(
+        self,
+        key: str,
+        fields: Mapping[str, Any] | None,
+        error: str,
+        label: Label | None,
+        row: Mapping[str, Any],
+    ) -> Text:
+        if fields is None:
+            return Text(key, None, None, error)
+        try:
+            return self._fields(key, fields, label, row)
+        except UnicodeEncodeError:
+            return Text(key, None, None, "not UTF-8")
+        except RejectError as rejected:
+            return Text(key, None, None, str(rejected))
+
+    def _row_of(self, fields: Mapping[str, Any], row: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The columns that are asked for, of those of a text and those of its file."""
+        if not self.columns:
+            return _NO_ROW
+        both = {**row, **fields}
+        return {name: both[name] for name in self.columns if name in both}
+
+    def _whole(self, key: str, data: bytes, label: Label | None, row: Mapping[str, Any]) -> Text:
         try:
             if len(data) > MAX_LINE_BYTES:
                 return Text(key, None, None, f"longer than {MAX_LINE_BYTES >> 20} MiB")
-            return Text(key, data.decode("utf-8-sig"), label)
+            return Text(key, data.decode("utf-8-sig"), label, row=self._row_of({}, row))
         except UnicodeDecodeError as error:
             return Text(key, None, None, f"not UTF-8: {error}")
 
-    def _line(self, key: str, kind: str, line: bytes | None, label: str | None) -> Text:
+    def _line(
+        self,
+        key: str,
+        kind: str,
+        line: bytes | None,
+        label: Label | None,
+        row: Mapping[str, Any] = _NO_ROW,
+    ) -> Text:
         if line is None:
             return Text(key, None, None, f"longer than {MAX_LINE_BYTES >> 20} MiB")
         try:
             if kind == "txt":
-                return Text(key, line.decode(), label)
-            fields = _parse_json(line)
+                return Text(key, line.decode(), label, row=self._row_of({}, row))
+            fields = parse_json(line)
             if not isinstance(fields, dict):
                 raise RejectError(f"expected a JSON object, got {type(fields).__name__}")
-            return self._fields(key, fields, label)
+            return self._fields(key, fields, label, row)
         except UnicodeDecodeError as error:
             return Text(key, None, None, f"not UTF-8: {error}")
         except RejectError as error:
@@ -280,7 +428,13 @@ class TextJob:
         except (ValueError, RecursionError) as error:
             return Text(key, None, None, f"not JSON: {error}")
 
-    def _fields(self, key: str, fields: dict[str, Any], label: str | None) -> Text:
+    def _fields(
+        self,
+        key: str,
+        fields: Mapping[str, Any],
+        label: Label | None,
+        row: Mapping[str, Any] = _NO_ROW,
+    ) -> Text:
         text = fields.get(self.text_field)
         if not isinstance(text, str):
             raise RejectError(
@@ -290,62 +444,46 @@ class TextJob:
         if self.label_field:
             if self.label_field not in fields:
                 raise RejectError(f"no field {self.label_field!r}; it has {', '.join(fields)}")
-            label = label_text(fields[self.label_field])
+            label = label_of(fields[self.label_field], self.several_labels)
         # JSON may hold half a surrogate pair, which no UTF-8 can.
         if not text.isascii():
             text.encode()
-        if label and not label.isascii():
-            label.encode()
-        return Text(key, text, label)
+        for name in label if isinstance(label, tuple) else (label or "",):
+            if not name.isascii():
+                name.encode()
+        return Text(key, text, label, row=self._row_of(fields, row))
 
-    def _rows(self, file_key: str, file: Any, label: str | None) -> Iterator[Text]:
-        rows = csv.reader(io.TextIOWrapper(file, "utf-8-sig", "surrogateescape", newline=""))
-        header = next(rows, None)
-        if header is None:
-            return
-        for column in filter(None, (self.text_field, self.label_field)):
-            if column not in header:
-                raise UsageError(f"{file_key}: no column {column!r}, it has {', '.join(header)}")
-        for number, row in enumerate(filter(None, rows), 1):
-            key = f"{file_key}#{number}"
-            if len(row) != len(header):
-                error = f"{len(row)} columns, the first line has {len(header)}"
-                yield Text(key, None, None, error)
-                continue
-            try:
-                yield self._fields(key, dict(zip(header, row, strict=True)), label)
-            except UnicodeEncodeError:
-                yield Text(key, None, None, "not UTF-8")
-            except RejectError as error:
-                yield Text(key, None, None, str(error))
+
+def has_several_labels(job: TextJob) -> bool:
+    """Whether the label field of the first text that has one holds a list."""
+    if not job.label_field:
+        return False
+    peek = replace(job, label_field="", columns=(job.label_field,), extras=())
+    for pattern in job.inputs.patterns:
+        for source in job.inputs.sources(pattern, limit=_TRIED):
+            texts = itertools.chain.from_iterable(map(peek.read, peek.chunks(source)))
+            for text in itertools.islice(texts, _TRIED):
+                if text.row.get(job.label_field) is not None:
+                    return isinstance(text.row[job.label_field], list)
+    return False
 
 
 def file_kind(key: str) -> tuple[str, bool]:
-    """A file's kind ("txt", "jsonl" or "csv") by its name, and whether it is gzipped.
+    """A file's kind, one of `FORMATS`, by its name, and whether it is gzipped.
 
     Raises:
         RejectError: It is none of them.
     """
     packed = key.lower().endswith(".gz")
     kind = (key[:-3] if packed else key).rsplit(".", 1)[-1].lower()
-    if kind not in FORMATS:
-        raise RejectError("expected a .txt, .jsonl or .csv file, or one of them with .gz")
+    if kind not in FORMATS or (packed and kind == "parquet"):
+        raise RejectError(
+            "expected a .txt, .jsonl, .csv or .tsv file, each also with .gz, or .parquet"
+        )
     return kind, packed
 
 
-def _parse_json(line: bytes) -> Any:
-    """The value of a line of JSON, as `json.loads` reads it.
-
-    Raises:
-        ValueError, RecursionError: As `json.loads`; UnicodeDecodeError where it is not UTF-8.
-    """
-    try:
-        return orjson.loads(line)  # in a third of the time
-    except orjson.JSONDecodeError:
-        return json.loads(line.decode())  # takes NaN, and says in the usual words what is wrong
-
-
-def _lines(file: Any, chunk: Chunk) -> Iterator[tuple[int, bytes | None]]:
+def _lines(file: BinaryIO, chunk: Chunk) -> Iterator[tuple[int, bytes | None]]:
     """Yields (number from 1, line without its end) of the lines that are not blank.
 
     The line is None where it is longer than any text.

@@ -1,202 +1,318 @@
-"""The two passes over the files of a text job, in any process: nothing here imports Beam."""
+"""The passes over the files of a text job, in any process: nothing here imports Beam."""
 
 from __future__ import annotations
 
 import functools
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import compress
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import chain, compress
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from beam_jobs.assign import Placement, Plan, assign_shards
-from beam_jobs.blocks import Block
+from beam_jobs.chunks import Work
+from beam_jobs.columns import extra_values
 from beam_jobs.encode import RecordEncoder
-from beam_jobs.errors import DataError
-from beam_jobs.labels import LabelIds
-from beam_jobs.payload import pack_record
-from beam_jobs.ragged import Ragged
-from beam_jobs.spool import Spool
-from beam_jobs.statistics import Statistics
-from beam_jobs.summary import Summary
-from beam_jobs.text import Chunk, TextJob, Texts
-from beam_jobs.tokens import Tokenizer, WordCounts, pack_counts, words
-from readers.format.example import Encoder
-from readers.format.schema import Schema
+from beam_jobs.errors import RejectError
+from beam_jobs.learn import Sample
+from beam_jobs.passages import slice_of, window_bounds
+from beam_jobs.passes import FirstPass, Found, Made, Places, SecondPass
+from beam_jobs.rejects import Reject
+from beam_jobs.subwords import Subwords
+from beam_jobs.text import TextJob, Texts
+from beam_jobs.tokens import Tokenizer, words
+from readers.format.example import checked
 
-# What an Example adds to its text: framing, names, key and label; only sizes of shards depend on it.
-_OVERHEAD_BYTES = 90
-_BYTES_PER_TOKEN = 2
+# What tokens take, and what an Example adds to its text, its key and them: names, lengths, framing.
+# Only sizes of shards depend on it.
+_BYTES_PER_TOKEN = {"bytes": 1, "words": 2}
+_BYTES_PER_SUBWORD = 2
+_OVERHEAD_BYTES = 50
+_OF_TOKENS, _OF_LABEL, _OF_EXTRA = 40, 16, 30
+
+# Text that makes a token, in bytes, where tokens are not counted: that takes as long as to make them.
+_BYTES_OF_A_TOKEN = {"words": 6, "bytes": 1}
+_BYTES_OF_A_SUBWORD = 4
+
+_DIGEST_BYTES = 16
 
 
-class Read(NamedTuple):
-    """What the first pass learns from some chunks.
+def tokenizer_of(job: TextJob, vocabulary: tuple[bytes, ...], file: str) -> Any:
+    """What makes tokens of texts; None without any.
+
+    Args:
+        vocabulary: All words by id; empty where they are not known yet.
+        file: The text of the tokenizer's file; empty without subwords.
+    """
+    if job.tokens == "none":
+        return None
+    if job.tokens in ("words", "bytes"):
+        return Tokenizer(job.tokens, vocabulary, job.max_length)
+    return Subwords(file, job.max_length)
+
+
+def _token_bytes(job: TextJob) -> int:
+    return _BYTES_PER_TOKEN.get(job.tokens, _BYTES_PER_SUBWORD)
+
+
+def _overhead(job: TextJob) -> int:
+    """What an Example adds to its text, its key and its tokens."""
+    of_tokens = _OF_TOKENS if job.tokens != "none" else 0
+    of_label = _OF_LABEL if job.labelled else 0
+    return _OVERHEAD_BYTES + of_tokens + of_label + _OF_EXTRA * len(job.extras)
+
+
+class _Kept(NamedTuple):
+    """The texts of some work that become records, and what becomes of them.
 
     Attributes:
-        summary: Of their records.
-        block: Packed, the hashes of those that can be written; None without any.
-        counts: Of the words of the training split, by partition.
-        size: Bytes of the chunks.
+        texts: Without those that are dropped or rejected.
+        splits: uint8 [n].
+        duplicates: uint8 [m], the splits of those that are dropped.
     """
 
-    summary: Summary
-    block: bytes | None
-    counts: list[tuple[int, WordCounts]]
-    size: int
+    texts: Texts
+    splits: np.ndarray
+    duplicates: np.ndarray
 
 
-class Encoded(NamedTuple):
-    """What the second pass makes of some chunks.
-
-    Attributes:
-        shards: (split and shard, its records packed, or the reference to them).
-        statistics: By split.
-        size: Bytes of the chunks.
-    """
-
-    shards: list[tuple[int, bytes]]
-    statistics: list[tuple[int, Statistics]]
-    size: int
+def _all_texts(job: TextJob, work: Work) -> Iterator[Texts]:
+    return chain.from_iterable(map(job.batches, work.chunks))
 
 
-def _size(chunks: Sequence[Chunk]) -> int:
-    return sum(chunk.size for chunk in chunks)
+def _kept(job: TextJob, work: Work, places: Places) -> Iterator[_Kept]:
+    """Yields the texts of some work."""
+    dropped = np.sort(np.frombuffer(work.dropped, "<i8"))
+    first = 0
+    for texts in _all_texts(job, work):
+        rows = np.arange(len(texts.keys))
+        low, high = np.searchsorted(dropped, [first, first + len(rows)])
+        gone = dropped[low:high] - first
+        first += len(rows)
+        duplicates = np.empty(0, np.uint8)
+        if len(gone):
+            # The strata know the labels of those alone that stay.
+            duplicates, _ = _placed(job, texts.take(gone), replace(places, strata=b""))
+            texts = texts.take(np.delete(rows, gone))
+        splits, errors = _placed(job, texts, places)
+        if errors:
+            rejects = [
+                Reject.of(texts.keys[row].decode(), "read", error) for row, error in errors.items()
+            ]
+            stay = np.delete(np.arange(len(texts.keys)), list(errors))
+            texts, splits = texts.take(stay), splits[stay]
+            texts.rejects.extend(rejects)
+        yield _Kept(texts, splits, duplicates)
 
 
-@dataclass(frozen=True)
-class FirstPass:
-    """Chunks -> keys, labels and words.
-
-    Attributes:
-        job: What a record is.
-        placement: Where records go.
-        on_reject: "skip" or "fail".
-    """
-
-    job: TextJob
-    placement: Placement
-    on_reject: str
-
-    def read(self, chunks: Sequence[Chunk]) -> Read:
-        """What is to be learned from some chunks.
-
-        Raises:
-            DataError: A text cannot become a record, and `on_reject` is "fail".
-            UsageError: As `TextJob.read`, or there are too many labels.
-        """
-        job, placement = self.job, self.placement
-        names = placement.splits.names
-        training = names.index("train") if "train" in names else 0
-        summary = Summary.empty(len(names))
-        summary.inputs = len(chunks)
-        hashes, splits = [np.empty(0, np.uint64)], [np.empty(0, np.uint8)]
-        counts: Counter[bytes] = Counter()
-        for texts in (texts for chunk in chunks for texts in job.batches(chunk)):
-            for reject in texts.rejects:
-                if self.on_reject == "fail":
-                    raise DataError(f"{reject} (--on_reject fail)")
-                summary.add_reject(placement.split(reject.key), reject)
-            hashes.append(placement.orders(texts.keys))
-            splits.append(placement.splits_of(texts.keys))
-            summary.add_labels({label for label in set(texts.labels) if label is not None})
-            for split in np.unique(splits[-1]).tolist():
-                chosen = (splits[-1] == split).tolist()
-                together = b" ".join(compress(texts.texts, chosen))
-                size = len(together) + sum(map(len, compress(texts.keys, chosen)))
-                size += _OVERHEAD_BYTES * sum(chosen)
-                if job.tokens == "words":
-                    found = words(together)
-                    size += _BYTES_PER_TOKEN * len(found)
-                    if split == training:
-                        counts.update(found)
-                        summary.words += len(found)
-                elif job.tokens == "bytes":
-                    size += _BYTES_PER_TOKEN * len(together)
-                summary.splits[split].bytes += size
-        order = np.concatenate(hashes)
-        nothing = Ragged(np.zeros(len(order), np.uint32), b"")
-        block = Block(order, np.concatenate(splits), nothing)
-        summary.add_block(block)
-        packed = block.pack() if order.size else None
-        return Read(summary, packed, list(pack_counts(counts)), _size(chunks))
+def _placed(job: TextJob, texts: Texts, places: Places) -> tuple[np.ndarray, dict[int, str]]:
+    """The split of each text, uint8 [n], and why some must be rejected, by row."""
+    splits, errors = places.splits_of(texts.keys, texts.rows, texts.labels)
+    if job.extras:
+        for number, row in enumerate(texts.rows):
+            try:
+                extra_values(job.extras, row)
+            except RejectError as error:
+                errors.setdefault(number, str(error))
+    return splits, errors
 
 
-@dataclass(frozen=True)
-class SecondPass:
-    """Chunks -> encoded records.
+@dataclass(frozen=True, kw_only=True)
+class TextFirstPass(FirstPass):
+    """Work -> keys, labels and words of texts.
 
     Attributes:
         job: What a record is.
-        placement: Where records go.
-        schema: Of the records.
-        names: Of the labels, as `label_names` gives them.
-        vocabulary: All tokens by id; empty without words.
-        plan: Packed.
-        spool: Takes the records, so that references to them are handed over instead.
-        stored: What features are called in Examples, where it is not their name in the schema.
+        tokenizer: The text of the tokenizer's file; empty without subwords.
     """
 
     job: TextJob
-    placement: Placement
-    schema: Schema
-    names: tuple[str, ...]
-    vocabulary: tuple[bytes, ...]
-    plan: bytes
-    spool: Spool | None = None
-    stored: Mapping[str, str] = field(default_factory=dict)
+    tokenizer: str = ""
 
     @functools.cached_property
-    def _plan(self) -> Plan:
-        return Plan.unpack(self.plan)
+    def _tokenizer(self) -> Any:
+        return tokenizer_of(self.job, (), self.tokenizer)
 
-    @functools.cached_property
-    def _encoder(self) -> Encoder:
-        return Encoder(self.schema, self.stored)
+    def found(self, work: Work) -> Iterator[Found]:
+        for texts, splits, duplicates in _kept(self.job, work, self.places):
+            training = (splits == self.places.placement.splits.training).tolist()
+            counted: list[bytes] = []
+            of_a_token: float = _BYTES_OF_A_TOKEN.get(self.job.tokens, _BYTES_OF_A_SUBWORD)
+            if self.job.tokens == "words":
+                together = b" ".join(compress(texts.texts, training))
+                counted = words(together)
+                of_a_token = len(together) / len(counted) if counted else of_a_token
+            if self.job.window:
+                found = self._windows(texts, splits)
+            else:
+                sizes = self._sizes(texts, of_a_token)
+                found = Found(texts.keys, splits, sizes, texts.labels, texts.rejects)
+            yield found._replace(words=counted, duplicates=duplicates)
 
-    @functools.cached_property
-    def _ids(self) -> LabelIds:
-        return LabelIds(self.names)
+    def _sizes(self, texts: Texts, of_a_token: float) -> np.ndarray:
+        lengths = np.fromiter(map(len, texts.texts), np.int64, len(texts.texts))
+        keys = np.fromiter(map(len, texts.keys), np.int64, len(texts.keys))
+        tokens = (lengths / of_a_token).astype(np.int64)
+        if self.job.tokens == "none":
+            tokens = np.zeros_like(lengths)
+        return lengths + keys + _overhead(self.job) + _token_bytes(self.job) * tokens
 
-    @functools.cached_property
-    def _tokenizer(self) -> Tokenizer | None:
+    def _windows(self, texts: Texts, splits: np.ndarray) -> Found:
+        """The windows of texts; about as many bytes of a text fall to each of its tokens."""
         job = self.job
-        if job.tokens == "none":
-            return None
-        return Tokenizer(job.tokens, self.vocabulary, job.max_length)
+        keys: list[bytes] = []
+        sizes: list[int] = []
+        repeats = np.zeros(len(texts.keys), np.int64)
+        for row, (key, text) in enumerate(zip(texts.keys, texts.texts, strict=True)):
+            tokens = self._tokenizer.count(text)
+            bounds = window_bounds(tokens, job.window, job.stride)
+            repeats[row] = len(bounds)
+            keys += window_keys(key, len(bounds))
+            each = len(text) / max(tokens, 1) + _token_bytes(job)
+            fixed = len(key) + _overhead(job)
+            sizes += [fixed + int(each * (stop - start)) for start, stop in bounds]
+        labels = [texts.labels[row] for row in np.repeat(np.arange(len(repeats)), repeats)]
+        every = np.repeat(splits, repeats)
+        return Found(keys, every, np.array(sizes, np.int64), labels, texts.rejects)
 
-    def encode(self, chunks: Sequence[Chunk]) -> Encoded:
-        """The records of some chunks, rejects among them.
 
-        Raises:
-            UsageError: As `TextJob.read`.
-            DataError: As `Spool.append`.
-        """
-        encoder = RecordEncoder(self._encoder)
-        batches = (texts for chunk in chunks for texts in self.job.batches(chunk))
-        keep = self.spool.append if self.spool else bytes
-        shards = [
-            (key, keep(part.pack()))
-            for texts in batches
-            for key, part in assign_shards(self._block(texts, encoder), self._plan)
-        ]
-        return Encoded(shards, list(encoder.statistics()), _size(chunks))
+def window_keys(key: bytes, windows: int) -> list[bytes]:
+    """The keys of the windows of a text, numbered from 1."""
+    return [b"%s@%d" % (key, number) for number in range(1, windows + 1)]
 
-    def _block(self, texts: Texts, encoder: RecordEncoder) -> Block:
-        splits = self.placement.splits_of(texts.keys)
+
+@dataclass(frozen=True, kw_only=True)
+class TextSecondPass(SecondPass):
+    """Work -> encoded texts.
+
+    Attributes:
+        job: What a record is.
+        vocabulary: All words by id; empty without words.
+        tokenizer: The text of the tokenizer's file; empty without subwords.
+    """
+
+    job: TextJob
+    vocabulary: tuple[bytes, ...] = ()
+    tokenizer: str = ""
+
+    @functools.cached_property
+    def _tokenizer(self) -> Any:
+        return tokenizer_of(self.job, self.vocabulary, self.tokenizer)
+
+    def made(self, work: Work, encoder: RecordEncoder) -> Iterator[Made]:
+        for texts, splits, _ in _kept(self.job, work, self.places):
+            columns = self._columns(texts)
+            if self.job.window:
+                repeats = [len(tokens) for tokens in columns["tokens"]]
+                columns = _flattened(columns, repeats)
+                splits = np.repeat(splits, repeats)
+            frames = encoder.encode_all(splits, columns)
+            yield Made(columns["key"], splits, frames, texts.rejects)
+
+    def _columns(self, texts: Texts) -> dict[str, list[Any]]:
+        """The columns of the texts; with windows, those of each text are lists of windows."""
         columns: dict[str, list[Any]] = {"key": texts.keys, "text": texts.texts}
         if self.job.labelled:
-            ids = {label: self._ids[label] for label in set(texts.labels) if label is not None}
-            columns["label"] = [ids[label] for label in texts.labels if label is not None]
-        if self._tokenizer:
-            columns["tokens"] = list(map(self._tokenizer, texts.texts))
-        frames = encoder.encode_all(splits, columns)
-        payloads = [frame + key for frame, key in zip(frames, texts.keys, strict=True)]
-        payloads += [pack_record(reject.key, reject) for reject in texts.rejects]
-        rejected = [reject.key.encode("utf-8", "surrogateescape") for reject in texts.rejects]
-        return Block(
-            np.concatenate([self.placement.orders(texts.keys), self.placement.orders(rejected)]),
-            np.concatenate([splits, self.placement.splits_of(rejected)]),
-            Ragged.of(payloads),
-        )
+            ids = {label: self.label_ids[label] for label in set(texts.labels) if label is not None}
+            columns["label"] = [
+                self._label(ids[label]) for label in texts.labels if label is not None
+            ]
+        if self._tokenizer and not self.job.window:
+            columns["tokens"] = self._tokenizer.encode_all(texts.texts)
+        elif self._tokenizer:
+            pairs = list(map(self._windows, texts.texts))
+            columns["text"] = [text for text, _ in pairs]
+            columns["tokens"] = [tokens for _, tokens in pairs]
+            columns["key"] = [
+                window_keys(key, len(tokens))
+                for key, (_, tokens) in zip(texts.keys, pairs, strict=True)
+            ]
+        if self.job.extras:
+            rows = [extra_values(self.job.extras, row) for row in texts.rows]
+            for name, feature in self.job.extras:
+                columns[name] = [checked(name, feature, row[name]) for row in rows]
+        return columns
+
+    def _label(self, ids: int | list[int]) -> Any:
+        return np.array(ids, np.int64) if isinstance(ids, list) else ids
+
+    def _windows(self, text: bytes) -> tuple[list[bytes], list[np.ndarray]]:
+        """The parts of a text, and the tokens of each."""
+        ids, spans = self._tokenizer.encode_spans(text)
+        bounds = window_bounds(len(ids), self.job.window, self.job.stride)
+        parts = [slice_of(text, spans, start, stop) for start, stop in bounds]
+        return parts, [ids[start:stop] for start, stop in bounds]
+
+
+def _flattened(columns: dict[str, list[Any]], repeats: list[int]) -> dict[str, list[Any]]:
+    """The columns of all windows: a list for each text is taken apart, other values repeated."""
+    flat = {}
+    for name, values in columns.items():
+        if name in ("key", "text", "tokens"):
+            flat[name] = list(chain.from_iterable(values))
+        else:
+            pairs = zip(values, repeats, strict=True)
+            flat[name] = [value for value, times in pairs for _ in range(times)]
+    return flat
+
+
+@dataclass(frozen=True)
+class TextDigests:
+    """Work -> the digest of each text, by which equal ones are found.
+
+    Attributes:
+        job: What a record is.
+        places: Where records go: of equal texts, the first in the global order stays.
+    """
+
+    job: TextJob
+    places: Places
+
+    def digests(self, work: Work) -> tuple[str, tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """The id of some work, and of each of its texts that is not rejected:
+
+        its number among all of them, int64 [n], its digest, uint8 [n, 16], and its place in the
+        order, uint64 [n].
+        """
+        numbers = [np.empty(0, np.int64)]
+        digests: list[bytes] = []
+        orders = [np.empty(0, np.uint64)]
+        first = 0
+        for texts in _all_texts(self.job, work):
+            _, errors = _placed(self.job, texts, self.places)
+            rows = np.delete(np.arange(len(texts.keys)), list(errors))
+            good = texts.take(rows)
+            numbers.append(rows + first)
+            digests += [
+                hashlib.blake2b(text, digest_size=_DIGEST_BYTES).digest() for text in good.texts
+            ]
+            orders.append(self.places.placement.orders(good.keys))
+            first += len(texts.keys)
+        found = np.frombuffer(b"".join(digests), np.uint8).reshape(-1, _DIGEST_BYTES)
+        return work.id, (np.concatenate(numbers), found, np.concatenate(orders))
+
+
+@dataclass(frozen=True)
+class TextSample:
+    """Work -> texts of the training split, from which a tokenizer is learned.
+
+    Attributes:
+        job: What a record is.
+        places: Where records go.
+        below: Those are taken whose place in the order is below it.
+    """
+
+    job: TextJob
+    places: Places
+    below: int
+
+    def sample(self, work: Work) -> Sample:
+        """Those of some work."""
+        found = Sample()
+        training = self.places.placement.splits.training
+        for texts, splits, _ in _kept(self.job, work, self.places):
+            orders = self.places.placement.orders(texts.keys)
+            chosen = (splits == training) & (orders < np.uint64(self.below))
+            found.add(orders[chosen], list(compress(texts.texts, chosen.tolist())))
+        return found

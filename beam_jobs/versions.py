@@ -10,10 +10,14 @@ _PACKAGES = ("beam-shards", "apache-beam", "numpy", "pillow")
 
 
 @functools.cache
-def versions() -> dict[str, str]:
-    """The version of Python and of each package that is installed."""
+def versions(*more: str) -> dict[str, str]:
+    """The version of Python and of each package that is installed.
+
+    Args:
+        more: Packages that decide something in this job alone.
+    """
     found = {"python": platform.python_version()}
-    for package in _PACKAGES:
+    for package in (*_PACKAGES, *more):
         try:
             found[package] = metadata.version(package)
         except metadata.PackageNotFoundError:

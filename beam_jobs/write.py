@@ -15,10 +15,11 @@ from apache_beam.transforms.window import GlobalWindows
 from beam_jobs.assign import Placement, Splits, check_seed, parse_size
 from beam_jobs.blocks import Block, BlockBuilder
 from beam_jobs.bundle import STATISTICS, at_end_of_bundle
-from beam_jobs.commit import CommitDataset
+from beam_jobs.commit import CommitDataset, TokenFiles, Written
 from beam_jobs.encode import RecordEncoder, check_crc32c
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.group import GroupByShard
+from beam_jobs.labels import LABEL
 from beam_jobs.output import BALANCES, DEFAULT_SHARD_SIZE, Output, parse_num_shards, resolve
 from beam_jobs.payload import frame_lengths, pack_record, unpack_reject
 from beam_jobs.plan import PlanShards
@@ -181,14 +182,19 @@ class WriteShards(beam.PTransform):
         encoded = records | "Encode" >> beam.ParDo(_EncodeRecords(output)).with_outputs(
             _EncodeRecords.SUMMARY, _EncodeRecords.PLACES, STATISTICS, main="blocks"
         )
-        plan, _ = (encoded[_EncodeRecords.SUMMARY], encoded[_EncodeRecords.PLACES]) | (
+        planned = (encoded[_EncodeRecords.SUMMARY], encoded[_EncodeRecords.PLACES]) | (
             "Plan" >> PlanShards(output)
         )
         results = (
-            (encoded["blocks"], plan)
+            (encoded["blocks"], planned.plan)
             | "Group" >> GroupByShard()
-            | "Write" >> beam.ParDo(WriteEncoded(output), AsSingleton(plan))
+            | "Write" >> beam.ParDo(WriteEncoded(output), AsSingleton(planned.plan))
         )
-        constants = records.pipeline | "Labels" >> beam.Create([self._label_names])
-        nothing = records.pipeline | "NoVocabulary" >> beam.Create([()])
-        return (plan, results, encoded[STATISTICS], constants, nothing) | CommitDataset(output)
+        constants = {"Labels": {LABEL: self._label_names}, "NoTokens": TokenFiles()}
+        names, tokens, schema = (
+            records.pipeline | step >> beam.Create([value])
+            for step, value in (*constants.items(), ("Schema", output.schema))
+        )
+        return Written(
+            planned.plan, results, encoded[STATISTICS], names, tokens, planned.summary, schema
+        ) | CommitDataset(output)

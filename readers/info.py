@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from readers.format.display import format_balance, format_bytes, format_table
-from readers.format.manifest import Manifest, Split
+from readers.format.manifest import TOKENIZER, Manifest, Split
 from readers.format.schema import format_shape
 
 _LABELS_SHOWN = 12
@@ -26,13 +26,19 @@ def _lines(directory: str, manifest: Manifest) -> Iterator[str]:
     yield format_table([("feature", "dtype", "shape", "encoding"), *features])
     yield ""
     splits = [_split_row(name, split) for name, split in manifest.splits.items()]
-    header = ("split", "records", "shards", "records a shard", "bytes", "rejected")
-    yield format_table([header, *splits])
+    header = ("split", "records", "shards", "records a shard", "bytes", "rejected", "duplicates")
+    columns = None if manifest.duplicates else -1
+    yield format_table(row[:columns] for row in (header, *splits))
     yield ""
     if manifest.label_names:
         yield f"labels      {len(manifest.label_names)}: {_shortened(manifest.label_names)}"
+    for name, names in manifest.class_names.items():
+        if names:
+            yield f"{name:<10}  {len(names)}: {_shortened(names)}"
     if manifest.vocabulary:
         yield f"vocabulary  {manifest.vocabulary:,} tokens"
+    if manifest.tokenizer:
+        yield f"tokenizer   {manifest.tokenizer:,} ids, in {TOKENIZER}"
     yield f"rejected    {manifest.rejected:,}"
     if manifest.versions:
         yield f"written by  {', '.join(f'{k} {v}' for k, v in manifest.versions.items())}"
@@ -53,6 +59,7 @@ def _split_row(name: str, split: Split) -> tuple[str, ...]:
         format_balance([shard.records for shard in split.shards]),
         format_bytes(split.bytes),
         f"{split.rejected:,}",
+        f"{split.duplicates:,}",
     )
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 import fsspec
 import google_crc32c
@@ -13,7 +15,7 @@ import numpy as np
 
 from readers.fetch import ShardBytes, file_size, read_sidecar
 from readers.format.display import format_bytes
-from readers.format.manifest import INDEX_SUFFIX, VOCABULARY, Manifest, Shard, join
+from readers.format.manifest import INDEX_SUFFIX, TOKENIZER, VOCABULARY, Manifest, Shard, join
 from readers.format.tfrecord import FRAME_BYTES, intact
 
 # Tokens that are not in the vocabulary's file: padding and unknown.
@@ -96,6 +98,8 @@ def verify(path: str | os.PathLike[str]) -> Report:
     problems = [problem for several in found for problem in several]
     if manifest.vocabulary:
         problems += _check_vocabulary(join(directory, VOCABULARY), manifest.vocabulary)
+    if manifest.tokenizer:
+        problems += _check_tokenizer(join(directory, TOKENIZER), manifest.tokenizer)
     return Report(
         shards=len(shards),
         records=sum(shard.records for shard in shards),
@@ -203,3 +207,25 @@ def _check_vocabulary(path: str, tokens: int) -> Iterator[Problem]:
         return
     if found != tokens - _RESERVED:
         yield Problem(path, f"{found:,} words, the manifest says {tokens - _RESERVED:,}")
+
+
+def _check_tokenizer(path: str, ids: int) -> Iterator[Problem]:
+    try:
+        with fsspec.open(path, "rb") as file:
+            found = _ids_in(json.loads(file.read()))
+    except FileNotFoundError:
+        yield Problem(path, "missing")
+        return
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        yield Problem(path, f"no tokenizer ({error})")
+        return
+    if found != ids:
+        yield Problem(path, f"{found:,} ids, the manifest says {ids:,}")
+
+
+def _ids_in(tokenizer: dict[str, Any]) -> int:
+    """One more than the largest id of a tokenizer, by its file as JSON."""
+    vocabulary = tokenizer["model"]["vocab"]
+    ids = vocabulary.values() if isinstance(vocabulary, dict) else range(len(vocabulary))
+    added = (token["id"] for token in tokenizer.get("added_tokens") or ())
+    return 1 + max([-1, *ids, *added])

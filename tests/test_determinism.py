@@ -145,8 +145,8 @@ def test_as_many_processes_of_ours_work_as_are_asked_for(flags, expected):
 
 GOLDEN = {
     "sensors": {
-        "manifest.json": "913ecbfc9228047d1088f227088549b0f6b806ed7c9e3f0fa8b273dcb6d11a23",
-        "rejects/val-00000-of-00002.jsonl": "b678f67b22aaf093d67551c018b19636c8c602f7f3eeef3572d488fac86ffed3",
+        "manifest.json": "de9037d949c10de4a071d17e07950fd7e0f6b3912004bd2db18bea16bf2e7283",
+        "rejects/val-00000-of-00002.jsonl": "5099ef3ca0a2eb065ab5d1b1e2db65ddda075f49b7e01abe6dfb49f9f79d363b",
         "train-00000-of-00003.tfrecord": "1c73e60b5e3b9e2d3c9352dd8189851551f873341b41c1108fdc0b7da311a41b",
         "train-00000-of-00003.tfrecord.idx": "f6c7845555d8e68668f67d7c6e082c4a27d938c8d6e962bc3987f59328ca63c9",
         "train-00001-of-00003.tfrecord": "9adfcd7a8200b0f914862149cac92093539658c3fa368f92cf561e0a032a9c27",
@@ -159,7 +159,7 @@ GOLDEN = {
         "val-00001-of-00002.tfrecord.idx": "6206894dd0267131d5650600787c24bba215dd67b9f1b838e18a7b78b1a9c538",
     },
     "text": {
-        "manifest.json": "e83d6159e4c8f1f44575305cd323b63caf345c85954117a61cf47ac355bace8b",
+        "manifest.json": "ddc40e75637f0472ce1f6f9eeff4f7d7237beb73c7272a448d70b91c71bb9d23",
         "rejects/train-00001-of-00003.jsonl": "ef92243254fa53e52f04c833f2e34c3c4880e9d3f4bf7bd98428d35619ed1713",
         "train-00000-of-00003.tfrecord": "727091b8a48ae9ce5cbc4afc8f566c57781e8bce945d89c8f9ea87fe2b3846f2",
         "train-00000-of-00003.tfrecord.idx": "f713261ae270145b733bab70f5f2af939da7e4fa391d363a4ba0babcf99c1d71",

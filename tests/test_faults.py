@@ -23,7 +23,7 @@ from beam_jobs import (
     Feature,
     Schema,
     WriteShards,
-    lines,
+    parts,
     plan,
     references,
     shards,
@@ -300,33 +300,33 @@ def hand_overs():
 
     files, texts, every = ["sensors"], ["text"], ["sensors", "text"]
     yield "patterns of files", files, inputs(references._ListFiles)
-    yield "patterns of texts", texts, inputs(lines._ListChunks)
+    yield "patterns of texts", texts, inputs(parts._ListWork)
     yield "listed blocks", files, outputs(references._ListFiles)
-    yield "listed chunks", texts, outputs(lines._ListChunks)
+    yield "listed work", texts, outputs(parts._ListWork)
     yield "numbers of files", files, outputs(references._ListFiles, "found")
-    yield "numbers of chunks", texts, outputs(lines._ListChunks, "found")
+    yield "numbers of chunks", texts, outputs(parts._ListWork, "found")
     yield "blocks to be summarised", files, inputs(references._Summarise)
     yield "summaries of files", files, outputs(references._Summarise)
-    yield "chunks to be read", texts, inputs(lines._ReadKeys)
-    yield "summaries of texts", texts, outputs(lines._ReadKeys, "summary", "outputs")
-    yield "hashes of texts", texts, outputs(lines._ReadKeys, None, "outputs")
-    yield "words", texts, outputs(lines._ReadKeys, "words", "outputs")
+    yield "work to be read", texts, inputs(parts._ReadKeys)
+    yield "summaries of texts", texts, outputs(parts._ReadKeys, "summary", "outputs")
+    yield "hashes of texts", texts, outputs(parts._ReadKeys, None, "outputs")
+    yield "words", texts, outputs(parts._ReadKeys, "words", "outputs")
     yield "blocks to find boundaries in", every, inputs(plan._SelectHashes)
     yield "hashes by bin", every, outputs(plan._SelectHashes)
     yield "grouped hashes", every, inputs(plan._PickBoundaries)
     yield "boundaries", every, outputs(plan._PickBoundaries)
     yield "blocks to be assigned", files, inputs(_AssignShards)
     yield "assigned blocks", files, outputs(_AssignShards)
-    yield "chunks to be encoded", texts, inputs(lines._EncodeTexts)
-    yield "encoded blocks", texts, outputs(lines._EncodeTexts, None, "outputs")
-    yield "references to blocks", ["spooled"], outputs(lines._EncodeTexts, None, "_release")
-    yield "statistics of texts", texts, outputs(lines._EncodeTexts, STATISTICS, "outputs")
+    yield "work to be encoded", texts, inputs(parts._Encode)
+    yield "encoded blocks", texts, outputs(parts._Encode, None, "outputs")
+    yield "references to blocks", ["spooled"], outputs(parts._Encode, None, "_release")
+    yield "statistics of texts", texts, outputs(parts._Encode, STATISTICS, "outputs")
     yield "grouped references", files, inputs(references._WriteReferences)
     yield "grouped records", texts, inputs(WriteEncoded)
-    yield "grouped references to blocks", ["spooled"], inputs(lines._WriteSpooled)
+    yield "grouped references to blocks", ["spooled"], inputs(parts._WriteSpooled)
     yield "results of files", files, outputs(references._WriteReferences, None, "outputs")
     yield "results of texts", texts, outputs(WriteEncoded)
-    yield "results of spooled texts", ["spooled"], outputs(lines._WriteSpooled, None, "outputs")
+    yield "results of spooled texts", ["spooled"], outputs(parts._WriteSpooled, None, "outputs")
     yield "statistics of files", files, outputs(references._WriteReferences, STATISTICS, "outputs")
     moved = ["sensors", "bytes"]
     yield "planned changes", moved, outputs(topup._PlanChanges)
@@ -394,12 +394,12 @@ def test_what_reaches_the_commit_lost_or_repeated_is_noticed_or_harmless(
     commit = _Commit.process
 
     @functools.wraps(commit)
-    def tampered(self, _, plan, results, changed, statistics, label_names, vocabulary):
+    def tampered(self, _, plan, results, changed, statistics, *others):
         sides = {"results": results, "changed": changed, "statistics": statistics}
         assert sides[side]
         # A changed shard replaces a result, so every other one may go.
         sides[side] = sides[side][1:] if action == "lose" else [*sides[side], sides[side][0]]
-        yield from commit(self, _, plan, *sides.values(), label_names, vocabulary)
+        yield from commit(self, _, plan, *sides.values(), *others)
 
     monkeypatch.setattr(_Commit, "process", tampered)
     code = run(*arguments, *IN_MEMORY, "--output", tmp_path / "out")
@@ -671,7 +671,7 @@ def test_records_that_a_killed_run_left_on_disk_go_when_the_next_one_begins(
     def killed(*_):
         raise DataError("killed")
 
-    monkeypatch.setattr(lines, "write_spooled", killed)
+    monkeypatch.setattr(parts, "write_spooled", killed)
     assert run(*arguments) == 1
     left = list(staging.glob("records.*"))
     assert left

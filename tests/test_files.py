@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from beam_jobs import files
 from beam_jobs.errors import UsageError
-from beam_jobs.files import File, Inputs, absolute, common_root, is_local, match, read_bytes
+from beam_jobs.files import File, absolute, common_root, is_local, match, read_bytes
+from beam_jobs.inputs import Inputs
 
 names = st.text("abcXYZ019_ .-é", min_size=1, max_size=5).filter(lambda s: s not in (".", ".."))
 folders = st.lists(names, max_size=3)

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.files import Inputs
 from beam_jobs.images import ImageJob, parse_image_size, to_mode
+from beam_jobs.inputs import Inputs
 from beam_jobs.labels import Labels
+from beam_jobs.sources import Source
 from readers.format.schema import Feature, Schema
 
 ORIENTATION = 0x0112
@@ -453,10 +454,12 @@ def test_threads_of_one_worker_reject_the_same_files():
 def test_a_file_is_loaded_by_its_key(tmp_path):
     (tmp_path / "cat").mkdir()
     (tmp_path / "cat/1.png").write_bytes(WHOLE["png"])
-    loaded = ImageJob(Inputs.of([f"{tmp_path}/*/*.png"]), Labels("parent")).load("cat/1.png")
+    loaded = ImageJob(Inputs.of([f"{tmp_path}/*/*.png"]), Labels("parent")).load(
+        Source("cat/1.png")
+    )
     np.testing.assert_array_equal(loaded["image"], smooth())
     with pytest.raises(RejectError, match="cannot be read"):
-        ImageJob(Inputs((), str(tmp_path)), Labels()).load("cat/none.png")
+        ImageJob(Inputs((), str(tmp_path)), Labels()).load(Source("cat/none.png"))
 
 
 def test_the_schema_says_what_is_stored():

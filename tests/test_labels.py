@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.labels import LabelIds, Labels, label_names, label_text
+from beam_jobs.sources import Source
 
 INTEGERS = st.integers(-(2**63), 2**63 - 1).map(str)
 WORDS = st.text(min_size=1).filter(lambda text: not text.strip().lstrip("-+").isdigit())
@@ -76,21 +77,23 @@ def test_a_long_wrong_label_is_quoted_in_part():
     ("key", "label"), [("cat/1.jpg", "cat"), ("a/b/10/x.npy", "10"), ("é ü/x", "é ü")]
 )
 def test_the_parent_is_the_name_of_the_folder(key, label):
-    assert Labels.parse("parent").of(key) == label
+    assert Labels.parse("parent").of(Source(key)) == label
 
 
 def test_a_file_in_no_folder_has_no_parent():
     with pytest.raises(UsageError, match=r"^<job error 2>1.jpg: it lies in no folder"):
-        Labels.parse("parent").of("1.jpg")
+        Labels.parse("parent").of(Source("1.jpg"))
 
 
 def test_none_gives_no_label():
-    assert Labels.parse("none").of("cat/1.jpg") is None
+    assert Labels.parse("none").of(Source("cat/1.jpg")) is None
 
 
-@pytest.mark.parametrize("text", ["", "csv", "csv:", "Parent", "tsv:x.tsv", "folder"])
+@pytest.mark.parametrize(
+    "text", ["", "csv", "csv:", "column", "column:", "Parent", "tsv:x.tsv", "folder"]
+)
 def test_an_unknown_source_of_labels_is_refused(text):
-    with pytest.raises(UsageError, match="expected parent, none or csv:FILE"):
+    with pytest.raises(UsageError, match="expected parent, none, csv:FILE or column:NAME"):
         Labels.parse(text)
 
 
@@ -102,28 +105,28 @@ def test_a_missing_table_is_named_at_once(tmp_path):
 
 def test_a_table_labels_by_key_before_file_name(tmp_path):
     labels = table(tmp_path, "path,label\na/1.jpg,first\n1.jpg,any\n")
-    assert labels.of("a/1.jpg") == "first"
-    assert labels.of("b/1.jpg") == "any"
-    assert labels.of("1.jpg") == "any"
+    assert labels.of(Source("a/1.jpg")) == "first"
+    assert labels.of(Source("b/1.jpg")) == "any"
+    assert labels.of(Source("1.jpg")) == "any"
 
 
 @pytest.mark.parametrize("path", ["path", "file", "filename", "key", "image", "name", " File "])
 @pytest.mark.parametrize("label", ["label", "class", "LABEL"])
 def test_a_table_may_name_its_columns_in_several_ways_and_any_order(tmp_path, path, label):
     labels = table(tmp_path, f"\ufeffid,{label},{path}\r\n7,cat,1.jpg\r\n\r\n8,dog,2.jpg")
-    assert labels.of("1.jpg") == "cat"
-    assert labels.of("2.jpg") == "dog"
+    assert labels.of(Source("1.jpg")) == "cat"
+    assert labels.of(Source("2.jpg")) == "dog"
 
 
 def test_quotes_and_commas_in_a_table_are_read(tmp_path):
     labels = table(tmp_path, 'path,label\n"a,1.jpg","two\nlines"\n')
-    assert labels.of("a,1.jpg") == "two\nlines"
+    assert labels.of(Source("a,1.jpg")) == "two\nlines"
 
 
 def test_a_file_that_the_table_does_not_name_is_an_error(tmp_path):
     labels = table(tmp_path, "path,label\n1.jpg,cat\n")
     with pytest.raises(UsageError, match=r"x/2.jpg: --label csv:.* has no line for it"):
-        labels.of("x/2.jpg")
+        labels.of(Source("x/2.jpg"))
 
 
 @pytest.mark.parametrize(
@@ -153,14 +156,14 @@ def test_a_table_that_is_not_utf8_is_refused(tmp_path):
 
 
 def test_a_line_may_be_repeated_word_for_word(tmp_path):
-    assert table(tmp_path, "path,label\n1.jpg,cat\n1.jpg,cat\n").of("1.jpg") == "cat"
+    assert table(tmp_path, "path,label\n1.jpg,cat\n1.jpg,cat\n").of(Source("1.jpg")) == "cat"
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 def test_lines_of_a_table_may_end_as_on_any_system(tmp_path, end):
     labels = table(tmp_path, end.join(["path,label", "1.jpg,cat", "2.jpg,dog", ""]))
-    assert labels.of("1.jpg") == "cat"
-    assert labels.of("2.jpg") == "dog"
+    assert labels.of(Source("1.jpg")) == "cat"
+    assert labels.of(Source("2.jpg")) == "dog"
 
 
 def test_a_table_that_is_no_table_is_refused(tmp_path):
@@ -170,12 +173,12 @@ def test_a_table_that_is_no_table_is_refused(tmp_path):
 
 def test_labels_are_sent_to_workers_without_their_table(tmp_path):
     labels = table(tmp_path, "path,label\n" + "".join(f"{i}.jpg,cat\n" for i in range(10_000)))
-    assert labels.of("7.jpg") == "cat"
+    assert labels.of(Source("7.jpg")) == "cat"
     sent = pickle.dumps(labels)
     assert len(sent) < 500
     received = pickle.loads(sent)
     assert received == labels
-    assert received.of("9999.jpg") == "cat"
+    assert received.of(Source("9999.jpg")) == "cat"
 
 
 def test_a_relative_table_is_found_from_another_directory(tmp_path, monkeypatch):
@@ -183,4 +186,4 @@ def test_a_relative_table_is_found_from_another_directory(tmp_path, monkeypatch)
     (tmp_path / "t.csv").write_text("path,label\na,b\n")
     labels = Labels.parse("csv:t.csv")
     monkeypatch.chdir("/")
-    assert pickle.loads(pickle.dumps(labels)).of("a") == "b"
+    assert pickle.loads(pickle.dumps(labels)).of(Source("a")) == "b"

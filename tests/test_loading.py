@@ -15,29 +15,36 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.files import File, Inputs
 from beam_jobs.images import ImageJob
+from beam_jobs.inputs import Inputs
 from beam_jobs.labels import Labels
-from beam_jobs.loading import Loader, pack_reference, reference_key, unpack_reference
+from beam_jobs.loading import Loader
 from beam_jobs.rejects import Reject
 from beam_jobs.sensors import SensorJob
+from beam_jobs.sources import Source, pack_reference, reference_key, unpack_reference
 from beam_jobs.statistics import Statistics
 from readers.format import example
 from readers.format.example import Encoder
 from readers.format.schema import Feature, Schema
 from readers.format.tfrecord import frame, read_records
 
-# Names of files are any bytes but the slash; a lone surrogate is a byte that is not UTF-8.
-file_keys = st.binary(min_size=1, max_size=60).map(lambda b: b.decode("utf-8", "surrogateescape"))
+# Names of files are any bytes but zero and the slash; a lone surrogate is a byte that is not UTF-8.
+file_keys = st.binary(min_size=1, max_size=60).map(
+    lambda b: b.replace(b"\0", b"").decode("utf-8", "surrogateescape")
+)
 
 
 @given(file_keys, st.integers(0, 2**64 - 1), st.integers(-(2**63), 2**63 - 1))
 def test_a_reference_is_a_files_key_size_and_time(key, size, modified):
-    file = File(key, size, modified)
-    reference = pack_reference(file)
-    assert unpack_reference(reference) == file
+    source = Source(key, size, modified)
+    reference = pack_reference(source)
+    assert unpack_reference(reference) == source
     assert reference_key(reference) == key.encode("utf-8", "surrogateescape")
     assert len(reference) == 16 + len(key.encode("utf-8", "surrogateescape"))
+
+
+def references_of(keys: list[str]) -> list[bytes]:
+    return [pack_reference(Source(key)) for key in keys]
 
 
 def write_sensors(root: Path) -> list[str]:
@@ -55,8 +62,8 @@ def write_sensors(root: Path) -> list[str]:
 
 
 def sensors(root: Path) -> Loader:
-    job = SensorJob.of(Inputs.of([f"{root}/*/*"]), Labels("parent"))
-    return Loader(job, job.schema, ("rest", "walk"))
+    job = SensorJob(Inputs.of([f"{root}/*/*"]), Labels("parent")).learned()
+    return Loader(job, job.schema, {"label": ("rest", "walk")})
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +75,7 @@ def recordings(tmp_path_factory) -> tuple[Path, list[str]]:
 def test_loading_many_is_encoding_one_by_one(recordings):
     root, keys = recordings
     loader = sensors(root)
-    found = loader.load([key.encode() for key in keys])
+    found = loader.load(references_of(keys))
     good = [key for n, key in enumerate(keys) if n not in (5, 6, 7)]
     records = [
         {"signal": np.load(root / key), "key": key, "label": int(key.startswith("walk"))}
@@ -94,7 +101,7 @@ def test_loading_many_is_encoding_one_by_one(recordings):
 def test_records_come_in_the_order_they_were_asked_for(recordings):
     root, keys = recordings
     order = [keys[n] for n in (30, 2, 17, 6, 39, 0)]
-    loaded = sensors(root).load([key.encode() for key in order])
+    loaded = sensors(root).load(references_of(order))
     found = [data[data.index(b"key") :] for _, data in read_records(io.BytesIO(loaded.frames), "a")]
     assert [key for key in order if key != keys[6]] == [
         next(key for key in keys if key.encode() in data) for data in found
@@ -110,7 +117,7 @@ def test_nothing_to_load_gives_nothing(recordings):
 
 def test_nothing_but_rejects_gives_nothing_else(recordings):
     root, keys = recordings
-    loaded = sensors(root).load([keys[5].encode(), keys[6].encode()])
+    loaded = sensors(root).load(references_of([keys[5], keys[6]]))
     assert (loaded.frames, loaded.lengths.tolist(), len(loaded.rejects)) == (b"", [], 2)
     assert loaded.statistics.records == 0
 
@@ -120,21 +127,21 @@ def test_a_file_whose_name_is_not_utf_8_is_a_reject(tmp_path):
     name = b"walk/\xff.npy"
     np.save(Path(str(tmp_path)) / name.decode("utf-8", "surrogateescape"), np.ones((1, 3), "f4"))
     loader = sensors(tmp_path)
-    (reject,) = loader.load([name]).rejects
     key = name.decode("utf-8", "surrogateescape")
+    (reject,) = loader.load(references_of([key])).rejects
     assert reject == Reject(key, "decode", "the file's name is not UTF-8: rename it")
-    assert loader.measure([key]) == [None]
+    assert loader.measure(references_of([key])) == [reject]
 
 
 def test_labels_are_numbers_or_the_places_of_their_names(recordings):
     root, keys = recordings
     job = sensors(root).job
-    loader = Loader(job, job.schema, ("other", "rest", "walk"))
-    assert loader.record(keys[0])["label"] == 2
-    assert loader.record(keys[1])["label"] == 1
+    loader = Loader(job, job.schema, {"label": ("other", "rest", "walk")})
+    assert loader.record(Source(keys[0]))["label"] == 2
+    assert loader.record(Source(keys[1]))["label"] == 1
     (root / "10").mkdir(exist_ok=True)
     np.save(root / "10/a.npy", np.ones((1, 3), np.float32))
-    assert Loader(job, job.schema, ()).record("10/a.npy")["label"] == 10
+    assert Loader(job, job.schema, {}).record(Source("10/a.npy"))["label"] == 10
     (root / "10/a.npy").unlink()
 
 
@@ -144,10 +151,11 @@ class OddJob:
 
     inputs: Inputs = field(default_factory=lambda: Inputs((), "/"))
     labels: Labels = field(default_factory=Labels)
+    extras = ()
     schema = Schema({"key": Feature("string"), "x": Feature("float32", (None,))})
 
-    def load(self, key: str) -> dict[str, Any]:
-        match key.split()[0]:
+    def load(self, source: Source) -> dict[str, Any]:
+        match source.key.split()[0]:
             case "reject":
                 raise RejectError("broken")
             case "usage":
@@ -157,7 +165,7 @@ class OddJob:
             case "other":
                 return {"y": 1}
         # Unless they are added up one by one, figures would tell in which order.
-        return {"x": (np.arange(int(key.split()[1])) * 0.1).astype(np.float32)}
+        return {"x": (np.arange(int(source.key.split()[1])) * 0.1).astype(np.float32)}
 
 
 def odd() -> Loader:
@@ -165,7 +173,7 @@ def odd() -> Loader:
 
 
 def test_a_record_that_does_not_fit_the_schema_is_a_reject_of_another_stage():
-    loaded = odd().load([b"reject", b"wide", b"other", b"good 3"])
+    loaded = odd().load(references_of(["reject", "wide", "other", "good 3"]))
     assert [(r.key, r.stage) for r in loaded.rejects] == [
         ("reject", "decode"),
         ("wide", "encode"),
@@ -177,18 +185,22 @@ def test_a_record_that_does_not_fit_the_schema_is_a_reject_of_another_stage():
 
 
 def test_a_users_mistake_ends_the_job():
-    for act in (lambda: odd().load([b"good 1", b"usage"]), lambda: odd().measure(["usage"])):
+    references = references_of(["good 1", "usage"])
+    for act in (odd().load, odd().measure):
         with pytest.raises(UsageError, match="no two agree"):
-            act()
+            act(references)
 
 
 def test_a_record_is_measured_to_the_byte_unless_it_cannot_become_one(recordings):
     root, keys = recordings
     loader = sensors(root)
-    sizes = loader.measure(keys)
+    sizes = loader.measure(references_of(keys))
     for n, (key, size) in enumerate(zip(keys, sizes, strict=True)):
-        assert size == (None if n in (5, 6, 7) else len(loader.load([key.encode()]).frames))
-    assert odd().measure(["good 5", "wide", "reject", "other"])[1:] == [None] * 3
+        loaded = loader.load(references_of([key]))
+        assert size == (loaded.rejects[0] if n in (5, 6, 7) else len(loaded.frames))
+        assert isinstance(size, Reject) == (n in (5, 6, 7))
+    misfits = references_of(["wide", "reject", "other"])
+    assert odd().measure(misfits) == odd().load(misfits).rejects
     assert odd().measure([]) == []
 
 
@@ -201,9 +213,10 @@ def test_pictures_are_loaded_and_measured_alike(tmp_path, encoding):
     job = ImageJob(Inputs.of([f"{tmp_path}/*"]), Labels(), encoding=encoding)
     loader = Loader(job, job.schema)
     keys = [f"{n}.png" for n in range(5)]
-    loaded = loader.load([key.encode() for key in keys])
-    assert loader.measure(keys) == loaded.lengths.tolist()
-    expected = [frame(Encoder(job.schema).encode({"key": key, **job.load(key)})) for key in keys]
+    loaded = loader.load(references_of(keys))
+    assert loader.measure(references_of(keys)) == loaded.lengths.tolist()
+    records = [{"key": key, **job.load(Source(key))} for key in keys]
+    expected = [frame(Encoder(job.schema).encode(record)) for record in records]
     assert loaded.frames == b"".join(expected)
 
 
@@ -211,11 +224,11 @@ def test_a_loader_travels_whether_it_was_used_or_not(recordings):
     root, keys = recordings
     loader = sensors(root)
     fresh = pickle.dumps(loader)
-    first = loader.load([key.encode() for key in keys])
+    first = loader.load(references_of(keys))
     # A process unpickles each only once as long as they are the same bytes.
     assert pickle.dumps(sensors(root)) == fresh
     for travelled in (fresh, pickle.dumps(loader)):
-        again = pickle.loads(travelled).load([key.encode() for key in keys])
+        again = pickle.loads(travelled).load(references_of(keys))
         assert (again.frames, again.rejects) == (first.frames, first.rejects)
         assert again.statistics.state() == first.statistics.state()
 
@@ -223,7 +236,7 @@ def test_a_loader_travels_whether_it_was_used_or_not(recordings):
 @pytest.mark.parametrize("layouts", [4096, 3])
 def test_threads_that_share_a_loader_get_what_each_would_get_alone(monkeypatch, layouts):
     monkeypatch.setattr(example, "_MAX_LAYOUTS", layouts)
-    batches = [[b"good %d" % (n * step % 300) for n in range(150)] for step in (1, 7)]
+    batches = [references_of([f"good {n * step % 300}" for n in range(150)]) for step in (1, 7)]
     alone = [odd().load(batch) for batch in batches]
     for _ in range(5):
         shared = odd()

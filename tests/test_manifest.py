@@ -26,11 +26,14 @@ MANIFEST = Manifest(
             ),
             rejected=1,
             statistics={"label": {"count": 5, "mean": 0.5}},
+            duplicates=4,
         ),
         "val": Split((Shard("val-00000-of-00001.tfrecord", 0, 0, 0),), rejected=2),
     },
     label_names=("Katze", "Köter"),
+    class_names={"box_labels": ("Auto", "Tür")},
     vocabulary=7,
+    tokenizer=9,
     options={"seed": 0, "splits": {"train": 0.8}},
     versions={"beam-shards": "1.0"},
 )
@@ -58,13 +61,21 @@ GOLDEN = """\
   "Katze",
   "Köter"
  ],
+ "class_names": {
+  "box_labels": [
+   "Auto",
+   "Tür"
+  ]
+ },
  "vocabulary": 7,
+ "tokenizer": 9,
  "rejected": 3,
  "splits": {
   "train": {
    "records": 5,
    "bytes": 500,
    "rejected": 1,
+   "duplicates": 4,
    "statistics": {
     "label": {
      "count": 5,
@@ -90,6 +101,7 @@ GOLDEN = """\
    "records": 0,
    "bytes": 0,
    "rejected": 2,
+   "duplicates": 0,
    "statistics": {},
    "shards": [
     {
@@ -152,6 +164,7 @@ def test_the_totals_are_those_of_the_shards():
     assert MANIFEST.split("train").records == 5
     assert MANIFEST.split("train").bytes == 500
     assert MANIFEST.rejected == 3
+    assert MANIFEST.duplicates == 4
 
 
 def test_what_is_optional_is_written_and_read_all_the_same():
@@ -170,11 +183,20 @@ def test_another_format_version_is_refused_with_both_numbers(version):
         Manifest.from_json(changed(("format_version",), version))
 
 
+# What manifests have not that were written before there were such things.
+LATER = [
+    ("class_names",),
+    ("tokenizer",),
+    (*TRAIN, "duplicates"),
+    ("splits", "val", "duplicates"),
+]
+
 REQUIRED = [
     path
     for path in paths(MANIFEST.to_json())
     # A feature, a split or a shard may be absent: what is left must only add up.
     if path[:-1] not in {("schema",), ("splits",), (*TRAIN, "shards"), ("splits", "val", "shards")}
+    and path not in [*LATER, ("class_names", "box_labels")]
 ]
 
 
@@ -183,6 +205,21 @@ def test_a_missing_field_is_refused_with_its_name(path):
     with pytest.raises(ValueError, match=r"missing|format version None|a feature is") as caught:
         Manifest.from_json(changed(path, ABSENT))
     assert path[0] in ("format_version", "schema") or repr(path[-1]) in str(caught.value)
+
+
+def test_a_manifest_of_before_has_no_classes_tokenizer_and_duplicates():
+    before = MANIFEST.to_json()
+    for *folder, field in LATER:
+        inside = before
+        for key in folder:
+            inside = inside[key]
+        del inside[field]
+    found = Manifest.from_json(before)
+    assert (found.class_names, found.tokenizer, found.duplicates) == ({}, 0, 0)
+    assert found.label_names == MANIFEST.label_names
+    assert [split.shards for split in found.splits.values()] == [
+        split.shards for split in MANIFEST.splits.values()
+    ]
 
 
 WRONG = [None, 1.5, -1, True, "text", [1], {"a": 1}, [[["a", "b"]]]]
@@ -220,6 +257,12 @@ def test_no_field_takes_a_value_of_the_wrong_type(path, wrong):
         (("rejected",), -3, "rejected: expected a count, found -3"),
         (("label_names",), "ab", "label_names: expected list, found 'ab'"),
         (("label_names",), [1, 2], "label_names: expected a list of text"),
+        (("class_names",), ["a"], "class_names: expected dict, found"),
+        (("class_names", "box_labels"), "ab", "class_names: expected lists of text"),
+        (("class_names", "box_labels"), ["a", 1], "class_names: expected lists of text"),
+        (("tokenizer",), -1, "tokenizer: expected a count, found -1"),
+        ((*TRAIN, "duplicates"), -1, "duplicates: expected a count, found -1"),
+        ((*TRAIN, "duplicates"), "4", "duplicates: expected int, found '4'"),
         (("options",), [["a", 1]], "options: expected dict"),
         (("splits",), [], "splits: expected dict"),
         ((*TRAIN, "records"), 6, "split train: 6 records, but its shards add up to 5"),

@@ -29,6 +29,7 @@ from beam_jobs.summary import SAMPLE, Sampled, Summary
 from readers.format.schema import Feature, Schema
 
 SCHEMA = Schema({"key": Feature("string")})
+REJECT = Reject("a", "decode", "broken")
 
 
 def blocks_of(places: list[tuple[int, int]], per_block: int) -> list[bytes]:
@@ -146,7 +147,7 @@ def run_plan(
         summary = Summary.empty(len(num_shards))
         summary.inputs = len(block.hashes)
         summary.add_block(block)
-        summary.add_sample(Sampled(int(h), f"{h}", int(h) % 50 + 1) for h in block.hashes)
+        summary.add_sample(Sampled(int(h), b"%d" % h, int(h) % 50 + 1) for h in block.hashes)
         for split in block.splits.tolist():
             summary.splits[split].bytes += record_bytes
         summaries.append(summary)
@@ -205,17 +206,17 @@ def test_the_number_of_shards_follows_from_the_bytes_of_the_records():
     check_plan(plan, places)
 
 
-def hundred_bytes(keys: list[str]) -> list[int | None]:
-    assert 1 <= len(keys) <= SAMPLE
-    return [100] * len(keys)
+def hundred_bytes(references: list[bytes]) -> list[int | Reject]:
+    assert 1 <= len(references) <= SAMPLE
+    return [100] * len(references)
 
 
-def twice_the_file(keys: list[str]) -> list[int | None]:
-    return [2 * (int(key) % 50 + 1) + 40 for key in keys]
+def twice_the_file(references: list[bytes]) -> list[int | Reject]:
+    return [2 * (int(reference) % 50 + 1) + 40 for reference in references]
 
 
-def unmeasurable(keys: list[str]) -> list[int | None]:
-    return [None] * len(keys)
+def unmeasurable(references: list[bytes]) -> list[int | Reject]:
+    return [REJECT] * len(references)
 
 
 @pytest.mark.parametrize(
@@ -234,9 +235,9 @@ def test_the_sample_is_that_of_the_smallest_hashes_however_records_came_in_block
     places = random_places(300, 1)
     smallest = sorted(hash_ for hash_, _ in places)[:SAMPLE]
 
-    def sampled(keys: list[str]) -> list[int | None]:
-        assert [int(key) for key in keys] == smallest
-        return [777] * len(keys)
+    def sampled(references: list[bytes]) -> list[int | Reject]:
+        assert [int(reference) for reference in references] == smallest
+        return [777] * len(references)
 
     for per_block in (1, 40, 300):
         plan = run_plan(places, (2,), measure=sampled, per_block=per_block)
@@ -264,11 +265,13 @@ def test_lost_inputs_are_noticed_before_the_output_is_touched(tmp_path):
     summary.inputs = 3
     summary.splits[0].add(np.arange(3, dtype=np.uint64))
     with pytest.raises(DataError, match="4 inputs were listed, 3 reached"):
-        next(_DraftPlan(output, None, 2).process(None, summary, [2, 2]))
+        next(_DraftPlan(output, None, 2, True).process(None, summary, [2, 2]))
     assert not (tmp_path / "out").exists()
-    (draft,) = _DraftPlan(output, None, 2).process(None, summary, [2, 1])
-    assert [split.shards for split in draft] == [2]
-    assert (tmp_path / "out" / MARKER).exists()
+    for prepare in (False, True):
+        measured, draft = _DraftPlan(output, None, 2, prepare).process(None, summary, [2, 1])
+        assert (measured.tag, measured.value) == (_DraftPlan.MEASURED, [])
+        assert [split.shards for split in draft] == [2]
+        assert (tmp_path / "out" / MARKER).exists() == prepare
 
 
 files = st.lists(st.integers(0, 10**6), min_size=1, max_size=SAMPLE)
@@ -291,22 +294,27 @@ def test_records_of_one_size_have_that_size_whatever_their_files(sizes, constant
 
 @given(st.lists(st.integers(0, 10**9)), st.floats(0, 1e9))
 def test_where_nothing_could_be_measured_a_record_is_as_large_as_its_file(sizes, mean_file):
-    assert mean_bytes(mean_file, sizes, [None] * len(sizes)) == mean_file
+    assert mean_bytes(mean_file, sizes, [REJECT] * len(sizes)) == mean_file
 
 
 sampled = st.lists(
-    st.tuples(st.integers(0, 10**9), st.one_of(st.none(), st.integers(17, 10**9))), max_size=SAMPLE
+    st.tuples(st.integers(0, 10**9), st.one_of(st.just(REJECT), st.integers(17, 10**9))),
+    max_size=SAMPLE,
 )
 
 
 @given(sampled, st.floats(0, 1e9))
 def test_what_could_not_be_measured_changes_nothing(pairs, mean_file):
-    good = [(size, record) for size, record in pairs if record is not None]
+    good = [(size, record) for size, record in pairs if record is not REJECT]
     found = mean_bytes(mean_file, [p[0] for p in pairs], [p[1] for p in pairs])
     assert found == mean_bytes(mean_file, [p[0] for p in good], [p[1] for p in good])
 
 
-@given(sampled.filter(lambda pairs: any(p[1] for p in pairs)), st.floats(0, 1e9), st.randoms())
+@given(
+    sampled.filter(lambda pairs: any(p[1] is not REJECT for p in pairs)),
+    st.floats(0, 1e9),
+    st.randoms(),
+)
 def test_the_mean_is_positive_and_to_the_last_bit_the_same_in_any_order(pairs, mean_file, random):
     shuffled = pairs.copy()
     random.shuffle(shuffled)

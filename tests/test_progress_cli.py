@@ -227,8 +227,8 @@ def test_counters_of_every_stage_of_the_text_job(inputs, tmp_path, mode):
     assert found == {
         "files/chunks": 4,
         "files/bytes": sum(path.stat().st_size for path in source.iterdir()),
-        "texts/found": 1000,
-        "texts/encoded": 992,
+        "parts/found": 1000,
+        "parts/encoded": 992,
         "shards/written": 10,
         "shards/records": 992,
         "shards/bytes": manifest.bytes,

@@ -293,14 +293,16 @@ def output_of(**changes) -> Output:
 
 
 def test_the_digest_is_of_all_that_decides_the_bytes_of_a_shard(monkeypatch):
-    def digest(name=NAME, names=("cat",), records=(b"one", b"two"), **output):
+    def digest(name=NAME, names=None, records=(b"one", b"two"), **output):
+        names = {"label": ("cat",)} if names is None else names
         return Digest(output_of(**output), name, names).update(records).text()
 
     others = [
         digest(name="train-00004-of-00007.tfrecord"),
-        digest(names=()),
-        digest(names=("cat", "dog")),
-        digest(names=("dog",)),
+        digest(names={}),
+        digest(names={"label": ("cat", "dog")}),
+        digest(names={"label": ("dog",)}),
+        digest(names={"box_labels": ("cat",)}),
         digest(records=()),
         digest(records=(b"two", b"one")),
         digest(records=(b"one",)),

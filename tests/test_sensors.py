@@ -1,5 +1,6 @@
 import io
 import pickle
+import re
 import struct
 import zipfile
 from pathlib import Path
@@ -11,10 +12,13 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from beam_jobs.conditioning import Conditioning
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.files import Inputs
+from beam_jobs.inputs import Inputs
 from beam_jobs.labels import Labels
-from beam_jobs.sensors import SensorJob, _npy_header, parse_npy
+from beam_jobs.recordings import Reading, _npy_header, parse_npy
+from beam_jobs.sensors import SensorJob
+from beam_jobs.sources import Source
 from readers.format.schema import TENSORFLOW_DTYPES, Feature, Schema
 
 DTYPES = sorted(set(TENSORFLOW_DTYPES) - {"string", "bfloat16"})
@@ -34,14 +38,16 @@ def npz(compressed: bool = False, **arrays) -> bytes:
 
 def read(tmp_path: Path, name: str, data: bytes, arrays=(), dtype="") -> dict[str, np.ndarray]:
     (tmp_path / name).write_bytes(data)
-    return SensorJob(Inputs((), str(tmp_path)), Labels(), (), arrays, dtype).read(name)
+    job = SensorJob(Inputs((), str(tmp_path)), Labels(), reading=Reading(arrays), dtype=dtype)
+    return job.read(Source(name))
 
 
 def job(tmp_path: Path, arrays=(), dtype="", **files: bytes) -> SensorJob:
     """The job of files `name_suffix=data`."""
     for name, data in files.items():
         (tmp_path / name.replace("_", ".")).write_bytes(data)
-    return SensorJob.of(Inputs.of([f"{tmp_path}/*"]), Labels(), arrays, dtype)
+    inputs = Inputs.of([f"{tmp_path}/*"])
+    return SensorJob(inputs, Labels(), reading=Reading(arrays), dtype=dtype).learned()
 
 
 def same(found: dict[str, np.ndarray], **expected) -> None:
@@ -100,7 +106,8 @@ def test_names_of_other_features_are_refused(tmp_path, name):
 
 def of_encoding(tmp_path, encoding, array):
     (tmp_path / "a.npy").write_bytes(npy(array))
-    return SensorJob.of(Inputs.of([str(tmp_path / "a.npy")]), Labels(), (), "", encoding)
+    inputs = Inputs.of([str(tmp_path / "a.npy")])
+    return SensorJob(inputs, Labels(), encoding=encoding).learned()
 
 
 def test_recordings_are_stored_in_the_encoding_that_is_asked_for(tmp_path):
@@ -141,6 +148,11 @@ def test_a_csv_file_without_a_final_newline_is_whole(tmp_path):
     same(read(tmp_path, "a.csv", b"1\n2"), signal=np.array([[1], [2]], np.float32))
 
 
+def test_an_empty_cell_of_a_csv_file_is_no_number(tmp_path):
+    expected = np.array([[1, 2], [3, np.nan]], np.float32)
+    same(read(tmp_path, "a.csv", b"1,2\n3,\n"), signal=expected)
+
+
 def test_a_csv_file_of_a_header_alone_is_an_empty_recording(tmp_path):
     assert read(tmp_path, "a.csv", b"x,y,z\n")["signal"].shape == (0, 3)
 
@@ -153,7 +165,6 @@ def test_a_csv_file_of_a_header_alone_is_an_empty_recording(tmp_path):
         (b"1,2\n3\n", "row 2 has 1 values, not 2"),
         (b"x,y\n1,2\n3,4,5\n", "row 2 has 3 values, not 2"),
         (b"1,2\n3,x\n", "not a whole .csv file"),
-        (b"1,2\n3,\n", "not a whole .csv file"),
         (b"\xff\xfe1\0", "not a whole .csv file"),
         (b"1\n" + b"x" * 200_000, "not a whole .csv file"),
     ],
@@ -391,13 +402,17 @@ def test_numbers_of_a_csv_file_beyond_float32_are_rejected(tmp_path):
 
 @pytest.mark.parametrize("name", ["a.txt", "a.npy.gz", "a", "a.mat"])
 def test_other_kinds_of_files_are_rejected(tmp_path, name):
-    with pytest.raises(RejectError, match=r"expected a \.npy, \.npz or \.csv file"):
+    kinds = r"\.npy, \.npz, \.csv, \.wav, \.flac, \.parquet, \.h5, \.hdf5"
+    got = re.escape(name.rsplit(".", 1)[-1])
+    with pytest.raises(
+        RejectError, match=rf"expected a file of one of the kinds {kinds}, got .{got}"
+    ):
         read(tmp_path, name, b"x")
 
 
 def test_a_missing_file_is_rejected(tmp_path):
     with pytest.raises(RejectError, match="cannot be read"):
-        SensorJob(Inputs((), str(tmp_path)), Labels()).read("none.npy")
+        SensorJob(Inputs((), str(tmp_path)), Labels()).read(Source("none.npy"))
 
 
 def test_the_schema_is_that_of_the_first_file_that_can_be_read(tmp_path):
@@ -434,10 +449,10 @@ def test_no_readable_file_is_the_users_mistake(tmp_path):
 def test_a_job_loads_what_fits(tmp_path):
     array = np.arange(6, dtype=np.float32).reshape(2, 3)
     found = job(tmp_path, a_npy=npy(np.ones((5, 3), np.float32)), b_npy=npy(array))
-    same(found.load("b.npy"), signal=array)
+    same(found.load(Source("b.npy")), signal=array)
     # In byte order and layout files may differ.
     (tmp_path / "c.npy").write_bytes(npy(array.astype(">f4", order="F")))
-    same(found.load("c.npy"), signal=array)
+    same(found.load(Source("c.npy")), signal=array)
 
 
 @pytest.mark.parametrize(
@@ -452,7 +467,7 @@ def test_a_job_loads_what_fits(tmp_path):
 def test_a_misfit_names_both_files_and_what_they_hold(tmp_path, misfit, described):
     found = job(tmp_path, a_npy=npy(np.ones((5, 3), np.float32)), b_npy=misfit)
     with pytest.raises(UsageError) as caught:
-        found.load("b.npy")
+        found.load(Source("b.npy"))
     assert caught.value.message.startswith(
         f"b.npy: {described}, but a.npy has signal float32 [None, 3]; "
     )
@@ -470,8 +485,38 @@ def test_missing_and_additional_arrays_are_misfits(tmp_path):
         "d.npz": "d.npz: signal float64 [None, 1], but a.npz has no signal",
     }.items():
         with pytest.raises(UsageError) as caught:
-            found.load(key)
+            found.load(Source(key))
         assert message in caught.value.message
+
+
+def conditioned(tmp_path, **flags):
+    inputs = Inputs.of([f"{tmp_path}/*"])
+    return SensorJob(inputs, Labels(), conditioning=Conditioning.parse(**flags)).learned()
+
+
+def test_parts_are_known_by_key_and_size_before_they_are_made(tmp_path):
+    (tmp_path / "a.npy").write_bytes(npy(np.ones((50, 3), np.float32)))
+    for flags, keys, size in (
+        ({"window": "20", "stride": "10"}, ["a.npy#1", "a.npy#2", "a.npy#3", "a.npy#4"], 240),
+        ({"window": "20", "sequence": True}, ["a.npy"], 480),
+        ({"window": "20", "spectrogram": "8:4"}, ["a.npy#1", "a.npy#2"], 4 * 4 * 5 * 3),
+        ({}, ["a.npy"], 600),
+    ):
+        found = conditioned(tmp_path, **flags)
+        source, data = Source("a.npy"), (tmp_path / "a.npy").read_bytes()
+        parts = found.parts_of(source, data)
+        assert [key for key, _ in parts] == keys
+        assert all(size <= about <= size + 200 for _, about in parts)
+        assert [key for key, _ in found.records_of(source, data)] == keys
+
+
+def test_a_misfit_is_found_before_its_records_are_made(tmp_path):
+    (tmp_path / "a.npy").write_bytes(npy(np.ones((50, 3), np.float32)))
+    found = conditioned(tmp_path, window="20")
+    with pytest.raises(
+        UsageError, match=r"b.npy: signal float32 \[None, 2\], but a.npy has signal"
+    ):
+        found.parts_of(Source("b.npy"), npy(np.ones((50, 2), np.float32)))
 
 
 # The bytes of an array, read without NumPy's own slow reader: as `np.load` reads them.

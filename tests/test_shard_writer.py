@@ -14,9 +14,9 @@ from beam_jobs import shard_writer
 from beam_jobs.assign import Placement, Plan, SplitPlan, Splits
 from beam_jobs.blocks import Block
 from beam_jobs.errors import DataError, UsageError
-from beam_jobs.files import File, Inputs
+from beam_jobs.inputs import Inputs
 from beam_jobs.labels import Labels
-from beam_jobs.loading import Loader, pack_reference
+from beam_jobs.loading import Loader
 from beam_jobs.output import Output
 from beam_jobs.payload import pack_record
 from beam_jobs.pool import Pool
@@ -26,6 +26,7 @@ from beam_jobs.rejects import Reject
 from beam_jobs.resume import ShardResult
 from beam_jobs.sensors import SensorJob
 from beam_jobs.shard_writer import ShardWriter, WriteEncoded, write_spooled
+from beam_jobs.sources import Source, pack_reference
 from beam_jobs.spool import Spool
 from beam_jobs.statistics import Statistics
 from readers.format.example import Encoder
@@ -189,6 +190,19 @@ def test_a_reject_may_end_the_job(tmp_path):
     assert staged(tmp_path) == []
 
 
+def test_a_record_of_the_plan_may_arrive_as_a_reject(tmp_path):
+    rows, examples = encoded(random.Random(5), 8)
+    late = Reject.of("k3", "decode", "late")
+    rows[3] = rows[3][0], pack_record("k3", late, planned=True)
+    del examples[3]
+    result = write_encoded(output_of(tmp_path), plan_of(8), blocks_of(rows))
+    check_shard(tmp_path, result, examples)
+    assert (result.rejected, result.first_reject) == (1, late)
+    for wrong in (rows[1:], [*rows, rows[3]]):
+        with pytest.raises(DataError, match=r"handed over [67] of [67] records"):
+            write_encoded(output_of(tmp_path / "b"), plan_of(8), blocks_of(wrong))
+
+
 def test_too_few_records_and_a_key_given_twice_are_noticed(tmp_path):
     rows, _ = encoded(random.Random(5), 5)
     output = output_of(tmp_path)
@@ -268,14 +282,15 @@ def references_of(directory: Path, keys: list[str], rng: random.Random) -> list[
     rows = []
     for place, key in enumerate(keys):
         status = (directory / key).stat()
-        rows.append((place, pack_reference(File(key, status.st_size, status.st_mtime_ns))))
+        rows.append((place, pack_reference(Source(key, status.st_size, status.st_mtime_ns))))
     rng.shuffle(rows)
     return blocks_of(rows, rng.randint(1, 12))
 
 
 def loader_of(directory: Path, labels: Labels | None = None, names=("a", "b")) -> Loader:
-    job = SensorJob.of(Inputs.of([f"{directory}/*/*.npy"]), labels or Labels("parent"))
-    return Loader(job, job.schema, names)
+    inputs = Inputs.of([f"{directory}/*/*.npy"])
+    job = SensorJob(inputs, labels or Labels("parent")).learned()
+    return Loader(job, job.schema, {"label": names})
 
 
 def write_files(output: Output, loader: Loader, blocks: list[bytes], processes: int = 1):
@@ -289,7 +304,7 @@ def write_files(output: Output, loader: Loader, blocks: list[bytes], processes: 
 
 
 def examples_of(loader: Loader, keys: list[str]) -> list[bytes]:
-    return [Encoder(loader.schema).encode(loader.record(key)) for key in keys]
+    return [Encoder(loader.schema).encode(loader.record(Source(key))) for key in keys]
 
 
 @pytest.mark.parametrize("processes", [1, 2, 3])
@@ -306,7 +321,7 @@ def test_files_are_written_in_the_order_of_their_hashes_by_any_number_of_process
     check_shard(tmp_path / "out", result, examples_of(loader, keys))
     alone = Statistics(loader.schema)
     for key in keys:
-        alone.add([Encoder(loader.schema).check(loader.record(key))])
+        alone.add([Encoder(loader.schema).check(loader.record(Source(key)))])
     assert statistics.state() == alone.state()
 
 

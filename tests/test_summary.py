@@ -89,7 +89,7 @@ def test_each_record_counts_for_its_split():
 
 
 samples = st.lists(
-    st.builds(Sampled, st.integers(0, 2**64 - 1), st.text(max_size=3), st.integers(0, 99)),
+    st.builds(Sampled, st.integers(0, 2**64 - 1), st.binary(max_size=3), st.integers(0, 99)),
     max_size=100,
 )
 
@@ -109,11 +109,12 @@ def test_the_sample_is_the_records_of_the_smallest_hashes_however_they_are_merge
     assert whole.sample == sorted(drawn)[:SAMPLE]
 
 
-def test_inputs_labels_and_the_first_reject_are_merged():
+def test_inputs_labels_and_the_first_rejects_are_merged():
     one, other = Summary.empty(2), Summary.empty(2)
     one.inputs, other.inputs = 3, 4
-    one.add_labels(["dog"])
-    other.add_labels(["cat", "dog"])
+    one.add_labels({"dog": 2})
+    other.add_labels({"cat": 1, "dog": 3})
+    other.add_labels({"car": 1}, "box_labels")
     one.add_reject(1, Reject("m", "read", "why"))
     for key in "zbx":
         other.add_reject(0, Reject(key, "read", "why"))
@@ -122,17 +123,20 @@ def test_inputs_labels_and_the_first_reject_are_merged():
         for part in order:
             empty.merge(part)
         assert empty.inputs == 7
-        assert label_names_of(empty) == ("cat", "dog")
+        assert empty.labels == {"label": {"cat": 1, "dog": 5}, "box_labels": {"car": 1}}
+        assert label_names_of(empty, {}) == {"box_labels": ("car",), "label": ("cat", "dog")}
+        known = {"box_labels": ("bus", "car")}
+        assert label_names_of(empty, known) == {**known, "label": ("cat", "dog")}
         assert [split.rejected for split in empty.splits] == [3, 1]
-        assert empty.first_reject.key == "b"
+        assert [reject.key for reject in empty.rejects] == ["b", "m", "x", "z"]
         empty.merge(Summary.empty(2))
-        assert empty.first_reject.key == "b"
+        assert [reject.key for reject in empty.rejects] == ["b", "m", "x", "z"]
 
 
 def test_more_labels_than_a_classification_could_have_are_refused():
     summary, other = Summary.empty(1), Summary.empty(1)
-    summary.add_labels(map(str, range(MAX_LABELS)))
+    summary.add_labels(dict.fromkeys(map(str, range(MAX_LABELS)), 1))
     summary.merge(summary)
-    other.add_labels(["one more"])
+    other.add_labels({"one more": 1})
     with pytest.raises(UsageError, match=f"more than {MAX_LABELS} different labels, '0' among"):
         summary.merge(other)

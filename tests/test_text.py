@@ -3,15 +3,20 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from beam_jobs import text as text_module
+from beam_jobs.chunks import CHUNK_BYTES, Chunk
 from beam_jobs.errors import UsageError
-from beam_jobs.files import Inputs
+from beam_jobs.inputs import Inputs
 from beam_jobs.labels import Labels
 from beam_jobs.rejects import Reject, format_rejects
-from beam_jobs.text import CHUNK_BYTES, Chunk, Text, TextJob
+from beam_jobs.sources import Source
+from beam_jobs.text import Text, TextJob, has_several_labels
 from readers.format.manifest import Manifest
 from readers.format.schema import Feature, Schema
 
@@ -26,7 +31,7 @@ def read(root: Path, name: str, data: bytes | str, **options) -> list[Text]:
     data = data.encode() if isinstance(data, str) else data
     (root / name).write_bytes(data)
     reader = job(root, **options)
-    return records_of(reader, list(reader.chunks(name, len(data))))
+    return records_of(reader, list(reader.chunks(Source(name, len(data)))))
 
 
 def records_of(reader: TextJob, chunks: list[Chunk]) -> list[Text]:
@@ -113,11 +118,11 @@ def test_whole_files_are_for_plain_text(tmp_path):
     assert found.error == "--record file is for .txt files"
 
 
-@pytest.mark.parametrize("name", ["a.json", "a", "a.gz", "a.tsv", "a.txt.bz2", "a.parquet"])
+@pytest.mark.parametrize("name", ["a.json", "a", "a.gz", "a.tsv.xz", "a.txt.bz2", "a.parquet.gz"])
 def test_files_of_other_kinds_are_rejected(tmp_path, name):
     found = only(read(tmp_path, name, b"x"))
     assert (found.key, found.text) == (name, None)
-    assert found.error.startswith("expected a .txt, .jsonl or .csv file")
+    assert found.error.startswith("expected a .txt, .jsonl, .csv or .tsv file")
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
@@ -322,7 +327,7 @@ def test_gzip_files_of_several_members_are_read_to_their_end(tmp_path):
 
 
 def test_a_file_that_is_gone_is_reported(tmp_path):
-    found = only(records_of(job(tmp_path), [Chunk("none.txt", 0, 0, 1, 0)]))
+    found = only(records_of(job(tmp_path), [Chunk(Source("none.txt"), 0, 0, 1, 0)]))
     assert (found.key, found.text) == ("none.txt", None)
     assert found.error.startswith("cannot be read to its end")
 
@@ -359,7 +364,7 @@ def in_pieces(name: str, data: bytes, first: int) -> list[Chunk]:
     pieces, start, number = [], 0, 1
     while start < len(data):
         end = data.find(b"\n", start + first - 1) + 1 or len(data)
-        pieces.append(Chunk(name, start, end, number, end - start))
+        pieces.append(Chunk(Source(name), start, end, number, end - start))
         number += data.count(b"\n", start, end)
         start = end
     return pieces
@@ -376,7 +381,7 @@ def test_reading_pieces_gives_the_same_as_reading_the_whole(tmp_path, parts, siz
     data = b"".join(parts)
     (tmp_path / "a.txt").write_bytes(data)
     reader = job(tmp_path)
-    whole = records_of(reader, [Chunk("a.txt", 0, 0, 1, 0)])
+    whole = records_of(reader, [Chunk(Source("a.txt"), 0, 0, 1, 0)])
     assert records_of(reader, in_pieces("a.txt", data, size)) == whole
     assert len({text.key for text in whole}) == len(whole)
 
@@ -438,7 +443,7 @@ def test_a_large_file_is_read_in_chunks_that_give_the_same_as_one_pass(large_fil
     size = (large_file / "a.txt").stat().st_size
     assert size > 2 * CHUNK_BYTES
     reader = job(large_file)
-    chunks = list(reader.chunks("a.txt", size))
+    chunks = list(reader.chunks(Source("a.txt", size)))
     assert len(chunks) >= 3
     assert [chunk.start for chunk in chunks] == [0, *(chunk.end for chunk in chunks[:-1])]
     assert chunks[0].end == CHUNK_BYTES
@@ -447,7 +452,7 @@ def test_a_large_file_is_read_in_chunks_that_give_the_same_as_one_pass(large_fil
     for chunk in chunks:
         assert chunk.start == 0 or data[chunk.start - 1 : chunk.start] == b"\n"
         assert chunk.first == data.count(b"\n", 0, chunk.start) + 1
-    whole = records_of(reader, [Chunk("a.txt", 0, 0, 1, 0)])
+    whole = records_of(reader, [Chunk(Source("a.txt"), 0, 0, 1, 0)])
     assert len(whole) > 9_000
     # A worker may get the chunks in any order.
     pieces = {chunk.first: records_of(reader, [chunk]) for chunk in reversed(chunks)}
@@ -456,15 +461,72 @@ def test_a_large_file_is_read_in_chunks_that_give_the_same_as_one_pass(large_fil
 
 @pytest.mark.parametrize(
     ("name", "options"),
-    [("a.txt.gz", {}), ("a.csv", {}), ("a.txt", {"record": "file"}), ("a.parquet", {})],
+    [("a.txt.gz", {}), ("a.csv", {}), ("a.tsv", {}), ("a.txt", {"record": "file"})],
 )
 def test_what_cannot_be_cut_is_read_whole(tmp_path, name, options):
-    assert list(job(tmp_path, **options).chunks(name, 10 * CHUNK_BYTES)) == [
-        Chunk(name, 0, 0, 1, 10 * CHUNK_BYTES)
+    source = Source(name, 10 * CHUNK_BYTES)
+    assert list(job(tmp_path, **options).chunks(source)) == [
+        Chunk(source, 0, 0, 1, 10 * CHUNK_BYTES)
     ]
 
 
 def test_a_small_file_is_one_chunk(tmp_path):
-    assert list(job(tmp_path).chunks("a.txt", CHUNK_BYTES)) == [
-        Chunk("a.txt", 0, 0, 1, CHUNK_BYTES)
-    ]
+    source = Source("a.txt", CHUNK_BYTES)
+    assert list(job(tmp_path).chunks(source)) == [Chunk(source, 0, 0, 1, CHUNK_BYTES)]
+
+
+@pytest.mark.parametrize("size", [1, 500, 10**6])
+def test_row_groups_of_a_table_are_read_apart_or_together(tmp_path, monkeypatch, size):
+    monkeypatch.setattr(text_module, "CHUNK_BYTES", size)
+    table = {"text": [f"text {n}" for n in range(100)], "other": list(range(100))}
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table(table), path, row_group_size=7)
+    reader = job(tmp_path)
+    chunks = list(reader.chunks(Source("a.parquet", path.stat().st_size)))
+    assert len(chunks) == {1: 15, 10**6: 1}.get(size, len(chunks))
+    assert [chunk.start for chunk in chunks] == [0, *(chunk.end for chunk in chunks[:-1])]
+    assert chunks[-1].end == 15
+    assert 0 <= path.stat().st_size - sum(chunk.size for chunk in chunks) < len(chunks)
+    assert all(chunk.size >= size for chunk in chunks[:-1])
+    expected = [Text(f"a.parquet#{n}", f"text {n - 1}", None) for n in range(1, 101)]
+    assert records_of(reader, chunks) == expected
+    # Of an archive's member the row groups are not known beforehand.
+    assert records_of(reader, [Chunk(Source("a.parquet"), 0, 0, 1, 0)]) == expected
+
+
+def test_a_table_that_is_none_is_one_reject(tmp_path):
+    (tmp_path / "a.parquet").write_bytes(b"no table")
+    reader = job(tmp_path)
+    found = only(records_of(reader, list(reader.chunks(Source("a.parquet", 8)))))
+    assert (found.key, found.text) == ("a.parquet", None)
+    assert found.error.startswith("not a Parquet file that can be read: ")
+    found = only(records_of(reader, list(reader.chunks(Source("gone.parquet", 8)))))
+    assert (found.key, found.error[:32]) == ("gone.parquet", "[Errno 2] No such file or direct")
+
+
+def test_row_groups_without_rows_have_no_records(tmp_path):
+    pq.write_table(pa.table({"text": pa.array([], pa.string())}), tmp_path / "a.parquet")
+    reader = job(tmp_path)
+    assert records_of(reader, list(reader.chunks(Source("a.parquet", 100)))) == []
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"a.jsonl": '{"text": "a", "y": ["b"]}'}, True),
+        ({"a.jsonl": '{"text": "a", "y": []}'}, True),
+        ({"a.jsonl": '{"text": "a", "y": "b"}\n{"text": "a", "y": ["b"]}'}, False),
+        (
+            {"a.jsonl": '{"text": "a", "y": null}\n{\n{"text": "a"}\n{"text": "a", "y": ["b"]}'},
+            True,
+        ),
+        ({"LICENSE": "x", "a.txt": "b", "b.jsonl": "", "c.jsonl": '{"text": "a", "y": [1]}'}, True),
+        ({"a.csv": "text,y\na,[1]"}, False),
+        ({"a.txt": "a"}, False),
+    ],
+)
+def test_the_first_label_says_whether_there_are_several(tmp_path, files, expected):
+    for name, data in files.items():
+        (tmp_path / name).write_text(data)
+    assert has_several_labels(job(tmp_path, label_field="y")) is expected
+    assert not has_several_labels(job(tmp_path))

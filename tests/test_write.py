@@ -8,7 +8,7 @@ from apache_beam.testing.util import assert_that, equal_to
 
 from beam_jobs import DataError, Feature, Schema, UsageError, WriteShards
 from beam_jobs.assign import Plan, SplitPlan
-from beam_jobs.commit import _Commit, check_files, reconcile
+from beam_jobs.commit import TokenFiles, _Commit, check_files, reconcile
 from beam_jobs.errors import find_job_error
 from beam_jobs.output import MARKER
 from beam_jobs.payload import frame_lengths, pack_record, unpack_reject
@@ -270,14 +270,20 @@ def statistics_of(count):
     return [(0, statistics)]
 
 
+def commit_of(output, results, changed, count):
+    """The end of a job of labels that are integers, without tokens."""
+    statistics = statistics_of(count)
+    return _Commit(output).process(
+        None, PLAN.pack(), results, changed, statistics, {}, TokenFiles(), [0], SCHEMA
+    )
+
+
 def test_no_manifest_is_written_over_shards_that_are_not_on_disk(tmp_path):
     output = WriteShards(str(tmp_path), SCHEMA)._output
     results, changed = [result(0, 6), result(1, 4)], [result(0, 5), result(1, 5)]
 
     def commit(changed):
-        return _Commit(output).process(
-            None, PLAN.pack(), results, changed, statistics_of(10), (), ()
-        )
+        return commit_of(output, results, changed, 10)
 
     with pytest.raises(DataError, match="found no file"):
         next(commit(changed))
@@ -306,12 +312,13 @@ def test_the_end_of_a_job_leaves_the_files_of_the_dataset_and_nothing_else(tmp_p
         "train-00000-of-00003.tfrecord.idx",
         MARKER,
         "vocabulary.txt",
+        "tokenizer.json",
     ]
     left += ["rejects/train-00000-of-00002.jsonl", f".staging/{results[0].shard.file}.done"]
     for name in [*mine, *left]:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(bytes(7 if name.endswith("idx") else 10))
-    list(_Commit(output).process(None, PLAN.pack(), results, [], statistics_of(9), (), ()))
+    list(commit_of(output, results, [], 9))
     found = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()}
     assert found == {"manifest.json", *mine}
     assert not (tmp_path / ".staging").exists()

@@ -15,6 +15,7 @@ from readers.format.schema import Schema
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
 VOCABULARY = "vocabulary.txt"
+TOKENIZER = "tokenizer.json"
 INDEX_SUFFIX = ".idx"
 
 _SPLIT_NAME = re.compile(r"[A-Za-z0-9_.]{1,100}")
@@ -72,11 +73,13 @@ class Split:
         rejected: Inputs that fell into this split and could not become records.
         statistics: Feature name -> numbers about its values in this split alone, so that a
             normalisation taken from `train` knows nothing of `test`.
+        duplicates: Inputs that fell into this split and were dropped, as they equal others.
     """
 
     shards: tuple[Shard, ...]
     rejected: int = 0
     statistics: dict[str, dict[str, Any]] = field(default_factory=dict)
+    duplicates: int = 0
 
     @property
     def records(self) -> int:
@@ -95,7 +98,9 @@ class Manifest:
         schema: The features of every record.
         splits: Name -> shards, in the order they were asked for.
         label_names: Names of the classes by id; empty where the labels are the numbers themselves.
+        class_names: The same of other features that are classes, such as `box_labels`.
         vocabulary: Tokens by id, in `vocabulary.txt`; how many, 0 without one.
+        tokenizer: Ids of the tokenizer in `tokenizer.json`; how many, 0 without one.
         options: The job and its own options, without anything of the runner or the machine.
         versions: Of the packages that wrote it.
     """
@@ -106,6 +111,12 @@ class Manifest:
     vocabulary: int = 0
     options: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
+    class_names: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    tokenizer: int = 0
+
+    @property
+    def duplicates(self) -> int:
+        return sum(split.duplicates for split in self.splits.values())
 
     @property
     def rejected(self) -> int:
@@ -126,13 +137,16 @@ class Manifest:
             "format_version": FORMAT_VERSION,
             "schema": self.schema.to_json(),
             "label_names": list(self.label_names),
+            "class_names": {name: list(names) for name, names in self.class_names.items()},
             "vocabulary": self.vocabulary,
+            "tokenizer": self.tokenizer,
             "rejected": self.rejected,
             "splits": {
                 name: {
                     "records": split.records,
                     "bytes": split.bytes,
                     "rejected": split.rejected,
+                    "duplicates": split.duplicates,
                     "statistics": split.statistics,
                     "shards": [
                         {
@@ -177,7 +191,9 @@ class Manifest:
                     for name, split in _typed(value, "splits", dict).items()
                 },
                 label_names=tuple(_typed(value, "label_names", list)),
+                class_names=_names(value),
                 vocabulary=_count(value, "vocabulary"),
+                tokenizer=_count(value, "tokenizer") if "tokenizer" in value else 0,
                 options=_typed(value, "options", dict),
                 versions=_typed(value, "versions", dict),
             )
@@ -230,6 +246,17 @@ def _count(value: Mapping[str, Any], key: str) -> int:
     return number
 
 
+def _names(value: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """The class names, which manifests of before have not."""
+    if "class_names" not in value:
+        return {}
+    found = _typed(value, "class_names", dict)
+    for names in found.values():
+        if type(names) is not list or not all(isinstance(name, str) for name in names):
+            raise ValueError("class_names: expected lists of text")
+    return {name: tuple(names) for name, names in found.items()}
+
+
 def _split(name: str, value: Mapping[str, Any]) -> Split:
     listed = _typed(value, "shards", list)
     shards = []
@@ -249,7 +276,12 @@ def _split(name: str, value: Mapping[str, Any]) -> Split:
         except ValueError as error:
             raise ValueError(f"{expected}: {error}") from None
         shards.append(Shard(expected, *sizes, int(crc32c, 16)))
-    split = Split(tuple(shards), _count(value, "rejected"), _typed(value, "statistics", dict))
+    split = Split(
+        tuple(shards),
+        _count(value, "rejected"),
+        _typed(value, "statistics", dict),
+        _count(value, "duplicates") if "duplicates" in value else 0,
+    )
     for key, total in (("records", split.records), ("bytes", split.bytes)):
         if _count(value, key) != total:
             raise ValueError(f"split {name}: {value[key]} {key}, but its shards add up to {total}")

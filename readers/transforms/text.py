@@ -8,7 +8,7 @@ from typing import Any
 import fsspec
 import tensorflow as tf
 
-from readers.format.manifest import VOCABULARY, DatasetError, Manifest, join
+from readers.format.manifest import TOKENIZER, VOCABULARY, DatasetError, Manifest, join
 
 # As beam_jobs/tokens.py has them; tests hold one against the other.
 _PUNCTUATION = r"[!\"#$%&()*+,\-./:;<=>?@\[\\\]^_`{|}~']"
@@ -55,6 +55,11 @@ class Vectorizer(tf.Module):
             self.size = _RESERVED + len(words)
         elif self._tokens == "bytes":
             self.size = _RESERVED + _BYTES
+        elif manifest.tokenizer:
+            raise ValueError(
+                f"{directory}: its tokens are those of a tokenizer that TensorFlow cannot run: use "
+                f"tokenizers.Tokenizer.from_file({join(directory, TOKENIZER)!r})"
+            )
         else:
             raise ValueError(
                 f"{directory}: its texts were written without tokens, so there is no vocabulary: run "

@@ -1,0 +1,203 @@
+"""A dry run: what a job would find and write, learned without writing anything of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.pvalue import AsSingleton
+
+from beam_jobs.assign import Plan, shard_sizes
+from beam_jobs.errors import DataError
+from beam_jobs.labels import LABEL
+from beam_jobs.output import Output
+from beam_jobs.parts import ReadParts
+from beam_jobs.references import ListReferences
+from beam_jobs.rejects import Reject
+from beam_jobs.summary import Summary
+from readers.format.display import format_balance, format_bytes, format_table
+
+# Labels that are printed one by one.
+_MAX_LABELS = 20
+
+
+@dataclass(frozen=True)
+class SplitSurvey:
+    """What a job would make of one split.
+
+    Attributes:
+        name: Of the split.
+        records: That it would try to write.
+        shards: How many.
+        bytes: About how many the records take, framing included.
+        rejected: Known not to become records.
+        duplicates: Dropped, as they equal others.
+    """
+
+    name: str
+    records: int
+    shards: int
+    bytes: int
+    rejected: int
+    duplicates: int
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What a dry run has found.
+
+    Attributes:
+        splits: In order.
+        labels: How often each occurs, by feature.
+        rejects: The first of those known, in the order of keys.
+        tried: Records that were loaded to learn their size.
+        failed: Why some of those could not be.
+    """
+
+    splits: tuple[SplitSurvey, ...]
+    labels: dict[str, dict[str, int]]
+    rejects: tuple[Reject, ...]
+    tried: int
+    failed: tuple[Reject, ...]
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Findings:
+        found = json.loads(text)
+        return cls(
+            tuple(SplitSurvey(**split) for split in found["splits"]),
+            found["labels"],
+            tuple(Reject(**reject) for reject in found["rejects"]),
+            found["tried"],
+            tuple(Reject(**reject) for reject in found["failed"]),
+        )
+
+
+def findings_of(
+    output: Output, plan: Plan, summary: Summary, measured: list[int | Reject]
+) -> Findings:
+    """What a dry run has found, from what planning knows."""
+    splits = []
+    names = output.placement.splits.names
+    for name, known, planned in zip(names, summary.splits, plan.splits, strict=True):
+        records = planned.records - known.unreadable
+        splits.append(
+            SplitSurvey(
+                name,
+                records,
+                planned.shards,
+                records * planned.record_bytes,
+                planned.rejected + known.unreadable,
+                known.duplicates,
+            )
+        )
+    failed = sorted(reject for reject in measured if isinstance(reject, Reject))
+    return Findings(
+        tuple(splits),
+        {feature: dict(counts) for feature, counts in summary.labels.items() if counts},
+        tuple(summary.rejects),
+        len(measured),
+        tuple(failed),
+    )
+
+
+def format_findings(findings: Findings) -> str:
+    """The lines that a dry run prints."""
+    header = ["split", "records", "shards", "records a shard", "bytes, about", "a shard", "rejects"]
+    some_dropped = any(split.duplicates for split in findings.splits)
+    rows = []
+    for split in findings.splits:
+        sizes = shard_sizes(split.records, split.shards) if split.shards else []
+        row = [
+            split.name,
+            f"{split.records:,}",
+            f"{split.shards:,}",
+            format_balance(sizes),
+            format_bytes(split.bytes),
+            format_bytes(split.bytes / max(split.shards, 1)),
+            f"{split.rejected:,}",
+        ]
+        rows.append([*row, f"{split.duplicates:,}"] if some_dropped else row)
+    lines = [format_table([[*header, "duplicates"] if some_dropped else header, *rows])]
+    for feature, counts in sorted(findings.labels.items()):
+        lines.append(_label_line("labels" if feature == LABEL else feature, counts))
+    if findings.rejects:
+        lines.append("first rejects:")
+        lines += [f"  {reject}" for reject in findings.rejects]
+    if findings.tried:
+        lines.append(f"{findings.tried} records tried, {len(findings.failed)} of them rejected")
+        known = set(findings.rejects)
+        lines += [f"  {reject}" for reject in findings.failed if reject not in known]
+    # Names of files that are not UTF-8 hold lone surrogates, which no terminal takes.
+    return "\n".join(lines).encode("utf-8", "backslashreplace").decode()
+
+
+def check_findings(findings: Findings, on_reject: str) -> None:
+    """Fails as the job would, where that is known.
+
+    Raises:
+        DataError: All records are rejected, or one is and `on_reject` is "fail".
+    """
+    rejects = (*findings.rejects, *findings.failed)
+    left = sum(split.records for split in findings.splits) - len(findings.failed)
+    if rejects and on_reject == "fail":
+        raise DataError(f"{rejects[0]} (--on_reject fail)")
+    if not left:
+        raise DataError(f"the job would reject all records; the first: {rejects[0]}")
+
+
+def _label_line(name: str, counts: dict[str, int]) -> str:
+    most = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+    shown = ", ".join(f"{label} {count:,}" for label, count in most[:_MAX_LABELS])
+    more = f", and {len(most) - _MAX_LABELS:,} more" if len(most) > _MAX_LABELS else ""
+    return f"{name}: {len(most):,} ({shown}{more})"
+
+
+class _Report(beam.DoFn):
+    """Writes what was found to a local file, for the process that has started the pipeline."""
+
+    def __init__(self, output: Output, path: str) -> None:
+        self._output, self._path = output, path
+
+    def process(
+        self, _: Any, plan: bytes, summary: Summary, measured: list[int | Reject]
+    ) -> Iterator[None]:
+        found = findings_of(self._output, Plan.unpack(plan), summary, measured)
+        Path(self._path).write_text(found.to_json(), encoding="utf-8")
+        yield None
+
+
+class Survey(beam.PTransform):
+    """The dry run of a job, from patterns to a local file of `Findings`.
+
+    Args:
+        job: What a record is.
+        output: The dataset that it would write.
+        processes: Of the pool.
+        in_parts: Whether its records are parts of files.
+        path: Of the file.
+    """
+
+    def __init__(self, job: Any, output: Output, processes: int, in_parts: bool, path: str) -> None:
+        super().__init__()
+        self._path, self._output = path, output
+        kind = ReadParts if in_parts else ListReferences
+        self._read = kind(job, output, processes, prepare=False)
+
+    def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
+        known = pipeline | "Read" >> self._read
+        return (
+            pipeline
+            | "ReportOnce" >> beam.Create([None])
+            | "Report"
+            >> beam.ParDo(
+                _Report(self._output, self._path),
+                *map(AsSingleton, (known.plan, known.summary, known.measured)),
+            )
+        )
