@@ -165,7 +165,11 @@ class TextFirstPass(FirstPass):
         sizes: list[int] = []
         repeats = np.zeros(len(texts.keys), np.int64)
         for row, (key, text) in enumerate(zip(texts.keys, texts.texts, strict=True)):
-            tokens = self._tokenizer.count(text)
+            if job.tokens == "bpe" and len(text) <= job.window:
+                # One window whatever the tokens: none is of less than a byte.
+                tokens = len(text) // _BYTES_OF_A_SUBWORD
+            else:
+                tokens = self._tokenizer.count(text)
             bounds = window_bounds(tokens, job.window, job.stride)
             repeats[row] = len(bounds)
             keys += window_keys(key, len(bounds))

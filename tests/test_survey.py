@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,7 +21,7 @@ from sklearn.datasets import load_sample_images
 
 from beam_jobs.__main__ import main
 from beam_jobs.assign import Placement, Plan, SplitPlan, Splits
-from beam_jobs.errors import DataError, UsageError
+from beam_jobs.errors import DataError
 from beam_jobs.options import parse_command
 from beam_jobs.output import Output
 from beam_jobs.rejects import Reject
@@ -205,8 +206,8 @@ def data(tmp_path_factory):
     write_texts(root / "texts.jsonl")
     write_sounds(root / "sounds")
     flags = ["--input", f"{root}/pics/*/*.jpg", "--num_shards", "3"]
-    for name in ("shards", "other"):
-        assert main(["images", *flags, *ONE, "--output", f"{root}/{name}"]) == 0
+    assert main(["images", *flags, *ONE, "--output", f"{root}/shards"]) == 0
+    shutil.copytree(root / "shards", root / "other")
     return root
 
 
@@ -286,7 +287,6 @@ def test_a_dry_run_leaves_no_trace(data, tmp_path, monkeypatch, capsys, name):
     monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
     monkeypatch.setattr(tempfile, "tempdir", None)
     before = tree(data, tmp_path)
-    assert main(["plan", *command_of(data, name)]) == 0
     assert main(["plan", *command_of(data, name, "--output", "new/deep")]) == 0
     assert main(["plan", *command_of(data, name, "--output", data / "other", "--overwrite")]) == 0
     assert tree(data, tmp_path) == {
@@ -296,9 +296,9 @@ def test_a_dry_run_leaves_no_trace(data, tmp_path, monkeypatch, capsys, name):
     }
     assert not os.listdir(tmp_path / "temporary")
     told = capsys.readouterr()
-    first, second, third = told.out.split("split  ")[1:]
-    assert first == second == third
-    assert told.err.count("nothing was written: this was a dry run\n") == 3
+    first, second = told.out.split("split  ")[1:]
+    assert first == second
+    assert told.err.count("nothing was written: this was a dry run\n") == 2
 
 
 def test_the_command_with_processes_of_ours_leaves_no_trace_either(data, tmp_path):
@@ -351,9 +351,3 @@ def test_inputs_without_any_record_are_refused_as_the_job_would(tmp_path, capsys
     (tmp_path / "t.csv").write_text("path\n")
     assert main(["plan", "images", "--table", f"{tmp_path}/t.csv", "--label", "none", *ONE]) == 2
     assert "the inputs hold no record: no dataset was written" in capsys.readouterr().err
-    with pytest.raises(UsageError, match="the inputs hold no record"):
-        survey_job(
-            parse_command(
-                ["images", "--table", f"{tmp_path}/t.csv", "--label", "none", *ONE, "--dry_run"]
-            )
-        )

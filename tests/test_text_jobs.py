@@ -97,7 +97,7 @@ def write_texts(root: Path, texts: list[dict[str, Any]], ballast: str = "") -> P
     root.mkdir()
     dealt = defaultdict(list)
     for number, row in enumerate(texts):
-        dealt[KINDS[0] if number % 8 else KINDS[1 + number // 8 % 5]].append(row)
+        dealt[KINDS[0] if number % 4 else KINDS[1 + number // 4 % 5]].append(row)
     bad = {"text": None, "topic": "code", "n": 1, "module": "m", "split": "train"}
     lines = json_lines({**row, "ballast": ballast} for row in dealt["main.jsonl"])
     lines += '{"text": "cut\n\n' + json.dumps({**bad, "text": "bad", "n": "many"}) + "\n"
@@ -107,7 +107,7 @@ def write_texts(root: Path, texts: list[dict[str, Any]], ballast: str = "") -> P
         file.write("too\tshort\n")
     rows = [*dealt["rows.parquet"], bad, {**bad, "text": "bad", "n": None}]
     columns = {name: [row[name] for row in rows] for name in FIELDS}
-    pq.write_table(pa.table(columns), root / "rows.parquet", row_group_size=40)
+    pq.write_table(pa.table(columns), root / "rows.parquet", row_group_size=20)
     with gzip.open(root / "packed.jsonl.gz", "wt", encoding="utf-8") as packed:
         packed.write(json_lines([bad, *dealt["packed.jsonl.gz"]]))
     with zipfile.ZipFile(root / "old.zip", "w", zipfile.ZIP_DEFLATED) as archive:
@@ -126,7 +126,7 @@ def write_texts(root: Path, texts: list[dict[str, Any]], ballast: str = "") -> P
 def source(tmp_path_factory) -> Path:
     """A folder of files, one of them larger than a chunk."""
     root = tmp_path_factory.mktemp("texts") / "in"
-    write_texts(root, paragraphs("[a-b]*.py", 200), ballast="." * 1500)
+    write_texts(root, paragraphs("[a-b]*.py", 200), ballast="." * 3000)
     assert (root / "main.jsonl").stat().st_size > 2 << 20
     return root
 
