@@ -14,12 +14,13 @@ from apache_beam.pvalue import AsSingleton
 from beam_jobs.assign import Plan, shard_sizes
 from beam_jobs.errors import DataError
 from beam_jobs.labels import LABEL
-from beam_jobs.output import Output
-from beam_jobs.parts import ReadParts
+from beam_jobs.output import Output, renamed_schema
+from beam_jobs.parts import Known, ReadParts
 from beam_jobs.references import ListReferences
 from beam_jobs.rejects import Reject
 from beam_jobs.summary import Summary
 from readers.format.display import format_balance, format_bytes, format_table
+from readers.format.schema import Schema, format_shape
 
 # Labels that are printed one by one.
 _MAX_LABELS = 20
@@ -56,6 +57,7 @@ class Findings:
         rejects: The first of those known, in the order of keys.
         tried: Records that were loaded to learn their size.
         failed: Why some of those could not be.
+        schema: Of the records.
     """
 
     splits: tuple[SplitSurvey, ...]
@@ -63,9 +65,10 @@ class Findings:
     rejects: tuple[Reject, ...]
     tried: int
     failed: tuple[Reject, ...]
+    schema: Schema
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self))
+        return json.dumps(asdict(self) | {"schema": self.schema.to_json()})
 
     @classmethod
     def from_json(cls, text: str) -> Findings:
@@ -76,11 +79,12 @@ class Findings:
             tuple(Reject(**reject) for reject in found["rejects"]),
             found["tried"],
             tuple(Reject(**reject) for reject in found["failed"]),
+            Schema.from_json(found["schema"]),
         )
 
 
 def findings_of(
-    output: Output, plan: Plan, summary: Summary, measured: list[int | Reject]
+    output: Output, plan: Plan, summary: Summary, measured: list[int | Reject], schema: Schema
 ) -> Findings:
     """What a dry run has found, from what planning knows."""
     splits = []
@@ -104,6 +108,7 @@ def findings_of(
         tuple(summary.rejects),
         len(measured),
         tuple(failed),
+        renamed_schema(schema, output.stored),
     )
 
 
@@ -124,7 +129,8 @@ def format_findings(findings: Findings) -> str:
             f"{split.rejected:,}",
         ]
         rows.append([*row, f"{split.duplicates:,}"] if some_dropped else row)
-    lines = [format_table([[*header, "duplicates"] if some_dropped else header, *rows])]
+    lines = [_features(findings.schema), ""]
+    lines.append(format_table([[*header, "duplicates"] if some_dropped else header, *rows]))
     for feature, counts in sorted(findings.labels.items()):
         lines.append(_label_line("labels" if feature == LABEL else feature, counts))
     if findings.rejects:
@@ -152,6 +158,11 @@ def check_findings(findings: Findings, on_reject: str) -> None:
         raise DataError(f"the job would reject all records; the first: {rejects[0]}")
 
 
+def _features(schema: Schema) -> str:
+    rows = [(n, f.dtype, format_shape(f.shape), f.encoding) for n, f in schema.items()]
+    return format_table([("feature", "dtype", "shape", "encoding"), *rows])
+
+
 def _label_line(name: str, counts: dict[str, int]) -> str:
     most = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
     shown = ", ".join(f"{label} {count:,}" for label, count in most[:_MAX_LABELS])
@@ -166,9 +177,14 @@ class _Report(beam.DoFn):
         self._output, self._path = output, path
 
     def process(
-        self, _: Any, plan: bytes, summary: Summary, measured: list[int | Reject]
+        self,
+        _: Any,
+        plan: bytes,
+        summary: Summary,
+        measured: list[int | Reject],
+        schema: Schema,
     ) -> Iterator[None]:
-        found = findings_of(self._output, Plan.unpack(plan), summary, measured)
+        found = findings_of(self._output, Plan.unpack(plan), summary, measured, schema)
         Path(self._path).write_text(found.to_json(), encoding="utf-8")
         yield None
 
@@ -192,12 +208,17 @@ class Survey(beam.PTransform):
 
     def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
         known = pipeline | "Read" >> self._read
+        schema = (
+            known.schema
+            if isinstance(known, Known)
+            else pipeline | "Schema" >> beam.Create([self._output.schema])
+        )
         return (
             pipeline
             | "ReportOnce" >> beam.Create([None])
             | "Report"
             >> beam.ParDo(
                 _Report(self._output, self._path),
-                *map(AsSingleton, (known.plan, known.summary, known.measured)),
+                *map(AsSingleton, (known.plan, known.summary, known.measured, schema)),
             )
         )

@@ -40,6 +40,13 @@ from readers.format.schema import Feature, Schema
 ROOT = Path(__file__).parent.parent
 ONE = ["--direct_num_workers", "1"]
 RATE = 8000
+SCHEMA = Schema({"key": Feature("string"), "x": Feature("float32", (None, 3))})
+FEATURES = [
+    "feature  dtype    shape      encoding",
+    "key      string   []         text",
+    "x        float32  [None, 3]  tensor",
+    "",
+]
 
 
 def reject(key: str, error: str = "broken") -> Reject:
@@ -47,7 +54,7 @@ def reject(key: str, error: str = "broken") -> Reject:
 
 
 def findings(*splits: SplitSurvey, labels=None, rejects=(), tried=0, failed=()) -> Findings:
-    return Findings(splits, labels or {}, tuple(rejects), tried, tuple(failed))
+    return Findings(splits, labels or {}, tuple(rejects), tried, tuple(failed), SCHEMA)
 
 
 TWO = (SplitSurvey("train", 10_001, 3, 3 << 20, 2, 0), SplitSurvey("val", 0, 0, 0, 1, 0))
@@ -65,14 +72,15 @@ def test_findings_are_counted_from_the_plan_and_the_summary():
     none = np.empty(0, np.uint64)
     plan = Plan((SplitPlan(10, 0, 100, 1, none), SplitPlan(5, 1, 7, 1, none)))
     splits = Splits.parse("train=0.5,val=0.5")
-    output = Output("", Schema({"key": Feature("string")}), Placement(0, splits), (0, 0))
+    output = Output("", SCHEMA, Placement(0, splits), (0, 0), stored={"x": "signal"})
     measured = [100, reject("z"), 90, reject("b")]
-    assert findings_of(output, plan, summary, measured) == Findings(
+    assert findings_of(output, plan, summary, measured, SCHEMA) == Findings(
         (SplitSurvey("train", 7, 1, 700, 3, 0), SplitSurvey("val", 5, 1, 35, 1, 4)),
         {"label": {"a": 6, "b": 1}, "box_labels": {"box": 2}},
         (reject("r"), reject("u0"), reject("u1"), reject("u2")),
         4,
         (reject("b"), reject("z")),
+        Schema({"key": SCHEMA["key"], "signal": SCHEMA["x"]}),
     )
 
 
@@ -88,8 +96,9 @@ def test_findings_pass_through_a_file(text, labels, number):
     assert Findings.from_json(found.to_json()) == found
 
 
-def test_a_table_says_what_would_be_in_each_split():
+def test_tables_say_what_records_hold_and_what_would_be_in_each_split():
     assert format_findings(findings(*TWO)).splitlines() == [
+        *FEATURES,
         "split  records  shards  records a shard  bytes, about  a shard  rejects",
         "train  10,001   3       3,333 to 3,334   3.0 MiB       1.0 MiB  2",
         "val    0        0       0 to 0           0 B           0 B      1",
@@ -98,12 +107,12 @@ def test_a_table_says_what_would_be_in_each_split():
 
 def test_duplicates_are_told_where_there_are_some():
     found = format_findings(findings(SplitSurvey("train", 1, 1, 9, 0, 1234))).splitlines()
-    assert [line.split()[-1] for line in found] == ["duplicates", "1,234"]
+    assert [line.split()[-1] for line in found[len(FEATURES) :]] == ["duplicates", "1,234"]
 
 
 def test_labels_are_told_with_the_most_frequent_first():
     labels = {"label": {"b": 1, "a": 1, "c": 12_345}, "box_labels": {str(n): n for n in range(30)}}
-    _, _, _, boxes, classes = format_findings(findings(*TWO, labels=labels)).splitlines()
+    boxes, classes = format_findings(findings(*TWO, labels=labels)).splitlines()[-2:]
     assert classes == "labels: 3 (c 12,345, a 1, b 1)"
     assert boxes.startswith("box_labels: 30 (29 29, 28 28, ")
     assert boxes.endswith(" 10 10, and 10 more)")
@@ -112,7 +121,7 @@ def test_labels_are_told_with_the_most_frequent_first():
 def test_rejects_are_told_once_and_those_that_were_tried_apart():
     known, tried = reject("a"), reject("b", "worse")
     text = format_findings(findings(*TWO, rejects=[known], tried=32, failed=[tried, known]))
-    assert text.splitlines()[3:] == [
+    assert text.splitlines()[len(FEATURES) + 3 :] == [
         "first rejects:",
         "  a: broken",
         "32 records tried, 2 of them rejected",
@@ -251,6 +260,7 @@ def test_a_dry_run_says_what_the_job_then_does(data, tmp_path, name):
     assert main(command_of(data, name, "--output", tmp_path / "out")) == 0
     manifest = Manifest.read(str(tmp_path / "out"))
     rejects = rejects_of(tmp_path / "out")
+    assert found.schema == manifest.schema
     assert [split.name for split in found.splits] == list(manifest.splits)
     for split, written in zip(found.splits, manifest.splits.values(), strict=True):
         counts = [shard.records for shard in written.shards]
@@ -296,7 +306,7 @@ def test_a_dry_run_leaves_no_trace(data, tmp_path, monkeypatch, capsys, name):
     }
     assert not os.listdir(tmp_path / "temporary")
     told = capsys.readouterr()
-    first, second = told.out.split("split  ")[1:]
+    first, second = told.out.split("feature  ")[1:]
     assert first == second
     assert told.err.count("nothing was written: this was a dry run\n") == 2
 
