@@ -8,7 +8,7 @@ import apache_beam as beam
 import numpy as np
 
 from beam_jobs.chunks import Work
-from beam_jobs.errors import UsageError
+from beam_jobs.errors import DataError, UsageError
 
 # Of each text of some work: its number there, its digest, and its place in the order. Digests meet
 # in 256 groups, by their first byte: of a billion texts 125 MB each.
@@ -72,12 +72,19 @@ def with_dropped(element: tuple[str, tuple[list[Work], list[bytes]]]) -> Iterato
 
     Raises:
         UsageError: Some other work has the same id.
+        DataError: Numbers were repeated on the way.
     """
     name, (works, dropped) = element
     if len(works) > 1:
         raise _one_key(name)
+    numbers = np.frombuffer(b"".join(dropped), "<i8")
+    if len(np.unique(numbers)) < len(numbers):
+        raise DataError(
+            f"{name}: the runner handed over the same duplicates twice; no dataset was written, run "
+            "the job again"
+        )
     for work in works:
-        yield Work(work.chunks, b"".join(dropped))
+        yield Work(work.chunks, numbers.tobytes())
 
 
 def _one_key(work: str) -> UsageError:

@@ -212,6 +212,23 @@ def pick_edges(
         yield key[0], split, int(ordered[rank])
 
 
+def check_picked(picked: Iterable[tuple[str, int, int]], cuts: Cuts) -> None:
+    """Makes sure that every cut has its edge, once.
+
+    Raises:
+        DataError: Edges were lost or duplicated on the way.
+    """
+    found = sorted((label, split) for label, split, _ in picked)
+    wanted = sorted(
+        (label, split) for (label, _), ranks in cuts.ranks.items() for split, _ in ranks
+    )
+    if found != wanted:
+        raise DataError(
+            f"the runner handed over {len(found)} of {len(wanted)} edges of splits; no dataset was "
+            "written, run the job again"
+        )
+
+
 @dataclass(frozen=True)
 class Strata:
     """The split of each record, from its label and the hash of its group.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import apache_beam as beam
 from apache_beam.pvalue import AsList, AsSingleton
@@ -17,6 +16,7 @@ from beam_jobs.strata import (
     LabelCounts,
     Labelled,
     Strata,
+    check_picked,
     pick_edges,
     place_cuts,
     wanted_hashes,
@@ -31,8 +31,9 @@ def _fill(block: Labelled, counts: LabelCounts) -> Histogram:
     return Histogram().add(block, LabelBins(counts.counts))
 
 
-def _finish(_: None, counts: LabelCounts, picked: list[Any], splits: int) -> bytes:
-    return Strata.of(counts.counts, splits, picked).pack()
+def _finish(_: None, cuts: Cuts, picked: list[tuple[str, int, int]], splits: int) -> bytes:
+    check_picked(picked, cuts)
+    return Strata.of(cuts.bins.counts, splits, picked).pack()
 
 
 class _Pick(beam.DoFn):
@@ -77,7 +78,7 @@ class PlanStrata(beam.PTransform):
             | "PickEdges" >> beam.ParDo(_Pick(), AsSingleton(cuts))
         )
         return start | "FinishStrata" >> beam.Map(
-            _finish, AsSingleton(counts), AsList(picked), splits
+            _finish, AsSingleton(cuts), AsList(picked), splits
         )
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from beam_jobs.chunks import Chunk, Work
 from beam_jobs.duplicates import MarkDuplicates, find_duplicates, pack_digests, with_dropped
-from beam_jobs.errors import UsageError, find_job_error
+from beam_jobs.errors import DataError, UsageError, find_job_error
 from beam_jobs.sources import Source
 
 
@@ -162,3 +162,9 @@ def test_a_file_that_is_listed_twice_ends_a_pipeline_with_one_line():
     error = find_job_error(caught.value)
     assert error.exit_code == 2
     assert error.message.startswith("duplicate key of a text in a or soon after it: every record")
+
+
+def test_numbers_that_are_repeated_on_the_way_are_noticed():
+    numbers = np.array([3, 5], "<i8").tobytes()
+    with pytest.raises(DataError, match="the same duplicates twice"):
+        list(with_dropped(("a.txt#0", ([Work(())], [numbers, numbers]))))

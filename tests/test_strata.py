@@ -256,3 +256,13 @@ def test_the_transform_plans_what_the_functions_plan():
         assert_that(pipeline | beam.Create(blocks) | PlanStrata(placement), agrees)
     sizes = Counter(split for block in blocks for split in expected.splits_of(block).tolist())
     assert math.isclose(sizes[0], 225, abs_tol=3)
+
+
+@pytest.mark.parametrize("change", [lambda edges: edges[1:], lambda edges: [*edges, edges[0]]])
+def test_edges_that_are_lost_or_repeated_are_noticed(change):
+    bins = strata.LabelBins({"a": 10, "b": 4})
+    cuts = strata.Cuts(bins, {("a", 0): [(1, 7)], ("b", 0): [(1, 3)]}, {("a", 0): 10, ("b", 0): 4})
+    edges = [("b", 1, 5), ("a", 1, 9)]
+    strata.check_picked(edges, cuts)
+    with pytest.raises(DataError, match=r"handed over [13] of 2 edges"):
+        strata.check_picked(change(edges), cuts)
