@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 import numpy as np
+from apache_beam.pvalue import TaggedOutput
 
 from beam_jobs.chunks import Work
 from beam_jobs.errors import DataError, UsageError
+from beam_jobs.merge import MergeFn
+from beam_jobs.summary import Summary
 
 # Of each text of some work: its number there, its digest, and its place in the order. Digests meet
 # in 256 groups, by their first byte: of a billion texts 125 MB each.
@@ -96,25 +101,81 @@ def _one_key(work: str) -> UsageError:
     )
 
 
+@dataclass
+class Tally:
+    """How many texts were compared with each other, and how many of them were dropped."""
+
+    texts: int = 0
+    dropped: int = 0
+
+    def merge(self, other: Tally) -> None:
+        """Adds what another one has seen."""
+        self.texts += other.texts
+        self.dropped += other.dropped
+
+
+def check_tally(summary: Summary, tally: Tally | None) -> Summary:
+    """The summary itself, once all of its texts are known to have been compared.
+
+    Args:
+        tally: None where duplicates stay.
+
+    Raises:
+        DataError: Digests, or what was found by them, were lost or duplicated on the way.
+    """
+    if tally:
+        dropped = sum(split.duplicates for split in summary.splits)
+        if (tally.texts, tally.dropped) != (summary.texts, dropped):
+            raise DataError(
+                f"the inputs have {summary.texts} texts, {tally.texts} were compared; of "
+                f"{tally.dropped} duplicates {dropped} were dropped. The runner lost or repeated "
+                "some: no dataset was written, run the job again"
+            )
+    return summary
+
+
 class _Find(beam.DoFn):
-    def process(
-        self, element: tuple[int, Iterable[tuple[str, bytes]]]
-    ) -> Iterator[tuple[str, bytes]]:
-        yield from find_duplicates(element[1])
+    TALLY = "tally"
+
+    def process(self, element: tuple[int, Iterable[tuple[str, bytes]]]) -> Iterator[Any]:
+        packed = list(element[1])
+        tally = Tally(sum(len(rows) for _, rows in packed) // _ROW.itemsize)
+        for work, numbers in find_duplicates(packed):
+            tally.dropped += len(numbers) // 8
+            yield work, numbers
+        yield TaggedOutput(self.TALLY, tally)
 
 
 def _with_id(work: Work) -> tuple[str, Work]:
     return work.id, work
 
 
-class MarkDuplicates(beam.PTransform):
-    """(Work, (partition, (id of work, packed digests))) -> the work, told what it drops."""
+class Marked(NamedTuple):
+    """What `MarkDuplicates` gives.
 
-    def expand(self, inputs: tuple[beam.PCollection, beam.PCollection]) -> beam.PCollection:
+    Attributes:
+        works: Told what they drop.
+        tally: A single one.
+    """
+
+    works: beam.PCollection
+    tally: beam.PCollection
+
+
+class MarkDuplicates(beam.PTransform):
+    """(Work, (partition, (id of work, packed digests))) -> `Marked`."""
+
+    def expand(self, inputs: tuple[beam.PCollection, beam.PCollection]) -> Marked:
         works, digests = inputs
-        dropped = digests | "GroupDigests" >> beam.GroupByKey() | "Find" >> beam.ParDo(_Find())
-        return (
-            (works | "WorkId" >> beam.Map(_with_id), dropped)
+        found = (
+            digests
+            | "GroupDigests" >> beam.GroupByKey()
+            | "Find" >> beam.ParDo(_Find()).with_outputs(_Find.TALLY, main="dropped")
+        )
+        marked = (
+            (works | "WorkId" >> beam.Map(_with_id), found["dropped"])
             | "JoinWork" >> beam.CoGroupByKey()
             | "Mark" >> beam.FlatMap(with_dropped)
         )
+        tally = found[_Find.TALLY] | "MergeTallies" >> beam.CombineGlobally(MergeFn(Tally))
+        return Marked(marked, tally)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
+from beam_jobs.errors import DataError
 from beam_jobs.ragged import Ragged
 from beam_jobs.subwords import train_bpe
 
@@ -29,9 +30,13 @@ class Sample:
     """The first texts in the global order, of those that were added, that fit in a sample.
 
     A packed file holds more text than its size says, so there may be more than that.
+
+    Args:
+        inputs: The chunks of files that they are from.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, inputs: int = 0) -> None:
+        self.inputs = inputs
         self._parts = [(np.empty(0, np.uint64), Ragged.of([]))]
         self._added = 0
 
@@ -41,6 +46,7 @@ class Sample:
 
     def merge(self, other: Sample) -> None:
         """Adds what another one has kept."""
+        self.inputs += other.inputs
         self._extend(other._parts)
 
     def _extend(self, parts: Iterable[tuple[np.ndarray, Ragged]]) -> None:
@@ -73,6 +79,18 @@ def _fitting(ends: np.ndarray) -> int:
     return int(np.searchsorted(ends, _SAMPLE_BYTES, side="right"))
 
 
-def learn(sample: Sample, vocabulary_size: int) -> str:
-    """The text of the tokenizer's file that is learned from a sample, as `train_bpe` gives it."""
+def learn(sample: Sample, vocabulary_size: int, listed: Sequence[int] = ()) -> str:
+    """The text of the tokenizer's file that is learned from a sample, as `train_bpe` gives it.
+
+    Args:
+        listed: How many chunks of files there are, by pattern.
+
+    Raises:
+        DataError: The sample is not of all of them.
+    """
+    if sample.inputs != sum(listed):
+        raise DataError(
+            f"{sum(listed)} inputs were listed, texts to learn from came of {sample.inputs}. The "
+            "runner lost or repeated some: no dataset was written, run the job again"
+        )
     return train_bpe(sample.texts(), vocabulary_size)

@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 
 import apache_beam as beam
 from apache_beam.metrics import Metrics
-from apache_beam.pvalue import AsSingleton, TaggedOutput
+from apache_beam.pvalue import AsList, AsSingleton, TaggedOutput
 
 from beam_jobs import progress
 from beam_jobs.assign import Plan
 from beam_jobs.bundle import STATISTICS, at_end_of_bundle
 from beam_jobs.chunks import Chunk, Work, together
 from beam_jobs.commit import CommitDataset, TokenFiles, Written
-from beam_jobs.duplicates import MarkDuplicates, pack_digests
+from beam_jobs.duplicates import MarkDuplicates, Tally, check_tally, pack_digests
 from beam_jobs.file_passes import FileFirstPass, FileSecondPass, PartsJob
 from beam_jobs.files import is_local
 from beam_jobs.inference import SchemaGuess
@@ -36,9 +36,9 @@ from beam_jobs.resume import ShardResult
 from beam_jobs.shard_writer import ShardWriter, WriteEncoded, count_shard, write_spooled
 from beam_jobs.shards import STAGING
 from beam_jobs.spool import Spool
-from beam_jobs.strata import Labelled
+from beam_jobs.strata import Labelled, check_strata
 from beam_jobs.stratify import PlanStrata
-from beam_jobs.summary import label_names_of
+from beam_jobs.summary import Summary, label_names_of
 from beam_jobs.text import TextJob
 from beam_jobs.text_passes import TextDigests, TextFirstPass, TextSample, TextSecondPass
 from beam_jobs.vocabulary import BuildVocabulary
@@ -355,6 +355,10 @@ def _first(element: Any, _: Any) -> Any:
     return element
 
 
+def _check_passes(summary: Summary, strata: bytes, tally: Tally | None) -> Summary:
+    return check_tally(check_strata(summary, strata), tally)
+
+
 class Known(NamedTuple):
     """What is known before a record is encoded: PCollections of one element each, but `works`.
 
@@ -411,9 +415,11 @@ class ReadParts(beam.PTransform):
             )
         )
         works = spread = listed["works"] | "Spread" >> beam.Reshuffle()
+        tally: Any = None
         if text and text.drop_duplicates:
             digests = works | "Digest" >> beam.ParDo(_Digest(text, output, processes))
-            works = (works, digests) | "DropDuplicates" >> MarkDuplicates()
+            marked = (works, digests) | "DropDuplicates" >> MarkDuplicates()
+            works, tally = marked.works, AsSingleton(marked.tally)
         strata: Any = b""
         if output.stratify:
             labelled = works | "ReadLabels" >> beam.ParDo(_ReadLabels(job, output, processes))
@@ -429,7 +435,7 @@ class ReadParts(beam.PTransform):
                 | "Sample"
                 >> beam.ParDo(_Sample(text, output, processes), strata, AsSingleton(size))
                 | "MergeSamples" >> beam.CombineGlobally(MergeFn(Sample))
-                | "Learn" >> beam.Map(learn, text.vocabulary_size)
+                | "Learn" >> beam.Map(learn, text.vocabulary_size, AsList(listed[_ListWork.FOUND]))
             )
         if spread is not works or output.stratify or (text and text.tokens == "bpe"):
             spread = works | "SpreadKeys" >> beam.Reshuffle()
@@ -451,7 +457,12 @@ class ReadParts(beam.PTransform):
             read[_ReadKeys.SUMMARY],
             read["blocks"],
             listed_files,
-        ) | "Plan" >> PlanShards(output, patterns=len(patterns), prepare=self._prepare)
+        ) | "Plan" >> PlanShards(
+            output,
+            patterns=len(patterns),
+            prepare=self._prepare,
+            check=beam.Map(_check_passes, strata, tally),
+        )
         summary = planned.summary
         known = {} if isinstance(job, TextJob) else job.class_names
         names = summary | "LabelNames" >> beam.Map(label_names_of, known)

@@ -79,6 +79,7 @@ class Found(NamedTuple):
         words: Of those in the training split, where they are counted.
         duplicates: uint8 [m], the splits of records that were dropped.
         guess: What is known of their features, where that is to be learned.
+        texts: How many texts they were cut from.
     """
 
     keys: list[bytes]
@@ -89,6 +90,7 @@ class Found(NamedTuple):
     words: Sequence[bytes] = ()
     duplicates: np.ndarray = np.empty(0, np.uint8)
     guess: SchemaGuess | None = None
+    texts: int = 0
 
 
 class Made(NamedTuple):
@@ -196,6 +198,7 @@ class FirstPass(abc.ABC):
             summary.add_labels(count_labels(part.labels))
             counts.update(part.words)
             summary.words += len(part.words)
+            summary.texts += part.texts + len(part.duplicates)
             for split, size in enumerate(np.bincount(part.splits, part.sizes).tolist()):
                 summary.splits[split].bytes += int(size)
             for split, count in enumerate(np.bincount(part.duplicates).tolist()):

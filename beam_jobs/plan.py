@@ -242,6 +242,7 @@ class PlanShards(beam.PTransform):
         measure: Tells the size of records; without it the summaries know it.
         patterns: How many patterns are listed.
         prepare: Whether the output directory is made ready.
+        check: The summary -> the summary, once passes before have seen the same records.
     """
 
     def __init__(
@@ -250,8 +251,10 @@ class PlanShards(beam.PTransform):
         measure: Measure | None = None,
         patterns: int = 0,
         prepare: bool = True,
+        check: beam.PTransform | None = None,
     ) -> None:
         super().__init__()
+        self._check = check
         self._output, self._measure, self._patterns = output, measure, patterns
         self._prepare = prepare
 
@@ -261,6 +264,8 @@ class PlanShards(beam.PTransform):
         summary = summaries | "Summarise" >> beam.CombineGlobally(
             MergeFn(partial(Summary.empty, splits))
         )
+        if self._check:
+            summary |= "CheckPasses" >> self._check
         start = blocks.pipeline | "Once" >> beam.Create([None])
         drafted = start | "Draft" >> beam.ParDo(
             _DraftPlan(self._output, self._measure, self._patterns, self._prepare),

@@ -33,7 +33,7 @@ from beam_jobs.resume import ShardResult
 from beam_jobs.shard_writer import Run, ShardWriter, check_records, count_shard, rows_in_order
 from beam_jobs.sources import pack_reference, reference_key, unpack_reference
 from beam_jobs.statistics import Statistics
-from beam_jobs.strata import Labelled, Strata
+from beam_jobs.strata import Labelled, Strata, check_strata
 from beam_jobs.stratify import PlanStrata
 from beam_jobs.summary import SAMPLE, Sampled, Summary, label_names_of
 from beam_jobs.window_step import ShardStep
@@ -297,9 +297,11 @@ class ListReferences(beam.PTransform):
         if self._processes == 1:
             # Over workers; where there is one, it would be one more copy of all references.
             blocks |= "Spread" >> beam.Reshuffle()
+        check = None
         if output.stratify:
             labels = blocks | "ReadLabels" >> beam.ParDo(_LabelReferences(job, output))
             strata = labels | "Stratify" >> PlanStrata(output.placement)
+            check = beam.Map(check_strata, AsSingleton(strata))
             blocks = (
                 blocks
                 | "SpreadAgain" >> beam.Reshuffle()
@@ -317,6 +319,7 @@ class ListReferences(beam.PTransform):
             _Measure(job, output, self._processes),
             len(job.inputs.patterns),
             self._prepare,
+            check,
         )
         names = planned.summary | "LabelNames" >> beam.Map(label_names_of, job.class_names)
         return Listed(blocks, planned.plan, planned.summary, planned.measured, names)

@@ -18,7 +18,8 @@ import numpy as np
 
 from beam_jobs.assign import Placement
 from beam_jobs.errors import DataError
-from beam_jobs.summary import check_labels
+from beam_jobs.labels import LABEL
+from beam_jobs.summary import Summary, check_labels
 
 # Hashes that are sorted together, at most about so many: 512 KiB.
 _BIN_RECORDS = 1 << 16
@@ -236,22 +237,24 @@ class Strata:
     Attributes:
         names: The labels, rising.
         edges: uint64 [labels, splits - 1], the smallest hash of every split but the first.
+        counts: Of the records from which they were made, by label.
     """
 
     names: tuple[str, ...]
     edges: np.ndarray
+    counts: tuple[int, ...]
 
     @classmethod
     def of(
-        cls, labels: Iterable[str], splits: int, picked: Iterable[tuple[str, int, int]]
+        cls, counts: Mapping[str, int], splits: int, picked: Iterable[tuple[str, int, int]]
     ) -> Strata:
-        """The strata, from what `pick_edges` gave of every bin."""
-        names = tuple(sorted(labels))
+        """The strata, from the records of each label and what `pick_edges` gave of every bin."""
+        names = tuple(sorted(counts))
         rows = {name: row for row, name in enumerate(names)}
         edges = np.full((len(names), splits - 1), _NEVER, np.uint64)
         for label, split, edge in picked:
             edges[rows[label], split - 1] = edge
-        return cls(names, edges)
+        return cls(names, edges, tuple(counts[name] for name in names))
 
     @cached_property
     def _rows(self) -> dict[str, int]:
@@ -265,20 +268,39 @@ class Strata:
         """
         if new := next((name for name in block.names if name not in self._rows), None):
             raise DataError(
-                f"label {new!r}: the inputs have changed while the job ran; no dataset was "
-                "written, run it again"
+                f"label {new!r} was not there when splits were planned: the runner lost records, or "
+                "the inputs have changed while the job ran; no dataset was written, run it again"
             )
         rows = np.array([self._rows[name] for name in block.names], np.int64)[block.codes]
         return (block.hashes[:, None] >= self.edges[rows]).sum(axis=1).astype(np.uint8)
 
     def pack(self) -> bytes:
         """The strata as bytes."""
-        head = json.dumps([self.names, self.edges.shape[1]]).encode()
+        head = json.dumps([self.names, self.edges.shape[1], self.counts]).encode()
         return head + b"\n" + self.edges.astype("<u8").tobytes()
 
     @classmethod
     def unpack(cls, data: bytes) -> Strata:
         """The strata that `pack` gave."""
         head, _, tail = data.partition(b"\n")
-        names, cuts = json.loads(head)
-        return cls(tuple(names), np.frombuffer(tail, "<u8").reshape(len(names), cuts))
+        names, cuts, counts = json.loads(head)
+        edges = np.frombuffer(tail, "<u8").reshape(len(names), cuts)
+        return cls(tuple(names), edges, tuple(counts))
+
+
+def check_strata(summary: Summary, strata: bytes) -> Summary:
+    """The summary itself, once the strata are known to be of the same records.
+
+    Args:
+        strata: Packed; empty where there are none.
+
+    Raises:
+        DataError: Labels were lost or duplicated on the way to them.
+    """
+    if strata:
+        made = Strata.unpack(strata)
+        found = {label: n for label, n in summary.labels.get(LABEL, {}).items() if n}
+        if found != (counted := dict(zip(made.names, made.counts, strict=True))):
+            label = min(found.keys() | counted.keys(), key=lambda n: found.get(n) == counted.get(n))
+            raise _lost(label, counted.get(label, 0), found.get(label, 0))
+    return summary

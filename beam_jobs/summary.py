@@ -109,6 +109,7 @@ class Summary:
         labels: How often each label occurs, as text, by feature.
         sample: Those with the smallest hashes.
         inputs: How many of the listed inputs are in it.
+        texts: How many there are, before they are cut, those that are dropped among them.
         words: How many there are in the texts of the training split, where they are counted.
         rejects: Of those known, the first in the order of keys.
     """
@@ -117,6 +118,7 @@ class Summary:
     labels: dict[str, Counter[str]] = field(default_factory=dict)
     sample: list[Sampled] = field(default_factory=list)
     inputs: int = 0
+    texts: int = 0
     words: int = 0
     rejects: list[Reject] = field(default_factory=list)
 
@@ -161,6 +163,7 @@ class Summary:
         for mine, theirs in zip(self.splits, other.splits, strict=True):
             mine.merge(theirs)
         self.inputs += other.inputs
+        self.texts += other.texts
         self.words += other.words
         for feature, labels in other.labels.items():
             self.add_labels(labels, feature)

@@ -148,7 +148,7 @@ class TextFirstPass(FirstPass):
             else:
                 sizes = self._sizes(texts, of_a_token)
                 found = Found(texts.keys, splits, sizes, texts.labels, texts.rejects)
-            yield found._replace(words=counted, duplicates=duplicates)
+            yield found._replace(words=counted, duplicates=duplicates, texts=len(texts.keys))
 
     def _sizes(self, texts: Texts, of_a_token: float) -> np.ndarray:
         lengths = np.fromiter(map(len, texts.texts), np.int64, len(texts.texts))
@@ -313,7 +313,7 @@ class TextSample:
 
     def sample(self, work: Work) -> Sample:
         """Those of some work."""
-        found = Sample()
+        found = Sample(len(work.chunks))
         training = self.places.placement.splits.training
         for texts, splits, _ in _kept(self.job, work, self.places):
             orders = self.places.placement.orders(texts.keys)

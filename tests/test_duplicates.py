@@ -132,7 +132,7 @@ def marked(works: list[Work], digests: list[tuple[int, tuple[str, bytes]]], chec
             pipeline | "Works" >> beam.Create(works),
             pipeline | "Digests" >> beam.Create(digests),
         )
-        assert_that(inputs | MarkDuplicates(), check)
+        assert_that((inputs | MarkDuplicates()).works, check)
 
 
 def test_all_work_comes_out_whether_it_drops_anything_or_not():

@@ -23,10 +23,12 @@ from beam_jobs import (
     Feature,
     Schema,
     WriteShards,
+    duplicates,
     parts,
     plan,
     references,
     shards,
+    stratify,
     topup,
     vocabulary,
     write,
@@ -69,13 +71,18 @@ def jobs(tmp_path_factory):
         random.Random(1).sample(range(240), 60),
     )
     write_texts(base / "text")
+    shutil.copy(base / "text" / "a.jsonl", base / "text" / "c.jsonl")
     found = {}
     for job, source, flags in (
         ("sensors", "sensors", []),
         ("bytes", "sensors", ["--balance", "bytes"]),
         ("text", "text", ["--label_field", "label", "--tokens", "words"]),
+        ("stratified", "sensors", ["--stratify"]),
+        ("strata of texts", "text", ["--label_field", "label", "--stratify"]),
+        ("duplicates", "text", ["--drop_duplicates"]),
+        ("bpe", "text", ["--tokens", "bpe", "--vocabulary_size", "270"]),
     ):
-        arguments = ["text" if job == "text" else "sensors"]
+        arguments = [source]
         for part in sorted((base / source).iterdir()):
             arguments += ["--input", part]
         arguments += [*SPLITS, *flags]
@@ -244,6 +251,9 @@ def test_two_workers_that_move_the_same_records_at_once_agree(jobs, tmp_path, mo
 NUMBERS = re.compile(
     r"\d+ of \d+ (records|keys|shard boundaries)|\d+ inputs were listed, \d+ reached"
     r"|found \d+ records, written \d+, rejected \d+, \d+ in the statistics; \d+ of \d+ shards"
+    r"|\d+ of \d+ edges of splits|label '.*' was not there|the same duplicates twice"
+    r"|have \d+ texts, \d+ were compared|\d+ inputs were listed, texts .* came of \d+"
+    r"|duplicate key of a text"
     r"|shards of \d+ to \d+ (records|bytes)|texts have \d+ words, \d+ were counted|duplicate key '.*': every record needs a key"
 )
 
@@ -328,6 +338,21 @@ def hand_overs():
     yield "results of texts", texts, outputs(WriteEncoded)
     yield "results of spooled texts", ["spooled"], outputs(parts._WriteSpooled, None, "outputs")
     yield "statistics of files", files, outputs(references._WriteReferences, STATISTICS, "outputs")
+    strata, pieces = ["stratified", "strata of texts"], ["strata of texts"]
+    yield "labels of files", ["stratified"], outputs(references._LabelReferences)
+    yield "blocks to be split", ["stratified"], inputs(references._Resplit)
+    yield "split blocks", ["stratified"], outputs(references._Resplit)
+    yield "grouped label hashes", strata, inputs(stratify._Pick)
+    yield "edges of splits", strata, outputs(stratify._Pick)
+    yield "work whose labels are read", pieces, inputs(parts._ReadLabels)
+    yield "labels of texts", pieces, outputs(parts._ReadLabels, None, "outputs")
+    yield "work to be digested", ["duplicates"], inputs(parts._Digest)
+    yield "digests", ["duplicates"], outputs(parts._Digest, None, "outputs")
+    yield "grouped digests", ["duplicates"], inputs(duplicates._Find)
+    yield "duplicates", ["duplicates"], outputs(duplicates._Find)
+    yield "tallies", ["duplicates"], outputs(duplicates._Find, "tally")
+    yield "work to be sampled", ["bpe"], inputs(parts._Sample)
+    yield "samples", ["bpe"], outputs(parts._Sample, None, "outputs")
     moved = ["sensors", "bytes"]
     yield "planned changes", moved, outputs(topup._PlanChanges)
     yield "changes to be prepared", moved, inputs(topup._Prepare)

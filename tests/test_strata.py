@@ -172,7 +172,7 @@ def test_unpack_gives_back_the_strata_that_were_packed(found):
 
 @pytest.mark.parametrize("label", ["a\nb", '"', "é ü", "\0", "x" * 5000])
 def test_labels_may_hold_any_character(label):
-    planned = Strata.of([label, "a"], 2, [(label, 1, 7)])
+    planned = Strata.of({label: 3, "a": 2}, 2, [(label, 1, 7)])
     again = Strata.unpack(planned.pack())
     assert again.splits_of(block_of([(label, 6), (label, 7), ("a", 7)])).tolist() == [0, 1, 0]
 
@@ -213,11 +213,12 @@ def test_records_that_a_runner_loses_or_repeats_on_the_way_are_missed():
 
 
 def test_a_label_that_nobody_has_planned_means_that_inputs_have_changed():
-    planned = Strata.of(["a"], 2, [])
+    planned = Strata.of({"a": 1}, 2, [])
     with pytest.raises(DataError) as caught:
         planned.splits_of(block_of([("a", 1), ("b", 1)]))
     assert caught.value.message == (
-        "label 'b': the inputs have changed while the job ran; no dataset was written, run it again"
+        "label 'b' was not there when splits were planned: the runner lost records, or the inputs "
+        "have changed while the job ran; no dataset was written, run it again"
     )
 
 

@@ -303,7 +303,7 @@ def test_a_label_that_dropped_texts_alone_have_needs_no_stratum(tmp_path):
     write_json(tmp_path, [{"text": "x", "y": "kept"}, {"text": "x", "y": "dropped"}])
     reader = job(tmp_path, label_field="y", drop_duplicates=True)
     edges = np.full((1, 1), 2**64 - 1, np.uint64)
-    where = places(strata=Strata(("kept",), edges).pack())
+    where = places(strata=Strata(("kept",), edges, (1,)).pack())
     work = replace(works_of(reader)[0], dropped=np.array([1], "<i8").tobytes())
     summary = first_pass(reader, where, work).summary
     assert summary.labels["label"] == {"kept": 1}
@@ -408,7 +408,7 @@ def test_the_texts_of_a_file_without_a_usable_label_are_one_reject(tmp_path):
     reader = job(tmp_path, labels=Labels("column", "y"))
     (chunk,) = works_of(reader)[0].chunks
     for row, key, message in (
-        ({"y": ""}, "a.txt", "label '': expected text or a whole number"),
+        ({"y": ""}, "a.txt", "column 'y': label '': expected text or a whole number"),
         ({}, "a.txt", "no column 'y'; it has none"),
     ):
         work = Work((replace(chunk, source=chunk.source._replace(row=row)),))
