@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from beam_jobs.annotations import (
 from beam_jobs.boxes import Boxes
 from beam_jobs.coco import CocoAnnotations
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.files import absolute_path, is_local, open_file, read_bytes
+from beam_jobs.files import absolute_path, is_local, open_file, open_seekable, read_bytes
 from beam_jobs.inputs import Inputs
 from beam_jobs.labels import Names
 from beam_jobs.sources import COLUMN, Source, column_of
@@ -51,6 +52,50 @@ def _coco(path: str) -> CocoAnnotations:
 def _stem(key: str) -> str:
     """The name of a file without its folder and its last extension."""
     return key.rsplit("/", 1)[-1].rsplit(".", 1)[0]
+
+
+# The folder of pictures, and the one that annotations have in its place: of Pascal VOC, and as
+# Ultralytics has it.
+_LAYOUTS = {"voc": ("JPEGImages", "Annotations"), "yolo": ("images", "labels")}
+
+
+class _Kind(NamedTuple):
+    """Files beside pictures, one of each.
+
+    Attributes:
+        name: What they say.
+        folder: Where they lie; empty for where the pictures are, or as `layout` says.
+        extension: Of their names.
+        layout: A folder's name, and the name of the one in whose place they lie.
+    """
+
+    name: str
+    folder: str
+    extension: str
+    layout: tuple[str, str] | None = None
+
+    def files(self, source: Source, path: str) -> list[str]:
+        """Where that of a picture may lie, the likelier place first.
+
+        In a folder of their own they lie as the pictures do below theirs, or all side by side.
+
+        Args:
+            path: Of the picture.
+        """
+        if not self.folder:
+            return [self.beside(path)]
+        name = f"{_stem(path)}.{self.extension}"
+        below = source.file.rpartition("/")[0]
+        return [f"{self.folder}/{below}/{name}"] * bool(below) + [f"{self.folder}/{name}"]
+
+    def beside(self, path: str) -> str:
+        """That of a picture, where they have no folder of their own."""
+        folder, _, name = path.rpartition("/")
+        parts = folder.split("/")
+        if self.layout and self.layout[0] in parts:
+            last = len(parts) - 1 - parts[::-1].index(self.layout[0])
+            parts[last] = self.layout[1]
+        return f"{'/'.join(parts)}/{_stem(name)}.{self.extension}"
 
 
 @dataclass(frozen=True)
@@ -123,9 +168,20 @@ class Beside:
             return {"box_labels": self.class_names}
         return {}
 
-    def says(self, path: str) -> bool:
-        """Whether a file among pictures is none, as it is what says something of them."""
-        return any(file == path for _, file in self._files(path))
+    def says(self, path: str, root: str = "") -> bool:
+        """Whether a file among pictures is none, as it is what says something of them.
+
+        Args:
+            root: Of the pictures.
+        """
+        for kind in self._kinds:
+            if not path.endswith(f".{kind.extension}"):
+                continue
+            if not kind.folder:
+                return path == kind.beside(path)
+            if path.startswith(f"{kind.folder}/") and not root.startswith(f"{kind.folder}/"):
+                return True
+        return False
 
     def attach(self, source: Source, path: str) -> Source:
         """The source with what is said of it, or with the files that say it.
@@ -138,7 +194,7 @@ class Beside:
         """
         if source.error:
             return source
-        if (source.archive or source.packed) and any(self._files(path)):
+        if (source.archive or source.packed) and self._kinds:
             raise UsageError(
                 f"{source.key}: files beside it are only found in folders: unpack the archive, or "
                 f"use --boxes coco:FILE and --captions {COLUMN}txt"
@@ -154,38 +210,26 @@ class Beside:
         except RejectError as error:
             return source._replace(error=str(error))
         joined = []
-        for name, file in self._files(path):
-            if status := _stat(file):
-                joined.append((name, file, *status))
+        for kind in self._kinds:
+            for file in kind.files(source, path):
+                if status := _stat(file):
+                    joined.append((kind.name, file, *status))
+                    if is_local(file):  # Of a remote one nobody knows whether it is there.
+                        break
         return source._replace(row=row, joined=tuple(joined))
 
-    def _files(self, path: str) -> Iterator[tuple[str, str]]:
-        """Yields (what it says, path) of the files beside a picture."""
+    @functools.cached_property
+    def _kinds(self) -> list[_Kind]:
+        """The files beside pictures that are asked for."""
+        kinds = []
         if self.boxes in ("voc", "yolo"):
-            yield "boxes", self.boxes_file(path)
+            extension = "xml" if self.boxes == "voc" else "txt"
+            kinds.append(_Kind("boxes", self.boxes_path, extension, _LAYOUTS[self.boxes]))
         if self.captions == "txt":
-            yield "captions", _sibling(path, self.captions_path, "txt")
+            kinds.append(_Kind("captions", self.captions_path, "txt"))
         if self.masks:
-            yield "mask", _sibling(path, self.masks, "png")
-
-    def boxes_file(self, path: str) -> str:
-        """The VOC or YOLO file of a picture.
-
-        Without a folder it is `../Annotations` of one called `JPEGImages`, as in Pascal VOC;
-        `labels` in the place of `images`, as Ultralytics has it; or the picture's own.
-        """
-        extension = "xml" if self.boxes == "voc" else "txt"
-        if self.boxes_path:
-            return _sibling(path, self.boxes_path, extension)
-        folder, _, name = path.rpartition("/")
-        parts = folder.split("/")
-        ours, theirs = (
-            ("JPEGImages", "Annotations") if self.boxes == "voc" else ("images", "labels")
-        )
-        if ours in parts:
-            last = len(parts) - 1 - parts[::-1].index(ours)
-            parts[last] = theirs
-        return f"{'/'.join(parts)}/{_stem(name)}.{extension}"
+            kinds.append(_Kind("mask", self.masks, "png"))
+        return kinds
 
     def check(self, inputs: Inputs) -> None:
         """Makes sure that the folder of boxes, captions or masks is the right one.
@@ -201,12 +245,13 @@ class Beside:
         ]
         if not tried:
             return
-        for name, file in self._files(inputs.path_of(tried[0])):
-            if not any(part[0] == name for source in tried for part in source.joined):
+        for kind in self._kinds:
+            if not any(part[0] == kind.name for source in tried for part in source.joined):
                 flag = {"boxes": f"--boxes {self.boxes}", "captions": f"--captions {self.captions}"}
+                files = " or ".join(kind.files(tried[0], inputs.path_of(tried[0])))
                 raise UsageError(
-                    f"{flag.get(name, '--masks')}: none of the first {len(tried)} pictures has "
-                    f"such a file; that of {tried[0].key} would be {file}"
+                    f"{flag.get(kind.name, '--masks')}: none of the first {len(tried)} pictures has "
+                    f"such a file; that of {tried[0].key} would be {files}"
                 )
 
     def boxes_of(self, source: Source) -> Boxes:
@@ -217,13 +262,13 @@ class Beside:
         """
         if self.boxes == "coco":
             return _unpacked(column_of(source.row, "boxes"))
-        file = _joined(source, "boxes")
+        files = _joined(source, "boxes")
         if self.boxes == "yolo":
             # A picture of nothing has an empty file, or none.
-            return yolo_boxes(_read(file) if file else b"", self.class_names)
-        if not file:
+            return yolo_boxes(_read(files) if files else b"", self.class_names)
+        if not files:
             raise RejectError("it has no annotation")
-        return voc_boxes(_read(file))
+        return voc_boxes(_read(files))
 
     def captions_of(self, source: Source) -> list[str]:
         """The captions of a picture.
@@ -239,10 +284,10 @@ class Beside:
             if not all(isinstance(caption, str) for caption in found):
                 raise RejectError(f"captions {value!r:.80}: expected text, or a list of texts")
             return found
-        if not (file := _joined(source, "captions")):
+        if not (files := _joined(source, "captions")):
             raise RejectError("it has no file of captions")
         try:
-            data = _read(file)
+            data = _read(files)
             if len(data) > MAX_BYTES:
                 raise RejectError(f"its captions are longer than {MAX_BYTES >> 20} MiB")
             lines = data.decode("utf-8-sig").splitlines()
@@ -250,31 +295,38 @@ class Beside:
             raise RejectError(f"its captions are not UTF-8: {error}") from None
         return [line.strip() for line in lines if line.strip()]
 
-    def mask_file(self, source: Source) -> str:
-        """The mask of a picture.
+    def open_mask(self, source: Source) -> BinaryIO:
+        """The mask of a picture, open for reading.
 
         Raises:
-            RejectError: There is none.
+            RejectError: There is none, or it cannot be read.
         """
-        if not (file := _joined(source, "mask")):
+        if not (files := _joined(source, "mask")):
             raise RejectError("it has no mask")
-        return file
+        return _open(files, open_seekable)
 
 
-def _sibling(path: str, folder: str, extension: str) -> str:
-    return f"{folder or path.rpartition('/')[0]}/{_stem(path)}.{extension}"
+def _joined(source: Source, name: str) -> list[str]:
+    return [path for joined, path, _, _ in source.joined if joined == name]
 
 
-def _joined(source: Source, name: str) -> str:
-    return next((path for joined, path, _, _ in source.joined if joined == name), "")
-
-
-def _read(path: str) -> bytes:
+def _open(paths: list[str], opener: Callable[[str], BinaryIO]) -> BinaryIO:
+    """The first of some files that is there."""
+    for path in paths[:-1]:
+        with contextlib.suppress(OSError):
+            return opener(path)
     try:
-        with open_file(path) as file:
-            return file.read(MAX_BYTES + 1)
+        return opener(paths[-1])
     except OSError as error:
-        raise RejectError(f"{path}: cannot be read: {error}") from None
+        raise RejectError(f"{paths[-1]}: cannot be read: {error}") from None
+
+
+def _read(paths: list[str]) -> bytes:
+    with _open(paths, open_file) as file:
+        try:
+            return file.read(MAX_BYTES + 1)
+        except OSError as error:
+            raise RejectError(f"{paths[0]}: cannot be read: {error}") from None
 
 
 def _found(said: Any) -> Any:

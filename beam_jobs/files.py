@@ -11,6 +11,7 @@ import io
 import itertools
 import os
 import re
+import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -192,7 +193,7 @@ def open_file(path: str) -> BinaryIO:
         OSError: It is missing or unreadable.
     """
     if is_local(path):
-        return Path(path).open("rb")
+        return open(_open_regular(path), "rb")
     from apache_beam.io.filesystem import BeamIOError, CompressionTypes
     from apache_beam.io.filesystems import FileSystems
 
@@ -201,6 +202,15 @@ def open_file(path: str) -> BinaryIO:
     except BeamIOError as error:
         raise OSError(str(error)) from None
     return file
+
+
+def _open_regular(path: str) -> int:
+    """The descriptor of a local file; a pipe or a device would never end, or never begin."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError("it is no regular file")
+    return descriptor
 
 
 def open_seekable(path: str) -> BinaryIO:
@@ -222,7 +232,7 @@ def read_bytes(path: str) -> bytes:
         with open_file(path) as file:
             return file.read()
     # A third of the time of Path.read_bytes, which counts where files are a few kilobytes.
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = _open_regular(path)
     try:
         size = os.fstat(descriptor).st_size
         parts = [os.read(descriptor, size + 1)]

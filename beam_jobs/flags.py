@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Iterator
 from typing import NoReturn
 
 from beam_jobs import images, sensors
@@ -429,6 +430,29 @@ _JOBS: dict[str, tuple[str, Callable[[Add], None]]] = {
 }
 
 
+def _groups(job: str) -> Iterator[tuple[str, Callable[[Add], None]]]:
+    """Yields (title, what adds its flags) of the groups of a job's flags."""
+    _, add_own = _JOBS[job]
+    if job == "reshard":
+        yield "records", add_own
+        yield "splits and shards", _add_placement
+        return
+    yield "inputs", _add_inputs
+    yield "records", add_own
+    yield "splits and shards", _add_placement
+    yield "labels and names", _add_by_label
+
+
+@functools.cache
+def flags_by_job() -> dict[str, frozenset[str]]:
+    """The names of the flags of each job."""
+    found: dict[str, set[str]] = {name: set() for name in _JOBS}
+    for name, flags in found.items():
+        for _, add_flags in _groups(name):
+            add_flags(lambda flag, **_: flags.add(flag.removeprefix("--")))  # noqa: B023
+    return {name: frozenset(flags) for name, flags in found.items()}
+
+
 def build_parser() -> argparse.ArgumentParser:
     """The parser of `python -m beam_jobs`; flags it does not know are Beam's."""
     parser = Parser(
@@ -440,7 +464,7 @@ def build_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     jobs = parser.add_subparsers(dest="job", required=True, metavar="|".join(_JOBS))
-    for name, (summary, add_own) in _JOBS.items():
+    for name, (summary, _) in _JOBS.items():
         job = jobs.add_parser(
             name,
             help=summary,
@@ -449,11 +473,6 @@ def build_parser() -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
-        if name != "reshard":
-            _add_inputs(job.add_argument_group("inputs").add_argument)
-        add_own(job.add_argument_group("records").add_argument)
-        placement = job.add_argument_group("splits and shards").add_argument
-        _add_placement(placement)
-        if name != "reshard":
-            _add_by_label(placement)
+        for group, add_flags in _groups(name):
+            add_flags(job.add_argument_group(group).add_argument)
     return parser

@@ -15,7 +15,6 @@ from beam_jobs.beside import Beside
 from beam_jobs.boxes import Geometry, is_about_stored, letterbox, moved
 from beam_jobs.columns import ExtraFeature
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.files import open_seekable
 from beam_jobs.inputs import Inputs
 from beam_jobs.labels import Labels, Names, complete_schema
 from beam_jobs.sources import Source
@@ -140,7 +139,7 @@ class ImageJob:
         if beside.captions:
             record["captions"] = beside.captions_of(source)
         if beside.masks:
-            record["mask"] = self._mask(beside.mask_file(source), geometry)
+            record["mask"] = self._mask(beside.open_mask(source), geometry)
         return record
 
     def parts_of(self, source: Source, data: bytes) -> list[tuple[str, int]]:
@@ -224,10 +223,10 @@ class ImageJob:
             return framed
         return ImageOps.fit(image, (width, height), method)
 
-    def _mask(self, path: str, geometry: Geometry) -> bytes:
+    def _mask(self, opened: BinaryIO, geometry: Geometry) -> bytes:
         """The mask of a picture as a PNG, its values what they are, moved as the picture is."""
         try:
-            with open_seekable(path) as file, Image.open(file) as mask:
+            with opened as file, Image.open(file) as mask:
                 if mask.width * mask.height > _MAX_PIXELS:
                     raise RejectError(f"its mask has {mask.width} x {mask.height} pixels")
                 values = mask_values(mask)

@@ -85,6 +85,19 @@ def label_of(value: Any, several: bool) -> Label:
     return label_text(value)
 
 
+def field_label(row: Mapping[str, Any], name: str, several: bool) -> Label:
+    """The label, or the labels, in a column of a row.
+
+    Raises:
+        RejectError: As `label_of`, or the row has no such column.
+    """
+    value = column_of(row, name)
+    try:
+        return label_of(value, several)
+    except RejectError as error:
+        raise RejectError(f"column {name!r}: {error}") from None
+
+
 def count_labels(labels: Iterable[Label | None]) -> Counter[str]:
     """How often each label occurs."""
     found: Counter[str] = Counter()
@@ -244,7 +257,7 @@ class Labels:
         if self.mode == "none":
             return None
         if self.mode == "column":
-            return label_of(column_of(source.row, self.table), self.several)
+            return field_label(source.row, self.table, self.several)
         key = source.file
         if self.mode == "parent":
             if "/" not in key:

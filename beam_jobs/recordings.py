@@ -111,7 +111,7 @@ def read_recording(kind: str, data: bytes, reading: Reading) -> Recording:
     """
     if kind not in _LOADERS:
         kinds = ", ".join(f".{kind}" for kind in _LOADERS)
-        raise RejectError(f"expected a file of one of the kinds {kinds}, got .{kind}")
+        raise RejectError(f"expected a file of one of the kinds {kinds}, by its name")
     try:
         return _LOADERS[kind](data, reading)
     except (RejectError, UsageError):

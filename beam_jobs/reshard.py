@@ -128,21 +128,31 @@ def reshard_job(
     job = ReshardJob(inputs, keep=keep, drop=drop)
     folders: set[str] = set()
     for pattern in inputs.patterns:
-        folders |= {inputs.path(source.key).rpartition("/")[0] for source in job.sources(pattern)}
+        for source in job.sources(pattern):
+            if source.packed:
+                raise UsageError(
+                    f"--input {source.key}: an archive that can only be read from its front: unpack "
+                    "it, or make it a .tar or a .zip"
+                )
+            folders.add(inputs.path(source.key).rpartition("/")[0])
     if not folders:
         raise UsageError("--input: no TFRecord files among these, which are indexes and texts")
     if schema:
-        return replace(job, given=read_schema(absolute_path(schema), schema))
+        return _described(job, read_schema(absolute_path(schema), schema))
     found = {_description(folder) for folder in folders}
-    if None in found:
-        return job
     described = found.pop()
-    assert described
+    if None in found or not described:
+        return job
     if found:
         raise UsageError(
             f"--input: the datasets in {' and '.join(sorted(folders)[:2])} differ in features, labels "
             "or tokens, so that the same number would mean two things: reshard them one by one"
         )
+    return _described(job, described)
+
+
+def _described(job: ReshardJob, described: _Description) -> ReshardJob:
+    """The job for records of which this is known."""
     left_out = {name for name in described.schema if not job.stays(name)}
     names = {name: classes for name, classes in described.names if name not in left_out}
     job = replace(job, given=described.schema, class_names=names)
@@ -152,7 +162,7 @@ def reshard_job(
 
 
 class _Description(NamedTuple):
-    """What a dataset of ours says of its records.
+    """What is known of records: of those of our datasets all of it.
 
     Attributes:
         schema: Of each.
@@ -162,9 +172,9 @@ class _Description(NamedTuple):
     """
 
     schema: Schema
-    names: tuple[tuple[str, tuple[str, ...]], ...]
-    vocabulary: tuple[bytes, ...]
-    tokenizer: str
+    names: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    vocabulary: tuple[bytes, ...] = ()
+    tokenizer: str = ""
 
 
 def _description(folder: str) -> _Description | None:
@@ -178,16 +188,24 @@ def _description(folder: str) -> _Description | None:
     except OSError:
         return None
     try:
-        found = Manifest.from_json(json.loads(text))
-        words = _read(f"{folder}/{VOCABULARY}").split(b"\n")[:-1] if found.vocabulary else []
-        tokenizer = _read(f"{folder}/{TOKENIZER}").decode() if found.tokenizer else ""
+        return _of_manifest(folder, json.loads(text))
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{folder}/{MANIFEST}: {error}; or give a --schema") from None
+
+
+def _of_manifest(folder: str, value: Any) -> _Description:
+    """What a manifest says, and the files in its folder that it names.
+
+    Raises:
+        OSError, ValueError, RecursionError: It is broken, or they are.
+    """
+    found = Manifest.from_json(value)
+    words = _read(f"{folder}/{VOCABULARY}").split(b"\n")[:-1] if found.vocabulary else []
+    tokenizer = _read(f"{folder}/{TOKENIZER}").decode() if found.tokenizer else ""
     vocabulary = (PADDING, UNKNOWN_WORD, *words) if found.vocabulary else ()
     if len(vocabulary) != found.vocabulary:
-        raise UsageError(
-            f"{folder}/{VOCABULARY}: {len(vocabulary)} tokens, {MANIFEST} says {found.vocabulary}; "
-            "or give a --schema"
+        raise ValueError(
+            f"{VOCABULARY} has {len(vocabulary)} tokens, not the {found.vocabulary} of {MANIFEST}"
         )
     names = ((LABEL, found.label_names), *sorted(found.class_names.items()))
     return _Description(found.schema, names, vocabulary, tokenizer)
@@ -198,20 +216,28 @@ def _read(path: str) -> bytes:
         return file.read(_MAX_TEXT_BYTES)
 
 
-def read_schema(path: str, given: str) -> Schema:
-    """The schema in a file: a manifest, or the `schema` of one.
+def read_schema(path: str, given: str) -> _Description:
+    """What is in a file: a schema, alone or as `schema` of an object, or all that a manifest says.
+
+    Args:
+        given: How the flag spells the path.
 
     Raises:
-        UsageError: There is none, or one of its dtypes needs a package that is not installed.
+        UsageError: There is no schema, one of its dtypes needs a package that is not installed, or a
+            file that the manifest names is not beside it.
     """
     try:
         value = json.loads(_read(path))
-        schema = Schema.from_json(value.get("schema", value) if isinstance(value, dict) else value)
-        for feature in schema.values():
+        if isinstance(value, dict) and {"schema", "splits"} <= value.keys():
+            found = _of_manifest(path.rpartition("/")[0], value)
+        else:
+            bare = value.get("schema", value) if isinstance(value, dict) else value
+            found = _Description(Schema.from_json(bare))
+        for feature in found.schema.values():
             numpy_dtype(feature.dtype)
     except (OSError, ValueError, RecursionError, ImportError) as error:
         raise UsageError(f"--schema {given}: {error}") from None
-    return schema
+    return found
 
 
 def _stretches(job: ReshardJob, source: Source) -> Iterator[Stretch | Reject]:

@@ -19,7 +19,7 @@ from beam_jobs.columns import ExtraFeature
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.files import NOT_UTF8, is_utf8
 from beam_jobs.inputs import Inputs
-from beam_jobs.labels import Label, Labels, complete_schema, label_of
+from beam_jobs.labels import Label, Labels, complete_schema, field_label, label_of
 from beam_jobs.rejects import Reject
 from beam_jobs.sources import Source
 from beam_jobs.tables import (
@@ -442,9 +442,7 @@ class TextJob:
                 f"the record has {', '.join(map(str, fields))}"
             )
         if self.label_field:
-            if self.label_field not in fields:
-                raise RejectError(f"no field {self.label_field!r}; it has {', '.join(fields)}")
-            label = label_of(fields[self.label_field], self.several_labels)
+            label = field_label(fields, self.label_field, self.several_labels)
         # JSON may hold half a surrogate pair, which no UTF-8 can.
         if not text.isascii():
             text.encode()

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import beam_jobs.beside as beside_module
 from beam_jobs.annotations import MAX_BYTES
 from beam_jobs.beside import Beside
 from beam_jobs.errors import RejectError, UsageError
@@ -132,7 +133,42 @@ def test_flags_that_cannot_be_meant_so_are_refused(tmp_path, monkeypatch, flags,
     ],
 )
 def test_boxes_lie_where_the_usual_layouts_have_them(boxes, path, expected):
-    assert parse(boxes).boxes_file(path) == expected
+    (kind,) = parse(boxes)._kinds
+    assert kind.files(Source(path.rpartition("/")[2]), path) == [expected]
+
+
+def test_in_a_folder_of_their_own_files_lie_as_the_pictures_do_or_side_by_side(tmp_path):
+    beside = parse(masks=f"{tmp_path}/m")
+    for name in ("cat/1.jpg", "dog/1.jpg", "dog/2.jpg"):
+        write(tmp_path / name, "")
+    for name in ("m/cat/1.png", "m/1.png", "m/2.png"):
+        write(tmp_path / name, name)
+
+    def mask(name: str, **source) -> bytes:
+        with beside.open_mask(attached(beside, Source(name, **source), tmp_path / name)) as file:
+            return file.read()
+
+    assert mask("cat/1.jpg") == b"m/cat/1.png"
+    assert mask("dog/1.jpg") == b"m/1.png"
+    assert mask("dog/2.jpg") == b"m/2.png"
+    # The path counts, whatever the key is.
+    assert mask("cat/1.jpg", path="dog/1.jpg") == b"m/1.png"
+
+
+def test_of_remote_files_the_first_that_is_there_is_taken(monkeypatch):
+    held = {"gs://b/m/cat/1.png": b"deep", "gs://b/m/1.png": b"flat", "gs://b/m/2.png": b"two"}
+
+    def opened(path):
+        if path not in held:
+            raise OSError("gone")
+        return io.BytesIO(held[path])
+
+    monkeypatch.setattr(beside_module, "open_seekable", opened)
+    beside = parse(masks="gs://b/m")
+    for name, data in (("cat/1.jpg", b"deep"), ("dog/1.jpg", b"flat"), ("2.jpg", b"two")):
+        assert beside.open_mask(attached(beside, Source(name), f"gs://b/{name}")).read() == data
+    with pytest.raises(RejectError, match=r"^gs://b/m/3\.png: cannot be read: gone$"):
+        beside.open_mask(attached(beside, Source("dog/3.jpg"), "gs://b/dog/3.jpg"))
 
 
 @pytest.mark.parametrize(
@@ -150,11 +186,16 @@ def test_boxes_lie_where_the_usual_layouts_have_them(boxes, path, expected):
         ({"captions": "column:txt"}, "/d/1.txt", False),
         ({"masks": "/d/m"}, "/d/m/1.png", True),
         ({"masks": "/d/m"}, "/d/m/1.jpg", False),
+        ({"masks": "/d/m"}, "/d/m/cat/1.png", True),
         ({"masks": "/d/m"}, "/d/1.png", False),
+        ({"masks": "/d/m"}, "/d/me/1.png", False),
+        ({"masks": "/d"}, "/d/1.png", True),
+        # A folder above all pictures holds them as well.
+        ({"masks": "/"}, "/d/1.png", False),
     ],
 )
 def test_annotations_among_pictures_are_told_from_them(flags, path, expected):
-    assert parse(**flags).says(path) == expected
+    assert parse(**flags).says(path, "/d") == expected
 
 
 def attached(beside: Beside, source: Source, path: Path | str) -> Source:
@@ -265,7 +306,7 @@ def test_a_picture_without_a_file_is_one_of_nothing_in_yolo_and_a_reject_elsewhe
     for beside, ask, message in (
         (parse("voc"), Beside.boxes_of, "it has no annotation"),
         (parse(captions="txt"), Beside.captions_of, "it has no file of captions"),
-        (parse(masks=str(tmp_path / "m")), Beside.mask_file, "it has no mask"),
+        (parse(masks=str(tmp_path / "m")), Beside.open_mask, "it has no mask"),
     ):
         with pytest.raises(RejectError, match=f"^{message}$"):
             ask(beside, attached(beside, Source("1.jpg"), picture))

@@ -257,3 +257,13 @@ def test_a_remote_file_is_read_through_beam(monkeypatch):
 
     monkeypatch.setattr(files, "open_file", open_file)
     assert read_bytes("gs://bucket/a") == b"from afar"
+
+
+@pytest.mark.parametrize("opened", [read_bytes, files.open_file, files.open_seekable])
+def test_pipes_devices_and_folders_are_no_files(tmp_path, opened):
+    os.mkfifo(tmp_path / "pipe")  # Opening it would wait for ever.
+    (tmp_path / "device").symlink_to("/dev/zero")
+    (tmp_path / "folder").mkdir()
+    for name in ("pipe", "device", "folder"):
+        with pytest.raises(OSError, match="it is no regular file"):
+            opened(str(tmp_path / name))

@@ -1,6 +1,7 @@
 import argparse
 import json
 import shlex
+import tarfile
 import zipfile
 
 import numpy as np
@@ -47,6 +48,8 @@ def data(tmp_path_factory):
     (root / "files.csv").write_text("path,kind\na.txt,x\n")
     np.save(root / "r.npy", np.zeros((9, 2), np.float32))
     (root / "old.tfrecord").write_bytes(frame(b""))
+    with tarfile.open(root / "old.tar.gz", "w:gz") as archive:
+        archive.add(root / "old.tfrecord", "old.tfrecord")
     (root / "full").mkdir()
     (root / "full" / "manifest.json").write_text("{}")
     (root / "mine").mkdir()
@@ -62,6 +65,7 @@ IMAGES = "images --input '{data}/pics/*/*.png' --output {data}/out "
 TABLE = "images --table {data}/pics/t.jsonl --label none --output {data}/out "
 TEXT = "text --input {data}/b.jsonl --output {data}/out "
 SENSORS = "sensors --input {data}/r.npy --label none --output {data}/out "
+PACKED = "reshard --input {data}/old.tar.gz --output {data}/out "
 RESHARD = "reshard --input {data}/old.tfrecord --output {data}/out "
 
 REFUSALS = [
@@ -78,8 +82,11 @@ REFUSALS = [
     (IMAGES + "--label_fiel x", "unknown argument --label_fiel"),
     (IMAGES + "--shard-size=3", "unknown argument --shard-size=3; did you mean --shard_size?"),
     (IMAGES + "more", "unknown argument more"),
-    (RESHARD + "--table x.csv", "unknown argument --table"),
-    (RESHARD + "--stratify", "unknown argument --stratify"),
+    (RESHARD + "--table x.csv", "--table is for images and text and sensors, not for reshard"),
+    (RESHARD + "--stratify", "--stratify is for images and text and sensors, not for reshard"),
+    (RESHARD + "--label none", "--label is for images and text and sensors, not for reshard"),
+    (SENSORS + "--image_size=3x3", "--image_size is for images, not for sensors"),
+    (TEXT + "--keep text", "--keep is for reshard, not for text"),
     # Of every job: output, seed, splits, shards.
     ("images --input '{data}/pics/*/*.png'", "--output is missing: name a new or empty directory"),
     ("images --input {data}/pics --output ''", "--output is empty: name a directory"),
@@ -97,6 +104,7 @@ REFUSALS = [
     (IMAGES + "--names x=y", "--names x=y: expected FEATURE=NAME,… with features of "),
     (IMAGES + "--names image=key", "--names image=key: two features would be called 'key'"),
     # Inputs.
+    (PACKED, "--input old.tar.gz: an archive that can only be read from its front: unpack it, or"),
     ("images --output {data}/out", "--input is missing: name files or a folder; or name a --table"),
     ("images --input '' --output {data}/out", "--input is empty: name files or a folder"),
     ("images --input {data}/no.png --output {data}/out", "--input {data}/no.png: no file matches"),
@@ -168,7 +176,10 @@ REFUSALS = [
         "--split_column split: {data}/pics.zip is no table that could be asked for the names of "
         "splits: give them, such as --splits train,val",
     ),
-    ("text --input {data}/a.txt --split_column s --output {data}/out", "{data}/a.txt is no table"),
+    (
+        "text --input {data}/pics.zip --split_column s --output {data}/out",
+        "{data}/pics.zip is no table",
+    ),
     (
         TEXT + "--split_column s",
         "--split_column s: no row has a name there; is it the right column?",
@@ -244,10 +255,17 @@ REFUSALS = [
     (TEXT + "--tokens {data}/no.json", "{data}/no.json"),
     (TEXT + "--tokens words --vocabulary_size 2", "--vocabulary_size 2: expected at least 3"),
     (TEXT + "--tokens bpe --vocabulary_size 9", "--vocabulary_size 9"),
+    (TEXT.replace("b.jsonl", "a.txt") + "--label_field kind", "field 'kind': .txt files have no"),
+    (TEXT.replace("b.jsonl", "a.txt") + "--extra_features n:int8", "field 'n': .txt files have no"),
+    (TEXT.replace("b.jsonl", "a.txt") + "--split_column s", "field 's': .txt files have no fields"),
     (TEXT + "--window 4", "--window counts tokens: add --tokens words, bytes, bpe or FILE.json"),
     (TEXT + "--tokens bytes --stride 4", "--stride 4: it says where windows begin: add --window"),
-    (TEXT + "--tokens bytes --window 4 --stride 5", "expected tokens, and a stride of at most the"),
-    (TEXT + "--tokens bytes --window -4", "--window -4 --stride -4: expected tokens, and a stride"),
+    (
+        TEXT + "--tokens bytes --window 4 --stride 5",
+        "--stride 5: expected tokens, at most those of",
+    ),
+    (TEXT + "--tokens bytes --window 4 --stride -5", "--stride -5: expected tokens, at most those"),
+    (TEXT + "--tokens bytes --window -4", "--window -4: expected a number of tokens"),
     (TEXT + "--tokens bytes --window 4 --max_length 9", "--window keeps all tokens of a text"),
     (TEXT + "--extra_features text:string", "the records have a feature of this name; rename the"),
     # Recordings.

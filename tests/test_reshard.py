@@ -440,9 +440,16 @@ def test_vocabularies_and_tokenizers_come_along_unless_the_tokens_go(tmp_path):
     with pytest.raises(UsageError, match="differ in features, labels or tokens"):
         job_of(tmp_path / "a", tmp_path / "b")
     with pytest.raises(
-        UsageError, match=r"c/vocabulary.txt: 3 tokens, manifest.json says 4; or giv"
+        UsageError, match=r"vocabulary.txt has 3 tokens, not the 4 of manifest.json; or giv"
     ):
         job_of(tmp_path / "c")
+    copied = tmp_path / "copied.json"
+    copied.write_bytes((tmp_path / "b" / "manifest.json").read_bytes())
+    write_plain(tmp_path / "plain", [example(id=1, tokens=[2, 3])])
+    job = job_of(tmp_path / "plain", schema=str(tmp_path / "b" / "manifest.json"))
+    assert (job.given, job.vocabulary[2:]) == (schema, (b"two", b"one"))
+    with pytest.raises(UsageError, match=r"--schema .*copied.json: .*No such file.*vocabulary"):
+        job_of(tmp_path / "plain", schema=str(copied))
     (tmp_path / "b" / "vocabulary.txt").unlink()
     with pytest.raises(UsageError, match=r"b/manifest.json: .*No such file.*or give a --schema"):
         job_of(tmp_path / "b")
@@ -481,12 +488,12 @@ def test_a_manifest_that_cannot_be_read_is_refused_with_the_cure(tmp_path, text,
 
 def test_a_schema_is_read_from_a_manifest_or_alone(tmp_path):
     write_numbers(tmp_path / "in")
-    assert read_schema(f"{tmp_path}/in/manifest.json", "x") == NUMBERS
+    assert read_schema(f"{tmp_path}/in/manifest.json", "x").schema == NUMBERS
     (tmp_path / "own.json").write_text(json.dumps(NUMBERS.to_json()))
-    assert read_schema(f"{tmp_path}/own.json", "x") == NUMBERS
+    assert read_schema(f"{tmp_path}/own.json", "x").schema == NUMBERS
     named = Schema({"schema": Feature("int64")})
     (tmp_path / "named.json").write_text(json.dumps({"schema": named.to_json()}))
-    assert read_schema(f"{tmp_path}/named.json", "x") == named
+    assert read_schema(f"{tmp_path}/named.json", "x").schema == named
 
 
 @pytest.mark.parametrize(

@@ -252,7 +252,11 @@ def test_rows_that_name_no_picture_are_rejects_each_with_its_reason(digits, tmp_
         found = rejects.get(f"t.jsonl#{number}", rejects.get(str(path)))
         assert found is not None, path
         assert reason in found
-    for number, reason in ((1, "label ''"), (2, "label ['3']"), (3, "no column 'y'; it has none")):
+    for number, reason in (
+        (1, "column 'y': label ''"),
+        (2, "column 'y': label ['3']"),
+        (3, "no column 'y'; it has none"),
+    ):
         assert rejects[row_of(number)["path"]].startswith(reason)
     last = len(rows)
     assert rejects[f"t.jsonl#{last + 1}"].startswith("not JSON: ")

@@ -195,7 +195,7 @@ def test_labels_are_text_or_whole_numbers(tmp_path, value, label):
         ('"y": ""', "label '': expected text"),
         ('"y": NaN', "label nan: expected text"),
         ('"y": "\\udfff"', "surrogates"),
-        ('"z": 1', "no field 'y'; it has text, z"),
+        ('"z": 1', "no column 'y'; it has text, z"),
     ],
 )
 def test_a_record_without_a_usable_label_is_rejected(tmp_path, fields, message):
