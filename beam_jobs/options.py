@@ -18,12 +18,12 @@ from beam_jobs.flags import Parser, build_parser, flags_by_job
 from beam_jobs.groups import Groups
 from beam_jobs.job_options import AnyJob, EncodingJob, encoding_job, resharding_job
 from beam_jobs.output import Output, check_output, parse_names, parse_num_shards, resolve
-from beam_jobs.parts import WriteParts
 from beam_jobs.references import WriteFiles
 from beam_jobs.reshard import UNKNOWN, ReshardJob
 from beam_jobs.sensors import SensorJob
 from beam_jobs.table_inputs import split_names
 from beam_jobs.text import TextJob
+from beam_jobs.write_parts import WriteParts
 from readers.format.schema import Schema
 
 # Flags that say where and how, not what: a dataset is the same whatever they are.

@@ -42,14 +42,12 @@ class Read(NamedTuple):
         summary: Of its records.
         block: Packed, the hashes of those that can be written; None without any.
         counts: Of the words of the training split, by partition.
-        size: Bytes of the work.
         guess: Of the features of its records, where that is to be learned.
     """
 
     summary: Summary
     block: bytes | None
     counts: list[tuple[int, WordCounts]]
-    size: int
     guess: SchemaGuess
 
 
@@ -59,12 +57,10 @@ class Encoded(NamedTuple):
     Attributes:
         shards: (split and shard, its records packed, or the reference to them).
         statistics: By split.
-        size: Bytes of the work.
     """
 
     shards: list[tuple[int, bytes]]
     statistics: list[tuple[int, Statistics]]
-    size: int
 
 
 class Found(NamedTuple):
@@ -210,7 +206,7 @@ class FirstPass(abc.ABC):
         block = Block(order, np.concatenate(splits), nothing)
         summary.add_block(block)
         packed = block.pack() if order.size else None
-        return Read(summary, packed, list(pack_counts(counts)), work.size, guess)
+        return Read(summary, packed, list(pack_counts(counts)), guess)
 
     def labelled(self, work: Work) -> Labelled:
         """The labels of the records of some work, and the hashes of their groups."""
@@ -286,7 +282,7 @@ class SecondPass(abc.ABC):
                 f"{error}: the inputs have changed while the job ran; no dataset was written, run "
                 "it again"
             ) from None
-        return Encoded(shards, list(encoder.statistics()), work.size)
+        return Encoded(shards, list(encoder.statistics()))
 
     def _block(self, made: Made) -> Block:
         placement = self.places.placement

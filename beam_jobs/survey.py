@@ -15,7 +15,7 @@ from beam_jobs.assign import Plan, shard_sizes
 from beam_jobs.errors import DataError
 from beam_jobs.labels import LABEL
 from beam_jobs.output import Output, renamed_schema
-from beam_jobs.parts import Known, ReadParts
+from beam_jobs.read_parts import Known, ReadParts
 from beam_jobs.references import ListReferences
 from beam_jobs.rejects import Reject
 from beam_jobs.summary import Summary

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import abc
+import pickle
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import apache_beam as beam
+from apache_beam.typehints.decorators import no_annotations
 
+from beam_jobs import progress
 from beam_jobs.bundle import at_end_of_bundle
+from beam_jobs.chunks import Work
 from beam_jobs.encode import check_crc32c
-from beam_jobs.pool import Window, shared_pool
+from beam_jobs.pool import Window, call, shared_pool
 
 T = TypeVar("T")
 
@@ -40,15 +45,51 @@ class WindowStep(beam.DoFn, abc.ABC, Generic[T]):
     def submit(self, function: Callable[..., T], *arguments: Any) -> Iterator[Any]:
         """Starts `function(*arguments)`; yields the outputs of tasks that are done."""
         for result in self._window.submit(function, *arguments):
-            yield from self.outputs(result)
+            yield from self._finished(result)
 
     def finish_bundle(self) -> Iterator[Any]:
         for result in self._window.drain():
-            yield from map(at_end_of_bundle, self.outputs(result))
+            yield from map(at_end_of_bundle, self._finished(result))
+
+    def _finished(self, result: T) -> Iterator[Any]:
+        yield from self.outputs(result)
 
     @abc.abstractmethod
     def outputs(self, result: T) -> Iterator[Any]:
         """Yields what the step hands over of a result."""
+
+
+class WorkStep(WindowStep[T]):
+    """A step that reads work: a pass over all files, which are what its progress counts.
+
+    Attributes:
+        PHASE: What progress calls it.
+        METHOD: Of what `made` gives, that does a piece of work.
+    """
+
+    PHASE: ClassVar[str]
+    METHOD: ClassVar[str]
+
+    def start_bundle(self) -> None:
+        super().start_bundle()
+        self._packed: bytes | None = None
+        self._sizes: deque[int] = deque()
+
+    @abc.abstractmethod
+    def made(self, *known: Any) -> Any:
+        """What does the work, given the side inputs; it is pickled once for each bundle."""
+
+    @no_annotations  # Beam takes those of *known for a promise that there are some.
+    def process(self, work: Work, *known: Any) -> Iterator[Any]:
+        if self._packed is None:
+            self._packed = pickle.dumps(self.made(*known))
+        progress.advance(self.PHASE, 0)
+        self._sizes.append(work.size)
+        yield from self.submit(call, self._packed, self.METHOD, work)
+
+    def _finished(self, result: T) -> Iterator[Any]:
+        progress.advance(self.PHASE, self._sizes.popleft())
+        yield from self.outputs(result)
 
 
 class ShardStep(WindowStep[T]):

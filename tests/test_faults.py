@@ -24,14 +24,15 @@ from beam_jobs import (
     Schema,
     WriteShards,
     duplicates,
-    parts,
     plan,
+    read_parts,
     references,
     shards,
     stratify,
     topup,
     vocabulary,
     write,
+    write_parts,
 )
 from beam_jobs.__main__ import main
 from beam_jobs.bundle import STATISTICS
@@ -310,33 +311,37 @@ def hand_overs():
 
     files, texts, every = ["sensors"], ["text"], ["sensors", "text"]
     yield "patterns of files", files, inputs(references._ListFiles)
-    yield "patterns of texts", texts, inputs(parts._ListWork)
+    yield "patterns of texts", texts, inputs(read_parts._ListWork)
     yield "listed blocks", files, outputs(references._ListFiles)
-    yield "listed work", texts, outputs(parts._ListWork)
+    yield "listed work", texts, outputs(read_parts._ListWork)
     yield "numbers of files", files, outputs(references._ListFiles, "found")
-    yield "numbers of chunks", texts, outputs(parts._ListWork, "found")
+    yield "numbers of chunks", texts, outputs(read_parts._ListWork, "found")
     yield "blocks to be summarised", files, inputs(references._Summarise)
     yield "summaries of files", files, outputs(references._Summarise)
-    yield "work to be read", texts, inputs(parts._ReadKeys)
-    yield "summaries of texts", texts, outputs(parts._ReadKeys, "summary", "outputs")
-    yield "hashes of texts", texts, outputs(parts._ReadKeys, None, "outputs")
-    yield "words", texts, outputs(parts._ReadKeys, "words", "outputs")
+    yield "work to be read", texts, inputs(read_parts._ReadKeys)
+    yield "summaries of texts", texts, outputs(read_parts._ReadKeys, "summary", "outputs")
+    yield "hashes of texts", texts, outputs(read_parts._ReadKeys, None, "outputs")
+    yield "words", texts, outputs(read_parts._ReadKeys, "words", "outputs")
     yield "blocks to find boundaries in", every, inputs(plan._SelectHashes)
     yield "hashes by bin", every, outputs(plan._SelectHashes)
     yield "grouped hashes", every, inputs(plan._PickBoundaries)
     yield "boundaries", every, outputs(plan._PickBoundaries)
     yield "blocks to be assigned", files, inputs(_AssignShards)
     yield "assigned blocks", files, outputs(_AssignShards)
-    yield "work to be encoded", texts, inputs(parts._Encode)
-    yield "encoded blocks", texts, outputs(parts._Encode, None, "outputs")
-    yield "references to blocks", ["spooled"], outputs(parts._Encode, None, "_release")
-    yield "statistics of texts", texts, outputs(parts._Encode, STATISTICS, "outputs")
+    yield "work to be encoded", texts, inputs(write_parts._Encode)
+    yield "encoded blocks", texts, outputs(write_parts._Encode, None, "outputs")
+    yield "references to blocks", ["spooled"], outputs(write_parts._Encode, None, "_release")
+    yield "statistics of texts", texts, outputs(write_parts._Encode, STATISTICS, "outputs")
     yield "grouped references", files, inputs(references._WriteReferences)
     yield "grouped records", texts, inputs(WriteEncoded)
-    yield "grouped references to blocks", ["spooled"], inputs(parts._WriteSpooled)
+    yield "grouped references to blocks", ["spooled"], inputs(write_parts._WriteSpooled)
     yield "results of files", files, outputs(references._WriteReferences, None, "outputs")
     yield "results of texts", texts, outputs(WriteEncoded)
-    yield "results of spooled texts", ["spooled"], outputs(parts._WriteSpooled, None, "outputs")
+    yield (
+        "results of spooled texts",
+        ["spooled"],
+        outputs(write_parts._WriteSpooled, None, "outputs"),
+    )
     yield "statistics of files", files, outputs(references._WriteReferences, STATISTICS, "outputs")
     strata, pieces = ["stratified", "strata of texts"], ["strata of texts"]
     yield "labels of files", ["stratified"], outputs(references._LabelReferences)
@@ -344,15 +349,15 @@ def hand_overs():
     yield "split blocks", ["stratified"], outputs(references._Resplit)
     yield "grouped label hashes", strata, inputs(stratify._Pick)
     yield "edges of splits", strata, outputs(stratify._Pick)
-    yield "work whose labels are read", pieces, inputs(parts._ReadLabels)
-    yield "labels of texts", pieces, outputs(parts._ReadLabels, None, "outputs")
-    yield "work to be digested", ["duplicates"], inputs(parts._Digest)
-    yield "digests", ["duplicates"], outputs(parts._Digest, None, "outputs")
+    yield "work whose labels are read", pieces, inputs(read_parts._ReadLabels)
+    yield "labels of texts", pieces, outputs(read_parts._ReadLabels, None, "outputs")
+    yield "work to be digested", ["duplicates"], inputs(read_parts._Digest)
+    yield "digests", ["duplicates"], outputs(read_parts._Digest, None, "outputs")
     yield "grouped digests", ["duplicates"], inputs(duplicates._Find)
     yield "duplicates", ["duplicates"], outputs(duplicates._Find)
     yield "tallies", ["duplicates"], outputs(duplicates._Find, "tally")
-    yield "work to be sampled", ["bpe"], inputs(parts._Sample)
-    yield "samples", ["bpe"], outputs(parts._Sample, None, "outputs")
+    yield "work to be sampled", ["bpe"], inputs(read_parts._Sample)
+    yield "samples", ["bpe"], outputs(read_parts._Sample, None, "outputs")
     moved = ["sensors", "bytes"]
     yield "planned changes", moved, outputs(topup._PlanChanges)
     yield "changes to be prepared", moved, inputs(topup._Prepare)
@@ -696,7 +701,7 @@ def test_records_that_a_killed_run_left_on_disk_go_when_the_next_one_begins(
     def killed(*_):
         raise DataError("killed")
 
-    monkeypatch.setattr(parts, "write_spooled", killed)
+    monkeypatch.setattr(write_parts, "write_spooled", killed)
     assert run(*arguments) == 1
     left = list(staging.glob("records.*"))
     assert left

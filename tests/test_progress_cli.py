@@ -44,7 +44,12 @@ def inputs(tmp_path_factory):
     base = tmp_path_factory.mktemp("inputs")
     write_recordings(base / "sensors", [1 + n % 40 for n in range(1000)], bad=range(50, 90))
     write_texts(base / "text")
+    passes = ["--drop_duplicates", "--tokens", "bpe", "--vocabulary_size", 270, "--stratify"]
+    passes += ["--label", "csv:" + str(base / "labels.csv"), "--splits", "train=0.5,val=0.5"]
+    labels = "".join(f"{name}.jsonl,{name}\n" for name in "abcd")
+    (base / "labels.csv").write_text("path,label\n" + labels)
     return {
+        "every pass": ["text", "--input", f"{base}/text/*", "--num_shards", 10, *passes],
         "sensors": ["sensors", "--input", f"{base}/sensors/*/*.npy", "--num_shards", 10],
         "text": ["text", "--input", f"{base}/text/*", "--num_shards", 10, "--tokens", "words"],
     }
@@ -107,7 +112,11 @@ def test_a_terminal_shows_one_line_after_the_bar_where_a_job_fails(tmp_path):
 
 @pytest.mark.parametrize(
     ("job", "phases"),
-    [("sensors", ["listing", "writing"]), ("text", ["reading", "encoding", "writing"])],
+    [
+        ("sensors", ["listing", "writing"]),
+        ("text", ["reading", "encoding", "writing"]),
+        ("every pass", ["comparing", "counting", "sampling", "reading", "encoding", "writing"]),
+    ],
 )
 def test_elsewhere_plain_lines_tell_how_far_it_is(
     inputs, tmp_path, monkeypatch, capsys, job, phases

@@ -302,7 +302,7 @@ def test_flags_that_contradict_each_other_are_refused(foreign, tmp_path, capsys)
         (["--split_column", "a", *SPLITS], "--split_column a: "),
         (["--schema", foreign[0] / "none.json"], "--schema .*none.json: .*No such file"),
         (["--input", foreign[0] / "none-*"], "--input .*none-.*: no file matches"),
-        (["--stratify"], "unknown argument --stratify"),
+        (["--stratify"], "--stratify is for images and text and sensors, not for reshard"),
     ):
         refused(capsys, 2, pattern, *flags, *wrong)
         assert not (tmp_path / "out").exists()

@@ -592,7 +592,16 @@ def test_mistakes_in_what_texts_are_end_with_one_line(tmp_path, capsys):
         ),
         (r"--window counts tokens: add --tokens", *tsv, "--window", 3),
         (r"--stride 3: .* add --window", *tsv, "--stride", 3, "--tokens", "words"),
-        (r"a stride of at most the window", *tsv, "--window", 3, "--stride", 4, "--tokens", "bpe"),
+        (
+            r"--stride 4: .* at most those of --window 3",
+            *tsv,
+            "--window",
+            3,
+            "--stride",
+            4,
+            "--tokens",
+            "bpe",
+        ),
     ):
         refused(capsys, 2, pattern, *arguments, "--output", tmp_path / "out")
         assert not list(tmp_path.glob("out/*.json"))
@@ -613,5 +622,5 @@ def test_texts_of_files_that_a_table_names_have_the_labels_of_its_rows(tmp_path)
         assert records.keys() == {f"{name}#1", f"{name}#2"}
         assert manifest.label_names == ("cat",)
         (gone, no_file), (unlabelled, no_label) = sorted(rejects_of(out), key=lambda r: r[1])
-        assert no_file.startswith("cannot be read") and no_label.startswith("label ''")
+        assert no_file.startswith("cannot be read") and no_label.startswith("column 'y': label ''")
         assert gone != unlabelled

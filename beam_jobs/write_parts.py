@@ -1,0 +1,192 @@
+"""The pipeline of jobs whose records are parts of files, or lie in archives read from their front.
+
+Files are read twice: once for keys, labels and words, once to encode. The encoded records of a
+shard pass the one shuffle as blocks, or as references to blocks on the disk of this machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.metrics import Metrics
+from apache_beam.pvalue import AsSingleton, TaggedOutput
+
+from beam_jobs.assign import Plan
+from beam_jobs.bundle import STATISTICS, at_end_of_bundle
+from beam_jobs.commit import CommitDataset, TokenFiles, Written
+from beam_jobs.file_passes import FileSecondPass
+from beam_jobs.files import is_local
+from beam_jobs.labels import Names
+from beam_jobs.output import Output
+from beam_jobs.passes import Encoded, Places, SecondPass
+from beam_jobs.read_parts import ENCODING, ReadParts, WorkJob, tokenizer_apart
+from beam_jobs.reshard import ReshardJob, ReshardSecondPass
+from beam_jobs.resume import ShardResult
+from beam_jobs.shard_writer import ShardWriter, WriteEncoded, count_shard, write_spooled
+from beam_jobs.shards import STAGING
+from beam_jobs.spool import Spool
+from beam_jobs.text import TextJob
+from beam_jobs.text_passes import TextSecondPass
+from beam_jobs.window_step import ShardStep, WorkStep
+from readers.format.manifest import join
+from readers.format.schema import Schema
+
+# References that wait for others of their shard, so that one element carries many: 20 MB at most.
+_REFERENCES_HELD = 1 << 18
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What the second pass has to know of the first.
+
+    Attributes:
+        names: Of classes.
+        vocabulary: All words by id.
+        tokenizer: The text of the tokenizer's file; empty without subwords.
+        strata: Packed, the splits by label.
+        schema: Of the records.
+    """
+
+    names: Names
+    vocabulary: tuple[bytes, ...]
+    tokenizer: str
+    strata: bytes
+    schema: Schema
+
+
+class _Encode(WorkStep[Encoded]):
+    """The second pass: work -> (split and shard, packed records or references to them)."""
+
+    PHASE, METHOD = ENCODING, "encode"
+
+    def __init__(self, job: WorkJob, output: Output, processes: int, spool: Spool | None) -> None:
+        super().__init__(processes)
+        self._job, self._output, self._spool = job, output, spool
+
+    def start_bundle(self) -> None:
+        super().start_bundle()
+        self._references: dict[int, list[bytes]] = {}
+        self._held = 0
+
+    def made(self, plan: bytes, *known: Any) -> SecondPass:
+        return self._pass(_Known(*known), plan)
+
+    def _pass(self, known: _Known, plan: bytes) -> SecondPass:
+        job, output = self._job, self._output
+        common: dict[str, Any] = {
+            "places": Places(output.placement, known.strata),
+            "schema": known.schema,
+            "names": known.names,
+            "plan": plan,
+            "spool": self._spool,
+            "stored": output.stored,
+        }
+        if isinstance(job, TextJob):
+            return TextSecondPass(
+                **common, job=job, vocabulary=known.vocabulary, tokenizer=known.tokenizer
+            )
+        if isinstance(job, ReshardJob):
+            return ReshardSecondPass(**common, job=job)
+        return FileSecondPass(**common, job=job)
+
+    def finish_bundle(self) -> Iterator[Any]:
+        yield from super().finish_bundle()
+        yield from map(at_end_of_bundle, self._release())
+
+    def outputs(self, result: Encoded) -> Iterator[Any]:
+        records = sum(statistics.records for _, statistics in result.statistics)
+        Metrics.counter("parts", "encoded").inc(records)
+        for item in result.statistics:
+            yield TaggedOutput(STATISTICS, item)
+        if not self._spool:
+            yield from result.shards
+            return
+        for key, reference in result.shards:
+            self._references.setdefault(key, []).append(reference)
+        self._held += len(result.shards)
+        if self._held >= _REFERENCES_HELD:
+            yield from self._release()
+
+    def _release(self) -> Iterator[tuple[int, bytes]]:
+        for key, references in self._references.items():
+            yield key, b"".join(references)
+        self._references, self._held = {}, 0
+
+
+class _WriteSpooled(ShardStep[ShardResult]):
+    """(split and shard, references to its records) -> its result."""
+
+    def __init__(self, output: Output, processes: int, spool: Spool) -> None:
+        super().__init__(processes)
+        self._output, self._spool = output, spool
+
+    def process(self, element: tuple[int, Iterable[bytes]], plan: bytes) -> Iterator[ShardResult]:
+        key, references = element
+        writer = ShardWriter(self._output, Plan.unpack(plan), key)
+        yield from self.submit(write_spooled, writer, self._spool, list(references))
+
+    def outputs(self, result: ShardResult) -> Iterator[ShardResult]:
+        count_shard(result)
+        yield result
+
+
+class WriteParts(beam.PTransform):
+    """The whole pipeline of a job, from patterns to a PCollection of one Manifest.
+
+    Args:
+        job: What a record is.
+        output: The dataset.
+        processes: That read and encode, in each of the runner's workers.
+    """
+
+    def __init__(self, job: WorkJob, output: Output, processes: int = 1) -> None:
+        super().__init__()
+        self._job, self._output, self._processes = job, output, processes
+
+    def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
+        output, processes = self._output, self._processes
+        job, _ = tokenizer_apart(self._job)
+        spool = None
+        write: beam.DoFn = WriteEncoded(output)
+        if processes > 1 and is_local(output.directory):
+            spool = Spool(join(output.directory, STAGING))
+            write = _WriteSpooled(output, processes, spool)
+        read = pipeline | "Read" >> ReadParts(self._job, output, processes)
+        encoded = (
+            read.works
+            | "SpreadAgain" >> beam.Reshuffle()
+            | "Encode"
+            >> beam.ParDo(
+                _Encode(job, output, processes, spool),
+                *map(AsSingleton, (read.plan, read.names, read.vocabulary)),
+                read.tokenizer,
+                read.strata,
+                AsSingleton(read.schema),
+            ).with_outputs(STATISTICS, main="shards")
+        )
+        results = (
+            encoded["shards"]
+            | "GroupByShard" >> beam.GroupByKey()
+            | "Write" >> beam.ParDo(write, AsSingleton(read.plan))
+        )
+        tokens = (
+            pipeline
+            | "Files" >> beam.Create([None])
+            | "TokenFiles" >> beam.Map(_token_files, AsSingleton(read.vocabulary), read.tokenizer)
+        )
+        return Written(
+            read.plan,
+            results,
+            encoded[STATISTICS],
+            read.names,
+            tokens,
+            read.summary,
+            read.schema,
+        ) | CommitDataset(output)
+
+
+def _token_files(_: None, vocabulary: tuple[bytes, ...], tokenizer: str) -> TokenFiles:
+    return TokenFiles(vocabulary, tokenizer)
