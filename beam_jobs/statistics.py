@@ -25,6 +25,9 @@ from readers.format.tensor import string_values
 _UNIT_BITS = 1074
 _FLOAT64_EXACT = 1 << 53
 
+# Between these, products of two values, a count and an error of rounding are float64 as well.
+_SMALLEST, _LARGEST = 1e-100, 1e100
+
 # So many squares of bytes add up to less than 2**24, up to where float32 holds all integers.
 _BYTES_EXACT = 256
 
@@ -88,6 +91,74 @@ def _sums_of_bytes(flat: np.ndarray, channels: int) -> list[tuple[int, int]]:
     return [(int(total), int(squares)) for total, squares in sums]
 
 
+def sum_exactly(values: np.ndarray) -> int:
+    """The sum of finite float64 [n] as an integer number of 2**-1074.
+
+    Halves of mantissas of one exponent add up to whole numbers that float64 holds, so it takes
+    nanoseconds of a value, and gives the same in any order.
+    """
+    if not len(values):
+        return 0
+    mantissas, exponents = np.frexp(values)
+    whole = np.ldexp(mantissas, 53)
+    high = np.floor(np.ldexp(whole, -27))
+    low = whole - np.ldexp(high, 27)
+    least = int(exponents.min())
+    bins = exponents - least
+    total = 0
+    halves = (np.bincount(bins, half).tolist() for half in (high, low))
+    for exponent, (above, below) in enumerate(zip(*halves, strict=True)):
+        total += (int(above) << 27) + int(below) << exponent
+    shift = least - 53 + _UNIT_BITS
+    return total << shift if shift >= 0 else total >> -shift
+
+
+def _product(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """float64 products, and what rounding took from each: together exact (Dekker, 1971)."""
+    product = a * b
+    (a_high, a_low), (b_high, b_low) = _halves(a), _halves(b)
+    error = a_low * b_low - (((product - a_high * b_high) - a_low * b_high) - a_high * b_low)
+    return product, error
+
+
+def _halves(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Two float64 of half the digits, whose sum is each (Veltkamp)."""
+    moved = a * float((1 << 27) + 1)
+    high = moved - (moved - a)
+    return high, a - high
+
+
+def _moved_sums(
+    sizes: np.ndarray, lows: np.ndarray, totals: np.ndarray, squares: np.ndarray
+) -> tuple[int, int]:
+    """The sums of values and of their squares, of records measured from their least value.
+
+    Args:
+        sizes: How many values each has, [n].
+        lows: Their least ones, finite.
+        totals, squares: The sums of what they are above it, and of its squares.
+    """
+    ordinary = _is_ordinary(lows) & _is_ordinary(totals)
+    total = moved = 0
+    odd = (column[~ordinary].tolist() for column in (sizes, lows, totals, squares))
+    for size, low, above, square in zip(*odd, strict=True):
+        base, rest = exact(low), exact(above)
+        total += size * base + rest
+        moved += (base * (size * base + 2 * rest) >> _UNIT_BITS) + exact(square)
+    counts, lows, totals = sizes[ordinary].astype(np.float64), lows[ordinary], totals[ordinary]
+    linear = _product(counts, lows)
+    total += sum_exactly(np.concatenate([*linear, totals]))
+    parts = [part for factor in (*linear, 2 * totals) for part in _product(lows, factor)]
+    moved += sum_exactly(np.concatenate([*parts, squares[ordinary]]))
+    return total, moved
+
+
+def _is_ordinary(values: np.ndarray) -> np.ndarray:
+    """Where float64 holds products of three of them, and what rounding takes from those."""
+    size = np.abs(values)
+    return (size == 0) | ((size > _SMALLEST) & (size < _LARGEST))
+
+
 @dataclass
 class Numbers:
     """Count, extremes and power sums of many values.
@@ -110,14 +181,21 @@ class Numbers:
 
         Complex ones have no order and are left out.
         """
-        flats = [array.reshape(-1) for array in arrays if array.size and array.dtype.kind != "c"]
-        if not flats:
-            return
-        flat = flats[0] if len(flats) == 1 else np.concatenate(flats)
+        flats = [array.reshape(-1) for array in arrays if array.size]
+        if flats:
+            flat = flats[0] if len(flats) == 1 else np.concatenate(flats)
+            self.add_flat(flat, np.fromiter(map(len, flats), np.int64))
+
+    def add_flat(self, flat: np.ndarray, sizes: np.ndarray) -> None:
+        """Adds values [n] that stand side by side.
+
+        Args:
+            sizes: int64 [m], how many belong to each record; at least one.
+        """
         if flat.dtype.kind in "biu":
             self._add_integers(flat)
-        else:
-            self._add_floats(flat.astype(np.float64), np.fromiter(map(len, flats), np.int64))
+        elif flat.dtype.kind != "c":
+            self._add_floats(flat.astype(np.float64), sizes)
 
     def _add_integers(self, flat: np.ndarray) -> None:
         low, high = int(flat.min()), int(flat.max())
@@ -149,15 +227,10 @@ class Numbers:
             self._add_extreme(flat[starts[row] : starts[row] + sizes[row]])
         if not finite.any():
             return
-        total = moved = 0
         columns = (sizes[finite], lows[finite], totals[finite], squares[finite])
-        for size, low, above_low, square in zip(*(c.tolist() for c in columns), strict=True):
-            base, rest = exact(low), exact(above_low)
-            total += size * base + rest
-            moved += (base * (size * base + 2 * rest) >> _UNIT_BITS) + exact(square)
-        count = int(sizes[finite].sum())
+        total, moved = _moved_sums(*columns)
         least, greatest = float(lows[finite].min()), float(highs[finite].max())
-        self._merge(count, 0, least, greatest, total, moved)
+        self._merge(int(columns[0].sum()), 0, least, greatest, total, moved)
 
     def _add_extreme(self, flat: np.ndarray) -> None:
         """Adds a record in which a number is no number, or its square no float64."""
@@ -260,8 +333,13 @@ class FeatureStatistics:
         if arrays[0].dtype == np.uint8:
             self._add_bytes(arrays)
             return
+        count = len(self.channels)
+        rows = [array.reshape(-1, count) for array in arrays if array.size]
+        if not rows:
+            return
+        flat, sizes = np.concatenate(rows), np.fromiter(map(len, rows), np.int64)
         for channel, numbers in enumerate(self.channels):
-            numbers.add([array[..., channel] for array in arrays])
+            numbers.add_flat(flat[:, channel], sizes)
 
     def _add_bytes(self, arrays: Sequence[np.ndarray]) -> None:
         flat = np.concatenate([array.reshape(-1) for array in arrays])
