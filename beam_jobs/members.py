@@ -38,14 +38,12 @@ class Member(NamedTuple):
     Attributes:
         name: Its parts separated by /; one that can be shown, where the error is about it.
         size: Bytes unpacked.
-        modified: Nanoseconds since the epoch; the local times of a zip are taken as UTC.
         place: None in a .tar.gz, and where there is an error.
         error: Why it cannot be read; empty if it can.
     """
 
     name: str
     size: int
-    modified: int
     place: Place | None = None
     error: str = ""
 

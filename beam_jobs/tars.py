@@ -7,7 +7,6 @@ POSIX.1-2017, and the manual of GNU tar.
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple
 
@@ -23,9 +22,7 @@ _WITHOUT_DATA = (b"1", b"2", b"3", b"4", b"5", b"6")
 _SPARSE = b"S"
 _MAX_EXTENDED_BYTES = 16 << 20
 _SPARSE_KEYS = (b"GNU.sparse.size", b"GNU.sparse.realsize", b"GNU.sparse.name")
-_PAX_KEYS = (b"path", b"size", b"mtime", *_SPARSE_KEYS)
-_PAX_TIME = re.compile(rb"(-?)(\d{1,10})(?:\.(\d*))?")
-_MAX_SECONDS = 1 << 33  # of a time whose nanoseconds fit 64 bits
+_PAX_KEYS = (b"path", b"size", *_SPARSE_KEYS)
 
 # Where a stream without a known size ends at the latest.
 NOWHERE = 1 << 62
@@ -37,7 +34,6 @@ class _Header(NamedTuple):
     kind: bytes
     name: bytes
     size: int
-    modified: int
 
 
 def tar_places(file: BinaryIO) -> Iterator[Member]:
@@ -101,7 +97,7 @@ def _tar_member(header: _Header, records: dict[bytes, bytes]) -> tuple[Member | 
     name, error = named
     if header.kind == _SPARSE or any(map(records.__contains__, _SPARSE_KEYS)):
         error = error or "the member is a sparse file: pack it without --sparse"
-    return Member(name, size, _tar_time(records, header.modified), None, error), size
+    return Member(name, size, None, error), size
 
 
 def _end_of_map(file: BinaryIO, block: bytes, at: int) -> int:
@@ -125,7 +121,7 @@ def _tar_header(block: bytes, at: int) -> _Header:
         # Some old systems added up signed bytes.
         if expected != sum(summed) and expected != sum(memoryview(summed).cast("b")):
             raise ValueError
-        size, modified = _tar_number(block[124:136]), _tar_number(block[136:148])
+        size = _tar_number(block[124:136])
     except ValueError:
         raise RejectError(f"there is no header of a tar at byte {at}") from None
     if not 0 <= size < NOWHERE:
@@ -135,7 +131,7 @@ def _tar_header(block: bytes, at: int) -> _Header:
     # GNU tar keeps other things there.
     if prefix and block[257:263] == b"ustar\0":
         name = prefix + b"/" + name
-    return _Header(block[156:157], name, size, modified)
+    return _Header(block[156:157], name, size)
 
 
 def _tar_number(field: bytes) -> int:
@@ -173,13 +169,3 @@ def _pax_size(records: dict[bytes, bytes], size: int) -> int:
     if not text.isdigit() or len(text) > 18:
         raise RejectError(f"an extended header says {text[:20]!r} bytes")
     return int(text)
-
-
-def _tar_time(records: dict[bytes, bytes], seconds: int) -> int:
-    """Nanoseconds since the epoch; 0 of what 64 bits do not hold."""
-    sign, fraction = 1, b""
-    if found := _PAX_TIME.fullmatch(records.get(b"mtime", b"")):
-        sign, seconds, fraction = -1 if found[1] else 1, int(found[2]), found[3] or b""
-    if abs(seconds) >= _MAX_SECONDS:
-        return 0
-    return sign * (seconds * 10**9 + int(fraction[:9].ljust(9, b"0")))

@@ -6,7 +6,6 @@ and holds every member in memory. Source: PKWARE's APPNOTE.TXT 6.3.
 
 from __future__ import annotations
 
-import calendar
 import io
 import stat
 import struct
@@ -38,7 +37,7 @@ def zip_members(file: BinaryIO) -> Iterator[Member]:
     start, size, count = _directory(file)
     found = used = 0
     for fields, encoded, extra in _entries(file, start, size):
-        made, _, flags, method, time, date, crc = fields[1:8]
+        made, _, flags, method, _, _, crc = fields[1:8]
         unpacked, packed, offset = _zip64(extra, fields[9], fields[8], fields[16])
         found += 1
         place = Place(offset, packed, unpacked, method, crc)
@@ -51,7 +50,7 @@ def zip_members(file: BinaryIO) -> Iterator[Member]:
         if named is None or (on_unix and stat.S_IFMT(fields[15] >> 16) not in (0, stat.S_IFREG)):
             continue
         error = named[1] or error
-        yield Member(named[0], unpacked, _dos_time(date, time), None if error else place, error)
+        yield Member(named[0], unpacked, None if error else place, error)
     # Where there are more than 65,535, some writers give the count modulo 65,536.
     if (found - count) % 65536:
         raise RejectError(f"its directory has {found} entries, expected {count}")
@@ -157,15 +156,6 @@ def _zip_name(encoded: bytes, flags: int, extra: bytes) -> str:
         return encoded.decode()
     except UnicodeDecodeError:
         return encoded.decode("cp437")
-
-
-def _dos_time(date: int, time: int) -> int:
-    """Nanoseconds since the epoch; 0 of what is no date."""
-    day = (date >> 9) + 1980, date >> 5 & 15, date & 31
-    try:
-        return calendar.timegm((*day, time >> 11, time >> 5 & 63, 2 * (time & 31))) * 10**9
-    except ValueError:
-        return 0
 
 
 def local_header_bytes(head: bytes, place: Place) -> int:

@@ -33,7 +33,7 @@ def test_a_name_parts_at_the_first_dot_behind_its_folder(name, stem, sidecar):
 
 
 def sidecar(name: str, data: bytes, error: str = "") -> tuple[Member, bytes]:
-    return Member(name, len(data), 0, None, error), data
+    return Member(name, len(data), None, error), data
 
 
 def test_sidecars_are_columns():
