@@ -171,7 +171,7 @@ def _check_passes(summary: Summary, strata: bytes, tally: Tally | None) -> Summa
 
 
 class Known(NamedTuple):
-    """What is known before a record is encoded: PCollections of one element each, but `works`.
+    """What is known before a record is encoded: PCollections of one element each, but `works` and `blocks`.
 
     Attributes:
         works: The work of both passes.
@@ -184,6 +184,7 @@ class Known(NamedTuple):
             and `strata` are side inputs, or what those would hold.
         strata: Packed, the splits by label; empty without.
         schema: Of the records.
+        blocks: Packed, the hashes of those that can be written.
     """
 
     works: beam.PCollection
@@ -195,6 +196,7 @@ class Known(NamedTuple):
     tokenizer: Any
     strata: Any
     schema: beam.PCollection
+    blocks: beam.PCollection
 
 
 class ReadParts(beam.PTransform):
@@ -298,4 +300,5 @@ class ReadParts(beam.PTransform):
             tokenizer,
             strata,
             schema,
+            read["blocks"],
         )

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
+import numpy as np
 from apache_beam.pvalue import AsSingleton
 
-from beam_jobs.assign import Plan, shard_sizes
-from beam_jobs.errors import DataError
+from beam_jobs.assign import ONE_KEY, Plan, shard_sizes
+from beam_jobs.blocks import Block
+from beam_jobs.errors import DataError, UsageError
 from beam_jobs.labels import LABEL
 from beam_jobs.output import Output, renamed_schema
 from beam_jobs.read_parts import Known, ReadParts
@@ -21,6 +23,9 @@ from beam_jobs.rejects import Reject
 from beam_jobs.summary import Summary
 from readers.format.display import format_balance, format_bytes, format_table
 from readers.format.schema import Schema, format_shape
+
+# Hashes meet in 16 groups: of a billion records 500 MB each.
+_PARTITION_BITS = 4
 
 # Labels that are printed one by one.
 _MAX_LABELS = 20
@@ -58,6 +63,7 @@ class Findings:
         tried: Records that were loaded to learn their size.
         failed: Why some of those could not be.
         schema: Of the records.
+        repeated: Keys that several records share.
     """
 
     splits: tuple[SplitSurvey, ...]
@@ -66,6 +72,7 @@ class Findings:
     tried: int
     failed: tuple[Reject, ...]
     schema: Schema
+    repeated: int = 0
 
     def to_json(self) -> str:
         return json.dumps(asdict(self) | {"schema": self.schema.to_json()})
@@ -80,11 +87,17 @@ class Findings:
             found["tried"],
             tuple(Reject(**reject) for reject in found["failed"]),
             Schema.from_json(found["schema"]),
+            found["repeated"],
         )
 
 
 def findings_of(
-    output: Output, plan: Plan, summary: Summary, measured: list[int | Reject], schema: Schema
+    output: Output,
+    plan: Plan,
+    summary: Summary,
+    measured: list[int | Reject],
+    schema: Schema,
+    repeated: int = 0,
 ) -> Findings:
     """What a dry run has found, from what planning knows."""
     splits = []
@@ -109,6 +122,7 @@ def findings_of(
         len(measured),
         tuple(failed),
         renamed_schema(schema, output.stored),
+        repeated,
     )
 
 
@@ -148,8 +162,11 @@ def check_findings(findings: Findings, on_reject: str) -> None:
     """Fails as the job would, where that is known.
 
     Raises:
+        UsageError: Records share a key.
         DataError: All records are rejected, or one is and `on_reject` is "fail".
     """
+    if findings.repeated:
+        raise UsageError(f"keys of several records: {findings.repeated:,}; {ONE_KEY}")
     rejects = (*findings.rejects, *findings.failed)
     left = sum(split.records for split in findings.splits) - len(findings.failed)
     if rejects and on_reject == "fail":
@@ -170,6 +187,25 @@ def _label_line(name: str, counts: dict[str, int]) -> str:
     return f"{name}: {len(most):,} ({shown}{more})"
 
 
+def count_repeated(hashes: Iterable[bytes]) -> int:
+    """How many hashes occur more than once, uint64 in little-endian bytes."""
+    ordered = np.sort(np.frombuffer(b"".join(hashes), "<u8"))
+    again = np.flatnonzero(ordered[1:] == ordered[:-1])
+    return len(np.unique(ordered[again]))
+
+
+def _by_first_bits(packed: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yields (first bits, hashes that have them) of a packed block: all of one may meet in memory."""
+    hashes = Block.unpack(packed).hashes
+    first = hashes >> np.uint64(64 - _PARTITION_BITS)
+    for partition in np.unique(first).tolist():
+        yield partition, hashes[first == partition].astype("<u8").tobytes()
+
+
+def _count_repeated(group: tuple[int, Iterable[bytes]]) -> int:
+    return count_repeated(group[1])
+
+
 class _Report(beam.DoFn):
     """Writes what was found to a local file, for the process that has started the pipeline."""
 
@@ -183,8 +219,9 @@ class _Report(beam.DoFn):
         summary: Summary,
         measured: list[int | Reject],
         schema: Schema,
+        repeated: int,
     ) -> Iterator[None]:
-        found = findings_of(self._output, Plan.unpack(plan), summary, measured, schema)
+        found = findings_of(self._output, Plan.unpack(plan), summary, measured, schema, repeated)
         Path(self._path).write_text(found.to_json(), encoding="utf-8")
         yield None
 
@@ -213,12 +250,19 @@ class Survey(beam.PTransform):
             if isinstance(known, Known)
             else pipeline | "Schema" >> beam.Create([self._output.schema])
         )
+        repeated = (
+            known.blocks
+            | "FirstBits" >> beam.FlatMap(_by_first_bits)
+            | "GroupHashes" >> beam.GroupByKey()
+            | "CountRepeated" >> beam.Map(_count_repeated)
+            | "AllRepeated" >> beam.CombineGlobally(sum)
+        )
         return (
             pipeline
             | "ReportOnce" >> beam.Create([None])
             | "Report"
             >> beam.ParDo(
                 _Report(self._output, self._path),
-                *map(AsSingleton, (known.plan, known.summary, known.measured, schema)),
+                *map(AsSingleton, (known.plan, known.summary, known.measured, schema, repeated)),
             )
         )

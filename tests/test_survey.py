@@ -31,6 +31,7 @@ from beam_jobs.survey import (
     Findings,
     SplitSurvey,
     check_findings,
+    count_repeated,
     findings_of,
     format_findings,
 )
@@ -157,6 +158,12 @@ def test_what_the_job_would_fail_of_fails_the_dry_run():
             check_findings(found, policy)
         assert message in caught.value.message
         assert caught.value.exit_code == 1
+
+
+@given(st.lists(st.integers(0, 20) | st.integers(0, 2**64 - 1), max_size=60), st.integers(0, 60))
+def test_keys_of_several_records_are_counted_once(hashes, cut):
+    parts = [np.array(part, "<u8").tobytes() for part in (hashes[:cut], hashes[cut:])]
+    assert count_repeated(parts) == sum(n > 1 for n in Counter(hashes).values())
 
 
 # The dry run beside the job.
@@ -355,6 +362,19 @@ def test_pictures_that_turn_out_broken_are_named_among_those_tried(data, tmp_pat
     assert (
         "error: the job would reject all records; the first: 00.jpg: not" in capsys.readouterr().err
     )
+
+
+@pytest.mark.parametrize("more", [[], ["--window", "1", "--tokens", "bytes"]], ids=["lines", "cut"])
+def test_keys_of_several_records_fail_the_dry_run_as_they_would_the_job(tmp_path, capsys, more):
+    for name in "ab":
+        (tmp_path / f"{name}.txt").write_text("x\ny\nz\n")
+    flags = ["text", "--input", f"{tmp_path}/*.txt", "--input", f"{tmp_path}/b.txt", *ONE, *more]
+    assert main(["plan", *flags]) == 2
+    found = capsys.readouterr()
+    assert "error: keys of several records: 3; every record needs a key of its own;" in found.err
+    assert "train  9 " in found.out
+    assert main([*flags, "--output", f"{tmp_path}/out"]) == 2
+    assert "every record needs a key of its own" in capsys.readouterr().err
 
 
 def test_inputs_without_any_record_are_refused_as_the_job_would(tmp_path, capsys):
