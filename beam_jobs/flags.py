@@ -217,7 +217,8 @@ def _add_images(add: Add) -> None:
         "--masks",
         default="",
         metavar="DIR",
-        help="a folder with a PNG of the picture's name, whose values are class ids (default: none)",
+        help="a folder with a PNG of each picture's name, below folders as the pictures have them or "
+        "not, whose values are class ids (default: none)",
     )
 
 

@@ -198,6 +198,8 @@ def _beam_options(rest: list[str], ours: argparse.Namespace) -> PipelineOptions:
         # Other runners may know flags that only their job server tells.
         if close or runner is None or "Direct" in runner or not flag.startswith("--"):
             hint = f"; did you mean --{close[0]}?" if close else ""
+            if not flag.startswith("-"):
+                hint = "; a pattern needs quotes, such as --input 'photos/*/*.jpg'"
             raise UsageError(f"unknown argument {flag}{hint}")
     return options
 

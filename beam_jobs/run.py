@@ -190,7 +190,7 @@ def main_job(command: Command) -> None:
     if kept:
         print(f"kept {kept:,} shards of an unfinished run", file=sys.stderr)
     if manifest.duplicates:
-        print(f"{manifest.duplicates:,} duplicates dropped", file=sys.stderr)
+        print(f"duplicates dropped: {manifest.duplicates:,}", file=sys.stderr)
     if manifest.rejected:
         print(
             f"{manifest.rejected} rejected, listed in {join(command.output.directory, REJECTS)}/",

@@ -81,7 +81,7 @@ REFUSALS = [
     (IMAGES + "--split train=1", "unknown argument --split; did you mean --splits?"),
     (IMAGES + "--label_fiel x", "unknown argument --label_fiel"),
     (IMAGES + "--shard-size=3", "unknown argument --shard-size=3; did you mean --shard_size?"),
-    (IMAGES + "more", "unknown argument more"),
+    (IMAGES + "more", "unknown argument more; a pattern needs quotes, such as --input 'photos/"),
     (RESHARD + "--table x.csv", "--table is for images and text and sensors, not for reshard"),
     (RESHARD + "--stratify", "--stratify is for images and text and sensors, not for reshard"),
     (RESHARD + "--label none", "--label is for images and text and sensors, not for reshard"),
