@@ -7,7 +7,7 @@ import functools
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -24,6 +24,8 @@ from beam_jobs.files import absolute_path, is_local, open_file, open_seekable, r
 from beam_jobs.inputs import Inputs
 from beam_jobs.labels import Names
 from beam_jobs.sources import COLUMN, Source, column_of
+
+T = TypeVar("T")
 
 # Pictures among which one at least must have a file of boxes, or the folder is the wrong one.
 _TRIED = 100
@@ -178,8 +180,9 @@ class Beside:
             if not path.endswith(f".{kind.extension}"):
                 continue
             if not kind.folder:
-                return path == kind.beside(path)
-            if path.startswith(f"{kind.folder}/") and not root.startswith(f"{kind.folder}/"):
+                if path == kind.beside(path):
+                    return True
+            elif path.startswith(f"{kind.folder}/") and not root.startswith(f"{kind.folder}/"):
                 return True
         return False
 
@@ -204,9 +207,11 @@ class Beside:
         row = dict(source.row)
         try:
             if self.boxes == "coco":
-                row["boxes"] = _packed(_coco(self.boxes_path).boxes(source.file))
+                coco = _coco(self.boxes_path)
+                row["boxes"] = _packed(_found(coco.boxes(source.file), coco, source))
             if self.captions == "coco":
-                row["captions"] = _found(_coco(self.captions_path).captions(source.file))
+                coco = _coco(self.captions_path)
+                row["captions"] = _found(coco.captions(source.file), coco, source)
         except RejectError as error:
             return source._replace(error=str(error))
         joined = []
@@ -232,19 +237,24 @@ class Beside:
         return kinds
 
     def check(self, inputs: Inputs) -> None:
-        """Makes sure that the folder of boxes, captions or masks is the right one.
+        """Makes sure that the files of boxes, captions and masks are the right ones.
 
         Raises:
-            UsageError: None of the first pictures has a file there.
+            UsageError: All files are such files, none of the first pictures has one, two pictures
+                share one, or one would be two things.
         """
+        first = [source for p in inputs.patterns for source, _ in inputs.first(p, _TRIED)]
+        if not first and self._kinds:
+            raise UsageError(
+                "--input: all files are what --boxes, --captions and --masks name; keep these in a "
+                "folder of their own"
+            )
         tried = [
-            self.attach(source, inputs.path_of(source))
-            for pattern in inputs.patterns
-            for source, _ in inputs.first(pattern, _TRIED)
-            if not source.error
+            self.attach(source, inputs.path_of(source)) for source in first if not source.error
         ]
         if not tried:
             return
+        self._check_shared(tried)
         for kind in self._kinds:
             if not any(part[0] == kind.name for source in tried for part in source.joined):
                 flag = {"boxes": f"--boxes {self.boxes}", "captions": f"--captions {self.captions}"}
@@ -253,6 +263,19 @@ class Beside:
                     f"{flag.get(kind.name, '--masks')}: none of the first {len(tried)} pictures has "
                     f"such a file; that of {tried[0].key} would be {files}"
                 )
+
+    def _check_shared(self, tried: list[Source]) -> None:
+        owners: dict[str, tuple[str, str]] = {}
+        for source in tried:
+            for name, file, _, _ in source.joined:
+                said, picture = owners.setdefault(file, (name, source.file))
+                if said != name:
+                    raise UsageError(f"{file}: it cannot be {said} and {name} at once")
+                if picture != source.file and is_local(file):
+                    raise UsageError(
+                        f"{file}: {picture} and {source.file} would share it; lay such files out in "
+                        "folders as the pictures are"
+                    )
 
     def boxes_of(self, source: Source) -> Boxes:
         """The boxes of a picture.
@@ -303,41 +326,42 @@ class Beside:
         """
         if not (files := _joined(source, "mask")):
             raise RejectError("it has no mask")
-        return _open(files, open_seekable)
+        return _first_of(files, open_seekable)
 
 
 def _joined(source: Source, name: str) -> list[str]:
     return [path for joined, path, _, _ in source.joined if joined == name]
 
 
-def _open(paths: list[str], opener: Callable[[str], BinaryIO]) -> BinaryIO:
-    """The first of some files that is there."""
+def _first_of(paths: list[str], taken: Callable[[str], T]) -> T:
+    """What is taken of the first of some files that is there."""
     for path in paths[:-1]:
         with contextlib.suppress(OSError):
-            return opener(path)
+            return taken(path)
     try:
-        return opener(paths[-1])
+        return taken(paths[-1])
     except OSError as error:
         raise RejectError(f"{paths[-1]}: cannot be read: {error}") from None
 
 
 def _read(paths: list[str]) -> bytes:
-    with _open(paths, open_file) as file:
-        try:
+    def read(path: str) -> bytes:
+        with open_file(path) as file:
             return file.read(MAX_BYTES + 1)
-        except OSError as error:
-            raise RejectError(f"{paths[0]}: cannot be read: {error}") from None
+
+    return _first_of(paths, read)
 
 
-def _found(said: Any) -> Any:
+def _found(said: T | None, coco: CocoAnnotations, source: Source) -> T:
     if said is None:
-        raise RejectError("the COCO file has no picture of this name")
+        other = coco.called_alike(source.file)
+        has = f"; it has {other!r}, name the folder above with --input" if other else ""
+        raise RejectError(f"the COCO file has no picture of this name{has}")
     return said
 
 
-def _packed(boxes: Boxes | None) -> list[Any]:
-    found: Boxes = _found(boxes)
-    return [found.corners.tolist(), found.names, found.size]
+def _packed(boxes: Boxes) -> list[Any]:
+    return [boxes.corners.tolist(), boxes.names, boxes.size]
 
 
 def _unpacked(packed: list[Any]) -> Boxes:

@@ -5,6 +5,7 @@ Source: cocodataset.org/#format-data.
 
 from __future__ import annotations
 
+import itertools
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -82,8 +83,7 @@ class CocoAnnotations:
 
         Args:
             file_name: Of the picture. Where the file does not have it, the picture is meant that
-                has the longest end of its path for a name; or the only one whose name is the same
-                after the last slash.
+                has the longest end of its path for a name; or the only one whose own path ends so.
 
         Raises:
             RejectError: The file has no size for the picture, or a box of it is none.
@@ -118,10 +118,22 @@ class CocoAnnotations:
             _, slash, suffix = suffix.partition(b"/")
             if not slash:
                 break
+        same = [row for row in self._called_alike(name) if self.files[row].endswith(b"/" + name)]
+        return same[0] if len(same) == 1 else None
+
+    def called_alike(self, file_name: str) -> str:
+        """The file_name of a picture in another folder; empty if there is none."""
+        rows = self._called_alike(file_name.encode(errors="replace"))
+        return next((self.files[row].decode() for row in rows), "")
+
+    def _called_alike(self, name: bytes) -> Iterator[int]:
+        """Yields the rows of pictures whose name is the same after the last slash."""
         base = _base(name)
         at = bisect_left(self.by_base, base, key=self._base_of)
-        same = [row for row in self.by_base[at : at + 2].tolist() if self._base_of(row) == base]
-        return same[0] if len(same) == 1 else None
+        return itertools.takewhile(
+            lambda row: self._base_of(row) == base,
+            map(int, itertools.islice(self.by_base, at, None)),
+        )
 
     def _base_of(self, row: int) -> bytes:
         return _base(self.files[row])

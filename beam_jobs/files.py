@@ -149,24 +149,27 @@ def local_files(pattern: str, in_order: bool = False) -> Iterator[File]:
             path = f"{folder}/{entry.name}"
             if entry.name.startswith(".") and not hidden:
                 continue
-            if entry.is_dir():
-                yield from walk(path, above | {real})
-            elif wanted.match(path):
-                if entry.is_symlink() and not entry.is_file():
-                    yield File(path, 0, 0)
-                else:
-                    status = entry.stat()
-                    yield File(path, status.st_size, status.st_mtime_ns)
+            try:
+                if entry.is_dir():
+                    yield from walk(path, above | {real})
+                    continue
+                status = entry.stat()
+                file = File(path, status.st_size, status.st_mtime_ns)
+            except OSError:  # a link to nothing, or to itself
+                file = File(path, 0, 0)
+            if wanted.match(path):
+                yield file
 
     return walk(top, frozenset())
 
 
-def match(pattern: str, limit: int | None = None) -> Iterator[File]:
+def match(pattern: str, limit: int | None = None, in_order: bool = False) -> Iterator[File]:
     """Yields the files that a pattern matches.
 
     Args:
         limit: How many at most: then they come in order of their names, and are the same ones in
             every run.
+        in_order: Whether they come so without a limit as well.
 
     Raises:
         UsageError: The filesystem refuses, or no package for it is installed.
@@ -176,12 +179,14 @@ def match(pattern: str, limit: int | None = None) -> Iterator[File]:
 
     try:
         if is_local(pattern):
-            yield from itertools.islice(local_files(pattern, limit is not None), limit)
+            found = local_files(pattern, in_order or limit is not None)
+            yield from itertools.islice(found, limit)
             return
         result = FileSystems.match([pattern], limits=[limit])[0]
     except (BeamIOError, ValueError, OSError) as error:
         raise UsageError(f"--input {pattern}: {error}") from None
-    for found in result.metadata_list:
+    listed = result.metadata_list
+    for found in sorted(listed, key=lambda file: file.path) if in_order else listed:
         modified = int((found.last_updated_in_seconds or 0) * 1e9)
         yield File(found.path, found.size_in_bytes, modified)
 

@@ -202,7 +202,7 @@ class ImageJob:
             height, width = self.image_size
             swapped = orientation in _SWAPS_SIDES
             # The JPEG decoder scales by 1/2, 1/4 or 1/8 for nearly nothing, never below this size:
-            # 2.3 times as fast from 640x480 to 224x224 (DESIGN.md section 6).
+            # 2.3 times as fast from 640x480 to 224x224.
             image.draft(None, (height, width) if swapped else (width, height))
         if orientation != 1:  # or Pillow makes a copy
             image = ImageOps.exif_transpose(image)

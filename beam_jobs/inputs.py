@@ -94,11 +94,12 @@ class Inputs:
     def files(self, pattern: str, limit: int | None = None) -> Iterator[File]:
         """Yields the files that one of the patterns matches, their keys in place of their paths."""
         output, start = f"{self.output}/", len(self.root) + 1
-        for path, size, modified in match(pattern, limit):
-            if self.output and path.startswith(output):
-                continue
-            if not self.skips(path):
-                yield File(path[start:], size, modified)
+        found = (
+            File(path[start:], size, modified)
+            for path, size, modified in match(pattern, in_order=limit is not None)
+            if not (self.output and path.startswith(output)) and not self.skips(path)
+        )
+        return itertools.islice(found, limit)
 
     def sources(self, pattern: str, limit: int | None = None) -> Iterator[Source]:
         """Yields what one of the patterns matches: files, and the members of `.zip` and `.tar`.

@@ -139,6 +139,8 @@ def _image_job(
     flags: argparse.Namespace, inputs: Inputs, labels: Labels, extras: tuple[ExtraFeature, ...]
 ) -> ImageJob:
     size = images.parse_image_size(flags.image_size)
+    if flags.resize != "stretch" and not size:
+        raise UsageError(f"--resize {flags.resize}: add the --image_size to resize to")
     beside = Beside.parse(flags.boxes, flags.class_names, flags.captions, flags.masks)
     inputs = replace(inputs, skips=functools.partial(beside.says, root=inputs.root))
     beside.check(inputs)
@@ -160,6 +162,14 @@ def _sensor_job(
     if flags.sequence and flags.encoding != "tensor":
         raise UsageError(
             f"--encoding {flags.encoding}: --sequence stores arrays as tensors, drop one"
+        )
+    for flag in ("arrays", "columns"):
+        names = _names(getattr(flags, flag))
+        if len(set(names)) < len(names):
+            raise UsageError(f"--{flag} {getattr(flags, flag)}: a name stands there twice")
+    if flags.columns and not _has_columns(inputs):
+        raise UsageError(
+            f"--columns {flags.columns}: none of the first files is a .csv or a .parquet: drop it"
         )
     reading = Reading(
         _names(flags.arrays),
@@ -189,6 +199,15 @@ def _sensor_job(
     ).learned()
 
 
+def _has_columns(inputs: Inputs) -> bool:
+    first = itertools.chain.from_iterable(inputs.first(p, _TRIED) for p in inputs.patterns)
+    return any(
+        name.lower().endswith((".csv", ".parquet"))
+        for source, _ in first
+        for name in (source.file, *(path for _, path, _, _ in source.joined))
+    )
+
+
 def _names(text: str) -> tuple[str, ...]:
     return tuple(filter(None, text.split(",")))
 
@@ -214,6 +233,11 @@ def _text_job(
         check_vocabulary_size(flags.vocabulary_size)
     elif flags.vocabulary_size < 3:
         raise UsageError(f"--vocabulary_size {flags.vocabulary_size}: expected at least 3")
+    elif flags.vocabulary_size != TextJob.vocabulary_size and tokens != "words":
+        raise UsageError(
+            f"--vocabulary_size {flags.vocabulary_size}: it is for --tokens words or bpe, which are "
+            "learned: drop it, or choose one of these"
+        )
     label_field = flags.label_field
     if flags.table and flags.path_column:
         inputs, labels = _labelled_inputs(flags, labels, columns, output)

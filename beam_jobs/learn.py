@@ -10,6 +10,7 @@ import numpy as np
 from beam_jobs.errors import DataError
 from beam_jobs.ragged import Ragged
 from beam_jobs.subwords import train_bpe
+from beam_jobs.summary import Summary
 
 # Text that a tokenizer is learned from: one worker holds it, and more changes few of the merges.
 _SAMPLE_BYTES = 64 << 20
@@ -77,6 +78,19 @@ class Sample:
 def _fitting(ends: np.ndarray) -> int:
     """How many texts fit, by where they end one after another, int64 [n]."""
     return int(np.searchsorted(ends, _SAMPLE_BYTES, side="right"))
+
+
+def check_training(summary: Summary, split: int) -> Summary:
+    """The summary itself, once the training split is known to hold a text to learn from.
+
+    Raises:
+        DataError: It has none, but another has.
+    """
+    if not summary.splits[split].records and any(found.records for found in summary.splits):
+        raise DataError(
+            "the training split has no text to learn tokens from: give it a larger share with --splits"
+        )
+    return summary
 
 
 def learn(sample: Sample, vocabulary_size: int, listed: Sequence[int] = ()) -> str:

@@ -18,7 +18,7 @@ from beam_jobs.chunks import Chunk, together
 from beam_jobs.duplicates import MarkDuplicates, Tally, check_tally, pack_digests
 from beam_jobs.file_passes import FileFirstPass, PartsJob
 from beam_jobs.inference import SchemaGuess
-from beam_jobs.learn import Sample, learn, sample_below
+from beam_jobs.learn import Sample, check_training, learn, sample_below
 from beam_jobs.merge import MergeFn
 from beam_jobs.output import Output
 from beam_jobs.passes import FirstPass, Places, Read
@@ -33,6 +33,9 @@ from beam_jobs.vocabulary import BuildVocabulary
 from beam_jobs.window_step import WorkStep
 
 WorkJob = TextJob | ReshardJob | PartsJob
+
+# Tokens that are learned from the training split.
+_LEARNED = ("words", "bpe")
 
 # The pass after the plan, as progress calls it.
 ENCODING = "encoding"
@@ -166,7 +169,11 @@ def tokenizer_apart(job: WorkJob) -> tuple[WorkJob, str]:
     return job, ""
 
 
-def _check_passes(summary: Summary, strata: bytes, tally: Tally | None) -> Summary:
+def _check_passes(
+    summary: Summary, strata: bytes, tally: Tally | None, learns_from: int | None
+) -> Summary:
+    if learns_from is not None:
+        check_training(summary, learns_from)
     return check_tally(check_strata(summary, strata), tally)
 
 
@@ -278,7 +285,12 @@ class ReadParts(beam.PTransform):
             output,
             patterns=len(patterns),
             prepare=self._prepare,
-            check=beam.Map(_check_passes, strata, tally),
+            check=beam.Map(
+                _check_passes,
+                strata,
+                tally,
+                output.placement.splits.training if text and text.tokens in _LEARNED else None,
+            ),
         )
         summary = planned.summary
         known = {} if isinstance(job, TextJob) else job.class_names

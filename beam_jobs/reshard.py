@@ -42,6 +42,9 @@ from readers.format.wire import BYTES_LIST, INT64_LIST, fields, unpacked_varints
 # As long as no record is known.
 UNKNOWN = Schema({"unknown": Feature("string")})
 
+# Records of a stretch that are measured without the features that go.
+_MEASURED = 16
+
 # Manifests and vocabularies.
 _MAX_TEXT_BYTES = 256 << 20
 
@@ -138,17 +141,37 @@ def reshard_job(
     if not folders:
         raise UsageError("--input: no TFRecord files among these, which are indexes and texts")
     if schema:
-        return _described(job, read_schema(absolute_path(schema), schema))
-    found = {_description(folder) for folder in folders}
-    described = found.pop()
-    if None in found or not described:
+        given = read_schema(absolute_path(schema), schema)
+        if given.means_something:
+            for folder in sorted(folders):
+                beside = _description(folder)
+                if beside and beside[1:] != given[1:]:
+                    raise _contradiction(absolute_path(schema), folder)
+        return _described(job, given)
+    found = {folder: _description(folder) for folder in sorted(folders)}
+    told = {folder: described for folder, described in found.items() if described}
+    if not told:
         return job
-    if found:
+    first, *others = told
+    for folder in others:
+        if told[folder] != told[first]:
+            raise _contradiction(first, folder)
+    if len(told) == len(found):
+        return _described(job, told[first])
+    if told[first].means_something:
+        other = min(found.keys() - told.keys())
         raise UsageError(
-            f"--input: the datasets in {' and '.join(sorted(folders)[:2])} differ in features, labels "
-            "or tokens, so that the same number would mean two things: reshard them one by one"
+            f"--input: {first} says what the numbers in it mean, {other} has no {MANIFEST}: reshard "
+            f"them one by one, or give --schema {first}/{MANIFEST} if it says so of all"
         )
-    return _described(job, described)
+    return job
+
+
+def _contradiction(one: str, other: str) -> UsageError:
+    return UsageError(
+        f"--input: {one} and {other} differ in features, labels or tokens, so that the same number "
+        "would mean two things: reshard them one by one"
+    )
 
 
 def _described(job: ReshardJob, described: _Description) -> ReshardJob:
@@ -175,6 +198,12 @@ class _Description(NamedTuple):
     names: tuple[tuple[str, tuple[str, ...]], ...] = ()
     vocabulary: tuple[bytes, ...] = ()
     tokenizer: str = ""
+
+    @property
+    def means_something(self) -> bool:
+        """Whether numbers in the records stand for something else."""
+        named = any(classes for _, classes in self.names)
+        return named or bool(self.vocabulary or self.tokenizer)
 
 
 def _description(folder: str) -> _Description | None:
@@ -338,9 +367,25 @@ class ReshardFirstPass(FirstPass):
                 found = _records(
                     self.places, source, stretch, guess.add if guess else broken_examples
                 )
-                sizes = found.stops - found.starts + FRAME_BYTES
+                sizes = self._sizes(stretch.data.data, found)
                 labels = [None] * len(found.keys)
                 yield Found(found.keys, found.splits, sizes, labels, found.rejects, guess=guess)
+
+    def _sizes(self, view: memoryview, found: _Records) -> np.ndarray:
+        """The bytes of the frame of each record; where features go, estimated from a few records."""
+        sizes = found.stops - found.starts + FRAME_BYTES
+        if not self.job.changes_records or not len(sizes):
+            return sizes
+        rows = np.linspace(0, len(sizes) - 1, min(_MEASURED, len(sizes))).astype(np.int64).tolist()
+        left = sum(
+            len(with_features(view[found.starts[row] : found.stops[row]], self._stays))
+            + FRAME_BYTES
+            for row in rows
+        )
+        return np.maximum(sizes * (left / int(sizes[rows].sum())), FRAME_BYTES).astype(np.int64)
+
+    def _stays(self, name: str) -> bool:
+        return self.job.stays(name.removesuffix("/shape"))
 
 
 def _columns(

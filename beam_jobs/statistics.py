@@ -92,7 +92,7 @@ def _sums_of_bytes(flat: np.ndarray, channels: int) -> list[tuple[int, int]]:
 
 
 def sum_exactly(values: np.ndarray) -> int:
-    """The sum of finite float64 [n] as an integer number of 2**-1074.
+    """The sum of finite float64 [n], at most 2**26 of them, as an integer number of 2**-1074.
 
     Halves of mantissas of one exponent add up to whole numbers that float64 holds, so it takes
     nanoseconds of a value, and gives the same in any order.

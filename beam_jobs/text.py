@@ -147,7 +147,9 @@ class TextJob:
         if self.label_field and self.labels.mode != "none":
             raise UsageError("--label_field and --label both say where labels come from: drop one")
         if self.tokens == "none" and self.max_length:
-            raise UsageError("--max_length counts tokens: add --tokens words or bytes")
+            raise UsageError(
+                "--max_length counts tokens: add --tokens words, bytes, bpe or FILE.json"
+            )
         if self.tokens == "none" and self.window:
             raise UsageError("--window counts tokens: add --tokens words, bytes, bpe or FILE.json")
         if self.window and self.max_length:
@@ -284,6 +286,8 @@ class TextJob:
                             label = label_of(label, self.several_labels)
                 else:
                     text = line.rstrip(b"\r")
+                    if label_field:
+                        raise LookupError(label_field)
                     if not text.isascii():
                         text.decode()
             except (ValueError, LookupError, TypeError, AttributeError, RejectError):
@@ -396,13 +400,22 @@ class TextJob:
         both = {**row, **fields}
         return {name: both[name] for name in self.columns if name in both}
 
+    def _label_of(self, fields: Mapping[str, Any], label: Label | None) -> Label | None:
+        """The label of a text: that of a field where one is asked for, else that of its file."""
+        if self.label_field:
+            return field_label(fields, self.label_field, self.several_labels)
+        return label
+
     def _whole(self, key: str, data: bytes, label: Label | None, row: Mapping[str, Any]) -> Text:
         try:
             if len(data) > MAX_LINE_BYTES:
                 return Text(key, None, None, f"longer than {MAX_LINE_BYTES >> 20} MiB")
-            return Text(key, data.decode("utf-8-sig"), label, row=self._row_of({}, row))
+            text = data.decode("utf-8-sig")
+            return Text(key, text, self._label_of({}, label), row=self._row_of({}, row))
         except UnicodeDecodeError as error:
             return Text(key, None, None, f"not UTF-8: {error}")
+        except RejectError as error:
+            return Text(key, None, None, str(error))
 
     def _line(
         self,
@@ -416,6 +429,7 @@ class TextJob:
             return Text(key, None, None, f"longer than {MAX_LINE_BYTES >> 20} MiB")
         try:
             if kind == "txt":
+                label = self._label_of({}, label)
                 return Text(key, line.decode(), label, row=self._row_of({}, row))
             fields = parse_json(line)
             if not isinstance(fields, dict):
@@ -441,8 +455,7 @@ class TextJob:
                 f"field {self.text_field!r} is {text!r:.80}, expected text; "
                 f"the record has {', '.join(map(str, fields))}"
             )
-        if self.label_field:
-            label = field_label(fields, self.label_field, self.several_labels)
+        label = self._label_of(fields, label)
         # JSON may hold half a surrogate pair, which no UTF-8 can.
         if not text.isascii():
             text.encode()

@@ -21,7 +21,7 @@ from beam_jobs.passes import FirstPass, Found, Made, Places, SecondPass
 from beam_jobs.rejects import Reject
 from beam_jobs.subwords import Subwords
 from beam_jobs.text import TextJob, Texts
-from beam_jobs.tokens import Tokenizer, words
+from beam_jobs.tokens import AnyTokenizer, Tokenizer, words
 from readers.format.example import checked
 
 # What tokens take, and what an Example adds to its text, its key and them: names, lengths, framing.
@@ -38,7 +38,7 @@ _BYTES_OF_A_SUBWORD = 4
 _DIGEST_BYTES = 16
 
 
-def tokenizer_of(job: TextJob, vocabulary: tuple[bytes, ...], file: str) -> Any:
+def tokenizer_of(job: TextJob, vocabulary: tuple[bytes, ...], file: str) -> AnyTokenizer | None:
     """What makes tokens of texts; None without any.
 
     Args:
@@ -218,10 +218,9 @@ class TextSecondPass(SecondPass):
         """The columns of the texts; with windows, those of each text are lists of windows."""
         columns: dict[str, list[Any]] = {"key": texts.keys, "text": texts.texts}
         if self.job.labelled:
-            ids = {label: self.label_ids[label] for label in set(texts.labels) if label is not None}
-            columns["label"] = [
-                self._label(ids[label]) for label in texts.labels if label is not None
-            ]
+            labels = [label for label in texts.labels if label is not None]
+            ids = {label: self.label_ids[label] for label in set(labels)}
+            columns["label"] = [self._label(ids[label]) for label in labels]
         if self._tokenizer and not self.job.window:
             columns["tokens"] = self._tokenizer.encode_all(texts.texts)
         elif self._tokenizer:

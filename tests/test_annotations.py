@@ -489,7 +489,6 @@ def test_a_picture_is_found_by_its_whole_name_or_else_by_what_only_one_ends_in(t
     for name in names:
         assert found.captions(name) == (name,)
     for name, meant in {
-        "z/c.jpg": "x/c.jpg",
         "c.jpg": "x/c.jpg",
         "p/q/x/c.jpg": "x/c.jpg",
         "d.jpg": "ä/d.jpg",
@@ -498,6 +497,10 @@ def test_a_picture_is_found_by_its_whole_name_or_else_by_what_only_one_ends_in(t
         "p/y/b.jpg": "y/b.jpg",
     }.items():
         assert found.captions(name) == (meant,)
+    # Another folder is another picture.
+    assert found.captions("z/c.jpg") is None
+    assert found.called_alike("z/c.jpg") == "x/c.jpg"
+    assert found.called_alike("z/f.jpg") == ""
     for name in ("b.jpg", "z/b.jpg", "", "/", "jpg", "f.jpg", "\udcff", "C.jpg"):
         assert found.captions(name) is None
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import io
 import json
 import os
@@ -155,6 +157,49 @@ def test_in_a_folder_of_their_own_files_lie_as_the_pictures_do_or_side_by_side(t
     assert mask("cat/1.jpg", path="dog/1.jpg") == b"m/1.png"
 
 
+def checked(beside: Beside, *patterns: object) -> None:
+    patterns = [str(pattern) for pattern in patterns]
+    inputs = Inputs.of(patterns)
+    skips = functools.partial(beside.says, root=inputs.root)
+    beside.check(dataclasses.replace(inputs, skips=skips))
+
+
+def test_files_that_two_pictures_would_share_are_refused(tmp_path):
+    for name in ("p/cat/1.jpg", "p/dog/1.jpg", "p/dog/2.jpg", "m/cat/1.png", "m/2.png"):
+        write(tmp_path / name, "")
+    checked(parse(masks=f"{tmp_path}/m"), tmp_path / "p")
+    write(tmp_path / "m/1.png", "")
+    checked(parse(masks=f"{tmp_path}/m"), tmp_path / "p")
+    (tmp_path / "m/cat/1.png").unlink()
+    with pytest.raises(UsageError, match=r"m/1\.png: cat/1\.jpg and dog/1\.jpg would share it"):
+        checked(parse(masks=f"{tmp_path}/m"), tmp_path / "p")
+
+
+def test_a_file_that_would_be_boxes_and_captions_is_refused(tmp_path):
+    for name in ("images/1.jpg", "images/1.txt", "labels/1.txt"):
+        write(tmp_path / name, "")
+    checked(parse("yolo", captions="txt"), tmp_path / "images")
+    with pytest.raises(UsageError, match=r"1\.txt: it cannot be boxes and captions at once"):
+        checked(parse(f"yolo:{tmp_path}/images", captions="txt"), tmp_path / "images")
+
+
+def test_many_annotations_in_front_of_the_pictures_hide_nothing(tmp_path):
+    for number in range(120):
+        write(tmp_path / f"boxes/{number}.txt", "")
+    write(tmp_path / "pics/x.jpg", "")
+    with pytest.raises(UsageError, match="none of the first 1 pictures has such a file"):
+        checked(parse(f"yolo:{tmp_path}/boxes"), tmp_path)
+    write(tmp_path / "pics/7.jpg", "")
+    checked(parse(f"yolo:{tmp_path}/boxes"), tmp_path)
+
+
+def test_captions_beside_pictures_whose_boxes_lie_elsewhere_are_no_pictures():
+    beside = parse("yolo", captions="txt")
+    assert beside.says("/d/images/1.txt", "/d/images")
+    assert beside.says("/d/labels/1.txt", "/d")
+    assert not beside.says("/d/images/1.jpg", "/d")
+
+
 def test_of_remote_files_the_first_that_is_there_is_taken(monkeypatch):
     held = {"gs://b/m/cat/1.png": b"deep", "gs://b/m/1.png": b"flat", "gs://b/m/2.png": b"two"}
 
@@ -239,6 +284,15 @@ def test_a_picture_without_an_annotation_in_the_coco_file_shows_nothing(tmp_path
     assert beside.captions_of(source) == []
     unknown = attached(beside, Source("c.jpg"), "/d/c.jpg")
     assert unknown.error == "the COCO file has no picture of this name"
+    elsewhere = {"id": 3, "file_name": "x/c.jpg", "height": 1, "width": 1}
+    moved = parse(
+        f"coco:{write(tmp_path / 'm.json', COCO | {'images': [*COCO['images'], elsewhere]})}"
+    )
+    error = attached(moved, Source("y/c.jpg"), "/d/y/c.jpg").error
+    assert error.endswith("name; it has 'x/c.jpg', name the folder above with --input")
+    write(boxes, COCO | {"images": [{"id": 1, "file_name": "x/c.jpg", "height": 1, "width": 1}]})
+    elsewhere = attached(parse(f"coco:{boxes}"), Source("y/c.jpg"), "/d/y/c.jpg")
+    assert elsewhere.error.endswith("name; it has 'x/c.jpg', name the folder above with --input")
 
 
 @pytest.mark.parametrize("source", [Source("7", path="a.jpg"), Source("a.jpg#7", path="a.jpg")])

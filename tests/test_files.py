@@ -259,6 +259,14 @@ def test_a_remote_file_is_read_through_beam(monkeypatch):
     assert read_bytes("gs://bucket/a") == b"from afar"
 
 
+def test_links_to_nothing_and_to_themselves_are_files_that_cannot_be_read(tmp_path):
+    write(tmp_path, "a.jpg")
+    (tmp_path / "gone.jpg").symlink_to("nothing")
+    (tmp_path / "self.jpg").symlink_to("self.jpg")
+    found = {Path(file.path).name: file.size for file in match(f"{tmp_path}/*.jpg")}
+    assert found == {"a.jpg": 5, "gone.jpg": 0, "self.jpg": 0}
+
+
 @pytest.mark.parametrize("opened", [read_bytes, files.open_file, files.open_seekable])
 def test_pipes_devices_and_folders_are_no_files(tmp_path, opened):
     os.mkfifo(tmp_path / "pipe")  # Opening it would wait for ever.

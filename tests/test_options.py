@@ -249,7 +249,7 @@ REFUSALS = [
         TEXT + "--label_field kind --label column:n",
         "--label_field and --label both say where labels",
     ),
-    (TEXT + "--max_length 3", "--max_length counts tokens: add --tokens words or bytes"),
+    (TEXT + "--max_length 3", "--max_length counts tokens: add --tokens words, bytes, bpe or"),
     (TEXT + "--tokens words --max_length -1", "--max_length -1: expected a number of tokens"),
     (TEXT + "--tokens subwords", "--tokens subwords: expected none, words, bytes, bpe or a"),
     (TEXT + "--tokens {data}/no.json", "{data}/no.json"),
@@ -258,6 +258,18 @@ REFUSALS = [
     (TEXT.replace("b.jsonl", "a.txt") + "--label_field kind", "field 'kind': .txt files have no"),
     (TEXT.replace("b.jsonl", "a.txt") + "--extra_features n:int8", "field 'n': .txt files have no"),
     (TEXT.replace("b.jsonl", "a.txt") + "--split_column s", "field 's': .txt files have no fields"),
+    (
+        TEXT + "--vocabulary_size 100",
+        "--vocabulary_size 100: it is for --tokens words or bpe, which",
+    ),
+    (TEXT + "--max_length 4", "--max_length counts tokens: add --tokens words, bytes, bpe or FILE"),
+    (IMAGES + "--resize fit", "--resize fit: add the --image_size to resize to"),
+    (SENSORS + "--columns a", "--columns a: none of the first files is a .csv or a .parquet: drop"),
+    (SENSORS + "--arrays a,b,a", "--arrays a,b,a: a name stands there twice"),
+    (
+        IMAGES + "--masks {data}/pics",
+        "--input: all files are what --boxes, --captions and --masks name; keep these in a folder",
+    ),
     (TEXT + "--window 4", "--window counts tokens: add --tokens words, bytes, bpe or FILE.json"),
     (TEXT + "--tokens bytes --stride 4", "--stride 4: it says where windows begin: add --window"),
     (

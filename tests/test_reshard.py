@@ -426,7 +426,18 @@ def test_datasets_that_name_labels_differently_are_refused(tmp_path):
         with pytest.raises(UsageError, match="reshard them one by one") as caught:
             job_of(tmp_path / "a", tmp_path / other)
         assert f"{tmp_path}/a and {tmp_path}/{other} differ" in caught.value.message
-    assert job_of(tmp_path / "a", tmp_path / "plain").given is None
+    with pytest.raises(UsageError, match="reshard them one by one"):
+        job_of(tmp_path / "a", tmp_path / "b", tmp_path / "plain")
+    with pytest.raises(UsageError, match=f"{tmp_path} has no manifest.json: reshard them one"):
+        job_of(tmp_path / "a", tmp_path / "plain")
+    # Somebody who knows may say so.
+    given = str(tmp_path / "a" / "manifest.json")
+    both = job_of(tmp_path / "a", tmp_path / "plain", schema=given)
+    assert both.class_names == {"label": ("cat", "dog")}
+    with pytest.raises(UsageError, match="reshard them one by one"):
+        job_of(tmp_path / "a", tmp_path / "b", schema=given)
+    dataset(tmp_path, "numbers")
+    assert job_of(tmp_path / "numbers", tmp_path / "plain").given is None
 
 
 def test_vocabularies_and_tokenizers_come_along_unless_the_tokens_go(tmp_path):

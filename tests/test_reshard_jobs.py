@@ -294,6 +294,16 @@ def test_a_mistake_is_told_before_a_dataset_is_replaced(foreign, resharded, tmp_
     (foreign[0] / "other").unlink()
 
 
+def test_shards_are_planned_from_what_stays_of_the_records(tmp_path):
+    records = [example(id=n, image=bytes(5000)) for n in range(200)]
+    write_plain(tmp_path / "a.tfrecord", records)
+    flags = ["reshard", "--input", tmp_path / "a.tfrecord", "--shard_size", "5KiB"]
+    assert run(*flags, "--output", tmp_path / "all") == 0
+    assert run(*flags, "--drop", "image", "--output", tmp_path / "few") == 0
+    assert len(checked(tmp_path / "all").splits["train"].shards) > 150
+    assert len(checked(tmp_path / "few").splits["train"].shards) == 2
+
+
 def test_flags_that_contradict_each_other_are_refused(foreign, tmp_path, capsys):
     flags = ["reshard", "--input", foreign[0] / "old-0*", "--output", tmp_path / "out"]
     for wrong, pattern in (

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beam_jobs.statistics import MAX_COUNTED, Numbers, Statistics, exact
+from beam_jobs.statistics import MAX_COUNTED, Numbers, Statistics, exact, sum_exactly
 from readers.format.example import Encoder
 from readers.format.schema import Feature, Schema, numpy_dtype
 
@@ -38,6 +38,11 @@ def figures(*arrays) -> dict:
     found = numbers_of(*arrays).to_json()
     json.dumps(found, allow_nan=False)
     return found
+
+
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=40))
+def test_floats_add_up_exactly(values):
+    assert sum_exactly(np.array(values, np.float64)) == sum(map(exact, values))
 
 
 def exact_figures(items: list) -> tuple[float, float]:

@@ -186,6 +186,13 @@ def test_labels_are_text_or_whole_numbers(tmp_path, value, label):
     assert found == [Text("a.jsonl#1", "a", label)]
 
 
+def test_lines_and_whole_texts_have_no_field_for_a_label(tmp_path):
+    for record in ("line", "file"):
+        found = only(read(tmp_path, "a.txt", "one", label_field="y", record=record))
+        assert found.text is None
+        assert found.error == "no column 'y'; it has none"
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
@@ -347,7 +354,7 @@ def test_two_sources_of_labels_are_refused(tmp_path):
 
 
 def test_a_limit_of_tokens_needs_tokens(tmp_path):
-    with pytest.raises(UsageError, match="add --tokens words or bytes"):
+    with pytest.raises(UsageError, match="add --tokens words, bytes, bpe or"):
         job(tmp_path, max_length=5)
 
 

@@ -607,6 +607,26 @@ def test_mistakes_in_what_texts_are_end_with_one_line(tmp_path, capsys):
         assert not list(tmp_path.glob("out/*.json"))
 
 
+@pytest.mark.parametrize("tokens", ["words", "bpe"])
+def test_a_training_split_without_a_text_has_nothing_to_learn_from(tmp_path, capsys, tokens):
+    (tmp_path / "a.txt").write_text("".join(f"text {n}\n" for n in range(80)))
+    flags = ["--input", tmp_path / "a.txt", "--tokens", tokens, "--vocabulary_size", 300]
+    flags += ["--splits", "train=0.0001,val=0.9999", "--output", tmp_path / "out"]
+    refused(capsys, 1, "the training split has no text to learn tokens from", *flags)
+    assert not (tmp_path / "out" / "manifest.json").exists()
+
+
+def test_lines_of_txt_among_others_have_no_field_for_a_label(tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.jsonl").write_text('{"text": "one", "y": "cat"}\n')
+    (tmp_path / "in" / "b.txt").write_text("two\nthree\n")
+    flags = ["--input", tmp_path / "in", "--label_field", "y", "--drop_duplicates"]
+    assert run("text", *flags, "--output", tmp_path / "out") == 0
+    manifest, records = read_back(tmp_path / "out")
+    assert records.keys() == {"a.jsonl#1"}
+    assert manifest.rejected == 2
+
+
 def test_texts_of_files_that_a_table_names_have_the_labels_of_its_rows(tmp_path):
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "one.txt").write_text("a\nb\n")
