@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import io
-import json
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, cast
@@ -18,24 +17,22 @@ import numpy as np
 
 from beam_jobs.assign import Placement
 from beam_jobs.chunks import Work
+from beam_jobs.descriptions import Description, known_of
 from beam_jobs.encode import RecordCounter
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.example_lists import parsed_lists
 from beam_jobs.example_walk import walked_lists
-from beam_jobs.files import absolute_path, open_file
 from beam_jobs.framed import Stretch, stretches, unpacked
 from beam_jobs.inference import SchemaGuess
 from beam_jobs.inputs import Inputs
-from beam_jobs.labels import LABEL, Names
+from beam_jobs.labels import Names
 from beam_jobs.passes import FirstPass, Found, Made, Places, SecondPass
 from beam_jobs.rejects import Reject
 from beam_jobs.sources import Source
-from beam_jobs.tokens import PADDING
-from beam_jobs.tokens import UNKNOWN as UNKNOWN_WORD
 from readers.format.columns import ColumnDecoder
-from readers.format.manifest import INDEX_SUFFIX, MANIFEST, TOKENIZER, VOCABULARY, Manifest
+from readers.format.manifest import INDEX_SUFFIX
 from readers.format.parse import Decoder, parse_example
-from readers.format.schema import Feature, Schema, numpy_dtype
+from readers.format.schema import Feature, Schema
 from readers.format.tfrecord import FOOTER_BYTES, FRAME_BYTES, HEADER_BYTES, frame
 from readers.format.wire import BYTES_LIST, INT64_LIST, fields, unpacked_varints, varint
 
@@ -44,9 +41,6 @@ UNKNOWN = Schema({"unknown": Feature("string")})
 
 # Records of a stretch that are measured without the features that go.
 _MEASURED = 16
-
-# Manifests and vocabularies.
-_MAX_TEXT_BYTES = 256 << 20
 
 # The feature that vocabularies and tokenizers are of.
 _TOKENS = "tokens"
@@ -140,41 +134,11 @@ def reshard_job(
             folders.add(inputs.path(source.key).rpartition("/")[0])
     if not folders:
         raise UsageError("--input: no TFRecord files among these, which are indexes and texts")
-    if schema:
-        given = read_schema(absolute_path(schema), schema)
-        if given.means_something:
-            for folder in sorted(folders):
-                beside = _description(folder)
-                if beside and beside[1:] != given[1:]:
-                    raise _contradiction(absolute_path(schema), folder)
-        return _described(job, given)
-    found = {folder: _description(folder) for folder in sorted(folders)}
-    told = {folder: described for folder, described in found.items() if described}
-    if not told:
-        return job
-    first, *others = told
-    for folder in others:
-        if told[folder] != told[first]:
-            raise _contradiction(first, folder)
-    if len(told) == len(found):
-        return _described(job, told[first])
-    if told[first].means_something:
-        other = min(found.keys() - told.keys())
-        raise UsageError(
-            f"--input: {first} says what the numbers in it mean, {other} has no {MANIFEST}: reshard "
-            f"them one by one, or give --schema {first}/{MANIFEST} if it says so of all"
-        )
-    return job
+    described = known_of(sorted(folders), schema)
+    return _described(job, described) if described else job
 
 
-def _contradiction(one: str, other: str) -> UsageError:
-    return UsageError(
-        f"--input: {one} and {other} differ in features, labels or tokens, so that the same number "
-        "would mean two things: reshard them one by one"
-    )
-
-
-def _described(job: ReshardJob, described: _Description) -> ReshardJob:
+def _described(job: ReshardJob, described: Description) -> ReshardJob:
     """The job for records of which this is known."""
     left_out = {name for name in described.schema if not job.stays(name)}
     names = {name: classes for name, classes in described.names if name not in left_out}
@@ -182,91 +146,6 @@ def _described(job: ReshardJob, described: _Description) -> ReshardJob:
     if _TOKENS in left_out:
         return job
     return replace(job, vocabulary=described.vocabulary, tokenizer=described.tokenizer)
-
-
-class _Description(NamedTuple):
-    """What is known of records: of those of our datasets all of it.
-
-    Attributes:
-        schema: Of each.
-        names: Of classes, by feature.
-        vocabulary: All words by id; empty without words.
-        tokenizer: The text of `tokenizer.json`; empty without subwords.
-    """
-
-    schema: Schema
-    names: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    vocabulary: tuple[bytes, ...] = ()
-    tokenizer: str = ""
-
-    @property
-    def means_something(self) -> bool:
-        """Whether numbers in the records stand for something else."""
-        named = any(classes for _, classes in self.names)
-        return named or bool(self.vocabulary or self.tokenizer)
-
-
-def _description(folder: str) -> _Description | None:
-    """What the manifest in a folder says; None where there is none.
-
-    Raises:
-        UsageError: It is broken, or something that it names is not there.
-    """
-    try:
-        text = _read(f"{folder}/{MANIFEST}")
-    except OSError:
-        return None
-    try:
-        return _of_manifest(folder, json.loads(text))
-    except (OSError, ValueError, RecursionError) as error:
-        raise UsageError(f"{folder}/{MANIFEST}: {error}; or give a --schema") from None
-
-
-def _of_manifest(folder: str, value: Any) -> _Description:
-    """What a manifest says, and the files in its folder that it names.
-
-    Raises:
-        OSError, ValueError, RecursionError: It is broken, or they are.
-    """
-    found = Manifest.from_json(value)
-    words = _read(f"{folder}/{VOCABULARY}").split(b"\n")[:-1] if found.vocabulary else []
-    tokenizer = _read(f"{folder}/{TOKENIZER}").decode() if found.tokenizer else ""
-    vocabulary = (PADDING, UNKNOWN_WORD, *words) if found.vocabulary else ()
-    if len(vocabulary) != found.vocabulary:
-        raise ValueError(
-            f"{VOCABULARY} has {len(vocabulary)} tokens, not the {found.vocabulary} of {MANIFEST}"
-        )
-    names = ((LABEL, found.label_names), *sorted(found.class_names.items()))
-    return _Description(found.schema, names, vocabulary, tokenizer)
-
-
-def _read(path: str) -> bytes:
-    with open_file(path) as file:
-        return file.read(_MAX_TEXT_BYTES)
-
-
-def read_schema(path: str, given: str) -> _Description:
-    """What is in a file: a schema, alone or as `schema` of an object, or all that a manifest says.
-
-    Args:
-        given: How the flag spells the path.
-
-    Raises:
-        UsageError: There is no schema, one of its dtypes needs a package that is not installed, or a
-            file that the manifest names is not beside it.
-    """
-    try:
-        value = json.loads(_read(path))
-        if isinstance(value, dict) and {"schema", "splits"} <= value.keys():
-            found = _of_manifest(path.rpartition("/")[0], value)
-        else:
-            bare = value.get("schema", value) if isinstance(value, dict) else value
-            found = _Description(Schema.from_json(bare))
-        for feature in found.schema.values():
-            numpy_dtype(feature.dtype)
-    except (OSError, ValueError, RecursionError, ImportError) as error:
-        raise UsageError(f"--schema {given}: {error}") from None
-    return found
 
 
 def _stretches(job: ReshardJob, source: Source) -> Iterator[Stretch | Reject]:

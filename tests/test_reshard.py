@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from beam_jobs.assign import Placement, Plan, SplitPlan, Splits
 from beam_jobs.chunks import Chunk, Work
+from beam_jobs.descriptions import read_schema
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.groups import Groups
 from beam_jobs.inference import SchemaGuess
@@ -24,7 +25,6 @@ from beam_jobs.reshard import (
     ReshardJob,
     ReshardSecondPass,
     broken_examples,
-    read_schema,
     reshard_job,
     single_values,
     with_features,

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beam_jobs.statistics import MAX_COUNTED, Numbers, Statistics, exact, sum_exactly
+from beam_jobs.exact_sums import exact, sum_exactly
+from beam_jobs.statistics import MAX_COUNTED, Numbers, Statistics
 from readers.format.example import Encoder
 from readers.format.schema import Feature, Schema, numpy_dtype
 
