@@ -20,6 +20,7 @@ from beam_jobs.files import (
     File,
     absolute,
     common_root,
+    is_local,
     match,
     open_file,
     open_seekable,
@@ -94,9 +95,11 @@ class Inputs:
     def files(self, pattern: str, limit: int | None = None) -> Iterator[File]:
         """Yields the files that one of the patterns matches, their keys in place of their paths."""
         output, start = f"{self.output}/", len(self.root) + 1
+        # A remote folder is not listed to its end for the first few, unless some do not count.
+        listed = None if is_local(pattern) or self.skips is not _no else limit
         found = (
             File(path[start:], size, modified)
-            for path, size, modified in match(pattern, in_order=limit is not None)
+            for path, size, modified in match(pattern, listed, in_order=limit is not None)
             if not (self.output and path.startswith(output)) and not self.skips(path)
         )
         return itertools.islice(found, limit)

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 from beam_jobs import inputs as inputs_module
 from beam_jobs.errors import RejectError, UsageError
+from beam_jobs.files import File
 from beam_jobs.inputs import Inputs
 from beam_jobs.sidecars import ALONE
 from beam_jobs.sources import Source, pack_reference, unpack_reference
@@ -548,3 +549,24 @@ def test_an_archive_that_is_not_there_is_the_users_mistake(tmp_path):
     with pytest.raises(UsageError, match=r"--input .*nothing\*\.tar: no file matches") as caught:
         inputs_of(tmp_path, "nothing*.tar")
     assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("pattern", "skips", "listed"),
+    [("/d/*", False, None), ("gs://b/*", False, 3), ("gs://b/*", True, None)],
+)
+def test_the_first_files_are_those_that_count(monkeypatch, pattern, skips, listed):
+    asked = []
+
+    def match(pattern, limit=None, in_order=False):
+        asked.append((limit, in_order))
+        names = [f"{pattern[:-1]}{n}.{'png' if n % 2 else 'txt'}" for n in range(20)]
+        return iter([File(name, 1, 1) for name in names[:limit]])
+
+    monkeypatch.setattr(inputs_module, "match", match)
+    inputs = Inputs((pattern,), pattern[:-2])
+    if skips:
+        inputs = dataclasses.replace(inputs, skips=is_text)
+    found = [file.path for file in inputs.files(pattern, 3)]
+    assert found == (["1.png", "3.png", "5.png"] if skips else ["0.txt", "1.png", "2.txt"])
+    assert asked == [(listed, True)]
