@@ -31,6 +31,7 @@ from beam_jobs.text import TextJob
 from beam_jobs.text_passes import TextDigests, TextFirstPass, TextSample
 from beam_jobs.vocabulary import BuildVocabulary
 from beam_jobs.window_step import WorkStep
+from readers.format.schema import Schema
 
 WorkJob = TextJob | ReshardJob | PartsJob
 
@@ -169,6 +170,10 @@ def tokenizer_apart(job: WorkJob) -> tuple[WorkJob, str]:
     return job, ""
 
 
+def _found_after(found: int, _: Schema) -> int:
+    return found
+
+
 def _check_passes(
     summary: Summary, strata: bytes, tally: Tally | None, learns_from: int | None
 ) -> Summary:
@@ -274,7 +279,7 @@ class ReadParts(beam.PTransform):
                 | "Schema" >> beam.Map(job.schema_of, deciding(output.placement))
             )
             # Records that contradict each other must end the job before it clears the output.
-            listed_files |= "AfterSchema" >> beam.Map(lambda found, _: found, AsSingleton(schema))
+            listed_files |= "AfterSchema" >> beam.Map(_found_after, AsSingleton(schema))
         else:
             schema = pipeline | "Schema" >> beam.Create([output.schema])
         planned = (

@@ -71,11 +71,8 @@ class _Encode(WorkStep[Encoded]):
         self._references: dict[int, list[bytes]] = {}
         self._held = 0
 
-    def made(self, plan: bytes, *known: Any) -> SecondPass:
-        return self._pass(_Known(*known), plan)
-
-    def _pass(self, known: _Known, plan: bytes) -> SecondPass:
-        job, output = self._job, self._output
+    def made(self, plan: bytes, *sides: Any) -> SecondPass:
+        job, output, known = self._job, self._output, _Known(*sides)
         common: dict[str, Any] = {
             "places": Places(output.placement, known.strata),
             "schema": known.schema,
