@@ -149,18 +149,27 @@ def local_files(pattern: str, in_order: bool = False) -> Iterator[File]:
             path = f"{folder}/{entry.name}"
             if entry.name.startswith(".") and not hidden:
                 continue
-            try:
-                if entry.is_dir():
-                    yield from walk(path, above | {real})
-                    continue
-                status = entry.stat()
-                file = File(path, status.st_size, status.st_mtime_ns)
-            except OSError:  # a link to nothing, or to itself
-                file = File(path, 0, 0)
-            if wanted.match(path):
-                yield file
+            if _is_folder(entry):
+                yield from walk(path, above | {real})
+            elif wanted.match(path):
+                yield _listed(entry, path)
 
     return walk(top, frozenset())
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself
+        return False
+
+
+def _listed(entry: os.DirEntry[str], path: str) -> File:
+    try:
+        status = entry.stat()
+    except OSError:  # a link to nothing, or to itself
+        return File(path, 0, 0)
+    return File(path, status.st_size, status.st_mtime_ns)
 
 
 def match(pattern: str, limit: int | None = None, in_order: bool = False) -> Iterator[File]:

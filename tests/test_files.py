@@ -267,6 +267,21 @@ def test_links_to_nothing_and_to_themselves_are_files_that_cannot_be_read(tmp_pa
     assert found == {"a.jpg": 5, "gone.jpg": 0, "self.jpg": 0}
 
 
+def test_a_folder_that_may_not_be_read_ends_the_listing(tmp_path, monkeypatch):
+    write(tmp_path, "a/1.jpg", "b/2.jpg")
+    scandir = os.scandir
+
+    def refused(folder):
+        if str(folder).endswith("/b"):
+            raise PermissionError(13, "Permission denied", folder)
+        return scandir(folder)
+
+    monkeypatch.setattr(os, "scandir", refused)
+    for pattern in (f"{tmp_path}/*/*.jpg", f"{tmp_path}/**"):
+        with pytest.raises(UsageError, match="Permission denied"):
+            list(match(pattern))
+
+
 @pytest.mark.parametrize("opened", [read_bytes, files.open_file, files.open_seekable])
 def test_pipes_devices_and_folders_are_no_files(tmp_path, opened):
     os.mkfifo(tmp_path / "pipe")  # Opening it would wait for ever.
