@@ -1,11 +1,18 @@
 """What all tests share."""
 
+import contextlib
 import os
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import pytest
 from apache_beam.transforms import userstate
 from apache_beam.transforms.core import CallableWrapperDoFn, DoFn
 from hypothesis import settings
+
+from beam_jobs.errors import DataError
+from beam_jobs.shard_writer import ShardWriter
 
 # In CI the same examples every time, so that a change is judged by its own faults; elsewhere new
 # ones in every run. Without a deadline: the machines of CI are slow at times.
@@ -28,3 +35,34 @@ def _specs_of_class(step: DoFn) -> Any:
 
 
 userstate.get_dofn_specs = _specs_of_class
+
+
+@pytest.fixture
+def dying_after(
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[[int], contextlib.AbstractContextManager]:
+    """Lets exactly so many shards be written, then the next writer fails, in whatever thread."""
+    write, changed = ShardWriter.write, threading.Condition()
+
+    @contextlib.contextmanager
+    def dying_after(shards: int) -> Iterator[None]:
+        begun = written = 0
+
+        def dies(*arguments: Any) -> Any:
+            nonlocal begun, written
+            with changed:
+                if begun == shards:
+                    changed.wait_for(lambda: written == shards, timeout=60)
+                    raise DataError("interrupted")
+                begun += 1
+            result = write(*arguments)
+            with changed:
+                written += 1
+                changed.notify_all()
+            return result
+
+        with monkeypatch.context() as patch:
+            patch.setattr(ShardWriter, "write", dies)
+            yield
+
+    return dying_after

@@ -502,22 +502,6 @@ def test_a_run_that_dies_while_moved_records_are_copied_is_completed(
 # The jobs whose records arrive encoded.
 
 
-@contextlib.contextmanager
-def dying_after(monkeypatch, shards):
-    """Writers of shards fail after so many."""
-    write, done = shard_writer.ShardWriter.write, []
-
-    def dies(*arguments):
-        if len(done) == shards:
-            raise DataError("interrupted")
-        done.append(arguments)
-        return write(*arguments)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(shard_writer.ShardWriter, "write", dies)
-        yield
-
-
 def write_lines(path, changed=""):
     lines = [f'{{"text": "line {n % 7} of {n % 13}", "label": {n % 3}}}' for n in range(400)]
     lines[5] = "{"
@@ -530,13 +514,13 @@ TEXT_FLAGS = ["--label_field", "label", "--splits", "train=0.8,val=0.2"]
 
 
 @pytest.mark.parametrize("tokens", ["none", "words"])
-def test_the_text_job_keeps_its_shards(tmp_path, monkeypatch, capsys, tokens):
+def test_the_text_job_keeps_its_shards(tmp_path, dying_after, capsys, tokens):
     out = tmp_path / "out"
     write_lines(tmp_path / "a.jsonl")
     arguments = ["text", "--input", tmp_path / "a.jsonl", *TEXT_FLAGS, "--tokens", tokens]
     arguments += ["--num_shards", "train=9,val=3"]
     expected = fresh(arguments, tmp_path)
-    with dying_after(monkeypatch, 5):
+    with dying_after(5):
         assert run(*arguments, "--output", out) == 1
     assert len(notes(out)) == 5
     assert goes_on(capsys, [*arguments, "--output", out], out, expected) == 5
@@ -570,10 +554,10 @@ def write_shards(out, count=200, changed=-1, **arguments):
 
 
 @pytest.mark.parametrize("balance", ["records", "bytes"])
-def test_write_shards_keeps_its_shards(tmp_path, monkeypatch, balance):
+def test_write_shards_keeps_its_shards(tmp_path, dying_after, balance):
     assert write_shards(tmp_path / "fresh", balance=balance) == 0
     out = tmp_path / "out"
-    with dying_after(monkeypatch, 3), pytest.raises(Exception) as caught:
+    with dying_after(3), pytest.raises(Exception) as caught:
         write_shards(out, balance=balance)
     assert find_job_error(caught.value).message == "interrupted"
     assert len(notes(out)) == 3 and not (out / "manifest.json").exists()

@@ -21,10 +21,8 @@ import tokenizers
 from tokenizers import models, pre_tokenizers
 
 import readers
-from beam_jobs import shard_writer
 from beam_jobs.__main__ import main
 from beam_jobs.assign import Placement, Splits
-from beam_jobs.errors import DataError
 from beam_jobs.subwords import train_bpe
 from beam_jobs.tokens import words
 from readers.format.manifest import Manifest
@@ -249,25 +247,9 @@ def naive_windows(count: int, window: int, stride: int) -> list[tuple[int, int]]
     return [(start, min(start + window, count)) for start in starts]
 
 
-@contextlib.contextmanager
-def dying_after(monkeypatch, shards: int):
-    """Writers of shards fail after so many."""
-    write, done = shard_writer.ShardWriter.write, []
-
-    def dies(*arguments):
-        if len(done) == shards:
-            raise DataError("interrupted")
-        done.append(arguments)
-        return write(*arguments)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(shard_writer.ShardWriter, "write", dies)
-        yield
-
-
-def assert_goes_on(monkeypatch, capsys, arguments, out: Path, expected, workers=()) -> None:
+def assert_goes_on(dying_after, capsys, arguments, out: Path, expected, workers=()) -> None:
     """A run that dies after three shards leaves what the next one completes, the same bytes."""
-    with dying_after(monkeypatch, 3):
+    with dying_after(3):
         assert run("text", *arguments, "--output", out) == 1
     assert not (out / "manifest.json").exists()
     assert len(list((out / ".staging").glob("*.done"))) == 3
@@ -347,14 +329,14 @@ def test_every_file_is_the_same_with_other_workers(windows, tmp_path, mode):
 
 
 def test_a_run_that_was_killed_goes_on_with_the_tokenizer_it_had_learned(
-    windows, tmp_path, monkeypatch, capsys
+    windows, tmp_path, dying_after, capsys
 ):
     arguments, out = windows
-    assert_goes_on(monkeypatch, capsys, arguments, tmp_path / "out", files_of(out))
+    assert_goes_on(dying_after, capsys, arguments, tmp_path / "out", files_of(out))
 
 
 def test_the_tokens_of_a_file_are_those_of_the_library_in_splits_of_equal_shares(
-    windows, few, small, tmp_path, monkeypatch, capsys
+    windows, few, small, tmp_path, dying_after, capsys
 ):
     file, out = tmp_path / "own.json", tmp_path / "out"
     given = tokenizers.Tokenizer.from_file(str(windows[1] / "tokenizer.json"))
@@ -384,7 +366,7 @@ def test_the_tokens_of_a_file_are_those_of_the_library_in_splits_of_equal_shares
         assert abs(mine.count("train") - 0.8 * count) < 1
     assert_nothing_lost(manifest, len(few) + len(REJECTED))
     expected = files_of(out)
-    assert_goes_on(monkeypatch, capsys, arguments, tmp_path / "killed", expected, BEAMS_OWN)
+    assert_goes_on(dying_after, capsys, arguments, tmp_path / "killed", expected, BEAMS_OWN)
     # Another dataset in its place leaves no tokenizer behind.
     plain = ["--input", small / "more.tsv", "--tokens", "bytes", "--output", out, "--overwrite"]
     assert run("text", *plain) == 0
@@ -403,7 +385,7 @@ BY_LABEL = ["--stratify", "--label_field", "topic", "--splits", "val=0.3,train=0
     ("tokens", "splits"), [("bpe", BY_COLUMN), ("bpe", BY_LABEL), ("words", BY_COLUMN)]
 )
 def test_tokens_are_learned_from_the_training_split_however_splits_are_made(
-    small, few, tmp_path, tokens, splits, monkeypatch, capsys
+    small, few, tmp_path, tokens, splits, dying_after, capsys
 ):
     out = tmp_path / "out"
     flags = ["--tokens", tokens, "--vocabulary_size", 500, *splits, *EXTRAS]
@@ -442,7 +424,7 @@ def test_tokens_are_learned_from_the_training_split_however_splits_are_made(
         assert len(sizes) == 3
         assert max(sizes) - min(sizes) <= largest
     if tokens == "bpe" and splits is BY_COLUMN:
-        assert_goes_on(monkeypatch, capsys, arguments, tmp_path / "killed", files_of(out))
+        assert_goes_on(dying_after, capsys, arguments, tmp_path / "killed", files_of(out))
 
 
 def test_lists_of_labels_are_found_behind_files_that_have_none(tmp_path, capsys):
