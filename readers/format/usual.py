@@ -82,7 +82,7 @@ def usual_tensor(data: memoryview, dtype: str) -> np.ndarray | None:
             size, at = _number(data, at, _SECOND)
             stop = at + size
             size, at = _number(data, at, _FIRST_NUMBER)
-            if at != stop:
+            if at != stop or len(shape) == _MAX_RANK:
                 return None
             shape.append(size)
         size, content = _number(data, at, _FOURTH)
@@ -93,7 +93,6 @@ def usual_tensor(data: memoryview, dtype: str) -> np.ndarray | None:
         or number != TENSORFLOW_DTYPES[dtype]
         or content + size != len(data)
         or math.prod(shape) * target.itemsize != size
-        or len(shape) > _MAX_RANK
         or target.hasobject
     ):
         return None
