@@ -68,6 +68,11 @@ def test_a_worker_runs_every_job_without_tensorflow(worker, tmp_path):
         assert info.returncode == 0, info.stderr
 
 
+def test_a_worker_has_the_program_that_runners_start(worker, tmp_path):
+    done = run(worker.parent / "beam-shards-worker", "--help", cwd=tmp_path)
+    assert done.returncode == 0 and "--provision_endpoint" in done.stdout, done.stderr
+
+
 def test_a_reader_needs_neither_beam_nor_tensorflow(base, dataset, tmp_path):
     assert all(lacks(base, name, tmp_path) for name in ("tensorflow", "apache_beam", "PIL"))
     code = (
