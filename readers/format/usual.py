@@ -73,7 +73,7 @@ def usual_lists(
 def usual_tensor(data: memoryview, dtype: str) -> np.ndarray | None:
     """The array that `parse_tensor` finds, where it is one of numbers and not empty; or None."""
     target = numpy_dtype(dtype)
-    shape = []
+    shape: list[int] = []
     try:
         number, at = _number(data, 0, _FIRST_NUMBER)
         size, at = _number(data, at, _SECOND)
