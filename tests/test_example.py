@@ -1,3 +1,4 @@
+import math
 import re
 
 import hypothesis.extra.numpy as hnp
@@ -924,3 +925,10 @@ def test_an_entry_that_cannot_be_encoded_spoils_none_after_it():
         with pytest.raises(ValueError, match="expected text or bytes, got int"):
             encoder.encode(bad)
         assert encoder.encode(good) == expected
+
+
+def test_a_companion_of_too_many_dimensions_is_refused_before_they_are_multiplied(monkeypatch):
+    data = message(**{"x": ints(7), "x/shape": ints(*[1] * 1_000)})
+    monkeypatch.setattr(math, "prod", lambda _: pytest.fail("a product that takes very long"))
+    with pytest.raises(ValueError, match="1000 dimensions, expected 2"):
+        read(Feature("int64", (None, None), "list"), data)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -166,3 +168,10 @@ def test_a_changed_tensor_is_found_as_by_the_definition_or_left_to_it(data):
         assert found.dtype == expected.dtype
         assert found.shape == expected.shape
         assert found.tobytes() == expected.tobytes()
+
+
+def test_dimensions_that_numpy_cannot_have_are_never_multiplied(monkeypatch):
+    dims = b"\x12\x02\x08\x7f" * 1_000
+    data = b"\x08\x01\x12\xa0\x1f" + dims + b"\x22\x00"
+    monkeypatch.setattr(math, "prod", lambda _: pytest.fail("a product that takes very long"))
+    assert usual_tensor(memoryview(data), "float32") is None

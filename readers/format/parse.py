@@ -267,6 +267,10 @@ def _reshape(
         shape = [d for d in feature.shape if d is not None]
     elif companion_chunks:
         shape = unpacked_varints(b"".join(companion_chunks)).tolist()
+        if len(shape) != len(feature.shape):  # The product of very many takes very long.
+            raise ValueError(
+                f"<name>/shape has {len(shape)} dimensions, expected {len(feature.shape)}"
+            )
     else:
         shape = inferred_shape(feature, values.size)
     if math.prod(shape) != values.size or any(d < 0 for d in shape):
