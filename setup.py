@@ -37,7 +37,7 @@ setup(
     packages=find_packages(include=["beam_jobs", "beam_jobs.*", "readers", "readers.*"]),
     python_requires=">=3.10",
     install_requires=["numpy>=1.26", "google-crc32c>=1.5", "fsspec>=2024.2"],
-    entry_points={"console_scripts": ["beam-shards-worker = beam_jobs.boot:run"]},
+    entry_points={"console_scripts": ["beam-shards-worker = beam_jobs.__main__:worker"]},
     extras_require={
         "beam": BEAM,
         "tensorflow": TENSORFLOW,

@@ -11,7 +11,21 @@ _PACKAGES = {
     "tqdm": "beam-shards[beam]",
     "orjson": "beam-shards[beam]",
     "google_crc32c": "beam-shards",
+    "grpc": "beam-shards[beam]",
 }
+
+
+def _missing(error: ImportError) -> int:
+    """One line that says what to install, and the exit code.
+
+    Raises:
+        ImportError: It is nothing that can be installed.
+    """
+    package = _PACKAGES.get((error.name or "").split(".")[0])
+    if package is None:
+        raise error
+    print(f"error: {error.name} is missing: pip install '{package}'", file=sys.stderr)
+    return 2
 
 
 def main(arguments: list[str]) -> int:
@@ -23,11 +37,7 @@ def main(arguments: list[str]) -> int:
         from beam_jobs.options import parse_command
         from beam_jobs.run import main_job
     except ImportError as error:
-        package = _PACKAGES.get((error.name or "").split(".")[0])
-        if package is None:
-            raise
-        print(f"error: {error.name} is missing: pip install '{package}'", file=sys.stderr)
-        return 2
+        return _missing(error)
     if arguments[:1] == ["plan"]:
         arguments = [*arguments[1:], "--dry_run"]
     try:
@@ -43,6 +53,15 @@ def main(arguments: list[str]) -> int:
         )
         return 130
     return 0
+
+
+def worker() -> int:
+    """The command `beam-shards-worker`."""
+    try:
+        from beam_jobs.boot import main as boot
+    except ImportError as error:
+        return _missing(error)
+    return boot(sys.argv[1:])
 
 
 if __name__ == "__main__":

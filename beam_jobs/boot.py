@@ -94,7 +94,9 @@ def to_be_installed(info: beam_provision_api_pb2.ProvisionInfo) -> list[str]:
 
 def main(arguments: list[str]) -> int:
     """Asks the runner, then becomes the worker; returns the exit code if that fails."""
-    parser = argparse.ArgumentParser(prog="beam-shards-worker", description=_DESCRIPTION)
+    parser = argparse.ArgumentParser(
+        prog="beam-shards-worker", description=_DESCRIPTION, allow_abbrev=False
+    )
     parser.add_argument("--id", required=True, help="of the worker")
     parser.add_argument("--provision_endpoint", required=True, help="where to ask for the rest")
     for name in ("logging", "control"):
@@ -121,13 +123,8 @@ def main(arguments: list[str]) -> int:
     given = {"logging": flags.logging_endpoint, "control": flags.control_endpoint}
     os.environ.update(worker_environment(worker_id, info, given))
     worker = [sys.executable, "-m", "apache_beam.runners.worker.sdk_worker_main"]
-    os.execv(sys.executable, worker)
-
-
-def run() -> None:
-    """The command `beam-shards-worker`."""
-    sys.exit(main(sys.argv[1:]))
-
-
-if __name__ == "__main__":
-    run()
+    try:
+        os.execv(sys.executable, worker)
+    except OSError as error:  # Options longer than the kernel lets a variable be, say.
+        print(f"error: Beam's worker cannot be started: {error}", file=sys.stderr)
+    return 1

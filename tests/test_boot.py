@@ -18,6 +18,7 @@ from apache_beam.portability.api import (
     beam_runner_api_pb2,
     endpoints_pb2,
 )
+from datasets import files_of
 from google.protobuf import json_format, text_format
 
 from beam_jobs import boot
@@ -120,6 +121,14 @@ def test_a_runner_that_does_not_answer_is_told_in_one_line(becomes, capsys):
     assert not becomes
 
 
+def test_a_worker_that_cannot_be_started_is_told_in_one_line(runner, monkeypatch, capsys):
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    monkeypatch.setattr(sys, "executable", "/no/python")
+    assert boot.main(["--id=w-1", f"--provision_endpoint={runner.endpoint}"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: Beam's worker cannot be started: ")
+
+
 def free_port():
     with socket.socket() as found:
         found.bind(("localhost", 0))
@@ -175,11 +184,7 @@ def test_a_job_on_workers_that_runners_start_writes_the_same_bytes(workers, tmp_
     flags += ["--splits", "train=0.8,val=0.2", "--num_shards", "3"]
     assert main([*flags, "--output", f"{tmp_path}/here"]) == 0
     assert main([*flags, "--output", f"{tmp_path}/there", *workers]) == 0
-    here, there = (
-        {path.relative_to(tmp_path / name): path.read_bytes() for path in found}
-        for name in ("here", "there")
-        for found in [[p for p in (tmp_path / name).rglob("*") if p.is_file()]]
-    )
+    here, there = files_of(tmp_path / "here"), files_of(tmp_path / "there")
     assert here == there and len(here) == 14
     assert verify(f"{tmp_path}/there").ok
     assert "beam-shards-worker" in (tmp_path / "pool.log").read_text()

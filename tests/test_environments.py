@@ -73,6 +73,12 @@ def test_a_worker_has_the_program_that_runners_start(worker, tmp_path):
     assert done.returncode == 0 and "--provision_endpoint" in done.stdout, done.stderr
 
 
+def test_the_program_of_workers_says_what_is_missing(base, tmp_path):
+    done = run(base.parent / "beam-shards-worker", "--help", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr == "error: grpc is missing: pip install 'beam-shards[beam]'\n"
+
+
 def test_a_reader_needs_neither_beam_nor_tensorflow(base, dataset, tmp_path):
     assert all(lacks(base, name, tmp_path) for name in ("tensorflow", "apache_beam", "PIL"))
     code = (
