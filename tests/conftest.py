@@ -45,7 +45,7 @@ def dying_after(
     write, changed = ShardWriter.write, threading.Condition()
 
     @contextlib.contextmanager
-    def dying_after(shards: int) -> Iterator[None]:
+    def dying(shards: int) -> Iterator[None]:
         begun = written = 0
 
         def dies(*arguments: Any) -> Any:
@@ -65,4 +65,4 @@ def dying_after(
             patch.setattr(ShardWriter, "write", dies)
             yield
 
-    return dying_after
+    return dying
