@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
+import socket
 import sys
 import tempfile
 import time
@@ -14,19 +15,22 @@ from typing import NamedTuple, TextIO
 
 import apache_beam as beam
 from apache_beam.metrics import MetricsFilter
-from apache_beam.options.pipeline_options import SetupOptions
+from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions, SetupOptions
 from apache_beam.runners.runner import PipelineResult
 
 from beam_jobs import progress
 from beam_jobs.direct import on_this_machine, prepare_direct_runner
 from beam_jobs.encode import check_crc32c
-from beam_jobs.errors import DataError, find_job_error
+from beam_jobs.errors import DataError, UsageError, find_job_error
 from beam_jobs.options import Command
 from beam_jobs.pool import close_shared_pools
 from beam_jobs.rejects import REJECTS
 from beam_jobs.survey import Findings, Survey, check_findings, format_findings
 from readers.format.display import format_balance, format_bytes, format_table
 from readers.format.manifest import DatasetError, Manifest, join
+
+# Of a job service: it takes the connection at once, or it is not there.
+_SECONDS_TO_ANSWER = 10
 
 
 class _WithoutTracebacks(io.TextIOBase):
@@ -98,6 +102,7 @@ def _run(command: Command, transform: beam.PTransform) -> PipelineResult:
     """
     check_crc32c()
     options = command.beam
+    _check_job_service(options)
     if on_this_machine(options):
         prepare_direct_runner(options)
     options.view_as(SetupOptions).save_main_session = False
@@ -117,6 +122,25 @@ def _run(command: Command, transform: beam.PTransform) -> PipelineResult:
     finally:
         close_shared_pools()
     return result
+
+
+def _check_job_service(options: PipelineOptions) -> None:
+    """Looks whether somebody answers at `--job_endpoint`, for which Beam would wait without a word.
+
+    Raises:
+        UsageError: Nobody does.
+    """
+    endpoint = options.view_as(PortableOptions).job_endpoint
+    if not endpoint or endpoint == "embed":
+        return
+    host, _, port = endpoint.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _SECONDS_TO_ANSWER).close()
+    except (OSError, ValueError, OverflowError) as error:
+        raise UsageError(
+            f"--job_endpoint {endpoint}: no job service answers ({error}); expected HOST:PORT of one "
+            "that runs"
+        ) from None
 
 
 def _is_interrupt(error: BaseException | None) -> bool:

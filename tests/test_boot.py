@@ -188,3 +188,17 @@ def test_a_job_on_workers_that_runners_start_writes_the_same_bytes(workers, tmp_
     assert here == there and len(here) == 14
     assert verify(f"{tmp_path}/there").ok
     assert "beam-shards-worker" in (tmp_path / "pool.log").read_text()
+
+
+@pytest.mark.parametrize("endpoint", ["localhost:{free}", "localhost:99999", "localhost", ":x"])
+def test_a_job_service_that_does_not_answer_is_told_before_anything_is_written(
+    tmp_path, capsys, endpoint
+):
+    make_samples(tmp_path / "in", per_class=2)
+    endpoint = endpoint.format(free=free_port())
+    flags = ["--input", f"{tmp_path}/in/sensors", "--output", f"{tmp_path}/out"]
+    service = ["--runner=PortableRunner", f"--job_endpoint={endpoint}"]
+    assert main(["sensors", *flags, *service]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"error: --job_endpoint {endpoint}: no job service answers")
+    assert not (tmp_path / "out").exists()
