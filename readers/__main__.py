@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from readers.export import export_npy
 from readers.format.manifest import Manifest
+from readers.format.retries import StoreError
 from readers.format.tfrecord import CorruptRecordError
 from readers.head import first_records
 from readers.info import describe
@@ -16,7 +17,7 @@ from readers.integrity import verify
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit code: 0; 1 for data that is damaged; 2 for a mistake of the user, in one line."""
+    """The exit code: 0; 1 for damaged data or a store that fails; 2 for a mistake of the user, in one line."""
     parsed = _parser().parse_args(arguments)
     code = 0
     try:
@@ -32,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except (ValueError, OSError, ImportError) as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-        return 1 if isinstance(error, CorruptRecordError) else 2
+        return 1 if isinstance(error, (CorruptRecordError, StoreError)) else 2
     return code
 
 

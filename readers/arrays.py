@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from readers.cache import cache_of
 from readers.dataset import Paths
 from readers.form import Form
 from readers.format.schema import Schema
@@ -43,11 +45,14 @@ def as_numpy(
     start_step: int = 0,
     state: State | str | None = None,
     on_corrupt: str = "raise",
+    cache_dir: str | os.PathLike[str] | None = None,
+    cache_size: int | str | None = None,
 ) -> Batches:
     """An iterator of batches: dicts of `np.ndarray` by feature name, or tuples of them.
 
     It holds one batch in memory, or as many as 2 MiB of records make, their encoded bytes, and 16
-    bytes for each record of the files it has read from. Every record's CRC32C is checked. Strings
+    bytes for each record of the files it has read from; of files that are not local also what it has
+    fetched, 32 MiB or a window. Every record's CRC32C is checked. Strings
     are object arrays of bytes.
 
     Args:
@@ -91,6 +96,12 @@ def as_numpy(
         on_corrupt: `raise`, or `skip`, which leaves out records whose checksum fails, and no others,
             so that a batch may have fewer. `skipped` of the iterator counts them, the log names
             them (logger `readers`).
+        cache_dir: A local directory, for datasets of a store: whole shards are fetched there when they
+            are first read, held against the manifest, and read as local files from then on; any
+            number of processes may share it. None to read records where they are.
+        cache_size: The most it takes, as `"500GiB"` or in bytes; None for 10 GiB. The least recently
+            opened shards make room for others. Of a dataset that is larger, the first shards that
+            fit are kept, and the others read from the store each time.
 
     Raises:
         ValueError: An argument is wrong; the message names it and what is expected. Or, while
@@ -118,6 +129,7 @@ def as_numpy(
         start_step=start_step,
         state=State.of(state),
         on_corrupt=on_corrupt,
+        cache=cache_of(cache_dir, cache_size),
     )
     plan, options = planned(
         path_or_files, split, schema, columns, options, scan=True, any_order=options.shuffle

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import fsspec
 import google_crc32c
 import numpy as np
 
-from readers.fetch import file_size, local_path, read_index, read_sidecar
+from readers.fetch import read_index, read_sidecar
 from readers.format.manifest import (
     INDEX_SUFFIX,
     MANIFEST,
@@ -20,6 +19,7 @@ from readers.format.manifest import (
     Shard,
     join,
 )
+from readers.format.remote import ask, file_size, filesystem_of, local_path
 from readers.format.schema import Schema
 from readers.gzipped import first_record_bytes, is_gzipped, unpacked_extent
 from readers.split import parse_split, shard_ranges, split_name
@@ -41,6 +41,7 @@ class Part:
         total: Records of the whole file; None where unknown.
         bytes: Of the file, as the manifest says; None where there is none.
         gzipped: Whether the file is compressed with GZIP.
+        crc32c: Of the file, as the manifest says; None where there is none.
     """
 
     path: str
@@ -49,6 +50,7 @@ class Part:
     total: int | None
     bytes: int | None = None
     gzipped: bool = False
+    crc32c: int | None = None
 
     @property
     def is_whole(self) -> bool:
@@ -238,7 +240,7 @@ def _dataset_plan(directory: str, split: str | None, schema: Schema | None, cut:
         path = join(local_path(directory) or directory, shard.file)
         if not cut:
             _check_shard(path, shard)
-        parts.append(Part(path, skip, take, shard.records, shard.bytes))
+        parts.append(Part(path, skip, take, shard.records, shard.bytes, crc32c=shard.crc32c))
     records = sum(shard.records for shard in shards)
     return Plan(
         name=text,
@@ -361,24 +363,25 @@ def _size_of(file: str) -> int:
 
 
 def _exists(path: str) -> bool:
-    filesystem, name = fsspec.core.url_to_fs(path)
-    return bool(filesystem.exists(name))
+    return bool(ask(path, lambda filesystem, name: filesystem.exists(name)))
 
 
 def _is_file(path: str) -> bool:
-    filesystem, name = fsspec.core.url_to_fs(path)
-    return bool(filesystem.isfile(name))
+    return bool(ask(path, lambda filesystem, name: filesystem.isfile(name)))
 
 
 def _found_files(path: str) -> list[str]:
     """The TFRecord files of a glob, of a directory, or the file itself; sorted."""
-    filesystem, name = fsspec.core.url_to_fs(path)
+    filesystem, name = filesystem_of(path)
+    # What a driver has listed before may have changed.
+    filesystem.invalidate_cache()
     if any(char in path for char in "*?[") and not _exists(path):
-        found = filesystem.glob(name)
-    elif filesystem.isdir(name):
-        found = filesystem.glob(join(name, "*.tfrecord*"))
+        pattern = name
+    elif ask(path, lambda filesystem, name: filesystem.isdir(name)):
+        pattern = join(name, "*.tfrecord*")
     else:
         return [path]
+    found = ask(path, lambda filesystem, _: filesystem.glob(pattern))
     files = sorted(file for file in found if not file.endswith(INDEX_SUFFIX))
     if not files:
         raise FileNotFoundError(f"{path}: no TFRecord files here")

@@ -10,13 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import overload
 
-import fsspec
 import numpy as np
 
 from readers.collate import collate
 from readers.dataset import Paths, Plan, name_list, resolve
-from readers.fetch import local_path
 from readers.form import Form
+from readers.format.remote import ask, local_path
 from readers.format.schema import Feature, Schema, format_shape, numpy_dtype
 from readers.partial import PartialNpy
 from readers.records import Records
@@ -183,7 +182,6 @@ def _digest(plan: Plan, name: str) -> str:
     """A text that is another one for other values, or another order of them."""
     # Of files without a manifest the fingerprint knows the size alone.
     unlisted = [part.path for part in plan.parts if part.bytes is None]
-    found = [fsspec.core.url_to_fs(path) for path in unlisted]
-    states = [filesystem.ukey(path) for filesystem, path in found]
+    states = [ask(path, lambda filesystem, name: filesystem.ukey(name)) for path in unlisted]
     known = plan.fingerprint, states, name, str(plan.schema[name])
     return hashlib.sha256(repr(known).encode()).hexdigest()

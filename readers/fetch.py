@@ -7,13 +7,21 @@ import io
 import os
 import struct
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
-import fsspec
 import numpy as np
 
 from readers.format.manifest import INDEX_SUFFIX
+from readers.format.remote import (
+    file_size,
+    filesystem_of,
+    local_path,
+    open_file,
+    read_file,
+    read_ranges,
+)
 from readers.format.tfrecord import (
     FOOTER_BYTES,
     HEADER_BYTES,
@@ -28,28 +36,14 @@ from readers.mapped import Mapped
 # records come cheaper in one request than in two.
 _GAP_BYTES = 1 << 20
 
+# One connection to a store gives some 50 MB/s: what is larger comes quicker in pieces, side by side.
+_PIECE_BYTES = 8 << 20
+
+# Held in memory at a time, with what lies between records that are fetched together.
+_TOGETHER_BYTES = 64 << 20
+
 # From here on a call to the kernel is cheaper than the page faults of a map.
 _LONG_RUN = 64 << 10
-
-
-def local_path(path: str) -> str | None:
-    """The path in the local filesystem, or None for one that only fsspec can open."""
-    if path.startswith("file://"):
-        return path[len("file://") :]
-    return None if "://" in path or "::" in path else path
-
-
-def file_size(path: str) -> int:
-    """The size of a file, in bytes.
-
-    Raises:
-        FileNotFoundError: There is no such file.
-    """
-    local = local_path(path)
-    if local is not None:
-        return os.stat(local).st_size
-    filesystem, name = fsspec.core.url_to_fs(path)
-    return int(filesystem.size(name))
 
 
 def read_sidecar(path: str, size: int | None = None) -> np.ndarray | None:
@@ -64,8 +58,7 @@ def read_sidecar(path: str, size: int | None = None) -> np.ndarray | None:
     """
     sidecar = path + INDEX_SUFFIX
     try:
-        with fsspec.open(sidecar, "rb") as file:
-            index = parse_index(file.read(), sidecar)
+        index = parse_index(read_file(sidecar), sidecar)
     except FileNotFoundError:
         return None
     end = int(index[-1].sum()) if len(index) else 0
@@ -87,7 +80,7 @@ def scan_index(path: str) -> np.ndarray:
         CorruptRecordError: A record's header is wrong, or the file ends within a record.
     """
     rows = []
-    with fsspec.open(path, "rb") as file:
+    with open_file(path) as file:
         size = _stream_size(file)
         offset = 0
         while offset < size:
@@ -130,21 +123,25 @@ class ShardBytes:
     Args:
         path: A local path or any URL that fsspec knows.
         descriptor: Whether it may keep one. Without, long runs of a local file take a third longer.
+        kept: An open copy of the file on a local disk, to be read instead; it is closed.
+
+    Attributes:
+        is_local: Whether it is read from a local disk.
 
     Raises:
         FileNotFoundError: There is no such file.
     """
 
-    def __init__(self, path: str, descriptor: bool = True) -> None:
+    def __init__(self, path: str, descriptor: bool = True, kept: BinaryIO | None = None) -> None:
         local = local_path(path)
-        self._path = path
+        self.path = path
         self._map: Mapped | None = None
         self._file: io.FileIO | None = None
-        self._filesystem: Any = None
-        if local is None:
-            self._filesystem, self._name = fsspec.core.url_to_fs(path)
+        self.is_local = kept is not None or local is not None
+        if not self.is_local:
+            self.filesystem, self.name = filesystem_of(path)
             return
-        with Path(local).open("rb", buffering=0) as file:
+        with kept or Path(local or "").open("rb", buffering=0) as file:
             self._map = Mapped(file)
             if descriptor:
                 # It is closed when nothing refers to it any more.
@@ -153,16 +150,16 @@ class ShardBytes:
     def read(self, runs: Sequence[Run], buffer: memoryview) -> None:
         """Reads runs of bytes, each to its place in a buffer.
 
-        Where the file is not local, neighbours are fetched together, and the requests of one call
-        run at once where the filesystem can. What lies beyond the end of the file is zeros, which
-        no checksum fits.
+        What lies beyond the end of the file is zeros, which no checksum fits.
 
         Args:
             buffer: Used again and again: new memory costs a page fault for every 4 KiB.
+
+        Raises:
+            StoreError: (an OSError) A store does not give them.
         """
         if self._map is None:
-            for (_, _, length, at), data in zip(runs, self._fetched(runs), strict=True):
-                _fill(buffer[at : at + length], data)
+            fetch([(self, runs)], buffer)
             return
         view = self._map.view
         for _, start, length, at in runs:
@@ -181,24 +178,78 @@ class ShardBytes:
         while buffer:
             found = os.preadv(file.fileno(), [buffer], start)
             if not found:
-                raise OSError(f"{self._path}: it was cut at byte {start} while it was read")
+                raise OSError(f"{self.path}: it was cut at byte {start} while it was read")
             buffer, start = buffer[found:], start + found
 
-    def _fetched(self, runs: Sequence[Run]) -> Iterator[memoryview]:
-        spans = spans_of([(start, length) for _, start, length, _ in runs])
-        firsts, lasts = [first for first, _ in spans], [last for _, last in spans]
-        blobs = self._filesystem.cat_ranges(
-            [self._name] * len(spans), firsts, lasts, on_error="return"
-        )
-        for number, blob in enumerate(blobs):
-            if isinstance(blob, Exception):
-                # A store has an error for what lies behind the end of a file that was cut.
-                if firsts[number] < self._filesystem.size(self._name):
-                    raise blob
-                blobs[number] = b""
-        for _, start, length, _ in runs:
-            span = bisect.bisect_right(firsts, start) - 1
-            yield memoryview(blobs[span])[start - firsts[span] :][:length]
+
+@dataclass
+class _Piece:
+    """What one request fetches.
+
+    Attributes:
+        shard: Of which file.
+        first, last: From which byte to before which.
+        copies: (first byte, length, place in the buffer) of what is wanted of it.
+    """
+
+    shard: ShardBytes
+    first: int
+    last: int
+    copies: list[tuple[int, int, int]] = field(default_factory=list)
+
+
+def fetch(wanted: Sequence[tuple[ShardBytes, Sequence[Run]]], buffer: memoryview) -> None:
+    """Reads runs of shards that are not local, each to its place in a buffer.
+
+    Neighbours are fetched together, and as many requests run at once as a filesystem lets and as
+    64 MiB hold.
+
+    Raises:
+        StoreError: (an OSError) A store does not give them.
+    """
+    pieces = [piece for shard, runs in wanted for piece in _pieces(shard, runs)]
+    pieces.sort(key=lambda piece: id(piece.shard.filesystem))
+    for several in _together(pieces):
+        ranges = [(p.shard.path, p.shard.name, p.first, p.last) for p in several]
+        for piece, data in zip(
+            several, read_ranges(several[0].shard.filesystem, ranges), strict=True
+        ):
+            view = memoryview(data)
+            for start, length, at in piece.copies:
+                begin = start - piece.first
+                _fill(buffer[at : at + length], view[begin : begin + length])
+
+
+def _pieces(shard: ShardBytes, runs: Sequence[Run]) -> list[_Piece]:
+    """The requests for runs of a shard, with what is wanted of each."""
+    pieces = [
+        _Piece(shard, begin, min(begin + _PIECE_BYTES, last))
+        for first, last in spans_of([(start, length) for _, start, length, _ in runs])
+        for begin in range(first, last, _PIECE_BYTES)
+    ]
+    firsts = [piece.first for piece in pieces]
+    for _, start, length, at in runs:
+        number = bisect.bisect_right(firsts, start) - 1
+        while length:
+            size = min(pieces[number].last - start, length)
+            pieces[number].copies.append((start, size, at))
+            start, length, at, number = start + size, length - size, at + size, number + 1
+    return pieces
+
+
+def _together(pieces: Sequence[_Piece]) -> Iterator[list[_Piece]]:
+    """Pieces of one filesystem that are in memory at the same time."""
+    several, size = list[_Piece](), 0
+    for piece in pieces:
+        length = piece.last - piece.first
+        other = several and several[0].shard.filesystem is not piece.shard.filesystem
+        if several and (other or size + length > _TOGETHER_BYTES):
+            yield several
+            several, size = [], 0
+        several.append(piece)
+        size += length
+    if several:
+        yield several
 
 
 def _fill(buffer: memoryview, data: memoryview) -> None:

@@ -18,7 +18,15 @@ from readers.order import Order
 from readers.records import Records
 from readers.recycled import Recycled
 from readers.schedule import Cursor, State
-from readers.stream import Taken, check_state, kind_of, order_of, records_at_once
+from readers.stream import (
+    Taken,
+    ahead_of,
+    check_state,
+    kind_of,
+    order_of,
+    records_at_once,
+    windows_of,
+)
 
 
 @dataclass(frozen=True)
@@ -145,7 +153,8 @@ class Walk:
 
     def __init__(self, plan: Plan, options: ReadOptions, grouping: GroupedBy, kind: str) -> None:
         self.plan, self.options, self.kind = plan, options, kind
-        self.records = Records(plan, skip=options.on_corrupt == "skip")
+        self.records = Records(plan, skip=options.on_corrupt == "skip", cache=options.cache)
+        self._window = windows_of(plan, options)
         self._grouping = grouping
         self._order: Order = order_of(plan, options)
         self._at_once = records_at_once(plan)
@@ -165,9 +174,15 @@ class Walk:
             return Cursor(epoch, place, waiting) if waiting or place < total else Cursor(epoch + 1)
 
         while True:
-            made = place > 0
+            made, ahead = place > 0, place
             while place < total:
-                places = np.arange(place, min(place + self._at_once, total))
+                end = min(place + self._at_once, total)
+                if not self.records.is_local:
+                    if place >= ahead:
+                        ahead = min(ahead_of(self.plan, place, self._window), total)
+                        self.records.ahead(self._order(epoch, np.arange(place, ahead)))
+                    end = min(end, ahead)
+                places = np.arange(place, end)
                 for number, record in self._read(epoch, places):
                     held[number] = record
                     group = grouping.add(number, record.lengths)

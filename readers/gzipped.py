@@ -14,10 +14,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, cast
 
-import fsspec
 import numpy as np
 
 from readers.fetch import Run
+from readers.format.remote import open_file
 from readers.format.tfrecord import (
     FRAME_BYTES,
     HEADER_BYTES,
@@ -40,7 +40,7 @@ def is_gzipped(path: str) -> bool:
     Raises:
         ValueError: It is compressed with ZLIB, which nothing here reads.
     """
-    with fsspec.open(path, "rb") as file:
+    with open_file(path, HEADER_BYTES) as file:
         head = file.read(HEADER_BYTES)
     if len(head) == HEADER_BYTES and masked_crc32c(head[:8]) == struct.unpack("<I", head[8:])[0]:
         return False
@@ -74,14 +74,14 @@ def first_record_bytes(path: str, gzipped: bool) -> int | None:
     Raises:
         CorruptRecordError: There is something else.
     """
-    with _unpacked(path) if gzipped else fsspec.open(path, "rb") as file:
+    with _unpacked(path) if gzipped else open_file(path, HEADER_BYTES) as file:
         header = file.read(HEADER_BYTES)
     return FRAME_BYTES + record_length(header, path, 0) if header else None
 
 
 @contextlib.contextmanager
 def _unpacked(path: str) -> Iterator[BinaryIO]:
-    with _named(path), fsspec.open(path, "rb") as packed, gzip.GzipFile(fileobj=packed) as file:
+    with _named(path), open_file(path) as packed, gzip.GzipFile(fileobj=packed) as file:
         yield cast(BinaryIO, file)
 
 

@@ -9,13 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-import fsspec
 import google_crc32c
 import numpy as np
 
-from readers.fetch import ShardBytes, file_size, read_sidecar
+from readers.fetch import ShardBytes, read_sidecar
 from readers.format.display import format_bytes
 from readers.format.manifest import INDEX_SUFFIX, TOKENIZER, VOCABULARY, Manifest, Shard, join
+from readers.format.remote import file_size, open_file
 from readers.format.tfrecord import FRAME_BYTES, intact
 
 # Tokens that are not in the vocabulary's file: padding and unknown.
@@ -150,7 +150,7 @@ def _read(path: str, index: np.ndarray | None) -> tuple[int, np.ndarray]:
     crc = at = 0
     buffer = bytearray(_LENGTH_BYTES + _CHUNK_BYTES)
     octets = np.frombuffer(buffer, np.uint8)
-    with fsspec.open(path, "rb") as file:
+    with open_file(path) as file:
         while count := file.readinto(memoryview(buffer)[_LENGTH_BYTES:]):
             crc = google_crc32c.extend(crc, octets[_LENGTH_BYTES : _LENGTH_BYTES + count])
             # What is known now begins with the last bytes of the chunk before.
@@ -200,7 +200,7 @@ def _damaged_records(path: str, index: np.ndarray, size: int) -> Iterator[Proble
 
 def _check_vocabulary(path: str, tokens: int) -> Iterator[Problem]:
     try:
-        with fsspec.open(path, "rb") as file:
+        with open_file(path) as file:
             found = file.read().count(b"\n")
     except FileNotFoundError:
         yield Problem(path, "missing")
@@ -211,7 +211,7 @@ def _check_vocabulary(path: str, tokens: int) -> Iterator[Problem]:
 
 def _check_tokenizer(path: str, ids: int) -> Iterator[Problem]:
     try:
-        with fsspec.open(path, "rb") as file:
+        with open_file(path) as file:
             found = _ids_in(json.loads(file.read()))
     except FileNotFoundError:
         yield Problem(path, "missing")

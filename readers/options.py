@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from readers.cache import ShardCache
 from readers.dataset import Paths, Plan, name_list, resolve, resolve_mixture
 from readers.form import Form, is_number
 from readers.format.schema import Schema
@@ -39,6 +40,7 @@ class ReadOptions:
         state: Where to go on; None for the beginning.
         on_corrupt: What becomes of a record whose checksum fails: one of `ON_CORRUPT`.
         keys: Whether each batch comes with a pseudo-random number for each of its records.
+        cache: Where shards of a store are kept; None to read them where they are.
 
     Raises:
         ValueError: A value is none of those; the message names the argument.
@@ -60,6 +62,7 @@ class ReadOptions:
     state: State | None = None
     on_corrupt: str = "raise"
     keys: bool = False
+    cache: ShardCache | None = None
 
     def __post_init__(self) -> None:
         self._check_sizes()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,16 +14,17 @@ except ModuleNotFoundError:
         "readers.load needs TensorFlow: pip install 'beam-shards[tensorflow]'"
     ) from None
 
+from readers.cache import cache_of
 from readers.dataset import Paths, Plan
-from readers.fetch import local_path
 from readers.form import Form
+from readers.format.remote import local_path
 from readers.format.schema import Schema
 from readers.grouped import open_grouped
 from readers.indexed import Kept, grouped, indexed
 from readers.options import ReadOptions, planned
 from readers.schedule import State
 from readers.stream import open_stream, scheduled
-from readers.streamed import streamed
+from readers.streamed import streamed, tensorflow_reads
 
 
 def load(
@@ -50,6 +52,8 @@ def load(
     start_step: int = 0,
     state: State | str | None = None,
     on_corrupt: str = "raise",
+    cache_dir: str | os.PathLike[str] | None = None,
+    cache_size: int | str | None = None,
     transform: Callable[[dict[str, Any], tf.Tensor], dict[str, Any]] | None = None,
 ) -> tf.data.Dataset:
     """A `tf.data.Dataset` of batches: dicts of tensors by feature name, or tuples of them.
@@ -85,7 +89,8 @@ def load(
         shuffle: Another order in each epoch, which follows from `seed` and the epoch alone.
         order: `global` finds records by their index, so that a shuffle is a true one: every record
             is equally likely at every place. `interleave` reads shards as streams, with nothing
-            but a graph of TensorFlow; a shuffle deals out the shards to groups of 16, mixes each
+            but a graph of TensorFlow where that knows their filesystem (not s3://) and there is no
+            cache; a shuffle deals out the shards to groups of 16, mixes each
             group by blocks of 16 records, and shuffles windows of that. None means `global` for
             local files with an index, `interleave` for others.
         shuffle_buffer: Records of such a window; up to three windows are held in memory. None means
@@ -103,6 +108,12 @@ def load(
             so that a batch may have fewer; the log names them (logger `readers`). After an error
             there is nothing to go on with: `ignore_errors` of tf.data may wait for ever, be it for a
             batch by lengths or for the end of a dataset whose cardinality is known.
+        cache_dir: A local directory, for datasets of a store: whole shards are fetched there when they
+            are first read, held against the manifest, and read as local files from then on; any
+            number of processes may share it. None to read records where they are.
+        cache_size: The most it takes, as `"500GiB"` or in bytes; None for 10 GiB. The least recently
+            opened shards make room for others. Of a dataset that is larger, the first shards that
+            fit are kept, and the others read from the store each time.
         transform: Is given each batch and int64 keys [B], and returns what takes its place; it
             becomes a part of the graph. A key is a pseudo-random number for a record, which follows
             from the seed, the epoch and the place of the record in the order: what draws from it,
@@ -132,6 +143,7 @@ def load(
         start_step=start_step,
         state=State.of(state),
         on_corrupt=on_corrupt,
+        cache=cache_of(cache_dir, cache_size),
         keys=transform is not None,
     )
     if on_corrupt == "skip":
@@ -146,9 +158,14 @@ def load(
     scan = options.order == "global" or bool(by_place)
     any_order = options.shuffle and (options.order == "global" or options.by_length)
     plan, options = planned(path_or_files, split, schema, columns, options, scan, any_order)
+    is_streamed = tensorflow_reads(plan, options)
+    if plan.records is None and not is_streamed:
+        # Without their number they are read by TensorFlow alone.
+        plan, options = planned(path_or_files, split, schema, columns, options, True, any_order)
     if options.order is None:
+        kept = options.cache.chosen(plan.parts) if options.cache else ()
         suits = plan.records is not None and not plan.gzipped
-        suits = suits and all(local_path(part.path) for part in plan.parts)
+        suits = suits and all(local_path(part.path) or part.path in kept for part in plan.parts)
         options = replace(options, order="global" if suits else "interleave")
     batches = _batches(plan, options)
     if transform is not None:
@@ -172,7 +189,7 @@ def _batches(plan: Plan, options: ReadOptions) -> tf.data.Dataset:
         again = replace(options, start_step=0, state=begin)
         batches = grouped(Kept(by_length, lambda: open_grouped(plan, again)), plan.schema, options)
         return batches if options.repeat else _counted(batches, tf.data.INFINITE_CARDINALITY)
-    if options.order == "global":
+    if options.order == "global" or not tensorflow_reads(plan, options):
         stream = open_stream(plan, options)
         schedule = stream.schedule
         batches = indexed(Kept(stream, lambda: open_stream(plan, options)), plan.schema, options)

@@ -9,18 +9,21 @@ import logging
 import operator
 import resource
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from readers.cache import ShardCache
 from readers.dataset import Part, Plan
-from readers.fetch import Run, ShardBytes, read_index
+from readers.fetch import Run, ShardBytes, fetch, read_index
 from readers.format.column import Column, column_of, merged, objects
 from readers.format.columns import MARGIN, ColumnDecoder
 from readers.format.manifest import DatasetError
 from readers.format.parse import Decoder
+from readers.format.remote import local_path
 from readers.format.schema import Feature, Schema
 from readers.format.tfrecord import FOOTER_BYTES, HEADER_BYTES, intact, unframe
 from readers.gzipped import GzippedShard, Unpacked
@@ -35,6 +38,8 @@ _OPEN_SHARDS = 8_192
 # Shards of a plan that may have a descriptor each, of those that a process may have: often 1,024.
 _FILES = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 _DESCRIPTORS = _OPEN_SHARDS if _FILES == resource.RLIM_INFINITY else _FILES // 8
+
+_INDEXES_AT_ONCE = 16
 
 # They take a descriptor each, and can be read in order alone.
 _OPEN_GZIPPED = 4
@@ -72,16 +77,28 @@ class Records:
         plan: One that knows its number of records.
         verify_crc: Whether the CRC32C of every record read is checked.
         skip: Whether `columns` leaves out records that fail it.
+        cache: Where files that are not local are kept; None to read them where they are.
 
     Attributes:
         skipped: (path, number in the file) of the records left out so far.
+        is_local: Whether every file is on a local disk, or kept there when it is read.
     """
 
-    def __init__(self, plan: Plan, verify_crc: bool = True, skip: bool = False) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        verify_crc: bool = True,
+        skip: bool = False,
+        cache: ShardCache | None = None,
+    ) -> None:
         if plan.records is None:
             raise ValueError(f"{plan.name}: the number of records is unknown")
         self.plan = plan
-        self._verify_crc, self._skip = verify_crc, skip
+        self._verify_crc, self._skip, self._cache = verify_crc, skip, cache
+        self._kept = cache.chosen(plan.parts) if cache else frozenset()
+        self.is_local = all(
+            local_path(part.path) is not None or part.path in self._kept for part in plan.parts
+        )
         self.skipped: set[tuple[str, int]] = set()
         self._decoder = Decoder(plan.schema)
         self.memory = Recycled()
@@ -94,19 +111,34 @@ class Records:
         self._index = np.empty((plan.records, 2), np.int64)
         self._indexed: set[int] = set()
         # By path; the least recently used one may close once whoever reads it lets go of it.
-        descriptor = len(plan.parts) <= _DESCRIPTORS
-        self._open = functools.lru_cache(_OPEN_SHARDS)(
-            functools.partial(ShardBytes, descriptor=descriptor)
-        )
+        self._open = functools.lru_cache(_OPEN_SHARDS)(self._opener(len(plan.parts)))
         self._open_gzipped = functools.lru_cache(_OPEN_GZIPPED)(GzippedShard)
+        # The numbers of the records that `ahead` has read, rising, and where they are.
+        self._held: tuple[np.ndarray, _Framed] | None = None
         self._lock = threading.Lock()
         self._local = threading.local()
+
+    def _opener(self, files: int) -> Callable[[str], ShardBytes]:
+        """What opens a shard, and does not refer to the records: they would never be let go of."""
+        kept, cache, descriptor = self._kept, self._cache, files <= _DESCRIPTORS
+        parts = {part.path: part for part in self.plan.parts if part.path in kept}
+
+        def opened(path: str) -> ShardBytes:
+            file = cache.open(parts[path]) if cache and path in kept else None
+            return ShardBytes(path, descriptor, file)
+
+        return opened
 
     def __len__(self) -> int:
         return self.plan.records or 0
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"plan": self.plan, "verify_crc": self._verify_crc, "skip": self._skip}
+        return {
+            "plan": self.plan,
+            "verify_crc": self._verify_crc,
+            "skip": self._skip,
+            "cache": self._cache,
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state)  # type: ignore[misc]
@@ -194,6 +226,18 @@ class Records:
                 columns[name] = column_of(feature, pixels)
         return columns, kept
 
+    def ahead(self, numbers: np.ndarray) -> None:
+        """Reads records into memory, where `columns` finds them; those of the call before go.
+
+        Each call to a store costs as long as a MiB takes to arrive, whatever it is for.
+
+        Args:
+            numbers: int64 [B], each from 0 to the length.
+        """
+        self._held = None
+        rising = np.unique(numbers)
+        self._held = rising, self._read_framed(rising)
+
     def _without_damaged(self, framed: _Framed, whole: np.ndarray) -> _Framed:
         for row in np.flatnonzero(~whole).tolist():
             path, number = self.plan.parts[framed.parts[row]].path, int(framed.rows[row])
@@ -237,6 +281,25 @@ class Records:
             ) from None
 
     def _framed(self, numbers: np.ndarray) -> _Framed:
+        """Records, from memory where they have been read ahead."""
+        if self._held is None or not len(self._held[0]):
+            return self._read_framed(numbers)
+        known, held = self._held
+        rows = np.minimum(np.searchsorted(known, numbers), len(known) - 1)
+        if (known[rows] != numbers).any():
+            return self._read_framed(numbers)
+        lengths = held.stops[rows] - held.starts[rows]
+        stops = np.cumsum(lengths)
+        starts = stops - lengths
+        size = int(stops[-1]) if len(stops) else 0
+        data = self.memory.empty((size + MARGIN,), np.dtype(np.uint8))
+        target, source = data.data, held.data.data
+        runs = zip(starts.tolist(), held.starts[rows].tolist(), lengths.tolist(), strict=True)
+        for at, start, length in runs:
+            target[at : at + length] = source[start : start + length]
+        return _Framed(data, starts, stops, held.parts[rows], held.offsets[rows], held.rows[rows])
+
+    def _read_framed(self, numbers: np.ndarray) -> _Framed:
         """Reads records, file after file, each to its place."""
         parts = np.searchsorted(self._ends, numbers, side="right")
         order = np.argsort(parts, kind="stable")
@@ -246,8 +309,7 @@ class Records:
             part = self.plan.parts[number]
             if part.gzipped:
                 unpacked[number] = self._open_gzipped(part.path)[rows_in_files[parts == number]]
-            else:
-                self._find(number)
+        self._find_all([number for number in np.unique(parts).tolist() if number not in unpacked])
         index = self._index[numbers]
         for number, found in unpacked.items():
             index[parts == number] = found.index
@@ -256,9 +318,15 @@ class Records:
         size = int(stops[-1]) if len(stops) else 0
         data = self.memory.empty((size + MARGIN,), np.dtype(np.uint8))
         runs = _runs(parts[order], index[order], starts[order])
+        remote = list[tuple[ShardBytes, list[Run]]]()
         for number, several in itertools.groupby(runs, key=operator.itemgetter(0)):
             shard = unpacked.get(number) or self._open(self.plan.parts[number].path)
-            shard.read(list(several), data.data)
+            if isinstance(shard, Unpacked) or shard.is_local:
+                shard.read(list(several), data.data)
+            else:
+                remote.append((shard, list(several)))
+        # A request waits for its answer as long as a hundred of them do.
+        fetch(remote, data.data)
         return _Framed(data, starts, stops, parts, index[:, 0], rows_in_files)
 
     def _buffer(self, size: int) -> bytearray:
@@ -272,12 +340,21 @@ class Records:
         """Sees to it that the index has the records of a part."""
         if number in self._indexed:
             return
+        part = self.plan.parts[number]
+        index = _checked_index(part)[part.skip :][: part.take]
         with self._lock:
-            if number not in self._indexed:
-                part = self.plan.parts[number]
-                index = _checked_index(part)[part.skip :][: part.take]
-                self._index[self._ends[number] - len(index) : self._ends[number]] = index
-                self._indexed.add(number)
+            self._index[self._ends[number] - len(index) : self._ends[number]] = index
+            self._indexed.add(number)
+
+    def _find_all(self, numbers: Sequence[int]) -> None:
+        """Sees to it that the index has the records of parts, whose indexes a store gives at once."""
+        missing = [number for number in numbers if number not in self._indexed]
+        remote = [n for n in missing if local_path(self.plan.parts[n].path) is None]
+        if len(remote) > 1:
+            with ThreadPoolExecutor(_INDEXES_AT_ONCE) as threads:
+                list(threads.map(self._find, remote))
+        for number in missing:
+            self._find(number)
 
 
 def _column(feature: Feature, values: list[Any]) -> Column:

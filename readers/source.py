@@ -11,8 +11,8 @@ from typing import Any, SupportsIndex
 import google_crc32c
 import numpy as np
 
+from readers.cache import cache_of
 from readers.dataset import Paths, resolve
-from readers.fetch import local_path
 from readers.format.schema import Schema
 from readers.records import Records
 
@@ -37,6 +37,12 @@ class RecordSource:
         columns: The features to read; None means all.
         verify_crc: Whether the CRC32C of every record read is checked.
         schema: What is in files without a manifest; of a dataset, the features to read.
+        cache_dir: A local directory, for datasets of a store: whole shards are fetched there when they
+            are first read, held against the manifest, and read as local files from then on; any
+            number of processes may share it. None to read records where they are.
+        cache_size: The most it takes, as `"500GiB"` or in bytes; None for 10 GiB. The least recently
+            opened shards make room for others. Of a dataset that is larger, the first shards that
+            fit are kept, and the others read from the store each time.
 
     Raises:
         ValueError: The split or a column is unknown.
@@ -57,11 +63,14 @@ class RecordSource:
         verify_crc: bool = True,
         *,
         schema: Schema | None = None,
+        cache_dir: str | os.PathLike[str] | None = None,
+        cache_size: int | str | None = None,
     ) -> None:
+        cache = cache_of(cache_dir, cache_size)
         plan = resolve(path, split, schema, columns, scan=True, any_order=True)
-        self._records = Records(plan, verify_crc)
+        self._records = Records(plan, verify_crc, cache=cache)
         self._length, self._process = len(self._records), os.getpid()
-        self._is_local = all(local_path(p.path) is not None for p in self._records.plan.parts)
+        self._is_local = self._records.is_local
 
     @property
     def schema(self) -> Schema:

@@ -25,6 +25,9 @@ from readers.schedule import Schedule, State, Step
 
 Columns = dict[str, Column]
 
+# Fetched from a store at once, in many requests side by side, and held until it is decoded.
+_AHEAD_BYTES, _AHEAD_RECORDS = 32 << 20, 65_536
+
 # Read and decoded at once: the some 100 calls of NumPy are shared by as many records, and what they
 # look at stays in the processor's cache.
 _CHUNK_RECORDS, _CHUNK_BYTES = 4096, 2 << 20
@@ -67,8 +70,9 @@ def open_stream(plan: Plan, options: ReadOptions) -> Stream:
         ValueError: As `scheduled`.
     """
     plan, schedule, kind = scheduled(plan, options)
-    records = Records(plan, skip=options.on_corrupt == "skip")
-    return Stream(records, schedule, order_of(plan, options), kind, options.form)
+    records = Records(plan, skip=options.on_corrupt == "skip", cache=options.cache)
+    order = order_of(plan, options)
+    return Stream(records, schedule, order, kind, options.form, windows_of(plan, options))
 
 
 def order_of(plan: Plan, options: ReadOptions) -> Order:
@@ -80,7 +84,7 @@ def order_of(plan: Plan, options: ReadOptions) -> Order:
             for number, count in enumerate(plan.mixed)
         ]
         return MixedOrder(plan.mixed, orders, options.weights, seed if options.shuffle else None)
-    if options.shuffle and options.order == "interleave":
+    if is_windowed(options):
         counts = [part.take or 0 for part in plan.parts]
         return InterleavedOrder(counts, seed, options.window or window_of(plan))
     return GlobalOrder(plan.records or 0, seed) if options.shuffle else InOrder()
@@ -128,9 +132,14 @@ def scheduled(plan: Plan, options: ReadOptions) -> tuple[Plan, Schedule, str]:
     return plan, schedule, kind
 
 
+def is_windowed(options: ReadOptions) -> bool:
+    """Whether shards are mixed, and windows of records shuffled."""
+    return options.weights is None and options.shuffle and options.order == "interleave"
+
+
 def kind_of(plan: Plan, options: ReadOptions) -> str:
     """What the order of a plan is called in a state."""
-    if options.shuffle and options.order == "interleave":
+    if is_windowed(options):
         return f"interleaved in windows of {options.window or window_of(plan)}"
     kind = "in a global shuffle" if options.shuffle else "in order"
     return f"{kind}, mixed by {list(options.weights)}" if options.weights else kind
@@ -158,6 +167,21 @@ def records_at_once(plan: Plan) -> int:
     return max(min(_CHUNK_RECORDS, int(_CHUNK_BYTES / (plan.record_bytes or 1))), 1)
 
 
+def ahead_of(plan: Plan, place: int, window: int | None) -> int:
+    """The place in an order up to which records are fetched from a store together.
+
+    Of a window they are all in a few places of files, of which each is to be fetched once.
+    """
+    if window is not None:
+        return (place // window + 1) * window
+    return place + max(1, int(min(_AHEAD_BYTES / (plan.record_bytes or 1), _AHEAD_RECORDS)))
+
+
+def windows_of(plan: Plan, options: ReadOptions) -> int | None:
+    """The records of a window of the order; None where it has none."""
+    return (options.window or window_of(plan)) if is_windowed(options) else None
+
+
 def window_of(plan: Plan) -> int:
     """The records of a window, by their number and mean size."""
     # The first record alone may be unlike the others.
@@ -178,6 +202,7 @@ class Stream:
         order: Records by their places.
         kind: What the order is called in a state.
         form: Of the batches.
+        window: Records that the order shuffles at a time; None where it has no windows.
 
     Attributes:
         schedule: The same.
@@ -186,13 +211,22 @@ class Stream:
     """
 
     def __init__(
-        self, records: Records, schedule: Schedule, order: Order, kind: str, form: Form
+        self,
+        records: Records,
+        schedule: Schedule,
+        order: Order,
+        kind: str,
+        form: Form,
+        window: int | None = None,
     ) -> None:
         self.schedule, self.begin = schedule, 0
         self._records, self._order, self._kind, self._form = records, order, kind, form
         size = schedule.batch_size
         self._steps_at_once = max(records_at_once(records.plan) // size, 1)
         self.batch_bytes = (records.plan.record_bytes or 1) * size
+        self._window, self._size = window, size
+        # The steps whose records a store has given already.
+        self._ahead = range(0)
         # The first step of those whose records are known, and their numbers.
         self._known: tuple[int, list[np.ndarray]] = 0, []
         # The first step of those that were read together, and what is left of them.
@@ -239,6 +273,11 @@ class Stream:
         None where a bad record is yet to be told from others.
         """
         steps = self._steps(first, self._steps_at_once)
+        if not self._records.is_local:
+            if first not in self._ahead:
+                self._read_ahead(first)
+            # What is behind them comes with others.
+            steps = steps[: self._ahead.stop - first]
         if len(steps) == 1:
             return [self._alone(first)]
         places = _places(steps)
@@ -255,6 +294,17 @@ class Stream:
             Taken(dict(zip(columns, several, strict=True)), steps[0].epoch, places[start:stop])
             for *several, (start, stop) in zip(*parts, itertools.pairwise(ends), strict=True)
         ]
+
+    def _read_ahead(self, first: int) -> None:
+        """Fetches the records of a step and of those after it together."""
+        place = self.schedule.step(first).start
+        most = (ahead_of(self._records.plan, place, self._window) - place) // self._size + 1
+        steps = self._steps(first, most)
+        if self._window is not None:
+            end = ahead_of(self._records.plan, place, self._window)
+            steps = [step for step in steps if step.start < end]
+        self._ahead = range(first, first + len(steps))
+        self._records.ahead(self._order(steps[0].epoch, _places(steps)))
 
     def _alone(self, number: int) -> Taken:
         step = self.schedule.step(number)

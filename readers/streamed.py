@@ -5,6 +5,7 @@ It works on every filesystem that TensorFlow reads.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +23,24 @@ from readers.stream import records_at_once, window_of
 
 # Asked of the filesystem at a time, as TFRecordDataset does by default.
 _READ_BYTES = 256 << 10
+
+
+def tensorflow_reads(plan: Plan, options: ReadOptions) -> bool:
+    """Whether TensorFlow itself reads all files of a plan, as they are.
+
+    It knows gs:// and hdfs://, and s3:// only with a package of its own that few have.
+    """
+    schemes = {scheme_of(part.path) for part in plan.parts}
+    known = set(tf.io.gfile.get_registered_schemes())
+    if "STORAGE_EMULATOR_HOST" in os.environ:
+        # Of another place for Google Cloud Storage it knows nothing.
+        known.discard("gs")
+    return schemes <= known and (options.cache is None or schemes <= {""})
+
+
+def scheme_of(path: str) -> str:
+    """What stands before the `://` of a path; nothing for a local one."""
+    return path.split("://")[0] if "://" in path or "::" in path else ""
 
 
 def streamed(plan: Plan, options: ReadOptions, epoch: int, place: int) -> tf.data.Dataset:
@@ -272,7 +291,13 @@ def _shift(value: Any, bits: int) -> Any:
 
 def _permutation(size: tf.Tensor, key: list[Any]) -> tf.Tensor:
     """All of a `Permutation`, int64 [size]."""
-    keys = round_keys(key, _shift)
+    return _permuted(size, tf.stack([tf.convert_to_tensor(part, tf.int64) for part in key]))
+
+
+# Hundreds of operations, of which a graph is made once and not for every dataset.
+@tf.function(autograph=False)
+def _permuted(size: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
+    keys = round_keys(tf.unstack(key), _shift)
     width = tf.cast(tf.sqrt(tf.cast(tf.maximum(size - 1, 0), tf.float64)), tf.int64) + 1
 
     def again(numbers: tf.Tensor, beyond: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

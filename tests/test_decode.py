@@ -54,7 +54,9 @@ def example(**features):
             lists[name] = tf.train.Feature(float_list=tf.train.FloatList(value=value))
         else:
             lists[name] = tf.train.Feature(int64_list=tf.train.Int64List(value=value))
-    return tf.train.Example(features=tf.train.Features(feature=lists)).SerializeToString()
+    return tf.train.Example(features=tf.train.Features(feature=lists)).SerializeToString(
+        deterministic=True
+    )
 
 
 def decoded(examples, feature, batching="ragged"):

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import fsspec
-
+from readers.format.remote import read_file
 from readers.format.schema import Schema
 
 FORMAT_VERSION = 1
@@ -217,8 +216,7 @@ class Manifest:
         """
         path = join(str(directory), MANIFEST)
         try:
-            with fsspec.open(path, "rb") as file:
-                text = file.read()
+            text = read_file(path)
         except (FileNotFoundError, NotADirectoryError):
             raise DatasetError(
                 f"{directory}: no {MANIFEST} here, so this is not a finished dataset; run the job "

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from typing import Any
 
-import fsspec
 import tensorflow as tf
 
 from readers.format.manifest import TOKENIZER, VOCABULARY, DatasetError, Manifest, join
+from readers.format.remote import open_file
 
 # As beam_jobs/tokens.py has them; tests hold one against the other.
 _PUNCTUATION = r"[!\"#$%&()*+,\-./:;<=>?@\[\\\]^_`{|}~']"
@@ -106,7 +106,7 @@ def _most(options: dict[str, Any]) -> int | None:
 def _words(path: str, tokens: int) -> list[bytes]:
     """The words of a vocabulary, from id 2 on; with the reserved ids there are so many tokens."""
     try:
-        with fsspec.open(path, "rb") as file:
+        with open_file(path) as file:
             words = file.read().split(b"\n")
     except FileNotFoundError:
         raise FileNotFoundError(

@@ -1,0 +1,507 @@
+"""Object stores for tests: real servers of S3 and of Google Cloud Storage behind a faulty network.
+
+One server of each kind serves a whole session, each bucket one test or one module. Clients reach it
+through a proxy, which notes every request and answers those that a test chooses with an error, cuts
+their bodies, or hangs up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import itertools
+import json
+import os
+import re
+import socket
+import socketserver
+import subprocess
+import sys
+import threading
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+
+_SECONDS_TO_START = 60
+_HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length", "expect"}
+
+# What a store of S3 wants to see before it shows an object; the server here does not compute it.
+SIGNED = (
+    "AWS4-HMAC-SHA256 Credential=testing/20260101/us-east-1/s3/aws4_request, "
+    "SignedHeaders=host, Signature=0"
+)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a client asked, and what came of it.
+
+    Attributes:
+        method: Such as GET.
+        path: Without query, unquoted.
+        query: As it was sent.
+        range: The header of that name.
+        status: Of the answer; 0 where there was none.
+        sent: Bytes of the answer's body that were sent.
+        received: Bytes of the request's own body.
+        fault: What was done to it: a kind of `Fault`, or nothing.
+    """
+
+    method: str
+    path: str
+    query: str
+    range: str | None
+    status: int
+    sent: int
+    fault: str = ""
+    received: int = 0
+
+
+@dataclass
+class Fault:
+    """Which requests fail, and how.
+
+    Attributes:
+        kind: A status such as 503 (which S3 calls SlowDown), 500 or 429; `cut`, a body that ends
+            early with its connection; `short`, one that ends early and looks whole; `refuse`, a
+            connection that is closed before an answer.
+        path: An expression that is found in the paths of those it is for.
+        methods: Theirs; None for any.
+        first: Only so many of them fail.
+        every: Of those, only every n-th.
+        keep: Bytes of a body that `cut` and `short` let pass; None for half of it.
+        after: The request reaches the store before the answer fails, so that it has its effect.
+    """
+
+    kind: int | str
+    path: str = ""
+    methods: tuple[str, ...] | None = ("GET",)
+    first: int | None = None
+    every: int = 1
+    keep: int | None = None
+    after: bool = False
+    seen: int = field(default=0, init=False)
+    done: int = field(default=0, init=False)
+
+    def strikes(self, method: str, path: str) -> bool:
+        """Whether this request fails; to be asked once for each."""
+        if self.methods is not None and method not in self.methods:
+            return False
+        if not re.search(self.path, path) or (self.first is not None and self.done >= self.first):
+            return False
+        self.seen += 1
+        if self.seen % self.every:
+            return False
+        self.done += 1
+        return True
+
+
+class Proxy:
+    """An HTTP server on localhost that passes requests on to another one.
+
+    Attributes:
+        url: Where clients reach it.
+        requests: Those of the bucket under test so far.
+        faults: What happens to them.
+    """
+
+    def __init__(self, port: int, errors_as: str) -> None:
+        self.requests: list[Request] = []
+        self.faults: list[Fault] = []
+        # Clients have their answers before requests are noted.
+        self._lock, self._under_way = threading.Condition(), 0
+        proxy, upstream, is_s3 = self, port, errors_as == "s3"
+
+        class Passing(_Passing):
+            through, to, is_xml = proxy, upstream, is_s3
+
+        self._server = _Server(("127.0.0.1", 0), Passing)
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+
+    def fault(self, kind: int | str, path: str = "", **options: Any) -> Fault:
+        """Lets requests fail from now on; arguments as of `Fault`."""
+        fault = Fault(kind, path, **options)
+        self.faults.append(fault)
+        return fault
+
+    def forget(self) -> None:
+        """Begins with no requests and no faults."""
+        with self._lock:
+            self._settle()
+            self.requests.clear()
+            self.faults.clear()
+
+    def seen(self, path: str = "", method: str | None = "GET") -> list[Request]:
+        """The requests whose path has an expression in it; method None for any."""
+        with self._lock:
+            self._settle()
+            return [
+                request
+                for request in self.requests
+                if (method is None or request.method == method) and re.search(path, request.path)
+            ]
+
+    def chosen(self, method: str, path: str) -> Fault | None:
+        """The fault that strikes a request."""
+        with self._lock:
+            return next((fault for fault in self.faults if fault.strikes(method, path)), None)
+
+    def begin(self) -> None:
+        """Counts a request that has come in."""
+        with self._lock:
+            self._under_way += 1
+
+    def note(self, request: Request) -> None:
+        """Adds a request, which is over, to those seen."""
+        with self._lock:
+            self._under_way -= 1
+            self.requests.append(request)
+            self._lock.notify_all()
+
+    def _settle(self) -> None:
+        self._lock.wait_for(lambda: not self._under_way, timeout=5)
+
+    def close(self) -> None:
+        """Ends the server."""
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
+    daemon_threads = True
+    allow_reuse_address = True
+    request_queue_size = 256
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Clients that hang up are no news."""
+
+
+class _Passing(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    # A small answer must not wait for the client to acknowledge its headers.
+    disable_nagle_algorithm = True
+    wbufsize = -1
+    through: Proxy
+    to: int
+    is_xml: bool
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        """Requests are noted elsewhere."""
+
+    def handle_expect_100(self) -> bool:
+        """Tells a client at once that its body is welcome."""
+        welcome = super().handle_expect_100()
+        self.wfile.flush()
+        return welcome
+
+    def _pass(self) -> None:
+        url = urllib.parse.urlsplit(self.path)
+        path = urllib.parse.unquote(url.path)
+        body = self._body()
+        fault = self.through.chosen(self.command, path)
+        status = sent = 0
+        self.through.begin()
+        try:
+            if fault is None or fault.after or fault.kind in ("cut", "short"):
+                answer, data = self._ask(body)
+                headers = [(k, v) for k, v in answer.getheaders() if k.lower() not in _HOP_BY_HOP]
+                status, length = answer.status, answer.getheader("Content-Length")
+                promised = int(length or 0) if self.command == "HEAD" else len(data)
+            if fault is not None and isinstance(fault.kind, int):
+                status, headers, data = fault.kind, *self._error(fault.kind)
+                promised = len(data)
+            elif fault is not None and fault.kind == "refuse":
+                status, self.close_connection = 0, True
+                self.connection.shutdown(socket.SHUT_RDWR)
+                return
+            elif fault is not None:
+                data = data[: len(data) // 2 if fault.keep is None else fault.keep]
+                if fault.kind == "short" and self.command != "HEAD":
+                    promised = len(data)
+                self.close_connection = fault.kind == "cut"
+            self.send_response_only(status)
+            for name, value in headers:
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(promised))
+            if self.close_connection:
+                self.send_header("Connection", "close")
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(data)
+                sent = len(data)
+            self.wfile.flush()
+        finally:
+            told = "" if fault is None else str(fault.kind)
+            self.through.note(
+                Request(
+                    self.command,
+                    path,
+                    url.query,
+                    self.headers.get("Range"),
+                    status,
+                    sent,
+                    told,
+                    len(body),
+                )
+            )
+
+    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = do_PATCH = _pass
+
+    def _body(self) -> bytes:
+        if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        chunks = []
+        while size := int(self.rfile.readline().split(b";")[0], 16):
+            chunks.append(self.rfile.read(size))
+            self.rfile.readline()
+        while self.rfile.readline().strip():
+            pass
+        return b"".join(chunks)
+
+    def _ask(self, body: bytes) -> tuple[http.client.HTTPResponse, bytes]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.to, timeout=60)
+        # With the client's Host: a store may give out addresses for what follows.
+        connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
+        for name, value in self.headers.items():
+            if name.lower() not in _HOP_BY_HOP:
+                connection.putheader(name, value)
+        connection.putheader("Content-Length", str(len(body)))
+        connection.putheader("Connection", "close")
+        connection.endheaders(body)
+        with contextlib.closing(connection):
+            answer = connection.getresponse()
+            return answer, answer.read()
+
+    def _error(self, status: int) -> tuple[list[tuple[str, str]], bytes]:
+        words = {503: "SlowDown", 500: "InternalError", 429: "TooManyRequests", 403: "AccessDenied"}
+        code, text = words.get(status, "Failed"), "Please reduce your request rate."
+        if self.is_xml:
+            xml = f"<Error><Code>{code}</Code><Message>{text}</Message></Error>"
+            return [("Content-Type", "application/xml")], xml.encode()
+        error = {"error": {"code": status, "message": text, "errors": [{"reason": code}]}}
+        return [("Content-Type", "application/json")], json.dumps(error).encode()
+
+
+@dataclass(frozen=True)
+class Server:
+    """A store that runs, and the way to it.
+
+    Attributes:
+        scheme: Of its URLs, "s3" or "gs".
+        proxy: Through which clients reach it.
+        port: Its own, past the proxy.
+        environment: What tells clients where it is.
+    """
+
+    scheme: str
+    proxy: Proxy
+    port: int
+    environment: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """A bucket of one test or module.
+
+    Attributes:
+        url: Such as s3://name.
+        proxy: What stands before the store: its requests and faults.
+        server: Where it is.
+    """
+
+    url: str
+    proxy: Proxy
+    server: Server
+
+    def upload(self, source: Path, target: str = "") -> str:
+        """The URL of a copy of a file or a folder, for which the proxy notes nothing."""
+        target = f"{self.url}/{target or source.name}"
+        files = [source] if source.is_file() else sorted(source.rglob("*"))
+        for file in files:
+            if file.is_file():
+                below = "" if file == source else f"/{file.relative_to(source).as_posix()}"
+                self.put(f"{target}{below}", file.read_bytes())
+        return target
+
+    def put(self, url: str, data: bytes) -> None:
+        """Writes an object, past the proxy."""
+        _put(self.server, url.split("://")[1], data)
+
+    def get(self, url: str) -> bytes:
+        """The bytes of an object, past the proxy."""
+        return _send(self.server.port, "GET", f"/{urllib.parse.quote(url.split('://')[1])}")
+
+
+def _put(server: Server, path: str, data: bytes) -> None:
+    if server.scheme == "s3":
+        url, method = f"/{urllib.parse.quote(path)}", "PUT"
+    else:
+        bucket, _, name = path.partition("/")
+        query = urllib.parse.urlencode({"uploadType": "media", "name": name})
+        url, method = f"/upload/storage/v1/b/{bucket}/o?{query}", "POST"
+    _send(server.port, method, url, data)
+
+
+def _send(
+    port: int,
+    method: str,
+    path: str,
+    data: bytes | None = None,
+    kind: str = "application/octet-stream",
+) -> bytes:
+    """The body of a store's answer, whose proxy sees nothing of it."""
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data, method=method)
+    request.add_header("Content-Type", kind)
+    request.add_header("Authorization", SIGNED)
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        body: bytes = answer.read()
+    return body
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+    return port
+
+
+@contextlib.contextmanager
+def _running(command: list[str], log: Path) -> Iterator[int]:
+    """The port of a server, once it answers; `{port}` in its command is replaced."""
+    for _ in range(3):  # Another process may take the port first.
+        port = _free_port()
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [word.format(port=port) for word in command],
+                stdout=output,
+                stderr=output,
+                stdin=subprocess.DEVNULL,
+                env={k: v for k, v in os.environ.items() if k != "STORAGE_EMULATOR_HOST"},
+            )
+        try:
+            if _answers(process, port):
+                yield port
+                return
+        finally:
+            process.kill()
+            process.wait()
+    raise RuntimeError(f"{command}: it does not start: {log.read_text()[-2000:]}")
+
+
+def _answers(process: subprocess.Popen[bytes], port: int) -> bool:
+    end = time.monotonic() + _SECONDS_TO_START
+    while process.poll() is None and time.monotonic() < end:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server of S3."""
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "{port}"]
+    with _running(command, tmp_path_factory.mktemp("s3") / "log") as port:
+        proxy = Proxy(port, errors_as="s3")
+        environment = {
+            "AWS_ENDPOINT_URL": proxy.url,
+            "AWS_ACCESS_KEY_ID": "testing",
+            "AWS_SECRET_ACCESS_KEY": "testing",
+            "AWS_DEFAULT_REGION": "us-east-1",
+            # Else a client without credentials asks the machine's cloud for some, and waits.
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+        yield Server("s3", proxy, port, environment)
+        proxy.close()
+
+
+@pytest.fixture(scope="session")
+def gcs_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server of Google Cloud Storage."""
+    command = [sys.executable, "-m", "gcp_storage_emulator", "start", "--in-memory"]
+    command += ["--host", "127.0.0.1", "--port", "{port}"]
+    with _running(command, tmp_path_factory.mktemp("gcs") / "log") as port:
+        proxy = Proxy(port, errors_as="gcs")
+        environment = {
+            "STORAGE_EMULATOR_HOST": proxy.url,
+            "GOOGLE_CLOUD_PROJECT": "testing",
+            # Else a client without credentials asks the machine's cloud for some, and waits.
+            "NO_GCE_CHECK": "true",
+        }
+        yield Server("gs", proxy, port, environment)
+        proxy.close()
+
+
+_NUMBERS = itertools.count()
+
+
+@contextlib.contextmanager
+def bucket_of(server: Server) -> Iterator[Bucket]:
+    """A new bucket, and an environment in which clients find it, in this process and its children."""
+    name = f"bucket-{os.getpid()}-{next(_NUMBERS)}"
+    if server.scheme == "s3":
+        _send(server.port, "PUT", f"/{name}", b"", "application/xml")
+    else:
+        data = json.dumps({"name": name}).encode()
+        _send(server.port, "POST", "/storage/v1/b", data, "application/json")
+    server.proxy.forget()
+    with pytest.MonkeyPatch.context() as patch:
+        for variable, value in server.environment.items():
+            patch.setenv(variable, value)
+        for variable in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "GOOGLE_APPLICATION_CREDENTIALS"):
+            patch.delenv(variable, raising=False)
+        _forget_clients()
+        yield Bucket(f"{server.scheme}://{name}", server.proxy, server)
+        _forget_clients()
+    server.proxy.forget()
+
+
+def _forget_clients() -> None:
+    """Lets fsspec make new clients, which look into the environment and have listed nothing yet."""
+    for protocol in ("s3", "gs"):
+        with contextlib.suppress(ImportError):
+            fsspec.get_filesystem_class(protocol).clear_instance_cache()
+
+
+@pytest.fixture
+def s3(s3_server: Server) -> Iterator[Bucket]:
+    """A bucket of S3 for one test."""
+    with bucket_of(s3_server) as bucket:
+        yield bucket
+
+
+@pytest.fixture(scope="module")
+def s3_of_module(s3_server: Server) -> Iterator[Bucket]:
+    """A bucket of S3 for one module."""
+    with bucket_of(s3_server) as bucket:
+        yield bucket
+
+
+@pytest.fixture
+def gcs(gcs_server: Server) -> Iterator[Bucket]:
+    """A bucket of Google Cloud Storage for one test."""
+    with bucket_of(gcs_server) as bucket:
+        yield bucket
+
+
+@pytest.fixture(scope="module")
+def gcs_of_module(gcs_server: Server) -> Iterator[Bucket]:
+    """A bucket of Google Cloud Storage for one module."""
+    with bucket_of(gcs_server) as bucket:
+        yield bucket
+
+
+@pytest.fixture(params=["s3", "gcs"])
+def store(request: pytest.FixtureRequest) -> Bucket:
+    """A bucket of each store, one after the other, for one test."""
+    bucket: Bucket = request.getfixturevalue(request.param)
+    return bucket
