@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import apache_beam as beam
-from apache_beam.io.filesystems import FileSystems
 from apache_beam.pvalue import AsList, AsSingleton
 
 from beam_jobs.assign import Plan
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.labels import LABEL, Names
 from beam_jobs.output import Output, remove_leftovers, renamed_schema
+from beam_jobs.output_files import Found, clear_staging, list_files, write_file
 from beam_jobs.rejects import rejects_file
 from beam_jobs.resume import ShardResult
-from beam_jobs.shards import STAGING, unwritable, write_file
+from beam_jobs.shards import unwritable
 from beam_jobs.statistics import Statistics
 from beam_jobs.subwords import Subwords
 from beam_jobs.summary import Summary
@@ -161,14 +160,17 @@ def _check_balance(
         )
 
 
-def check_files(directory: str, results: Iterable[ShardResult]) -> None:
+def check_files(directory: str, results: Iterable[ShardResult], found: Iterable[Found]) -> None:
     """Looks at the outputs themselves: shards and indices must be there as they were written.
+
+    Args:
+        found: All files below the directory.
 
     Raises:
         DataError: One is missing or has another size.
     """
-    found = FileSystems.match([join(directory, "*.tfrecord*")])[0].metadata_list
-    sizes = {metadata.path.rsplit("/", 1)[-1]: metadata.size_in_bytes for metadata in found}
+    start = len(join(directory, ""))
+    sizes = {path[start:]: size for path, size in found}
     for result in results:
         if not result.shard:
             continue
@@ -230,15 +232,15 @@ class _Commit(beam.DoFn):
             versions=versions(*(["tokenizers"] if tokens.tokenizer else [])),
         )
         with unwritable(output.directory, MANIFEST):
-            check_files(output.directory, every)
+            found = list_files(output.directory)  # Once: a store counts, and charges for, listings.
+            check_files(output.directory, every, found)
             if tokens.vocabulary:
                 write_file(output.directory, VOCABULARY, vocabulary_file(tokens.vocabulary))
             if tokens.tokenizer:
                 write_file(output.directory, TOKENIZER, tokens.tokenizer.encode())
-            remove_leftovers(output.directory, _dataset_files(manifest, every, names))
+            remove_leftovers(output.directory, _dataset_files(manifest, every, names), found)
             write_file(output.directory, MANIFEST, manifest.to_bytes())
-        with contextlib.suppress(OSError):
-            FileSystems.delete([join(output.directory, STAGING)])
+            clear_staging(output.directory, found)
         yield manifest
 
 

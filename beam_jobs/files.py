@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from beam_jobs.errors import UsageError
+from beam_jobs.storage_options import tell_beam
+from beam_jobs.stores import is_store, open_near, open_object, read_object, store_of
 
 # Beam is imported where a path is remote: what reads local files starts in a tenth of a second.
 
@@ -59,16 +61,18 @@ def is_local(path: str) -> bool:
 
 
 def absolute(pattern: str) -> str:
-    """The pattern as a worker in another directory must see it; remote ones as they are.
+    """The pattern as a worker in another directory must see it; most remote ones as they are.
 
-    A local directory stands for all files below it; a path that is there is meant as it stands,
-    whatever characters it holds.
+    A directory, local or of a store, stands for all files below it; a local path that is there is
+    meant as it stands, whatever characters it holds.
 
     Raises:
-        UsageError: It is empty.
+        UsageError: It is empty, or a store refuses.
     """
     if not pattern:
         raise UsageError("--input is empty: name files or a folder")
+    if is_store(pattern) and not GLOB.search(pattern):
+        return pattern.rstrip("/") + ("/**" if _is_store_folder(pattern) else "")
     if not is_local(pattern):
         return pattern
     # Not Path.resolve: a link must keep its name, or keys would differ between machines.
@@ -76,6 +80,16 @@ def absolute(pattern: str) -> str:
     if path.exists():
         return glob.escape(str(path)) + ("/**" if path.is_dir() else "")
     return str(path)
+
+
+def _is_store_folder(path: str) -> bool:
+    """Whether objects lie below a path and none has its name."""
+    path = path.rstrip("/")
+    store = store_of(path)
+    named = next(store.listed(path), None)  # A name stands before all that begin with it.
+    if named and named.path == path:
+        return False
+    return any(_is_seen(found.path, path) for found in store.listed(f"{path}/"))
 
 
 def absolute_path(path: str) -> str:
@@ -128,11 +142,7 @@ def local_files(pattern: str, in_order: bool = False) -> Iterator[File]:
     """
     fixed = _fixed_folder(pattern)
     top = _unescaped(fixed)
-    from apache_beam.io.localfilesystem import LocalFileSystem
-    from apache_beam.options.pipeline_options import PipelineOptions
-
-    regex = LocalFileSystem(PipelineOptions([])).translate_pattern(pattern)
-    wanted = re.compile(regex.replace("[[]", r"\["))  # the same, without Python's warning
+    wanted = _matching(pattern)
     hidden = "/." in pattern[len(fixed) :]
 
     def walk(folder: str, above: frozenset[str]) -> Iterator[File]:
@@ -155,6 +165,72 @@ def local_files(pattern: str, in_order: bool = False) -> Iterator[File]:
                 yield _listed(entry, path)
 
     return walk(top, frozenset())
+
+
+def _matching(pattern: str) -> re.Pattern[str]:
+    """What the paths that a pattern matches look like, as all of Beam's filesystems understand it."""
+    from apache_beam.io.localfilesystem import LocalFileSystem
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    regex = LocalFileSystem(PipelineOptions([])).translate_pattern(pattern)
+    return re.compile(regex.replace("[[]", r"\["))  # the same, without Python's warning
+
+
+def _store_files(pattern: str) -> Iterator[File]:
+    """Yields the objects that a pattern matches, as `local_files` would yield files."""
+    top = _unescaped(_fixed_folder(pattern))
+    begin: str = _FIXED.findall(pattern)[0]
+    wanted = _matching(pattern)
+    hidden = "/." in pattern[len(_fixed_folder(pattern)) :]
+    for found in store_of(pattern).listed(_unescaped(begin)):
+        if wanted.match(found.path) and _is_seen(found.path, top, hidden):
+            yield File(*found)
+
+
+def walked_files(folder: str) -> Iterator[File]:
+    """Yields all files below a folder of a filesystem of Beam's that has folders, such as HDFS.
+
+    Its `match` looks into one folder alone, and takes folders for empty files.
+
+    Raises:
+        OSError: The filesystem refuses.
+    """
+    from apache_beam.io.filesystems import FileSystems
+
+    def entries(below: str) -> list[Any]:
+        listed: list[Any] = FileSystems.match([f"{below}/*"])[0].metadata_list
+        return listed
+
+    def walk(found: list[Any]) -> Iterator[File]:
+        for entry in found:
+            inside = [] if entry.size_in_bytes else entries(entry.path)
+            # An empty file lists itself, as its own nameless entry.
+            if entry.size_in_bytes or any(one.path == f"{entry.path}/" for one in inside):
+                modified = int((entry.last_updated_in_seconds or 0) * 1e9)
+                yield File(entry.path, entry.size_in_bytes, modified)
+            else:
+                yield from walk(inside)
+
+    if FileSystems.exists(folder):
+        yield from walk(entries(folder))
+
+
+def _walked(pattern: str) -> Iterator[File]:
+    """Yields the files that a pattern of such a filesystem matches."""
+    top = _unescaped(_fixed_folder(pattern))
+    wanted = _matching(pattern)
+    hidden = "/." in pattern[len(_fixed_folder(pattern)) :]
+    for found in walked_files(top):
+        if wanted.match(found.path) and _is_seen(found.path, top, hidden):
+            yield found
+
+
+def _is_seen(path: str, top: str, hidden: bool = False) -> bool:
+    """Whether an object is a file for those who look below `top`.
+
+    Consoles make empty objects whose names end with a slash, to show folders.
+    """
+    return not path.endswith("/") and (hidden or "/." not in path[len(top) :])
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
@@ -191,6 +267,12 @@ def match(pattern: str, limit: int | None = None, in_order: bool = False) -> Ite
             found = local_files(pattern, in_order or limit is not None)
             yield from itertools.islice(found, limit)
             return
+        if is_store(pattern):
+            yield from itertools.islice(_store_files(pattern), limit)
+            return
+        if FileSystems.get_filesystem(pattern).has_dirs():
+            yield from itertools.islice(_walked(pattern), limit)
+            return
         result = FileSystems.match([pattern], limits=[limit])[0]
     except (BeamIOError, ValueError, OSError) as error:
         raise UsageError(f"--input {pattern}: {error}") from None
@@ -208,13 +290,20 @@ def open_file(path: str) -> BinaryIO:
     """
     if is_local(path):
         return open(_open_regular(path), "rb")
+    if is_store(path):
+        return open_object(path)
     from apache_beam.io.filesystem import BeamIOError, CompressionTypes
     from apache_beam.io.filesystems import FileSystems
 
+    tell_beam()
     try:
         file: Any = FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
     except BeamIOError as error:
         raise OSError(str(error)) from None
+    except Exception as error:  # HDFS has errors of its own.
+        if type(error).__name__ != "HdfsError":
+            raise
+        raise OSError(f"{path}: {str(error).splitlines()[0][:200]}") from None
     return file
 
 
@@ -233,6 +322,8 @@ def open_seekable(path: str) -> BinaryIO:
     Raises:
         OSError: It is missing or unreadable.
     """
+    if is_store(path):
+        return open_near(path)
     return open_file(path) if is_local(path) else io.BytesIO(read_bytes(path))
 
 
@@ -242,6 +333,8 @@ def read_bytes(path: str) -> bytes:
     Raises:
         OSError: It is missing or unreadable.
     """
+    if is_store(path):
+        return read_object(path)
     if not is_local(path):
         with open_file(path) as file:
             return file.read()

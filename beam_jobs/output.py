@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from apache_beam.io.filesystem import BeamIOError, CompressionTypes
-from apache_beam.io.filesystems import FileSystems
+from apache_beam.io.filesystem import BeamIOError
 
 from beam_jobs.assign import MAX_SHARDS, Placement
 from beam_jobs.errors import UsageError
 from beam_jobs.files import GLOB, is_local
+from beam_jobs.output_files import (
+    STAGING,
+    Found,
+    delete_files,
+    drop_halves,
+    list_files,
+    make_directory,
+    write_file,
+)
 from beam_jobs.rejects import REJECTS
-from beam_jobs.shards import STAGING, make_directory
 from readers.format.manifest import INDEX_SUFFIX, MANIFEST, TOKENIZER, VOCABULARY, join
 from readers.format.schema import Feature, Schema
 
@@ -27,6 +34,8 @@ DONE = ".done"
 
 # There as long as a run is not finished; what lies beside it may be deleted.
 MARKER = f"{STAGING}/UNFINISHED"
+
+_UNFINISHED = b"An unfinished run of beam_jobs: no dataset yet. Run the job again.\n"
 
 _OURS = re.compile(
     rf"{re.escape(MANIFEST)}|{re.escape(VOCABULARY)}|{re.escape(TOKENIZER)}"
@@ -142,10 +151,9 @@ def renamed_schema(schema: Schema, names: Mapping[str, str]) -> Schema:
 
 def _files(directory: str) -> list[str]:
     try:
-        found = FileSystems.match([join(directory, "**")])[0].metadata_list
+        return [path for path, _ in list_files(directory)]
     except (BeamIOError, ValueError, OSError) as error:
         raise UsageError(f"--output {directory}: {error}") from None
-    return [metadata.path for metadata in found]
 
 
 def check_output(directory: str, overwrite: bool) -> list[str]:
@@ -194,29 +202,25 @@ def prepare_output(directory: str, overwrite: bool) -> None:
         if marker in paths and manifest not in paths:
             staging = join(directory, STAGING)
             halves = [p for p in paths if p.startswith(staging) and not p.endswith((marker, DONE))]
-            if halves:
-                FileSystems.delete(halves)
+            delete_files(halves)
+            drop_halves(directory)
             return
-        with FileSystems.create(marker, compression_type=CompressionTypes.UNCOMPRESSED) as file:
-            file.write(b"An unfinished run of beam_jobs: no dataset yet. Run the job again.\n")
-        if manifest in paths:
-            FileSystems.delete([manifest])
-        if others := [path for path in paths if path not in (manifest, marker)]:
-            FileSystems.delete(others)
+        write_file(directory, MARKER, _UNFINISHED)
+        delete_files([manifest] if manifest in paths else [])
+        delete_files(path for path in paths if path not in (manifest, marker))
     except OSError as error:
         raise UsageError(
             f"--output {directory}: cannot be written ({error}); choose another place"
         ) from None
 
 
-def remove_leftovers(directory: str, names: set[str]) -> None:
+def remove_leftovers(directory: str, names: set[str], found: Iterable[Found]) -> None:
     """Deletes what runs before left in a dataset's directory.
 
     Args:
         names: The files of the dataset; what is in staging stays as well.
+        found: All files below the directory.
     """
     keep = {join(directory, name) for name in names}
     staging = join(directory, STAGING) + "/"
-    others = [p for p in _files(directory) if p not in keep and not p.startswith(staging)]
-    if others:
-        FileSystems.delete(others)
+    delete_files(path for path, _ in found if path not in keep and not path.startswith(staging))

@@ -14,13 +14,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import google_crc32c
-from apache_beam.io.filesystem import CompressionTypes
-from apache_beam.io.filesystems import FileSystems
 
+from beam_jobs.files import open_file, read_bytes
 from beam_jobs.labels import Names
 from beam_jobs.output import DONE, Output
+from beam_jobs.output_files import STAGING, delete_files, write_file
 from beam_jobs.rejects import Reject, rejects_file
-from beam_jobs.shards import STAGING, write_file
+from beam_jobs.stores import is_store, store_of
 from beam_jobs.versions import versions
 from readers.format.manifest import INDEX_SUFFIX, Shard, join
 
@@ -96,19 +96,27 @@ def note_done(directory: str, name: str, digest: str, result: ShardResult, figur
     write_file(directory, _path(name), json.dumps(note).encode())
 
 
-def is_noted(directory: str, name: str) -> bool:
-    """Whether there is a note on a shard, whatever it says."""
-    return FileSystems.exists(join(directory, _path(name)))
-
-
-def find_done(directory: str, name: str, digest: str) -> tuple[ShardResult, Any] | None:
-    """The (result, figures) of a committed shard; None where it must be written."""
-    if not is_noted(directory, name):
-        return None
-    path = join(directory, _path(name))
+def read_note(directory: str, name: str) -> bytes | None:
+    """The note on a shard, whatever it says; None where there is none that can be read."""
     try:
-        with FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as file:
-            note = json.loads(file.read())
+        return read_bytes(join(directory, _path(name)))
+    except OSError:
+        return None
+
+
+def find_done(
+    directory: str, name: str, digest: str, noted: bytes | None = None
+) -> tuple[ShardResult, Any] | None:
+    """The (result, figures) of a committed shard; None where it must be written.
+
+    Args:
+        noted: As `read_note` gave it; None to look now.
+    """
+    noted = noted or read_note(directory, name)
+    if noted is None:
+        return None
+    try:
+        note = json.loads(noted)
         if note["digest"] != digest:
             return None
         result = _result_of(note["result"], name)
@@ -142,9 +150,9 @@ def _result_of(found: dict[str, Any], name: str) -> ShardResult:
 def forget_done(directory: str, name: str) -> None:
     """Removes the note of a shard that is about to be changed; several workers may do so at once."""
     try:
-        FileSystems.delete([join(directory, _path(name))])
+        delete_files([join(directory, _path(name))])
     except OSError:
-        if is_noted(directory, name):
+        if read_note(directory, name) is not None:
             raise
 
 
@@ -163,8 +171,12 @@ def _is_whole(directory: str, name: str, result: ShardResult) -> bool:
 
 
 def _size_and_crc(path: str) -> tuple[int, int]:
+    if is_store(path):
+        size, known = store_of(path).checksum(path)
+        if known is not None:
+            return size, known
     size = crc = 0
-    with FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as file:
+    with open_file(path) as file:
         while data := file.read(_READ_BYTES):
             size += len(data)
             crc = google_crc32c.extend(crc, data)

@@ -26,10 +26,11 @@ from beam_jobs.blocks import Block
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.labels import Names
 from beam_jobs.output import Output
+from beam_jobs.output_files import write_file
 from beam_jobs.payload import frame_lengths, is_planned, unpack_reject
 from beam_jobs.rejects import Reject, format_rejects, rejects_file
-from beam_jobs.resume import Digest, ShardResult, find_done, is_noted, note_done
-from beam_jobs.shards import ShardFile, unwritable, write_file
+from beam_jobs.resume import Digest, ShardResult, find_done, note_done, read_note
+from beam_jobs.shards import ShardFile, unwritable
 from beam_jobs.spool import Spool, SpoolReader
 from readers.format.manifest import shard_name
 
@@ -146,13 +147,13 @@ class ShardWriter:
         """The digest of the shard, without its records."""
         return Digest(self._output, self.name, names or {})
 
-    def is_noted(self) -> bool:
-        """Whether an earlier run may have written the shard."""
-        return is_noted(self._output.directory, self.name)
+    def read_note(self) -> bytes | None:
+        """What an earlier run that may have written the shard has noted."""
+        return read_note(self._output.directory, self.name)
 
-    def find_done(self, digest: str) -> tuple[ShardResult, Any] | None:
+    def find_done(self, digest: str, noted: bytes | None = None) -> tuple[ShardResult, Any] | None:
         """What an earlier run wrote for the same digest, as `resume.find_done`."""
-        found = find_done(self._output.directory, self.name, digest)
+        found = find_done(self._output.directory, self.name, digest, noted)
         if found:
             progress.advance("writing", self.expected)
         return found
@@ -246,12 +247,13 @@ def write_records(writer: ShardWriter, records: Records) -> ShardResult:
 
 
 def _find_written(writer: ShardWriter, records: Records) -> ShardResult | None:
-    if not writer.is_noted():
+    noted = writer.read_note()
+    if noted is None:
         return None
     digest = writer.digest()
     for run in records.runs():
         digest.update(_contents(run))
-    found = writer.find_done(digest.text())
+    found = writer.find_done(digest.text(), noted)
     return found[0] if found else None
 
 

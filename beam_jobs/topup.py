@@ -21,16 +21,15 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 import google_crc32c
 import numpy as np
-from apache_beam.io.filesystem import CompressionTypes
-from apache_beam.io.filesystems import FileSystems
 from apache_beam.metrics import Metrics
 from apache_beam.pvalue import AsList, AsSingleton
 
 from beam_jobs.assign import shard_sizes
 from beam_jobs.files import is_local, open_file
 from beam_jobs.output import Output
+from beam_jobs.output_files import STAGING, NewFile, write_file
 from beam_jobs.resume import ShardResult, forget_done
-from beam_jobs.shards import STAGING, staging_path, unwritable, write_file
+from beam_jobs.shards import unwritable
 from readers.format.crc import crc_without_suffix
 from readers.format.manifest import INDEX_SUFFIX, Shard, join
 from readers.format.tfrecord import FRAME_BYTES, format_index, parse_index, read_records
@@ -293,17 +292,15 @@ def apply_change(directory: str, prepared: Prepared) -> ShardResult:
 
 def _rewrite(directory: str, name: str, kept_bytes: int, intake: bytes) -> None:
     """Replaces a shard by its first bytes followed by others."""
-    staged = staging_path(directory, name)
-    with (
-        open_file(join(directory, name)) as source,
-        FileSystems.create(staged, compression_type=CompressionTypes.UNCOMPRESSED) as target,
-    ):
+    with open_file(join(directory, name)) as source, NewFile(directory, name) as target:
         left = kept_bytes
         while left and (data := source.read(min(left, _COPY_BYTES))):
             target.write(data)
             left -= len(data)
+        if left:
+            raise OSError(f"{name}: it ends {left} bytes early")
         target.write(intake)
-    FileSystems.rename([staged], [join(directory, name)])
+        target.publish()
 
 
 class _PlanChanges(beam.DoFn):

@@ -21,12 +21,12 @@ from beam_jobs.file_passes import FileSecondPass
 from beam_jobs.files import is_local
 from beam_jobs.labels import Names
 from beam_jobs.output import Output
+from beam_jobs.output_files import STAGING
 from beam_jobs.passes import Encoded, Places, SecondPass
 from beam_jobs.read_parts import ENCODING, ReadParts, WorkJob, tokenizer_apart
 from beam_jobs.reshard import ReshardJob, ReshardSecondPass
 from beam_jobs.resume import ShardResult
 from beam_jobs.shard_writer import ShardWriter, WriteEncoded, count_shard, write_spooled
-from beam_jobs.shards import STAGING
 from beam_jobs.spool import Spool
 from beam_jobs.text import TextJob
 from beam_jobs.text_passes import TextSecondPass

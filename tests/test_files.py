@@ -252,11 +252,11 @@ def test_what_cannot_be_read_is_an_os_error_and_leaves_nothing_open(tmp_path, na
 
 def test_a_remote_file_is_read_through_beam(monkeypatch):
     def open_file(path):
-        assert path == "gs://bucket/a"
+        assert path == "hdfs://bucket/a"
         return io.BytesIO(b"from afar")
 
     monkeypatch.setattr(files, "open_file", open_file)
-    assert read_bytes("gs://bucket/a") == b"from afar"
+    assert read_bytes("hdfs://bucket/a") == b"from afar"
 
 
 def test_links_to_nothing_and_to_themselves_are_files_that_cannot_be_read(tmp_path):

@@ -11,6 +11,7 @@ from beam_jobs.output import (
     remove_leftovers,
     resolve,
 )
+from beam_jobs.output_files import list_files
 from readers.format.schema import Schema
 
 LEFT_BY_A_RUN = [
@@ -120,11 +121,11 @@ def test_a_dataset_that_was_about_to_be_replaced_is_none_whose_shards_are_kept(t
 def test_what_is_no_part_of_the_dataset_goes_at_its_end_but_for_the_staging_folder(tmp_path):
     names = {"train-00000-of-00002.tfrecord", "train-00000-of-00002.tfrecord.idx"}
     write(tmp_path, *LEFT_BY_A_RUN[1:], MARKER)
-    remove_leftovers(str(tmp_path), names)
+    remove_leftovers(str(tmp_path), names, list_files(str(tmp_path)))
     staged = [name for name in LEFT_BY_A_RUN if name.startswith(".staging/")]
     assert files(tmp_path) == sorted([*names, *staged, MARKER])
-    remove_leftovers(str(tmp_path), names)
-    remove_leftovers(f"{tmp_path}/new", names)
+    remove_leftovers(str(tmp_path), names, list_files(str(tmp_path)))
+    remove_leftovers(f"{tmp_path}/new", names, [])
 
 
 def test_shards_without_a_manifest_or_the_marks_of_a_run_are_not_ours_to_delete(tmp_path):

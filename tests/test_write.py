@@ -11,6 +11,7 @@ from beam_jobs.assign import Plan, SplitPlan
 from beam_jobs.commit import TokenFiles, _Commit, check_files, reconcile
 from beam_jobs.errors import find_job_error
 from beam_jobs.output import MARKER
+from beam_jobs.output_files import list_files
 from beam_jobs.payload import frame_lengths, pack_record, unpack_reject
 from beam_jobs.ragged import Ragged
 from beam_jobs.rejects import Reject
@@ -227,22 +228,25 @@ def test_nothing_but_rejects_is_no_dataset_and_the_first_is_named():
 
 
 def test_a_shard_or_index_that_is_not_there_or_has_another_size_is_noticed(tmp_path):
+    def check(results):
+        check_files(str(tmp_path), results, list_files(str(tmp_path)))
+
     written = result(0, 1, size=4)
     shard, index = tmp_path / written.shard.file, tmp_path / f"{written.shard.file}.idx"
     with pytest.raises(DataError, match="tfrecord: written with 4 bytes, found no file"):
-        check_files(str(tmp_path), [written])
+        check([written])
     shard.write_bytes(b"123")
     with pytest.raises(DataError, match="tfrecord: written with 4 bytes, found 3"):
-        check_files(str(tmp_path), [written])
+        check([written])
     shard.write_bytes(b"1234")
     with pytest.raises(DataError, match=r"tfrecord.idx: written with 7 bytes, found no file"):
-        check_files(str(tmp_path), [written])
+        check([written])
     index.write_bytes(b"123456")
     with pytest.raises(DataError, match=r"tfrecord.idx: written with 7 bytes, found 6"):
-        check_files(str(tmp_path), [written])
+        check([written])
     index.write_bytes(b"1234567")
-    check_files(str(tmp_path), [written])
-    check_files(str(tmp_path), [ShardResult(0, 0, None, 0, 0, 3, Reject("k", "read", "why"))])
+    check([written])
+    check([ShardResult(0, 0, None, 0, 0, 3, Reject("k", "read", "why"))])
 
 
 def test_options_that_json_cannot_hold_are_refused_when_the_transform_is_made(tmp_path):
