@@ -5,6 +5,8 @@ from pathlib import Path
 from setuptools import find_packages, setup
 
 BEAM = ["apache-beam>=2.77,<2.80", "pillow>=10.3", "tqdm>=4.66", "orjson>=3.9.7"]
+# To submit to Dataflow, and for its workers; the last two make what --setup_file sends.
+DATAFLOW = ["apache-beam[gcp]>=2.77,<2.80", "build>=1", "setuptools>=68"]
 TENSORFLOW = ["tensorflow>=2.20,<2.23"]
 # What some inputs need; a job that meets one without it says which of these to install.
 INPUTS = {
@@ -14,6 +16,20 @@ INPUTS = {
     "tokens": ["tokenizers>=0.20.1"],
 }
 ALL_INPUTS = [package for packages in INPUTS.values() for package in packages]
+# What reads and writes object stores: a driver of fsspec's for readers, and what Beam's own filesystem
+# imports. Each aiobotocore fits few versions of botocore, and boto3 goes with one: without a bound
+# below, pip looks through years of them and ends at an s3fs of 2020.
+STORES = {
+    "s3": ["s3fs>=2026.1", "aiobotocore>=3.10", "boto3>=1.43.115"],
+    "gcs": [
+        "gcsfs>=2026.1",
+        "google-cloud-storage>=3.4,<4",
+        "google-apitools>=0.5.31",
+        "google-auth-httplib2>=0.2",
+    ],
+    "hdfs": ["hdfs>=2.7"],
+}
+ALL_STORES = [package for packages in STORES.values() for package in packages]
 TEST = [
     "pytest>=8",
     "hypothesis>=6.100",
@@ -22,9 +38,14 @@ TEST = [
     "scikit-learn>=1.5",
     "scipy>=1.11",
     "pyyaml>=6",
+    # Keys of accounts that nobody has.
+    "cryptography>=42",
     # Others who read what is written here.
     "grain>=0.2.13",
     "tfrecord>=1.14.6",
+    # Stores that run here.
+    "moto[server]>=5.2",
+    "gcp-storage-emulator>=2026.7",
 ]
 
 setup(
@@ -40,9 +61,11 @@ setup(
     entry_points={"console_scripts": ["beam-shards-worker = beam_jobs.__main__:worker"]},
     extras_require={
         "beam": BEAM,
+        "dataflow": BEAM + DATAFLOW,
         "tensorflow": TENSORFLOW,
         **INPUTS,
-        "all": BEAM + TENSORFLOW + ALL_INPUTS,
-        "test": BEAM + TENSORFLOW + ALL_INPUTS + TEST,
+        **STORES,
+        "all": BEAM + TENSORFLOW + ALL_INPUTS + ALL_STORES,
+        "test": BEAM + DATAFLOW + TENSORFLOW + ALL_INPUTS + ALL_STORES + TEST,
     },
 )

@@ -1,12 +1,16 @@
 """The package in environments that lack what it must not need. They are made by pip, for real."""
 
 import json
+import os
 import subprocess
 import sys
+import tarfile
 import venv
 from pathlib import Path
 
 import pytest
+from datasets import files_of
+from test_boot import job_service
 
 from beam_jobs.__main__ import main
 from beam_jobs.samples import make_samples
@@ -14,9 +18,14 @@ from beam_jobs.samples import make_samples
 ROOT = Path(__file__).parent.parent
 
 
-def make_environment(directory, requirement):
+def empty_environment(directory):
     venv.create(directory, with_pip=True)
-    command = [directory / "bin" / "python", "-m", "pip", "install", "--quiet"]
+    return directory / "bin" / "python"
+
+
+def make_environment(directory, requirement):
+    empty_environment(directory)
+    command = [directory / "bin" / "python", "-m", "pip", "install", "--quiet", "--no-compile"]
     subprocess.run([*command, "--disable-pip-version-check", requirement], check=True)
     return directory / "bin" / "python"
 
@@ -28,14 +37,31 @@ def base(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def worker(tmp_path_factory):
-    """Python as a Beam worker has it: no TensorFlow."""
-    return make_environment(tmp_path_factory.mktemp("worker"), f"{ROOT}[beam]")
+def sdist(tmp_path_factory):
+    """The source distribution, made as Beam makes it for --setup_file; any setuptools will do."""
+    directory = tmp_path_factory.mktemp("sdist")
+    command = [sys.executable, "-m", "build", "--no-isolation", "--skip-dependency-check"]
+    command += ["--sdist", "--outdir", directory]
+    subprocess.run([*command, ROOT], check=True, capture_output=True)
+    (found,) = directory.glob("*.tar.gz")
+    return found
+
+
+@pytest.fixture(scope="module")
+def worker(tmp_path_factory, sdist):
+    """Python as a Beam worker has it, no TensorFlow: the sdist, installed as the image does."""
+    python = empty_environment(tmp_path_factory.mktemp("worker"))
+    command = [ROOT / "docker/install.sh", sdist, python]
+    # Beam alone of the image's extras, as the others take minutes; .ci/run installs them all.
+    environment = {**os.environ, "EXTRAS": "beam", "PIP_NO_COMPILE": "1", "PIP_QUIET": "1"}
+    subprocess.run(command, check=True, env=environment, cwd=tmp_path_factory.getbasetemp())
+    return python
 
 
 def run(python, *arguments, cwd):
     command = [str(python), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment)
 
 
 def lacks(python, module, cwd):
@@ -66,6 +92,33 @@ def test_a_worker_runs_every_job_without_tensorflow(worker, tmp_path):
         assert (tmp_path / job / "manifest.json").exists()
         info = run(worker, "-m", "readers", "info", tmp_path / job, cwd=tmp_path)
         assert info.returncode == 0, info.stderr
+
+
+def test_a_source_distribution_is_the_package_and_nothing_else(sdist):
+    with tarfile.open(sdist) as file:
+        names = {name.partition("/")[2] for name in file.getnames()} - {""}
+    code = {
+        str(path.relative_to(ROOT))
+        for package in ("beam_jobs", "readers")
+        for path in (ROOT / package).rglob("*.py")
+    }
+    assert code <= names
+    assert {name.partition("/")[0] for name in names - code} == {
+        *("beam_jobs", "readers", "beam_shards.egg-info", "setup.py", "setup.cfg"),
+        *("pyproject.toml", "README.md", "PKG-INFO", "MANIFEST.in"),
+    }
+    assert sdist.stat().st_size < 1 << 20
+
+
+def test_workers_of_the_source_distribution_write_the_same_bytes(worker, tmp_path):
+    where = run(worker, "-c", "import beam_jobs; print(beam_jobs.__file__)", cwd=tmp_path).stdout
+    assert where.startswith(str(worker.parent.parent))
+    make_samples(tmp_path / "in", per_class=8)
+    flags = ["images", "--input", f"{tmp_path}/in/images/**", "--image_size=16x16"]
+    assert main([*flags, "--output", f"{tmp_path}/here", "--direct_num_workers=1"]) == 0
+    with job_service(tmp_path, worker) as there:
+        assert main([*flags, "--output", f"{tmp_path}/there", *there]) == 0
+    assert files_of(tmp_path / "there") == files_of(tmp_path / "here")
 
 
 def test_a_worker_has_the_program_that_runners_start(worker, tmp_path):
