@@ -2,39 +2,29 @@
 
 import contextlib
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from apache_beam.transforms import userstate
-from apache_beam.transforms.core import CallableWrapperDoFn, DoFn
 from hypothesis import settings
+from object_stores import gcs, gcs_of_module, gcs_server, s3, s3_of_module, s3_server, store
 
 from beam_jobs.errors import DataError
 from beam_jobs.shard_writer import ShardWriter
+from tests import quick_beam  # noqa: F401
+
+__all__ = ["gcs", "gcs_of_module", "gcs_server", "s3", "s3_of_module", "s3_server", "store"]
+
+# A shell that starts this in the background has Ctrl-C ignored, in all processes below.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # In CI the same examples every time, so that a change is judged by its own faults; elsewhere new
 # ones in every run. Without a deadline: the machines of CI are slow at times.
 settings.register_profile("ci", derandomize=True, deadline=None)
 settings.register_profile("here", deadline=None)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
-
-# Beam looks through all methods of a step for state and timers some thirty times for each step, which
-# takes 40 % of a small pipeline's time (1.6 s to 1.0). It is a matter of the class, and functions in
-# Map and FlatMap have neither here.
-_specs_of = userstate.get_dofn_specs
-_known: dict[type, Any] = {CallableWrapperDoFn: (set(), set())}
-
-
-def _specs_of_class(step: DoFn) -> Any:
-    kind = type(step)
-    if kind not in _known:
-        _known[kind] = _specs_of(step)
-    return _known[kind]
-
-
-userstate.get_dofn_specs = _specs_of_class
 
 
 @pytest.fixture

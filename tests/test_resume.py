@@ -8,7 +8,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -21,21 +20,14 @@ from beam_jobs import Feature, Schema, WriteShards, commit, shard_writer, topup
 from beam_jobs.__main__ import main
 from beam_jobs.errors import DataError, find_job_error
 from readers.format.manifest import Manifest
+from tests import forked
 from tests.datasets import files_of, npy, write_recordings
 
-ROOT = Path(__file__).parent.parent
 IN_MEMORY = ["--direct_running_mode", "in_memory"]
 
 
 def run(*arguments):
     return main([str(argument) for argument in arguments])
-
-
-def start(*arguments):
-    command = [sys.executable, "-m", "beam_jobs", *map(str, arguments)]
-    return subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
 
 
 def notes(out):
@@ -97,8 +89,6 @@ def unfinished(done, tmp_path):
 
 # Killed at any moment.
 
-MOMENTS = range(20)
-
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory):
@@ -110,7 +100,7 @@ def many(tmp_path_factory):
     bad = random.Random(0).sample(range(3000), 120)
     write_recordings(source, [10 + n % 40 for n in range(3000)], bad)
     arguments = ["sensors", "--input", f"{source}/*/*.npy", "--num_shards", 40]
-    process = start(*arguments, "--output", out)
+    process = forked.Job(*arguments, "--output", out)
     while not (out / ".staging" / "UNFINISHED").exists():
         time.sleep(0.001)
     began = time.monotonic()
@@ -118,6 +108,11 @@ def many(tmp_path_factory):
     assert process.returncode == 0, error
     assert Manifest.read(str(out)).rejected == 120
     return arguments, files_of(out), time.monotonic() - began
+
+
+def within(part, parts):
+    """A moment in one of the equal parts of a run, so that together they cover all of it."""
+    return random.Random(part).uniform(part, part + 1) / parts
 
 
 def wait_for(out, process, seconds):
@@ -151,19 +146,20 @@ def assert_unfinished_or_whole(out, expected):
     return True
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
+# Before the first trace in the output; then while references are planned and grouped, shards
+# written, records moved, files checked, the manifest written and the notes removed.
+@pytest.mark.parametrize("moment", range(-2, 10))
 def test_a_driver_killed_at_any_moment_leaves_what_the_next_run_completes(
     many, tmp_path, capsys, moment
 ):
     arguments, expected, seconds = many
     out = tmp_path / "out"
     arguments = [*arguments, "--output", out]
-    draw = random.Random(moment)
-    process = start(*arguments)
-    if moment < 2:
-        time.sleep(draw.uniform(0.1, 1))
+    process = forked.Job(*arguments)
+    if moment < 0:
+        time.sleep(-0.1 * moment)
     else:
-        wait_for(out, process, draw.uniform(0, 1.05 * seconds))
+        wait_for(out, process, 1.05 * seconds * within(moment, 10))
     process.kill()
     process.communicate(timeout=60)
     if assert_unfinished_or_whole(out, expected):
@@ -171,27 +167,27 @@ def test_a_driver_killed_at_any_moment_leaves_what_the_next_run_completes(
         assert goes_on(capsys, arguments, out, expected) == before
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
+# As they start, all the time that they have anything to do, and once it is done.
+@pytest.mark.parametrize("moment", range(10))
 def test_a_loading_process_killed_at_any_moment_ends_the_run_with_one_line(
     many, tmp_path, capsys, moment
 ):
     arguments, expected, seconds = many
     out = tmp_path / "out"
     arguments = [*arguments, "--output", out, "--direct_num_workers", 2]
-    draw = random.Random(100 + moment)
-    process = start(*arguments)
-    wait_for(out, process, draw.uniform(0, 0.7 * seconds))
+    process = forked.Job(*arguments)
+    wait_for(out, process, 0.7 * seconds * within(moment, 10))
     while process.poll() is None and not loading_processes(process.pid):
         time.sleep(0.001)
     if victims := loading_processes(process.pid):
         with contextlib.suppress(ProcessLookupError):
-            os.kill(draw.choice(victims), signal.SIGKILL)
+            os.kill(victims[moment % len(victims)], signal.SIGKILL)
     _, error = process.communicate(timeout=60)
     if not assert_unfinished_or_whole(out, expected):
         assert process.returncode == 0
         return
     assert process.returncode == 1
-    lines = error.splitlines()
+    lines = forked.told(error)
     assert len(lines) == 1 and "a process that loads records was killed" in lines[0], error
     before = len(notes(out))
     assert goes_on(capsys, arguments, out, expected) == before
@@ -202,7 +198,7 @@ def test_a_run_killed_when_some_shards_are_done_keeps_those(many, tmp_path, caps
     arguments, expected, _ = many
     out = tmp_path / "out"
     arguments = [*arguments, "--output", out]
-    process = start(*arguments)
+    process = forked.Job(*arguments)
     while len(notes(out)) < wanted and process.poll() is None:
         time.sleep(0.001)
     process.kill()
@@ -222,8 +218,8 @@ def test_an_overwriting_run_killed_at_any_moment_leaves_the_old_or_what_goes_on(
     _, _, old, files = done
     shutil.copytree(old, out)
     arguments = [*arguments, "--output", out, "--overwrite"]
-    process = start(*arguments)
-    wait_for(out, process, random.Random(moment).uniform(0, seconds) if moment else 0)
+    process = forked.Job(*arguments)
+    wait_for(out, process, seconds * within(moment, 5) if moment else 0)
     process.kill()
     process.communicate(timeout=60)
     if (out / "manifest.json").exists():
@@ -238,7 +234,7 @@ def test_a_killed_overwriting_run_keeps_its_shards(many, done, tmp_path, capsys,
     out = tmp_path / "out"
     shutil.copytree(done[2], out)
     arguments = [*arguments, "--output", out]
-    process = start(*arguments, "--overwrite")
+    process = forked.Job(*arguments, "--overwrite")
     while len(notes(out)) < 10 and process.poll() is None:
         time.sleep(0.001)
     process.kill()
