@@ -4,6 +4,8 @@
 #   ./run_local.sh                     make sample inputs, run the three jobs, read the results
 #   ./run_local.sh images --input ...  run one job with its flags (text, sensors likewise)
 #   ./run_local.sh test                run the test suite
+#   ./run_local.sh test tests/a.py -x  run pytest with these arguments
+#   ./run_local.sh engines start flink a cluster on this machine (spark, prism, pool likewise; stop)
 #
 # The first call makes .venv and installs the package there. PYTHON names another interpreter.
 set -euo pipefail
@@ -55,8 +57,14 @@ case ${1-} in
     cd "$here"
     exec "$venv/bin/python" -m pytest "$@"
     ;;
+  engines)
+    install all
+    shift
+    cd "$here/tests"
+    exec "$venv/bin/python" -m engines "$@"
+    ;;
   -h | --help)
-    sed -n '2,9s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+    sed -n '2,11s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
     ;;
   *)
     install all

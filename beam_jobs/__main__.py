@@ -30,8 +30,11 @@ def _missing(error: ImportError) -> int:
 
 def main(arguments: list[str]) -> int:
     """Runs one job; returns the exit code."""
-    # Before Beam is imported: it warns of parts of Google Cloud that nobody asked for.
-    logging.basicConfig(level=logging.ERROR)
+    # Runners and their workers log every exception in full; the command prints one line instead. A
+    # level of the handler, as Beam hands it what workers log whatever the loggers' levels are.
+    handler = logging.StreamHandler()
+    handler.setLevel(logging.CRITICAL)
+    logging.basicConfig(level=logging.ERROR, handlers=[handler])
     try:
         from beam_jobs.errors import JobError
         from beam_jobs.options import parse_command
@@ -45,12 +48,12 @@ def main(arguments: list[str]) -> int:
     except JobError as error:
         print(f"error: {error.message}", file=sys.stderr)
         return error.exit_code
-    except KeyboardInterrupt:
-        print(
-            "error: interrupted, no dataset was written; run the same command again: it keeps the "
-            "shards that are done",
-            file=sys.stderr,
+    except KeyboardInterrupt as interrupt:
+        told = str(interrupt) or (
+            "interrupted, no dataset was written; run the same command again: it keeps the shards "
+            "that are done"
         )
+        print(f"error: {told}", file=sys.stderr)
         return 130
     return 0
 

@@ -5,19 +5,20 @@ from __future__ import annotations
 import argparse
 import functools
 from collections.abc import Callable, Iterator
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from beam_jobs import images, sensors
 from beam_jobs.conditioning import NAN_POLICIES
+from beam_jobs.engines import ENGINES
 from beam_jobs.errors import UsageError
 from beam_jobs.output import BALANCES
 from beam_jobs.recordings import TIME_UNITS
 from readers.format.schema import TENSORFLOW_DTYPES
 
 EPILOG = """\
-Every option of Beam goes through as it is: --runner, --direct_num_workers, --flink_master, ...
-Without --runner the job runs on this machine, with a process for each of its cores;
---direct_num_workers N takes N.
+Every option of Beam goes through as it is, and wins over what --engine sets: --runner,
+--job_endpoint, --parallelism, --direct_num_workers, ... Without an engine the job runs on this
+machine, with a process for each of its cores; --direct_num_workers N takes N.
 
 exit code: 0 done, 1 the data failed (rejects that may not be skipped, records lost by a runner),
 2 a mistake in the command or the inputs."""
@@ -132,6 +133,13 @@ def _add_placement(add: Add) -> None:
         "--overwrite",
         action="store_true",
         help="replace a dataset in --output (default: refuse to)",
+    )
+    add(
+        "--engine",
+        choices=ENGINES,
+        default="direct",
+        help="where the job runs: sets Beam's flags for it, see docs/engines.md (default: direct, "
+        "this machine)",
     )
     add(
         "--dry_run",
@@ -445,13 +453,28 @@ def _groups(job: str) -> Iterator[tuple[str, Callable[[Add], None]]]:
 
 
 @functools.cache
-def flags_by_job() -> dict[str, frozenset[str]]:
-    """The names of the flags of each job."""
-    found: dict[str, set[str]] = {name: set() for name in _JOBS}
+def declared_flags() -> dict[str, dict[str, dict[str, Any]]]:
+    """How each job declares its flags: job -> name -> what `add_argument` is told of it."""
+    found: dict[str, dict[str, dict[str, Any]]] = {name: {} for name in _JOBS}
     for name, flags in found.items():
         for _, add_flags in _groups(name):
-            add_flags(lambda flag, **_: flags.add(flag.removeprefix("--")))  # noqa: B023
-    return {name: frozenset(flags) for name, flags in found.items()}
+            add_flags(lambda flag, **told: flags.update({flag.removeprefix("--"): told}))  # noqa: B023
+    return found
+
+
+def flags_by_job() -> dict[str, frozenset[str]]:
+    """The names of the flags of each job."""
+    return {job: frozenset(flags) for job, flags in declared_flags().items()}
+
+
+def switches() -> frozenset[str]:
+    """The names of flags that take no value."""
+    return frozenset(
+        name
+        for flags in declared_flags().values()
+        for name, told in flags.items()
+        if told.get("action") == "store_true"
+    )
 
 
 def build_parser() -> argparse.ArgumentParser:

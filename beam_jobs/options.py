@@ -9,10 +9,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import apache_beam as beam
+from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 
 from beam_jobs.assign import Placement, Splits, check_seed, parse_size
 from beam_jobs.direct import on_this_machine, processes_of
+from beam_jobs.engines import engine_flags
 from beam_jobs.errors import UsageError
 from beam_jobs.flags import Parser, build_parser, flags_by_job
 from beam_jobs.groups import Groups
@@ -27,7 +29,7 @@ from beam_jobs.write_parts import WriteParts
 from readers.format.schema import Schema
 
 # Flags that say where and how, not what: a dataset is the same whatever they are.
-_NOT_OF_THE_DATASET = ("job", "output", "overwrite", "dry_run")
+_NOT_OF_THE_DATASET = ("job", "output", "overwrite", "dry_run", "engine")
 
 
 def _cuts(job: AnyJob) -> bool:
@@ -75,11 +77,14 @@ def parse_command(arguments: Sequence[str]) -> Command:
     Raises:
         UsageError: Anything is wrong that can be known before the pipeline runs.
     """
-    flags, rest = build_parser().parse_known_args(arguments)
+    flags, given = build_parser().parse_known_args(arguments)
+    rest = [*engine_flags(flags.engine, given), *given]
     beam_options = _beam_options(rest, flags)
+    # Before a pipeline tells them: inputs and output are looked at here.
+    FileSystems.set_options(beam_options)
     output = _output(flags)
     if flags.dry_run and not on_this_machine(beam_options):
-        raise UsageError("a dry run is made on this machine: drop --runner")
+        raise UsageError("a dry run is made on this machine: drop --engine and --runner")
     check_seed(flags.seed)
     groups = Groups.parse(flags.group_by)
     if flags.job == "reshard":

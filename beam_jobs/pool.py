@@ -24,6 +24,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from beam_jobs.errors import DataError, JobError, UsageError
 from beam_jobs.memory import keep_freed
+from beam_jobs.storage_options import Surroundings, surroundings, take
 
 T = TypeVar("T")
 
@@ -95,7 +96,7 @@ class Pool:
         if processes > 1:
             keep_freed()  # Results are megabytes, each of which is freed when it is written.
         self._threads = [
-            threading.Thread(target=self._serve, args=(_context(),), daemon=True)
+            threading.Thread(target=self._serve, args=(_context(), surroundings()), daemon=True)
             for _ in range(processes if processes > 1 else 0)
         ]
         for thread in self._threads:
@@ -145,10 +146,10 @@ class Pool:
             thread.join()
         _unpickled.cache_clear()  # The next run may find other files behind the same names.
 
-    def _serve(self, context: Any) -> None:
+    def _serve(self, context: Any, here_known: Surroundings) -> None:
         """Hands tasks to a process of its own until the pool is closed."""
         here, there = context.Pipe()
-        process = context.Process(target=_work, args=(there,), daemon=True)
+        process = context.Process(target=_work, args=(there, here_known), daemon=True)
         failure: JobError = _killed()
         try:
             process.start()
@@ -194,8 +195,9 @@ def _killed() -> DataError:
     )
 
 
-def _work(connection: Any) -> None:
+def _work(connection: Any, given: Surroundings) -> None:
     """Does tasks until the other side is gone."""
+    take(given)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent.
     keep_freed()
     while True:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
-import logging
+import json
 import socket
 import sys
 import tempfile
@@ -19,15 +19,17 @@ from apache_beam.options.pipeline_options import PipelineOptions, PortableOption
 from apache_beam.runners.runner import PipelineResult
 
 from beam_jobs import progress
+from beam_jobs.dataflow import follow, is_followed, on_dataflow, prepare_dataflow, refusal, told
 from beam_jobs.direct import on_this_machine, prepare_direct_runner
 from beam_jobs.encode import check_crc32c
 from beam_jobs.errors import DataError, UsageError, find_job_error
+from beam_jobs.files import is_local, read_bytes
 from beam_jobs.options import Command
 from beam_jobs.pool import close_shared_pools
 from beam_jobs.rejects import REJECTS
 from beam_jobs.survey import Findings, Survey, check_findings, format_findings
 from readers.format.display import format_balance, format_bytes, format_table
-from readers.format.manifest import DatasetError, Manifest, join
+from readers.format.manifest import MANIFEST, DatasetError, Manifest, join
 
 # Of a job service: it takes the connection at once, or it is not there.
 _SECONDS_TO_ANSWER = 10
@@ -66,19 +68,32 @@ class Outcome(NamedTuple):
     kept: int
 
 
-def run_job(command: Command) -> Outcome:
-    """Runs a job to its end.
+def run_job(command: Command) -> Outcome | None:
+    """Runs a job to its end; None where it goes on, or begins, without this command.
 
     Raises:
         JobError: It failed; no manifest was written.
     """
     result = _run(command, command.name.capitalize() >> command.transform)
+    if on_dataflow(command.beam) and not is_followed(command.beam):
+        return None
     try:
-        return Outcome(Manifest.read(command.output.directory), _kept(result))
-    except DatasetError as error:
+        return Outcome(_manifest(command.output.directory), _kept(result))
+    except (DatasetError, OSError, ValueError) as error:
         raise DataError(
             f"the runner says it is done, but {error}; no dataset was written, run the job again"
         ) from None
+
+
+def _manifest(directory: str) -> Manifest:
+    """The manifest of a dataset, read with the options of the job that wrote it.
+
+    Raises:
+        DatasetError, OSError: There is none, or none that can be read.
+    """
+    if is_local(directory):
+        return Manifest.read(directory)
+    return Manifest.from_json(json.loads(read_bytes(join(directory, MANIFEST))))
 
 
 def survey_job(command: Command) -> Findings:
@@ -106,15 +121,23 @@ def _run(command: Command, transform: beam.PTransform) -> PipelineResult:
     if on_this_machine(options):
         prepare_direct_runner(options)
     options.view_as(SetupOptions).save_main_session = False
-    pipeline = beam.Pipeline(options=options)
+    pipeline = _pipeline(options)
+    if on_dataflow(options):
+        inputs = command.job.inputs
+        prepare_dataflow(options, command.output.directory, [*inputs.patterns, inputs.root])
     pipeline | transform
     try:
         with (
             progress.shown(sys.stderr),
             contextlib.redirect_stderr(_WithoutTracebacks(sys.stderr)),
         ):
-            result = pipeline.run()
-            result.wait_until_finish()
+            if on_dataflow(options):
+                with told(sys.stderr):
+                    result = _submit(pipeline)
+                    follow(pipeline.runner, result, options, sys.stderr)
+            else:
+                result = pipeline.run()
+                _wait(result, not on_this_machine(options))
     except Exception as error:
         if _is_interrupt(error):
             raise KeyboardInterrupt from None
@@ -122,6 +145,58 @@ def _run(command: Command, transform: beam.PTransform) -> PipelineResult:
     finally:
         close_shared_pools()
     return result
+
+
+def _wait(result: PipelineResult, elsewhere: bool) -> None:
+    """Waits for the end of a job.
+
+    Raises:
+        DataError: It was cancelled where it runs.
+        KeyboardInterrupt: With what to tell, of a job that runs elsewhere.
+    """
+    try:
+        result.wait_until_finish()
+    except BaseException as error:
+        if elsewhere and _is_interrupt(error):
+            result.cancel()
+            raise KeyboardInterrupt(
+                "interrupted; the job service was asked to cancel the job, but Flink's lets it go on "
+                "to its end: cancel it there. Once it has stopped, the same command goes on with the "
+                "shards that are done"
+            ) from None
+        if "JobCancellationException" in str(error):
+            raise DataError(
+                "the job was cancelled; no dataset was written; run the same command again: it keeps "
+                "the shards that are done"
+            ) from error
+        raise
+
+
+def _pipeline(options: PipelineOptions) -> beam.Pipeline:
+    """An empty pipeline.
+
+    Raises:
+        UsageError: The runner needs an option that is missing or has no such value.
+    """
+    try:
+        return beam.Pipeline(options=options)
+    except ValueError as error:
+        _, _, wrong = str(error).rpartition("validations errors:")
+        raise UsageError(" ".join(wrong.split())) from None
+
+
+def _submit(pipeline: beam.Pipeline) -> PipelineResult:
+    """Stages and hands over a pipeline to Dataflow.
+
+    Raises:
+        JobError: The service does not take it.
+    """
+    try:
+        return pipeline.run()
+    except Exception as error:
+        if refused := refusal(error):
+            raise refused from error
+        raise
 
 
 def _check_job_service(options: PipelineOptions) -> None:
@@ -151,7 +226,10 @@ def _is_interrupt(error: BaseException | None) -> bool:
 
 
 def _kept(result: PipelineResult) -> int:
-    counters = result.metrics().query(MetricsFilter().with_name("kept"))["counters"]
+    try:
+        counters = result.metrics().query(MetricsFilter().with_name("kept"))["counters"]
+    except Exception:  # A service may refuse to tell; the dataset is there all the same.
+        return 0
     return sum(counter.result for counter in counters)
 
 
@@ -198,9 +276,6 @@ def main_job(command: Command) -> None:
     Raises:
         JobError: As `run_job` and `survey_job`.
     """
-    if on_this_machine(command.beam):
-        # Its workers log every exception in full; the command prints one line instead.
-        logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
     if command.dry_run:
         findings = survey_job(command)
         print(format_findings(findings))
@@ -208,7 +283,10 @@ def main_job(command: Command) -> None:
         check_findings(findings, command.output.on_reject)
         return
     began = time.monotonic()
-    manifest, kept = run_job(command)
+    outcome = run_job(command)
+    if outcome is None:
+        return
+    manifest, kept = outcome
     rows = summary_rows(command.name, manifest, time.monotonic() - began)
     print(format_table([HEADER, *rows]))
     if kept:

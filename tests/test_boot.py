@@ -1,5 +1,6 @@
 """Workers without a container: what they are told by a runner, and a job on such workers."""
 
+import contextlib
 import json
 import os
 import signal
@@ -140,30 +141,43 @@ def listens(port):
         return probe.connect_ex(("localhost", port)) == 0
 
 
-@pytest.fixture
-def workers(tmp_path):
-    """Beam's job service and worker pool, each a process; gives the flags of a job, and the logs."""
+@contextlib.contextmanager
+def job_service(directory, worker=sys.executable):
+    """Beam's job service and worker pool, each a process; gives the flags of a job.
+
+    Args:
+        directory: For their logs, and to run in.
+        worker: The Python of the workers' environment.
+    """
     service, pool = free_port(), free_port()
+    program = Path(worker).parent / "beam-shards-worker"
     modules = {
-        "service": ["portability.local_job_service_main", "-p", service],
+        "service": [sys.executable, "portability.local_job_service_main", "-p", service],
         "pool": [
-            "worker.worker_pool_main",
-            f"--service_port={pool}",
-            f"--container_executable={BIN / 'beam-shards-worker'}",
+            *(worker, "worker.worker_pool_main", f"--service_port={pool}"),
+            f"--container_executable={program}",
         ],
     }
+    environment = dict(os.environ)
+    if worker != sys.executable:
+        environment.pop("PYTHONPATH", None)  # It has the package, or nobody has.
     processes = []
     try:
-        for name, (module, *flags) in modules.items():
-            command = [sys.executable, "-m", f"apache_beam.runners.{module}", *map(str, flags)]
-            with (tmp_path / f"{name}.log").open("wb") as log:
+        for name, (python, module, *flags) in modules.items():
+            command = [str(python), "-m", f"apache_beam.runners.{module}", *map(str, flags)]
+            with (directory / f"{name}.log").open("wb") as log:
                 process = subprocess.Popen(
-                    command, stdout=log, stderr=log, cwd=tmp_path, start_new_session=True
+                    command,
+                    stdout=log,
+                    stderr=log,
+                    cwd=directory,
+                    env=environment,
+                    start_new_session=True,
                 )
             processes.append(process)
         deadline = time.monotonic() + 60
         while not (listens(service) and listens(pool)):
-            assert time.monotonic() < deadline, (tmp_path / "service.log").read_text()
+            assert time.monotonic() < deadline, (directory / "service.log").read_text()
             time.sleep(0.1)
         yield [
             "--runner=PortableRunner",
@@ -175,6 +189,12 @@ def workers(tmp_path):
         for process in processes:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+
+
+@pytest.fixture
+def workers(tmp_path):
+    with job_service(tmp_path) as flags:
+        yield flags
 
 
 def test_a_job_on_workers_that_runners_start_writes_the_same_bytes(workers, tmp_path):

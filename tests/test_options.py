@@ -95,7 +95,10 @@ REFUSALS = [
     ("plan images --input {data}/pics --output {data}/full", "--output {data}/full: a dataset is"),
     ("images --input {data}/pics --output {data}/mine --overwrite", "it holds 'thesis.txt', which"),
     ("images --input {data}/pics --output {data}/a.txt", "{data}/a.txt: this is a file; name a"),
-    (IMAGES + "--dry_run --runner FlinkRunner", "a dry run is made on this machine: drop --runner"),
+    (
+        IMAGES + "--dry_run --runner FlinkRunner",
+        "a dry run is made on this machine: drop --engine and --runner",
+    ),
     (IMAGES + f"--seed {2**63}", f"--seed {2**63}: expected a number from -2**63 to 2**63 - 1"),
     (IMAGES + "--splits a=0.5", "--splits a=0.5: the shares add up to 0.5, not 1"),
     (IMAGES + "--num_shards val=3", "--num_shards val=3: no split 'val', --splits has train"),

@@ -1,0 +1,237 @@
+"""What engines are made of: packages of PyPI, Maven and Go, downloaded once and checked."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from engines.services import EngineError
+
+CACHE = Path(os.environ.get("BEAM_SHARDS_ENGINES") or Path.home() / ".cache/beam-shards/engines")
+
+_HERE = Path(__file__).parent
+
+# Source packages, with the programs in a folder called deps; Python's part of them is not used.
+_FLINK = (
+    "apache-flink-libraries==1.20.5",
+    "e6aee62ea1a1fe7b32e28894ad079f3f1a50a372a4caac3df52405267f4228c8",
+)
+_SPARK = (
+    "pyspark==3.5.6",
+    "f8b1c4360e41ab398c64904fae08740503bcb6bd389457d659fa6d9f2952cc48",
+)
+_PRISM = "github.com/apache/beam/sdks/v2/go/cmd/prism@v2.77.0"
+_PRISM_SUM = "h1:RsC61pHEvtySEHAURQyP/+CVOJm/hy5hewuG9JF0+Ow="
+
+# Of jars, and of what those hold that are merged (see `_merge`). The folders' names have the versions
+# of the poms beside this file, so that other versions are other folders.
+_HDFS_JARS = "95088ca1452dee2c9fd1daa02f23f33c6b4f8f43b701feb91518c25f7cded457"
+_JARS = {
+    "flink": "21541905074570fdc5479ca221aeeef46c79829cd10364508a6540ab8516caee",
+    "spark": "ecaf44000de3c02020ef932c25a7b156db6ee25295ac2c001f551d388c1f8425",
+}
+
+# Not in a merged jar: what the engine has in a version of its own, and signatures of single jars.
+_LEFT_OUT = {
+    "flink": r"(flink|slf4j|log4j|conscrypt|async-profiler|hamcrest)-.*",
+    "spark": r"(spark|scala|slf4j|log4j|json4s|arrow|jackson|chill|kryo|metrics|antlr|hamcrest)[-_\d].*",
+}
+_NOT_MERGED = re.compile(
+    r"META-INF/(MANIFEST\.MF|[^/]*\.(SF|RSA|DSA))|(META-INF/versions/\d+/)?module-info\.class"
+)
+
+
+def flink() -> Path:
+    """Flink's distribution: a folder with `lib`."""
+    return _once("flink-1.20.5", lambda folder: _unpack(*_FLINK, folder))
+
+
+def spark() -> Path:
+    """Spark's distribution: a folder with `jars` and `bin`."""
+    return _once("spark-3.5.6", lambda folder: _unpack(*_SPARK, folder))
+
+
+def runner_jar(engine: str) -> Path:
+    """Beam's runner for an engine with all that it needs but the engine, as one jar."""
+
+    def make(folder: Path) -> None:
+        found = _merge(sorted(_resolved(engine, folder)), folder / "beam.jar", _LEFT_OUT[engine])
+        if found != _JARS[engine]:
+            raise EngineError(
+                f"the jars of {engine} have SHA-256 {found}, expected {_JARS[engine]}: the registry "
+                "holds others than those that were tested"
+            )
+
+    return _once(f"beam-{engine}-2.70.0", make) / "beam.jar"
+
+
+def sends_nothing() -> Path:
+    """A folder of classes for a job server that sends no jars to its cluster."""
+
+    def make(folder: Path) -> None:
+        source = _HERE / "ClasspathScanningResourcesDetector.java"
+        jar = runner_jar("flink")
+        _run(["javac", "-cp", str(jar), "-d", str(folder), str(source)], "Beam's job server")
+
+    return _once("sends-nothing-2.70.0", make)
+
+
+def hdfs() -> Path:
+    """A folder of jars with Hadoop's filesystem."""
+
+    def make(folder: Path) -> None:
+        digest = hashlib.sha256()
+        for jar in sorted(_resolved("hdfs", folder)):
+            digest.update(f"{jar.name}\0".encode() + hashlib.sha256(jar.read_bytes()).digest())
+        if digest.hexdigest() != _HDFS_JARS:
+            raise EngineError(
+                f"the jars of HDFS have SHA-256 {digest.hexdigest()}, expected {_HDFS_JARS}"
+            )
+
+    return _once("hdfs-3.4.1", make) / "jars"
+
+
+def prism() -> Path:
+    """Beam's Prism, the program."""
+
+    def make(folder: Path) -> None:
+        _run(["go", "install", _PRISM], "Prism", {"GOBIN": str(folder)})
+        told = _run(["go", "version", "-m", str(folder / "prism")], "Prism")
+        sums = re.findall(r"^\s+mod\s+\S+\s+\S+\s+(\S+)", told, re.MULTILINE)
+        if sums != [_PRISM_SUM]:
+            raise EngineError(f"Prism is made of {sums}, expected {_PRISM_SUM}")
+
+    return _once("prism-2.77.0", make) / "prism"
+
+
+def _once(name: str, make: Callable[[Path], None]) -> Path:
+    """A folder of the cache; it appears whole or not at all, for all processes that want it."""
+    target = CACHE / name
+    if target.exists():
+        return target
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with _locked(CACHE / f"{name}.lock"):
+        if not target.exists():
+            print(f"making {target} (once; some minutes)", file=sys.stderr)
+            with tempfile.TemporaryDirectory(dir=CACHE, prefix=f"{name}-") as folder:
+                made = Path(folder, "made")
+                made.mkdir()
+                make(made)
+                made.rename(target)
+    return target
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _unpack(requirement: str, sha256: str, folder: Path) -> None:
+    """Unpacks the folder `deps` of a source package; pip compares the checksum."""
+    requirements = folder / "requirements.txt"
+    requirements.write_text(f"{requirement} --hash=sha256:{sha256}\n")
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary=:all:"]
+    _run([*pip, "--require-hashes", "--requirement", str(requirements), "--dest", str(folder)], "")
+    (archive,) = folder.glob("*.tar.gz")
+    with tarfile.open(archive) as tar:
+        for member in tar:
+            _, inside, name = member.name.partition("/deps/")
+            if inside and not name.startswith("examples/"):
+                tar.extract(member.replace(name=name), folder, filter="data")
+    archive.unlink()
+    requirements.unlink()
+
+
+def _resolved(engine: str, folder: Path) -> list[Path]:
+    """The jars that a pom beside this file asks for, downloaded."""
+    jars = folder / "jars"
+    plugin = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
+    maven = [
+        "mvn",
+        "--quiet",
+        "--batch-mode",
+        "--strict-checksums",
+        f"--file={_HERE}/{engine}.pom.xml",
+    ]
+    _run(
+        [*maven, plugin, "-DincludeScope=runtime", f"-DoutputDirectory={jars}"],
+        f"Beam's {engine} runner",
+    )
+    return list(jars.iterdir())
+
+
+def _merge(jars: list[Path], target: Path, left_out: str) -> str:
+    """Makes one jar of many; returns the SHA-256 of the names and contents in it."""
+    digest, seen = hashlib.sha256(), set[str]()
+    services: dict[str, list[bytes]] = {}
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as merged:
+
+        def add(name: str, data: bytes) -> None:
+            digest.update(f"{name}\0{len(data)}\0".encode() + data)
+            merged.writestr(name, data)
+
+        add("META-INF/MANIFEST.MF", b"Manifest-Version: 1.0\nMulti-Release: true\n\n")
+        for jar in jars:
+            if re.fullmatch(left_out, jar.stem):
+                continue
+            with zipfile.ZipFile(jar) as single:
+                for entry in single.infolist():
+                    name = entry.filename
+                    if entry.is_dir() or name in seen or _NOT_MERGED.fullmatch(name):
+                        continue
+                    if name.startswith("META-INF/services/"):
+                        services.setdefault(name, []).append(single.read(entry))
+                        continue
+                    seen.add(name)
+                    add(name, single.read(entry))
+        for name, lists in sorted(services.items()):
+            add(name, b"\n".join(lists))
+    shutil.rmtree(jars[0].parent)
+    return digest.hexdigest()
+
+
+def _run(command: list[str], what: str, environment: dict[str, str] | None = None) -> str:
+    """What a program prints.
+
+    Raises:
+        EngineError: It is not there, or fails.
+    """
+    needed_by(command[0], what)
+    done = subprocess.run(
+        command, env={**os.environ, **(environment or {})}, capture_output=True, text=True
+    )
+    if done.returncode:
+        lines = (done.stdout + done.stderr).strip().splitlines()[-10:]
+        raise EngineError(
+            "\n".join([f"{' '.join(command[:3])} failed with {done.returncode}:", *lines])
+        )
+    return done.stdout
+
+
+def needed_by(program: str, what: str) -> str:
+    """Where a program is.
+
+    Raises:
+        EngineError: It is not there.
+    """
+    packages = {"mvn": "maven", "go": "golang-go"}
+    found = shutil.which(program)
+    if not found:
+        package = packages.get(program, "openjdk-17-jdk-headless")
+        raise EngineError(
+            f"{program} is missing, which {what} needs (on Debian: apt install {package})"
+        )
+    return found

@@ -1,0 +1,162 @@
+"""Processes that outlive the command that starts them: their folder holds pids and logs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+# A JVM on a busy machine of two cores takes some 20 s until it answers.
+_SECONDS_TO_START = 120
+_SECONDS_TO_STOP = 10
+
+
+class EngineError(Exception):
+    """What a person should read: an engine cannot be had, or does not start."""
+
+
+@dataclass(frozen=True)
+class Service:
+    """One process.
+
+    Attributes:
+        name: Of its log and its pid file.
+        command: What runs.
+        ready: Whether it can be used.
+        environment: Variables beside those of this process.
+    """
+
+    name: str
+    command: list[str]
+    ready: Callable[[], bool]
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def start(self, folder: Path) -> None:
+        """Starts it, as the leader of a group of its own."""
+        with self._log(folder).open("ab") as output:
+            process = subprocess.Popen(
+                self.command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd=folder,
+                env={**os.environ, **self.environment},
+                start_new_session=True,
+            )
+        self._pid_file(folder).write_text(str(process.pid))
+
+    def wait(self, folder: Path) -> None:
+        """Waits until it is ready.
+
+        Raises:
+            EngineError: It ends, or is not ready in two minutes.
+        """
+        pid = int(self._pid_file(folder).read_text())
+        deadline = time.monotonic() + _SECONDS_TO_START
+        while not self.ready():
+            alive = is_alive(pid)
+            if not alive or time.monotonic() > deadline:
+                what = "is not ready" if alive else "ended"
+                log = self._log(folder)
+                lines = log.read_text("utf-8", "replace").splitlines()[-20:]
+                raise EngineError("\n".join([f"{self.name} {what}; the end of {log}:", *lines]))
+            time.sleep(0.1)
+
+    def _log(self, folder: Path) -> Path:
+        return folder / f"{self.name}.log"
+
+    def _pid_file(self, folder: Path) -> Path:
+        return folder / f"{self.name}.pid"
+
+
+def start(folder: Path, services: Sequence[Service]) -> None:
+    """Starts services at once, as they find each other; when one fails, none is left.
+
+    Raises:
+        EngineError: Some run in this folder already, or one does not start.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    if running := pids(folder):
+        raise EngineError(f"{', '.join(running)} of {folder}: running already; stop them first")
+    try:
+        for service in services:
+            service.start(folder)
+        for service in services:
+            service.wait(folder)
+    except BaseException:
+        stop(folder)
+        raise
+
+
+def stop(folder: Path) -> list[str]:
+    """Ends all services of a folder, the last one first; returns their names."""
+    found = dict(reversed(pids(folder).items()))
+    for pid in found.values():
+        _end(pid)
+    for file in folder.glob("*.pid"):
+        file.unlink()
+    return list(found)
+
+
+def pids(folder: Path) -> dict[str, int]:
+    """The pids of a folder's services by name, in the order of their start."""
+    files = sorted(folder.glob("*.pid"), key=lambda file: file.stat().st_mtime_ns)
+    found = {file.stem: int(file.read_text()) for file in files}
+    return {name: pid for name, pid in found.items() if is_alive(pid)}
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; one that ended and was not waited for does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
+
+
+def _end(pid: int) -> None:
+    """Ends a process with all of its group, first by asking."""
+    for sent, seconds in ((signal.SIGTERM, _SECONDS_TO_STOP), (signal.SIGKILL, _SECONDS_TO_STOP)):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(pid, sent)
+        deadline = time.monotonic() + seconds
+        while is_alive(pid) and time.monotonic() < deadline:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+            time.sleep(0.05)
+    # What its group started in the meantime, such as workers.
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of this machine that nobody listens at."""
+    with contextlib.ExitStack() as stack:
+        found = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in found:
+            one.bind(("localhost", 0))
+        return [one.getsockname()[1] for one in found]
+
+
+def answers(url: str, said: str = "") -> bool:
+    """Whether a page is there, and says something."""
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return said in answer.read().decode("utf-8", "replace")
+    except (urllib.error.URLError, ConnectionError, TimeoutError):
+        return False
+
+
+def listens(port: int) -> bool:
+    """Whether somebody listens at a port of this machine."""
+    with contextlib.suppress(OSError), socket.create_connection(("localhost", port), timeout=5):
+        return True
+    return False

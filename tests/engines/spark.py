@@ -1,0 +1,130 @@
+"""A Spark standalone cluster of one master and two workers, and Beam's job server for it."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from engines import packages
+from engines.java import FAST_START, java
+from engines.services import Service, listens
+
+WORKERS = 2
+
+_LOGGING = """\
+rootLogger.level = INFO
+rootLogger.appenderRef.console.ref = Console
+appender.console.type = CONSOLE
+appender.console.name = Console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d %-5p %c{1} - %m%n
+"""
+
+
+@dataclass(frozen=True)
+class Spark:
+    """Where a cluster lies, and where it listens.
+
+    Attributes:
+        folder: Its own, for logs and temporary files.
+        ports: Three: the master's for jobs and for people, and the job server's.
+        cores: That a job may have; two workers share them.
+    """
+
+    folder: Path
+    ports: tuple[int, int, int] = (17077, 18080, 18098)
+    cores: int = 4
+
+    @property
+    def flags(self) -> list[str]:
+        """What sends a job to it."""
+        return ["--engine=spark", f"--job_endpoint=localhost:{self.ports[2]}"]
+
+    def services(self) -> list[Service]:
+        """What has to run, in this order."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / "log4j2.properties").write_text(_LOGGING)
+        master, pages, _ = self.ports
+        flags = ["--host", "localhost", "--port", str(master), "--webui-port", str(pages)]
+        workers = [self._worker(number) for number in range(1, WORKERS + 1)]
+        return [
+            self._process("master", "master.Master", flags, lambda: self._alive() >= 0),
+            *workers,
+            self._job_server(),
+        ]
+
+    def _worker(self, number: int) -> Service:
+        folder = self.folder / f"worker{number}"
+        flags = ["--host", "localhost", "--cores", "2", "--memory", "1g"]
+        flags += ["--webui-port", "0", "--work-dir", str(folder), self._master]
+        return self._process(
+            f"worker{number}", "worker.Worker", flags, lambda: self._alive() >= number
+        )
+
+    @property
+    def _master(self) -> str:
+        return f"spark://localhost:{self.ports[0]}"
+
+    def _alive(self) -> int:
+        """How many workers the master knows; -1 while it does not answer."""
+        try:
+            with urllib.request.urlopen(
+                f"http://localhost:{self.ports[1]}/json/", timeout=5
+            ) as answer:
+                return int(json.load(answer)["aliveworkers"])
+        except (urllib.error.URLError, ConnectionError, TimeoutError, ValueError):
+            return -1
+
+    def _process(
+        self, name: str, main: str, flags: list[str], ready: Callable[[], bool]
+    ) -> Service:
+        classes = [packages.spark() / "jars/*"]
+        command = java("384m", classes, f"org.apache.spark.deploy.{main}", flags, [self._logging])
+        return Service(name, command, ready, self._environment)
+
+    def _job_server(self) -> Service:
+        port = self.ports[2]
+        jar = packages.runner_jar("spark")
+        properties = {
+            # Executors load Beam's classes before Spark's older ones of the same names.
+            "spark.executor.extraClassPath": jar,
+            "spark.executor.memory": "512m",
+            "spark.executor.extraJavaOptions": " ".join(FAST_START),
+            "spark.cores.max": self.cores,
+            "spark.driver.host": "localhost",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.ui.enabled": "false",
+            "spark.local.dir": self.folder / "tmp",
+        }
+        arguments = {
+            "spark-master-url": self._master,
+            "artifacts-dir": self.folder / "artifacts",
+            "job-port": port,
+            "artifact-port": 0,
+            "expansion-port": 0,
+        }
+        command = java(
+            "640m",
+            [packages.sends_nothing(), jar, packages.spark() / "jars/*"],
+            "org.apache.beam.runners.spark.SparkJobServerDriver",
+            [text for name, value in arguments.items() for text in (f"--{name}", str(value))],
+            [self._logging, *(f"-D{name}={value}" for name, value in properties.items())],
+        )
+        return Service("jobserver", command, lambda: listens(port), self._environment)
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        return {
+            "SPARK_HOME": str(packages.spark()),
+            "SPARK_SCALA_VERSION": "2.12",
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        }
+
+    @property
+    def _logging(self) -> str:
+        return f"-Dlog4j.configurationFile=file:{self.folder / 'log4j2.properties'}"
