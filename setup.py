@@ -32,6 +32,7 @@ STORES = {
 ALL_STORES = [package for packages in STORES.values() for package in packages]
 TEST = [
     "pytest>=8",
+    "pytest-xdist>=3.6",
     "hypothesis>=6.100",
     "ruff>=0.17,<0.18",
     "mypy>=2.4,<2.5",

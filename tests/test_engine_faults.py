@@ -1,11 +1,13 @@
 """What is left when parts of a Flink cluster die in the middle of a job."""
 
+import contextlib
 import itertools
 import os
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from datasets import files_of
@@ -107,15 +109,26 @@ def waits(run):
         time.sleep(0.1)
 
 
+def workers(flink):
+    """The pids of the Python workers by the TaskManager that started them."""
+    managers = {name: pid for name, pid in pids(flink.folder).items() if "taskmanager" in name}
+    return {name: workers_of(pid) for name, pid in managers.items()}
+
+
 def workers_of(pid):
     """The pids of the Python workers that a process has started."""
-    listed = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True).stdout
-    rows = [line.split(None, 2) for line in listed.splitlines()[1:]]
-    return [int(own) for own, parent, args in rows if int(parent) == pid and "sdk_worker" in args]
+    found = []
+    for listed in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in listed.read_text().split():
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                if b"sdk_worker" in Path(f"/proc/{child}/cmdline").read_bytes():
+                    found.append(int(child))
+    return found
 
 
 def test_a_task_manager_killed_in_the_middle_costs_nothing_but_time(flink, run, job):
     run.until_shards(5)
+    assert all(workers(flink).values()), workers(flink)
     victim = pids(flink.folder)["taskmanager1"]
     os.kill(victim, signal.SIGKILL)
     try:
@@ -133,12 +146,10 @@ def test_a_task_manager_killed_in_the_middle_costs_nothing_but_time(flink, run, 
 
 def test_a_worker_killed_in_the_middle_costs_nothing_but_time(flink, run, job):
     run.until_shards(5)
-    running_now = pids(flink.folder)
-    managers = [pid for name, pid in running_now.items() if name.startswith("taskmanager")]
-    victims = [worker for manager in managers for worker in workers_of(manager)]
-    assert victims
-    os.kill(victims[0], signal.SIGKILL)
+    victim, *_ = workers(flink)["taskmanager1"]
+    os.kill(victim, signal.SIGKILL)
     assert run.code() == 0, run.printed()
+    assert flink.ask(f"/jobs/{run.id}/exceptions?maxExceptions=9")["exceptionHistory"]["entries"]
     assert_undisturbed(run.out, job)
 
 

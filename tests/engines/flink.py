@@ -99,6 +99,8 @@ class Flink:
             "taskmanager.bind-host": "localhost",
             "taskmanager.numberOfTaskSlots": self.slots,
             "taskmanager.cpu.cores": 1,
+            # A job of two tasks at once has one on each: otherwise it is chance who gets them.
+            "taskmanager.load-balance.mode": "SLOTS",
             "taskmanager.memory.task.heap.size": "384m",
             "taskmanager.memory.task.off-heap.size": "128m",
             "taskmanager.memory.managed.size": "128m",
