@@ -12,9 +12,11 @@ from __future__ import annotations
 import atexit
 import functools
 import multiprocessing
+import os
 import pickle
 import queue
 import signal
+import tempfile
 import threading
 import traceback
 from collections import deque
@@ -42,6 +44,11 @@ _AHEAD = 2
 
 # Results that wait to be written, unless there are fewer than processes.
 _BYTES_AHEAD = 64 << 20
+
+# The fork server listens at a socket below the folder for temporary files, whose whole name the kernel
+# takes up to 107 bytes of; `/pymp-xxxxxxxx/listener-xxxxxxxx` is what Python adds.
+_LONGEST_FOLDER = 107 - 32
+_SHORT_FOLDERS = ("/tmp", "/var/tmp", "/dev/shm")
 
 
 class Executor(Protocol):
@@ -265,6 +272,17 @@ def _context() -> Any:
     # loaded once, so that each further process is there in milliseconds and shares their memory.
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
+    from multiprocessing import forkserver  # Not there on Windows.
+
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(_MODULES)
+    folder = tempfile.gettempdir()
+    if len(os.fsencode(folder)) > _LONGEST_FOLDER:
+        tempfile.tempdir = next(
+            (name for name in _SHORT_FOLDERS if os.access(name, os.W_OK)), folder
+        )
+        try:
+            forkserver.ensure_running()
+        finally:
+            tempfile.tempdir = folder
     return context

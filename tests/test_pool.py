@@ -425,6 +425,23 @@ def test_the_fork_server_may_be_killed_between_two_pools():
 # What all steps of a pipeline share.
 
 
+def test_processes_start_where_temporary_files_lie_deep_down(tmp_path):
+    folder = tmp_path / ("x" * 60) / ("y" * 60)
+    folder.mkdir(parents=True)
+    code = (
+        "import tempfile; from beam_jobs.pool import Pool; pool = Pool(2); "
+        "print(pool.submit(abs, -1).result(), tempfile.gettempdir()); pool.close()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "TMPDIR": str(folder)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == f"1 {folder}\n", done.stderr
+    assert not os.listdir(folder)
+
+
 def test_a_pool_is_shared_until_it_is_closed():
     close_shared_pools()
     one, two = shared_pool(1), shared_pool(2)
