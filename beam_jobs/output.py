@@ -186,16 +186,20 @@ def check_output(directory: str, overwrite: bool) -> list[str]:
     return paths
 
 
-def prepare_output(directory: str, overwrite: bool) -> None:
+def prepare_output(directory: str, overwrite: bool, keep: str = "") -> None:
     """Makes a directory ready for a job: marked as unfinished, and empty or with shards to keep.
 
     What an unfinished run left stays, as its shards may be what this job would write. Anything
     else goes, its manifest first: half a dataset never looks whole.
 
+    Args:
+        keep: What the paths begin with that this job has written there already; empty for none.
+
     Raises:
         UsageError: As `check_output`, or the directory cannot be written.
     """
     paths = check_output(directory, overwrite)
+    paths = [path for path in paths if not (keep and path.startswith(keep))]
     manifest, marker = join(directory, MANIFEST), join(directory, MARKER)
     try:
         make_directory(join(directory, STAGING))

@@ -166,10 +166,10 @@ class _DraftPlan(beam.DoFn):
     MEASURED = "measured"
 
     def __init__(
-        self, output: Output, measure: Measure | None, patterns: int, prepare: bool
+        self, output: Output, measure: Measure | None, patterns: int, prepare: bool, keep: str
     ) -> None:
         self._output, self._measure, self._patterns = output, measure, patterns
-        self._prepare = prepare
+        self._prepare, self._keep = prepare, keep
 
     def process(self, _: Any, summary: Summary, listed: list[int] | None = None) -> Iterator[Any]:
         output = self._output
@@ -182,7 +182,7 @@ class _DraftPlan(beam.DoFn):
         if not any(split.rejected or split.histogram().any() for split in summary.splits):
             raise UsageError("the inputs hold no record: no dataset was written")
         if self._prepare:
-            prepare_output(output.directory, output.overwrite)
+            prepare_output(output.directory, output.overwrite, self._keep)
         give_back_freed()
         sizes = [sampled.size for sampled in summary.sample]
         measured = self._measure([s.reference for s in summary.sample]) if self._measure else None
@@ -242,6 +242,7 @@ class PlanShards(beam.PTransform):
         measure: Tells the size of records; without it the summaries know it.
         patterns: How many patterns are listed.
         prepare: Whether the output directory is made ready.
+        keep: As `prepare_output`.
         check: The summary -> the summary, once passes before have seen the same records.
     """
 
@@ -252,9 +253,10 @@ class PlanShards(beam.PTransform):
         patterns: int = 0,
         prepare: bool = True,
         check: beam.PTransform | None = None,
+        keep: str = "",
     ) -> None:
         super().__init__()
-        self._check = check
+        self._check, self._keep = check, keep
         self._output, self._measure, self._patterns = output, measure, patterns
         self._prepare = prepare
 
@@ -268,7 +270,7 @@ class PlanShards(beam.PTransform):
             summary |= "CheckPasses" >> self._check
         start = blocks.pipeline | "Once" >> beam.Create([None])
         drafted = start | "Draft" >> beam.ParDo(
-            _DraftPlan(self._output, self._measure, self._patterns, self._prepare),
+            _DraftPlan(self._output, self._measure, self._patterns, self._prepare, self._keep),
             AsSingleton(summary),
             *map(AsList, listed),
         ).with_outputs(_DraftPlan.MEASURED, main="draft")

@@ -32,6 +32,7 @@ from beam_jobs.rejects import Reject, format_rejects, rejects_file
 from beam_jobs.resume import Digest, ShardResult, find_done, note_done, read_note
 from beam_jobs.shards import ShardFile, unwritable
 from beam_jobs.spool import Spool, SpoolReader
+from beam_jobs.window_step import ShardStep
 from readers.format.manifest import shard_name
 
 # Framed records one after another, their lengths (int64 [n]), and what was rejected among them.
@@ -214,6 +215,23 @@ def _kept(file: BinaryIO, packed: Iterable[bytes]) -> Iterator[tuple[int, int, B
     file.flush()
 
 
+class WriteSpooled(ShardStep[ShardResult]):
+    """(split and shard, references to its records) -> its result."""
+
+    def __init__(self, output: Output, processes: int, spool: Spool) -> None:
+        super().__init__(processes)
+        self._output, self._spool = output, spool
+
+    def process(self, element: tuple[int, Iterable[bytes]], plan: bytes) -> Iterator[ShardResult]:
+        key, references = element
+        writer = ShardWriter(self._output, Plan.unpack(plan), key)
+        yield from self.submit(write_spooled, writer, self._spool, list(references))
+
+    def outputs(self, result: ShardResult) -> Iterator[ShardResult]:
+        count_shard(result)
+        yield result
+
+
 def write_spooled(writer: ShardWriter, spool: Spool, references: Iterable[bytes]) -> ShardResult:
     """Writes a shard of records that lie in a spool, or finds it written.
 
@@ -221,18 +239,11 @@ def write_spooled(writer: ShardWriter, spool: Spool, references: Iterable[bytes]
         references: As `Spool.append` gave them, any number of them together.
 
     Raises:
-        JobError: As `write_records`; DataError if the spool cannot be read.
+        JobError: As `write_records` and `SpoolReader.blocks`.
     """
     with SpoolReader(spool) as reader:
-        try:
-            blocks = (block for some in references for block in reader.blocks(some))
-            records = Records(reader.files, blocks)
-        except OSError as error:
-            raise DataError(
-                f"{writer.name}: its records are gone from {spool.directory} ({error}); no dataset "
-                "was written, run the job again"
-            ) from error
-        return write_records(writer, records)
+        blocks = (block for some in references for block in reader.blocks(some))
+        return write_records(writer, Records(reader.files, blocks))
 
 
 def write_records(writer: ShardWriter, records: Records) -> ShardResult:

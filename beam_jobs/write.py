@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
@@ -18,20 +20,31 @@ from beam_jobs.bundle import STATISTICS, at_end_of_bundle
 from beam_jobs.commit import CommitDataset, TokenFiles, Written
 from beam_jobs.encode import RecordEncoder, check_crc32c
 from beam_jobs.errors import DataError, UsageError
+from beam_jobs.files import is_local
 from beam_jobs.group import GroupByShard
 from beam_jobs.labels import LABEL
-from beam_jobs.output import BALANCES, DEFAULT_SHARD_SIZE, Output, parse_num_shards, resolve
+from beam_jobs.output import (
+    BALANCES,
+    DEFAULT_SHARD_SIZE,
+    Output,
+    check_output,
+    parse_num_shards,
+    resolve,
+)
+from beam_jobs.output_files import STAGING
 from beam_jobs.payload import frame_lengths, pack_record, unpack_reject
 from beam_jobs.plan import PlanShards
 from beam_jobs.rejects import Reject
-from beam_jobs.shard_writer import WriteEncoded
+from beam_jobs.shard_writer import WriteEncoded, WriteSpooled
+from beam_jobs.spool import Spool
 from beam_jobs.summary import Summary
 from readers.format.example import Encoder
+from readers.format.manifest import join
 from readers.format.schema import Feature, Schema
 
 
 class _EncodeRecords(beam.DoFn):
-    """(key, features) -> packed blocks of encoded records.
+    """(key, features) -> packed blocks of encoded records, or references to them.
 
     Beside them a block without the records and a summary of each, and statistics: planning sees
     small things, the records pass the one shuffle.
@@ -39,11 +52,12 @@ class _EncodeRecords(beam.DoFn):
 
     SUMMARY, PLACES = "summary", "places"
 
-    def __init__(self, output: Output) -> None:
-        self._output = output
+    def __init__(self, output: Output, spool: Spool | None) -> None:
+        self._output, self._spool = output, spool
 
     def setup(self) -> None:
         check_crc32c()
+        self._ready = False
 
     def start_bundle(self) -> None:
         self._encoder = RecordEncoder(Encoder(self._output.schema))
@@ -79,11 +93,24 @@ class _EncodeRecords(beam.DoFn):
     def finish_bundle(self) -> Iterator[Any]:
         if left := self._builder.flush():
             yield from map(at_end_of_bundle, self._emit(left))
+        if self._spool:
+            self._spool.hand_over()
         for item in self._encoder.statistics():
             yield at_end_of_bundle(TaggedOutput(STATISTICS, item))
 
+    def _kept(self, packed: bytes) -> bytes:
+        """A packed block, or the reference to it."""
+        if self._spool is None:
+            return packed
+        if not self._ready:
+            # Nothing of ours may come to lie beside what is not.
+            check_output(self._output.directory, self._output.overwrite)
+            Path(self._spool.directory).mkdir(parents=True, exist_ok=True)
+            self._ready = True
+        return self._spool.append(packed)
+
     def _emit(self, packed: bytes) -> Iterator[Any]:
-        yield packed
+        yield self._kept(packed)
         block = Block.unpack(packed)
         summary = Summary.empty(len(self._output.num_shards))
         frames = frame_lengths(block.payloads)
@@ -103,7 +130,8 @@ class WriteShards(beam.PTransform):
     """PCollection of (key, dict of arrays) -> a dataset of exactly balanced shards.
 
     The result is a PCollection of one `readers.Manifest`, there when the dataset is complete.
-    Elements pass one shuffle as blocks of serialized Examples.
+    Serialized Examples wait for their shards on the disk of the output, and references to them pass one
+    shuffle; where the output is on no disk, blocks of Examples do.
 
     Args:
         directory: Where the dataset goes, on any Beam filesystem; new or empty.
@@ -177,18 +205,22 @@ class WriteShards(beam.PTransform):
 
     def expand(self, records: beam.PCollection) -> beam.PCollection:
         output = self._output
+        spool = None
+        if is_local(output.directory):
+            spool = Spool(join(output.directory, STAGING), f"{uuid.uuid4().hex}.")
         # A dataset has no windows.
         records |= "Global" >> beam.WindowInto(GlobalWindows())
-        encoded = records | "Encode" >> beam.ParDo(_EncodeRecords(output)).with_outputs(
+        encoded = records | "Encode" >> beam.ParDo(_EncodeRecords(output, spool)).with_outputs(
             _EncodeRecords.SUMMARY, _EncodeRecords.PLACES, STATISTICS, main="blocks"
         )
         planned = (encoded[_EncodeRecords.SUMMARY], encoded[_EncodeRecords.PLACES]) | (
-            "Plan" >> PlanShards(output)
+            "Plan" >> PlanShards(output, keep=spool.prefix if spool else "")
         )
+        write: beam.DoFn = WriteSpooled(output, 1, spool) if spool else WriteEncoded(output)
         results = (
             (encoded["blocks"], planned.plan)
-            | "Group" >> GroupByShard()
-            | "Write" >> beam.ParDo(WriteEncoded(output), AsSingleton(planned.plan))
+            | "Group" >> GroupByShard(spool=spool)
+            | "Write" >> beam.ParDo(write, AsSingleton(planned.plan))
         )
         constants = {"Labels": {LABEL: self._label_names}, "NoTokens": TokenFiles()}
         names, tokens, schema = (

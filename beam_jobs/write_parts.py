@@ -1,12 +1,13 @@
 """The pipeline of jobs whose records are parts of files, or lie in archives read from their front.
 
 Files are read twice: once for keys, labels and words, once to encode. The encoded records of a
-shard pass the one shuffle as blocks, or as references to blocks on the disk of this machine.
+shard pass the one shuffle as references to blocks on the disk of the output, or, where that is no
+disk, as blocks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,6 @@ import apache_beam as beam
 from apache_beam.metrics import Metrics
 from apache_beam.pvalue import AsSingleton, TaggedOutput
 
-from beam_jobs.assign import Plan
 from beam_jobs.bundle import STATISTICS, at_end_of_bundle
 from beam_jobs.commit import CommitDataset, TokenFiles, Written
 from beam_jobs.file_passes import FileSecondPass
@@ -25,17 +25,13 @@ from beam_jobs.output_files import STAGING
 from beam_jobs.passes import Encoded, Places, SecondPass
 from beam_jobs.read_parts import ENCODING, ReadParts, WorkJob, tokenizer_apart
 from beam_jobs.reshard import ReshardJob, ReshardSecondPass
-from beam_jobs.resume import ShardResult
-from beam_jobs.shard_writer import ShardWriter, WriteEncoded, count_shard, write_spooled
-from beam_jobs.spool import Spool
+from beam_jobs.shard_writer import WriteEncoded, WriteSpooled
+from beam_jobs.spool import HeldReferences, Spool
 from beam_jobs.text import TextJob
 from beam_jobs.text_passes import TextSecondPass
-from beam_jobs.window_step import ShardStep, WorkStep
+from beam_jobs.window_step import WorkStep
 from readers.format.manifest import join
 from readers.format.schema import Schema
-
-# References that wait for others of their shard, so that one element carries many: 20 MB at most.
-_REFERENCES_HELD = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -68,8 +64,7 @@ class _Encode(WorkStep[Encoded]):
 
     def start_bundle(self) -> None:
         super().start_bundle()
-        self._references: dict[int, list[bytes]] = {}
-        self._held = 0
+        self._references = HeldReferences()
 
     def made(self, plan: bytes, *sides: Any) -> SecondPass:
         job, output, known = self._job, self._output, _Known(*sides)
@@ -91,6 +86,8 @@ class _Encode(WorkStep[Encoded]):
 
     def finish_bundle(self) -> Iterator[Any]:
         yield from super().finish_bundle()
+        if self._spool:
+            self._spool.hand_over()  # What processes of ours append, only this machine reads.
         yield from map(at_end_of_bundle, self._release())
 
     def outputs(self, result: Encoded) -> Iterator[Any]:
@@ -101,33 +98,10 @@ class _Encode(WorkStep[Encoded]):
         if not self._spool:
             yield from result.shards
             return
-        for key, reference in result.shards:
-            self._references.setdefault(key, []).append(reference)
-        self._held += len(result.shards)
-        if self._held >= _REFERENCES_HELD:
-            yield from self._release()
+        yield from self._references.add(result.shards)
 
     def _release(self) -> Iterator[tuple[int, bytes]]:
-        for key, references in self._references.items():
-            yield key, b"".join(references)
-        self._references, self._held = {}, 0
-
-
-class _WriteSpooled(ShardStep[ShardResult]):
-    """(split and shard, references to its records) -> its result."""
-
-    def __init__(self, output: Output, processes: int, spool: Spool) -> None:
-        super().__init__(processes)
-        self._output, self._spool = output, spool
-
-    def process(self, element: tuple[int, Iterable[bytes]], plan: bytes) -> Iterator[ShardResult]:
-        key, references = element
-        writer = ShardWriter(self._output, Plan.unpack(plan), key)
-        yield from self.submit(write_spooled, writer, self._spool, list(references))
-
-    def outputs(self, result: ShardResult) -> Iterator[ShardResult]:
-        count_shard(result)
-        yield result
+        yield from self._references.release()
 
 
 class WriteParts(beam.PTransform):
@@ -148,9 +122,9 @@ class WriteParts(beam.PTransform):
         job, _ = tokenizer_apart(self._job)
         spool = None
         write: beam.DoFn = WriteEncoded(output)
-        if processes > 1 and is_local(output.directory):
+        if is_local(output.directory):
             spool = Spool(join(output.directory, STAGING))
-            write = _WriteSpooled(output, processes, spool)
+            write = WriteSpooled(output, processes, spool)
         read = pipeline | "Read" >> ReadParts(self._job, output, processes)
         encoded = (
             read.works

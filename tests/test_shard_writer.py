@@ -148,7 +148,7 @@ def test_records_that_are_gone_from_a_spool_are_one_line(tmp_path):
     references = [spool.append(block) for block in blocks_of(rows)]
     for path in (tmp_path / "spool").iterdir():
         path.unlink()
-    with pytest.raises(DataError, match=f"{NAME}: its records are gone"):
+    with pytest.raises(DataError, match="encoded records are gone from"):
         write_spooled(ShardWriter(output_of(tmp_path), plan_of(5), KEY), spool, references)
 
 

@@ -1,6 +1,7 @@
 """Encoded records on a local disk: what is kept is found, and a disk that fails is told of."""
 
 import errno
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -79,12 +80,47 @@ def test_a_disk_that_is_full_is_one_line_with_the_cure(tmp_path, monkeypatch):
         def write(self, data):
             raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(spools, "_own_file", lambda spool: (b"x" * 16, Full()))
+    spool = Spool(f"{tmp_path}/out/.staging")
+    monkeypatch.setitem(spools._open_files, spool, (b"x" * 16, Full()))
     with pytest.raises(DataError, match=r"cannot be kept there \(.*No space left.*make room") as e:
-        Spool(f"{tmp_path}/out/.staging").append(b"block")
+        spool.append(b"block")
     assert e.value.message.startswith(f"--output {tmp_path}/out: ")
 
 
 def test_a_directory_that_is_gone_is_one_line(tmp_path):
     with pytest.raises(DataError, match="cannot be kept there"):
         Spool(f"{tmp_path}/out/.staging").append(b"block")
+
+
+def test_threads_append_to_one_file_without_mixing_blocks(tmp_path):
+    spool = Spool(str(tmp_path))
+    blocks = [block_of(number) for number in range(1, 200)]
+    with ThreadPoolExecutor(8) as threads:
+        references = list(threads.map(lambda block: spool.append(block.pack()), blocks))
+    with SpoolReader(spool) as reader:
+        found = [block.pack() for each in references for _, _, block in reader.blocks(each)]
+    assert found == [block.pack() for block in blocks]
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_what_was_handed_over_stays_and_what_comes_then_lies_in_another_file(tmp_path):
+    spool = Spool(str(tmp_path), "run.")
+    first = spool.append(block_of(1).pack())
+    spool.hand_over()
+    spool.hand_over()
+    second = spool.append(block_of(2).pack())
+    with SpoolReader(spool) as reader:
+        assert len(list(reader.blocks(first + second))) == 2
+    names = [path.name for path in tmp_path.iterdir()]
+    assert len(names) == 2 and all(name.startswith("records.run.") for name in names)
+
+
+def test_a_block_that_is_gone_is_one_line(tmp_path):
+    spool = Spool(str(tmp_path))
+    reference = spool.append(block_of(1).pack())
+    (file,) = tmp_path.iterdir()
+    os.truncate(file, 10)
+    for _ in range(2):
+        with SpoolReader(spool) as reader, pytest.raises(DataError, match="records are gone from"):
+            list(reader.blocks(reference))
+        file.unlink(missing_ok=True)

@@ -1,11 +1,15 @@
 """WriteShards on anybody's PCollection, and the checks that nothing was lost."""
 
+import functools
+
 import apache_beam as beam
 import numpy as np
 import pytest
 from apache_beam.testing.test_pipeline import TestPipeline
 from apache_beam.testing.util import assert_that, equal_to
+from datasets import files_of
 
+import beam_jobs.write
 from beam_jobs import DataError, Feature, Schema, UsageError, WriteShards
 from beam_jobs.assign import Plan, SplitPlan
 from beam_jobs.commit import TokenFiles, _Commit, check_files, reconcile
@@ -16,11 +20,12 @@ from beam_jobs.payload import frame_lengths, pack_record, unpack_reject
 from beam_jobs.ragged import Ragged
 from beam_jobs.rejects import Reject
 from beam_jobs.resume import ShardResult
-from beam_jobs.shard_writer import check_records
+from beam_jobs.shard_writer import WriteSpooled, check_records
 from beam_jobs.statistics import Statistics
 from readers.format.manifest import Manifest, Shard
 from readers.format.parse import Decoder
 from readers.format.tfrecord import frame, read_records
+from readers.integrity import verify
 
 SCHEMA = Schema(
     {
@@ -64,6 +69,59 @@ def test_every_record_of_a_pcollection_comes_back_in_balanced_shards(tmp_path):
         np.testing.assert_array_equal(found[key]["x"], expected["x"])
         assert found[key]["name"].item().decode() == expected["name"]
         assert len(found[key]["parts"]) == len(expected["parts"])
+
+
+def test_references_to_records_are_shuffled_and_bytes_are_not(tmp_path, monkeypatch):
+    grouped = []
+    once = WriteSpooled.process
+
+    @functools.wraps(once)
+    def process(self, element, plan):
+        key, references = element[0], list(element[1])
+        grouped.append(sum(map(len, references)))
+        yield from once(self, (key, references), plan)
+
+    monkeypatch.setattr(WriteSpooled, "process", process)
+    manifest = write(map(record, range(5000)), tmp_path, num_shards=4)
+    assert len(grouped) == 4
+    # A reference of 32 bytes for each part of one of ten blocks.
+    assert sum(grouped) <= 11 * 4 * 32 < manifest.splits["train"].bytes / 100
+
+
+def test_where_the_output_is_on_no_disk_the_bytes_are_the_same(tmp_path, monkeypatch):
+    flags = {"num_shards": 3, "splits": {"train": 0.5, "val": 0.5}}
+    write(map(record, range(700)), tmp_path / "a", **flags)
+    monkeypatch.setattr(beam_jobs.write, "is_local", lambda _: False)
+    write(map(record, range(700)), tmp_path / "b", **flags)
+    assert files_of(tmp_path / "a") == files_of(tmp_path / "b")
+
+
+def test_what_fails_before_the_plan_leaves_the_dataset_that_was_there(tmp_path):
+    write(map(record, range(40)), tmp_path / "out", num_shards=2)
+    before = files_of(tmp_path / "out")
+
+    def breaks(number):
+        if number == 1500:
+            raise ValueError("a mistake of the user's")
+        return record(number)
+
+    for flags, error in (({"overwrite": True}, "a mistake"), ({}, "a dataset is here already")):
+        with pytest.raises(Exception, match=error), beam.Pipeline() as pipeline:
+            made = pipeline | beam.Create(range(1600), reshuffle=False) | beam.Map(breaks)
+            made | WriteShards(str(tmp_path / "out"), SCHEMA, num_shards=2, **flags)
+        found = files_of(tmp_path / "out")
+        assert {n: sha for n, sha in found.items() if not n.startswith(".staging/")} == before
+        assert verify(tmp_path / "out").ok
+    # What that left does not hinder the next run, and goes with it.
+    write(map(record, range(40)), tmp_path / "out", num_shards=2, overwrite=True)
+    assert files_of(tmp_path / "out") == before
+
+
+def test_records_are_kept_beside_nothing_that_is_not_ours(tmp_path):
+    (tmp_path / "thesis.txt").write_text("mine")
+    with pytest.raises(Exception, match="which is not part of a dataset"):
+        write(map(record, range(600)), tmp_path, num_shards=2, overwrite=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
 
 def test_the_order_of_the_pcollection_does_not_change_a_byte(tmp_path):
