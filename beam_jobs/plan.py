@@ -166,7 +166,7 @@ class _DraftPlan(beam.DoFn):
     MEASURED = "measured"
 
     def __init__(
-        self, output: Output, measure: Measure | None, patterns: int, prepare: bool, keep: str
+        self, output: Output, measure: Measure | None, patterns: int, prepare: bool, keep: str = ""
     ) -> None:
         self._output, self._measure, self._patterns = output, measure, patterns
         self._prepare, self._keep = prepare, keep
