@@ -120,6 +120,9 @@ class Flink:
             "restart-strategy.type": "fixed-delay",
             "restart-strategy.fixed-delay.attempts": 2,
             "restart-strategy.fixed-delay.delay": "6 s",
+            # A thread of Flink's that dies, as of a full heap, ends its TaskManager: otherwise jobs
+            # wait for what it should have done.
+            "cluster.uncaught-exception-handling": "FAIL",
             # A TaskManager that was killed is missed after 10 s instead of 50.
             "heartbeat.interval": 2000,
             "heartbeat.timeout": 10000,
