@@ -41,10 +41,10 @@ install() {
     "$python" -m venv "$venv" || fail "'$python -m venv' failed (on Debian: apt install python3-venv)"
   }
   echo "installing the package and its dependencies (a minute the first time)" >&2
-  # uv takes 20 s where pip takes two minutes; pip knows settings of this machine that uv does not.
+  # uv takes 20 s where pip takes two minutes; what settings of this machine it does not know, pip does.
   local pip=("$venv/bin/python" -m pip --disable-pip-version-check install --quiet)
-  "${pip[@]}" uv &&
-    "$venv/bin/uv" pip install --quiet --compile-bytecode --python "$venv/bin/python" --editable "$here[$extra]" ||
+  local uv=("$venv/bin/uv" pip install --quiet --system-certs --compile-bytecode)
+  { "${pip[@]}" uv && "${uv[@]}" --python "$venv/bin/python" --editable "$here[$extra]" 2>/dev/null; } ||
     "${pip[@]}" --editable "$here[$extra]" ||
     fail "the installation failed; see the messages above"
   printf '%s\n' "$wanted" >"$stamp"
