@@ -10,6 +10,7 @@ import contextlib
 import itertools
 import mmap
 import os
+import resource
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -221,6 +222,13 @@ class WriteSpooled(ShardStep[ShardResult]):
     def __init__(self, output: Output, processes: int, spool: Spool) -> None:
         super().__init__(processes)
         self._output, self._spool = output, spool
+
+    def setup(self) -> None:
+        super().setup()
+        # A shard has records of every task that encoded any, each in a file of its own.
+        with contextlib.suppress(ValueError, OSError):
+            _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
     def process(self, element: tuple[int, Iterable[bytes]], plan: bytes) -> Iterator[ShardResult]:
         key, references = element

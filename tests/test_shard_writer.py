@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import resource
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from beam_jobs.references import write_references
 from beam_jobs.rejects import Reject
 from beam_jobs.resume import ShardResult
 from beam_jobs.sensors import SensorJob
-from beam_jobs.shard_writer import ShardWriter, WriteEncoded, write_spooled
+from beam_jobs.shard_writer import ShardWriter, WriteEncoded, WriteSpooled, write_spooled
 from beam_jobs.sources import Source, pack_reference
 from beam_jobs.spool import Spool
 from beam_jobs.statistics import Statistics
@@ -150,6 +151,27 @@ def test_records_that_are_gone_from_a_spool_are_one_line(tmp_path):
         path.unlink()
     with pytest.raises(DataError, match="encoded records are gone from"):
         write_spooled(ShardWriter(output_of(tmp_path), plan_of(5), KEY), spool, references)
+
+
+def test_a_shard_may_have_records_of_more_tasks_than_files_may_be_open_at_first(tmp_path):
+    rows, examples = encoded(random.Random(2), 300)
+    (tmp_path / "spool").mkdir()
+    spool = Spool(str(tmp_path / "spool"))
+    references = []
+    for block in blocks_of(rows, 1):
+        references.append(spool.append(block))
+        spool.hand_over()
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, before[1]))
+    try:
+        writer = WriteSpooled(output_of(tmp_path / "out"), 1, spool)
+        writer.setup()
+        writer.start_bundle()
+        given = writer.process((KEY, references), plan_of(300).pack())
+        (result,) = [*given, *(each.value for each in writer.finish_bundle())]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    check_shard(tmp_path / "out", result, examples)
 
 
 @pytest.mark.parametrize("run_bytes", [1, 100, 1000, 1 << 20])
