@@ -15,7 +15,12 @@ from typing import NamedTuple, TextIO
 
 import apache_beam as beam
 from apache_beam.metrics import MetricsFilter
-from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions, SetupOptions
+from apache_beam.options.pipeline_options import (
+    PipelineOptions,
+    PortableOptions,
+    SetupOptions,
+    StandardOptions,
+)
 from apache_beam.runners.runner import PipelineResult
 
 from beam_jobs import progress
@@ -74,6 +79,8 @@ def run_job(command: Command) -> Outcome | None:
     Raises:
         JobError: It failed; no manifest was written.
     """
+    if told_of := standstill(command):
+        print(told_of, file=sys.stderr)
     result = _run(command, command.name.capitalize() >> command.transform)
     if on_dataflow(command.beam) and not is_followed(command.beam):
         return None
@@ -83,6 +90,22 @@ def run_job(command: Command) -> Outcome | None:
         raise DataError(
             f"the runner says it is done, but {error}; no dataset was written, run the job again"
         ) from None
+
+
+def standstill(command: Command) -> str:
+    """What a user should know before a job that may never end; empty for any other."""
+    runner = command.beam.view_as(StandardOptions).runner
+    if (
+        runner not in ("FlinkRunner", "SparkRunner", "PortableRunner")
+        or not command.in_parts
+        or is_local(command.output.directory)
+    ):
+        return ""
+    return (
+        f"warning: --output {command.output.directory}: records pass the engine on their way there; "
+        "on Flink and Spark a task with more than 400 MB of them may stand still for ever: write to a "
+        "disk that all workers share, or use more tasks (docs/scale.md)"
+    )
 
 
 def _manifest(directory: str) -> Manifest:

@@ -3,6 +3,7 @@ import json
 import shlex
 import tarfile
 import zipfile
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -502,3 +503,23 @@ def test_samples_parse_as_the_readme_has_them(tmp_path):
         assert command.name == job
     with pytest.raises(UsageError, match="no file matches"):
         parse_command(["text", "--input", f"{tmp_path}/nothing", "--dry_run"])
+
+
+@pytest.mark.parametrize(
+    ("job", "output", "flags", "warned"),
+    [
+        ("text", "s3://bucket/out", ["--engine=flink", "--job_endpoint=localhost:1"], True),
+        ("text", "gs://bucket/out", ["--engine=spark", "--spark_master_url=spark://x"], True),
+        ("sensors", "s3://bucket/out", ["--engine=flink", "--job_endpoint=localhost:1"], False),
+        ("text", "/tmp/out", ["--engine=flink", "--job_endpoint=localhost:1"], False),
+        ("text", "s3://bucket/out", [], False),
+    ],
+)
+def test_a_job_whose_records_pass_an_engine_is_warned_of_what_may_happen(
+    tmp_path, job, output, flags, warned
+):
+    np.save(tmp_path / "a.npy", np.zeros(3))
+    command = parse_command([job, "--input", str(tmp_path), "--output", f"{tmp_path}/out", *flags])
+    # Elsewhere a store would be asked.
+    command = replace(command, output=replace(command.output, directory=output))
+    assert ("stand still" in running.standstill(command)) == warned
