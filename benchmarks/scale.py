@@ -30,7 +30,7 @@ from pathlib import Path
 import apache_beam as beam
 import numpy as np
 from apache_beam.options.pipeline_options import PipelineOptions
-from environment import HERE, machine, versions
+from environment import HERE, machine, parse_names, versions
 from inputs import write_recording
 from job_metrics import Collection, Stage, collections, newest_job, stages
 from measure import BenchmarkError, sample_session
@@ -355,7 +355,7 @@ def main() -> int:
     parser.add_argument("--data", type=Path, default=Path("benchmark_data"), help="inputs, outputs")
     parser.add_argument("--kinds", default=",".join(SIZES), help=f"of {', '.join(SIZES)}")
     parser.add_argument(
-        "--records", help="two numbers instead of the usual ones, such as 1000,2000"
+        "--records", type=int, nargs=2, help="a small and a large number instead of the usual ones"
     )
     parser.add_argument("--parallelism", type=int, default=2)
     parser.add_argument("--quick", action="store_true", help="tiny inputs: does it run?")
@@ -367,11 +367,12 @@ def main() -> int:
     folder.mkdir(parents=True)
     sizes = QUICK_SIZES if flags.quick else SIZES
     if flags.records:
-        sizes = dict.fromkeys(SIZES, tuple(map(int, flags.records.split(","))))
+        sizes = dict.fromkeys(SIZES, tuple(flags.records))
     results: list[Result] = []
     try:
+        kinds = parse_names(list(SIZES), flags.kinds)
         with running(Flink, folder) as flink:
-            for kind in flags.kinds.split(","):
+            for kind in kinds:
                 for records in sizes[kind]:
                     results.append(measure(flink, kind, records, data, flags.parallelism))
                 small, large = results[-2:]
