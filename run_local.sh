@@ -69,8 +69,8 @@ case ${1-} in
   engines)
     install all
     shift
-    cd "$here/tests"
-    exec "$venv/bin/python" -m engines "$@"
+    cd "$here"
+    exec "$venv/bin/python" -m tests.engines "$@"
     ;;
   -h | --help)
     sed -n '2,11s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
