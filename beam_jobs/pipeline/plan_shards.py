@@ -93,7 +93,7 @@ class _FinishPlan(beam.DoFn):
         yield finish_plan(draft, boundaries).pack()
 
 
-class Planned(NamedTuple):
+class PlannedShards(NamedTuple):
     """PCollections of one element each.
 
     Attributes:
@@ -108,7 +108,7 @@ class Planned(NamedTuple):
 
 
 class PlanShards(beam.PTransform):
-    """(Summary of each block, packed blocks of hashes, numbers of inputs by pattern) -> Planned.
+    """(Summary of each block, packed blocks of hashes, numbers of inputs by pattern) -> PlannedShards.
 
     Without the last one nobody knows how many inputs there should be.
 
@@ -135,7 +135,7 @@ class PlanShards(beam.PTransform):
         self._output, self._measure, self._patterns = output, measure, patterns
         self._prepare = prepare
 
-    def expand(self, inputs: tuple[beam.PCollection, ...]) -> Planned:
+    def expand(self, inputs: tuple[beam.PCollection, ...]) -> PlannedShards:
         summaries, blocks, *listed = inputs
         splits = len(self._output.num_shards)
         summary = summaries | "Summarise" >> beam.CombineGlobally(
@@ -160,4 +160,4 @@ class PlanShards(beam.PTransform):
             | "PickBoundaries" >> beam.ParDo(_PickBoundaries(), AsSingleton(draft))
         )
         plan = start | "Finish" >> beam.ParDo(_FinishPlan(), AsSingleton(draft), AsList(boundaries))
-        return Planned(plan, summary, drafted[_DraftPlan.MEASURED])
+        return PlannedShards(plan, summary, drafted[_DraftPlan.MEASURED])
