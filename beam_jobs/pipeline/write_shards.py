@@ -131,8 +131,10 @@ class WriteShards(beam.PTransform):
     """PCollection of (key, dict of arrays) -> a dataset of exactly balanced shards.
 
     The result is a PCollection of one `readers.Manifest`, there when the dataset is complete.
-    Serialized Examples wait for their shards on the disk of the output, and references to them pass one
-    shuffle; where the output is on no disk, blocks of Examples do.
+    Serialized Examples wait for their shards on the output's disk, and only references to them are
+    shuffled. If the output is in an object store, the Examples themselves pass through the runner: on
+    Flink and Spark, a task that hands over more than about a gigabyte of them can hang
+    (docs/scale.md). Write to a disk that all workers share, and copy; or use more tasks.
 
     Args:
         directory: Where the dataset goes, on any Beam filesystem; new or empty.
