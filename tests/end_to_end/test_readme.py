@@ -20,10 +20,10 @@ import pytest
 
 import readers
 from beam_jobs.__main__ import main as beam_jobs_main
-from beam_jobs.samples import make_samples
+from examples.samples import make_samples
 from readers.__main__ import main as readers_main
+from tests.support.checkout import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
 JOBS = ("images", "text", "sensors", "reshard")
 
