@@ -24,9 +24,8 @@ from beam_jobs.jobs.protocols import (
 )
 from beam_jobs.jobs.text.duplicates import Tally, check_tally, pack_digests
 from beam_jobs.jobs.text.sample import Sample, check_training, learn
-from beam_jobs.pipeline.plan_shards import PlanShards
+from beam_jobs.pipeline.plan_shards import Planned, PlanShards, Side
 from beam_jobs.pipeline.plan_strata import PlanStrata
-from beam_jobs.pipeline.planned import Planned, Side
 from beam_jobs.pipeline.steps import MergeFn, TaskStep
 from beam_jobs.pipeline.text_steps import BuildVocabulary, MarkDuplicates
 from beam_jobs.plan.strata import Labelled, check_strata

@@ -27,8 +27,7 @@ from beam_jobs.dataset.output import (
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.packages import check_crc32c
 from beam_jobs.pipeline.commit import CommitDataset
-from beam_jobs.pipeline.plan_shards import PlanShards
-from beam_jobs.pipeline.planned import Planned
+from beam_jobs.pipeline.plan_shards import Planned, PlanShards
 from beam_jobs.pipeline.shuffle import GroupByShard, spool_of, write_encoded
 from beam_jobs.pipeline.steps import STATISTICS, at_end_of_bundle
 from beam_jobs.plan.placement import Placement, Splits, check_seed
