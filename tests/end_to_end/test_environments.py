@@ -101,7 +101,7 @@ def test_a_source_distribution_is_the_package_and_nothing_else(sdist):
     assert code <= names
     assert {name.partition("/")[0] for name in names - code} == {
         *("beam_jobs", "readers", "beam_shards.egg-info", "setup.py", "setup.cfg"),
-        *("pyproject.toml", "README.md", "PKG-INFO", "MANIFEST.in"),
+        *("pyproject.toml", "README.md", "LICENSE", "PKG-INFO", "MANIFEST.in"),
     }
     assert sdist.stat().st_size < 1 << 20
 
