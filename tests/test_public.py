@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import tensorflow as tf
@@ -14,8 +13,8 @@ import tensorflow as tf
 import beam_jobs
 import readers
 from readers import transforms
+from tests.support.checkout import ROOT
 
-ROOT = Path(__file__).parent.parent
 PACKAGES = {"readers": readers, "beam_jobs": beam_jobs}
 MODULES = [readers, beam_jobs, transforms]
 

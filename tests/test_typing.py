@@ -4,16 +4,16 @@ import ast
 import inspect
 import sys
 import zipfile
-from pathlib import Path
 
 import pytest
 
 import beam_jobs
 import readers
 from readers import transforms
-from tests.packaged import build_wheel, run_in, user_environment
+from tests.support.checkout import ROOT
+from tests.support.packaged import build_wheel, run_in, user_environment
 
-PROGRAM = Path(__file__).parent / "typed_program.py"
+PROGRAM = ROOT / "tests/support/typed_program.py"
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import venv
 import zipfile
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+from tests.support.checkout import ROOT
 
 
 def build_wheel(directory):
