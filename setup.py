@@ -7,7 +7,7 @@ from setuptools import find_packages, setup
 
 HERE = Path(__file__).parent
 # Read, not imported: a build environment has neither NumPy nor Beam.
-VERSION = re.search(r'^__version__ = "(.+)"$', (HERE / "readers/__init__.py").read_text(), re.M)[1]
+VERSION = re.search(r'"(\d.*)"', (HERE / "readers/format/version.py").read_text())[1]
 
 BEAM = ["apache-beam>=2.77,<2.80", "pillow>=10.3", "tqdm>=4.66", "orjson>=3.9.7"]
 # To submit to Dataflow, and for its workers; the last two make what --setup_file sends.

@@ -17,9 +17,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from beam_jobs.errors import DataError, JobError, UsageError
-from readers import __version__
 from readers.format.manifest import Manifest
 from readers.format.schema import Feature, Schema
+from readers.format.version import __version__
 
 if TYPE_CHECKING:
     from beam_jobs.pipeline.write_shards import WriteShards

@@ -23,6 +23,7 @@ from readers.files.retries import StoreError
 from readers.format.manifest import DatasetError, Manifest, Shard, Split
 from readers.format.schema import Feature, Schema
 from readers.format.tfrecord import CorruptRecordError
+from readers.format.version import __version__
 from readers.load import load
 from readers.numpy_stream import Batches, as_numpy
 from readers.order.state import State
@@ -31,8 +32,6 @@ from readers.verify import Problem, Report, verify
 
 if TYPE_CHECKING:
     from readers import transforms
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Batches",
