@@ -152,6 +152,8 @@ class WriteShards(beam.PTransform):
     Raises:
         UsageError: An argument is wrong, the directory is not free, or two records share a key.
         DataError: The runner lost records, or all were rejected. No manifest is written then.
+            What is found while the pipeline runs arrives as an exception of the runner's, whose
+            text holds the message of one of these two.
 
     Example:
         pairs | WriteShards("shards/mine", schema=Schema({"x": Feature("float32", [64])}))
