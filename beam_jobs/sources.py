@@ -15,7 +15,7 @@ import orjson
 
 from beam_jobs.archives import archive_kind
 from beam_jobs.errors import RejectError
-from beam_jobs.members import Place
+from beam_jobs.members import MemberLocation
 
 _REFERENCE = struct.Struct("<Qq")
 
@@ -36,7 +36,7 @@ class Source(NamedTuple):
         size: In bytes; 0 where nobody knows it before it is read.
         modified: Nanoseconds since the epoch; of a member, when its archive was.
         archive: The key of the archive that holds it; empty for a file of its own.
-        place: Where in the archive it lies.
+        location: Where in the archive it lies.
         row: What a table, or files beside it, say of it: values as JSON has them, by column.
         joined: Files that belong to it: (what each is, path, size, modified).
         path: Below the root, where it is not the key.
@@ -47,7 +47,7 @@ class Source(NamedTuple):
     size: int = 0
     modified: int = 0
     archive: str = ""
-    place: Place | None = None
+    location: MemberLocation | None = None
     row: Mapping[str, Any] = _NOTHING
     joined: tuple[tuple[str, str, int, int], ...] = ()
     path: str = ""
@@ -111,7 +111,7 @@ def unpack_reference(reference: bytes) -> Source:
     archive, place, row, joined, path, error = _of_json(details)
     return source._replace(
         archive=archive,
-        place=Place(*place) if place else None,
+        location=MemberLocation(*place) if place else None,
         row=row,
         joined=tuple(map(tuple, joined)),
         path=path,
