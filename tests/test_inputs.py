@@ -338,7 +338,12 @@ def test_samples_are_found_as_by_comparing_all_names(files, columns, kind):
         # A header and 700 bytes in two blocks: 1536 bytes a member.
         ("tar", 3 * 1536 + 100, 3, "after '2.jpg': it ends at byte"),
         ("tar", 3 * 1536 + 512 + 100, 3, "after '2.jpg': the member at byte 4608 ends at"),
-        ("tar", 9 * 1536, 9, "after '8.jpg': it ends at byte 13824 without an end-of-archive marker"),
+        (
+            "tar",
+            9 * 1536,
+            9,
+            "after '8.jpg': it ends at byte 13824 without an end-of-archive marker",
+        ),
         ("tar.gz", 2500, None, "in '{}.jpg': GZIP: Compressed file ended"),
     ],
 )
