@@ -55,7 +55,8 @@ def checked_name(name: str) -> tuple[str, str] | None:
         folders and hidden files.
     """
     parts = [part for part in name.split("/") if part not in ("", ".")]
-    hidden = any(part[0] == "." and part != ".." for part in parts)
+    # The first test is quick, and true of few names.
+    hidden = "/." in f"/{name}" and any(part[0] == "." and part != ".." for part in parts)
     if name.endswith("/") or hidden or parts[:1] == ["__MACOSX"]:
         return None
     if error := _name_error(name, parts):

@@ -116,7 +116,7 @@ def _entries(file: BinaryIO, start: int, size: int) -> Iterator[tuple[tuple, byt
     at, end = start, start + size
     while at < end:
         head = directory.read(_ENTRY.size)
-        if len(head) < _ENTRY.size or not head.startswith(b"PK\1\2"):
+        if len(head) < _ENTRY.size or head[:4] != b"PK\1\2":
             raise RejectError(f"no directory entry at byte {at}")
         fields = _ENTRY.unpack(head)
         named, extra, comment = fields[10:13]
