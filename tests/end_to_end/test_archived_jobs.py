@@ -348,7 +348,7 @@ def damaged(tmp_path_factory):
 
     whole = zipped(folder / "cut.zip", files).read_bytes()
     (folder / "cut.zip").write_bytes(whole[: len(whole) // 2])
-    bad["cut.zip"] = "the archive is damaged or cut off before its first member: there is no dir"
+    bad["cut.zip"] = "the archive is damaged or cut off before its first member: no zip directory"
 
     flipped = bytearray(zipped(folder / "crc.zip", files[:5], zipfile.ZIP_STORED).read_bytes())
     flipped[flipped.index(files[2][1]) + 50] ^= 1

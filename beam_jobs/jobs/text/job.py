@@ -168,10 +168,10 @@ class TextJob(RecordJob):
         """Yields the pieces of a source: row groups of a table, byte ranges of a large file of lines."""
         key, size = source.file, source.size
         lower = key.lower()
-        if lower.endswith(".parquet") and source.place is None and not source.error:
+        if lower.endswith(".parquet") and source.location is None and not source.error:
             yield from self._row_groups(source)
             return
-        splittable = lower.endswith(PLAIN) and self.record == "line" and source.place is None
+        splittable = lower.endswith(PLAIN) and self.record == "line" and source.location is None
         if size <= CHUNK_BYTES or not splittable or source.error:
             yield Chunk(source, 0, 0, 1, size)
             return
@@ -219,7 +219,7 @@ class TextJob(RecordJob):
         limit = 2 * CHUNK_BYTES
         end = chunk.end or chunk.start + limit
         source = chunk.source
-        plain = source.file.lower().endswith(PLAIN) and source.place is None and not source.error
+        plain = source.file.lower().endswith(PLAIN) and source.location is None and not source.error
         if self.record != "line" or not plain or not is_utf8(source.key):
             return None
         if self.columns or self.labels.columns:
