@@ -18,7 +18,7 @@ from beam_jobs.dataset.output import Output, parse_names, parse_num_shards, pars
 from beam_jobs.engines.direct import on_this_machine, processes_of
 from beam_jobs.engines.flags import engine_flags
 from beam_jobs.errors import UsageError
-from beam_jobs.jobs.reshard.job import UNKNOWN
+from beam_jobs.jobs.reshard.job import UNKNOWN_SCHEMA
 from beam_jobs.pipeline.write_records import WriteRecords
 from beam_jobs.pipeline.write_references import WriteReferences
 from beam_jobs.plan.groups import Groups
@@ -78,7 +78,7 @@ def parse_command(arguments: Sequence[str]) -> Command:
     if flags.job == "reshard":
         job: AnyJob = resharding_job(flags, output)
         splits = _named_splits(flags) if flags.split_column else Splits.parse(flags.splits)
-        dataset = _dataset(flags, output, UNKNOWN, splits, groups)
+        dataset = _dataset(flags, output, UNKNOWN_SCHEMA, splits, groups)
     else:
         job = encoding_job(flags, groups, output)
         splits = _splits(flags, job)
