@@ -446,6 +446,7 @@ def test_one_worker_writes_the_same_bytes_and_no_file_but_those_of_the_dataset(s
     assert any(path.startswith(f"{tmp_path}/out/") for path in written)
 
 
+@pytest.mark.slow
 def test_workers_of_beam_write_the_same_bytes(salvaged, tmp_path):
     arguments, _, out = salvaged
     mode = ["--direct_running_mode", "multi_processing", "--direct_num_workers", 2]
@@ -453,6 +454,7 @@ def test_workers_of_beam_write_the_same_bytes(salvaged, tmp_path):
     assert files_of(tmp_path / "out") == files_of(out)
 
 
+@pytest.mark.slow(base=["streamed"])
 def test_an_interrupted_run_goes_on_to_the_same_bytes(salvaged, tmp_path, capsys):
     arguments, _, out = salvaged
     interrupted(*arguments, "--output", tmp_path / "out")
