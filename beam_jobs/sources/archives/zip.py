@@ -1,7 +1,7 @@
 """Directory of a zip: which members it has, and where their bytes are.
 
-Source: PKWARE's APPNOTE.TXT 6.3. The directory that `zipfile` reads was tried, and does not serve
-untrusted input:
+Source: PKWARE's APPNOTE.TXT 6.3. The directory that `zipfile` reads was tried with Python 3.11.7, and
+does not serve untrusted input:
 
 - Listing 200,000 members takes twice as long (5.6 s instead of 3.0 s) and 128 MiB instead of 67 MiB. A
   directory is held in memory whatever its size.
