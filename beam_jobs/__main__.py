@@ -16,10 +16,10 @@ _PACKAGES = {
 
 
 def _missing(error: ImportError) -> int:
-    """One line that says what to install, and the exit code.
+    """Prints what to install, in one line; returns the exit code.
 
     Raises:
-        ImportError: It is nothing that can be installed.
+        ImportError: The missing module is not part of a package that a user installs.
     """
     package = _PACKAGES.get((error.name or "").split(".")[0])
     if package is None:
@@ -30,8 +30,8 @@ def _missing(error: ImportError) -> int:
 
 def main(arguments: list[str]) -> int:
     """Runs one job; returns the exit code."""
-    # Runners and their workers log every exception in full; the command prints one line instead. A
-    # level of the handler, as Beam hands it what workers log whatever the loggers' levels are.
+    # Runners and their workers log every exception in full; the command prints one line instead. The
+    # handler has the level, because Beam hands it what workers log whatever the loggers' levels are.
     handler = logging.StreamHandler()
     handler.setLevel(logging.CRITICAL)
     logging.basicConfig(level=logging.ERROR, handlers=[handler])
@@ -49,11 +49,11 @@ def main(arguments: list[str]) -> int:
         print(f"error: {error.message}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt as interrupt:
-        told = str(interrupt) or (
+        message = str(interrupt) or (
             "interrupted, no dataset was written; run the same command again: it keeps the shards "
             "that are done"
         )
-        print(f"error: {told}", file=sys.stderr)
+        print(f"error: {message}", file=sys.stderr)
         return 130
     return 0
 

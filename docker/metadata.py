@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from beam_jobs.cli.flags import declared_flags
+from beam_jobs.cli.parser import declared_flags
 
 # Of the command alone: a dry run is made on the user's own machine, and a template is for Dataflow.
 _NOT_OF_A_JOB = ("dry_run", "engine")
@@ -63,8 +63,8 @@ def parameters() -> Iterator[dict[str, Any]]:
     yield {
         "name": "job",
         "label": "job",
-        "helpText": "What a record is: a picture, a text, a recording, or one of anybody's TFRecord "
-        "files.",
+        "helpText": "What a record is: an image, a text, a recording, or a record of an existing "
+        "TFRecord file.",
         "regexes": [f"^({'|'.join(jobs)})$"],
     }
     yield from _BEAMS

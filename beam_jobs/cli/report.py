@@ -1,13 +1,18 @@
-"""What the command prints about a finished job or a dry run."""
+"""The printed summary of a finished job or a dry run."""
 
 from __future__ import annotations
 
-from beam_jobs.pipeline.dry_run import _MAX_LABELS, Findings
+from beam_jobs.pipeline.dry_run import Findings
 from beam_jobs.plan.shards import shard_sizes
 from beam_jobs.sources.labels import LABEL
 from readers.format.display import format_balance, format_bytes, format_table
 from readers.format.manifest import Manifest
 from readers.format.schema import Schema, format_shape
+
+HEADER = ["job", "split", "records", "shards", "records a shard", "bytes", "rejects", "seconds"]
+
+# Labels whose counts are printed.
+_MAX_LABELS = 20
 
 
 def format_findings(findings: Findings) -> str:
@@ -38,7 +43,7 @@ def format_findings(findings: Findings) -> str:
         lines.append(f"{findings.tried} records tried, {len(findings.failed)} of them rejected")
         known = set(findings.rejects)
         lines += [f"  {reject}" for reject in findings.failed if reject not in known]
-    # Names of files that are not UTF-8 hold lone surrogates, which no terminal takes.
+    # Names of files that are not UTF-8 hold lone surrogates, which terminals cannot print.
     return "\n".join(lines).encode("utf-8", "backslashreplace").decode()
 
 
@@ -55,7 +60,7 @@ def _label_line(name: str, counts: dict[str, int]) -> str:
 
 
 def summary_rows(job: str, manifest: Manifest, seconds: float) -> list[list[str]]:
-    """A row for every split: what `HEADER` names."""
+    """A row of the columns `HEADER` for each split."""
     rows = []
     for name, split in manifest.splits.items():
         sizes = [shard.records for shard in split.shards]
@@ -72,6 +77,3 @@ def summary_rows(job: str, manifest: Manifest, seconds: float) -> list[list[str]
             ]
         )
     return rows
-
-
-HEADER = ["job", "split", "records", "shards", "records a shard", "bytes", "rejects", "seconds"]

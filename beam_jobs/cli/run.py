@@ -1,4 +1,4 @@
-"""Runs a job on an engine, and says what became of it."""
+"""Runs a job or a dry run, and prints its result."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from readers.format.manifest import MANIFEST, DatasetError, Manifest, join
 
 
 class Outcome(NamedTuple):
-    """What a job did.
+    """The result of a job.
 
     Attributes:
-        manifest: Of the dataset, read back from where it was written.
-        kept: How many shards of an earlier, unfinished run are in it.
+        manifest: The dataset's manifest, read back from where it was written.
+        kept: The number of its shards that an earlier, unfinished run wrote.
     """
 
     manifest: Manifest
@@ -40,13 +40,13 @@ class Outcome(NamedTuple):
 
 
 def run_job(command: Command) -> Outcome | None:
-    """Runs a job to its end; None where it goes on, or begins, without this command.
+    """Runs a job to its end; None if it continues on Dataflow without this command.
 
     Raises:
-        JobError: It failed; no manifest was written.
+        JobError: The job failed; no manifest was written.
     """
-    if told_of := standstill(command):
-        print(told_of, file=sys.stderr)
+    if warning := stall_warning(command):
+        print(warning, file=sys.stderr)
     result = _launch(command, command.name.capitalize() >> command.transform)
     if on_dataflow(command.beam) and not is_followed(command.beam):
         return None
@@ -54,7 +54,7 @@ def run_job(command: Command) -> Outcome | None:
         return Outcome(_manifest(command.output.directory), _kept(result))
     except (DatasetError, OSError, ValueError) as error:
         raise DataError(
-            f"the runner says it is done, but {error}; no dataset was written, run the job again"
+            f"the runner reports success, but {error}; no dataset was written: run the job again"
         ) from None
 
 
@@ -65,8 +65,8 @@ def _launch(command: Command, transform: beam.PTransform) -> PipelineResult:
     )
 
 
-def standstill(command: Command) -> str:
-    """What a user should know before a job that may never end; empty for any other."""
+def stall_warning(command: Command) -> str:
+    """A warning about a job that may hang; empty for any other."""
     runner = command.beam.view_as(StandardOptions).runner
     if (
         runner not in ("FlinkRunner", "SparkRunner", "PortableRunner")
@@ -75,9 +75,9 @@ def standstill(command: Command) -> str:
     ):
         return ""
     return (
-        f"warning: --output {command.output.directory}: records pass the engine on their way there; "
-        "on Flink and Spark a task with more than 400 MB of them may stand still for ever: write to a "
-        "disk that all workers share, or use more tasks (docs/scale.md)"
+        f"warning: --output {command.output.directory}: records are shuffled through the engine on "
+        "their way to a store; on Flink and Spark a task with more than 400 MB of them may hang: write "
+        "to a disk that all workers share, or use more tasks (docs/scale.md)"
     )
 
 
@@ -85,7 +85,7 @@ def _manifest(directory: str) -> Manifest:
     """The manifest of a dataset, read with the options of the job that wrote it.
 
     Raises:
-        DatasetError, OSError: There is none, or none that can be read.
+        DatasetError, OSError, ValueError: The manifest is missing or unreadable.
     """
     if is_local(directory):
         return Manifest.read(directory)
@@ -93,7 +93,7 @@ def _manifest(directory: str) -> Manifest:
 
 
 def survey_job(command: Command) -> Findings:
-    """What a job would find and write; nothing of it is written.
+    """What a job would find and write; no part of the dataset is written.
 
     Raises:
         JobError: The job could not be planned.
@@ -108,7 +108,9 @@ def survey_job(command: Command) -> Findings:
 def _kept(result: PipelineResult) -> int:
     try:
         counters = result.metrics().query(MetricsFilter().with_name("kept"))["counters"]
-    except Exception:  # A service may refuse to tell; the dataset is there all the same.
+    except (
+        Exception
+    ):  # A service may refuse to report counters; the dataset is complete all the same.
         return 0
     return sum(counter.result for counter in counters)
 
@@ -117,7 +119,7 @@ def main_job(command: Command) -> None:
     """Runs a job and prints what it wrote, or would write.
 
     Raises:
-        JobError: As `run_job` and `survey_job`.
+        JobError: The job failed, or could not be planned.
     """
     if command.dry_run:
         findings = survey_job(command)

@@ -6,8 +6,9 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
-ENGINES = ("direct", "prism", "flink", "spark", "dataflow")
+Engine = Literal["direct", "prism", "flink", "spark", "dataflow"]
 
 # Engines that a job service speaks to: one that is named, or one that the runner starts.
 _WITH_JOB_SERVICE = ("prism", "flink", "spark")
@@ -25,11 +26,11 @@ _RUNNERS = {
 _WORKERS_LIVE_ON = 5_000
 
 
-def engine_flags(engine: str, given: Sequence[str]) -> list[str]:
+def engine_flags(engine: Engine, given: Sequence[str]) -> list[str]:
     """The flags of an engine; those that are given follow them, and win.
 
     Args:
-        engine: One of `ENGINES`.
+        engine: The engine's name.
         given: Flags for Beam.
     """
     names = {flag.split("=", 1)[0] for flag in given}

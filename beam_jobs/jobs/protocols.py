@@ -29,7 +29,7 @@ from readers.format.schema import Feature, Schema
 def complete_schema(
     own: Mapping[str, Feature], labels: Labels, extras: Iterable[ExtraFeature]
 ) -> Schema:
-    """The schema of records: their own features, and those of every job: key, label, extra columns.
+    """The schema of a job's records: their own features, then key, label and extra columns.
 
     Raises:
         UsageError: Two features have the same name.
@@ -48,10 +48,10 @@ def complete_schema(
 
 
 class Mergeable(Protocol):
-    """Merges with others of its kind, in any order."""
+    """An object that merges with others of its class, in any order."""
 
     def merge(self, other: Any, /) -> None:
-        """Adds everything that another one has seen."""
+        """Adds everything that the other one has seen."""
 
 
 class LineCounts(Protocol):
@@ -65,9 +65,9 @@ class DigestPass(Protocol):
     """Task -> the digests of its texts."""
 
     def digests(self, task: Task) -> tuple[str, tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """The id of a task, and three values for each of its texts that is not rejected.
+        """The id of a task, and three arrays with a row for each of its texts but the rejected ones.
 
-        These are its number among all texts of the task, int64 [n], its digest, uint8 [n, 16],
+        They hold the text's number among all texts of the task, int64 [n], its digest, uint8 [n, 16],
         and its place in the global order, uint64 [n].
         """
 
@@ -76,15 +76,15 @@ class SamplePass(Protocol):
     """Task -> texts to learn a tokenizer from."""
 
     def sample(self, task: Task) -> Any:
-        """The sampled texts of a task."""
+        """A sample of a task's texts."""
 
 
 @dataclass(frozen=True)
 class LearnWords:
-    """A vocabulary is counted in the first pass.
+    """The first pass counts the words of a vocabulary.
 
     Attributes:
-        size: How many ids it has at most, the two reserved ones included.
+        size: The maximum number of ids, including the two reserved ones.
     """
 
     size: int
@@ -95,8 +95,9 @@ class LearnSubwords:
     """A tokenizer is trained on a sample of the texts, in a pass of its own.
 
     Attributes:
-        size: How many ids it has at most.
-        sample_pass: Makes the pass, from the rules of splits and the bytes of all inputs.
+        size: The maximum number of ids.
+        sample_pass: Makes the sampling pass, from the rules of splits and the size of all inputs in
+            bytes.
     """
 
     size: int
@@ -108,8 +109,8 @@ class LearnSchema:
     """The schema is learned in the first pass.
 
     Attributes:
-        empty: Makes what the learners of all first passes are merged into.
-        schema_of: The schema, from the merged learners and the features that decide splits.
+        empty: Makes an empty learner, into which those of all first passes are merged.
+        schema_of: Returns the schema, from the merged learner and the features that decide splits.
     """
 
     empty: Callable[[], Mergeable]
@@ -133,7 +134,7 @@ class FileJob(Protocol):
 
     @property
     def extras(self) -> tuple[ExtraFeature, ...]:
-        """Columns that are kept as features."""
+        """Columns that become features."""
 
     @property
     def class_names(self) -> Names:
@@ -156,7 +157,7 @@ class FileJob(Protocol):
 
         Raises:
             RejectError: The file cannot become a record.
-            UsageError: It can, but does not fit the other records.
+            UsageError: The record does not fit the other records.
         """
 
 
@@ -167,10 +168,10 @@ class PartsJob(FileJob, Protocol):
         """Yields the members of a `.tar.gz` and their bytes."""
 
     def parts_of(self, source: Source, data: bytes) -> list[tuple[str, int]]:
-        """(key, rough bytes in its shard) of each record of a file.
+        """(key, approximate bytes in its shard) of each record of a file.
 
         Raises:
-            RejectError: The file holds no record.
+            RejectError: The file cannot become records.
         """
 
     def records_of(self, source: Source, data: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -178,7 +179,7 @@ class PartsJob(FileJob, Protocol):
 
         Raises:
             RejectError: The file cannot become records.
-            UsageError: It can, but they do not fit the other records.
+            UsageError: The records do not fit those of other files.
         """
 
 
@@ -188,9 +189,10 @@ class RecordJob(abc.ABC):
     Attributes:
         inputs: Where the records come from.
         class_names: Names of classes that are known before any record is read, by feature.
-        learns: What is learned from all records before the first one is encoded.
-        tokenizer: The text of a given tokenizer's file; empty without one.
-        vocabulary: All words of a given vocabulary by id; empty without one.
+        schema: The schema of the records, or a placeholder if it is learned from them.
+        learns: What the job learns from all records before it encodes the first one.
+        tokenizer: The contents of a given tokenizer's file; empty without one.
+        vocabulary: All words of a given vocabulary, in the order of their ids; empty without one.
     """
 
     if TYPE_CHECKING:  # Dataclass fields in some jobs, properties in others.
@@ -199,6 +201,8 @@ class RecordJob(abc.ABC):
         def inputs(self) -> Inputs: ...
         @property
         def class_names(self) -> Names: ...
+        @property
+        def schema(self) -> Schema: ...
         @property
         def learns(self) -> Learns: ...
         @property
@@ -220,8 +224,8 @@ class RecordJob(abc.ABC):
 
         Args:
             rules: Decides the split of each record.
-            on_reject: What to do with an input that cannot become a record.
-            tokenizer: The text of the tokenizer's file; empty without subwords.
+            on_reject: Whether an input that cannot become a record is skipped or fails the job.
+            tokenizer: The contents of the tokenizer's file; empty without subwords.
         """
 
     @abc.abstractmethod
@@ -234,7 +238,7 @@ class RecordJob(abc.ABC):
         return False
 
     def as_file_job(self) -> FileJob | None:
-        """The job itself if each record is a whole file, so that references are shuffled; else None."""
+        """The job itself if each record is a whole file, whose reference can be shuffled; else None."""
         return None
 
     def line_counts(self) -> LineCounts | None:
@@ -242,11 +246,11 @@ class RecordJob(abc.ABC):
         return None
 
     def digest_pass(self, rules: SplitRules) -> DigestPass | None:
-        """The pass that finds duplicates; None if they are kept."""
+        """The pass that finds duplicate texts; None if they are kept."""
         return None
 
     def without_tokenizer(self) -> RecordJob:
-        """The job without its tokenizer, which steps would otherwise be pickled with.
+        """The job without its tokenizer, for steps that do not need it.
 
         Beam pickles a job anew for each step, which takes seconds for a tokenizer of megabytes.
         """

@@ -26,9 +26,6 @@ from readers.format.schema import Schema
 # Hashes meet in 16 groups: of a billion records 500 MB each.
 _PARTITION_BITS = 4
 
-# Labels that are printed one by one.
-_MAX_LABELS = 20
-
 
 @dataclass(frozen=True)
 class SplitSurvey:

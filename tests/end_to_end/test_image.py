@@ -9,8 +9,7 @@ import re
 
 import pytest
 
-from beam_jobs.cli.command import build_parser
-from beam_jobs.cli.flags import declared_flags
+from beam_jobs.cli.parser import build_parser, declared_flags
 from tests.support.checkout import ROOT
 
 DOCKER = ROOT / "docker"

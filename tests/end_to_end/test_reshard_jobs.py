@@ -310,7 +310,7 @@ def test_shards_are_planned_from_the_kept_features(tmp_path):
 def test_flags_that_contradict_each_other_are_refused(foreign, tmp_path, capsys):
     flags = ["reshard", "--input", foreign[0] / "old-0*", "--output", tmp_path / "out"]
     for wrong, pattern in (
-        (["--keep", "a", "--drop", "b"], "--keep and --drop both say"),
+        (["--keep", "a", "--drop", "b"], "--keep and --drop both choose"),
         (["--split_column", "a", "--group_by", "b"], "--split_column a: "),
         (["--split_column", "a", *SPLITS], "--split_column a: "),
         (["--schema", foreign[0] / "none.json"], "--schema .*none.json: .*No such file"),

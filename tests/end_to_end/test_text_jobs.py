@@ -581,7 +581,7 @@ def test_mistakes_in_what_texts_are_end_with_one_line(tmp_path, capsys):
         (r"--window counts tokens: add --tokens", *tsv, "--window", 3),
         (r"--stride 3: .* add --window", *tsv, "--stride", 3, "--tokens", "words"),
         (
-            r"--stride 4: .* at most those of --window 3",
+            r"--stride 4: .* at most --window 3",
             *tsv,
             "--window",
             3,

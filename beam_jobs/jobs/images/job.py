@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import io
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal, get_args
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
@@ -31,9 +30,11 @@ from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.source import Source
 from readers.format.schema import Feature, Schema
 
-RESIZE = ("stretch", "fit", "crop")
+Resize = Literal["stretch", "fit", "crop"]
 
-ENCODINGS = ("tensor", "raw", "jpeg", "png", "source")
+RESIZE: tuple[Resize, ...] = get_args(Resize)
+
+ImageEncoding = Literal["tensor", "raw", "jpeg", "png", "source"]
 
 # Antialiased when it shrinks, as Pillow does it; what training pipelines use.
 _FILTER = Image.Resampling.BILINEAR
@@ -41,8 +42,6 @@ _FILTER = Image.Resampling.BILINEAR
 _JPEG_QUALITY = 95
 
 _MAX_PIXELS = 89_478_485  # Pillow's own limit: 256 MiB of RGB
-
-_MAX_RECORD_BYTES = 1 << 31
 
 _SWAPS_SIDES = (5, 6, 7, 8)
 
@@ -68,19 +67,11 @@ class ImageJob(FilesInParts):
     inputs: Inputs
     labels: Labels
     image_size: tuple[int, int] | None = None
-    resize: str = "stretch"
+    resize: Resize = "stretch"
     channels: int = 3
-    encoding: str = "tensor"
+    encoding: ImageEncoding = "tensor"
     extras: tuple[ExtraFeature, ...] = ()
     beside: Beside = field(default_factory=Beside)
-
-    def __post_init__(self) -> None:
-        if self.image_size and math.prod(self.image_size) * self.channels >= _MAX_RECORD_BYTES:
-            raise UsageError(
-                f"--image_size {'x'.join(map(str, self.image_size))}: too large to store"
-            )
-        if self.encoding == "source" and self.image_size:
-            raise UsageError("--encoding source keeps the files as they are: drop --image_size")
 
     @property
     def schema(self) -> Schema:

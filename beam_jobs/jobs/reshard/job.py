@@ -62,6 +62,11 @@ class ReshardJob(RecordJob):
                 yield source
 
     @property
+    def schema(self) -> Schema:
+        """A placeholder, until the records are read."""
+        return UNKNOWN_SCHEMA
+
+    @property
     def learns(self) -> Learns:
         return LearnSchema(SchemaGuess, self.schema_of)
 

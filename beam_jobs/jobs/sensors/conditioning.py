@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -21,7 +21,9 @@ from beam_jobs.jobs.sensors.signals import (
     window_starts,
 )
 
-NAN_POLICIES = ("keep", "reject", "interpolate")
+NanPolicy = Literal["keep", "reject", "interpolate"]
+
+NAN_POLICIES: tuple[NanPolicy, ...] = get_args(NanPolicy)
 
 # The share of samples that were not measured.
 FILLED = "filled"
@@ -36,7 +38,7 @@ class Conditioning:
     """What is done to recordings.
 
     Attributes:
-        nan: What to do with NaN: one of `NAN_POLICIES`.
+        nan: What to do with NaN and infinite values.
         rate: Samples a second where files do not say; 0 if nobody knows.
         resample: Samples a second of the records; 0 to leave them as they are.
         max_gap: Seconds between two measurements that may be bridged.
@@ -45,7 +47,7 @@ class Conditioning:
         sequence: Whether all pieces of a recording are one record.
     """
 
-    nan: str = "keep"
+    nan: NanPolicy = "keep"
     rate: float = 0.0
     resample: float = 0.0
     max_gap: float = 1.0
@@ -58,7 +60,7 @@ class Conditioning:
     @classmethod
     def parse(
         cls,
-        nan: str = "keep",
+        nan: NanPolicy = "keep",
         rate: str = "",
         resample: str = "",
         max_gap: str = "",

@@ -6,7 +6,7 @@ import functools
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from readers.format.schema import (
     numpy_dtype,
 )
 
-ENCODINGS = ("tensor", "raw", "list")
+SensorEncoding = Literal["tensor", "raw", "list"]
 
 # A CSV file names no dtype; float32 is what models take.
 CSV_DTYPE = "float32"
@@ -54,7 +54,7 @@ class SensorJob(FilesInParts):
         reading: How files are read.
         dtype: What to convert every array to; empty for the input's own.
         example: The key of the file that `features` was learned from.
-        encoding: Of every array: one of `ENCODINGS`.
+        encoding: The encoding of every array.
         extras: Columns that are kept as features.
         conditioning: What is done to recordings.
         rate: Samples a second of all records, where the first file says.
@@ -66,7 +66,7 @@ class SensorJob(FilesInParts):
     reading: Reading = field(default_factory=Reading)
     dtype: str = ""
     example: str = ""
-    encoding: str = "tensor"
+    encoding: SensorEncoding = "tensor"
     extras: tuple[ExtraFeature, ...] = ()
     conditioning: Conditioning = field(default_factory=Conditioning)
     rate: float | None = None

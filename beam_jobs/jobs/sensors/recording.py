@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from beam_jobs.errors import RejectError
 
+TimeUnit = Literal["s", "ms", "us", "ns"]
+
 # Ticks in a second.
-TIME_UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+_PER_SECOND: dict[str, int] = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 # A file may claim to unpack to anything; a record cannot exceed protobuf's 2 GiB.
 _MAX_ARRAY_BYTES = 1 << 31
@@ -40,14 +42,14 @@ class Reading:
         columns: Of `.csv` and `.parquet` files, the channels in this order; if empty, every column
             of a `.csv` file but the time, every column of numbers of a `.parquet` file but the time.
         time_column: The column that has the times; none if empty.
-        time_unit: Of times that are plain numbers: one of `TIME_UNITS`.
+        time_unit: The unit of times that are plain numbers.
         float_audio: Whether integer samples of audio become float32 from -1 to 1.
     """
 
     arrays: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
     time_column: str = ""
-    time_unit: str = "s"
+    time_unit: TimeUnit = "s"
     float_audio: bool = False
 
 
@@ -90,7 +92,7 @@ def _place(names: list[str], name: str) -> int:
 
 def _seconds(ticks: np.ndarray, unit: str) -> np.ndarray:
     """Times in float64 seconds, rounded once where they are integers."""
-    per_second = TIME_UNITS[unit]
+    per_second = _PER_SECOND[unit]
     if not np.can_cast(ticks.dtype, np.int64):
         return ticks.astype(np.float64) / per_second
     whole, rest = np.divmod(ticks.astype(np.int64), per_second)

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, Literal, cast
 
 import orjson
 
@@ -47,7 +47,9 @@ from beam_jobs.sources.source import NOT_UTF8, Source, is_utf8
 from beam_jobs.sources.tables import column_names, read_rows
 from readers.format.schema import Feature, Schema
 
-TOKENS = ("none", "words", "bytes", "bpe")
+TextUnit = Literal["line", "file"]
+
+Tokens = Literal["none", "words", "bytes", "bpe", "file"]
 
 # Files of a pattern, and texts of each, looked at for one that has a label.
 _TRIED = 100
@@ -62,7 +64,7 @@ class TextJob(RecordJob):
         labels: Where the labels of files come from, unless a field holds them.
         record: "line", or "file" for a whole `.txt` file.
         text_field, label_field: Names in `.jsonl`, `.csv` and `.parquet`; no label if empty.
-        tokens: One of `TOKENS`, or "file".
+        tokens: "words", "bytes", "bpe", "file" for a given tokenizer, or "none".
         vocabulary_size: Ids of "words" and "bpe", the two reserved ones included.
         max_length: How many tokens of a text are kept; 0 for all.
         several_labels: Whether `label_field` holds lists.
@@ -75,10 +77,10 @@ class TextJob(RecordJob):
 
     inputs: Inputs
     labels: Labels
-    record: str = "line"
+    record: TextUnit = "line"
     text_field: str = "text"
     label_field: str = ""
-    tokens: str = "none"
+    tokens: Tokens = "none"
     vocabulary_size: int = 20_000
     max_length: int = 0
     several_labels: bool = False
@@ -88,20 +90,6 @@ class TextJob(RecordJob):
     window: int = 0
     stride: int = 0
     drop_duplicates: bool = False
-
-    def __post_init__(self) -> None:
-        if self.label_field and self.labels.mode != "none":
-            raise UsageError("--label_field and --label both say where labels come from: drop one")
-        if self.tokens == "none" and self.max_length:
-            raise UsageError(
-                "--max_length counts tokens: add --tokens words, bytes, bpe or FILE.json"
-            )
-        if self.tokens == "none" and self.window:
-            raise UsageError("--window counts tokens: add --tokens words, bytes, bpe or FILE.json")
-        if self.window and self.max_length:
-            raise UsageError(
-                "--window keeps all tokens of a text, --max_length cuts them: drop one"
-            )
 
     @property
     def has_windows(self) -> bool:

@@ -1,4 +1,4 @@
-"""What a running job shows: a bar on a terminal, lines now and then elsewhere; and its counters."""
+"""Progress of a running job: a bar on a terminal, lines at intervals elsewhere; and its counters."""
 
 import fcntl
 import functools
@@ -20,7 +20,7 @@ from apache_beam.metrics import MetricsFilter
 
 from beam_jobs import Feature, Schema, WriteShards, progress
 from beam_jobs.__main__ import main
-from beam_jobs.cli import command as options
+from beam_jobs.cli import command
 from beam_jobs.cli.command import parse_command
 from beam_jobs.jobs import loading
 from readers.format.manifest import Manifest
@@ -59,28 +59,28 @@ def inputs(tmp_path_factory):
 
 
 def on_a_terminal(arguments, columns=100):
-    """What a command writes to its standard error, a terminal; and its exit code."""
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    """The output of a command whose standard error is a terminal, and its exit code."""
+    controller, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     process = subprocess.Popen(
         [sys.executable, "-m", "beam_jobs", *map(str, arguments)],
         cwd=ROOT,
         stdout=subprocess.DEVNULL,
-        stderr=theirs,
+        stderr=terminal,
     )
-    os.close(theirs)
+    os.close(terminal)
     written = b""
     readable = select.poll()
-    readable.register(ours, select.POLLIN)
+    readable.register(controller, select.POLLIN)
     while readable.poll(60_000):
         try:
-            data = os.read(ours, 65536)
-        except OSError:  # Linux's way to say that nobody has the other side any more
+            data = os.read(controller, 65536)
+        except OSError:  # Linux reports the closed terminal as an error
             break
         if not data:
             break
         written += data
-    os.close(ours)
+    os.close(controller)
     return written.decode(), process.wait(60)
 
 
@@ -104,7 +104,7 @@ def test_a_terminal_shows_a_bar_with_records_rate_and_time_left(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_terminal_shows_one_line_after_the_bar_where_a_job_fails(tmp_path):
+def test_a_terminal_shows_one_line_after_the_bar_if_a_job_fails(tmp_path):
     write_recordings(tmp_path / "in", [300] * 900, bad=[500])
     arguments = ["sensors", "--input", f"{tmp_path}/in/*/*.npy", "--on_reject", "fail"]
     shown, code = on_a_terminal([*arguments, "--output", tmp_path / "out"])
@@ -122,7 +122,7 @@ def test_a_terminal_shows_one_line_after_the_bar_where_a_job_fails(tmp_path):
         ("every pass", ["comparing", "counting", "sampling", "reading", "encoding", "writing"]),
     ],
 )
-def test_elsewhere_plain_lines_tell_how_far_it_is(
+def test_plain_lines_report_progress_without_a_terminal(
     inputs, tmp_path, monkeypatch, capsys, job, phases
 ):
     monkeypatch.setattr(progress.shown.__wrapped__, "__defaults__", (0.0,))
@@ -143,7 +143,7 @@ def test_elsewhere_plain_lines_tell_how_far_it_is(
     assert all(match[4] == "1,000" and match[5] == "records" and match[6] for match in writing)
 
 
-def test_all_records_of_a_run_that_goes_on_are_told(inputs, tmp_path, monkeypatch, capsys):
+def test_a_resumed_run_reports_all_records(inputs, tmp_path, monkeypatch, capsys):
     arguments = [*inputs["sensors"], *IN_MEMORY, "--output", tmp_path / "out"]
     with monkeypatch.context() as patch:
         patch.setattr("beam_jobs.pipeline.commit.check_files", lambda *_: 1 / 0)
@@ -157,7 +157,7 @@ def test_all_records_of_a_run_that_goes_on_are_told(inputs, tmp_path, monkeypatc
 
 @pytest.mark.slow(base=["text"])
 @pytest.mark.parametrize("job", ["sensors", "text"])
-def test_a_short_job_elsewhere_tells_nothing_but_its_rejects(inputs, tmp_path, job):
+def test_a_short_job_without_a_terminal_reports_only_its_rejects(inputs, tmp_path, job):
     done = subprocess.run(
         [sys.executable, "-m", "beam_jobs", *map(str, inputs[job]), "--output", tmp_path / "out"],
         cwd=ROOT,
@@ -171,8 +171,8 @@ def test_a_short_job_elsewhere_tells_nothing_but_its_rejects(inputs, tmp_path, j
     assert done.stdout.count("\n") == 2
 
 
-def test_lines_come_at_their_interval(inputs, tmp_path, monkeypatch, capsys):
-    # Small batches, and a wait for each: forty of them take two seconds.
+def test_progress_lines_keep_their_interval(inputs, tmp_path, monkeypatch, capsys):
+    # A wait of 2 ms for each of 1000 files: the job takes two seconds.
     load = loading.Loader.load
 
     @functools.wraps(load)  # A method is pickled by its name.
@@ -183,22 +183,22 @@ def test_lines_come_at_their_interval(inputs, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(loading.Loader, "load", slow)
     monkeypatch.setattr(progress.shown.__wrapped__, "__defaults__", (0.5,))
     began = time.monotonic()
-    monkeypatch.setattr(options, "processes_of", lambda *_: 1)  # Files are loaded in this one.
+    monkeypatch.setattr(command, "processes_of", lambda *_: 1)  # Load files in this process.
     assert run(*inputs["sensors"], "--output", tmp_path / "out") == 0
     seconds = time.monotonic() - began
     error = capsys.readouterr().err
     lines = [line for line in error.splitlines() if line.startswith("writing")]
     assert 2 <= len(lines) <= seconds / 0.5
-    # 500 records a second at most: a wait of 2 ms for each.
+    # With that wait, at most 500 records a second.
     rates = [int(re.search(r", ([\d,]+)/s", line)[1].replace(",", "")) for line in lines]
     assert max(rates) <= 500, lines
 
 
 def counters(*arguments):
-    """Name -> value of every counter of ours, after a run in this process."""
-    command = parse_command([str(argument) for argument in arguments])
-    pipeline = beam.Pipeline(options=command.beam)
-    pipeline | command.transform
+    """Name -> value of every counter of a job, after a run in this process."""
+    parsed = parse_command([str(argument) for argument in arguments])
+    pipeline = beam.Pipeline(options=parsed.beam)
+    pipeline | parsed.transform
     return counted(pipeline)
 
 
@@ -253,7 +253,7 @@ def test_counters_of_every_stage_of_the_text_job(inputs, tmp_path, mode):
     }
 
 
-def test_counters_tell_kept_shards_from_written_ones(inputs, tmp_path, monkeypatch):
+def test_counters_distinguish_kept_shards_from_written_ones(inputs, tmp_path, monkeypatch):
     arguments = [*inputs["text"], *BEAM, *IN_MEMORY, "--output", tmp_path / "out"]
     with monkeypatch.context() as patch:
         patch.setattr("beam_jobs.pipeline.commit.check_files", lambda *_: 1 / 0)

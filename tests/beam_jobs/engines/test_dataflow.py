@@ -397,7 +397,7 @@ CONSOLE = "https://console.cloud.google.com/dataflow/jobs/europe-west4/"
             "the job {id} was cancelled; no dataset was written",
         ),
         (Answer(state="JOB_STATE_DRAINED"), 1, "the job {id} ended as DRAINED: "),
-        (Answer(state="JOB_STATE_DONE"), 1, "the runner says it is done, but "),
+        (Answer(state="JOB_STATE_DONE"), 1, "the runner reports success, but "),
     ],
     ids=["fenced", "unforeseen", "stockout", "silent", "cancelled", "drained", "nothing-written"],
 )

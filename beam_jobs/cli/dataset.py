@@ -1,0 +1,222 @@
+"""The flags that say what is written: splits, shards, and the output directory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from beam_jobs.cli.flags import Flags, flag
+from beam_jobs.dataset.directory import check_output
+from beam_jobs.dataset.output import (
+    Balance,
+    Output,
+    parse_names,
+    parse_num_shards,
+    parse_size,
+    resolve,
+)
+from beam_jobs.engines.flags import Engine
+from beam_jobs.errors import UsageError
+from beam_jobs.jobs.protocols import RecordJob
+from beam_jobs.plan.groups import Groups
+from beam_jobs.plan.placement import Placement, Splits, check_seed
+from beam_jobs.records.rejects import OnReject
+from beam_jobs.sources.table_inputs import split_names
+
+# Without --splits.
+_ONE_SPLIT = "train=1"
+
+
+@dataclass(frozen=True)
+class DatasetFlags(Flags):
+    """The flags of splits and shards, which all jobs share."""
+
+    title = "splits and shards"
+
+    output: str | None = flag(
+        None,
+        "a new or empty directory",
+        unset="none; a dry run needs none",
+        metavar="DIR",
+    )
+    splits: str = flag(
+        _ONE_SPLIT,
+        "names and shares, which add up to 1, such as train=0.8,val=0.1,test=0.1; with "
+        "--split_column names alone",
+        metavar="NAME=SHARE,…",
+    )
+    split_column: str = flag(
+        "",
+        "the column that names the split of each record",
+        unset="a hash of each key decides",
+        metavar="NAME",
+    )
+    group_by: str = flag(
+        "",
+        "keep records together in one split if they share this: the first group of a regular "
+        "expression on their keys, or all that it matches; or a column",
+        unset="each record, or with --window each recording or text, is assigned by itself",
+        metavar="REGEX|column:NAME",
+    )
+    num_shards: str = flag(
+        "",
+        "shards of every split, or train=16,val=2",
+        unset="chosen by --shard_size",
+        metavar="N",
+    )
+    shard_size: str = flag("128MiB", "approximate bytes of a shard", metavar="SIZE")
+    balance: Balance = flag(
+        "records",
+        "shards of a split differ by one record at most, or by the bytes of the largest record at "
+        "most",
+    )
+    seed: int = flag(0, "determines splits and order")
+    on_reject: OnReject = flag(
+        "skip",
+        "if an input cannot become a record, skip it and list it in rejects/, or fail",
+    )
+    overwrite: bool = flag(False, "replace a dataset in --output", unset="refuse to")
+    engine: Engine = flag(
+        "direct",
+        "where the job runs: sets Beam's flags for it, see docs/engines.md",
+        unset="direct, this machine",
+    )
+    dry_run: bool = flag(
+        False,
+        "write nothing, and print what the job would write; `plan` before the job does the same",
+        unset="write",
+    )
+
+    def check(self) -> None:
+        if self.output is not None:
+            resolve(self.output)
+        elif not self.dry_run:
+            raise UsageError("--output is missing: name a new or empty directory; see --help")
+        check_seed(self.seed)
+        parse_size(self.shard_size)
+        Groups.parse(self.group_by)
+        if not self.split_column:
+            Splits.parse(self.splits)
+
+    def directory(self) -> str:
+        """The output directory; empty for a dry run without one.
+
+        Raises:
+            UsageError: It holds something that may not be replaced.
+        """
+        if self.output is None:
+            return ""
+        output = resolve(self.output)
+        check_output(output, self.overwrite)
+        return output
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that decide the splits of records."""
+        return tuple(filter(None, (Groups.parse(self.group_by).column, self.split_column)))
+
+    def find_splits(self, job: RecordJob) -> Splits:
+        """The splits; a job's inputs may have to be read for their names.
+
+        Raises:
+            UsageError: A name or a share is wrong.
+        """
+        if not self.split_column:
+            return Splits.parse(self.splits)
+        return Splits.named([name.strip() for name in self.splits.split(",")], self.split_column)
+
+    def make_output(self, directory: str, job: RecordJob, options: dict[str, Any]) -> Output:
+        """The dataset that a job writes.
+
+        Args:
+            directory: As `directory` returns it.
+            job: Defines the records.
+            options: The options that the manifest states.
+
+        Raises:
+            UsageError: The flags do not fit the job.
+        """
+        splits = self.find_splits(job)
+        return Output(
+            directory=directory,
+            schema=job.schema,
+            placement=Placement(
+                seed=self.seed,
+                splits=splits,
+                groups=Groups.parse(self.group_by),
+                split_column=self.split_column,
+            ),
+            num_shards=(
+                parse_num_shards(self.num_shards, splits.names)
+                if self.num_shards
+                else (0,) * len(splits.names)
+            ),
+            shard_size=parse_size(self.shard_size),
+            on_reject=self.on_reject,
+            overwrite=self.overwrite,
+            options=options,
+            balance=self.balance,
+        )
+
+
+@dataclass(frozen=True)
+class EncodedDatasetFlags(DatasetFlags):
+    """The flags of a dataset whose records are encoded by the job."""
+
+    title = "labels and names"
+
+    stratify: bool = flag(
+        False,
+        "give every split its share of each label's records, exact to one record",
+        unset="labels do not affect the splits",
+    )
+    names: str = flag(
+        "",
+        "names of features in the Examples, such as image=image_raw,label=labels",
+        unset="their own names",
+        metavar="FEATURE=NAME,…",
+    )
+
+    def check(self) -> None:
+        super().check()
+        if not self.split_column:
+            return
+        if self.group_by or self.stratify:
+            other = "--group_by" if self.group_by else "--stratify"
+            raise UsageError(
+                f"--split_column {self.split_column}: the column decides the splits, and so would "
+                f"{other}: drop one"
+            )
+        if self.splits != _ONE_SPLIT and "=" in self.splits:
+            raise UsageError(
+                f"--splits {self.splits}: with --split_column the column decides: give names alone, "
+                "such as train,val,test"
+            )
+
+    def find_splits(self, job: RecordJob) -> Splits:
+        if self.split_column and self.splits == _ONE_SPLIT:
+            found = split_names(job.inputs.patterns, self.split_column)
+            return Splits.named(found, self.split_column)
+        return super().find_splits(job)
+
+    def make_output(self, directory: str, job: RecordJob, options: dict[str, Any]) -> Output:
+        output = super().make_output(directory, job, options)
+        if self.stratify:
+            self._check_stratify(job, output.placement.splits)
+        names = parse_names(self.names, job.schema) if self.names else {}
+        return replace(output, feature_names=names, stratify=self.stratify)
+
+    def _check_stratify(self, job: RecordJob, splits: Splits) -> None:
+        reason = ""
+        if self.group_by:
+            reason = "--group_by keeps records together, so no share can be exact: drop one"
+        elif job.has_windows:
+            reason = "windows stay together with their recording or text, so no share can be exact"
+        elif "label" not in job.schema:
+            reason = "the records have no label: add --label"
+        elif job.schema["label"].shape:
+            reason = "records with several labels belong to several shares"
+        elif len(splits.names) == 1:
+            reason = "there is one split: add --splits train=0.8,val=0.2"
+        if reason:
+            raise UsageError(f"--stratify: {reason}")

@@ -1,0 +1,101 @@
+"""The flags of the images job."""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from beam_jobs.cli.flags import flag
+from beam_jobs.cli.inputs import InputFlags, label_flag
+from beam_jobs.errors import UsageError
+from beam_jobs.jobs.images.annotations import Beside
+from beam_jobs.jobs.images.job import ImageEncoding, ImageJob, Resize, parse_image_size
+
+_MAX_RECORD_BYTES = 1 << 31  # protobuf's limit
+
+
+@dataclass(frozen=True)
+class ImageFlags(InputFlags):
+    """The flags of the images job."""
+
+    title = "records"
+
+    label: str = label_flag("parent")
+    image_size: str = flag(
+        "none",
+        "height and width in pixels, such as 224x224; none keeps each image's own size",
+        metavar="HxW",
+    )
+    resize: Resize = flag(
+        "stretch", "stretch to --image_size, fit inside it with black borders, or crop the center"
+    )
+    channels: Literal[1, 3] = flag(3, "1 for grayscale, 3 for RGB")
+    encoding: ImageEncoding = flag(
+        "tensor",
+        "tensor: pixels, fastest to read; raw: their bytes without dtype and shape; jpeg, png: "
+        "compressed; source: the file's own bytes if TensorFlow can read them, otherwise PNG",
+    )
+    boxes: str = flag(
+        "",
+        "boxes of objects: from a COCO file; or from Pascal VOC's .xml or YOLO's .txt with the "
+        "image's name, in DIR or in the format's usual folder",
+        unset="none",
+        metavar="coco:FILE|voc[:DIR]|yolo[:DIR]",
+    )
+    class_names: str = flag(
+        "",
+        "class names for --boxes yolo: a text file with one name per line, or a data.yaml",
+        unset="class numbers alone",
+        metavar="FILE",
+    )
+    captions: str = flag(
+        "",
+        "captions: from a COCO file, from a .txt with the image's name and one caption per line, "
+        "or from a column",
+        unset="none",
+        metavar="coco:FILE|txt[:DIR]|column:NAME",
+    )
+    masks: str = flag(
+        "",
+        "a folder with a PNG of each image's name, in the images' subfolders or in none, whose values "
+        "are class ids",
+        unset="none",
+        metavar="DIR",
+    )
+
+    def check(self) -> None:
+        super().check()
+        size = parse_image_size(self.image_size)
+        if self.resize != "stretch" and not size:
+            raise UsageError(f"--resize {self.resize}: add the --image_size to resize to")
+        if self.encoding == "source" and size:
+            raise UsageError("--encoding source keeps the files as they are: drop --image_size")
+        if size and math.prod(size) * self.channels >= _MAX_RECORD_BYTES:
+            raise UsageError(
+                f"--image_size {self.image_size}: too large to store: a record has less than 2 GiB"
+            )
+
+    def make_job(self, columns: tuple[str, ...], output: str) -> ImageJob:
+        beside = Beside.parse(
+            boxes=self.boxes,
+            class_names=self.class_names,
+            captions=self.captions,
+            masks=self.masks,
+        )
+        extras = self.extras
+        names = [*columns, *(extra.name for extra in extras), *beside.columns]
+        inputs, labels = self.find_inputs(self.label, names, output)
+        inputs = replace(inputs, skips=functools.partial(beside.says, root=inputs.root))
+        beside.check(inputs)
+        return ImageJob(
+            inputs=inputs,
+            labels=labels,
+            image_size=parse_image_size(self.image_size),
+            resize=self.resize,
+            channels=self.channels,
+            encoding=self.encoding,
+            extras=extras,
+            beside=beside,
+        )

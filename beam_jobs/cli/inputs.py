@@ -1,0 +1,135 @@
+"""The flags that name raw inputs: files, archives, or the rows of tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from beam_jobs.cli.flags import JobFlags, flag
+from beam_jobs.errors import UsageError
+from beam_jobs.sources.archives.archive import archive_kind
+from beam_jobs.sources.extra_features import ExtraFeature, parse_extra_features
+from beam_jobs.sources.inputs import Inputs
+from beam_jobs.sources.joined_inputs import JoinedInputs
+from beam_jobs.sources.labels import Labels
+from beam_jobs.sources.table_inputs import TableInputs, first_value
+
+
+def label_flag(default: str) -> str:
+    """The flag `--label`, whose default depends on the job."""
+    return flag(
+        default,
+        "the name of the file's folder; no label; a .csv file with the columns path and label; or "
+        "a column: of --table, of the .json next to an archive member, or `cls` for the .cls next "
+        "to it. A column of lists gives several labels",
+        metavar="parent|none|csv:FILE|column:NAME",
+    )
+
+
+@dataclass(frozen=True)
+class InputFlags(JobFlags):
+    """The flags that jobs of raw inputs share."""
+
+    title = "inputs"
+
+    input: list[str] = flag(
+        [],
+        "files or archives (.zip, .tar, .tar.gz): a pattern in quotes such as 'photos/*/*.jpg' "
+        "(** crosses folders), a file, or a folder with all its subfolders; may be repeated. With "
+        "--table, the folder that its paths are relative to",
+        unset="the table's folder",
+        metavar="PATTERN",
+    )
+    table: list[str] = flag(
+        [],
+        "a .csv, .tsv, .jsonl (each also .gz) or .parquet file whose rows name files; may be a "
+        "pattern and may be repeated",
+        unset="none",
+        metavar="FILE",
+    )
+    path_column: str = flag(
+        "",
+        "the column of --table with the paths",
+        unset="path, file, filename, key, image or name; the text job reads the texts from the "
+        "table itself unless this is given",
+        metavar="NAME",
+    )
+    key: str = flag(
+        "path",
+        "what names a record of a --table: its path, its path and row number, or a column",
+        metavar="path|row|column:NAME",
+    )
+    extra_features: str = flag(
+        "",
+        "columns to store as features, such as age:float32,site:string,tags:string[],"
+        "place:float32[3]",
+        unset="none",
+        metavar="NAME:DTYPE,…",
+    )
+
+    def check(self) -> None:
+        if self.table and len(self.input) > 1:
+            raise UsageError(
+                f"--input {' '.join(self.input)}: with --table, expected the one folder that all "
+                "paths are relative to"
+            )
+        if not self.table:
+            if not self.input:
+                raise UsageError("--input is missing: name files or a folder, or add a --table")
+            if self.path_column:
+                raise UsageError(
+                    f"--path_column {self.path_column}: this applies to the rows of a --table: add one"
+                )
+            if self.key != "path":
+                raise UsageError(
+                    f"--key {self.key}: this applies to the rows of a --table: add one"
+                )
+
+    @property
+    def extras(self) -> tuple[ExtraFeature, ...]:
+        """The columns that become features."""
+        return parse_extra_features(self.extra_features) if self.extra_features else ()
+
+    def find_inputs(
+        self, label: str, columns: Iterable[str], output: str, join: str = ""
+    ) -> tuple[Inputs, Labels]:
+        """The input files, with the columns that the job needs, and where their labels come from.
+
+        Args:
+            label: The value of `--label`.
+            columns: Columns needed for anything but the label; an empty name is ignored.
+            output: The output directory, whose files are never inputs.
+            join: The value of `--join`.
+
+        Raises:
+            UsageError: Inputs are missing, or have no columns.
+        """
+        labels = Labels.parse(label)
+        wanted = tuple(dict.fromkeys(filter(None, (*labels.columns, *columns))))
+        inputs = self._inputs(wanted, output, join)
+        if labels.columns:
+            several = isinstance(first_value(inputs, labels.table), list)
+            labels = replace(labels, several=several)
+        return inputs, labels
+
+    def _inputs(self, columns: tuple[str, ...], output: str, join: str) -> Inputs:
+        if self.table:
+            return TableInputs.of_tables(
+                self.table,
+                root=self.input[0] if self.input else "",
+                path_column=self.path_column,
+                columns=columns,
+                key=self.key,
+                output=output,
+            )
+        inputs = Inputs.of(self.input, output, samples=True, columns=columns)
+        if columns and not any(
+            archive_kind(pattern) or pattern.endswith("*") for pattern in inputs.patterns
+        ):
+            raise UsageError(
+                f"column {columns[0]!r}: files have no columns; list them in a --table, or read "
+                "archives with a .json next to each member"
+            )
+        if join:
+            return JoinedInputs(inputs.patterns, inputs.root, output, join=join)
+        return inputs

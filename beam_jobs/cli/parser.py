@@ -1,0 +1,162 @@
+"""The parser of `python -m beam_jobs`, made from the flags of its jobs."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import functools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from beam_jobs.cli.dataset import DatasetFlags, EncodedDatasetFlags
+from beam_jobs.cli.flags import Declarations, Flags, JobFlags, Parser
+from beam_jobs.cli.images import ImageFlags
+from beam_jobs.cli.reshard import ReshardedDatasetFlags, ReshardFlags
+from beam_jobs.cli.sensors import SensorFlags
+from beam_jobs.cli.text import TextFlags
+
+_DESCRIPTION = """\
+Turns raw images, texts and sensor recordings into balanced TFRecord shards. `plan` before a job
+prints what it would write, and writes nothing."""
+
+_EPILOG = """\
+Every Beam option is passed through unchanged, and takes precedence over what --engine sets:
+--runner, --job_endpoint, --parallelism, --direct_num_workers, ... Without an engine the job runs on
+this machine, with one process per core, or N processes with --direct_num_workers N.
+
+exit code: 0 done, 1 the data failed (rejects with --on_reject fail, records lost by a runner),
+2 a mistake in the command or the inputs."""
+
+
+class _Job(NamedTuple):
+    """One job of the command line.
+
+    Attributes:
+        summary: One line of help.
+        own: The flags that say what the job reads and what its records are.
+        dataset: The flags that say what it writes.
+    """
+
+    summary: str
+    own: type[JobFlags]
+    dataset: type[DatasetFlags]
+
+    def groups(self) -> dict[str, Declarations]:
+        """The job's flags by title, in the order of the help."""
+        found = {}
+        for flags in (self.own, self.dataset):
+            for declaring in reversed(flags.__mro__):
+                if issubclass(declaring, Flags) and (declared := declaring.declared()):
+                    found[declaring.title] = declared
+        return found
+
+
+_JOBS = {
+    "images": _Job(
+        "A record is an image, in any format that Pillow opens.", ImageFlags, EncodedDatasetFlags
+    ),
+    "text": _Job(
+        "A record is a line of .txt, an object of .jsonl, or a row of .csv or .tsv (all also .gz) or "
+        "of .parquet.",
+        TextFlags,
+        EncodedDatasetFlags,
+    ),
+    "sensors": _Job(
+        "A record is a recording: .npy, .npz, .csv, .parquet, .h5, .wav or .flac, [time, ...].",
+        SensorFlags,
+        EncodedDatasetFlags,
+    ),
+    "reshard": _Job(
+        "A record is a record of an existing TFRecord file; its bytes are kept.",
+        ReshardFlags,
+        ReshardedDatasetFlags,
+    ),
+}
+
+# Flags that say where and how a job runs; the dataset is the same whatever they are.
+_NOT_OF_THE_DATASET = {"output", "overwrite", "dry_run", "engine"}
+
+
+@dataclasses.dataclass(frozen=True)
+class CommandFlags:
+    """The flags of a command line.
+
+    Attributes:
+        name: The job's name.
+        job: The flags that say what the job reads and what its records are.
+        dataset: The flags that say what it writes.
+    """
+
+    name: str
+    job: JobFlags
+    dataset: DatasetFlags
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The flags that decide what is in the dataset, as the manifest states them."""
+        values = {**dataclasses.asdict(self.job), **dataclasses.asdict(self.dataset)}
+        return {
+            "job": self.name,
+            **{name: values[name] for name in sorted(values.keys() - _NOT_OF_THE_DATASET)},
+        }
+
+
+def parse_flags(arguments: Sequence[str]) -> tuple[CommandFlags, list[str]]:
+    """The flags of a command line, and the arguments that are none of them.
+
+    Raises:
+        UsageError: A flag has no value, or one that it cannot have.
+    """
+    namespace, rest = build_parser().parse_known_args(arguments)
+    job = _JOBS[namespace.job]
+    flags = CommandFlags(
+        name=namespace.job,
+        job=job.own.read(namespace),
+        dataset=job.dataset.read(namespace),
+    )
+    return flags, rest
+
+
+@functools.cache
+def declared_flags() -> dict[str, Declarations]:
+    """How each job declares its flags: job -> flag -> the arguments of `add_argument`."""
+    return {
+        name: {flag: how for group in job.groups().values() for flag, how in group.items()}
+        for name, job in _JOBS.items()
+    }
+
+
+def switches() -> frozenset[str]:
+    """The names of flags that take no value."""
+    return frozenset(
+        name
+        for flags in declared_flags().values()
+        for name, declared in flags.items()
+        if declared.get("action") == "store_true"
+    )
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of `python -m beam_jobs`; flags that it does not know are Beam's."""
+    parser = Parser(
+        prog="python -m beam_jobs",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    jobs = parser.add_subparsers(dest="job", required=True, metavar="|".join(_JOBS))
+    for name, job in _JOBS.items():
+        subparser = jobs.add_parser(
+            name,
+            help=job.summary,
+            description=job.summary,
+            epilog=_EPILOG,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        for title, declarations in job.groups().items():
+            group = subparser.add_argument_group(title)
+            for flag, declared in declarations.items():
+                group.add_argument(f"--{flag}", **declared)
+    return parser

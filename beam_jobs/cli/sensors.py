@@ -1,0 +1,184 @@
+"""The flags of the sensors job."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+from beam_jobs.cli.flags import flag, names_in
+from beam_jobs.cli.inputs import InputFlags, label_flag
+from beam_jobs.errors import UsageError
+from beam_jobs.jobs.sensors.conditioning import Conditioning, NanPolicy
+from beam_jobs.jobs.sensors.job import SensorEncoding, SensorJob
+from beam_jobs.jobs.sensors.recording import Reading, TimeUnit
+from beam_jobs.sources.inputs import Inputs
+from readers.format.schema import TENSORFLOW_DTYPES
+
+# Files that are looked at for one that has columns.
+_TRIED = 100
+
+
+@dataclass(frozen=True)
+class SensorFlags(InputFlags):
+    """The flags of the sensors job."""
+
+    title = "records"
+
+    label: str = label_flag("parent")
+    arrays: str = flag(
+        "",
+        "arrays of .npz and .h5 files; a single one is called `signal`, several keep their names",
+        unset="all",
+        metavar="NAME,…",
+    )
+    columns: str = flag(
+        "",
+        "columns of .csv and .parquet files that are channels",
+        unset="all; of .parquet, all that hold numbers",
+        metavar="NAME,…",
+    )
+    join: str = flag(
+        "",
+        "names of the files of one recording, such as {recording}_{array}.csv: {array} names their "
+        "arrays, {recording} is their key",
+        unset="each file is a recording",
+        metavar="PATTERN",
+    )
+    encoding: SensorEncoding = flag(
+        "tensor",
+        "tensor: with dtype and shape; raw: the bytes of the values; list: an Example's own list "
+        "of int64 or float32",
+    )
+    dtype: str = flag(
+        "",
+        "convert to this dtype, such as float32, which scales audio to -1..1",
+        unset="the input's own; float32 for .csv",
+        choices=sorted(set(TENSORFLOW_DTYPES) - {"string", "bfloat16"}),
+        metavar="NAME",
+    )
+    rate: str = flag(
+        "",
+        "sampling rate of files that do not state it, such as 50Hz or 16kHz",
+        unset="unknown",
+        metavar="HZ",
+    )
+    time_column: str = flag(
+        "",
+        "the column of .csv and .parquet files with the times of the samples, for --resample",
+        unset="none, samples follow each other at the file's rate or --rate",
+        metavar="NAME",
+    )
+    time_unit: TimeUnit = flag("s", "unit of times that are numbers; dates need none")
+    resample: str = flag(
+        "",
+        "sampling rate of all records, reached by linear interpolation, such as 50Hz; adds "
+        "`filled`, the share of samples without a measurement within half a step",
+        unset="samples are kept as they are",
+        metavar="HZ",
+    )
+    max_gap: str = flag(
+        "",
+        "longest time between measurements that --resample bridges, such as 500ms, or a number of "
+        "samples; recordings with a longer one are rejected, or cut there with --window or "
+        "--sequence",
+        unset="1s",
+        metavar="TIME",
+    )
+    nan: NanPolicy = flag(
+        "keep",
+        "NaN and infinite values: keep them, reject the recording, or interpolate within the "
+        "channel",
+    )
+    window: str = flag(
+        "",
+        "cut recordings into records of N samples, or of a time such as 2s; a shorter remainder is "
+        "dropped",
+        unset="a recording is a record",
+        metavar="N|TIME",
+    )
+    stride: str = flag(
+        "",
+        "samples or time from the start of one window to the next",
+        unset="--window",
+        metavar="N|TIME",
+    )
+    spectrogram: str = flag(
+        "",
+        "store magnitudes of the short-time Fourier transform, float32 [frames, FRAME/2+1, channels]; "
+        "in samples such as 256:128 or times such as 25ms:10ms",
+        unset="the signal itself",
+        metavar="FRAME:STEP",
+    )
+    sequence: bool = flag(
+        False,
+        "a recording is one record with a list of arrays of different lengths: its arrays, its "
+        "windows, or its parts between gaps",
+        unset="no",
+    )
+
+    def check(self) -> None:
+        super().check()
+        if self.join and self.table:
+            raise UsageError("--join and --table both say which files are a recording: drop one")
+        if self.time_column and not self.resample:
+            raise UsageError(
+                f"--time_column {self.time_column}: only --resample uses times: add it, or drop "
+                "--time_column to keep the times as a channel"
+            )
+        if self.time_unit != "s" and not self.time_column:
+            raise UsageError(f"--time_unit {self.time_unit}: add the --time_column in this unit")
+        if self.sequence and self.encoding != "tensor":
+            raise UsageError(
+                f"--encoding {self.encoding}: --sequence stores arrays as tensors: drop one"
+            )
+        for name, value in (("arrays", self.arrays), ("columns", self.columns)):
+            names = names_in(value)
+            if len(set(names)) < len(names):
+                raise UsageError(f"--{name} {value}: a name is repeated")
+        self._conditioning()
+
+    def _conditioning(self) -> Conditioning:
+        return Conditioning.parse(
+            nan=self.nan,
+            rate=self.rate,
+            resample=self.resample,
+            max_gap=self.max_gap,
+            window=self.window,
+            stride=self.stride,
+            spectrogram=self.spectrogram,
+            sequence=self.sequence,
+        )
+
+    def make_job(self, columns: tuple[str, ...], output: str) -> SensorJob:
+        extras = self.extras
+        names = [*columns, *(extra.name for extra in extras)]
+        inputs, labels = self.find_inputs(self.label, names, output, self.join)
+        if self.columns and not _has_columns(inputs):
+            raise UsageError(
+                f"--columns {self.columns}: none of the first files is a .csv or a .parquet: drop it"
+            )
+        reading = Reading(
+            arrays=names_in(self.arrays),
+            columns=names_in(self.columns),
+            time_column=self.time_column,
+            time_unit=self.time_unit,
+            float_audio=self.dtype.startswith("float"),
+        )
+        return SensorJob(
+            inputs=inputs,
+            labels=labels,
+            reading=reading,
+            dtype=self.dtype,
+            encoding=self.encoding,
+            extras=extras,
+            conditioning=self._conditioning(),
+        ).learned()
+
+
+def _has_columns(inputs: Inputs) -> bool:
+    first = itertools.chain.from_iterable(inputs.first(p, _TRIED) for p in inputs.patterns)
+    return any(
+        name.lower().endswith((".csv", ".parquet"))
+        for source, _ in first
+        for name in (source.file, *(path for _, path, _, _ in source.joined))
+    )

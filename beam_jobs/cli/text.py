@@ -1,0 +1,183 @@
+"""The flags of the text job."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, replace
+from typing import get_args
+
+from beam_jobs.cli.flags import flag
+from beam_jobs.cli.inputs import InputFlags, label_flag
+from beam_jobs.errors import UsageError
+from beam_jobs.jobs.text.job import TextJob, TextUnit, Tokens, has_several_labels
+from beam_jobs.jobs.text.subwords import Subwords, check_vocabulary_size
+from beam_jobs.sources.inputs import Inputs
+from beam_jobs.sources.labels import Labels
+from beam_jobs.sources.table_inputs import tables_of
+from beam_jobs.storage.paths import absolute_path
+
+# Files that are looked at for one that has fields.
+_TRIED = 100
+
+# Kinds of tokens that are chosen by name; a tokenizer's file is chosen by its path.
+_NAMED: dict[str, Tokens] = {kind: kind for kind in get_args(Tokens) if kind != "file"}
+
+
+@dataclass(frozen=True)
+class TextFlags(InputFlags):
+    """The flags of the text job."""
+
+    title = "records"
+
+    label: str = label_flag("none")
+    record: TextUnit = flag("line", "a record is a line, or a whole .txt file")
+    text_field: str = flag("text", "the field or column with the text", metavar="NAME")
+    label_field: str = flag(
+        "",
+        "the field or column with the label; lists give several labels",
+        unset="no labels",
+        metavar="NAME",
+    )
+    tokens: str = flag(
+        "none",
+        "words: ids in a vocabulary of the training split, like Keras TextVectorization; bytes: "
+        "UTF-8 bytes + 2; bpe: byte pairs learned from the training split; or a tokenizer.json of "
+        "Hugging Face",
+        metavar="none|words|bytes|bpe|FILE.json",
+    )
+    vocabulary_size: int = flag(
+        20_000, "number of ids for words or bpe, including 0 (padding) and 1 (unknown)", metavar="N"
+    )
+    max_length: int = flag(0, "keep up to N tokens of a text", unset="all", metavar="N")
+    window: int = flag(
+        0,
+        "cut texts into records of N tokens; the last one may be shorter",
+        unset="a text is a record",
+        metavar="N",
+    )
+    stride: int = flag(
+        0,
+        "tokens from the start of one window to the next, at most --window",
+        unset="--window",
+        metavar="N",
+    )
+    drop_duplicates: bool = flag(
+        False,
+        "keep only the first of equal texts in the global order, and count the others",
+        unset="keep all",
+    )
+
+    def check(self) -> None:
+        super().check()
+        if self.table and not self.path_column:
+            if self.input:
+                raise UsageError(
+                    "--table holds the texts, so there is nothing to read from --input: drop it, "
+                    "or add the --path_column that names files"
+                )
+            if self.key != "path":
+                raise UsageError(
+                    f"--key {self.key}: texts in a table are named by its path and row: drop it"
+                )
+        if self.label_field and self.label != "none":
+            raise UsageError("--label_field and --label both name the labels: drop one")
+        self._check_tokens()
+        self._check_windows()
+
+    def _check_tokens(self) -> None:
+        if self.max_length < 0:
+            raise UsageError(f"--max_length {self.max_length}: expected a number of tokens")
+        if self.tokens == "none":
+            for name in ("max_length", "window"):
+                if getattr(self, name) > 0:
+                    raise UsageError(
+                        f"--{name} counts tokens: add --tokens words, bytes, bpe or FILE.json"
+                    )
+        if self.tokens not in _NAMED and not self.tokens.endswith(".json"):
+            raise UsageError(
+                f"--tokens {self.tokens}: expected {', '.join(_NAMED)} or a tokenizer's FILE.json"
+            )
+        if self.tokens == "bpe":
+            check_vocabulary_size(self.vocabulary_size)
+        elif self.vocabulary_size < 3:
+            raise UsageError(f"--vocabulary_size {self.vocabulary_size}: expected at least 3")
+        elif self.vocabulary_size != TextFlags.vocabulary_size and self.tokens != "words":
+            raise UsageError(
+                f"--vocabulary_size {self.vocabulary_size}: only --tokens words and bpe learn a "
+                "vocabulary: drop it, or choose one of them"
+            )
+
+    def _check_windows(self) -> None:
+        if self.stride and not self.window:
+            raise UsageError(f"--stride {self.stride}: only windows have a stride: add --window")
+        if self.window < 0:
+            raise UsageError(f"--window {self.window}: expected a number of tokens")
+        if not 0 <= self.stride <= self.window:
+            raise UsageError(
+                f"--stride {self.stride}: expected a number of tokens, at most --window "
+                f"{self.window}"
+            )
+        if self.window and self.max_length:
+            raise UsageError(
+                "--window keeps all tokens of a text, but --max_length drops some: choose one"
+            )
+
+    def make_job(self, columns: tuple[str, ...], output: str) -> TextJob:
+        extras = self.extras
+        columns = tuple(dict.fromkeys((*columns, *(extra.name for extra in extras))))
+        tokens, tokenizer = self._tokenizer()
+        inputs, labels, label_field = self._find_texts(columns, output)
+        job = TextJob(
+            inputs=inputs,
+            labels=labels,
+            record=self.record,
+            text_field=self.text_field,
+            label_field=label_field,
+            tokens=tokens,
+            vocabulary_size=self.vocabulary_size,
+            max_length=self.max_length,
+            extras=extras,
+            columns=columns,
+            tokenizer=tokenizer,
+            window=self.window,
+            stride=self.stride or self.window,
+            drop_duplicates=self.drop_duplicates,
+        )
+        return replace(job, several_labels=has_several_labels(job))
+
+    def _tokenizer(self) -> tuple[Tokens, str]:
+        """The kind of tokens, and the text of a given tokenizer's file."""
+        if self.tokens in _NAMED:
+            return _NAMED[self.tokens], ""
+        return "file", Subwords.read(absolute_path(self.tokens), self.max_length).json
+
+    def _find_texts(self, columns: tuple[str, ...], output: str) -> tuple[Inputs, Labels, str]:
+        """The files that hold the texts, where the labels of files come from, and the label field."""
+        if self.table and self.path_column:
+            return *self.find_inputs(self.label, columns, output), self.label_field
+        for table in self.table:
+            tables_of(table)
+        inputs = Inputs.of(self.table or self.input, output)
+        labels, label_field = Labels.parse(self.label), self.label_field
+        if labels.columns:
+            labels, label_field = Labels(), labels.table
+        _check_fields(inputs, [*filter(None, [label_field]), *columns])
+        return inputs, labels, label_field
+
+
+def _check_fields(inputs: Inputs, fields: list[str]) -> None:
+    """Makes sure that some file can have fields, if any is needed.
+
+    Raises:
+        UsageError: The first files are all plain text.
+    """
+    if not fields:
+        return
+    for pattern in inputs.patterns:
+        for file in itertools.islice(inputs.files(pattern, _TRIED), _TRIED):
+            if not file.path.lower().endswith((".txt", ".txt.gz")):
+                return
+    raise UsageError(
+        f"field {fields[0]!r}: .txt files have no fields; use .jsonl or a table, or list the files "
+        "in a --table and name its --path_column"
+    )
