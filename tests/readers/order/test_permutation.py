@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from readers.order.permutation import Permutation, record_keys
-from readers.tfdata.from_streams import _permutation
+from readers.tfdata.permutation import whole_permutation
 
 GOLDEN = [
     [6, 9, 2, 0, 8, 5, 7, 4, 3, 1],
@@ -48,9 +48,9 @@ def test_any_part_of_the_order_of_any_size_is_there_at_once(n, seed, places):
 @pytest.mark.parametrize("n", SIZES)
 def test_tensorflow_finds_the_same_order(n):
     for key in [(0, 0), (7, 2**40 + 3, 5), (2**63 - 1, 1, 2)]:
-        found = _permutation(tf.constant(n, tf.int64), [tf.constant(k, tf.int64) for k in key])
+        found = whole_permutation(tf.constant(n, tf.int64), [tf.constant(k, tf.int64) for k in key])
         assert found.numpy().tolist() == whole(n, *key).tolist()
-        found = _permutation(tf.constant(n, tf.int64), list(key))
+        found = whole_permutation(tf.constant(n, tf.int64), list(key))
         assert found.numpy().tolist() == whole(n, *key).tolist()
 
 
