@@ -15,7 +15,7 @@ import numpy as np
 from readers.batches.collate import collate
 from readers.batches.options import Form
 from readers.export_file import PartialNpy
-from readers.files.remote import ask, local_path
+from readers.files.remote import local_path, query
 from readers.format.schema import Feature, Schema, format_shape, numpy_dtype
 from readers.shards.plan import Paths, Plan
 from readers.shards.records import Records
@@ -183,6 +183,6 @@ def _digest(plan: Plan, name: str) -> str:
     """A text that is another one for other values, or another order of them."""
     # Of files without a manifest the fingerprint knows the size alone.
     unlisted = [part.path for part in plan.parts if part.bytes is None]
-    states = [ask(path, lambda filesystem, name: filesystem.ukey(name)) for path in unlisted]
+    states = [query(path, lambda filesystem, name: filesystem.ukey(name)) for path in unlisted]
     known = plan.fingerprint, states, name, str(plan.schema[name])
     return hashlib.sha256(repr(known).encode()).hexdigest()

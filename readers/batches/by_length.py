@@ -21,10 +21,10 @@ from readers.batches.orders import (
     records_at_once,
     windows_of,
 )
-from readers.format.decode.column import Column, column_of
+from readers.format.decode.column import FeatureColumn, column_of
 from readers.order.orders import Order
 from readers.order.state import Cursor, State
-from readers.shards.memory import Recycled
+from readers.shards.memory import RecyclingAllocator
 from readers.shards.plan import Plan
 from readers.shards.records import Records
 
@@ -90,7 +90,7 @@ class Grouped:
         self._next, self._batches = Cursor(-1), walk.batches(self.begin)
 
     @property
-    def memory(self) -> Recycled:
+    def memory(self) -> RecyclingAllocator:
         """Where large arrays come from."""
         return self._walk.records.memory
 
@@ -180,7 +180,7 @@ class Walk:
                 if not self.records.is_local:
                     if place >= ahead:
                         ahead = min(ahead_of(self.plan, place, self._window), total)
-                        self.records.ahead(self._order(epoch, np.arange(place, ahead)))
+                        self.records.prefetch(self._order(epoch, np.arange(place, ahead)))
                     end = min(end, ahead)
                 places = np.arange(place, end)
                 for number, record in self._read(epoch, places):
@@ -230,7 +230,7 @@ class Walk:
         mine = group.of_host(*self.options.shard)
         if mine is None:
             return None
-        columns: dict[str, Column] = {
+        columns: dict[str, FeatureColumn] = {
             name: column_of(feature, [records[place].values[name] for place in mine.places])
             for name, feature in self.plan.schema.items()
         }

@@ -19,16 +19,16 @@ from readers.batches.orders import (
     scheduled,
     windows_of,
 )
-from readers.format.decode.column import Column, Empty
+from readers.format.decode.column import Allocator, FeatureColumn
 from readers.format.schema import Feature
 from readers.order.orders import Order
 from readers.order.schedule import Schedule, Step
 from readers.order.state import State
-from readers.shards.memory import Recycled
+from readers.shards.memory import RecyclingAllocator
 from readers.shards.plan import Plan
 from readers.shards.records import Records
 
-Columns = dict[str, Column]
+Columns = dict[str, FeatureColumn]
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Taken:
     rows: np.ndarray | None = None
 
     def batch(
-        self, schema: Mapping[str, Feature], form: Form, empty: Empty
+        self, schema: Mapping[str, Feature], form: Form, empty: Allocator
     ) -> dict[str, np.ndarray]:
         """The arrays of a batch of them, by name."""
         if self.rows is None:
@@ -111,7 +111,7 @@ class Stream:
         self._lock = threading.Lock()
 
     @property
-    def memory(self) -> Recycled:
+    def memory(self) -> RecyclingAllocator:
         """Where large arrays come from."""
         return self._records.memory
 
@@ -165,7 +165,7 @@ class Stream:
             return [None] * len(steps)
         ends = np.cumsum([step.stop - step.start for step in steps])
         ends = np.append(0, np.cumsum(kept)[ends - 1]).tolist()
-        parts = [column.parts(ends) for column in columns.values()]
+        parts = [column.split(ends) for column in columns.values()]
         places = places[kept]
         return [
             Taken(dict(zip(columns, several, strict=True)), steps[0].epoch, places[start:stop])
@@ -181,7 +181,7 @@ class Stream:
             end = ahead_of(self._records.plan, place, self._window)
             steps = [step for step in steps if step.start < end]
         self._ahead = range(first, first + len(steps))
-        self._records.ahead(self._order(steps[0].epoch, _places(steps)))
+        self._records.prefetch(self._order(steps[0].epoch, _places(steps)))
 
     def _alone(self, number: int) -> Taken:
         step = self.schedule.step(number)

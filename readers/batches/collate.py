@@ -8,15 +8,22 @@ from typing import Any
 import numpy as np
 
 from readers.batches.options import LENGTH, MASK, POSITIONS, SEGMENT_IDS, Form
-from readers.format.decode.column import Column, Empty, Pieces, Scattered, column_of, objects
+from readers.format.decode.column import (
+    Allocator,
+    FeatureColumn,
+    LazyValues,
+    Spans,
+    column_of,
+    object_array,
+)
 from readers.format.schema import Feature, numpy_dtype
 
 
 def collate(
-    columns: Mapping[str, Column],
+    columns: Mapping[str, FeatureColumn],
     schema: Mapping[str, Feature],
     form: Form,
-    empty: Empty = np.empty,
+    empty: Allocator = np.empty,
 ) -> dict[str, np.ndarray]:
     """The arrays by feature name, each with a leading batch dimension.
 
@@ -35,7 +42,7 @@ def collate(
         if feature.is_fixed:
             batch[name] = _dense(feature, column)
         elif form.batching == "ragged":
-            batch[name] = objects([_ragged(feature, value) for value in column.arrays()])
+            batch[name] = object_array([_ragged(feature, value) for value in column.arrays()])
         else:
             batch[name] = _padded(feature, column, form.filler(name, feature), empty)
             if form.mask:
@@ -46,34 +53,36 @@ def collate(
 
 
 def cut(
-    columns: Mapping[str, Column], schema: Mapping[str, Feature], form: Form
-) -> dict[str, Column]:
+    columns: Mapping[str, FeatureColumn], schema: Mapping[str, Feature], form: Form
+) -> dict[str, FeatureColumn]:
     """The columns with the first unknown dimension of each feature cut to its limit."""
     return {name: _cut(schema[name], column, form.limit(name)) for name, column in columns.items()}
 
 
-def _cut(feature: Feature, column: Column, limit: int | None) -> Column:
+def _cut(feature: Feature, column: FeatureColumn, limit: int | None) -> FeatureColumn:
     if limit is None or feature.is_fixed:
         return column
     axis = feature.first_unknown
     within = (slice(None),) * axis + (slice(limit),)
     if feature.is_sequence:
         if axis == 0:
-            return Column(objects([value[:limit] for value in column.flat()]))
+            return FeatureColumn(object_array([value[:limit] for value in column.flat()]))
         arrays = [[array[within[1:]] for array in value] for value in column.flat()]
-        return Column(objects(arrays))
+        return FeatureColumn(object_array(arrays))
     shapes = column.shapes
     if shapes is None or shapes[:, axis].max(initial=0) <= limit:
         return column
-    if column.scattered and axis == 0 and feature.shape.count(None) == 1:
+    if column.lazy and axis == 0 and feature.shape.count(None) == 1:
         shapes = np.minimum(shapes, [limit, *shapes[0, 1:]])
-        pieces, dtype = column.scattered.pieces, column.scattered.dtype
+        pieces, dtype = column.lazy.spans, column.lazy.dtype
         stops = pieces.starts + np.prod(shapes, axis=1) * dtype.itemsize
-        return Column(None, shapes, Scattered(Pieces(pieces.data, pieces.starts, stops), dtype))
+        return FeatureColumn(
+            None, shapes, LazyValues(Spans(pieces.data, pieces.starts, stops), dtype)
+        )
     return column_of(feature, [array[within] for array in column.arrays()])
 
 
-def lengths_of(feature: Feature, column: Column) -> np.ndarray:
+def lengths_of(feature: Feature, column: FeatureColumn) -> np.ndarray:
     """The sizes of unknown dimensions, int64 [B]; [B, n] where there are n > 1."""
     if feature.is_sequence:
         return np.array([len(value) for value in column.flat()], np.int64)
@@ -83,7 +92,9 @@ def lengths_of(feature: Feature, column: Column) -> np.ndarray:
     return found[:, 0] if len(unknown) == 1 else found
 
 
-def flat_arrays(feature: Feature, column: Column, empty: Empty = np.empty) -> list[np.ndarray]:
+def flat_arrays(
+    feature: Feature, column: FeatureColumn, empty: Allocator = np.empty
+) -> list[np.ndarray]:
     """A column of unknown shape in three arrays, from which ragged tensors are made.
 
     Returns:
@@ -100,7 +111,7 @@ def flat_arrays(feature: Feature, column: Column, empty: Empty = np.empty) -> li
     return [np.concatenate(flat), shapes.reshape(-1, len(feature.shape) - 1), counts]
 
 
-def _dense(feature: Feature, column: Column) -> np.ndarray:
+def _dense(feature: Feature, column: FeatureColumn) -> np.ndarray:
     values = column.flat()
     if not feature.is_sequence:
         return values
@@ -108,13 +119,13 @@ def _dense(feature: Feature, column: Column) -> np.ndarray:
     return np.array(values.tolist(), numpy_dtype(feature.dtype)).reshape(shape)
 
 
-def _padded(feature: Feature, column: Column, fill: Any, empty: Empty) -> np.ndarray:
+def _padded(feature: Feature, column: FeatureColumn, fill: Any, empty: Allocator) -> np.ndarray:
     """The array [B, *longest], filled up in every unknown dimension."""
     extents = _extents(feature, column)
     out = empty(_room(feature, extents), numpy_dtype(feature.dtype))
     is_sequence = feature.is_sequence
     if not is_sequence and feature.varying_rank == 1 and not out.dtype.hasobject:
-        _fill_rows(out, column.pieces(), fill)
+        _fill_rows(out, column.spans(), fill)
         return out
     out[...] = fill
     if is_sequence:
@@ -131,7 +142,7 @@ def _padded(feature: Feature, column: Column, fill: Any, empty: Empty) -> np.nda
     return out
 
 
-def _fill_rows(out: np.ndarray, pieces: Pieces, fill: Any) -> None:
+def _fill_rows(out: np.ndarray, pieces: Spans, fill: Any) -> None:
     """Puts the bytes of each record at the beginning of a row, and what it is filled up with after.
 
     Row by row as arrays it takes three times as long, and putting values together first, twice.
@@ -149,7 +160,7 @@ def _fill_rows(out: np.ndarray, pieces: Pieces, fill: Any) -> None:
         at += width
 
 
-def _mask(feature: Feature, column: Column) -> np.ndarray:
+def _mask(feature: Feature, column: FeatureColumn) -> np.ndarray:
     """bool [B, *longest], up to the last unknown dimension: where `_padded` has values."""
     depth = feature.varying_rank
     extents = _extents(feature, column)
@@ -181,7 +192,7 @@ def _room(feature: Feature, extents: np.ndarray) -> tuple[int, ...]:
     return (len(extents), *(size if d is None else d for d, size in sizes))
 
 
-def _extents(feature: Feature, column: Column) -> np.ndarray:
+def _extents(feature: Feature, column: FeatureColumn) -> np.ndarray:
     """The room that each value takes in each dimension, int64 [B, rank].
 
     An empty dimension leaves none in the next.
@@ -212,16 +223,16 @@ def _stacked(feature: Feature, value: Any) -> np.ndarray:
 
 def _ragged(feature: Feature, value: Any) -> np.ndarray:
     if feature.is_sequence and None in feature.shape[1:]:
-        return objects(value)
+        return object_array(value)
     return _stacked(feature, value)
 
 
 def pack(
-    columns: Mapping[str, Column],
+    columns: Mapping[str, FeatureColumn],
     schema: Mapping[str, Feature],
     form: Form,
     rows: np.ndarray,
-    empty: Empty = np.empty,
+    empty: Allocator = np.empty,
 ) -> dict[str, np.ndarray]:
     """The arrays [B, max_length, ...] by feature name, and beside each two of int32 [B, max_length].
 

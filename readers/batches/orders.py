@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from readers.batches.options import ReadOptions
 from readers.order.mixture import MixedOrder
-from readers.order.orders import CYCLE, GlobalOrder, InOrder, InterleavedOrder, Order
+from readers.order.orders import CYCLE, GlobalOrder, InterleavedOrder, Order, SequentialOrder
 from readers.order.schedule import Schedule
 from readers.order.state import State
 from readers.shards.plan import Plan
@@ -30,14 +30,14 @@ def order_of(plan: Plan, options: ReadOptions) -> Order:
     seed = options.seed or 0
     if options.weights:
         orders: list[Order] = [
-            GlobalOrder(count, seed, number) if options.shuffle else InOrder()
+            GlobalOrder(count, seed, number) if options.shuffle else SequentialOrder()
             for number, count in enumerate(plan.mixed)
         ]
         return MixedOrder(plan.mixed, orders, options.weights, seed if options.shuffle else None)
     if is_windowed(options):
         counts = [part.take or 0 for part in plan.parts]
         return InterleavedOrder(counts, seed, options.window or window_of(plan))
-    return GlobalOrder(plan.records or 0, seed) if options.shuffle else InOrder()
+    return GlobalOrder(plan.records or 0, seed) if options.shuffle else SequentialOrder()
 
 
 def scheduled(plan: Plan, options: ReadOptions) -> tuple[Plan, Schedule, str]:
@@ -57,7 +57,7 @@ def scheduled(plan: Plan, options: ReadOptions) -> tuple[Plan, Schedule, str]:
     if options.order == "interleave" and hosts > 1:
         kind += f", by host {host} of {hosts}"
         records //= hosts
-        plan = plan.cut(host * records, (host + 1) * records)
+        plan = plan.slice(host * records, (host + 1) * records)
         host, hosts = 0, 1
     schedule = Schedule(
         records=records,
@@ -67,7 +67,7 @@ def scheduled(plan: Plan, options: ReadOptions) -> tuple[Plan, Schedule, str]:
         epochs=options.repeat,
         drop_remainder=options.drop_remainder,
     )
-    if total and not schedule.steps_of_epoch:
+    if total and not schedule.steps_per_epoch:
         raise ValueError(
             f"{plan.name} has {total} records, of which no batch can be made: batch_size="
             f"{options.batch_size}, shard={options.shard}, drop_remainder={options.drop_remainder}"

@@ -11,7 +11,7 @@ import tensorflow as tf
 from readers.batches.by_step import Taken
 from readers.batches.collate import flat_arrays
 from readers.batches.options import LENGTH, MASK, POSITIONS, SEGMENT_IDS, Form, ReadOptions
-from readers.format.decode.column import Empty
+from readers.format.decode.column import Allocator
 from readers.format.schema import Feature, Schema
 from readers.order.permutation import record_keys
 from readers.tfdata.batching import ragged
@@ -44,7 +44,7 @@ class _Interface:
             self._dtypes.append(tf.int64)
         self.dtypes = [tf.string, *self._dtypes]
 
-    def arrays(self, take: Callable[[], Taken | None], empty: Empty) -> list[np.ndarray]:
+    def arrays(self, take: Callable[[], Taken | None], empty: Allocator) -> list[np.ndarray]:
         """What is taken as arrays, after what went wrong, or nothing, as text."""
         try:
             taken = take()

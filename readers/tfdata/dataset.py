@@ -53,7 +53,7 @@ def open_dataset(
         # Without their number they are read by TensorFlow alone.
         plan, options = planned(path_or_files, split, schema, columns, options, True, any_order)
     if options.order is None:
-        kept = options.cache.chosen(plan.parts) if options.cache else ()
+        kept = options.cache.cacheable(plan.parts) if options.cache else ()
         suits = plan.records is not None and not plan.gzipped
         suits = suits and all(local_path(part.path) or part.path in kept for part in plan.parts)
         options = replace(options, order="global" if suits else "interleave")

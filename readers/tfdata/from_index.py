@@ -69,7 +69,7 @@ def indexed(stream: Kept[Stream], schema: Schema, options: ReadOptions) -> tf.da
     iterations = itertools.count()
 
     def bounds() -> tuple[np.int64, np.int64]:
-        begin, end = schedule.steps_of(next(iterations))
+        begin, end = schedule.steps_of_pass(next(iterations))
         return np.int64(begin), np.int64(_NO_END if end is None else end)
 
     def found_bounds() -> tuple[tf.Tensor, ...]:

@@ -85,7 +85,7 @@ def _epochs(plan: Plan, options: ReadOptions, epoch: int, place: int) -> tf.data
         first = batched(mixed.rest_of_epoch(epoch, place), tf.constant(epoch, tf.int64), place)
     else:
         assert plan.records is not None
-        left = _in_order(plan.cut(place, plan.records), size)
+        left = _in_order(plan.slice(place, plan.records), size)
         first = batched(left, tf.constant(epoch, tf.int64), place)
     begin = tf.constant(epoch if first is None else epoch + 1, tf.int64)
     if repeat is None:

@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from readers.format.manifest import Manifest
-from readers.format.schema import PICTURES
+from readers.format.schema import IMAGE_ENCODINGS
 
 # float32 holds all their values.
 _NARROW = ("bool", "uint8", "int8", "uint16", "int16", "float16", "bfloat16", "float32")
@@ -76,7 +76,7 @@ class Moments:
         mean, std = _numbers(channels.get("mean")), _numbers(channels.get("std"))
         if not mean or not std or len(mean) != len(std):
             reason = "the split has no values of it, or of one of its channels"
-            if stored.encoding in PICTURES:
+            if stored.encoding in IMAGE_ENCODINGS:
                 reason = "encoded pictures are not looked into; write them with --encoding tensor"
             elif stored.dtype in ("string", "complex64", "complex128"):
                 reason = f"{stored.dtype} has none"

@@ -15,7 +15,7 @@ from readers.format.index import parse_index
 from readers.format.tfrecord import CorruptRecordError
 from readers.order.orders import GlobalOrder
 from readers.shards import fetch
-from readers.shards.fetch import ShardBytes, spans_of
+from readers.shards.fetch import ShardBytes, merged_ranges
 from readers.shards.index import scan_index
 from tests.support.datasets import NUMBERS, write_dataset, write_numbers, write_signals
 
@@ -180,9 +180,9 @@ def test_walking_a_damaged_file_says_where_it_breaks(tmp_path):
     data = shard.read_bytes()
     index = parse_index((tmp_path / f"{shard.name}.idx").read_bytes(), "idx")
     np.testing.assert_array_equal(scan_index(str(shard)), index)
-    for cut, message in [(1, "is cut off"), (int(index[-1, 1]) - 5, "no TFRecord starts at byte")]:
-        shard.write_bytes(data[:-cut])
-        with pytest.raises(CorruptRecordError, match=message):
+    for missing in (1, int(index[-1, 1]) - 5):
+        shard.write_bytes(data[:-missing])
+        with pytest.raises(CorruptRecordError, match=f"at byte {index[-1, 0]} is cut off"):
             scan_index(str(shard))
 
 
@@ -221,8 +221,8 @@ def test_local_and_other_files_give_the_same_bytes(tmp_path, remote, monkeypatch
 
 def test_neighbours_are_fetched_in_one_request_and_distant_records_apart():
     far = 5 << 20
-    assert spans_of([(far, 10), (0, 10), (10, 20), (40, 5)]) == [(0, 45), (far, far + 10)]
-    assert spans_of([]) == []
+    assert merged_ranges([(far, 10), (0, 10), (10, 20), (40, 5)]) == [(0, 45), (far, far + 10)]
+    assert merged_ranges([]) == []
 
 
 def test_nothing_of_it_needs_tensorflow(tmp_path):

@@ -223,7 +223,7 @@ def test_processes_share_one_source(dataset, method):
         for first in (0, 1)
     ]
     # What another thread of this process would hold at such a moment.
-    with source._records._lock:
+    with source._records._reader._lock:
         for process in processes:
             process.start()
     found = [queue.get(timeout=60), queue.get(timeout=60)]
@@ -253,11 +253,11 @@ def test_a_batch_on_another_filesystem_takes_one_request_a_shard(dataset, monkey
 
 
 def test_more_shards_than_may_stay_open(dataset, monkeypatch):
-    monkeypatch.setattr("readers.shards.records._OPEN_SHARDS", 2)
+    monkeypatch.setattr("readers.shards.framed._OPEN_SHARDS", 2)
     source = readers.RecordSource(dataset)
     records = [source[i] for i in (0, 19, 6, 10, 0, 19, 6)]
     assert [int(r["id"]) for r in records] == [0, 19, 6, 10, 0, 19, 6]
-    assert source._records._open.cache_info().currsize == 2
+    assert source._records._reader._open.cache_info().currsize == 2
 
 
 def test_a_pickled_copy_opens_the_files_again(dataset):

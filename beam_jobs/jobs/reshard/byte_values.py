@@ -9,7 +9,7 @@ import numpy as np
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.reshard.example_walk import Walk
 from readers.format.decode.batches import MARGIN
-from readers.format.decode.column import Pieces
+from readers.format.decode.column import Spans
 from readers.format.schema import TENSORFLOW_DTYPES, numpy_dtype
 from readers.format.tensor import parse_tensor, tensor_header
 
@@ -29,7 +29,7 @@ _MAX_SEGMENTS = 1000
 _NO_FRAME = (0xC4, 0xC8, 0xCC)
 
 
-def tensor_shapes(values: Pieces) -> tuple[str, np.ndarray] | None:
+def tensor_shapes(values: Spans) -> tuple[str, np.ndarray] | None:
     """The dtype of TensorProtos, and their shapes, int64 [n, rank].
 
     None where there is no value, one is no TensorProto as `serialize_tensor` writes it, or they
@@ -71,7 +71,7 @@ def _tensor(value: memoryview) -> tuple[str, tuple[int, ...]] | None:
 
 
 def _walked_shapes(
-    values: Pieces, dtype: str, shape: tuple[int, ...], shapes: np.ndarray
+    values: Spans, dtype: str, shape: tuple[int, ...], shapes: np.ndarray
 ) -> np.ndarray:
     """Which of some byte strings are TensorProtos in the usual form, bool [n].
 
@@ -112,7 +112,7 @@ def value_counts(shapes: np.ndarray) -> np.ndarray:
         return np.prod(shapes.astype(np.float64), axis=1)
 
 
-def picture_formats(values: Pieces) -> tuple[set[str], bool]:
+def picture_formats(values: Spans) -> tuple[set[str], bool]:
     """The formats of some byte strings, "" for those of no picture; whether all pictures are gray."""
     is_jpeg, is_png = _begin_with(values, _JPEG), _begin_with(values, _PNG)
     kinds = {"jpeg": is_jpeg, "png": is_png, "": ~(is_jpeg | is_png)}
@@ -128,7 +128,7 @@ def picture_formats(values: Pieces) -> tuple[set[str], bool]:
     return {name for name, found in kinds.items() if found.any()}, gray
 
 
-def _begin_with(values: Pieces, octets: np.ndarray) -> np.ndarray:
+def _begin_with(values: Spans, octets: np.ndarray) -> np.ndarray:
     """Which byte strings begin so, bool [n]."""
     same = (values.stacked(len(octets)) == octets).all(axis=1)
     return same & (values.lengths >= len(octets))
@@ -153,7 +153,7 @@ def _components(jpeg: memoryview) -> int:
     return 0
 
 
-def are_utf8(values: Pieces) -> bool:
+def are_utf8(values: Spans) -> bool:
     """Whether all byte strings are UTF-8."""
     width = int(values.lengths.max())
     if width <= MARGIN:  # Behind a short one so many bytes are left that all can be cut as one.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from beam_jobs.jobs.reshard.example_lists import LONGEST_VARINT, Features, Lists
-from readers.format.decode.column import Pieces
+from readers.format.decode.column import Spans
 from readers.format.wire import BYTES_LIST, FLOAT_LIST, INT64_LIST
 
 # Of fields of type bytes.
@@ -207,7 +207,7 @@ def _lists(data: np.ndarray, kind: int, entries: _Entries, usual: np.ndarray) ->
     else:
         walk = Walk(data, starts)
         walk.require(walk.enter(_FIRST, stops) == stops)
-        pieces = Pieces(data, walk.at, stops)
+        pieces = Spans(data, walk.at, stops)
         counts, whole = _counts(kind, pieces)
         whole &= walk.usual | (starts == stops)
     usual[entries.rows[~whole]] = False
@@ -216,7 +216,7 @@ def _lists(data: np.ndarray, kind: int, entries: _Entries, usual: np.ndarray) ->
 
 def _values(
     data: np.ndarray, starts: np.ndarray, stops: np.ndarray
-) -> tuple[Pieces, np.ndarray, np.ndarray]:
+) -> tuple[Spans, np.ndarray, np.ndarray]:
     """The values of bytes lists, how many each has, int64 [n], and which are whole, bool [n]."""
     whole = np.ones(len(starts), bool)
     rows = np.flatnonzero(starts < stops)
@@ -234,10 +234,10 @@ def _values(
     rows, begins, ends = map(np.concatenate, zip(*steps, strict=True))
     order = np.argsort(rows, kind="stable") if len(steps) > 2 else slice(None)
     counts = np.bincount(rows, minlength=len(starts))
-    return Pieces(data, begins[order], ends[order]), counts, whole
+    return Spans(data, begins[order], ends[order]), counts, whole
 
 
-def _counts(kind: int, numbers: Pieces) -> tuple[np.ndarray, np.ndarray]:
+def _counts(kind: int, numbers: Spans) -> tuple[np.ndarray, np.ndarray]:
     """How many packed numbers stand in each piece, int64 [n], and which are whole, bool [n]."""
     lengths = numbers.lengths
     if kind == FLOAT_LIST:

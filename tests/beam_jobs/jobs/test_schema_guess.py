@@ -25,7 +25,7 @@ from beam_jobs.jobs.reshard import schema_guess as inference
 from beam_jobs.jobs.reshard.example_walk import walked_lists
 from beam_jobs.jobs.reshard.schema_guess import SchemaGuess
 from readers.format.decode.batches import MARGIN
-from readers.format.decode.images import decode_picture
+from readers.format.decode.images import decode_image
 from readers.format.decode.records import Decoder
 from readers.format.encode import Encoder
 from readers.format.schema import TENSORFLOW_DTYPES, Feature, Schema, dtype_name, numpy_dtype
@@ -235,7 +235,7 @@ def test_pngs_have_the_channels_that_their_headers_say():
 def test_pictures_are_decoded_as_the_schema_says(data):
     if len(data) > 30:  # It is whole.
         feature = inferred([example(x=texts(data))])["x"]
-        assert decode_picture("x", feature, data).shape == (9, 7, feature.shape[2])
+        assert decode_image("x", feature, data).shape == (9, 7, feature.shape[2])
 
 
 def test_jpegs_and_pngs_together_are_sources():

@@ -183,9 +183,9 @@ def test_a_store_that_does_not_recover_is_told_in_one_line(store, numbered, hast
 def test_a_body_cut_short_is_never_the_end_of_a_file(store, numbered, hasty, kind) -> None:
     url = store.upload(numbered)
     store.proxy.fault(kind, r"\.tfrecord$", keep=100)
-    with pytest.raises(OSError, match=r"\.tfrecord: the store broke off"):
+    with pytest.raises(OSError, match=r"\.tfrecord: the transfer failed"):
         readers.as_numpy(url, split="train", batch_size=64, on_corrupt="skip").__next__()
-    with pytest.raises(OSError, match=r"\.tfrecord: the store broke off"):
+    with pytest.raises(OSError, match=r"\.tfrecord: the transfer failed"):
         readers.verify(url)
 
 
@@ -205,7 +205,7 @@ def test_missing_files_and_refusals_are_told_at_once(s3: Bucket, numbered: Path,
     with pytest.raises(readers.DatasetError, match=r"no manifest\.json here"):
         readers.as_numpy(f"{url}x", batch_size=1)
     s3.proxy.fault(403, r"\.tfrecord$")
-    with pytest.raises(PermissionError, match=r"tfrecord: the store refuses it .* credentials"):
+    with pytest.raises(PermissionError, match=r"tfrecord: the store denies access .* credentials"):
         next(readers.as_numpy(url, split="train", batch_size=64))
     assert len(s3.proxy.seen(r"\.tfrecord$")) == 4  # One for each shard, none repeated.
 
@@ -217,7 +217,7 @@ def test_missing_credentials_are_told_in_one_line(s3, numbered, monkeypatch, tmp
     monkeypatch.setenv("HOME", str(tmp_path))
     code = f"import readers; readers.Manifest.read({url!r})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert f"{url}/manifest.json: there are no credentials" in done.stderr.splitlines()[-1]
+    assert f"{url}/manifest.json: no credentials for the store" in done.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize(("protocol", "extra"), [("s3", "s3"), ("gs", "gcs")])
@@ -245,8 +245,10 @@ def test_waits_grow_and_are_not_the_same_for_all(monkeypatch) -> None:
         raise ConnectionResetError("reset")
 
     for _ in range(2):
-        with pytest.raises(retries.StoreError, match=r"s3://b/x: .* broke off .reset., after"):
-            retries.retried("s3://b/x", fails)
+        with pytest.raises(
+            retries.StoreError, match=r"s3://b/x: .* transfer failed .reset., after"
+        ):
+            retries.with_retries("s3://b/x", fails)
     first, second = waits[:5], waits[5:]
     assert all(0.5 * 2**i * 0.5 <= wait <= 0.5 * 2**i * 1.5 for i, wait in enumerate(first))
     assert len(second) == 5 and first != second

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from readers.format.crc import appended_each, crc_of_all, crc_of_row, crc_without_suffix
+from readers.format.crc import combined_crc, combined_crc_of_rows, crc_without_suffix, shifted_each
 
 # The polynomial of CRC32C (Castagnoli) with its bits in the usual order: x^32 + x^28 + ... + 1.
 CASTAGNOLI = 0x11EDC6F41
@@ -94,18 +94,18 @@ def test_bytes_that_are_all_alike_count_by_their_number(fill, taken):
 def test_the_checksum_of_a_row_follows_from_those_of_its_messages(length, messages):
     messages = [message[:length] for message in messages]
     crcs = np.array([google_crc32c.value(message) for message in messages], np.uint32)
-    assert crc_of_row(crcs, length) == google_crc32c.value(b"".join(messages))
+    assert combined_crc_of_rows(crcs, length) == google_crc32c.value(b"".join(messages))
 
 
 @given(st.lists(st.binary(max_size=700), min_size=1, max_size=30))
 def test_a_row_of_messages_of_any_lengths_has_the_crc_that_follows_from_theirs(messages):
     crcs = np.array([google_crc32c.value(message) for message in messages], np.uint32)
     lengths = np.array([len(message) for message in messages], np.int64)
-    assert crc_of_all(crcs, lengths) == google_crc32c.value(b"".join(messages))
+    assert combined_crc(crcs, lengths) == google_crc32c.value(b"".join(messages))
 
 
 def test_millions_of_bytes_may_follow():
     message, zeros = b"records", bytes(3 << 20)
     crc = np.array([google_crc32c.value(message)], np.uint32)
     expected = google_crc32c.value(message + zeros) ^ google_crc32c.value(zeros)
-    assert appended_each(crc, np.array([len(zeros)])).tolist() == [expected]
+    assert shifted_each(crc, np.array([len(zeros)])).tolist() == [expected]

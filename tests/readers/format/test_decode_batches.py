@@ -202,7 +202,7 @@ def test_a_changed_byte_never_changes_what_is_found(data):
 def test_a_part_of_a_column_is_that_of_its_records():
     examples = [Encoder(SCHEMA).encode(record(RNG, number)) for number in range(9)]
     for name, column in check(SCHEMA, examples).items():
-        before, part, none, after = column.parts([0, 2, 7, 7, 9])
+        before, part, none, after = column.split([0, 2, 7, 7, 9])
         same(SCHEMA[name], before, examples[:2], name)
         same(SCHEMA[name], part, examples[2:7], name)
         assert len(none.arrays()) == 0

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from readers.format import tensor
-from readers.format.decode.fast_path import usual_lists, usual_tensor
+from readers.format.decode.fast_path import fast_lists, fast_tensor
 from readers.format.decode.records import parse_example
 from readers.format.encode import Encoder
 from readers.format.schema import Schema
@@ -39,7 +39,7 @@ EXAMPLE = Encoder(SCHEMA).encode(
 
 
 def lists(data, names):
-    return usual_lists(memoryview(data), {name.encode(): name for name in names})
+    return fast_lists(memoryview(data), {name.encode(): name for name in names})
 
 
 def definition(data, names):
@@ -50,7 +50,7 @@ def definition(data, names):
 def parsed_tensor(data, dtype, monkeypatch):
     """What `parse_tensor` finds by itself; None where it finds none."""
     with monkeypatch.context() as patch:
-        patch.setattr(tensor, "usual_tensor", lambda data, dtype: None)
+        patch.setattr(tensor, "fast_tensor", lambda data, dtype: None)
         try:
             return parse_tensor(data, dtype)
         except ValueError:
@@ -133,7 +133,7 @@ TENSORS = [
 
 @pytest.mark.parametrize("array", TENSORS, ids=lambda array: f"{array.dtype}{array.shape}")
 def test_what_serialize_tensor_writes_is_in_the_usual_form(array):
-    found = usual_tensor(memoryview(tf.io.serialize_tensor(array).numpy()), array.dtype.name)
+    found = fast_tensor(memoryview(tf.io.serialize_tensor(array).numpy()), array.dtype.name)
     assert found is not None
     assert found.dtype == array.dtype
     np.testing.assert_array_equal(found, array)
@@ -144,14 +144,14 @@ def test_what_serialize_tensor_writes_is_in_the_usual_form(array):
 )
 def test_empty_tensors_texts_and_high_ranks_are_left_to_the_definition(array):
     dtype = "string" if array.dtype == object else array.dtype.name
-    assert usual_tensor(memoryview(serialize_tensor(array)), dtype) is None
+    assert fast_tensor(memoryview(serialize_tensor(array)), dtype) is None
 
 
 def test_a_shape_that_ends_within_a_dimension_is_left_to_the_definition():
     data = bytearray(serialize_tensor(np.ones((2, 3), np.int8)))
     assert data[2:4] == b"\x12\x08"
     data[3] = 7
-    assert usual_tensor(memoryview(data), "int8") is None
+    assert fast_tensor(memoryview(data), "int8") is None
 
 
 @given(st.data())
@@ -160,7 +160,7 @@ def test_a_changed_tensor_is_found_as_by_the_definition_or_left_to_it(data):
     array = data.draw(st.sampled_from(TENSORS))
     octets = changed(data.draw, serialize_tensor(array))
     dtype = data.draw(st.sampled_from([array.dtype.name, "float32", "int8", "string"]))
-    found = usual_tensor(memoryview(octets), dtype)
+    found = fast_tensor(memoryview(octets), dtype)
     if found is not None:
         with pytest.MonkeyPatch.context() as monkeypatch:
             expected = parsed_tensor(octets, dtype, monkeypatch)
@@ -174,4 +174,4 @@ def test_dimensions_that_numpy_cannot_have_are_never_multiplied(monkeypatch):
     dims = b"\x12\x02\x08\x7f" * 1_000
     data = b"\x08\x01\x12\xa0\x1f" + dims + b"\x22\x00"
     monkeypatch.setattr(math, "prod", lambda _: pytest.fail("a product that takes very long"))
-    assert usual_tensor(memoryview(data), "float32") is None
+    assert fast_tensor(memoryview(data), "float32") is None

@@ -133,7 +133,9 @@ def test_a_frame_shorter_than_any_is_cut_off(length):
 
 
 def test_a_frame_of_another_length_than_the_index_says_names_both():
-    with pytest.raises(CorruptRecordError, match="says it holds 5 bytes, the index says 6"):
+    with pytest.raises(
+        CorruptRecordError, match="holds 5 bytes according to its header, but 6 according"
+    ):
         unframe(frame(b"hello") + b"\0", "a.tfrecord", 0)
 
 
@@ -145,7 +147,9 @@ def test_a_length_beyond_any_record_is_refused_before_it_is_read():
 
 
 def test_a_record_that_could_not_be_read_again_is_not_framed():
-    with pytest.raises(ValueError, match="a record of 2147483649 bytes: at most 2147483648"):
+    with pytest.raises(
+        ValueError, match="a record of 2147483649 bytes: expected at most 2147483648"
+    ):
         frame(bytes(MAX_RECORD_BYTES + 1))
 
 
@@ -235,7 +239,7 @@ def test_many_records_are_framed_as_one_by_one(records):
 def test_one_record_too_large_among_many_is_refused(monkeypatch):
     monkeypatch.setattr("readers.format.tfrecord.MAX_RECORD_BYTES", 10)
     assert frame_all([b"x" * 10]) == [frame(b"x" * 10)]
-    with pytest.raises(ValueError, match="a record of 11 bytes: at most 10 are possible"):
+    with pytest.raises(ValueError, match="a record of 11 bytes: expected at most 10"):
         frame_all([b"x", b"x" * 11])
 
 
@@ -263,6 +267,6 @@ def test_records_are_checked_together_as_one_by_one(many, records, data):
         return True
 
     lengths = np.array([len(record) for record in framed], np.int64)
-    with mock.patch.multiple(tfrecord, _MANY=many, _SEVERAL=many):
+    with mock.patch.multiple(tfrecord, _MIN_ROWS=many, _MIN_MIXED=many):
         found = intact(b"".join(framed) + b"behind", lengths)
     assert found.tolist() == [is_whole(record) for record in framed]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import readers
 from readers.order.mixture import MixedOrder, quotas
-from readers.order.orders import InOrder
+from readers.order.orders import SequentialOrder
 from tests.support.datasets import write_dataset, write_numbers
 
 COUNTS = ((90, 110), (40, 30), (25,))
@@ -95,7 +95,7 @@ def test_simple_proportions_are_exact(weights, expected):
 
 
 def test_without_a_shuffle_datasets_are_spread_evenly():
-    order = MixedOrder([100, 100], [InOrder(), InOrder()], [3, 1], None)
+    order = MixedOrder([100, 100], [SequentialOrder(), SequentialOrder()], [3, 1], None)
     found = order(0, np.arange(40))
     assert (found >= 100).reshape(10, 4).sum(axis=1).tolist() == [1] * 10
     assert found[found < 100].tolist() == list(range(30))
@@ -106,7 +106,7 @@ def test_without_a_shuffle_datasets_are_spread_evenly():
     [
         ({"weights": [1, 0, 1]}, "a number above 0 for each dataset"),
         ({"weights": []}, "a number above 0 for each dataset"),
-        ({"weights": [1, 2]}, "weights for 2 datasets: expected a list of as many, not 3"),
+        ({"weights": [1, 2]}, "weights for 2 datasets: expected a list of 2 paths, found 3"),
         ({"weights": [1, 2, 3], "order": "interleave"}, "they need order='global'"),
     ],
 )

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from readers.order.orders import BLOCK, GlobalOrder, InOrder, InterleavedOrder, dealt
+from readers.order.orders import BLOCK, GlobalOrder, InterleavedOrder, SequentialOrder, round_robin
 
 COUNTS = st.lists(st.integers(0, 70), min_size=1, max_size=40)
 
@@ -24,7 +24,7 @@ def dealt_by_hand(counts):
 @given(st.lists(st.integers(0, 70), min_size=1, max_size=9))
 @settings(deadline=None)
 def test_shards_give_a_block_in_turn(counts):
-    turn, within = dealt(np.array(counts), np.arange(sum(counts)))
+    turn, within = round_robin(np.array(counts), np.arange(sum(counts)))
     assert list(zip(turn.tolist(), within.tolist(), strict=True)) == dealt_by_hand(counts)
 
 
@@ -80,4 +80,4 @@ def test_epochs_and_seeds_have_orders_of_their_own():
         orders = {tuple(make(seed)(epoch, places)) for seed in (0, 1) for epoch in (0, 1)}
         assert len(orders) == 4
         assert tuple(make(0)(1, places)) in orders
-    assert InOrder()(7, places) is places
+    assert SequentialOrder()(7, places) is places

@@ -68,7 +68,7 @@ def test_iterations_are_one_schedule_without_end(sizes, epochs, epoch, place):
     schedule = Schedule(**sizes, epochs=epochs, epoch=epoch, place=place)
     end = 0
     for iteration in range(3):
-        begin, after = schedule.steps_of(iteration)
+        begin, after = schedule.steps_of_pass(iteration)
         assert begin == end
         end = after
         found = {schedule.step(number).epoch for number in range(begin, end)}
@@ -112,12 +112,12 @@ def test_a_state_is_a_line_of_json():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "not the state of a reader"),
+        ("{", "not a reader's state"),
         ("[]", "not a state of version 1"),
         ('{"version": 2}', "not a state of version 1"),
-        (json.dumps({"version": 1}), "not the state of a reader"),
-        (State(0, -1, 0, "x", "y").to_json(), "not the state of a reader"),
-        (State(0, 1, True, "x", "y").to_json(), "not the state of a reader"),
+        (json.dumps({"version": 1}), "not a reader's state"),
+        (State(0, -1, 0, "x", "y").to_json(), "not a reader's state"),
+        (State(0, 1, True, "x", "y").to_json(), "not a reader's state"),
         (7, "expected a readers.State, or its JSON"),
     ],
 )

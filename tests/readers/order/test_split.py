@@ -33,7 +33,7 @@ COUNTS = {"train": 1000, "val": 7}
 )
 def test_slices_are_those_of_tensorflow_datasets(text, start, stop):
     if start is None:
-        with pytest.raises(ValueError, match="holds no record"):
+        with pytest.raises(ValueError, match="holds no records"):
             parse_split(text, COUNTS)
     else:
         assert parse_split(text, COUNTS) == (text.split("[")[0], start, stop)
@@ -45,7 +45,7 @@ def test_two_slices_at_one_percent_part_a_split(records, percent):
     cut = round(percent * records / 100)
     for text, expected in (("a[:%d%%]", (0, cut)), ("a[%d%%:]", (cut, records))):
         if expected[0] == expected[1]:
-            with pytest.raises(ValueError, match="holds no record"):
+            with pytest.raises(ValueError, match="holds no records"):
                 parse_split(text % percent, {"a": records})
         else:
             assert parse_split(text % percent, {"a": records})[1:] == expected
@@ -58,13 +58,13 @@ def test_two_slices_at_one_percent_part_a_split(records, percent):
         ("dev[:10%]", "unknown split 'dev'"),
         ("train[:", r"expected one of the forms 'train', 'train\[:10%\]'"),
         ("train[5]", "expected one of the forms"),
-        ("train[a:b]", "'a' is no bound; one of the forms"),
-        ("train[1.5%:]", "'1.5%' is no bound"),
+        ("train[a:b]", "'a' is not a valid bound; expected one of the forms"),
+        ("train[1.5%:]", "'1.5%' is not a valid bound"),
         ("train[:]", "the slice is empty"),
-        ("train[:101%]", "percents go from -100 to 100, found 101"),
-        ("train[:1001]", "1001 lies outside of its 1000 records"),
-        ("train[-1001:]", "-1001 lies outside"),
-        ("train[20:10]", "holds no record: 20 to 10 of 1000"),
+        ("train[:101%]", "found 101%, expected percentages from -100 to 100"),
+        ("train[:1001]", "1001 is outside of its 1000 records"),
+        ("train[-1001:]", "-1001 is outside"),
+        ("train[20:10]", "holds no records: 20 to 10 of 1000"),
         ("", "expected one of the forms"),
         (3, "expected one of the forms"),
     ],

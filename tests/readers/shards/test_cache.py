@@ -184,7 +184,7 @@ def test_a_process_killed_while_it_fetches_leaves_nothing_that_looks_whole(
 ) -> None:
     url = s3.upload(numbered)
     code = (
-        "import sys, time\nfrom readers import cache\nwrite = cache._write\n"
+        "import sys, time\nfrom readers.shards import cache\nwrite = cache._write\n"
         "def half(file, data):\n    write(file, data[: len(data) // 2])\n"
         "    print('half', flush=True)\n    time.sleep(60)\ncache._write = half\n" + _READ
     )
@@ -233,7 +233,7 @@ def test_a_full_disk_costs_the_cache_alone(s3, numbered, directory, monkeypatch,
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(cache, "_allocate", full)
+    monkeypatch.setattr(cache, "_reserve", full)
     url = s3.upload(numbered)
     batches = readers.as_numpy(url, split="train", batch_size=16, cache_dir=directory)
     assert ids(batches) == list(range(RECORDS))
@@ -265,7 +265,7 @@ def test_names_hold_nothing_of_the_path(s3, numbered, directory) -> None:
     kept.check()
     kept.open(part).close()
     (name,) = [path.name for path in directory.glob("*.shard")]
-    assert cache._OWN.fullmatch(name)
+    assert cache._OWN_FILES.fullmatch(name)
     odd = Part("s3://b/../../x?signature=secret", 0, 1, 1, 10, crc32c=5)
     assert set(cache._key(odd, 10)) <= set("0123456789abcdef")
     assert cache._key(odd, 10) != cache._key(odd, 11)

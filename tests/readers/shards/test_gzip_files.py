@@ -13,7 +13,7 @@ import tensorflow as tf
 
 import readers
 from readers.format.tfrecord import MAX_RECORD_BYTES, CorruptRecordError, frame, masked_crc32c
-from readers.shards.gzip_files import GzippedShard, is_gzipped, unpacked_extent
+from readers.shards.gzip_files import GzippedShard, decompressed_extent, is_gzipped
 from tests.support.plain import example, write_plain
 
 SCHEMA = readers.Schema({"id": ("int64", ()), "data": ("string", ())})
@@ -255,7 +255,7 @@ def test_a_file_that_shrinks_while_it_is_read_is_told(tmp_path):
     write_plain(path, records(0, 9), "GZIP")
     batches = as_numpy(path, batch_size=3)
     write_plain(path, records(0, 4), "GZIP")
-    with pytest.raises(CorruptRecordError, match=r"a\.gz: it ends before record"):
+    with pytest.raises(CorruptRecordError, match=r"a\.gz: the file ends before record"):
         list(batches)
 
 
@@ -281,7 +281,7 @@ def test_counting_takes_no_memory_whatever_a_file_unpacks_to(tmp_path):
         file.write(head_of(size) + bytes(size) + bytes(4))
         file.write(frame(b"") * count)
     assert path.stat().st_size < 2 << 20
-    found, held = peak(lambda: unpacked_extent(str(path)))
+    found, held = peak(lambda: decompressed_extent(str(path)))
     assert found == (count + 1, size + 16 * (count + 1))
     assert held < 1 << 20
 
@@ -290,7 +290,7 @@ def test_a_length_that_no_record_has_is_refused_before_it_is_read(tmp_path):
     path = tmp_path / "a.gz"
     path.write_bytes(gzip.compress(head_of(MAX_RECORD_BYTES + 1) + bytes(1 << 20)))
     with pytest.raises(CorruptRecordError, match=r"a\.gz: no TFRecord starts at byte 0"):
-        unpacked_extent(str(path))
+        decompressed_extent(str(path))
 
 
 def test_reading_holds_a_few_batches_and_not_the_file(tmp_path):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from readers.shards.memory import Recycled
+from readers.shards.memory import RecyclingAllocator
 
 BYTES = np.dtype(np.uint8)
 
@@ -16,7 +16,7 @@ def address(array):
 
 
 def test_memory_is_used_again_once_nothing_refers_to_it():
-    memory = Recycled()
+    memory = RecyclingAllocator()
     first = memory.empty((1 << 20,), BYTES)
     first[:] = 7
     where = address(first)
@@ -32,7 +32,7 @@ def test_memory_is_used_again_once_nothing_refers_to_it():
 
 @pytest.mark.parametrize("dtype", ["float32", "complex128", "bool", "int16"])
 def test_arrays_are_aligned_contiguous_and_of_their_shape(dtype):
-    memory = Recycled()
+    memory = RecyclingAllocator()
     for shape in [(3, 5, 7000), (70_001, 1), (1 << 17,)]:
         array = memory.empty(shape, np.dtype(dtype))
         assert array.shape == shape
@@ -43,13 +43,13 @@ def test_arrays_are_aligned_contiguous_and_of_their_shape(dtype):
 
 
 def test_small_arrays_and_objects_are_ordinary_ones():
-    memory = Recycled()
+    memory = RecyclingAllocator()
     assert memory.empty((10,), BYTES).base is None
     assert memory.empty((1 << 20,), np.dtype(object)).base is None
 
 
 def test_a_tensor_keeps_its_memory():
-    memory = Recycled()
+    memory = RecyclingAllocator()
 
     def make():
         array = memory.empty((1 << 20,), BYTES)
@@ -64,7 +64,7 @@ def test_a_tensor_keeps_its_memory():
 
 
 def test_what_is_held_is_bounded():
-    memory = Recycled()
+    memory = RecyclingAllocator()
     held = [memory.empty((100_000,), BYTES) for _ in range(100)]
     assert len({address(array) for array in held}) == 100
     assert len(memory._slabs) == 64
@@ -74,7 +74,7 @@ def test_what_is_held_is_bounded():
 
 
 def test_what_was_held_once_is_given_back_in_time():
-    memory = Recycled()
+    memory = RecyclingAllocator()
     held = [memory.empty((100_000,), BYTES) for _ in range(60)]
     assert len(memory._slabs) == 60
     held.clear()
