@@ -28,10 +28,10 @@ COUNTS = {"train": 1000, "val": 7}
         ("val[:10%]", 0, 1),
         ("val[-10%:]", 6, 7),
         ("val[-100%:]", 0, 7),
-        ("val[:-1%]", 0, 7),  # Nothing, rounded: TFDS takes -0 for the beginning.
+        ("val[:-1%]", 0, 7),  # -1% rounds to -0, which TFDS takes for the beginning.
     ],
 )
-def test_slices_are_those_of_tensorflow_datasets(text, start, stop):
+def test_slices_match_tensorflow_datasets(text, start, stop):
     if start is None:
         with pytest.raises(ValueError, match="holds no records"):
             parse_split(text, COUNTS)
@@ -41,7 +41,7 @@ def test_slices_are_those_of_tensorflow_datasets(text, start, stop):
 
 @given(st.integers(1, 5000), st.integers(1, 99))
 @settings(max_examples=100, deadline=None)
-def test_two_slices_at_one_percent_part_a_split(records, percent):
+def test_two_slices_at_the_same_percentage_partition_a_split(records, percent):
     cut = round(percent * records / 100)
     for text, expected in (("a[:%d%%]", (0, cut)), ("a[%d%%:]", (cut, records))):
         if expected[0] == expected[1]:
@@ -69,22 +69,22 @@ def test_two_slices_at_one_percent_part_a_split(records, percent):
         (3, "expected one of the forms"),
     ],
 )
-def test_a_wrong_split_is_refused_with_the_cure(text, message):
+def test_an_invalid_split_is_refused_with_the_cure(text, message):
     with pytest.raises(ValueError, match=message):
         parse_split(text, COUNTS)
 
 
-def test_a_split_without_records_is_a_whole_split():
+def test_an_empty_split_can_be_read_whole():
     assert parse_split("empty", {"empty": 0}) == ("empty", 0, 0)
 
 
-def test_the_name_of_a_slice_needs_no_counts():
+def test_the_split_name_of_a_slice_needs_no_counts():
     assert split_name("train[:10%]") == "train"
 
 
 @given(st.lists(st.integers(0, 9), max_size=8), st.data())
 @settings(max_examples=200, deadline=None)
-def test_shard_ranges_hold_exactly_the_records_of_the_range(counts, data):
+def test_shard_ranges_cover_exactly_the_records_of_the_range(counts, data):
     total = sum(counts)
     start = data.draw(st.integers(0, total))
     stop = data.draw(st.integers(start, total))
