@@ -15,7 +15,7 @@ import numpy as np
 from readers.batches.batch_format import BatchFormat
 from readers.batches.collate import collate
 from readers.export_file import PartialNpy
-from readers.files.remote import ask, local_path
+from readers.files.remote import local_path, query
 from readers.format.schema import Feature, Schema, format_shape, numpy_dtype
 from readers.shards.plan import Paths, Plan
 from readers.shards.records import Records
@@ -185,6 +185,6 @@ def _digest(plan: Plan, name: str) -> str:
     """A text that changes with the values of the feature and their order."""
     # For files without a manifest, the fingerprint of the plan only covers their sizes.
     unlisted = [part.path for part in plan.parts if part.bytes is None]
-    states = [ask(path, lambda filesystem, name: filesystem.ukey(name)) for path in unlisted]
+    states = [query(path, lambda filesystem, name: filesystem.ukey(name)) for path in unlisted]
     known = plan.fingerprint, states, name, str(plan.schema[name])
     return hashlib.sha256(repr(known).encode()).hexdigest()

@@ -9,7 +9,7 @@ import numpy as np
 
 from readers.batches.batch_format import BatchFormat
 from readers.batches.collate import collate, pack
-from readers.format.decode.column import Column, Empty
+from readers.format.decode.column import Allocator, FeatureColumn
 from readers.format.schema import Feature
 
 
@@ -25,13 +25,13 @@ class BatchSlice:
             row of its own.
     """
 
-    columns: Mapping[str, Column]
+    columns: Mapping[str, FeatureColumn]
     epoch: int
     places: np.ndarray
     rows: np.ndarray | None = None
 
     def arrays(
-        self, schema: Mapping[str, Feature], batch_format: BatchFormat, empty: Empty
+        self, schema: Mapping[str, Feature], batch_format: BatchFormat, empty: Allocator
     ) -> dict[str, np.ndarray]:
         """The arrays of the batch by name; large ones are allocated by `empty`."""
         if self.rows is None:

@@ -18,7 +18,7 @@ from readers.batches.read_sizes import ahead_end, records_at_once
 from readers.format.decode.column import column_of
 from readers.format.schema import Schema
 from readers.order.state import Cursor, State
-from readers.shards.memory import Recycled
+from readers.shards.memory import RecyclingAllocator
 from readers.shards.plan import Plan
 from readers.shards.records import Records
 
@@ -96,7 +96,7 @@ class BatchesByLength:
         self._next, self._batches = Cursor(-1), reader.batches(self.begin)
 
     @property
-    def memory(self) -> Recycled:
+    def memory(self) -> RecyclingAllocator:
         """The allocator of large arrays."""
         return self._reader.records.memory
 
@@ -238,7 +238,7 @@ class _Reader:
             if not self.records.is_local:
                 if place >= ahead:
                     ahead = min(ahead_end(self.plan, place, self._window), total)
-                    self.records.ahead(self._order(epoch, np.arange(place, ahead)))
+                    self.records.prefetch(self._order(epoch, np.arange(place, ahead)))
                 end = min(end, ahead)
             yield np.arange(place, end)
             place = end

@@ -13,10 +13,10 @@ from readers.batches.collate import truncate
 from readers.batches.options import ReadOptions
 from readers.batches.orders import order_of, schedule_of, shuffle_window
 from readers.batches.read_sizes import CHUNK_RECORDS, ahead_end, records_at_once
-from readers.format.decode.column import Column
+from readers.format.decode.column import FeatureColumn
 from readers.order.schedule import Step
 from readers.order.state import State
-from readers.shards.memory import Recycled
+from readers.shards.memory import RecyclingAllocator
 from readers.shards.plan import Plan
 from readers.shards.records import Records
 
@@ -58,7 +58,7 @@ class BatchesByStep:
         self._lock = threading.Lock()
 
     @property
-    def memory(self) -> Recycled:
+    def memory(self) -> RecyclingAllocator:
         """The allocator of large arrays."""
         return self._records.memory
 
@@ -113,7 +113,7 @@ class BatchesByStep:
             return [None] * len(steps)
         ends = np.cumsum([step.stop - step.start for step in steps])
         ends = np.append(0, np.cumsum(kept)[ends - 1]).tolist()
-        parts = [column.parts(ends) for column in columns.values()]
+        parts = [column.split(ends) for column in columns.values()]
         places = places[kept]
         return [
             BatchSlice(dict(zip(columns, several, strict=True)), steps[0].epoch, places[start:stop])
@@ -133,7 +133,7 @@ class BatchesByStep:
         if self._window is not None:
             steps = [step for step in steps if step.start < end]
         self._ahead = range(first, first + len(steps))
-        self._records.ahead(self._order(steps[0].epoch, _places(steps)))
+        self._records.prefetch(self._order(steps[0].epoch, _places(steps)))
 
     def _numbers(self, number: int) -> np.ndarray:
         """The record numbers of a step, int64 [k]."""
@@ -152,7 +152,7 @@ class BatchesByStep:
         several = (self.schedule.step(first + more) for more in range(most))
         return list(itertools.takewhile(lambda step: step.epoch == epoch, several))
 
-    def _columns(self, numbers: np.ndarray) -> tuple[dict[str, Column], np.ndarray]:
+    def _columns(self, numbers: np.ndarray) -> tuple[dict[str, FeatureColumn], np.ndarray]:
         columns, kept = self._records.columns(numbers)
         return truncate(columns, self._plan.schema, self._format), kept
 

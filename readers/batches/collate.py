@@ -8,15 +8,22 @@ from typing import Any
 import numpy as np
 
 from readers.batches.batch_format import LENGTH, MASK, POSITIONS, SEGMENT_IDS, BatchFormat
-from readers.format.decode.column import Column, Empty, Pieces, Scattered, column_of, objects
+from readers.format.decode.column import (
+    Allocator,
+    FeatureColumn,
+    LazyValues,
+    Spans,
+    column_of,
+    object_array,
+)
 from readers.format.schema import Feature, numpy_dtype
 
 
 def collate(
-    columns: Mapping[str, Column],
+    columns: Mapping[str, FeatureColumn],
     schema: Mapping[str, Feature],
     batch_format: BatchFormat,
-    empty: Empty = np.empty,
+    empty: Allocator = np.empty,
 ) -> dict[str, np.ndarray]:
     """The arrays of a batch by name, each with a leading batch dimension.
 
@@ -36,7 +43,7 @@ def collate(
         if feature.is_fixed:
             batch[name] = _dense(feature, column)
         elif batch_format.batching == "ragged":
-            batch[name] = objects([_ragged(feature, value) for value in column.arrays()])
+            batch[name] = object_array([_ragged(feature, value) for value in column.arrays()])
         else:
             padding = batch_format.padding_value(name, feature)
             batch[name] = _padded(feature, column, padding, empty)
@@ -48,11 +55,11 @@ def collate(
 
 
 def pack(
-    columns: Mapping[str, Column],
+    columns: Mapping[str, FeatureColumn],
     schema: Mapping[str, Feature],
     batch_format: BatchFormat,
     rows: np.ndarray,
-    empty: Empty = np.empty,
+    empty: Allocator = np.empty,
 ) -> dict[str, np.ndarray]:
     """The arrays [B, max_length, ...] of a packed batch by name, and two companions of each.
 
@@ -91,8 +98,8 @@ def pack(
 
 
 def truncate(
-    columns: Mapping[str, Column], schema: Mapping[str, Feature], batch_format: BatchFormat
-) -> dict[str, Column]:
+    columns: Mapping[str, FeatureColumn], schema: Mapping[str, Feature], batch_format: BatchFormat
+) -> dict[str, FeatureColumn]:
     """The columns with the first unknown dimension of each feature truncated to its limit."""
     return {
         name: _truncate(schema[name], column, batch_format.limit(name))
@@ -100,28 +107,30 @@ def truncate(
     }
 
 
-def _truncate(feature: Feature, column: Column, limit: int | None) -> Column:
+def _truncate(feature: Feature, column: FeatureColumn, limit: int | None) -> FeatureColumn:
     if limit is None or feature.is_fixed:
         return column
     axis = feature.first_unknown
     within = (slice(None),) * axis + (slice(limit),)
     if feature.is_sequence:
         if axis == 0:
-            return Column(objects([value[:limit] for value in column.flat()]))
+            return FeatureColumn(object_array([value[:limit] for value in column.flat()]))
         arrays = [[array[within[1:]] for array in value] for value in column.flat()]
-        return Column(objects(arrays))
+        return FeatureColumn(object_array(arrays))
     shapes = column.shapes
     if shapes is None or shapes[:, axis].max(initial=0) <= limit:
         return column
-    if column.scattered and axis == 0 and feature.shape.count(None) == 1:
+    if column.lazy and axis == 0 and feature.shape.count(None) == 1:
         shapes = np.minimum(shapes, [limit, *shapes[0, 1:]])
-        pieces, dtype = column.scattered.pieces, column.scattered.dtype
+        pieces, dtype = column.lazy.spans, column.lazy.dtype
         stops = pieces.starts + np.prod(shapes, axis=1) * dtype.itemsize
-        return Column(None, shapes, Scattered(Pieces(pieces.data, pieces.starts, stops), dtype))
+        return FeatureColumn(
+            None, shapes, LazyValues(Spans(pieces.data, pieces.starts, stops), dtype)
+        )
     return column_of(feature, [array[within] for array in column.arrays()])
 
 
-def lengths_of(feature: Feature, column: Column) -> np.ndarray:
+def lengths_of(feature: Feature, column: FeatureColumn) -> np.ndarray:
     """The sizes of the unknown dimensions, int64 [B], or [B, n] for n > 1 of them."""
     if feature.is_sequence:
         return np.array([len(value) for value in column.flat()], np.int64)
@@ -131,7 +140,9 @@ def lengths_of(feature: Feature, column: Column) -> np.ndarray:
     return found[:, 0] if len(unknown) == 1 else found
 
 
-def flat_arrays(feature: Feature, column: Column, empty: Empty = np.empty) -> list[np.ndarray]:
+def flat_arrays(
+    feature: Feature, column: FeatureColumn, empty: Allocator = np.empty
+) -> list[np.ndarray]:
     """A column of unknown shape as the three arrays from which a ragged tensor is built.
 
     Returns:
@@ -148,7 +159,7 @@ def flat_arrays(feature: Feature, column: Column, empty: Empty = np.empty) -> li
     return [np.concatenate(flat), shapes.reshape(-1, len(feature.shape) - 1), counts]
 
 
-def _dense(feature: Feature, column: Column) -> np.ndarray:
+def _dense(feature: Feature, column: FeatureColumn) -> np.ndarray:
     values = column.flat()
     if not feature.is_sequence:
         return values
@@ -156,11 +167,11 @@ def _dense(feature: Feature, column: Column) -> np.ndarray:
     return np.array(values.tolist(), numpy_dtype(feature.dtype)).reshape(shape)
 
 
-def _padded(feature: Feature, column: Column, padding: Any, empty: Empty) -> np.ndarray:
+def _padded(feature: Feature, column: FeatureColumn, padding: Any, empty: Allocator) -> np.ndarray:
     """The array [B, *longest], padded in every unknown dimension."""
     out = empty(_padded_shape(feature, _extents(feature, column)), numpy_dtype(feature.dtype))
     if not feature.is_sequence and feature.varying_rank == 1 and not out.dtype.hasobject:
-        _fill_rows(out, column.pieces(), padding)
+        _fill_rows(out, column.spans(), padding)
         return out
     out[...] = padding
     if feature.is_sequence:
@@ -177,7 +188,7 @@ def _padded(feature: Feature, column: Column, padding: Any, empty: Empty) -> np.
     return out
 
 
-def _fill_rows(out: np.ndarray, pieces: Pieces, padding: Any) -> None:
+def _fill_rows(out: np.ndarray, pieces: Spans, padding: Any) -> None:
     """Copies the bytes of each record to the start of its row, and the padding after them.
 
     Assigning arrays row by row takes three times as long; joining the values first, twice as long.
@@ -195,7 +206,7 @@ def _fill_rows(out: np.ndarray, pieces: Pieces, padding: Any) -> None:
         at += width
 
 
-def _mask(feature: Feature, column: Column) -> np.ndarray:
+def _mask(feature: Feature, column: FeatureColumn) -> np.ndarray:
     """bool [B, *longest], up to the last unknown dimension: true where `_padded` has a value."""
     depth = feature.varying_rank
     extents = _extents(feature, column)
@@ -228,7 +239,7 @@ def _padded_shape(feature: Feature, extents: np.ndarray) -> tuple[int, ...]:
     return (len(extents), *(size if d is None else d for d, size in sizes))
 
 
-def _extents(feature: Feature, column: Column) -> np.ndarray:
+def _extents(feature: Feature, column: FeatureColumn) -> np.ndarray:
     """The extent of each value in each dimension, int64 [B, rank].
 
     After an empty dimension, all further extents are 0.
@@ -254,6 +265,6 @@ def _ragged(feature: Feature, value: Any) -> np.ndarray:
     if not feature.is_sequence:
         return np.asarray(value)
     if None in feature.shape[1:]:
-        return objects(value)
+        return object_array(value)
     inner = [d for d in feature.shape[1:] if d is not None]
     return np.array(value, numpy_dtype(feature.dtype)).reshape(len(value), *inner)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from readers.batches.options import ReadOptions
 from readers.batches.read_sizes import default_window
 from readers.order.mixture import MixedOrder
-from readers.order.orders import GlobalOrder, InOrder, InterleavedOrder, Order
+from readers.order.orders import GlobalOrder, InterleavedOrder, Order, SequentialOrder
 from readers.order.schedule import Schedule
 from readers.order.state import State
 from readers.shards.plan import Plan
@@ -25,14 +25,14 @@ def order_of(plan: Plan, options: ReadOptions) -> Order:
     seed = options.seed or 0
     if options.weights:
         orders: list[Order] = [
-            GlobalOrder(count, seed, number) if options.shuffle else InOrder()
+            GlobalOrder(count, seed, number) if options.shuffle else SequentialOrder()
             for number, count in enumerate(plan.mixed)
         ]
         return MixedOrder(plan.mixed, orders, options.weights, seed if options.shuffle else None)
     window = shuffle_window(plan, options)
     if window is not None:
         return InterleavedOrder([part.take or 0 for part in plan.parts], seed, window)
-    return GlobalOrder(plan.records or 0, seed) if options.shuffle else InOrder()
+    return GlobalOrder(plan.records or 0, seed) if options.shuffle else SequentialOrder()
 
 
 def order_name(plan: Plan, options: ReadOptions) -> str:
@@ -62,7 +62,7 @@ def schedule_of(plan: Plan, options: ReadOptions) -> tuple[Plan, Schedule, str]:
     if options.order == "interleave" and hosts > 1:
         order += f", by host {host} of {hosts}"
         records //= hosts
-        plan = plan.cut(host * records, (host + 1) * records)
+        plan = plan.slice(host * records, (host + 1) * records)
         host, hosts = 0, 1
     schedule = Schedule(
         records=records,
@@ -72,7 +72,7 @@ def schedule_of(plan: Plan, options: ReadOptions) -> tuple[Plan, Schedule, str]:
         epochs=options.repeat,
         drop_remainder=options.drop_remainder,
     )
-    if total and not schedule.steps_of_epoch:
+    if total and not schedule.steps_per_epoch:
         raise ValueError(
             f"{plan.name} has {total} records, too few for one batch: batch_size="
             f"{options.batch_size}, shard={options.shard}, drop_remainder={options.drop_remainder}"

@@ -12,7 +12,7 @@ from readers.batches.batch_format import LENGTH, MASK, POSITIONS, SEGMENT_IDS, B
 from readers.batches.batch_slice import BatchSlice
 from readers.batches.collate import flat_arrays
 from readers.batches.options import ReadOptions
-from readers.format.decode.column import Empty
+from readers.format.decode.column import Allocator
 from readers.format.schema import Feature, Schema
 from readers.order.permutation import record_keys
 from readers.tfdata.batching import ragged
@@ -47,7 +47,7 @@ class TensorBridge:
             self._kinds.append((tf.int64, 1))
         self.dtypes = [tf.string, *(dtype for dtype, _ in self._kinds)]
 
-    def arrays(self, read: Callable[[], BatchSlice | None], empty: Empty) -> list[np.ndarray]:
+    def arrays(self, read: Callable[[], BatchSlice | None], empty: Allocator) -> list[np.ndarray]:
         """The arrays of a batch.
 
         If reading fails, the first array is the error message and the others are empty; if there

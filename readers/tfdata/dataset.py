@@ -82,7 +82,7 @@ def choose_way(plan: Plan, options: ReadOptions, streamable: bool) -> tuple[Orde
     """
     order = options.order
     if order is None:
-        cached = options.cache.chosen(plan.parts) if options.cache else ()
+        cached = options.cache.cacheable(plan.parts) if options.cache else ()
         is_local = all(local_path(part.path) or part.path in cached for part in plan.parts)
         suits_index = plan.records is not None and not plan.gzipped and is_local
         order = "global" if suits_index else "interleave"

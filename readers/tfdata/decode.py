@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from readers.format.schema import (
     FLOATS_IN_A_LIST,
-    PICTURES,
+    IMAGE_ENCODINGS,
     TENSORFLOW_DTYPES,
     Feature,
     Schema,
@@ -115,7 +115,7 @@ def _decode(name: str, feature: Feature, value: Any, shapes: tf.Tensor | None) -
         return _list(name, feature, value, shapes)
     if feature.encoding == "raw":
         return _raw(name, feature, value, shapes)
-    if feature.encoding in PICTURES:
+    if feature.encoding in IMAGE_ENCODINGS:
         return _images(name, feature, value)
     if feature.encoding == "sequence":
         return _sequence(name, feature, value)

@@ -70,7 +70,7 @@ def dataset_by_step(
         return (state[0] + steps, state[1]), separate(steps, *arrays)
 
     def bounds(number: int) -> list[Any]:
-        begin, end = schedule.steps_of(number)
+        begin, end = schedule.steps_of_pass(number)
         return [np.int64(begin), np.int64(_NO_END if end is None else end)]
 
     def one_pass(begin: tf.Tensor, end: tf.Tensor) -> tf.data.Dataset:

@@ -97,7 +97,7 @@ def _serialized_batches(
         first = batched(records, tf.constant(epoch, tf.int64), place)
     else:
         assert plan.records is not None
-        records = _in_order(plan.cut(place, plan.records), size)
+        records = _in_order(plan.slice(place, plan.records), size)
         first = batched(records, tf.constant(epoch, tf.int64), place)
     begin = tf.constant(epoch if first is None else epoch + 1, tf.int64)
     if repeat is None:

@@ -11,7 +11,7 @@ import hashlib
 
 import tensorflow as tf
 
-from readers.order.permutation import mixed, round_keys
+from readers.order.permutation import hash32, round_keys
 from readers.tfdata.permutation import shift
 
 _LOW = 0xFFFFFFFF
@@ -47,5 +47,5 @@ def _bits(keys: tf.Tensor, salt: str) -> tf.Tensor:
     keys = tf.ensure_shape(tf.convert_to_tensor(keys, tf.int64), [None])
     left, right = shift(keys, 32) & _LOW, keys & _LOW
     for key in round_keys([int.from_bytes(digest, "little") >> 1])[:_ROUNDS]:
-        left, right = right, left ^ mixed(right ^ key, shift)
+        left, right = right, left ^ hash32(right ^ key, shift)
     return right

@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from readers.format.manifest import Manifest
-from readers.format.schema import PICTURES
+from readers.format.schema import IMAGE_ENCODINGS
 
 # Dtypes whose values all fit float32.
 _NARROW = ("bool", "uint8", "int8", "uint16", "int16", "float16", "bfloat16", "float32")
@@ -77,7 +77,7 @@ class Moments:
         mean, std = _numbers(channels.get("mean")), _numbers(channels.get("std"))
         if not mean or not std or len(mean) != len(std):
             reason = "the feature, or one of its channels, has no values there"
-            if stored.encoding in PICTURES:
+            if stored.encoding in IMAGE_ENCODINGS:
                 reason = (
                     "no statistics are kept for encoded images; write them with --encoding tensor"
                 )

@@ -17,7 +17,7 @@ from readers.format.index import parse_index
 from readers.format.tfrecord import CorruptRecordError
 from readers.order.orders import GlobalOrder
 from readers.shards import fetch
-from readers.shards.fetch import ShardBytes, spans_of
+from readers.shards.fetch import ShardBytes, merged_ranges
 from readers.shards.index import scan_index
 from tests.support.datasets import NUMBERS, write_dataset, write_numbers, write_signals
 
@@ -182,9 +182,9 @@ def test_scanning_a_damaged_file_reports_where_it_breaks(tmp_path):
     data = shard.read_bytes()
     index = parse_index((tmp_path / f"{shard.name}.idx").read_bytes(), "idx")
     np.testing.assert_array_equal(scan_index(str(shard)), index)
-    for cut, message in [(1, "is cut off"), (int(index[-1, 1]) - 5, "no TFRecord starts at byte")]:
-        shard.write_bytes(data[:-cut])
-        with pytest.raises(CorruptRecordError, match=message):
+    for missing in (1, int(index[-1, 1]) - 5):
+        shard.write_bytes(data[:-missing])
+        with pytest.raises(CorruptRecordError, match=f"at byte {index[-1, 0]} is cut off"):
             scan_index(str(shard))
 
 
@@ -223,8 +223,8 @@ def test_local_and_remote_files_give_the_same_bytes(tmp_path, remote, monkeypatc
 
 def test_neighboring_records_share_a_request_and_distant_ones_do_not():
     far = 5 << 20
-    assert spans_of([(far, 10), (0, 10), (10, 20), (40, 5)]) == [(0, 45), (far, far + 10)]
-    assert spans_of([]) == []
+    assert merged_ranges([(far, 10), (0, 10), (10, 20), (40, 5)]) == [(0, 45), (far, far + 10)]
+    assert merged_ranges([]) == []
 
 
 def test_reading_with_numpy_does_not_need_tensorflow(tmp_path):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import readers
-from readers.files.mapped import Mapped
+from readers.files.mapped import MappedFile
 from readers.format.schema import Schema
 from readers.shards.fetch import ShardBytes
 from tests.support.datasets import write_dataset
@@ -90,7 +90,7 @@ def test_a_memory_map_closes_with_its_last_view_and_needs_no_descriptor(tmp_path
         return Path("/proc/self/maps").read_text().count(str(path))
 
     with path.open("rb") as file:
-        view = Mapped(file).view
+        view = MappedFile(file).view
     assert view.readonly
     assert view.format == "B"
     part = np.frombuffer(view, np.uint8)[5:9]
@@ -104,9 +104,9 @@ def test_a_memory_map_closes_with_its_last_view_and_needs_no_descriptor(tmp_path
 def test_an_empty_file_can_be_mapped_and_an_unmappable_one_is_reported(tmp_path):
     (tmp_path / "empty").touch()
     with (tmp_path / "empty").open("rb") as file:
-        assert Mapped(file).view == b""
+        assert MappedFile(file).view == b""
     with (tmp_path / "a").open("wb") as file:
         file.write(b"abc")
         file.flush()
         with pytest.raises(PermissionError, match=str(tmp_path / "a")):
-            Mapped(file)
+            MappedFile(file)

@@ -259,7 +259,7 @@ def test_shards_beyond_the_limit_of_open_files_are_reopened(dataset, monkeypatch
     source = readers.RecordSource(dataset)
     records = [source[i] for i in (0, 19, 6, 10, 0, 19, 6)]
     assert [int(r["id"]) for r in records] == [0, 19, 6, 10, 0, 19, 6]
-    assert source._records._open.cache_info().currsize == 2
+    assert source._records._reader._open.cache_info().currsize == 2
 
 
 def test_a_pickled_copy_reopens_the_files(dataset):

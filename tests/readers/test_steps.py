@@ -349,11 +349,17 @@ def test_bytes_that_are_not_a_sequence_example_are_rejected(data, reason):
         (("int64", (), "list steps"), "counts its steps"),
         (
             ("string", (None, None), "text steps"),
-            "a step is string [None], text: text is one UTF-8",
+            "each step is string [None], text: text is a single UTF-8",
         ),
-        (("float64", (None,), "list steps"), "a step is float64 [], list: an Example's lists hold"),
-        (("int64", (None, None, None), "list steps"), "tell one unknown dimension alone"),
-        (("int64", (None,), "steps"), "unknown encoding 'steps': one of tensor, list"),
+        (
+            ("float64", (None,), "list steps"),
+            "each step is float64 [], list: an Example's lists hold",
+        ),
+        (
+            ("int64", (None, None, None), "list steps"),
+            "only one unknown size per step can be inferred",
+        ),
+        (("int64", (None,), "steps"), "unknown encoding 'steps': expected one of tensor, list"),
         (("int64", (None, None), "sequence steps"), "unknown encoding"),
     ],
 )
