@@ -1,21 +1,26 @@
 """Objects of real stores, behind a network that fails on request."""
 
 import gc
+import json
 import os
 import re
+import subprocess
+import sys
+import time
 
 import boto3
 import google_crc32c
 import pytest
 
 from beam_jobs.errors import DataError, UsageError
-from beam_jobs.storage import objects
+from beam_jobs.storage import gcs, objects
 from beam_jobs.storage.atomic import NewFile, delete_files, drop_halves, list_files, write_file
 from beam_jobs.storage.files import open_file, open_seekable, read_bytes
 from beam_jobs.storage.listing import match
 from beam_jobs.storage.objects import NewObject
 from beam_jobs.storage.paths import absolute
 from readers.files import backoff
+from tests.support.checkout import ROOT
 
 # Several parts, all different.
 LARGE = os.urandom(1 << 20) * 37
@@ -232,6 +237,61 @@ def test_an_unsupported_request_is_not_retried(s3):
     with pytest.raises(UsageError, match=r"the store refuses \(501 "):
         write_file(s3.url, "x", b"x")
     assert len(s3.proxy.seen("/x$", "PUT")) == 1
+
+
+@pytest.fixture
+def no_google_credentials(monkeypatch, tmp_path):
+    """An environment without credentials for Google, and without its emulator."""
+    for variable in ("STORAGE_EMULATOR_HOST", "GOOGLE_APPLICATION_CREDENTIALS"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
+    monkeypatch.setenv("NO_GCE_CHECK", "true")
+
+
+def test_a_process_that_loads_from_google_imports_no_beam_and_does_not_wait(no_google_credentials):
+    code = (
+        "import sys\n"
+        "from beam_jobs.storage.objects import store_of\n"
+        "from beam_jobs.storage.options import ProcessContext, take\n"
+        "take(ProcessContext({}, {}))\n"
+        "print(type(store_of('gs://bucket/x')._client._credentials).__name__)\n"
+        "assert 'apache_beam' not in sys.modules"
+    )
+    begin = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("AnonymousCredentials\n", "")
+    assert time.monotonic() - begin < 15  # It takes about one second; Beam waits for 25.
+
+
+def test_credentials_of_google_that_cannot_be_used_are_reported_at_once(
+    no_google_credentials, monkeypatch, tmp_path
+):
+    with pytest.raises(UsageError, match=r"gs://: no credentials .* gcloud auth"):
+        gcs._client({"impersonate_service_account": "other@project"})
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "none.json"))
+    with pytest.raises(UsageError, match=r"gs://: no credentials .*none\.json.* gcloud auth"):
+        gcs._client({})
+
+
+def test_beams_options_decide_who_asks_google(no_google_credentials, monkeypatch, tmp_path):
+    user = {"type": "authorized_user", "client_id": "i", "client_secret": "s", "refresh_token": "r"}
+    (tmp_path / "user.json").write_text(json.dumps(user))
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "user.json"))
+    options = {
+        "impersonate_service_account": "first@project,last@project",
+        "project": "p",
+        "job_name": "j",
+        "gcs_custom_audit_entries": {"x-goog-custom-audit-user": "u"},
+    }
+    client = gcs._client(options)
+    assert client._credentials.service_account_email == "last@project"
+    assert client._credentials._delegates == ["first@project"]
+    assert client.project == "p"
+    assert client._connection.extra_headers == {
+        "x-goog-custom-audit-job": "j",
+        "x-goog-custom-audit-user": "u",
+    }
+    assert gcs._client({})._credentials.refresh_token == "r"
 
 
 def test_a_pattern_matches_the_same_names_as_on_a_disk(store, tmp_path):
