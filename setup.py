@@ -1,13 +1,19 @@
 """Packaging of beam-shards: `pip install '.[all]'`."""
 
+import re
 from pathlib import Path
 
 from setuptools import find_packages, setup
 
+HERE = Path(__file__).parent
+# Read, not imported: a build environment has neither NumPy nor Beam.
+VERSION = re.search(r'"(\d.*)"', (HERE / "readers/format/version.py").read_text())[1]
+
 BEAM = ["apache-beam>=2.77,<2.80", "pillow>=10.3", "tqdm>=4.66", "orjson>=3.9.7"]
 # To submit to Dataflow, and for its workers; the last two make what --setup_file sends.
 DATAFLOW = ["apache-beam[gcp]>=2.77,<2.80", "build>=1", "setuptools>=68"]
-TENSORFLOW = ["tensorflow>=2.20,<2.23"]
+# `readers.load` reads local shards as `as_numpy` does, so Pillow decodes their images.
+TENSORFLOW = ["tensorflow>=2.20,<2.23", "pillow>=10.3"]
 # What some inputs need; a job that meets one without it says which of these to install.
 INPUTS = {
     "audio": ["soundfile>=0.12"],
@@ -41,23 +47,46 @@ TEST = [
     "pyyaml>=6",
     # Keys of accounts that nobody has.
     "cryptography>=42",
-    # Others who read what is written here.
+    # Other readers and users of the records.
     "grain>=0.2.13",
+    "jax>=0.6",
     "tfrecord>=1.14.6",
     # Stores that run here.
     "moto[server]>=5.2",
     "gcp-storage-emulator>=2026.7",
 ]
+# 5 GB, nearly all of it CUDA: on Linux, PyPI has no build of PyTorch for the CPU alone.
+TEST_FRAMEWORKS = ["torch>=2.4", "nvidia-dali-cuda130>=1.52"]
 
 setup(
     name="beam-shards",
-    version="0.1.0",
+    version=VERSION,
     description="Raw images, texts and sensor arrays to balanced TFRecord shards on Apache Beam, "
     "and readers that keep an accelerator busy.",
-    long_description=(Path(__file__).parent / "README.md").read_text(encoding="utf-8"),
+    long_description=(HERE / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    keywords="tfrecord, tensorflow, tf.data, apache beam, dataflow, jax, pytorch, numpy, dataset, "
+    "data loader, shuffle, sharding, checkpointing, training data",
+    classifiers=[
+        "Development Status :: 4 - Beta",
+        "Intended Audience :: Developers",
+        "Intended Audience :: Science/Research",
+        "Operating System :: MacOS",
+        "Operating System :: POSIX :: Linux",
+        "Programming Language :: Python :: 3",
+        "Programming Language :: Python :: 3 :: Only",
+        "Programming Language :: Python :: 3.10",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Topic :: Software Development :: Libraries :: Python Modules",
+        "Typing :: Typed",
+    ],
     packages=find_packages(include=["beam_jobs", "beam_jobs.*", "readers", "readers.*"]),
-    python_requires=">=3.10",
+    package_data={"beam_jobs": ["py.typed"], "readers": ["py.typed"]},
+    python_requires=">=3.10,<3.14",
     install_requires=["numpy>=1.26", "google-crc32c>=1.5", "fsspec>=2024.2"],
     entry_points={"console_scripts": ["beam-shards-worker = beam_jobs.__main__:worker"]},
     extras_require={
@@ -68,5 +97,6 @@ setup(
         **STORES,
         "all": BEAM + TENSORFLOW + ALL_INPUTS + ALL_STORES,
         "test": BEAM + DATAFLOW + TENSORFLOW + ALL_INPUTS + ALL_STORES + TEST,
+        "test-frameworks": TEST_FRAMEWORKS,
     },
 )

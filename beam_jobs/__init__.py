@@ -14,22 +14,35 @@ Example:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from beam_jobs.errors import DataError, JobError, UsageError
+from readers.format.manifest import Manifest
 from readers.format.schema import Feature, Schema
+from readers.format.version import __version__
 
 if TYPE_CHECKING:
     from beam_jobs.pipeline.write_shards import WriteShards
 
-__all__ = ["DataError", "Feature", "JobError", "Schema", "UsageError", "WriteShards"]
+__all__ = [
+    "DataError",
+    "Feature",
+    "JobError",
+    "Manifest",
+    "Schema",
+    "UsageError",
+    "WriteShards",
+    "__version__",
+]
 
+# Hidden from type checkers, which would take any misspelt name for one that it provides.
+if not TYPE_CHECKING:
 
-def __getattr__(name: str) -> Any:
-    # Beam is imported only when it is used, so that the command can report in one line that it is
-    # not installed.
-    if name == "WriteShards":
-        from beam_jobs.pipeline.write_shards import WriteShards
+    def __getattr__(name):
+        # Beam is imported only when it is used, so that the command can report in one line that it
+        # is not installed.
+        if name == "WriteShards":
+            from beam_jobs.pipeline.write_shards import WriteShards
 
-        return WriteShards
-    raise AttributeError(f"module 'beam_jobs' has no attribute {name!r}")
+            return WriteShards
+        raise AttributeError(f"module 'beam_jobs' has no attribute {name!r}")

@@ -7,27 +7,47 @@ packages below are private.
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+import sys
+from typing import TYPE_CHECKING
+
+# Here alone: every way into either package imports this file first.
+if sys.platform in ("win32", "cygwin"):
+    _MESSAGE = "beam-shards runs on Linux and macOS; on Windows, use it inside WSL 2"
+    if sys.argv[:1] == ["-m"]:  # `python -m` is still looking for the module to run.
+        print(f"error: {_MESSAGE}", file=sys.stderr)
+        sys.exit(2)
+    raise ImportError(_MESSAGE)
 
 from readers.export import export_npy
-from readers.format.manifest import DatasetError, Manifest
+from readers.files.retries import StoreError
+from readers.format.manifest import DatasetError, Manifest, Shard, Split
 from readers.format.schema import Feature, Schema
+from readers.format.tfrecord import CorruptRecordError
+from readers.format.version import __version__
 from readers.load import load
-from readers.numpy_stream import as_numpy
+from readers.numpy_stream import Batches, as_numpy
 from readers.order.state import State
 from readers.source import RecordSource
-from readers.verify import verify
+from readers.verify import Problem, Report, verify
 
 if TYPE_CHECKING:
     from readers import transforms
 
 __all__ = [
+    "Batches",
+    "CorruptRecordError",
     "DatasetError",
     "Feature",
     "Manifest",
+    "Problem",
     "RecordSource",
+    "Report",
     "Schema",
+    "Shard",
+    "Split",
     "State",
+    "StoreError",
+    "__version__",
     "as_numpy",
     "export_npy",
     "load",
@@ -35,11 +55,13 @@ __all__ = [
     "verify",
 ]
 
+# Hidden from type checkers, which would take any misspelt name for one that it provides.
+if not TYPE_CHECKING:
 
-def __getattr__(name: str) -> Any:
-    if name == "transforms":
-        return importlib.import_module("readers.transforms")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name):
+        if name == "transforms":
+            return importlib.import_module("readers.transforms")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

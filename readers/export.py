@@ -77,12 +77,14 @@ def export_npy(
         schema: What is in files without a manifest; of a dataset, the features to read.
 
     Raises:
-        ValueError: An argument is wrong, a feature cannot be in a `.npy` file, or a record is
-            damaged; the message says what to do.
-        DatasetError: (a ValueError) There is no manifest, or a shard is not as it says.
+        ValueError: An argument is wrong, or a feature cannot be in a `.npy` file; the message
+            states what to do.
+        CorruptRecordError: (a ValueError) The framing or the checksum of a record is wrong.
+        DatasetError: (a ValueError) There is no manifest, or a shard differs from it.
         FileNotFoundError: A shard is missing.
         FileExistsError: The output exists.
-        OSError: It cannot be written, or another process is writing it.
+        StoreError: (an OSError) A store still fails after several retries.
+        OSError: The output cannot be written, or another process is writing it.
 
     Example:
         >>> path = readers.export_npy("shards/photos", feature="image", output="image.npy")

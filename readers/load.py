@@ -44,7 +44,7 @@ def load(
     cache_dir: str | os.PathLike[str] | None = None,
     cache_size: int | str | None = None,
     transform: Callable[[dict[str, Any], tf.Tensor], dict[str, Any]] | None = None,
-) -> tf.data.Dataset:
+) -> tf.data.Dataset[Any]:
     """A `tf.data.Dataset` of batches: dicts of tensors by feature name, or tuples of them.
 
     Shapes are static wherever the schema knows them, and the cardinality is known wherever the
@@ -110,8 +110,12 @@ def load(
 
     Raises:
         ValueError: An argument is wrong; the message names it and what is expected.
-        DatasetError: (a ValueError) There is no manifest, or a shard is not as it says.
+        DatasetError: (a ValueError) There is no manifest, or a shard differs from it.
+        CorruptRecordError: (a ValueError) A file is damaged whose records must be counted first.
         FileNotFoundError: A file is missing.
+        StoreError: (an OSError) A store still fails after several retries.
+        tf.errors.OpError: While batches are read, a record is damaged or does not fit the schema,
+            or a store fails. It is an `InvalidArgumentError` or a `DataLossError`.
 
     Example:
         >>> ds = readers.load("shards/photos", split="train", batch_size=64, shuffle=True)

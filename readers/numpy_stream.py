@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from readers.batches.by_length import Grouped, open_grouped
 from readers.batches.by_step import Stream, open_stream
@@ -17,7 +15,60 @@ from readers.order.state import State
 from readers.shards.cache import cache_of
 from readers.shards.plan import Paths
 
-Batch = dict[str, np.ndarray] | tuple[np.ndarray, ...]
+if TYPE_CHECKING:
+    from typing import TypedDict
+
+    from numpy.typing import NDArray
+    from typing_extensions import Unpack
+
+    class _Others(TypedDict, total=False):
+        """The arguments of `as_numpy` on which the type of a batch does not depend."""
+
+        split: str | None
+        schema: Schema | None
+        columns: Sequence[str] | None
+        batching: str
+        mask: bool
+        lengths: bool
+        padding_values: Any
+        max_length: int | Mapping[str, int] | None
+        bucket_boundaries: Sequence[int] | Mapping[str, Sequence[int]] | None
+        weights: Sequence[float] | None
+        shuffle: bool
+        shuffle_buffer: int | None
+        order: str | None
+        seed: int | None
+        repeat: int | None
+        drop_remainder: bool
+        shard: tuple[int, int]
+        start_step: int
+        state: State | str | None
+        on_corrupt: str
+        cache_dir: str | os.PathLike[str] | None
+        cache_size: int | str | None
+
+
+_Batch = TypeVar("_Batch")
+
+
+@overload
+def as_numpy(
+    path_or_files: Paths,
+    *,
+    batch_size: int | Sequence[int],
+    as_supervised: None = None,
+    **others: Unpack[_Others],
+) -> Batches[dict[str, NDArray[Any]]]: ...
+
+
+@overload
+def as_numpy(
+    path_or_files: Paths,
+    *,
+    batch_size: int | Sequence[int],
+    as_supervised: Sequence[str],
+    **others: Unpack[_Others],
+) -> Batches[tuple[NDArray[Any], ...]]: ...
 
 
 def as_numpy(
@@ -47,7 +98,7 @@ def as_numpy(
     on_corrupt: str = "raise",
     cache_dir: str | os.PathLike[str] | None = None,
     cache_size: int | str | None = None,
-) -> Batches:
+) -> Batches[Any]:
     """An iterator of batches: dicts of `np.ndarray` by feature name, or tuples of them.
 
     It holds one batch in memory, or as many as 2 MiB of records make, their encoded bytes, and 16
@@ -105,9 +156,11 @@ def as_numpy(
 
     Raises:
         ValueError: An argument is wrong; the message names it and what is expected. Or, while
-            reading, a record is damaged or does not fit the schema.
-        DatasetError: (a ValueError) There is no manifest, or a shard is not as it says.
+            batches are read, a record does not fit the schema.
+        CorruptRecordError: (a ValueError) The framing or the checksum of a record is wrong.
+        DatasetError: (a ValueError) There is no manifest, or a shard differs from it.
         FileNotFoundError: A file is missing.
+        StoreError: (an OSError) A store still fails after several retries.
 
     Example:
         >>> for batch in readers.as_numpy("shards/runs", batch_size=64, batching="padded"):
@@ -138,7 +191,7 @@ def as_numpy(
     return Batches(stream, plan.schema, options)
 
 
-class Batches(Iterator[Any]):
+class Batches(Iterator[_Batch]):
     """The batches of `as_numpy`, one after another."""
 
     def __init__(self, stream: Stream | Grouped, schema: Schema, options: ReadOptions) -> None:
@@ -146,14 +199,15 @@ class Batches(Iterator[Any]):
         self._schema, self._options = schema, options
         self._at = stream.begin
 
-    def __next__(self) -> Batch:
+    def __next__(self) -> _Batch:
         found = self._stream.next(self._at)
         if found is None:
             raise StopIteration
         taken, self._at = found
         batch = taken.batch(self._schema, self._options.form, self._stream.memory.empty)
         names = self._options.as_supervised
-        return batch if names is None else tuple(batch[name] for name in names)
+        # Its type is the one that the overloads of `as_numpy` promise.
+        return cast(_Batch, batch if names is None else tuple(batch[name] for name in names))
 
     @property
     def skipped(self) -> int:

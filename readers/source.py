@@ -47,8 +47,10 @@ class RecordSource:
 
     Raises:
         ValueError: The split or a column is unknown.
-        DatasetError: (a ValueError) There is no manifest, or a shard is not as it says.
+        CorruptRecordError: (a ValueError) The framing or the checksum of a record is wrong.
+        DatasetError: (a ValueError) There is no manifest, or a shard differs from it.
         FileNotFoundError: A file is missing.
+        StoreError: (an OSError) A store still fails after several retries.
 
     Example:
         >>> source = readers.RecordSource("shards/photos", split="train")

@@ -89,7 +89,8 @@ def verify(path: str | os.PathLike[str]) -> Report:
         path: The dataset's directory, on any filesystem that fsspec knows.
 
     Raises:
-        DatasetError: (a ValueError) There is no manifest, or it cannot be read.
+        DatasetError: (a ValueError) There is no manifest, or it is damaged.
+        StoreError: (an OSError) A store still fails after several retries.
     """
     directory = os.fspath(path)
     manifest = Manifest.read(directory)

@@ -17,7 +17,7 @@ from beam_jobs.jobs.passes import (
     SplitRules,
 )
 from beam_jobs.records.rejects import OnReject
-from beam_jobs.sources.chunks import Chunk, Task
+from beam_jobs.sources.chunks import Chunk, RangeCount, Task
 from beam_jobs.sources.classes import Names
 from beam_jobs.sources.extra_features import ExtraFeature
 from beam_jobs.sources.inputs import Inputs
@@ -52,6 +52,13 @@ class Mergeable(Protocol):
 
     def merge(self, other: Any, /) -> None:
         """Adds everything that the other one has seen."""
+
+
+class LineCounts(Protocol):
+    """Counts lines."""
+
+    def count(self, task: Task) -> list[RangeCount]:
+        """The line ends in each range of a task."""
 
 
 class DigestPass(Protocol):
@@ -232,6 +239,10 @@ class RecordJob(abc.ABC):
 
     def as_file_job(self) -> FileJob | None:
         """The job itself if each record is a whole file, whose reference can be shuffled; else None."""
+        return None
+
+    def line_counts(self) -> LineCounts | None:
+        """What counts the lines of chunks that are not numbered; None if there are no such chunks."""
         return None
 
     def digest_pass(self, rules: SplitRules) -> DigestPass | None:

@@ -19,7 +19,7 @@ from beam_jobs.dataset.topup import Prepared, apply_change, prepare_change
 from beam_jobs.jobs.text.subwords import Subwords
 from beam_jobs.jobs.text.tokens import vocabulary_file
 from beam_jobs.packages import versions
-from beam_jobs.pipeline.planned import Planned
+from beam_jobs.pipeline.plan_shards import Planned
 from beam_jobs.plan.shards import Plan
 from beam_jobs.plan.summary import Summary
 from beam_jobs.records.statistics import Statistics

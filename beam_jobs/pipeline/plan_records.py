@@ -5,7 +5,8 @@ A task is a few chunks of files, or the whole of a file that has to be read from
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -20,49 +21,79 @@ from beam_jobs.jobs.protocols import (
     LearnSchema,
     LearnSubwords,
     LearnWords,
+    LineCounts,
     RecordJob,
 )
 from beam_jobs.jobs.text.duplicates import Tally, check_tally, pack_digests
+from beam_jobs.jobs.text.lines import numbered_chunks
 from beam_jobs.jobs.text.sample import Sample, check_training, learn
-from beam_jobs.pipeline.plan_shards import PlanShards
+from beam_jobs.pipeline.plan_shards import Planned, PlanShards, Side
 from beam_jobs.pipeline.plan_strata import PlanStrata
-from beam_jobs.pipeline.planned import Planned, Side
 from beam_jobs.pipeline.steps import MergeFn, TaskStep
 from beam_jobs.pipeline.text_steps import BuildVocabulary, MarkDuplicates
 from beam_jobs.plan.strata import Labelled, check_strata
 from beam_jobs.plan.summary import Summary, label_names_of
-from beam_jobs.sources.chunks import Chunk, Task, batch_chunks
+from beam_jobs.sources.chunks import RangeCount, Task, batch_chunks
 from readers.format.schema import Schema
 
 
 class _ListTasks(beam.DoFn):
-    """Patterns -> tasks, and the numbers of their chunks and of their bytes.
+    """Patterns -> tasks, tasks of ranges whose lines are to be counted, and numbers of all of these.
 
     Args:
         phases: What progress calls the passes over all tasks.
     """
 
-    FOUND, BYTES = "found", "bytes"
+    FOUND, BYTES, UNCOUNTED = "found", "bytes", "uncounted"
 
     def __init__(self, job: RecordJob, phases: Sequence[str]) -> None:
         self._job, self._phases = job, phases
 
-    def _chunks(self, pattern: str) -> Iterator[Chunk]:
-        for source in self._job.sources(pattern):
-            yield from self._job.chunks(source)
+    def _tasks(self, pattern: str) -> Iterator[Task]:
+        """Yields tasks, each of chunks that are numbered, or of ranges of one file that are not."""
+        chunks = itertools.chain.from_iterable(map(self._job.chunks, self._job.sources(pattern)))
+        for _, alike in itertools.groupby(chunks, lambda c: (not c.first) and c.source.key):
+            yield from batch_chunks(alike)
 
     def process(self, pattern: str) -> Iterator[Any]:
-        found = size = 0
-        for task in batch_chunks(self._chunks(pattern)):
+        found = size = uncounted = 0
+        for task in self._tasks(pattern):
             found += len(task.chunks)
             size += task.size
-            yield task
+            if task.chunks[0].first:
+                yield task
+            else:
+                uncounted += task.size
+                yield TaggedOutput(self.UNCOUNTED, task)
+        if uncounted:
+            progress.expect(_CountLines.PHASE, uncounted, "B")
         for phase in self._phases:
             progress.expect(phase, size, "B")
         Metrics.counter("files", "chunks").inc(found)
         Metrics.counter("files", "bytes").inc(size)
         yield TaggedOutput(self.FOUND, found)
         yield TaggedOutput(self.BYTES, size)
+
+
+class _CountLines(TaskStep[list[RangeCount]]):
+    """Task of ranges -> (key of the file, the counts of the ranges)."""
+
+    PHASE = "counting lines"
+
+    def __init__(self, counts: LineCounts, processes: int) -> None:
+        super().__init__(processes)
+        self._counts = counts
+
+    def work(self) -> Callable[[Task], list[RangeCount]]:
+        return self._counts.count
+
+    def outputs(self, result: list[RangeCount]) -> Iterator[tuple[str, list[RangeCount]]]:
+        yield result[0].range.source.key, result
+
+
+def _number_lines(element: tuple[str, Iterable[list[RangeCount]]]) -> Iterator[Task]:
+    """Yields the tasks of a file whose ranges have been counted."""
+    yield from batch_chunks(numbered_chunks(itertools.chain.from_iterable(element[1])))
 
 
 class _Digest(TaskStep[tuple[str, Any]]):
@@ -188,11 +219,21 @@ class PlanRecords(beam.PTransform):
             | "Patterns" >> beam.Create(job.inputs.patterns)
             | "List"
             >> beam.ParDo(_ListTasks(job, phases)).with_outputs(
-                _ListTasks.FOUND, _ListTasks.BYTES, main="tasks"
+                _ListTasks.FOUND, _ListTasks.BYTES, _ListTasks.UNCOUNTED, main="tasks"
             )
         )
         found = listed[_ListTasks.FOUND]
-        tasks = listed["tasks"] | "Spread" >> beam.Reshuffle()
+        tasks = listed["tasks"]
+        if line_counts := job.line_counts():
+            numbered = (
+                listed[_ListTasks.UNCOUNTED]
+                | "SpreadRanges" >> beam.Reshuffle()
+                | "CountLines" >> beam.ParDo(_CountLines(line_counts, processes))
+                | "GroupByFile" >> beam.GroupByKey()
+                | "NumberLines" >> beam.FlatMap(_number_lines)
+            )
+            tasks = (tasks, numbered) | "AllTasks" >> beam.Flatten()
+        tasks |= "Spread" >> beam.Reshuffle()
         tally: Side[Tally | None] = None
         if digest_pass:
             digests = tasks | "Digest" >> beam.ParDo(_Digest(digest_pass, processes))

@@ -18,9 +18,8 @@ from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.loading import Loader, classes_in, known_error
 from beam_jobs.jobs.protocols import FileJob
 from beam_jobs.jobs.record import label_or_none
-from beam_jobs.pipeline.plan_shards import PlanShards
+from beam_jobs.pipeline.plan_shards import Planned, PlanShards
 from beam_jobs.pipeline.plan_strata import PlanStrata
-from beam_jobs.pipeline.planned import Planned
 from beam_jobs.pipeline.steps import loading_pool
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.strata import Labelled, Strata, check_strata

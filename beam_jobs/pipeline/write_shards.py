@@ -27,8 +27,7 @@ from beam_jobs.dataset.output import (
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.packages import check_crc32c
 from beam_jobs.pipeline.commit import CommitDataset
-from beam_jobs.pipeline.plan_shards import PlanShards
-from beam_jobs.pipeline.planned import Planned
+from beam_jobs.pipeline.plan_shards import Planned, PlanShards
 from beam_jobs.pipeline.shuffle import GroupByShard, spool_of, write_encoded
 from beam_jobs.pipeline.steps import STATISTICS, at_end_of_bundle
 from beam_jobs.plan.placement import Placement, Splits, check_seed
@@ -153,6 +152,8 @@ class WriteShards(beam.PTransform):
     Raises:
         UsageError: An argument is wrong, the directory is not free, or two records share a key.
         DataError: The runner lost records, or all were rejected. No manifest is written then.
+            What is found while the pipeline runs arrives as an exception of the runner's, whose
+            text holds the message of one of these two.
 
     Example:
         pairs | WriteShards("shards/mine", schema=Schema({"x": Feature("float32", [64])}))

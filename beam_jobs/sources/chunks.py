@@ -1,29 +1,30 @@
-"""Pieces of inputs, where a record is less than a file: what one task reads."""
+"""Pieces of inputs whose records are less than a file, and the tasks that read them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from beam_jobs.sources.source import Source
 
-# A piece of a file that one worker reads: small enough to spread over cores, large enough that
-# a piece's 50 us and its seek are nothing.
+# Small enough to spread a file over cores, large enough that 50 us and a seek for each are nothing.
 CHUNK_BYTES = 2 << 20
 
-# Small files go into one task together, at most so many.
+# Small files share a task, up to this many.
 _MAX_CHUNKS = 256
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Consecutive lines of a file, row groups of a table, or all that a source holds.
+    """Consecutive lines of a file, row groups of a table, or everything that a source holds.
 
     Attributes:
         source: The file.
-        start, end: Bytes, or row groups of Parquet; `end` is 0 where it is read to its end.
-        first: Number of the first line or row, from 1.
-        size: Bytes, before a packed file is unpacked.
+        start, end: Bytes, or row groups of Parquet; `end` is 0 if the file is read to its end.
+        first: The number of the first line or row, from 1; 0 for a range of bytes whose lines have not
+            been counted.
+        size: Bytes, before a compressed file is decompressed.
     """
 
     source: Source
@@ -32,15 +33,39 @@ class Chunk:
     first: int
     size: int
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no line begins in it."""
+        return 0 < self.end == self.start
+
+
+class RangeCount(NamedTuple):
+    """Line ends in a range of a file's bytes.
+
+    Attributes:
+        range: The range.
+        newlines: How many line ends are in it.
+        begin: The byte of the file at which the first line of the range begins; the end of the range
+            if none begins in it.
+        last: The byte after the last line end in the range; the beginning of the range without any.
+        error: Why the range cannot be read; else empty.
+    """
+
+    range: Chunk
+    newlines: int = 0
+    begin: int = 0
+    last: int = 0
+    error: str = ""
+
 
 @dataclass(frozen=True)
 class Task:
-    """Chunks that one task reads, in order.
+    """Chunks that are read together, in order.
 
     Attributes:
         chunks: One or more.
-        dropped: Which of their records, counted through all of them, equal others and go: int64 [n]
-            as bytes.
+        dropped: Numbers of records, counted through all chunks, that are dropped as duplicates: int64
+            [n] as bytes.
     """
 
     chunks: tuple[Chunk, ...]
@@ -53,13 +78,13 @@ class Task:
 
     @property
     def id(self) -> str:
-        """What no other work of the job has: the place where it begins."""
+        """Identifies the task within its job: the place where it begins."""
         first = self.chunks[0]
         return f"{first.source.key}#{first.start}"
 
 
 def batch_chunks(chunks: Iterable[Chunk]) -> Iterator[Task]:
-    """Yields chunks in pieces of work: a large file in many, many small files in one."""
+    """Yields tasks of several megabytes: a large file in many, many small files in one."""
     batch: list[Chunk] = []
     size = 0
     for chunk in chunks:

@@ -169,7 +169,7 @@ class Inputs:
             0 if member.error else member.size,  # An error may be about the size.
             archive.modified,  # Many archives give all their members the same time.
             archive.key,
-            member.place,
+            member.location,
             error=member.error,
         )
         if member.error or not self.columns:
@@ -221,7 +221,7 @@ class Inputs:
             OSError: It is missing or unreadable.
             RejectError: It is a member that cannot be unpacked.
         """
-        if source.place is None:
+        if source.location is None:
             return open_seekable(self.path_of(source))
         return io.BytesIO(self.read(source))
 
@@ -231,10 +231,10 @@ class Inputs:
         Raises:
             OSError, RejectError: As `open`; the latter also from reading.
         """
-        if source.place is None:
+        if source.location is None:
             return open_file(self.path_of(source))
         archive = open_file(self.path_of(source))
-        return open_member(archive, source.place, source.key)
+        return open_member(archive, source.location, source.key)
 
     def read(self, source: Source) -> bytes:
         """The bytes of a source.
@@ -242,9 +242,9 @@ class Inputs:
         Raises:
             OSError, RejectError: As `open`; the latter also where they are more than a record holds.
         """
-        if source.place is None:
+        if source.location is None:
             if source.size > MAX_FILE_BYTES:
                 raise RejectError(_too_many(source.size, MAX_FILE_BYTES))
             return read_bytes(self.path_of(source))
         with open_file(self.path_of(source)) as archive:
-            return read_member(archive, source.place, source.key, MAX_FILE_BYTES)
+            return read_member(archive, source.location, source.key, MAX_FILE_BYTES)

@@ -61,7 +61,7 @@ def _open_parquet(file: BinaryIO) -> Any:
         RejectError: It is none.
         UsageError: pyarrow is not installed.
     """
-    parquet = optional("pyarrow.parquet", "parquet", ".parquet files")
+    parquet = optional("pyarrow.parquet", "beam", ".parquet files")
     try:
         table = parquet.ParquetFile(
             file,
@@ -133,7 +133,7 @@ def _batch_rows(batch: Any) -> Iterator[tuple[dict[str, Any] | None, str]]:
 
 def _values(array: Any) -> list[Any]:
     """What an Arrow array holds, as Python's own values."""
-    pa = optional("pyarrow", "parquet", ".parquet files")
+    pa = optional("pyarrow", "beam", ".parquet files")
     kind, types = array.type, pa.types
     if isinstance(array, pa.ExtensionArray):
         return _values(array.storage)

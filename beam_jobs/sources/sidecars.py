@@ -1,4 +1,4 @@
-"""Members of archives that say something of the member of their name, as WebDataset has them."""
+"""Sidecars: members of archives that describe the member of the same name, as in WebDataset."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ _KINDS = ("cls", "txt", "json")
 
 MAX_SIDECAR_BYTES = 1 << 20
 
-ALONE = "there is no member of its name beside it, of which it could say something"
+ALONE = "no matching member in the archive"
 
 
-def _parts(name: str) -> tuple[str, str]:
-    """The stem and the extension of a member: WebDataset has them part at the first dot."""
+def _split_name(name: str) -> tuple[str, str]:
+    """(stem, extension) of a member's name, split at the first dot after its folder."""
     folder, slash, base = name.rpartition("/")
     stem, _, extension = base.partition(".")
     return folder + slash + stem, extension.lower()
 
 
 def stem_of(name: str) -> str:
-    """What the names of a member and of its sidecars share."""
-    return _parts(name)[0]
+    """The part of its name that a member shares with its sidecars."""
+    return _split_name(name)[0]
 
 
 def is_sidecar(name: str) -> bool:
-    """Whether a member says something of another one: a `.cls`, `.txt` or `.json`."""
-    return _parts(name)[1] in _KINDS
+    """Whether a member describes another one: a `.cls`, `.txt` or `.json`."""
+    return _split_name(name)[1] in _KINDS
 
 
 def row_of(sidecars: Iterable[tuple[Member, bytes]]) -> dict[str, Any]:
-    """The columns that the sidecars of a member hold: `cls`, `txt`, and the fields of `json`.
+    """The columns that a member's sidecars hold: `cls`, `txt`, and the fields of `json`.
 
     Raises:
-        RejectError: One of them cannot be read.
+        RejectError: a sidecar cannot be read; the message names it.
     """
     row: dict[str, Any] = {}
     for member, data in sidecars:
         if member.error:
             raise RejectError(f"{member.name}: {member.error}")
-        kind = _parts(member.name)[1]
+        kind = _split_name(member.name)[1]
         try:
             if kind != "json":
                 row[kind] = data.decode("utf-8-sig").strip()
@@ -55,7 +55,7 @@ def row_of(sidecars: Iterable[tuple[Member, bytes]]) -> dict[str, Any]:
                 row |= fields
             else:
                 raise RejectError(f"{member.name}: expected a JSON object")
-        except ValueError as error:  # UnicodeDecodeError and JSONDecodeError are some.
+        except ValueError as error:  # Also UnicodeDecodeError and JSONDecodeError.
             raise RejectError(f"{member.name}: {error}") from None
     return row
 
@@ -119,10 +119,10 @@ def _alone(archive: Source, sidecar: Member) -> Source:
 
 def _read_sidecar(file: BinaryIO, member: Member) -> tuple[Member, bytes]:
     """A sidecar and its bytes, or why there are none."""
-    if member.place is None:
+    if member.location is None:
         return member, b""
     try:
-        return member, read_member(file, member.place, member.name, MAX_SIDECAR_BYTES)
+        return member, read_member(file, member.location, member.name, MAX_SIDECAR_BYTES)
     except RejectError as error:
         return member._replace(error=str(error)), b""
 

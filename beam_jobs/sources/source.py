@@ -1,7 +1,7 @@
 """What records are loaded from, and the references that travel in its place.
 
 A reference is a few dozen bytes: the size of a file, when it was modified, its key, and whatever else
-is known of it: its place in an archive, a row of a table, the files that are joined to it.
+is known of it: its location in an archive, a row of a table, the files that are joined to it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import orjson
 
 from beam_jobs.errors import RejectError
 from beam_jobs.sources.archives.archive import archive_kind
-from beam_jobs.sources.archives.member import Place
+from beam_jobs.sources.archives.member import MemberLocation
 
 _REFERENCE = struct.Struct("<Qq")
 
@@ -36,7 +36,7 @@ class Source(NamedTuple):
         size: In bytes; 0 where nobody knows it before it is read.
         modified: Nanoseconds since the epoch; of a member, when its archive was.
         archive: The key of the archive that holds it; empty for a file of its own.
-        place: Where in the archive it lies.
+        location: Where the archive holds its bytes.
         row: What a table, or files beside it, say of it: values as JSON has them, by column.
         joined: Files that belong to it: (what each is, path, size, modified).
         path: Below the root, where it is not the key.
@@ -47,7 +47,7 @@ class Source(NamedTuple):
     size: int = 0
     modified: int = 0
     archive: str = ""
-    place: Place | None = None
+    location: MemberLocation | None = None
     row: Mapping[str, Any] = _NOTHING
     joined: tuple[tuple[str, str, int, int], ...] = ()
     path: str = ""
@@ -108,10 +108,10 @@ def unpack_reference(reference: bytes) -> Source:
     source = Source(key.decode("utf-8", "surrogateescape"), size, modified)
     if not details:
         return source
-    archive, place, row, joined, path, error = _of_json(details)
+    archive, location, row, joined, path, error = _of_json(details)
     return source._replace(
         archive=archive,
-        place=Place(*place) if place else None,
+        location=MemberLocation(*location) if location else None,
         row=row,
         joined=tuple(map(tuple, joined)),
         path=path,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -216,11 +217,12 @@ class Manifest:
         return manifest
 
     @classmethod
-    def read(cls, directory: str) -> Manifest:
+    def read(cls, directory: str | os.PathLike[str]) -> Manifest:
         """The manifest of a dataset on any filesystem that fsspec knows.
 
         Raises:
-            DatasetError: The directory holds no manifest, or one that cannot be read.
+            DatasetError: (a ValueError) The directory holds no manifest, or a damaged one.
+            StoreError: (an OSError) A store still fails after several retries.
         """
         path = join(str(directory), MANIFEST)
         try:

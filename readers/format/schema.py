@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import operator
 import re
-from collections.abc import ItemsView, Iterator, Mapping
+from collections.abc import ItemsView, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -117,6 +117,12 @@ class Feature:
     dtype: str
     shape: tuple[int | None, ...] = ()
     encoding: str = ""
+
+    if TYPE_CHECKING:  # Any sequence is taken for a shape, and kept as a tuple.
+
+        def __init__(
+            self, dtype: str, shape: Sequence[int | None] = (), encoding: str = ""
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         try:

@@ -43,6 +43,8 @@ class Vectorizer(tf.Module):
         TensorShape([1, 100])
     """
 
+    size: int
+
     def __init__(self, directory: str | os.PathLike[str], length: int | None = None) -> None:
         super().__init__()
         directory = os.path.expanduser(os.fspath(directory))

@@ -1,19 +1,27 @@
 """The package in environments that lack what it must not need. They are made for real."""
 
+import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
 import venv
+from pathlib import Path
 
 import pytest
+from PIL import Image
 
+import readers
 from beam_jobs.__main__ import main
 from examples.samples import make_samples
 from tests.beam_jobs.engines.test_worker import job_service
 from tests.support.checkout import ROOT
-from tests.support.datasets import files_of
+from tests.support.datasets import files_of, write_dataset
+from tests.support.packaged import build_wheel, run_in, user_environment
+
+pytestmark = pytest.mark.environments
 
 
 def empty_environment(directory):
@@ -22,16 +30,31 @@ def empty_environment(directory):
 
 
 def make_environment(directory, requirement):
-    empty_environment(directory)
-    command = [directory / "bin" / "python", "-m", "pip", "install", "--quiet", "--no-compile"]
-    subprocess.run([*command, "--disable-pip-version-check", requirement], check=True)
-    return directory / "bin" / "python"
+    venv.create(directory)
+    python = directory / "bin" / "python"
+    # uv takes a tenth of pip's time; pip has settings of the machine that uv does not know.
+    uv = [Path(sys.executable).with_name("uv"), "pip", "install", "--quiet", "--system-certs"]
+    pip = [sys.executable, "-m", "pip", f"--python={python}", "install", "--quiet", "--no-compile"]
+    if not uv[0].exists() or subprocess.run([*uv, f"--python={python}", requirement]).returncode:
+        subprocess.run([*pip, "--disable-pip-version-check", requirement], check=True)
+    return python
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory):
+def wheel(tmp_path_factory):
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory, wheel):
     """Python with the base package alone: neither Beam nor TensorFlow nor Pillow."""
-    return make_environment(tmp_path_factory.mktemp("base"), str(ROOT))
+    return make_environment(tmp_path_factory.mktemp("base"), str(wheel))
+
+
+@pytest.fixture(scope="module")
+def trainer(tmp_path_factory, wheel):
+    """Python with the `tensorflow` extra alone, as somebody has it who trains a model."""
+    return make_environment(tmp_path_factory.mktemp("trainer"), f"{wheel}[tensorflow]")
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +124,7 @@ def test_a_source_distribution_is_the_package_and_nothing_else(sdist):
     assert code <= names
     assert {name.partition("/")[0] for name in names - code} == {
         *("beam_jobs", "readers", "beam_shards.egg-info", "setup.py", "setup.cfg"),
-        *("pyproject.toml", "README.md", "PKG-INFO", "MANIFEST.in"),
+        *("pyproject.toml", "README.md", "LICENSE", "PKG-INFO", "MANIFEST.in"),
     }
     assert sdist.stat().st_size < 1 << 20
 
@@ -153,10 +176,61 @@ def test_a_missing_extra_is_one_line_with_the_pip_command(base, dataset, tmp_pat
     assert "pip install 'beam-shards[tensorflow]'" in done.stderr.splitlines()[-1]
 
 
-def test_importing_readers_imports_neither_beam_nor_tensorflow():
-    code = (
-        "import sys, readers; "
-        "print([m for m in ('apache_beam', 'tensorflow', 'beam_jobs') if m in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
-    assert done.stdout == "[]\n", done.stderr
+READ_IMAGES = """
+import sys
+import numpy as np
+import readers
+from readers import transforms
+
+path, batch = sys.argv[1], {"batch_size": 8}
+mirrored = readers.load(path, **batch, transform=lambda batch, keys: {
+    "image": transforms.random_flip(batch["image"], keys)
+})
+source = readers.RecordSource(path)
+found = {
+    "load": next(iter(readers.load(path, **batch)))["image"],
+    "streamed": next(iter(readers.load(path, **batch, order="interleave")))["image"],
+    "mirrored": next(iter(mirrored))["image"],
+    "as_numpy": next(readers.as_numpy(path, **batch))["image"],
+    "one": np.stack([source[number]["image"] for number in range(8)]),
+    "several": np.stack([record["image"] for record in source.__getitems__(range(8))]),
+    "exported": np.load(readers.export_npy(path, "image", "image.npy")),
+}
+for name, images in found.items():
+    images = np.asarray(images)
+    print(name, images.dtype, images.shape, *np.round(images.mean((1, 2, 3)) / 8).astype(int))
+print(readers.verify(path).ok)
+"""
+
+
+def test_the_tensorflow_extra_alone_reads_jpegs_in_every_way(trainer, tmp_path):
+    assert lacks(trainer, "apache_beam", tmp_path)
+    records = []
+    for number in range(8):
+        out = io.BytesIO()
+        Image.new("RGB", (32, 24), (16 * number,) * 3).save(out, "JPEG")
+        records.append({"image": out.getvalue()})
+    schema = readers.Schema({"image": ("uint8", (24, 32, 3), "jpeg")})
+    dataset = write_dataset(tmp_path / "images", schema, {"train": [records]})
+    done = run(trainer, "-c", READ_IMAGES, dataset, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    *lines, verified = done.stdout.splitlines()
+    assert verified == "True"
+    assert [line.split()[0] for line in lines] == [
+        *("load", "streamed", "mirrored", "as_numpy", "one", "several", "exported")
+    ]
+    assert {line.partition(" ")[2] for line in lines} == {"uint8 (8, 24, 32, 3) 0 2 4 6 8 10 12 14"}
+
+
+def test_a_typed_program_passes_pyright_strict(wheel, tmp_path):
+    """Pyright is a program of Node.js, which its wheel brings along."""
+    checker = make_environment(tmp_path / "checker", "pyright[nodejs]>=1.1.414")
+    python = user_environment(tmp_path / "user", wheel)
+    shutil.copy(ROOT / "tests/support/typed_program.py", tmp_path / "program.py")
+    settings = {"include": ["program.py"], "typeCheckingMode": "strict"}
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
+    command = [checker.parent / "pyright", f"--pythonpath={python}", "--outputjson"]
+    done = run_in(tmp_path, *command)
+    report = json.loads(done.stdout)
+    assert report["generalDiagnostics"] == []
+    assert report["summary"]["filesAnalyzed"] == 1

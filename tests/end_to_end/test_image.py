@@ -58,7 +58,10 @@ def test_the_image_installs_and_starts_what_the_checkout_has():
         if name == "COPY" and words[-1].startswith("/source/")
         for source in words[:-1]
     }
-    assert copied == {"setup.py", "pyproject.toml", "README.md", "beam_jobs", "readers"}
+    assert copied == {
+        *("setup.py", "pyproject.toml", "README.md", "LICENSE"),
+        *("beam_jobs", "readers"),
+    }
     assert ("ENTRYPOINT", ['["/opt/apache/beam/boot"]']) in found
     assert ("ENV", ["FLEX_TEMPLATE_PYTHON_PY_FILE=/template/flex_template.py"]) in found
 

@@ -145,6 +145,7 @@ def test_features_have_the_names_that_are_asked_for_wherever_they_are_named(samp
     assert report.ok, report.problems
 
 
+@pytest.mark.slow(base=["png"])
 @pytest.mark.parametrize("encoding", ["jpeg", "png", "source"])
 def test_encoded_pictures_are_read_by_tensorflow(samples, tmp_path, encoding):
     out = tmp_path / "out"
@@ -214,6 +215,7 @@ def test_a_folder_of_text_files_gives_a_record_a_file_labelled_by_its_folder(tmp
     assert int(records["pos/0.txt"]["label"]) == 1
 
 
+@pytest.mark.slow
 def test_a_file_larger_than_a_chunk_is_read_in_pieces_without_losing_a_line(tmp_path):
     lines = [f"{n} " + "x" * (n % 700) for n in range(60_000)]
     (tmp_path / "big.txt").write_text("\n".join(lines))
@@ -261,37 +263,6 @@ def test_labels_come_from_a_table(tmp_path):
     }
 
 
-MODES = [("in_memory", 1), ("multi_threading", 2), ("multi_threading", 4), ("multi_processing", 2)]
-
-
-@pytest.mark.parametrize("job", ["images", "text", "sensors"])
-def test_every_file_has_the_same_bytes_whatever_the_runner_mode(samples, tmp_path, job):
-    broken = samples / "broken" / "rest"
-    broken.mkdir(parents=True, exist_ok=True)
-    (broken / "bad.npy").write_bytes(b"\x93NUMPY")
-    inputs = {
-        "images": ["--input", f"{samples}/images/*/*", "--image_size", "16x16"],
-        "text": [
-            "--input",
-            f"{samples}/text/*.jsonl",
-            "--label_field",
-            "label",
-            "--tokens",
-            "words",
-        ],
-        "sensors": ["--input", f"{samples}/sensors/*/*", "--input", f"{samples}/broken/*/*"],
-    }[job]
-    found = []
-    for mode, workers in MODES:
-        out = tmp_path / f"{mode}-{workers}"
-        flags = ["--direct_running_mode", mode, "--direct_num_workers", workers]
-        flags += ["--splits", "train=0.8,val=0.2", "--num_shards", 3, "--output", out]
-        assert run(job, *inputs, *flags) == 0
-        found.append(files_of(out))
-    assert all(files == found[0] for files in found)
-    assert found[0].keys() >= {"manifest.json", "train-00000-of-00003.tfrecord"}
-
-
 def test_the_bytes_of_a_small_dataset_are_pinned(tmp_path):
     for name in ("a", "b"):
         (tmp_path / "in" / name).mkdir(parents=True)
@@ -310,6 +281,7 @@ def test_the_bytes_of_a_small_dataset_are_pinned(tmp_path):
 GOLDEN = "bd8da8f1845be7ab488def95e0751df8e06b799c8d98b2091f36c01a9c8fa02c"
 
 
+@pytest.mark.slow
 def test_another_seed_gives_other_splits_and_another_order(samples, tmp_path):
     for seed in (0, 1):
         flags = ["--splits", "train=0.5,val=0.5", "--seed", seed, "--output", tmp_path / str(seed)]
@@ -330,6 +302,7 @@ def test_a_job_never_imports_tensorflow(samples, tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_checksums_without_native_code_are_refused_loudly(samples, tmp_path):
     code = (
         "import sys; sys.modules['google_crc32c._crc32c'] = None; "
@@ -472,6 +445,7 @@ def test_a_missing_label_names_the_file(tmp_path, capsys):
     assert not (tmp_path / "out" / "manifest.json").exists()
 
 
+@pytest.mark.slow(base=["other0", "other1"])
 @pytest.mark.parametrize(
     "other", [np.ones((3, 4)), np.ones((3, 3), np.float32), np.ones((3, 3, 3)), np.ones(3)]
 )
@@ -694,6 +668,7 @@ def test_paths_with_glob_characters_that_are_there_are_meant_as_they_stand(sampl
     assert Manifest.read(str(tmp_path / "b")).splits["train"].records == 1
 
 
+@pytest.mark.slow
 def test_rejects_and_statistics_are_the_same_in_every_run_and_of_written_records_alone(
     samples, tmp_path
 ):

@@ -51,7 +51,7 @@ def blocks(page: Path) -> list[Block]:
     )
     for match in fence.finditer(page.read_text(encoding="utf-8")):
         language, text = match["language"], match["text"]
-        if language == "text":
+        if language == "text" and found:
             found[-1] = found[-1]._replace(output=text)
         else:
             found.append(Block(language, text, bool(match["only"]), None))

@@ -1,7 +1,8 @@
-"""What byte strings are: tensors, pictures or text."""
+"""Tells whether byte strings are tensors, images or text."""
 
 from __future__ import annotations
 
+import io
 import math
 
 import numpy as np
@@ -19,21 +20,15 @@ _JPEG = np.frombuffer(b"\xff\xd8\xff", np.uint8)
 
 _PNG = np.frombuffer(b"\x89PNG\r\n\x1a\n", np.uint8)
 
-# Where a PNG has its type of colours, and which are gray.
-_PNG_COLOURS, _PNG_GRAY = 25, (0, 4)
-
-# Segments of a JPEG before its frame: a large colour profile takes up to 255.
-_MAX_SEGMENTS = 1000
-
-# Of the markers from C0 to CF those that begin no frame.
-_NO_FRAME = (0xC4, 0xC8, 0xCC)
+# Pillow's modes of gray images, with or without alpha, from 1 to 16 bits.
+_GRAY_MODES = ("1", "L", "LA", "I", "I;16")
 
 
 def tensor_shapes(values: Pieces) -> tuple[str, np.ndarray] | None:
-    """The dtype of TensorProtos, and their shapes, int64 [n, rank].
+    """The dtype of TensorProtos and their shapes, int64 [n, rank].
 
-    None where there is no value, one is no TensorProto as `serialize_tensor` writes it, or they
-    differ in dtype or rank.
+    None if there is no value, if one is not a TensorProto in the form of `serialize_tensor`, or if
+    they differ in dtype or rank.
 
     Raises:
         UsageError: A dtype needs a package that is not installed.
@@ -58,7 +53,7 @@ def tensor_shapes(values: Pieces) -> tuple[str, np.ndarray] | None:
 
 
 def _tensor(value: memoryview) -> tuple[str, tuple[int, ...]] | None:
-    """The dtype and shape of a TensorProto; None where it is no whole one."""
+    """The dtype and shape of a TensorProto; None if the value is not a complete one."""
     dtype = _DTYPES.get(value[1]) if len(value) > 1 and value[0] == 8 else None
     if dtype is None:
         return None
@@ -73,12 +68,12 @@ def _tensor(value: memoryview) -> tuple[str, tuple[int, ...]] | None:
 def _walked_shapes(
     values: Pieces, dtype: str, shape: tuple[int, ...], shapes: np.ndarray
 ) -> np.ndarray:
-    """Which of some byte strings are TensorProtos in the usual form, bool [n].
+    """Finds the byte strings that are TensorProtos in the usual form, bool [n].
 
     Args:
-        values: The first is a TensorProto.
-        dtype, shape: Of the first.
-        shapes: int64 [n, rank], all of them that of the first; those of others are written to it.
+        values: Byte strings, of which the first is a TensorProto.
+        dtype, shape: Those of the first.
+        shapes: int64 [n, rank], filled with the first shape; the other shapes are written to it.
     """
     header, itemsize = tensor_header(dtype, shape), numpy_dtype(dtype).itemsize
     if (values.lengths == len(header) + math.prod(shape) * itemsize).all():
@@ -102,71 +97,59 @@ def _walked_shapes(
 
 
 def value_counts(shapes: np.ndarray) -> np.ndarray:
-    """How many values arrays of these shapes have, float64 [n]; NaN where nobody could tell.
+    """The number of values in arrays of these shapes, float64 [n]; NaN if it cannot be computed.
 
     Args:
-        shapes: int64 [n, rank], of any numbers.
+        shapes: int64 [n, rank], any numbers.
     """
-    # Reals do not wrap around as a product of integers would.
+    # Floats do not wrap around as a product of integers would.
     with np.errstate(over="ignore", invalid="ignore"):
         return np.prod(shapes.astype(np.float64), axis=1)
 
 
-def picture_formats(values: Pieces) -> tuple[set[str], bool]:
-    """The formats of some byte strings, "" for those of no picture; whether all pictures are gray."""
+def image_formats(values: Pieces) -> tuple[set[str], bool]:
+    """The formats of some byte strings, "" if one is not an image; whether all images are gray."""
     is_jpeg, is_png = _begin_with(values, _JPEG), _begin_with(values, _PNG)
-    kinds = {"jpeg": is_jpeg, "png": is_png, "": ~(is_jpeg | is_png)}
+    is_image = is_jpeg | is_png
+    found = {"jpeg": is_jpeg.any(), "png": is_png.any(), "": not is_image.all()}
     view = values.data.data
-    jpegs = zip(values.starts[is_jpeg].tolist(), values.stops[is_jpeg].tolist(), strict=True)
-    whole = is_png & (values.lengths > _PNG_COLOURS)
-    colours = values.data[values.starts[whole] + _PNG_COLOURS]
-    gray = (
-        np.array_equal(is_png, whole)
-        and bool(np.isin(colours, _PNG_GRAY).all())
-        and all(_components(view[start:stop]) == 1 for start, stop in jpegs)
-    )
-    return {name for name, found in kinds.items() if found.any()}, gray
+    spans = zip(values.starts[is_image].tolist(), values.stops[is_image].tolist(), strict=True)
+    gray = all(_is_gray(view[start:stop]) for start, stop in spans)
+    return {name for name, any_has_it in found.items() if any_has_it}, gray
 
 
 def _begin_with(values: Pieces, octets: np.ndarray) -> np.ndarray:
-    """Which byte strings begin so, bool [n]."""
+    """Which byte strings begin with these bytes, bool [n]."""
     same = (values.stacked(len(octets)) == octets).all(axis=1)
     return same & (values.lengths >= len(octets))
 
 
-def _components(jpeg: memoryview) -> int:
-    """How many components a JPEG's frame has; 0 where it has none.
+def _is_gray(image: memoryview) -> bool:
+    """Whether a JPEG or PNG is gray; one whose header is damaged is not."""
+    from PIL import Image
 
-    Source: ITU T.81, annex B.
-    """
-    at = 2
-    for _ in range(_MAX_SEGMENTS):
-        if at + 10 > len(jpeg) or jpeg[at] != 0xFF:
-            return 0
-        marker = jpeg[at + 1]
-        if marker == 0xFF:  # A marker may have any number of these before it.
-            at += 1
-        elif 0xC0 <= marker <= 0xCF and marker not in _NO_FRAME:
-            return jpeg[at + 9]
-        else:
-            at += 2 + int.from_bytes(jpeg[at + 2 : at + 4], "big")
-    return 0
+    try:
+        # Pillow would also try formats that are unsafe: it hands EPS to Ghostscript.
+        with Image.open(io.BytesIO(image), formats=("JPEG", "PNG")) as opened:
+            return opened.mode in _GRAY_MODES
+    except Exception:  # Pillow's plugins raise nearly everything on damaged input.
+        return False
 
 
 def are_utf8(values: Pieces) -> bool:
     """Whether all byte strings are UTF-8."""
     width = int(values.lengths.max())
-    if width <= MARGIN:  # Behind a short one so many bytes are left that all can be cut as one.
+    if width <= MARGIN:  # The margin after the last one lets all be cut to one length.
         inside = np.arange(width) < values.lengths[:, None]
         if not ((values.stacked(width) > 127) & inside).any():
             return True
     view = values.data.data
     each = zip(values.starts.tolist(), values.stops.tolist(), strict=True)
     try:
-        for start, stop in each:  # The first tells of nearly all that are none.
+        for start, stop in each:  # If any is not text, it is nearly always the first one, too.
             str(view[start:stop], "utf-8")
             break
-        # No character runs on over a line's end, so all lines are UTF-8 where their text is.
+        # No character crosses a line end, so all are UTF-8 if they are when joined.
         b"\n".join([view[start:stop] for start, stop in each]).decode()
     except UnicodeDecodeError:
         return False

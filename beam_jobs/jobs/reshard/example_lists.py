@@ -1,6 +1,7 @@
-"""The lists of all features of serialized Examples and SequenceExamples, whoever wrote them.
+"""The lists of all features of serialized Examples and SequenceExamples, whatever their form.
 
-This takes one record after another, in any form: `example_walk` is for those of the usual one.
+This parses one record after another and defines the result. `example_walk` gives the same for many
+records at once, if they have the usual form.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from readers.format.decode.column import Pieces
 from readers.format.decode.records import RawList, parse_example, parse_feature_lists
 from readers.format.wire import BYTES_LIST, INT64_LIST
 
-# Bytes of an int64.
+# Bytes of the longest int64.
 LONGEST_VARINT = 10
 
 
@@ -25,10 +26,10 @@ class Lists:
 
     Attributes:
         kind: BYTES_LIST, FLOAT_LIST or INT64_LIST.
-        rows: int64 [m], rising; which records they are. Of a feature list, which each step is of.
-        counts: int64 [m], the values of each.
-        pieces: Of a bytes list every value, record after record; else the packed numbers of each
-            record.
+        rows: int64 [m], rising; the records. In a feature list, the record of each step.
+        counts: int64 [m], the number of values in each.
+        pieces: Every value of a bytes list, record after record; otherwise the packed numbers of
+            each record.
     """
 
     kind: int
@@ -37,14 +38,14 @@ class Lists:
     pieces: Pieces
 
     def of(self, kept: np.ndarray) -> Lists:
-        """Those of the records that are kept, bool [B]."""
+        """The lists of some records only, bool [B]."""
         rows = kept[self.rows]
         each = np.repeat(rows, self.counts) if self.kind == BYTES_LIST else rows
         pieces = Pieces(self.pieces.data, self.pieces.starts[each], self.pieces.stops[each])
         return Lists(self.kind, self.rows[rows], self.counts[rows], pieces)
 
 
-# The lists of each feature, one for each kind that it has.
+# The lists of each feature by name, one for each kind found.
 Features = dict[str, list[Lists]]
 
 
@@ -53,8 +54,8 @@ class FeatureList:
     """A feature list of some SequenceExamples.
 
     Attributes:
-        lengths: int64 [m], the steps of each record that has it.
-        lists: Of the steps, one for each kind.
+        lengths: int64 [m], the number of steps in each record that has it.
+        lists: The steps, one for each kind found.
     """
 
     lengths: np.ndarray
@@ -63,7 +64,7 @@ class FeatureList:
 
 @dataclass
 class _Collected:
-    """The lists of one feature and kind, as far as records have been parsed."""
+    """The lists of one feature and kind in the records parsed so far."""
 
     rows: list[int] = field(default_factory=list)
     counts: list[int] = field(default_factory=list)
@@ -77,15 +78,15 @@ class _Collected:
         return Lists(kind, np.array(self.rows, np.int64), np.array(self.counts, np.int64), pieces)
 
 
-# The kind of a list, how many values it has, and these; or numbers, packed in one piece.
+# The kind of a list, its number of values, and the values; numbers are packed in one piece.
 _Packed = tuple[int, int, Sequence[bytes | memoryview]]
 
 # By name and kind.
 _Collection = dict[str, dict[int, _Collected]]
 
 
-class _Every:
-    """The names of all feature lists."""
+class _AllNames:
+    """Contains every name."""
 
     def __contains__(self, name: object) -> bool:
         return True
@@ -97,11 +98,12 @@ def parsed_lists(
     """The lists of Examples and SequenceExamples of any form.
 
     Args:
-        data, starts, stops: As for `walked_lists`.
-        rows: int64 [n], rising; which records.
+        data: uint8 [n], the records.
+        starts, stops: int64 [B], where each begins and ends.
+        rows: int64 [m], rising; the records to parse.
 
     Returns:
-        Their lists, their feature lists, and which records are neither, with the reason.
+        Their lists; their feature lists; and the rows of records that are neither, with the reason.
     """
     features: _Collection = {}
     steps: _Collection = {}
@@ -111,7 +113,7 @@ def parsed_lists(
         record = data.data[starts[row] : stops[row]]
         try:
             lists = {name: [_packed(raw)] for name, raw in parse_example(record).items()}
-            found = parse_feature_lists(record, _Every())
+            found = parse_feature_lists(record, _AllNames())
             of_steps = {name: list(map(_packed, raw)) for name, raw in found.items()}
         except ValueError as error:
             broken.append((row, str(error)))
@@ -129,7 +131,7 @@ def parsed_lists(
 
 
 def _packed(raw: RawList) -> _Packed:
-    """A list as it is collected.
+    """A list in the form in which it is collected.
 
     Raises:
         ValueError: A number is cut off.
@@ -145,7 +147,7 @@ def _packed(raw: RawList) -> _Packed:
 
 
 def _count_varints(packed: memoryview) -> int:
-    """How many packed varints there are, in a tenth of the time that it takes to unpack them.
+    """The number of packed varints; takes a tenth of the time needed to unpack them.
 
     Raises:
         ValueError: The last one is cut off, or one is longer than ten bytes.

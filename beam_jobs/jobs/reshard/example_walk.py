@@ -1,7 +1,9 @@
-"""Where the lists of all features stand in many serialized Examples, found for all at once.
+"""Finds the lists of all features in many serialized Examples at once.
 
-Nearly all Examples have one form, though not each has every feature, nor all of them one order. So
-a step reads the next feature of every record with a few NumPy calls.
+Nearly all Examples have one form, though features may be missing and their order may differ. So a
+step reads the next feature of every record with a few NumPy calls. Other records are parsed one by
+one, which defines the result but takes 7 to 100 times as long, and 2 to 13 times with protobuf's C
+parser: 0.1 to 4 µs a record against 13 to 110 and 1 to 20 (docs/design.md).
 """
 
 from __future__ import annotations
@@ -10,35 +12,41 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from beam_jobs.jobs.reshard.example_lists import LONGEST_VARINT, Features, Lists
+from beam_jobs.jobs.reshard.example_lists import (
+    LONGEST_VARINT,
+    FeatureList,
+    Features,
+    Lists,
+    parsed_lists,
+)
 from readers.format.decode.column import Pieces
 from readers.format.wire import BYTES_LIST, FLOAT_LIST, INT64_LIST
 
-# Of fields of type bytes.
+# Tags of fields of type bytes.
 _FIRST, _SECOND = 0x0A, 0x12
 
 _KINDS = {kind << 3 | 2: kind for kind in (BYTES_LIST, FLOAT_LIST, INT64_LIST)}
 
-# For fewer records a step of NumPy takes longer than to parse what is left of them.
+# For fewer records a NumPy step takes longer than parsing the rest of them.
 _FEW = 12
 
-# Bytes of a number below 2**35; a larger length or size is in no record.
+# Bytes of a number below 2**35; no record has a larger length or size.
 _LONGEST_LENGTH = 5
 
-# Bytes of a name: 255 characters.
+# Bytes of the longest name, 255 characters.
 _LONGEST_NAME = 4 * 255
 
-# Different names that are told apart in a step: every record may have an order of its own.
+# Different names looked for in one step, since each record may have an order of its own.
 _MAX_NAMES = 256
 
 
 class Walk:
-    """A position in each of B records, which all move on together.
+    """A position in each of B records, advanced in all of them at once.
 
     Attributes:
-        at: int64 [B].
-        usual: bool [B], which have had what every step is for. The others' positions mean nothing,
-            but never leave the record.
+        at: int64 [B], the positions.
+        usual: bool [B], the records that had what every step so far expected. The positions in the
+            others mean nothing, but never leave the record.
     """
 
     def __init__(self, data: np.ndarray, at: np.ndarray) -> None:
@@ -47,7 +55,7 @@ class Walk:
         self.usual = np.ones(len(at), bool)
 
     def number(self, tag: int | np.ndarray) -> np.ndarray:
-        """Passes a tag and a number: int64 [B]."""
+        """Passes a tag and returns the number after it, int64 [B]."""
         self.usual &= self._data[self.at] == tag
         octet = self._data[self.at + 1]
         value = octet.astype(np.int64)
@@ -66,26 +74,26 @@ class Walk:
         return value
 
     def enter(self, tag: int | np.ndarray, ends: np.ndarray) -> np.ndarray:
-        """Passes a tag and a length: where what it counts ends, int64 [B], not after `ends`."""
+        """Passes a tag and a length, and returns where the content ends: int64 [B], at most `ends`."""
         length = self.number(tag)
         self.usual &= length <= ends - self.at
         self.at = np.minimum(self.at, ends)
         return np.minimum(self.at + length, ends)
 
     def require(self, holds: np.ndarray) -> None:
-        """Notes which records have what they should."""
+        """Drops the records that do not have what is expected here from `usual`."""
         self.usual &= holds
 
 
 @dataclass(frozen=True)
 class _Entries:
-    """One feature of each of some records, all arrays [n].
+    """One feature of each of n records. All arrays are [n].
 
     Attributes:
-        rows: Which records.
-        tags: Of the list that the feature is.
-        starts, stops: Of what the list holds.
-        names, name_stops: Where its name begins and ends.
+        rows: The records.
+        tags: The tag of each feature's list.
+        starts, stops: Where the content of the list begins and ends.
+        names, name_stops: Where the feature's name begins and ends.
     """
 
     rows: np.ndarray
@@ -96,17 +104,35 @@ class _Entries:
     name_stops: np.ndarray
 
     def of(self, which: np.ndarray) -> _Entries:
-        """Some of them, by number or bool [n]."""
+        """Some of them, chosen by numbers or bool [n]."""
         return _Entries(*(column[which] for column in vars(self).values()))
 
     @classmethod
     def joined(cls, parts: list[_Entries]) -> _Entries:
-        """Those of all parts, in the order of the records."""
+        """The entries of all parts, in the order of the records."""
         if len(parts) == 1:
             return parts[0]
         columns = zip(*(vars(part).values() for part in parts), strict=True)
         whole = cls(*map(np.concatenate, columns))
         return whole.of(np.argsort(whole.rows, kind="stable"))
+
+
+def all_lists(
+    data: np.ndarray, starts: np.ndarray, stops: np.ndarray
+) -> tuple[list[Features], dict[str, FeatureList], list[tuple[int, str]]]:
+    """The lists of Examples and SequenceExamples.
+
+    Args:
+        data: uint8 [n], the records and at least `MARGIN` bytes after the last one.
+        starts, stops: int64 [B], where each begins and ends.
+
+    Returns:
+        Their lists, in two parts of different records; their feature lists; and the rows, rising, of
+        records that are neither, with the reason.
+    """
+    walked, usual = walked_lists(data, starts, stops)
+    parsed, feature_lists, broken = parsed_lists(data, starts, stops, np.flatnonzero(~usual))
+    return [walked, parsed], feature_lists, broken
 
 
 def walked_lists(
@@ -115,11 +141,10 @@ def walked_lists(
     """The lists of those Examples that have the usual form: every field once, in order, packed.
 
     Args:
-        data: uint8 [n], the records and, behind the last one, at least `MARGIN` bytes.
-        starts, stops: int64 [B], where each begins and ends.
+        data, starts, stops: See `all_lists`.
 
     Returns:
-        Their lists; and bool [B], which records they are. The others may be anything.
+        Their lists; and bool [B], the records that these are from. The others may be anything.
     """
     walk = Walk(data, starts)
     walk.require(walk.enter(_FIRST, stops) == stops)
@@ -128,7 +153,7 @@ def walked_lists(
     for key, parts in found.items():
         entries = _Entries.joined(parts)
         rows = entries.rows
-        usual[rows[1:][rows[1:] == rows[:-1]]] = False  # A name stands twice: the last one counts.
+        usual[rows[1:][rows[1:] == rows[:-1]]] = False  # A repeated name: the last one counts.
         tags = np.flatnonzero(np.bincount(entries.tags)).tolist()
         lists = [_lists(data, _KINDS[tag], entries.of(entries.tags == tag), usual) for tag in tags]
         try:
@@ -144,10 +169,10 @@ def walked_lists(
 
 
 def _walked(data: np.ndarray, walk: Walk, stops: np.ndarray) -> dict[bytes, list[_Entries]]:
-    """The features of records by name, as far as they have the usual form; `walk` notes which do.
+    """The features by name of records that have the usual form; clears `walk.usual` of the others.
 
     Args:
-        walk: Stands where the features begin.
+        walk: Positions at which the features begin.
         stops: int64 [B], where the records end.
     """
     found: dict[bytes, list[_Entries]] = {}
@@ -178,7 +203,7 @@ def _walked(data: np.ndarray, walk: Walk, stops: np.ndarray) -> dict[bytes, list
 
 
 def _by_name(data: np.ndarray, entries: _Entries) -> tuple[dict[bytes, np.ndarray], np.ndarray]:
-    """Which entries have each name, int64 [m]; and those of more names than are looked at."""
+    """The entries that have each name, int64 [m]; and those left after `_MAX_NAMES` names."""
     words = np.ndarray((len(data) - 7,), "<u8", data, strides=(1,))
     found: dict[bytes, np.ndarray] = {}
     lengths = entries.name_stops - entries.names
@@ -192,7 +217,7 @@ def _by_name(data: np.ndarray, entries: _Entries) -> tuple[dict[bytes, np.ndarra
         for place in range(0, length, 8):
             piece = name[place : place + 8]
             mask = np.uint64((1 << 8 * len(piece)) - 1)
-            # A shorter name may stand so near to the end that no word of this place is left.
+            # A shorter name may be so near the end that no word is left at this place.
             at = np.where(same, entries.names[left] + place, 0)
             same &= words[at] & mask == np.uint64(int.from_bytes(piece, "little"))
         found[name], left = left[same], left[~same]
@@ -200,7 +225,7 @@ def _by_name(data: np.ndarray, entries: _Entries) -> tuple[dict[bytes, np.ndarra
 
 
 def _lists(data: np.ndarray, kind: int, entries: _Entries, usual: np.ndarray) -> Lists:
-    """The lists of one kind; `usual` notes which records have another form."""
+    """The lists of one kind; clears `usual` for records of another form."""
     starts, stops = entries.starts, entries.stops
     if kind == BYTES_LIST:
         pieces, counts, whole = _values(data, starts, stops)
@@ -217,7 +242,7 @@ def _lists(data: np.ndarray, kind: int, entries: _Entries, usual: np.ndarray) ->
 def _values(
     data: np.ndarray, starts: np.ndarray, stops: np.ndarray
 ) -> tuple[Pieces, np.ndarray, np.ndarray]:
-    """The values of bytes lists, how many each has, int64 [n], and which are whole, bool [n]."""
+    """The values of bytes lists, their counts, int64 [n], and which lists are whole, bool [n]."""
     whole = np.ones(len(starts), bool)
     rows = np.flatnonzero(starts < stops)
     at, steps = starts[rows], [(rows[:0], rows[:0], rows[:0])]
@@ -238,7 +263,7 @@ def _values(
 
 
 def _counts(kind: int, numbers: Pieces) -> tuple[np.ndarray, np.ndarray]:
-    """How many packed numbers stand in each piece, int64 [n], and which are whole, bool [n]."""
+    """The count of packed numbers in each piece, int64 [n], and which are whole, bool [n]."""
     lengths = numbers.lengths
     if kind == FLOAT_LIST:
         return lengths // 4, lengths % 4 == 0

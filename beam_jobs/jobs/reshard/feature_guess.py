@@ -1,4 +1,4 @@
-"""What is known of one feature after some records; the same in whatever order it is merged."""
+"""Facts learned about one feature from some records; the order in which they merge is irrelevant."""
 
 from __future__ import annotations
 
@@ -7,12 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from beam_jobs.jobs.reshard.byte_values import (
-    are_utf8,
-    picture_formats,
-    tensor_shapes,
-    value_counts,
-)
+from beam_jobs.jobs.reshard.byte_values import are_utf8, image_formats, tensor_shapes, value_counts
 from beam_jobs.jobs.reshard.example_lists import Lists
 from readers.format.decode.column import Pieces
 from readers.format.schema import Feature, numpy_dtype
@@ -28,8 +23,8 @@ class CommonShape:
     """The shape that some arrays have in common.
 
     Attributes:
-        count: How many arrays.
-        shape: None for a size that differs; None alone where ranks differ, or of no array.
+        count: The number of arrays.
+        shape: Holds None for a size that differs; is None if ranks differ or there is no array.
     """
 
     count: int = 0
@@ -37,7 +32,7 @@ class CommonShape:
 
     @classmethod
     def of(cls, shapes: np.ndarray) -> CommonShape:
-        """That of some shapes of one rank, int64 [n, rank]."""
+        """The common shape of some shapes of one rank, int64 [n, rank]."""
         if not len(shapes):
             return cls()
         same = (shapes == shapes[0]).all(axis=0).tolist()
@@ -45,7 +40,7 @@ class CommonShape:
         return cls(len(shapes), tuple(size if agreed else None for size, agreed in sizes))
 
     def merge(self, other: CommonShape) -> None:
-        """Adds the arrays of another one."""
+        """Adds the arrays of another instance."""
         if not self.count:
             self.shape = other.shape
         elif other.count:
@@ -61,42 +56,42 @@ def _common(shape: Shape | None, other: Shape | None) -> Shape | None:
 
 @dataclass
 class ValuesGuess:
-    """What is known of byte strings.
+    """Facts about byte strings.
 
     Attributes:
-        utf8: Whether all are.
-        pictures: The formats they have by their first bytes: "jpeg", "png", "" for none of them.
-        gray: Whether all pictures are.
-        dtypes: Of the TensorProtos that they are; "" where one is none.
-        shape: Of the TensorProtos.
+        utf8: Whether all are UTF-8.
+        formats: Their image formats by their first bytes: "jpeg", "png", or "" for other bytes.
+        gray: Whether all images are gray.
+        dtypes: The dtypes of the TensorProtos they are; "" if one is not a TensorProto.
+        shape: The common shape of the TensorProtos.
     """
 
     utf8: bool = True
-    pictures: set[str] = field(default_factory=set)
+    formats: set[str] = field(default_factory=set)
     gray: bool = True
     dtypes: set[str] = field(default_factory=set)
     shape: CommonShape = field(default_factory=CommonShape)
 
     @classmethod
     def of(cls, values: Pieces) -> ValuesGuess:
-        """What some byte strings tell."""
+        """The facts about some byte strings."""
         if not len(values.starts):
             return cls()
-        pictures, gray = picture_formats(values)
+        formats, gray = image_formats(values)
         dtype, shapes = tensor_shapes(values) or ("", np.empty((0, 0), np.int64))
-        return cls(are_utf8(values), pictures, gray, {dtype}, CommonShape.of(shapes))
+        return cls(are_utf8(values), formats, gray, {dtype}, CommonShape.of(shapes))
 
     def merge(self, other: ValuesGuess) -> None:
-        """Adds what another one knows."""
+        """Adds the facts of another instance."""
         self.utf8 &= other.utf8
-        self.pictures |= other.pictures
+        self.formats |= other.formats
         self.gray &= other.gray
         self.dtypes |= other.dtypes
         self.shape.merge(other.shape)
 
     @property
     def tensor(self) -> Feature | None:
-        """The feature of one value in every record; None where they are no tensors of one form."""
+        """The feature of one tensor in every record; None if dtypes or ranks differ."""
         if self.shape.shape is None or len(self.dtypes) > 1:
             return None
         return Feature(min(self.dtypes), self.shape.shape, "tensor")
@@ -105,8 +100,8 @@ class ValuesGuess:
         """The feature of one value in every record."""
         if self.tensor:
             return self.tensor
-        if self.pictures and "" not in self.pictures:
-            encoding = "source" if len(self.pictures) > 1 else min(self.pictures)
+        if self.formats and "" not in self.formats:
+            encoding = "source" if len(self.formats) > 1 else min(self.formats)
             return Feature("uint8", (None, None, 1 if self.gray else 3), encoding)
         return Feature("string") if self.utf8 else Feature("string", (), "list")
 
@@ -116,11 +111,11 @@ class ShapesGuess:
     """Whether an int64 list `<name>/shape` is the shape of `<name>` in the same record.
 
     Attributes:
-        of_list: Whether as many values as it says are in each list.
+        of_list: Whether its product is the number of values in each list.
         of_tensor: Whether it is the shape of each tensor.
-        of_sequence: Whether it has a row for each tensor of several, as `sequence` says.
-        shape: What it holds.
-        filled: In how many records both have a value.
+        of_sequence: Whether it has a row for each tensor, as in the encoding `sequence`.
+        shape: The common shape it holds.
+        filled: The number of records in which both lists have a value.
     """
 
     of_list: bool = True
@@ -131,7 +126,7 @@ class ShapesGuess:
 
     @classmethod
     def of(cls, shapes: Lists, lists: list[Lists]) -> ShapesGuess:
-        """What the lists `<name>/shape` and `<name>` of some records tell."""
+        """Compares the lists `<name>/shape` and `<name>` of some records."""
         rows, ranks = shapes.rows[shapes.counts > 0], shapes.counts[shapes.counts > 0]
         if not len(rows):
             return cls()
@@ -140,7 +135,7 @@ class ShapesGuess:
             held[part.rows] = part.counts
         counts = held[rows]
         values = next((part.pieces for part in lists if part.kind == BYTES_LIST), None)
-        # Those of records without a shape too, of which `filled` tells.
+        # Includes tensors of records without a shape; `filled` counts the others.
         tensors = tensor_shapes(values) if values else None
         sizes = unpacked_varints(shapes.pieces.joined(np.empty).data)
         table = sizes.reshape(len(rows), -1) if (ranks == ranks[0]).all() else None
@@ -154,7 +149,7 @@ class ShapesGuess:
         )
 
     def merge(self, other: ShapesGuess) -> None:
-        """Adds what another one knows."""
+        """Adds the facts of another instance."""
         self.of_list &= other.of_list
         self.of_tensor &= other.of_tensor
         self.of_sequence &= other.of_sequence
@@ -165,12 +160,12 @@ class ShapesGuess:
 def _are_rows(
     numbers: np.ndarray, lengths: np.ndarray, counts: np.ndarray, dtype: str, shapes: np.ndarray
 ) -> bool:
-    """Whether a list has a row for each tensor of its record: the bytes of its values, its shape.
+    """Whether each list has a row for each tensor of its record: size in bytes, then shape.
 
     Args:
-        numbers: int64, of all records.
-        lengths, counts: int64 [n], numbers and tensors of each record.
-        dtype, shapes: Of the tensors.
+        numbers: int64 [N], the lists of all records, joined.
+        lengths, counts: int64 [n], how many numbers and tensors each record has.
+        dtype, shapes: The dtype of the tensors, and int64 [N, rank].
     """
     if dtype == "string":
         return False
@@ -182,13 +177,13 @@ def _are_rows(
 
 @dataclass
 class FeatureGuess:
-    """What is known of a feature.
+    """Facts about a feature.
 
     Attributes:
-        kinds: How many records have it as a list of each kind, those without values included.
-        size: How many values those records have that have any.
-        values: What the values of bytes lists are.
-        shapes: Of an int64 list `<name>/shape`.
+        kinds: How many records have it as a list of each kind, empty lists included.
+        size: The common number of values in lists that are not empty.
+        values: Facts about the values of bytes lists.
+        shapes: Of a feature `<name>/shape`: how it relates to the feature `<name>`.
     """
 
     kinds: Counter[int] = field(default_factory=Counter)
@@ -198,13 +193,13 @@ class FeatureGuess:
 
     @classmethod
     def of(cls, lists: Lists) -> FeatureGuess:
-        """What some lists tell."""
+        """The facts about some lists."""
         size = CommonShape.of(lists.counts[lists.counts > 0][:, None])
         values = ValuesGuess.of(lists.pieces) if lists.kind == BYTES_LIST else ValuesGuess()
         return cls(Counter({lists.kind: len(lists.rows)}), size, values)
 
     def merge(self, other: FeatureGuess) -> None:
-        """Adds what another one knows."""
+        """Adds the facts of another instance."""
         self.kinds.update(other.kinds)
         self.size.merge(other.size)
         self.values.merge(other.values)
@@ -212,11 +207,11 @@ class FeatureGuess:
 
     @property
     def dtype(self) -> str:
-        """Of its lists, which all have one kind."""
+        """The dtype of its lists, which must all have one kind."""
         return _NUMBERS.get(min(self.kinds), "string")
 
     def feature(self, records: int) -> Feature:
-        """The feature that it is, of so many records or steps, whatever else these hold."""
+        """The schema entry, given the number of records or steps; ignores `<name>/shape`."""
         if self.size.count < records or self.size.shape is None or self.size.shape == (None,):
             return Feature(self.dtype, (None,), "list")
         if self.size.shape != (1,):

@@ -1,4 +1,4 @@
-"""TFRecord files of anybody: their records, and the places where they are broken."""
+"""Reads the records of any TFRecord file, and finds the places where it is damaged."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from readers.format.tfrecord import (
     masked_crc32c,
 )
 
-# Read at once: a few thousand records, so that what is done with NumPy is done for many.
+# Bytes read at once: a few thousand records, so that each NumPy call works on many.
 _BLOCK_BYTES = 4 << 20
 
 _LENGTH = struct.Struct("<Q")
@@ -30,35 +30,37 @@ _CRC = struct.Struct("<I")
 
 _GZIP = b"\x1f\x8b"
 
-_ZLIB = (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
+_ZLIB_HEADERS = (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
 
-# Frames of one length in a row, after which it is worth while to look for more of them at once.
+_WRONG_CHECKSUM = "its checksum does not match its data"
+
+# After this many frames of one length in a row, more of them are looked for at once.
 _ALIKE = 4
 
 
-class Broken(NamedTuple):
-    """A place where a file holds no record.
+class BrokenRecord(NamedTuple):
+    """A place in a file at which a record cannot be read.
 
     Attributes:
-        number: Of the record that would be there, from 1.
-        error: Why, with the byte at which it begins.
+        number: The number that the record would have, from 1.
+        error: The reason, with the byte at which it begins.
     """
 
     number: int
     error: str
 
 
-class Stretch(NamedTuple):
-    """Records that stand one after another in a file.
+class FrameBatch(NamedTuple):
+    """Consecutive records of a file.
 
     Attributes:
-        data: uint8 [n], their frames, and behind them `MARGIN` bytes or more that mean nothing.
-            The next stretch takes its place.
-        lengths: int64 [B], of each frame.
-        good: bool [B], whether its checksums fit.
-        first: Number of the first one in the file, from 1.
-        offset: Of the first one in the file, in bytes.
-        broken: What is wrong where checksums do not fit, or where the records end.
+        data: uint8 [n], their frames, followed by at least `MARGIN` bytes without meaning.
+            The next batch overwrites it.
+        lengths: int64 [B], the bytes of each frame.
+        good: bool [B], whether its checksums match.
+        first: The number of the first record in the file, from 1.
+        offset: The position of the first record in the file, in bytes.
+        broken: Records whose checksum differs, and the end of the file if that is damaged.
     """
 
     data: np.ndarray
@@ -66,35 +68,35 @@ class Stretch(NamedTuple):
     good: np.ndarray
     first: int
     offset: int
-    broken: list[Broken]
+    broken: list[BrokenRecord]
 
     @property
     def stops(self) -> np.ndarray:
-        """Where each frame ends, int64 [B]."""
+        """The end of each frame in `data`, int64 [B]."""
         return np.cumsum(self.lengths)
 
 
-# A file open for reading from its front.
+# A file that is read from its beginning.
 Stream = io.BufferedReader | gzip.GzipFile
 
 
-def unpacked(file: io.BufferedReader) -> Stream:
-    """The file itself, or what it is unpacked to where it is GZIP.
+def decompressed(file: io.BufferedReader) -> Stream:
+    """The file itself, or its decompressed content if it is GZIP.
 
-    Its name does not count. A first record of 35,615 bytes begins with the same two bytes as GZIP;
-    but its length has a checksum.
+    The content decides, not the file's name. A first record of 35,615 bytes begins with the same two
+    bytes as GZIP, but its length has a checksum.
 
     Args:
-        file: At its beginning.
+        file: A file positioned at its beginning.
 
     Raises:
-        OSError: It cannot be read.
-        RejectError: It is packed in another way.
+        OSError: The file cannot be read.
+        RejectError: The file is compressed with ZLIB.
     """
     head = file.peek(HEADER_BYTES)[:HEADER_BYTES]
     if len(head) == HEADER_BYTES and masked_crc32c(head[:8]) == _CRC.unpack_from(head, 8)[0]:
         return file
-    if head[:2] in _ZLIB:
+    if head[:2] in _ZLIB_HEADERS:
         raise RejectError(
             "compressed with ZLIB, expected GZIP or no compression; write it again with "
             "tf.io.TFRecordOptions(compression_type='GZIP')"
@@ -102,15 +104,15 @@ def unpacked(file: io.BufferedReader) -> Stream:
     return gzip.GzipFile(fileobj=file) if head[:2] == _GZIP else file
 
 
-def stretches(file: Stream) -> Iterator[Stretch]:
-    """Yields the records of a file, a few megabytes at a time, in memory that is used again.
+def frame_batches(file: Stream) -> Iterator[FrameBatch]:
+    """Yields the records of a file, a few megabytes at a time, in memory that is reused.
 
-    A record whose data is damaged costs that record. Behind a length that is damaged nobody knows
-    where the next record begins: the rest of the file is one broken place. So is what cannot be
-    read or unpacked.
+    Damaged data costs its record alone. After a damaged length the next record cannot be found, so
+    the rest of the file counts as one broken record. So does a rest that cannot be read or
+    decompressed.
 
     Args:
-        file: At its beginning.
+        file: A file positioned at its beginning.
     """
     buffer = np.empty(_BLOCK_BYTES + MARGIN, np.uint8)
     held, offset, number = 0, 0, 1
@@ -128,36 +130,37 @@ def stretches(file: Stream) -> Iterator[Stretch]:
         good = intact(buffer[: used + MARGIN], sizes) if len(sizes) else np.zeros(0, bool)
         starts = offset + np.cumsum(sizes) - sizes
         broken = [
-            Broken(number + row, f"byte {int(starts[row]):,}: its checksum does not fit its data")
+            BrokenRecord(number + row, f"byte {int(starts[row]):,}: {_WRONG_CHECKSUM}")
             for row in np.flatnonzero(~good).tolist()
         ]
         if error:
-            broken.append(Broken(number + len(sizes), f"byte {offset + used:,}: {error}"))
+            broken.append(BrokenRecord(number + len(sizes), f"byte {offset + used:,}: {error}"))
         if len(sizes) or broken:
-            yield Stretch(buffer, sizes, good, number, offset, broken)
+            yield FrameBatch(buffer, sizes, good, number, offset, broken)
         held -= used
-        buffer = _moved(buffer, used, held, needed)
+        buffer = _with_room(buffer, used, held, needed)
         offset, number = offset + used, number + len(sizes)
 
 
 def _read_into(file: Stream, room: memoryview) -> tuple[int, str]:
-    """Reads as much as there is room for: how many bytes, and why there are no more, but the end."""
+    """Fills some memory: the number of bytes read, and the error that ended it before, if any."""
     count = 0
     try:
-        # One read of the file at a time: of a longer one that fails at last all would be lost.
+        # One read of the file at a time: if a longer one failed near its end, all would be lost.
         while count < len(room) and (read := file.readinto1(room[count:])):
             count += read
     except (OSError, EOFError, zlib.error, RejectError) as error:
-        return count, f"cannot be read on: {error}"
+        return count, f"the rest cannot be read: {error}"
     return count, ""
 
 
-def _moved(buffer: np.ndarray, used: int, held: int, needed: int) -> np.ndarray:
-    """A buffer that begins with the bytes held behind those used, and has room for more.
+def _with_room(buffer: np.ndarray, used: int, held: int, needed: int) -> np.ndarray:
+    """A buffer that begins with the unused bytes of another one, and has room for more.
 
     Args:
-        needed: By the record that begins there. It gets twice the room that it fills: a length says
-            nothing of how much there is.
+        buffer: A buffer with `used` bytes that are no longer needed, then `held` bytes that are.
+        needed: Bytes of the record that begins after those used. The buffer grows to at most twice
+            the bytes held, since a length does not prove that so much data follows.
     """
     rest = buffer[used : used + held].copy()
     wanted = max(_BLOCK_BYTES, min(needed, 2 * held)) + MARGIN
@@ -168,13 +171,13 @@ def _moved(buffer: np.ndarray, used: int, held: int, needed: int) -> np.ndarray:
 
 
 def _frames(data: np.ndarray) -> tuple[np.ndarray, int, str]:
-    """The whole frames at the beginning of some bytes, uint8 [n].
+    """The complete frames at the beginning of some bytes, uint8 [n].
 
-    A length is trusted once its own checksum fits.
+    A length is trusted if its own checksum matches.
 
     Returns:
-        Their lengths, int64 [B]; how long the frame behind them is, 0 if nobody knows; and what is
-        wrong with it.
+        Their lengths, int64 [B]; the length of the frame after them, 0 if unknown; and the error in
+        that frame's header, if any.
     """
     lengths: list[int] = []
     known: dict[bytes, int] = {}
@@ -192,25 +195,27 @@ def _frames(data: np.ndarray) -> tuple[np.ndarray, int, str]:
             needed = frame
             break
         alike = alike + 1 if header == last else 1
-        count = 1 if alike < _ALIKE else _run(data, at, frame, alike)
+        count = 1 if alike < _ALIKE else _count_alike(data, at, frame, alike)
         lengths += [frame] * count
         last, alike, at = header, alike + count - 1, at + frame * count
     return np.array(lengths, np.int64), needed, wrong
 
 
 def _wrong_with(header: bytes) -> str:
-    """Why no record has this header; empty if one may."""
+    """The error in the header of a record; empty if there is none."""
     if masked_crc32c(header[:8]) != _CRC.unpack_from(header, 8)[0]:
         return (
-            "the checksum of its length does not fit: nobody knows where the next record begins, so "
-            "the rest of the file is lost"
+            "the checksum of its length does not match: the next record cannot be found, so the "
+            "rest of the file is lost"
         )
     (length,) = _LENGTH.unpack_from(header)
-    return f"a record of {length:,} bytes, more than 2 GiB" if length > MAX_RECORD_BYTES else ""
+    return (
+        f"a record of {length:,} bytes, expected at most 2 GiB" if length > MAX_RECORD_BYTES else ""
+    )
 
 
-def _run(data: np.ndarray, at: int, frame: int, most: int) -> int:
-    """How many frames with the header of the one that begins at `at` follow it, itself included."""
+def _count_alike(data: np.ndarray, at: int, frame: int, most: int) -> int:
+    """The number of consecutive frames from `at` on, up to `most`, that have the same header."""
     rows = min((len(data) - at) // frame, most)
     headers = np.ndarray((rows, HEADER_BYTES), np.uint8, data, at, (frame, 1))
     other = np.flatnonzero((headers != headers[0]).any(axis=1))

@@ -1,7 +1,7 @@
-"""The reshard job: TFRecord files of anybody to a dataset; records keep their bytes.
+"""The reshard job: turns existing TFRecord files into a dataset. Records keep their bytes.
 
-Files are read twice: once to learn the schema from all records, and to find those that are broken,
-once to hand the records over. Nothing here imports Beam.
+Files are read twice: first to learn the schema from all records and to find broken ones, then to
+hand the records over. Nothing here imports Beam.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.passes import EncodingPlan, FirstPass, SecondPass, SplitRules
 from beam_jobs.jobs.protocols import Learns, LearnSchema, RecordJob
-from beam_jobs.jobs.reshard.manifests import Description, known_of
+from beam_jobs.jobs.reshard.manifests import Description, description_of
 from beam_jobs.jobs.reshard.passes import ReshardFirstPass, ReshardSecondPass
 from beam_jobs.jobs.reshard.schema_guess import SchemaGuess
 from beam_jobs.records.rejects import OnReject
@@ -23,13 +23,13 @@ from beam_jobs.sources.source import Source
 from readers.format.manifest import INDEX_SUFFIX
 from readers.format.schema import Feature, Schema
 
-# As long as no record is known.
-UNKNOWN = Schema({"unknown": Feature("string")})
+# The schema until a record is known.
+UNKNOWN_SCHEMA = Schema({"unknown": Feature("string")})
 
-# The feature that vocabularies and tokenizers are of.
+# The feature that a vocabulary or tokenizer describes.
 _TOKENS = "tokens"
 
-# What lies beside TFRecord files and is none.
+# Other files that are found beside TFRecord files.
 _NO_RECORDS = (INDEX_SUFFIX, ".json", ".jsonl", ".txt", ".md", ".csv")
 
 
@@ -39,11 +39,12 @@ class ReshardJob(RecordJob):
 
     Attributes:
         inputs: The files.
-        given: The schema, where it need not be learned.
-        keep: The features that stay; all if empty.
-        drop: Those that go.
-        class_names: Of the labels of datasets that were written here.
-        vocabulary, tokenizer: Of their tokens, as `TokenFiles`.
+        given: The schema, if it need not be learned.
+        keep: The features to keep; all if empty.
+        drop: The features to drop.
+        class_names: The class names in the manifest of the input, by feature.
+        vocabulary: All words by id, from the manifest of the input; empty without words.
+        tokenizer: The text of the input's `tokenizer.json`; empty without subwords.
     """
 
     inputs: Inputs
@@ -55,7 +56,7 @@ class ReshardJob(RecordJob):
     tokenizer: str = ""
 
     def sources(self, pattern: str) -> Iterator[Source]:
-        """Yields the files that a pattern matches, but what lies beside shards."""
+        """Yields the files that match a pattern, except indexes and texts beside shards."""
         for source in self.inputs.sources(pattern):
             if not source.key.lower().endswith(_NO_RECORDS):
                 yield source
@@ -63,7 +64,7 @@ class ReshardJob(RecordJob):
     @property
     def schema(self) -> Schema:
         """A placeholder, until the records are read."""
-        return UNKNOWN
+        return UNKNOWN_SCHEMA
 
     @property
     def learns(self) -> Learns:
@@ -81,34 +82,35 @@ class ReshardJob(RecordJob):
     def without_tokenizer(self) -> ReshardJob:
         return replace(self, tokenizer="")
 
-    def schema_of(self, guess: SchemaGuess, deciding: Collection[str] = ()) -> Schema:
+    def schema_of(self, guess: SchemaGuess, needed: Collection[str] = ()) -> Schema:
         """The schema of the records that are written.
 
         Args:
-            deciding: The features that decide their splits.
+            guess: The facts learned from all records.
+            needed: The features that decide the splits.
 
         Raises:
-            UsageError: The records contradict each other, none of their features stays, or one has
-                not the name that a flag gives it.
+            UsageError: The records contradict each other, no feature is kept, or a feature named by
+                a flag does not exist.
         """
         if not (self.given or guess.records):
-            return UNKNOWN
+            return UNKNOWN_SCHEMA
         schema = self.given or guess.schema()
-        for name in (*self.keep, *self.drop, *sorted(deciding)):
+        for name in (*self.keep, *self.drop, *sorted(needed)):
             if name not in schema:
                 raise UsageError(f"no feature {name!r}: the records have {', '.join(schema)}")
-        chosen = [name for name in schema if self.stays(name)]
+        chosen = [name for name in schema if self.keeps(name)]
         if not chosen:
             raise UsageError(f"--drop {','.join(self.drop)}: no feature would be left")
         return schema.select(chosen)
 
-    def stays(self, name: str) -> bool:
+    def keeps(self, name: str) -> bool:
         """Whether a feature is kept."""
         return (not self.keep or name in self.keep) and name not in self.drop
 
     @property
     def changes_records(self) -> bool:
-        """Whether features go."""
+        """Whether features are dropped."""
         return bool(self.keep or self.drop)
 
 
@@ -118,8 +120,11 @@ def reshard_job(
     """The job for some files.
 
     Args:
-        schema: A file with the schema; empty to take that of the manifests beside the files, or to
+        inputs: The files.
+        schema: A file with the schema; empty to take it from the manifests beside the files or to
             learn it.
+        keep: The features to keep; all if empty.
+        drop: The features to drop.
 
     Raises:
         UsageError: There are no TFRecord files, the schema cannot be read, or manifests disagree.
@@ -136,15 +141,15 @@ def reshard_job(
             folders.add(inputs.path(source.key).rpartition("/")[0])
     if not folders:
         raise UsageError("--input: no TFRecord files among these, which are indexes and texts")
-    described = known_of(sorted(folders), schema)
-    return _described(job, described) if described else job
+    description = description_of(sorted(folders), schema)
+    return _with_description(job, description) if description else job
 
 
-def _described(job: ReshardJob, described: Description) -> ReshardJob:
-    """The job for records of which this is known."""
-    left_out = {name for name in described.schema if not job.stays(name)}
-    names = {name: classes for name, classes in described.names if name not in left_out}
-    job = replace(job, given=described.schema, class_names=names)
-    if _TOKENS in left_out:
+def _with_description(job: ReshardJob, description: Description) -> ReshardJob:
+    """The job with the description of its records."""
+    dropped = {name for name in description.schema if not job.keeps(name)}
+    names = {name: classes for name, classes in description.names if name not in dropped}
+    job = replace(job, given=description.schema, class_names=names)
+    if _TOKENS in dropped:
         return job
-    return replace(job, vocabulary=described.vocabulary, tokenizer=described.tokenizer)
+    return replace(job, vocabulary=description.vocabulary, tokenizer=description.tokenizer)

@@ -1,4 +1,4 @@
-"""What manifests and schemas say of TFRecord files, before any record of theirs is read."""
+"""Reads what manifests and schema files state about TFRecord files, before any record is read."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from readers.format.manifest import (
 )
 from readers.format.schema import Schema, numpy_dtype
 
-# Manifests and vocabularies.
+# The most bytes read of a manifest or a vocabulary.
 _MAX_TEXT_BYTES = 256 << 20
 
 
 class Description(NamedTuple):
-    """What is known of records: of those of our datasets all of it.
+    """Facts about records that are known without reading them.
 
     Attributes:
-        schema: Of each.
-        names: Of classes, by feature.
+        schema: The schema of each record.
+        names: The names of classes, by feature.
         vocabulary: All words by id; empty without words.
         tokenizer: The text of `tokenizer.json`; empty without subwords.
     """
@@ -40,76 +40,78 @@ class Description(NamedTuple):
     tokenizer: str = ""
 
     @property
-    def means_something(self) -> bool:
-        """Whether numbers in the records stand for something else."""
+    def has_meanings(self) -> bool:
+        """Whether numbers in the records mean something else: classes, words or subwords."""
         named = any(classes for _, classes in self.names)
         return named or bool(self.vocabulary or self.tokenizer)
 
 
-def known_of(folders: Sequence[str], schema: str) -> Description | None:
-    """What is known of all records in some folders; None where they have to be asked.
+def description_of(folders: Sequence[str], schema: str) -> Description | None:
+    """The description of all records in some folders; None if the records must be read for it.
 
     Args:
-        schema: A file that says it; empty for the manifests in the folders.
+        schema: A file with a schema or a manifest; empty for the manifests in the folders.
 
     Raises:
-        UsageError: What is said cannot be read, is contradictory, or is of some folders only.
+        UsageError: A description cannot be read, two contradict each other, or some folders give
+            numbers a meaning and others have no manifest.
     """
     if schema:
         given = read_schema(absolute_path(schema), schema)
-        if given.means_something:
+        if given.has_meanings:
             for folder in folders:
-                beside = _description(folder)
+                beside = _manifest_in(folder)
                 if beside and beside[1:] != given[1:]:
                     raise _contradiction(absolute_path(schema), folder)
         return given
-    found = {folder: _description(folder) for folder in folders}
-    told = {folder: described for folder, described in found.items() if described}
-    if not told:
+    found = {folder: _manifest_in(folder) for folder in folders}
+    described = {folder: description for folder, description in found.items() if description}
+    if not described:
         return None
-    first, *others = told
+    first, *others = described
     for folder in others:
-        if told[folder] != told[first]:
+        if described[folder] != described[first]:
             raise _contradiction(first, folder)
-    if len(told) == len(found):
-        return told[first]
-    if told[first].means_something:
-        other = next(folder for folder in found if folder not in told)
+    if len(described) == len(found):
+        return described[first]
+    if described[first].has_meanings:
+        other = next(folder for folder in found if folder not in described)
         raise UsageError(
-            f"--input: {first} says what the numbers in it mean, {other} has no {MANIFEST}: reshard "
-            f"them one by one, or give --schema {first}/{MANIFEST} if it says so of all"
+            f"--input: the {MANIFEST} in {first} gives numbers a meaning, but {other} has no "
+            f"{MANIFEST}: reshard them one by one, or give --schema {first}/{MANIFEST} if it applies "
+            "to all"
         )
     return None
 
 
 def _contradiction(one: str, other: str) -> UsageError:
     return UsageError(
-        f"--input: {one} and {other} differ in features, labels or tokens, so that the same number "
-        "would mean two things: reshard them one by one"
+        f"--input: {one} and {other} differ in features, labels or tokens, so the same number would "
+        "mean two things: reshard them one by one"
     )
 
 
-def _description(folder: str) -> Description | None:
-    """What the manifest in a folder says; None where there is none.
+def _manifest_in(folder: str) -> Description | None:
+    """The description in a folder's manifest; None if there is no manifest.
 
     Raises:
-        UsageError: It is broken, or something that it names is not there.
+        UsageError: The manifest is broken, or a file that it names cannot be read.
     """
     try:
         text = _read(f"{folder}/{MANIFEST}")
     except OSError:
         return None
     try:
-        return _of_manifest(folder, json.loads(text))
+        return _parse_manifest(folder, json.loads(text))
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{folder}/{MANIFEST}: {error}; or give a --schema") from None
 
 
-def _of_manifest(folder: str, value: Any) -> Description:
-    """What a manifest says, and the files in its folder that it names.
+def _parse_manifest(folder: str, value: Any) -> Description:
+    """The description in a manifest and in the files of its folder that it names.
 
     Raises:
-        OSError, ValueError, RecursionError: It is broken, or they are.
+        OSError, ValueError, RecursionError: The manifest or one of the files is broken or missing.
     """
     found = Manifest.from_json(value)
     words = _read(f"{folder}/{VOCABULARY}").split(b"\n")[:-1] if found.vocabulary else []
@@ -117,7 +119,7 @@ def _of_manifest(folder: str, value: Any) -> Description:
     vocabulary = (PADDING, UNKNOWN, *words) if found.vocabulary else ()
     if len(vocabulary) != found.vocabulary:
         raise ValueError(
-            f"{VOCABULARY} has {len(vocabulary)} tokens, not the {found.vocabulary} of {MANIFEST}"
+            f"{VOCABULARY} has {len(vocabulary)} tokens, expected {found.vocabulary} as in {MANIFEST}"
         )
     names = ((LABEL, found.label_names), *sorted(found.class_names.items()))
     return Description(found.schema, names, vocabulary, tokenizer)
@@ -129,19 +131,19 @@ def _read(path: str) -> bytes:
 
 
 def read_schema(path: str, given: str) -> Description:
-    """What is in a file: a schema, alone or as `schema` of an object, or all that a manifest says.
+    """The description in a file: a schema, an object with the key `schema`, or a manifest.
 
     Args:
-        given: How the flag spells the path.
+        given: The path as the user wrote it.
 
     Raises:
-        UsageError: There is no schema, one of its dtypes needs a package that is not installed, or a
-            file that the manifest names is not beside it.
+        UsageError: The file has no schema, one of its dtypes needs a package that is not installed,
+            or a file that the manifest names is not beside it.
     """
     try:
         value = json.loads(_read(path))
         if isinstance(value, dict) and {"schema", "splits"} <= value.keys():
-            found = _of_manifest(path.rpartition("/")[0], value)
+            found = _parse_manifest(path.rpartition("/")[0], value)
         else:
             bare = value.get("schema", value) if isinstance(value, dict) else value
             found = Description(Schema.from_json(bare))

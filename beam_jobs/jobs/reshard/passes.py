@@ -20,9 +20,8 @@ from beam_jobs.jobs.passes import (
     SecondPass,
     SplitRules,
 )
-from beam_jobs.jobs.reshard.example_lists import parsed_lists
-from beam_jobs.jobs.reshard.example_walk import walked_lists
-from beam_jobs.jobs.reshard.framed import Stretch, stretches, unpacked
+from beam_jobs.jobs.reshard.example_walk import all_lists
+from beam_jobs.jobs.reshard.framed import FrameBatch, decompressed, frame_batches
 from beam_jobs.jobs.reshard.schema_guess import SchemaGuess
 from beam_jobs.records.encode import RecordCounter
 from beam_jobs.records.rejects import Reject
@@ -36,20 +35,20 @@ from readers.format.wire import BYTES_LIST, INT64_LIST, fields, unpacked_varints
 if TYPE_CHECKING:
     from beam_jobs.jobs.reshard.job import ReshardJob
 
-# Records of a stretch that are measured without the features that go.
+# Records of a batch whose size is measured without the features that are dropped.
 _MEASURED = 16
 
-# Serialized records, uint8 [n], and where each begins and ends -> rows that are broken, and why.
+# Serialized records, uint8 [n], and where each begins and ends -> broken rows and the reasons.
 BrokenAmong = Callable[[np.ndarray, np.ndarray, np.ndarray], list[tuple[int, str]]]
 
 
-def _stretches(job: ReshardJob, source: Source) -> Iterator[Stretch | Reject]:
-    """Yields the records of a file, or why it cannot be read."""
+def _frame_batches(job: ReshardJob, source: Source) -> Iterator[FrameBatch | Reject]:
+    """Yields the records of a file, and a reject if it cannot be read."""
     try:
         if source.error:
             raise RejectError(source.error)
         with job.inputs.stream(source) as file:
-            yield from stretches(unpacked(cast(io.BufferedReader, file)))
+            yield from frame_batches(decompressed(cast(io.BufferedReader, file)))
     except RejectError as error:
         yield Reject.of(source.key, "read", error)
     except OSError as error:
@@ -57,13 +56,13 @@ def _stretches(job: ReshardJob, source: Source) -> Iterator[Stretch | Reject]:
 
 
 class _Records(NamedTuple):
-    """The Examples of a stretch that have a split.
+    """The Examples of a batch that have a split.
 
     Attributes:
-        keys: In UTF-8.
+        keys: The keys in UTF-8.
         splits: uint8 [n].
-        starts, stops: int64 [n], where the data of each stands in the stretch.
-        rejects: What else there is.
+        starts, stops: int64 [n], where the data of each begins and ends in the batch.
+        rejects: The other records.
     """
 
     keys: list[bytes]
@@ -74,32 +73,35 @@ class _Records(NamedTuple):
 
 
 def _records(
-    rules: SplitRules, source: Source, stretch: Stretch, broken_among: BrokenAmong
+    rules: SplitRules, source: Source, batch: FrameBatch, broken_among: BrokenAmong
 ) -> _Records:
-    """The records of a stretch, the same ones in both passes.
+    """The records of a batch, the same ones in both passes.
 
     Args:
-        broken_among: Tells which are no Examples, as `broken_examples`.
+        rules: Decides the splits of records.
+        source: The file.
+        batch: Some of its records.
+        broken_among: `broken_examples`, or a function that gives the same.
     """
-    data, stops = stretch.data, stretch.stops - FOOTER_BYTES
-    starts = stretch.stops - stretch.lengths + HEADER_BYTES
-    filled = np.flatnonzero(stretch.good & (starts < stops))
-    empty = np.flatnonzero(stretch.good & (starts == stops)).tolist()
+    data, stops = batch.data, batch.stops - FOOTER_BYTES
+    starts = batch.stops - batch.lengths + HEADER_BYTES
+    filled = np.flatnonzero(batch.good & (starts < stops))
+    empty = np.flatnonzero(batch.good & (starts == stops)).tolist()
     broken = dict.fromkeys(empty, "it is empty")
     for at, error in broken_among(data, starts[filled], stops[filled]):
         broken[int(filled[at])] = error
-    rejects = [_reject(source, place.number, place.error) for place in stretch.broken]
+    rejects = [_reject(source, place.number, place.error) for place in batch.broken]
     for row, error in broken.items():
-        where = f"byte {stretch.offset + int(starts[row]) - HEADER_BYTES:,}"
-        rejects.append(_reject(source, stretch.first + row, f"{where}: not an Example: {error}"))
+        where = f"byte {batch.offset + int(starts[row]) - HEADER_BYTES:,}"
+        rejects.append(_reject(source, batch.first + row, f"{where}: not an Example: {error}"))
     rows = filled[~np.isin(filled, list(broken))] if broken else filled
     prefix = f"{source.key}#".encode("utf-8", "surrogateescape")
-    keys = [b"%s%d" % (prefix, number) for number in (rows + stretch.first).tolist()]
+    keys = [b"%s%d" % (prefix, number) for number in (rows + batch.first).tolist()]
     columns = _columns(rules, data, starts[rows], stops[rows])
     splits, without = rules.splits_of(keys, columns, [])
     if without:
         rejects += [
-            _reject(source, stretch.first + int(rows[at]), error) for at, error in without.items()
+            _reject(source, batch.first + int(rows[at]), error) for at, error in without.items()
         ]
         kept = np.delete(np.arange(len(rows)), list(without))
         keys, splits, rows = [keys[at] for at in kept.tolist()], splits[kept], rows[kept]
@@ -113,9 +115,8 @@ def _reject(source: Source, number: int, error: str) -> Reject:
 def broken_examples(
     data: np.ndarray, starts: np.ndarray, stops: np.ndarray
 ) -> list[tuple[int, str]]:
-    """The rows of records that are neither Examples nor SequenceExamples, as `SchemaGuess.add`."""
-    _, usual = walked_lists(data, starts, stops)
-    _, _, broken = parsed_lists(data, starts, stops, np.flatnonzero(~usual))
+    """The rows of records that are neither Examples nor SequenceExamples, with the reasons."""
+    _, _, broken = all_lists(data, starts, stops)
     return broken
 
 
@@ -137,7 +138,7 @@ class ReshardFirstPass(FirstPass):
     """Task -> keys of records, and what they hold.
 
     Attributes:
-        job: What a record is.
+        job: The job, which defines a record.
     """
 
     job: ReshardJob
@@ -148,35 +149,33 @@ class ReshardFirstPass(FirstPass):
     def found(self, task: Task) -> Iterator[FoundRecords]:
         for chunk in task.chunks:
             source = chunk.source
-            for stretch in _stretches(self.job, source):
-                if isinstance(stretch, Reject):
-                    yield FoundRecords.of_reject(stretch)
+            for batch in _frame_batches(self.job, source):
+                if isinstance(batch, Reject):
+                    yield FoundRecords.of_reject(batch)
                     continue
                 guess = None if self.job.given else SchemaGuess()
-                found = _records(
-                    self.rules, source, stretch, guess.add if guess else broken_examples
-                )
-                sizes = self._sizes(stretch.data.data, found)
+                found = _records(self.rules, source, batch, guess.add if guess else broken_examples)
+                sizes = self._sizes(batch.data.data, found)
                 labels = [None] * len(found.keys)
                 yield FoundRecords(
                     found.keys, found.splits, sizes, labels, found.rejects, learned=guess
                 )
 
     def _sizes(self, view: memoryview, found: _Records) -> np.ndarray:
-        """The bytes of the frame of each record; where features go, estimated from a few records."""
+        """The size of each record's frame in bytes; an estimate if features are dropped."""
         sizes = found.stops - found.starts + FRAME_BYTES
         if not self.job.changes_records or not len(sizes):
             return sizes
         rows = np.linspace(0, len(sizes) - 1, min(_MEASURED, len(sizes))).astype(np.int64).tolist()
         left = sum(
-            len(with_features(view[found.starts[row] : found.stops[row]], self._stays))
+            len(with_features(view[found.starts[row] : found.stops[row]], self._keeps))
             + FRAME_BYTES
             for row in rows
         )
         return np.maximum(sizes * (left / int(sizes[rows].sum())), FRAME_BYTES).astype(np.int64)
 
-    def _stays(self, name: str) -> bool:
-        return self.job.stays(name.removesuffix("/shape"))
+    def _keeps(self, name: str) -> bool:
+        return self.job.keeps(name.removesuffix("/shape"))
 
 
 def _columns(
@@ -193,7 +192,7 @@ def _columns(
 
 
 def single_values(data: memoryview, names: set[str]) -> dict[str, Any]:
-    """Those of some features of an Example that are one text or one integer."""
+    """The named features of an Example that hold a single text or integer."""
     values: dict[str, Any] = {}
     for name, (kind, chunks) in parse_example(data, names).items():
         if len(chunks) != 1:
@@ -211,7 +210,7 @@ class ReshardSecondPass(SecondPass):
     """Task -> records, as they are or without some features, and their statistics.
 
     Attributes:
-        job: What a record is.
+        job: The job, which defines a record.
     """
 
     job: ReshardJob
@@ -230,34 +229,34 @@ class ReshardSecondPass(SecondPass):
     def encoded(self, task: Task, encoder: RecordCounter) -> Iterator[EncodedRecords]:
         for chunk in task.chunks:
             source = chunk.source
-            for stretch in _stretches(self.job, source):
-                if isinstance(stretch, Reject):
-                    yield EncodedRecords.of_reject(stretch)
+            for batch in _frame_batches(self.job, source):
+                if isinstance(batch, Reject):
+                    yield EncodedRecords.of_reject(batch)
                 else:
-                    yield self._made(source, stretch, encoder)
+                    yield self._made(source, batch, encoder)
 
-    def _made(self, source: Source, stretch: Stretch, encoder: RecordCounter) -> EncodedRecords:
-        found = _records(self.known.rules, source, stretch, broken_examples)
-        columns, errors = self._decoded(stretch.data, found.starts, found.stops)
+    def _made(self, source: Source, batch: FrameBatch, encoder: RecordCounter) -> EncodedRecords:
+        found = _records(self.known.rules, source, batch, broken_examples)
+        columns, errors = self._decoded(batch.data, found.starts, found.stops)
         late = []
         for at, error in sorted(errors.items()):
-            where = f"byte {stretch.offset + int(found.starts[at]) - HEADER_BYTES:,}"
+            where = f"byte {batch.offset + int(found.starts[at]) - HEADER_BYTES:,}"
             key = found.keys[at].decode("utf-8", "surrogateescape")
             late.append((Reject.of(key, "decode", f"{where}: {error}"), int(found.splits[at])))
         good = [at for at in range(len(found.keys)) if at not in errors]
         splits = found.splits[good]
         encoder.count(splits, {n: [v[at] for at in good] for n, v in columns.items()})
-        view = stretch.data.data
+        view = batch.data.data
         spans = zip(found.starts[good].tolist(), found.stops[good].tolist(), strict=True)
         frames = [self._frame(view, start, stop) for start, stop in spans]
         return EncodedRecords([found.keys[at] for at in good], splits, frames, found.rejects, late)
 
     def _frame(self, view: memoryview, start: int, stop: int) -> bytes | memoryview:
         if self.job.changes_records:
-            return frame(with_features(view[start:stop], self._stays))
+            return frame(with_features(view[start:stop], self._keeps))
         return view[start - HEADER_BYTES : stop + FOOTER_BYTES]
 
-    def _stays(self, name: str) -> bool:
+    def _keeps(self, name: str) -> bool:
         """Whether what has this name in an Example does: a feature, or the shapes of one."""
         of, schema = name.removesuffix("/shape"), self.known.schema
         if self.job.keep:
@@ -267,7 +266,7 @@ class ReshardSecondPass(SecondPass):
     def _decoded(
         self, data: np.ndarray, starts: np.ndarray, stops: np.ndarray
     ) -> tuple[dict[str, list[Any]], dict[int, str]]:
-        """The values of every feature that is counted, and why records do not fit the schema."""
+        """The values of all counted features, and the errors of records that do not fit the schema."""
         found, regular = self._columns.decode(data, starts, stops)
         whole = {name for name, feature in self.known.schema.items() if not feature.step}
         odd = np.setdiff1d(np.arange(len(starts)), regular)
@@ -297,18 +296,19 @@ class ReshardSecondPass(SecondPass):
         return values, errors
 
 
-def with_features(data: memoryview, stays: Callable[[str], bool]) -> bytes:
-    """The Example or SequenceExample with some of its features alone, the others as they stand.
+def with_features(data: memoryview, keeps: Callable[[str], bool]) -> bytes:
+    """An Example or SequenceExample with some of its features, unchanged.
 
     Args:
-        stays: Whether a feature does, by its name.
+        data: The serialized record.
+        keeps: Whether to keep the feature of a name.
     """
     messages = []
     for number, _, message in fields(data):
         entries = [
             b"\x0a" + varint(len(entry)) + bytes(entry)
             for _, _, entry in fields(message)
-            if stays(_name(entry))
+            if keeps(_name(entry))
         ]
         body = b"".join(entries)
         messages.append(bytes([number << 3 | 2]) + varint(len(body)) + body)

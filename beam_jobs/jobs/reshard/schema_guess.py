@@ -1,19 +1,20 @@
-"""The schema of Examples that others wrote, from what all of them hold."""
+"""Infers the schema of existing Examples from all of them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 
 from beam_jobs.errors import UsageError
-from beam_jobs.jobs.reshard.example_lists import FeatureList, Features, parsed_lists
-from beam_jobs.jobs.reshard.example_walk import walked_lists
+from beam_jobs.jobs.reshard.example_lists import FeatureList, Features
+from beam_jobs.jobs.reshard.example_walk import all_lists
 from beam_jobs.jobs.reshard.feature_guess import CommonShape, FeatureGuess, ShapesGuess
 from readers.format.schema import Feature, Schema
 from readers.format.wire import BYTES_LIST, FLOAT_LIST, INT64_LIST
 
-# With more of them, names are data.
+# More different names than this are data, not names.
 MAX_FEATURES = 10_000
 
 _KINDS = {BYTES_LIST: "bytes", FLOAT_LIST: "float", INT64_LIST: "int64"}
@@ -25,12 +26,12 @@ _ONE_BYTES_VALUE = Feature("string", (), "list")
 
 @dataclass
 class StepsGuess:
-    """What is known of a feature list.
+    """Facts about a feature list.
 
     Attributes:
-        length: Steps of the records that have it.
-        steps: How many there are in all.
-        step: What is known of one.
+        length: The common number of steps of the records that have it.
+        steps: The number of steps in all records.
+        step: Facts about a single step.
     """
 
     length: CommonShape = field(default_factory=CommonShape)
@@ -39,33 +40,36 @@ class StepsGuess:
 
     @classmethod
     def of(cls, found: FeatureList) -> StepsGuess:
-        """What a feature list of some records tells."""
+        """The facts about a feature list of some records."""
         guess = cls(CommonShape.of(found.lengths[:, None]), int(found.lengths.sum()))
         for lists in found.lists:
             guess.step.merge(FeatureGuess.of(lists))
         return guess
 
     def merge(self, other: StepsGuess) -> None:
-        """Adds what another one knows."""
+        """Adds the facts of another instance."""
         self.length.merge(other.length)
         self.steps += other.steps
         self.step.merge(other.step)
 
     def feature(self, records: int) -> Feature:
-        """The feature that it is, of so many records."""
+        """The schema entry, given the number of records."""
         step = self.step.feature(self.steps)
         length = self.length.shape if self.length.count == records else None
         return Feature(step.dtype, (*(length or (None,)), *step.shape), f"{step.encoding} steps")
 
 
+_Guess = TypeVar("_Guess", FeatureGuess, StepsGuess)
+
+
 @dataclass
 class SchemaGuess:
-    """What is known of the features of some records; it takes no more room for more records.
+    """Facts about the features of some records, in memory that does not grow with their number.
 
     Attributes:
-        records: How many.
-        features: By name; of SequenceExamples those of the context.
-        feature_lists: By name.
+        records: The number of records.
+        features: The features by name; in SequenceExamples those of the context.
+        feature_lists: The feature lists by name.
     """
 
     records: int = 0
@@ -76,85 +80,77 @@ class SchemaGuess:
         """Adds records.
 
         Args:
-            data: uint8 [n], the records, serialized Examples or SequenceExamples; and behind the
-                last one at least `readers.format.columns.MARGIN` bytes.
+            data: uint8 [n], serialized Examples or SequenceExamples, and at least
+                `readers.format.columns.MARGIN` bytes after the last one.
             starts, stops: int64 [B], where each begins and ends.
 
         Returns:
             The rows, rising, of records that are neither, with the reason. They are not added.
 
         Raises:
-            UsageError: No schema can have the names of the features.
+            UsageError: A schema cannot have the names of the features.
         """
-        features, usual = walked_lists(data, starts, stops)
-        self._add_features(features)
-        others = np.flatnonzero(~usual)
-        features, feature_lists, broken = parsed_lists(data, starts, stops, others)
-        self._add_features(features)
+        parts, feature_lists, broken = all_lists(data, starts, stops)
+        for features in parts:
+            self._add_features(features)
         for name, found in feature_lists.items():
-            self._add_list(name, StepsGuess.of(found))
+            self._add(self.feature_lists, name, StepsGuess.of(found))
         self.records += len(starts) - len(broken)
         return broken
 
     def merge(self, other: SchemaGuess) -> None:
-        """Adds the records of another one.
+        """Adds the records of another instance.
 
         Raises:
             UsageError: Together they have too many features.
         """
         self.records += other.records
         for name, guess in other.features.items():
-            self._add_feature(name, guess)
+            self._add(self.features, name, guess)
         for name, steps in other.feature_lists.items():
-            self._add_list(name, steps)
+            self._add(self.feature_lists, name, steps)
 
     def _add_features(self, features: Features) -> None:
         for name, lists in features.items():
             for part in lists:
-                self._add_feature(name, FeatureGuess.of(part))
+                self._add(self.features, name, FeatureGuess.of(part))
                 if part.kind == INT64_LIST and name.endswith(_SHAPE):
                     of = features.get(name.removesuffix(_SHAPE), [])
                     self.features[name].shapes.merge(ShapesGuess.of(part, of))
 
-    def _add_feature(self, name: str, guess: FeatureGuess) -> None:
-        if name not in self.features:
+    def _add(self, guesses: dict[str, _Guess], name: str, guess: _Guess) -> None:
+        if name not in guesses:
             self._check_new(name)
-            self.features[name] = FeatureGuess()
-        self.features[name].merge(guess)
-
-    def _add_list(self, name: str, guess: StepsGuess) -> None:
-        if name not in self.feature_lists:
-            self._check_new(name)
-            self.feature_lists[name] = StepsGuess()
-        self.feature_lists[name].merge(guess)
+            guesses[name] = type(guess)()
+        guesses[name].merge(guess)
 
     def _check_new(self, name: str) -> None:
         try:
             Schema({name: _ONE_BYTES_VALUE})
         except ValueError:
             raise UsageError(
-                f"feature name {name[:80]!r}: expected from 1 to 255 characters without \\ and "
-                "control characters; write the records with other names"
+                f"feature name {name[:80]!r}: expected 1 to 255 characters, without \\ and "
+                "control characters; rename it in the records"
             ) from None
         if len(self.features) + len(self.feature_lists) >= MAX_FEATURES:
             raise UsageError(
-                f"more than {MAX_FEATURES:,} different features, {name!r} among them: records of "
-                "one dataset have the same names; narrow --input, or write what is in names as "
-                "values"
+                f"more than {MAX_FEATURES:,} different features, one of them {name!r}: expected the "
+                "same names in all records; narrow --input, or move data from names into values"
             )
 
     def schema(self) -> Schema:
-        """What all records have in common.
+        """The schema that all records have in common.
 
-        A list of numbers is one value or `n` where every record has as many, otherwise, and where
-        it is missing in some, of any length. One byte string in each record is a tensor, a picture,
-        a text or, if not all are one of these, bytes; several are a list. An int64 list
-        `<name>/shape` that is the shape of `<name>` in every record is no feature of its own. Where
-        it is another, a tensor of unknown sizes is left as bytes, so that both can be read.
+        A list of numbers is a scalar or has a fixed length if all records have the same number of
+        values; otherwise, or if it is missing in some, it has any length. One byte string in each
+        record is a tensor, an image or a text, if all are, otherwise bytes; several are a list. An
+        int64 list `<name>/shape` that holds the shape of `<name>` in every record is not a feature
+        of its own. If it holds something else, a tensor of unknown sizes stays bytes, so that both
+        can be read.
 
         Raises:
             UsageError: Records contradict each other, or have no feature; or a list of any length
-                stands beside a `<name>/shape` that is not its shape, which no reader can tell.
+                comes with a `<name>/shape` that is not its shape, but that readers take for it.
         """
         for name, guess in sorted(self.features.items()):
             _check_kinds(name, guess)
@@ -165,8 +161,8 @@ class SchemaGuess:
         }
         if both := sorted(features.keys() & self.features.keys()):
             raise UsageError(
-                f"feature {both[0]!r}: a feature of some records and a feature list of some; "
-                "records of one dataset must agree: narrow --input"
+                f"feature {both[0]!r}: a feature in some records and a feature list in others; "
+                "all records of a dataset must agree: narrow --input"
             )
         companions = set()
         for name in sorted(self.features):
@@ -180,7 +176,7 @@ class SchemaGuess:
         return Schema(features)
 
     def _feature(self, name: str) -> tuple[Feature, bool]:
-        """A feature, and whether its shapes stand in `<name>/shape`."""
+        """A feature, and whether `<name>/shape` holds its shapes."""
         guess, shapes = self.features[name], self.features.get(name + _SHAPE)
         if shapes and list(shapes.kinds) == [INT64_LIST]:
             shaped = _with_shapes(guess, shapes.shapes, self.records)
@@ -192,8 +188,8 @@ class SchemaGuess:
         if feature.encoding == "tensor":
             return _ONE_BYTES_VALUE, False
         raise UsageError(
-            f"feature {name!r}: {name + _SHAPE!r}, whose name its shapes would have, does not hold "
-            "one in every record: write one of the two with another name"
+            f"feature {name!r}: expected its shape in {name + _SHAPE!r}, which is another feature; "
+            "rename one of the two in the records"
         )
 
 
@@ -201,15 +197,15 @@ def _check_kinds(name: str, guess: FeatureGuess) -> None:
     if len(guess.kinds) > 1:
         found = ", ".join(f"{_KINDS[kind]} in {n:,}" for kind, n in sorted(guess.kinds.items()))
         raise UsageError(
-            f"feature {name!r}: a list of {found} records or steps; records of one dataset must "
+            f"feature {name!r}: a list of {found} records or steps; all records of a dataset must "
             "agree: narrow --input"
         )
 
 
 def _with_shapes(guess: FeatureGuess, shapes: ShapesGuess, records: int) -> Feature | None:
-    """The feature of lists or tensors whose shapes `shapes` are; None where they are not."""
+    """The feature whose shapes are in `<name>/shape`; None if that holds something else."""
     feature, tensor = guess.feature(records), guess.values.tensor
-    if shapes.filled < guess.size.count:  # Some have values without a shape.
+    if shapes.filled < guess.size.count:  # Some records have values without a shape.
         return None
     if feature.encoding == "tensor" and shapes.of_tensor:
         return feature
@@ -221,7 +217,7 @@ def _with_shapes(guess: FeatureGuess, shapes: ShapesGuess, records: int) -> Feat
         return None
     if guess.size.count < records and None not in shape:
         shape = (None, *shape[1:])
-    # Readers tell the shape of a list that is missing from the known sizes.
+    # Readers derive the shape of a missing list from the known sizes.
     if shapes.shape.count < records and (shape.count(None) > 1 or 0 in shape):
         return None
     return Feature(feature.dtype, shape, "list")

@@ -22,6 +22,7 @@ from beam_jobs.jobs.protocols import (
     RecordJob,
     complete_schema,
 )
+from beam_jobs.jobs.text.lines import LineCounts, byte_ranges
 from beam_jobs.jobs.text.passes import TextDigests, TextFirstPass, TextSample, TextSecondPass
 from beam_jobs.jobs.text.sample import sample_below
 from beam_jobs.jobs.text.texts import (
@@ -116,6 +117,9 @@ class TextJob(RecordJob):
     def second_pass(self, known: EncodingPlan) -> SecondPass:
         return TextSecondPass(known, self)
 
+    def line_counts(self) -> LineCounts | None:
+        return LineCounts(self.inputs) if self.record == "line" else None
+
     def digest_pass(self, rules: SplitRules) -> TextDigests | None:
         return TextDigests(self, rules) if self.drop_duplicates else None
 
@@ -149,30 +153,17 @@ class TextJob(RecordJob):
         return self.inputs.sources(pattern)
 
     def chunks(self, source: Source) -> Iterator[Chunk]:
-        """Yields the pieces of a source; every piece begins and ends with a line, or a row group."""
+        """Yields the pieces of a source: row groups of a table, byte ranges of a large file of lines."""
         key, size = source.file, source.size
         lower = key.lower()
-        if lower.endswith(".parquet") and source.place is None and not source.error:
+        if lower.endswith(".parquet") and source.location is None and not source.error:
             yield from self._row_groups(source)
             return
-        splittable = lower.endswith(PLAIN) and self.record == "line" and source.place is None
+        splittable = lower.endswith(PLAIN) and self.record == "line" and source.location is None
         if size <= CHUNK_BYTES or not splittable or source.error:
             yield Chunk(source, 0, 0, 1, size)
             return
-        start, first = 0, 1
-        try:
-            with self.inputs.stream(source) as file:
-                while block := file.read(CHUNK_BYTES):
-                    end, ended = start + len(block), block.endswith(b"\n")
-                    while not ended and (rest := file.readline(CHUNK_BYTES)):
-                        end, ended = end + len(rest), rest.endswith(b"\n")
-                        block += b"\n" * ended
-                    yield Chunk(source, start, end, first, end - start)
-                    first += block.count(b"\n")
-                    start = end
-        except OSError as error:
-            broken = source._replace(error=f"cannot be read to its end: {error}")
-            yield Chunk(broken, start, 0, first, size - start)
+        yield from byte_ranges(source)
 
     def _row_groups(self, source: Source) -> Iterator[Chunk]:
         try:
@@ -197,6 +188,8 @@ class TextJob(RecordJob):
         Raises:
             UsageError: As `read`.
         """
+        if chunk.is_empty:
+            return
         if (data := self._whole_lines(chunk)) is not None:
             yield self._parse_lines(chunk, data)
             return
@@ -214,7 +207,7 @@ class TextJob(RecordJob):
         limit = 2 * CHUNK_BYTES
         end = chunk.end or chunk.start + limit
         source = chunk.source
-        plain = source.file.lower().endswith(PLAIN) and source.place is None and not source.error
+        plain = source.file.lower().endswith(PLAIN) and source.location is None and not source.error
         if self.record != "line" or not plain or not is_utf8(source.key):
             return None
         if self.columns or self.labels.columns:

@@ -1,31 +1,30 @@
-"""Archives: members of .zip, .tar and .tar.gz files, read where they lie, never unpacked to disk."""
+"""Archives: the members of .zip, .tar and .tar.gz files, read in place, never unpacked to disk."""
 
 from __future__ import annotations
 
 import gzip
 import io
-import zlib
 from collections.abc import Iterator
 from typing import BinaryIO, cast
 
 from beam_jobs.errors import RejectError
-from beam_jobs.sources.archives.member import DEFLATED, IN_TAR, STORED, Member, Place
+from beam_jobs.sources.archives.member import DEFLATED, IN_TAR, Member, MemberLocation
 from beam_jobs.sources.archives.streams import (
-    CHUNK_BYTES,
+    READ_BYTES,
     Deflated,
     Stored,
-    check_crc,
-    check_reaches,
-    inflated,
+    decompressed,
     read_at,
-    whole,
+    read_exactly,
 )
-from beam_jobs.sources.archives.tar import NOWHERE, tar_members, tar_places
+from beam_jobs.sources.archives.tar import tar_members
 from beam_jobs.sources.archives.zip import LOCAL_HEADER, local_header_bytes, zip_members
+
+_NOWHERE = MemberLocation(0, 0, 0, IN_TAR, 0)
 
 
 def archive_kind(path: str) -> str | None:
-    """What a file is by its name: "zip", "tar" or "tar.gz", or None if it is no archive."""
+    """The kind of archive that a file's name indicates: "zip", "tar", "tar.gz" or None."""
     lower = path.lower()
     if lower.endswith((".tar.gz", ".tgz")):
         return "tar.gz"
@@ -33,19 +32,19 @@ def archive_kind(path: str) -> str | None:
 
 
 def members(file: BinaryIO, kind: str) -> Iterator[Member]:
-    """Yields the regular files of an archive in its order.
+    """Yields the regular files of an archive, in the archive's order.
 
-    Folders, links and devices are passed over, as are names with a part that begins with a dot, and
-    the `__MACOSX` of Apple's archives.
+    Folders, links, devices and hidden files are skipped, as is Apple's `__MACOSX` folder.
 
     Args:
-        file: Seekable, unless it is a .tar.gz, which is read from the front in constant memory.
-        kind: As `archive_kind` gives it.
+        file: The archive. It must be seekable, except for a .tar.gz, which is read from front to
+            back in constant memory.
+        kind: "zip", "tar" or "tar.gz", from `archive_kind`.
 
     Raises:
-        RejectError: The archive is damaged or cut off. What stands before has been yielded, and the
-            message names the last of it.
-        OSError: The file is unreadable.
+        RejectError: the archive is damaged or cut off. All members before the damage have been
+            yielded; the message names the last of them.
+        OSError: the file is unreadable.
     """
     if kind == "tar.gz":
         for member, _ in walk(file):
@@ -53,7 +52,7 @@ def members(file: BinaryIO, kind: str) -> Iterator[Member]:
         return
     last = ""
     try:
-        for member in zip_members(file) if kind == "zip" else tar_places(file):
+        for member in zip_members(file) if kind == "zip" else tar_members(file):
             yield member
             last = member.name
     except RejectError as error:
@@ -61,88 +60,86 @@ def members(file: BinaryIO, kind: str) -> Iterator[Member]:
 
 
 def walk(file: BinaryIO) -> Iterator[tuple[Member, BinaryIO]]:
-    """Yields the members of a .tar.gz, each with a stream of its bytes that ends with the next one.
+    """Yields each member of a .tar.gz with a stream of its bytes, which the next step closes.
 
-    The checksum of a .tar.gz stands at its end, so damage may be noticed after bytes that it made
-    wrong. The stream of a member with an error is empty.
+    GZIP has its checksum at the end, so damage may be noticed only after wrong bytes were yielded.
+    The stream of a member with an error is empty.
 
     Args:
-        file: Read from where it stands; it need not be seekable.
+        file: The archive, read from its current position on; it need not be seekable.
 
     Raises:
-        RejectError: The archive is damaged or cut off. The message names the last member that is
-            whole; one may have been yielded after it, whose stream raises this as well.
-        OSError: The file is unreadable.
+        RejectError: the archive is damaged or cut off. The message names the last member that is
+            whole; one more may have been yielded, whose stream raises this error too.
+        OSError: the file is unreadable.
     """
-    unpacked = cast(BinaryIO, gzip.GzipFile(fileobj=file, mode="rb"))
+    tar = cast(BinaryIO, gzip.GzipFile(fileobj=file, mode="rb"))
     last = ""
     try:
-        for member, start in tar_members(unpacked, NOWHERE):
-            size = 0 if member.error else member.size
-            raw = Stored(unpacked, start, size, None, member.name, False)
-            with io.BufferedReader(raw, CHUNK_BYTES) as stream:
-                yield member, stream
-            check_reaches(unpacked, start + size)
+        for member in tar_members(tar, seekable=False):
+            start, _, size, _, _ = member.location or _NOWHERE
+            raw = Stored(tar, start, size, name=member.name, seekable=False)
+            with io.BufferedReader(raw, READ_BYTES) as stream:
+                yield member._replace(location=None), stream
+            if size:
+                read_at(tar, start + size, 0)
+                if tar.tell() < start + size:
+                    raise RejectError(f"it ends at byte {tar.tell()}, within a member")
             last = member.name
     except RejectError as error:
         raise _broken(last, error) from None
 
 
-def open_member(file: BinaryIO, place: Place, name: str) -> BinaryIO:
-    """A stream of a member's bytes, unpacked as they are read; seekable where they are stored.
+def open_member(file: BinaryIO, location: MemberLocation, name: str) -> BinaryIO:
+    """Opens a stream of a member's decompressed bytes, seekable unless the member is deflated.
 
-    A member of a zip that is read from front to back is checked before its last bytes are given.
-
-    Args:
-        file: Of the archive, seekable.
-        place: As `members` gives it.
-        name: Of the member, and of the stream.
-
-    Raises:
-        RejectError: The archive holds no member there. So does the stream where the bytes are
-            damaged or more than the member's size.
-        OSError: The file is unreadable.
-    """
-    start, crc = place.offset, None
-    if place.method != IN_TAR:
-        start += local_header_bytes(read_at(file, start, LOCAL_HEADER.size), place)
-        crc = place.crc
-    raw: io.RawIOBase = Stored(file, start, place.size, crc, name, True)
-    if place.method == DEFLATED:
-        raw = Deflated(file, start, place, name)
-    return io.BufferedReader(raw, CHUNK_BYTES)
-
-
-def read_member(file: BinaryIO, place: Place, name: str, limit: int) -> bytes:
-    """The bytes of a member.
+    A member of a zip that is read from front to back is checked before its last bytes are returned.
 
     Args:
-        file: Of the archive, seekable.
-        place: As `members` gives it.
-        name: Of the member; a zip has it in front of the bytes again.
-        limit: How many bytes there may be, packed and unpacked.
+        file: The archive, seekable.
+        location: Where the member is, from `members`.
+        name: Name of the stream.
 
     Raises:
-        RejectError: There are more, or they are damaged.
-        OSError: The file is unreadable.
+        RejectError: there is no such member in the archive. Reading raises it if the bytes are
+            damaged, or more than the member's size.
+        OSError: the file is unreadable.
     """
-    if max(place.size, place.packed) > limit:
-        raise RejectError(f"it has {max(place.size, place.packed)} bytes, more than {limit}")
-    if place.method == IN_TAR:
-        return whole(read_at(file, place.offset, place.size), place.size)
-    # Only the header says how long it is; it is rarely longer than this, so one read has it all.
+    start = location.offset
+    if location.method != IN_TAR:
+        start += local_header_bytes(read_at(file, start, LOCAL_HEADER.size), location)
+    crc = None if location.method == IN_TAR else location.crc
+    raw: io.RawIOBase = Stored(file, start, location.size, crc, name)
+    if location.method == DEFLATED:
+        raw = Deflated(file, start, location, name)
+    return io.BufferedReader(raw, READ_BYTES)
+
+
+def read_member(file: BinaryIO, location: MemberLocation, name: str, limit: int) -> bytes:
+    """Reads a whole member.
+
+    Args:
+        file: The archive, seekable.
+        location: Where the member is, from `members`.
+        name: The member's name; its length tells how long the local header of a zip may be.
+        limit: Maximum size in bytes, in the archive and decompressed.
+
+    Raises:
+        RejectError: the member is larger than `limit`, or damaged.
+        OSError: the file is unreadable.
+    """
+    if (size := max(location.size, location.packed)) > limit:
+        raise RejectError(f"it has {size} bytes, more than {limit}")
+    if location.method == IN_TAR:
+        return read_exactly(file, location.offset, size)
+    # Only the local header states its own length. It is rarely more than this, so that one read, which
+    # is one request to an object store, returns the header and the data.
     ahead = LOCAL_HEADER.size + len(name) + 64
-    data = read_at(file, place.offset, ahead + place.packed)
-    start = local_header_bytes(data, place)
+    data = read_at(file, location.offset, ahead + location.packed)
+    start = local_header_bytes(data, location)
     if start > ahead:
-        data, start = read_at(file, place.offset + start, place.packed), 0
-    packed = memoryview(data)[start : start + place.packed]
-    if place.method == STORED:
-        unpacked = whole(bytes(packed), place.size)
-    else:
-        unpacked = inflated(packed, place.size)
-    check_crc(zlib.crc32(unpacked), place.crc)
-    return unpacked
+        data, start = read_at(file, location.offset + start, location.packed), 0
+    return decompressed(memoryview(data)[start : start + location.packed], location)
 
 
 def _broken(last: str, error: RejectError) -> RejectError:

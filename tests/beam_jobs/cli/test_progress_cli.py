@@ -103,6 +103,7 @@ def test_a_terminal_shows_a_bar_with_records_rate_and_time_left(tmp_path):
     assert all(len(part) <= 100 for part in re.split(r"[\r\n]", shown))
 
 
+@pytest.mark.slow
 def test_a_terminal_shows_one_line_after_the_bar_if_a_job_fails(tmp_path):
     write_recordings(tmp_path / "in", [300] * 900, bad=[500])
     arguments = ["sensors", "--input", f"{tmp_path}/in/*/*.npy", "--on_reject", "fail"]
@@ -154,6 +155,7 @@ def test_a_resumed_run_reports_all_records(inputs, tmp_path, monkeypatch, capsys
     assert lines[-1].startswith("writing: 1,000 of 1,000 records, ")
 
 
+@pytest.mark.slow(base=["text"])
 @pytest.mark.parametrize("job", ["sensors", "text"])
 def test_a_short_job_without_a_terminal_reports_only_its_rejects(inputs, tmp_path, job):
     done = subprocess.run(
@@ -214,6 +216,7 @@ BEAM = ["--runner", "DirectRunner", "--allow_unsafe_triggers"]
 MODES = [[], IN_MEMORY, ["--direct_running_mode", "multi_threading", "--direct_num_workers", 2]]
 
 
+@pytest.mark.slow(base=["default", "in_memory"])
 @pytest.mark.parametrize("mode", MODES, ids=["default", "in_memory", "multi_threading"])
 def test_counters_of_every_stage_of_a_job_of_files(inputs, tmp_path, mode):
     arguments = [*inputs["sensors"], *BEAM, *mode, "--output", tmp_path / "out"]
@@ -231,6 +234,7 @@ def test_counters_of_every_stage_of_a_job_of_files(inputs, tmp_path, mode):
     }
 
 
+@pytest.mark.slow(base=["default"])
 @pytest.mark.parametrize("mode", MODES, ids=["default", "in_memory", "multi_threading"])
 def test_counters_of_every_stage_of_the_text_job(inputs, tmp_path, mode):
     arguments = [*inputs["text"], *BEAM, *mode, "--output", tmp_path / "out"]

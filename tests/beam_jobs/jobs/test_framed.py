@@ -1,4 +1,4 @@
-"""The records of TFRecord files, whole or damaged, beside what TensorFlow reads of them."""
+"""The records of intact and damaged TFRecord files, compared with what TensorFlow reads."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.reshard import framed
-from beam_jobs.jobs.reshard.framed import stretches, unpacked
+from beam_jobs.jobs.reshard.framed import decompressed, frame_batches
 from readers.format.tfrecord import FOOTER_BYTES, FRAME_BYTES, HEADER_BYTES, frame, masked_crc32c
 from tests.support.plain import write_plain
 
 RECORDS = st.lists(st.binary(max_size=70), max_size=60)
 LOST = (
-    "the checksum of its length does not fit: nobody knows where the next record begins, so the rest "
+    "the checksum of its length does not match: the next record cannot be found, so the rest "
     "of the file is lost"
 )
 
@@ -37,21 +37,21 @@ def header(length):
 
 
 def stream(data):
-    return unpacked(io.BufferedReader(io.BytesIO(data)))
+    return decompressed(io.BufferedReader(io.BytesIO(data)))
 
 
 def read(data):
-    """(number, byte, data) of every whole record, and (number, error) of every broken place."""
+    """(number, byte, data) of every intact record, and (number, error) of every broken one."""
     found, broken = [], []
-    for stretch in stretches(stream(data)):
-        starts = stretch.stops - stretch.lengths
-        spans = zip(starts.tolist(), stretch.stops.tolist(), strict=True)
+    for batch in frame_batches(stream(data)):
+        starts = batch.stops - batch.lengths
+        spans = zip(starts.tolist(), batch.stops.tolist(), strict=True)
         for row, (start, stop) in enumerate(spans):
-            if stretch.good[row]:
-                content = stretch.data[start + HEADER_BYTES : stop - FOOTER_BYTES].tobytes()
-                found.append((stretch.first + row, stretch.offset + start, content))
-        broken += stretch.broken
-        assert len(stretch.data) >= int(stretch.lengths.sum()) + framed.MARGIN
+            if batch.good[row]:
+                content = batch.data[start + HEADER_BYTES : stop - FOOTER_BYTES].tobytes()
+                found.append((batch.first + row, batch.offset + start, content))
+        broken += batch.broken
+        assert len(batch.data) >= int(batch.lengths.sum()) + framed.MARGIN
     return found, [tuple(place) for place in broken]
 
 
@@ -63,7 +63,7 @@ def numbered(records):
 
 @pytest.fixture(params=[80, 1000, 4 << 20])
 def block(request, monkeypatch):
-    """Reads of a few bytes, of some records, and of all."""
+    """Blocks of a few bytes, of some records, and of all."""
     monkeypatch.setattr(framed, "_BLOCK_BYTES", request.param)
 
 
@@ -73,7 +73,7 @@ def small_blocks(monkeypatch):
 
 
 @pytest.mark.parametrize("packed", ["", "GZIP"])
-def test_what_tensorflow_writes_is_read(tmp_path, block, packed):
+def test_files_written_by_tensorflow_are_read(tmp_path, block, packed):
     rng = np.random.default_rng(1)
     lengths = [*rng.integers(0, 300, 200), *[64] * 300, 5000, 0, 0, 0, 0, 0, 35_615]
     records = [rng.bytes(int(length)) for length in lengths]
@@ -95,36 +95,36 @@ def test_any_records_are_read_in_blocks_of_any_size(records, packed, size):
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 40)), max_size=12))
 @settings(max_examples=50)
-def test_runs_of_one_length_are_told_apart(runs):
+def test_runs_of_records_of_one_length_are_told_apart(runs):
     records = [bytes([length]) * length for length, count in runs for _ in range(count)]
     assert read(framed_all(records)) == (numbered(records), [])
 
 
-def test_files_of_no_record_have_none():
+def test_empty_files_have_no_records():
     assert read(b"") == ([], [])
     assert read(gzip.compress(b"")) == ([], [])
 
 
-def test_gzip_files_one_after_another_are_one(block):
+def test_concatenated_gzip_files_are_read_as_one(block):
     records = [b"a" * 50, b"b", b"", b"c" * 700]
     data = framed_all(records)
     assert read(gzip.compress(data[:90]) + gzip.compress(data[90:])) == (numbered(records), [])
 
 
-def test_a_record_as_long_as_the_two_bytes_of_gzip_say_is_a_record():
+def test_a_first_record_whose_length_looks_like_gzip_is_read():
     record = bytes(0x8B1F)
     assert frame(record)[:2] == b"\x1f\x8b"
     assert read(frame(record)) == (numbered([record]), [])
 
 
 @pytest.mark.parametrize("level", [0, 1, 6, 9])
-def test_zlib_is_named_with_the_cure(tmp_path, level):
+def test_zlib_is_refused_with_the_cure(tmp_path, level):
     data = zlib.compress(frame(b"record"), level)
     with pytest.raises(RejectError, match=r"compressed with ZLIB, expected GZIP .*write it again"):
         stream(data)
     path = write_plain(tmp_path / "a", [b"record"], "ZLIB")
     with Path(path).open("rb") as file, pytest.raises(RejectError, match="ZLIB"):
-        unpacked(file)
+        decompressed(file)
 
 
 @pytest.mark.parametrize("place", ["data", "footer"])
@@ -136,11 +136,11 @@ def test_a_flipped_byte_costs_its_record_alone(block, place):
     data[at] ^= 1
     found, places = read(data)
     assert found == [each for each in numbered(records) if each != broken]
-    assert places == [(21, f"byte {broken[1]:,}: its checksum does not fit its data")]
+    assert places == [(21, f"byte {broken[1]:,}: its checksum does not match its data")]
 
 
 @pytest.mark.parametrize("at", range(HEADER_BYTES))
-def test_behind_a_damaged_length_the_rest_is_one_broken_place(block, at):
+def test_after_a_damaged_length_the_rest_is_one_broken_record(block, at):
     records = [bytes([n]) * (n * 7 % 90) for n in range(1, 60)]
     data = bytearray(framed_all(records))
     start = numbered(records)[40][1]
@@ -148,7 +148,7 @@ def test_behind_a_damaged_length_the_rest_is_one_broken_place(block, at):
     assert read(data) == (numbered(records)[:40], [(41, f"byte {start:,}: {LOST}")])
 
 
-def test_garbage_between_records_is_the_end_of_them(block):
+def test_garbage_between_records_ends_them(block):
     records = [b"a" * 40, b"b" * 50]
     whole = framed_all(records)
     found, broken = read(whole + b"garbage!" * 5 + whole)
@@ -158,7 +158,7 @@ def test_garbage_between_records_is_the_end_of_them(block):
 
 @given(RECORDS.filter(bool), st.data())
 @settings(max_examples=100)
-def test_a_file_that_is_cut_anywhere_has_the_records_before(records, draw):
+def test_a_file_cut_anywhere_keeps_the_records_before(records, draw):
     data = framed_all(records)
     cut = draw.draw(st.integers(0, len(data)))
     found, broken = read(data[:cut])
@@ -169,14 +169,14 @@ def test_a_file_that_is_cut_anywhere_has_the_records_before(records, draw):
     assert broken == ([] if cut == used else [(len(whole) + 1, rest)])
 
 
-def test_a_length_that_no_record_has_is_no_reason_to_take_memory(small_blocks):
+def test_an_impossible_length_takes_no_memory(small_blocks):
     for length in ((1 << 31) + 1, 1 << 40, (1 << 64) - 1):
         found, broken = read(frame(b"first") + header(length) + b"x" * 500)
         assert found == numbered([b"first"])
-        assert broken == [(2, f"byte 21: a record of {length:,} bytes, more than 2 GiB")]
+        assert broken == [(2, f"byte 21: a record of {length:,} bytes, expected at most 2 GiB")]
 
 
-def test_memory_follows_what_there_is_not_what_a_length_claims(monkeypatch):
+def test_memory_follows_the_data_not_the_length_claimed(monkeypatch):
     taken = []
     empty = np.empty
     monkeypatch.setattr(framed.np, "empty", lambda *args: taken.append(args[0]) or empty(*args))
@@ -193,7 +193,7 @@ def test_a_record_larger_than_a_block_is_read(small_blocks):
 
 @given(st.integers(0, 100), st.integers(5, 30))
 @settings(max_examples=30)
-def test_of_a_gzip_file_that_is_cut_all_is_read_that_can_be_unpacked(percent, count):
+def test_a_gzip_file_that_is_cut_is_read_as_far_as_it_can_be_decompressed(percent, count):
     rng = np.random.default_rng(count)
     records = [rng.bytes(5000) for _ in range(count)]
     packed = gzip.compress(framed_all(records))
@@ -207,11 +207,13 @@ def test_of_a_gzip_file_that_is_cut_all_is_read_that_can_be_unpacked(percent, co
     else:
         ((number, error),) = broken
         assert number == there + 1
-        assert error.startswith(f"byte {there * 5016:,}: cannot be read on: Compressed file ended")
+        assert error.startswith(
+            f"byte {there * 5016:,}: the rest cannot be read: Compressed file ended"
+        )
 
 
 @pytest.mark.parametrize("at, why", [(-6, "CRC check failed"), (3000, "")])
-def test_a_damaged_gzip_file_is_told_with_the_record_that_is_next(at, why):
+def test_a_damaged_gzip_file_is_reported_with_the_number_of_the_next_record(at, why):
     records = [bytes(100)] * 5 + [np.random.default_rng(0).bytes(9000)]
     packed = bytearray(gzip.compress(framed_all(records)))
     packed[at] ^= 0xFF
@@ -221,10 +223,10 @@ def test_a_damaged_gzip_file_is_told_with_the_record_that_is_next(at, why):
     assert all(why in error for _, error in broken)
 
 
-def test_what_is_no_gzip_behind_a_gzip_file_is_told():
+def test_garbage_after_a_gzip_file_is_reported():
     found, broken = read(gzip.compress(frame(b"record")) + b"garbage")
     assert found == numbered([b"record"])
-    assert broken == [(2, "byte 22: cannot be read on: Not a gzipped file (b'ga')")]
+    assert broken == [(2, "byte 22: the rest cannot be read: Not a gzipped file (b'ga')")]
 
 
 class Failing(io.RawIOBase):
@@ -245,18 +247,18 @@ class Failing(io.RawIOBase):
         return len(part)
 
 
-def test_a_disk_that_fails_has_the_records_before():
+def test_a_failing_disk_keeps_the_records_before():
     records = [b"a" * 100, b"b" * 30]
     file = io.BufferedReader(Failing(framed_all(records) + b"abc"), 16)
-    (stretch,) = stretches(unpacked(file))
-    assert stretch.lengths.tolist() == [116, 46]
-    assert stretch.good.all()
-    assert stretch.broken == [(3, "byte 162: cannot be read on: [Errno 5] Input/output error")]
+    (batch,) = frame_batches(decompressed(file))
+    assert batch.lengths.tolist() == [116, 46]
+    assert batch.good.all()
+    assert batch.broken == [(3, "byte 162: the rest cannot be read: [Errno 5] Input/output error")]
 
 
 @given(st.binary(max_size=300))
 @settings(max_examples=200)
-def test_any_bytes_are_records_or_told_of(data):
+def test_any_bytes_are_records_or_reported(data):
     try:
         found, broken = read(data)
     except RejectError:

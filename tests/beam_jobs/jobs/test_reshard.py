@@ -1,4 +1,4 @@
-"""The two passes over TFRecord files, and what decides which features their records keep."""
+"""The two passes over TFRecord files, and the choice of features that their records keep."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.jobs.passes import EncodingPlan, SplitRules
-from beam_jobs.jobs.reshard.job import UNKNOWN, ReshardJob, reshard_job
+from beam_jobs.jobs.reshard.job import UNKNOWN_SCHEMA, ReshardJob, reshard_job
 from beam_jobs.jobs.reshard.manifests import read_schema
 from beam_jobs.jobs.reshard.passes import (
     ReshardFirstPass,
@@ -65,7 +65,7 @@ def first(job, places=None):
 
 
 def second(job, schema, places=None):
-    """What the second pass makes: frames by key, rejects, late ones, and the statistics."""
+    """The results of the second pass: frames by key, rejects, late rejects, and statistics."""
     plan = Plan((SplitPlan(0, 0, 0, 1, np.empty(0, np.uint64)),)).pack()
     known = EncodingPlan(rules=places or places_of(), schema=schema, names={}, plan=plan)
     passed = ReshardSecondPass(known, job)
@@ -82,7 +82,7 @@ def errors_of(rejects):
     return {reject.key: reject.error for reject in rejects}
 
 
-# One record, and what may be wrong with it.
+# One record, intact or broken.
 
 
 def parsed(record):
@@ -99,7 +99,7 @@ EXAMPLES = st.dictionaries(NAMES, VALUES, max_size=4).map(lambda values: example
 
 
 @given(EXAMPLES, st.sets(st.sampled_from(["id", "name", "vector"])))
-def test_features_that_stay_are_what_they_were_and_the_others_are_gone(record, chosen):
+def test_kept_features_are_unchanged_and_the_others_are_gone(record, chosen):
     found = tf.train.Example.FromString(with_features(memoryview(record), chosen.__contains__))
     whole = tf.train.Example.FromString(record).features.feature
     stay = {name: whole[name] for name in whole if name in chosen}
@@ -132,7 +132,7 @@ def test_features_of_sequence_examples_are_chosen_by_the_same_names():
         ({"drop": ("id", "y")}, "x x/shape y/shape"),
     ],
 )
-def test_shapes_go_with_their_feature_but_not_a_feature_that_is_called_like_them(
+def test_shapes_are_dropped_with_their_feature_but_a_feature_of_such_a_name_is_not(
     tmp_path, flags, expected
 ):
     # x/shape holds the shapes of x, y/shape something else.
@@ -153,7 +153,7 @@ def test_shapes_go_with_their_feature_but_not_a_feature_that_is_called_like_them
         assert all(found[name] == whole[name] for name in found)
 
 
-def test_features_that_no_schema_names_stay_unless_others_are_kept(tmp_path):
+def test_features_outside_the_schema_are_kept_unless_keep_names_others(tmp_path):
     path = write_plain(tmp_path / "a", [example(id=1, other=2, more=3)])
     schema = Schema({"id": Feature("int64"), "more": Feature("int64")})
     (tmp_path / "schema.json").write_text(json.dumps(schema.to_json()))
@@ -163,7 +163,7 @@ def test_features_that_no_schema_names_stay_unless_others_are_kept(tmp_path):
         assert sorted(tf.train.Example.FromString(framed[12:-4]).features.feature) == expected
 
 
-def test_the_split_follows_from_one_text_or_one_integer():
+def test_only_a_single_text_or_integer_decides_a_split():
     record = memoryview(
         example(text="füñf", number=-7, texts=["a", "b"], numbers=[1, 2], real=1.5, raw=b"\xff")
     )
@@ -195,10 +195,10 @@ def test_both_passes_find_the_same_records_broken_and_tensorflow_reads_the_other
         parsed(records[number])
 
 
-# Files, and what both passes make of them.
+# Files in both passes.
 
 
-def test_every_record_keeps_its_bytes_and_what_is_broken_is_told_alike_in_both_passes(tmp_path):
+def test_records_keep_their_bytes_and_both_passes_report_the_same_broken_ones(tmp_path):
     rng = np.random.default_rng(3)
     records = [
         example(id=n, vector=rng.normal(size=3).astype(np.float32), name=f"record {n}")
@@ -224,7 +224,7 @@ def test_every_record_keeps_its_bytes_and_what_is_broken_is_told_alike_in_both_p
     assert (
         found.pop("a.tfrecord#10") == f"byte {starts[9]:,}: not an Example: the floats are cut off"
     )
-    expected = f"byte {starts[200]:,}: its checksum does not fit its data"
+    expected = f"byte {starts[200]:,}: its checksum does not match its data"
     assert found.pop("a.tfrecord#201") == expected
     assert found.pop("a.tfrecord#301") == f"byte {starts[300]:,}: cut off after 3 bytes"
     assert found == {}
@@ -252,7 +252,9 @@ BROKEN = st.one_of(
 
 @given(st.lists(BROKEN, min_size=1, max_size=20), st.booleans(), st.booleans())
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_what_the_first_pass_plans_the_second_one_makes(tmp_path, records, learned, keep):
+def test_the_second_pass_makes_the_records_that_the_first_one_plans(
+    tmp_path, records, learned, keep
+):
     (tmp_path / "a").write_bytes(b"".join(map(frame, records)))
     job = ReshardJob(Inputs.of([str(tmp_path / "a")]), None if learned else ID)
     try:
@@ -295,7 +297,7 @@ def test_records_that_do_not_fit_a_given_schema_are_late_rejects_with_their_plac
     assert statistics[0].to_json()["id"]["mean"] == 3
 
 
-def test_names_that_no_schema_can_have_do_not_matter_with_a_given_one(tmp_path):
+def test_invalid_feature_names_do_not_matter_if_a_schema_is_given(tmp_path):
     path = write_plain(tmp_path / "a", [example(**{"id": n, "a\\b": 1}) for n in range(20)])
     with pytest.raises(UsageError, match="feature name"):
         first(job_of(path))
@@ -317,7 +319,7 @@ def test_a_file_that_cannot_be_read_is_one_reject(tmp_path, packed):
     assert found == {}
 
 
-def test_files_of_names_that_are_not_utf8_have_records_and_groups(tmp_path):
+def test_files_whose_names_are_not_utf8_have_records_and_groups(tmp_path):
     name = b"f\xff.tfrecord".decode("utf-8", "surrogateescape")
     try:
         write = (tmp_path / name).write_bytes
@@ -351,7 +353,7 @@ def test_a_feature_decides_the_split_and_records_without_it_are_rejects(tmp_path
     assert {split: found.records for split, found in statistics.items()} == {0: 1, 1: 2}
 
 
-def test_an_input_that_is_rejected_may_end_the_job(tmp_path):
+def test_a_reject_ends_the_job_if_on_reject_is_fail(tmp_path):
     (tmp_path / "a").write_bytes(frame(example(id=1)) + frame(b"no"))
     job = job_of(tmp_path / "a")
     passed = ReshardFirstPass(rules=places_of(), on_reject="fail", job=job)
@@ -359,7 +361,7 @@ def test_an_input_that_is_rejected_may_end_the_job(tmp_path):
         passed.read(work_of(job))
 
 
-# Which features there are, and which of them stay.
+# The features that exist, and those that are kept.
 
 
 def guess_of(*records):
@@ -368,31 +370,31 @@ def guess_of(*records):
     return guess
 
 
-def test_features_that_nobody_has_are_refused_with_those_there_are():
+def test_features_that_do_not_exist_are_refused_with_a_list_of_those_that_do():
     inputs = Inputs((), "")
     guess = guess_of(example(id=1, name="x"))
-    for job, deciding in (
+    for job, needed in (
         (ReshardJob(inputs, keep=("id", "nam")), ()),
         (ReshardJob(inputs, drop=("nam",)), ()),
         (ReshardJob(inputs), {"nam"}),
         (ReshardJob(inputs, given=Schema({"id": ("int64", ()), "name": ("string", ())})), {"nam"}),
     ):
         with pytest.raises(UsageError, match="no feature 'nam': the records have id, name"):
-            job.schema_of(guess, deciding)
+            job.schema_of(guess, needed)
     with pytest.raises(UsageError, match="--drop id,name: no feature would be left"):
         ReshardJob(inputs, drop=("id", "name")).schema_of(guess)
 
 
-def test_the_schema_is_that_of_the_features_that_stay():
+def test_the_schema_has_the_features_that_are_kept():
     inputs = Inputs((), "")
     guess = guess_of(example(id=1, name="x", real=0.5))
     assert list(ReshardJob(inputs).schema_of(guess)) == ["id", "name", "real"]
     assert list(ReshardJob(inputs, keep=("real", "id")).schema_of(guess)) == ["id", "real"]
     assert list(ReshardJob(inputs, drop=("name",)).schema_of(guess, {"name"})) == ["id", "real"]
-    assert ReshardJob(inputs).schema_of(SchemaGuess()) is UNKNOWN
+    assert ReshardJob(inputs).schema_of(SchemaGuess()) is UNKNOWN_SCHEMA
 
 
-def test_what_lies_beside_shards_is_passed_over(tmp_path):
+def test_other_files_beside_shards_are_skipped(tmp_path):
     write_numbers(tmp_path / "in")
     for name in ("README.md", "labels.txt", "dataset_info.json", "table.CSV"):
         (tmp_path / "in" / name).write_text("text")
@@ -428,7 +430,7 @@ def test_datasets_that_name_labels_differently_are_refused(tmp_path):
         job_of(tmp_path / "a", tmp_path / "b", tmp_path / "plain")
     with pytest.raises(UsageError, match=f"{tmp_path} has no manifest.json: reshard them one"):
         job_of(tmp_path / "a", tmp_path / "plain")
-    # Somebody who knows may say so.
+    # A given schema decides for all.
     given = str(tmp_path / "a" / "manifest.json")
     both = job_of(tmp_path / "a", tmp_path / "plain", schema=given)
     assert both.class_names == {"label": ("cat", "dog")}
@@ -438,7 +440,7 @@ def test_datasets_that_name_labels_differently_are_refused(tmp_path):
     assert job_of(tmp_path / "numbers", tmp_path / "plain").given is None
 
 
-def test_vocabularies_and_tokenizers_come_along_unless_the_tokens_go(tmp_path):
+def test_vocabularies_and_tokenizers_are_kept_unless_the_tokens_are_dropped(tmp_path):
     schema = Schema({"id": ("int64", ()), "tokens": ("int64", (None,), "list")})
     records = [{"id": 1, "tokens": np.array([2, 3])}]
     for name, words in (("a", b"one\ntwo\n"), ("b", b"two\none\n"), ("c", b"one\n")):
@@ -449,7 +451,7 @@ def test_vocabularies_and_tokenizers_come_along_unless_the_tokens_go(tmp_path):
     with pytest.raises(UsageError, match="differ in features, labels or tokens"):
         job_of(tmp_path / "a", tmp_path / "b")
     with pytest.raises(
-        UsageError, match=r"vocabulary.txt has 3 tokens, not the 4 of manifest.json; or giv"
+        UsageError, match=r"vocabulary.txt has 3 tokens, expected 4 as in manifest.json; or giv"
     ):
         job_of(tmp_path / "c")
     copied = tmp_path / "copied.json"
@@ -468,7 +470,7 @@ def test_vocabularies_and_tokenizers_come_along_unless_the_tokens_go(tmp_path):
     assert job_of(tmp_path / "d", keep=("id",)).tokenizer == ""
 
 
-def test_names_of_classes_go_with_their_feature(tmp_path):
+def test_class_names_are_dropped_with_their_feature(tmp_path):
     schema = Schema({"id": ("int64", ()), "label": ("int64", ()), "box_labels": ("int64", ())})
     names = {"label_names": ("cat", "dog"), "class_names": {"box_labels": ("car",)}}
     records = [{"id": 1, "label": 0, "box_labels": 0}]
@@ -516,7 +518,7 @@ def test_a_schema_is_read_from_a_manifest_or_alone(tmp_path):
         ("[" * 100_000, "recursion"),
     ],
 )
-def test_a_file_that_is_no_schema_is_refused(tmp_path, text, message):
+def test_a_file_that_is_not_a_schema_is_refused(tmp_path, text, message):
     (tmp_path / "s.json").write_text(text)
     with pytest.raises(UsageError, match=r"^<job error 2>--schema given: ") as caught:
         read_schema(f"{tmp_path}/s.json", "given")
@@ -525,7 +527,7 @@ def test_a_file_that_is_no_schema_is_refused(tmp_path, text, message):
         read_schema(f"{tmp_path}/none.json", "given")
 
 
-def test_statistics_are_those_that_the_job_which_made_a_dataset_counts(tmp_path):
+def test_statistics_equal_those_of_the_job_that_made_the_dataset(tmp_path):
     rng = np.random.default_rng(0)
     schema = Schema(
         {
@@ -599,7 +601,7 @@ def test_members_of_archives_are_files(tmp_path):
     assert keys == [f"{name}#{n}".encode() for name in names for n in range(1, 6)]
 
 
-def test_a_source_that_is_known_to_be_broken_is_one_reject():
+def test_a_source_known_to_be_broken_is_one_reject():
     source = Source("a.zip/x", error="no such member")
     job = ReshardJob(Inputs((), ""))
     passed = ReshardFirstPass(rules=places_of(), on_reject="skip", job=job)

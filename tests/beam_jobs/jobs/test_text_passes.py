@@ -15,6 +15,7 @@ from beam_jobs.jobs.passes import EncodingPlan, FirstPassResult, SecondPassResul
 from beam_jobs.jobs.text import job as text_module
 from beam_jobs.jobs.text.duplicates import find_duplicates, pack_digests
 from beam_jobs.jobs.text.job import TextJob
+from beam_jobs.jobs.text.lines import numbered_chunks
 from beam_jobs.jobs.text.passes import TextDigests, TextFirstPass, TextSample, TextSecondPass
 from beam_jobs.jobs.text.subwords import train_bpe
 from beam_jobs.jobs.text.tokens import BYTE_OFFSET, UNKNOWN, unpack_counts, words
@@ -25,7 +26,7 @@ from beam_jobs.plan.strata import Strata
 from beam_jobs.records.blocks import Block
 from beam_jobs.records.payload import frame_lengths, unpack_reject
 from beam_jobs.records.rejects import Reject
-from beam_jobs.sources.chunks import CHUNK_BYTES, Task, batch_chunks
+from beam_jobs.sources.chunks import CHUNK_BYTES, Chunk, Task, batch_chunks
 from beam_jobs.sources.extra_features import parse_extra_features
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
@@ -49,12 +50,21 @@ def job(root: Path, **options) -> TextJob:
     return TextJob(Inputs.of([str(root)]), labels, **options)
 
 
+def numbered(reader: TextJob, source: Source) -> list[Chunk]:
+    """The chunks of a source, as tasks get them."""
+    chunks = list(reader.chunks(source))
+    if chunks[0].first:
+        return chunks
+    counts = reader.line_counts()
+    return list(numbered_chunks(counts.count(Task(tuple(chunks)))))
+
+
 def works_of(reader: TextJob) -> list[Task]:
     chunks = [
         chunk
         for pattern in reader.inputs.patterns
         for source in sorted(reader.sources(pattern))
-        for chunk in reader.chunks(source)
+        for chunk in numbered(reader, source)
     ]
     return list(batch_chunks(chunks))
 
@@ -438,10 +448,12 @@ def test_several_labels_are_lists_of_ids(tmp_path):
     assert counted == {"p": 1, "q": 2}
 
 
-def test_a_large_file_that_cannot_be_read_when_it_is_listed_is_a_reject(tmp_path):
+def test_a_large_file_that_cannot_be_read_when_its_lines_are_counted_is_one_reject(tmp_path):
     (tmp_path / "a.txt").write_text("x")
     reader = job(tmp_path)
-    (chunk,) = reader.chunks(Source("gone.txt", 10 * CHUNK_BYTES))
+    chunk, *others = numbered(reader, Source("gone.txt", 10 * CHUNK_BYTES))
+    assert len(others) == 9
+    assert all(other.is_empty and not list(reader.batches(other)) for other in others)
     assert (chunk.start, chunk.first, chunk.size) == (0, 1, 10 * CHUNK_BYTES)
     (texts,) = reader.batches(chunk)
     ((key, stage, error),) = map(astuple, texts.rejects)

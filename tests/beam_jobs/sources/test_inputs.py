@@ -339,7 +339,12 @@ def test_samples_are_found_as_by_comparing_all_names(files, columns, kind):
         # A header and 700 bytes in two blocks: 1536 bytes a member.
         ("tar", 3 * 1536 + 100, 3, "after '2.jpg': it ends at byte"),
         ("tar", 3 * 1536 + 512 + 100, 3, "after '2.jpg': the member at byte 4608 ends at"),
-        ("tar", 9 * 1536, 9, "after '8.jpg': it ends at byte 13824 without the zeros"),
+        (
+            "tar",
+            9 * 1536,
+            9,
+            "after '8.jpg': it ends at byte 13824 without an end-of-archive marker",
+        ),
         ("tar.gz", 2500, None, "in '{}.jpg': GZIP: Compressed file ended"),
     ],
 )
@@ -417,7 +422,7 @@ def test_members_whose_names_lead_elsewhere_are_errors_and_nothing_is_opened(tmp
     for key, (source, data) in found.items():
         assert key.startswith(f"x.{kind}/") and ".." not in key.split("/") and data == b""
         assert re.match("the member's name (leads out|is an absolute|has 5000 bytes)", source.error)
-        assert source.place is None
+        assert source.location is None
 
 
 def test_the_size_of_a_member_that_cannot_be_read_counts_for_nothing(tmp_path):

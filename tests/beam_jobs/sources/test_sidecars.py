@@ -1,4 +1,4 @@
-"""Members beside others, whose names and contents say what they say."""
+"""Sidecars in archives: which members they describe, and which columns they hold."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from beam_jobs.sources.sidecars import is_sidecar, row_of, stem_of
         ("a/b/000017.json", "a/b/000017", True),
         ("a.b/000017.jpg", "a.b/000017", False),
         ("000017.left.jpg", "000017", False),
-        ("000017.seg.json", "000017", False),  # As in WebDataset: the extension is `seg.json`.
+        ("000017.seg.json", "000017", False),  # As in WebDataset, its extension is `seg.json`.
         ("json", "json", False),
         ("a/cls", "a/cls", False),
         ("17.jsonl", "17", False),
     ],
 )
-def test_a_name_parts_at_the_first_dot_behind_its_folder(name, stem, sidecar):
+def test_a_name_is_split_at_the_first_dot_after_its_folder(name, stem, sidecar):
     assert (stem_of(name), is_sidecar(name)) == (stem, sidecar)
 
 
@@ -55,7 +55,7 @@ def test_sidecars_are_columns():
 
 
 @given(st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=5), max_size=4))
-def test_json_gives_its_fields(fields):
+def test_the_fields_of_json_are_columns(fields):
     fields = {k: v for k, v in fields.items() if isinstance(v, str) or -(2**63) <= v < 2**63}
     assert row_of([sidecar("1.json", json.dumps(fields).encode())]) == fields
 
@@ -73,7 +73,7 @@ def test_json_gives_its_fields(fields):
         ("1.cls", b"7", "the member is encrypted", r"^1\.cls: the member is encrypted$"),
     ],
 )
-def test_a_sidecar_that_cannot_be_read_is_a_reject_that_names_it(name, data, error, message):
+def test_an_unreadable_sidecar_is_a_reject_that_names_it(name, data, error, message):
     with pytest.raises(RejectError, match=message):
         row_of([sidecar("1.txt", b"good"), sidecar(name, data, error)])
 

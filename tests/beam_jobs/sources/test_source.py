@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_jobs.errors import RejectError
-from beam_jobs.sources.archives.member import Place
+from beam_jobs.sources.archives.member import MemberLocation
 from beam_jobs.sources.source import (
     Source,
     column_of,
@@ -23,7 +23,7 @@ NAMES = st.binary(min_size=1, max_size=12).map(
 SIZES = st.integers(0, 2**64 - 1)
 TIMES = st.integers(-(2**63), 2**63 - 1)
 PLACES = st.builds(
-    Place, SIZES, SIZES, SIZES, st.sampled_from([0, 8, -1]), st.integers(0, 2**32 - 1)
+    MemberLocation, SIZES, SIZES, SIZES, st.sampled_from([0, 8, -1]), st.integers(0, 2**32 - 1)
 )
 VALUES = st.recursive(
     st.none()
@@ -63,8 +63,8 @@ def test_the_reference_of_a_plain_file_is_16_bytes_and_its_key(key, size, modifi
 
 
 def test_a_place_comes_back_as_a_place():
-    source = Source("a.zip/1.jpg", archive="a.zip", place=Place(1, 2, 3, 8, 4))
-    assert unpack_reference(pack_reference(source)).place.packed == 2
+    source = Source("a.zip/1.jpg", archive="a.zip", location=MemberLocation(1, 2, 3, 8, 4))
+    assert unpack_reference(pack_reference(source)).location.packed == 2
 
 
 @pytest.mark.parametrize(

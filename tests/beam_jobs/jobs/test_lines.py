@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from beam_jobs.errors import DataError
+from beam_jobs.jobs.text.lines import LineCounts, byte_ranges, numbered_chunks
+from beam_jobs.jobs.text.texts import _lines
+from beam_jobs.sources.chunks import Chunk, Task
+from beam_jobs.sources.source import Source
+
+
+@dataclass(frozen=True)
+class Held:
+    """Inputs of one file in memory, which cannot be read from some byte on."""
+
+    data: bytes
+    broken_from: int = 1 << 60
+
+    def stream(self, _):
+        return Breaking(self.data, self.broken_from)
+
+
+class Breaking(io.BytesIO):
+    def __init__(self, data, broken_from):
+        super().__init__(data)
+        self._broken_from = broken_from
+
+    def read(self, size=-1):
+        if self.tell() + size > self._broken_from:
+            raise OSError("the disk failed")
+        return super().read(size)
+
+
+def counts_of(data, size, broken_from=1 << 60):
+    ranges = Task(tuple(byte_ranges(Source("a.txt", len(data)), size)))
+    return LineCounts(Held(data, broken_from)).count(ranges)
+
+
+def lines_of(data, chunks):
+    return [line for chunk in chunks for line in _lines(io.BytesIO(data), chunk)]
+
+
+@given(
+    st.lists(st.sampled_from([b"a", b"bc", b"\n", b"\r\n"]), min_size=1).map(b"".join), st.data()
+)
+def test_numbered_chunks_hold_the_lines_of_the_file(data, draw):
+    size = draw.draw(st.integers(1, len(data) + 1))
+    counts = draw.draw(st.permutations(counts_of(data, size)))
+    chunks = list(numbered_chunks(counts))
+    assert len(chunks) == len(counts)
+    full = [chunk for chunk in chunks if not chunk.is_empty]
+    assert [chunk.start for chunk in full] == [0, *(chunk.end for chunk in full[:-1])]
+    assert sum(chunk.size for chunk in full) == len(data)
+    whole = Chunk(Source("a.txt"), 0, 0, 1, 0)
+    assert lines_of(data, full) == list(_lines(io.BytesIO(data), whole))
+
+
+def test_lines_before_a_range_that_cannot_be_read_are_kept():
+    data = b"one\ntwo\nthree\nfour\n"
+    *good, broken = [c for c in numbered_chunks(counts_of(data, 6, 12)) if not c.is_empty]
+    assert lines_of(data, good) == [(1, b"one"), (2, b"two")]
+    assert broken.source.error == "cannot be read to its end: the disk failed"
+    assert len(list(numbered_chunks(counts_of(data, 6, 12)))) == 4
+
+
+@pytest.mark.parametrize("change", ["lose", "repeat"])
+@pytest.mark.parametrize("which", [0, 1, 2])
+def test_a_range_that_a_runner_loses_or_repeats_fails_the_job(change, which):
+    counts = counts_of(b"one\ntwo\nthree\n", 5)
+    assert len(counts) == 3
+    if change == "lose":
+        del counts[which]
+    else:
+        counts.append(counts[which])
+    with pytest.raises(
+        DataError, match=r"a\.txt: the runner lost or repeated a range of its lines"
+    ):
+        list(numbered_chunks(counts))

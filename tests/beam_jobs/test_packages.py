@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+import ast
+from importlib import metadata
+
+import pytest
+
+from beam_jobs.errors import UsageError
+from beam_jobs.packages import optional
+from tests.support.checkout import ROOT
+
+
+def extras_in_code():
+    """(place, extra) of every call of `optional`."""
+    for path in sorted((ROOT / "beam_jobs").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "optional":
+                yield f"{path.relative_to(ROOT)}:{node.lineno}", ast.literal_eval(node.args[1])
+
+
+def test_every_extra_that_a_message_names_exists():
+    found = list(extras_in_code())
+    assert len(found) >= 5
+    existing = metadata.metadata("beam-shards").get_all("Provides-Extra")
+    assert [(place, extra) for place, extra in found if extra not in existing] == []
+
+
+def test_a_missing_module_is_reported_with_the_command_that_installs_it():
+    with pytest.raises(
+        UsageError, match=r"\.x files need no_such \(.*\): pip install 'beam-shards\[hdf5\]'"
+    ):
+        optional("no_such.part", "hdf5", ".x files")

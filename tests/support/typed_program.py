@@ -1,0 +1,172 @@
+"""A typed program that uses every public name; `test_typing` checks it, and nothing runs it."""
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from apache_beam.pvalue import PCollection, PValue
+from numpy.typing import NDArray
+
+import beam_jobs
+import readers
+from readers import transforms
+
+Record = tuple[str, Mapping[str, Any]]
+Arrays = dict[str, NDArray[Any]]
+
+SCHEMA = readers.Schema({"signal": readers.Feature("float32", [None, 6]), "label": ("int64", ())})
+
+
+def write(records: PCollection[Record], directory: str) -> PValue:
+    label: beam_jobs.Feature = SCHEMA["label"]
+    schema: beam_jobs.Schema = beam_jobs.Schema({**SCHEMA, "label": label})
+    written: PValue = records | beam_jobs.WriteShards(
+        directory,
+        schema=schema,
+        num_shards=2,
+        shard_size="128MiB",
+        balance="bytes",
+        splits={"train": 0.9, "val": 0.1},
+        seed=1,
+        on_reject="fail",
+        overwrite=True,
+        label_names=["rest", "walk"],
+        options={"source": "lab 3"},
+    )
+    return written
+
+
+def total(manifest: beam_jobs.Manifest) -> int:
+    return sum(split.records for split in manifest.splits.values())
+
+
+def exit_code(error: beam_jobs.JobError) -> int:
+    print(error.message)
+    expected = isinstance(error, (beam_jobs.UsageError, beam_jobs.DataError))
+    return error.exit_code if expected else 1
+
+
+def inspect(directory: Path) -> int:
+    manifest: readers.Manifest = readers.Manifest.read(directory)
+    split: readers.Split = manifest.split("train")
+    shard: readers.Shard = split.shards[0]
+    report: readers.Report = readers.verify(directory)
+    problems: tuple[readers.Problem, ...] = report.problems
+    print([f"{problem.file}: {problem.message} ({problem.record})" for problem in problems])
+    print(readers.__version__ == beam_jobs.__version__, report.ok, f"{shard.crc32c:08x}")
+    return manifest.schema["signal"].varying_rank + shard.records
+
+
+def signals(directory: str | os.PathLike[str]) -> Iterator[NDArray[np.float32]]:
+    batches = readers.as_numpy(
+        directory,
+        batch_size=[8, 4],
+        split="train[:10%]",
+        schema=None,
+        columns=["signal"],
+        batching="padded",
+        mask=True,
+        lengths=True,
+        padding_values=0.0,
+        max_length={"signal": 400},
+        bucket_boundaries=[100],
+        weights=None,
+        shuffle=True,
+        order="global",
+        shuffle_buffer=None,
+        seed=1,
+        repeat=None,
+        drop_remainder=True,
+        shard=(0, 2),
+        start_step=10,
+        state=None,
+        on_corrupt="skip",
+        cache_dir=Path("cache"),
+        cache_size="1GiB",
+    )
+    for batch in batches:
+        signal: NDArray[np.float32] = batch["signal"]
+        yield signal * batch["signal_mask"][..., None]
+
+
+def resumed(directory: str, batches: readers.Batches[Arrays]) -> Arrays:
+    state: readers.State = readers.State.from_json(batches.state().to_json())
+    again = readers.as_numpy(directory, batch_size=2, state=state)
+    print(again.skipped, state.epoch)
+    return next(again)
+
+
+def mean(directory: str) -> float:
+    pairs = readers.as_numpy(directory, batch_size=2, as_supervised=["signal", "label"])
+    return sum(float(signal.mean()) * int(label[0]) for signal, label in pairs)
+
+
+def random_access(files: list[Path]) -> int:
+    try:
+        source = readers.RecordSource(
+            files, "train", ["signal"], True, schema=SCHEMA, cache_dir=None, cache_size=1 << 30
+        )
+        return len(source) + len(source[0]["signal"]) + len(source.__getitems__([0, 1]))
+    except readers.DatasetError as error:
+        print(error)
+    except (readers.CorruptRecordError, readers.StoreError) as error:
+        print(error)
+    return 0
+
+
+def export(directory: str) -> list[Path]:
+    label: Path = readers.export_npy(directory, "label", "label.npy", split="train", schema=SCHEMA)
+    return [label, *readers.export_npy(directory, ["label", "signal"], Path("columns"))]
+
+
+def train(directory: str) -> int:
+    moments = transforms.Moments.of(readers.Manifest.read(directory), "train", "signal")
+    vectorizer = transforms.Vectorizer(directory, length=100)
+
+    def augment(batch: dict[str, Any], keys: Any) -> dict[str, Any]:
+        images = transforms.decode_images(batch["encoded"], (256, 256))
+        images = transforms.resize(images, (224, 224))
+        images = transforms.random_flip(images, keys, up_down=True)
+        images = transforms.random_crop(images, keys, (192, 192), padding=4)
+        images = transforms.random_brightness(images, keys, 0.1)
+        return {
+            "image": transforms.to_float(images),
+            "signal": transforms.normalize(batch["signal"], moments, batch["signal_mask"]),
+            "text": vectorizer(batch["text"]),
+            "drawn": transforms.uniform(keys, "a") * transforms.below(keys, "b", vectorizer.size),
+        }
+
+    dataset = readers.load(
+        [directory, Path(directory)],
+        batch_size=8,
+        split="train",
+        schema=None,
+        columns=None,
+        as_supervised=("image", "label"),
+        batching="dense",
+        mask=False,
+        lengths=False,
+        padding_values={"tokens": 0},
+        max_length=400,
+        bucket_boundaries={"signal": [100, 200]},
+        weights=[0.5, 0.5],
+        shuffle=True,
+        order="interleave",
+        shuffle_buffer=1000,
+        seed=None,
+        repeat=2,
+        drop_remainder=False,
+        shard=(0, 1),
+        start_step=0,
+        state="{}",
+        on_corrupt="raise",
+        cache_dir="cache",
+        cache_size=1 << 30,
+        transform=augment,
+    )
+    steps = 0
+    for _ in dataset:
+        steps += 1
+    return steps

@@ -1,0 +1,50 @@
+"""What CONTRIBUTING.md names is there, and its input format can be added as it says."""
+
+import re
+
+from beam_jobs.jobs.sensors import formats
+from tests.support.checkout import ROOT
+
+TEXT = (ROOT / "CONTRIBUTING.md").read_text()
+BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", TEXT, re.DOTALL | re.MULTILINE)
+
+
+def blocks_of(language):
+    return [text for found, text in BLOCKS if found == language]
+
+
+def test_the_files_that_it_names_exist():
+    named = {*re.findall(r"\b(?:beam_jobs|readers|tests|docs)/[\w/]+\.(?:py|md)\b", TEXT)}
+    named |= {*re.findall(r"\]\(([\w/.]+)", TEXT)}
+    assert len(named) > 8
+    assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
+
+
+def test_its_ten_lines_name_every_package():
+    (house,) = blocks_of("")
+    assert len(house.splitlines()) == 10
+    words = {*re.findall(r"\w+", house)}
+    for package in ("beam_jobs", "readers"):
+        folders = {path.parent.name for path in (ROOT / package).glob("*/__init__.py")}
+        assert folders <= words
+
+
+def test_the_input_format_that_it_adds_works(monkeypatch):
+    loader, table, extra, test = blocks_of("python")
+    source, proof = {}, {}
+    exec(loader, source)
+    ((kind, function),) = re.findall(r'^    "(\w+)": (\w+),$', table, re.MULTILINE)
+    monkeypatch.setitem(formats._LOADERS, kind, source[function])
+    exec(test, proof)
+    (check,) = (value for name, value in proof.items() if name.startswith("test_"))
+    check()
+    # The extra is the one that the loader names.
+    ((name, package),) = re.findall(r'^    "(\w+)": \["(\w+)[^"]*"\],$', extra, re.MULTILINE)
+    assert f'optional("{package}.io", "{name}", ' in loader
+
+
+def test_the_dictionaries_that_it_extends_are_there():
+    assert "\nINPUTS = {\n" in (ROOT / "setup.py").read_text()
+    table = (ROOT / "beam_jobs/jobs/sensors/formats.py").read_text()
+    (opening,) = re.findall(r"^.*LOADERS.*\{$", "\n".join(blocks_of("python")), re.MULTILINE)
+    assert f"\n{opening}\n" in table

@@ -1,0 +1,114 @@
+"""The public face of both packages: names, version, and the systems they run on."""
+
+import builtins
+import inspect
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+import tensorflow as tf
+
+import beam_jobs
+import readers
+from readers import transforms
+from tests.support.checkout import ROOT
+
+PACKAGES = {"readers": readers, "beam_jobs": beam_jobs}
+MODULES = [readers, beam_jobs, transforms]
+
+
+def is_python(value):
+    return inspect.isfunction(value) or inspect.ismethod(value)
+
+
+def package_of(function):
+    return PACKAGES.get(function.__module__.partition(".")[0])
+
+
+def public_functions(module):
+    """The functions, classes and methods that a module gives its users."""
+    for value in (getattr(module, name) for name in module.__all__):
+        if callable(value):
+            yield value
+        if inspect.isclass(value):
+            for name, method in inspect.getmembers(value, is_python):
+                if not name.startswith("_") and package_of(method):
+                    yield method
+
+
+def raised_by(function):
+    """The names of exceptions in the docstring of a function."""
+    section = re.search(r"Raises:\n(.*?)(\n\s*\n|\Z)", inspect.getdoc(function) or "", re.S)
+    if not section:
+        return set()
+    lines = re.findall(r"^ {4}((?:[\w.]+, )*[\w.]+): ", section[1], re.M)
+    assert lines, function
+    return {name for line in lines for name in line.split(", ")}
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
+def test_what_public_functions_raise_can_be_imported_from_the_package(module):
+    raised = {(error, package_of(f)) for f in public_functions(module) for error in raised_by(f)}
+    assert raised
+    for error, package in raised:
+        if error.startswith("tf.errors."):
+            assert hasattr(tf.errors, error.removeprefix("tf.errors."))
+        else:
+            assert error in package.__all__ or hasattr(builtins, error), error
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
+def test_what_public_functions_and_fields_hold_can_be_imported_from_the_package(module):
+    annotations = []
+    for function in public_functions(module):
+        if inspect.isclass(function):
+            annotations += vars(function).get("__annotations__", {}).values()
+        else:
+            annotations.append(inspect.signature(function).return_annotation)
+    words = {word for text in annotations for word in re.findall(r"\w+", str(text))}
+    classes = set()
+    for path in (path for name in PACKAGES for path in (ROOT / name).rglob("*.py")):
+        classes |= {*re.findall(r"^class ([A-Z]\w*)", path.read_text(), re.M)}
+    found = words & classes
+    assert found <= {*readers.__all__, *beam_jobs.__all__, *transforms.__all__}
+    if module is readers:
+        assert {"Batches", "Report", "Problem", "Manifest", "Split", "Shard", "State"} <= found
+
+
+def test_both_packages_have_the_version_that_is_built():
+    command = [sys.executable, "setup.py", "--quiet", "--version"]
+    built = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True).stdout
+    assert built.split()[-1] == readers.__version__ == beam_jobs.__version__
+
+
+@pytest.fixture
+def on_windows(tmp_path):
+    """Runs Python in a process that takes itself to be on Windows."""
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.platform = 'win32'\n")
+    environment = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
+
+    def run(*arguments):
+        command = [sys.executable, *arguments]
+        return subprocess.run(
+            command, capture_output=True, text=True, env=environment, cwd=tmp_path
+        )
+
+    return run
+
+
+REFUSAL = "beam-shards runs on Linux and macOS; on Windows, use it inside WSL 2"
+
+
+@pytest.mark.parametrize("arguments", ["readers", "beam_jobs", "readers info x"])
+def test_a_command_on_windows_is_refused_in_one_line(on_windows, arguments):
+    done = on_windows("-m", *arguments.split())
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"error: {REFUSAL}\n")
+
+
+@pytest.mark.parametrize("module", ["readers", "beam_jobs", "readers.format.schema"])
+def test_an_import_on_windows_is_refused_in_one_line(on_windows, module):
+    done = on_windows("-c", f"import {module}")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == f"ImportError: {REFUSAL}"

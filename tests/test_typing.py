@@ -1,0 +1,92 @@
+"""What type checkers make of the package when it is installed."""
+
+import ast
+import inspect
+import sys
+import zipfile
+
+import pytest
+
+import beam_jobs
+import readers
+from readers import transforms
+from tests.support.checkout import ROOT
+from tests.support.packaged import build_wheel, run_in, user_environment
+
+PROGRAM = ROOT / "tests/support/typed_program.py"
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory, wheel):
+    return user_environment(tmp_path_factory.mktemp("user"), wheel)
+
+
+@pytest.fixture(scope="module")
+def mypy(python, tmp_path_factory):
+    """Checks the text of a program as strictly as mypy can; gives its exit code and its output."""
+    # A folder of their own, where no `readers/` of the checkout is taken for the package.
+    directory = tmp_path_factory.mktemp("mypy")
+    command = [sys.executable, "-m", "mypy", "--strict", "--python-executable", python]
+
+    def check(program):
+        (directory / "program.py").write_text(program)
+        done = run_in(directory, *command, "program.py")
+        return done.returncode, done.stdout + done.stderr
+
+    return check
+
+
+def test_a_wheel_marks_both_packages_as_typed_and_holds_the_licence(wheel):
+    with zipfile.ZipFile(wheel) as file:
+        names = file.namelist()
+    assert {"beam_jobs/py.typed", "readers/py.typed"} <= {*names}
+    assert any(name.endswith("/LICENSE") for name in names)
+
+
+def test_a_typed_program_passes_mypy_strict(python, mypy, tmp_path):
+    found = run_in(tmp_path, python, "-c", "import readers; print(readers.__file__)").stdout
+    assert found.startswith(str(python.parent.parent))
+    code, output = mypy(PROGRAM.read_text())
+    assert code == 0, output
+
+
+def test_mypy_reports_misspelt_names_and_wrong_arguments(mypy):
+    expected = {
+        "readers.laod('x', batch_size=2)": 'Module has no attribute "laod"',
+        "beam_jobs.WriteShard": 'Module has no attribute "WriteShard"',
+        "readers.as_numpy('x', batchsize=2)": 'No overload variant of "as_numpy"',
+        "next(readers.as_numpy('x', batch_size=2))[0]": "Invalid index type",
+        "readers.Feature('float32', 3)": 'expected "Sequence[int | None]"',
+    }
+    code, output = mypy("\n".join(("import beam_jobs, readers", *expected)))
+    assert code == 1
+    for number, message in enumerate(expected.values(), 2):
+        lines = [line for line in output.splitlines() if line.startswith(f"program.py:{number}: ")]
+        assert any(message in line for line in lines), output
+
+
+def test_the_typed_program_uses_every_public_name_and_argument():
+    tree = ast.walk(ast.parse(PROGRAM.read_text()))
+    used, arguments = set(), {}
+    for node in tree:
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            used.add(f"{node.value.id}.{node.attr}")
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            names = {keyword.arg for keyword in node.keywords}
+            arguments.setdefault(node.func.attr, set()).update(names)
+    for module in (beam_jobs, readers, transforms):
+        short = module.__name__.removeprefix("readers.")
+        # `transforms` is used by its own names.
+        assert {f"{short}.{name}" for name in {*module.__all__} - {"transforms"}} <= used
+    for function in (readers.load, readers.as_numpy, readers.export_npy, beam_jobs.WriteShards):
+        expected = [
+            parameter.name
+            for parameter in inspect.signature(function).parameters.values()
+            if parameter.default is not parameter.empty
+        ]
+        assert {*expected} <= arguments[function.__name__], function.__name__
