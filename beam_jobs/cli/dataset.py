@@ -34,10 +34,7 @@ class DatasetFlags(Flags):
     title = "splits and shards"
 
     output: str | None = flag(
-        None,
-        "a new or empty directory",
-        unset="none; a dry run needs none",
-        metavar="DIR",
+        None, "a new or empty directory", unset="none; a dry run needs none", metavar="DIR"
     )
     splits: str = flag(
         _ONE_SPLIT,
@@ -59,10 +56,7 @@ class DatasetFlags(Flags):
         metavar="REGEX|column:NAME",
     )
     num_shards: str = flag(
-        "",
-        "shards of every split, or train=16,val=2",
-        unset="chosen by --shard_size",
-        metavar="N",
+        "", "shards of every split, or train=16,val=2", unset="chosen by --shard_size", metavar="N"
     )
     shard_size: str = flag("128MiB", "approximate bytes of a shard", metavar="SIZE")
     balance: Balance = flag(
@@ -72,8 +66,7 @@ class DatasetFlags(Flags):
     )
     seed: int = flag(0, "determines splits and order")
     on_reject: OnReject = flag(
-        "skip",
-        "if an input cannot become a record, skip it and list it in rejects/, or fail",
+        "skip", "if an input cannot become a record, skip it and list it in rejects/, or fail"
     )
     overwrite: bool = flag(False, "replace a dataset in --output", unset="refuse to")
     engine: Engine = flag(

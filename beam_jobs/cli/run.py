@@ -108,9 +108,7 @@ def survey_job(command: Command) -> Findings:
 def _kept(result: PipelineResult) -> int:
     try:
         counters = result.metrics().query(MetricsFilter().with_name("kept"))["counters"]
-    except (
-        Exception
-    ):  # A service may refuse to report counters; the dataset is complete all the same.
+    except Exception:  # A service may refuse to report counters; the dataset is complete.
         return 0
     return sum(counter.result for counter in counters)
 

@@ -687,7 +687,7 @@ def plain(tmp_path_factory):
         ("b.npy", "--window 1.5", "--window 1.5: expected a number of samples such as 128"),
         ("b.npy", "--max_gap 1s", "--max_gap 1s: it bounds what is interpolated: add --resample"),
         ("b.npy", "--resample 5Hz", "--resample: nobody knows when the samples of 'signal' were"),
-        ("b.npy", "--time_column t", "--time_column t: it says when samples were taken: add --res"),
+        ("b.npy", "--time_column t", "--time_column t: only --resample uses times: add it"),
         ("b.npy", "--time_unit ms", "--time_unit ms: add the --time_column in this unit"),
         ("b.npy", "--spectrogram 8", "--spectrogram 8: expected FRAME:STEP such as 256:128"),
         ("b.npy", "--spectrogram 1:1", "--spectrogram 1: 1 sample, expected at least 2"),

@@ -361,11 +361,6 @@ def test_source_in_gray_keeps_gray_files_alone():
     assert stored(gray, PLAIN["rgb.jpg"]).startswith(b"\x89PNG")
 
 
-def test_source_cannot_resize():
-    with pytest.raises(UsageError, match="drop --image_size"):
-        job((8, 8), encoding="source")
-
-
 WHOLE = {
     "jpg": encoded(Image.fromarray(smooth()), "JPEG"),
     "png": encoded(Image.fromarray(smooth()), "PNG"),

@@ -353,16 +353,6 @@ def test_labels_of_files_hold_for_all_their_records(tmp_path):
     ]
 
 
-def test_two_sources_of_labels_are_refused(tmp_path):
-    with pytest.raises(UsageError, match="drop one"):
-        job(tmp_path, labels=Labels("parent"), label_field="y")
-
-
-def test_a_limit_of_tokens_needs_tokens(tmp_path):
-    with pytest.raises(UsageError, match="add --tokens words, bytes, bpe or"):
-        job(tmp_path, max_length=5)
-
-
 def test_the_schema_holds_what_was_asked_for(tmp_path):
     plain = {"text": Feature("string"), "key": Feature("string")}
     assert job(tmp_path).schema == Schema(plain)
