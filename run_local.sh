@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# The whole project on this machine:
+# Runs the project on this machine:
 #
 #   ./run_local.sh                     make sample inputs, run the three jobs, read the results
-#   ./run_local.sh images --input ...  run one job with its flags (text, sensors likewise)
-#   ./run_local.sh test                run the test suite
+#   ./run_local.sh images --input ...  run one job with its flags (also text, sensors, reshard)
+#   ./run_local.sh test                run the base tests, which need Python alone (6 minutes)
+#   ./run_local.sh test all            run all tests; they also need Java, Maven, Go and root
 #   ./run_local.sh test tests/a.py -x  run pytest with these arguments
-#   ./run_local.sh engines start flink a cluster on this machine (spark, prism, pool likewise; stop)
+#   ./run_local.sh engines start flink start a local cluster (also spark, prism, pool; or stop one)
 #
-# The first call makes .venv and installs the package there. PYTHON names another interpreter.
+# The first call creates .venv and installs the package there. PYTHON selects another interpreter.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 venv="$here/.venv"
@@ -28,20 +29,20 @@ find_python() {
   fail "Python 3.10 to 3.13 is needed; set PYTHON to one (found: $(python3 --version 2>&1 || echo none))"
 }
 
-# Installs when the stamp does not match what is asked for, so that an interrupted or outdated
-# installation is made good and a finished one costs nothing.
+# Installs the package with an extra unless the stamp matches: an interrupted or outdated installation
+# is repaired, a complete one costs nothing.
 install() {
-  local extra=$1 stamp="$venv/.installed-$1" wanted
+  local extra=$1 stamp="$venv/.installed-$1" size=${2-"a minute the first time"} wanted
   wanted=$(cksum "$here/setup.py" "$here/pyproject.toml"; echo "$here")
   [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] && return
   local python
   python=$(find_python)
   [ -x "$venv/bin/python" ] || {
-    echo "making .venv with $("$python" --version)" >&2
+    echo "creating .venv with $("$python" --version)" >&2
     "$python" -m venv "$venv" || fail "'$python -m venv' failed (on Debian: apt install python3-venv)"
   }
-  echo "installing the package and its dependencies (a minute the first time)" >&2
-  # uv takes 20 s where pip takes two minutes; what settings of this machine it does not know, pip does.
+  echo "installing the package and its dependencies ($size)" >&2
+  # uv takes 20 s, pip two minutes; pip is the fallback on machines whose settings uv does not know.
   local pip=("$venv/bin/python" -m pip --disable-pip-version-check install --quiet)
   local uv=("$venv/bin/uv" pip install --quiet --system-certs --compile-bytecode)
   { "${pip[@]}" uv && "${uv[@]}" --python "$venv/bin/python" --editable "$here[$extra]" 2>/dev/null; } ||
@@ -50,20 +51,78 @@ install() {
   printf '%s\n' "$wanted" >"$stamp"
 }
 
+# Each test is in one tier: the base, or one of the markers in pyproject.toml. Engines run one after
+# another, because a cluster takes all cores and the memory of many processes.
+in_parallel="slow or environments or disks or frameworks"
+
+base_tests() {
+  echo "the base tests" >&2
+  "$venv/bin/python" -m pytest -m "not ($in_parallel or engines)" \
+    -n logical --maxprocesses 8 --dist worksteal
+}
+
+other_tests() {
+  local code=0
+  install test-frameworks "PyTorch, which takes 6 GB with CUDA"
+  echo "the slow tests, environments, disks and frameworks" >&2
+  "$venv/bin/python" -m pytest -m "$in_parallel" -n logical --maxprocesses 8 --dist worksteal ||
+    code=$?
+  echo "the engines" >&2
+  "$venv/bin/python" -m pytest -m engines || code=$?
+  return "$code"
+}
+
+# Fails with a line for everything that the tests beyond the base need and this machine lacks.
+check_machine() {
+  local missing=() folder
+  command -v javac >/dev/null || missing+=("Java, a JDK of version 17 (on Debian: apt install openjdk-17-jdk-headless)")
+  command -v mvn >/dev/null || missing+=("Maven (on Debian: apt install maven)")
+  command -v go >/dev/null || missing+=("Go (on Debian: apt install golang-go)")
+  folder=$(mktemp -d)
+  if mount -t tmpfs -o size=64k tmpfs "$folder" 2>/dev/null; then
+    umount "$folder"
+  else
+    missing+=("permission to mount a tmpfs (Linux: run as root, in a container with --privileged)")
+  fi
+  rmdir "$folder"
+  [ ${#missing[@]} -eq 0 ] && return
+  echo "error: 'test all' needs what this machine lacks:" >&2
+  printf '  - %s\n' "${missing[@]}" >&2
+  exit 2
+}
+
 case ${1-} in
   "")
     install all
     exec "$venv/bin/python" "$here/examples/tour.py" "$here/sample_data"
     ;;
   test)
-    install test
     shift
     cd "$here"
-    [ $# -eq 0 ] || exec "$venv/bin/python" -m pytest "$@"
-    # Engines have the machine to themselves: a cluster takes all cores, and memory of many processes.
+    case $# in 0 | 1) which=${1-base} ;; *) which=pytest ;; esac
     code=0
-    "$venv/bin/python" -m pytest -m "not engines" -n logical --maxprocesses 8 --dist worksteal || code=$?
-    "$venv/bin/python" -m pytest -m engines || code=$?
+    case $which in
+      base)
+        install test
+        base_tests || code=$?
+        echo "left out: slow cases, environments, full disks, PyTorch and DALI, engines; './run_local.sh test all' runs them too"
+        ;;
+      all)
+        check_machine
+        install test
+        base_tests || code=$?
+        other_tests || code=$?
+        ;;
+      rest)  # what `test` left out, for .ci/run
+        check_machine
+        install test
+        other_tests || code=$?
+        ;;
+      *)
+        install test
+        exec "$venv/bin/python" -m pytest "$@"
+        ;;
+    esac
     exit "$code"
     ;;
   engines)
@@ -73,7 +132,7 @@ case ${1-} in
     exec "$venv/bin/python" -m engines "$@"
     ;;
   -h | --help)
-    sed -n '2,11s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+    sed -n '2,12s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
     ;;
   *)
     install all

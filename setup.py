@@ -41,13 +41,16 @@ TEST = [
     "pyyaml>=6",
     # Keys of accounts that nobody has.
     "cryptography>=42",
-    # Others who read what is written here.
+    # Other readers and users of the records.
     "grain>=0.2.13",
+    "jax>=0.6",
     "tfrecord>=1.14.6",
     # Stores that run here.
     "moto[server]>=5.2",
     "gcp-storage-emulator>=2026.7",
 ]
+# 5 GB, nearly all of it CUDA: on Linux, PyPI has no build of PyTorch for the CPU alone.
+TEST_FRAMEWORKS = ["torch>=2.4", "nvidia-dali-cuda130>=1.52"]
 
 setup(
     name="beam-shards",
@@ -68,5 +71,6 @@ setup(
         **STORES,
         "all": BEAM + TENSORFLOW + ALL_INPUTS + ALL_STORES,
         "test": BEAM + DATAFLOW + TENSORFLOW + ALL_INPUTS + ALL_STORES + TEST,
+        "test-frameworks": TEST_FRAMEWORKS,
     },
 )

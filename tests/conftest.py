@@ -26,6 +26,28 @@ settings.register_profile("ci", derandomize=True, deadline=None)
 settings.register_profile("here", deadline=None)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 
+TIERS = {"slow", "environments", "disks", "frameworks", "engines"}
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest evaluates -m
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Moves the cases that `slow(base=[...])` lists to the base; every test is in one tier."""
+    listed, found = set(), set()
+    for item in items:
+        mark = item.get_closest_marker("slow")
+        if mark and "base" in mark.kwargs:
+            name, case = item.nodeid.split("[")[0], item.callspec.id  # type: ignore[attr-defined]
+            listed |= {(name, case) for case in mark.kwargs["base"]}
+            found.add((name, case))
+            if case in mark.kwargs["base"]:
+                item.own_markers.remove(mark)
+        tiers = TIERS & {mark.name for mark in item.iter_markers()}
+        if len(tiers) > 1:
+            raise pytest.UsageError(f"{item.nodeid} is in several tiers: {', '.join(tiers)}")
+    # With `::` on the command line only some cases of a test are collected.
+    if (unknown := listed - found) and not any("::" in argument for argument in config.args):
+        raise pytest.UsageError(f"slow(base=...) lists cases that do not exist: {sorted(unknown)}")
+
 
 @pytest.fixture
 def dying_after(

@@ -446,6 +446,7 @@ def test_one_worker_writes_the_same_bytes_and_no_file_but_those_of_the_dataset(s
     assert any(path.startswith(f"{tmp_path}/out/") for path in written)
 
 
+@pytest.mark.slow
 def test_workers_of_beam_write_the_same_bytes(salvaged, tmp_path):
     arguments, _, out = salvaged
     mode = ["--direct_running_mode", "multi_processing", "--direct_num_workers", 2]

@@ -133,6 +133,7 @@ WHICH = [
 ]
 
 
+@pytest.mark.slow(base=["7-random 0", "20-all but one", "7-two shards", "20-first shard"])
 @pytest.mark.parametrize("which", WHICH)
 @pytest.mark.parametrize("shards", [7, 20])
 def test_recordings_that_turn_out_bad_leave_the_shards_balanced(tmp_path, which, shards):
@@ -187,6 +188,7 @@ def unequal(seed, count=160, largest=4000):
     return np.minimum(1 + draw.pareto(0.8, count) * 8, largest).astype(int).tolist()
 
 
+@pytest.mark.slow(base=["0-0", "50-2"])
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("rejects", [0, 50])
 def test_recordings_balanced_by_bytes_differ_by_the_largest_at_most(tmp_path, seed, rejects):
@@ -251,6 +253,7 @@ def test_write_shards_balanced_by_bytes_differs_by_the_largest_at_most(tmp_path,
         np.testing.assert_array_equal(values[key], record["x"])
 
 
+@pytest.mark.slow(base=["0"])
 @pytest.mark.parametrize("seed", range(6))
 def test_write_shards_is_balanced_wherever_its_rejects_fall(tmp_path, seed):
     # So many that one of them has its hash beside a boundary of shards.
@@ -263,6 +266,7 @@ def test_write_shards_is_balanced_wherever_its_rejects_fall(tmp_path, seed):
     assert len(rejects_of(tmp_path / "out")) == 1000
 
 
+@pytest.mark.slow(base=["4-0", "13-1"])
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("wanted", [4, 13])
 def test_the_number_of_shards_is_that_of_their_size(tmp_path, seed, wanted):
@@ -334,6 +338,7 @@ def cost_of_moving(monkeypatch, tmp_path, rejects):
     return counts, Manifest.read(str(tmp_path / f"out{rejects}")).splits["train"]
 
 
+@pytest.mark.slow
 def test_moving_records_costs_what_the_rejects_do(monkeypatch, tmp_path):
     record = 1350
     none, _ = cost_of_moving(monkeypatch, tmp_path, 0)
@@ -351,6 +356,7 @@ def test_moving_records_costs_what_the_rejects_do(monkeypatch, tmp_path):
         assert counts["read"] + counts["written"] < split.bytes / 2
 
 
+@pytest.mark.slow
 def test_moving_one_record_costs_the_same_in_a_larger_dataset(monkeypatch, tmp_path):
     counts = []
     for number in (80, 800):

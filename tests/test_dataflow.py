@@ -215,6 +215,7 @@ def without_inputs(directory):
     return files_of(directory)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("job", JOBS)
 def test_a_whole_submission_writes_the_same_bytes_as_this_machine(cloud, submitted, tmp_path, job):
     there = submitted[job]
@@ -226,6 +227,7 @@ def test_a_whole_submission_writes_the_same_bytes_as_this_machine(cloud, submitt
     assert len(there.printed.splitlines()) == 1 + len(list(downloaded.glob("*-00000-*.idx")))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("job", JOBS)
 def test_the_driver_says_where_the_job_is_and_what_the_service_says(submitted, job):
     there = submitted[job]
@@ -238,6 +240,7 @@ def test_the_driver_says_where_the_job_is_and_what_the_service_says(submitted, j
     assert [line for line in lines if "rejected" in line] == rejected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("job", JOBS)
 def test_a_job_is_posted_with_its_image_its_files_and_its_options(submitted, job):
     there = submitted[job]
@@ -255,6 +258,7 @@ def test_a_job_is_posted_with_its_image_its_files_and_its_options(submitted, job
     assert options["save_main_session"] is False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("job", JOBS)
 def test_nothing_that_is_sent_holds_a_credential(cloud, submitted, job):
     key = json.loads(Path(cloud.environment["GOOGLE_APPLICATION_CREDENTIALS"]).read_text())
@@ -266,6 +270,7 @@ def test_nothing_that_is_sent_holds_a_credential(cloud, submitted, job):
         assert secret.encode() not in sent
 
 
+@pytest.mark.slow
 def test_setup_file_stages_the_package_alone(cloud, submitted):
     (package,) = submitted["text"].environment["workerPools"][0]["packages"]
     staged = package["location"].replace("storage.googleapis.com", "gs:/")

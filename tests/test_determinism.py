@@ -78,9 +78,10 @@ JOBS = {
 WORKERS = [["--direct_num_workers", n] for n in (1, 2, 4)]
 MODES = [
     *WORKERS,
+    ["--direct_running_mode", "in_memory"],  # always with one worker of Beam's
     *(
         ["--direct_running_mode", mode, *workers]
-        for mode in ("in_memory", "multi_threading", "multi_processing")
+        for mode in ("multi_threading", "multi_processing")
         for workers in WORKERS
     ),
 ]
@@ -102,6 +103,15 @@ def by_default(tmp_path_factory):
     return found
 
 
+@pytest.mark.slow(
+    base=[
+        "text-1",
+        "images-2",
+        "sensors-in_memory",
+        "text-multi_threading-2",
+        "sensors-multi_processing-2",
+    ]
+)
 @pytest.mark.parametrize("mode", MODES, ids=lambda mode: "-".join(map(str, mode[1::2])))
 @pytest.mark.parametrize("job", JOBS)
 def test_every_file_is_that_of_the_default_run(by_default, tmp_path, job, mode):

@@ -98,6 +98,7 @@ def jobs(tmp_path_factory):
 # A runner that does things twice.
 
 
+@pytest.mark.slow(base=["text"])
 @pytest.mark.parametrize("job", ["sensors", "bytes", "text"])
 def test_a_runner_that_repeats_every_bundle_writes_the_same_files(jobs, tmp_path, job):
     arguments, expected = jobs[job]
@@ -107,6 +108,7 @@ def test_a_runner_that_repeats_every_bundle_writes_the_same_files(jobs, tmp_path
     assert files_of(tmp_path / "out") == expected
 
 
+@pytest.mark.slow(base=["1"])
 @pytest.mark.parametrize("workers", [1, 3])
 def test_write_shards_on_a_runner_that_repeats_every_bundle(tmp_path, workers):
     for name, flags in (("once", []), ("repeated", ["--direct_runner_bundle_repeat", "2"])):
@@ -170,6 +172,7 @@ def both(call):
     return results
 
 
+@pytest.mark.slow(base=["commit"])
 @pytest.mark.parametrize("place", ["start", "commit", "note"])
 def test_two_attempts_at_a_shard_at_once_agree(jobs, tmp_path, monkeypatch, place):
     arguments, expected = jobs["sensors"]
@@ -399,6 +402,27 @@ CASES = [
 ]
 
 
+# One case of each kind of element, in turn lost and repeated.
+FEW_CASES = [
+    "listed blocks-sensors-lose-1",
+    "summaries of texts-text-repeat-1",
+    "words-text-lose-2",
+    "hashes by bin-sensors-repeat-1",
+    "boundaries-text-lose-1",
+    "assigned blocks-sensors-repeat-2",
+    "encoded blocks-text-lose-1",
+    "references to blocks-spooled-lose-1",
+    "results of files-sensors-repeat-2",
+    "statistics of texts-text-lose-1",
+    "edges of splits-stratified-lose-1",
+    "labels of texts-strata of texts-repeat-1",
+    "duplicates-duplicates-lose-1",
+    "samples-bpe-lose-1",
+    "changed shards-bytes-lose-1",
+    "planned changes-sensors-repeat-1",
+]
+
+
 def refused(error, *parts):
     lines_ = forked.told(error)
     assert len(lines_) == 1 and lines_[0].startswith("error: "), error
@@ -419,6 +443,7 @@ def assert_failed_or_whole(capsys, code, out, expected):
     return True
 
 
+@pytest.mark.slow(base=FEW_CASES)
 @pytest.mark.parametrize(("job", "tamper", "action", "which"), CASES)
 def test_an_element_lost_or_repeated_between_two_steps_is_noticed_or_harmless(
     jobs, tmp_path, monkeypatch, capsys, job, tamper, action, which
@@ -429,10 +454,11 @@ def test_an_element_lost_or_repeated_between_two_steps_is_noticed_or_harmless(
         monkeypatch.setattr(write_parts, "is_local", lambda _: False)
     seen = tamper(monkeypatch, action=action, which=which)
     code = run(*arguments, *flags, "--output", tmp_path / "out")
-    assert len(seen) >= 1
+    assert len(seen) >= which
     assert_failed_or_whole(capsys, code, tmp_path / "out", expected)
 
 
+@pytest.mark.slow(base=["sensors-lose", "bytes-repeat"])
 @pytest.mark.parametrize("action", ["lose", "repeat"])
 @pytest.mark.parametrize("job", ["sensors", "bytes"])
 def test_results_lost_or_repeated_on_the_way_to_the_moves_are_noticed_or_harmless(
@@ -449,6 +475,7 @@ def test_results_lost_or_repeated_on_the_way_to_the_moves_are_noticed_or_harmles
     assert_failed_or_whole(capsys, code, tmp_path / "out", expected)
 
 
+@pytest.mark.slow(base=["results-lose", "changed-repeat", "statistics-lose"])
 @pytest.mark.parametrize("action", ["lose", "repeat"])
 @pytest.mark.parametrize("side", ["results", "changed", "statistics"])
 def test_what_reaches_the_commit_lost_or_repeated_is_noticed_or_harmless(
@@ -482,6 +509,7 @@ def test_a_vocabulary_that_lacks_the_counts_of_a_partition_is_noticed(
     assert_failed_or_whole(capsys, code, tmp_path / "out", expected)
 
 
+@pytest.mark.slow(base=["None-lose", "summary-repeat"])
 @pytest.mark.parametrize("action", ["lose", "repeat"])
 @pytest.mark.parametrize("tag", [None, "summary", STATISTICS])
 def test_write_shards_notices_an_element_lost_or_repeated(tmp_path, monkeypatch, tag, action):
@@ -546,6 +574,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_a_runner_that_loses_records_cannot_make_write_shards_write_a_manifest(tmp_path):
     script = tmp_path / "lossy.py"
     script.write_text(LOSSY)
@@ -580,6 +609,7 @@ def little_memory():
     resource.setrlimit(resource.RLIMIT_AS, limits)
 
 
+@pytest.mark.slow
 def test_a_command_on_a_runner_that_loses_records_fails_with_one_line(
     tmp_path, monkeypatch, capsys, little_memory
 ):
@@ -656,18 +686,14 @@ def test_a_file_that_may_grow_no_further_ends_the_run_and_the_next_one_goes_on(l
 
 @pytest.fixture
 def disk(tmp_path):
-    """Mounts small disks; skips where that is not allowed."""
+    """Mounts small disks."""
     mounted = []
 
     def mount(name, size):
         path = tmp_path / name
         path.mkdir()
         arguments = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(path)]
-        if (
-            shutil.which("mount") is None
-            or subprocess.run(arguments, capture_output=True).returncode
-        ):
-            pytest.skip("no disk may be mounted here")
+        subprocess.run(arguments, check=True)  # as root
         mounted.append(path)
         return path
 
@@ -676,6 +702,7 @@ def disk(tmp_path):
         subprocess.run(["umount", "-l", str(path)], check=True)
 
 
+@pytest.mark.disks
 def test_a_full_disk_ends_the_run_and_the_next_one_goes_on_when_there_is_room(
     large, tmp_path, disk
 ):
@@ -694,6 +721,7 @@ def test_a_full_disk_ends_the_run_and_the_next_one_goes_on_when_there_is_room(
     assert files_of(path / "out") == expected
 
 
+@pytest.mark.disks
 @pytest.mark.parametrize("pages", [1, 2, 4, 7, 11, 15, 20, 25, 30, 35, 40, 45])
 def test_a_disk_that_is_full_at_any_step_ends_the_run_with_one_line(jobs, disk, pages):
     arguments, expected = jobs["sensors"]
@@ -709,6 +737,7 @@ def test_a_disk_that_is_full_at_any_step_ends_the_run_with_one_line(jobs, disk, 
     assert files_of(path / "out") == expected
 
 
+@pytest.mark.disks
 @pytest.mark.parametrize("megabytes", [3, 8])
 def test_a_disk_with_no_room_for_a_text_job_ends_it_with_one_line(tmp_path, disk, megabytes):
     path = disk("disk", f"{megabytes}m")
@@ -746,6 +775,7 @@ def test_records_that_a_killed_run_left_on_disk_go_when_the_next_one_begins(
     assert not staging.exists()
 
 
+@pytest.mark.disks
 def test_a_full_disk_for_temporary_files_ends_the_run_with_one_line(
     tmp_path, disk, monkeypatch, capsys
 ):
@@ -762,6 +792,7 @@ def test_a_full_disk_for_temporary_files_ends_the_run_with_one_line(
     assert run(*arguments, *IN_MEMORY) == 0
 
 
+@pytest.mark.slow(base=["spool-1"])
 @pytest.mark.parametrize("processes", [1, 2])
 @pytest.mark.parametrize("size", [500_000, 3_000], ids=["spool", "spool and traceback"])
 def test_files_that_may_grow_no_further_end_the_run_with_one_line(tmp_path, size, processes):
@@ -774,6 +805,7 @@ def test_files_that_may_grow_no_further_end_the_run_with_one_line(tmp_path, size
     assert not (tmp_path / "out" / "manifest.json").exists()
 
 
+@pytest.mark.slow(base=["/proc/out-sensors", "/dev/null/out-text"])
 @pytest.mark.parametrize("job", ["sensors", "text"])
 @pytest.mark.parametrize("place", ["/proc/out", "/sys/out", "/proc/1/x/out", "/dev/null/out"])
 def test_an_output_that_cannot_be_written_is_named_in_one_line(jobs, job, place):

@@ -103,6 +103,7 @@ def read_alike(path, schema, records):
                 same(found[name], expected)
 
 
+@pytest.mark.slow(base=["raw", "list"])
 @pytest.mark.parametrize("encoding", list(WRITTEN))
 def test_every_form_of_every_dtype_is_read_alike(tmp_path, encoding):
     write, _ = WRITTEN[encoding]

@@ -40,6 +40,9 @@ def arguments(way, **more):
     return {"split": "train", "seed": 5, **way, **more}
 
 
+@pytest.mark.slow(
+    base=["7-2-shard0-global-True", "16-3-shard1-global-False", "16-3-shard1-interleave-False"]
+)
 @ways
 @pytest.mark.parametrize(("size", "repeat", "shard"), [(7, 2, (0, 1)), (16, 3, (1, 3))])
 def test_both_readers_give_the_same_batches_from_any_step(dataset, way, size, repeat, shard):
@@ -70,6 +73,9 @@ def test_a_dataset_gone_through_again_goes_on_with_the_next_epochs(dataset, way)
     assert ids(resumed) == epochs[2 * steps : 3 * steps]
 
 
+@pytest.mark.slow(
+    base=["95-global-False", "95-global-True", "11-interleave-False", "150-interleave-True"]
+)
 @ways
 @pytest.mark.parametrize("done", [11, 95, 150])
 def test_a_checkpoint_of_the_iterator_goes_on_in_another_program(dataset, way, done, tmp_path):
@@ -163,6 +169,7 @@ def test_nothing_is_read_beyond_an_epoch(tmp_path, monkeypatch):
     assert asked == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.slow(base=["global-False", "global-True", "interleave-False"])
 @ways
 def test_what_is_done_is_not_read_again(dataset, way, tmp_path):
     how = arguments(way, batch_size=16)
@@ -201,6 +208,7 @@ def keys_of(dataset, **how):
     return found
 
 
+@pytest.mark.slow(base=["global-False", "global-True"])
 @ways
 def test_the_keys_for_a_transform_follow_from_the_seed_the_epoch_and_the_place(dataset, way):
     keys = keys_of(dataset, **arguments(way, batch_size=16, repeat=2))

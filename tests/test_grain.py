@@ -6,13 +6,12 @@ import os
 import pickle
 import shutil
 
+import grain
 import numpy as np
 import pytest
 
 import readers
 from tests.datasets import write_numbers
-
-grain = pytest.importorskip("grain")
 
 
 @pytest.fixture(scope="module")
@@ -116,6 +115,7 @@ def test_a_data_loader_holds_every_record_once_an_epoch(source):
     assert sorted(numbers) == sorted([*range(20), *range(20)])
 
 
+@pytest.mark.slow(base=["0"])
 @pytest.mark.parametrize("processes", [0, 2])
 def test_a_data_loader_goes_on_from_its_checkpoint_where_the_data_has_moved(
     source, dataset, tmp_path, processes

@@ -214,6 +214,7 @@ def test_a_folder_of_text_files_gives_a_record_a_file_labelled_by_its_folder(tmp
     assert int(records["pos/0.txt"]["label"]) == 1
 
 
+@pytest.mark.slow
 def test_a_file_larger_than_a_chunk_is_read_in_pieces_without_losing_a_line(tmp_path):
     lines = [f"{n} " + "x" * (n % 700) for n in range(60_000)]
     (tmp_path / "big.txt").write_text("\n".join(lines))
@@ -259,37 +260,6 @@ def test_labels_come_from_a_table(tmp_path):
         "x.npy": "sit",
         "y.npy": "run",
     }
-
-
-MODES = [("in_memory", 1), ("multi_threading", 2), ("multi_threading", 4), ("multi_processing", 2)]
-
-
-@pytest.mark.parametrize("job", ["images", "text", "sensors"])
-def test_every_file_has_the_same_bytes_whatever_the_runner_mode(samples, tmp_path, job):
-    broken = samples / "broken" / "rest"
-    broken.mkdir(parents=True, exist_ok=True)
-    (broken / "bad.npy").write_bytes(b"\x93NUMPY")
-    inputs = {
-        "images": ["--input", f"{samples}/images/*/*", "--image_size", "16x16"],
-        "text": [
-            "--input",
-            f"{samples}/text/*.jsonl",
-            "--label_field",
-            "label",
-            "--tokens",
-            "words",
-        ],
-        "sensors": ["--input", f"{samples}/sensors/*/*", "--input", f"{samples}/broken/*/*"],
-    }[job]
-    found = []
-    for mode, workers in MODES:
-        out = tmp_path / f"{mode}-{workers}"
-        flags = ["--direct_running_mode", mode, "--direct_num_workers", workers]
-        flags += ["--splits", "train=0.8,val=0.2", "--num_shards", 3, "--output", out]
-        assert run(job, *inputs, *flags) == 0
-        found.append(files_of(out))
-    assert all(files == found[0] for files in found)
-    assert found[0].keys() >= {"manifest.json", "train-00000-of-00003.tfrecord"}
 
 
 def test_the_bytes_of_a_small_dataset_are_pinned(tmp_path):

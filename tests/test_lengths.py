@@ -93,6 +93,7 @@ def test_a_sequence_is_cut_as_a_list_or_within_its_arrays(shape, counts, limit):
         np.testing.assert_array_equal(array[name], by_hand[name])
 
 
+@pytest.mark.slow(base=["indexed", "numpy"])
 @every_reader
 def test_padding_values_and_lengths_are_those_asked_for(dataset, read):
     how = {"tokens": -7, "signal": np.nan, "words": "<pad>", "parts": 5}

@@ -84,6 +84,26 @@ def test_the_cardinality_is_the_number_of_batches(dataset, arguments, batches, s
         assert len(list(ds)) == batches
 
 
+@pytest.mark.slow(
+    base=[
+        "global-False-train[:3]-expected0",
+        "global-False-train[3:12]-expected1",
+        "global-False-train[5:9]-expected2",
+        "global-False-train[6:8]-expected3",
+        "global-False-train[-1:]-expected4",
+        "global-False-train[:50%]-expected5",
+        "global-False-val[1:]-expected6",
+        "global-True-train[:3]-expected0",
+        "global-True-train[3:12]-expected1",
+        "global-True-train[5:9]-expected2",
+        "global-True-train[6:8]-expected3",
+        "global-True-train[-1:]-expected4",
+        "global-True-train[:50%]-expected5",
+        "global-True-val[1:]-expected6",
+        "interleave-False-train[3:12]-expected1",
+        "interleave-True-train[6:8]-expected3",
+    ]
+)
 @pytest.mark.parametrize(
     ("split", "expected"),
     [
@@ -121,6 +141,7 @@ def test_repetitions_are_epochs_of_their_own(dataset, order):
     assert ids(forever.take(9)) == found
 
 
+@pytest.mark.slow(base=["global"])
 @pytest.mark.parametrize("order", ["global", "interleave"])
 def test_the_order_follows_from_the_seed(dataset, order):
     def found(seed):
@@ -185,6 +206,14 @@ def test_an_empty_split_is_an_empty_dataset_of_the_same_spec(tmp_path, shuffle):
         assert list(ds) == []
 
 
+@pytest.mark.slow(
+    base=[
+        "False-global-load",
+        "True-global-as_numpy",
+        "False-interleave-load",
+        "True-interleave-as_numpy",
+    ]
+)
 @pytest.mark.parametrize("read", [readers.load, readers.as_numpy])
 @pytest.mark.parametrize("order", ["global", "interleave"])
 @pytest.mark.parametrize("shuffle", [False, True])
@@ -199,6 +228,7 @@ def test_what_is_empty_ends_though_it_is_repeated_for_ever(tmp_path, read, order
         assert list(read(tmp_path / "d", order=order, **how)) == []
 
 
+@pytest.mark.slow(base=["False"])
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_files_of_no_batch_end_though_they_are_repeated_for_ever(tmp_path, shuffle):
     empty = write_plain(tmp_path / "empty.gz", [], "GZIP")
@@ -223,6 +253,7 @@ def test_of_large_records_of_unknown_number_few_are_held(tmp_path, packed):
     assert window_of(plan) == (128 << 20) // (len(records[0]) + 16) < 1024
 
 
+@pytest.mark.slow
 def test_large_records_are_read_one_by_one_in_the_same_order(tmp_path, monkeypatch):
     path = write_numbers(tmp_path, (40, 17, 3))
     how = {"split": "train", "batch_size": 7, "order": "interleave", "repeat": 2}

@@ -7,7 +7,6 @@ import itertools
 import pickle
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import apache_beam as beam
@@ -116,9 +115,6 @@ def test_tensorflow_alone_reads_every_feature(shards):
     assert keys == set(KEYS)
 
 
-needs_tfrecord = pytest.mark.skipif(not find_spec("tfrecord"), reason="tfrecord is missing")
-
-
 def read_by_tfrecord(shard, names, worker=None):
     """The records of a shard, or of one of two workers, by the `tfrecord` package.
 
@@ -134,7 +130,6 @@ def read_by_tfrecord(shard, names, worker=None):
     return pickle.loads(done.stdout)
 
 
-@needs_tfrecord
 def test_an_index_is_the_one_that_the_tfrecord_package_makes(shards, tmp_path):
     made = tmp_path / "made.idx"
     for shard in shards:
@@ -143,7 +138,6 @@ def test_an_index_is_the_one_that_the_tfrecord_package_makes(shards, tmp_path):
         assert Path(index_of(shard)).read_bytes() == made.read_bytes()
 
 
-@needs_tfrecord
 def test_the_tfrecord_package_shares_a_shard_by_its_index(shards):
     names = {
         "image": "byte",
@@ -179,7 +173,6 @@ def test_the_tfrecord_package_shares_a_shard_by_its_index(shards):
     assert sorted(keys) == sorted(KEYS)
 
 
-@needs_tfrecord
 def test_the_tfrecord_package_begins_anywhere_by_the_index(shards):
     orders = [[r["key"] for r in read_by_tfrecord(shards[0], ["key"])] for _ in range(4)]
     expected = [r["key"] for r in read_by_tfrecord(shards[0], ["key"], worker=(0, 1))]
@@ -189,7 +182,7 @@ def test_the_tfrecord_package_begins_anywhere_by_the_index(shards):
 
 
 def dali_batches(shards, shard_id, num_shards):
-    dali = pytest.importorskip("nvidia.dali", reason="DALI is in no extra: it is large")
+    from nvidia import dali
     from nvidia.dali import tfrecord
 
     @dali.pipeline_def(batch_size=4, num_threads=2, device_id=None)
@@ -232,6 +225,7 @@ def dali_batches(shards, shard_id, num_shards):
             yield [np.array(column[row]) for column in columns]
 
 
+@pytest.mark.frameworks
 def test_dali_reads_and_decodes_on_the_cpu(shards):
     keys = []
     for key, image, photo, means, tokens, label, weight in dali_batches(shards, 0, 1):
@@ -249,6 +243,7 @@ def test_dali_reads_and_decodes_on_the_cpu(shards):
     assert sorted(keys[: len(KEYS)]) == sorted(KEYS)
 
 
+@pytest.mark.frameworks
 def test_dali_shares_an_epoch_by_the_index(shards):
     counts = [len(KEYS) * (host + 1) // 2 - len(KEYS) * host // 2 for host in range(2)]
     found = [[bytes(row[0]) for row in dali_batches(shards, host, 2)] for host in range(2)]

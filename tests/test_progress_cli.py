@@ -100,6 +100,7 @@ def test_a_terminal_shows_a_bar_with_records_rate_and_time_left(tmp_path):
     assert all(len(part) <= 100 for part in re.split(r"[\r\n]", shown))
 
 
+@pytest.mark.slow
 def test_a_terminal_shows_one_line_after_the_bar_where_a_job_fails(tmp_path):
     write_recordings(tmp_path / "in", [300] * 900, bad=[500])
     arguments = ["sensors", "--input", f"{tmp_path}/in/*/*.npy", "--on_reject", "fail"]
@@ -151,6 +152,7 @@ def test_all_records_of_a_run_that_goes_on_are_told(inputs, tmp_path, monkeypatc
     assert lines[-1].startswith("writing: 1,000 of 1,000 records, ")
 
 
+@pytest.mark.slow(base=["text"])
 @pytest.mark.parametrize("job", ["sensors", "text"])
 def test_a_short_job_elsewhere_tells_nothing_but_its_rejects(inputs, tmp_path, job):
     done = subprocess.run(

@@ -90,6 +90,7 @@ def test_what_is_made_of_a_dataset_keeps_it(paths):
     assert open_shards() == before
 
 
+@pytest.mark.slow(base=["in buckets"])
 @pytest.mark.parametrize("way", ["in order", "in buckets"])
 def test_a_dataset_that_only_tensorflow_refers_to_opens_its_files_again(paths, way):
     options = {"batch_size": 2, "order": "global"} | WAYS[way]

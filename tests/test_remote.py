@@ -91,6 +91,7 @@ def test_files_of_a_store_without_an_index_are_loaded(store: Bucket, numbered: P
     assert sorted(ids(batches)) == list(range(200))
 
 
+@pytest.mark.slow
 def test_the_command_line_reads_from_a_store(s3: Bucket, numbered: Path) -> None:
     url = s3.upload(numbered)
     for command, expected in [
@@ -156,6 +157,7 @@ def test_a_window_is_fetched_once_and_little_of_it_twice(s3, large, monkeypatch)
     assert sum(request.sent for request in s3.proxy.seen(r"\.tfrecord$")) < 1.2 * size
 
 
+@pytest.mark.slow(base=["s3-503", "gcs-refuse", "s3-cut", "gcs-short", "gcs-429", "s3-500"])
 @pytest.mark.parametrize("kind", [503, 500, 429, "cut", "short", "refuse"])
 def test_a_request_that_fails_is_repeated(store, numbered, hasty, kind) -> None:
     url = store.upload(numbered)
@@ -164,6 +166,7 @@ def test_a_request_that_fails_is_repeated(store, numbered, hasty, kind) -> None:
     assert fault.done > 3
 
 
+@pytest.mark.slow(base=["s3-503", "gcs-refuse", "s3-cut", "gcs-short"])
 @pytest.mark.parametrize("kind", [503, 500, 429, "refuse", "cut", "short"])
 def test_a_store_that_does_not_recover_is_told_in_one_line(store, numbered, hasty, kind) -> None:
     url = store.upload(numbered)

@@ -136,16 +136,13 @@ def foreign(tmp_path_factory):
     return folder, records
 
 
-MODES = {
-    "ours": ("--direct_num_workers", 2),
-    "one": ("--direct_num_workers", 1),
-    "processes": ("--direct_running_mode", "multi_processing", "--direct_num_workers", 2),
-}
+MODES = {"ours": ("--direct_num_workers", 2), "one": ("--direct_num_workers", 1)}
+BEAMS_OWN = ("--direct_running_mode", "multi_processing", "--direct_num_workers", 2)
 
 
 @pytest.fixture(scope="module")
 def resharded(foreign, tmp_path_factory):
-    """(folder, a dataset in every mode of the runner)."""
+    """A folder with a dataset for each of MODES."""
     base = tmp_path_factory.mktemp("resharded")
     flags = ["--input", foreign[0] / "old-*", *SPLITS, "--num_shards", 4]
     for name, mode in MODES.items():
@@ -164,9 +161,15 @@ def test_every_record_comes_out_once_with_its_bytes(foreign, resharded):
     assert order != sorted(order)
 
 
-def test_every_file_has_the_same_bytes_whatever_the_runner_mode(resharded):
-    found = [files_of(resharded / name) for name in MODES]
-    assert all(files == found[0] for files in found)
+def test_two_processes_and_one_write_the_same_bytes(resharded):
+    assert files_of(resharded / "ours") == files_of(resharded / "one")
+
+
+@pytest.mark.slow
+def test_workers_of_beam_write_the_same_bytes(foreign, resharded, tmp_path):
+    flags = ["--input", foreign[0] / "old-*", *SPLITS, "--num_shards", 4, *BEAMS_OWN]
+    assert run("reshard", *flags, "--output", tmp_path) == 0
+    assert files_of(tmp_path) == files_of(resharded / "one")
 
 
 def test_the_learned_schema_reads_what_tensorflow_parses(resharded):
@@ -421,12 +424,12 @@ def test_each_broken_record_is_a_reject_and_all_others_are_written(damaged, tmp_
     folder, whole, reasons = damaged
     flags = ["reshard", "--input", folder, *SPLITS, "--num_shards", 5]
     found = []
-    for mode in ("ours", "one", "processes"):
+    for mode in MODES:
         out = tmp_path / mode
         assert run(*flags, "--output", out, *MODES[mode]) == 0
         assert f"{len(reasons)} rejected, listed in {out}/rejects/" in capsys.readouterr().err
         found.append(files_of(out))
-    assert found[0] == found[1] == found[2]
+    assert found[0] == found[1]
     out = tmp_path / "ours"
     manifest = checked(out)
     assert Counter(written(out)) == Counter(whole)
@@ -436,6 +439,14 @@ def test_each_broken_record_is_a_reject_and_all_others_are_written(damaged, tmp_
     for key, pattern in reasons.items():
         assert re.match(pattern, listed[key]), (key, listed[key])
     assert manifest.schema == Schema({"id": Feature("int64"), "name": Feature("string")})
+
+
+@pytest.mark.slow
+def test_workers_of_beam_reject_the_same_records(damaged, tmp_path):
+    flags = ["reshard", "--input", damaged[0], *SPLITS, "--num_shards", 5]
+    for name, mode in (("one", MODES["one"]), ("beam", BEAMS_OWN)):
+        assert run(*flags, "--output", tmp_path / name, *mode) == 0
+    assert files_of(tmp_path / "beam") == files_of(tmp_path / "one")
 
 
 def test_a_broken_record_may_end_the_job(damaged, tmp_path, capsys):

@@ -148,6 +148,7 @@ def assert_unfinished_or_whole(out, expected):
 
 # Before the first trace in the output; then while references are planned and grouped, shards
 # written, records moved, files checked, the manifest written and the notes removed.
+@pytest.mark.slow(base=["3", "8"])
 @pytest.mark.parametrize("moment", range(-2, 10))
 def test_a_driver_killed_at_any_moment_leaves_what_the_next_run_completes(
     many, tmp_path, capsys, moment
@@ -168,6 +169,7 @@ def test_a_driver_killed_at_any_moment_leaves_what_the_next_run_completes(
 
 
 # As they start, all the time that they have anything to do, and once it is done.
+@pytest.mark.slow(base=["4"])
 @pytest.mark.parametrize("moment", range(10))
 def test_a_loading_process_killed_at_any_moment_ends_the_run_with_one_line(
     many, tmp_path, capsys, moment
@@ -193,6 +195,7 @@ def test_a_loading_process_killed_at_any_moment_ends_the_run_with_one_line(
     assert goes_on(capsys, arguments, out, expected) == before
 
 
+@pytest.mark.slow(base=["12"])
 @pytest.mark.parametrize("wanted", [1, 12, 39])
 def test_a_run_killed_when_some_shards_are_done_keeps_those(many, tmp_path, capsys, wanted):
     arguments, expected, _ = many
@@ -209,6 +212,7 @@ def test_a_run_killed_when_some_shards_are_done_keeps_those(many, tmp_path, caps
         assert goes_on(capsys, arguments, out, expected) == before
 
 
+@pytest.mark.slow(base=["2"])
 @pytest.mark.parametrize("moment", range(5))
 def test_an_overwriting_run_killed_at_any_moment_leaves_the_old_or_what_goes_on(
     many, done, tmp_path, capsys, moment
@@ -228,6 +232,7 @@ def test_an_overwriting_run_killed_at_any_moment_leaves_the_old_or_what_goes_on(
     goes_on(capsys, arguments, out, expected)
 
 
+@pytest.mark.slow(base=["overwrite1"])
 @pytest.mark.parametrize("overwrite", [[], ["--overwrite"]])
 def test_a_killed_overwriting_run_keeps_its_shards(many, done, tmp_path, capsys, overwrite):
     arguments, expected, _ = many
@@ -299,6 +304,7 @@ def test_the_shard_of_a_reject_that_was_mended_is_written_anew(tmp_path, capsys)
     assert goes_on(capsys, [*arguments, "--output", out], out, expected) == 0
 
 
+@pytest.mark.slow(base=["renamed"])
 @pytest.mark.parametrize("change", ["added", "removed", "renamed"])
 def test_after_an_input_was_added_or_removed_the_result_is_that_of_a_fresh_run(
     few, tmp_path, capsys, change
@@ -316,6 +322,7 @@ def test_after_an_input_was_added_or_removed_the_result_is_that_of_a_fresh_run(
     assert goes_on(capsys, [*arguments, "--output", out], out, expected) < SHARDS
 
 
+@pytest.mark.slow(base=["--seed", "--dtype"])
 @pytest.mark.parametrize(
     "flags",
     [
@@ -377,6 +384,7 @@ def empty(path):
     path.write_bytes(b"")
 
 
+@pytest.mark.slow(base=["-flip", "-unlink", ".idx-truncate"])
 @pytest.mark.parametrize("harm", [flip, truncate, lengthen, empty, Path.unlink])
 @pytest.mark.parametrize("suffix", ["", ".idx"])
 def test_a_done_shard_that_was_harmed_is_written_anew(unfinished, capsys, suffix, harm):
@@ -385,6 +393,7 @@ def test_a_done_shard_that_was_harmed_is_written_anew(unfinished, capsys, suffix
     assert goes_on(capsys, arguments, out, expected) == SHARDS - 1
 
 
+@pytest.mark.slow(base=["flip"])
 @pytest.mark.parametrize("harm", [flip, truncate, empty, Path.unlink])
 def test_a_list_of_rejects_that_was_harmed_is_written_anew(tmp_path, capsys, harm):
     source, out = tmp_path / "in", tmp_path / "out"
@@ -444,6 +453,7 @@ def uneven(tmp_path_factory, request):
     return arguments, files_of(out)
 
 
+@pytest.mark.slow(base=["records-within-1", "bytes-between-1"])
 @pytest.mark.parametrize("changes", [0, 1, 3])
 @pytest.mark.parametrize("half", [False, True], ids=["between", "within"])
 def test_a_run_that_dies_while_records_move_is_completed(
@@ -476,6 +486,7 @@ def test_a_run_that_dies_while_records_move_is_completed(
     assert goes_on(capsys, [*arguments, "--output", out], out, expected) == before
 
 
+@pytest.mark.slow(base=["records"])
 def test_a_run_that_dies_while_moved_records_are_copied_is_completed(
     uneven, tmp_path, monkeypatch, capsys
 ):
@@ -509,6 +520,7 @@ def write_lines(path, changed=""):
 TEXT_FLAGS = ["--label_field", "label", "--splits", "train=0.8,val=0.2"]
 
 
+@pytest.mark.slow(base=["words"])
 @pytest.mark.parametrize("tokens", ["none", "words"])
 def test_the_text_job_keeps_its_shards(tmp_path, dying_after, capsys, tokens):
     out = tmp_path / "out"
@@ -549,6 +561,7 @@ def write_shards(out, count=200, changed=-1, **arguments):
     return sum(counter.result for counter in found)
 
 
+@pytest.mark.slow(base=["records"])
 @pytest.mark.parametrize("balance", ["records", "bytes"])
 def test_write_shards_keeps_its_shards(tmp_path, dying_after, balance):
     assert write_shards(tmp_path / "fresh", balance=balance) == 0
@@ -561,6 +574,7 @@ def test_write_shards_keeps_its_shards(tmp_path, dying_after, balance):
     assert files_of(out) == files_of(tmp_path / "fresh")
 
 
+@pytest.mark.slow(base=["arguments0-7"])
 @pytest.mark.parametrize(
     ("arguments", "expected"), [({"changed": 5}, 7), ({"seed": 1}, 0), ({"count": 150}, 0)]
 )

@@ -522,6 +522,7 @@ def test_files_of_several_rates_are_joined_on_one_grid(joined, tmp_path):
         check_statistics(out, name)
 
 
+@pytest.mark.slow
 def test_joined_recordings_are_cut_in_the_same_way_by_all_processes(joined, tmp_path):
     flags = [*JOIN, "--window", "1s", "--stride", "480ms", "--splits", "train=0.5,val=0.5"]
     whole = {}

@@ -148,6 +148,7 @@ def filled(request, inputs):
     return bucket
 
 
+@pytest.mark.slow(base=["s3_of_module-sensors", "gcs_of_module-text", "s3_of_module-archive"])
 @pytest.mark.parametrize("name", JOBS)
 def test_a_job_from_a_store_to_a_store_makes_the_bytes_of_one_on_a_disk(
     filled, inputs, on_disk, name
@@ -185,6 +186,7 @@ def test_a_job_asks_a_store_for_little(store, inputs, on_disk):
     assert not [name for name in objects(store) if ".staging" in name]
 
 
+@pytest.mark.slow(base=["s3-text"])
 @pytest.mark.parametrize("name", ["images", "text"])
 def test_a_job_gets_through_a_store_that_fails_every_third_request(
     store, inputs, on_disk, name, monkeypatch
@@ -199,6 +201,7 @@ def test_a_job_gets_through_a_store_that_fails_every_third_request(
     assert comparable(objects(store, "out/")) == on_disk[name]
 
 
+@pytest.mark.slow(base=["manifest"])
 @pytest.mark.parametrize("where", ["/in", r"out.*tfrecord$|shard.*tfrecord", "manifest"])
 def test_a_store_that_keeps_failing_ends_the_job_in_one_line_and_the_next_run_goes_on(
     s3, inputs, on_disk, where, monkeypatch, capsys
@@ -232,6 +235,7 @@ def command(*arguments):
     return [sys.executable, "-m", "beam_jobs", *map(str, arguments)]
 
 
+@pytest.mark.slow(base=["s3-1"])
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_killed_run_is_gone_on_with(store, inputs, on_disk, workers, tmp_path):
     arguments = [flag.format(inputs) for flag in JOBS["text"]]
@@ -268,6 +272,7 @@ def test_a_killed_run_is_gone_on_with(store, inputs, on_disk, workers, tmp_path)
     assert comparable(objects(store, "out/")) == on_disk["text"]
 
 
+@pytest.mark.slow(base=["s3"])
 def test_overwrite_leaves_nothing_of_what_was_there(store, inputs, on_disk):
     arguments = [flag.format(inputs) for flag in JOBS["sensors"]]
     to = [*ONE, "--output", f"{store.url}/out"]
@@ -277,6 +282,7 @@ def test_overwrite_leaves_nothing_of_what_was_there(store, inputs, on_disk):
     assert comparable(objects(store, "out/")) == on_disk["sensors"]
 
 
+@pytest.mark.slow
 def test_options_reach_every_process_and_no_file(s3, inputs, on_disk, monkeypatch, capsys):
     s3.upload(inputs, "in")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")

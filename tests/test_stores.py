@@ -104,6 +104,7 @@ def test_the_parts_of_a_killed_run_are_dropped_by_the_next(s3):
         file.publish()
 
 
+@pytest.mark.slow(base=["s3-503", "gcs-refuse"])
 @pytest.mark.parametrize("kind", [503, 500, 429, "refuse"])
 def test_every_second_request_may_fail(store, kind):
     store.proxy.fault(kind, methods=None, every=2)

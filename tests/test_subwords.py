@@ -401,6 +401,7 @@ def test_ties_go_to_the_smaller_ids_whatever_the_order_of_the_texts(given_texts,
         assert train_bpe([text.encode() for text in given_texts], size) == found
 
 
+@pytest.mark.slow
 def test_what_is_learned_is_the_same_in_every_process_with_any_number_of_threads():
     code = (
         "import pathlib, sys, json; from beam_jobs.subwords import train_bpe; import hashlib;"

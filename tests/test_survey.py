@@ -261,6 +261,7 @@ def rejects_of(directory: Path) -> list[Reject]:
     )
 
 
+@pytest.mark.slow(base=["folds", "text", "sensors", "reshard"])
 @pytest.mark.parametrize("name", JOBS)
 def test_a_dry_run_says_what_the_job_then_does(data, tmp_path, name):
     found = survey_job(parse_command(command_of(data, name, "--dry_run")))
@@ -296,6 +297,7 @@ def tree(*roots: Path) -> dict[str, tuple]:
     return found
 
 
+@pytest.mark.slow(base=["text", "reshard"])
 @pytest.mark.parametrize("name", ["images", "text", "sensors", "reshard"])
 def test_a_dry_run_leaves_no_trace(data, tmp_path, monkeypatch, capsys, name):
     (tmp_path / "temporary").mkdir()
@@ -318,6 +320,7 @@ def test_a_dry_run_leaves_no_trace(data, tmp_path, monkeypatch, capsys, name):
     assert told.err.count("nothing was written: this was a dry run\n") == 2
 
 
+@pytest.mark.slow
 def test_the_command_with_processes_of_ours_leaves_no_trace_either(data, tmp_path):
     (tmp_path / "temporary").mkdir()
     before = tree(data)

@@ -438,6 +438,7 @@ def test_every_label_has_its_share_of_every_split(stratified):
     assert rejects_of(out) == {"gone.png": "cannot be read: No such file or directory"}
 
 
+@pytest.mark.slow(base=["two"])
 @pytest.mark.parametrize("workers", [TWO, BEAMS_OWN], ids=["two", "beams own"])
 def test_shares_are_the_same_bytes_whoever_runs_the_job(stratified, tmp_path, workers):
     flags, out = stratified
@@ -455,6 +456,7 @@ def test_a_job_that_was_interrupted_goes_on_to_the_same_bytes(stratified, tmp_pa
     assert files_of(tmp_path / "o") == files_of(out)
 
 
+@pytest.mark.slow
 def test_a_table_that_changes_after_an_interruption_is_read_anew(digits, tmp_path, capsys):
     table = tmp_path / "t.jsonl"
     rows = [{**row_of(number), "note": f"{number}"} for number in range(60)]
@@ -472,19 +474,31 @@ def test_a_table_that_changes_after_an_interruption_is_read_anew(digits, tmp_pat
     assert records_of(tmp_path / "o")[rows[7]["path"]]["note"] == b"another"
 
 
-def test_texts_are_stratified_and_duplicates_counted(paragraphs, tmp_path):
-    root, rows = paragraphs
-    flags = ["--table", root / "t.parquet", "--label_field", "about", "--drop_duplicates"]
-    for name, workers in (("one", ONE), ("own", BEAMS_OWN)):
-        out = tmp_path / name
-        assert run("text", *flags, *STRATIFIED, *workers, "--output", out) == 0
-    manifest = whole(tmp_path / "one")
+@pytest.fixture(scope="module")
+def stratified_texts(paragraphs, tmp_path_factory):
+    """The flags of a job, and its output."""
+    table, out = paragraphs[0] / "t.parquet", tmp_path_factory.mktemp("texts") / "o"
+    flags = ["--table", table, "--label_field", "about", "--drop_duplicates", *STRATIFIED]
+    assert run("text", *flags, *ONE, "--output", out) == 0
+    return flags, out
+
+
+def test_texts_are_stratified_and_duplicates_counted(paragraphs, stratified_texts):
+    _, rows = paragraphs
+    _, out = stratified_texts
+    manifest = whole(out)
     distinct = {row["text"] for row in rows}
     written = sum(shard.records for s in manifest.splits.values() for shard in s.shards)
     assert (written, manifest.duplicates) == (len(distinct), len(rows) - len(distinct))
     assert manifest.duplicates > 0
-    check_shares(tmp_path / "one", lambda key: rows[int(key.split("#")[1]) - 1]["about"])
-    assert files_of(tmp_path / "own") == files_of(tmp_path / "one")
+    check_shares(out, lambda key: rows[int(key.split("#")[1]) - 1]["about"])
+
+
+@pytest.mark.slow
+def test_stratified_texts_are_the_same_bytes_by_workers_of_beam(stratified_texts, tmp_path):
+    flags, out = stratified_texts
+    assert run("text", *flags, *BEAMS_OWN, "--output", tmp_path / "o") == 0
+    assert files_of(tmp_path / "o") == files_of(out)
 
 
 def test_labels_of_one_record_each_still_give_the_splits_their_shares(tmp_path):

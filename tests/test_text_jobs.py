@@ -321,6 +321,7 @@ def test_a_tokenizer_is_learned_from_the_texts_of_the_training_split_that_stay(w
     assert (windows[1] / "tokenizer.json").read_text("utf-8") == learned
 
 
+@pytest.mark.slow(base=["one"])
 @pytest.mark.parametrize("mode", [["--direct_num_workers", 1], BEAMS_OWN], ids=["one", "beam"])
 def test_every_file_is_the_same_with_other_workers(windows, tmp_path, mode):
     arguments, out = windows
@@ -335,6 +336,7 @@ def test_a_run_that_was_killed_goes_on_with_the_tokenizer_it_had_learned(
     assert_goes_on(dying_after, capsys, arguments, tmp_path / "out", files_of(out))
 
 
+@pytest.mark.slow
 def test_the_tokens_of_a_file_are_those_of_the_library_in_splits_of_equal_shares(
     windows, few, small, tmp_path, dying_after, capsys
 ):
@@ -381,6 +383,7 @@ BY_COLUMN = ["--split_column", "split", "--splits", "val,train"]
 BY_LABEL = ["--stratify", "--label_field", "topic", "--splits", "val=0.3,train=0.7"]
 
 
+@pytest.mark.slow(base=["words-splits2"])
 @pytest.mark.parametrize(
     ("tokens", "splits"), [("bpe", BY_COLUMN), ("bpe", BY_LABEL), ("words", BY_COLUMN)]
 )

@@ -1,4 +1,4 @@
-"""`RecordSource` as a map-style dataset of PyTorch's loader. PyTorch is in no extra: it is large."""
+"""`RecordSource` as a map-style dataset of PyTorch's loader."""
 
 from __future__ import annotations
 
@@ -11,8 +11,15 @@ import readers
 from readers.format.schema import Schema
 from tests.datasets import write_dataset, write_numbers
 
-torch = pytest.importorskip("torch")
-data = pytest.importorskip("torch.utils.data")
+pytestmark = pytest.mark.frameworks
+
+
+@pytest.fixture(scope="module", autouse=True)
+def imported():
+    """PyTorch, which is imported for these tests alone: the base tests have none."""
+    global torch, data
+    import torch
+    from torch.utils import data
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +37,9 @@ def ids(batches):
 
 
 def with_process(records):
+    import torch
+    from torch.utils import data
+
     batch = data.default_collate(records)
     return batch | {"process": torch.full_like(batch["id"], os.getpid())}
 

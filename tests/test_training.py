@@ -72,6 +72,7 @@ def make_stripes(directory: Path, per_class: int) -> None:
             picture.save(directory / name / f"{number}.jpg")
 
 
+@pytest.mark.slow
 def test_a_model_learns_from_augmented_pictures(tmp_path):
     make_stripes(tmp_path / "in", 120)
     pictures = run(
@@ -130,6 +131,7 @@ def test_a_model_learns_from_texts_by_the_vocabulary_of_their_dataset(tmp_path):
     assert found == ["positive", "negative"]
 
 
+@pytest.mark.slow
 def test_a_model_learns_from_recordings_of_different_lengths(tmp_path):
     make_recordings(tmp_path / "in", 80, rng())
     recordings = run("sensors", "--input", tmp_path / "in/*/*.npy", tmp_path / "out")

@@ -161,6 +161,7 @@ def test_a_picture_is_changed_alike_in_every_batch(transform, dtype):
     assert np.array_equal(transform(tf.gather(images, order), PICTURE_KEYS[order]), whole[order])
 
 
+@pytest.mark.slow(base=["global"])
 @pytest.mark.parametrize("order", ["global", "interleave"])
 def test_a_run_that_goes_on_augments_alike_and_every_epoch_otherwise(tmp_path, order):
     schema = readers.Schema({"image": ("uint8", (20, 24, 3))})
@@ -584,6 +585,9 @@ def words(tmp_path_factory):
     return write_texts(tmp_path_factory.mktemp("words") / "in", NASTY, *flags)
 
 
+@pytest.mark.slow(
+    base=["--tokens words --vocabulary_size 12 --max_length 5", "--tokens bytes --max_length 7"]
+)
 @pytest.mark.parametrize(
     "flags",
     [
