@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -32,6 +34,12 @@ LETTERS = [
 
 def run(*arguments):
     return main([str(argument) for argument in arguments])
+
+
+def run_as_users_do(*arguments):
+    """In a process of its own, where tests/quick_beam.py replaces nothing in Beam."""
+    command = [sys.executable, "-m", "beam_jobs", *map(str, arguments)]
+    return subprocess.run(command).returncode
 
 
 def make_sensors(source):
@@ -186,7 +194,8 @@ GOLDEN = {
 }
 
 
-def test_the_bytes_of_a_small_sensors_dataset_are_pinned(tmp_path, monkeypatch):
+@pytest.mark.parametrize("run", [run, run_as_users_do])
+def test_the_bytes_of_a_small_sensors_dataset_are_pinned(tmp_path, monkeypatch, run):
     for label in ("rest", "walk"):
         (tmp_path / "in" / label).mkdir(parents=True)
         for n in range(9):
@@ -199,7 +208,8 @@ def test_the_bytes_of_a_small_sensors_dataset_are_pinned(tmp_path, monkeypatch):
     assert files_of(tmp_path / "out") == GOLDEN["sensors"]
 
 
-def test_the_bytes_of_a_small_text_dataset_are_pinned(tmp_path, monkeypatch):
+@pytest.mark.parametrize("run", [run, run_as_users_do])
+def test_the_bytes_of_a_small_text_dataset_are_pinned(tmp_path, monkeypatch, run):
     lines = [
         f'{{"text": "{LETTERS[n % 12]} {LETTERS[n % 5]}", "label": {n % 3}}}' for n in range(30)
     ]
