@@ -454,6 +454,7 @@ def test_workers_of_beam_write_the_same_bytes(salvaged, tmp_path):
     assert files_of(tmp_path / "out") == files_of(out)
 
 
+@pytest.mark.slow(base=["streamed"])
 def test_an_interrupted_run_goes_on_to_the_same_bytes(salvaged, tmp_path, capsys):
     arguments, _, out = salvaged
     interrupted(*arguments, "--output", tmp_path / "out")

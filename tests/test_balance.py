@@ -133,7 +133,7 @@ WHICH = [
 ]
 
 
-@pytest.mark.slow(base=["7-random 0", "20-all but one", "7-two shards", "20-first shard"])
+@pytest.mark.slow(base=["7-random 0", "20-all but one", "7-two shards"])
 @pytest.mark.parametrize("which", WHICH)
 @pytest.mark.parametrize("shards", [7, 20])
 def test_recordings_that_turn_out_bad_leave_the_shards_balanced(tmp_path, which, shards):
@@ -216,6 +216,7 @@ def test_one_recording_as_large_as_all_others_is_balanced_by_bytes(tmp_path):
     assert sum(map(len, checked(tmp_path / "out")["train"])) == 61
 
 
+@pytest.mark.slow(base=["words"])
 @pytest.mark.parametrize("tokens", ["none", "words"])
 def test_texts_balanced_by_bytes_differ_by_the_largest_at_most(tmp_path, tokens):
     lines = [json.dumps({"text": "ab " * n}) for n in unequal(5, 300, 900)]
@@ -238,6 +239,7 @@ def write_shards(out, records, **arguments):
         pipeline | beam.Create(records) | WriteShards(str(out), SCHEMA, **arguments)
 
 
+@pytest.mark.slow(base=["0"])
 @pytest.mark.parametrize("seed", range(3))
 def test_write_shards_balanced_by_bytes_differs_by_the_largest_at_most(tmp_path, seed):
     lengths = unequal(seed, 200, 3000)
@@ -266,7 +268,7 @@ def test_write_shards_is_balanced_wherever_its_rejects_fall(tmp_path, seed):
     assert len(rejects_of(tmp_path / "out")) == 1000
 
 
-@pytest.mark.slow(base=["4-0", "13-1"])
+@pytest.mark.slow(base=["13-1"])
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("wanted", [4, 13])
 def test_the_number_of_shards_is_that_of_their_size(tmp_path, seed, wanted):

@@ -46,6 +46,7 @@ def held(directory: Path) -> int:
     return sum(path.stat().st_size for path in directory.glob("*.*") if path.suffix != ".lock")
 
 
+@pytest.mark.slow(base=["s3"])
 def test_each_shard_is_fetched_once_for_all_readers(store: Bucket, numbered, directory) -> None:
     url = store.upload(numbered)
     how = {"split": "train", "cache_dir": directory}

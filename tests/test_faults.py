@@ -509,7 +509,7 @@ def test_a_vocabulary_that_lacks_the_counts_of_a_partition_is_noticed(
     assert_failed_or_whole(capsys, code, tmp_path / "out", expected)
 
 
-@pytest.mark.slow(base=["None-lose", "summary-repeat"])
+@pytest.mark.slow(base=["None-lose"])
 @pytest.mark.parametrize("action", ["lose", "repeat"])
 @pytest.mark.parametrize("tag", [None, "summary", STATISTICS])
 def test_write_shards_notices_an_element_lost_or_repeated(tmp_path, monkeypatch, tag, action):
@@ -824,6 +824,7 @@ def test_a_file_in_place_of_the_output_is_named_in_one_line(jobs, tmp_path):
     assert (tmp_path / "out").read_text() == "mine"
 
 
+@pytest.mark.slow(base=[".staging", "manifest.json"])
 @pytest.mark.parametrize("name", [".staging", "manifest.json", "rejects"])
 def test_a_folder_or_file_in_the_way_of_the_output_is_named_in_one_line(jobs, tmp_path, name):
     out = tmp_path / "out"

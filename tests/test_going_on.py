@@ -40,9 +40,7 @@ def arguments(way, **more):
     return {"split": "train", "seed": 5, **way, **more}
 
 
-@pytest.mark.slow(
-    base=["7-2-shard0-global-True", "16-3-shard1-global-False", "16-3-shard1-interleave-False"]
-)
+@pytest.mark.slow(base=["7-2-shard0-global-True", "16-3-shard1-interleave-False"])
 @ways
 @pytest.mark.parametrize(("size", "repeat", "shard"), [(7, 2, (0, 1)), (16, 3, (1, 3))])
 def test_both_readers_give_the_same_batches_from_any_step(dataset, way, size, repeat, shard):
@@ -61,6 +59,7 @@ def test_both_readers_give_the_same_batches_from_any_step(dataset, way, size, re
         assert ids(readers.load(dataset, state=state, **how)) == whole[done:]
 
 
+@pytest.mark.slow(base=["global-True", "interleave-False"])
 @ways
 def test_a_dataset_gone_through_again_goes_on_with_the_next_epochs(dataset, way):
     how = arguments(way, batch_size=16)
@@ -73,9 +72,7 @@ def test_a_dataset_gone_through_again_goes_on_with_the_next_epochs(dataset, way)
     assert ids(resumed) == epochs[2 * steps : 3 * steps]
 
 
-@pytest.mark.slow(
-    base=["95-global-False", "95-global-True", "11-interleave-False", "150-interleave-True"]
-)
+@pytest.mark.slow(base=["95-global-True", "150-interleave-True"])
 @ways
 @pytest.mark.parametrize("done", [11, 95, 150])
 def test_a_checkpoint_of_the_iterator_goes_on_in_another_program(dataset, way, done, tmp_path):
@@ -208,7 +205,7 @@ def keys_of(dataset, **how):
     return found
 
 
-@pytest.mark.slow(base=["global-False", "global-True"])
+@pytest.mark.slow(base=["global-True"])
 @ways
 def test_the_keys_for_a_transform_follow_from_the_seed_the_epoch_and_the_place(dataset, way):
     keys = keys_of(dataset, **arguments(way, batch_size=16, repeat=2))

@@ -156,6 +156,7 @@ def test_a_checkpoint_of_the_iterator_goes_on_in_another_program(dataset, way, t
         assert plains(another) == whole[done:]
 
 
+@pytest.mark.slow(base=["packed"])
 @ways
 def test_a_dataset_gone_through_again_goes_on_with_the_next_epochs(dataset, way):
     epochs = plains(readers.as_numpy(dataset, **way, shuffle=True, repeat=3))

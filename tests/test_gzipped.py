@@ -110,6 +110,7 @@ def test_hosts_share_the_records_of_packed_and_plain_files(tmp_path, files, read
     assert sorted(hosts[0] + hosts[1]) == list(range(20))
 
 
+@pytest.mark.slow(base=["as_numpy"])
 @BOTH
 def test_a_run_goes_on_from_any_step(files, read):
     shuffle = read is load

@@ -145,6 +145,7 @@ def test_features_have_the_names_that_are_asked_for_wherever_they_are_named(samp
     assert report.ok, report.problems
 
 
+@pytest.mark.slow(base=["png"])
 @pytest.mark.parametrize("encoding", ["jpeg", "png", "source"])
 def test_encoded_pictures_are_read_by_tensorflow(samples, tmp_path, encoding):
     out = tmp_path / "out"
@@ -280,6 +281,7 @@ def test_the_bytes_of_a_small_dataset_are_pinned(tmp_path):
 GOLDEN = "bd8da8f1845be7ab488def95e0751df8e06b799c8d98b2091f36c01a9c8fa02c"
 
 
+@pytest.mark.slow
 def test_another_seed_gives_other_splits_and_another_order(samples, tmp_path):
     for seed in (0, 1):
         flags = ["--splits", "train=0.5,val=0.5", "--seed", seed, "--output", tmp_path / str(seed)]
@@ -300,6 +302,7 @@ def test_a_job_never_imports_tensorflow(samples, tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_checksums_without_native_code_are_refused_loudly(samples, tmp_path):
     code = (
         "import sys; sys.modules['google_crc32c._crc32c'] = None; "
@@ -442,6 +445,7 @@ def test_a_missing_label_names_the_file(tmp_path, capsys):
     assert not (tmp_path / "out" / "manifest.json").exists()
 
 
+@pytest.mark.slow(base=["other0", "other1"])
 @pytest.mark.parametrize(
     "other", [np.ones((3, 4)), np.ones((3, 3), np.float32), np.ones((3, 3, 3)), np.ones(3)]
 )
@@ -664,6 +668,7 @@ def test_paths_with_glob_characters_that_are_there_are_meant_as_they_stand(sampl
     assert Manifest.read(str(tmp_path / "b")).splits["train"].records == 1
 
 
+@pytest.mark.slow
 def test_rejects_and_statistics_are_the_same_in_every_run_and_of_written_records_alone(
     samples, tmp_path
 ):

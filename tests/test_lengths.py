@@ -54,6 +54,18 @@ READERS = [
 every_reader = pytest.mark.parametrize("read", READERS, ids=["numpy", "indexed", "streamed"])
 
 
+@pytest.mark.slow(
+    base=[
+        "shape0-found0-2",
+        "shape1-found1-2",
+        "shape2-found2-2",
+        "shape3-found3-2",
+        "shape4-found4-2",
+        "shape5-found5-2",
+        "shape6-found6-2",
+        "shape7-found7-2",
+    ]
+)
 @pytest.mark.parametrize("limit", [1, 2, 4, 99])
 @pytest.mark.parametrize(("shape", "found"), VARYING)
 def test_the_first_unknown_dimension_is_cut_to_its_limit(shape, found, limit):
@@ -130,6 +142,7 @@ def test_one_padding_value_is_for_all_numbers(dataset, read):
     assert batch["words"][shortest, -1] == b""
 
 
+@pytest.mark.slow(base=["indexed", "numpy"])
 @every_reader
 def test_lengths_follow_what_is_cut(dataset, read):
     for batch in read(

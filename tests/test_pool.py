@@ -388,6 +388,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow(base=["busy"])
 @pytest.mark.parametrize("state", ["idle", "busy"])
 def test_no_process_outlives_a_parent_that_is_killed(tmp_path, state):
     (tmp_path / "parent.py").write_text(PARENT)

@@ -212,6 +212,7 @@ BEAM = ["--runner", "DirectRunner", "--allow_unsafe_triggers"]
 MODES = [[], IN_MEMORY, ["--direct_running_mode", "multi_threading", "--direct_num_workers", 2]]
 
 
+@pytest.mark.slow(base=["default", "in_memory"])
 @pytest.mark.parametrize("mode", MODES, ids=["default", "in_memory", "multi_threading"])
 def test_counters_of_every_stage_of_a_job_of_files(inputs, tmp_path, mode):
     arguments = [*inputs["sensors"], *BEAM, *mode, "--output", tmp_path / "out"]
@@ -229,6 +230,7 @@ def test_counters_of_every_stage_of_a_job_of_files(inputs, tmp_path, mode):
     }
 
 
+@pytest.mark.slow(base=["default"])
 @pytest.mark.parametrize("mode", MODES, ids=["default", "in_memory", "multi_threading"])
 def test_counters_of_every_stage_of_the_text_job(inputs, tmp_path, mode):
     arguments = [*inputs["text"], *BEAM, *mode, "--output", tmp_path / "out"]

@@ -73,6 +73,7 @@ def test_all_readers_read_from_a_store(store: Bucket, numbered: Path, tmp_path: 
 ORDERS = [("interleave", "interleave"), ("global", "global"), (None, "interleave")]
 
 
+@pytest.mark.slow
 def test_load_gives_from_a_store_what_it_gives_from_a_disk(
     s3: Bucket, gcs: Bucket, numbered
 ) -> None:
@@ -182,6 +183,7 @@ def test_a_store_that_does_not_recover_is_told_in_one_line(store, numbered, hast
     assert 6 <= fault.done <= 300
 
 
+@pytest.mark.slow(base=["s3-cut", "gcs-short"])
 @pytest.mark.parametrize("kind", ["cut", "short"])
 def test_a_body_cut_short_is_never_the_end_of_a_file(store, numbered, hasty, kind) -> None:
     url = store.upload(numbered)

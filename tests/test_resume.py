@@ -232,7 +232,7 @@ def test_an_overwriting_run_killed_at_any_moment_leaves_the_old_or_what_goes_on(
     goes_on(capsys, arguments, out, expected)
 
 
-@pytest.mark.slow(base=["overwrite1"])
+@pytest.mark.slow
 @pytest.mark.parametrize("overwrite", [[], ["--overwrite"]])
 def test_a_killed_overwriting_run_keeps_its_shards(many, done, tmp_path, capsys, overwrite):
     arguments, expected, _ = many
@@ -292,6 +292,7 @@ def test_the_shard_of_an_input_that_became_a_reject_is_written_anew(few, tmp_pat
     assert Manifest.read(str(out)).rejected == 1
 
 
+@pytest.mark.slow
 def test_the_shard_of_a_reject_that_was_mended_is_written_anew(tmp_path, capsys):
     source, out = tmp_path / "in", tmp_path / "out"
     write_recordings(source, [5] * 300, bad=(7,))
@@ -348,6 +349,7 @@ def test_a_run_with_other_workers_keeps_the_shards(unfinished, capsys):
     assert goes_on(capsys, [*arguments, *modes], out, expected) == SHARDS
 
 
+@pytest.mark.slow
 def test_a_table_of_labels_that_changed_changes_the_shards(tmp_path, capsys):
     source, out, table = tmp_path / "in", tmp_path / "out", tmp_path / "labels.csv"
     write_recordings(source, [3] * 60)
@@ -422,6 +424,7 @@ def test_half_written_files_are_gone_before_a_run_goes_on(unfinished, capsys, mo
     assert there == [False]
 
 
+@pytest.mark.slow(base=["", "{", "\\xff\\xfe"])
 @pytest.mark.parametrize("note", [b"", b"{", b"[]", b"null", b"{}", b'{"digest": 1}', b"\xff\xfe"])
 def test_a_note_that_cannot_be_read_is_no_note(unfinished, capsys, note):
     arguments, out, expected = unfinished
@@ -534,6 +537,7 @@ def test_the_text_job_keeps_its_shards(tmp_path, dying_after, capsys, tokens):
     assert goes_on(capsys, [*arguments, "--output", out], out, expected) == 5
 
 
+@pytest.mark.slow
 def test_the_text_job_writes_the_shard_of_a_line_that_changed(tmp_path, capsys):
     out = tmp_path / "out"
     write_lines(tmp_path / "a.jsonl")
@@ -561,7 +565,7 @@ def write_shards(out, count=200, changed=-1, **arguments):
     return sum(counter.result for counter in found)
 
 
-@pytest.mark.slow(base=["records"])
+@pytest.mark.slow
 @pytest.mark.parametrize("balance", ["records", "bytes"])
 def test_write_shards_keeps_its_shards(tmp_path, dying_after, balance):
     assert write_shards(tmp_path / "fresh", balance=balance) == 0

@@ -287,6 +287,7 @@ def test_recordings_that_are_too_short_are_listed_with_their_length(cut):
     assert found.keys() - short.keys() == {"a/00x.npy", "b/notes.txt"}
 
 
+@pytest.mark.slow
 def test_windows_have_the_same_bytes_however_many_processes_cut_them(cut, tmp_path):
     flags, _, _, files = cut
     assert run(*flags, "--output", tmp_path / "out", *MANY) == 0
@@ -646,6 +647,7 @@ def test_arrays_of_different_lengths_are_one_sequence_in_every_reader(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_the_stretches_between_gaps_are_one_sequence_in_every_reader(tmp_path):
     (tmp_path / "in").mkdir()
     expected = {}

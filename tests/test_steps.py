@@ -123,6 +123,9 @@ def on_the_wire(array):
     return array.astype(np.float32 if array.dtype.kind == "f" else np.int64)
 
 
+@pytest.mark.slow(
+    base=["int64-ragged", "float32-ragged", "string-ragged", "int16-ragged", "bool-ragged"]
+)
 @pytest.mark.parametrize("batching", ["padded", "ragged"])
 @pytest.mark.parametrize("dtype", ["int64", "float32", "string", "int16", "bool"])
 def test_steps_of_several_lengths_are_ragged_within_ragged(tmp_path, dtype, batching):
@@ -151,6 +154,7 @@ def test_steps_of_several_lengths_are_ragged_within_ragged(tmp_path, dtype, batc
             assert found.dtype == array.dtype
 
 
+@pytest.mark.slow(base=["uint8-tensor", "float32-raw", "int32-list"])
 @pytest.mark.parametrize("encoding", ["list", "raw", "tensor"])
 @pytest.mark.parametrize("dtype", ["uint8", "float32", "int32"])
 def test_steps_of_one_shape_are_one_array(tmp_path, encoding, dtype):
@@ -192,6 +196,7 @@ def test_a_known_number_of_steps_is_dense(tmp_path):
     assert readers.load(path, schema=schema, batch_size=4).element_spec["x"].shape[1:] == [5, 2]
 
 
+@pytest.mark.slow(base=["size0"])
 @pytest.mark.parametrize("size", [(6, 8), (None, None)])
 def test_the_frames_of_a_video_are_decoded(tmp_path, size):
     def frame(step):

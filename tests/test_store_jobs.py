@@ -235,7 +235,7 @@ def command(*arguments):
     return [sys.executable, "-m", "beam_jobs", *map(str, arguments)]
 
 
-@pytest.mark.slow(base=["s3-1"])
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_killed_run_is_gone_on_with(store, inputs, on_disk, workers, tmp_path):
     arguments = [flag.format(inputs) for flag in JOBS["text"]]

@@ -261,7 +261,7 @@ def rejects_of(directory: Path) -> list[Reject]:
     )
 
 
-@pytest.mark.slow(base=["folds", "text", "sensors", "reshard"])
+@pytest.mark.slow(base=["text", "folds"])
 @pytest.mark.parametrize("name", JOBS)
 def test_a_dry_run_says_what_the_job_then_does(data, tmp_path, name):
     found = survey_job(parse_command(command_of(data, name, "--dry_run")))
@@ -297,7 +297,7 @@ def tree(*roots: Path) -> dict[str, tuple]:
     return found
 
 
-@pytest.mark.slow(base=["text", "reshard"])
+@pytest.mark.slow(base=["text"])
 @pytest.mark.parametrize("name", ["images", "text", "sensors", "reshard"])
 def test_a_dry_run_leaves_no_trace(data, tmp_path, monkeypatch, capsys, name):
     (tmp_path / "temporary").mkdir()
@@ -367,6 +367,7 @@ def test_pictures_that_turn_out_broken_are_named_among_those_tried(data, tmp_pat
     )
 
 
+@pytest.mark.slow(base=["lines"])
 @pytest.mark.parametrize("more", [[], ["--window", "1", "--tokens", "bytes"]], ids=["lines", "cut"])
 def test_keys_of_several_records_fail_the_dry_run_as_they_would_the_job(tmp_path, capsys, more):
     for name in "ab":

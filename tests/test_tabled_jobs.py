@@ -446,6 +446,7 @@ def test_shares_are_the_same_bytes_whoever_runs_the_job(stratified, tmp_path, wo
     assert files_of(tmp_path / "o") == files_of(out)
 
 
+@pytest.mark.slow
 def test_a_job_that_was_interrupted_goes_on_to_the_same_bytes(stratified, tmp_path, capsys):
     flags, out = stratified
     interrupted(*flags, *ONE, "--output", tmp_path / "o")

@@ -329,6 +329,7 @@ def test_every_file_is_the_same_with_other_workers(windows, tmp_path, mode):
     assert files_of(tmp_path / "out") == files_of(out)
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_goes_on_with_the_tokenizer_it_had_learned(
     windows, tmp_path, dying_after, capsys
 ):
@@ -463,6 +464,7 @@ def test_lists_of_labels_are_found_behind_files_that_have_none(tmp_path, capsys)
 # Whole documents.
 
 
+@pytest.mark.slow(base=["words"])
 @pytest.mark.parametrize("tokens", ["words", "bytes"])
 def test_documents_are_cut_into_windows_that_hold_every_token(tmp_path, tokens):
     folder = Path(sklearn.__file__).parent / "datasets" / "descr"

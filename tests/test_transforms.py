@@ -146,6 +146,15 @@ def pictures_of(dtype: str) -> tf.Tensor:
     return tf.constant(PICTURES) if dtype == "uint8" else to_float(PICTURES)
 
 
+@pytest.mark.slow(
+    base=[
+        "uint8-flip",
+        "uint8-flip both ways",
+        "uint8-crop",
+        "uint8-padded crop",
+        "uint8-brightness",
+    ]
+)
 @each_random
 @each_dtype
 def test_a_picture_is_changed_alike_in_every_batch(transform, dtype):
@@ -585,9 +594,7 @@ def words(tmp_path_factory):
     return write_texts(tmp_path_factory.mktemp("words") / "in", NASTY, *flags)
 
 
-@pytest.mark.slow(
-    base=["--tokens words --vocabulary_size 12 --max_length 5", "--tokens bytes --max_length 7"]
-)
+@pytest.mark.slow(base=["--tokens words --vocabulary_size 12 --max_length 5"])
 @pytest.mark.parametrize(
     "flags",
     [
@@ -692,6 +699,7 @@ def test_a_vocabulary_that_is_not_as_the_manifest_says_is_refused(tmp_path):
 # imports
 
 
+@pytest.mark.slow
 def test_transforms_need_neither_beam_nor_the_jobs_and_readers_not_them():
     code = (
         "import sys, readers; "

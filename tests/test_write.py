@@ -71,6 +71,7 @@ def test_every_record_of_a_pcollection_comes_back_in_balanced_shards(tmp_path):
         assert len(found[key]["parts"]) == len(expected["parts"])
 
 
+@pytest.mark.slow
 def test_references_to_records_are_shuffled_and_bytes_are_not(tmp_path, monkeypatch):
     grouped = []
     once = WriteSpooled.process
