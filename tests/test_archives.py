@@ -1018,6 +1018,7 @@ def read_stream(file: BinaryIO, member: Member) -> bytes:
     return open_member(file, member.place, member.name).read()
 
 
+@pytest.mark.slow(base=["stored.zip", "a.tar.gz"])
 @pytest.mark.parametrize("name", DAMAGED)
 @given(st.data())
 @settings(max_examples=150, deadline=None)

@@ -185,6 +185,7 @@ def test_a_name_is_not_looked_for_behind_the_end_of_a_record():
     assert ColumnDecoder(schema).decode(data, starts, stops)[1].tolist() == [0, 1]
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=300, deadline=None)
 def test_a_changed_byte_never_changes_what_is_found(data):

@@ -102,6 +102,7 @@ def test_every_epoch_begins_at_the_front_again(files, read):
     assert ids(read(files, repeat=3)) == [*range(20)] * 3
 
 
+@pytest.mark.slow(base=["as_numpy"])
 @BOTH
 def test_hosts_share_the_records_of_packed_and_plain_files(tmp_path, files, read):
     files[1] = write_plain(tmp_path / "b.tfrecord", records(13, 7))
@@ -276,6 +277,7 @@ def head_of(length):
     return header + struct.pack("<I", masked_crc32c(header))
 
 
+@pytest.mark.slow
 def test_counting_takes_no_memory_whatever_a_file_unpacks_to(tmp_path):
     path, size, count = tmp_path / "a.gz", 64 << 20, 200_000
     with gzip.open(path, "wb", compresslevel=1) as file:

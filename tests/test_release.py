@@ -45,7 +45,7 @@ def without_its_object(dataset):
     return tf.data.experimental.from_variant(variant, dataset.element_spec)
 
 
-@pytest.mark.slow(base=["in order", "shuffled"])
+@pytest.mark.slow(base=["shuffled"])
 @pytest.mark.parametrize("way", WAYS)
 def test_a_dataset_that_is_gone_holds_no_file(paths, way):
     gc.collect()

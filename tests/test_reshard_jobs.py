@@ -212,6 +212,7 @@ def test_a_plan_says_what_the_job_writes_and_writes_nothing(foreign, resharded, 
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_a_run_that_was_stopped_goes_on_and_other_flags_begin_anew(
     foreign, resharded, tmp_path, capsys
 ):
@@ -297,6 +298,7 @@ def test_a_mistake_is_told_before_a_dataset_is_replaced(foreign, resharded, tmp_
     (foreign[0] / "other").unlink()
 
 
+@pytest.mark.slow
 def test_shards_are_planned_from_what_stays_of_the_records(tmp_path):
     records = [example(id=n, image=bytes(5000)) for n in range(200)]
     write_plain(tmp_path / "a.tfrecord", records)
@@ -560,6 +562,7 @@ def test_a_dataset_of_ours_keeps_its_names_and_figures(tmp_path, capsys):
     )
 
 
+@pytest.mark.slow
 def test_words_of_a_text_dataset_come_along(tmp_path):
     (tmp_path / "a.txt").write_text("one two two\nthree two one\n" * 30)
     flags = ["--input", tmp_path / "a.txt", "--tokens", "words", "--output", tmp_path / "old"]

@@ -148,7 +148,7 @@ def filled(request, inputs):
     return bucket
 
 
-@pytest.mark.slow(base=["s3_of_module-sensors", "gcs_of_module-text", "s3_of_module-archive"])
+@pytest.mark.slow(base=["s3_of_module-sensors", "gcs_of_module-text"])
 @pytest.mark.parametrize("name", JOBS)
 def test_a_job_from_a_store_to_a_store_makes_the_bytes_of_one_on_a_disk(
     filled, inputs, on_disk, name
@@ -160,6 +160,7 @@ def test_a_job_from_a_store_to_a_store_makes_the_bytes_of_one_on_a_disk(
     assert comparable(objects(store, f"out/{name}/")) == on_disk[name]
 
 
+@pytest.mark.slow(base=["s3"])
 def test_a_job_asks_a_store_for_little(store, inputs, on_disk):
     arguments = [flag.format(inputs) for flag in JOBS["images"]]
     assert run(*arguments, *SPLITS, *ONE, "--output", f"{store.url}/data") == 0
@@ -272,7 +273,7 @@ def test_a_killed_run_is_gone_on_with(store, inputs, on_disk, workers, tmp_path)
     assert comparable(objects(store, "out/")) == on_disk["text"]
 
 
-@pytest.mark.slow(base=["s3"])
+@pytest.mark.slow
 def test_overwrite_leaves_nothing_of_what_was_there(store, inputs, on_disk):
     arguments = [flag.format(inputs) for flag in JOBS["sensors"]]
     to = [*ONE, "--output", f"{store.url}/out"]

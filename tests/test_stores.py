@@ -67,6 +67,7 @@ def test_a_small_object_is_uploaded_by_one_request(store):
     assert upload.method in ("PUT", "POST")
 
 
+@pytest.mark.slow(base=["s3"])
 def test_an_attempt_that_fails_leaves_a_good_object_and_nothing_else(store):
     write_file(store.url, "shard", b"good")
     for size in (10, len(LARGE)):
@@ -81,6 +82,7 @@ def test_an_attempt_that_fails_leaves_a_good_object_and_nothing_else(store):
         assert uploads(store) == []
 
 
+@pytest.mark.slow(base=["gcs"])
 def test_an_attempt_that_is_forgotten_completes_nothing(store):
     """What the garbage collector closes is not complete."""
     write_file(store.url, "shard", b"good")

@@ -23,6 +23,8 @@ from readers.transforms import (
     random_flip,
 )
 
+pytestmark = pytest.mark.slow
+
 SPLITS = ["--splits", "train=0.75,val=0.25", "--num_shards", "train=3,val=1"]
 
 # Of two classes; guessing the larger one is right for less than 0.65.
@@ -72,7 +74,6 @@ def make_stripes(directory: Path, per_class: int) -> None:
             picture.save(directory / name / f"{number}.jpg")
 
 
-@pytest.mark.slow
 def test_a_model_learns_from_augmented_pictures(tmp_path):
     make_stripes(tmp_path / "in", 120)
     pictures = run(
@@ -131,7 +132,6 @@ def test_a_model_learns_from_texts_by_the_vocabulary_of_their_dataset(tmp_path):
     assert found == ["positive", "negative"]
 
 
-@pytest.mark.slow
 def test_a_model_learns_from_recordings_of_different_lengths(tmp_path):
     make_recordings(tmp_path / "in", 80, rng())
     recordings = run("sensors", "--input", tmp_path / "in/*/*.npy", tmp_path / "out")

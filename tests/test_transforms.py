@@ -170,7 +170,7 @@ def test_a_picture_is_changed_alike_in_every_batch(transform, dtype):
     assert np.array_equal(transform(tf.gather(images, order), PICTURE_KEYS[order]), whole[order])
 
 
-@pytest.mark.slow(base=["global"])
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ["global", "interleave"])
 def test_a_run_that_goes_on_augments_alike_and_every_epoch_otherwise(tmp_path, order):
     schema = readers.Schema({"image": ("uint8", (20, 24, 3))})
