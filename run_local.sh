@@ -130,8 +130,8 @@ case ${1-} in
   engines)
     install all
     shift
-    cd "$here/tests"
-    exec "$venv/bin/python" -m engines "$@"
+    cd "$here"
+    exec "$venv/bin/python" -m tests.engines "$@"
     ;;
   -h | --help)
     sed -n '2,12s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"

@@ -1,27 +1,35 @@
-"""Beam jobs that turn raw images, texts and sensor arrays into balanced TFRecord shards."""
+"""Beam jobs that turn raw images, texts and sensor arrays into balanced TFRecord shards.
+
+The packages below are private; `python -m beam_jobs --help` describes the command line.
+
+Example:
+    >>> schema = Schema({"x": Feature("float32", (8,)), "label": Feature("int64")})
+    >>> with beam.Pipeline() as pipeline:
+    ...     (
+    ...         pipeline
+    ...         | beam.Create([("a", {"x": np.zeros(8, np.float32), "label": 1})])
+    ...         | WriteShards("shards/made", schema)
+    ...     )
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from beam_jobs.errors import DataError, JobError, UsageError
 from readers.format.schema import Feature, Schema
 
 if TYPE_CHECKING:
-    from beam_jobs.errors import DataError, JobError, UsageError
-    from beam_jobs.write import WriteShards
+    from beam_jobs.pipeline.write_shards import WriteShards
 
 __all__ = ["DataError", "Feature", "JobError", "Schema", "UsageError", "WriteShards"]
 
 
 def __getattr__(name: str) -> Any:
-    # Beam is imported when it is asked for, so that the command can say in one line that it is
+    # Beam is imported only when it is used, so that the command can report in one line that it is
     # not installed.
     if name == "WriteShards":
-        from beam_jobs.write import WriteShards
+        from beam_jobs.pipeline.write_shards import WriteShards
 
         return WriteShards
-    if name in ("DataError", "JobError", "UsageError"):
-        from beam_jobs import errors
-
-        return getattr(errors, name)
     raise AttributeError(f"module 'beam_jobs' has no attribute {name!r}")

@@ -36,9 +36,9 @@ def main(arguments: list[str]) -> int:
     handler.setLevel(logging.CRITICAL)
     logging.basicConfig(level=logging.ERROR, handlers=[handler])
     try:
+        from beam_jobs.cli.command import parse_command
+        from beam_jobs.cli.run import main_job
         from beam_jobs.errors import JobError
-        from beam_jobs.options import parse_command
-        from beam_jobs.run import main_job
     except ImportError as error:
         return _missing(error)
     if arguments[:1] == ["plan"]:
@@ -61,7 +61,7 @@ def main(arguments: list[str]) -> int:
 def worker() -> int:
     """The command `beam-shards-worker`."""
     try:
-        from beam_jobs.boot import main as boot
+        from beam_jobs.engines.worker import main as boot
     except ImportError as error:
         return _missing(error)
     return boot(sys.argv[1:])

@@ -14,9 +14,10 @@ from contender import Contender, Task
 from records import BATCH, NUM_SHARDS, TINY, Kind, Records, pad
 
 import readers
-from readers.format.example import Encoder
+from readers.format.encode import Encoder
+from readers.format.index import format_index
 from readers.format.manifest import INDEX_SUFFIX, MANIFEST, Manifest, Shard, Split, shard_name
-from readers.format.tfrecord import format_index, frame_all
+from readers.format.tfrecord import frame_all
 
 
 def _schema(kind: Kind) -> readers.Schema:
@@ -33,7 +34,7 @@ def write(kind: Kind, records: Records, store: Path) -> None:
     from apache_beam.options.pipeline_options import PipelineOptions
 
     from beam_jobs import WriteShards
-    from beam_jobs.direct import prepare_direct_runner
+    from beam_jobs.engines.direct import prepare_direct_runner
 
     options = PipelineOptions([])
     prepare_direct_runner(options)

@@ -22,10 +22,11 @@ from pathlib import Path
 
 import numpy as np
 
-from beam_jobs.assign import BINS, Placement, Plan, Splits, bin_counts
-from beam_jobs.blocks import Block
-from beam_jobs.plan import draft_split, finish_plan, pick_boundaries, wanted_hashes
-from beam_jobs.pool import Pool, call
+from beam_jobs.engines.pool import Pool, call
+from beam_jobs.plan.boundaries import draft_split, finish_plan, pick_boundaries, wanted_hashes
+from beam_jobs.plan.placement import Placement, Splits
+from beam_jobs.plan.shards import BINS, Plan, bin_counts
+from beam_jobs.records.blocks import Block
 from readers.format.display import format_table
 
 # Keys made and hashed at a time: 8 MB of hashes.

@@ -36,12 +36,12 @@ from job_metrics import Collection, Stage, collections, newest_job, stages
 from measure import BenchmarkError, sample_session
 
 from beam_jobs.__main__ import main as beam_jobs
-from beam_jobs.engines import engine_flags
-from beam_jobs.write import WriteShards
+from beam_jobs.engines.flags import engine_flags
+from beam_jobs.pipeline.write_shards import WriteShards
 from readers.format.display import format_bytes
 from readers.format.manifest import Manifest
 from readers.format.schema import Feature, Schema
-from readers.integrity import verify
+from readers.verify import verify
 
 sys.path.insert(0, str(HERE.parent / "tests"))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 
 from beam_jobs.__main__ import main
-from beam_jobs.flags import switches
+from beam_jobs.cli.flags import switches
 
 
 def command_line(parameters: list[str]) -> list[str]:

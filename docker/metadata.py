@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from beam_jobs.flags import declared_flags
+from beam_jobs.cli.flags import declared_flags
 
 # Of the command alone: a dry run is made on the user's own machine, and a template is for Dataflow.
 _NOT_OF_A_JOB = ("dry_run", "engine")

@@ -16,10 +16,12 @@ from pathlib import Path
 # Before Beam is imported: it warns of parts of Google Cloud that nobody asked for.
 logging.basicConfig(level=logging.ERROR)
 
+from samples import make_samples
+
+from beam_jobs.cli.command import parse_command
+from beam_jobs.cli.report import HEADER, summary_rows
+from beam_jobs.cli.run import run_job
 from beam_jobs.errors import JobError
-from beam_jobs.options import parse_command
-from beam_jobs.run import HEADER, run_job, summary_rows
-from beam_jobs.samples import make_samples
 from readers.format.display import format_table
 
 

@@ -1,6 +1,7 @@
 """Readers of TFRecord shards for training code: `tf.data`, NumPy and random access.
 
-Only `load` and `transforms` need TensorFlow, and only their use imports it.
+Only `load` and `transforms` need TensorFlow, which is imported when one of them is first used. The
+packages below are private.
 """
 
 from __future__ import annotations
@@ -8,17 +9,17 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from readers.arrays import as_numpy
 from readers.export import export_npy
 from readers.format.manifest import DatasetError, Manifest
 from readers.format.schema import Feature, Schema
-from readers.integrity import verify
-from readers.schedule import State
+from readers.load import load
+from readers.numpy_stream import as_numpy
+from readers.order.state import State
 from readers.source import RecordSource
+from readers.verify import verify
 
 if TYPE_CHECKING:
     from readers import transforms
-    from readers.pipeline import load
 
 __all__ = [
     "DatasetError",
@@ -36,10 +37,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "load":
-        from readers.pipeline import load
-
-        return load
     if name == "transforms":
         return importlib.import_module("readers.transforms")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

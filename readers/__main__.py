@@ -7,13 +7,12 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 
+from readers.describe import describe, first_records
 from readers.export import export_npy
+from readers.files.retries import StoreError
 from readers.format.manifest import Manifest
-from readers.format.retries import StoreError
 from readers.format.tfrecord import CorruptRecordError
-from readers.head import first_records
-from readers.info import describe
-from readers.integrity import verify
+from readers.verify import verify
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -12,13 +12,14 @@ from typing import overload
 
 import numpy as np
 
-from readers.collate import collate
-from readers.dataset import Paths, Plan, name_list, resolve
-from readers.form import Form
-from readers.format.remote import ask, local_path
+from readers.batches.collate import collate
+from readers.batches.options import Form
+from readers.export_file import PartialNpy
+from readers.files.remote import ask, local_path
 from readers.format.schema import Feature, Schema, format_shape, numpy_dtype
-from readers.partial import PartialNpy
-from readers.records import Records
+from readers.shards.plan import Paths, Plan
+from readers.shards.records import Records
+from readers.shards.resolve import name_list, resolve
 
 # Read and written at once: few enough for every machine, enough to be decoded as columns.
 _CHUNK_RECORDS, _CHUNK_BYTES = 4096, 8 << 20

@@ -11,10 +11,11 @@ from typing import Any, SupportsIndex
 import google_crc32c
 import numpy as np
 
-from readers.cache import cache_of
-from readers.dataset import Paths, resolve
 from readers.format.schema import Schema
-from readers.records import Records
+from readers.shards.cache import cache_of
+from readers.shards.plan import Paths
+from readers.shards.records import Records
+from readers.shards.resolve import resolve
 
 # Fewer records than these are decoded one by one as fast as together (crossings at 16 to 40 of them).
 _MANY = 32

@@ -9,11 +9,19 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
-from object_stores import gcs, gcs_of_module, gcs_server, s3, s3_of_module, s3_server, store
 
+from beam_jobs.dataset.shard_writer import ShardWriter
 from beam_jobs.errors import DataError
-from beam_jobs.shard_writer import ShardWriter
-from tests import quick_beam  # noqa: F401
+from tests.support import quick_beam  # noqa: F401
+from tests.support.object_stores import (
+    gcs,
+    gcs_of_module,
+    gcs_server,
+    s3,
+    s3_of_module,
+    s3_server,
+    store,
+)
 
 __all__ = ["gcs", "gcs_of_module", "gcs_server", "s3", "s3_of_module", "s3_server", "store"]
 

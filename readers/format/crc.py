@@ -15,7 +15,9 @@ import google_crc32c
 import numpy as np
 
 _POLYNOMIAL = 0x82F63B78  # CRC32C, reflected
+
 _ORDER = (1 << 31) - 1  # the least n > 0 with x^n = 1; the polynomial is (x + 1) times a primitive
+
 _ONE, _X = 1 << 31, 1 << 30
 
 

@@ -8,16 +8,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from readers.format.remote import read_file
+from readers.files.remote import read_file
 from readers.format.schema import Schema
 
 FORMAT_VERSION = 1
+
 MANIFEST = "manifest.json"
+
 VOCABULARY = "vocabulary.txt"
+
+# The first two words of every vocabulary, which are not stored in its file.
+PADDING, UNKNOWN = b"", b"[UNK]"
+
 TOKENIZER = "tokenizer.json"
+
 INDEX_SUFFIX = ".idx"
 
 _SPLIT_NAME = re.compile(r"[A-Za-z0-9_.]{1,100}")
+
 _CRC32C = re.compile(r"[0-9a-f]{8}")
 
 

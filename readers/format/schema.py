@@ -30,13 +30,19 @@ TENSORFLOW_DTYPES: dict[str, int] = {
     "uint32": 22,
     "uint64": 23,
 }
+
 INTEGERS_IN_A_LIST = ("int64", "int32", "int16", "int8", "uint32", "uint16", "uint8", "bool")
+
 FLOATS_IN_A_LIST = ("float32", "float16", "bfloat16")
 
 _OF_A_STEP = ("tensor", "list", "raw", "text", "jpeg", "png", "source")
+
 _STEPS = " steps"
+
 ENCODINGS = (*_OF_A_STEP, "sequence", *(encoding + _STEPS for encoding in _OF_A_STEP))
+
 PICTURES = ("jpeg", "png", "source")
+
 WITH_COMPANION = ("tensor", "list", "raw")
 
 # Other writers use slashes (image/encoded); 255 is generous.

@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from readers.format.decode.fast_path import usual_tensor
 from readers.format.schema import TENSORFLOW_DTYPES, dtype_name, format_shape, numpy_dtype
-from readers.format.usual import usual_tensor
 from readers.format.wire import fields, varint
 
 _DTYPE_NAMES = {number: name for name, number in TENSORFLOW_DTYPES.items()}
+
 _STRING = TENSORFLOW_DTYPES["string"]
 
 # TensorFlow's own limit (TensorShape::MaxDimensions); it also bounds the product of hostile sizes.

@@ -18,16 +18,21 @@ import numpy as np
 from readers.format.crc import appended, appended_each, crc_of_all, crc_of_row
 
 HEADER_BYTES = 12
+
 FOOTER_BYTES = 4
+
 FRAME_BYTES = HEADER_BYTES + FOOTER_BYTES
 
 # A length above this is taken for corruption instead of being allocated: protobuf's own limit.
 MAX_RECORD_BYTES = 1 << 31
 
 _CRC = struct.Struct("<I")
+
 _MASK_DELTA = 0xA282EAD8
+
 # Below this many records, checking them one by one beats the hundred NumPy calls of all at once.
 _MANY = 512
+
 # The same where their lengths differ, for which it takes as many more calls.
 _SEVERAL = 128
 
@@ -219,41 +224,3 @@ def record_length(header: bytes, file: str, offset: int) -> int:
             f"{file}: no TFRecord starts at byte {offset} (the CRC32C of its length is wrong)"
         )
     return int(length)
-
-
-def format_index(lengths: np.ndarray) -> bytes:
-    """The `.idx` text of records that stand one after another.
-
-    Args:
-        lengths: int64 [records], bytes of each record, framing included.
-    """
-    offsets = np.cumsum(lengths) - lengths
-    lines = (f"{o} {n}\n" for o, n in zip(offsets.tolist(), lengths.tolist(), strict=True))
-    return "".join(lines).encode()
-
-
-def parse_index(data: bytes, file: str) -> np.ndarray:
-    """The (offset, length) of every record, int64 [records, 2], both in bytes.
-
-    Raises:
-        ValueError: The text is not an index; the message names `file`.
-    """
-    try:
-        if data.translate(None, b"0123456789 \r\n"):
-            raise ValueError
-        # In a fifth of the time of int(): the index of ten million records is there in 0.3 s.
-        # It makes the largest number of those that are too large, and 0 of no number at all.
-        is_empty = not data[:100].strip() and not data.strip()
-        numbers = _NO_NUMBERS if is_empty else np.fromstring(data, np.int64, sep=" ")
-        index = numbers.reshape(-1, 2)
-        if numbers.size and numbers.max() == np.iinfo(np.int64).max:
-            raise ValueError
-    except ValueError:
-        raise ValueError(f"{file}: not an index (lines of '<offset> <length>')") from None
-    if index.size and (
-        index[:, 0].min() < 0
-        or index[:, 1].min() < FRAME_BYTES
-        or (np.diff(index[:, 0]) <= 0).any()
-    ):
-        raise ValueError(f"{file}: not an index of a TFRecord file: offsets must rise")
-    return index

@@ -15,11 +15,13 @@ import numpy as np
 BYTES_LIST, FLOAT_LIST, INT64_LIST = 1, 2, 3
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+
 _ONE_BYTE = [bytes([n]) for n in range(128)]
 
 # Below this many values a Python loop beats the ten NumPy calls of the vectorised form: of small
 # numbers, which are in a table, and of others.
 _MANY = 256
+
 _FEW = 12
 
 # All tokens of a common vocabulary; the table takes 10 ms to make.

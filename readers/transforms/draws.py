@@ -10,7 +10,7 @@ import hashlib
 
 import tensorflow as tf
 
-from readers.permutation import mixed, round_keys
+from readers.order.permutation import mixed, round_keys
 
 _LOW = 0xFFFFFFFF
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from readers.decode import pixels_of
+from readers.tfdata.decode import pixels_of
 from readers.transforms.draws import below, uniform
 
 Size = Sequence[int]

@@ -7,13 +7,16 @@ from typing import Any
 
 import tensorflow as tf
 
+from readers.files.remote import open_file
 from readers.format.manifest import TOKENIZER, VOCABULARY, DatasetError, Manifest, join
-from readers.format.remote import open_file
 
 # As beam_jobs/tokens.py has them; tests hold one against the other.
 _PUNCTUATION = r"[!\"#$%&()*+,\-./:;<=>?@\[\\\]^_`{|}~']"
+
 _UNKNOWN = 1
+
 _RESERVED = 2
+
 _BYTES = 256
 
 

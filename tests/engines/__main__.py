@@ -6,12 +6,12 @@ import argparse
 import sys
 from pathlib import Path
 
-from engines import packages
-from engines.flink import Flink
-from engines.pool import Pool
-from engines.prism import Prism
-from engines.services import EngineError, pids, start, stop
-from engines.spark import Spark
+from tests.engines import packages
+from tests.engines.flink import Flink
+from tests.engines.pool import Pool
+from tests.engines.prism import Prism
+from tests.engines.services import EngineError, pids, start, stop
+from tests.engines.spark import Spark
 
 ENGINES = {"flink": Flink, "spark": Spark, "prism": Prism, "pool": Pool}
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engines import packages
-from engines.java import java
-from engines.services import Service, answers, listens
+from tests.engines import packages
+from tests.engines.java import java
+from tests.engines.services import Service, answers, listens
 
 TASK_MANAGERS = 2
 

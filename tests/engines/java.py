@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from engines.packages import needed_by
+from tests.engines.packages import needed_by
 
 # Engines of before Java 17 take apart classes of java.base, which it lets nobody do unasked.
 _PACKAGES = (

@@ -16,7 +16,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from engines.services import EngineError
+from tests.engines.services import EngineError
 
 CACHE = Path(os.environ.get("BEAM_SHARDS_ENGINES") or Path.home() / ".cache/beam-shards/engines")
 

@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from engines.services import Service, listens
+from tests.engines.services import Service, listens
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from engines import packages
-from engines.services import Service, listens
+from tests.engines import packages
+from tests.engines.services import Service, listens
 
 
 @dataclass(frozen=True)

@@ -8,23 +8,24 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from engines.services import free_ports, start, stop
+from tests.engines.services import free_ports, start, stop
+from tests.support.checkout import ROOT
 
 Engine = TypeVar("Engine")
 
-_TESTS = str(Path(__file__).parents[1])
+_CHECKOUT = str(ROOT)
 
 
 @contextlib.contextmanager
 def running(kind: type[Engine], folder: Path, **arguments: Any) -> Iterator[Engine]:
     """An engine for as long as a block runs, on ports that nobody else has.
 
-    Its workers can import what lies in the folder of the tests.
+    Its workers can import the tests.
     """
     defaults: Any = kind
     engine: Any = defaults(folder, tuple(free_ports(len(defaults.ports))), **arguments)
     before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = _TESTS
+    os.environ["PYTHONPATH"] = _CHECKOUT
     try:
         start(folder, engine.services())
     finally:

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from engines import packages
-from engines.java import FAST_START, java
-from engines.services import Service, listens
+from tests.engines import packages
+from tests.engines.java import FAST_START, java
+from tests.engines.services import Service, listens
 
 WORKERS = 2
 

@@ -1,0 +1,1 @@
+"""The command line: flags become a checked command, and its result is printed."""

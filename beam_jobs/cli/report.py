@@ -1,0 +1,77 @@
+"""What the command prints about a finished job or a dry run."""
+
+from __future__ import annotations
+
+from beam_jobs.pipeline.dry_run import _MAX_LABELS, Findings
+from beam_jobs.plan.shards import shard_sizes
+from beam_jobs.sources.labels import LABEL
+from readers.format.display import format_balance, format_bytes, format_table
+from readers.format.manifest import Manifest
+from readers.format.schema import Schema, format_shape
+
+
+def format_findings(findings: Findings) -> str:
+    """The lines that a dry run prints."""
+    header = ["split", "records", "shards", "records a shard", "bytes, about", "a shard", "rejects"]
+    some_dropped = any(split.duplicates for split in findings.splits)
+    rows = []
+    for split in findings.splits:
+        sizes = shard_sizes(split.records, split.shards) if split.shards else []
+        row = [
+            split.name,
+            f"{split.records:,}",
+            f"{split.shards:,}",
+            format_balance(sizes),
+            format_bytes(split.bytes),
+            format_bytes(split.bytes / max(split.shards, 1)),
+            f"{split.rejected:,}",
+        ]
+        rows.append([*row, f"{split.duplicates:,}"] if some_dropped else row)
+    lines = [_features(findings.schema), ""]
+    lines.append(format_table([[*header, "duplicates"] if some_dropped else header, *rows]))
+    for feature, counts in sorted(findings.labels.items()):
+        lines.append(_label_line("labels" if feature == LABEL else feature, counts))
+    if findings.rejects:
+        lines.append("first rejects:")
+        lines += [f"  {reject}" for reject in findings.rejects]
+    if findings.tried:
+        lines.append(f"{findings.tried} records tried, {len(findings.failed)} of them rejected")
+        known = set(findings.rejects)
+        lines += [f"  {reject}" for reject in findings.failed if reject not in known]
+    # Names of files that are not UTF-8 hold lone surrogates, which no terminal takes.
+    return "\n".join(lines).encode("utf-8", "backslashreplace").decode()
+
+
+def _features(schema: Schema) -> str:
+    rows = [(n, f.dtype, format_shape(f.shape), f.encoding) for n, f in schema.items()]
+    return format_table([("feature", "dtype", "shape", "encoding"), *rows])
+
+
+def _label_line(name: str, counts: dict[str, int]) -> str:
+    most = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+    shown = ", ".join(f"{label} {count:,}" for label, count in most[:_MAX_LABELS])
+    more = f", and {len(most) - _MAX_LABELS:,} more" if len(most) > _MAX_LABELS else ""
+    return f"{name}: {len(most):,} ({shown}{more})"
+
+
+def summary_rows(job: str, manifest: Manifest, seconds: float) -> list[list[str]]:
+    """A row for every split: what `HEADER` names."""
+    rows = []
+    for name, split in manifest.splits.items():
+        sizes = [shard.records for shard in split.shards]
+        rows.append(
+            [
+                job,
+                name,
+                f"{split.records:,}",
+                str(len(sizes)),
+                format_balance(sizes),
+                format_bytes(split.bytes),
+                f"{split.rejected:,}",
+                f"{seconds:.1f}",
+            ]
+        )
+    return rows
+
+
+HEADER = ["job", "split", "records", "shards", "records a shard", "bytes", "rejects", "seconds"]

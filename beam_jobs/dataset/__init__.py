@@ -1,0 +1,1 @@
+"""The directory that is being written: shards, notes, balance, reconciliation."""

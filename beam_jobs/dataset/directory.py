@@ -1,0 +1,118 @@
+"""Checks, prepares and cleans the output directory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from apache_beam.io.filesystem import BeamIOError
+
+from beam_jobs.errors import UsageError
+from beam_jobs.records.rejects import REJECTS
+from beam_jobs.storage.atomic import (
+    STAGING,
+    Found,
+    delete_files,
+    drop_halves,
+    list_files,
+    make_directory,
+    write_file,
+)
+from beam_jobs.storage.paths import is_local
+from readers.format.manifest import INDEX_SUFFIX, MANIFEST, TOKENIZER, VOCABULARY, join
+
+# What notes of committed shards end with.
+DONE = ".done"
+
+# There as long as a run is not finished; what lies beside it may be deleted.
+MARKER = f"{STAGING}/UNFINISHED"
+
+_UNFINISHED = b"An unfinished run of beam_jobs: no dataset yet. Run the job again.\n"
+
+_OURS = re.compile(
+    rf"{re.escape(MANIFEST)}|{re.escape(VOCABULARY)}|{re.escape(TOKENIZER)}"
+    rf"|[^/]+-\d{{5}}-of-\d{{5}}\.tfrecord({re.escape(INDEX_SUFFIX)})?"
+    rf"|{REJECTS}/[^/]+\.jsonl|{re.escape(STAGING)}/[^/]+"
+)
+
+
+def _files(directory: str) -> list[str]:
+    try:
+        return [path for path, _ in list_files(directory)]
+    except (BeamIOError, ValueError, OSError) as error:
+        raise UsageError(f"--output {directory}: {error}") from None
+
+
+def check_output(directory: str, overwrite: bool) -> list[str]:
+    """The files of an earlier run that must go before a job writes into a directory.
+
+    Raises:
+        UsageError: It holds a dataset, or shards of unknown origin, and `overwrite` is not set; or
+            files that are none of ours.
+    """
+    if is_local(directory) and Path(directory).exists() and not Path(directory).is_dir():
+        raise UsageError(f"--output {directory}: this is a file; name a directory")
+    paths = _files(directory)
+    names = {path[len(directory.rstrip("/")) + 1 :] for path in paths}
+    strange = sorted(name for name in names if not _OURS.fullmatch(name))
+    if strange:
+        raise UsageError(
+            f"--output {directory}: it holds {strange[0]!r}, which is not part of a dataset; "
+            "name an empty or a new directory"
+        )
+    unfinished = any(name.startswith(f"{STAGING}/") for name in names)
+    if names and not (overwrite or unfinished or MANIFEST in names):
+        raise UsageError(
+            f"--output {directory}: it holds {min(names)!r} but neither a manifest nor the marks of "
+            "an unfinished run; name another directory, or add --overwrite to replace what is there"
+        )
+    if MANIFEST in names and not overwrite:
+        raise UsageError(
+            f"--output {directory}: a dataset is here already; add --overwrite to replace it"
+        )
+    return paths
+
+
+def prepare_output(directory: str, overwrite: bool, keep: str = "") -> None:
+    """Makes a directory ready for a job: marked as unfinished, and empty or with shards to keep.
+
+    What an unfinished run left stays, as its shards may be what this job would write. Anything
+    else goes, its manifest first: half a dataset never looks whole.
+
+    Args:
+        keep: What the paths begin with that this job has written there already; empty for none.
+
+    Raises:
+        UsageError: As `check_output`, or the directory cannot be written.
+    """
+    paths = check_output(directory, overwrite)
+    paths = [path for path in paths if not (keep and path.startswith(keep))]
+    manifest, marker = join(directory, MANIFEST), join(directory, MARKER)
+    try:
+        make_directory(join(directory, STAGING))
+        if marker in paths and manifest not in paths:
+            staging = join(directory, STAGING)
+            halves = [p for p in paths if p.startswith(staging) and not p.endswith((marker, DONE))]
+            delete_files(halves)
+            drop_halves(directory)
+            return
+        write_file(directory, MARKER, _UNFINISHED)
+        delete_files([manifest] if manifest in paths else [])
+        delete_files(path for path in paths if path not in (manifest, marker))
+    except OSError as error:
+        raise UsageError(
+            f"--output {directory}: cannot be written ({error}); choose another place"
+        ) from None
+
+
+def remove_leftovers(directory: str, names: set[str], found: Iterable[Found]) -> None:
+    """Deletes what runs before left in a dataset's directory.
+
+    Args:
+        names: The files of the dataset; what is in staging stays as well.
+        found: All files below the directory.
+    """
+    keep = {join(directory, name) for name in names}
+    staging = join(directory, STAGING) + "/"
+    delete_files(path for path, _ in found if path not in keep and not path.startswith(staging))

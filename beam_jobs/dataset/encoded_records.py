@@ -1,0 +1,148 @@
+"""Encoded records read back from temporary files, and written to their shard."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import mmap
+import os
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO
+
+import numpy as np
+
+from beam_jobs.dataset.resume import ShardResult
+from beam_jobs.dataset.shard_writer import Run, ShardWriter, check_records, rows_in_order
+from beam_jobs.records.blocks import Block
+from beam_jobs.records.payload import frame_lengths, is_planned, unpack_reject
+from beam_jobs.records.rejects import Reject, format_rejects
+from beam_jobs.records.spool import Spool, SpoolReader
+
+_RUN_BYTES = 1 << 20
+
+
+def _kept(file: BinaryIO, packed: Iterable[bytes]) -> Iterator[tuple[int, int, Block]]:
+    """Writes the payloads of blocks to a file; yields where they are, as `StoredRecords` takes them."""
+    at = 0
+    for block in map(Block.unpack, packed):
+        file.write(block.payloads.data)
+        yield 0, at, block
+        at += len(block.payloads.data)
+    file.flush()
+
+
+def write_spooled(writer: ShardWriter, spool: Spool, references: Iterable[bytes]) -> ShardResult:
+    """Writes a shard of records that lie in a spool, or finds it written.
+
+    Args:
+        references: As `Spool.append` gave them, any number of them together.
+
+    Raises:
+        JobError: As `write_records` and `SpoolReader.blocks`.
+    """
+    with SpoolReader(spool) as reader:
+        blocks = (block for some in references for block in reader.blocks(some))
+        return write_records(writer, StoredRecords(reader.files, blocks))
+
+
+def write_records(writer: ShardWriter, records: StoredRecords) -> ShardResult:
+    """Writes a shard, or finds it written by an earlier run.
+
+    Raises:
+        JobError: As `check_records` and `ShardWriter.write`.
+    """
+    expected = writer.expected - records.planned_rejects
+    check_records(records.hashes, records.key_of, writer.name, expected)
+    return _find_written(writer, records) or _write(writer, records)
+
+
+def _find_written(writer: ShardWriter, records: StoredRecords) -> ShardResult | None:
+    noted = writer.read_note()
+    if noted is None:
+        return None
+    digest = writer.digest()
+    for run in records.runs():
+        digest.update(_contents(run))
+    found = writer.find_done(digest.text(), noted)
+    return found[0] if found else None
+
+
+def _write(writer: ShardWriter, records: StoredRecords) -> ShardResult:
+    digest = writer.digest()
+
+    def digested() -> Iterator[Run]:
+        for run in records.runs():
+            digest.update(_contents(run))
+            yield run
+
+    result = writer.write(digested())
+    writer.note_done(digest.text(), result)
+    return result
+
+
+def _contents(run: Run) -> tuple[bytes, bytes]:
+    """All there is in a run, the same in whatever order its rejects arrived."""
+    return run[0], format_rejects(run[2])
+
+
+class StoredRecords:
+    """The encoded records of a shard in local files: where the frame of each lies, in order.
+
+    Args:
+        files: The files; `blocks` may add to them.
+        blocks: (number of the file, where in it the payloads begin, the block).
+
+    Attributes:
+        rejects: In any order.
+        planned_rejects: How many of them the plan took for records.
+    """
+
+    def __init__(self, files: list[BinaryIO], blocks: Iterable[tuple[int, int, Block]]) -> None:
+        self._files = files
+        self.rejects: list[Reject] = []
+        self.planned_rejects = 0
+        hashes, columns = [np.empty(0, np.uint64)], [np.empty((0, 4), np.int64)]
+        for number, at, block in blocks:
+            payloads = block.payloads
+            sizes = frame_lengths(payloads)
+            good = sizes > 0
+            rejected = [payloads[row] for row in np.flatnonzero(~good).tolist()]
+            self.rejects += map(unpack_reject, rejected)
+            self.planned_rejects += sum(map(is_planned, rejected))
+            stops = payloads.ends + at
+            hashes.append(block.hashes[good])
+            found = np.full(len(sizes), number), stops - payloads.lengths, stops, sizes
+            columns.append(np.stack(found, 1)[good])
+        self.hashes = np.concatenate(hashes)
+        self._places = np.concatenate(columns)
+        order = rows_in_order(self.hashes, self.key_of)
+        self.hashes, self._places = self.hashes[order], self._places[order]
+
+    def key_of(self, row: int) -> bytes:
+        """The key of a record: what stands behind its frame."""
+        number, start, stop, size = self._places[row].tolist()
+        return os.pread(self._files[number].fileno(), stop - start - size, start + size)
+
+    def runs(self) -> Iterator[Run]:
+        """Yields the records in order, about a megabyte at a time, and at last the rejects."""
+        if self.hashes.size:
+            numbers, starts, _, sizes = self._places.T
+            at = np.cumsum(sizes)
+            cuts = np.searchsorted(at, np.arange(_RUN_BYTES, at[-1], _RUN_BYTES), side="right")
+            edges = np.unique([0, *cuts, len(at)]).tolist()
+            with contextlib.ExitStack() as stack:
+                maps = [
+                    stack.enter_context(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+                    for file in self._files
+                ]
+                for first, last in itertools.pairwise(edges):
+                    rows = slice(first, last)
+                    spans = zip(
+                        numbers[rows].tolist(),
+                        starts[rows].tolist(),
+                        (starts[rows] + sizes[rows]).tolist(),
+                        strict=True,
+                    )
+                    frames = b"".join([maps[number][start:end] for number, start, end in spans])
+                    yield frames, sizes[rows], []
+        yield b"", np.empty(0, np.int64), self.rejects

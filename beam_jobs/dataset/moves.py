@@ -1,0 +1,200 @@
+"""Which records move from fuller shards to shorter ones: pure numbers."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from beam_jobs.dataset.output import Output
+from beam_jobs.dataset.resume import ShardResult
+from beam_jobs.plan.shards import shard_sizes
+from beam_jobs.storage.files import open_file
+from readers.format.index import parse_index
+from readers.format.manifest import INDEX_SUFFIX, Shard, join
+
+
+class Move(NamedTuple):
+    """Consecutive records of one shard that end up in another one.
+
+    Attributes:
+        donor, first, records: Which records: shard, number of the first, how many.
+        receiver: The shard they go to, at its end.
+    """
+
+    donor: int
+    first: int
+    records: int
+    receiver: int
+
+
+def moves_by_records(records: Sequence[int]) -> list[Move]:
+    """The fewest moves after which shards differ by at most one record.
+
+    Args:
+        records: Of each shard.
+    """
+    shards = len(records)
+    fair = shard_sizes(sum(records), shards) if shards else []
+    # The fullest keep the record that does not divide.
+    fullest = sorted(range(shards), key=lambda shard: (-records[shard], shard))
+    target = dict(zip(fullest, sorted(fair, reverse=True), strict=True))
+    wanted = iter(shard for shard in range(shards) for _ in range(target[shard] - records[shard]))
+    single = (
+        Move(shard, row, 1, next(wanted))
+        for shard in range(shards)
+        for row in range(target[shard], records[shard])
+    )
+    return list(_joined(single))
+
+
+def moves_by_bytes(
+    sizes: Sequence[int], largest: int, lengths: Callable[[int], np.ndarray]
+) -> list[Move]:
+    """Moves after which shards differ by at most the bytes of the largest record.
+
+    As long as they do not, the last record of the largest shard goes to the smallest: that never
+    widens the difference, and brings the sizes nearer to each other in the sense of least squares.
+
+    Args:
+        sizes: Of each shard in bytes.
+        largest: Of all records, in bytes.
+        lengths: The bytes of each record of a shard, int64 [records].
+    """
+    rows: dict[int, list[tuple[int, int, int]]] = {}  # shard -> (bytes, donor, row) of its records
+
+    def rows_of(shard: int) -> list[tuple[int, int, int]]:
+        if shard not in rows:
+            rows[shard] = [(n, shard, row) for row, n in enumerate(lengths(shard).tolist())]
+        return rows[shard]
+
+    current = list(sizes)
+    low = [(size, shard) for shard, size in enumerate(current)]
+    high = [(-size, shard) for shard, size in enumerate(current)]
+    heapq.heapify(low)
+    heapq.heapify(high)
+    while current:
+        while -high[0][0] != current[high[0][1]]:
+            heapq.heappop(high)
+        while low[0][0] != current[low[0][1]]:
+            heapq.heappop(low)
+        donor, receiver = high[0][1], low[0][1]
+        if current[donor] - current[receiver] <= largest:
+            break
+        record = rows_of(donor).pop()
+        rows_of(receiver).append(record)
+        for shard, change in ((donor, -record[0]), (receiver, record[0])):
+            current[shard] += change
+            heapq.heappush(low, (current[shard], shard))
+            heapq.heappush(high, (-current[shard], shard))
+    # Sorted, so that what one shard gives another is read in one piece. A record that came back
+    # to its own shard stands among those of others, unless all before it are in place again.
+    single: list[Move] = []
+    for shard in sorted(rows):
+        held = [(donor, row) for _, donor, row in rows[shard]]
+        kept = next((n for n, row in enumerate(held) if row != (shard, n)), len(held))
+        single += [Move(donor, row, 1, shard) for donor, row in sorted(held[kept:])]
+    return list(_joined(single))
+
+
+def _joined(moves: Iterable[Move]) -> Iterator[Move]:
+    """Yields runs of consecutive records as one move each."""
+    last: Move | None = None
+    for move in moves:
+        if (
+            last
+            and (move.donor, move.receiver) == (last.donor, last.receiver)
+            and move.first == last.first + last.records
+        ):
+            last = last._replace(records=last.records + move.records)
+            continue
+        if last:
+            yield last
+        last = move
+    if last:
+        yield last
+
+
+@dataclass(frozen=True)
+class Change:
+    """What becomes of one shard.
+
+    Attributes:
+        before: The shard as its writer left it.
+        keep: How many of its records stay, from the first on.
+        intake: (file of the donor, first record, count) of what is appended, in this order.
+    """
+
+    before: ShardResult
+    keep: int
+    intake: tuple[tuple[str, int, int], ...]
+
+    @property
+    def name(self) -> str:
+        """The shard's file."""
+        return _shard(self.before).file
+
+    @property
+    def incoming(self) -> int:
+        """How many records are appended."""
+        return sum(count for _, _, count in self.intake)
+
+
+def _shard(result: ShardResult) -> Shard:
+    assert result.shard is not None
+    return result.shard
+
+
+def changes_of(results: Sequence[ShardResult], moves: Iterable[Move]) -> list[Change]:
+    """The changes of the shards of one split, those that stay as they are left out.
+
+    Args:
+        results: Of all shards of the split, by number.
+    """
+    keep = {result.index: _shard(result).records for result in results}
+    intake: dict[int, list[tuple[str, int, int]]] = {}
+    for move in moves:
+        keep[move.donor] = min(keep[move.donor], move.first)
+        source = (_shard(results[move.donor]).file, move.first, move.records)
+        intake.setdefault(move.receiver, []).append(source)
+    return [
+        Change(result, keep[result.index], tuple(intake.get(result.index, ())))
+        for result in results
+        if keep[result.index] < _shard(result).records or result.index in intake
+    ]
+
+
+def plan_changes(output: Output, results: Iterable[ShardResult]) -> Iterator[Change]:
+    """Yields what must change, of all splits; nothing where everything is balanced."""
+    written = {(r.split, r.index): r for r in results if r.shard}
+    for split in sorted({split for split, _ in written}):
+        mine = [written[key] for key in sorted(written) if key[0] == split]
+        if [result.index for result in mine] != list(range(len(mine))):
+            return  # A shard is missing: reconciliation will tell.
+        if output.balance == "bytes":
+            sizes = [_shard(result).bytes for result in mine]
+            largest = max(result.largest for result in mine)
+            moves = moves_by_bytes(sizes, largest, _Lengths(output.directory, mine))
+        else:
+            moves = moves_by_records([_shard(result).records for result in mine])
+        yield from changes_of(mine, moves)
+
+
+class _Lengths:
+    """The bytes of each record of a shard, read from its index when asked for."""
+
+    def __init__(self, directory: str, results: Sequence[ShardResult]) -> None:
+        self._directory, self._results = directory, results
+
+    def __call__(self, shard: int) -> np.ndarray:
+        return read_index(self._directory, _shard(self._results[shard]).file)[:, 1]
+
+
+def read_index(directory: str, name: str) -> np.ndarray:
+    """The (offset, length) of every record of a shard, int64 [records, 2]."""
+    path = join(directory, name + INDEX_SUFFIX)
+    with open_file(path) as file:
+        return parse_index(file.read(), path)

@@ -1,0 +1,153 @@
+"""The output directory and the options of a dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from beam_jobs.errors import UsageError
+from beam_jobs.plan.placement import Placement
+from beam_jobs.plan.shards import MAX_SHARDS
+from beam_jobs.records.rejects import OnReject
+from beam_jobs.storage.paths import GLOB, is_local
+from readers.format.schema import Feature, Schema
+
+
+def parse_size(text: str) -> int:
+    """Bytes of `128MiB`, `1GB`, `500k` or `1000`.
+
+    Raises:
+        UsageError: It is no such size, or not positive.
+    """
+    units = {
+        "": 1,
+        "k": 1000,
+        "m": 1000**2,
+        "g": 1000**3,
+        "ki": 1 << 10,
+        "mi": 1 << 20,
+        "gi": 1 << 30,
+    }
+    digits = text.strip().lower().removesuffix("b")
+    unit = digits.lstrip("0123456789.")
+    try:
+        size = int(float(digits.removesuffix(unit)) * units[unit])
+    except (KeyError, ValueError, OverflowError):
+        size = 0
+    if size <= 0:
+        raise UsageError(f"--shard_size {text}: expected a size such as 128MiB or 500MB")
+    return size
+
+
+DEFAULT_SHARD_SIZE = 128 << 20
+
+Balance = Literal["records", "bytes"]
+
+BALANCES: tuple[Balance, ...] = get_args(Balance)
+
+
+@dataclass(frozen=True)
+class Output:
+    """A dataset to be written.
+
+    Attributes:
+        directory: As `resolve` gives it.
+        schema: Of every record.
+        placement: Seed and splits: where each key belongs.
+        num_shards: For every split how many, 0 to choose by `shard_size`.
+        shard_size: Bytes a shard should have, roughly.
+        on_reject: "skip" to count and list bad inputs, "fail" to stop at the first.
+        overwrite: Whether an existing dataset may be replaced.
+        options: Of the job, for the manifest; nothing of the runner or the machine.
+        balance: What shards of a split have as much of as can be: "records" or "bytes".
+        feature_names: Names of features in Examples that differ from those in the schema.
+        stratify: Whether every label has its share of records in every split.
+    """
+
+    directory: str
+    schema: Schema
+    placement: Placement
+    num_shards: tuple[int, ...]
+    shard_size: int = DEFAULT_SHARD_SIZE
+    on_reject: OnReject = "skip"
+    overwrite: bool = False
+    options: dict[str, Any] = field(default_factory=dict)
+    balance: Balance = "records"
+    feature_names: Mapping[str, str] = field(default_factory=dict)
+    stratify: bool = False
+
+
+def resolve(directory: str) -> str:
+    """The output directory as every worker sees it.
+
+    Raises:
+        UsageError: It is empty, or holds `*`, `?` or `[`, which Beam's filesystems take for a
+            pattern even where they delete.
+    """
+    if not directory:
+        raise UsageError("--output is empty: name a directory")
+    if is_local(directory):
+        path = str(Path(directory).expanduser().absolute())
+    else:
+        path = directory.rstrip("/")
+    if GLOB.search(path):
+        raise UsageError(f"--output {path}: expected a path without * ? and [")
+    return path
+
+
+def parse_num_shards(text: str, splits: tuple[str, ...]) -> tuple[int, ...]:
+    """The number of shards of every split, from `16` or `train=16,val=2`; 0 where none is given.
+
+    Raises:
+        UsageError: A split is unknown, or a number is not in 1..99999.
+    """
+    shards = dict.fromkeys(splits, 0)
+    for part in text.split(","):
+        name, equals, number = part.strip().rpartition("=")
+        if equals and name not in shards:
+            raise UsageError(
+                f"--num_shards {text}: no split {name!r}, --splits has {', '.join(splits)}"
+            )
+        if not number.isdecimal() or not 1 <= int(number) <= MAX_SHARDS:
+            raise UsageError(f"--num_shards {text}: {number!r} is not a number in 1..{MAX_SHARDS}")
+        shards.update(dict.fromkeys([name] if equals else splits, int(number)))
+    return tuple(shards.values())
+
+
+def parse_names(text: str, schema: Schema) -> dict[str, str]:
+    """What features are called in Examples, by their names in the schema, from `image=image_raw,…`.
+
+    Raises:
+        UsageError: A feature is unknown, or two would have one name.
+    """
+    names: dict[str, str] = {}
+    for part in text.split(","):
+        name, equals, stored = part.strip().partition("=")
+        if not equals or name not in schema or name in names:
+            raise UsageError(
+                f"--names {text}: expected FEATURE=NAME,… with features of {', '.join(schema)}, "
+                f"each once; got {part!r}"
+            )
+        names[name] = stored
+    try:
+        renamed_schema(schema, names)
+    except ValueError as error:
+        raise UsageError(f"--names {text}: {error}") from None
+    return names
+
+
+def renamed_schema(schema: Schema, names: Mapping[str, str]) -> Schema:
+    """The schema with some features called otherwise.
+
+    Raises:
+        ValueError: Two features would have one name, or a name is none that a feature may have.
+    """
+    features: dict[str, Feature] = {}
+    for name, feature in schema.items():
+        stored = names.get(name, name)
+        if stored in features:
+            raise ValueError(f"two features would be called {stored!r}")
+        features[stored] = feature
+    return Schema(features)

@@ -1,0 +1,153 @@
+"""Writes one shard: its records in order, its rejects, and a note that it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+import google_crc32c
+import numpy as np
+
+from beam_jobs import progress
+from beam_jobs.dataset.output import Output
+from beam_jobs.dataset.resume import Digest, ShardResult, find_done, note_done, read_note
+from beam_jobs.dataset.shard_file import ShardFile, unwritable
+from beam_jobs.errors import DataError, UsageError
+from beam_jobs.plan.shards import ONE_KEY, SHARD_BITS, Plan, shard_sizes
+from beam_jobs.records.rejects import Reject, format_rejects, rejects_file
+from beam_jobs.sources.classes import Names
+from beam_jobs.storage.atomic import write_file
+from readers.format.manifest import shard_name
+
+# Framed records one after another, their lengths (int64 [n]), and what was rejected among them.
+Run = tuple[bytes, np.ndarray, list[Reject]]
+
+
+def rows_in_order(hashes: np.ndarray, key_of: Callable[[int], bytes]) -> list[int]:
+    """The order of a shard's records: by hash, and by key where hashes are the same.
+
+    Args:
+        hashes: uint64 [n].
+        key_of: The key of a record by its row.
+    """
+    order: list[int] = np.argsort(hashes, kind="stable").tolist()
+    if (np.diff(hashes[order]) == 0).any():
+        order.sort(key=lambda row: (hashes[row], key_of(row)))
+    return order
+
+
+def check_records(
+    hashes: np.ndarray, key_of: Callable[[int], bytes], name: str, expected: int
+) -> None:
+    """Checks the records that reached a shard's writer, sorted by hash and key.
+
+    Args:
+        hashes: uint64 [n].
+        key_of: The key of a record by its row.
+        name: Of the shard.
+        expected: How many the plan put there.
+
+    Raises:
+        UsageError: Two records have the same key.
+        DataError: Records were lost or duplicated on the way.
+    """
+    for row in np.flatnonzero(hashes[1:] == hashes[:-1]).tolist():
+        if key_of(row) == key_of(row + 1):
+            raise UsageError(f"duplicate key {key_of(row).decode('utf-8', 'replace')!r}: {ONE_KEY}")
+    if len(hashes) != expected:
+        raise DataError(
+            f"{name}: the runner handed over {len(hashes)} of {expected} records; no dataset was "
+            "written, run the job again"
+        )
+
+
+class ShardWriter:
+    """Writes the records of one shard and what was rejected among them.
+
+    Args:
+        output: The dataset.
+        plan: Of the whole dataset.
+        key: Split and shard, as `assign_shards` numbers them.
+    """
+
+    def __init__(self, output: Output, plan: Plan, key: int) -> None:
+        self.split, self.index = key >> SHARD_BITS, key & ((1 << SHARD_BITS) - 1)
+        self._output = output
+        self._plan = plan.splits[self.split]
+        count = max(self._plan.shards, 1)
+        self.name = shard_name(output.placement.splits.names[self.split], self.index, count)
+
+    @property
+    def expected(self) -> int:
+        """How many records the plan put into this shard."""
+        if not self._plan.shards:
+            return 0
+        return shard_sizes(self._plan.records, self._plan.shards)[self.index]
+
+    def write(self, runs: Iterable[Run]) -> ShardResult:
+        """Writes and commits the shard.
+
+        Args:
+            runs: In the order of the hashes.
+
+        Raises:
+            DataError: An input was rejected, and `on_reject` is "fail"; or the output cannot be
+                written.
+        """
+        rejects: list[Reject] = []
+        directory = self._output.directory
+        progress.advance("writing", 0)
+        with unwritable(directory, self.name):
+            result = ShardResult(self.split, self.index, None, 0, 0, 0, None)
+            if self._plan.shards:
+                with ShardFile(directory, self.name) as file:
+                    for frames, lengths, rejected in runs:
+                        rejects += map(self._rejected, rejected)
+                        file.write(frames, lengths)
+                        progress.advance("writing", len(lengths) + len(rejected))
+                    shard = file.commit()
+                result = replace(
+                    result,
+                    shard=shard,
+                    index_bytes=file.index_bytes,
+                    index_crc32c=file.index_crc32c,
+                    largest=file.largest,
+                )
+            else:
+                rejects += [self._rejected(reject) for run in runs for reject in run[2]]
+            if rejects:
+                listed = format_rejects(rejects)
+                write_file(directory, rejects_file(self.name), listed)
+                result = replace(result, rejects_crc32c=google_crc32c.value(listed))
+        return replace(result, rejected=len(rejects), first_reject=min(rejects, default=None))
+
+    @property
+    def record_bytes(self) -> int:
+        """About how many bytes a record has, framing included."""
+        return self._plan.record_bytes
+
+    def digest(self, names: Names | None = None) -> Digest:
+        """The digest of the shard, without its records."""
+        return Digest(self._output, self.name, names or {})
+
+    def read_note(self) -> bytes | None:
+        """What an earlier run that may have written the shard has noted."""
+        return read_note(self._output.directory, self.name)
+
+    def find_done(self, digest: str, noted: bytes | None = None) -> tuple[ShardResult, Any] | None:
+        """What an earlier run wrote for the same digest, as `resume.find_done`."""
+        found = find_done(self._output.directory, self.name, digest, noted)
+        if found:
+            progress.advance("writing", self.expected)
+        return found
+
+    def note_done(self, digest: str, result: ShardResult, figures: Any = None) -> None:
+        """Leaves the note that the shard is done, as `resume.note_done`."""
+        with unwritable(self._output.directory, self.name):
+            note_done(self._output.directory, self.name, digest, result, figures)
+
+    def _rejected(self, reject: Reject) -> Reject:
+        if self._output.on_reject == "fail":
+            raise DataError(f"{reject} (--on_reject fail)")
+        return reject

@@ -1,0 +1,1 @@
+"""Where work runs: Beam's runners, and our own processes."""

@@ -1,0 +1,271 @@
+"""Google Cloud Dataflow: what a submission needs, and following a job that runs elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+from apache_beam.options.pipeline_options import (
+    GoogleCloudOptions,
+    PipelineOptions,
+    SetupOptions,
+    StandardOptions,
+    WorkerOptions,
+)
+from apache_beam.runners.runner import PipelineResult, PipelineState
+
+from beam_jobs.errors import DataError, JobError, UsageError, find_job_error
+from beam_jobs.storage.paths import is_local
+
+# The loggers that tell of what the service says, and of what is tried again.
+_TOLD = ("apache_beam.runners.dataflow.dataflow_runner", "apache_beam.utils.retry")
+
+# What Beam says of every job that sends files, be they installed or not.
+_ADVICE = "Pipeline has additional dependencies"
+
+# What the service adds to the text of a worker's exception.
+_PASSED_THROUGH = re.compile(r"\s+passed through:\s.*", re.DOTALL)
+
+
+def on_dataflow(options: PipelineOptions) -> bool:
+    """Whether the pipeline runs on Dataflow."""
+    runner = options.view_as(StandardOptions).runner or ""
+    return runner.rpartition(".")[2].lower() in ("dataflowrunner", "dataflow")
+
+
+def is_followed(options: PipelineOptions) -> bool:
+    """Whether the command waits for the job; what a flex template launches is only described."""
+    return not (
+        options.view_as(StandardOptions).no_wait_until_finish
+        or options.view_as(GoogleCloudOptions).template_location
+    )
+
+
+def prepare_dataflow(options: PipelineOptions, output: str, inputs: Sequence[str]) -> None:
+    """Looks at all that can be known to fail before the pipeline is built and staged.
+
+    Args:
+        options: `--setup_file` is made absolute in them, as Beam builds it in its own folder.
+        output: The directory of the dataset.
+        inputs: Patterns and folders.
+
+    Raises:
+        UsageError: A path is of this machine, the workers would lack this package, or the bucket
+            for what is staged cannot be used.
+    """
+    try:
+        from apache_beam.runners.dataflow.internal import apiclient  # noqa: F401
+    except ImportError as error:
+        raise UsageError(
+            f"--runner DataflowRunner: {error.name} is missing: pip install 'beam-shards[dataflow]'"
+        ) from None
+    if template := options.view_as(GoogleCloudOptions).template_location:
+        _check_remote("--template_location", template)
+    _check_remote("--output", output)
+    for path in inputs:
+        _check_remote("--input", path)
+    _check_package(options.view_as(SetupOptions), options.view_as(WorkerOptions))
+    _check_bucket(options)
+
+
+def _check_remote(flag: str, path: str) -> None:
+    if is_local(path):
+        raise UsageError(
+            f"{flag} {path}: it lies on this machine, where Dataflow's workers do not see it; expected "
+            "a path such as gs://bucket/folder"
+        )
+
+
+def _check_package(setup: Any, worker: Any) -> None:
+    if setup.setup_file:
+        path = Path(setup.setup_file).expanduser().absolute()
+        if path.name not in ("setup.py", "pyproject.toml") or not path.is_file():
+            raise UsageError(
+                f"--setup_file {setup.setup_file}: expected the setup.py of a checkout of beam-shards"
+            )
+        setup.setup_file = str(path)
+    sent = (setup.setup_file, setup.extra_packages, setup.requirements_file)
+    if not worker.sdk_container_image and not any(sent):
+        raise UsageError(
+            "--runner DataflowRunner: the workers would not have this package; add "
+            "--sdk_container_image with an image made by docker/Dockerfile, or --setup_file with "
+            "the setup.py of a checkout (see docs/engines.md)"
+        )
+
+
+def _check_bucket(options: PipelineOptions) -> None:
+    """Asks for the bucket as Beam does, which tries again for ten minutes where it is not there."""
+    from apache_beam.io.gcp.gcsio import create_storage_client
+    from google.api_core.exceptions import ClientError
+    from google.auth.exceptions import GoogleAuthError
+
+    google = options.view_as(GoogleCloudOptions)
+    flag = "staging_location" if google.staging_location else "temp_location"
+    location = getattr(google, flag) or ""
+    if not location.startswith("gs://"):
+        raise UsageError(
+            f"--{flag} {location or 'is missing'}: expected a folder for what is sent, such as "
+            "gs://bucket/tmp"
+        )
+    bucket = location.removeprefix("gs://").partition("/")[0]
+    try:
+        create_storage_client(options, not google.no_auth).get_bucket(bucket)
+    except GoogleAuthError as error:
+        raise _no_credentials(error) from None
+    except (ClientError, ValueError) as error:
+        raise UsageError(
+            f"--{flag} {location}: bucket {bucket} cannot be used ({_gist(str(error))}); expected one "
+            "that is there and that your account may read and write"
+        ) from None
+
+
+def _no_credentials(error: Exception) -> UsageError:
+    return UsageError(
+        f"no credentials for Google Cloud ({_gist(str(error))}); run `gcloud auth application-default "
+        "login`, or name a key in GOOGLE_APPLICATION_CREDENTIALS"
+    )
+
+
+def refusal(error: BaseException | None) -> JobError | None:
+    """One line for a service that did not take a job; None where an error tells of anything else."""
+    from apache_beam.runners.dataflow.internal.apiclient import DataflowJobAlreadyExistsError
+    from google.api_core.exceptions import ClientError, GoogleAPICallError
+    from google.auth.exceptions import GoogleAuthError
+
+    if isinstance(error, GoogleAuthError):
+        return _no_credentials(error)
+    if isinstance(error, DataflowJobAlreadyExistsError):
+        return UsageError(f"Dataflow refuses the job: {error}")
+    if isinstance(error, ClientError):
+        return UsageError(
+            f"Dataflow refuses the job: {int(error.code or 0)} {_gist(error.message)}; check --project, "
+            "--region and what your account may do there"
+        )
+    if isinstance(error, GoogleAPICallError):
+        return DataError(
+            f"Dataflow did not take the job: {_gist(str(error))}; no dataset was written; run the same "
+            "command again"
+        )
+    return None
+
+
+class _Job:
+    """A job on the service, and how people find it."""
+
+    def __init__(self, result: Any, options: PipelineOptions) -> None:
+        google = options.view_as(GoogleCloudOptions)
+        self.id = result.job_id()
+        self._project, self._region = google.project, google.region
+
+    @property
+    def console(self) -> str:
+        return (
+            f"https://console.cloud.google.com/dataflow/jobs/{self._region}/{self.id}"
+            f"?project={self._project}"
+        )
+
+    @property
+    def cancel(self) -> str:
+        return (
+            f"gcloud dataflow jobs cancel {self.id} --region={self._region} "
+            f"--project={self._project}"
+        )
+
+
+class _Lines(logging.Handler):
+    """Prints the first line of what is logged, and of tracebacks their last."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(logging.INFO)
+        self._stream = stream
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if _ADVICE in text:
+            return
+        tried_again = record.name.endswith("retry")
+        line = text.splitlines()[0] if tried_again and text else _gist(text)
+        print(line, file=self._stream, flush=True)
+
+
+@contextlib.contextmanager
+def told(stream: TextIO) -> Iterator[None]:
+    """Shows what the service says on a stream, and nothing else that Beam logs.
+
+    Beam logs a refusal three times, in many lines; the command says it in one.
+    """
+    handler, beam = _Lines(stream), logging.getLogger("apache_beam")
+    level = beam.level
+    beam.setLevel(logging.CRITICAL + 1)
+    loggers = [logging.getLogger(name) for name in _TOLD]
+    for logger in loggers:
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+        logger.propagate = False
+    try:
+        yield
+    finally:
+        beam.setLevel(level)
+        for logger in loggers:
+            logger.removeHandler(handler)
+            logger.setLevel(logging.NOTSET)
+            logger.propagate = True
+
+
+def follow(runner: Any, result: Any, options: PipelineOptions, stream: TextIO) -> None:
+    """Waits for the end of a job that the service has taken, unless nobody asked to.
+
+    Raises:
+        JobError: It did not end well, or nothing more is heard of it.
+        KeyboardInterrupt: With what to tell: the job goes on.
+    """
+    if not result.has_job:
+        location = options.view_as(GoogleCloudOptions).template_location
+        print(f"the job is described in {location}; nothing has run", file=stream)
+        return
+    job = _Job(result, options)
+    print(f"Dataflow runs the job as {job.id}: {job.console}", file=stream, flush=True)
+    if not is_followed(options):
+        print(f"not waiting for it; to end it: {job.cancel}", file=stream)
+        return
+    try:
+        # Not the result's own way to wait: it polls in a thread, which dies with a traceback.
+        runner.poll_for_job_completion(runner, result, None)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            f"interrupted, but the job {job.id} goes on: follow it at {job.console}, or end it with "
+            f"`{job.cancel}`"
+        ) from None
+    except Exception as error:
+        raise DataError(
+            f"Dataflow says no more of the job {job.id} ({_gist(str(error))}); it may go on: follow "
+            f"it at {job.console}"
+        ) from error
+    _check_end(result, job, getattr(runner, "last_error_msg", None) or "")
+
+
+def _check_end(result: PipelineResult, job: _Job, said: str) -> None:
+    state = result.state
+    if state == PipelineState.DONE:
+        return
+    if found := find_job_error(Exception(said)):
+        raise found
+    if state in (PipelineState.CANCELLED, PipelineState.CANCELLING):
+        raise DataError(
+            f"the job {job.id} was cancelled; no dataset was written; run the same command again: it "
+            "keeps the shards that are done"
+        )
+    raise DataError(
+        f"the job {job.id} ended as {state}: {_gist(said) or 'the service does not say why'}; no "
+        f"dataset was written; its log is at {job.console}"
+    )
+
+
+def _gist(text: str) -> str:
+    """The last line of a text, which of a traceback is the exception."""
+    lines = _PASSED_THROUGH.sub("", text).strip().splitlines()
+    return lines[-1].strip()[:500] if lines else ""

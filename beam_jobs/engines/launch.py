@@ -1,0 +1,183 @@
+"""Runs a pipeline on an engine and waits for it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import socket
+import sys
+import tempfile
+import traceback
+from collections.abc import Sequence
+from typing import TextIO
+
+import apache_beam as beam
+from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions, SetupOptions
+from apache_beam.runners.runner import PipelineResult
+
+from beam_jobs import progress
+from beam_jobs.engines.dataflow import follow, on_dataflow, prepare_dataflow, refusal, told
+from beam_jobs.engines.direct import on_this_machine, prepare_direct_runner
+from beam_jobs.engines.pool import close_shared_pools
+from beam_jobs.errors import DataError, UsageError, find_job_error
+from beam_jobs.packages import check_crc32c
+
+# Of a job service: it takes the connection at once, or it is not there.
+_SECONDS_TO_ANSWER = 10
+
+
+class _WithoutTracebacks(io.TextIOBase):
+    """A stream that passes on everything but tracebacks, which Beam's workers print as they fail.
+
+    The driver gets the same text with the exception, and tells it in one line.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._dropped = False
+
+    def write(self, text: str) -> int:
+        end_of_dropped = self._dropped and text == "\n"
+        self._dropped = text.startswith("Traceback (most recent call last)")
+        if not self._dropped and not end_of_dropped:
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+
+def launch(
+    transform: beam.PTransform, options: PipelineOptions, directory: str, inputs: Sequence[str]
+) -> PipelineResult:
+    """Runs a pipeline to its end.
+
+    Args:
+        transform: The whole pipeline.
+        options: Beam's options, which name the engine.
+        directory: The output directory.
+        inputs: Patterns and folders of the inputs, which Dataflow's workers must be able to read.
+
+    Raises:
+        JobError: The pipeline failed.
+    """
+    check_crc32c()
+    _check_job_service(options)
+    if on_this_machine(options):
+        prepare_direct_runner(options)
+    options.view_as(SetupOptions).save_main_session = False
+    pipeline = _pipeline(options)
+    if on_dataflow(options):
+        prepare_dataflow(options, directory, inputs)
+    pipeline | transform
+    try:
+        with (
+            progress.shown(sys.stderr),
+            contextlib.redirect_stderr(_WithoutTracebacks(sys.stderr)),
+        ):
+            if on_dataflow(options):
+                with told(sys.stderr):
+                    result = _submit(pipeline)
+                    follow(pipeline.runner, result, options, sys.stderr)
+            else:
+                result = pipeline.run()
+                _wait(result, not on_this_machine(options))
+    except Exception as error:
+        if _is_interrupt(error):
+            raise KeyboardInterrupt from None
+        raise (find_job_error(error) or _unforeseen(error)) from error
+    finally:
+        close_shared_pools()
+    return result
+
+
+def _wait(result: PipelineResult, elsewhere: bool) -> None:
+    """Waits for the end of a job.
+
+    Raises:
+        DataError: It was cancelled where it runs.
+        KeyboardInterrupt: With what to tell, of a job that runs elsewhere.
+    """
+    try:
+        result.wait_until_finish()
+    except BaseException as error:
+        if elsewhere and _is_interrupt(error):
+            result.cancel()
+            raise KeyboardInterrupt(
+                "interrupted; the job service was asked to cancel the job, but Flink's lets it go on "
+                "to its end: cancel it there. Once it has stopped, the same command goes on with the "
+                "shards that are done"
+            ) from None
+        if "JobCancellationException" in str(error):
+            raise DataError(
+                "the job was cancelled; no dataset was written; run the same command again: it keeps "
+                "the shards that are done"
+            ) from error
+        raise
+
+
+def _pipeline(options: PipelineOptions) -> beam.Pipeline:
+    """An empty pipeline.
+
+    Raises:
+        UsageError: The runner needs an option that is missing or has no such value.
+    """
+    try:
+        return beam.Pipeline(options=options)
+    except ValueError as error:
+        _, _, wrong = str(error).rpartition("validations errors:")
+        raise UsageError(" ".join(wrong.split())) from None
+
+
+def _submit(pipeline: beam.Pipeline) -> PipelineResult:
+    """Stages and hands over a pipeline to Dataflow.
+
+    Raises:
+        JobError: The service does not take it.
+    """
+    try:
+        return pipeline.run()
+    except Exception as error:
+        if refused := refusal(error):
+            raise refused from error
+        raise
+
+
+def _check_job_service(options: PipelineOptions) -> None:
+    """Looks whether somebody answers at `--job_endpoint`, for which Beam would wait without a word.
+
+    Raises:
+        UsageError: Nobody does.
+    """
+    endpoint = options.view_as(PortableOptions).job_endpoint
+    if not endpoint or endpoint == "embed":
+        return
+    host, _, port = endpoint.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _SECONDS_TO_ANSWER).close()
+    except (OSError, ValueError, OverflowError) as error:
+        raise UsageError(
+            f"--job_endpoint {endpoint}: no job service answers ({error}); expected HOST:PORT of one "
+            "that runs"
+        ) from None
+
+
+def _is_interrupt(error: BaseException | None) -> bool:
+    """Whether Ctrl-C is what a runner's exception tells of."""
+    while error and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
+
+
+def _unforeseen(error: Exception) -> DataError:
+    """One line for a failure that no check foresaw; its traceback goes to a file."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="beam_jobs-", suffix=".log", delete=False
+        ) as file:
+            file.write("".join(traceback.format_exception(error)))
+        where = f"the traceback is in {file.name}"
+    except OSError as unwritable:
+        where = f"{tempfile.gettempdir()} has no room for the traceback ({unwritable})"
+    return DataError(f"the pipeline failed: {lines[-1][:500]}; no dataset was written; {where}")

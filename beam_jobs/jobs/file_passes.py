@@ -1,0 +1,165 @@
+"""The two passes over files that hold several records, or are members of a streamed archive.
+
+Nothing here imports Beam.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar, cast
+
+import numpy as np
+
+from beam_jobs.errors import RejectError
+from beam_jobs.jobs.passes import (
+    EncodedRecords,
+    EncodingPlan,
+    FirstPass,
+    FoundRecords,
+    SecondPass,
+    SplitRules,
+)
+from beam_jobs.jobs.protocols import FileJob, Learns, PartsJob, RecordJob
+from beam_jobs.jobs.record import SourceValues, source_values, whole_record
+from beam_jobs.records.encode import RecordEncoder
+from beam_jobs.records.rejects import OnReject, Reject, Stage
+from beam_jobs.sources.chunks import Chunk, Task
+from beam_jobs.sources.labels import Label
+from beam_jobs.sources.source import Source, is_utf8
+
+# Bytes of encoded records that are handed over at a time.
+_BATCH_BYTES = 16 << 20
+
+
+def _files(job: PartsJob, task: Task) -> Iterator[tuple[Source, bytes]]:
+    """Yields the files of a task and their bytes; no bytes if the source has an error."""
+    for chunk in task.chunks:
+        source = chunk.source
+        if source.packed and not source.error:
+            yield from job.unpacked(source)
+            continue
+        data = b""
+        if not source.error and is_utf8(source.key):
+            try:
+                data = job.inputs.read(source)
+            except OSError as error:
+                source = source._replace(error=f"cannot be read: {error}")
+            except RejectError as error:
+                source = source._replace(error=str(error))
+        yield source, data
+
+
+def _split(rules: SplitRules, source: Source, label: Label | None) -> int:
+    """The one split of all records of a file.
+
+    Raises:
+        RejectError: The file's name or its row does not state a known split.
+    """
+    splits, errors = rules.splits_of([source.file.encode()], [source.row], [label])
+    if errors:
+        raise RejectError(errors[0])
+    return int(splits[0])
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileFirstPass(FirstPass):
+    """Task -> keys and labels of the records in files.
+
+    Attributes:
+        job: Defines the records.
+    """
+
+    job: PartsJob
+
+    def found(self, task: Task) -> Iterator[FoundRecords]:
+        for source, data in _files(self.job, task):
+            try:
+                values = source_values(self.job, source)
+                split = _split(self.rules, source, values.label)
+                parts = self.job.parts_of(source, data)
+            except RejectError as error:
+                yield FoundRecords.of_reject(Reject.of(source.key, "read", error))
+                continue
+            splits = np.full(len(parts), split, np.uint8)
+            sizes = np.array([size for _, size in parts], np.int64)
+            keys = [key.encode() for key, _ in parts]
+            yield FoundRecords(keys, splits, sizes, [values.label] * len(parts), [])
+
+
+@dataclass(frozen=True)
+class FileSecondPass(SecondPass):
+    """Task -> the encoded records in files.
+
+    Attributes:
+        job: Defines the records.
+    """
+
+    job: PartsJob
+
+    def encoded(self, task: Task, encoder: RecordEncoder) -> Iterator[EncodedRecords]:
+        for source, data in _files(self.job, task):
+            try:
+                values = source_values(self.job, source)
+                split = _split(self.known.rules, source, values.label)
+            except RejectError as error:
+                yield EncodedRecords.of_reject(Reject.of(source.key, "read", error))
+                continue
+            yield from self._encoded(source, data, split, values, encoder)
+
+    def _encoded(
+        self,
+        source: Source,
+        data: bytes,
+        split: int,
+        values: SourceValues,
+        encoder: RecordEncoder,
+    ) -> Iterator[EncodedRecords]:
+        """Yields the records of a file in batches: windows may take many times its bytes."""
+        keys: list[bytes] = []
+        frames: list[bytes] = []
+        done = size = 0
+        late: list[tuple[Reject, int]] = []
+        try:
+            for key, record in self.job.records_of(source, data):
+                frames.append(
+                    encoder.encode(split, whole_record(record, key, values, self.class_ids))
+                )
+                keys.append(key.encode())
+                done, size = done + 1, size + len(frames[-1])
+                if size >= _BATCH_BYTES:
+                    yield _batch(keys, frames, split)
+                    keys, frames, size = [], [], 0
+        except (RejectError, ValueError) as error:
+            stage: Stage = "decode" if isinstance(error, RejectError) else "encode"
+            try:
+                planned = [key for key, _ in self.job.parts_of(source, data)]
+            except RejectError:
+                yield EncodedRecords.of_reject(Reject.of(source.key, "read", error))
+                return
+            late = [(Reject.of(key, stage, error), split) for key in planned[done:]]
+        yield _batch(keys, frames, split)._replace(late=late)
+
+
+def _batch(keys: list[bytes], frames: list[bytes], split: int) -> EncodedRecords:
+    return EncodedRecords(keys, np.full(len(frames), split, np.uint8), frames, [])
+
+
+class FilesInParts(RecordJob):
+    """The answers to `RecordJob` that jobs of images and recordings share."""
+
+    learns: ClassVar[Learns] = None
+    tokenizer: ClassVar[str] = ""
+    vocabulary: ClassVar[tuple[bytes, ...]] = ()
+
+    def as_file_job(self) -> FileJob | None:
+        return None if self.has_windows or self.inputs.packed else cast(PartsJob, self)
+
+    def chunks(self, source: Source) -> Iterator[Chunk]:
+        yield Chunk(source, 0, 0, 1, source.size)
+
+    def first_pass(self, rules: SplitRules, on_reject: OnReject, tokenizer: str = "") -> FirstPass:
+        return FileFirstPass(rules=rules, on_reject=on_reject, job=cast(PartsJob, self))
+
+    def second_pass(self, known: EncodingPlan) -> SecondPass:
+        return FileSecondPass(known, cast(PartsJob, self))

@@ -1,0 +1,124 @@
+"""References -> framed records. Runs in any process: nothing here imports Beam."""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from beam_jobs.errors import RejectError
+from beam_jobs.jobs.protocols import FileJob
+from beam_jobs.jobs.record import label_or_none, source_values, whole_record
+from beam_jobs.records.encode import RecordEncoder
+from beam_jobs.records.rejects import Reject
+from beam_jobs.records.statistics import Statistics
+from beam_jobs.sources.classes import ClassIds, Names
+from beam_jobs.sources.labels import LABEL, count_labels
+from beam_jobs.sources.source import Source, unpack_reference
+from readers.format.encode import Encoder
+from readers.format.schema import Schema
+
+
+def known_error(job: FileJob, source: Source) -> str:
+    """Why a source cannot become a record, if its name or its row already shows it; else empty.
+
+    Raises:
+        UsageError: A label is not of the kind that the job expects.
+    """
+    try:
+        source_values(job, source)
+    except RejectError as error:
+        return str(error)
+    return ""
+
+
+def classes_in(job: FileJob, sources: Sequence[Source]) -> dict[str, Counter[str]]:
+    """How often each class occurs in some records, by feature."""
+    found = {LABEL: count_labels(label_or_none(job, source) for source in sources)}
+    for source in sources:
+        try:
+            for feature, names in job.classes_of(source).items():
+                found.setdefault(feature, Counter()).update(names)
+        except RejectError:
+            pass  # Loading it reports why.
+    return found
+
+
+class Loaded(NamedTuple):
+    """Records in order, ready to be written.
+
+    Attributes:
+        frames: The framed Examples, one after another.
+        lengths: int64 [n], the bytes of each frame.
+        rejects: The files that could not become records.
+        statistics: The statistics of the records.
+    """
+
+    frames: bytes
+    lengths: np.ndarray
+    rejects: list[Reject]
+    statistics: Statistics
+
+
+@dataclass(frozen=True)
+class Loader:
+    """Loads and encodes the records of a job.
+
+    Attributes:
+        job: What a record is.
+        schema: The features of every record.
+        names: Names of classes by feature; None if they are not known yet.
+        feature_names: Names of features in Examples that differ from those in the schema.
+    """
+
+    job: FileJob
+    schema: Schema
+    names: Names | None = None
+    feature_names: Mapping[str, str] = field(default_factory=dict)
+
+    @functools.cached_property
+    def _encoder(self) -> Encoder:
+        return Encoder(self.schema, self.feature_names)
+
+    @functools.cached_property
+    def _class_ids(self) -> ClassIds:
+        return ClassIds(self.names)
+
+    def record(self, source: Source) -> dict[str, Any]:
+        """The whole record of a source.
+
+        Raises:
+            RejectError: The source cannot become a record.
+            UsageError: It can, but does not fit the other records.
+        """
+        values = source_values(self.job, source)
+        return whole_record(self.job.load(source), source.key, values, self._class_ids)
+
+    def load(self, references: Sequence[bytes]) -> Loaded:
+        """The framed records of some references, in order.
+
+        Raises:
+            UsageError: A record does not fit the others.
+        """
+        encoder = RecordEncoder(self._encoder)
+        frames: list[bytes] = []
+        rejects: list[Reject] = []
+        for source in map(unpack_reference, references):
+            try:
+                frames.append(encoder.encode(0, self.record(source)))
+            except RejectError as error:
+                rejects.append(Reject.of(source.key, "decode", error))
+            except ValueError as error:
+                rejects.append(Reject.of(source.key, "encode", error))
+        statistics = dict(encoder.statistics()).get(0, Statistics(self.schema))
+        lengths = np.fromiter(map(len, frames), np.int64, len(frames))
+        return Loaded(b"".join(frames), lengths, rejects, statistics)
+
+    def measure(self, references: Sequence[bytes]) -> list[int | Reject]:
+        """The bytes of each framed record, or why there is none."""
+        loaded = (self.load([reference]) for reference in references)
+        return [part.rejects[0] if part.rejects else int(part.lengths[0]) for part in loaded]

@@ -1,0 +1,364 @@
+"""The two passes of jobs whose records are parts of files.
+
+The first pass finds the records and where they belong, the second encodes them. What a record is,
+each job's own passes know. Nothing here imports Beam.
+"""
+
+from __future__ import annotations
+
+import abc
+import functools
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from beam_jobs.errors import DataError, RejectError
+from beam_jobs.plan.placement import Placement
+from beam_jobs.plan.shards import Plan, assign_shards
+from beam_jobs.plan.strata import Labelled, Strata
+from beam_jobs.plan.summary import Summary
+from beam_jobs.records.blocks import Block
+from beam_jobs.records.encode import RecordCounter, RecordEncoder
+from beam_jobs.records.payload import pack_record
+from beam_jobs.records.ragged import Ragged
+from beam_jobs.records.rejects import OnReject, Reject
+from beam_jobs.records.spool import Spool
+from beam_jobs.records.statistics import Statistics
+from beam_jobs.sources.chunks import Task
+from beam_jobs.sources.classes import ClassIds, LabelIds, Names
+from beam_jobs.sources.labels import LABEL, Label, count_labels
+from readers.format.encode import Encoder
+from readers.format.schema import Schema
+
+
+class Learner(Protocol):
+    """Collects what only one kind of job learns from its records, such as counts of words."""
+
+    def add(self, part: Any, /) -> None:
+        """Adds what `FoundRecords.learned` holds."""
+
+    def elements(self) -> Iterator[Any]:
+        """Yields all that was collected, in the form in which the pipeline combines it."""
+
+
+class NoLearner:
+    """The `Learner` of a job that needs nothing but keys, labels and sizes."""
+
+    def add(self, part: Any, /) -> None:
+        pass
+
+    def elements(self) -> Iterator[Any]:
+        return iter(())
+
+
+class FirstPassResult(NamedTuple):
+    """What the first pass learns from a task.
+
+    Attributes:
+        summary: Counts of its records.
+        block: The packed hashes of the records that can be written; None if there are none.
+        learned: The elements of the pass's `Learner`.
+    """
+
+    summary: Summary
+    block: bytes | None
+    learned: list[Any]
+
+
+class SecondPassResult(NamedTuple):
+    """The encoded records of a task.
+
+    Attributes:
+        shards: (split and shard in one number, packed records or the locator of them).
+        statistics: (split, the statistics of its records).
+    """
+
+    shards: list[tuple[int, bytes]]
+    statistics: list[tuple[int, Statistics]]
+
+
+class FoundRecords(NamedTuple):
+    """Records that the first pass has found.
+
+    Attributes:
+        keys: Their keys in UTF-8.
+        splits: uint8 [n], the split of each.
+        sizes: int64 [n], roughly how many bytes each takes in its shard.
+        labels: The label of each; None without labels.
+        rejects: Inputs that cannot become records.
+        learned: What the pass's `Learner` adds; None if there is nothing to learn.
+        words: The number of words in the training split, if they are counted.
+        duplicates: uint8 [m], the splits of records that were dropped.
+        texts: The number of texts that the records were cut from.
+    """
+
+    keys: list[bytes]
+    splits: np.ndarray
+    sizes: np.ndarray
+    labels: Sequence[Label | None]
+    rejects: list[Reject]
+    learned: Any = None
+    words: int = 0
+    duplicates: np.ndarray = np.empty(0, np.uint8)
+    texts: int = 0
+
+    @classmethod
+    def of_reject(cls, reject: Reject) -> FoundRecords:
+        """No records: an input that was rejected as a whole."""
+        return cls([], np.empty(0, np.uint8), np.empty(0, np.int64), [], [reject])
+
+
+class EncodedRecords(NamedTuple):
+    """Records that the second pass has encoded.
+
+    Attributes:
+        keys: Their keys in UTF-8.
+        splits: uint8 [n], the split of each.
+        frames: The framed Examples; they may be views of memory that the next records overwrite.
+        rejects: Inputs that the first pass rejected too.
+        late: (reject, split) of inputs that the first pass took for records.
+    """
+
+    keys: list[bytes]
+    splits: np.ndarray
+    frames: Sequence[bytes | memoryview]
+    rejects: list[Reject]
+    late: Sequence[tuple[Reject, int]] = ()
+
+    @classmethod
+    def of_reject(cls, reject: Reject) -> EncodedRecords:
+        """No records: an input that was rejected as a whole."""
+        return cls([], np.empty(0, np.uint8), [], [reject])
+
+
+@dataclass(frozen=True)
+class SplitRules:
+    """Decides the split of each record.
+
+    Attributes:
+        placement: Decides by keys and columns.
+        strata: The packed splits by label, which take precedence; empty without them.
+    """
+
+    placement: Placement
+    strata: bytes = b""
+
+    @functools.cached_property
+    def _strata(self) -> Strata:
+        return Strata.unpack(self.strata)
+
+    @property
+    def needs_rows(self) -> bool:
+        """Whether more than its key may decide the split of a record."""
+        return bool(self.placement.groups or self.placement.split_column)
+
+    def splits_of(
+        self,
+        keys: Sequence[bytes],
+        rows: Sequence[Mapping[str, Any]],
+        labels: Sequence[Label | None],
+    ) -> tuple[np.ndarray, dict[int, str]]:
+        """The split of each record, uint8 [n], and why some rows have none and must be rejected.
+
+        Args:
+            keys: The keys of n records in UTF-8.
+            rows: The columns of each record, needed if `needs_rows`.
+            labels: The label of each record, needed if there are strata.
+        """
+        placement = self.placement
+        if self.strata:
+            found = Labelled.of(list(map(str, labels)), placement.group_hashes(keys))
+            return self._strata.splits_of(found), {}
+        if not self.needs_rows:
+            return placement.splits_of(keys), {}
+        splits, errors = np.zeros(len(keys), np.uint8), {}
+        for number, key in enumerate(keys):
+            try:
+                row = rows[number] if rows else {}
+                splits[number] = placement.split_of(key.decode("utf-8", "surrogateescape"), row)
+            except RejectError as error:
+                errors[number] = str(error)
+        return splits, errors
+
+
+@dataclass(frozen=True, kw_only=True)
+class FirstPass(abc.ABC):
+    """Task -> keys, labels and sizes of its records.
+
+    Attributes:
+        rules: Decides the split of each record.
+        on_reject: Whether an input that cannot become a record is listed, or fails the job.
+    """
+
+    rules: SplitRules
+    on_reject: OnReject
+
+    @abc.abstractmethod
+    def found(self, task: Task) -> Iterator[FoundRecords]:
+        """Yields the records of a task."""
+
+    def learner(self) -> Learner:
+        """A `Learner` for the records of one task."""
+        return NoLearner()
+
+    def read(self, task: Task) -> FirstPassResult:
+        """What the first pass learns from a task.
+
+        Raises:
+            DataError: An input cannot become a record and `on_reject` is "fail".
+            UsageError: There are too many labels, or `found` raises it.
+        """
+        placement = self.rules.placement
+        summary = Summary.empty(len(placement.splits.names))
+        summary.inputs = len(task.chunks)
+        hashes, splits = [np.empty(0, np.uint64)], [np.empty(0, np.uint8)]
+        learner = self.learner()
+        for part in self.found(task):
+            for reject in part.rejects:
+                if self.on_reject == "fail":
+                    raise DataError(f"{reject} (--on_reject fail)")
+                summary.add_reject(placement.split(reject.key), reject)
+            hashes.append(placement.orders(part.keys))
+            splits.append(part.splits)
+            summary.add_labels(count_labels(part.labels))
+            summary.add_sizes(part.splits, part.sizes)
+            summary.add_duplicates(part.duplicates)
+            summary.words += part.words
+            summary.texts += part.texts + len(part.duplicates)
+            if part.learned is not None:
+                learner.add(part.learned)
+        order = np.concatenate(hashes)
+        nothing = Ragged(np.zeros(len(order), np.uint32), b"")
+        block = Block(order, np.concatenate(splits), nothing)
+        summary.add_block(block)
+        packed = block.pack() if order.size else None
+        return FirstPassResult(summary, packed, list(learner.elements()))
+
+    def labelled(self, task: Task) -> Labelled:
+        """The labels of the records of a task, and the hashes of their groups."""
+        keys: list[bytes] = []
+        labels: list[str] = []
+        for part in self.found(task):
+            keys += part.keys
+            labels += map(str, part.labels)
+        return Labelled.of(labels, self.rules.placement.group_hashes(keys))
+
+
+@dataclass(frozen=True)
+class EncodingPlan:
+    """All that has to be known before the first record is encoded.
+
+    Attributes:
+        rules: Decides the split of each record.
+        schema: The features of every record.
+        names: Names of classes by feature.
+        plan: The packed `Plan`.
+        feature_names: Names of features in Examples that differ from those in the schema.
+        spool: Takes the encoded records, so that only locators pass the shuffle; None to pass the
+            records.
+        vocabulary: All words by id; empty without words.
+        tokenizer: The text of the tokenizer's file; empty without subwords.
+    """
+
+    rules: SplitRules
+    schema: Schema
+    names: Names
+    plan: bytes
+    feature_names: Mapping[str, str] = field(default_factory=dict)
+    spool: Spool | None = None
+    vocabulary: tuple[bytes, ...] = ()
+    tokenizer: str = ""
+
+
+@dataclass(frozen=True)
+class SecondPass(abc.ABC):
+    """Task -> encoded records.
+
+    Attributes:
+        known: What was learned before.
+    """
+
+    known: EncodingPlan
+
+    @abc.abstractmethod
+    def encoded(self, task: Task, encoder: Any) -> Iterator[EncodedRecords]:
+        """Yields the encoded records of a task.
+
+        Args:
+            encoder: What `counter` made; it has to see every record.
+        """
+
+    def counter(self) -> RecordCounter:
+        """Encodes records and keeps their statistics; or only counts, if they are encoded already."""
+        return RecordEncoder(self._encoder)
+
+    @functools.cached_property
+    def _plan(self) -> Plan:
+        return Plan.unpack(self.known.plan)
+
+    @functools.cached_property
+    def _encoder(self) -> Encoder:
+        return Encoder(self.known.schema, self.known.feature_names)
+
+    @functools.cached_property
+    def label_ids(self) -> LabelIds:
+        return LabelIds(self.known.names.get(LABEL, ()))
+
+    @functools.cached_property
+    def class_ids(self) -> ClassIds:
+        return ClassIds(self.known.names)
+
+    def encode(self, task: Task) -> SecondPassResult:
+        """The records of a task, rejects among them.
+
+        Raises:
+            UsageError: `encoded` raises it.
+            DataError: The spool has no room, or a label was not seen in the first pass.
+        """
+        encoder = self.counter()
+        spool = self.known.spool
+        keep: Callable[[bytes], bytes] = spool.append if spool else bytes
+        try:
+            shards = [
+                (key, keep(part.pack()))
+                for records in self.encoded(task, encoder)
+                for key, part in assign_shards(self._block(records), self._plan)
+            ]
+        except RejectError as error:
+            raise DataError(
+                f"{error}: the inputs have changed while the job ran; no dataset was written, run "
+                "it again"
+            ) from None
+        return SecondPassResult(shards, list(encoder.statistics()))
+
+    def _block(self, records: EncodedRecords) -> Block:
+        placement = self.known.rules.placement
+        rejects = [pack_record(reject.key, reject) for reject in records.rejects]
+        rejects += [pack_record(reject.key, reject, planned=True) for reject, _ in records.late]
+        # A frame and its key are a payload; joined in one call, they are copied once.
+        pairs = zip(records.frames, records.keys, strict=True)
+        data = b"".join([*itertools.chain.from_iterable(pairs), *rejects])
+        sizes = np.fromiter(map(len, records.frames), np.uint32, len(records.frames))
+        sizes += np.fromiter(map(len, records.keys), np.uint32, len(records.keys))
+        lengths = np.concatenate([sizes, np.array(list(map(len, rejects)), np.uint32)])
+        rejected = [key_of(reject) for reject in records.rejects]
+        late = [key_of(reject) for reject, _ in records.late]
+        return Block(
+            placement.orders([*records.keys, *rejected, *late]),
+            np.concatenate(
+                [
+                    records.splits,
+                    placement.splits_of(rejected),
+                    np.array([split for _, split in records.late], np.uint8),
+                ]
+            ),
+            Ragged(lengths, data),
+        )
+
+
+def key_of(reject: Reject) -> bytes:
+    """The key of a reject in UTF-8."""
+    return reject.key.encode("utf-8", "surrogateescape")

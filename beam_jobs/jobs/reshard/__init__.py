@@ -1,0 +1,1 @@
+"""The reshard job."""

@@ -1,0 +1,322 @@
+"""The two passes over TFRecord files."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import numpy as np
+
+from beam_jobs.errors import RejectError
+from beam_jobs.jobs.passes import (
+    EncodedRecords,
+    FirstPass,
+    FoundRecords,
+    Learner,
+    SecondPass,
+    SplitRules,
+)
+from beam_jobs.jobs.reshard.example_lists import parsed_lists
+from beam_jobs.jobs.reshard.example_walk import walked_lists
+from beam_jobs.jobs.reshard.framed import Stretch, stretches, unpacked
+from beam_jobs.jobs.reshard.schema_guess import SchemaGuess
+from beam_jobs.records.encode import RecordCounter
+from beam_jobs.records.rejects import Reject
+from beam_jobs.sources.chunks import Task
+from beam_jobs.sources.source import Source
+from readers.format.decode.batches import ColumnDecoder
+from readers.format.decode.records import Decoder, parse_example
+from readers.format.tfrecord import FOOTER_BYTES, FRAME_BYTES, HEADER_BYTES, frame
+from readers.format.wire import BYTES_LIST, INT64_LIST, fields, unpacked_varints, varint
+
+if TYPE_CHECKING:
+    from beam_jobs.jobs.reshard.job import ReshardJob
+
+# Records of a stretch that are measured without the features that go.
+_MEASURED = 16
+
+# Serialized records, uint8 [n], and where each begins and ends -> rows that are broken, and why.
+BrokenAmong = Callable[[np.ndarray, np.ndarray, np.ndarray], list[tuple[int, str]]]
+
+
+def _stretches(job: ReshardJob, source: Source) -> Iterator[Stretch | Reject]:
+    """Yields the records of a file, or why it cannot be read."""
+    try:
+        if source.error:
+            raise RejectError(source.error)
+        with job.inputs.stream(source) as file:
+            yield from stretches(unpacked(cast(io.BufferedReader, file)))
+    except RejectError as error:
+        yield Reject.of(source.key, "read", error)
+    except OSError as error:
+        yield Reject.of(source.key, "read", f"cannot be read: {error}")
+
+
+class _Records(NamedTuple):
+    """The Examples of a stretch that have a split.
+
+    Attributes:
+        keys: In UTF-8.
+        splits: uint8 [n].
+        starts, stops: int64 [n], where the data of each stands in the stretch.
+        rejects: What else there is.
+    """
+
+    keys: list[bytes]
+    splits: np.ndarray
+    starts: np.ndarray
+    stops: np.ndarray
+    rejects: list[Reject]
+
+
+def _records(
+    rules: SplitRules, source: Source, stretch: Stretch, broken_among: BrokenAmong
+) -> _Records:
+    """The records of a stretch, the same ones in both passes.
+
+    Args:
+        broken_among: Tells which are no Examples, as `broken_examples`.
+    """
+    data, stops = stretch.data, stretch.stops - FOOTER_BYTES
+    starts = stretch.stops - stretch.lengths + HEADER_BYTES
+    filled = np.flatnonzero(stretch.good & (starts < stops))
+    empty = np.flatnonzero(stretch.good & (starts == stops)).tolist()
+    broken = dict.fromkeys(empty, "it is empty")
+    for at, error in broken_among(data, starts[filled], stops[filled]):
+        broken[int(filled[at])] = error
+    rejects = [_reject(source, place.number, place.error) for place in stretch.broken]
+    for row, error in broken.items():
+        where = f"byte {stretch.offset + int(starts[row]) - HEADER_BYTES:,}"
+        rejects.append(_reject(source, stretch.first + row, f"{where}: not an Example: {error}"))
+    rows = filled[~np.isin(filled, list(broken))] if broken else filled
+    prefix = f"{source.key}#".encode("utf-8", "surrogateescape")
+    keys = [b"%s%d" % (prefix, number) for number in (rows + stretch.first).tolist()]
+    columns = _columns(rules, data, starts[rows], stops[rows])
+    splits, without = rules.splits_of(keys, columns, [])
+    if without:
+        rejects += [
+            _reject(source, stretch.first + int(rows[at]), error) for at, error in without.items()
+        ]
+        kept = np.delete(np.arange(len(rows)), list(without))
+        keys, splits, rows = [keys[at] for at in kept.tolist()], splits[kept], rows[kept]
+    return _Records(keys, splits, starts[rows], stops[rows], rejects)
+
+
+def _reject(source: Source, number: int, error: str) -> Reject:
+    return Reject.of(f"{source.key}#{number}", "read", error)
+
+
+def broken_examples(
+    data: np.ndarray, starts: np.ndarray, stops: np.ndarray
+) -> list[tuple[int, str]]:
+    """The rows of records that are neither Examples nor SequenceExamples, as `SchemaGuess.add`."""
+    _, usual = walked_lists(data, starts, stops)
+    _, _, broken = parsed_lists(data, starts, stops, np.flatnonzero(~usual))
+    return broken
+
+
+class SchemaLearner:
+    """Merges what is known of the features of records."""
+
+    def __init__(self) -> None:
+        self._guess = SchemaGuess()
+
+    def add(self, part: SchemaGuess, /) -> None:
+        self._guess.merge(part)
+
+    def elements(self) -> Iterator[SchemaGuess]:
+        yield self._guess
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReshardFirstPass(FirstPass):
+    """Task -> keys of records, and what they hold.
+
+    Attributes:
+        job: What a record is.
+    """
+
+    job: ReshardJob
+
+    def learner(self) -> Learner:
+        return SchemaLearner()
+
+    def found(self, task: Task) -> Iterator[FoundRecords]:
+        for chunk in task.chunks:
+            source = chunk.source
+            for stretch in _stretches(self.job, source):
+                if isinstance(stretch, Reject):
+                    yield FoundRecords.of_reject(stretch)
+                    continue
+                guess = None if self.job.given else SchemaGuess()
+                found = _records(
+                    self.rules, source, stretch, guess.add if guess else broken_examples
+                )
+                sizes = self._sizes(stretch.data.data, found)
+                labels = [None] * len(found.keys)
+                yield FoundRecords(
+                    found.keys, found.splits, sizes, labels, found.rejects, learned=guess
+                )
+
+    def _sizes(self, view: memoryview, found: _Records) -> np.ndarray:
+        """The bytes of the frame of each record; where features go, estimated from a few records."""
+        sizes = found.stops - found.starts + FRAME_BYTES
+        if not self.job.changes_records or not len(sizes):
+            return sizes
+        rows = np.linspace(0, len(sizes) - 1, min(_MEASURED, len(sizes))).astype(np.int64).tolist()
+        left = sum(
+            len(with_features(view[found.starts[row] : found.stops[row]], self._stays))
+            + FRAME_BYTES
+            for row in rows
+        )
+        return np.maximum(sizes * (left / int(sizes[rows].sum())), FRAME_BYTES).astype(np.int64)
+
+    def _stays(self, name: str) -> bool:
+        return self.job.stays(name.removesuffix("/shape"))
+
+
+def _columns(
+    rules: SplitRules, data: np.ndarray, starts: np.ndarray, stops: np.ndarray
+) -> list[dict[str, Any]]:
+    """The features that decide the splits of records; no rows where none does."""
+    names = rules.placement.split_features
+    if not names:
+        return []
+    return [
+        single_values(data.data[start:stop], names)
+        for start, stop in zip(starts.tolist(), stops.tolist(), strict=True)
+    ]
+
+
+def single_values(data: memoryview, names: set[str]) -> dict[str, Any]:
+    """Those of some features of an Example that are one text or one integer."""
+    values: dict[str, Any] = {}
+    for name, (kind, chunks) in parse_example(data, names).items():
+        if len(chunks) != 1:
+            continue
+        if kind == BYTES_LIST:
+            with contextlib.suppress(UnicodeDecodeError):
+                values[name] = str(chunks[0], "utf-8")
+        elif kind == INT64_LIST and len(numbers := unpacked_varints(chunks[0])) == 1:
+            values[name] = int(numbers[0])
+    return values
+
+
+@dataclass(frozen=True)
+class ReshardSecondPass(SecondPass):
+    """Task -> records, as they are or without some features, and their statistics.
+
+    Attributes:
+        job: What a record is.
+    """
+
+    job: ReshardJob
+
+    @functools.cached_property
+    def _columns(self) -> ColumnDecoder:
+        return ColumnDecoder(self.known.schema)
+
+    @functools.cached_property
+    def _decoder(self) -> Decoder:
+        return Decoder(self.known.schema)
+
+    def counter(self) -> RecordCounter:
+        return RecordCounter({n: f for n, f in self.known.schema.items() if not f.step})
+
+    def encoded(self, task: Task, encoder: RecordCounter) -> Iterator[EncodedRecords]:
+        for chunk in task.chunks:
+            source = chunk.source
+            for stretch in _stretches(self.job, source):
+                if isinstance(stretch, Reject):
+                    yield EncodedRecords.of_reject(stretch)
+                else:
+                    yield self._made(source, stretch, encoder)
+
+    def _made(self, source: Source, stretch: Stretch, encoder: RecordCounter) -> EncodedRecords:
+        found = _records(self.known.rules, source, stretch, broken_examples)
+        columns, errors = self._decoded(stretch.data, found.starts, found.stops)
+        late = []
+        for at, error in sorted(errors.items()):
+            where = f"byte {stretch.offset + int(found.starts[at]) - HEADER_BYTES:,}"
+            key = found.keys[at].decode("utf-8", "surrogateescape")
+            late.append((Reject.of(key, "decode", f"{where}: {error}"), int(found.splits[at])))
+        good = [at for at in range(len(found.keys)) if at not in errors]
+        splits = found.splits[good]
+        encoder.count(splits, {n: [v[at] for at in good] for n, v in columns.items()})
+        view = stretch.data.data
+        spans = zip(found.starts[good].tolist(), found.stops[good].tolist(), strict=True)
+        frames = [self._frame(view, start, stop) for start, stop in spans]
+        return EncodedRecords([found.keys[at] for at in good], splits, frames, found.rejects, late)
+
+    def _frame(self, view: memoryview, start: int, stop: int) -> bytes | memoryview:
+        if self.job.changes_records:
+            return frame(with_features(view[start:stop], self._stays))
+        return view[start - HEADER_BYTES : stop + FOOTER_BYTES]
+
+    def _stays(self, name: str) -> bool:
+        """Whether what has this name in an Example does: a feature, or the shapes of one."""
+        of, schema = name.removesuffix("/shape"), self.known.schema
+        if self.job.keep:
+            return name in schema or (of in schema and schema[of].has_companion)
+        return name not in self.job.drop and (of not in self.job.drop or name in schema)
+
+    def _decoded(
+        self, data: np.ndarray, starts: np.ndarray, stops: np.ndarray
+    ) -> tuple[dict[str, list[Any]], dict[int, str]]:
+        """The values of every feature that is counted, and why records do not fit the schema."""
+        found, regular = self._columns.decode(data, starts, stops)
+        whole = {name for name, feature in self.known.schema.items() if not feature.step}
+        odd = np.setdiff1d(np.arange(len(starts)), regular)
+        left = [name for name in self.known.schema if name not in found]
+        errors: dict[int, str] = {}
+        values: dict[str, list[Any]] = {name: [None] * len(starts) for name in whole}
+        for name, column in found.items():
+            for at, value in zip(regular.tolist(), column.arrays(), strict=True):
+                values[name][at] = value
+        if not left and not len(odd):
+            return values, errors
+        rest = Decoder(self.known.schema.select(left)) if left else None
+        view = data.data
+        odd_rows = set(odd.tolist())
+        for at in range(len(starts)) if rest else odd.tolist():
+            decoder = self._decoder if at in odd_rows or rest is None else rest
+            try:
+                record = decoder.decode(view[int(starts[at]) : int(stops[at])])
+            except ValueError as error:
+                errors[at] = str(error)
+                continue
+            for name in record.keys() & whole:
+                value = record[name]
+                values[name][at] = (
+                    value.item() if self.known.schema[name].encoding == "text" else value
+                )
+        return values, errors
+
+
+def with_features(data: memoryview, stays: Callable[[str], bool]) -> bytes:
+    """The Example or SequenceExample with some of its features alone, the others as they stand.
+
+    Args:
+        stays: Whether a feature does, by its name.
+    """
+    messages = []
+    for number, _, message in fields(data):
+        entries = [
+            b"\x0a" + varint(len(entry)) + bytes(entry)
+            for _, _, entry in fields(message)
+            if stays(_name(entry))
+        ]
+        body = b"".join(entries)
+        messages.append(bytes([number << 3 | 2]) + varint(len(body)) + body)
+    return b"".join(messages)
+
+
+def _name(entry: memoryview) -> str:
+    for number, _, content in fields(entry):
+        if number == 1:
+            return str(content, "utf-8")
+    return ""

@@ -1,0 +1,1 @@
+"""The Beam graphs: which step hands what to which."""

@@ -1,0 +1,205 @@
+"""The end of a job: proof that nothing was lost, and then the manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.metrics import Metrics
+from apache_beam.pvalue import AsList, AsSingleton
+
+from beam_jobs.dataset.directory import remove_leftovers
+from beam_jobs.dataset.moves import Change, plan_changes
+from beam_jobs.dataset.output import Output, renamed_schema
+from beam_jobs.dataset.reconcile import check_files, dataset_files, reconcile
+from beam_jobs.dataset.resume import ShardResult
+from beam_jobs.dataset.shard_file import unwritable
+from beam_jobs.dataset.topup import Prepared, apply_change, prepare_change
+from beam_jobs.jobs.text.subwords import Subwords
+from beam_jobs.jobs.text.tokens import vocabulary_file
+from beam_jobs.packages import versions
+from beam_jobs.pipeline.plan_shards import Planned
+from beam_jobs.plan.shards import Plan
+from beam_jobs.plan.summary import Summary
+from beam_jobs.records.statistics import Statistics
+from beam_jobs.sources.classes import Names
+from beam_jobs.sources.labels import LABEL
+from beam_jobs.storage.atomic import clear_staging, list_files, write_file
+from readers.format.manifest import MANIFEST, TOKENIZER, VOCABULARY, Manifest, Split
+from readers.format.schema import Schema
+
+
+class _MergeStatistics(beam.CombineFn):
+    """Merges statistics whose features are known to them alone."""
+
+    def create_accumulator(self) -> Statistics | None:
+        return None
+
+    def add_input(self, accumulator: Statistics | None, element: Statistics) -> Statistics:
+        merged = accumulator or element.empty_copy()
+        merged.merge(element)
+        return merged
+
+    def merge_accumulators(self, accumulators: Iterable[Statistics | None]) -> Statistics | None:
+        merged: Statistics | None = None
+        for accumulator in accumulators:
+            if accumulator:
+                merged = self.add_input(merged, accumulator)
+        return merged
+
+    def extract_output(self, accumulator: Statistics | None) -> Statistics | None:
+        return accumulator
+
+
+class _Commit(beam.DoFn):
+    """Reconciles, and writes the vocabulary and at last the manifest."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+
+    def process(
+        self,
+        _: Any,
+        plan: bytes,
+        results: list[ShardResult],
+        changed: list[ShardResult],
+        statistics: list[tuple[int, Statistics]],
+        summary: Summary,
+        class_names: Names,
+        schema: Schema,
+        vocabulary: tuple[bytes, ...],
+        tokenizer: str,
+    ) -> Iterator[Manifest]:
+        output = self._output
+        names, renamed = output.placement.splits.names, output.feature_names
+        counted = {split: values.records for split, values in statistics}
+        splits = reconcile(Plan.unpack(plan), [*results, *changed], counted, names, output.balance)
+        figures = {
+            names[split]: {renamed.get(n, n): f for n, f in values.to_json().items()}
+            for split, values in statistics
+        }
+        every = [result for mine in splits for result in mine]
+        manifest = Manifest(
+            schema=renamed_schema(schema, renamed),
+            splits={
+                name: Split(
+                    tuple(result.shard for result in mine if result.shard),
+                    sum(result.rejected for result in mine),
+                    figures.get(name, {}),
+                    known.duplicates,
+                )
+                for name, mine, known in zip(names, splits, summary.splits, strict=True)
+            },
+            label_names=class_names.get(LABEL, ()),
+            class_names={
+                renamed.get(n, n): found for n, found in class_names.items() if n != LABEL
+            },
+            vocabulary=len(vocabulary),
+            tokenizer=Subwords(tokenizer).size if tokenizer else 0,
+            options=output.options,
+            versions=versions(*(["tokenizers"] if tokenizer else [])),
+        )
+        with unwritable(output.directory, MANIFEST):
+            found = list_files(output.directory)  # Once: a store counts, and charges for, listings.
+            check_files(output.directory, every, found)
+            if vocabulary:
+                write_file(output.directory, VOCABULARY, vocabulary_file(vocabulary))
+            if tokenizer:
+                write_file(output.directory, TOKENIZER, tokenizer.encode())
+            remove_leftovers(output.directory, dataset_files(manifest, every, names), found)
+            write_file(output.directory, MANIFEST, manifest.to_bytes())
+            clear_staging(output.directory, found)
+        yield manifest
+
+
+class CommitDataset(beam.PTransform):
+    """(a `ShardResult` of every shard, (split, `Statistics`)) -> PCollection of one Manifest.
+
+    Args:
+        output: The dataset.
+        planned: What was known before the shards were written.
+    """
+
+    def __init__(self, output: Output, planned: Planned) -> None:
+        super().__init__()
+        self._output, self._planned = output, planned
+
+    def expand(self, inputs: tuple[beam.PCollection, beam.PCollection]) -> beam.PCollection:
+        results, statistics = inputs
+        planned = self._planned
+        merged = statistics | "MergeStatistics" >> beam.CombinePerKey(_MergeStatistics())
+        changed = results | "TopUp" >> TopUp(self._output)
+        return (
+            planned.plan.pipeline
+            | "Last" >> beam.Create([None])
+            | "Commit"
+            >> beam.ParDo(
+                _Commit(self._output),
+                AsSingleton(planned.plan),
+                AsList(results),
+                AsList(changed),
+                AsList(merged),
+                AsSingleton(planned.summary),
+                planned.names,
+                planned.schema,
+                planned.vocabulary,
+                planned.tokenizer,
+            )
+        )
+
+
+class _PlanChanges(beam.DoFn):
+    def __init__(self, output: Output) -> None:
+        self._output = output
+
+    def process(self, _: Any, results: list[ShardResult]) -> Iterator[Change]:
+        for change in plan_changes(self._output, results):
+            Metrics.counter("shards", "records_moved").inc(change.incoming)
+            yield change
+
+
+class _Prepare(beam.DoFn):
+    def __init__(self, output: Output) -> None:
+        self._directory = output.directory
+
+    def process(self, change: Change) -> Iterator[Prepared]:
+        with unwritable(self._directory, change.name):
+            yield prepare_change(self._directory, change)
+
+
+class _Apply(beam.DoFn):
+    def __init__(self, output: Output) -> None:
+        self._directory = output.directory
+
+    def process(self, prepared: Prepared, _: int) -> Iterator[ShardResult]:
+        with unwritable(self._directory, prepared.change.name):
+            yield apply_change(self._directory, prepared)
+
+
+class TopUp(beam.PTransform):
+    """PCollection of all shard results -> PCollection of those of shards that had to change.
+
+    Args:
+        output: The dataset, and what its shards are balanced by.
+    """
+
+    def __init__(self, output: Output) -> None:
+        super().__init__()
+        self._output = output
+
+    def expand(self, results: beam.PCollection) -> beam.PCollection:
+        prepared = (
+            results.pipeline
+            | "AllWritten" >> beam.Create([None])
+            | "PlanMoves" >> beam.ParDo(_PlanChanges(self._output), AsList(results))
+            | "SpreadChanges" >> beam.Reshuffle()
+            | "CopyMoved" >> beam.ParDo(_Prepare(self._output))
+        )
+        # No shard changes before the last record is copied out of its donor.
+        all_copied = prepared | "AllCopied" >> beam.combiners.Count.Globally()
+        return (
+            prepared
+            | "SpreadCopied" >> beam.Reshuffle()
+            | "Move" >> beam.ParDo(_Apply(self._output), AsSingleton(all_copied))
+        )

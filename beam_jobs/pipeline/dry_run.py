@@ -1,0 +1,223 @@
+"""A dry run: what a job would find and write, learned without writing anything of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+from apache_beam.pvalue import AsSingleton
+
+from beam_jobs.dataset.output import Output, renamed_schema
+from beam_jobs.errors import DataError, UsageError
+from beam_jobs.jobs.protocols import RecordJob
+from beam_jobs.pipeline.plan_records import PlanRecords
+from beam_jobs.pipeline.plan_references import PlanReferences
+from beam_jobs.plan.shards import ONE_KEY, Plan
+from beam_jobs.plan.summary import Summary
+from beam_jobs.records.blocks import Block
+from beam_jobs.records.rejects import Reject
+from readers.format.schema import Schema
+
+# Hashes meet in 16 groups: of a billion records 500 MB each.
+_PARTITION_BITS = 4
+
+# Labels that are printed one by one.
+_MAX_LABELS = 20
+
+
+@dataclass(frozen=True)
+class SplitSurvey:
+    """What a job would make of one split.
+
+    Attributes:
+        name: Of the split.
+        records: That it would try to write.
+        shards: How many.
+        bytes: About how many the records take, framing included.
+        rejected: Known not to become records.
+        duplicates: Dropped, as they equal others.
+    """
+
+    name: str
+    records: int
+    shards: int
+    bytes: int
+    rejected: int
+    duplicates: int
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What a dry run has found.
+
+    Attributes:
+        splits: In order.
+        labels: How often each occurs, by feature.
+        rejects: The first of those known, in the order of keys.
+        tried: Records that were loaded to learn their size.
+        failed: Why some of those could not be.
+        schema: Of the records.
+        repeated: Keys that several records share.
+    """
+
+    splits: tuple[SplitSurvey, ...]
+    labels: dict[str, dict[str, int]]
+    rejects: tuple[Reject, ...]
+    tried: int
+    failed: tuple[Reject, ...]
+    schema: Schema
+    repeated: int = 0
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self) | {"schema": self.schema.to_json()})
+
+    @classmethod
+    def from_json(cls, text: str) -> Findings:
+        found = json.loads(text)
+        return cls(
+            tuple(SplitSurvey(**split) for split in found["splits"]),
+            found["labels"],
+            tuple(Reject(**reject) for reject in found["rejects"]),
+            found["tried"],
+            tuple(Reject(**reject) for reject in found["failed"]),
+            Schema.from_json(found["schema"]),
+            found["repeated"],
+        )
+
+
+def findings_of(
+    output: Output,
+    plan: Plan,
+    summary: Summary,
+    measured: list[int | Reject],
+    schema: Schema,
+    repeated: int = 0,
+) -> Findings:
+    """What a dry run has found, from what planning knows."""
+    splits = []
+    names = output.placement.splits.names
+    for name, known, planned in zip(names, summary.splits, plan.splits, strict=True):
+        records = planned.records - known.unreadable
+        splits.append(
+            SplitSurvey(
+                name,
+                records,
+                planned.shards,
+                records * planned.record_bytes,
+                planned.rejected + known.unreadable,
+                known.duplicates,
+            )
+        )
+    failed = sorted(reject for reject in measured if isinstance(reject, Reject))
+    return Findings(
+        tuple(splits),
+        {feature: dict(counts) for feature, counts in summary.labels.items() if counts},
+        tuple(summary.rejects),
+        len(measured),
+        tuple(failed),
+        renamed_schema(schema, output.feature_names),
+        repeated,
+    )
+
+
+def check_findings(findings: Findings, on_reject: str) -> None:
+    """Fails as the job would, where that is known.
+
+    Raises:
+        UsageError: Records share a key.
+        DataError: All records are rejected, or one is and `on_reject` is "fail".
+    """
+    if findings.repeated:
+        raise UsageError(f"keys of several records: {findings.repeated:,}; {ONE_KEY}")
+    rejects = (*findings.rejects, *findings.failed)
+    left = sum(split.records for split in findings.splits) - len(findings.failed)
+    if rejects and on_reject == "fail":
+        raise DataError(f"{rejects[0]} (--on_reject fail)")
+    if not left:
+        raise DataError(f"the job would reject all records; the first: {rejects[0]}")
+
+
+def count_repeated(hashes: Iterable[bytes]) -> int:
+    """How many hashes occur more than once, uint64 in little-endian bytes."""
+    ordered = np.sort(np.frombuffer(b"".join(hashes), "<u8"))
+    again = np.flatnonzero(ordered[1:] == ordered[:-1])
+    return len(np.unique(ordered[again]))
+
+
+def _by_first_bits(packed: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yields (first bits, hashes that have them) of a packed block: all of one may meet in memory."""
+    hashes = Block.unpack(packed).hashes
+    first = hashes >> np.uint64(64 - _PARTITION_BITS)
+    for partition in np.unique(first).tolist():
+        yield partition, hashes[first == partition].astype("<u8").tobytes()
+
+
+def _count_repeated(group: tuple[int, Iterable[bytes]]) -> int:
+    return count_repeated(group[1])
+
+
+class _Report(beam.DoFn):
+    """Writes what was found to a local file, for the process that has started the pipeline."""
+
+    def __init__(self, output: Output, path: str) -> None:
+        self._output, self._path = output, path
+
+    def process(
+        self,
+        _: Any,
+        plan: bytes,
+        summary: Summary,
+        measured: list[int | Reject],
+        schema: Schema,
+        repeated: int,
+    ) -> Iterator[None]:
+        found = findings_of(self._output, Plan.unpack(plan), summary, measured, schema, repeated)
+        Path(self._path).write_text(found.to_json(), encoding="utf-8")
+        yield None
+
+
+class Survey(beam.PTransform):
+    """The dry run of a job, from patterns to a local file of `Findings`.
+
+    Args:
+        job: What a record is.
+        output: The dataset that it would write.
+        processes: Of the pool.
+        path: The file's path.
+    """
+
+    def __init__(self, job: RecordJob, output: Output, processes: int, path: str) -> None:
+        super().__init__()
+        self._path, self._output = path, output
+        files = job.as_file_job()
+        self._plan: beam.PTransform = (
+            PlanReferences(files, output, processes, prepare=False)
+            if files
+            else PlanRecords(job, output, processes, prepare=False)
+        )
+
+    def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
+        planned = pipeline | "Read" >> self._plan
+        repeated = (
+            planned.hashes
+            | "FirstBits" >> beam.FlatMap(_by_first_bits)
+            | "GroupHashes" >> beam.GroupByKey()
+            | "CountRepeated" >> beam.Map(_count_repeated)
+            | "AllRepeated" >> beam.CombineGlobally(sum)
+        )
+        return (
+            pipeline
+            | "ReportOnce" >> beam.Create([None])
+            | "Report"
+            >> beam.ParDo(
+                _Report(self._output, self._path),
+                *map(AsSingleton, (planned.plan, planned.summary, planned.measured)),
+                planned.schema,
+                AsSingleton(repeated),
+            )
+        )

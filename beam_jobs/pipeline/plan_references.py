@@ -1,0 +1,212 @@
+"""Plans jobs whose record is a file: lists references and counts them."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+from apache_beam.metrics import Metrics
+from apache_beam.pvalue import AsSingleton, TaggedOutput
+
+from beam_jobs import progress
+from beam_jobs.dataset.output import Output
+from beam_jobs.engines.pool import call
+from beam_jobs.errors import RejectError, UsageError
+from beam_jobs.jobs.loading import Loader, classes_in, known_error
+from beam_jobs.jobs.protocols import FileJob
+from beam_jobs.jobs.record import label_or_none
+from beam_jobs.pipeline.plan_shards import Planned, PlanShards
+from beam_jobs.pipeline.plan_strata import PlanStrata
+from beam_jobs.pipeline.steps import loading_pool
+from beam_jobs.plan.placement import Placement
+from beam_jobs.plan.strata import Labelled, Strata, check_strata
+from beam_jobs.plan.summary import SAMPLE, Sampled, Summary, label_names_of
+from beam_jobs.records.blocks import Block, BlockBuilder
+from beam_jobs.records.rejects import Reject
+from beam_jobs.sources.source import pack_reference, reference_key, unpack_reference
+
+
+class _ListFiles(beam.DoFn):
+    """Patterns -> packed blocks of references, and how many of them there are."""
+
+    FOUND = "found"
+
+    def __init__(self, job: FileJob, output: Output) -> None:
+        self._job, self._placement = job, output.placement
+
+    def process(self, pattern: str) -> Iterator[Any]:
+        builder = BlockBuilder(compress=True)
+        placement = self._placement
+        found = told = 0
+        for source in self._job.sources(pattern):
+            found += 1
+            key = source.key
+            try:
+                if source.packed:
+                    raise UsageError(
+                        f"{key}: a packed archive can only be read from its front: name such "
+                        "files by an --input of their own that ends in .tar.gz or .tgz, and the "
+                        "others by patterns such as '*.jpg'"
+                    )
+                split = placement.split_of(source.file, source.row)
+            except RejectError as error:
+                split = placement.split(source.file)
+                source = source._replace(error=source.error or str(error))
+            if not source.error:
+                source = source._replace(error=known_error(self._job, source))
+            block = builder.add(placement.order(key), split, pack_reference(source))
+            if block:
+                progress.advance("listing", found - told)
+                told = found
+                yield block
+        left = builder.flush()
+        if left:
+            yield left
+        Metrics.counter("files", "found").inc(found)
+        yield TaggedOutput(self.FOUND, found)
+
+
+class _Summarise(beam.DoFn):
+    """Packed blocks of references -> packed blocks of their hashes, and a summary of each."""
+
+    SUMMARY = "summary"
+
+    def __init__(self, job: FileJob, output: Output) -> None:
+        self._job, self._splits = job, len(output.num_shards)
+
+    def process(self, packed: bytes) -> Iterator[Any]:
+        block = Block.unpack(packed)
+        sources = [unpack_reference(payload) for payload in block.payloads]
+        summary = Summary.empty(self._splits)
+        summary.inputs = len(sources)
+        summary.add_block(block)
+        for split, source in zip(block.splits.tolist(), sources, strict=True):
+            if source.error:
+                reject = Reject.of(source.key, "decode", source.error)
+                summary.add_unreadable(split, reject)
+            else:
+                summary.splits[split].bytes += source.size
+        for feature, names in classes_in(self._job, sources).items():
+            summary.add_labels(names, feature)
+        order = np.argsort(block.hashes).tolist()
+        smallest = [row for row in order if not sources[row].error][:SAMPLE]
+        summary.add_sample(
+            Sampled(int(block.hashes[row]), block.payloads[row], sources[row].size)
+            for row in smallest
+        )
+        Metrics.counter("files", "planned").inc(len(sources))
+        yield block.without_payloads().pack()
+        yield TaggedOutput(self.SUMMARY, summary)
+
+
+class _Measure:
+    """The bytes of records by their references, framing included, or why one cannot be loaded."""
+
+    def __init__(self, job: FileJob, output: Output, processes: int) -> None:
+        loader = Loader(job, output.schema, feature_names=output.feature_names)
+        self._loader, self._processes = loader, processes
+
+    def __call__(self, references: list[bytes]) -> list[int | Reject]:
+        packed = pickle.dumps(self._loader.measure)
+        tasks = ((packed, [reference]) for reference in references)
+        return [size for sizes in loading_pool(self._processes).map(call, tasks) for size in sizes]
+
+
+class _LabelReferences(beam.DoFn):
+    """Packed blocks of references -> the labels of those that have one."""
+
+    def __init__(self, job: FileJob, output: Output) -> None:
+        self._job, self._placement = job, output.placement
+
+    def process(self, packed: bytes) -> Iterator[Labelled]:
+        yield labelled(self._job, self._placement, Block.unpack(packed))[1]
+
+
+class _Resplit(beam.DoFn):
+    """Packed blocks of references -> the same in the splits of their labels."""
+
+    def __init__(self, job: FileJob, output: Output) -> None:
+        self._job, self._placement = job, output.placement
+
+    def process(self, packed: bytes, strata: bytes) -> Iterator[bytes]:
+        block = Block.unpack(packed)
+        rows, found = labelled(self._job, self._placement, block)
+        splits = block.splits.copy()
+        splits[rows] = Strata.unpack(strata).splits_of(found)
+        yield Block(block.hashes, splits, block.payloads).pack(compress=True)
+
+
+def labelled(job: FileJob, placement: Placement, block: Block) -> tuple[np.ndarray, Labelled]:
+    """The rows, int64 [m], of a block of references that have a label, and what they have."""
+    sources = [unpack_reference(payload) for payload in block.payloads]
+    labels = [label_or_none(job, source) for source in sources]
+    rows = [row for row, label in enumerate(labels) if label is not None]
+    keys = [reference_key(block.payloads[row]) for row in rows]
+    found = Labelled.of([str(labels[row]) for row in rows], placement.group_hashes(keys))
+    return np.array(rows, np.int64), found
+
+
+class PlanReferences(beam.PTransform):
+    """A pipeline -> `Planned`, whose inputs are packed blocks of references.
+
+    Args:
+        job: Defines the records.
+        output: The dataset.
+        processes: Processes that load the samples, in each of the runner's workers.
+        prepare: Whether the output directory is made ready for shards.
+    """
+
+    def __init__(self, job: FileJob, output: Output, processes: int, prepare: bool = True) -> None:
+        super().__init__()
+        self._job, self._output, self._processes = job, output, processes
+        self._prepare = prepare
+
+    def expand(self, pipeline: beam.Pipeline) -> Planned:
+        job, output = self._job, self._output
+        listed = (
+            pipeline
+            | "Patterns" >> beam.Create(job.inputs.patterns)
+            | "List"
+            >> beam.ParDo(_ListFiles(job, output)).with_outputs(_ListFiles.FOUND, main="blocks")
+        )
+        blocks = listed["blocks"]
+        if self._processes == 1:
+            # Over workers; where there is one, it would be one more copy of all references.
+            blocks |= "Spread" >> beam.Reshuffle()
+        check = None
+        if output.stratify:
+            labels = blocks | "ReadLabels" >> beam.ParDo(_LabelReferences(job, output))
+            strata = labels | "Stratify" >> PlanStrata(output.placement)
+            check = beam.Map(check_strata, AsSingleton(strata))
+            blocks = (
+                blocks
+                | "SpreadAgain" >> beam.Reshuffle()
+                | "Resplit" >> beam.ParDo(_Resplit(job, output), AsSingleton(strata))
+            )
+        places = blocks | "Summarise" >> beam.ParDo(_Summarise(job, output)).with_outputs(
+            _Summarise.SUMMARY, main="blocks"
+        )
+        planned = (
+            places[_Summarise.SUMMARY],
+            places["blocks"],
+            listed[_ListFiles.FOUND],
+        ) | "Plan" >> PlanShards(
+            output,
+            _Measure(job, output, self._processes),
+            len(job.inputs.patterns),
+            self._prepare,
+            check,
+        )
+        names = planned.summary | "LabelNames" >> beam.Map(label_names_of, job.class_names)
+        return Planned(
+            inputs=blocks,
+            hashes=blocks,
+            plan=planned.plan,
+            summary=planned.summary,
+            measured=planned.measured,
+            names=AsSingleton(names),
+            schema=output.schema,
+        )

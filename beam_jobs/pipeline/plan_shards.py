@@ -1,0 +1,199 @@
+"""The plan of a dataset, made in the pipeline: only numbers cross the network.
+
+Summaries of all records become a draft (how many shards, and in which bins of the hash their
+boundaries fall); the hashes of those few bins, grouped by bin, become the boundaries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+import apache_beam as beam
+from apache_beam.pvalue import AsList, AsSingleton, TaggedOutput
+
+from beam_jobs import progress
+from beam_jobs.dataset.directory import prepare_output
+from beam_jobs.dataset.output import Output
+from beam_jobs.engines.memory import give_back_freed
+from beam_jobs.errors import DataError, UsageError
+from beam_jobs.pipeline.steps import MergeFn
+from beam_jobs.plan.boundaries import (
+    Draft,
+    draft_split,
+    finish_plan,
+    mean_bytes,
+    pick_boundaries,
+    wanted_hashes,
+)
+from beam_jobs.plan.summary import Summary
+from beam_jobs.records.blocks import Block
+from beam_jobs.records.rejects import Reject
+from beam_jobs.sources.classes import Names
+from readers.format.schema import Schema
+
+# References of records -> bytes of each in its shard, or why one cannot be encoded.
+Measure = Callable[[list[bytes]], list[int | Reject]]
+
+
+class _DraftPlan(beam.DoFn):
+    """Decides the number of shards; prepares the output, as nothing can be written before it."""
+
+    MEASURED = "measured"
+
+    def __init__(
+        self, output: Output, measure: Measure | None, patterns: int, prepare: bool, keep: str = ""
+    ) -> None:
+        self._output, self._measure, self._patterns = output, measure, patterns
+        self._prepare, self._keep = prepare, keep
+
+    def process(self, _: Any, summary: Summary, listed: list[int] | None = None) -> Iterator[Any]:
+        output = self._output
+        if listed is not None and (len(listed), sum(listed)) != (self._patterns, summary.inputs):
+            raise DataError(
+                f"{len(listed)} of {self._patterns} patterns were listed; {sum(listed)} inputs "
+                f"were listed, {summary.inputs} reached the planning. The runner lost or repeated "
+                "some: no dataset was written, run the job again"
+            )
+        if not any(split.rejected or split.histogram().any() for split in summary.splits):
+            raise UsageError("the inputs hold no record: no dataset was written")
+        if self._prepare:
+            prepare_output(output.directory, output.overwrite, self._keep)
+        give_back_freed()
+        sizes = [sampled.size for sampled in summary.sample]
+        measured = self._measure([s.reference for s in summary.sample]) if self._measure else None
+        draft = []
+        for split, num_shards in zip(summary.splits, output.num_shards, strict=True):
+            histogram = split.histogram()
+            mean = split.bytes / max(int(histogram.sum()) - split.unreadable, 1)
+            if measured is not None:
+                mean = mean_bytes(mean, sizes, measured)
+            draft.append(
+                draft_split(histogram, split.rejected, mean, num_shards, output.shard_size)
+            )
+        found = sum(split.records + split.rejected for split in draft)
+        progress.expect("writing", found, "records")
+        yield TaggedOutput(self.MEASURED, measured or [])
+        yield tuple(draft)
+
+
+class _SelectHashes(beam.DoFn):
+    def process(self, packed: bytes, draft: Draft) -> Iterator[tuple[int, bytes]]:
+        yield from wanted_hashes(Block.unpack(packed), draft)
+
+
+class _PickBoundaries(beam.DoFn):
+    def process(
+        self, element: tuple[int, Iterable[bytes]], draft: Draft
+    ) -> Iterator[tuple[int, bytes]]:
+        yield pick_boundaries(*element, draft)
+
+
+class _FinishPlan(beam.DoFn):
+    def process(self, _: Any, draft: Draft, boundaries: list[tuple[int, bytes]]) -> Iterator[bytes]:
+        yield finish_plan(draft, boundaries).pack()
+
+
+T = TypeVar("T")
+
+# A side input, or the value itself if it is known when the graph is built.
+Side: TypeAlias = AsSingleton | T
+
+
+class Planned(NamedTuple):
+    """What is known before the first record is written.
+
+    Attributes:
+        inputs: What the second half reads: packed blocks of references, tasks, or encoded records.
+        hashes: Packed blocks that hold the hash of every record.
+        plan: One packed `Plan`.
+        summary: One `Summary` of all records.
+        measured: One list of sizes in bytes, or rejects, of the records that were sampled.
+        names: Names of classes by feature.
+        schema: The features of every record.
+        vocabulary: All words by id; empty without words.
+        tokenizer: The text of the tokenizer's file; empty without subwords.
+        strata: The packed splits by label; empty without them.
+    """
+
+    inputs: beam.PCollection
+    hashes: beam.PCollection
+    plan: beam.PCollection
+    summary: beam.PCollection
+    measured: beam.PCollection
+    names: Side[Names]
+    schema: Side[Schema]
+    vocabulary: Side[tuple[bytes, ...]] = ()
+    tokenizer: Side[str] = ""
+    strata: Side[bytes] = b""
+
+
+class PlannedShards(NamedTuple):
+    """PCollections of one element each.
+
+    Attributes:
+        plan: The packed `Plan`.
+        summary: The `Summary` of all records.
+        measured: What came of the sampled records, as `Measure` tells it.
+    """
+
+    plan: beam.PCollection
+    summary: beam.PCollection
+    measured: beam.PCollection
+
+
+class PlanShards(beam.PTransform):
+    """(Summary of each block, packed blocks of hashes, numbers of inputs by pattern) -> PlannedShards.
+
+    Without the last one nobody knows how many inputs there should be.
+
+    Args:
+        output: The dataset to be written.
+        measure: Tells the size of records; without it the summaries know it.
+        patterns: How many patterns are listed.
+        prepare: Whether the output directory is made ready.
+        keep: As `prepare_output`.
+        check: The summary -> the summary, once passes before have seen the same records.
+    """
+
+    def __init__(
+        self,
+        output: Output,
+        measure: Measure | None = None,
+        patterns: int = 0,
+        prepare: bool = True,
+        check: beam.PTransform | None = None,
+        keep: str = "",
+    ) -> None:
+        super().__init__()
+        self._check, self._keep = check, keep
+        self._output, self._measure, self._patterns = output, measure, patterns
+        self._prepare = prepare
+
+    def expand(self, inputs: tuple[beam.PCollection, ...]) -> PlannedShards:
+        summaries, blocks, *listed = inputs
+        splits = len(self._output.num_shards)
+        summary = summaries | "Summarise" >> beam.CombineGlobally(
+            MergeFn(partial(Summary.empty, splits))
+        )
+        if self._check:
+            summary |= "CheckPasses" >> self._check
+        start = blocks.pipeline | "Once" >> beam.Create([None])
+        drafted = start | "Draft" >> beam.ParDo(
+            _DraftPlan(self._output, self._measure, self._patterns, self._prepare, self._keep),
+            AsSingleton(summary),
+            *map(AsList, listed),
+        ).with_outputs(_DraftPlan.MEASURED, main="draft")
+        draft = drafted["draft"]
+        boundaries = (
+            blocks
+            # Directly before a side input: a runner that loses what it hands over twice (see
+            # docs/design.md) cannot lose it here.
+            | "Rebalance" >> beam.Reshuffle()
+            | "SelectHashes" >> beam.ParDo(_SelectHashes(), AsSingleton(draft))
+            | "GroupByBin" >> beam.GroupByKey()
+            | "PickBoundaries" >> beam.ParDo(_PickBoundaries(), AsSingleton(draft))
+        )
+        plan = start | "Finish" >> beam.ParDo(_FinishPlan(), AsSingleton(draft), AsList(boundaries))
+        return PlannedShards(plan, summary, drafted[_DraftPlan.MEASURED])

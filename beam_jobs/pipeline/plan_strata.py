@@ -1,0 +1,86 @@
+"""Splits by label, planned in the pipeline: only numbers cross the network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import apache_beam as beam
+from apache_beam.pvalue import AsList, AsSingleton
+
+from beam_jobs.pipeline.steps import MergeFn
+from beam_jobs.plan.placement import Placement
+from beam_jobs.plan.strata import (
+    Cuts,
+    Histogram,
+    LabelBins,
+    LabelCounts,
+    Labelled,
+    Strata,
+    check_picked,
+    pick_edges,
+    place_cuts,
+    wanted_hashes,
+)
+
+
+def _count(block: Labelled) -> LabelCounts:
+    return LabelCounts().add(block)
+
+
+def _fill(block: Labelled, counts: LabelCounts) -> Histogram:
+    return Histogram().add(block, LabelBins(counts.counts))
+
+
+def _finish(_: None, cuts: Cuts, picked: list[tuple[str, int, int]], splits: int) -> bytes:
+    check_picked(picked, cuts)
+    return Strata.of(cuts.bins.counts, splits, picked).pack()
+
+
+class _Pick(beam.DoFn):
+    def process(
+        self, element: tuple[tuple[str, int], Iterable[bytes]], cuts: Cuts
+    ) -> Iterator[tuple[str, int, int]]:
+        yield from pick_edges(*element, cuts)
+
+
+class PlanStrata(beam.PTransform):
+    """PCollection of `Labelled` -> one packed `Strata`.
+
+    Args:
+        placement: Seed, and the shares of the splits.
+    """
+
+    def __init__(self, placement: Placement) -> None:
+        super().__init__()
+        self._placement = placement
+
+    def expand(self, blocks: beam.PCollection) -> beam.PCollection:
+        splits = len(self._placement.splits.names)
+        start = blocks.pipeline | "StrataOnce" >> beam.Create([None])
+        counts = (
+            blocks
+            | "CountLabels" >> beam.Map(_count)
+            | "MergeCounts" >> beam.CombineGlobally(MergeFn(LabelCounts))
+        )
+        again = blocks | "RebalanceLabels" >> beam.Reshuffle()
+        histogram = (
+            again
+            | "FillBins" >> beam.Map(_fill, AsSingleton(counts))
+            | "MergeBins" >> beam.CombineGlobally(MergeFn(Histogram))
+        )
+        cuts = start | "PlaceCuts" >> beam.Map(
+            _place, AsSingleton(counts), AsSingleton(histogram), self._placement
+        )
+        picked = (
+            again
+            | "SelectLabelHashes" >> beam.FlatMap(wanted_hashes, AsSingleton(cuts))
+            | "GroupByLabelBin" >> beam.GroupByKey()
+            | "PickEdges" >> beam.ParDo(_Pick(), AsSingleton(cuts))
+        )
+        return start | "FinishStrata" >> beam.Map(
+            _finish, AsSingleton(cuts), AsList(picked), splits
+        )
+
+
+def _place(_: None, counts: LabelCounts, histogram: Histogram, placement: Placement) -> Cuts:
+    return place_cuts(counts, histogram, placement)

@@ -1,0 +1,175 @@
+"""Steps that several pipelines share."""
+
+from __future__ import annotations
+
+import abc
+import pickle
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, ClassVar, Generic, TypeVar
+
+import apache_beam as beam
+from apache_beam.metrics import Metrics
+from apache_beam.pvalue import TaggedOutput
+from apache_beam.transforms.window import GlobalWindows
+from apache_beam.typehints.decorators import no_annotations
+
+from beam_jobs import progress
+from beam_jobs.dataset.resume import ShardResult
+from beam_jobs.engines.pool import Pool, Window, call, shared_pool
+from beam_jobs.jobs.protocols import Mergeable
+from beam_jobs.packages import check_crc32c
+from beam_jobs.sources.chunks import Task
+
+T = TypeVar("T")
+
+# Loaded once by the fork server, so that a process of the pool starts in milliseconds. By name: the
+# process that runs the pipeline need not import Pillow for texts.
+_PRELOAD = (
+    "beam_jobs.jobs.images.job",
+    "beam_jobs.jobs.loading",
+    "beam_jobs.jobs.reshard.job",
+    "beam_jobs.jobs.sensors.job",
+    "beam_jobs.jobs.text.job",
+)
+
+# Shards under way at once: while one is committed and the next sorted, the pool has work.
+_SHARDS_AT_ONCE = 2
+
+
+def loading_pool(processes: int) -> Pool:
+    """The pool that loads and encodes, shared by all steps in this process."""
+    return shared_pool(processes, _PRELOAD)
+
+
+class WindowStep(beam.DoFn, abc.ABC, Generic[T]):
+    """A step whose tasks run in the pool.
+
+    The result of one comes out when others come in, or at the end of the bundle.
+
+    Args:
+        processes: Of the pool.
+    """
+
+    def __init__(self, processes: int) -> None:
+        self._processes = processes
+
+    def setup(self) -> None:
+        check_crc32c()
+
+    def start_bundle(self) -> None:
+        self._window: Window[T] = loading_pool(self._processes).window()
+
+    def submit(self, function: Callable[..., T], *arguments: Any) -> Iterator[Any]:
+        """Starts `function(*arguments)`; yields the outputs of tasks that are done."""
+        for result in self._window.submit(function, *arguments):
+            yield from self._finished(result)
+
+    def finish_bundle(self) -> Iterator[Any]:
+        for result in self._window.drain():
+            yield from map(at_end_of_bundle, self._finished(result))
+
+    def _finished(self, result: T) -> Iterator[Any]:
+        yield from self.outputs(result)
+
+    @abc.abstractmethod
+    def outputs(self, result: T) -> Iterator[Any]:
+        """Yields what the step hands over of a result."""
+
+
+class TaskStep(WindowStep[T]):
+    """A step that reads tasks: a pass over all files, whose bytes progress counts.
+
+    Attributes:
+        PHASE: What progress calls the pass.
+    """
+
+    PHASE: ClassVar[str]
+
+    def start_bundle(self) -> None:
+        super().start_bundle()
+        self._packed: bytes | None = None
+        self._sizes: deque[int] = deque()
+
+    @abc.abstractmethod
+    def work(self, *sides: Any) -> Callable[[Task], T]:
+        """The function that does a task, from the side inputs; pickled once for each bundle."""
+
+    @no_annotations  # Beam would take those of *sides for a promise that there are some.
+    def process(self, task: Task, *sides: Any) -> Iterator[Any]:
+        if self._packed is None:
+            self._packed = pickle.dumps(self.work(*sides))
+        progress.advance(self.PHASE, 0)
+        self._sizes.append(task.size)
+        yield from self.submit(call, self._packed, task)
+
+    def _finished(self, result: T) -> Iterator[Any]:
+        progress.advance(self.PHASE, self._sizes.popleft())
+        yield from self.outputs(result)
+
+
+class ShardStep(WindowStep[T]):
+    """A step whose tasks write a shard each, in threads of the process that has the pool."""
+
+    def start_bundle(self) -> None:
+        super().start_bundle()
+        self._threads: ThreadPoolExecutor | None = None
+        if self._processes > 1:
+            self._threads = ThreadPoolExecutor(_SHARDS_AT_ONCE)
+            self._window = Window(self._threads, _SHARDS_AT_ONCE)
+
+    def finish_bundle(self) -> Iterator[Any]:
+        yield from super().finish_bundle()
+        if self._threads:
+            self._threads.shutdown()
+
+
+# The tag of (split, Statistics), an output of every step that encodes records.
+STATISTICS = "statistics"
+
+
+def at_end_of_bundle(output: Any) -> Any:
+    """An output as `finish_bundle` must hand it over: with a window of its own."""
+    if isinstance(output, TaggedOutput):
+        return TaggedOutput(output.tag, at_end_of_bundle(output.value))
+    return GlobalWindows.windowed_value_at_end_of_window(output)
+
+
+M = TypeVar("M", bound=Mergeable)
+
+
+class MergeFn(beam.CombineFn, Generic[M]):
+    """Merges elements into one.
+
+    Args:
+        empty: Makes one that has seen nothing.
+    """
+
+    def __init__(self, empty: Callable[[], M]) -> None:
+        self._empty = empty
+
+    def create_accumulator(self) -> M:
+        return self._empty()
+
+    def add_input(self, accumulator: M, element: M) -> M:
+        accumulator.merge(element)
+        return accumulator
+
+    def merge_accumulators(self, accumulators: Iterable[M]) -> M:
+        merged = self._empty()
+        for accumulator in accumulators:
+            merged.merge(accumulator)
+        return merged
+
+    def extract_output(self, accumulator: M) -> M:
+        return accumulator
+
+
+def count_shard(result: ShardResult) -> None:
+    """Adds a shard to Beam's counters, in the thread that runs the step."""
+    shard = result.shard
+    Metrics.counter("shards", "kept" if result.kept else "written").inc(1 if shard else 0)
+    Metrics.counter("shards", "records").inc(shard.records if shard else 0)
+    Metrics.counter("shards", "bytes").inc(shard.bytes if shard else 0)
+    Metrics.counter("shards", "rejected").inc(result.rejected)

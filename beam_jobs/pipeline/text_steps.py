@@ -1,0 +1,121 @@
+"""Steps of text jobs: duplicates are marked, words are counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+from apache_beam.pvalue import AsList, AsSingleton, TaggedOutput
+
+from beam_jobs.jobs.text.duplicates import _ROW, Tally, find_duplicates, with_dropped
+from beam_jobs.jobs.text.tokens import (
+    _FIRST_ID,
+    Ranked,
+    WordCounts,
+    most_frequent,
+    rank_words,
+    unpack_counts,
+)
+from beam_jobs.pipeline.steps import MergeFn
+from beam_jobs.sources.chunks import Task
+
+
+class CountWordsFn(beam.CombineFn):
+    """Packed counts of one partition -> how many words they count, and the most frequent ones.
+
+    Args:
+        size: How many words at most.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+
+    def create_accumulator(self) -> Counter[bytes]:
+        return Counter()
+
+    def add_input(self, accumulator: Counter[bytes], element: WordCounts) -> Counter[bytes]:
+        accumulator.update(unpack_counts(element))
+        return accumulator
+
+    def merge_accumulators(self, accumulators: Iterable[Counter[bytes]]) -> Counter[bytes]:
+        merged: Counter[bytes] = Counter()
+        for accumulator in accumulators:
+            merged.update(accumulator)
+        return merged
+
+    def extract_output(self, accumulator: Counter[bytes]) -> Ranked:
+        return accumulator.total(), most_frequent(accumulator.items(), self._size)
+
+
+class BuildVocabulary(beam.PTransform):
+    """(PCollection of `pack_counts`, the summary of all texts) -> one tuple of all tokens by id.
+
+    Args:
+        size: How many ids there may be, the two reserved ones included.
+    """
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self._size = size
+
+    def expand(self, inputs: tuple[beam.PCollection, beam.PCollection]) -> beam.PCollection:
+        counts, summary = inputs
+        partitions = (
+            counts
+            | "Count" >> beam.CombinePerKey(CountWordsFn(self._size - _FIRST_ID))
+            | "Words" >> beam.Values()
+        )
+        return (
+            counts.pipeline
+            | "Once" >> beam.Create([None])
+            | "Rank" >> beam.Map(rank_words, AsSingleton(summary), AsList(partitions), self._size)
+        )
+
+
+class _Find(beam.DoFn):
+    TALLY = "tally"
+
+    def process(self, element: tuple[int, Iterable[tuple[str, bytes]]]) -> Iterator[Any]:
+        packed = list(element[1])
+        tally = Tally(sum(len(rows) for _, rows in packed) // _ROW.itemsize)
+        for work, numbers in find_duplicates(packed):
+            tally.dropped += len(numbers) // 8
+            yield work, numbers
+        yield TaggedOutput(self.TALLY, tally)
+
+
+def _with_id(task: Task) -> tuple[str, Task]:
+    return task.id, task
+
+
+class Marked(NamedTuple):
+    """What `MarkDuplicates` gives.
+
+    Attributes:
+        tasks: The tasks, which know the records that they drop.
+        tally: One `Tally`.
+    """
+
+    tasks: beam.PCollection
+    tally: beam.PCollection
+
+
+class MarkDuplicates(beam.PTransform):
+    """(tasks, (partition, (id of a task, packed digests))) -> `Marked`."""
+
+    def expand(self, inputs: tuple[beam.PCollection, beam.PCollection]) -> Marked:
+        tasks, digests = inputs
+        found = (
+            digests
+            | "GroupDigests" >> beam.GroupByKey()
+            | "Find" >> beam.ParDo(_Find()).with_outputs(_Find.TALLY, main="dropped")
+        )
+        marked = (
+            (tasks | "TaskId" >> beam.Map(_with_id), found["dropped"])
+            | "JoinTask" >> beam.CoGroupByKey()
+            | "Mark" >> beam.FlatMap(with_dropped)
+        )
+        tally = found[_Find.TALLY] | "MergeTallies" >> beam.CombineGlobally(MergeFn(Tally))
+        return Marked(marked, tally)

@@ -1,0 +1,156 @@
+"""The pipeline of jobs whose record is a file: references are shuffled, bytes are not.
+
+References travel; the writer of a shard has each file of its shard opened, decoded and encoded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+from collections.abc import Iterable, Iterator
+
+import apache_beam as beam
+import numpy as np
+from apache_beam.pvalue import AsSingleton, TaggedOutput
+
+from beam_jobs.dataset.output import Output
+from beam_jobs.dataset.resume import ShardResult
+from beam_jobs.dataset.shard_writer import Run, ShardWriter, check_records, rows_in_order
+from beam_jobs.engines.memory import give_back_freed
+from beam_jobs.engines.pool import Pool, call
+from beam_jobs.jobs.loading import Loaded, Loader
+from beam_jobs.jobs.protocols import FileJob
+from beam_jobs.jobs.record import label_or_none
+from beam_jobs.pipeline.commit import CommitDataset
+from beam_jobs.pipeline.plan_references import PlanReferences
+from beam_jobs.pipeline.shuffle import GroupByShard
+from beam_jobs.pipeline.steps import STATISTICS, ShardStep, count_shard, loading_pool
+from beam_jobs.plan.shards import Plan
+from beam_jobs.records.blocks import Block
+from beam_jobs.records.statistics import Statistics
+from beam_jobs.sources.classes import Names
+from beam_jobs.sources.source import reference_key, unpack_reference
+
+# Files that a process loads at a time: about so many bytes of records, so that handing them over
+# (0.2 ms) vanishes beside making them (5 ms or more) and a few in flight take little memory.
+_BATCH_BYTES = 1 << 20
+
+_BATCH_FILES = 256
+
+
+class _WriteReferences(ShardStep[tuple[ShardResult, Statistics]]):
+    """(split and shard, its packed blocks) -> the result of each shard, and statistics by split."""
+
+    def __init__(self, job: FileJob, output: Output, processes: int) -> None:
+        super().__init__(processes)
+        self._job, self._output = job, output
+
+    def start_bundle(self) -> None:
+        give_back_freed()  # What planning took, before the results of the pool come.
+        super().start_bundle()
+
+    def process(
+        self, element: tuple[int, Iterable[bytes]], plan: bytes, names: Names
+    ) -> Iterator[ShardResult | TaggedOutput]:
+        key, packed = element
+        # A list: what a runner hands over may be gone once this returns.
+        blocks = list(packed)
+        writer = ShardWriter(self._output, Plan.unpack(plan), key)
+        loader = Loader(self._job, self._output.schema, names, self._output.feature_names)
+        pool = loading_pool(self._processes)
+        yield from self.submit(write_references, writer, blocks, loader, pool)
+
+    def outputs(
+        self, result: tuple[ShardResult, Statistics]
+    ) -> Iterator[ShardResult | TaggedOutput]:
+        written, statistics = result
+        count_shard(written)
+        yield written
+        yield TaggedOutput(STATISTICS, (written.split, statistics))
+
+
+def write_references(
+    writer: ShardWriter, packed: list[bytes], loader: Loader, pool: Pool
+) -> tuple[ShardResult, Statistics]:
+    """Writes a shard from the packed references of its files, or finds it written.
+
+    Raises:
+        JobError: As `check_records`, `Loader.load` and `ShardWriter.write`.
+    """
+    references = _references_in_order(writer, packed)
+    digest = writer.digest(loader.names).update(references).update(_labels(loader, references))
+    found = writer.find_done(digest.text())
+    if found:
+        result, state = found
+        # Figures that cannot be read mean that the shard is written anew.
+        with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):
+            return result, Statistics.of_state(loader.schema, state)
+    statistics = Statistics(loader.schema)
+    result = writer.write(_runs(references, writer.record_bytes, loader, pool, statistics))
+    writer.note_done(digest.text(), result, statistics.state())
+    return result, statistics
+
+
+def _labels(loader: Loader, references: list[bytes]) -> Iterator[bytes]:
+    """Yields the label of each record: a table of labels may change though no file does."""
+    for reference in references:
+        label = label_or_none(loader.job, unpack_reference(reference))
+        yield str(label or "").encode("utf-8", "surrogateescape")
+
+
+def _references_in_order(writer: ShardWriter, packed: list[bytes]) -> list[bytes]:
+    blocks = [Block.unpack(block) for block in packed]
+    hashes = np.concatenate([block.hashes for block in blocks])
+    references = [payload for block in blocks for payload in block.payloads]
+    order = rows_in_order(hashes, lambda row: reference_key(references[row]))
+    hashes, references = hashes[order], [references[row] for row in order]
+    check_records(hashes, lambda row: reference_key(references[row]), writer.name, writer.expected)
+    return references
+
+
+def _runs(
+    references: list[bytes],
+    record_bytes: int,
+    loader: Loader,
+    pool: Pool,
+    statistics: Statistics,
+) -> Iterator[Run]:
+    """Yields the records of files in order, and gathers their statistics."""
+    packed = pickle.dumps(loader.load)
+    step = max(1, min(_BATCH_BYTES // max(record_bytes, 1), _BATCH_FILES))
+    tasks = (
+        (packed, references[start : start + step]) for start in range(0, len(references), step)
+    )
+    loaded: Loaded
+    for loaded in pool.map(call, tasks, step * record_bytes):
+        statistics.merge(loaded.statistics)
+        yield loaded.frames, loaded.lengths, loaded.rejects
+
+
+class WriteReferences(beam.PTransform):
+    """The whole pipeline of a `FileJob`: a pipeline -> PCollection of one Manifest.
+
+    Args:
+        job: Defines the records.
+        output: The dataset.
+        processes: Processes that load and encode, in each of the runner's workers.
+    """
+
+    def __init__(self, job: FileJob, output: Output, processes: int = 1) -> None:
+        super().__init__()
+        self._job, self._output, self._processes = job, output, processes
+
+    def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
+        job, output = self._job, self._output
+        planned = pipeline | "Read" >> PlanReferences(job, output, self._processes)
+        written = (
+            (planned.inputs, planned.plan)
+            | "Group" >> GroupByShard(compress=True)
+            | "Write"
+            >> beam.ParDo(
+                _WriteReferences(job, output, self._processes),
+                AsSingleton(planned.plan),
+                planned.names,
+            ).with_outputs(STATISTICS, main="results")
+        )
+        return (written["results"], written[STATISTICS]) | CommitDataset(output, planned)

@@ -1,0 +1,233 @@
+"""`WriteShards`: any PCollection of records to a dataset of exactly balanced shards."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+from apache_beam.metrics import Metrics
+from apache_beam.pvalue import TaggedOutput
+from apache_beam.transforms.window import GlobalWindows
+
+from beam_jobs.dataset.directory import check_output
+from beam_jobs.dataset.output import (
+    BALANCES,
+    DEFAULT_SHARD_SIZE,
+    Balance,
+    Output,
+    parse_num_shards,
+    parse_size,
+    resolve,
+)
+from beam_jobs.errors import DataError, UsageError
+from beam_jobs.packages import check_crc32c
+from beam_jobs.pipeline.commit import CommitDataset
+from beam_jobs.pipeline.plan_shards import Planned, PlanShards
+from beam_jobs.pipeline.shuffle import GroupByShard, spool_of, write_encoded
+from beam_jobs.pipeline.steps import STATISTICS, at_end_of_bundle
+from beam_jobs.plan.placement import Placement, Splits, check_seed
+from beam_jobs.plan.summary import Summary
+from beam_jobs.records.blocks import Block, BlockBuilder
+from beam_jobs.records.encode import RecordEncoder
+from beam_jobs.records.payload import frame_lengths, pack_record, unpack_reject
+from beam_jobs.records.rejects import OnReject, Reject
+from beam_jobs.records.spool import Spool
+from beam_jobs.sources.labels import LABEL
+from readers.format.encode import Encoder
+from readers.format.schema import Feature, Schema
+
+
+class _EncodeRecords(beam.DoFn):
+    """(key, features) -> packed blocks of encoded records, or references to them.
+
+    Beside them a block without the records and a summary of each, and statistics: planning sees
+    small things, the records pass the one shuffle.
+    """
+
+    SUMMARY, HASHES = "summary", "hashes"
+
+    def __init__(self, output: Output, spool: Spool | None) -> None:
+        self._output, self._spool = output, spool
+
+    def setup(self) -> None:
+        check_crc32c()
+        self._ready = False
+
+    def start_bundle(self) -> None:
+        self._encoder = RecordEncoder(Encoder(self._output.schema))
+        self._builder = BlockBuilder()
+
+    def process(self, element: tuple[str, Mapping[str, Any]]) -> Iterator[Any]:
+        try:
+            key, features = element
+            if not isinstance(key, str) or not isinstance(features, Mapping):
+                raise TypeError
+            key.encode("utf-8", "surrogateescape")
+        except (TypeError, ValueError):
+            raise UsageError(
+                f"WriteShards takes (key, features) with a text key and a dict of arrays, got "
+                f"{str(element)[:80]!r}"
+            ) from None
+        placement = self._output.placement
+        split = placement.split(key)
+        record = dict(features)
+        if "key" in self._output.schema:
+            record.setdefault("key", key)
+        body: bytes | Reject
+        try:
+            body = self._encoder.encode(split, record)
+        except ValueError as error:
+            body = Reject.of(key, "encode", error)
+            if self._output.on_reject == "fail":
+                raise DataError(f"{body} (on_reject='fail')") from None
+        full = self._builder.add(placement.order(key), split, pack_record(key, body))
+        if full:
+            yield from self._emit(full)
+
+    def finish_bundle(self) -> Iterator[Any]:
+        if left := self._builder.flush():
+            yield from map(at_end_of_bundle, self._emit(left))
+        if self._spool:
+            self._spool.hand_over()
+        for item in self._encoder.statistics():
+            yield at_end_of_bundle(TaggedOutput(STATISTICS, item))
+
+    def _kept(self, packed: bytes) -> bytes:
+        """A packed block, or the reference to it."""
+        if self._spool is None:
+            return packed
+        if not self._ready:
+            # Nothing of ours may come to lie beside what is not.
+            check_output(self._output.directory, self._output.overwrite)
+            Path(self._spool.directory).mkdir(parents=True, exist_ok=True)
+            self._ready = True
+        return self._spool.append(packed)
+
+    def _emit(self, packed: bytes) -> Iterator[Any]:
+        yield self._kept(packed)
+        block = Block.unpack(packed)
+        summary = Summary.empty(len(self._output.num_shards))
+        frames = frame_lengths(block.payloads)
+        for row in np.flatnonzero(frames == 0).tolist():
+            summary.add_reject(int(block.splits[row]), unpack_reject(block.payloads[row]))
+        good = frames > 0
+        good_block = Block(
+            block.hashes[good], block.splits[good], block.payloads
+        ).without_payloads()
+        summary.add_block(good_block)
+        summary.add_sizes(block.splits, frames)
+        Metrics.counter("records", "encoded").inc(len(good_block.hashes))
+        yield TaggedOutput(self.SUMMARY, summary)
+        yield TaggedOutput(self.HASHES, good_block.pack())
+
+
+class WriteShards(beam.PTransform):
+    """PCollection of (key, dict of arrays) -> a dataset of exactly balanced shards.
+
+    The result is a PCollection of one `readers.Manifest`, there when the dataset is complete.
+    Serialized Examples wait for their shards on the output's disk, and only references to them are
+    shuffled. If the output is in an object store, the Examples themselves pass through the runner: on
+    Flink and Spark, a task that hands over more than about a gigabyte of them can hang
+    (docs/scale.md). Write to a disk that all workers share, and copy; or use more tasks.
+
+    Args:
+        directory: Where the dataset goes, on any Beam filesystem; new or empty.
+        schema: The features of every record. A `key` feature is filled from the key.
+        num_shards: Of every split; None to choose by `shard_size`.
+        shard_size: Bytes a shard should have, roughly: a number, or text such as "128MiB".
+        balance: "records": shards of a split differ by one record at most; "bytes": by the bytes
+            of the largest record at most.
+        splits: Split names and shares that add up to 1.
+        seed: Decides the splits and the order of records.
+        on_reject: "skip" lists records that do not fit the schema in `rejects/`, "fail" stops.
+        overwrite: Whether a dataset in `directory` may be replaced.
+        label_names: Names of the labels by id, for the manifest.
+        options: Anything else the manifest should tell, as JSON values.
+
+    Raises:
+        UsageError: An argument is wrong, the directory is not free, or two records share a key.
+        DataError: The runner lost records, or all were rejected. No manifest is written then.
+
+    Example:
+        pairs | WriteShards("shards/mine", schema=Schema({"x": Feature("float32", [64])}))
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        schema: Schema,
+        num_shards: int | None = None,
+        shard_size: int | str = DEFAULT_SHARD_SIZE,
+        balance: Balance = "records",
+        splits: Mapping[str, float] | None = None,
+        seed: int = 0,
+        on_reject: OnReject = "skip",
+        overwrite: bool = False,
+        label_names: Iterable[str] = (),
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__()
+        shares = Splits.parse(",".join(f"{n}={s}" for n, s in (splits or {"train": 1}).items()))
+        if on_reject not in ("skip", "fail"):
+            raise UsageError(f"on_reject={on_reject!r}: expected 'skip' or 'fail'")
+        if balance not in BALANCES:
+            raise UsageError(f"balance={balance!r}: expected 'records' or 'bytes'")
+        check_seed(seed)
+        try:
+            json.dumps(dict(options or {}), allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise UsageError(f"options: expected JSON values ({error})") from None
+        try:
+            Encoder(schema)
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+        if "key" in schema and schema["key"] != Feature("string"):
+            raise UsageError(f"feature 'key' is {schema['key']}: expected string [], text")
+        self._label_names = tuple(label_names)
+        self._output = Output(
+            directory=resolve(directory),
+            schema=schema,
+            placement=Placement(seed, shares),
+            num_shards=(
+                (0,) * len(shares.names)
+                if num_shards is None
+                else parse_num_shards(str(num_shards), shares.names)
+            ),
+            shard_size=parse_size(str(shard_size)),
+            on_reject=on_reject,
+            overwrite=overwrite,
+            options=dict(options or {}),
+            balance=balance,
+        )
+
+    def expand(self, records: beam.PCollection) -> beam.PCollection:
+        output = self._output
+        spool = spool_of(output, f"{uuid.uuid4().hex}.")
+        # A dataset has no windows.
+        records |= "Global" >> beam.WindowInto(GlobalWindows())
+        encoded = records | "Encode" >> beam.ParDo(_EncodeRecords(output, spool)).with_outputs(
+            _EncodeRecords.SUMMARY, _EncodeRecords.HASHES, STATISTICS, main="blocks"
+        )
+        plan = (encoded[_EncodeRecords.SUMMARY], encoded[_EncodeRecords.HASHES]) | (
+            "Plan" >> PlanShards(output, keep=spool.prefix if spool else "")
+        )
+        planned = Planned(
+            inputs=encoded["blocks"],
+            hashes=encoded[_EncodeRecords.HASHES],
+            plan=plan.plan,
+            summary=plan.summary,
+            measured=plan.measured,
+            names={LABEL: self._label_names},
+            schema=output.schema,
+        )
+        results = (
+            (planned.inputs, planned.plan)
+            | "Group" >> GroupByShard(spool=spool)
+            | "Write" >> write_encoded(output, 1, spool, planned.plan)
+        )
+        return (results, encoded[STATISTICS]) | CommitDataset(output, planned)

@@ -1,0 +1,1 @@
+"""The split and shard of each record: pure numbers."""

@@ -1,0 +1,1 @@
+"""From features to framed bytes, blocks of records, and exact statistics."""

@@ -1,0 +1,68 @@
+"""Inputs that could not become records: one line of JSON each, in a file beside their shard."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+REJECTS = "rejects"
+
+# Whether an input that cannot become a record is listed, or fails the job.
+OnReject = Literal["skip", "fail"]
+
+# The step in which an input failed.
+Stage = Literal["read", "decode", "encode"]
+
+# A reason may quote the input; a line of the rejects file stays readable.
+_MAX_REASON = 500
+
+_ADDRESS = re.compile(r"<[\w.]+ object at 0x[0-9a-fA-F]+>| at 0x[0-9a-fA-F]+")
+
+
+@dataclass(frozen=True, order=True)
+class Reject:
+    """One input that could not become a record.
+
+    Attributes:
+        key: The record's key.
+        stage: Where it failed: `read`, `decode` or `encode`.
+        error: Why, in one line.
+    """
+
+    key: str
+    stage: Stage
+    error: str
+
+    @classmethod
+    def of(cls, key: str, stage: Stage, error: object) -> Reject:
+        """A reject whose reason is one line of bounded length."""
+        # JSON may hold half a surrogate pair, which no UTF-8 can.
+        text = str(error).encode("utf-8", "backslashreplace").decode()
+        # Libraries tell addresses of objects, which differ in every run.
+        reason = " ".join(_ADDRESS.sub("", text).split())
+        return cls(key, stage, reason[:_MAX_REASON] or type(error).__name__)
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.error}"
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, line: bytes) -> Reject:
+        return cls(**json.loads(line.decode("utf-8", "surrogateescape")))
+
+
+def rejects_file(shard: str) -> str:
+    """Where the rejects of a shard go, below the dataset's directory."""
+    return f"{REJECTS}/{shard.removesuffix('.tfrecord')}.jsonl"
+
+
+def format_rejects(rejects: Iterable[Reject]) -> bytes:
+    """The text of a rejects file, in the order of the keys."""
+    return "".join(f"{reject.to_json()}\n" for reject in sorted(rejects)).encode(
+        "utf-8", "surrogateescape"
+    )

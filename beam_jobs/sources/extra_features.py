@@ -1,0 +1,261 @@
+"""Columns of a table's rows that become features of records: `age:float32,tags:string[]`."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from beam_jobs.errors import RejectError, UsageError
+from readers.format.schema import (
+    FLOATS_IN_A_LIST,
+    INTEGERS_IN_A_LIST,
+    TENSORFLOW_DTYPES,
+    Feature,
+    Schema,
+    numpy_dtype,
+)
+
+# Tables have no complex numbers, and bfloat16 is what a model makes of float32.
+DTYPES = tuple(
+    name for name in TENSORFLOW_DTYPES if name not in ("complex64", "complex128", "bfloat16")
+)
+
+_IN_A_LIST = (*INTEGERS_IN_A_LIST, *FLOATS_IN_A_LIST, "string")
+
+_PART = re.compile(r"(.+):(\w+)(\[(?:[1-9][0-9]{0,8})?\])?")
+
+_BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
+
+# What Python raises where a value is none of a dtype.
+_UNFIT = (ValueError, TypeError, LookupError, OverflowError)
+
+
+class ExtraFeature(NamedTuple):
+    """A column that becomes a feature.
+
+    Attributes:
+        name: Of both.
+        feature: What records have of it: one value, or a list of values.
+    """
+
+    name: str
+    feature: Feature
+
+
+def parse_extra_features(text: str) -> tuple[ExtraFeature, ...]:
+    """The features that an `--extra_features` flag asks for: `age:float32,tags:string[]`.
+
+    Raises:
+        UsageError: A part is no NAME:DTYPE, NAME:DTYPE[] or NAME:DTYPE[COUNT], or two have one
+            name.
+    """
+    features: dict[str, Feature] = {}
+    for part in text.split(","):
+        found = _PART.fullmatch(part.strip())
+        if not found or found[2] not in DTYPES:
+            raise UsageError(
+                f"--extra_features {text}: got {part!r}, expected NAME:DTYPE, or for lists "
+                f"NAME:DTYPE[] or NAME:DTYPE[COUNT]; dtypes are {', '.join(DTYPES)}"
+            )
+        name, dtype, count = found.groups()
+        if name in features:
+            raise UsageError(f"--extra_features {text}: {name!r} stands there twice, drop one")
+        features[name] = _feature(dtype, count)
+    try:
+        Schema(features)
+    except ValueError as error:
+        raise UsageError(f"--extra_features {text}: {error}; rename the column") from None
+    return tuple(map(ExtraFeature, features.keys(), features.values()))
+
+
+def _feature(dtype: str, count: str | None) -> Feature:
+    if count is None:
+        return Feature(dtype)
+    shape = (int(count[1:-1]) if count != "[]" else None,)
+    return Feature(dtype, shape, "list" if dtype in _IN_A_LIST else "tensor")
+
+
+def extra_values(extras: tuple[ExtraFeature, ...], row: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of extra features by name, as `feature_value` gives them.
+
+    Raises:
+        RejectError: The row lacks a column, or has a value that does not fit.
+    """
+    for extra in extras:
+        if extra.name not in row:
+            raise RejectError(f"no column {extra.name!r}, the row has {', '.join(row) or 'none'}")
+    return {extra.name: feature_value(extra, row[extra.name]) for extra in extras}
+
+
+def feature_value(extra: ExtraFeature, value: Any) -> Any:
+    """The value of a feature as `Encoder.check` takes it.
+
+    An int for int64, text for a string, another NumPy scalar for any other dtype; an array [n] for
+    a list of numbers, a list for one of strings.
+
+    Args:
+        extra: The feature.
+        value: As a row of a table has it. Text is read as a number where one is expected. None and
+            empty text are NaN or "" where the dtype has those. A list may also be written as JSON,
+            and what is none is its only value.
+
+    Raises:
+        RejectError: The value does not fit.
+    """
+    name, feature = extra
+    if feature.shape:
+        return _list_value(extra, value)
+    return _TYPES[feature.dtype](_item(name, feature.dtype, value))
+
+
+def _list_value(extra: ExtraFeature, value: Any) -> Any:
+    name, feature = extra
+    if value is None or value == "":
+        raise RejectError(f"column {name!r} is empty")
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            raise RejectError(
+                f"column {name!r} holds {_shown(value)}, expected a JSON list"
+            ) from None
+    items = value if isinstance(value, list) else [value]
+    if feature.shape[0] not in (None, len(items)):
+        raise RejectError(f"column {name!r} has {len(items)} values, expected {feature.shape[0]}")
+    numbers = _plain_numbers(feature.dtype, items)
+    if numbers is not None:
+        return numbers
+    try:
+        values = list(map(_PARSERS[feature.dtype], items))
+    except _UNFIT:
+        values = [_item(f"{name}[{i}]", feature.dtype, item) for i, item in enumerate(items)]
+    return values if feature.dtype == "string" else np.array(values, numpy_dtype(feature.dtype))
+
+
+def _plain_numbers(dtype: str, items: list[Any]) -> np.ndarray | None:
+    """The items as an array, in a tenth of the time, where all are Python's numbers of the dtype.
+
+    None where one is not, or is out of range.
+    """
+    kinds = set(map(type, items))
+    if kinds == {float} and dtype in _LIMITS:
+        sizes = np.abs(np.array(items))
+        fit = not np.any((sizes >= _LIMITS[dtype]) & (sizes < math.inf))
+    elif kinds == {int} and dtype in _RANGES:
+        low, high = _RANGES[dtype]
+        fit = low <= min(items) and max(items) <= high
+    else:
+        return None
+    return np.array(items, numpy_dtype(dtype)) if fit else None
+
+
+def _item(column: str, dtype: str, value: Any) -> Any:
+    """The Python value of one value of a dtype."""
+    try:
+        return _PARSERS[dtype](value)
+    except _UNFIT:
+        if value is not None and value != "":
+            raise RejectError(
+                f"column {column!r} holds {_shown(value)}, expected {_EXPECTED[dtype]}"
+            ) from None
+        if dtype not in _EMPTY:
+            raise RejectError(f"column {column!r} is empty") from None
+        return _EMPTY[dtype]
+
+
+def _shown(value: Any) -> str:
+    # A value may be of many megabytes, and its repr of more.
+    short = value[:80] if isinstance(value, (str, bytes, list)) else value
+    return repr(short)[:80]
+
+
+def _written(text: str) -> str:
+    """The text of a number without what Python alone takes: 1_000, digits of other scripts."""
+    if "_" in text or not text.isascii():
+        raise ValueError
+    return text
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bytes):
+        return value.decode()
+    if not isinstance(value, str):
+        raise TypeError
+    if not value.isascii():
+        value.encode()
+    return value
+
+
+def _boolean(value: Any) -> bool:
+    return _BOOLEANS[str(value).strip().lower()]
+
+
+def _integer(low: int, high: int) -> Callable[[Any], int]:
+    def parse(value: Any) -> int:
+        if isinstance(value, str):
+            value = int(_written(value))
+        elif not isinstance(value, int):
+            raise TypeError
+        if not low <= value <= high:
+            raise OverflowError
+        return value
+
+    return parse
+
+
+def _real(limit: float) -> Callable[[Any], float]:
+    def parse(value: Any) -> float:
+        if isinstance(value, str):
+            text, value = value, float(_written(value))
+            if math.isinf(value) and "inf" not in text.lower():
+                raise OverflowError
+        elif isinstance(value, int):
+            value = float(value)
+        if limit <= abs(value) < math.inf:  # a TypeError where it is no number
+            raise OverflowError
+        return value
+
+    return parse
+
+
+def _limit(dtype: str) -> float:
+    """The smallest number that is rounded to infinity."""
+    if dtype == "float64":
+        return math.inf
+    info = np.finfo(dtype)
+    return float(info.max) + 2.0 ** (info.maxexp - info.nmant - 2)
+
+
+_RANGES = {
+    name: (int(np.iinfo(name).min), int(np.iinfo(name).max))
+    for name in DTYPES
+    if numpy_dtype(name).kind in "iu"
+}
+
+_LIMITS = {name: _limit(name) for name in DTYPES if numpy_dtype(name).kind == "f"}
+
+_PARSERS: dict[str, Callable[[Any], Any]] = {
+    "string": _text,
+    "bool": _boolean,
+    **{name: _integer(low, high) for name, (low, high) in _RANGES.items()},
+    **{name: _real(limit) for name, limit in _LIMITS.items()},
+}
+
+_EXPECTED = {
+    "string": "UTF-8 text",
+    "bool": "bool: true, false, 1 or 0",
+    **{name: f"{name}: a whole number from {a} to {b}" for name, (a, b) in _RANGES.items()},
+    **{name: f"{name}: a number up to {np.finfo(name).max:.6g}" for name in _LIMITS},
+}
+
+_EMPTY: dict[str, Any] = {"string": "", **dict.fromkeys(_LIMITS, math.nan)}
+
+# Python's own where the encoder is fastest with it.
+_TYPES: dict[str, Callable[[Any], Any]] = {
+    name: {"int64": int, "string": str}.get(name, numpy_dtype(name).type) for name in DTYPES
+}

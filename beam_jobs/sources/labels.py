@@ -1,0 +1,211 @@
+"""Labels: where a record's label comes from, and the integer it becomes."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from beam_jobs.errors import RejectError, UsageError
+from beam_jobs.sources.archives.archive import archive_kind
+from beam_jobs.sources.source import Source, column_of
+from beam_jobs.storage.files import read_bytes
+from beam_jobs.storage.paths import is_local
+from readers.format.schema import Feature
+
+PATH_COLUMNS = ("path", "file", "filename", "key", "image", "name")
+
+LABEL_COLUMNS = ("label", "class")
+
+LABEL = "label"
+
+# The label of a record as text, or all labels of one that may have several.
+Label = str | tuple[str, ...]
+
+
+def label_text(value: Any) -> str:
+    """The canonical text of a label read from a field.
+
+    Raises:
+        RejectError: It is neither text nor a whole number.
+    """
+    if isinstance(value, str) and value:
+        return value
+    if isinstance(value, int):  # bool included: true is 1
+        return str(int(value))
+    raise RejectError(f"label {value!r:.80}: expected text or a whole number")
+
+
+def column_text(row: Mapping[str, Any], name: str) -> str:
+    """The text in a column, of a whole number its digits.
+
+    Raises:
+        RejectError: The row has no such column, or something else stands there.
+    """
+    value = column_of(row, name)
+    try:
+        return label_text(value)
+    except RejectError:
+        raise RejectError(
+            f"column {name!r} is {value!r:.80}, expected text or a whole number"
+        ) from None
+
+
+def label_of(value: Any, several: bool) -> Label:
+    """The label, or the labels, in a field.
+
+    Args:
+        several: Whether a record may have any number of labels: then a single one is a list of one.
+
+    Raises:
+        RejectError: As `label_text`, or there is a list where one label is expected.
+    """
+    if several:
+        values = value if isinstance(value, list) else [value]
+        return tuple(map(label_text, values))
+    if isinstance(value, list):
+        raise RejectError(f"label {value!r:.80}: a list, where the first record has a single label")
+    return label_text(value)
+
+
+def field_label(row: Mapping[str, Any], name: str, several: bool) -> Label:
+    """The label, or the labels, in a column of a row.
+
+    Raises:
+        RejectError: As `label_of`, or the row has no such column.
+    """
+    value = column_of(row, name)
+    try:
+        return label_of(value, several)
+    except RejectError as error:
+        raise RejectError(f"column {name!r}: {error}") from None
+
+
+def count_labels(labels: Iterable[Label | None]) -> Counter[str]:
+    """How often each label occurs."""
+    found: Counter[str] = Counter()
+    for label, count in Counter(labels).items():
+        for text in (label,) if isinstance(label, str) else label or ():
+            found[text] += count
+    return found
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Where the label of a file comes from.
+
+    Attributes:
+        mode: "parent" for the name of its folder, "none", "csv", or "column".
+        table: With "csv", the path of the table; with "column", the name of the column.
+        several: Whether the column holds lists of labels.
+    """
+
+    mode: str = "none"
+    table: str = ""
+    several: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> Labels:
+        """The labels that a `--label` flag asks for.
+
+        Raises:
+            UsageError: It is none of `parent`, `none`, `csv:FILE`, `column:NAME`.
+        """
+        if text in ("parent", "none"):
+            return cls(text)
+        mode, _, table = text.partition(":")
+        if mode == "column" and table:
+            return cls(mode, table)
+        if mode != "csv" or not table:
+            raise UsageError(f"--label {text}: expected parent, none, csv:FILE or column:NAME")
+        labels = cls("csv", str(Path(table).absolute()) if is_local(table) else table)
+        labels._by_key  # noqa: B018  (read it now: a missing table is a mistake to name at once)
+        return labels
+
+    @cached_property
+    def _by_key(self) -> dict[str, str]:
+        try:
+            text = read_bytes(self.table).decode("utf-8-sig")
+            rows = iter(list(csv.reader(io.StringIO(text, newline=""))))
+        except (OSError, UnicodeDecodeError, csv.Error) as error:
+            raise UsageError(f"--label csv:{self.table}: cannot be read ({error})") from None
+        header = [name.strip().lower() for name in next(rows, [])]
+        path = next((header.index(n) for n in PATH_COLUMNS if n in header), None)
+        label = next((header.index(n) for n in LABEL_COLUMNS if n in header), None)
+        if path is None or label is None:
+            raise UsageError(
+                f"--label csv:{self.table}: its first line must name a column "
+                f"{'/'.join(PATH_COLUMNS)} and a column {'/'.join(LABEL_COLUMNS)}, "
+                f"it has {', '.join(header) or 'none'}"
+            )
+        table: dict[str, str] = {}
+        for number, row in enumerate(rows, 2):
+            if not row:
+                continue
+            if len(row) <= max(path, label):
+                raise UsageError(f"--label csv:{self.table}: line {number} has too few columns")
+            row[label] = row[label].strip()
+            if not row[label]:
+                raise UsageError(f"--label csv:{self.table}: line {number} has an empty label")
+            if table.setdefault(row[path], row[label]) != row[label]:
+                raise UsageError(
+                    f"--label csv:{self.table}: line {number} labels {row[path]!r} {row[label]!r}, "
+                    f"an earlier line labels it {table[row[path]]!r}"
+                )
+        return table
+
+    def __getstate__(self) -> tuple[str, str, bool]:
+        return self.mode, self.table, self.several
+
+    def __setstate__(self, state: tuple[str, str, bool]) -> None:
+        self.__dict__.update(mode=state[0], table=state[1], several=state[2])
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that hold them."""
+        return (self.table,) if self.mode == "column" else ()
+
+    @property
+    def feature(self) -> Feature | None:
+        """What a record has of them; None without labels."""
+        if self.mode == "none":
+            return None
+        return Feature("int64", (None,), "list") if self.several else Feature("int64")
+
+    def of(self, source: Source) -> Label | None:
+        """The label of what is loaded from a source, None with mode "none".
+
+        Raises:
+            RejectError: The column has none.
+            UsageError: The file has no folder below the root, or the table has no line for it.
+        """
+        if self.mode == "none":
+            return None
+        if self.mode == "column":
+            return field_label(source.row, self.table, self.several)
+        key = source.file
+        if self.mode == "parent":
+            if "/" not in key:
+                raise UsageError(
+                    f"{key}: it lies in no folder below the inputs' common root, so it has no "
+                    "label; use a pattern like 'photos/*/*.jpg', --label csv:FILE or --label none"
+                )
+            folder = key.rsplit("/", 2)[-2]
+            return _without_suffix(folder) if source.archive else folder
+        label = self._by_key.get(key, self._by_key.get(key.rsplit("/", 1)[-1]))
+        if label is None:
+            raise UsageError(f"{key}: --label csv:{self.table} has no line for it")
+        return label
+
+
+def _without_suffix(folder: str) -> str:
+    """The name of an archive stands for the folder that was packed."""
+    kind = archive_kind(folder)
+    if not kind:
+        return folder
+    return folder[: -len(".tgz" if folder.lower().endswith(".tgz") else f".{kind}")]

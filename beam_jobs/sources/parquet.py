@@ -1,0 +1,174 @@
+"""Rows of Parquet files, one row group at a time."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any, BinaryIO
+
+from beam_jobs.errors import RejectError
+from beam_jobs.packages import optional
+from beam_jobs.sources.rows import Row, _check_names
+
+# Rows of Parquet in memory at once: those of pictures are few, and each batch costs 0.1 ms.
+_BATCH_ROWS = 1024
+
+_BATCH_BYTES = 8 << 20
+
+_BUFFER_BYTES = 1 << 20
+
+
+def row_groups(file: BinaryIO) -> list[int]:
+    """How many rows each row group of a Parquet file has.
+
+    Raises:
+        RejectError: The file cannot be read.
+    """
+    footer = _open_parquet(file).metadata
+    return [footer.row_group(i).num_rows for i in range(footer.num_row_groups)]
+
+
+def read_row_groups(
+    file: BinaryIO, groups: Iterable[int], columns: Collection[str] | None = None, first: int = 1
+) -> Iterator[Row]:
+    """Yields the rows of row groups of a Parquet file, as `read_rows` does.
+
+    One that cannot be read to its end ends with a row of number 0, and the next one follows.
+
+    Args:
+        file: One that can seek.
+        groups: Consecutive numbers, from 0.
+        columns: As `read_rows` takes them.
+        first: Number of the first row.
+
+    Raises:
+        RejectError: The file cannot be read.
+        UsageError: As `read_rows`.
+    """
+    table = _open_parquet(file)
+    for group in groups:
+        try:
+            yield from _group_rows(table, group, columns, first)
+        except RejectError as error:
+            yield Row(0, None, str(error))
+        first += table.metadata.row_group(group).num_rows
+
+
+def _open_parquet(file: BinaryIO) -> Any:
+    """The `pyarrow.parquet.ParquetFile` of an open file, whose schema Arrow can read.
+
+    Raises:
+        RejectError: It is none.
+        UsageError: pyarrow is not installed.
+    """
+    parquet = optional("pyarrow.parquet", "parquet", ".parquet files")
+    try:
+        table = parquet.ParquetFile(
+            file,
+            # By default all that a row group has of a column is read at once.
+            pre_buffer=False,
+            buffer_size=_BUFFER_BYTES,
+            # The default, nanoseconds, ends in the year 2262 and begins again.
+            coerce_int96_timestamp_unit="us",
+            page_checksum_verification=True,
+        )
+        table.schema_arrow  # noqa: B018  (it is made when it is first asked for)
+    except Exception as error:  # Arrow raises nearly everything on broken input
+        raise RejectError(f"not a Parquet file that can be read: {error}") from None
+    return table
+
+
+def _parquet_rows(table: Any, columns: Collection[str] | None) -> Iterator[Row]:
+    first = 1
+    for number in range(table.num_row_groups):
+        yield from _group_rows(table, number, columns, first)
+        first += table.metadata.row_group(number).num_rows
+
+
+def _group_rows(
+    table: Any, number: int, columns: Collection[str] | None, first: int
+) -> Iterator[Row]:
+    names = table.schema_arrow.names
+    _check_names(names)
+    group = table.metadata.row_group(number)
+    wanted = [name for name in names if columns is None or name in columns]
+    fit = _BATCH_BYTES * group.num_rows // max(group.total_byte_size, 1)
+    at = first
+    try:
+        for batch in table.iter_batches(
+            batch_size=max(1, min(fit, _BATCH_ROWS)),
+            row_groups=[number],
+            # How many rows there are is told by what is read, not by what the footer says.
+            columns=wanted or names[:1],
+            use_threads=False,
+        ):
+            for values, error in _batch_rows(batch):
+                yield Row(at, values, error)
+                at += 1
+    except Exception as error:
+        raise RejectError(f"cannot be read to its end: {error}") from None
+    if at - first != group.num_rows:
+        raise RejectError(
+            f"cannot be read to its end: row group {number} should have {group.num_rows} rows, "
+            f"it has {at - first}"
+        )
+
+
+def _batch_rows(batch: Any) -> Iterator[tuple[dict[str, Any] | None, str]]:
+    """Yields the values of every row of a batch, or None and why they cannot be read."""
+    try:
+        batch.validate(full=True)
+        columns = [_values(column) for column in batch.columns]
+    except Exception as error:
+        if batch.num_rows == 1:
+            yield None, f"cannot be read: {error}"
+        else:
+            for i in range(batch.num_rows):
+                yield from _batch_rows(batch.slice(i, 1))
+        return
+    names = batch.schema.names
+    for row in zip(*columns, strict=True):
+        yield dict(zip(names, row, strict=True)), ""
+
+
+def _values(array: Any) -> list[Any]:
+    """What an Arrow array holds, as Python's own values."""
+    pa = optional("pyarrow", "parquet", ".parquet files")
+    kind, types = array.type, pa.types
+    if isinstance(array, pa.ExtensionArray):
+        return _values(array.storage)
+    if types.is_dictionary(kind):  # in a tenth of the time of its own to_pylist
+        return _values(array.dictionary_decode())
+    if types.is_struct(kind):
+        names = [field.name for field in kind]
+        rows = zip(*(_values(array.field(i)) for i in range(len(names))), strict=True)
+        valid = array.is_valid().to_pylist()
+        return [
+            dict(zip(names, row, strict=True)) if whole else None
+            for whole, row in zip(valid, rows, strict=True)
+        ]
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        items = iter(_values(array.flatten()))
+        lengths = array.value_lengths().to_pylist()
+        return [None if n is None else list(itertools.islice(items, n)) for n in lengths]
+    if types.is_timestamp(kind) or types.is_date(kind):
+        return _iso_texts(array)
+    if types.is_temporal(kind) or types.is_decimal(kind):
+        return array.cast(pa.string()).to_pylist()
+    return array.to_pylist()
+
+
+def _iso_texts(array: Any) -> list[str | None]:
+    """Dates and times as ISO 8601 has them, None where there is none.
+
+    Python's own end in the year 9999, know no nanoseconds, and need a database of time zones.
+    """
+    zone = "+00:00" if getattr(array.type, "tz", None) else ""
+    texts = array.to_numpy(zero_copy_only=False).astype(str).tolist()
+    return [None if text == "NaT" else _iso_text(text) + zone for text in texts]
+
+
+def _iso_text(text: str) -> str:
+    """A time without a fraction that is zero, as Python writes it."""
+    whole, _, fraction = text.partition(".")
+    return text if fraction.strip("0") else whole

@@ -1,0 +1,306 @@
+"""Tables as inputs: each row names a file, and says what else is known of it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from beam_jobs.errors import RejectError, UsageError
+from beam_jobs.sources.archives.archive import archive_kind
+from beam_jobs.sources.inputs import Inputs
+from beam_jobs.sources.labels import PATH_COLUMNS, column_text
+from beam_jobs.sources.source import COLUMN, Source
+from beam_jobs.sources.tables import column_names, distinct, read_rows, table_kind
+from beam_jobs.storage.files import open_seekable
+from beam_jobs.storage.listing import match
+from beam_jobs.storage.paths import absolute, absolute_path, common_root, is_local
+
+# Different names of splits in a column; more are a wrong column.
+_MAX_SPLITS = 256
+
+# Rows that are looked at to learn what a table holds: not every line of .jsonl names every column.
+_TRIED = 100
+
+
+@dataclass(frozen=True)
+class TableInputs(Inputs):
+    """Files that the rows of tables name.
+
+    `patterns` are those of the tables. A path in a row is one below `root`.
+
+    Attributes:
+        path_column: Of every table.
+        key: What names a record: its "path", its "row" as well, or `column:NAME`.
+    """
+
+    path_column: str = ""
+    key: str = "path"
+
+    @classmethod
+    def of_tables(
+        cls,
+        tables: list[str],
+        root: str,
+        path_column: str,
+        columns: tuple[str, ...],
+        key: str = "path",
+        output: str = "",
+    ) -> TableInputs:
+        """The inputs that `--table` flags name.
+
+        Args:
+            tables: Patterns.
+            root: The folder below which the paths lie; empty for that of the tables.
+            path_column: Empty for one that is called as such columns are.
+            columns: All that somebody asks for.
+            key: As the attribute.
+
+        Raises:
+            UsageError: A table is missing, or lacks a column; or `root` or `key` is none.
+        """
+        if key not in ("path", "row") and not key.startswith(COLUMN):
+            raise UsageError(f"--key {key}: expected path, row or {COLUMN}NAME")
+        if key.startswith(COLUMN):
+            columns = (*columns, key.removeprefix(COLUMN))
+        resolved = [absolute(table) for table in tables]
+        below = _folder(root) if root else common_root(resolved)
+        for given in tables:
+            for path in tables_of(given):
+                path_column = _check_columns(path, path_column, columns)
+        return cls(
+            tuple(resolved), below, output, columns=columns, path_column=path_column, key=key
+        )
+
+    @property
+    def packed(self) -> bool:
+        return False
+
+    @cached_property
+    def _above(self) -> str:
+        """The folder above all tables: a row that is no record is named from there."""
+        return common_root(list(self.patterns))
+
+    def sources(self, pattern: str, limit: int | None = None) -> Iterator[Source]:
+        """Yields the files that the rows of some tables name.
+
+        A row that cannot be read is a source with an error.
+
+        Args:
+            limit: How many at most.
+        """
+        left = limit
+        for path, _, _ in match(pattern, limit):
+            for source in self._rows(path):
+                if left is not None:
+                    if not left:
+                        return
+                    left -= 1
+                yield source
+
+    def _rows(self, path: str) -> Iterator[Source]:
+        kind, gzipped = kind_of(path)
+        wanted = {self.path_column, *self.columns}
+        name = path[len(self._above) + 1 :]
+        with open_seekable(path) as file:
+            for row in read_rows(file, kind, gzipped, wanted):
+                key = f"{name}#{row.number}" if row.number else name
+                if row.values is None:
+                    yield Source(key, error=row.error)
+                    continue
+                try:
+                    yield self._source(row.number, row.values)
+                except RejectError as error:
+                    yield Source(key, error=str(error))
+
+    def _source(self, number: int, values: dict[str, Any]) -> Source:
+        below = self._below(values.get(self.path_column))
+        row = {name: _portable(values[name]) for name in self.columns if name in values}
+        source = Source(below, row=row)
+        if self.key == "row":
+            source = source._replace(key=f"{below}#{number}", path=below)
+        elif self.key != "path":
+            name = column_text(values, self.key.removeprefix(COLUMN))
+            if "\0" in name:
+                raise RejectError(f"--key {self.key}: {name!r:.80} holds the character 0")
+            source = source._replace(key=name, path=below)
+        path = self.path(below)
+        if not is_local(path):
+            return source
+        try:
+            status = os.stat(path)
+        except OSError as error:
+            return source._replace(error=f"cannot be read: {error.strerror}")
+        if not stat.S_ISREG(status.st_mode):
+            return source._replace(error="not a file")
+        return source._replace(size=status.st_size, modified=status.st_mtime_ns)
+
+    def _below(self, path: Any) -> str:
+        """A path in a row, below the root.
+
+        Raises:
+            RejectError: It is none, or lies outside of the root.
+        """
+        if not isinstance(path, str) or not path or "\0" in path:
+            raise RejectError(f"column {self.path_column!r} is {path!r:.80}, expected a path")
+        key = path
+        if path.startswith("/") or not is_local(path):
+            key = path[len(self.root) + 1 :] if path.startswith(f"{self.root}/") else ""
+        parts = [part for part in key.split("/") if part not in ("", ".")]
+        if not parts or ".." in parts:
+            raise RejectError(
+                f"{path!r:.200}: expected a path without .. below {self.root or '/'}: name a folder "
+                "above all files with --input"
+            )
+        if archive_kind(key):
+            raise RejectError("an archive: name it with --input, without a --table")
+        return "/".join(parts)
+
+
+def _folder(root: str) -> str:
+    """The folder that `--input` names, without a final slash.
+
+    Raises:
+        UsageError: It is none.
+    """
+    path = absolute_path(root).rstrip("/")
+    if is_local(path) and not Path(path or "/").is_dir():
+        raise UsageError(
+            f"--input {root}: no such folder; with --table it is the one below which all paths lie"
+        )
+    return path
+
+
+def _check_columns(path: str, path_column: str, columns: tuple[str, ...]) -> str:
+    """The column with the paths, of a table that has all columns.
+
+    Args:
+        path: Of the table.
+        path_column: Empty for one that is called as such columns are.
+        columns: All others.
+
+    Raises:
+        UsageError: The table lacks one.
+    """
+    header = columns_of(path)
+    if not path_column:
+        names = [name for name in PATH_COLUMNS if name in header]
+        if not names:
+            raise UsageError(
+                f"--table {path}: no column {'/'.join(PATH_COLUMNS)}, it has "
+                f"{', '.join(header) or 'none'}; name the one with the paths: --path_column"
+            )
+        path_column = names[0]
+    for column in (path_column, *columns):
+        if column not in header:
+            raise UsageError(
+                f"--table {path}: no column {column!r}, it has {', '.join(header) or 'none'}"
+            )
+    return path_column
+
+
+def _portable(value: Any) -> Any:
+    """A value as JSON can hold it; bytes, numbers that are not finite, and the like become text."""
+    if value is None or isinstance(value, str | int):
+        return value
+    if isinstance(value, list | tuple):
+        return list(map(_portable, value))
+    if isinstance(value, dict):
+        return {str(name): _portable(item) for name, item in value.items()}
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "surrogateescape")
+    return value if isinstance(value, float) and math.isfinite(value) else str(value)
+
+
+def tables_of(pattern: str) -> list[str]:
+    """The paths that a `--table` flag names, in order.
+
+    Raises:
+        UsageError: There are none, or one is no table.
+    """
+    paths = sorted(file.path for file in match(absolute(pattern)))
+    if not paths:
+        raise UsageError(f"--table {pattern}: no file matches; check it with ls")
+    for path in paths:
+        kind_of(path)
+    return paths
+
+
+def kind_of(path: str) -> tuple[str, bool]:
+    """The kind of a table, and whether it is gzipped.
+
+    Raises:
+        UsageError: It is none.
+    """
+    kind = table_kind(path)
+    if kind is None:
+        raise UsageError(f"--table {path}: expected .csv, .tsv, .jsonl (each also .gz) or .parquet")
+    return kind
+
+
+def columns_of(path: str) -> tuple[str, ...]:
+    """The columns of a table; of .jsonl the keys of its first lines.
+
+    Raises:
+        UsageError: It cannot be read, or two columns have one name.
+    """
+    kind, gzipped = kind_of(path)
+    try:
+        with open_seekable(path) as file:
+            names = dict.fromkeys(column_names(file, kind, gzipped))
+            if kind == "jsonl":
+                file.seek(0)
+                for row in itertools.islice(read_rows(file, kind, gzipped), _TRIED):
+                    names.update(dict.fromkeys(row.values or ()))
+            return tuple(names)
+    except (OSError, RejectError) as error:
+        raise UsageError(f"--table {path}: cannot be read: {error}") from None
+    except UsageError as error:
+        raise UsageError(f"--table {path}: {error.message}") from None
+
+
+def first_value(inputs: Inputs, column: str) -> Any:
+    """The value of a column in the first row that has one; None where none has."""
+    for pattern in inputs.patterns:
+        for source, _ in inputs.first(pattern, _TRIED):
+            if source.row.get(column) not in (None, ""):
+                return source.row[column]
+    return None
+
+
+def split_names(patterns: tuple[str, ...], column: str) -> list[str]:
+    """The names of splits in a column of tables: `train` first, then in order.
+
+    Rows without one are passed over: they are rejected where records are made.
+
+    Raises:
+        UsageError: A file is no table or cannot be read, or there are more names than a dataset can
+            have, or none.
+    """
+    found: set[str] = set()
+    for pattern in patterns:
+        for path, _, _ in match(pattern):
+            kind = table_kind(path)
+            if kind is None:
+                raise UsageError(
+                    f"--split_column {column}: {path} is no table that could be asked for the names "
+                    "of splits: give them, such as --splits train,val"
+                )
+            try:
+                with open_seekable(path) as file:
+                    found |= set(distinct(read_rows(file, *kind, {column}), column, _MAX_SPLITS))
+            except OSError as error:
+                raise UsageError(f"--split_column {column}: {path}: {error}") from None
+            except UsageError as error:
+                raise UsageError(f"--split_column {column}: {path}: {error.message}") from None
+    if not found:
+        raise UsageError(
+            f"--split_column {column}: no row has a name there; is it the right column?"
+        )
+    return sorted(found, key=lambda name: (name != "train", name))

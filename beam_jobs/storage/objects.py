@@ -1,0 +1,193 @@
+"""Object stores: S3 and Google Cloud Storage, in whose buckets an object appears whole or not at all.
+
+Beam's own streams for them finish an upload whenever they are closed, by the garbage collector even,
+so that half a file of a failed attempt would stand in the place of a good one; they make a client, and
+ask for an object's size, for every file; and they wait ten minutes for credentials that are not there.
+So these two stores are reached here through their own libraries, with Beam's options.
+
+What a user can do something about is a UsageError, and a store that keeps failing a DataError: neither
+may be taken for one bad input. What is the matter with one object is an OSError.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import os
+import re
+from typing import Any, BinaryIO
+
+from beam_jobs.packages import optional
+from beam_jobs.storage.object_store import PART_BYTES, Store, Upload
+from beam_jobs.storage.options import storage_options
+
+# Read at once: so many where somebody reads on, fewer where he has just come.
+_WINDOW_BYTES = 8 << 20
+
+_FIRST_BYTES = 256 << 10
+
+# Of what `open_near` reads first: most inputs are smaller, and are read by one request.
+_NEAR_BYTES = 8 << 20
+
+_STORE = re.compile(r"(s3|gs)://")
+
+_VARIABLES = ("AWS_", "STORAGE_EMULATOR_", "GOOGLE_")
+
+
+def is_store(path: str) -> bool:
+    """Whether a path is of one of these stores."""
+    return bool(_STORE.match(path))
+
+
+def store_of(path: str) -> Store:
+    """The store that a path is in.
+
+    Raises:
+        UsageError: Its library is not installed.
+    """
+    scheme = path[:2]
+    options = storage_options()
+    relevant = (
+        {k: v for k, v in options.items() if k.startswith("s3_")} if scheme == "s3" else options
+    )
+    told = [(name, str(value)) for name, value in relevant.items()]
+    around = [item for item in os.environ.items() if item[0].startswith(_VARIABLES)]
+    return _made(scheme, tuple(sorted(told)), tuple(sorted(around)))
+
+
+@functools.lru_cache(maxsize=8)
+def _made(
+    scheme: str, options: tuple[tuple[str, str], ...], around: tuple[tuple[str, str], ...]
+) -> Store:
+    """A store, anew where a variable that its library heeds has changed."""
+    purpose = f"{scheme}:// paths"
+    if scheme == "s3":
+        optional("boto3", "s3", purpose)
+        from beam_jobs.storage.s3 import S3Store
+
+        return S3Store(dict(options))
+    optional("google.cloud.storage", "gcs", purpose)
+    from beam_jobs.storage.gcs import GcsStore
+
+    return GcsStore()
+
+
+class NewObject:
+    """An object that is written from its front, and is there once `publish` returns, or never.
+
+    Small ones are one request; of others, parts are sent as soon as they are full.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path, self._store = path, store_of(path)
+        self._held: list[bytes] = []
+        self._size = 0
+        self._upload: Upload | None = None
+
+    def write(self, data: bytes) -> None:
+        """Appends bytes."""
+        self._held.append(data)
+        self._size += len(data)
+        if self._size <= PART_BYTES:
+            return
+        held = memoryview(b"".join(self._held))
+        cut = (self._size - 1) // PART_BYTES * PART_BYTES  # Something is left to be the last part.
+        if self._upload is None:
+            self._upload = self._store.upload(self._path)
+        for start in range(0, cut, PART_BYTES):
+            self._upload.add(bytes(held[start : start + PART_BYTES]))
+        self._held, self._size = [bytes(held[cut:])], self._size - cut
+
+    def publish(self) -> None:
+        """Lets the object appear, in the place of one that has its name."""
+        data = b"".join(self._held)
+        if self._upload is None:
+            self._store.put(self._path, data)
+        else:
+            self._upload.add(data)
+            self._upload.finish()
+        self._upload = None
+
+    def give_up(self) -> None:
+        """Leaves no trace of it; for one that is published it does nothing."""
+        upload, self._upload = self._upload, None
+        if upload:
+            upload.give_up()
+
+
+def read_object(path: str) -> bytes:
+    """All bytes of an object.
+
+    Raises:
+        OSError: As `Store.read`.
+    """
+    return store_of(path).read(path, 0, None).data
+
+
+def open_object(path: str) -> BinaryIO:
+    """An object, open for reading from its front, or a little of it from anywhere."""
+    return io.BufferedReader(_Object(path, _FIRST_BYTES), _FIRST_BYTES)
+
+
+def open_near(path: str) -> BinaryIO:
+    """An object that is cheap to seek in: a small one is read at once.
+
+    Raises:
+        OSError: As `Store.read`.
+    """
+    raw = _Object(path, _NEAR_BYTES)
+    raw.begin()
+    return io.BufferedReader(raw, _FIRST_BYTES)
+
+
+class _Object(io.RawIOBase):
+    """An object, read in windows that grow where they follow each other."""
+
+    def __init__(self, path: str, first: int) -> None:
+        self.name = path
+        self._first = first
+        self._at = 0
+        self._start, self._window = 0, memoryview(b"")
+        self._next = first
+        self._total: int | None = None
+        self._version: Any = None
+
+    def begin(self) -> None:
+        """Reads the first window."""
+        self._fetch(0, self._first)
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        if whence == io.SEEK_END and self._total is None:
+            self._fetch(0, self._first)
+        bases = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._total or 0}
+        at = bases[whence] + offset
+        if at < 0:
+            raise OSError(f"{self.name}: seek to before the beginning")
+        self._at = at
+        return at
+
+    def readinto(self, buffer: Any) -> int:
+        wanted = len(buffer)
+        if not wanted or (self._total is not None and self._at >= self._total):
+            return 0
+        end = self._start + len(self._window)
+        if not self._start <= self._at < end:
+            follows = bool(end) and self._at == end
+            size = min(2 * self._next, _WINDOW_BYTES) if follows else _FIRST_BYTES
+            self._next = size if end else self._first
+            self._fetch(self._at, max(self._next, wanted))
+        data = self._window[self._at - self._start :][:wanted]
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)
+
+    def _fetch(self, start: int, size: int) -> None:
+        part = store_of(self.name).read(self.name, start, size, self._version)
+        self._start, self._window = start, memoryview(part.data)
+        self._total, self._version = part.total, part.version

@@ -1,0 +1,1 @@
+"""Records -> batches of NumPy arrays."""

@@ -1,0 +1,1 @@
+"""Serialized Examples -> arrays, one at a time or a batch at once."""

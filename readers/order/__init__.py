@@ -1,0 +1,1 @@
+"""Which record comes when: pure functions."""

@@ -1,0 +1,1 @@
+"""Where records are: plans, indexes, byte ranges, the cache."""

@@ -1,0 +1,307 @@
+"""What to read: a path, split, schema and columns -> a plan of files and record ranges."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from readers.files.remote import ask, file_size, filesystem_of, local_path
+from readers.format.manifest import INDEX_SUFFIX, MANIFEST, DatasetError, Manifest, Shard, join
+from readers.format.schema import Schema
+from readers.order.split import parse_split, shard_ranges, split_name
+from readers.shards.gzip_files import first_record_bytes, is_gzipped, unpacked_extent
+from readers.shards.index import read_index, read_sidecar
+from readers.shards.plan import ALL, Part, Paths, Plan
+
+
+def resolve(
+    path_or_files: Paths,
+    split: str | None,
+    schema: Schema | None,
+    columns: Sequence[str] | None,
+    scan: bool = False,
+    cut: bool = False,
+    any_order: bool = False,
+) -> Plan:
+    """The plan of what to read, after all that can be checked without reading a record.
+
+    Args:
+        path_or_files: A dataset's directory; or, with a schema, a TFRecord file, a list of them,
+            a glob, or a directory of `*.tfrecord*` files.
+        split: A split or a slice of one. None means the only one, or `train`.
+        schema: Of files without manifest. With one, which of its features to read.
+        columns: The features to read; None means all.
+        scan: Count the records of files without manifest and index by walking through them.
+        cut: Take shards that are not as long as the manifest says.
+        any_order: Refuse files whose records can be read in their own order alone.
+
+    Raises:
+        FileNotFoundError: A file is missing.
+        DatasetError: There is no manifest and no schema, or a shard is not as the manifest says.
+        ValueError: The split, or a feature of schema or columns, is unknown; or a file is compressed
+            in a way that does not suit.
+    """
+    if schema is not None and not isinstance(schema, Schema):
+        raise ValueError(
+            f"schema: expected readers.Schema({{...}}), got {type(schema).__name__}; "
+            "wrap the mapping in readers.Schema"
+        )
+    if isinstance(path_or_files, (str, os.PathLike)):
+        path = os.path.expanduser(os.fspath(path_or_files))
+        if schema is None or _is_file(join(path, MANIFEST)):
+            return _with_columns(_dataset_plan(path, split, schema, cut), columns)
+        files = _found_files(path)
+    else:
+        files = [os.fspath(file) for file in path_or_files]
+    if schema is None:
+        raise ValueError(
+            "files without a manifest need schema=readers.Schema({name: (dtype, shape), ...})"
+        )
+    return _with_columns(_files_plan(files, split, schema, scan, any_order), columns)
+
+
+def resolve_mixture(
+    paths: Any,
+    datasets: int,
+    split: str | None,
+    schema: Schema | None,
+    columns: Sequence[str] | None,
+    cut: bool = False,
+    any_order: bool = False,
+) -> Plan:
+    """The plan of all records of several datasets, one after another.
+
+    Args:
+        paths: Of each dataset, as for `resolve`.
+        datasets: How many there should be.
+        split, schema, columns, cut, any_order: As for `resolve`, for each of them.
+
+    Raises:
+        FileNotFoundError, DatasetError, ValueError: As `resolve`; or the datasets have not the same
+            features.
+    """
+    if isinstance(paths, (str, os.PathLike)) or len(paths) != datasets:
+        found = 1 if isinstance(paths, (str, os.PathLike)) else len(paths)
+        raise ValueError(
+            f"weights for {datasets} datasets: expected a list of as many, not {found}"
+        )
+    plans = [resolve(path, split, schema, columns, True, cut, any_order) for path in paths]
+    first = plans[0]
+    for path, plan in zip(paths, plans, strict=True):
+        if plan.schema != first.schema:
+            raise ValueError(
+                f"{path} has other features than {paths[0]}: {plan.schema}, not {first.schema}; "
+                "choose those they share with columns="
+            )
+        if not plan.records:
+            raise ValueError(f"{path}: {plan.name} holds no records to mix")
+    records = tuple(plan.records or 0 for plan in plans)
+    sizes = (n * (plan.record_bytes or 0.0) for n, plan in zip(records, plans, strict=True))
+    return Plan(
+        name=" and ".join(f"{path} {plan.name}" for path, plan in zip(paths, plans, strict=True)),
+        schema=first.schema,
+        parts=tuple(part for plan in plans for part in plan.parts),
+        records=sum(records),
+        record_bytes=sum(sizes) / sum(records),
+        fingerprint=tuple(plan.fingerprint for plan in plans),
+        mixed=records,
+    )
+
+
+def default_split(names: Sequence[str]) -> str:
+    """The split that is meant when none is named: the only one, or `train`.
+
+    Raises:
+        ValueError: There are several and none is `train`.
+    """
+    if len(names) == 1:
+        return names[0]
+    if "train" in names:
+        return "train"
+    raise ValueError(f"name one with split=: the dataset has {', '.join(names) or 'no splits'}")
+
+
+def _with_columns(plan: Plan, columns: Sequence[str] | None) -> Plan:
+    if columns is None:
+        return plan
+    names = name_list("columns", columns)
+    return Plan(**{**vars(plan), "schema": plan.schema.select(names)})
+
+
+def name_list(argument: str, names: Any) -> list[str]:
+    """The names as a list.
+
+    Raises:
+        ValueError: It is no list of names, or an empty one; the message names the argument.
+    """
+    if isinstance(names, (list, tuple)) and names and all(isinstance(n, str) for n in names):
+        return list(names)
+    raise ValueError(f"{argument}={names!r}: expected a list of feature names")
+
+
+def _dataset_plan(directory: str, split: str | None, schema: Schema | None, cut: bool) -> Plan:
+    if any(char in directory for char in "*?[") and not _exists(directory):
+        raise ValueError(f"{directory}: a glob needs schema=; a dataset is a directory")
+    manifest = Manifest.read(directory)
+    text = default_split(list(manifest.splits)) if split is None else split
+    counts = {name: split.records for name, split in manifest.splits.items()}
+    name, start, stop = parse_split(text, counts)
+    shards = manifest.splits[name].shards
+    parts = []
+    for number, skip, take in shard_ranges([shard.records for shard in shards], start, stop):
+        shard = shards[number]
+        path = join(local_path(directory) or directory, shard.file)
+        if not cut:
+            _check_shard(path, shard)
+        parts.append(Part(path, skip, take, shard.records, shard.bytes, crc32c=shard.crc32c))
+    records = sum(shard.records for shard in shards)
+    return Plan(
+        name=text,
+        schema=manifest.schema if schema is None else _chosen(manifest.schema, schema),
+        parts=tuple(parts),
+        records=stop - start,
+        record_bytes=sum(shard.bytes for shard in shards) / records if records else None,
+        fingerprint=tuple((s.file, s.records, s.crc32c) for s in shards) + ((start, stop),),
+    )
+
+
+def _check_shard(path: str, shard: Shard) -> None:
+    """Holds a local shard against the manifest; a remote one costs a request, so it waits."""
+    if local_path(path) is None:
+        return
+    try:
+        size = file_size(path)
+    except FileNotFoundError:
+        raise FileNotFoundError(
+            f"{path}: the manifest lists this shard, but it is missing"
+        ) from None
+    if size != shard.bytes:
+        raise DatasetError(
+            f"{path}: the manifest says {shard.bytes} bytes, the file has {size}; "
+            + (_cut_off(path, shard, size) or "it is damaged or from another run of the job")
+        )
+
+
+def _cut_off(path: str, shard: Shard, size: int) -> str | None:
+    """What is missing of a shard that is shorter than it was; None where its index does not tell."""
+    if size > shard.bytes:
+        return None
+    try:
+        index = read_sidecar(path, shard.bytes)
+    except ValueError:
+        return None
+    if index is None or len(index) != shard.records:
+        return None
+    row = int(np.searchsorted(index.sum(axis=1), size, side="right"))
+    return (
+        f"record {row}, at byte {index[row, 0]}, is cut off or missing; to run the job again mends it, "
+        "on_corrupt='skip' reads what is left where records are found by index"
+    )
+
+
+def _chosen(stored: Schema, given: Schema) -> Schema:
+    chosen = stored.select(list(given))
+    for name, feature in chosen.items():
+        if feature != given[name]:
+            raise ValueError(
+                f"feature {name!r}: schema= says {given[name]}, the manifest says {feature}"
+            )
+    return chosen
+
+
+def _files_plan(
+    files: list[str], split: str | None, schema: Schema, scan: bool, any_order: bool
+) -> Plan:
+    if not files:
+        raise ValueError("an empty list of files: there is nothing to read")
+    if split is not None and split_name(split) != ALL:
+        raise ValueError(
+            f"unknown split {split_name(split)!r}: files without a manifest have one, {ALL!r}"
+        )
+    files = [local_path(file) or file for file in files]
+    sizes = [_size_of(file) for file in files]
+    gzipped = [is_gzipped(file) for file in files]
+    if any_order and any(gzipped):
+        raise ValueError(
+            f"{files[gzipped.index(True)]}: compressed with GZIP, so its records can be read in their "
+            "own order alone: decompress it, or use readers.load(..., order='interleave') without "
+            "buckets and packing"
+        )
+    extents = [_extent(*each, scan) for each in zip(files, sizes, gzipped, strict=True)]
+    known = [extent for extent in extents if extent]
+    fingerprint = tuple(zip(map(os.path.basename, files), sizes, strict=True))
+    if len(known) < len(files):
+        if split not in (None, ALL):
+            number = extents.index(None)
+            lacking = f"{files[number]}{INDEX_SUFFIX} is missing"
+            if gzipped[number]:
+                lacking = f"{files[number]} is compressed with GZIP: decompress it"
+            raise ValueError(f"split {split!r}: a slice needs the number of records, and {lacking}")
+        whole = tuple(
+            Part(file, 0, None, None, gzipped=packed)
+            for file, packed in zip(files, gzipped, strict=True)
+        )
+        largest = int(np.argmax(sizes))
+        record_bytes = first_record_bytes(files[largest], gzipped[largest])
+        return Plan(split or ALL, schema, whole, None, record_bytes, fingerprint)
+    counts = [count for count, _ in known]
+    records = sum(counts)
+    _, start, stop = parse_split(split or ALL, {ALL: records})
+    return Plan(
+        name=split or ALL,
+        schema=schema,
+        parts=tuple(
+            Part(files[number], skip, take, counts[number], gzipped=gzipped[number])
+            for number, skip, take in shard_ranges(counts, start, stop)
+        ),
+        records=stop - start,
+        record_bytes=sum(size for _, size in known) / records if records else None,
+        fingerprint=(*fingerprint, (start, stop)),
+    )
+
+
+def _extent(file: str, size: int, gzipped: bool, scan: bool) -> tuple[int, int] | None:
+    """The records of a file and their bytes; None where only a scan would tell, and there is none."""
+    if gzipped:
+        return unpacked_extent(file) if scan else None
+    index = read_index(file, size) if scan or not size else read_sidecar(file, size)
+    return None if index is None else (len(index), size)
+
+
+def _size_of(file: str) -> int:
+    try:
+        return file_size(file)
+    except (FileNotFoundError, NotADirectoryError):
+        raise FileNotFoundError(f"{file}: no such file") from None
+
+
+def _exists(path: str) -> bool:
+    return bool(ask(path, lambda filesystem, name: filesystem.exists(name)))
+
+
+def _is_file(path: str) -> bool:
+    return bool(ask(path, lambda filesystem, name: filesystem.isfile(name)))
+
+
+def _found_files(path: str) -> list[str]:
+    """The TFRecord files of a glob, of a directory, or the file itself; sorted."""
+    filesystem, name = filesystem_of(path)
+    # What a driver has listed before may have changed.
+    filesystem.invalidate_cache()
+    if any(char in path for char in "*?[") and not _exists(path):
+        pattern = name
+    elif ask(path, lambda filesystem, name: filesystem.isdir(name)):
+        pattern = join(name, "*.tfrecord*")
+    else:
+        return [path]
+    found = ask(path, lambda filesystem, _: filesystem.glob(pattern))
+    files = sorted(file for file in found if not file.endswith(INDEX_SUFFIX))
+    if not files:
+        raise FileNotFoundError(f"{path}: no TFRecord files here")
+    return [
+        local_path(filesystem.unstrip_protocol(file)) or filesystem.unstrip_protocol(file)
+        for file in files
+    ]

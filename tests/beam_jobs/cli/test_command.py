@@ -1,0 +1,525 @@
+import argparse
+import json
+import shlex
+import tarfile
+import zipfile
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from beam_jobs.__main__ import main
+from beam_jobs.cli import run as running
+from beam_jobs.cli.command import parse_command
+from beam_jobs.cli.flags import build_parser
+from beam_jobs.errors import UsageError
+from beam_jobs.jobs.images.job import ImageJob
+from beam_jobs.jobs.reshard.job import ReshardJob
+from beam_jobs.sources.joined_inputs import JoinedInputs
+from beam_jobs.sources.labels import Labels
+from beam_jobs.sources.table_inputs import TableInputs
+from examples.samples import make_samples
+from readers.format.schema import Feature
+from readers.format.tfrecord import frame
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """One small input of every kind."""
+    root = tmp_path_factory.mktemp("data")
+    rows = [
+        {"path": "cat/1.png", "kind": "cat", "split": "train", "age": 3, "tags": ["a", "b"]},
+        {"path": "dog/2.png", "kind": "dog", "split": "val", "age": 4, "tags": []},
+    ]
+    for row in rows:
+        path = root / "pics" / row["path"]
+        path.parent.mkdir(parents=True)
+        Image.fromarray(np.zeros((4, 5), np.uint8)).save(path)
+    (root / "pics" / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    pq.write_table(pa.Table.from_pylist(rows), root / "pics" / "t.parquet")
+    with zipfile.ZipFile(root / "pics.zip", "w") as archive:
+        for row in rows:
+            archive.write(root / "pics" / row["path"], row["path"])
+    (root / "a.txt").write_text("one\ntwo\n")
+    (root / "b.jsonl").write_text('{"text": "one", "kind": "x", "n": 1}\n')
+    (root / "tags.jsonl").write_text('{"text": "one", "tags": ["x", "y"]}\n')
+    (root / "files.csv").write_text("path,kind\na.txt,x\n")
+    np.save(root / "r.npy", np.zeros((9, 2), np.float32))
+    (root / "old.tfrecord").write_bytes(frame(b""))
+    with tarfile.open(root / "old.tar.gz", "w:gz") as archive:
+        archive.add(root / "old.tfrecord", "old.tfrecord")
+    (root / "full").mkdir()
+    (root / "full" / "manifest.json").write_text("{}")
+    (root / "mine").mkdir()
+    (root / "mine" / "thesis.txt").write_text("precious")
+    return root
+
+
+def parsed(data, command):
+    return parse_command(shlex.split(command.replace("{data}", str(data))))
+
+
+IMAGES = "images --input '{data}/pics/*/*.png' --output {data}/out "
+TABLE = "images --table {data}/pics/t.jsonl --label none --output {data}/out "
+TEXT = "text --input {data}/b.jsonl --output {data}/out "
+SENSORS = "sensors --input {data}/r.npy --label none --output {data}/out "
+PACKED = "reshard --input {data}/old.tar.gz --output {data}/out "
+RESHARD = "reshard --input {data}/old.tfrecord --output {data}/out "
+
+REFUSALS = [
+    # What argparse refuses.
+    ("", "the following arguments are required: images|text|sensors|reshard; see --help"),
+    ("pictures", "invalid choice: 'pictures'"),
+    (IMAGES + "--seed x", "argument --seed: invalid int value: 'x'; see --help"),
+    (IMAGES + "--channels 2", "argument --channels: invalid choice: 2"),
+    (IMAGES + "--balance size", "argument --balance: invalid choice: 'size'"),
+    (IMAGES + "--on_reject stop", "argument --on_reject: invalid choice: 'stop'"),
+    (IMAGES + "--splits", "argument --splits: expected one argument; see --help"),
+    # Flags that nobody knows.
+    (IMAGES + "--split train=1", "unknown argument --split; did you mean --splits?"),
+    (IMAGES + "--label_fiel x", "unknown argument --label_fiel"),
+    (IMAGES + "--shard-size=3", "unknown argument --shard-size=3; did you mean --shard_size?"),
+    (IMAGES + "more", "unknown argument more; a pattern needs quotes, such as --input 'photos/"),
+    (RESHARD + "--table x.csv", "--table is for images and text and sensors, not for reshard"),
+    (RESHARD + "--stratify", "--stratify is for images and text and sensors, not for reshard"),
+    (RESHARD + "--label none", "--label is for images and text and sensors, not for reshard"),
+    (SENSORS + "--image_size=3x3", "--image_size is for images, not for sensors"),
+    (TEXT + "--keep text", "--keep is for reshard, not for text"),
+    # Of every job: output, seed, splits, shards.
+    ("images --input '{data}/pics/*/*.png'", "--output is missing: name a new or empty directory"),
+    ("images --input {data}/pics --output ''", "--output is empty: name a directory"),
+    ("images --input {data}/pics --output 'x*'", "x*: expected a path without * ? and ["),
+    ("images --input {data}/pics --output {data}/full", "--output {data}/full: a dataset is here"),
+    ("plan images --input {data}/pics --output {data}/full", "--output {data}/full: a dataset is"),
+    ("images --input {data}/pics --output {data}/mine --overwrite", "it holds 'thesis.txt', which"),
+    ("images --input {data}/pics --output {data}/a.txt", "{data}/a.txt: this is a file; name a"),
+    (
+        IMAGES + "--dry_run --runner FlinkRunner",
+        "a dry run is made on this machine: drop --engine and --runner",
+    ),
+    (IMAGES + f"--seed {2**63}", f"--seed {2**63}: expected a number from -2**63 to 2**63 - 1"),
+    (IMAGES + "--splits a=0.5", "--splits a=0.5: the shares add up to 0.5, not 1"),
+    (IMAGES + "--num_shards val=3", "--num_shards val=3: no split 'val', --splits has train"),
+    (IMAGES + "--num_shards 0", "--num_shards 0: '0' is not a number in 1..99999"),
+    (IMAGES + "--shard_size much", "--shard_size much: expected a size such as 128MiB or 500MB"),
+    (IMAGES + "--names x=y", "--names x=y: expected FEATURE=NAME,… with features of "),
+    (IMAGES + "--names image=key", "--names image=key: two features would be called 'key'"),
+    # Inputs.
+    (PACKED, "--input old.tar.gz: an archive that can only be read from its front: unpack it, or"),
+    ("images --output {data}/out", "--input is missing: name files or a folder; or name a --table"),
+    ("images --input '' --output {data}/out", "--input is empty: name files or a folder"),
+    ("images --input {data}/no.png --output {data}/out", "--input {data}/no.png: no file matches"),
+    (IMAGES + "--path_column path", "--path_column path: it is for the rows of a --table, add one"),
+    (IMAGES + "--key row", "--key row: it is for the rows of a --table, add one"),
+    (TABLE + "--input a --input b", "--input a b: with --table it is the one folder below which"),
+    (TABLE + "--input {data}/no", "--input {data}/no: no such folder; with --table it is the one"),
+    (TABLE + "--key id", "--key id: expected path, row or column:NAME"),
+    (TABLE + "--key column:", "--table {data}/pics/t.jsonl: no column '', it has path, kind"),
+    (TABLE + "--path_column file", "--table {data}/pics/t.jsonl: no column 'file', it has path,"),
+    (TABLE + "--extra_features size:int64", "{data}/pics/t.jsonl: no column 'size', it has path"),
+    (TABLE + "--extra_features age", "--extra_features age: got 'age', expected NAME:DTYPE"),
+    (TABLE + "--extra_features age:int64,path:string,age:int8", "'age' stands there twice"),
+    (TABLE + "--table {data}/no.csv", "--table {data}/no.csv: no file matches; check it with ls"),
+    (
+        TABLE + "--table {data}/a.txt",
+        "--table {data}/a.txt: expected .csv, .tsv, .jsonl (each also",
+    ),
+    (
+        IMAGES + "--label column:kind",
+        "column 'kind': files have no columns; name them in a --table",
+    ),
+    (IMAGES + "--extra_features age:int64", "column 'age': files have no columns; name them in a"),
+    (
+        IMAGES + "--group_by column:age",
+        "column 'age': files have no columns; name them in a --table",
+    ),
+    (
+        IMAGES + "--captions column:txt",
+        "column 'txt': files have no columns; name them in a --table",
+    ),
+    # Labels and groups.
+    (IMAGES + "--label folder", "--label folder: expected parent, none, csv:FILE or column:NAME"),
+    (IMAGES + "--label csv:{data}/no.csv", "--label csv:{data}/no.csv: cannot be read"),
+    (TABLE.replace("none", "column:x"), "{data}/pics/t.jsonl: no column 'x', it has path, kind"),
+    (IMAGES + "--group_by '('", "--group_by (: not a regular expression (missing ), unterminated"),
+    (IMAGES + "--group_by column:", "--group_by column:: expected column:NAME"),
+    # Splits by column.
+    (TABLE + "--split_column x", "--table {data}/pics/t.jsonl: no column 'x', it has path, kind"),
+    (
+        TABLE + "--split_column split --group_by column:age",
+        "--split_column split: the column decides the splits, --group_by would draw them: drop one",
+    ),
+    (
+        TABLE + "--split_column split --stratify",
+        "--split_column split: the column decides the splits, --stratify would draw them: drop one",
+    ),
+    (
+        TABLE + "--split_column split --splits train=0.5,val=0.5",
+        "--splits train=0.5,val=0.5: with --split_column the column decides, give names alone such "
+        "as train,val,test",
+    ),
+    (
+        TABLE + "--split_column path",
+        "--split_column path: split name 'cat/1.png': expected letters,",
+    ),
+    (
+        TABLE + "--split_column tags",
+        "--split_column tags: no row has a name there; is it the right",
+    ),
+    (TABLE + "--split_column split --splits a,,b", "--split_column split: split name '': expected"),
+    (TABLE + "--split_column split --splits a,a", "each once, got 2: a, a"),
+    (
+        TABLE + "--split_column split --num_shards test=2",
+        "no split 'test', --splits has train, val",
+    ),
+    (
+        "images --input {data}/pics.zip --split_column split --output {data}/out",
+        "--split_column split: {data}/pics.zip is no table that could be asked for the names of "
+        "splits: give them, such as --splits train,val",
+    ),
+    (
+        "text --input {data}/pics.zip --split_column s --output {data}/out",
+        "{data}/pics.zip is no table",
+    ),
+    (
+        TEXT + "--split_column s",
+        "--split_column s: no row has a name there; is it the right column?",
+    ),
+    (RESHARD + "--split_column s", "--split_column s: the feature decides the splits: name them"),
+    (
+        RESHARD + "--split_column s --splits a,b --group_by x",
+        "such as --splits train,val, and drop",
+    ),
+    # Shares of labels.
+    (IMAGES + "--stratify", "--stratify: there is one split: add --splits train=0.8,val=0.2"),
+    (
+        IMAGES + "--stratify --splits a=0.5,b=0.5 --group_by cat",
+        "--stratify: --group_by keeps records together, so that no share can be exact: drop one",
+    ),
+    (
+        TABLE + "--stratify --splits a=0.5,b=0.5",
+        "--stratify: the records have no label: add --label",
+    ),
+    (
+        TABLE.replace("none", "column:tags") + "--stratify --splits a=0.5,b=0.5",
+        "--stratify: records of several labels belong to several shares",
+    ),
+    (
+        TEXT + "--label_field kind --tokens bytes --window 4 --stratify --splits a=0.5,b=0.5",
+        "--stratify: windows stay together with their recording or text, so that no share can be",
+    ),
+    (
+        "sensors --table {data}/rec.csv --label column:kind --window 4 --stratify --splits "
+        "a=0.5,b=0.5 --output {data}/out",
+        "--stratify: windows stay together with their recording or text, so that no share can be",
+    ),
+    # Pictures.
+    (IMAGES + "--image_size 5", "--image_size 5: expected HEIGHTxWIDTH such as 224x224, or none"),
+    (
+        IMAGES + "--encoding source --image_size 4x4",
+        "keeps the files as they are: drop --image_size",
+    ),
+    (IMAGES + "--image_size 99999x99999", "--image_size 99999x99999: too large to store"),
+    (IMAGES + "--boxes coco", "--boxes coco: expected coco:FILE, voc, voc:DIR, yolo or yolo:DIR"),
+    (IMAGES + "--class_names x", "--class_names says what the numbers in YOLO files mean: add"),
+    (
+        IMAGES + "--captions column",
+        "--captions column: expected coco:FILE, txt, txt:DIR or column:",
+    ),
+    (
+        IMAGES + "--masks {data}/no",
+        "none of the first 2 pictures has such a file; that of cat/1.png",
+    ),
+    # Texts.
+    (
+        TEXT + "--table {data}/b.jsonl",
+        "--table has the texts, or names their files by --path_column",
+    ),
+    ("text --table {data}/no.csv --output {data}/out", "--table {data}/no.csv: no file matches"),
+    ("text --table {data}/a.txt --output {data}/out", "--table {data}/a.txt: expected .csv, .tsv"),
+    (
+        "text --table {data}/b.jsonl --key row --output {data}/out",
+        "--key row: texts of a table are",
+    ),
+    (
+        "text --table {data}/files.csv --path_column x --output {data}/out",
+        "--table {data}/files.csv: no column 'x', it has path, kind",
+    ),
+    (TEXT + "--label_field kind --label parent", "--label_field and --label both say where labels"),
+    (
+        TEXT + "--label_field kind --label column:n",
+        "--label_field and --label both say where labels",
+    ),
+    (TEXT + "--max_length 3", "--max_length counts tokens: add --tokens words, bytes, bpe or"),
+    (TEXT + "--tokens words --max_length -1", "--max_length -1: expected a number of tokens"),
+    (TEXT + "--tokens subwords", "--tokens subwords: expected none, words, bytes, bpe or a"),
+    (TEXT + "--tokens {data}/no.json", "{data}/no.json"),
+    (TEXT + "--tokens words --vocabulary_size 2", "--vocabulary_size 2: expected at least 3"),
+    (TEXT + "--tokens bpe --vocabulary_size 9", "--vocabulary_size 9"),
+    (TEXT.replace("b.jsonl", "a.txt") + "--label_field kind", "field 'kind': .txt files have no"),
+    (TEXT.replace("b.jsonl", "a.txt") + "--extra_features n:int8", "field 'n': .txt files have no"),
+    (TEXT.replace("b.jsonl", "a.txt") + "--split_column s", "field 's': .txt files have no fields"),
+    (
+        TEXT + "--vocabulary_size 100",
+        "--vocabulary_size 100: it is for --tokens words or bpe, which",
+    ),
+    (TEXT + "--max_length 4", "--max_length counts tokens: add --tokens words, bytes, bpe or FILE"),
+    (IMAGES + "--resize fit", "--resize fit: add the --image_size to resize to"),
+    (SENSORS + "--columns a", "--columns a: none of the first files is a .csv or a .parquet: drop"),
+    (SENSORS + "--arrays a,b,a", "--arrays a,b,a: a name stands there twice"),
+    (
+        IMAGES + "--masks {data}/pics",
+        "--input: all files are what --boxes, --captions and --masks name; keep these in a folder",
+    ),
+    (TEXT + "--window 4", "--window counts tokens: add --tokens words, bytes, bpe or FILE.json"),
+    (TEXT + "--tokens bytes --stride 4", "--stride 4: it says where windows begin: add --window"),
+    (
+        TEXT + "--tokens bytes --window 4 --stride 5",
+        "--stride 5: expected tokens, at most those of",
+    ),
+    (TEXT + "--tokens bytes --window 4 --stride -5", "--stride -5: expected tokens, at most those"),
+    (TEXT + "--tokens bytes --window -4", "--window -4: expected a number of tokens"),
+    (TEXT + "--tokens bytes --window 4 --max_length 9", "--window keeps all tokens of a text"),
+    (TEXT + "--extra_features text:string", "the records have a feature of this name; rename the"),
+    # Recordings.
+    (
+        SENSORS + "--time_column t",
+        "--time_column t: it says when samples were taken: add --resample",
+    ),
+    (SENSORS + "--time_unit ms", "--time_unit ms: add the --time_column that it is for"),
+    (SENSORS + "--sequence --encoding raw", "--encoding raw: --sequence stores arrays as tensors"),
+    (SENSORS + "--stride 4", "--stride 4: it says where windows begin: add --window"),
+    (SENSORS + "--max_gap 1s", "--max_gap 1s: it bounds what is interpolated: add --resample"),
+    (SENSORS + "--spectrogram 256", "expected FRAME:STEP such as 256:128 or 25ms:10ms"),
+    (SENSORS + "--window 2s", "--window 2s: the recordings do not say how many samples a second"),
+    (
+        SENSORS + "--resample 5Hz",
+        "--resample: nobody knows when the samples of 'signal' were taken",
+    ),
+    (SENSORS + "--join '{recording}.csv'", "expected {recording} and {array} once each, such as"),
+    (
+        "sensors --table {data}/rec.csv --join '{recording}_{array}.csv' --output {data}/out",
+        "--join finds files by their names, --table by its rows: drop one",
+    ),
+    # Shards.
+    ("reshard --output {data}/out", "--input is missing: name TFRecord files or a folder"),
+    ("reshard --input {data}/no --output {data}/out", "--input {data}/no: no file matches"),
+    (
+        "reshard --input {data}/a.txt --output {data}/out",
+        "no TFRecord files among these, which are",
+    ),
+    (RESHARD + "--keep a --drop b", "--keep and --drop both say which features stay: give one"),
+    (RESHARD + "--schema {data}/no.json", "--schema {data}/no.json: "),
+    (RESHARD + "--group_by '['", "--group_by [: not a regular expression ("),
+]
+
+
+@pytest.fixture
+def nothing_runs(monkeypatch):
+    def runs(command):
+        raise AssertionError(f"{command} was not refused")
+
+    monkeypatch.setattr(running, "main_job", runs)
+
+
+@pytest.mark.parametrize(("command", "message"), REFUSALS, ids=[c for c, _ in REFUSALS])
+def test_what_cannot_be_meant_so_is_refused_in_one_line(
+    data, capsys, nothing_runs, command, message
+):
+    (data / "rec.csv").write_text("path,kind\nr.npy,x\n")
+    before = sorted(data.rglob("*"))
+    assert main(shlex.split(command.replace("{data}", str(data)))) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert message.replace("{data}", str(data)) in err
+    assert sorted(data.rglob("*")) == before
+
+
+def actions():
+    parser = build_parser()
+    (jobs,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+    return [
+        pytest.param(action, id=f"{name} {'/'.join(action.option_strings)}")
+        for name, job in jobs.choices.items()
+        for action in job._actions
+        if action.dest != "help"
+    ]
+
+
+@pytest.mark.parametrize("action", actions())
+def test_every_flag_says_what_it_does_without_being_given(action):
+    found = action.help.rpartition("(default: ")
+    assert found[1], "no default"
+    assert found[0], "no help"
+    default = found[2].removesuffix(")").split(";")[0]
+    if action.default not in (None, "", [], False):
+        assert default.split(",")[0].split(" ")[0] == str(action.default)
+    if action.nargs != 0:
+        assert action.metavar or action.choices or action.type
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], *[[job] for job in ("images", "text", "sensors", "reshard")]]
+)
+def test_help_is_printed_for_every_job(capsys, arguments):
+    with pytest.raises(SystemExit) as caught:
+        main([*arguments, "--help"])
+    assert caught.value.code == 0
+    out = capsys.readouterr().out
+    assert "exit code: 0 done, 1 the data failed" in out
+
+
+def test_a_table_with_its_flags_becomes_inputs(data):
+    command = parsed(
+        data,
+        "images --table {data}/pics/t.parquet --input {data}/pics --label column:kind --key row "
+        "--extra_features age:int8,tags:string[] --split_column split --captions column:kind "
+        "--output {data}/out --num_shards val=2 --dry_run",
+    )
+    job = command.job
+    assert isinstance(job, ImageJob)
+    assert isinstance(job.inputs, TableInputs)
+    assert job.inputs.root == str(data / "pics")
+    assert job.inputs.columns == ("kind", "split", "age", "tags")
+    assert (job.inputs.key, job.inputs.path_column) == ("row", "path")
+    assert job.labels == Labels("column", "kind")
+    placement = command.output.placement
+    assert placement.splits.names == ("train", "val")
+    assert placement.split_column == "split"
+    assert command.output.num_shards == (0, 2)
+    assert command.dry_run
+    assert command.job.as_file_job()
+    assert dict(command.output.schema) == {
+        "image": Feature("uint8", (None, None, 3)),
+        "captions": Feature("string", (None,), "list"),
+        "key": Feature("string"),
+        "label": Feature("int64"),
+        "age": Feature("int8"),
+        "tags": Feature("string", (None,), "list"),
+    }
+
+
+def test_a_column_of_lists_gives_records_several_labels(data):
+    several = Feature("int64", (None,), "list")
+    for command in (
+        "images --table {data}/pics/t.jsonl --label column:tags --dry_run",
+        "images --table {data}/pics/t.parquet --label column:tags --dry_run",
+        "text --input {data}/tags.jsonl --label column:tags --dry_run",
+        "text --input {data}/tags.jsonl --label_field tags --dry_run",
+        "text --table {data}/tags.jsonl --label column:tags --dry_run",
+    ):
+        assert parsed(data, command).output.schema["label"] == several, command
+
+
+def test_texts_lie_in_a_table_or_in_the_files_that_it_names(data):
+    inside = parsed(data, "text --table {data}/b.jsonl --label column:n --dry_run").job
+    assert not isinstance(inside.inputs, TableInputs)
+    assert (inside.label_field, inside.labels) == ("n", Labels())
+    named = parsed(
+        data, "text --table {data}/files.csv --path_column path --label column:kind --dry_run"
+    ).job
+    assert isinstance(named.inputs, TableInputs)
+    assert (named.label_field, named.labels) == ("", Labels("column", "kind"))
+
+
+def test_a_recording_cut_into_windows_and_packed_archives_are_read_as_parts(data, tmp_path):
+    assert not parsed(data, SENSORS + "--window 4").job.as_file_job()
+    assert parsed(data, SENSORS + "--window 4 --sequence").job.as_file_job()
+    assert parsed(data, SENSORS).job.as_file_job()
+    assert not parsed(data, TEXT).job.as_file_job()
+    assert not parsed(data, RESHARD).job.as_file_job()
+    assert parsed(data, "images --input {data}/pics.zip --output {data}/out").job.as_file_job()
+
+
+def test_a_recording_of_windows_that_is_one_record_can_be_stratified(data):
+    (data / "rec.csv").write_text("path,kind\nr.npy,x\n")
+    command = parsed(
+        data,
+        "sensors --table {data}/rec.csv --label column:kind --window 4 --sequence --stratify "
+        "--splits a=0.5,b=0.5 --output {data}/out",
+    )
+    assert command.output.stratify
+
+
+def test_files_that_are_joined_are_inputs_of_their_own_kind(data, tmp_path):
+    np.save(tmp_path / "x_acc.npy", np.zeros(3))
+    command = parsed(
+        data,
+        f"sensors --input {tmp_path} --label none --join '{{recording}}_{{array}}.npy' --dry_run",
+    )
+    assert isinstance(command.job.inputs, JoinedInputs)
+
+
+def test_what_decides_a_dataset_is_in_its_options_and_nothing_else(data):
+    one = parsed(data, IMAGES + "--overwrite --direct_num_workers 1")
+    other = parsed(data, IMAGES.replace("/out", "/other") + "--direct_num_workers 2")
+    assert one.output.options == other.output.options
+    assert (one.processes, other.processes) == (1, 2)
+    changed = parsed(data, IMAGES + "--group_by cat|dog")
+    assert changed.output.options == {**one.output.options, "group_by": "cat|dog"}
+    assert not {"output", "overwrite", "dry_run"} & one.output.options.keys()
+
+
+def test_a_reshard_job_has_splits_by_feature_and_by_key(data):
+    command = parsed(data, RESHARD + "--split_column s --splits 'a, b' --keep x,y")
+    assert isinstance(command.job, ReshardJob)
+    assert command.job.keep == ("x", "y")
+    assert command.output.placement.splits.names == ("a", "b")
+    drawn = parsed(data, RESHARD + "--splits a=0.5,b=0.5 --group_by x")
+    assert drawn.output.placement.groups.pattern == "x"
+
+
+def test_flags_of_beam_pass_through(data):
+    from apache_beam.options.pipeline_options import DirectOptions
+
+    command = parsed(data, IMAGES + "--direct_running_mode multi_processing --direct_num_workers 3")
+    options = command.beam.view_as(DirectOptions)
+    assert (options.direct_running_mode, options.direct_num_workers) == ("multi_processing", 3)
+    assert command.processes == 1
+
+
+def test_a_dry_run_needs_no_output_and_plan_is_its_short_name(data, monkeypatch):
+    commands = []
+    monkeypatch.setattr(running, "main_job", commands.append)
+    flags = ["--input", f"{data}/pics/*/*.png"]
+    assert main(["plan", "images", *flags]) == 0
+    assert main(["images", *flags, "--dry_run"]) == 0
+    first, second = commands
+    assert first.dry_run
+    assert second.dry_run
+    assert first.output == second.output
+    assert first.output.directory == ""
+
+
+def test_samples_parse_as_the_readme_has_them(tmp_path):
+    make_samples(tmp_path, per_class=1)
+    for job in ("images", "sensors"):
+        command = parse_command([job, "--input", f"{tmp_path}/{job}", "--dry_run"])
+        assert command.name == job
+    with pytest.raises(UsageError, match="no file matches"):
+        parse_command(["text", "--input", f"{tmp_path}/nothing", "--dry_run"])
+
+
+@pytest.mark.parametrize(
+    ("job", "output", "flags", "warned"),
+    [
+        ("text", "s3://bucket/out", ["--engine=flink", "--job_endpoint=localhost:1"], True),
+        ("text", "gs://bucket/out", ["--engine=spark", "--spark_master_url=spark://x"], True),
+        ("sensors", "s3://bucket/out", ["--engine=flink", "--job_endpoint=localhost:1"], False),
+        ("text", "/tmp/out", ["--engine=flink", "--job_endpoint=localhost:1"], False),
+        ("text", "s3://bucket/out", [], False),
+    ],
+)
+def test_a_job_whose_records_pass_an_engine_is_warned_of_what_may_happen(
+    tmp_path, job, output, flags, warned
+):
+    np.save(tmp_path / "a.npy", np.zeros(3))
+    command = parse_command([job, "--input", str(tmp_path), "--output", f"{tmp_path}/out", *flags])
+    # Elsewhere a store would be asked.
+    command = replace(command, output=replace(command.output, directory=output))
+    assert ("stand still" in running.standstill(command)) == warned

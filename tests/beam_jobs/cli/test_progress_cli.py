@@ -1,0 +1,279 @@
+"""What a running job shows: a bar on a terminal, lines now and then elsewhere; and its counters."""
+
+import fcntl
+import functools
+import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+import apache_beam as beam
+import numpy as np
+import pytest
+from apache_beam.metrics import MetricsFilter
+
+from beam_jobs import Feature, Schema, WriteShards, progress
+from beam_jobs.__main__ import main
+from beam_jobs.cli import command as options
+from beam_jobs.cli.command import parse_command
+from beam_jobs.jobs import loading
+from readers.format.manifest import Manifest
+from tests.support.checkout import ROOT
+from tests.support.datasets import write_recordings
+
+IN_MEMORY = ["--direct_running_mode", "in_memory"]
+
+
+def run(*arguments):
+    return main([str(argument) for argument in arguments])
+
+
+def write_texts(source):
+    source.mkdir(parents=True)
+    for name in "abcd":
+        rows = [f'{{"text": "{name} {n % 7} {n}"}}' for n in range(250)]
+        rows[3] = rows[77] = "{"
+        (source / f"{name}.jsonl").write_text("\n".join(rows))
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    base = tmp_path_factory.mktemp("inputs")
+    write_recordings(base / "sensors", [1 + n % 40 for n in range(1000)], bad=range(50, 90))
+    write_texts(base / "text")
+    passes = ["--drop_duplicates", "--tokens", "bpe", "--vocabulary_size", 270, "--stratify"]
+    passes += ["--label", "csv:" + str(base / "labels.csv"), "--splits", "train=0.5,val=0.5"]
+    labels = "".join(f"{name}.jsonl,{name}\n" for name in "abcd")
+    (base / "labels.csv").write_text("path,label\n" + labels)
+    return {
+        "every pass": ["text", "--input", f"{base}/text/*", "--num_shards", 10, *passes],
+        "sensors": ["sensors", "--input", f"{base}/sensors/*/*.npy", "--num_shards", 10],
+        "text": ["text", "--input", f"{base}/text/*", "--num_shards", 10, "--tokens", "words"],
+    }
+
+
+def on_a_terminal(arguments, columns=100):
+    """What a command writes to its standard error, a terminal; and its exit code."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "beam_jobs", *map(str, arguments)],
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    written = b""
+    readable = select.poll()
+    readable.register(ours, select.POLLIN)
+    while readable.poll(60_000):
+        try:
+            data = os.read(ours, 65536)
+        except OSError:  # Linux's way to say that nobody has the other side any more
+            break
+        if not data:
+            break
+        written += data
+    os.close(ours)
+    return written.decode(), process.wait(60)
+
+
+def test_a_terminal_shows_a_bar_with_records_rate_and_time_left(tmp_path):
+    write_recordings(tmp_path / "in", [3000] * 2500)
+    arguments = ["sensors", "--input", f"{tmp_path}/in/*/*.npy", "--num_shards", 30]
+    arguments += ["--direct_num_workers", 1]
+    shown, code = on_a_terminal([*arguments, "--output", tmp_path / "out"])
+    assert code == 0, shown
+    bars = re.findall(
+        r"\rwriting: +(\d+)%\|[^|\r]*\| (\d+)/2500 \[(\d\d:\d\d)<(\d\d:\d\d|\?), +([\d.]+|\?) records/s\]",
+        shown,
+    )
+    assert len(bars) >= 2, shown
+    done = [int(bar[1]) for bar in bars]
+    assert done == sorted(done) and 0 < done[-1] <= 2500
+    assert any(rate != "?" and left != "?" for _, _, _, left, rate in bars)
+    last = shown.rsplit("\r", 1)[-1]
+    assert not last.strip(), "the bar is wiped away when the job is done"
+    assert all(len(part) <= 100 for part in re.split(r"[\r\n]", shown))
+
+
+@pytest.mark.slow
+def test_a_terminal_shows_one_line_after_the_bar_where_a_job_fails(tmp_path):
+    write_recordings(tmp_path / "in", [300] * 900, bad=[500])
+    arguments = ["sensors", "--input", f"{tmp_path}/in/*/*.npy", "--on_reject", "fail"]
+    shown, code = on_a_terminal([*arguments, "--output", tmp_path / "out"])
+    assert code == 1
+    assert "Traceback" not in shown
+    lines = [line for line in re.split(r"[\r\n]", shown) if line.strip()]
+    assert [line for line in lines if line.startswith("error: ")] == lines[-1:]
+
+
+@pytest.mark.slow(base=["text-phases1"])
+@pytest.mark.parametrize(
+    ("job", "phases"),
+    [
+        ("sensors", ["listing", "writing"]),
+        ("text", ["reading", "encoding", "writing"]),
+        ("every pass", ["comparing", "counting", "sampling", "reading", "encoding", "writing"]),
+    ],
+)
+def test_elsewhere_plain_lines_tell_how_far_it_is(
+    inputs, tmp_path, monkeypatch, capsys, job, phases
+):
+    monkeypatch.setattr(progress.shown.__wrapped__, "__defaults__", (0.0,))
+    assert run(*inputs[job], *IN_MEMORY, "--output", tmp_path / "out") == 0
+    error = capsys.readouterr().err
+    assert "\r" not in error and "\x1b" not in error
+    lines = [line for line in error.splitlines() if "rejected, listed in" not in line]
+    plain = re.compile(
+        r"(\w+): ([\d.,]+[kM]?)( of ([\d.,]+[kM]?))? (files|records|B), [\d.,]+[kMG]?/s"
+        r"(, \d\d:\d\d left)?"
+    )
+    found = [plain.fullmatch(line) for line in lines]
+    assert all(found), [line for line, match in zip(lines, found, strict=True) if not match]
+    assert list(dict.fromkeys(match[1] for match in found)) == phases
+    writing = [match for match in found if match[1] == "writing"]
+    done = [int(match[2].replace(",", "")) for match in writing]
+    assert done == sorted(done) and done[-1] == 1000
+    assert all(match[4] == "1,000" and match[5] == "records" and match[6] for match in writing)
+
+
+def test_all_records_of_a_run_that_goes_on_are_told(inputs, tmp_path, monkeypatch, capsys):
+    arguments = [*inputs["sensors"], *IN_MEMORY, "--output", tmp_path / "out"]
+    with monkeypatch.context() as patch:
+        patch.setattr("beam_jobs.pipeline.commit.check_files", lambda *_: 1 / 0)
+        assert run(*arguments) == 1
+    monkeypatch.setattr(progress.shown.__wrapped__, "__defaults__", (0.0,))
+    capsys.readouterr()
+    assert run(*arguments) == 0
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("writing")]
+    assert lines[-1].startswith("writing: 1,000 of 1,000 records, ")
+
+
+@pytest.mark.slow(base=["text"])
+@pytest.mark.parametrize("job", ["sensors", "text"])
+def test_a_short_job_elsewhere_tells_nothing_but_its_rejects(inputs, tmp_path, job):
+    done = subprocess.run(
+        [sys.executable, "-m", "beam_jobs", *map(str, inputs[job]), "--output", tmp_path / "out"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0
+    rejected = Manifest.read(str(tmp_path / "out")).rejected
+    assert done.stderr == f"{rejected} rejected, listed in {tmp_path / 'out'}/rejects/\n"
+    assert done.stdout.count("\n") == 2
+
+
+def test_lines_come_at_their_interval(inputs, tmp_path, monkeypatch, capsys):
+    # Small batches, and a wait for each: forty of them take two seconds.
+    load = loading.Loader.load
+
+    @functools.wraps(load)  # A method is pickled by its name.
+    def slow(self, keys):
+        time.sleep(0.002 * len(keys))
+        return load(self, keys)
+
+    monkeypatch.setattr(loading.Loader, "load", slow)
+    monkeypatch.setattr(progress.shown.__wrapped__, "__defaults__", (0.5,))
+    began = time.monotonic()
+    monkeypatch.setattr(options, "processes_of", lambda *_: 1)  # Files are loaded in this one.
+    assert run(*inputs["sensors"], "--output", tmp_path / "out") == 0
+    seconds = time.monotonic() - began
+    error = capsys.readouterr().err
+    lines = [line for line in error.splitlines() if line.startswith("writing")]
+    assert 2 <= len(lines) <= seconds / 0.5
+    # 500 records a second at most: a wait of 2 ms for each.
+    rates = [int(re.search(r", ([\d,]+)/s", line)[1].replace(",", "")) for line in lines]
+    assert max(rates) <= 500, lines
+
+
+def counters(*arguments):
+    """Name -> value of every counter of ours, after a run in this process."""
+    command = parse_command([str(argument) for argument in arguments])
+    pipeline = beam.Pipeline(options=command.beam)
+    pipeline | command.transform
+    return counted(pipeline)
+
+
+def counted(pipeline):
+    result = pipeline.run()
+    result.wait_until_finish()
+    found = {}
+    for counter in result.metrics().query(MetricsFilter())["counters"]:
+        name = f"{counter.key.metric.namespace}/{counter.key.metric.name}"
+        found[name] = found.get(name, 0) + counter.result
+    return found
+
+
+BEAM = ["--runner", "DirectRunner", "--allow_unsafe_triggers"]
+MODES = [[], IN_MEMORY, ["--direct_running_mode", "multi_threading", "--direct_num_workers", 2]]
+
+
+@pytest.mark.slow(base=["default", "in_memory"])
+@pytest.mark.parametrize("mode", MODES, ids=["default", "in_memory", "multi_threading"])
+def test_counters_of_every_stage_of_a_job_of_files(inputs, tmp_path, mode):
+    arguments = [*inputs["sensors"], *BEAM, *mode, "--output", tmp_path / "out"]
+    found = counters(*arguments)
+    manifest = Manifest.read(str(tmp_path / "out")).splits["train"]
+    assert manifest.records == 960
+    assert found.pop("shards/bytes") == manifest.bytes
+    assert found.pop("shards/records_moved") >= 1
+    assert found == {
+        "files/found": 1000,
+        "files/planned": 1000,
+        "shards/written": 10,
+        "shards/records": 960,
+        "shards/rejected": 40,
+    }
+
+
+@pytest.mark.slow(base=["default"])
+@pytest.mark.parametrize("mode", MODES, ids=["default", "in_memory", "multi_threading"])
+def test_counters_of_every_stage_of_the_text_job(inputs, tmp_path, mode):
+    arguments = [*inputs["text"], *BEAM, *mode, "--output", tmp_path / "out"]
+    found = counters(*arguments)
+    manifest = Manifest.read(str(tmp_path / "out")).splits["train"]
+    source = Path(inputs["text"][2]).parent
+    assert found == {
+        "files/chunks": 4,
+        "files/bytes": sum(path.stat().st_size for path in source.iterdir()),
+        "parts/found": 1000,
+        "parts/encoded": 992,
+        "shards/written": 10,
+        "shards/records": 992,
+        "shards/bytes": manifest.bytes,
+        "shards/rejected": 8,
+    }
+
+
+def test_counters_tell_kept_shards_from_written_ones(inputs, tmp_path, monkeypatch):
+    arguments = [*inputs["text"], *BEAM, *IN_MEMORY, "--output", tmp_path / "out"]
+    with monkeypatch.context() as patch:
+        patch.setattr("beam_jobs.pipeline.commit.check_files", lambda *_: 1 / 0)
+        assert run(*arguments) == 1
+    notes = sorted((tmp_path / "out" / ".staging").glob("*.done"))
+    for note in notes[:2]:
+        note.unlink()
+    found = counters(*arguments)
+    assert (found["shards/kept"], found["shards/written"]) == (8, 2)
+    assert (found["shards/records"], found["shards/rejected"]) == (992, 8)
+
+
+def test_counters_of_write_shards(tmp_path):
+    schema = Schema({"x": Feature("float32", (None,))})
+    records = [(f"r{n}", {"x": np.ones(n % 5, "f4")}) for n in range(100)] + [("bad", {"x": "x"})]
+    pipeline = beam.Pipeline()
+    pipeline | beam.Create(records) | WriteShards(str(tmp_path / "out"), schema, num_shards=4)
+    found = counted(pipeline)
+    assert found["shards/written"] == 4
+    assert found["shards/records"] == 100
+    assert found["shards/rejected"] == 1
+    assert found["shards/bytes"] == Manifest.read(str(tmp_path / "out")).splits["train"].bytes

@@ -1,0 +1,238 @@
+import pytest
+
+from beam_jobs.dataset.directory import DONE, MARKER, check_output, prepare_output, remove_leftovers
+from beam_jobs.dataset.output import parse_names, parse_num_shards, resolve
+from beam_jobs.errors import UsageError
+from beam_jobs.storage.atomic import list_files
+from readers.format.schema import Schema
+
+LEFT_BY_A_RUN = [
+    "manifest.json",
+    "vocabulary.txt",
+    "train-00000-of-00002.tfrecord",
+    "train-00000-of-00002.tfrecord.idx",
+    "a_b.c-12345-of-99999.tfrecord",
+    "rejects/train-00000-of-00002.jsonl",
+    ".staging/train-00000-of-00002.tfrecord.0123456789abcdef",
+    f".staging/train-00000-of-00002.tfrecord{DONE}",
+    ".staging/train-00001-of-00002.tfrecord.intake",
+]
+FOREIGN = [
+    "notes.txt",
+    ".hidden",
+    "train-0-of-2.tfrecord",
+    "train-00000-of-00002.tfrecord.gz",
+    "sub/manifest.json",
+    "sub/train-00000-of-00002.tfrecord",
+    "rejects/notes.txt",
+    "rejects/deep/train.jsonl",
+    ".staging/deep/x",
+    "manifest_json",
+    "vocabulary_txt",
+    "train-00000-of-00002.tfrecord_idx",
+    "manifest.json\n",
+]
+
+
+def write(directory, *names):
+    for name in names:
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_text("x")
+
+
+def files(directory):
+    return sorted(str(p.relative_to(directory)) for p in directory.rglob("*") if p.is_file())
+
+
+@pytest.mark.parametrize("make", [False, True])
+def test_a_new_or_empty_directory_is_free(tmp_path, make):
+    directory = tmp_path / "out"
+    if make:
+        directory.mkdir()
+    assert check_output(str(directory), overwrite=False) == []
+
+
+def test_a_new_directory_is_marked_as_unfinished_and_may_be_prepared_again(tmp_path):
+    for _ in range(2):
+        prepare_output(f"{tmp_path}/a/b", overwrite=False)
+        assert files(tmp_path / "a/b") == [MARKER]
+
+
+def test_an_existing_dataset_is_refused(tmp_path):
+    write(tmp_path, *LEFT_BY_A_RUN)
+    for refuse in (check_output, prepare_output):
+        with pytest.raises(UsageError, match="a dataset is here already; add --overwrite"):
+            refuse(str(tmp_path), overwrite=False)
+    assert files(tmp_path) == sorted(LEFT_BY_A_RUN)
+
+
+def test_an_existing_dataset_is_deleted_when_asked(tmp_path):
+    write(tmp_path, *LEFT_BY_A_RUN)
+    assert len(check_output(str(tmp_path), overwrite=True)) == len(LEFT_BY_A_RUN)
+    prepare_output(str(tmp_path), overwrite=True)
+    assert files(tmp_path) == [MARKER]
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_the_shards_of_an_unfinished_run_and_its_notes_are_kept_but_no_half_files(
+    tmp_path, overwrite
+):
+    prepare_output(str(tmp_path), overwrite)
+    marker = (tmp_path / MARKER).read_bytes()
+    write(tmp_path, *LEFT_BY_A_RUN[1:])
+    prepare_output(str(tmp_path), overwrite)
+    assert files(tmp_path) == sorted(
+        [
+            MARKER,
+            "vocabulary.txt",
+            "train-00000-of-00002.tfrecord",
+            "train-00000-of-00002.tfrecord.idx",
+            "a_b.c-12345-of-99999.tfrecord",
+            "rejects/train-00000-of-00002.jsonl",
+            f".staging/train-00000-of-00002.tfrecord{DONE}",
+        ]
+    )
+    assert (tmp_path / MARKER).read_bytes() == marker
+
+
+def test_what_has_no_mark_of_a_run_is_deleted_though_its_staging_folder_is_there(tmp_path):
+    write(tmp_path, *LEFT_BY_A_RUN[1:])
+    prepare_output(str(tmp_path), overwrite=False)
+    assert files(tmp_path) == [MARKER]
+
+
+def test_a_dataset_that_was_about_to_be_replaced_is_none_whose_shards_are_kept(tmp_path):
+    write(tmp_path, *LEFT_BY_A_RUN, MARKER)
+    with pytest.raises(UsageError, match="a dataset is here already"):
+        prepare_output(str(tmp_path), overwrite=False)
+    assert "manifest.json" in files(tmp_path)
+    prepare_output(str(tmp_path), overwrite=True)
+    assert files(tmp_path) == [MARKER]
+
+
+def test_what_is_no_part_of_the_dataset_goes_at_its_end_but_for_the_staging_folder(tmp_path):
+    names = {"train-00000-of-00002.tfrecord", "train-00000-of-00002.tfrecord.idx"}
+    write(tmp_path, *LEFT_BY_A_RUN[1:], MARKER)
+    remove_leftovers(str(tmp_path), names, list_files(str(tmp_path)))
+    staged = [name for name in LEFT_BY_A_RUN if name.startswith(".staging/")]
+    assert files(tmp_path) == sorted([*names, *staged, MARKER])
+    remove_leftovers(str(tmp_path), names, list_files(str(tmp_path)))
+    remove_leftovers(f"{tmp_path}/new", names, [])
+
+
+def test_shards_without_a_manifest_or_the_marks_of_a_run_are_not_ours_to_delete(tmp_path):
+    write(tmp_path, "train-00000-of-00001.tfrecord")
+    with pytest.raises(UsageError, match="neither a manifest nor the marks of an unfinished run"):
+        prepare_output(str(tmp_path), overwrite=False)
+    assert files(tmp_path) == ["train-00000-of-00001.tfrecord"]
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_a_foreign_file_is_named_and_nothing_is_deleted(tmp_path, name):
+    write(tmp_path, *LEFT_BY_A_RUN, name)
+    before = files(tmp_path)
+    for refuse in (check_output, prepare_output):
+        with pytest.raises(UsageError, match="not part of a dataset") as caught:
+            refuse(str(tmp_path), overwrite=True)
+        assert repr(name) in caught.value.message
+    assert files(tmp_path) == before
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_file_in_place_of_the_directory_is_refused(tmp_path, overwrite):
+    write(tmp_path, "out")
+    with pytest.raises(UsageError, match="this is a file; name a directory"):
+        check_output(f"{tmp_path}/out", overwrite)
+
+
+def test_a_directory_below_a_file_cannot_be_written(tmp_path):
+    write(tmp_path, "file")
+    with pytest.raises(UsageError, match="cannot be written"):
+        prepare_output(f"{tmp_path}/file/out", overwrite=False)
+
+
+def test_a_file_beside_a_directory_of_similar_name_does_not_matter(tmp_path):
+    write(tmp_path, "out2/notes.txt", "notes.txt")
+    assert check_output(f"{tmp_path}/out", overwrite=False) == []
+
+
+def test_an_unknown_filesystem_is_the_users_mistake():
+    with pytest.raises(UsageError, match="--output nosuch://x"):
+        check_output("nosuch://x", overwrite=False)
+
+
+def test_the_directory_is_resolved_for_workers_elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", "/home/me")
+    assert resolve("out/") == f"{tmp_path}/out"
+    assert resolve("~/out") == "/home/me/out"
+    assert resolve("gs://b/out//") == "gs://b/out"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("16", (16, 16, 16)),
+        ("train=16", (16, 0, 0)),
+        ("val=2, train=16", (16, 2, 0)),
+        ("4,train=16", (16, 4, 4)),
+        ("99999", (99999,) * 3),
+        ("test=1,test=3", (0, 0, 3)),
+    ],
+)
+def test_the_number_of_shards_may_differ_by_split(text, expected):
+    assert parse_num_shards(text, ("train", "val", "test")) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("0", "'0' is not a number in 1..99999"),
+        ("-1", "'-1' is not a number"),
+        ("100000", "'100000' is not a number"),
+        ("1.5", "'1.5' is not a number"),
+        ("", "'' is not a number"),
+        ("train=", "'' is not a number"),
+        ("dev=3", "no split 'dev', --splits has train, val"),
+        ("=3", "no split ''"),
+        ("train=2,", "'' is not a number"),
+        ("²", "'²' is not a number"),
+    ],
+)
+def test_a_wrong_number_of_shards_is_refused_with_the_cure(text, message):
+    with pytest.raises(UsageError) as caught:
+        parse_num_shards(text, ("train", "val"))
+    assert caught.value.message.startswith(f"--num_shards {text}: ")
+    assert message in caught.value.message
+
+
+NAMED = Schema({"image": ("uint8", (None, None, 3)), "key": ("string",), "label": ("int64",)})
+
+
+def test_features_are_called_what_names_says():
+    assert parse_names("image=image_raw, label=labels", NAMED) == {
+        "image": "image_raw",
+        "label": "labels",
+    }
+    assert parse_names("image=label,label=image", NAMED) == {"image": "label", "label": "image"}
+    assert parse_names("image=image/encoded", NAMED) == {"image": "image/encoded"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("picture=x", "expected FEATURE=NAME,… with features of image, key, label, each once"),
+        ("image", "got 'image'"),
+        ("image=a,image=b", "got 'image=b'"),
+        ("image=a,", "got ''"),
+        ("image=label", "two features would be called 'label'"),
+        ("image=", "feature name ''"),
+        ("label=image/shape", "is taken by the shapes of 'image'"),
+    ],
+)
+def test_wrong_names_are_refused_with_the_cure(text, message):
+    with pytest.raises(UsageError) as caught:
+        parse_names(text, NAMED)
+    assert caught.value.message.startswith(f"--names {text}: ")
+    assert message in caught.value.message
+    assert "\n" not in caught.value.message

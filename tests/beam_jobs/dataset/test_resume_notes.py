@@ -1,0 +1,324 @@
+"""Notes of shards that are done: what a run after the one that failed finds, and what it does not."""
+
+import dataclasses
+import json
+
+import google_crc32c
+import pytest
+from apache_beam.io.filesystems import FileSystems
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from beam_jobs.dataset import resume
+from beam_jobs.dataset.directory import DONE
+from beam_jobs.dataset.output import Output
+from beam_jobs.dataset.resume import Digest, ShardResult, find_done, forget_done, note_done
+from beam_jobs.plan.placement import Placement, Splits
+from beam_jobs.records.rejects import Reject
+from readers.format.manifest import Shard
+from readers.format.schema import Feature, Schema
+from tests.support.datasets import write_shard
+
+NAME = "train-00003-of-00007.tfrecord"
+SCHEMA = Schema({"key": Feature("string")})
+
+
+def written(directory, records=(b"one", b"two" * 50)) -> ShardResult:
+    """A shard on disk, and what its writer says of it."""
+    shard = write_shard(directory / NAME, records)
+    index = (directory / f"{NAME}.idx").read_bytes()
+    reject = Reject("a\udc80", "decode", "wh\u00fd")
+    listed = directory / "rejects" / f"{NAME.removesuffix('.tfrecord')}.jsonl"
+    listed.parent.mkdir(exist_ok=True)
+    listed.write_bytes(b"two\nrejects\n")
+    crcs = [google_crc32c.value(data) for data in (index, listed.read_bytes())]
+    return ShardResult(0, 3, shard, len(index), 166, 2, reject, False, *crcs)
+
+
+def note_of(directory):
+    return directory / ".staging" / f"{NAME}{DONE}"
+
+
+FIGURES = {"records": 2, "features": {"x": [[2, 0, 0.1, 1e300, -(7**400), 5], {}, [[1, 2]]]}}
+
+
+def test_a_shard_that_is_done_is_found_with_its_figures(tmp_path):
+    result = written(tmp_path)
+    note_done(str(tmp_path), NAME, "digest", result, FIGURES)
+    found, figures = find_done(str(tmp_path), NAME, "digest")
+    assert found == dataclasses.replace(result, kept=True)
+    assert type(found.shard) is Shard and type(found.first_reject) is Reject
+    assert figures == FIGURES
+    # And once more by a run after that one.
+    note_done(str(tmp_path), NAME, "digest", found, figures)
+    assert find_done(str(tmp_path), NAME, "digest") == (found, figures)
+
+
+counts = st.integers(0, 2**62)
+texts = st.text(st.characters(), max_size=9)
+json_values = st.recursive(
+    st.one_of(st.none(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), texts),
+    lambda inner: st.one_of(st.lists(inner), st.dictionaries(texts, inner)),
+    max_leaves=9,
+)
+
+
+@given(
+    st.builds(
+        ShardResult,
+        *[counts] * 2,
+        st.none(),
+        *[counts] * 2,
+        st.just(0),  # with rejects it is their list that decides
+        st.one_of(st.none(), st.builds(Reject, texts, texts, texts)),
+    ),
+    json_values,
+)
+@settings(max_examples=50)
+def test_whatever_a_writer_says_is_found_again(tmp_path_factory, result, figures):
+    directory = str(tmp_path_factory.mktemp("out"))
+    note_done(directory, NAME, "digest", result, figures)
+    found = find_done(directory, NAME, "digest")
+    assert found == (dataclasses.replace(result, kept=True), figures)
+
+
+def test_a_note_takes_the_place_of_an_earlier_one(tmp_path):
+    result = written(tmp_path)
+    note_done(str(tmp_path), NAME, "one", result, 1)
+    note_done(str(tmp_path), NAME, "two", result, 2)
+    assert find_done(str(tmp_path), NAME, "one") is None
+    assert find_done(str(tmp_path), NAME, "two")[1] == 2
+    assert [path.name for path in (tmp_path / ".staging").iterdir()] == [f"{NAME}{DONE}"]
+
+
+def test_without_a_note_a_shard_must_be_written(tmp_path):
+    assert find_done(str(tmp_path), NAME, "digest") is None
+    written(tmp_path)
+    assert find_done(str(tmp_path), NAME, "digest") is None
+    assert find_done(f"{tmp_path}/nowhere", NAME, "digest") is None
+
+
+def test_a_note_of_another_shard_says_nothing(tmp_path):
+    note_done(str(tmp_path), NAME, "digest", written(tmp_path), None)
+    assert find_done(str(tmp_path), NAME.replace("3", "4"), "digest") is None
+
+
+def test_a_shard_that_is_about_to_change_is_forgotten(tmp_path):
+    note_done(str(tmp_path), NAME, "digest", written(tmp_path), None)
+    forget_done(str(tmp_path), NAME)
+    assert find_done(str(tmp_path), NAME, "digest") is None
+    forget_done(str(tmp_path), NAME)
+    forget_done(f"{tmp_path}/nowhere", NAME)
+
+
+def damaged(directory, kind: str) -> None:
+    shard, index = directory / NAME, directory / f"{NAME}.idx"
+    data = bytearray(shard.read_bytes())
+    match kind:
+        case "first byte":
+            data[0] ^= 1
+        case "last byte":
+            data[-1] ^= 128
+        case "cut":
+            del data[-1:]
+        case "longer":
+            data += b"\0"
+        case "empty":
+            data.clear()
+        case "swapped":
+            data[20], data[19] = data[19], data[20]
+    shard.write_bytes(data)
+    if kind == "no shard":
+        shard.unlink()
+    if kind == "no index":
+        index.unlink()
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["first byte", "last byte", "cut", "longer", "empty", "swapped", "no shard", "no index"],
+)
+def test_a_shard_that_is_not_what_its_writer_left_is_written_anew(tmp_path, kind):
+    result = written(tmp_path, (b"some record", b"another"))
+    note_done(str(tmp_path), NAME, "digest", result, None)
+    assert find_done(str(tmp_path), NAME, "digest")
+    damaged(tmp_path, kind)
+    assert find_done(str(tmp_path), NAME, "digest") is None
+
+
+def test_a_shard_larger_than_what_is_read_at_once_is_checked_to_its_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(resume, "_READ_BYTES", 1000)
+    result = written(tmp_path, [bytes([n]) * 700 for n in range(9)])
+    note_done(str(tmp_path), NAME, "digest", result, None)
+    assert find_done(str(tmp_path), NAME, "digest")
+    damaged(tmp_path, "last byte")
+    assert find_done(str(tmp_path), NAME, "digest") is None
+
+
+def change_note(directory, **changes) -> None:
+    """Changes fields of a note: `result__shard__bytes=7` is one of the shard."""
+    note = json.loads(note_of(directory).read_text())
+    for path, value in changes.items():
+        inner = note
+        *above, last = path.split("__")
+        for name in above:
+            inner = inner[name]
+        if value is KeyError:
+            del inner[last]
+        else:
+            inner[last] = value
+    note_of(directory).write_text(json.dumps(note))
+
+
+BROKEN_NOTES = [b"", b"\0" * 300, b"{", b"[]", b"null", b"7", b'"digest"', b"\xff\xfe", b"{}"]
+BROKEN_NOTES += [b'{"digest": "digest"}', b'{"digest": "digest", "result": null, "figures": 0}']
+BROKEN_NOTES += [b'{"digest": "digest", "result": [], "figures": 0}', b"1" * 5000]
+
+
+@pytest.mark.parametrize("data", BROKEN_NOTES, ids=lambda data: repr(data)[:30])
+def test_a_broken_note_says_nothing(tmp_path, data):
+    note_done(str(tmp_path), NAME, "digest", written(tmp_path), None)
+    note_of(tmp_path).write_bytes(data)
+    assert find_done(str(tmp_path), NAME, "digest") is None
+
+
+@given(st.data())
+@settings(max_examples=200)
+def test_a_note_cut_off_or_changed_anywhere_never_raises(tmp_path_factory, data):
+    directory = tmp_path_factory.mktemp("out")
+    note_done(str(directory), NAME, "digest", written(directory), {"a": [1, 2.5]})
+    octets = bytearray(note_of(directory).read_bytes())
+    if data.draw(st.booleans()):
+        del octets[data.draw(st.integers(0, len(octets) - 1)) :]
+    else:
+        octets[data.draw(st.integers(0, len(octets) - 1))] = data.draw(st.integers(0, 255))
+    note_of(directory).write_bytes(octets)
+    find_done(str(directory), NAME, "digest")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"digest": "other"},
+        {"digest": None},
+        {"digest": KeyError},
+        {"result": KeyError},
+        {"figures": KeyError},
+        {"result__shard": KeyError},
+        {"result__shard": "train"},
+        {"result__shard": [1, 2]},
+        {"result__shard__bytes": KeyError},
+        {"result__shard__bytes": 7},
+        {"result__shard__bytes": "182"},
+        {"result__shard__crc32c": 0},
+        {"result__shard__crc32c": None},
+        {"result__shard__more": 1},
+        {"result__shard__file": 7},
+        {"result__shard__file": None},
+        {"result__shard__file": "nothing.tfrecord"},
+        {"result__shard__file": "../../../../etc/passwd"},
+        {"result__first_reject": "why"},
+        {"result__first_reject": {"key": "k"}},
+        {"result__rejected": KeyError},
+        {"result__more": 1},
+    ],
+    ids=str,
+)
+def test_a_note_that_does_not_fit_says_nothing(tmp_path, changes):
+    note_done(str(tmp_path), NAME, "digest", written(tmp_path), None)
+    change_note(tmp_path, **changes)
+    assert find_done(str(tmp_path), NAME, "digest") is None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"result__split": "0"},
+        {"result__index": 3.5},
+        {"result__index_bytes": None},
+        {"result__largest": "166"},
+        {"result__rejected": [2]},
+        {"result__shard__records": "2"},
+        {"result__first_reject": {"key": 1, "stage": None, "error": []}},
+    ],
+    ids=str,
+)
+def test_a_note_of_wrong_types_says_nothing(tmp_path, changes):
+    note_done(str(tmp_path), NAME, "digest", written(tmp_path), None)
+    change_note(tmp_path, **changes)
+    assert find_done(str(tmp_path), NAME, "digest") is None
+
+
+@pytest.mark.parametrize("place", ["../{}", "sub/{}", "{root}/{}"])
+def test_a_note_that_names_a_file_elsewhere_says_nothing(tmp_path, place):
+    (tmp_path / "out" / "sub").mkdir(parents=True)
+    file = place.format(NAME, root=tmp_path)
+    note_done(f"{tmp_path}/out", NAME, "digest", written(tmp_path / "out"), None)
+    for folder in (tmp_path, tmp_path / "out" / "sub"):
+        written(folder)
+    if file.startswith("/"):
+        file = "/".join([".."] * len(tmp_path.parts)) + file
+    change_note(tmp_path / "out", result__shard__file=file)
+    assert find_done(f"{tmp_path}/out", NAME, "digest") is None
+
+
+def test_a_note_of_deep_brackets_says_nothing(tmp_path):
+    note_done(str(tmp_path), NAME, "digest", written(tmp_path), None)
+    note_of(tmp_path).write_bytes(b"[" * 100_000)
+    assert find_done(str(tmp_path), NAME, "digest") is None
+
+
+@pytest.mark.parametrize("data", [b"", b"0 19\n19 165\n", b"0 20\n20 165\n"])
+def test_a_shard_whose_index_is_not_what_its_writer_left_is_written_anew(tmp_path, data):
+    note_done(str(tmp_path), NAME, "digest", written(tmp_path), None)
+    (tmp_path / f"{NAME}.idx").write_bytes(data)
+    assert find_done(str(tmp_path), NAME, "digest") is None
+
+
+def test_a_note_may_be_forgotten_by_two_at_once(tmp_path, monkeypatch):
+    note_done(str(tmp_path), NAME, "digest", written(tmp_path), None)
+    exists = FileSystems.exists
+
+    def exists_until_asked(path):
+        found = exists(path)
+        note_of(tmp_path).unlink()  # the other one is faster
+        return found
+
+    monkeypatch.setattr(FileSystems, "exists", exists_until_asked)
+    forget_done(str(tmp_path), NAME)
+
+
+def output_of(**changes) -> Output:
+    output = Output("/out", SCHEMA, Placement(0, Splits()), (0,), options={"a": 1})
+    return dataclasses.replace(output, **changes)
+
+
+def test_the_digest_is_of_all_that_decides_the_bytes_of_a_shard(monkeypatch):
+    def digest(name=NAME, names=None, records=(b"one", b"two"), **output):
+        names = {"label": ("cat",)} if names is None else names
+        return Digest(output_of(**output), name, names).update(records).text()
+
+    others = [
+        digest(name="train-00004-of-00007.tfrecord"),
+        digest(names={}),
+        digest(names={"label": ("cat", "dog")}),
+        digest(names={"label": ("dog",)}),
+        digest(names={"box_labels": ("cat",)}),
+        digest(records=()),
+        digest(records=(b"two", b"one")),
+        digest(records=(b"one",)),
+        digest(records=(b"on", b"etwo")),
+        digest(records=(b"onetwo",)),
+        digest(records=(b"one", b"two", b"")),
+        digest(schema=Schema({"key": Feature("string"), "x": Feature("int64")})),
+        digest(options={"a": 2}),
+        digest(options={}),
+    ]
+    with monkeypatch.context() as patch:
+        patch.setattr(resume, "versions", lambda: {"numpy": "0"})
+        others.append(digest())
+    assert len({digest(), *others}) == len(others) + 1
+    assert digest() == digest(records=iter([b"one", b"two"]))
+    # Where a dataset goes, and how, is in none of its bytes.
+    for free in ({"directory": "/other"}, {"overwrite": True}, {"num_shards": (9,)}):
+        assert digest(**free) == digest()

@@ -1,0 +1,458 @@
+"""Writers of shards: what they leave on disk, and what they find done by an earlier run."""
+
+import json
+import os
+import random
+import resource
+from dataclasses import replace
+from pathlib import Path
+
+import google_crc32c
+import numpy as np
+import pytest
+
+from beam_jobs.dataset import encoded_records as shard_writer
+from beam_jobs.dataset.encoded_records import write_spooled
+from beam_jobs.dataset.output import Output
+from beam_jobs.dataset.resume import ShardResult
+from beam_jobs.dataset.shard_writer import ShardWriter
+from beam_jobs.engines.pool import Pool
+from beam_jobs.errors import DataError, UsageError
+from beam_jobs.jobs.loading import Loader
+from beam_jobs.jobs.sensors.job import SensorJob
+from beam_jobs.pipeline.shuffle import WriteEncoded, WriteSpooled
+from beam_jobs.pipeline.write_references import write_references
+from beam_jobs.plan.placement import Placement, Splits
+from beam_jobs.plan.shards import Plan, SplitPlan
+from beam_jobs.records.blocks import Block
+from beam_jobs.records.payload import pack_record
+from beam_jobs.records.ragged import Ragged
+from beam_jobs.records.rejects import Reject
+from beam_jobs.records.spool import Spool
+from beam_jobs.records.statistics import Statistics
+from beam_jobs.sources.inputs import Inputs
+from beam_jobs.sources.labels import Labels
+from beam_jobs.sources.source import Source, pack_reference
+from readers.format.decode.records import Decoder
+from readers.format.encode import Encoder
+from readers.format.index import parse_index
+from readers.format.schema import Feature, Schema
+from readers.format.tfrecord import frame, read_records
+
+SCHEMA = Schema({"key": Feature("string"), "x": Feature("uint8", (None,))})
+
+
+def output_of(directory: Path, schema: Schema = SCHEMA, **changes) -> Output:
+    placement = Placement(0, Splits(("train", "val"), (0.5, 0.5)))
+    return Output(str(directory), schema, placement, (0, 0), **changes)
+
+
+def plan_of(records: int, rejected: int = 0) -> Plan:
+    """The records as the only shard of the second split."""
+    empty = np.empty(0, np.uint64)
+    return Plan(
+        (SplitPlan(3, 0, 50, 1, empty), SplitPlan(records, rejected, 50, min(records, 1), empty))
+    )
+
+
+KEY = 1 << 17
+NAME = "val-00000-of-00001.tfrecord"
+
+
+def example(number: int, size: int = 20) -> bytes:
+    value = np.full(size, number, np.uint8)
+    return Encoder(SCHEMA).encode({"key": f"k{number}", "x": value})
+
+
+def blocks_of(rows: list[tuple[int, bytes]], per_block: int = 3) -> list[bytes]:
+    parts = [rows[at : at + per_block] for at in range(0, len(rows), per_block)]
+    return [
+        Block(
+            np.array([hash_ for hash_, _ in part], np.uint64),
+            np.ones(len(part), np.uint8),
+            Ragged.of([payload for _, payload in part]),
+        ).pack()
+        for part in parts
+    ]
+
+
+def encoded(rng: random.Random, records: int, rejects: int = 0, size: int = 20):
+    """Rows of a block in the order of their hashes, and the Examples among them."""
+    hashes = sorted(rng.getrandbits(64) for _ in range(records + rejects))
+    bad = set(rng.sample(range(records + rejects), rejects))
+    rows, examples = [], []
+    for n, hash_ in enumerate(hashes):
+        if n in bad:
+            body = Reject.of(f"k{n}", "encode", "why")
+        else:
+            examples.append(example(n % 256, size))
+            body = frame(examples[-1])
+        rows.append((hash_, pack_record(f"k{n}", body)))
+    return rows, examples
+
+
+def write_encoded(output: Output, plan: Plan, blocks: list[bytes]) -> ShardResult:
+    (result,) = WriteEncoded(output).process((KEY, blocks), plan.pack())
+    return result
+
+
+def check_shard(directory: Path, result: ShardResult, examples: list[bytes]) -> None:
+    """The shard holds these Examples; checksum, index and result agree with it."""
+    path = directory / NAME
+    data = b"".join(map(frame, examples))
+    assert path.read_bytes() == data
+    assert (result.split, result.index) == (1, 0)
+    assert result.shard.file == NAME
+    assert (result.shard.records, result.shard.bytes) == (len(examples), len(data))
+    assert result.shard.crc32c == google_crc32c.value(data)
+    index = (directory / f"{NAME}.idx").read_bytes()
+    assert len(index) == result.index_bytes
+    lengths = [len(frame(item)) for item in examples]
+    assert parse_index(index, "")[:, 1].tolist() == lengths
+    assert result.largest == max(lengths)
+
+
+def staged(directory: Path) -> list[str]:
+    return sorted(path.name for path in (directory / ".staging").iterdir())
+
+
+@pytest.mark.parametrize(("records", "size"), [(1, 20), (100, 20), (30, 200_000), (3, 3 << 20)])
+def test_encoded_records_are_written_in_the_order_of_their_hashes(tmp_path, records, size):
+    rng = random.Random(0)
+    rows, examples = encoded(rng, records, size=size)
+    rng.shuffle(rows)
+    result = write_encoded(output_of(tmp_path), plan_of(records), blocks_of(rows))
+    check_shard(tmp_path, result, examples)
+    assert not result.kept
+    assert (result.rejected, result.first_reject) == (0, None)
+    assert staged(tmp_path) == [f"{NAME}.done"]
+
+
+@pytest.mark.parametrize(("records", "rejects"), [(1, 0), (100, 7), (0, 3)])
+def test_a_spooled_shard_is_the_one_of_records_that_arrive(tmp_path, records, rejects):
+    rows, examples = encoded(random.Random(2), records, rejects)
+    random.Random(3).shuffle(rows)
+    plan, blocks = plan_of(records, rejects), blocks_of(rows)
+    (tmp_path / "spool").mkdir()
+    spool = Spool(str(tmp_path / "spool"))
+    references = [spool.append(block) for block in blocks]
+    references = [b"".join(references[:3]), *references[3:]]
+    found = write_spooled(ShardWriter(output_of(tmp_path / "a"), plan, KEY), spool, references)
+    assert found == write_encoded(output_of(tmp_path / "b"), plan, blocks)
+    if records:
+        check_shard(tmp_path / "a", found, examples)
+    # A second attempt finds the first.
+    again = write_spooled(ShardWriter(output_of(tmp_path / "a"), plan, KEY), spool, references)
+    assert again == replace(found, kept=True)
+
+
+def test_records_that_are_gone_from_a_spool_are_one_line(tmp_path):
+    rows, _ = encoded(random.Random(2), 5)
+    (tmp_path / "spool").mkdir()
+    spool = Spool(str(tmp_path / "spool"))
+    references = [spool.append(block) for block in blocks_of(rows)]
+    for path in (tmp_path / "spool").iterdir():
+        path.unlink()
+    with pytest.raises(DataError, match="encoded records are gone from"):
+        write_spooled(ShardWriter(output_of(tmp_path), plan_of(5), KEY), spool, references)
+
+
+def test_a_shard_may_have_records_of_more_tasks_than_files_may_be_open_at_first(tmp_path):
+    rows, examples = encoded(random.Random(2), 300)
+    (tmp_path / "spool").mkdir()
+    spool = Spool(str(tmp_path / "spool"))
+    references = []
+    for block in blocks_of(rows, 1):
+        references.append(spool.append(block))
+        spool.hand_over()
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, before[1]))
+    try:
+        writer = WriteSpooled(output_of(tmp_path / "out"), 1, spool)
+        writer.setup()
+        writer.start_bundle()
+        given = writer.process((KEY, references), plan_of(300).pack())
+        (result,) = [*given, *(each.value for each in writer.finish_bundle())]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    check_shard(tmp_path / "out", result, examples)
+
+
+@pytest.mark.parametrize("run_bytes", [1, 100, 1000, 1 << 20])
+def test_runs_of_any_size_make_the_same_shard(tmp_path, monkeypatch, run_bytes):
+    monkeypatch.setattr(shard_writer, "_RUN_BYTES", run_bytes)
+    rows, examples = encoded(random.Random(1), 40, 5)
+    result = write_encoded(output_of(tmp_path), plan_of(40, 5), blocks_of(rows[::-1]))
+    check_shard(tmp_path, result, examples)
+    assert result.rejected == 5
+
+
+def test_rejects_are_listed_beside_their_shard(tmp_path):
+    rows, examples = encoded(random.Random(2), 7, 4)
+    result = write_encoded(output_of(tmp_path), plan_of(7, 4), blocks_of(rows[::-1]))
+    check_shard(tmp_path, result, examples)
+    lines = (tmp_path / "rejects" / NAME.replace("tfrecord", "jsonl")).read_text().splitlines()
+    keys = [json.loads(line)["key"] for line in lines]
+    assert keys == sorted(keys) and len(keys) == result.rejected == 4
+    assert result.first_reject.key == keys[0]
+
+
+def test_a_split_of_nothing_but_rejects_has_a_list_and_no_shard(tmp_path):
+    rows, _ = encoded(random.Random(3), 0, 3)
+    output = output_of(tmp_path)
+    for kept in (False, True):
+        result = write_encoded(output, plan_of(0, 3), blocks_of(rows))
+        assert (result.shard, result.rejected, result.kept) == (None, 3, kept)
+    assert not (tmp_path / NAME).exists()
+    assert (tmp_path / "rejects" / NAME.replace("tfrecord", "jsonl")).exists()
+
+
+def test_a_reject_may_end_the_job(tmp_path):
+    rows, _ = encoded(random.Random(4), 3, 1)
+    output = output_of(tmp_path, on_reject="fail")
+    with pytest.raises(DataError, match=r"why \(--on_reject fail\)"):
+        write_encoded(output, plan_of(3, 1), blocks_of(rows))
+    assert not (tmp_path / NAME).exists()
+    assert staged(tmp_path) == []
+
+
+def test_a_record_of_the_plan_may_arrive_as_a_reject(tmp_path):
+    rows, examples = encoded(random.Random(5), 8)
+    late = Reject.of("k3", "decode", "late")
+    rows[3] = rows[3][0], pack_record("k3", late, planned=True)
+    del examples[3]
+    result = write_encoded(output_of(tmp_path), plan_of(8), blocks_of(rows))
+    check_shard(tmp_path, result, examples)
+    assert (result.rejected, result.first_reject) == (1, late)
+    for wrong in (rows[1:], [*rows, rows[3]]):
+        with pytest.raises(DataError, match=r"handed over [67] of [67] records"):
+            write_encoded(output_of(tmp_path / "b"), plan_of(8), blocks_of(wrong))
+
+
+def test_too_few_records_and_a_key_given_twice_are_noticed(tmp_path):
+    rows, _ = encoded(random.Random(5), 5)
+    output = output_of(tmp_path)
+    with pytest.raises(DataError, match="handed over 4 of 5 records"):
+        write_encoded(output, plan_of(5), blocks_of(rows[1:]))
+    with pytest.raises(UsageError, match="duplicate key 'k0'"):
+        write_encoded(output, plan_of(6), blocks_of([*rows, rows[0]]))
+    assert not (tmp_path / NAME).exists()
+
+
+# A run after one that did not finish.
+
+
+def written_at(directory: Path) -> tuple[int, int]:
+    status = (directory / NAME).stat()
+    return status.st_ino, status.st_mtime_ns
+
+
+def test_a_shard_of_the_same_records_is_kept_in_whatever_order_they_arrive(tmp_path):
+    rng = random.Random(6)
+    rows, examples = encoded(rng, 30, 3)
+    output, plan = output_of(tmp_path), plan_of(30, 3)
+    first = write_encoded(output, plan, blocks_of(rows))
+    before = written_at(tmp_path)
+    for per_block in (1, 7, 100):
+        rng.shuffle(rows)
+        again = write_encoded(output, plan, blocks_of(rows, per_block))
+        assert again.kept and written_at(tmp_path) == before
+        assert again.shard == first.shard
+        assert (again.rejected, again.first_reject) == (3, first.first_reject)
+        assert (again.index_bytes, again.largest) == (first.index_bytes, first.largest)
+    check_shard(tmp_path, again, examples)
+
+
+@pytest.mark.parametrize("other", ["value", "reject", "options", "damage", "order"])
+def test_a_shard_of_other_records_or_options_is_written_anew(tmp_path, other):
+    rows, examples = encoded(random.Random(7), 10, 2)
+    output, plan = output_of(tmp_path), plan_of(10, 2)
+    first = write_encoded(output, plan, blocks_of(rows))
+    if other == "value":
+        row = next(n for n, (_, payload) in enumerate(rows) if frame(examples[4]) in payload)
+        examples[4] = example(99)
+        rows[row] = rows[row][0], pack_record(f"k{row}", frame(examples[4]))
+    elif other == "reject":
+        row = next(n for n, (_, payload) in enumerate(rows) if b"why" in payload)
+        rows[row] = rows[row][0], pack_record(f"k{row}", Reject.of(f"k{row}", "encode", "other"))
+    elif other == "options":
+        output = output_of(tmp_path, options={"a": 1})
+    elif other == "order":
+        payloads = [payload for _, payload in rows[::-1]]
+        rows = [(hash_, payload) for (hash_, _), payload in zip(rows, payloads, strict=True)]
+        examples.reverse()
+    else:
+        (tmp_path / NAME).write_bytes((tmp_path / NAME).read_bytes()[:-1] + b"x")
+    again = write_encoded(output, plan, blocks_of(rows))
+    assert not again.kept
+    check_shard(tmp_path, again, examples)
+    assert (other in ("value", "order")) == (again.shard != first.shard)
+    assert write_encoded(output, plan, blocks_of(rows)).kept
+
+
+# Shards whose records are files.
+
+
+def recordings(directory: Path, count: int = 30) -> list[str]:
+    keys = []
+    for n in range(count):
+        key = f"{'ab'[n % 2]}/{n:02d}.npy"
+        (directory / key).parent.mkdir(parents=True, exist_ok=True)
+        np.save(directory / key, np.random.default_rng(n).normal(size=(n % 7, 2)))
+        keys.append(key)
+    return keys
+
+
+def references_of(directory: Path, keys: list[str], rng: random.Random) -> list[bytes]:
+    """The references of files in blocks, in any order; the hash of a file is its place in keys."""
+    rows = []
+    for place, key in enumerate(keys):
+        status = (directory / key).stat()
+        rows.append((place, pack_reference(Source(key, status.st_size, status.st_mtime_ns))))
+    rng.shuffle(rows)
+    return blocks_of(rows, rng.randint(1, 12))
+
+
+def loader_of(directory: Path, labels: Labels | None = None, names=("a", "b")) -> Loader:
+    inputs = Inputs.of([f"{directory}/*/*.npy"])
+    job = SensorJob(inputs, labels or Labels("parent")).learned()
+    return Loader(job, job.schema, {"label": names})
+
+
+def write_files(output: Output, loader: Loader, blocks: list[bytes], processes: int = 1):
+    pool = Pool(processes)
+    records = sum(len(Block.unpack(block).hashes) for block in blocks)
+    writer = ShardWriter(output, plan_of(records), KEY)
+    try:
+        return write_references(writer, blocks, loader, pool)
+    finally:
+        pool.close()
+
+
+def examples_of(loader: Loader, keys: list[str]) -> list[bytes]:
+    return [Encoder(loader.schema).encode(loader.record(Source(key))) for key in keys]
+
+
+@pytest.mark.parametrize("processes", [1, 2, 3])
+@pytest.mark.parametrize("record_bytes", [1, 1 << 19, 1 << 30])
+def test_files_are_written_in_the_order_of_their_hashes_by_any_number_of_processes(
+    tmp_path, monkeypatch, processes, record_bytes
+):
+    keys = recordings(tmp_path / "in")
+    loader = loader_of(tmp_path / "in")
+    output = output_of(tmp_path / "out", loader.schema)
+    monkeypatch.setattr(ShardWriter, "record_bytes", record_bytes)
+    blocks = references_of(tmp_path / "in", keys, random.Random(processes))
+    result, statistics = write_files(output, loader, blocks, processes)
+    check_shard(tmp_path / "out", result, examples_of(loader, keys))
+    alone = Statistics(loader.schema)
+    for key in keys:
+        alone.add([Encoder(loader.schema).check(loader.record(Source(key)))])
+    assert statistics.state() == alone.state()
+
+
+def test_bad_files_leave_a_shard_short_and_are_listed(tmp_path):
+    keys = recordings(tmp_path / "in")
+    for key in keys[4:7]:
+        (tmp_path / "in" / key).write_bytes(b"bad")
+    loader = loader_of(tmp_path / "in")
+    output = output_of(tmp_path / "out", loader.schema)
+    blocks = references_of(tmp_path / "in", keys, random.Random(0))
+    result, statistics = write_files(output, loader, blocks, 2)
+    check_shard(tmp_path / "out", result, examples_of(loader, keys[:4] + keys[7:]))
+    assert (result.rejected, statistics.records) == (3, 27)
+    assert result.first_reject.key == min(keys[4:7])
+
+
+def test_a_shard_of_the_same_files_is_kept_with_its_statistics_and_no_file_is_opened(tmp_path):
+    keys = recordings(tmp_path / "in")
+    (tmp_path / "in" / keys[3]).write_bytes(b"bad")
+    loader = loader_of(tmp_path / "in")
+    output = output_of(tmp_path / "out", loader.schema)
+    rng = random.Random(1)
+    blocks = references_of(tmp_path / "in", keys, rng)
+    first, figures = write_files(output, loader, blocks, 2)
+    before = written_at(tmp_path / "out")
+    again_blocks = references_of(tmp_path / "in", keys, rng)
+    for key in keys:
+        (tmp_path / "in" / key).unlink()
+    again, statistics = write_files(output, loader, again_blocks)
+    assert again.kept and again.shard == first.shard and again.rejected == 1
+    assert statistics.state() == figures.state()
+    assert written_at(tmp_path / "out") == before
+
+
+@pytest.mark.parametrize("change", ["size", "time", "key", "names", "options"])
+def test_a_shard_of_other_files_is_written_anew(tmp_path, change):
+    keys = recordings(tmp_path / "in")
+    names, options = ("a", "b"), {}
+    loader = loader_of(tmp_path / "in")
+    output = output_of(tmp_path / "out", loader.schema)
+    write_files(output, loader, references_of(tmp_path / "in", keys, random.Random(0)))
+    file = tmp_path / "in" / keys[5]
+    match change:
+        case "size":
+            status = file.stat()
+            np.save(file, np.ones((9, 2)))
+            os.utime(file, ns=(0, status.st_mtime_ns))
+        case "time":
+            data = bytearray(file.read_bytes())
+            data[-1] ^= 1
+            file.write_bytes(data)
+            os.utime(file, ns=(0, 12345))
+        case "key":
+            keys[5] = keys[5].replace("05", "55")
+            file.rename(tmp_path / "in" / keys[5])
+        case "names":
+            names = ("a", "b", "c")
+        case "options":
+            options = {"x": 1}
+    loader = loader_of(tmp_path / "in", names=names)
+    output = output_of(tmp_path / "out", loader.schema, options=options)
+    blocks = references_of(tmp_path / "in", keys, random.Random(0))
+    result, _ = write_files(output, loader, blocks)
+    assert not result.kept
+    check_shard(tmp_path / "out", result, examples_of(loader, keys))
+
+
+def test_a_shard_whose_labels_changed_in_the_table_is_written_anew(tmp_path):
+    keys = recordings(tmp_path / "in")
+    table = tmp_path / "labels.csv"
+    labels = []
+    for order in ("cat,dog", "dog,cat"):
+        lines = [f"{key},{order.split(',')[n % 2]}" for n, key in enumerate(keys)]
+        table.write_text("\n".join(["path,label", *lines]))
+        loader = loader_of(tmp_path / "in", Labels.parse(f"csv:{table}"), ("cat", "dog"))
+        output = output_of(tmp_path / "out", loader.schema)
+        blocks = references_of(tmp_path / "in", keys, random.Random(0))
+        write_files(output, loader, blocks)
+        with (tmp_path / "out" / NAME).open("rb") as file:
+            decoded = [Decoder(loader.schema).decode(d) for _, d in read_records(file, NAME)]
+        labels.append([int(record["label"]) for record in decoded])
+    assert labels == [[0, 1] * 15, [1, 0] * 15]
+
+
+@pytest.mark.parametrize("figures", [None, {}, {"records": 30, "features": {}}], ids=str)
+def test_a_shard_whose_figures_cannot_be_read_is_written_anew(tmp_path, figures):
+    keys = recordings(tmp_path / "in")
+    loader = loader_of(tmp_path / "in")
+    output = output_of(tmp_path / "out", loader.schema)
+    blocks = references_of(tmp_path / "in", keys, random.Random(0))
+    _, expected = write_files(output, loader, blocks)
+    note = tmp_path / "out" / ".staging" / f"{NAME}.done"
+    note.write_text(json.dumps(json.loads(note.read_text()) | {"figures": figures}))
+    _, statistics = write_files(output, loader, blocks)
+    assert statistics.state() == expected.state()
+
+
+def test_a_users_mistake_in_one_file_ends_the_job_and_leaves_no_half_shard(tmp_path):
+    keys = recordings(tmp_path / "in")
+    loader = loader_of(tmp_path / "in")
+    np.save(tmp_path / "in" / keys[20], np.ones((2, 5)))
+    output = output_of(tmp_path / "out", loader.schema)
+    blocks = references_of(tmp_path / "in", keys, random.Random(0))
+    for processes in (1, 2):
+        with pytest.raises(UsageError, match=f"{keys[20]}: signal float64"):
+            write_files(output, loader, blocks, processes)
+        assert staged(tmp_path / "out") == []
+        assert not (tmp_path / "out" / NAME).exists()

@@ -1,0 +1,542 @@
+"""Moves of records between shards: the plan, and what becomes of the files."""
+
+import itertools
+import random
+import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import apache_beam as beam
+import google_crc32c
+import numpy as np
+import pytest
+from apache_beam.pipeline import PipelineVisitor
+from apache_beam.testing.test_pipeline import TestPipeline
+from apache_beam.testing.util import assert_that
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from beam_jobs.dataset import moves, topup
+from beam_jobs.dataset.moves import (
+    Change,
+    Move,
+    changes_of,
+    moves_by_bytes,
+    moves_by_records,
+    plan_changes,
+)
+from beam_jobs.dataset.output import Output
+from beam_jobs.dataset.resume import ShardResult, find_done, note_done
+from beam_jobs.dataset.topup import apply_change, prepare_change
+from beam_jobs.errors import DataError
+from beam_jobs.pipeline import commit
+from beam_jobs.pipeline.commit import TopUp
+from beam_jobs.plan.placement import Placement, Splits
+from beam_jobs.records.rejects import Reject
+from readers.format.manifest import shard_name
+from readers.format.schema import Feature, Schema
+from readers.format.tfrecord import frame, read_records
+from tests.support.datasets import write_shard
+
+Shards = list[list[bytes]]
+
+
+def after(shards: list[list], moves: list[Move]) -> list[list]:
+    """Lists of records after some moves, each of which tells which records go where."""
+    gone = {(m.donor, row) for m in moves for row in range(m.first, m.first + m.records)}
+    assert len(gone) == sum(m.records for m in moves), "a record goes two ways"
+    stay = [
+        [record for row, record in enumerate(records) if (shard, row) not in gone]
+        for shard, records in enumerate(shards)
+    ]
+    for m in moves:
+        moved = shards[m.donor][m.first : m.first + m.records]
+        assert len(moved) == m.records > 0
+        stay[m.receiver] += moved
+    return stay
+
+
+def numbered(counts: list[int]) -> list[list[tuple[int, int]]]:
+    return [[(shard, row) for row in range(count)] for shard, count in enumerate(counts)]
+
+
+def fewest(counts: list[int]) -> int:
+    """How many records must move at least, over all ways to share them out evenly."""
+    shards = len(counts)
+    least, rest = divmod(sum(counts), shards)
+    return min(
+        sum(max(0, n - least - (shard in full)) for shard, n in enumerate(counts))
+        for full in itertools.combinations(range(shards), rest)
+    )
+
+
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=9))
+@settings(max_examples=300)
+def test_moves_by_records_balance_exactly_and_no_fewer_records_would_do(counts):
+    moves = moves_by_records(counts)
+    found = after(numbered(counts), moves)
+    sizes = [len(records) for records in found]
+    assert max(sizes) - min(sizes) <= 1
+    assert sorted(itertools.chain(*found)) == sorted(itertools.chain(*numbered(counts)))
+    assert sum(move.records for move in moves) == fewest(counts)
+
+
+@given(st.lists(st.integers(0, 10**4), min_size=1, max_size=300))
+@settings(max_examples=50)
+def test_moves_by_records_balance_many_shards(counts):
+    moves = moves_by_records(counts)
+    sizes = np.array(counts)
+    for move in moves:
+        sizes[move.donor] -= move.records
+        sizes[move.receiver] += move.records
+        assert move.donor != move.receiver
+    assert sizes.max() - sizes.min() <= 1
+
+
+def test_what_is_balanced_stays_as_it_is():
+    for counts in ([], [0], [7], [3, 3, 3], [4, 3, 4, 3], [0, 1, 0]):
+        assert moves_by_records(counts) == []
+
+
+def test_records_leave_the_ends_of_the_fuller_shards_in_runs():
+    assert moves_by_records([9, 2, 1]) == [Move(0, 4, 2, 1), Move(0, 6, 3, 2)]
+    assert moves_by_records([5, 5, 4, 1]) == [Move(0, 4, 1, 3), Move(1, 4, 1, 3)]
+    # The fullest keep the one that does not divide: one record moves here, not two.
+    assert moves_by_records([3, 5, 3]) == [Move(1, 4, 1, 0)]
+    assert moves_by_records([5, 3, 3]) == [Move(0, 4, 1, 1)]
+
+
+byte_shards = st.lists(
+    st.lists(st.one_of(st.integers(16, 400), st.sampled_from([16, 5000])), max_size=25),
+    min_size=1,
+    max_size=7,
+)
+
+
+def check_bytes(lengths: list[list[int]]) -> list[Move]:
+    """Moves by bytes, after checking all that they promise."""
+    asked: set[int] = set()
+
+    def lengths_of(shard: int) -> np.ndarray:
+        assert shard not in asked, "an index is read once"
+        asked.add(shard)
+        return np.array(lengths[shard], np.int64)
+
+    largest = max(itertools.chain(*lengths), default=0)
+    moves = moves_by_bytes([sum(shard) for shard in lengths], largest, lengths_of)
+    found = after(numbered([len(shard) for shard in lengths]), moves)
+    every = numbered([len(shard) for shard in lengths])
+    assert sorted(itertools.chain(*found)) == sorted(itertools.chain(*every))
+    sizes = [sum(lengths[shard][row] for shard, row in records) for records in found]
+    before = [sum(shard) for shard in lengths]
+    assert max(sizes) - min(sizes) <= max(largest, 0)
+    assert max(sizes) - min(sizes) <= max(before) - min(before)
+    assert asked == {m.donor for m in moves} | {m.receiver for m in moves}
+    # Nothing moves in a circle: a shard gives or receives.
+    assert not {m.donor for m in moves} & {m.receiver for m in moves}
+    if max(before) - min(before) <= largest:
+        assert moves == []
+    return moves
+
+
+@given(byte_shards)
+@settings(max_examples=300)
+def test_moves_by_bytes_leave_shards_within_the_largest_record(lengths):
+    check_bytes(lengths)
+
+
+@pytest.mark.parametrize(
+    "lengths",
+    [
+        [[16] * 3000, []],
+        [[], [16] * 3000, [], []],
+        [[10_000, *[16] * 2000], [17], [16]],
+        [[2**n for n in range(4, 31)], [2**30], [16]],
+        [[2**n for n in range(30, 3, -1)], [], [], [], []],
+        [[100] * 100, [99] * 101, [1000] * 11, [16] * 700],
+        [[16, 1 << 30], [16, 1 << 30], [16], [1 << 30] * 3],
+        [[n] for n in range(16, 400)],
+        [[16 + n * n % 97 for n in range(k * 7)] for k in range(40)],
+        [[1 << 40], [1 << 40], []],
+        [[]],
+        [[], []],
+        [[5, 5], [5, 5, 5]],
+    ],
+    ids=range(13),
+)
+def test_moves_by_bytes_come_to_an_end_whatever_the_sizes(lengths):
+    check_bytes(lengths)
+
+
+def test_no_shards_need_no_moves():
+    assert moves_by_bytes([], 0, pytest.fail) == []
+
+
+def test_the_last_record_of_the_largest_shard_goes_to_the_smallest_as_long_as_it_must():
+    moves = [Move(0, 4, 2, 1), Move(0, 3, 1, 2)]
+    assert check_bytes([[50] * 6, [50], [50] * 2]) == moves
+    assert check_bytes([[50] * 8, [50], [200]]) == [Move(0, 6, 2, 1)]
+    assert check_bytes([[50] * 5, [50], [200]]) == []
+
+
+# What becomes of files.
+
+
+def results_of(directory: Path, shards: Shards, split: str = "train") -> list[ShardResult]:
+    """Writes shards of serialized Examples; their results as a writer gives them."""
+    results = []
+    for index, records in enumerate(shards):
+        shard = write_shard(directory / shard_name(split, index, len(shards)), records)
+        size = (directory / f"{shard.file}.idx").stat().st_size
+        largest = max((len(frame(record)) for record in records), default=0)
+        results.append(ShardResult(int(split != "train"), index, shard, size, largest, 0, None))
+    return results
+
+
+def records_of(rng: random.Random, counts: list[int]) -> Shards:
+    """Shards of records of all sizes, no two of them alike."""
+    return [
+        [
+            b"%d/%d " % (shard, row) + rng.randbytes(rng.choice([0, 3, 50, 700]))
+            for row in range(count)
+        ]
+        for shard, count in enumerate(counts)
+    ]
+
+
+def any_moves(rng: random.Random, counts: list[int]) -> list[Move]:
+    """Moves of the ends of shards to any shards, the same one included, in any order and runs."""
+    moves = []
+    for donor, count in enumerate(counts):
+        row = rng.randint(0, count)
+        while row < count:
+            records = rng.randint(1, count - row)
+            moves.append(Move(donor, row, records, rng.randrange(len(counts))))
+            row += records
+    rng.shuffle(moves)
+    return moves
+
+
+def files_of(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
+
+
+def check_files(directory: Path, shards: Shards, found: dict[int, ShardResult]) -> None:
+    """Files and results are those of shards that were written from these records at once."""
+    with tempfile.TemporaryDirectory() as other:
+        expected = results_of(Path(other), shards)
+        assert files_of(directory) == files_of(Path(other))
+    for index, result in found.items():
+        assert result.shard == expected[index].shard
+        assert result.index_bytes == expected[index].index_bytes
+        assert (result.split, result.index) == (0, index)
+    for index, records in enumerate(shards):
+        with (directory / expected[index].shard.file).open("rb") as file:
+            assert [data for _, data in read_records(file, "")] == records
+
+
+def once(directory: str, changes: list[Change]) -> dict[int, ShardResult]:
+    prepared = [prepare_change(directory, change) for change in changes]
+    return {p.change.before.index: apply_change(directory, p) for p in prepared}
+
+
+def each_step_twice(directory: str, changes: list[Change]) -> dict[int, ShardResult]:
+    prepared = [prepare_change(directory, change) for change in changes for _ in range(2)]
+    assert prepared[::2] == prepared[1::2]
+    found = [apply_change(directory, p) for p in prepared]
+    assert found[::2] == found[1::2]
+    return {result.index: result for result in found}
+
+
+def all_again(directory: str, changes: list[Change]) -> dict[int, ShardResult]:
+    prepared = [prepare_change(directory, change) for change in changes]
+    first = [apply_change(directory, p) for p in prepared]
+    assert [apply_change(directory, p) for p in reversed(prepared)] == first[::-1]
+    return {result.index: result for result in first}
+
+
+def two_at_once(directory: str, changes: list[Change]) -> dict[int, ShardResult]:
+    with ThreadPoolExecutor(2) as threads:
+
+        def both(function, argument):
+            barrier = threading.Barrier(2)
+
+            def attempt():
+                barrier.wait(10)
+                return function(directory, argument)
+
+            one, other = [threads.submit(attempt) for _ in range(2)]
+            assert one.result() == other.result()
+            return one.result()
+
+        prepared = [both(prepare_change, change) for change in changes]
+        return {p.change.before.index: both(apply_change, p) for p in prepared}
+
+
+WAYS = [once, each_step_twice, all_again, two_at_once]
+
+
+@pytest.mark.parametrize("local", [True, False])
+@pytest.mark.parametrize("way", WAYS)
+@given(
+    st.lists(st.integers(0, 9), min_size=1, max_size=5),
+    st.randoms(use_true_random=False),
+    st.booleans(),
+)
+@settings(max_examples=25)
+def test_shards_become_what_they_were_if_written_at_once(way, local, counts, rng, balance):
+    shards = records_of(rng, counts)
+    moves = moves_by_records(counts) if balance else any_moves(rng, counts)
+    with tempfile.TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
+        if not local:
+            patch.setattr(topup, "is_local", lambda path: False)
+            patch.setattr(topup, "_COPY_BYTES", 97)
+        results = results_of(Path(directory), shards)
+        changes = changes_of(results, moves)
+        check_files(Path(directory), after(shards, moves), way(directory, changes))
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=6), st.randoms(use_true_random=False))
+def test_changes_say_what_the_moves_say(counts, rng):
+    moves = any_moves(rng, counts)
+    shards = numbered(counts)
+    with tempfile.TemporaryDirectory() as directory:
+        results = results_of(Path(directory), [[b"x"] * count for count in counts])
+    by_name = {shard_name("train", index, len(counts)): index for index in range(len(counts))}
+    changes = changes_of(results, moves)
+    found = shards.copy()
+    for change in changes:
+        assert change.before is results[change.before.index]
+        assert change.name == change.before.shard.file
+        taken = [shards[by_name[file]][first : first + n] for file, first, n in change.intake]
+        assert change.incoming == sum(map(len, taken))
+        found[change.before.index] = shards[change.before.index][: change.keep]
+        found[change.before.index] += itertools.chain(*taken)
+    assert found == after(shards, moves)
+    touched = {m.donor for m in moves} | {m.receiver for m in moves}
+    assert [change.before.index for change in changes] == sorted(touched)
+
+
+def test_a_shard_may_give_and_receive(tmp_path):
+    shards = records_of(random.Random(0), [4, 3, 2])
+    moves = [Move(0, 2, 2, 1), Move(1, 1, 2, 2), Move(2, 1, 1, 0), Move(2, 0, 1, 2)]
+    changes = changes_of(results_of(tmp_path, shards), moves)
+    assert [change.keep for change in changes] == [2, 1, 0]
+    found = once(str(tmp_path), changes)
+    a, b, c = shards
+    check_files(tmp_path, [[*a[:2], c[1]], [b[0], *a[2:]], [*b[1:], c[0]]], found)
+
+
+def test_nothing_that_a_shard_holds_moves_while_others_are_prepared(tmp_path):
+    shards = records_of(random.Random(1), [6, 0, 3])
+    results = results_of(tmp_path, shards)
+    before = files_of(tmp_path)
+    for change in changes_of(results, moves_by_records([6, 0, 3])):
+        prepare_change(str(tmp_path), change)
+    assert files_of(tmp_path) == before
+
+
+@pytest.mark.parametrize("local", [True, False])
+@pytest.mark.parametrize("done", ["nothing", "half", "shard"])
+def test_an_attempt_that_died_is_made_up_for_by_the_next(tmp_path, monkeypatch, local, done):
+    shards = records_of(random.Random(2), [9, 1, 1])
+    moves = moves_by_records([9, 1, 1])
+    monkeypatch.setattr(topup, "is_local", lambda path: local)
+    directory = str(tmp_path)
+    changes = changes_of(results_of(tmp_path, shards), moves)
+    prepared = [prepare_change(directory, change) for change in changes]
+    for p in prepared:
+        note_done(directory, p.change.name, "digest", p.change.before, None)
+
+    def die(*arguments):
+        raise OSError("no space")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(topup, "write_file", die)
+        if done == "nothing":
+            patch.setattr(topup, "_rewrite", die)
+            patch.setattr(Path, "open", die)
+        for p in prepared:
+            with pytest.raises(OSError, match="no space"):
+                apply_change(directory, p)
+            # Before its first byte changes, a shard is known as one that is done no more.
+            if done != "nothing":
+                assert find_done(directory, p.change.name, "digest") is None
+                assert not (tmp_path / ".staging" / f"{p.change.name}.done").exists()
+    if done == "half" and local:
+        for p in prepared:
+            with (tmp_path / p.change.name).open("r+b") as file:
+                # What comes in is written in part; or what goes is not yet cut off.
+                file.seek(-1 if p.change.intake else 0, 2)
+                file.truncate() if p.change.intake else file.write(b"left")
+    found = {p.change.before.index: apply_change(directory, p) for p in prepared}
+    for path in (tmp_path / ".staging").glob("*.done"):
+        pytest.fail(f"{path.name} is left")
+    check_files(tmp_path, after(shards, moves), found)
+
+
+def test_a_record_that_was_damaged_on_its_way_is_noticed(tmp_path):
+    shards = records_of(random.Random(3), [5, 1])
+    changes = changes_of(results_of(tmp_path, shards), moves_by_records([5, 1]))
+    prepared = [prepare_change(str(tmp_path), change) for change in changes]
+    (intake,) = (tmp_path / ".staging").glob("*.intake")
+    data = bytearray(intake.read_bytes())
+    data[13] ^= 1
+    intake.write_bytes(data)
+    before = files_of(tmp_path)
+    with pytest.raises(ValueError, match="fails its CRC32C"):
+        apply_change(str(tmp_path), prepared[1])
+    assert files_of(tmp_path) == before
+
+
+class Reading:
+    """An open file that adds up what is read from it."""
+
+    def __init__(self, file, sizes: list[int]) -> None:
+        self._file, self._sizes = file, sizes
+
+    def seek(self, place: int) -> None:
+        self._file.seek(place)
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._file.read(size)
+        self._sizes.append(len(data))
+        return data
+
+    def __enter__(self) -> "Reading":
+        return self
+
+    def __exit__(self, *_) -> None:
+        self._file.close()
+
+
+def test_of_the_shards_nothing_is_read_but_what_moves(tmp_path, monkeypatch):
+    shards = [[b"x" * 100_000] * 40, [b"x" * 100_000] * 37]
+    changes = changes_of(results_of(tmp_path, shards), [Move(0, 39, 1, 1)])
+    sizes: list[int] = []
+    open_file = topup.open_file
+    for module in (topup, moves):
+        monkeypatch.setattr(module, "open_file", lambda path: Reading(open_file(path), sizes))
+    found = once(str(tmp_path), changes)
+    assert [result.shard.records for result in found.values()] == [39, 38]
+    # By its donor for the checksum, by the receiver, and by it again from where it was copied.
+    assert sum(size for size in sizes if size > 1000) == 3 * len(frame(shards[0][39]))
+
+
+SCHEMA = Schema({"key": Feature("string")})
+
+
+def output_of(directory: Path, balance: str = "records") -> Output:
+    splits = Splits(("train", "val"), (0.5, 0.5))
+    return Output(str(directory), SCHEMA, Placement(0, splits), (0, 0), balance=balance)
+
+
+def test_all_splits_are_looked_at_and_balanced_ones_are_left_alone(tmp_path):
+    rng = random.Random(5)
+    results = results_of(tmp_path, records_of(rng, [5, 2]))
+    results += results_of(tmp_path, records_of(rng, [3, 3, 4]), "val")
+    changes = list(plan_changes(output_of(tmp_path), results[::-1]))
+    assert [(change.before.split, change.before.index) for change in changes] == [(0, 0), (0, 1)]
+    assert [change.keep for change in changes] == [4, 2]
+    # In a split of its own a shard has moves of its own.
+    other = [results_of(tmp_path, records_of(rng, [1, 6]), "val"), results[:2]]
+    changes = list(plan_changes(output_of(tmp_path), itertools.chain(*other)))
+    assert [change.name[:5] for change in changes] == ["train", "train", "val-0", "val-0"]
+
+
+def test_where_a_shard_is_missing_nothing_moves(tmp_path):
+    results = results_of(tmp_path, records_of(random.Random(6), [9, 2, 1]))
+    for some in (results[1:], results[:2:2] + results[2:], []):
+        assert not list(plan_changes(output_of(tmp_path), some))
+
+
+def test_a_split_of_nothing_but_rejects_has_nothing_to_move(tmp_path):
+    rejects = ShardResult(0, 0, None, 0, 0, 3, Reject("k", "read", "why"))
+    assert not list(plan_changes(output_of(tmp_path), [rejects]))
+
+
+def test_a_shard_reported_twice_is_planned_once(tmp_path):
+    results = results_of(tmp_path, records_of(random.Random(6), [9, 2]))
+    twice = list(plan_changes(output_of(tmp_path), results * 2))
+    assert twice == list(plan_changes(output_of(tmp_path), results))
+
+
+@given(st.lists(st.integers(0, 12), min_size=1, max_size=5), st.randoms(use_true_random=False))
+@settings(max_examples=25)
+def test_files_balanced_by_bytes_differ_by_the_largest_record_at_most(counts, rng):
+    shards = records_of(rng, counts)
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        results = results_of(directory, shards)
+        changes = list(plan_changes(output_of(directory, "bytes"), results))
+        found = {r.index: r for r in results} | once(name, changes)
+        sizes = [result.shard.bytes for result in found.values()]
+        assert max(sizes) - min(sizes) <= max(result.largest for result in results)
+        every = []
+        for result in found.values():
+            data = (directory / result.shard.file).read_bytes()
+            assert google_crc32c.value(data) == result.shard.crc32c
+            with (directory / result.shard.file).open("rb") as file:
+                every += [record for _, record in read_records(file, "")]
+        assert sorted(every) == sorted(itertools.chain(*shards))
+
+
+@pytest.mark.parametrize("balance", ["records", "bytes"])
+def test_the_transform_balances_the_files_of_all_splits(tmp_path, balance):
+    rng = random.Random(7)
+    train, val = records_of(rng, [12, 1, 5]), records_of(rng, [0, 7])
+    results = results_of(tmp_path, train) + results_of(tmp_path, val, "val")
+    output = output_of(tmp_path, balance)
+    expected = {(c.before.split, c.before.index) for c in plan_changes(output, results)}
+
+    def check(changed: list[ShardResult]) -> None:
+        assert {(r.split, r.index) for r in changed} == expected
+        latest = {(r.split, r.index): r for r in [*results, *changed]}.values()
+        for split in range(2):
+            mine = [r for r in latest if r.split == split]
+            sizes = [getattr(r.shard, balance) for r in mine]
+            limit = 1 if balance == "records" else max(r.largest for r in mine)
+            assert max(sizes) - min(sizes) <= limit
+        for result in latest:
+            data = (Path(output.directory) / result.shard.file).read_bytes()
+            assert len(data) == result.shard.bytes
+            assert google_crc32c.value(data) == result.shard.crc32c
+
+    with TestPipeline() as pipeline:
+        given_results = pipeline | "Results" >> beam.Create(results, reshuffle=False)
+        assert_that(given_results | TopUp(output), check)
+    assert len(expected) >= 4
+
+
+class SideInputs(PipelineVisitor):
+    """Step -> the steps whose output it waits for."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, list[str]] = {}
+
+    def visit_transform(self, step) -> None:
+        waits = [side.pvalue.producer.full_label for side in step.side_inputs]
+        self.found[step.full_label] = waits
+
+
+def test_no_shard_changes_before_the_last_record_is_copied_on_any_runner(tmp_path):
+    # The DirectRunner ends a step before the next begins; others do not.
+    pipeline = beam.Pipeline()
+    pipeline | beam.Create([]) | "TopUp" >> TopUp(output_of(tmp_path))
+    steps = SideInputs()
+    pipeline.visit(steps)
+    assert any("AllCopied" in step for step in steps.found["TopUp/Move"])
+
+
+def test_an_output_that_cannot_be_written_is_one_clear_line(tmp_path, monkeypatch):
+    shards = records_of(random.Random(8), [4, 0])
+    results = results_of(tmp_path, shards)
+    output = output_of(tmp_path)
+    (change, _) = plan_changes(output, results)
+    prepared = prepare_change(output.directory, change)
+    (tmp_path / change.name).unlink()
+    with pytest.raises(DataError, match=f"{change.name} cannot be written"):
+        list(commit._Apply(output).process(prepared, 1))
+    with pytest.raises(DataError, match=f"{change.name} cannot be written"):
+        list(commit._Prepare(output).process(change))

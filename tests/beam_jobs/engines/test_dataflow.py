@@ -1,0 +1,499 @@
+"""Jobs on Dataflow: what is submitted, a whole run of it on this machine, and how it may end.
+
+What Google runs is played by `dataflow_service.py`; its store by an emulator; its workers are
+processes that `beam-shards-worker` starts.
+"""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+import types
+import urllib.parse
+import urllib.request
+from pathlib import Path
+
+import apache_beam as beam
+import pytest
+from apache_beam.options import pipeline_options
+from apache_beam.portability import common_urns
+from apache_beam.portability.api import beam_runner_api_pb2
+from apache_beam.runners.dataflow import dataflow_runner
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from gcp_storage_emulator.server import create_server
+
+from beam_jobs.__main__ import main
+from beam_jobs.cli.command import parse_command
+from examples.samples import make_samples
+from tests.beam_jobs.engines.test_worker import free_port, listens
+from tests.support.checkout import ROOT
+from tests.support.dataflow_service import TOKEN, Answer, DataflowService
+from tests.support.datasets import files_of
+
+IMAGE = "europe-west4-docker.pkg.dev/a-project/images/beam-shards:0.1.0"
+QUIET = "--experiments=disable_logging_submission_environment"
+
+JOBS = {
+    "images": ["--input", "gs://data/in/images/**", "--image_size=16x16", "--num_shards=2"],
+    "text": [
+        *("--input", "gs://data/in/text/*.jsonl", "--label_field=label", "--tokens=words"),
+        *("--splits", "train=0.8,val=0.2"),
+    ],
+    "sensors": [
+        *("--input", "gs://data/in/sensors/**.npy", "--label=none", "--num_shards=3"),
+        *("--splits", "train=0.8,val=0.2"),
+    ],
+}
+SENT = {
+    "images": [f"--sdk_container_image={IMAGE}"],
+    "text": [f"--setup_file={ROOT}/setup.py", QUIET],
+    "sensors": [f"--sdk_container_image={IMAGE}", QUIET],
+}
+
+
+class Cloud:
+    """A store with inputs, a service, and how a driver finds both."""
+
+    def __init__(self, store, service, key, inputs):
+        self.store, self.service, self.inputs = store, service, inputs
+        self.environment = {
+            "STORAGE_EMULATOR_HOST": store,
+            "GOOGLE_APPLICATION_CREDENTIALS": str(key),
+            "GRPC_VERBOSITY": "NONE",
+        }
+
+    def flags(self, name):
+        return [
+            "--runner=DataflowRunner",
+            "--project=a-project",
+            "--region=europe-west4",
+            "--temp_location=gs://data/tmp",
+            f"--dataflow_endpoint={self.service.url}",
+            f"--job_name={name}",
+        ]
+
+    def put(self, name, data):
+        quoted = urllib.parse.quote(name, safe="")
+        url = f"{self.store}/upload/storage/v1/b/data/o?uploadType=media&name={quoted}"
+        urllib.request.urlopen(urllib.request.Request(url, data, method="POST")).close()
+
+    def names(self, folder):
+        url = f"{self.store}/storage/v1/b/data/o?prefix={folder and f'{folder}/'}"
+        with urllib.request.urlopen(url) as answer:
+            return {item["name"] for item in json.load(answer).get("items", ())}
+
+    def download(self, folder, directory):
+        for name in self.names(folder):
+            if "/.staging/" in name:
+                continue
+            path = directory / name.removeprefix(f"{folder}/")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(self.service.staged(f"gs://data/{name}"))
+        return directory
+
+
+def write_key(path, service):
+    """The key of an account that the service believes."""
+    private = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    pem = private.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    account = {
+        "type": "service_account",
+        "project_id": "a-project",
+        "private_key_id": "1",
+        "private_key": pem.decode(),
+        "client_email": "driver@a-project.iam.gserviceaccount.com",
+        "token_uri": f"{service.url}/token",
+    }
+    path.write_text(json.dumps(account))
+    return path
+
+
+@pytest.fixture(scope="module")
+def cloud(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("cloud")
+    port, workers = free_port(), free_port()
+    store = create_server("localhost", port, in_memory=True, default_bucket="data")
+    store.start()
+    with DataflowService(f"http://localhost:{port}", f"localhost:{workers}") as service:
+        key = write_key(directory / "key.json", service)
+        make_samples(directory / "in", per_class=5)
+        (directory / "in/sensors/bad.npy").write_bytes(b"no array")
+        found = Cloud(f"http://localhost:{port}", service, key, directory / "in")
+        for path in found.inputs.rglob("*"):
+            if path.is_file():
+                found.put(f"in/{path.relative_to(found.inputs)}", path.read_bytes())
+        command = [sys.executable, "-m", "apache_beam.runners.worker.worker_pool_main"]
+        command += [f"--service_port={workers}"]
+        command += [f"--container_executable={Path(sys.executable).parent}/beam-shards-worker"]
+        with (directory / "workers.log").open("wb") as log:
+            pool = subprocess.Popen(
+                command,
+                stdout=log,
+                stderr=log,
+                cwd=directory,
+                env={**os.environ, **found.environment},
+                start_new_session=True,
+            )
+        try:
+            while not listens(workers):
+                assert pool.poll() is None, (directory / "workers.log").read_text()
+                time.sleep(0.05)
+            yield found
+        finally:
+            os.killpg(pool.pid, signal.SIGKILL)
+            pool.wait()
+            store.stop()
+
+
+@pytest.fixture
+def driver(cloud, monkeypatch):
+    """Runs a submission in this process, where the clock of Beam's polls goes a hundred times as fast."""
+    for name, value in cloud.environment.items():
+        monkeypatch.setenv(name, value)
+    clock = types.SimpleNamespace(time=time.time, sleep=lambda seconds: time.sleep(seconds / 100))
+    monkeypatch.setattr(dataflow_runner, "time", clock)
+
+    def run(
+        name, *more, job="sensors", image=f"--sdk_container_image={IMAGE}", output="gs://data/o"
+    ):
+        flags = [*JOBS[job], "--output", output, *cloud.flags(name), QUIET, "--no_auth"]
+        return main([job, *flags, *filter(None, [image]), *more])
+
+    run.clock = clock
+    return run
+
+
+class Submission:
+    """A driver in a process of its own, and what it printed."""
+
+    def __init__(self, cloud, job):
+        self.job, self._cloud = job, cloud
+        command = [sys.executable, "-m", "beam_jobs", job, *JOBS[job], *SENT[job]]
+        self.process = subprocess.Popen(
+            [*command, f"--output=gs://data/{job}", *cloud.flags(f"whole-{job}")],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            env={**os.environ, **cloud.environment},
+        )
+
+    def end(self):
+        self.printed, self.told = self.process.communicate(timeout=600)
+        self.code = self.process.returncode
+        self.taken = self._cloud.service.named(f"whole-{self.job}")
+        self.environment = self.taken.posted["environment"]
+        return self
+
+
+@pytest.fixture(scope="module")
+def submitted(cloud):
+    """All three jobs, submitted at once."""
+    begun = [Submission(cloud, job) for job in JOBS]
+    try:
+        yield {submission.job: submission.end() for submission in begun}
+    finally:
+        for submission in begun:
+            submission.process.kill()
+
+
+def without_inputs(directory):
+    """The files of a dataset; where its inputs lay is no part of it."""
+    path = directory / "manifest.json"
+    manifest = json.loads(path.read_text())
+    del manifest["options"]["input"]
+    path.write_text(json.dumps(manifest))
+    return files_of(directory)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("job", JOBS)
+def test_a_whole_submission_writes_the_same_bytes_as_this_machine(cloud, submitted, tmp_path, job):
+    there = submitted[job]
+    assert there.code == 0, there.told
+    here = [flag.replace("gs://data/in", str(cloud.inputs)) for flag in JOBS[job]]
+    assert main([job, *here, "--output", f"{tmp_path}/here", "--direct_num_workers=1"]) == 0
+    downloaded = cloud.download(job, tmp_path / "there")
+    assert without_inputs(downloaded) == without_inputs(tmp_path / "here")
+    assert len(there.printed.splitlines()) == 1 + len(list(downloaded.glob("*-00000-*.idx")))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("job", JOBS)
+def test_the_driver_says_where_the_job_is_and_what_the_service_says(submitted, job):
+    there = submitted[job]
+    console = f"https://console.cloud.google.com/dataflow/jobs/europe-west4/{there.taken.id}"
+    lines = there.told.splitlines()
+    assert f"Dataflow runs the job as {there.taken.id}: {console}?project=a-project" in lines
+    assert any("Worker configuration: n1-standard-1" in line for line in lines)
+    assert "Traceback" not in there.told and "error" not in there.told
+    rejected = ["1 rejected, listed in gs://data/sensors/rejects/"] if job == "sensors" else []
+    assert [line for line in lines if "rejected" in line] == rejected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("job", JOBS)
+def test_a_job_is_posted_with_its_image_its_files_and_its_options(submitted, job):
+    there = submitted[job]
+    assert there.taken.path == "/v1b3/projects/a-project/locations/europe-west4/jobs"
+    assert there.taken.headers["Authorization"] == f"Bearer {TOKEN}"
+    (pool,) = there.environment["workerPools"]
+    (image,) = pool["sdkHarnessContainerImages"]
+    beams = "gcr.io/cloud-dataflow/v1beta3/beam_python3.11_sdk:"
+    assert image["containerImage"].startswith(beams if job == "text" else IMAGE)
+    names = sorted(package["name"] for package in pool.get("packages", ()))
+    packages = {"images": ["submission_environment_dependencies.txt"], "text": ["workflow.tar.gz"]}
+    assert names == packages.get(job, [])
+    options = there.taken.options
+    assert options["pipelineUrl"].startswith(f"gs://data/tmp/whole-{job}.")
+    assert options["save_main_session"] is False
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("job", JOBS)
+def test_nothing_that_is_sent_holds_a_credential(cloud, submitted, job):
+    key = json.loads(Path(cloud.environment["GOOGLE_APPLICATION_CREDENTIALS"]).read_text())
+    there = submitted[job]
+    sent = json.dumps(there.taken.posted).encode() + cloud.service.staged(
+        there.taken.options["pipelineUrl"]
+    )
+    for secret in (TOKEN, "PRIVATE KEY", key["private_key"][100:140], key["client_email"]):
+        assert secret.encode() not in sent
+
+
+@pytest.mark.slow
+def test_setup_file_stages_the_package_alone(cloud, submitted):
+    (package,) = submitted["text"].environment["workerPools"][0]["packages"]
+    staged = package["location"].replace("storage.googleapis.com", "gs:/")
+    with tarfile.open(fileobj=io.BytesIO(cloud.service.staged(staged))) as file:
+        names = {name.partition("/")[2] for name in file.getnames()}
+    assert {"setup.py", "README.md", "beam_jobs/boot.py", "readers/format/schema.py"} <= names
+    assert not [name for name in names if name.startswith(("tests", "docs", "benchmarks"))]
+
+
+def described(cloud, job):
+    """What would be submitted: Beam's own dry run, which the command has no flag for."""
+    flags = [*JOBS[job], f"--output=gs://data/dry-{job}", *cloud.flags("dry")]
+    command = parse_command([job, *flags, QUIET])
+    command.beam.view_as(pipeline_options.TestOptions).dry_run = True
+    command.beam.view_as(pipeline_options.SetupOptions).save_main_session = False
+    pipeline = beam.Pipeline(options=command.beam)
+    pipeline | job.capitalize() >> command.transform
+    return pipeline.run().job.proto_pipeline
+
+
+@pytest.fixture(scope="module")
+def graphs(cloud):
+    """The graphs of all jobs, by a dry run that leaves store and service as they were."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in cloud.environment.items():
+            patch.setenv(name, value)
+        found = {job: described(cloud, job) for job in JOBS}
+    assert not [name for name in cloud.names("") if "dry" in name]
+    assert "dry" not in [job.posted["name"] for job in cloud.service.jobs]
+    return found
+
+
+def steps_of(graph):
+    return {step.unique_name: step for step in graph.components.transforms.values()}
+
+
+def is_beams(name):
+    """Whether Beam, not this package, has named the step."""
+    return name.startswith(("FlatMap(<lambda at core.py", "Map(decode)"))
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_a_dry_run_touches_nothing_and_its_graph_reads_well(graphs, job):
+    graph = graphs[job]
+    names = [name for name in steps_of(graph) if name.startswith(job.capitalize())]
+    assert {"Write", "CommitDataset/Commit", "CommitDataset/TopUp/PlanMoves"} <= {
+        name.partition("/")[2] for name in names
+    }
+    own = [name for name in names if not is_beams(name.rpartition("/")[2])]
+    assert not [name for name in own if "lambda" in name or "object at" in name]
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_a_graph_holds_no_inputs_and_nothing_large(cloud, graphs, job):
+    graph = graphs[job]
+    largest = max(len(step.spec.payload) for step in graph.components.transforms.values())
+    assert largest < 16 << 10
+    assert len(graph.SerializeToString()) < 256 << 10
+    assert not [
+        p for p in cloud.inputs.rglob("*.*") if p.name.encode() in graph.SerializeToString()
+    ]
+
+
+# What every worker of a step holds comes from these: plans, names, words, counts and figures of
+# shards, and a summary for each bundle of listed inputs; records and their references never.
+SMALL = {
+    *("Read/Plan/Summarise", "Read/Plan/Draft", "Read/Plan/PickBoundaries", "Read/Plan/Finish"),
+    *("Read/Plan/CheckPasses", "Read/List", "Read/LabelNames", "Read/Vocabulary", "Read/Schema"),
+    *("Write", "CommitDataset"),
+}
+
+
+def test_side_inputs_are_plans_names_and_figures(graphs):
+    for graph in graphs.values():
+        makers = {
+            pcollection: step.unique_name.partition("/")[2]
+            for step in graph.components.transforms.values()
+            if not step.subtransforms
+            for pcollection in step.outputs.values()
+        }
+        for step in graph.components.transforms.values():
+            if step.spec.urn == common_urns.primitives.PAR_DO.urn:
+                payload = beam_runner_api_pb2.ParDoPayload.FromString(step.spec.payload)
+                for tag in payload.side_inputs:
+                    maker = makers[step.inputs[tag]]
+                    assert any(f"{maker}/".startswith(f"{small}/") for small in SMALL), maker
+
+
+def error_of(told):
+    """The one line of a failure, which comes last."""
+    lines = told.splitlines()
+    assert [line for line in lines if line.startswith("error: ")] == lines[-1:], told
+    assert "Traceback" not in told
+    return lines[-1].removeprefix("error: ")
+
+
+FENCED = (
+    "Error message from worker: generic::unknown: Traceback (most recent call last):\n"
+    '  File "/usr/local/lib/python3.11/site-packages/beam_jobs/plan.py", line 1, in process\n'
+    "beam_jobs.errors.UsageError: <job error 2>--input gs://data/x: no file matches</job error>"
+    " [while running 'Sensors/Read/Plan/Draft-ptransform-30']\n\npassed through:\n==>\n"
+    "    dist_proc/dax/workflow/worker/fnapi_service_impl.cc:1334"
+)
+UNFORESEEN = (
+    "Traceback (most recent call last):\n  File \"x.py\", line 1\nKeyError: 'x' [while running 'Write']"
+    "\n\npassed through:\n==>\n    dist_proc/dax/workflow/worker/fnapi_service_impl.cc:1334"
+)
+STOCKOUT = "Startup of the worker pool in zone europe-west4-a failed: ZONE_RESOURCE_POOL_EXHAUSTED"
+# Beam looks at options only where they are for Google's own service.
+GOOGLES = "--dataflow_endpoint=https://dataflow.googleapis.com"
+CONSOLE = "https://console.cloud.google.com/dataflow/jobs/europe-west4/"
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "line"),
+    [
+        (Answer(text=FENCED), 2, "--input gs://data/x: no file matches"),
+        (Answer(text=UNFORESEEN), 1, "the job {id} ended as FAILED: KeyError: 'x' [while running"),
+        (Answer(text=STOCKOUT), 1, f"the job {{id}} ended as FAILED: {STOCKOUT}; no dataset was"),
+        (Answer(), 1, "the job {id} ended as FAILED: the service does not say why; no dataset"),
+        (
+            Answer(state="JOB_STATE_CANCELLED"),
+            1,
+            "the job {id} was cancelled; no dataset was written",
+        ),
+        (Answer(state="JOB_STATE_DRAINED"), 1, "the job {id} ended as DRAINED: "),
+        (Answer(state="JOB_STATE_DONE"), 1, "the runner says it is done, but "),
+    ],
+    ids=["fenced", "unforeseen", "stockout", "silent", "cancelled", "drained", "nothing-written"],
+)
+def test_a_job_that_does_not_end_well_is_one_line(cloud, driver, capfd, answer, code, line):
+    cloud.service.answers["ends"] = answer
+    assert driver("ends") == code
+    found = error_of(capfd.readouterr().err)
+    assert found.startswith(line.format(id=cloud.service.named("ends").id)), found
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        (403, "The caller does not have permission"),
+        (404, "no project a-project"),
+        (400, "bad image"),
+    ],
+)
+def test_a_service_that_refuses_a_job_is_one_line_and_asked_once(
+    cloud, driver, capfd, status, reason
+):
+    cloud.service.answers["refused"] = Answer(status, reason)
+    posts = cloud.service.posts
+    assert driver("refused") == 2
+    found = error_of(capfd.readouterr().err)
+    assert found.startswith(f"Dataflow refuses the job: {status} ") and reason in found
+    assert "check --project, --region" in found
+    assert cloud.service.posts == posts + 1
+
+
+def test_an_interrupted_driver_says_that_the_job_goes_on(cloud, driver, capfd):
+    cloud.service.answers["long"] = Answer(state="JOB_STATE_RUNNING")
+    driver.clock.sleep = lambda _: signal.raise_signal(signal.SIGINT)
+    assert driver("long") == 130
+    found = error_of(capfd.readouterr().err)
+    job = cloud.service.named("long").id
+    assert found.startswith(f"interrupted, but the job {job} goes on: follow it at {CONSOLE}{job}")
+    cancel = f"gcloud dataflow jobs cancel {job} --region=europe-west4 --project=a-project"
+    assert f"`{cancel}`" in found
+
+
+def test_a_service_that_says_no_more_is_one_line(cloud, driver, capfd, monkeypatch):
+    cloud.service.answers["long"] = Answer(state="JOB_STATE_RUNNING")
+    monkeypatch.setattr(cloud.service, "get", lambda _: (403, {"error": {"message": "expired"}}))
+    assert driver("long") == 1
+    job = cloud.service.named("long").id
+    found = error_of(capfd.readouterr().err)
+    assert found.startswith(f"Dataflow says no more of the job {job} (") and "expired" in found
+    assert found.endswith(f"it may go on: follow it at {CONSOLE}{job}?project=a-project")
+
+
+def test_a_driver_need_not_wait(cloud, driver, capfd):
+    cloud.service.answers["long"] = Answer(state="JOB_STATE_RUNNING")
+    assert driver("long", "--no_wait_until_finish") == 0
+    printed, told = capfd.readouterr()
+    job = cloud.service.named("long").id
+    assert printed == ""
+    assert told.splitlines()[-1].startswith(
+        f"not waiting for it; to end it: gcloud dataflow jobs cancel {job} "
+    )
+
+
+def test_a_template_is_described_and_not_run(cloud, driver, capfd):
+    posts = cloud.service.posts
+    assert driver("described", "--template_location=gs://data/templates/job") == 0
+    told = capfd.readouterr().err
+    assert told == "the job is described in gs://data/templates/job; nothing has run\n"
+    assert cloud.service.posts == posts
+    described = json.loads(cloud.service.staged("gs://data/templates/job"))
+    assert described["name"] == "described"
+    assert described["environment"]["workerPools"][0]["workerHarnessContainerImage"] == IMAGE
+
+
+@pytest.mark.parametrize(
+    ("arguments", "more", "line"),
+    [
+        ({"output": "{here}/o"}, [], "--output {here}/o: it lies on this machine"),
+        ({}, ["--input={here}/x"], "--input "),
+        ({}, ["--template_location={here}/t"], "--template_location {here}/t: it lies on this"),
+        ({"image": ""}, [], "--runner DataflowRunner: the workers would not have this package"),
+        (
+            {"image": ""},
+            ["--setup_file=setup.cfg"],
+            "--setup_file setup.cfg: expected the setup.py",
+        ),
+        ({}, ["--temp_location=gs://nowhere/t"], "--temp_location gs://nowhere/t: bucket nowhere"),
+        ({}, ["--temp_location="], "--temp_location is missing: expected a folder"),
+        ({}, ["--project=A Project", GOOGLES], "Invalid Project ID (A Project)."),
+    ],
+)
+def test_what_cannot_run_is_told_before_anything_is_sent(
+    cloud, driver, capfd, tmp_path, arguments, more, line
+):
+    before, posts = cloud.names("tmp"), cloud.service.posts
+    arguments = {name: value.format(here=tmp_path) for name, value in arguments.items()}
+    code = driver("mistaken", *(flag.format(here=tmp_path) for flag in more), **arguments)
+    assert code == 2
+    assert error_of(capfd.readouterr().err).startswith(line.format(here=tmp_path))
+    assert (cloud.names("tmp"), cloud.service.posts) == (before, posts)

@@ -1,0 +1,482 @@
+"""Processes that work for one process: what comes back, and what happens when one dies."""
+
+import multiprocessing
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from multiprocessing import forkserver
+from pathlib import Path
+
+import pytest
+
+from beam_jobs.engines import pool as pools
+from beam_jobs.engines.pool import Pool, Window, call, close_shared_pools, shared_pool
+from beam_jobs.errors import DataError, RejectError
+from tests.support import tasks
+from tests.support.checkout import ROOT
+
+# No test may hang where one of these processes does.
+SECONDS = 60
+
+
+@pytest.fixture
+def pool():
+    opened = Pool(2)
+    yield opened
+    opened.close()
+
+
+def done(futures: list[Future]) -> None:
+    assert not wait(futures, SECONDS).not_done, "a future hangs"
+
+
+def pids_of(pool: Pool) -> set[int]:
+    """The processes of a pool of two."""
+    return {f.result(SECONDS) for f in [pool.submit(tasks.pid_after, 0.2) for _ in range(4)]}
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
+
+
+def gone(pids: set[int]) -> bool:
+    """Whether processes end within a while."""
+    end = time.monotonic() + SECONDS
+    while any(map(is_alive, pids)) and time.monotonic() < end:
+        time.sleep(0.02)
+    return not any(map(is_alive, pids))
+
+
+def test_results_come_back_in_the_order_of_the_tasks(pool):
+    given = [((9 - n) % 10 / 100, n) for n in range(30)]
+    assert list(pool.map(tasks.echo_after, given)) == list(range(30))
+
+
+def test_as_many_processes_work_as_were_asked_for_and_none_of_them_is_this_one(pool):
+    pids = pids_of(pool)
+    assert len(pids) == 2
+    assert os.getpid() not in pids
+
+
+def test_one_process_is_this_one_and_does_each_task_at_once():
+    pool = Pool(1)
+    drawn = []
+
+    def drawing():
+        for n in range(5):
+            drawn.append(n)
+            yield 0.0, n
+
+    for n, value in enumerate(pool.map(tasks.echo_after, drawing())):
+        assert value == n
+        assert drawn == list(range(n + 1))
+    assert pool.submit(tasks.pid_after, 0).result(0) == os.getpid()
+    pool.close()
+
+
+@pytest.mark.parametrize("processes", [1, 2, 3])
+@pytest.mark.parametrize("count", [0, 1, 7, 100])
+def test_every_task_gives_its_own_result(processes, count):
+    pool = Pool(processes)
+    assert list(pool.map(tasks.doubled, ((n,) for n in range(count)))) == [
+        2 * n for n in range(count)
+    ]
+    pool.close()
+
+
+def test_large_arguments_and_results_arrive_whole(pool):
+    data = os.urandom(1 << 20) * 40
+    assert pool.submit(tasks.doubled, data).result(SECONDS) == data * 2
+
+
+def test_the_processes_never_import_beam(pool):
+    modules = pool.submit(tasks.loaded_modules).result(SECONDS)
+    assert "numpy" in modules
+    assert not modules & {"apache_beam", "tensorflow", "grpc"}
+
+
+def test_threads_may_share_a_pool(pool):
+    def run(base: int) -> list[int]:
+        return list(pool.map(tasks.doubled, ((base + n,) for n in range(200))))
+
+    with ThreadPoolExecutor(6) as threads:
+        for base, found in zip(
+            range(0, 6000, 1000), threads.map(run, range(0, 6000, 1000)), strict=True
+        ):
+            assert found == [2 * (base + n) for n in range(200)]
+
+
+# How far ahead.
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+def test_few_tasks_are_under_way_while_a_result_is_waited_for(processes):
+    pool = Pool(processes)
+    drawn = 0
+
+    def drawing():
+        nonlocal drawn
+        for n in range(60):
+            drawn += 1
+            yield 0.0, n
+
+    for n, _ in enumerate(pool.map(tasks.echo_after, drawing())):
+        # Enough that no process idles, few enough that memory is bounded.
+        assert min(60, n + 1 + processes) <= drawn <= n + 1 + 3 * processes
+    pool.close()
+
+
+def test_a_window_hands_results_over_in_order_as_soon_as_there_is_no_room():
+    with ThreadPoolExecutor(3) as threads:
+        window: Window = Window(threads, 2)
+        given = [(0.05, "a"), (0.0, "b"), (0.02, "c"), (0.0, "d")]
+        found = [list(window.submit(tasks.echo_after, *task)) for task in given]
+        assert found == [[], [], ["a"], ["b"]]
+        assert list(window.drain()) == ["c", "d"]
+        assert list(window.drain()) == []
+
+
+# Failures.
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("kind", sorted(tasks.ERRORS))
+def test_an_exception_arrives_as_it_was_raised(processes, kind):
+    pool = Pool(processes)
+    expected = tasks.ERRORS[kind]
+    with pytest.raises(type(expected)) as caught:
+        pool.submit(tasks.fail, kind).result(SECONDS)
+    assert type(caught.value) is type(expected)
+    assert caught.value.args == expected.args
+    assert vars(caught.value) == vars(expected)
+    pool.close()
+
+
+@pytest.mark.parametrize(
+    ("function", "text"),
+    [(tasks.fail_unpicklably, "nobody can pickle me"), (tasks.fail_one_way, "one way 3")],
+)
+def test_an_exception_that_cannot_travel_arrives_as_the_text_of_its_traceback(pool, function, text):
+    with pytest.raises(RuntimeError, match=text) as caught:
+        pool.submit(function).result(SECONDS)
+    assert f"in {function.__name__}" in str(caught.value)
+    pickle.loads(pickle.dumps(caught.value))
+
+
+def test_a_task_that_fails_is_no_end_for_the_others(pool):
+    futures = [
+        pool.submit(*(tasks.fail, "reject") if n % 3 == 1 else (tasks.doubled, n))
+        for n in range(30)
+    ]
+    done(futures)
+    for n, future in enumerate(futures):
+        if n % 3 == 1:
+            assert isinstance(future.exception(), RejectError)
+        else:
+            assert future.result() == 2 * n
+    found = []
+    with pytest.raises(RejectError):
+        for value in pool.map(tasks.echo_after, [(0, 1), (0, 2)]):
+            found.append(value)
+            list(pool.map(tasks.fail, [("reject",)]))
+    assert found == [1]
+
+
+def killed(future: Future, seconds: float = SECONDS) -> bool:
+    error = future.exception(seconds)
+    if error is None:
+        return False
+    assert isinstance(error, DataError)
+    assert "a process that loads records was killed" in error.message
+    assert "Run the same command again: it keeps the shards that are done" in error.message
+    return True
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+@pytest.mark.parametrize(
+    ("function", "argument"),
+    [(tasks.die, None), (tasks.die_while_sending, 1 << 24), (tasks.die_while_sending, 2000)],
+    ids=["at work", "while sending much", "while sending little"],
+)
+def test_a_process_that_is_killed_fails_all_that_waits_and_nothing_hangs(
+    processes, function, argument
+):
+    pool = Pool(processes)
+    before = [pool.submit(tasks.doubled, n) for n in range(5)]
+    done(before)
+    futures = [pool.submit(tasks.echo_after, 0.1, n) for n in range(processes - 1)]
+    futures.append(pool.submit(function, argument))
+    # So long that none of them is done before the process is dead.
+    futures += [pool.submit(tasks.echo_after, 2, n) for n in range(20)]
+    done(futures)
+    assert [f.result() for f in before] == [0, 2, 4, 6, 8]
+    assert killed(futures[processes - 1])
+    # What another process has begun, it may end.
+    assert sum(map(killed, futures[processes:])) >= 20 - processes
+    # And all that comes later.
+    later = [pool.submit(tasks.doubled, n) for n in range(9)]
+    done(later)
+    assert all(map(killed, later))
+    with pytest.raises(DataError):
+        list(pool.map(tasks.doubled, [(1,)]))
+    began = time.monotonic()
+    pool.close()
+    assert time.monotonic() - began < SECONDS
+
+
+def test_processes_killed_while_they_idle_are_noticed_by_the_next_tasks(pool):
+    pids = pids_of(pool)
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    assert gone(pids)
+    futures = [pool.submit(tasks.doubled, n) for n in range(10)]
+    done(futures)
+    assert all(map(killed, futures))
+
+
+def test_one_of_many_that_is_killed_fails_a_map_instead_of_hanging_it(pool):
+    given = [(0.01, n) for n in range(400)]
+    victim = pids_of(pool).pop()
+    with pytest.raises(DataError, match="was killed"):
+        for n, _ in enumerate(pool.map(tasks.echo_after, given)):
+            if n == 20:
+                os.kill(victim, signal.SIGKILL)
+
+
+def test_a_process_that_cannot_be_started_fails_all_tasks(monkeypatch):
+    class Dead:
+        """The context of a fork server that is gone."""
+
+        Pipe = staticmethod(multiprocessing.Pipe)
+
+        @staticmethod
+        def Process(**_):
+            class Unstarted:
+                def start(self):
+                    raise EOFError
+
+            return Unstarted()
+
+    monkeypatch.setattr(pools, "_context", lambda _: Dead())
+    pool = Pool(2)
+    futures = [pool.submit(tasks.doubled, n) for n in range(10)]
+    done(futures)
+    assert all(map(killed, futures))
+    pool.close()
+
+
+def test_after_a_failed_pool_there_is_a_new_one():
+    for _ in range(2):
+        pool = Pool(2)
+        assert killed(pool.submit(tasks.die))
+        pool.close()
+    pool = Pool(2)
+    assert pool.submit(tasks.doubled, 3).result(SECONDS) == 6
+    pool.close()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_task_that_cannot_be_pickled_fails_instead_of_hanging():
+    pool = Pool(2)
+    future = pool.submit(tasks.doubled, threading.Lock())
+    assert isinstance(future.exception(2), TypeError)
+    assert pool.submit(tasks.doubled, 3).result(SECONDS) == 6
+
+
+def test_a_result_that_cannot_be_pickled_fails_instead_of_hanging(pool):
+    futures = [pool.submit(threading.Lock), *(pool.submit(tasks.doubled, n) for n in range(5))]
+    done(futures)
+    assert futures[0].exception() is not None
+
+
+# Its end.
+
+
+def test_closing_ends_the_processes_and_the_threads():
+    before = threading.active_count()
+    pool = Pool(3)
+    pids = {f.result(SECONDS) for f in [pool.submit(tasks.pid_after, 0.2) for _ in range(6)]}
+    pool.close()
+    assert gone(pids)
+    assert threading.active_count() == before
+
+
+def test_closing_waits_for_what_is_done_and_fails_what_waits():
+    pool = Pool(2)
+    busy = [pool.submit(tasks.echo_after, 1, n) for n in range(2)]
+    time.sleep(0.3)  # until they are at it
+    waiting = [pool.submit(tasks.echo_after, 1, n) for n in range(10)]
+    began = time.monotonic()
+    pool.close()
+    assert time.monotonic() - began < 3
+    assert [future.result(0) for future in busy] == [0, 1]
+    assert all(future.done() for future in waiting)
+    assert all(map(killed, waiting))
+
+
+AFTER_THE_END = "what is submitted after `close` waits for threads that are gone"
+
+
+def test_a_task_that_comes_after_the_end_fails_instead_of_hanging():
+    pool = Pool(2)
+    pool.close()
+    assert killed(pool.submit(tasks.doubled, 3), 2)
+
+
+def test_a_thread_that_still_works_with_a_pool_that_is_closed_comes_to_an_end():
+    # A job that fails or is interrupted closes the pool while its other shards are being written.
+    pool = Pool(2)
+    writing, closed = threading.Event(), threading.Event()
+    errors: list[Exception] = []
+
+    def write_shard() -> None:
+        try:
+            for _ in pool.map(tasks.doubled, ((n,) for n in range(100))):
+                writing.set()
+                closed.wait(SECONDS)
+        except DataError as error:
+            errors.append(error)
+
+    writer = threading.Thread(target=write_shard, daemon=True)
+    writer.start()
+    writing.wait(SECONDS)
+    time.sleep(0.3)  # until what is under way is done
+    pool.close()
+    closed.set()
+    writer.join(3)
+    assert not writer.is_alive() and len(errors) == 1
+
+
+def test_a_pool_is_closed_once_more_without_harm():
+    pool = Pool(2)
+    pool.close()
+    pool.close()
+
+
+def test_processes_leave_ctrl_c_to_their_parent(pool):
+    pids = pids_of(pool)
+    busy = [pool.submit(tasks.echo_after, 0.5, n) for n in range(2)]
+    for pid in pids:
+        os.kill(pid, signal.SIGINT)
+    assert [future.result(SECONDS) for future in busy] == [0, 1]
+    assert pids_of(pool) == pids
+
+
+PARENT = """
+import sys, time
+from multiprocessing import forkserver
+from beam_jobs.engines.pool import Pool
+from tests.support import tasks
+
+if __name__ == "__main__":
+    pool = Pool(2)
+    futures = [pool.submit(tasks.pid_after, 0.3) for _ in range(4)]
+    pids = {future.result(60) for future in futures}
+    if sys.argv[1] == "busy":
+        futures = [pool.submit(tasks.touch_after, 1, f"{sys.argv[2]}/{n}") for n in range(9)]
+        time.sleep(0.3)
+    print(*pids, forkserver._forkserver._forkserver_pid, flush=True)
+    time.sleep(100)
+"""
+
+
+@pytest.mark.slow(base=["busy"])
+@pytest.mark.parametrize("state", ["idle", "busy"])
+def test_no_process_outlives_a_parent_that_is_killed(tmp_path, state):
+    (tmp_path / "parent.py").write_text(PARENT)
+    traces = tmp_path / "traces"
+    traces.mkdir()
+    root = str(ROOT)
+    parent = subprocess.Popen(
+        [sys.executable, str(tmp_path / "parent.py"), state, str(traces)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": root},
+        text=True,
+    )
+    with parent:
+        pids = set(map(int, parent.stdout.readline().split()))
+        assert len(pids) == 3 and all(map(is_alive, pids))
+        parent.kill()
+        assert gone(pids)
+        assert parent.stderr.read() == ""
+    # What was begun is done, and nothing after it.
+    assert sorted(path.name for path in traces.iterdir()) == (["0", "1"] if state == "busy" else [])
+
+
+def test_the_fork_server_may_be_killed_between_two_pools():
+    for _ in range(2):
+        pool = Pool(2)
+        pids = pids_of(pool)
+        os.kill(forkserver._forkserver._forkserver_pid, signal.SIGKILL)
+        # Its children go on.
+        assert pids_of(pool) == pids
+        pool.close()
+        assert gone(pids)
+
+
+# What all steps of a pipeline share.
+
+
+def test_processes_start_where_temporary_files_lie_deep_down(tmp_path):
+    folder = tmp_path / ("x" * 60) / ("y" * 60)
+    folder.mkdir(parents=True)
+    code = (
+        "import tempfile; from beam_jobs.engines.pool import Pool; pool = Pool(2); "
+        "print(pool.submit(abs, -1).result(), tempfile.gettempdir()); pool.close()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "TMPDIR": str(folder)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == f"1 {folder}\n", done.stderr
+    assert not os.listdir(folder)
+
+
+def test_a_pool_is_shared_until_it_is_closed():
+    close_shared_pools()
+    one, two = shared_pool(1), shared_pool(2)
+    assert shared_pool(2) is two and shared_pool(1) is one is not two
+    pids = pids_of(two)
+    close_shared_pools()
+    assert gone(pids)
+    again = shared_pool(2)
+    assert again is not two
+    assert not pids_of(again) & pids
+    close_shared_pools()
+
+
+def test_threads_that_ask_at_once_get_one_pool():
+    close_shared_pools()
+    barrier = threading.Barrier(8)
+
+    def ask(_):
+        barrier.wait(SECONDS)
+        return shared_pool(2)
+
+    with ThreadPoolExecutor(8) as threads:
+        assert len(set(threads.map(ask, range(8)))) == 1
+    close_shared_pools()
+
+
+def test_a_packed_object_is_unpickled_once_in_each_process(pool):
+    packed = tasks.packed(1)
+    given = [(packed, 0.05)] * 20
+    found = list(pool.map(call, given))
+    assert len({pid for pid, _ in found}) == 2
+    assert {times for _, times in found} == {1}
+    # Another one is another; a few are kept.
+    for number in (2, 3, 1, 2):
+        found = list(pool.map(call, [(tasks.packed(number), 0.05)] * 20))
+    assert {times for _, times in found} == {3}

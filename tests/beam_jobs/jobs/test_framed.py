@@ -1,0 +1,266 @@
+"""The records of TFRecord files, whole or damaged, beside what TensorFlow reads of them."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from beam_jobs.errors import RejectError
+from beam_jobs.jobs.reshard import framed
+from beam_jobs.jobs.reshard.framed import stretches, unpacked
+from readers.format.tfrecord import FOOTER_BYTES, FRAME_BYTES, HEADER_BYTES, frame, masked_crc32c
+from tests.support.plain import write_plain
+
+RECORDS = st.lists(st.binary(max_size=70), max_size=60)
+LOST = (
+    "the checksum of its length does not fit: nobody knows where the next record begins, so the rest "
+    "of the file is lost"
+)
+
+
+def framed_all(records):
+    return b"".join(map(frame, records))
+
+
+def header(length):
+    packed = struct.pack("<Q", length)
+    return packed + struct.pack("<I", masked_crc32c(packed))
+
+
+def stream(data):
+    return unpacked(io.BufferedReader(io.BytesIO(data)))
+
+
+def read(data):
+    """(number, byte, data) of every whole record, and (number, error) of every broken place."""
+    found, broken = [], []
+    for stretch in stretches(stream(data)):
+        starts = stretch.stops - stretch.lengths
+        spans = zip(starts.tolist(), stretch.stops.tolist(), strict=True)
+        for row, (start, stop) in enumerate(spans):
+            if stretch.good[row]:
+                content = stretch.data[start + HEADER_BYTES : stop - FOOTER_BYTES].tobytes()
+                found.append((stretch.first + row, stretch.offset + start, content))
+        broken += stretch.broken
+        assert len(stretch.data) >= int(stretch.lengths.sum()) + framed.MARGIN
+    return found, [tuple(place) for place in broken]
+
+
+def numbered(records):
+    ends = np.cumsum([FRAME_BYTES + len(record) for record in records]).tolist()
+    starts = [end - FRAME_BYTES - len(record) for end, record in zip(ends, records, strict=True)]
+    return [(number, *rest) for number, rest in enumerate(zip(starts, records, strict=True), 1)]
+
+
+@pytest.fixture(params=[80, 1000, 4 << 20])
+def block(request, monkeypatch):
+    """Reads of a few bytes, of some records, and of all."""
+    monkeypatch.setattr(framed, "_BLOCK_BYTES", request.param)
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(framed, "_BLOCK_BYTES", 100)
+
+
+@pytest.mark.parametrize("packed", ["", "GZIP"])
+def test_what_tensorflow_writes_is_read(tmp_path, block, packed):
+    rng = np.random.default_rng(1)
+    lengths = [*rng.integers(0, 300, 200), *[64] * 300, 5000, 0, 0, 0, 0, 0, 35_615]
+    records = [rng.bytes(int(length)) for length in lengths]
+    path = write_plain(tmp_path / "a", records, packed)
+    assert read(Path(path).read_bytes()) == (numbered(records), [])
+    assert list(tf.data.TFRecordDataset(path, packed).as_numpy_iterator()) == records
+
+
+@given(RECORDS, st.booleans(), st.integers(50, 500))
+@settings(max_examples=50)
+def test_any_records_are_read_in_blocks_of_any_size(records, packed, size):
+    data = framed_all(records)
+    before, framed._BLOCK_BYTES = framed._BLOCK_BYTES, size
+    try:
+        assert read(gzip.compress(data) if packed else data) == (numbered(records), [])
+    finally:
+        framed._BLOCK_BYTES = before
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 40)), max_size=12))
+@settings(max_examples=50)
+def test_runs_of_one_length_are_told_apart(runs):
+    records = [bytes([length]) * length for length, count in runs for _ in range(count)]
+    assert read(framed_all(records)) == (numbered(records), [])
+
+
+def test_files_of_no_record_have_none():
+    assert read(b"") == ([], [])
+    assert read(gzip.compress(b"")) == ([], [])
+
+
+def test_gzip_files_one_after_another_are_one(block):
+    records = [b"a" * 50, b"b", b"", b"c" * 700]
+    data = framed_all(records)
+    assert read(gzip.compress(data[:90]) + gzip.compress(data[90:])) == (numbered(records), [])
+
+
+def test_a_record_as_long_as_the_two_bytes_of_gzip_say_is_a_record():
+    record = bytes(0x8B1F)
+    assert frame(record)[:2] == b"\x1f\x8b"
+    assert read(frame(record)) == (numbered([record]), [])
+
+
+@pytest.mark.parametrize("level", [0, 1, 6, 9])
+def test_zlib_is_named_with_the_cure(tmp_path, level):
+    data = zlib.compress(frame(b"record"), level)
+    with pytest.raises(RejectError, match=r"compressed with ZLIB, expected GZIP .*write it again"):
+        stream(data)
+    path = write_plain(tmp_path / "a", [b"record"], "ZLIB")
+    with Path(path).open("rb") as file, pytest.raises(RejectError, match="ZLIB"):
+        unpacked(file)
+
+
+@pytest.mark.parametrize("place", ["data", "footer"])
+def test_a_flipped_byte_costs_its_record_alone(block, place):
+    records = [bytes([n]) * (n * 7 % 90) for n in range(1, 60)]
+    data = bytearray(framed_all(records))
+    broken = numbered(records)[20]
+    at = broken[1] + HEADER_BYTES + (3 if place == "data" else len(broken[2]))
+    data[at] ^= 1
+    found, places = read(data)
+    assert found == [each for each in numbered(records) if each != broken]
+    assert places == [(21, f"byte {broken[1]:,}: its checksum does not fit its data")]
+
+
+@pytest.mark.parametrize("at", range(HEADER_BYTES))
+def test_behind_a_damaged_length_the_rest_is_one_broken_place(block, at):
+    records = [bytes([n]) * (n * 7 % 90) for n in range(1, 60)]
+    data = bytearray(framed_all(records))
+    start = numbered(records)[40][1]
+    data[start + at] ^= 0x80
+    assert read(data) == (numbered(records)[:40], [(41, f"byte {start:,}: {LOST}")])
+
+
+def test_garbage_between_records_is_the_end_of_them(block):
+    records = [b"a" * 40, b"b" * 50]
+    whole = framed_all(records)
+    found, broken = read(whole + b"garbage!" * 5 + whole)
+    assert found == numbered(records)
+    assert broken == [(3, f"byte {len(whole)}: {LOST}")]
+
+
+@given(RECORDS.filter(bool), st.data())
+@settings(max_examples=100)
+def test_a_file_that_is_cut_anywhere_has_the_records_before(records, draw):
+    data = framed_all(records)
+    cut = draw.draw(st.integers(0, len(data)))
+    found, broken = read(data[:cut])
+    whole = [each for each in numbered(records) if each[1] + FRAME_BYTES + len(each[2]) <= cut]
+    assert found == whole
+    used = sum(FRAME_BYTES + len(each[2]) for each in whole)
+    rest = f"byte {used:,}: cut off after {cut - used:,} bytes"
+    assert broken == ([] if cut == used else [(len(whole) + 1, rest)])
+
+
+def test_a_length_that_no_record_has_is_no_reason_to_take_memory(small_blocks):
+    for length in ((1 << 31) + 1, 1 << 40, (1 << 64) - 1):
+        found, broken = read(frame(b"first") + header(length) + b"x" * 500)
+        assert found == numbered([b"first"])
+        assert broken == [(2, f"byte 21: a record of {length:,} bytes, more than 2 GiB")]
+
+
+def test_memory_follows_what_there_is_not_what_a_length_claims(monkeypatch):
+    taken = []
+    empty = np.empty
+    monkeypatch.setattr(framed.np, "empty", lambda *args: taken.append(args[0]) or empty(*args))
+    found, broken = read(frame(b"first") + header(1 << 31) + b"x" * 5_000_000)
+    assert found == numbered([b"first"])
+    assert broken == [(2, "byte 21: cut off after 5,000,012 bytes")]
+    assert max(taken) < 20_000_000
+
+
+def test_a_record_larger_than_a_block_is_read(small_blocks):
+    records = [b"a" * 90, b"b" * 100_000, b"c", b"d" * 5000]
+    assert read(framed_all(records)) == (numbered(records), [])
+
+
+@given(st.integers(0, 100), st.integers(5, 30))
+@settings(max_examples=30)
+def test_of_a_gzip_file_that_is_cut_all_is_read_that_can_be_unpacked(percent, count):
+    rng = np.random.default_rng(count)
+    records = [rng.bytes(5000) for _ in range(count)]
+    packed = gzip.compress(framed_all(records))
+    packed = packed[: max(2, len(packed) * percent // 100)]
+    unpacker = zlib.decompressobj(31)
+    there = len(unpacker.decompress(packed)) // (FRAME_BYTES + 5000)
+    found, broken = read(packed)
+    assert found == numbered(records)[:there]
+    if unpacker.eof:
+        assert broken == []
+    else:
+        ((number, error),) = broken
+        assert number == there + 1
+        assert error.startswith(f"byte {there * 5016:,}: cannot be read on: Compressed file ended")
+
+
+@pytest.mark.parametrize("at, why", [(-6, "CRC check failed"), (3000, "")])
+def test_a_damaged_gzip_file_is_told_with_the_record_that_is_next(at, why):
+    records = [bytes(100)] * 5 + [np.random.default_rng(0).bytes(9000)]
+    packed = bytearray(gzip.compress(framed_all(records)))
+    packed[at] ^= 0xFF
+    found, broken = read(packed)
+    assert found[:5] == numbered(records)[:5]
+    assert broken
+    assert all(why in error for _, error in broken)
+
+
+def test_what_is_no_gzip_behind_a_gzip_file_is_told():
+    found, broken = read(gzip.compress(frame(b"record")) + b"garbage")
+    assert found == numbered([b"record"])
+    assert broken == [(2, "byte 22: cannot be read on: Not a gzipped file (b'ga')")]
+
+
+class Failing(io.RawIOBase):
+    """A file whose disk fails after some bytes."""
+
+    def __init__(self, data):
+        self._data, self._at = data, 0
+
+    def readable(self):
+        return True
+
+    def readinto(self, room):
+        part = self._data[self._at : self._at + min(7, len(room))]
+        if not part:
+            raise OSError(5, "Input/output error")
+        room[: len(part)] = part
+        self._at += len(part)
+        return len(part)
+
+
+def test_a_disk_that_fails_has_the_records_before():
+    records = [b"a" * 100, b"b" * 30]
+    file = io.BufferedReader(Failing(framed_all(records) + b"abc"), 16)
+    (stretch,) = stretches(unpacked(file))
+    assert stretch.lengths.tolist() == [116, 46]
+    assert stretch.good.all()
+    assert stretch.broken == [(3, "byte 162: cannot be read on: [Errno 5] Input/output error")]
+
+
+@given(st.binary(max_size=300))
+@settings(max_examples=200)
+def test_any_bytes_are_records_or_told_of(data):
+    try:
+        found, broken = read(data)
+    except RejectError:
+        assert data[:1] == b"\x78"
+        return
+    assert found or broken or not data
+    assert len(broken) <= 1 + len(found)

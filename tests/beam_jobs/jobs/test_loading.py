@@ -1,0 +1,253 @@
+"""Files to framed records, as the processes of a pool make them."""
+
+import io
+import pickle
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from beam_jobs.errors import RejectError, UsageError
+from beam_jobs.jobs.images.job import ImageJob
+from beam_jobs.jobs.loading import Loader
+from beam_jobs.jobs.sensors.job import SensorJob
+from beam_jobs.records.rejects import Reject
+from beam_jobs.records.statistics import Statistics
+from beam_jobs.sources.inputs import Inputs
+from beam_jobs.sources.labels import Labels
+from beam_jobs.sources.source import Source, pack_reference, reference_key, unpack_reference
+from readers.format import encode
+from readers.format.encode import Encoder
+from readers.format.schema import Feature, Schema
+from readers.format.tfrecord import frame, read_records
+
+# Names of files are any bytes but zero and the slash; a lone surrogate is a byte that is not UTF-8.
+file_keys = st.binary(min_size=1, max_size=60).map(
+    lambda b: b.replace(b"\0", b"").decode("utf-8", "surrogateescape")
+)
+
+
+@given(file_keys, st.integers(0, 2**64 - 1), st.integers(-(2**63), 2**63 - 1))
+def test_a_reference_is_a_files_key_size_and_time(key, size, modified):
+    source = Source(key, size, modified)
+    reference = pack_reference(source)
+    assert unpack_reference(reference) == source
+    assert reference_key(reference) == key.encode("utf-8", "surrogateescape")
+    assert len(reference) == 16 + len(key.encode("utf-8", "surrogateescape"))
+
+
+def references_of(keys: list[str]) -> list[bytes]:
+    return [pack_reference(Source(key)) for key in keys]
+
+
+def write_sensors(root: Path) -> list[str]:
+    """Recordings of two labels; some cannot become one."""
+    keys = []
+    for n in range(40):
+        key = f"{'rest' if n % 2 else 'walk'}/{n:02d}.npy"
+        (root / key).parent.mkdir(exist_ok=True)
+        np.save(root / key, np.random.default_rng(n).normal(size=(n % 9, 3)).astype(np.float32))
+        keys.append(key)
+    (root / keys[5]).write_bytes(b"no recording")
+    (root / keys[6]).unlink()
+    (root / keys[7]).write_bytes((root / keys[8]).read_bytes()[:-1])
+    return keys
+
+
+def sensors(root: Path) -> Loader:
+    job = SensorJob(Inputs.of([f"{root}/*/*"]), Labels("parent")).learned()
+    return Loader(job, job.schema, {"label": ("rest", "walk")})
+
+
+@pytest.fixture(scope="module")
+def recordings(tmp_path_factory) -> tuple[Path, list[str]]:
+    root = tmp_path_factory.mktemp("sensors")
+    return root, write_sensors(root)
+
+
+def test_loading_many_is_encoding_one_by_one(recordings):
+    root, keys = recordings
+    loader = sensors(root)
+    found = loader.load(references_of(keys))
+    good = [key for n, key in enumerate(keys) if n not in (5, 6, 7)]
+    records = [
+        {"signal": np.load(root / key), "key": key, "label": int(key.startswith("walk"))}
+        for key in good
+    ]
+    expected = [frame(Encoder(loader.schema).encode(record)) for record in records]
+    assert found.frames == b"".join(expected)
+    assert found.lengths.dtype == np.int64
+    assert found.lengths.tolist() == [len(framed) for framed in expected]
+    statistics = Statistics(loader.schema)
+    for record in records:
+        statistics.add([Encoder(loader.schema).check(record)])
+    assert found.statistics.state() == statistics.state()
+    assert [(reject.key, reject.stage) for reject in found.rejects] == [
+        (keys[n], "decode") for n in (5, 6, 7)
+    ]
+    for reject, text in zip(
+        found.rejects, ("not a whole .npy", "cannot be read", "not a whole .npy"), strict=True
+    ):
+        assert reject.error.startswith(text)
+
+
+def test_records_come_in_the_order_they_were_asked_for(recordings):
+    root, keys = recordings
+    order = [keys[n] for n in (30, 2, 17, 6, 39, 0)]
+    loaded = sensors(root).load(references_of(order))
+    found = [data[data.index(b"key") :] for _, data in read_records(io.BytesIO(loaded.frames), "a")]
+    assert [key for key in order if key != keys[6]] == [
+        next(key for key in keys if key.encode() in data) for data in found
+    ]
+
+
+def test_nothing_to_load_gives_nothing(recordings):
+    loaded = sensors(recordings[0]).load([])
+    assert (loaded.frames, loaded.lengths.tolist(), loaded.rejects) == (b"", [], [])
+    assert loaded.lengths.dtype == np.int64
+    assert loaded.statistics.state() == Statistics(sensors(recordings[0]).schema).state()
+
+
+def test_nothing_but_rejects_gives_nothing_else(recordings):
+    root, keys = recordings
+    loaded = sensors(root).load(references_of([keys[5], keys[6]]))
+    assert (loaded.frames, loaded.lengths.tolist(), len(loaded.rejects)) == (b"", [], 2)
+    assert loaded.statistics.records == 0
+
+
+def test_a_file_whose_name_is_not_utf_8_is_a_reject(tmp_path):
+    write_sensors(tmp_path)
+    name = b"walk/\xff.npy"
+    np.save(Path(str(tmp_path)) / name.decode("utf-8", "surrogateescape"), np.ones((1, 3), "f4"))
+    loader = sensors(tmp_path)
+    key = name.decode("utf-8", "surrogateescape")
+    (reject,) = loader.load(references_of([key])).rejects
+    assert reject == Reject(key, "decode", "the file's name is not UTF-8: rename it")
+    assert loader.measure(references_of([key])) == [reject]
+
+
+def test_labels_are_numbers_or_the_places_of_their_names(recordings):
+    root, keys = recordings
+    job = sensors(root).job
+    loader = Loader(job, job.schema, {"label": ("other", "rest", "walk")})
+    assert loader.record(Source(keys[0]))["label"] == 2
+    assert loader.record(Source(keys[1]))["label"] == 1
+    (root / "10").mkdir(exist_ok=True)
+    np.save(root / "10/a.npy", np.ones((1, 3), np.float32))
+    assert Loader(job, job.schema, {}).record(Source("10/a.npy"))["label"] == 10
+    (root / "10/a.npy").unlink()
+
+
+@dataclass(frozen=True)
+class OddJob:
+    """A job of files that are not there: what its records are follows from their keys."""
+
+    inputs: Inputs = field(default_factory=lambda: Inputs((), "/"))
+    labels: Labels = field(default_factory=Labels)
+    extras = ()
+    schema = Schema({"key": Feature("string"), "x": Feature("float32", (None,))})
+
+    def load(self, source: Source) -> dict[str, Any]:
+        match source.key.split()[0]:
+            case "reject":
+                raise RejectError("broken")
+            case "usage":
+                raise UsageError("no two agree")
+            case "wide":
+                return {"x": np.ones((2, 2), np.float32)}
+            case "other":
+                return {"y": 1}
+        # Unless they are added up one by one, figures would tell in which order.
+        return {"x": (np.arange(int(source.key.split()[1])) * 0.1).astype(np.float32)}
+
+
+def odd() -> Loader:
+    return Loader(OddJob(), OddJob.schema)
+
+
+def test_a_record_that_does_not_fit_the_schema_is_a_reject_of_another_stage():
+    loaded = odd().load(references_of(["reject", "wide", "other", "good 3"]))
+    assert [(r.key, r.stage) for r in loaded.rejects] == [
+        ("reject", "decode"),
+        ("wide", "encode"),
+        ("other", "encode"),
+    ]
+    assert loaded.rejects[0].error == "broken"
+    assert "expected float32 [None], got float32 [2, 2]" in loaded.rejects[1].error
+    assert loaded.statistics.records == 1
+
+
+def test_a_users_mistake_ends_the_job():
+    references = references_of(["good 1", "usage"])
+    for act in (odd().load, odd().measure):
+        with pytest.raises(UsageError, match="no two agree"):
+            act(references)
+
+
+def test_a_record_is_measured_to_the_byte_unless_it_cannot_become_one(recordings):
+    root, keys = recordings
+    loader = sensors(root)
+    sizes = loader.measure(references_of(keys))
+    for n, (key, size) in enumerate(zip(keys, sizes, strict=True)):
+        loaded = loader.load(references_of([key]))
+        assert size == (loaded.rejects[0] if n in (5, 6, 7) else len(loaded.frames))
+        assert isinstance(size, Reject) == (n in (5, 6, 7))
+    misfits = references_of(["wide", "reject", "other"])
+    assert odd().measure(misfits) == odd().load(misfits).rejects
+    assert odd().measure([]) == []
+
+
+@pytest.mark.parametrize("encoding", ["tensor", "jpeg", "png", "source"])
+def test_pictures_are_loaded_and_measured_alike(tmp_path, encoding):
+    rng = np.random.default_rng(0)
+    for n in range(5):
+        pixels = rng.integers(0, 256, (9 + n, 7, 3), np.uint8)
+        Image.fromarray(pixels).save(tmp_path / f"{n}.png")
+    job = ImageJob(Inputs.of([f"{tmp_path}/*"]), Labels(), encoding=encoding)
+    loader = Loader(job, job.schema)
+    keys = [f"{n}.png" for n in range(5)]
+    loaded = loader.load(references_of(keys))
+    assert loader.measure(references_of(keys)) == loaded.lengths.tolist()
+    records = [{"key": key, **job.load(Source(key))} for key in keys]
+    expected = [frame(Encoder(job.schema).encode(record)) for record in records]
+    assert loaded.frames == b"".join(expected)
+
+
+def test_a_loader_travels_whether_it_was_used_or_not(recordings):
+    root, keys = recordings
+    loader = sensors(root)
+    fresh = pickle.dumps(loader)
+    first = loader.load(references_of(keys))
+    # A process unpickles each only once as long as they are the same bytes.
+    assert pickle.dumps(sensors(root)) == fresh
+    for travelled in (fresh, pickle.dumps(loader)):
+        again = pickle.loads(travelled).load(references_of(keys))
+        assert (again.frames, again.rejects) == (first.frames, first.rejects)
+        assert again.statistics.state() == first.statistics.state()
+
+
+@pytest.mark.parametrize("layouts", [4096, 3])
+def test_threads_that_share_a_loader_get_what_each_would_get_alone(monkeypatch, layouts):
+    monkeypatch.setattr(encode, "_MAX_LAYOUTS", layouts)
+    batches = [references_of([f"good {n * step % 300}" for n in range(150)]) for step in (1, 7)]
+    alone = [odd().load(batch) for batch in batches]
+    for _ in range(5):
+        shared = odd()
+        barrier = threading.Barrier(2)
+
+        def load(batch, shared=shared, barrier=barrier):
+            barrier.wait(10)
+            return shared.load(batch)
+
+        with ThreadPoolExecutor(2) as threads:
+            for expected, found in zip(alone, threads.map(load, batches), strict=True):
+                assert found.frames == expected.frames
+                assert found.lengths.tolist() == expected.lengths.tolist()
+                assert found.statistics.state() == expected.statistics.state()

@@ -1,0 +1,607 @@
+"""The two passes over TFRecord files, and what decides which features their records keep."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from beam_jobs.errors import DataError, UsageError
+from beam_jobs.jobs.passes import EncodingPlan, SplitRules
+from beam_jobs.jobs.reshard.job import UNKNOWN, ReshardJob, reshard_job
+from beam_jobs.jobs.reshard.manifests import read_schema
+from beam_jobs.jobs.reshard.passes import (
+    ReshardFirstPass,
+    ReshardSecondPass,
+    broken_examples,
+    single_values,
+    with_features,
+)
+from beam_jobs.jobs.reshard.schema_guess import SchemaGuess
+from beam_jobs.plan.groups import Groups
+from beam_jobs.plan.placement import Placement, Splits
+from beam_jobs.plan.shards import Plan, SplitPlan
+from beam_jobs.sources.chunks import Chunk, Task
+from beam_jobs.sources.inputs import Inputs
+from beam_jobs.sources.source import Source
+from readers.format.decode.batches import MARGIN
+from readers.format.schema import Feature, Schema
+from readers.format.tfrecord import frame
+from tests.support.datasets import NUMBERS, files_of, numbers, write_dataset, write_numbers
+from tests.support.plain import example, tensor, write_plain
+
+ID = Schema({"id": Feature("int64")})
+
+
+def job_of(*paths, schema="", keep=(), drop=()):
+    return reshard_job(Inputs.of([str(path) for path in paths]), schema, keep, drop)
+
+
+def work_of(job):
+    sources = [source for pattern in job.inputs.patterns for source in job.sources(pattern)]
+    return Task(tuple(Chunk(source, 0, 0, 1, source.size) for source in sources))
+
+
+def places_of(**placement):
+    return SplitRules(Placement(0, **{"splits": Splits(), **placement}))
+
+
+def first(job, places=None):
+    """What the first pass finds: keys, rejects, and the schema."""
+    passed = ReshardFirstPass(rules=places or places_of(), on_reject="skip", job=job)
+    keys, rejects, guess = [], [], SchemaGuess()
+    for found in passed.found(work_of(job)):
+        assert len(found.keys) == len(found.splits) == len(found.sizes) == len(found.labels)
+        keys += found.keys
+        rejects += found.rejects
+        if found.learned:
+            guess.merge(found.learned)
+    return keys, rejects, guess
+
+
+def second(job, schema, places=None):
+    """What the second pass makes: frames by key, rejects, late ones, and the statistics."""
+    plan = Plan((SplitPlan(0, 0, 0, 1, np.empty(0, np.uint64)),)).pack()
+    known = EncodingPlan(rules=places or places_of(), schema=schema, names={}, plan=plan)
+    passed = ReshardSecondPass(known, job)
+    counter = passed.counter()
+    frames, rejects, late = [], [], []
+    for made in passed.encoded(work_of(job), counter):
+        frames += zip(made.keys, map(bytes, made.frames), strict=True)
+        rejects += made.rejects
+        late += [reject for reject, _ in made.late]
+    return frames, rejects, late, dict(counter.statistics())
+
+
+def errors_of(rejects):
+    return {reject.key: reject.error for reject in rejects}
+
+
+# One record, and what may be wrong with it.
+
+
+def parsed(record):
+    return tf.train.SequenceExample.FromString(record)
+
+
+NAMES = st.sampled_from(["id", "name", "vector", "id/shape", ""])
+VALUES = st.one_of(
+    st.lists(st.integers(-(2**63), 2**63 - 1), max_size=4),
+    st.lists(st.floats(width=32), max_size=4).map(lambda values: np.array(values, np.float32)),
+    st.lists(st.binary(max_size=9), min_size=1, max_size=3),
+)
+EXAMPLES = st.dictionaries(NAMES, VALUES, max_size=4).map(lambda values: example(**values))
+
+
+@given(EXAMPLES, st.sets(st.sampled_from(["id", "name", "vector"])))
+def test_features_that_stay_are_what_they_were_and_the_others_are_gone(record, chosen):
+    found = tf.train.Example.FromString(with_features(memoryview(record), chosen.__contains__))
+    whole = tf.train.Example.FromString(record).features.feature
+    stay = {name: whole[name] for name in whole if name in chosen}
+    assert {n: found.features.feature[n] for n in found.features.feature} == stay
+
+
+def test_features_of_sequence_examples_are_chosen_by_the_same_names():
+    features = {"id": tf.train.Feature(int64_list=tf.train.Int64List(value=[3]))}
+    steps = tf.train.FeatureList(feature=[features["id"]] * 2)
+    whole = tf.train.SequenceExample(
+        context=tf.train.Features(feature={**features, "other": features["id"]}),
+        feature_lists=tf.train.FeatureLists(feature_list={"steps": steps, "gone": steps}),
+    )
+    stay = {"id", "steps"}.__contains__
+    found = parsed(with_features(memoryview(whole.SerializeToString()), stay))
+    assert list(found.context.feature) == ["id"]
+    assert list(found.feature_lists.feature_list) == ["steps"]
+    assert found.feature_lists.feature_list["steps"] == steps
+
+
+@pytest.mark.parametrize(
+    "flags, expected",
+    [
+        ({"keep": ("x",)}, "x x/shape"),
+        ({"keep": ("y",)}, "y"),
+        ({"keep": ("y/shape", "id")}, "id y/shape"),
+        ({"drop": ("x",)}, "id y y/shape"),
+        ({"drop": ("y",)}, "id x x/shape y/shape"),
+        ({"drop": ("y/shape",)}, "id x x/shape y"),
+        ({"drop": ("id", "y")}, "x x/shape y/shape"),
+    ],
+)
+def test_shapes_go_with_their_feature_but_not_a_feature_that_is_called_like_them(
+    tmp_path, flags, expected
+):
+    # x/shape holds the shapes of x, y/shape something else.
+    shapes = [(2, 3), (1, 2), (3, 1)]
+    records = [
+        example(
+            **{"id": n, "x": np.ones(a * b, np.float32), "x/shape": [a, b], "y": 1.5, "y/shape": 7}
+        )
+        for n, (a, b) in enumerate(shapes)
+    ]
+    job = job_of(write_plain(tmp_path / "a", records), **flags)
+    frames, _, late, _ = second(job, job.schema_of(first(job)[2]))
+    assert late == []
+    for record, (_, framed) in zip(records, frames, strict=True):
+        found = tf.train.Example.FromString(framed[12:-4]).features.feature
+        whole = tf.train.Example.FromString(record).features.feature
+        assert sorted(found) == expected.split()
+        assert all(found[name] == whole[name] for name in found)
+
+
+def test_features_that_no_schema_names_stay_unless_others_are_kept(tmp_path):
+    path = write_plain(tmp_path / "a", [example(id=1, other=2, more=3)])
+    schema = Schema({"id": Feature("int64"), "more": Feature("int64")})
+    (tmp_path / "schema.json").write_text(json.dumps(schema.to_json()))
+    for flags, expected in (({"drop": ("more",)}, ["id", "other"]), ({"keep": ("id",)}, ["id"])):
+        job = job_of(path, schema=str(tmp_path / "schema.json"), **flags)
+        ((_, framed),) = second(job, job.schema_of(SchemaGuess()))[0]
+        assert sorted(tf.train.Example.FromString(framed[12:-4]).features.feature) == expected
+
+
+def test_the_split_follows_from_one_text_or_one_integer():
+    record = memoryview(
+        example(text="füñf", number=-7, texts=["a", "b"], numbers=[1, 2], real=1.5, raw=b"\xff")
+    )
+    wanted = {"text", "number", "texts", "numbers", "real", "missing"}
+    assert single_values(record, wanted) == {"text": "füñf", "number": -7}
+    assert single_values(record, {"raw"}) == {}
+
+
+def laid_out(records):
+    ends = np.cumsum([len(record) for record in records])
+    data = np.frombuffer(b"".join(records) + bytes(MARGIN), np.uint8)
+    return data, ends - [len(record) for record in records], ends
+
+
+@given(st.lists(st.one_of(EXAMPLES, st.binary(max_size=30)), min_size=1, max_size=30), st.data())
+@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+def test_both_passes_find_the_same_records_broken_and_tensorflow_reads_the_others(records, draw):
+    for number in draw.draw(st.sets(st.integers(0, len(records) - 1), max_size=5)):
+        damaged = bytearray(records[number])
+        if damaged:
+            damaged[draw.draw(st.integers(0, len(damaged) - 1))] ^= 1 << number % 8
+            records[number] = bytes(damaged)
+    try:
+        broken = SchemaGuess().add(*laid_out(records))
+    except UsageError:  # A name that no feature can have.
+        return
+    assert broken_examples(*laid_out(records)) == broken
+    for number in set(range(len(records))) - {row for row, _ in broken}:
+        parsed(records[number])
+
+
+# Files, and what both passes make of them.
+
+
+def test_every_record_keeps_its_bytes_and_what_is_broken_is_told_alike_in_both_passes(tmp_path):
+    rng = np.random.default_rng(3)
+    records = [
+        example(id=n, vector=rng.normal(size=3).astype(np.float32), name=f"record {n}")
+        for n in range(300)
+    ]
+    # The three bytes of a list of floats are no number of floats.
+    cut_floats = b"\x0a\x0e\x0a\x0c\x0a\x01v\x12\x07\x12\x05\x0a\x03abc"
+    framed = [frame(record) for record in records]
+    framed[7] = frame(b"")
+    framed[8] = frame(b"not an Example")
+    framed[9] = frame(cut_floats)
+    damaged = bytearray(framed[200])
+    damaged[-1] ^= 1
+    framed[200] = bytes(damaged)
+    data = b"".join(framed)
+    (tmp_path / "a.tfrecord").write_bytes(data + b"end")
+    job = job_of(tmp_path / "a.tfrecord")
+    keys, rejects, guess = first(job)
+    starts = np.cumsum([0, *map(len, framed)]).tolist()
+    found = errors_of(rejects)
+    assert found.pop("a.tfrecord#8") == f"byte {starts[7]:,}: not an Example: it is empty"
+    assert found.pop("a.tfrecord#9").startswith(f"byte {starts[8]:,}: not an Example: ")
+    assert (
+        found.pop("a.tfrecord#10") == f"byte {starts[9]:,}: not an Example: the floats are cut off"
+    )
+    expected = f"byte {starts[200]:,}: its checksum does not fit its data"
+    assert found.pop("a.tfrecord#201") == expected
+    assert found.pop("a.tfrecord#301") == f"byte {starts[300]:,}: cut off after 3 bytes"
+    assert found == {}
+    whole = sorted({*range(300)} - {7, 8, 9, 200})
+    assert keys == [f"a.tfrecord#{n + 1}".encode() for n in whole]
+    schema = job.schema_of(guess)
+    assert schema == Schema({**NUMBERS, "vector": Feature("float32", (3,), "list")})
+    frames, again, late, statistics = second(job, schema)
+    assert frames == list(zip(keys, [framed[n] for n in whole], strict=True))
+    assert (again, late) == (rejects, [])
+    figures = statistics[0].to_json()
+    ids = np.array(whole)
+    assert figures["id"]["mean"] == pytest.approx(ids.mean())
+    assert figures["id"]["std"] == pytest.approx(ids.std())
+    assert (figures["id"]["count"], figures["vector"]["count"]) == (len(whole), 3 * len(whole))
+
+
+BROKEN = st.one_of(
+    EXAMPLES,
+    st.integers(0, 9).map(lambda n: example(id=n)),
+    st.binary(max_size=40),
+    st.tuples(EXAMPLES, st.integers(0, 100)).map(lambda pair: pair[0][: pair[1]]),
+)
+
+
+@given(st.lists(BROKEN, min_size=1, max_size=20), st.booleans(), st.booleans())
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_what_the_first_pass_plans_the_second_one_makes(tmp_path, records, learned, keep):
+    (tmp_path / "a").write_bytes(b"".join(map(frame, records)))
+    job = ReshardJob(Inputs.of([str(tmp_path / "a")]), None if learned else ID)
+    try:
+        keys, rejects, guess = first(job)
+        schema = job.schema_of(guess)
+    except UsageError:
+        return
+    if keep:
+        job = ReshardJob(job.inputs, schema, keep=tuple(schema)[:1])
+    frames, again, late, _ = second(job, schema)
+    assert again == rejects
+    made = [key for key, _ in frames] + [reject.key.encode() for reject in late]
+    assert sorted(made) == sorted(keys)
+    assert len(keys) + len(rejects) == len(records)
+    if not keep:
+        numbers = [int(key.rpartition(b"#")[2]) - 1 for key, _ in frames]
+        assert [data for _, data in frames] == [frame(records[number]) for number in numbers]
+    if learned and not keep:
+        assert late == []
+
+
+def test_records_that_do_not_fit_a_given_schema_are_late_rejects_with_their_place(tmp_path):
+    records = [example(id=1), example(id=[1, 2]), example(other=1), example(id=b"x"), example(id=5)]
+    path = Path(write_plain(tmp_path / "a", records))
+    (tmp_path / "schema.json").write_text(json.dumps({"schema": ID.to_json()}))
+    job = job_of(path, schema=str(tmp_path / "schema.json"))
+    keys, rejects, guess = first(job)
+    assert (len(keys), rejects) == (5, [])
+    frames, again, late, statistics = second(job, job.schema_of(guess))
+    assert [key for key, _ in frames] == [b"a#1", b"a#5"]
+    assert again == []
+    size = [len(frame(record)) for record in records]
+    assert errors_of(late) == {
+        "a#2": f"byte {size[0]}: feature 'id' (int64 [], list): 2 values do not fill shape []",
+        "a#3": f"byte {sum(size[:2])}: feature 'id' is missing: the Example has other",
+        "a#4": f"byte {sum(size[:3])}: feature 'id' (int64 [], list): the Example holds a list of "
+        "bytes, not of integers",
+    }
+    assert all(reject.stage == "decode" for reject in late)
+    assert statistics[0].to_json()["id"]["mean"] == 3
+
+
+def test_names_that_no_schema_can_have_do_not_matter_with_a_given_one(tmp_path):
+    path = write_plain(tmp_path / "a", [example(**{"id": n, "a\\b": 1}) for n in range(20)])
+    with pytest.raises(UsageError, match="feature name"):
+        first(job_of(path))
+    (tmp_path / "schema.json").write_text(json.dumps(ID.to_json()))
+    job = job_of(path, schema=str(tmp_path / "schema.json"))
+    assert len(first(job)[0]) == len(second(job, ID)[0]) == 20
+
+
+@pytest.mark.parametrize("packed", ["", "GZIP"])
+def test_a_file_that_cannot_be_read_is_one_reject(tmp_path, packed):
+    write_plain(tmp_path / "a", [example(id=1)], packed)
+    (tmp_path / "b").symlink_to(tmp_path / "nothing")
+    (tmp_path / "c").write_bytes(b"\x78\x9c" + bytes(20))
+    keys, rejects, _ = first(job_of(tmp_path / "*"))
+    assert keys == [b"a#1"]
+    found = errors_of(rejects)
+    assert found.pop("b").startswith("cannot be read: [Errno 2] No such file")
+    assert found.pop("c").startswith("compressed with ZLIB, expected GZIP")
+    assert found == {}
+
+
+def test_files_of_names_that_are_not_utf8_have_records_and_groups(tmp_path):
+    name = b"f\xff.tfrecord".decode("utf-8", "surrogateescape")
+    try:
+        write = (tmp_path / name).write_bytes
+        write(frame(example(id=1)) + frame(b"no") + frame(example(id=2)))
+    except OSError:
+        pytest.skip("the filesystem takes no such name")
+    job = job_of(tmp_path / "*")
+    places = places_of(splits=Splits.parse("train=0.5,val=0.5"), groups=Groups.parse("[^#]*"))
+    keys, rejects, guess = first(job, places)
+    assert keys == [b"f\xff.tfrecord#1", b"f\xff.tfrecord#3"]
+    assert [reject.key for reject in rejects] == [f"{name}#2"]
+    frames, again, late, _ = second(job, job.schema_of(guess), places)
+    assert [key for key, _ in frames] == keys
+    assert (again, late) == (rejects, [])
+
+
+def test_a_feature_decides_the_split_and_records_without_it_are_rejects(tmp_path):
+    sites = ["train", "val", "val", None, "test", 7]
+    records = [example(id=n, **({"site": s} if s else {})) for n, s in enumerate(sites)]
+    path = write_plain(tmp_path / "a", records[:-1])
+    splits = Splits(("train", "val"), (0.5, 0.5))
+    job = job_of(path)
+    places = places_of(splits=splits, split_column="site")
+    keys, rejects, guess = first(job, places)
+    assert keys == [b"a#1", b"a#2", b"a#3"]
+    found = errors_of(rejects)
+    assert "no column 'site'" in found["a#4"]
+    assert "'test'" in found["a#5"] and "train, val" in found["a#5"]
+    frames, again, late, statistics = second(job, job.schema_of(guess), places)
+    assert ([key for key, _ in frames], again, late) == (keys, rejects, [])
+    assert {split: found.records for split, found in statistics.items()} == {0: 1, 1: 2}
+
+
+def test_an_input_that_is_rejected_may_end_the_job(tmp_path):
+    (tmp_path / "a").write_bytes(frame(example(id=1)) + frame(b"no"))
+    job = job_of(tmp_path / "a")
+    passed = ReshardFirstPass(rules=places_of(), on_reject="fail", job=job)
+    with pytest.raises(DataError, match=r"a#2: byte \d+: not an Example: .* \(--on_reject fail\)"):
+        passed.read(work_of(job))
+
+
+# Which features there are, and which of them stay.
+
+
+def guess_of(*records):
+    guess = SchemaGuess()
+    assert guess.add(*laid_out(records)) == []
+    return guess
+
+
+def test_features_that_nobody_has_are_refused_with_those_there_are():
+    inputs = Inputs((), "")
+    guess = guess_of(example(id=1, name="x"))
+    for job, deciding in (
+        (ReshardJob(inputs, keep=("id", "nam")), ()),
+        (ReshardJob(inputs, drop=("nam",)), ()),
+        (ReshardJob(inputs), {"nam"}),
+        (ReshardJob(inputs, given=Schema({"id": ("int64", ()), "name": ("string", ())})), {"nam"}),
+    ):
+        with pytest.raises(UsageError, match="no feature 'nam': the records have id, name"):
+            job.schema_of(guess, deciding)
+    with pytest.raises(UsageError, match="--drop id,name: no feature would be left"):
+        ReshardJob(inputs, drop=("id", "name")).schema_of(guess)
+
+
+def test_the_schema_is_that_of_the_features_that_stay():
+    inputs = Inputs((), "")
+    guess = guess_of(example(id=1, name="x", real=0.5))
+    assert list(ReshardJob(inputs).schema_of(guess)) == ["id", "name", "real"]
+    assert list(ReshardJob(inputs, keep=("real", "id")).schema_of(guess)) == ["id", "real"]
+    assert list(ReshardJob(inputs, drop=("name",)).schema_of(guess, {"name"})) == ["id", "real"]
+    assert ReshardJob(inputs).schema_of(SchemaGuess()) is UNKNOWN
+
+
+def test_what_lies_beside_shards_is_passed_over(tmp_path):
+    write_numbers(tmp_path / "in")
+    for name in ("README.md", "labels.txt", "dataset_info.json", "table.CSV"):
+        (tmp_path / "in" / name).write_text("text")
+    (tmp_path / "in" / "rejects").mkdir()
+    (tmp_path / "in" / "rejects" / "train-00000-of-00004.jsonl").write_text("{}\n")
+    job = job_of(tmp_path / "in")
+    assert job.given == NUMBERS
+    assert job.class_names == {"label": ("cat", "dog")}
+    assert all(chunk.source.key.endswith(".tfrecord") for chunk in work_of(job).chunks)
+    assert len(first(job)[0]) == 23
+    with pytest.raises(UsageError, match="no TFRecord files among these"):
+        job_of(tmp_path / "in" / "*.txt", tmp_path / "in" / "*.idx")
+
+
+def dataset(tmp_path, name, schema=NUMBERS, **manifest):
+    records = [{n: r[n] for n in schema} for r in numbers(0, 3)]
+    return write_dataset(tmp_path / name, schema, {"train": [records]}, **manifest)
+
+
+def test_datasets_that_name_labels_differently_are_refused(tmp_path):
+    dataset(tmp_path, "a", label_names=("cat", "dog"))
+    dataset(tmp_path, "b", label_names=("dog", "cat"))
+    dataset(tmp_path, "c", label_names=("cat", "dog"))
+    dataset(tmp_path, "d", label_names=("cat", "dog"), class_names={"box_labels": ("x",)})
+    dataset(tmp_path, "e", NUMBERS.select(("id",)), label_names=("cat", "dog"))
+    write_plain(tmp_path / "plain", [example(id=1)])
+    assert job_of(tmp_path / "a", tmp_path / "c").class_names == {"label": ("cat", "dog")}
+    for other in "bde":
+        with pytest.raises(UsageError, match="reshard them one by one") as caught:
+            job_of(tmp_path / "a", tmp_path / other)
+        assert f"{tmp_path}/a and {tmp_path}/{other} differ" in caught.value.message
+    with pytest.raises(UsageError, match="reshard them one by one"):
+        job_of(tmp_path / "a", tmp_path / "b", tmp_path / "plain")
+    with pytest.raises(UsageError, match=f"{tmp_path} has no manifest.json: reshard them one"):
+        job_of(tmp_path / "a", tmp_path / "plain")
+    # Somebody who knows may say so.
+    given = str(tmp_path / "a" / "manifest.json")
+    both = job_of(tmp_path / "a", tmp_path / "plain", schema=given)
+    assert both.class_names == {"label": ("cat", "dog")}
+    with pytest.raises(UsageError, match="reshard them one by one"):
+        job_of(tmp_path / "a", tmp_path / "b", schema=given)
+    dataset(tmp_path, "numbers")
+    assert job_of(tmp_path / "numbers", tmp_path / "plain").given is None
+
+
+def test_vocabularies_and_tokenizers_come_along_unless_the_tokens_go(tmp_path):
+    schema = Schema({"id": ("int64", ()), "tokens": ("int64", (None,), "list")})
+    records = [{"id": 1, "tokens": np.array([2, 3])}]
+    for name, words in (("a", b"one\ntwo\n"), ("b", b"two\none\n"), ("c", b"one\n")):
+        write_dataset(tmp_path / name, schema, {"train": [records]}, vocabulary=4)
+        (tmp_path / name / "vocabulary.txt").write_bytes(words)
+    assert job_of(tmp_path / "a").vocabulary == (b"", b"[UNK]", b"one", b"two")
+    assert job_of(tmp_path / "a", drop=("tokens",)).vocabulary == ()
+    with pytest.raises(UsageError, match="differ in features, labels or tokens"):
+        job_of(tmp_path / "a", tmp_path / "b")
+    with pytest.raises(
+        UsageError, match=r"vocabulary.txt has 3 tokens, not the 4 of manifest.json; or giv"
+    ):
+        job_of(tmp_path / "c")
+    copied = tmp_path / "copied.json"
+    copied.write_bytes((tmp_path / "b" / "manifest.json").read_bytes())
+    write_plain(tmp_path / "plain", [example(id=1, tokens=[2, 3])])
+    job = job_of(tmp_path / "plain", schema=str(tmp_path / "b" / "manifest.json"))
+    assert (job.given, job.vocabulary[2:]) == (schema, (b"two", b"one"))
+    with pytest.raises(UsageError, match=r"--schema .*copied.json: .*No such file.*vocabulary"):
+        job_of(tmp_path / "plain", schema=str(copied))
+    (tmp_path / "b" / "vocabulary.txt").unlink()
+    with pytest.raises(UsageError, match=r"b/manifest.json: .*No such file.*or give a --schema"):
+        job_of(tmp_path / "b")
+    write_dataset(tmp_path / "d", schema, {"train": [records]}, tokenizer=9)
+    (tmp_path / "d" / "tokenizer.json").write_text("{ü}")
+    assert job_of(tmp_path / "d").tokenizer == "{ü}"
+    assert job_of(tmp_path / "d", keep=("id",)).tokenizer == ""
+
+
+def test_names_of_classes_go_with_their_feature(tmp_path):
+    schema = Schema({"id": ("int64", ()), "label": ("int64", ()), "box_labels": ("int64", ())})
+    names = {"label_names": ("cat", "dog"), "class_names": {"box_labels": ("car",)}}
+    records = [{"id": 1, "label": 0, "box_labels": 0}]
+    write_dataset(tmp_path / "a", schema, {"train": [records]}, **names)
+    assert job_of(tmp_path / "a", drop=("label",)).class_names == {"box_labels": ("car",)}
+    assert job_of(tmp_path / "a", keep=("id", "label")).class_names == {"label": ("cat", "dog")}
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("{", "manifest.json: Expecting property name"),
+        ("[]", "manifest.json: expected a JSON object, got list"),
+        ('{"format_version": 9}', "manifest.json: format version 9"),
+        ("[" * 100_000, "manifest.json: .*recursion"),
+        (b"\x80{}", "manifest.json: .*decode"),
+    ],
+)
+def test_a_manifest_that_cannot_be_read_is_refused_with_the_cure(tmp_path, text, message):
+    write_plain(tmp_path / "a", [example(id=1)])
+    data = text.encode() if isinstance(text, str) else text
+    (tmp_path / "manifest.json").write_bytes(data)
+    with pytest.raises(UsageError, match=f"{message}.*; or give a --schema"):
+        job_of(tmp_path / "a")
+
+
+def test_a_schema_is_read_from_a_manifest_or_alone(tmp_path):
+    write_numbers(tmp_path / "in")
+    assert read_schema(f"{tmp_path}/in/manifest.json", "x").schema == NUMBERS
+    (tmp_path / "own.json").write_text(json.dumps(NUMBERS.to_json()))
+    assert read_schema(f"{tmp_path}/own.json", "x").schema == NUMBERS
+    named = Schema({"schema": Feature("int64")})
+    (tmp_path / "named.json").write_text(json.dumps({"schema": named.to_json()}))
+    assert read_schema(f"{tmp_path}/named.json", "x").schema == named
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("", "Expecting value"),
+        ("[1]", "a schema maps names to features, got list"),
+        ("{}", "a schema needs at least one feature"),
+        ('{"schema": {"a": 1}}', "feature 'a': a feature is {dtype, shape, encoding}, got 1"),
+        ('{"a": {"dtype": "int63", "shape": [], "encoding": ""}}', "unknown dtype 'int63'"),
+        ("[" * 100_000, "recursion"),
+    ],
+)
+def test_a_file_that_is_no_schema_is_refused(tmp_path, text, message):
+    (tmp_path / "s.json").write_text(text)
+    with pytest.raises(UsageError, match=r"^<job error 2>--schema given: ") as caught:
+        read_schema(f"{tmp_path}/s.json", "given")
+    assert message in caught.value.message
+    with pytest.raises(UsageError, match=r"--schema given: .*No such file"):
+        read_schema(f"{tmp_path}/none.json", "given")
+
+
+def test_statistics_are_those_that_the_job_which_made_a_dataset_counts(tmp_path):
+    rng = np.random.default_rng(0)
+    schema = Schema(
+        {
+            "label": Feature("int64"),
+            "signal": Feature("float32", (None, 3)),
+            "raw": Feature("uint8", (4, 4, 3), "raw"),
+            "text": Feature("string"),
+            "texts": Feature("string", (None,)),
+        }
+    )
+    records = [
+        {
+            "label": n % 3,
+            "signal": rng.normal(size=(int(rng.integers(0, 9)), 3)).astype(np.float32),
+            "raw": rng.integers(0, 255, (4, 4, 3), np.uint8),
+            "text": f"text {n}",
+            "texts": np.array([b"a"] * (n % 4), object),
+        }
+        for n in range(100)
+    ]
+    write_dataset(tmp_path / "a", schema, {"train": [records[:50], records[50:]]})
+    from beam_jobs.records.encode import RecordEncoder
+    from readers.format.encode import Encoder
+
+    encoder = RecordEncoder(Encoder(schema))
+    for record in records:
+        encoder.encode(0, record)
+    ((_, expected),) = encoder.statistics()
+    before = files_of(tmp_path / "a")
+    job = job_of(tmp_path / "a")
+    *_, late, found = second(job, job.schema_of(SchemaGuess()))
+    assert late == []
+    assert found[0].state() == expected.state()
+    assert files_of(tmp_path / "a") == before
+
+
+def test_tensors_and_lists_of_any_form_are_counted_as_they_are_decoded(tmp_path):
+    packed = [example(id=n, signal=tensor(np.full((n % 3, 2), n, np.int16))) for n in range(30)]
+    # Proto2-style writers do not pack numbers, and may write fields in any order.
+    odd = b"\x0a\x0e\x0a\x0c\x12\x06\x1a\x04\x08\x05\x08\x07\x0a\x02id"
+    record = tf.train.Example.FromString(odd)
+    assert list(record.features.feature["id"].int64_list.value) == [5, 7]
+    write_plain(tmp_path / "a", packed)
+    write_plain(tmp_path / "b", [odd])
+    job = job_of(tmp_path / "a")
+    schema = job.schema_of(first(job)[2])
+    assert schema["signal"] == Feature("int16", (None, 2), "tensor")
+    figures = second(job, schema)[3][0].to_json()
+    assert figures["signal"]["lengths"]["0"]["count"] == 30
+    assert figures["signal"]["count"] == sum(n % 3 * 2 for n in range(30))
+    job = job_of(tmp_path / "b")
+    schema = job.schema_of(first(job)[2])
+    assert schema == Schema({"id": Feature("int64", (2,), "list")})
+    frames, *_, figures = second(job, schema)
+    assert frames == [(b"b#1", frame(odd))]
+    assert figures[0].to_json()["id"]["mean"] == 6
+
+
+def test_members_of_archives_are_files(tmp_path):
+    import zipfile
+
+    data = b"".join(frame(example(id=n)) for n in range(5))
+    with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("x.tfrecord", data)
+        archive.writestr("x.tfrecord.idx", "0 1")
+    with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive:
+        archive.writestr("y.tfrecord", data)
+    keys, rejects, _ = first(job_of(tmp_path / "a.zip", tmp_path / "b.zip"))
+    assert rejects == []
+    names = ("a.zip/x.tfrecord", "b.zip/y.tfrecord")
+    assert keys == [f"{name}#{n}".encode() for name in names for n in range(1, 6)]
+
+
+def test_a_source_that_is_known_to_be_broken_is_one_reject():
+    source = Source("a.zip/x", error="no such member")
+    job = ReshardJob(Inputs((), ""))
+    passed = ReshardFirstPass(rules=places_of(), on_reject="skip", job=job)
+    (found,) = passed.found(Task((Chunk(source, 0, 0, 1, 0),)))
+    assert [str(reject) for reject in found.rejects] == ["a.zip/x: no such member"]

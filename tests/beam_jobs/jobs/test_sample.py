@@ -1,0 +1,128 @@
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer
+
+from beam_jobs.jobs.text import sample as learn_module
+from beam_jobs.jobs.text.sample import Sample, learn, sample_below
+from beam_jobs.jobs.text.subwords import train_bpe
+
+LIMIT = 20
+
+# The text at each place in the order; some are larger than a sample, some have no bytes at all.
+texts_by_order = st.dictionaries(st.integers(0, 2**64 - 1), st.binary(max_size=30))
+
+
+def sampled(limit: int, texts: dict[int, bytes]) -> list[bytes]:
+    """The texts of a sample of so many bytes: of all of them, in their order, one after another."""
+    found, size = [], 0
+    for _, text in sorted(texts.items()):
+        size += len(text)
+        if found and size > limit:
+            break
+        found.append(text)
+    return found
+
+
+def sample_of(texts: dict[int, bytes]) -> Sample:
+    sample = Sample()
+    sample.add(np.array(list(texts), np.uint64), list(texts.values()))
+    return sample
+
+
+@given(texts_by_order, st.lists(st.integers(0, 5), max_size=40), st.booleans())
+@settings(
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_a_sample_is_the_first_texts_that_fit_however_they_are_brought_together(
+    monkeypatch, texts, owners, travels
+):
+    monkeypatch.setattr(learn_module, "_SAMPLE_BYTES", LIMIT)
+    parts: dict[int, dict[int, bytes]] = {}
+    for number, (order, text) in enumerate(texts.items()):
+        owner = owners[number] if number < len(owners) else 0
+        parts.setdefault(owner, {})[order] = text
+    merged = Sample()
+    for part in parts.values():
+        found = sample_of(part)
+        merged.merge(pickle.loads(pickle.dumps(found)) if travels else found)
+    found = list(merged.texts())
+    expected = sampled(LIMIT, texts)
+    # Where texts fill it to the last byte, one of no bytes may follow them or not.
+    assert [text for text in found if text] == [text for text in expected if text]
+    assert b"".join(found) == b"".join(expected)
+
+
+def test_a_text_that_does_not_fit_ends_the_sample_whatever_part_it_was_in(monkeypatch):
+    monkeypatch.setattr(learn_module, "_SAMPLE_BYTES", LIMIT)
+    texts = {1: b"a" * 9, 2: b"b" * 9, 3: b"c" * 9, 4: b"d"}
+    together, apart = sample_of(texts), Sample()
+    for order, text in texts.items():
+        apart.merge(sample_of({order: text, 5 + order: b"e" * 25}))
+    assert list(together.texts()) == list(apart.texts()) == [b"a" * 9, b"b" * 9]
+
+
+def test_a_first_text_larger_than_a_sample_is_the_sample(monkeypatch):
+    monkeypatch.setattr(learn_module, "_SAMPLE_BYTES", LIMIT)
+    assert list(sample_of({7: b"x" * 100, 8: b"y"}).texts()) == [b"x" * 100]
+    assert list(sample_of({7: b"y", 8: b"x" * 100}).texts()) == [b"y"]
+
+
+def test_places_are_compared_as_unsigned_numbers():
+    assert list(sample_of({2**64 - 1: b"c", 0: b"a", 2**63: b"b"}).texts()) == [b"a", b"b", b"c"]
+
+
+def test_nothing_added_is_no_text():
+    empty = Sample()
+    empty.merge(Sample())
+    assert list(empty.texts()) == []
+
+
+def test_what_a_sample_holds_is_bounded_while_it_is_filled(monkeypatch):
+    monkeypatch.setattr(learn_module, "_SAMPLE_BYTES", 1000)
+    sample, rng = Sample(), np.random.default_rng(0)
+    for _ in range(200):
+        sample.add(rng.integers(2**64, size=20, dtype=np.uint64), [b"x" * 50] * 20)
+        assert len(pickle.dumps(sample)) < 8000
+    assert sum(map(len, sample.texts())) == 1000
+
+
+@pytest.mark.parametrize(
+    ("size", "share"),
+    [(0, 1), (1, 1), (64 << 20, 1), (128 << 20, 1 / 2), (10**12, (64 << 20) / 1e12)],
+)
+def test_as_large_a_share_of_all_places_is_taken_as_gives_a_sample(size, share):
+    below = sample_below(size)
+    assert 0 < below < 2**64
+    assert below / 2**64 == pytest.approx(share)
+
+
+def test_files_that_fit_in_a_sample_are_taken_whole():
+    assert sample_below(0) == 2**64 - 1
+    assert sample_below((64 << 20) + 1) < 2**64 - 1
+
+
+def test_a_tokenizer_is_learned_from_the_texts_of_the_sample_alone(monkeypatch):
+    texts = dict.fromkeys(range(4), b"alpha beta gamma")
+    texts |= dict.fromkeys(range(100, 109), b"omega psi")
+    assert learn(sample_of(texts), 270) == train_bpe(texts.values(), 270)
+    monkeypatch.setattr(learn_module, "_SAMPLE_BYTES", 4 * len(b"alpha beta gamma"))
+    learned = learn(sample_of(texts), 270)
+    assert learned == train_bpe([b"alpha beta gamma"] * 4, 270)
+    assert not any("om" in token for token in Tokenizer.from_str(learned).get_vocab())
+
+
+def test_what_is_learned_does_not_depend_on_how_the_texts_came_together():
+    texts = {n * 7919 % 1000: b"text %d of %d" % (n, n % 13) for n in range(300)}
+    parts = [dict(list(texts.items())[n::3]) for n in range(3)]
+    merged = Sample()
+    for part in reversed(parts):
+        merged.merge(sample_of(part))
+    assert learn(merged, 400) == learn(sample_of(texts), 400)
+
+
+def test_a_tokenizer_of_nothing_has_the_bytes_and_the_reserved_ids():
+    assert Tokenizer.from_str(learn(Sample(), 1000)).get_vocab_size() == 258

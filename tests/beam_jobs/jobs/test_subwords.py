@@ -1,0 +1,466 @@
+import functools
+import itertools
+import json
+import os
+import pickle
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tokenizers
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
+from tokenizers import models, normalizers, pre_tokenizers, processors, trainers
+
+from beam_jobs.errors import UsageError
+from beam_jobs.jobs.text import subwords
+from beam_jobs.jobs.text.subwords import Subwords, train_bpe
+from tests.support.checkout import ROOT
+
+CORPUS = [
+    "The quick brown fox jumps over the lazy dog; the dog sleeps, the fox does not.",
+    "Élan vital, ﬁnesse, naïveté: Ünïcödé! İSTANBUL Straße ΣΑΣ e\u0301 a\u0323\u0301",
+    "日本語の文章 한국어 🎉🎉 a🎉b 👨\u200d👩\u200d👧 1234 ½ ①",
+] * 3
+
+# With what normalizers change: case, accents, compatibility forms, marks in another order.
+texts = st.one_of(
+    st.text("aB éÉßﬁ½日🎉\u0301\u0323\u200d\t\n\u00a0.'[]▁\0", max_size=30),
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
+    st.lists(st.sampled_from(" ".join(CORPUS).split()), max_size=6).map(" ".join),
+)
+
+
+def trained(
+    model: object,
+    trainer: object,
+    normalizer: object = None,
+    pre_tokenizer: object = None,
+    post_processor: object = None,
+) -> str:
+    tokenizer = tokenizers.Tokenizer(model)
+    if normalizer:
+        tokenizer.normalizer = normalizer
+    if pre_tokenizer:
+        tokenizer.pre_tokenizer = pre_tokenizer
+    if post_processor:
+        tokenizer.post_processor = post_processor
+    tokenizer.train_from_iterator(CORPUS, trainer)
+    return tokenizer.to_str()
+
+
+SPECIAL = {"show_progress": False, "special_tokens": ["[UNK]", "[CLS]", "[SEP]"]}
+AROUND = processors.TemplateProcessing(
+    single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
+)
+
+
+@functools.cache
+def file(kind: str) -> str:
+    """The text of a tokenizer's file."""
+    if kind == "ours":
+        return train_bpe([text.encode() for text in CORPUS], 400)
+    if kind == "gpt2":
+        return trained(
+            models.BPE(),
+            trainers.BpeTrainer(
+                vocab_size=400, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), **SPECIAL
+            ),
+            None,
+            pre_tokenizers.ByteLevel(add_prefix_space=True),
+            processors.ByteLevel(trim_offsets=True),
+        )
+    if kind == "bert":
+        return trained(
+            models.WordPiece(unk_token="[UNK]"),
+            trainers.WordPieceTrainer(vocab_size=200, **SPECIAL),
+            normalizers.BertNormalizer(lowercase=True),
+            pre_tokenizers.BertPreTokenizer(),
+            AROUND,
+        )
+    assert kind == "t5"
+    return trained(
+        models.Unigram(),
+        trainers.UnigramTrainer(vocab_size=120, unk_token="[UNK]", **SPECIAL),
+        normalizers.NFKC(),
+        pre_tokenizers.Metaspace(),
+    )
+
+
+KINDS = ("ours", "gpt2", "bert", "t5")
+
+
+def library(kind: str) -> tokenizers.Tokenizer:
+    return tokenizers.Tokenizer.from_str(file(kind))
+
+
+def changed(kind: str, **changes: object) -> str:
+    """A tokenizer's file with other values of `part__name`."""
+    fields = json.loads(file(kind))
+    for names, value in changes.items():
+        *parts, last = names.split("__")
+        functools.reduce(dict.__getitem__, parts, fields)[last] = value
+    return json.dumps(fields)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(batch=st.lists(texts, max_size=4))
+@settings(max_examples=30, deadline=None)
+@example(batch=["", "a", "[CLS] [UNK][PAD]"])
+def test_ids_are_those_of_the_library(kind, batch):
+    found = Subwords(file(kind)).encode_all([text.encode() for text in batch])
+    assert [ids.tolist() for ids in found] == [library(kind).encode(text).ids for text in batch]
+    assert all(ids.dtype == np.int64 for ids in found)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(text=texts, max_length=st.integers(2, 8))
+@settings(max_examples=30, deadline=None)
+def test_long_texts_are_cut_as_the_library_cuts_them(kind, text, max_length):
+    cut, whole = library(kind), library(kind).encode(text).ids
+    cut.enable_truncation(max_length)
+    found = Subwords(file(kind), max_length)(text.encode()).tolist()
+    assert found == cut.encode(text).ids
+    assert len(found) == min(len(whole), max_length)
+    kept = whole[:max_length]
+    # What the file adds at the end stays there.
+    assert found == (kept if kind != "bert" else kept[:-1] + whole[-1:])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(text=texts)
+@settings(max_examples=60, deadline=None)
+@example(text="")
+@example(text="ÉLAN a\u0323\u0301 ﬁ ½ 🎉 日 İ")
+def test_spans_are_the_bytes_of_the_text_as_it_was_before_the_normalizer(kind, text):
+    octets, made = text.encode(), Subwords(file(kind), 2)
+    ids, spans = made.encode_spans(octets)
+    expected = library(kind).encode(text, add_special_tokens=False)
+    assert ids.tolist() == expected.ids
+    assert ids.dtype == spans.dtype == np.int64
+    assert [octets[start:end].decode() for start, end in spans.tolist()] == [
+        text[start:end] for start, end in expected.offsets
+    ]
+    assert spans.shape == (len(ids), 2)
+    assert (np.diff(spans, axis=0) >= 0).all()
+    assert made.count(octets) == len(ids)
+
+
+def test_spans_of_a_text_that_is_lowered_and_stripped_of_accents():
+    text = "Élan, THE  fox"
+    ids, spans = Subwords(file("bert")).encode_spans(text.encode())
+    names = [library("bert").id_to_token(id_) for id_ in ids.tolist()]
+    parts = [text.encode()[start:end].decode() for start, end in spans.tolist()]
+    assert "".join(names).replace("##", "") == "elan,thefox"
+    assert "".join(parts) == "Élan,THEfox"
+    assert spans[0].tolist()[0] == 0 and "É" in parts[0]
+
+
+def test_truncation_padding_and_dropout_of_the_file_are_passed_over():
+    text = " ".join(CORPUS)
+    tokenizer = library("ours")
+    tokenizer.enable_truncation(5)
+    tokenizer.enable_padding(length=9)
+    fields = json.loads(tokenizer.to_str())
+    assert fields["truncation"] and fields["padding"]
+    fields["model"]["dropout"] = 0.5
+    found = Subwords(json.dumps(fields))
+    expected = library("ours").encode(text).ids
+    for _ in range(3):
+        assert found(text.encode()).tolist() == expected
+        assert found.encode_spans(text.encode())[0].tolist() == expected
+        assert found(b"").tolist() == []
+    assert Subwords(json.dumps(fields), 7)(text.encode()).tolist() == expected[:7]
+
+
+def test_the_size_is_one_more_than_the_largest_id():
+    assert Subwords(file("ours")).size == library("ours").get_vocab_size() > 258
+    fields = json.loads(file("ours"))
+    fields["added_tokens"][1] |= {"id": 5000}
+    fields["model"]["vocab"]["[UNK]"] = 5000
+    assert Subwords(json.dumps(fields)).size == 5001
+
+
+def test_it_travels_as_the_text_of_its_file():
+    made = Subwords(file("bert"), 5)
+    before = pickle.dumps(made)
+    ids = made(b"the fox does not sleep").tolist()
+    made.encode_spans(b"a")
+    assert pickle.dumps(made) == before
+    assert len(before) < len(file("bert").encode()) + 300
+    again = pickle.loads(before)
+    assert again == made
+    assert again(b"the fox does not sleep").tolist() == ids
+    assert "quick" not in repr(made)
+
+
+def test_the_library_is_imported_for_the_first_text():
+    code = (
+        "import sys; from beam_jobs.jobs.text.subwords import Subwords; made = Subwords(sys.stdin.read());"
+        "import pickle; pickle.loads(pickle.dumps(made)); assert 'tokenizers' not in sys.modules;"
+        "made(b'a'); assert 'tokenizers' in sys.modules and 'apache_beam' not in sys.modules;"
+        "import os; print(os.environ['TOKENIZERS_PARALLELISM'])"
+    )
+    environment = {k: v for k, v in os.environ.items() if k != "TOKENIZERS_PARALLELISM"}
+    for given_value, expected in (({}, "false"), ({"TOKENIZERS_PARALLELISM": "true"}, "true")):
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            input=file("ours"),
+            env=environment | given_value,
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+        )
+        assert done.stdout == f"{expected}\n", done.stderr
+
+
+def test_a_file_is_read(tmp_path):
+    path = tmp_path / "tokenizer.json"
+    path.write_text(file("bert"))
+    assert Subwords.read(str(path), 4) == Subwords(file("bert"), 4)
+
+
+def refused(tmp_path: Path, data: bytes, max_length: int = 0) -> str:
+    path = tmp_path / "t.json"
+    path.write_bytes(data)
+    with pytest.raises(UsageError) as caught:
+        Subwords.read(str(path), max_length)
+    message = caught.value.message
+    assert "\n" not in message
+    return message.replace(str(path), "t.json")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"hello", b"[]", b"{}", b'{"model": 1}', b"[" * 100_000, b'{"tokens": ["a", "b"]}'],
+    ids=lambda data: data[:20],
+)
+def test_a_file_that_is_no_tokenizer_is_refused(tmp_path, data):
+    found = refused(tmp_path, data)
+    assert found.startswith(
+        "--tokens t.json: expected a tokenizer.json of Hugging Face tokenizers ("
+    )
+
+
+def test_a_file_at_which_the_library_panics_is_refused(tmp_path):
+    data = changed("ours", model__continuing_subword_prefix="longer than any token of it")
+    found = refused(tmp_path, data.encode())
+    assert "expected a tokenizer.json of Hugging Face tokenizers (range end index" in found
+
+
+def test_a_file_that_cannot_be_read_is_refused(tmp_path, monkeypatch):
+    with pytest.raises(
+        UsageError, match=r"--tokens .*/none\.json: cannot be read \(.*No such file"
+    ):
+        Subwords.read(f"{tmp_path}/none.json")
+    assert refused(tmp_path, b"\xff\xfe").startswith("--tokens t.json: cannot be read ('utf-8'")
+    monkeypatch.setattr(subwords, "_MAX_FILE_BYTES", 1 << 20)
+    assert refused(tmp_path, b" " * ((1 << 20) + 1)) == "--tokens t.json: longer than 1 MiB"
+    assert "expected a tokenizer.json" in refused(tmp_path, b" " * (1 << 20))
+
+
+def test_a_limit_with_no_room_for_special_tokens_is_refused(tmp_path):
+    assert refused(tmp_path, file("bert").encode(), 1) == (
+        "--max_length 1: expected at least 2, the special tokens that the tokenizer adds to every "
+        "text"
+    )
+    assert Subwords(file("bert"), 2)(b"the fox").tolist() == [1, 2]
+
+
+def unable(kind: str) -> Subwords:
+    """A tokenizer that fails at some texts."""
+    if kind == "panic":
+        fields = json.loads(file("bert"))
+        del fields["post_processor"]["special_tokens"]["[SEP]"]
+        return Subwords(json.dumps(fields))
+    vocabulary = {"a": 0, "b": 1}
+    model = models.WordLevel(vocabulary) if kind == "words" else models.Unigram([("a", -1.0)], None)
+    tokenizer = tokenizers.Tokenizer(model)
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    return Subwords(tokenizer.to_str())
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        ("words", "WordLevel error: Missing [UNK] token from the vocabulary"),
+        ("pieces", "Encountered an unknown token but `unk_id` is missing"),
+        ("panic", "no entry found for key"),
+    ],
+)
+def test_a_tokenizer_that_fails_at_a_text_is_the_users_mistake(kind, reason):
+    made = unable(kind)
+    uses = [made, made.encode_spans, made.count, lambda text: made.encode_all([b"a", text])]
+    for use in uses[:1] if kind == "panic" else uses:
+        with pytest.raises(UsageError) as caught:
+            use(b"a zebra")
+        assert caught.value.message == f"--tokens: the tokenizer fails at a text ({reason})"
+
+
+def test_an_interrupt_stays_one():
+    for error in (KeyboardInterrupt, SystemExit):
+        with pytest.raises(error), subwords._named("failure"):
+            raise error
+
+
+def test_without_the_library_the_message_says_how_to_install_it(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    found = refused(tmp_path, b"{}")
+    assert found.startswith("--tokens FILE.json need tokenizers")
+    assert found.endswith("pip install 'beam-shards[tokens]'")
+    with pytest.raises(UsageError, match="--tokens bpe need tokenizers"):
+        train_bpe([b"a"], 300)
+
+
+# Training.
+
+
+def merges_of(trained_file: str) -> list[tuple[str, str]]:
+    return [tuple(merge) for merge in json.loads(trained_file)["model"]["merges"]]
+
+
+def test_the_reserved_ids_come_first_then_the_bytes_then_what_was_learned():
+    vocabulary = json.loads(file("ours"))["model"]["vocab"]
+    names = sorted(vocabulary, key=vocabulary.__getitem__)
+    assert list(vocabulary.values()) == list(range(len(names)))
+    assert names[:2] == ["[PAD]", "[UNK]"]
+    assert names[2:258] == sorted(pre_tokenizers.ByteLevel.alphabet())
+    assert names[258:] == ["".join(merge) for merge in merges_of(file("ours"))]
+    assert Subwords(file("ours")).size == len(names) <= 400
+
+
+@given(texts)
+@settings(max_examples=100, deadline=None)
+@example("".join(map(chr, range(256))))
+def test_any_text_comes_back_from_its_ids(text):
+    assume("[PAD]" not in text and "[UNK]" not in text)
+    ids = Subwords(file("ours"))(text.encode())
+    assert library("ours").decode(ids.tolist(), skip_special_tokens=False) == text
+    assert not (ids < 2).any()
+
+
+def test_few_texts_give_a_smaller_vocabulary():
+    assert Subwords(train_bpe([], 10_000)).size == 258
+    assert Subwords(train_bpe([b"ab ac ad"], 10_000)).size == 259  # " a"
+    assert Subwords(train_bpe([b"ab ac ad"] * 9, 258)).size == 258
+    assert Subwords(train_bpe([b"ab ac ad"] * 9, 260)).size == 260
+
+
+@pytest.mark.parametrize("size", [-1, 0, 3, 257, (1 << 24) + 1, 1 << 60])
+def test_a_vocabulary_without_room_for_all_bytes_or_too_large_for_memory_is_refused(size):
+    with pytest.raises(UsageError) as caught:
+        train_bpe([b"a"], size)
+    assert caught.value.message == (
+        f"--vocabulary_size {size}: expected 258 to 16777216 with --tokens bpe, 2 reserved ids and "
+        "the 256 bytes among them"
+    )
+
+
+def learned_one_by_one(given_texts: list[str], size: int) -> list[tuple[str, str]]:
+    """The merges, each from a count of all pairs: the most frequent, of several the smallest ids."""
+    level = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    counts = Counter(word for text in given_texts for word, _ in level.pre_tokenize_str(text))
+    names = sorted(pre_tokenizers.ByteLevel.alphabet())
+    ids = {name: id_ for id_, name in enumerate(names)}
+    split = {word: list(word) for word in counts}
+    merges: list[tuple[str, str]] = []
+    while len(names) < size - 2:
+        pairs: Counter[tuple[str, str]] = Counter()
+        for word, parts in split.items():
+            for pair in itertools.pairwise(parts):
+                pairs[pair] += counts[word]
+        best = min(pairs, key=lambda pair: (-pairs[pair], ids[pair[0]], ids[pair[1]]), default=None)
+        if best is None or pairs[best] < 2:
+            break
+        merges.append(best)
+        ids["".join(best)] = len(names)
+        names.append("".join(best))
+        for parts in split.values():
+            at = 0
+            while at < len(parts) - 1:
+                if (parts[at], parts[at + 1]) == best:
+                    parts[at : at + 2] = ["".join(best)]
+                at += 1
+    return merges
+
+
+# Few letters: most pairs come up as often as others.
+tied = st.lists(st.text("aabcé '", max_size=30), max_size=8)
+
+
+@given(tied, st.integers(258, 300), st.randoms(use_true_random=False))
+@settings(max_examples=80, deadline=None)
+@example(["aaaaaaa aaaa aaa", "ababababa bababab"], 300, None)
+def test_ties_go_to_the_smaller_ids_whatever_the_order_of_the_texts(given_texts, size, random):
+    found = train_bpe([text.encode() for text in given_texts], size)
+    assert merges_of(found) == learned_one_by_one(given_texts, size)
+    if random:
+        random.shuffle(given_texts)
+        assert train_bpe([text.encode() for text in given_texts], size) == found
+
+
+@pytest.mark.slow
+def test_what_is_learned_is_the_same_in_every_process_with_any_number_of_threads():
+    code = (
+        "import pathlib, sys, json; from beam_jobs.jobs.text.subwords import train_bpe; import hashlib;"
+        "files = sorted(pathlib.Path(json.__file__).parents[1].glob('*.py'));"
+        "lines = b''.join(file.read_bytes() for file in files).splitlines(True)[:15000];"
+        "lines += [b'%d%d ' % (n % 7, n * n % 1009) * 2 for n in range(3000)];"
+        "print(len(lines), hashlib.sha256(train_bpe(lines, 5000).encode()).hexdigest())"
+    )
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", code],
+            env=os.environ
+            | {"RAYON_NUM_THREADS": threads, "PYTHONHASHSEED": threads}
+            | {"TOKENIZERS_PARALLELISM": "false" if threads == "1" else "true"},
+            stdout=subprocess.PIPE,
+            cwd=ROOT,
+        )
+        for threads in ("1", "1", "2", "3", "5", "8")
+    ]
+    printed = [process.communicate()[0] for process in running]
+    assert len(set(printed)) == 1
+    assert printed[0].startswith(b"18000 ")
+
+
+def test_a_trained_file_is_pinned():
+    found = train_bpe([b"low lower lowest newer newest wider widest"], 266)
+    fields = json.loads(found)
+    assert merges_of(found) == [
+        ("w", "e"),
+        ("l", "o"),
+        ("s", "t"),
+        ("d", "e"),
+        ("e", "we"),
+        ("i", "de"),
+        ("n", "ewe"),
+        ("w", "ide"),
+    ]
+    assert [token["content"] for token in fields["added_tokens"]] == ["[PAD]", "[UNK]"]
+    assert fields["pre_tokenizer"]["type"] == fields["decoder"]["type"] == "ByteLevel"
+    assert fields["pre_tokenizer"]["add_prefix_space"] is False
+    assert fields["normalizer"] is None and fields["post_processor"] is None
+
+
+@given(st.text("ab \n", max_size=60), st.integers(2, 12))
+@settings(max_examples=200, deadline=None)
+def test_pieces_are_the_text_cut_before_spaces(text, longest):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(subwords, "_MAX_WORD", longest)
+        pieces = list(subwords._pieces(text))
+    assert "".join(pieces) == text
+    assert all(len(piece) <= longest for piece in pieces)
+    for before, after in itertools.pairwise(pieces):
+        assert after[0] == " " or " " not in before[1:]
+
+
+def test_words_of_usual_length_are_learned_from_long_texts_as_from_short_ones():
+    words = [word for text in CORPUS for word in text.split()] * 30
+    together = " ".join(words).encode()
+    assert len(together) > 5000
+    apart = [words[0].encode(), *(b" " + word.encode() for word in words[1:])]
+    assert train_bpe([together], 500) == train_bpe(apart, 500)

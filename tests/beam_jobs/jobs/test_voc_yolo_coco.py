@@ -1,0 +1,687 @@
+import json
+import math
+import pickle
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from beam_jobs.errors import RejectError, UsageError
+from beam_jobs.jobs.images.boxes import Boxes
+from beam_jobs.jobs.images.coco import CocoAnnotations
+from beam_jobs.jobs.images.voc_yolo import MAX_BYTES, read_class_names, voc_boxes, yolo_boxes
+
+# As the authors of VOC2012 publish it, shortened.
+VOC = b"""<annotation>
+	<folder>VOC2012</folder>
+	<filename>2007_000027.jpg</filename>
+	<size>
+		<width>486</width>
+		<height>500</height>
+		<depth>3</depth>
+	</size>
+	<segmented>0</segmented>
+	<object>
+		<name>person</name>
+		<pose>Unspecified</pose>
+		<bndbox>
+			<xmin>174</xmin>
+			<ymin>101</ymin>
+			<xmax>349</xmax>
+			<ymax>351</ymax>
+		</bndbox>
+		<part>
+			<name>head</name>
+			<bndbox>
+				<xmin>169</xmin>
+				<ymin>104</ymin>
+				<xmax>209</xmax>
+				<ymax>146</ymax>
+			</bndbox>
+		</part>
+	</object>
+	<object>
+		<bndbox>
+			<ymax>500.0</ymax>
+			<xmax>486</xmax>
+			<ymin>1</ymin>
+			<xmin> 1.5 </xmin>
+		</bndbox>
+		<name> Dog &amp; cat </name>
+	</object>
+</annotation>
+"""
+
+
+def voc(**changes: str) -> bytes:
+    """A VOC file of one object; a side that is changed to "" is left out."""
+    values = {"width": "40", "height": "20", "name": "dog"}
+    values |= {"ymin": "2", "xmin": "4", "ymax": "10", "xmax": "30"} | changes
+    text = {name: f"<{name}>{value}</{name}>" for name, value in values.items() if value}
+    box = "".join(text.get(side, "") for side in ("ymin", "xmin", "ymax", "xmax"))
+    return (
+        f"<annotation><size>{text.get('width', '')}{text.get('height', '')}</size>"
+        f"<object>{text.get('name', '')}<bndbox>{box}</bndbox></object></annotation>"
+    ).encode()
+
+
+def same(found: Boxes | None, corners, names, size) -> None:
+    assert found is not None
+    assert found.corners.dtype == np.float64
+    np.testing.assert_allclose(found.corners, np.array(corners, float).reshape(-1, 4), atol=1e-12)
+    assert (found.names, found.size) == (tuple(names), size)
+
+
+def test_voc_corners_are_divided_by_the_sides_as_tensorflow_datasets_does():
+    h, w = 500, 486
+    corners = [[101 / h, 174 / w, 351 / h, 349 / w], [1 / h, 1.5 / w, 1, 1]]
+    same(voc_boxes(VOC), corners, ["person", "Dog & cat"], (h, w))
+
+
+def test_a_voc_file_without_objects_has_no_boxes():
+    root = ElementTree.fromstring(VOC)
+    for object_ in root.findall("object"):
+        root.remove(object_)
+    same(voc_boxes(ElementTree.tostring(root)), [], [], (500, 486))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "iso-8859-1"])
+def test_voc_files_may_have_any_encoding_that_they_name(encoding):
+    text = f'<?xml version="1.0" encoding="{encoding}"?>' + voc(name="Bär").decode()
+    assert voc_boxes(text.encode(encoding)).names == ("Bär",)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "not an annotation in XML: no element found"),
+        (b"1 2 3", "not an annotation in XML: syntax error"),
+        (VOC[:-20], "not an annotation in XML: "),
+        (b"<a>\xff</a>", "not an annotation in XML: "),
+        (b'<?xml version="1.0" encoding="klingon"?><a/>', "not an annotation in XML: "),
+        (b'<?xml version="1.0" encoding="utf-7"?><a/>', "not an annotation in XML: "),
+        (b"<a>&undefined;</a>", "not an annotation in XML: undefined entity"),
+        (b"<html/>", "its size has height None, expected a number of pixels"),
+        (voc(height=""), "its size has height None, expected a number of pixels"),
+        (voc(width=""), "its size has width None, expected a number of pixels"),
+        (voc(width="0"), "its size has width '0', expected a number of pixels"),
+        (voc(width="-4"), "its size has width '-4', expected a number of pixels"),
+        (voc(width="1.5"), "its size has width '1.5', expected a number of pixels"),
+        (voc(height="nan"), "its size has height 'nan', expected a number of pixels"),
+        (voc(height="inf"), "its size has height 'inf', expected a number of pixels"),
+        (voc(height="1e300"), "its size has height '1e300', expected a number of pixels"),
+        (voc(name=""), "object 1 has no name"),
+        (voc(name="  "), "object 1 has no name"),
+        (voc(ymax=""), "object 1 'dog' has ymax None, no number"),
+        (voc(xmin="left"), "object 1 'dog' has xmin 'left', no number"),
+        (voc(ymin="NaN"), "object 1 'dog' has ymin 'NaN', no number"),
+        (voc(xmax="inf"), "object 1 'dog' has xmax 'inf', no number"),
+        (voc(xmax="1e999"), "object 1 'dog' has xmax '1e999', no number"),
+        (voc(ymax="1.5"), "object 1 'dog' has ymax 1.5 below ymin 2"),
+        (voc(xmin="31"), "object 1 'dog' has xmax 30 below xmin 31"),
+    ],
+)
+def test_what_is_no_voc_file_is_rejected(data, message):
+    with pytest.raises(RejectError) as caught:
+        voc_boxes(data)
+    assert str(caught.value).startswith(message)
+
+
+def test_a_long_wrong_value_is_quoted_in_part():
+    with pytest.raises(RejectError) as caught:
+        voc_boxes(voc(name="n" * 1000, xmin="x" * 1000))
+    assert len(str(caught.value)) < 300
+
+
+def with_doctype(declaration: str, encoding: str) -> bytes:
+    text = voc(name="&e;").decode()
+    return f'<?xml version="1.0" encoding="{encoding}"?>{declaration}{text}'.encode(encoding)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_entities_of_xml_are_never_unpacked(tmp_path, encoding):
+    secret = tmp_path / "secret"
+    secret.write_text("secret")
+    laughs = "".join(f'<!ENTITY e{i} "{f"&e{i + 1};" * 10}">' for i in range(9))
+    for declaration in (
+        '<!DOCTYPE annotation [<!ENTITY e "dog">]>',
+        f'<!DOCTYPE annotation [<!ENTITY e "&e0;">{laughs}<!ENTITY e9 "ha">]>',
+        f'<!DOCTYPE annotation [<!ENTITY e SYSTEM "file://{secret}">]>',
+        f'<!DOCTYPE annotation SYSTEM "file://{secret}">',
+    ):
+        with pytest.raises(RejectError, match=r"it has a document type \(DOCTYPE\)"):
+            voc_boxes(with_doctype(declaration, encoding))
+    # The trap works: the parser alone unpacks the first.
+    assert b"dog" in ElementTree.tostring(
+        ElementTree.fromstring(with_doctype('<!DOCTYPE a [<!ENTITY e "dog">]>', encoding))
+    )
+
+
+@pytest.mark.parametrize("read", [voc_boxes, lambda data: yolo_boxes(data, ())])
+def test_an_annotation_of_megabytes_is_rejected_unread(read):
+    with pytest.raises(RejectError, match=f"of {MAX_BYTES + 1} bytes, expected at most"):
+        read(b" " * (MAX_BYTES + 1))
+
+
+def test_xml_that_is_nested_deeply_is_rejected():
+    depth = MAX_BYTES // 7
+    with pytest.raises(RejectError, match="its size has height None"):
+        voc_boxes(b"<a>" * depth + b"</a>" * depth)
+
+
+@given(st.data())
+@settings(max_examples=150, suppress_health_check=list(HealthCheck))
+def test_a_damaged_voc_file_is_rejected_or_read_and_nothing_else(data):
+    damaged = bytearray(VOC)
+    for _ in range(data.draw(st.integers(1, 4))):
+        damaged[data.draw(st.integers(0, len(VOC) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        found = voc_boxes(bytes(damaged))
+    except RejectError:
+        return
+    assert np.isfinite(found.corners).all()
+    assert found.corners.shape == (len(found.names), 4)
+
+
+SHARES = st.floats(0, 1).map(lambda share: round(share, 6))
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), SHARES, SHARES, SHARES, SHARES)))
+def test_yolo_lines_are_centres_and_sides(rows):
+    data = "\n".join(" ".join(map(str, row)) for row in rows).encode()
+    names = ("cat", "dog", "hen")
+    corners = [
+        [y - height / 2, x - width / 2, y + height / 2, x + width / 2]
+        for _, x, y, width, height in rows
+    ]
+    same(yolo_boxes(data, names), corners, [names[row[0]] for row in rows], None)
+    assert yolo_boxes(data, ()).names == tuple(str(row[0]) for row in rows)
+
+
+@given(st.lists(st.tuples(SHARES, SHARES), min_size=3, max_size=9))
+def test_a_yolo_polygon_stands_for_the_box_around_it(points):
+    line = "1 " + " ".join(f"{x} {y}" for x, y in points)
+    low, high = np.min(points, axis=0), np.max(points, axis=0)
+    same(yolo_boxes(line.encode(), ()), [[low[1], low[0], high[1], high[0]]], ["1"], None)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("bom", ["", "\ufeff"])
+def test_yolo_files_of_every_editor_are_read(end, bom):
+    text = f"{bom}0 .5 0.5 1e-1 0.2{end}{end}  1\t0.25 0.5 0.5 1.00  "
+    corners = [[0.4, 0.45, 0.6, 0.55], [0, 0, 1, 0.5]]
+    same(yolo_boxes(text.encode(), ()), corners, ["0", "1"], None)
+
+
+@pytest.mark.parametrize("data", [b"", b"\n \n"])
+def test_an_empty_yolo_file_has_no_boxes(data):
+    same(yolo_boxes(data, ("cat",)), [], [], None)
+
+
+def test_shares_that_were_rounded_may_lie_a_little_outside():
+    same(yolo_boxes(b"0 1.01 -0.01 0 0", ()), [[-0.01, 1.01, -0.01, 1.01]], ["0"], None)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b"0 .5 .5 .1", "line 2: 4 values, expected a class and 4 numbers, or a class and the x "),
+        (b"0", "line 2: 1 values, expected"),
+        (b"0 .5 .5 .1 .1 .9", "line 2: 6 values, expected"),
+        (b"0 .1 .1 .2 .2 .3 .3 .4", "line 2: 8 values, expected"),
+        (b"2 .5 .5 .1 .1", "line 2: class '2', expected 0 to 1"),
+        (b"-1 .5 .5 .1 .1", "line 2: class '-1', expected 0 to 1"),
+        (b"0.0 .5 .5 .1 .1", "line 2: class '0.0', expected 0 to 1"),
+        (b"dog .5 .5 .1 .1", "line 2: class 'dog', expected 0 to 1"),
+        (b"9" * 5000 + b" .5 .5 .1 .1", "line 2: class '9999"),
+        (b"0 320 240 64 48", "line 2: '320', expected a share of the picture from 0 to 1"),
+        (b"0 .5 .5 .1 1.011", "line 2: '1.011', expected a share of the picture from 0 to 1"),
+        (b"0 .5 -.011 .1 .1", "line 2: '-.011', expected a share of the picture from 0 to 1"),
+        (b"0 .5 .5 nan .1", "line 2: 'nan', expected a share of the picture from 0 to 1"),
+        (b"0 inf .5 .1 .1", "line 2: 'inf', expected a share of the picture from 0 to 1"),
+        (b"0 .5 .5 .1 x", "line 2: 'x', expected a share of the picture from 0 to 1"),
+        (b"0 .1 .1 .2 .2 .3 3", "line 2: '3', expected a share of the picture from 0 to 1"),
+        (b"\xff", "not UTF-8: "),
+    ],
+)
+def test_what_is_no_yolo_file_is_rejected(line, message):
+    with pytest.raises(RejectError) as caught:
+        yolo_boxes(b"0 .5 .5 .1 .1\n" + line + b"\n", ("cat", "dog"))
+    assert str(caught.value).startswith(message)
+    assert len(str(caught.value)) < 300
+
+
+def test_without_names_a_class_is_any_number_that_a_label_can_be():
+    assert yolo_boxes(b"2147483647 .5 .5 .1 .1", ()).names == ("2147483647",)
+    with pytest.raises(RejectError, match="class '2147483648', expected a whole number"):
+        yolo_boxes(b"2147483648 .5 .5 .1 .1", ())
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("bom", ["", "\ufeff"])
+def test_a_text_file_names_a_class_a_line(end, bom):
+    text = f"{bom}traffic light{end}no # 1{end} names: {end}{end}{end}"
+    found = read_class_names(text.encode(), "classes.txt")
+    assert found == ("traffic light", "no # 1", "names:")
+
+
+def listed(text: str) -> tuple[str, ...]:
+    """The names that a YAML parser finds."""
+    names = yaml.safe_load(text)["names"]
+    return tuple(names[i] for i in range(len(names)))
+
+
+WORDS = st.from_regex(r"[a-z][a-z0-9 '()/+.-]{0,8}[b-dp-s]", fullmatch=True)
+STYLES = st.sampled_from([None, False])  # inline, and an item a line
+
+
+@given(st.lists(WORDS, min_size=1, unique=True), st.booleans(), STYLES)
+def test_names_that_a_yaml_writer_writes_are_read(names, mapping, style):
+    document = {"nc": 1, "names": dict(enumerate(names)) if mapping else names, "path": "x"}
+    text = yaml.dump(document, default_flow_style=style, sort_keys=False, width=10**6)
+    assert listed(text) == tuple(names)
+    assert read_class_names(text.encode(), "a/data.yaml") == tuple(names)
+
+
+@given(st.lists(st.text(max_size=9), min_size=1), st.booleans(), STYLES, st.booleans())
+def test_odd_names_in_yaml_are_read_as_they_are_or_refused(names, mapping, style, unicode):
+    document = {"names": dict(enumerate(names)) if mapping else names, "nc": 1}
+    text = yaml.dump(document, default_flow_style=style, allow_unicode=unicode, width=20)
+    try:
+        found = read_class_names(text.encode(), "data.yml")
+    except UsageError:
+        return
+    assert found == listed(text) == tuple(names)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "names:\n  0: person\n  1: traffic light # of any colour\n",
+        "# made by hand\npath: ../x\n\nnames: # two\n\n  # first\n- person\n-  cat \nnc: 2\n",
+        "names:\n    - 'it''s'\n    - \"a, b: [c] # d\"\n    - x#y:z\n...\n",
+        "train: a\nnames: ['person', \"cat\",  # pets\n        dog tag,\n        it's ]  # all\nnc: 4",
+        "names: {1: b, 0: 'a'}\n",
+        "names:\n  [a, b,]\n",
+        "names : [a]\nnested:\n  names: [b]\n",
+        "names:\n  1: b\n  0: a\n",
+        "---\nnames: [a]\n---\n" + "x: 1\n",
+    ],
+)
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_names_in_yaml_that_people_write_are_read(text, end):
+    text = text.replace("\n", end)
+    first = text.removeprefix("---" + end).split(end + "---")[0]
+    assert read_class_names(text.encode(), "DATA.YAML") == listed(first)
+
+
+def test_names_in_yaml_are_text_whatever_else_they_might_mean():
+    assert read_class_names(b"names: [no, 7, null, 1.50]", "a.yml") == ("no", "7", "null", "1.50")
+    assert read_class_names(b"names:\n- no\n- 0x7\n", "a.yaml") == ("no", "0x7")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "nc: 2\n",
+        "",
+        "names:\n",
+        "names: []\n",
+        "names: {}\n",
+        "names: classes.txt\n",
+        "names: a\n- b\n",
+        "names: [a, *x]\n",
+        "names: !!set {a, b}\n",
+        "names: [a, b\n",
+        "names: [a}\n",
+        "names: [a b: c]\n",
+        "names: [[a], b]\n",
+        "names: ['a' b]\n",
+        "names:\n- a: b\n",
+        "names:\n- 'a\n",
+        "names:\n-\n",
+        "names:\n  + a\n",
+        "names:\n  0: {name: a}\n",
+        "names:\n  0:\n    name: a\n",
+        "names:\n  1: a\n  2: b\n",
+        "names:\n  0: a\n  2: b\n",
+        "names:\n  cat: 0\n",
+    ],
+)
+def test_other_yaml_is_refused_with_the_cure(text):
+    with pytest.raises(UsageError) as caught:
+        read_class_names(text.encode(), "data.yaml")
+    message = caught.value.message
+    assert message.startswith("data.yaml: ") and "\n" not in message and len(message) < 500
+    assert (
+        message.endswith("name the classes in a text file, a name a line") or "class 0" in message
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "names: [a" + " " * 10**6 + "\n:",
+        "names:\n- a" + " " * 10**6 + ": b",
+        "names: [" + "#" * 10**6,
+    ],
+)
+def test_long_lines_of_yaml_take_no_longer_than_they_are(text):
+    with pytest.raises(UsageError):
+        read_class_names(text.encode(), "data.yaml")
+
+
+@pytest.mark.parametrize(
+    ("path", "data", "message"),
+    [
+        ("a.txt", b" \n", "a.txt: it names no class, expected a name a line"),
+        ("a.txt", b"a\n\nb", "a.txt: class 1 has no name, expected a name for each number"),
+        ("a.yaml", b"names: [a, '']", "a.yaml: class 1 has no name, expected a name for each"),
+        ("a.txt", b"a\nb\na", "a.txt: classes 0 and 2 are both 'a'"),
+        ("a.yaml", b"names: {0: a, 1: a}", "a.yaml: classes 0 and 1 are both 'a'"),
+        ("a.txt", b"\xff", "a.txt: not UTF-8: "),
+        ("a.txt", b" " * (MAX_BYTES + 1), f"a.txt: {MAX_BYTES + 1} bytes, expected a list of name"),
+    ],
+)
+def test_names_that_cannot_be_meant_so_are_refused(path, data, message):
+    with pytest.raises(UsageError) as caught:
+        read_class_names(data, path)
+    assert caught.value.message.startswith(message)
+
+
+def image(id_=1, name="a.jpg", height=10, width=20, **more) -> dict:
+    return {"id": id_, "file_name": name, "height": height, "width": width, **more}
+
+
+def box(image_id=1, category_id=1, bbox=(2, 1, 4, 5), **more) -> dict:
+    return {"image_id": image_id, "category_id": category_id, "bbox": list(bbox), **more}
+
+
+def caption(image_id=1, text="A dog.", **more) -> dict:
+    return {"image_id": image_id, "caption": text, **more}
+
+
+def category(id_=1, name="dog", **more) -> dict:
+    return {"id": id_, "name": name, **more}
+
+
+def coco(images=(), annotations=(), categories=(), **more) -> dict:
+    lists = {"images": images, "annotations": annotations, "categories": categories}
+    return {name: list(entries) for name, entries in lists.items()} | more
+
+
+def read(tmp_path: Path, document) -> CocoAnnotations:
+    path = tmp_path / "instances.json"
+    path.write_bytes(document if isinstance(document, bytes) else json.dumps(document).encode())
+    return CocoAnnotations.read(str(path))
+
+
+def test_coco_boxes_and_captions_are_found_by_picture(tmp_path):
+    document = coco(
+        [image(7, "b.jpg", 10, 20, license=3), image(3, "a.jpg", 100, 50), image(5, "c.jpg")],
+        [
+            box(7, 2, [2, 1, 4.5, 5], id=1, area=20, segmentation=[[1, 2, 3, 4, 5, 6, 7], [8]]),
+            box(3, 1, [0, 0, 50, 100], id=2, segmentation={"counts": [1, 2], "size": [9, 9]}),
+            box(7, 5, [-1, 0, 30, 10], id=3, iscrowd=0),
+            caption(7, "Two\u2028dogs."),
+            caption(3, ""),
+            caption(7, "A dog. "),
+        ],
+        [category(5, "cat", supercategory="animal"), category(1, "hen"), category(2, "dog")],
+        info={"year": 2017, "images": [1, {"id": 2}], "annotations": None},
+        licenses=[{"id": 1, "name": "x"}],
+    )
+    found = read(tmp_path, document)
+    assert found.category_names == ("hen", "dog", "cat")
+    corners = [[0.1, 0.1, 0.6, 0.325], [0, -0.05, 1, 1.45]]
+    same(found.boxes("b.jpg"), corners, ["dog", "cat"], (10, 20))
+    same(found.boxes("a.jpg"), [[0, 0, 1, 1]], ["hen"], (100, 50))
+    same(found.boxes("c.jpg"), [], [], (10, 20))
+    assert found.boxes("d.jpg") is None
+    assert found.captions("b.jpg") == ("Two\u2028dogs.", "A dog. ")
+    assert found.captions("a.jpg") == ("",)
+    assert found.captions("c.jpg") == ()
+    assert found.captions("d.jpg") is None
+
+
+@pytest.mark.parametrize(
+    "order", [("annotations", "categories", "images"), ("categories", "images", "annotations")]
+)
+def test_the_lists_of_a_coco_file_may_come_in_any_order(tmp_path, order):
+    document = coco([image()], [box()], [category()])
+    found = read(tmp_path, {name: document[name] for name in order})
+    same(found.boxes("a.jpg"), [[0.1, 0.1, 0.6, 0.3]], ["dog"], (10, 20))
+
+
+@pytest.mark.parametrize("iscrowd", [1, True, "1"])
+def test_boxes_of_crowds_are_left_out(tmp_path, iscrowd):
+    crowd = box(iscrowd=iscrowd, segmentation={"counts": [3, 4], "size": [10, 20]})
+    alone = [box(bbox=[0, 0, 20, 10], iscrowd=no) for no in (0, False, "0")]
+    found = read(tmp_path, coco([image()], [crowd, *alone], [category()]))
+    same(found.boxes("a.jpg"), [[0, 0, 1, 1]] * 3, ["dog"] * 3, (10, 20))
+
+
+def test_numbers_of_tables_that_held_floats_are_integers(tmp_path):
+    document = coco([image(1.0, height=10.0, width=2e1)], [box(1.0, 4.0)], [category(4.0)])
+    same(read(tmp_path, document).boxes("a.jpg"), [[0.1, 0.1, 0.6, 0.3]], ["dog"], (10, 20))
+
+
+def test_categories_of_one_name_are_one(tmp_path):
+    document = coco([image()], [box(1, 4), box(1, 9)], [category(9), category(4), category(6, "a")])
+    found = read(tmp_path, document)
+    assert found.category_names == ("dog", "a")
+    assert found.boxes("a.jpg").names == ("dog", "dog")
+
+
+def test_a_picture_is_found_by_its_whole_name_or_else_by_what_only_one_ends_in(tmp_path):
+    names = ["x/a.jpg", "y/a.jpg", "a.jpg", "x/b.jpg", "y/b.jpg", "x/c.jpg", "ä/d.jpg", "/e.jpg"]
+    found = read(
+        tmp_path,
+        coco(
+            [image(-i, name) for i, name in enumerate(names)],
+            [caption(-i, n) for i, n in enumerate(names)],
+        ),
+    )
+    for name in names:
+        assert found.captions(name) == (name,)
+    for name, meant in {
+        "c.jpg": "x/c.jpg",
+        "p/q/x/c.jpg": "x/c.jpg",
+        "d.jpg": "ä/d.jpg",
+        "e.jpg": "/e.jpg",
+        "z/a.jpg": "a.jpg",
+        "p/y/b.jpg": "y/b.jpg",
+    }.items():
+        assert found.captions(name) == (meant,)
+    # Another folder is another picture.
+    assert found.captions("z/c.jpg") is None
+    assert found.called_alike("z/c.jpg") == "x/c.jpg"
+    assert found.called_alike("z/f.jpg") == ""
+    for name in ("b.jpg", "z/b.jpg", "", "/", "jpg", "f.jpg", "\udcff", "C.jpg"):
+        assert found.captions(name) is None
+
+
+def test_coco_annotations_survive_pickling(tmp_path):
+    found = read(tmp_path, coco([image()], [box(), caption()], [category()]))
+    again = pickle.loads(pickle.dumps(found))
+    same(again.boxes("a.jpg"), [[0.1, 0.1, 0.6, 0.3]], ["dog"], (10, 20))
+    assert again.captions("a.jpg") == ("A dog.",)
+
+
+PIXELS = st.one_of(st.integers(0, 50), st.floats(0, 50))
+ANNOTATIONS = st.one_of(
+    st.builds(
+        box,
+        st.integers(0, 3),
+        st.integers(0, 2),
+        st.tuples(PIXELS, PIXELS, PIXELS, PIXELS),
+        iscrowd=st.integers(0, 1),
+        segmentation=st.lists(st.lists(PIXELS, max_size=9), max_size=3),
+    ),
+    st.builds(caption, st.integers(0, 3), st.text()),
+)
+
+
+@given(st.lists(ANNOTATIONS), st.permutations(range(4)), st.permutations(["hen", "cat", "dog"]))
+@settings(suppress_health_check=list(HealthCheck))
+def test_a_stream_finds_what_the_whole_document_holds(tmp_path, annotations, ids, names):
+    images = [image(id_, f"{i}.jpg", 7 + i, 9 + i) for i, id_ in enumerate(ids)]
+    document = coco(images, annotations, [category(i, name) for i, name in enumerate(names)])
+    found = read(tmp_path, document)
+    assert found.category_names == tuple(names)
+    for i, entry in enumerate(json.loads(json.dumps(document))["images"]):
+        of_image = [a for a in annotations if a["image_id"] == entry["id"]]
+        boxes = [a for a in of_image if "bbox" in a and not a["iscrowd"]]
+        corners = []
+        for x, y, width, height in (a["bbox"] for a in boxes):
+            ends = (y, x, y + height, x + width)
+            corners.append([e / s for e, s in zip(ends, [7 + i, 9 + i] * 2, strict=True)])
+        expected = [names[a["category_id"]] for a in boxes]
+        same(found.boxes(f"{i}.jpg"), corners, expected, (7 + i, 9 + i))
+        texts = [a["caption"] for a in of_image if "caption" in a]
+        assert found.captions(f"{i}.jpg") == tuple(texts)
+
+
+@pytest.mark.parametrize(
+    "bbox",
+    [
+        [],
+        [1, 2, 3],
+        [1, 2, 3, 4, 5],
+        [1, 2, -1, 4],
+        [1, 2, 3, -0.5],
+        ["1", 2, 3, 4],
+        [1, None, 3, 4],
+        [1, True, 3, 4],
+        [1e30, 2, 3, 4],
+        [[1, 2], [3, 4]],
+        [[1, 2, 3, 4]],
+        {"x": 1, "y": 2},
+        "1 2 3 4",
+        7,
+    ],
+)
+def test_a_bbox_that_is_none_rejects_its_picture_alone(tmp_path, bbox):
+    images = [image(1), image(2, "b.jpg")]
+    broken = {**box(), "bbox": bbox}
+    found = read(tmp_path, coco(images, [box(), broken, box(2), caption()], [category()]))
+    with pytest.raises(RejectError, match=r"its bbox .*, expected x, y, width, height in pixels"):
+        found.boxes("a.jpg")
+    assert len(found.boxes("b.jpg").names) == 1
+    assert found.captions("a.jpg") == ("A dog.",)
+
+
+@pytest.mark.parametrize("side", ["height", "width"])
+@pytest.mark.parametrize("pixels", [None, 0, -3, 1.5, "20", True, 2**31, [20]])
+def test_a_picture_without_a_size_has_captions_but_no_boxes(tmp_path, side, pixels):
+    document = coco([image(**{side: pixels})], [caption(), box()], [category()])
+    found = read(tmp_path, document)
+    assert found.captions("a.jpg") == ("A dog.",)
+    with pytest.raises(RejectError, match=f"its annotations give it {side} .*, expected a number"):
+        found.boxes("a.jpg")
+
+
+WHOLE = json.dumps(
+    coco(
+        [image(), image(2, "b.jpg")],
+        [box(), box(2, 3, [1.5, 2, 3, 4], segmentation=[[1, 2, 3]]), caption(text="é😀")],
+        [category(), category(3, "cat")],
+    )
+).encode()
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        (b"", "not JSON to its end: "),
+        (WHOLE[:-10], "not JSON to its end: "),
+        (WHOLE[:-1], "not JSON to its end: "),
+        (WHOLE + b"x", "not JSON to its end: "),
+        (WHOLE + WHOLE, "not JSON to its end: "),
+        (WHOLE.replace(b"1.5", b"NaN"), "not JSON to its end: "),
+        (WHOLE.replace(b"1.5", b"1e999"), "not JSON to its end: "),
+        (b"\0" + WHOLE, "not JSON to its end: "),
+        (WHOLE.replace(b"cat", b"\xff"), "not JSON to its end: "),
+        (b"\x1f\x8b" + WHOLE, "not JSON to its end: "),
+        ([], "no COCO file: it has no images"),
+        (7, "no COCO file: it has no images"),
+        ({}, "no COCO file: it has no images"),
+        ({"images": {"a": image()}}, "no COCO file: it has no images"),
+        ({"data": coco([image()])}, "no COCO file: it has no images"),
+        (coco([7]), "an image has id None, expected an integer"),
+        (coco([[image()]]), "an image has id None, expected an integer"),
+        (coco([image("1")]), "an image has id '1', expected an integer"),
+        (coco([image(1.5)]), "an image has id 1.5, expected an integer"),
+        (coco([image(1e300)]), "an image has id 1e+300, expected an integer"),
+        (coco([image(True)]), "an image has id True, expected an integer"),
+        (coco([image([1])]), "an image has id [1], expected an integer"),
+        (coco([image(name=None)]), "image 1 has file_name None, expected text"),
+        (coco([image(name="")]), "image 1 has file_name '', expected text"),
+        (coco([image(4), image(2, "b"), image(4, "c")]), "two images have the id 4"),
+        (coco([image(4, "x"), image(2), image(1)]), "two images have the file_name 'a.jpg'"),
+        (coco([image()], [], [category(None)]), "a category has id None, expected an integer"),
+        (coco([image()], [], [category(name=3)]), "category 1 has name 3, expected text"),
+        (coco([image()], [], [category(name="")]), "category 1 has name '', expected text"),
+        (coco([image()], [], [category(), category()]), "two categories have the id 1"),
+        (coco([image()], [{"id": 3}]), "an annotation has image_id None, expected an integer"),
+        (
+            coco([image()], [{"image_id": 1, "segments_info": []}]),
+            "an annotation of image 1 has neither a bbox nor a caption: expected a file of inst",
+        ),
+        (coco([image()], [caption(text=["x"])]), "an annotation of image 1 has neither a bbox nor"),
+        (
+            coco([image()], [box(category_id="dog")], [category()]),
+            "an annotation has category_id 'dog', expected an integer",
+        ),
+        (
+            coco([image()], [box(), box(9), box(8)], [category()]),
+            "an annotation has image_id 9, which no image has",
+        ),
+        (coco([image()], [caption(0)]), "an annotation has image_id 0, which no image has"),
+        (
+            coco([image()], [box(), box(1, 6), box(1, 5)], [category()]),
+            "an annotation has category_id 6, which no category has",
+        ),
+        (coco([image()], [box()]), "an annotation has category_id 1, which no category has"),
+    ],
+)
+def test_what_is_no_coco_file_is_the_users_mistake(tmp_path, document, message):
+    with pytest.raises(UsageError) as caught:
+        read(tmp_path, document)
+    assert caught.value.message.startswith(f"{tmp_path}/instances.json: {message}")
+    assert "\n" not in caught.value.message
+
+
+def test_a_coco_file_that_is_missing_is_the_users_mistake(tmp_path):
+    for path in (tmp_path / "none.json", tmp_path):
+        with pytest.raises(UsageError, match="cannot be read: ") as caught:
+            CocoAnnotations.read(str(path))
+        assert caught.value.message.startswith(f"{path}: ")
+
+
+@pytest.mark.parametrize(("opening", "closing"), [(b"[", b"]"), (b'{"a":', b"}")])
+def test_json_that_is_nested_deeply_takes_no_memory(tmp_path, opening, closing):
+    nested = opening * 300_000 + b"0" + closing * 300_000
+    document = b'{"x": %s, "images": [{"id": 1, "file_name": "a", "bbox": %s}]}' % (nested, nested)
+    assert read(tmp_path, document).captions("a") == ()
+
+
+@given(st.data())
+@settings(max_examples=200, suppress_health_check=list(HealthCheck))
+def test_a_damaged_coco_file_is_refused_or_read_and_nothing_else(tmp_path, data):
+    damaged = bytearray(WHOLE)
+    for _ in range(data.draw(st.integers(1, 3))):
+        position = data.draw(st.integers(0, len(WHOLE) - 1))
+        damaged[position] = data.draw(
+            st.one_of(st.integers(0, 255), st.sampled_from(b'0123456789-.e,:[]{}" null'))
+        )
+    try:
+        found = read(tmp_path, bytes(damaged))
+        boxes = found.boxes("a.jpg")
+    except (UsageError, RejectError):
+        return
+    assert boxes is None or all(map(math.isfinite, boxes.corners.ravel()))

@@ -1,0 +1,388 @@
+"""A dry run: it writes nothing, and says what the job then does."""
+
+import csv
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+from sklearn import datasets
+from sklearn.datasets import load_sample_images
+
+from beam_jobs.__main__ import main
+from beam_jobs.cli.command import parse_command
+from beam_jobs.cli.report import format_findings
+from beam_jobs.cli.run import survey_job
+from beam_jobs.dataset.output import Output
+from beam_jobs.errors import DataError
+from beam_jobs.pipeline.dry_run import (
+    Findings,
+    SplitSurvey,
+    check_findings,
+    count_repeated,
+    findings_of,
+)
+from beam_jobs.plan.placement import Placement, Splits
+from beam_jobs.plan.shards import Plan, SplitPlan
+from beam_jobs.plan.summary import FIRST_REJECTS, Summary
+from beam_jobs.records.rejects import Reject
+from readers.format.manifest import Manifest
+from readers.format.schema import Feature, Schema
+from tests.support.checkout import ROOT
+
+ONE = ["--direct_num_workers", "1"]
+RATE = 8000
+SCHEMA = Schema({"key": Feature("string"), "x": Feature("float32", (None, 3))})
+FEATURES = [
+    "feature  dtype    shape      encoding",
+    "key      string   []         text",
+    "x        float32  [None, 3]  tensor",
+    "",
+]
+
+
+def reject(key: str, error: str = "broken") -> Reject:
+    return Reject(key, "decode", error)
+
+
+def findings(*splits: SplitSurvey, labels=None, rejects=(), tried=0, failed=()) -> Findings:
+    return Findings(splits, labels or {}, tuple(rejects), tried, tuple(failed), SCHEMA)
+
+
+TWO = (SplitSurvey("train", 10_001, 3, 3 << 20, 2, 0), SplitSurvey("val", 0, 0, 0, 1, 0))
+
+
+def test_findings_are_counted_from_the_plan_and_the_summary():
+    summary = Summary.empty(2)
+    for number in range(3):
+        summary.add_unreadable(0, reject(f"u{number}"))
+    summary.add_reject(1, reject("r"))
+    summary.splits[1].duplicates = 4
+    summary.add_labels({"a": 6, "b": 1})
+    summary.add_labels({"box": 2}, "box_labels")
+    summary.labels["empty"] = Counter()
+    none = np.empty(0, np.uint64)
+    plan = Plan((SplitPlan(10, 0, 100, 1, none), SplitPlan(5, 1, 7, 1, none)))
+    splits = Splits.parse("train=0.5,val=0.5")
+    output = Output("", SCHEMA, Placement(0, splits), (0, 0), feature_names={"x": "signal"})
+    measured = [100, reject("z"), 90, reject("b")]
+    assert findings_of(output, plan, summary, measured, SCHEMA) == Findings(
+        (SplitSurvey("train", 7, 1, 700, 3, 0), SplitSurvey("val", 5, 1, 35, 1, 4)),
+        {"label": {"a": 6, "b": 1}, "box_labels": {"box": 2}},
+        (reject("r"), reject("u0"), reject("u1"), reject("u2")),
+        4,
+        (reject("b"), reject("z")),
+        Schema({"key": SCHEMA["key"], "signal": SCHEMA["x"]}),
+    )
+
+
+@given(st.text(), st.dictionaries(st.text(), st.integers(0, 2**60)), st.integers(0, 2**60))
+def test_findings_pass_through_a_file(text, labels, number):
+    found = findings(
+        SplitSurvey("train", number, 1, 2, 3, 4),
+        labels={text: labels},
+        rejects=[Reject(text, "read", text)],
+        tried=number,
+        failed=[Reject(text, "decode", text)],
+    )
+    assert Findings.from_json(found.to_json()) == found
+
+
+def test_tables_say_what_records_hold_and_what_would_be_in_each_split():
+    assert format_findings(findings(*TWO)).splitlines() == [
+        *FEATURES,
+        "split  records  shards  records a shard  bytes, about  a shard  rejects",
+        "train  10,001   3       3,333 to 3,334   3.0 MiB       1.0 MiB  2",
+        "val    0        0       0 to 0           0 B           0 B      1",
+    ]
+
+
+def test_duplicates_are_told_where_there_are_some():
+    found = format_findings(findings(SplitSurvey("train", 1, 1, 9, 0, 1234))).splitlines()
+    assert [line.split()[-1] for line in found[len(FEATURES) :]] == ["duplicates", "1,234"]
+
+
+def test_labels_are_told_with_the_most_frequent_first():
+    labels = {"label": {"b": 1, "a": 1, "c": 12_345}, "box_labels": {str(n): n for n in range(30)}}
+    boxes, classes = format_findings(findings(*TWO, labels=labels)).splitlines()[-2:]
+    assert classes == "labels: 3 (c 12,345, a 1, b 1)"
+    assert boxes.startswith("box_labels: 30 (29 29, 28 28, ")
+    assert boxes.endswith(" 10 10, and 10 more)")
+
+
+def test_rejects_are_told_once_and_those_that_were_tried_apart():
+    known, tried = reject("a"), reject("b", "worse")
+    text = format_findings(findings(*TWO, rejects=[known], tried=32, failed=[tried, known]))
+    assert text.splitlines()[len(FEATURES) + 3 :] == [
+        "first rejects:",
+        "  a: broken",
+        "32 records tried, 2 of them rejected",
+        "  b: worse",
+    ]
+
+
+def test_a_name_that_is_not_utf8_can_be_printed():
+    text = format_findings(findings(*TWO, rejects=[reject("a\udcff.png")]))
+    assert "  a\\udcff.png: broken" in text
+    text.encode()
+
+
+def test_what_the_job_would_fail_of_fails_the_dry_run():
+    some, none = SplitSurvey("a", 2, 1, 9, 0, 0), SplitSurvey("a", 0, 1, 0, 3, 0)
+    check_findings(findings(some, rejects=[reject("x")], failed=[reject("y")]), "skip")
+    check_findings(findings(some), "fail")
+    for found, policy, message in (
+        (findings(some, rejects=[reject("x")]), "fail", "x: broken (--on_reject fail)"),
+        (findings(some, failed=[reject("y")]), "fail", "y: broken (--on_reject fail)"),
+        (
+            findings(none, rejects=[reject("x")]),
+            "skip",
+            "the job would reject all records; the first",
+        ),
+        (
+            findings(some, tried=2, failed=[reject("y"), reject("z")]),
+            "skip",
+            "the first: y: broken",
+        ),
+    ):
+        with pytest.raises(DataError) as caught:
+            check_findings(found, policy)
+        assert message in caught.value.message
+        assert caught.value.exit_code == 1
+
+
+@given(st.lists(st.integers(0, 20) | st.integers(0, 2**64 - 1), max_size=60), st.integers(0, 60))
+def test_keys_of_several_records_are_counted_once(hashes, cut):
+    parts = [np.array(part, "<u8").tobytes() for part in (hashes[:cut], hashes[cut:])]
+    assert count_repeated(parts) == sum(n > 1 for n in Counter(hashes).values())
+
+
+# The dry run beside the job.
+
+
+def write_pictures(root: Path) -> None:
+    """Tiles of two photos, and tables that name them, some rows of which cannot be records."""
+    rows = []
+    for label, photo in zip(("china", "flower"), load_sample_images().images, strict=True):
+        (root / label).mkdir(parents=True)
+        for number in range(60):
+            y, x = number // 10 * 64, number % 10 * 64
+            name = f"{label}/{number:02d}.jpg"
+            Image.fromarray(photo[y : y + 64, x : x + 64]).save(root / name)
+            rows.append({"path": name, "what": label, "fold": number % 3, "site": number % 7})
+    for row in rows[10:40:5]:
+        row["what"] = ""
+    for row in rows[70:74]:
+        row["path"] += ".gone"
+    rows[80]["path"] = "../" + rows[80]["path"]
+    rows[81]["fold"] = 7
+    rows[82]["site"] = "unknown"
+    with (root / "t.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def write_texts(path: Path) -> None:
+    """Paragraphs of descriptions of datasets; some twice, some that are none."""
+    lines = []
+    for file in sorted((Path(datasets.__file__).parent / "descr").glob("*.rst")):
+        for paragraph in file.read_text().split("\n\n"):
+            row = {"text": paragraph, "label": file.stem, "size": len(paragraph)}
+            lines.append(json.dumps(row))
+    lines += lines[::9] + ['{"text": 3, "label": "x", "size": 1}', "{", '{"text": "x"}']
+    path.write_text("\n".join(lines))
+
+
+def write_sounds(root: Path) -> None:
+    """Chirps of different lengths, one that is too short, one that is no sound."""
+    for number in range(24):
+        folder = root / ("rising" if number % 2 else "falling")
+        folder.mkdir(parents=True, exist_ok=True)
+        time = np.arange(3000 + 517 * number) / RATE
+        wave = np.sin(2 * np.pi * (300 + 80 * time * (number % 2 * 2 - 1)) * time)
+        soundfile.write(folder / f"{number:02d}.wav", wave * 0.5, RATE, subtype="PCM_16")
+    soundfile.write(root / "rising" / "short.wav", np.zeros(100), RATE)
+    (root / "falling" / "none.wav").write_bytes(b"RIFF")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    root = tmp_path_factory.mktemp("data")
+    write_pictures(root / "pics")
+    write_texts(root / "texts.jsonl")
+    write_sounds(root / "sounds")
+    flags = ["--input", f"{root}/pics/*/*.jpg", "--num_shards", "3"]
+    assert main(["images", *flags, *ONE, "--output", f"{root}/shards"]) == 0
+    shutil.copytree(root / "shards", root / "other")
+    return root
+
+
+SPLITS = ["--splits", "train=0.7,val=0.3", "--num_shards", "train=4,val=2"]
+JOBS = {
+    "images": ["--table", "{data}/pics/t.csv", "--label", "column:what", "--stratify", *SPLITS],
+    "folds": ["--table", "{data}/pics/t.csv", "--label", "none", "--split_column", "fold"]
+    + ["--splits", "0,1,2", "--extra_features", "site:int64,what:string", "--encoding", "source"],
+    "text": ["--input", "{data}/texts.jsonl", "--label_field", "label", "--drop_duplicates"]
+    + ["--tokens", "words", "--extra_features", "size:int64", *SPLITS],
+    "sensors": ["--input", "{data}/sounds", "--window", "0.25s", "--stride", "1000", *SPLITS]
+    + ["--group_by", "/(\\d)"],
+    "reshard": ["--input", "{data}/shards", "--group_by", "#.*[0-4]$", "--seed", "3", *SPLITS],
+}
+
+
+def command_of(data, name, *more):
+    job = "images" if name == "folds" else name
+    return [job, *(part.replace("{data}", str(data)) for part in JOBS[name]), *ONE, *map(str, more)]
+
+
+def counted_labels(manifest: Manifest) -> Counter[str]:
+    """How often each label is in the records, by its name."""
+    found: Counter[str] = Counter()
+    for split in manifest.splits.values():
+        for number, count in split.statistics.get("label", {}).get("values", {}).items():
+            found[manifest.label_names[int(number)]] += count
+    return found
+
+
+def rejects_of(directory: Path) -> list[Reject]:
+    files = sorted((directory / "rejects").glob("*.jsonl"))
+    return sorted(
+        Reject.from_json(line) for file in files for line in file.read_bytes().splitlines()
+    )
+
+
+@pytest.mark.slow(base=["text", "folds"])
+@pytest.mark.parametrize("name", JOBS)
+def test_a_dry_run_says_what_the_job_then_does(data, tmp_path, name):
+    found = survey_job(parse_command(command_of(data, name, "--dry_run")))
+    assert main(command_of(data, name, "--output", tmp_path / "out")) == 0
+    manifest = Manifest.read(str(tmp_path / "out"))
+    rejects = rejects_of(tmp_path / "out")
+    assert found.schema == manifest.schema
+    assert [split.name for split in found.splits] == list(manifest.splits)
+    for split, written in zip(found.splits, manifest.splits.values(), strict=True):
+        counts = [shard.records for shard in written.shards]
+        assert (split.records, split.shards) == (sum(counts), len(counts))
+        assert (split.rejected, split.duplicates) == (written.rejected, written.duplicates)
+        assert split.bytes == pytest.approx(written.bytes, rel=0.1)
+    assert list(found.rejects) == rejects[:FIRST_REJECTS]
+    assert sum(split.rejected for split in found.splits) == len(rejects)
+    assert not found.failed
+    if name in ("images", "text"):
+        assert counted_labels(manifest) == found.labels["label"]
+    # Every kind of record that cannot be is among them.
+    assert len(rejects) == {"images": 11, "folds": 7, "text": 3, "sensors": 2, "reshard": 60}[name]
+    if name == "text":
+        assert sum(split.duplicates for split in found.splits) > 20
+
+
+def tree(*roots: Path) -> dict[str, tuple]:
+    """All there is to know of files and folders: kind, size, time of change, content."""
+    found = {}
+    for root in roots:
+        for path in [root, *sorted(root.rglob("*"))]:
+            status = path.lstat()
+            content = path.read_bytes() if path.is_file() else None
+            found[str(path)] = (status.st_mode, status.st_size, status.st_mtime_ns, content)
+    return found
+
+
+@pytest.mark.slow(base=["text"])
+@pytest.mark.parametrize("name", ["images", "text", "sensors", "reshard"])
+def test_a_dry_run_leaves_no_trace(data, tmp_path, monkeypatch, capsys, name):
+    (tmp_path / "temporary").mkdir()
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    before = tree(data, tmp_path)
+    assert main(["plan", *command_of(data, name, "--output", "new/deep")]) == 0
+    assert main(["plan", *command_of(data, name, "--output", data / "other", "--overwrite")]) == 0
+    assert tree(data, tmp_path) == {
+        **before,
+        # The folder of temporary files was used, and is empty again.
+        str(tmp_path / "temporary"): tree(tmp_path / "temporary")[str(tmp_path / "temporary")],
+    }
+    assert not os.listdir(tmp_path / "temporary")
+    told = capsys.readouterr()
+    first, second = told.out.split("feature  ")[1:]
+    assert first == second
+    assert told.err.count("nothing was written: this was a dry run\n") == 2
+
+
+@pytest.mark.slow
+def test_the_command_with_processes_of_ours_leaves_no_trace_either(data, tmp_path):
+    (tmp_path / "temporary").mkdir()
+    before = tree(data)
+    flags = command_of(data, "text", "--output", tmp_path / "out", "--direct_num_workers", "2")
+    done = subprocess.run(
+        [sys.executable, "-m", "beam_jobs", "plan", *flags],
+        env={**os.environ, "TMPDIR": str(tmp_path / "temporary")},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert tree(data) == before
+    assert os.listdir(tmp_path) == ["temporary"]
+    assert not os.listdir(tmp_path / "temporary")
+    alone = survey_job(parse_command(command_of(data, "text", "--dry_run")))
+    assert done.stdout == format_findings(alone) + "\n"
+
+
+def test_a_dry_run_where_a_dataset_is_says_so_as_the_job_would(data, capsys):
+    assert main(["plan", *command_of(data, "images", "--output", data / "shards")]) == 2
+    assert "a dataset is here already; add --overwrite" in capsys.readouterr().err
+
+
+def test_pictures_that_turn_out_broken_are_named_among_those_tried(data, tmp_path, capsys):
+    for number in range(20):
+        kind = "broken" if number < 5 else "whole"
+        source = data / "pics" / "china" / f"{number:02d}.jpg"
+        path = tmp_path / "in" / kind / source.name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"no picture" if kind == "broken" else source.read_bytes())
+    flags = ["--input", str(tmp_path / "in"), *ONE]
+    assert main(["plan", "images", *flags]) == 0
+    out = capsys.readouterr().out
+    assert "20 records tried, 5 of them rejected\n" in out
+    assert out.count(": not a picture that can be decoded: of no format known") == 5
+    assert main(["plan", "images", *flags, "--on_reject", "fail"]) == 1
+    assert "error: broken/00.jpg: not a picture" in capsys.readouterr().err
+    assert (
+        main(["plan", "images", "--input", f"{tmp_path}/in/broken", *ONE, "--label", "none"]) == 1
+    )
+    assert (
+        "error: the job would reject all records; the first: 00.jpg: not" in capsys.readouterr().err
+    )
+
+
+@pytest.mark.slow(base=["lines"])
+@pytest.mark.parametrize("more", [[], ["--window", "1", "--tokens", "bytes"]], ids=["lines", "cut"])
+def test_keys_of_several_records_fail_the_dry_run_as_they_would_the_job(tmp_path, capsys, more):
+    for name in "ab":
+        (tmp_path / f"{name}.txt").write_text("x\ny\nz\n")
+    flags = ["text", "--input", f"{tmp_path}/*.txt", "--input", f"{tmp_path}/b.txt", *ONE, *more]
+    assert main(["plan", *flags]) == 2
+    found = capsys.readouterr()
+    assert "error: keys of several records: 3; every record needs a key of its own;" in found.err
+    assert "train  9 " in found.out
+    assert main([*flags, "--output", f"{tmp_path}/out"]) == 2
+    assert "every record needs a key of its own" in capsys.readouterr().err
+
+
+def test_inputs_without_any_record_are_refused_as_the_job_would(tmp_path, capsys):
+    (tmp_path / "t.csv").write_text("path\n")
+    assert main(["plan", "images", "--table", f"{tmp_path}/t.csv", "--label", "none", *ONE]) == 2
+    assert "the inputs hold no record: no dataset was written" in capsys.readouterr().err

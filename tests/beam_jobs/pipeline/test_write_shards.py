@@ -1,0 +1,392 @@
+"""WriteShards on anybody's PCollection, and the checks that nothing was lost."""
+
+import functools
+
+import apache_beam as beam
+import numpy as np
+import pytest
+from apache_beam.testing.test_pipeline import TestPipeline
+from apache_beam.testing.util import assert_that, equal_to
+
+from beam_jobs import DataError, Feature, Schema, UsageError, WriteShards
+from beam_jobs.dataset.directory import MARKER
+from beam_jobs.dataset.reconcile import check_files, reconcile
+from beam_jobs.dataset.resume import ShardResult
+from beam_jobs.dataset.shard_writer import check_records
+from beam_jobs.errors import find_job_error
+from beam_jobs.pipeline import shuffle
+from beam_jobs.pipeline.commit import _Commit
+from beam_jobs.pipeline.shuffle import WriteSpooled
+from beam_jobs.plan.shards import Plan, SplitPlan
+from beam_jobs.plan.summary import Summary
+from beam_jobs.records.payload import frame_lengths, pack_record, unpack_reject
+from beam_jobs.records.ragged import Ragged
+from beam_jobs.records.rejects import Reject
+from beam_jobs.records.statistics import Statistics
+from beam_jobs.storage.atomic import list_files
+from readers.format.decode.records import Decoder
+from readers.format.manifest import Manifest, Shard
+from readers.format.tfrecord import frame, read_records
+from readers.verify import verify
+from tests.support.datasets import files_of
+
+SCHEMA = Schema(
+    {
+        "x": Feature("float32", (None, 2)),
+        "name": Feature("string"),
+        "parts": Feature("int16", (None, None), "sequence"),
+        "key": Feature("string"),
+    }
+)
+
+
+def record(n):
+    parts = [np.arange(k, dtype=np.int16) for k in range(n % 4)]
+    return f"r{n}", {"x": np.full((n % 5, 2), n, np.float32), "name": f"n{n}", "parts": parts}
+
+
+def write(records, directory, **arguments):
+    with TestPipeline() as pipeline:
+        pairs = pipeline | beam.Create(records, reshuffle=False)
+        written = pairs | WriteShards(str(directory), SCHEMA, **arguments)
+        assert_that(written | beam.Map(type), equal_to([Manifest]))
+    return Manifest.read(str(directory))
+
+
+def read(directory, split="train"):
+    decoder = Decoder(SCHEMA)
+    for shard in Manifest.read(str(directory)).splits[split].shards:
+        with (directory / shard.file).open("rb") as file:
+            for _, data in read_records(file, shard.file):
+                yield decoder.decode(data)
+
+
+def test_every_record_of_a_pcollection_comes_back_in_balanced_shards(tmp_path):
+    manifest = write(map(record, range(103)), tmp_path, num_shards=8)
+    sizes = [shard.records for shard in manifest.splits["train"].shards]
+    assert sorted(sizes) == [12] + [13] * 7
+    found = {r["key"].item().decode(): r for r in read(tmp_path)}
+    assert len(found) == 103
+    for n in range(103):
+        key, expected = record(n)
+        np.testing.assert_array_equal(found[key]["x"], expected["x"])
+        assert found[key]["name"].item().decode() == expected["name"]
+        assert len(found[key]["parts"]) == len(expected["parts"])
+
+
+@pytest.mark.slow
+def test_references_to_records_are_shuffled_and_bytes_are_not(tmp_path, monkeypatch):
+    grouped = []
+    once = WriteSpooled.process
+
+    @functools.wraps(once)
+    def process(self, element, plan):
+        key, references = element[0], list(element[1])
+        grouped.append(sum(map(len, references)))
+        yield from once(self, (key, references), plan)
+
+    monkeypatch.setattr(WriteSpooled, "process", process)
+    manifest = write(map(record, range(5000)), tmp_path, num_shards=4)
+    assert len(grouped) == 4
+    # A reference of 32 bytes for each part of one of ten blocks.
+    assert sum(grouped) <= 11 * 4 * 32 < manifest.splits["train"].bytes / 100
+
+
+def test_where_the_output_is_on_no_disk_the_bytes_are_the_same(tmp_path, monkeypatch):
+    flags = {"num_shards": 3, "splits": {"train": 0.5, "val": 0.5}}
+    write(map(record, range(700)), tmp_path / "a", **flags)
+    monkeypatch.setattr(shuffle, "is_local", lambda _: False)
+    write(map(record, range(700)), tmp_path / "b", **flags)
+    assert files_of(tmp_path / "a") == files_of(tmp_path / "b")
+
+
+def test_what_fails_before_the_plan_leaves_the_dataset_that_was_there(tmp_path):
+    write(map(record, range(40)), tmp_path / "out", num_shards=2)
+    before = files_of(tmp_path / "out")
+
+    def breaks(number):
+        if number == 1500:
+            raise ValueError("a mistake of the user's")
+        return record(number)
+
+    for flags, error in (({"overwrite": True}, "a mistake"), ({}, "a dataset is here already")):
+        with pytest.raises(Exception, match=error), beam.Pipeline() as pipeline:
+            made = pipeline | beam.Create(range(1600), reshuffle=False) | beam.Map(breaks)
+            made | WriteShards(str(tmp_path / "out"), SCHEMA, num_shards=2, **flags)
+        found = files_of(tmp_path / "out")
+        assert {n: sha for n, sha in found.items() if not n.startswith(".staging/")} == before
+        assert verify(tmp_path / "out").ok
+    # What that left does not hinder the next run, and goes with it.
+    write(map(record, range(40)), tmp_path / "out", num_shards=2, overwrite=True)
+    assert files_of(tmp_path / "out") == before
+
+
+@pytest.mark.slow
+def test_records_are_kept_beside_nothing_that_is_not_ours(tmp_path):
+    (tmp_path / "thesis.txt").write_text("mine")
+    with pytest.raises(Exception, match="which is not part of a dataset"):
+        write(map(record, range(600)), tmp_path, num_shards=2, overwrite=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_the_order_of_the_pcollection_does_not_change_a_byte(tmp_path):
+    records = [record(n) for n in range(40)]
+    for name, given in (("a", records), ("b", records[::-1])):
+        write(given, tmp_path / name, num_shards=3, splits={"train": 0.5, "val": 0.5}, seed=4)
+    for path in (tmp_path / "a").iterdir():
+        assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
+
+
+def test_records_that_do_not_fit_the_schema_are_rejects_and_the_rest_is_balanced(tmp_path):
+    records = [record(n) for n in range(50)]
+    records += [(f"bad{n}", {**record(1)[1], "x": np.ones(3)}) for n in range(7)]
+    manifest = write(records, tmp_path, num_shards=5)
+    assert [shard.records for shard in manifest.splits["train"].shards] == [10] * 5
+    assert manifest.rejected == 7
+
+
+def failure(records, directory, **arguments):
+    with pytest.raises(Exception) as caught:
+        write(records, directory, **arguments)
+    assert not (directory / "manifest.json").exists()
+    found = find_job_error(caught.value)
+    assert found is not None, caught.value
+    return found
+
+
+def test_a_key_given_twice_is_refused(tmp_path):
+    error = failure([record(1), record(2), record(1)], tmp_path / "out")
+    assert isinstance(error, UsageError) and "duplicate key 'r1'" in error.message
+
+
+def test_on_reject_fail_stops_with_the_reason(tmp_path):
+    bad = ("bad", {**record(1)[1], "x": np.ones(3)})
+    error = failure([record(1), bad], tmp_path / "out", on_reject="fail")
+    assert isinstance(error, DataError)
+    assert "bad: feature 'x': expected float32 [None, 2], got float64 [3]" in error.message
+
+
+def test_an_empty_pcollection_is_refused(tmp_path):
+    assert "hold no record" in failure([], tmp_path / "out").message
+
+
+def test_elements_that_are_no_pairs_are_refused(tmp_path):
+    assert "(key, features)" in failure([{"x": 1}], tmp_path / "out").message
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"num_shards": 0},
+        {"shard_size": "0"},
+        {"splits": {"train": 0.5}},
+        {"on_reject": "ask"},
+        {"balance": "size"},
+        {"schema": Schema({"key": Feature("int64")})},
+    ],
+)
+def test_wrong_arguments_are_refused_when_the_transform_is_made(tmp_path, arguments):
+    with pytest.raises(UsageError):
+        WriteShards(str(tmp_path), **{"schema": SCHEMA, **arguments})
+
+
+def test_a_payload_holds_a_record_or_the_reason_why_there_is_none():
+    reject = Reject.of("k\udc80", "read", "why")
+    bodies = [frame(b""), frame(b"body"), reject, frame(bytes(300))]
+    payloads = Ragged.of([pack_record("k\udc80", body) for body in bodies])
+    lengths = frame_lengths(payloads).tolist()
+    assert lengths == [16, 20, 0, 316]
+    assert unpack_reject(payloads[2]) == reject
+    for row in (0, 1, 3):
+        assert payloads[row][: lengths[row]] == bodies[row]
+        assert payloads[row][lengths[row] :] == b"k\x80"
+    assert frame_lengths(Ragged.of([])).tolist() == []
+
+
+def test_a_shard_that_gets_too_few_or_too_many_records_fails_with_the_numbers():
+    hashes = np.array([1, 2, 3], np.uint64)
+    check_records(hashes, [b"a", b"b", b"c"].__getitem__, "s", 3)
+    for expected in (2, 4):
+        with pytest.raises(DataError, match=f"handed over 3 of {expected} records"):
+            check_records(hashes, [b"a", b"b", b"c"].__getitem__, "s", expected)
+
+
+def test_two_keys_with_one_hash_are_not_duplicates():
+    check_records(np.array([5, 5], np.uint64), [b"a", b"b"].__getitem__, "s", 2)
+
+
+NAMES = ("train", "val")
+
+
+def result(index, records, rejected=0, split=0, size=10):
+    shard = Shard(f"{NAMES[split]}-{index:05d}-of-00002.tfrecord", records, size, 0)
+    first = Reject("k", "decode", "why") if rejected else None
+    return ShardResult(split, index, shard, 7, size, rejected, first)
+
+
+def plan_of(*records):
+    return Plan(tuple(SplitPlan(n, 0, 1, 2, np.array([7], np.uint64)) for n in records))
+
+
+PLAN = plan_of(10)
+
+
+def test_reconciliation_accepts_found_equals_written_plus_rejected():
+    results = [result(1, 5), result(0, 4, 1)]
+    assert reconcile(PLAN, results, {0: 9}, ("train",)) == [results[::-1]]
+
+
+def test_reconciliation_gives_the_results_of_every_split_in_the_order_of_shards():
+    a, b = [result(n, 5) for n in range(2)], [result(n, 3, split=1) for n in range(2)]
+    found = reconcile(plan_of(10, 6), [b[1], a[1], b[0], a[0]], {1: 6, 0: 10}, NAMES)
+    assert found == [a, b]
+
+
+def test_a_result_reported_twice_counts_once():
+    results = [result(0, 5), result(1, 5), result(1, 5)]
+    assert reconcile(PLAN, results, {0: 10}, ("train",)) == [results[:2]]
+
+
+def test_of_several_results_for_a_shard_the_last_one_counts():
+    before, after = [result(0, 6), result(1, 3, 1)], [result(0, 5), result(1, 4, 1)]
+    assert reconcile(PLAN, before + after, {0: 9}, ("train",)) == [after]
+    with pytest.raises(DataError, match="shards of 3 to 6 records, expected to differ by 1"):
+        reconcile(PLAN, after + before, {0: 9}, ("train",))
+
+
+@pytest.mark.parametrize(
+    "results", [[result(0, 5)], [result(0, 5), result(1, 4)], [result(0, 5), result(1, 6)], []]
+)
+def test_reconciliation_fails_with_the_numbers_when_anything_is_missing(results):
+    written = sum(r.shard.records for r in results)
+    with pytest.raises(
+        DataError, match=rf"split train: found 10 records, written {written}, rejected 0, {written}"
+    ) as caught:
+        reconcile(PLAN, results, {0: written}, ("train",))
+    assert f"{len(results)} of 2 shards arrived" in caught.value.message
+
+
+@pytest.mark.parametrize("counted", [{}, {0: 9}, {0: 11}, {1: 10}])
+def test_records_that_are_in_no_statistics_or_twice_in_them_are_noticed(counted):
+    with pytest.raises(DataError, match=rf"rejected 0, {counted.get(0, 0)} in the statistics"):
+        reconcile(PLAN, [result(0, 5), result(1, 5)], counted, ("train",))
+
+
+def test_shards_that_differ_by_more_than_one_record_are_no_dataset_unless_bytes_are_balanced():
+    results = [result(0, 6), result(1, 4)]
+    with pytest.raises(DataError, match="split train: shards of 4 to 6 records, expected to"):
+        reconcile(PLAN, results, {0: 10}, ("train",))
+    assert reconcile(PLAN, results, {0: 10}, ("train",), "bytes") == [results]
+    results = [result(0, 5), result(1, 4, 1)]
+    assert reconcile(PLAN, results, {0: 9}, ("train",)) == [results]
+
+
+def test_nothing_but_rejects_is_no_dataset_and_the_first_is_named():
+    results = [
+        ShardResult(0, 0, Shard("s", 0, 0, 0), 0, 0, 6, Reject("m", "decode", "why m")),
+        ShardResult(0, 1, Shard("t", 0, 0, 0), 0, 0, 4, Reject("b", "decode", "why b")),
+    ]
+    with pytest.raises(DataError, match=r"all 10 records were rejected.*; the first: b: why b"):
+        reconcile(PLAN, results, {}, ("train",))
+
+
+def test_a_shard_or_index_that_is_not_there_or_has_another_size_is_noticed(tmp_path):
+    def check(results):
+        check_files(str(tmp_path), results, list_files(str(tmp_path)))
+
+    written = result(0, 1, size=4)
+    shard, index = tmp_path / written.shard.file, tmp_path / f"{written.shard.file}.idx"
+    with pytest.raises(DataError, match="tfrecord: written with 4 bytes, found no file"):
+        check([written])
+    shard.write_bytes(b"123")
+    with pytest.raises(DataError, match="tfrecord: written with 4 bytes, found 3"):
+        check([written])
+    shard.write_bytes(b"1234")
+    with pytest.raises(DataError, match=r"tfrecord.idx: written with 7 bytes, found no file"):
+        check([written])
+    index.write_bytes(b"123456")
+    with pytest.raises(DataError, match=r"tfrecord.idx: written with 7 bytes, found 6"):
+        check([written])
+    index.write_bytes(b"1234567")
+    check([written])
+    check([ShardResult(0, 0, None, 0, 0, 3, Reject("k", "read", "why"))])
+
+
+def test_options_that_json_cannot_hold_are_refused_when_the_transform_is_made(tmp_path):
+    for value in (float("nan"), object()):
+        with pytest.raises(UsageError, match="options: expected JSON values"):
+            WriteShards(str(tmp_path), SCHEMA, options={"x": value})
+
+
+@pytest.mark.slow
+def test_windows_do_not_divide_a_dataset(tmp_path):
+    from apache_beam.transforms.window import FixedWindows, TimestampedValue
+
+    with TestPipeline() as pipeline:
+        (
+            pipeline
+            | beam.Create([TimestampedValue(record(n), 100 * n) for n in range(20)])
+            | beam.WindowInto(FixedWindows(60))
+            | WriteShards(str(tmp_path), SCHEMA, num_shards=2)
+        )
+    assert Manifest.read(str(tmp_path)).splits["train"].records == 20
+
+
+def statistics_of(count):
+    statistics = Statistics(SCHEMA)
+    statistics.records = count
+    return [(0, statistics)]
+
+
+def commit_of(output, results, changed, count):
+    """The end of a job of labels that are integers, without tokens."""
+    statistics = statistics_of(count)
+    return _Commit(output).process(
+        None, PLAN.pack(), results, changed, statistics, Summary.empty(1), {}, SCHEMA, (), ""
+    )
+
+
+def test_no_manifest_is_written_over_shards_that_are_not_on_disk(tmp_path):
+    output = WriteShards(str(tmp_path), SCHEMA)._output
+    results, changed = [result(0, 6), result(1, 4)], [result(0, 5), result(1, 5)]
+
+    def commit(changed):
+        return commit_of(output, results, changed, 10)
+
+    with pytest.raises(DataError, match="found no file"):
+        next(commit(changed))
+    for done in changed:
+        (tmp_path / done.shard.file).write_bytes(bytes(done.shard.bytes))
+    with pytest.raises(DataError, match="idx: written with 7 bytes, found no file"):
+        next(commit(changed))
+    for done in changed:
+        (tmp_path / f"{done.shard.file}.idx").write_bytes(bytes(done.index_bytes))
+    with pytest.raises(DataError, match="shards of 4 to 6 records"):
+        next(commit([]))
+    assert not (tmp_path / "manifest.json").exists()
+    (manifest,) = commit(changed)
+    assert Manifest.read(str(tmp_path)) == manifest
+    assert [shard.records for shard in manifest.splits["train"].shards] == [5, 5]
+
+
+def test_the_end_of_a_job_leaves_the_files_of_the_dataset_and_nothing_else(tmp_path):
+    output = WriteShards(str(tmp_path), SCHEMA)._output
+    results = [result(0, 5), result(1, 4, 1)]
+    mine = ["rejects/train-00001-of-00002.jsonl"]
+    for done in results:
+        mine += [done.shard.file, f"{done.shard.file}.idx"]
+    left = [
+        "val-00002-of-00003.tfrecord",
+        "train-00000-of-00003.tfrecord.idx",
+        MARKER,
+        "vocabulary.txt",
+        "tokenizer.json",
+    ]
+    left += ["rejects/train-00000-of-00002.jsonl", f".staging/{results[0].shard.file}.done"]
+    for name in [*mine, *left]:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(bytes(7 if name.endswith("idx") else 10))
+    list(commit_of(output, results, [], 9))
+    found = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()}
+    assert found == {"manifest.json", *mine}
+    assert not (tmp_path / ".staging").exists()

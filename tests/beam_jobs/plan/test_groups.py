@@ -1,0 +1,183 @@
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from beam_jobs.errors import RejectError, UsageError
+from beam_jobs.jobs.passes import SplitRules
+from beam_jobs.plan.groups import Groups
+from beam_jobs.plan.placement import MAX_SPLITS, Placement, Splits
+
+THREE = Splits(("train", "val", "test"), (0.6, 0.3, 0.1))
+
+names = st.text(st.characters(exclude_categories=["Cs"]))
+
+
+def rejected(groups: Groups, key: str, row=None) -> str:
+    with pytest.raises(RejectError) as caught:
+        groups.of(key, row or {})
+    return str(caught.value)
+
+
+@given(names)
+def test_without_groups_each_record_is_its_own(key):
+    groups = Groups.parse("")
+    assert not groups
+    assert groups.of(key, {}) == key
+
+
+@pytest.mark.parametrize(
+    ("pattern", "group"),
+    [
+        (r"s\d+", "s07"),
+        (r"s(\d+)", "07"),
+        (r"(s)(\d+)", "s"),
+        (r"(?:s)(\d+)", "07"),
+        (r"^[^/]+", "site"),
+        (r"^(.*)/", "site/s07"),
+        (r"(?P<day>\d{4})-", "2024"),
+        (r"(?i)(S\d)", "s0"),
+    ],
+)
+def test_the_group_is_the_first_group_of_the_expression_or_all_it_matches(pattern, group):
+    groups = Groups.parse(pattern)
+    assert groups
+    assert groups.of("site/s07/2024-03.wav", {}) == group
+
+
+@pytest.mark.parametrize("pattern", ["x", r"^s\d", r"\d*", r"(x)?s07", "(?=s)", "()s"])
+def test_a_key_in_which_nothing_is_found_is_rejected(pattern):
+    found = rejected(Groups.parse(pattern), "site/s07.wav")
+    assert found == f"--group_by {pattern} finds nothing in the key"
+
+
+@pytest.mark.parametrize("pattern", ["(", "[a", "*", "(?P<x", r"\1"])
+def test_what_is_no_expression_is_refused(pattern):
+    with pytest.raises(UsageError) as caught:
+        Groups.parse(pattern)
+    assert caught.value.message.startswith(f"--group_by {pattern}: not a regular expression (")
+    assert caught.value.message.endswith("); expected one, or column:NAME")
+
+
+def test_a_column_without_a_name_is_refused():
+    with pytest.raises(UsageError, match="--group_by column:: expected column:NAME"):
+        Groups.parse("column:")
+
+
+@pytest.mark.parametrize(("value", "group"), [("a", "a"), (7, "7"), (True, "1"), (" b ", " b ")])
+def test_a_column_holds_the_group(value, group):
+    groups = Groups.parse("column:subject")
+    assert groups.column == "subject"
+    assert groups.of("any", {"subject": value}) == group
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ({}, "no column 'subject'; it has none"),
+        ({"x": 1}, "no column 'subject'; it has x"),
+        ({"subject": None}, "column 'subject' is None, expected text or a whole number"),
+        ({"subject": ""}, "column 'subject' is '', expected text or a whole number"),
+        ({"subject": 1.5}, "column 'subject' is 1.5, expected text or a whole number"),
+        ({"subject": ["a"]}, "column 'subject' is ['a'], expected text or a whole number"),
+    ],
+)
+def test_a_row_without_a_group_is_rejected(row, reason):
+    found = rejected(Groups.parse("column:subject"), "key", row)
+    assert found == f"--group_by column:subject: {reason}"
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), names), max_size=30), st.integers(-9, 9))
+def test_all_records_of_a_group_share_its_split(members, seed):
+    placement = Placement(seed, THREE, Groups.parse(r"^\d"))
+    splits = {}
+    for group, rest in members:
+        split = placement.split_of(f"{group}{rest}", {})
+        assert splits.setdefault(group, split) == split
+        assert split == placement.split(str(group))
+
+
+def test_groups_get_the_shares_of_the_splits():
+    placement = Placement(0, THREE, Groups.parse("column:s"))
+    counts = np.bincount([placement.split_of("", {"s": n}) for n in range(5000)])
+    np.testing.assert_allclose(counts / 5000, THREE.fractions, atol=0.03)
+
+
+@given(st.lists(names, max_size=20), st.integers(-(2**63), 2**63 - 1))
+def test_one_by_one_and_many_at_once_records_fall_into_the_same_splits(keys, seed):
+    placement = Placement(seed, THREE)
+    one_by_one = [placement.split_of(key, {}) for key in keys]
+    encoded = [key.encode() for key in keys]
+    assert placement.splits_of(encoded).tolist() == one_by_one
+    assert THREE.of(placement.group_hashes(encoded)).tolist() == one_by_one
+    splits, errors = SplitRules(placement).splits_of(encoded, [], [])
+    assert (splits.tolist(), errors) == (one_by_one, {})
+
+
+@pytest.mark.parametrize(("value", "split"), [("val", 1), ("0", 2), (0, 2)])
+def test_a_column_names_the_split(value, split):
+    placement = Placement(0, Splits.named(["train", "val", "0"], "s"), split_column="s")
+    assert placement.split_of("any", {"s": value}) == split
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ({"s": "dev"}, "column 's' is 'dev', --splits has train, val"),
+        ({"s": "Val"}, "column 's' is 'Val', --splits has train, val"),
+        ({"s": 3}, "column 's' is '3', --splits has train, val"),
+        ({"s": None}, "column 's' is None, expected text or a whole number"),
+        ({"s": ["val"]}, "column 's' is ['val'], expected text or a whole number"),
+        ({"t": 1}, "no column 's'; it has t"),
+    ],
+)
+def test_a_row_of_no_split_is_rejected(row, reason):
+    placement = Placement(0, Splits.named(["train", "val"], "s"), split_column="s")
+    with pytest.raises(RejectError) as caught:
+        placement.split_of("any", row)
+    assert str(caught.value) == reason
+
+
+def test_rows_tell_splits_and_those_that_cannot_are_told_apart():
+    placement = Placement(0, Splits.named(["train", "val"], "s"), split_column="s")
+    rows = [{"s": "val"}, {"s": "x"}, {"s": "train"}, {}]
+    splits, errors = SplitRules(placement).splits_of([b"a", b"b", b"c", b"d"], rows, [])
+    assert splits.tolist() == [1, 0, 0, 0]
+    assert errors == {
+        1: "column 's' is 'x', --splits has train, val",
+        3: "no column 's'; it has none",
+    }
+
+
+@pytest.mark.parametrize("count", [1, 3, MAX_SPLITS])
+def test_named_splits_keep_their_order_and_share_what_nobody_names(count):
+    found = Splits.named([f"s{n}" for n in range(count)], "c")
+    assert found.names == tuple(f"s{n}" for n in range(count))
+    assert sum(found.fractions) == pytest.approx(1)
+    assert len(set(found.fractions)) == 1
+
+
+@pytest.mark.parametrize("name", ["", "a b", " a", "a-b", "a/b", ".a", "..", "a=0.5", "a,b", "a\n"])
+def test_a_value_that_no_file_name_can_begin_with_is_refused(name):
+    with pytest.raises(UsageError) as caught:
+        Splits.named(["train", name], "fold")
+    assert caught.value.message == (
+        f"--split_column fold: split name {name!r}: expected letters, digits, _ and ."
+    )
+
+
+def test_too_many_splits_or_one_twice_are_refused():
+    for names_, count in ([["a", "b", "a"], 3], [[f"s{n}" for n in range(257)], 257]):
+        with pytest.raises(UsageError) as caught:
+            Splits.named(names_, "fold")
+        assert caught.value.message.startswith(
+            f"--split_column fold: expected up to 256 names of splits, each once, got {count}: "
+        )
+
+
+def test_groups_travel_to_workers():
+    groups = Groups.parse(r"(s\d)")
+    assert groups.of("s1/a", {}) == "s1"
+    assert pickle.loads(pickle.dumps(groups)).of("s1/a", {}) == "s1"

@@ -1,0 +1,283 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from beam_jobs.dataset.output import parse_size
+from beam_jobs.errors import UsageError
+from beam_jobs.plan.placement import Placement, Splits
+from beam_jobs.plan.shards import (
+    BIN_BITS,
+    BINS,
+    MAX_SHARDS,
+    Plan,
+    SplitPlan,
+    bin_counts,
+    bins_of,
+    boundary_ranks,
+    count_shards,
+    first_ranks,
+    shard_sizes,
+)
+
+THREE = Splits(("train", "val", "test"), (0.8, 0.1, 0.1))
+
+# Anywhere, or crowded into one bin, so that boundaries share bins and hashes are neighbours.
+hash_lists = st.one_of(
+    st.lists(st.integers(0, 2**64 - 1), max_size=80, unique=True),
+    st.lists(st.integers(2**63, 2**63 + 2**10), max_size=80, unique=True),
+    st.lists(st.integers(0, 2**64 - 1).map(lambda h: h >> 60 << 60), max_size=8, unique=True),
+)
+
+
+def plan_of(hashes: np.ndarray, shards: int) -> SplitPlan:
+    """The plan of a split as the pipeline finds it: ranks within bins, then a look into those."""
+    ranks = boundary_ranks(bin_counts(hashes), shards)
+    edges = [np.sort(hashes[bins_of(hashes) == bin_])[within] for bin_, within in ranks.items()]
+    boundaries = np.sort(np.concatenate([np.empty(0, np.uint64), *edges]))
+    return SplitPlan(len(hashes), 0, 100, shards, boundaries)
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "fractions"),
+    [
+        ("train=1", ("train",), (1.0,)),
+        ("train=0.8,val=0.1,test=0.1", ("train", "val", "test"), (0.8, 0.1, 0.1)),
+        (" val=.5 , train=5e-1 ", ("val", "train"), (0.5, 0.5)),
+        ("a=0.3333333,b=0.3333333,c=0.3333333", ("a", "b", "c"), (0.3333333,) * 3),
+        ("fold_1.a=0.25,B=0.75", ("fold_1.a", "B"), (0.25, 0.75)),
+    ],
+)
+def test_splits_are_parsed_in_the_order_given(text, names, fractions):
+    assert Splits.parse(text) == Splits(names, fractions)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "''"),
+        ("train", "'train'"),
+        ("train=", "'train='"),
+        ("train=x", "'train=x'"),
+        ("=1", "'=1'"),
+        ("train=1,", "''"),
+        ("tr ain=1", "'tr ain=1'"),
+        ("../x=1", "'../x=1'"),
+        (".x=1", "'.x=1'"),
+        ("a-b=1", "'a-b=1'"),
+        ("train=0,val=1", "'train=0' is not a new name with a share in 0..1"),
+        ("train=-0.5,val=1.5", "'train=-0.5' is not a new name"),
+        ("train=nan", "'train=nan' is not a new name"),
+        ("train=inf", "'train=inf' is not a new name"),
+        ("train=0.5,train=0.5", "'train=0.5' is not a new name"),
+        ("train=80,val=20", "'train=80' is not a new name with a share in 0..1"),
+        ("train=0.8,val=0.1", "the shares add up to 0.9, not 1"),
+        ("train=0.9,val=0.9", "the shares add up to 1.8, not 1"),
+    ],
+)
+def test_splits_that_cannot_be_meant_so_are_refused(text, message):
+    with pytest.raises(UsageError) as caught:
+        Splits.parse(text)
+    assert caught.value.message.startswith(f"--splits {text}: ")
+    assert message in caught.value.message
+
+
+@given(st.lists(st.integers(1, 50), min_size=1, max_size=6), st.integers(0, 2**32))
+@settings(max_examples=60, deadline=None)
+def test_every_split_gets_its_share_of_uniform_hashes(weights, seed):
+    shares = tuple(weight / sum(weights) for weight in weights)
+    splits = Splits(tuple(f"s{i}" for i in range(len(shares))), shares)
+    n = 20_000
+    hashes = np.random.default_rng(seed).integers(0, 2**64, n, np.uint64)
+    counts = np.bincount(splits.of(hashes), minlength=len(shares))
+    # Six standard deviations of a binomial, at least 12.
+    for count, share in zip(counts, shares, strict=True):
+        assert abs(count - n * share) < 6 * max((n * share * (1 - share)) ** 0.5, 2)
+
+
+def test_every_hash_has_a_split_even_the_first_and_the_last():
+    assert THREE.of(np.array([0, 2**64 - 1], np.uint64)).tolist() == [0, 2]
+    thirds = Splits.parse("a=0.3333333,b=0.3333333,c=0.3333333")
+    assert thirds.of(np.array([2**64 - 1], np.uint64)).tolist() == [2]
+
+
+def test_a_hash_on_the_edge_belongs_to_the_split_that_begins_there():
+    halves = Splits.parse("a=0.5,b=0.5")
+    assert halves.of(np.array([2**63 - 1, 2**63], np.uint64)).tolist() == [0, 1]
+
+
+def test_the_split_of_a_key_never_changes():
+    placement = Placement(0, THREE)
+    found = [placement.split(f"k{i}") for i in range(20)]
+    assert found == [2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1]
+
+
+@given(st.text(), st.integers(-(2**63), 2**63 - 1))
+@settings(max_examples=100, deadline=None)
+def test_a_place_is_a_pure_function_of_seed_and_key(key, seed):
+    a, b = Placement(seed, THREE), Placement(seed, THREE)
+    assert (a.order(key), a.split(key)) == (b.order(key), b.split(key))
+    assert 0 <= a.order(key) < 2**64
+    assert Placement(seed, Splits()).order(key) == a.order(key)
+    assert Placement(seed, Splits()).split(key) == 0
+
+
+def test_seeds_give_other_orders_and_other_splits():
+    keys = [f"k{i}" for i in range(300)]
+    places = [
+        ([p.order(k) for k in keys], [p.split(k) for k in keys])
+        for p in (Placement(seed, THREE) for seed in (0, 1))
+    ]
+    assert places[0][0] != places[1][0]
+    assert places[0][1] != places[1][1]
+
+
+def test_order_and_split_are_independent():
+    placement = Placement(0, Splits.parse("a=0.5,b=0.5"))
+    keys = [f"k{i}" for i in range(4000)]
+    first = [k for k in keys if placement.order(k) < 2**63]
+    assert abs(sum(map(placement.split, first)) / len(first) - 0.5) < 0.05
+
+
+@given(st.integers(0, 10**12), st.integers(1, 300))
+def test_shard_sizes_add_up_and_differ_by_at_most_one(records, shards):
+    sizes = shard_sizes(records, shards)
+    assert len(sizes) == shards
+    assert sum(sizes) == records
+    assert max(sizes) - min(sizes) <= 1
+    assert first_ranks(records, shards) == np.cumsum(sizes)[:-1].tolist()
+
+
+@given(st.lists(st.integers(0, 2**64 - 1), max_size=50))
+@settings(max_examples=50, deadline=None)
+def test_the_histogram_counts_the_top_bits(hashes):
+    counts = bin_counts(np.array(hashes, np.uint64))
+    assert counts.shape == (BINS,)
+    assert counts.sum() == len(hashes)
+    expected = [h >> (64 - BIN_BITS) for h in hashes]
+    assert bins_of(np.array(hashes, np.uint64)).tolist() == expected
+    assert all(counts[bin_] == expected.count(bin_) for bin_ in expected)
+
+
+@given(hash_lists.filter(bool), st.data())
+@settings(max_examples=300, deadline=None)
+def test_shards_are_contiguous_ranges_of_the_sorted_hashes_exactly_balanced(hashes, data):
+    shards = data.draw(st.integers(1, len(hashes)))
+    array = np.array(hashes, np.uint64)
+    plan = plan_of(array, shards)
+    ordered = sorted(hashes)
+    edges = [len(ordered) * i // shards for i in range(shards + 1)]
+    expected = {h: i for i in range(shards) for h in ordered[edges[i] : edges[i + 1]]}
+    assert plan.shard_of(array).tolist() == [expected[h] for h in hashes]
+    assert plan.boundaries.tolist() == [ordered[edge] for edge in edges[1:-1]]
+    sizes = np.bincount(plan.shard_of(array), minlength=shards)
+    assert sizes.max() - sizes.min() <= 1
+    assert sizes.tolist() == shard_sizes(len(hashes), shards)
+
+
+def test_a_large_split_is_balanced_to_one_record():
+    hashes = np.random.default_rng(0).integers(0, 2**64, 300_007, np.uint64)
+    sizes = np.bincount(plan_of(hashes, 100).shard_of(hashes), minlength=100)
+    assert set(sizes.tolist()) == {3000, 3001}
+
+
+def test_only_the_bins_of_boundaries_are_looked_into():
+    hashes = np.random.default_rng(0).integers(0, 2**64, 100_000, np.uint64)
+    ranks = boundary_ranks(bin_counts(hashes), 16)
+    assert sum(map(len, ranks.values())) == 15
+    assert np.isin(bins_of(hashes), list(ranks)).sum() < 100
+
+
+def test_ranks_within_a_bin_rise_and_lie_in_it():
+    counts = np.zeros(BINS, np.int64)
+    counts[[3, 70, BINS - 1]] = 5, 1, 4
+    assert boundary_ranks(counts, 10) == {3: [1, 2, 3, 4], 70: [0], BINS - 1: [0, 1, 2, 3]}
+    assert boundary_ranks(counts, 1) == {}
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 2**40),
+            st.integers(0, 2**40),
+            st.integers(0, 2**31),
+            st.lists(st.integers(0, 2**64 - 1), max_size=5),
+        ),
+        max_size=4,
+    )
+)
+@settings(max_examples=100, deadline=None)
+def test_unpack_gives_back_the_plan_that_was_packed(splits):
+    plan = Plan(
+        tuple(
+            SplitPlan(
+                records, rejected, size, len(edges) + (records > 0), np.array(sorted(edges), "u8")
+            )
+            for records, rejected, size, edges in splits
+            if records or not edges
+        )
+    )
+    found = Plan.unpack(plan.pack())
+    assert len(found.splits) == len(plan.splits)
+    for a, b in zip(found.splits, plan.splits, strict=True):
+        assert (a.records, a.rejected) == (b.records, b.rejected)
+        assert (a.record_bytes, a.shards) == (b.record_bytes, b.shards)
+        assert a.boundaries.tolist() == b.boundaries.tolist()
+        assert a.shard_of(b.boundaries).tolist() == b.shard_of(b.boundaries).tolist()
+
+
+@pytest.mark.parametrize(
+    ("records", "record_bytes", "num_shards", "shard_size", "expected"),
+    [
+        (1000, 100.0, 16, 1 << 20, 16),
+        (5, 100.0, 16, 1 << 20, 5),
+        (0, 100.0, 16, 1 << 20, 0),
+        (0, 0.0, 0, 1 << 20, 0),
+        (1, 1e12, 0, 1000, 1),
+        (1000, 100.0, 0, 100_000, 1),
+        (1000, 100.1, 0, 100_000, 2),
+        (1000, 100.0, 0, 1, 1000),
+        (1000, 0.0, 0, 1, 1),
+        (10**9, 1e6, 0, 1, MAX_SHARDS),
+    ],
+)
+def test_there_are_as_many_shards_as_asked_for_or_as_their_size_asks_for(
+    records, record_bytes, num_shards, shard_size, expected
+):
+    assert count_shards(records, record_bytes, num_shards, shard_size) == expected
+
+
+@given(st.integers(1, 10**6), st.floats(0, 1e6), st.integers(0, MAX_SHARDS), st.integers(1, 10**9))
+def test_no_shard_is_ever_empty(records, record_bytes, num_shards, shard_size):
+    shards = count_shards(records, record_bytes, num_shards, shard_size)
+    assert 1 <= shards <= min(records, MAX_SHARDS)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("1000", 1000),
+        ("500k", 500_000),
+        ("500kB", 500_000),
+        ("128MiB", 128 << 20),
+        ("128mib", 128 << 20),
+        ("1GB", 10**9),
+        ("1.5GiB", 3 << 29),
+        (" 2Ki ", 2048),
+        ("7B", 7),
+        (".5k", 500),
+    ],
+)
+def test_sizes_have_decimal_and_binary_units(text, size):
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "MiB", "0", "0.5", "-1", "1TB", "1e3", "1..5k", "nan", "inf", "12MiBs", "1,5k"]
+    + ["9" * 400, "٣k", "b"],
+)
+def test_what_is_no_size_is_refused(text):
+    with pytest.raises(UsageError) as caught:
+        parse_size(text)
+    assert f"--shard_size {text}: expected a size such as 128MiB" in caught.value.message

@@ -1,0 +1,269 @@
+import math
+from collections import Counter
+
+import apache_beam as beam
+import numpy as np
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.testing import test_pipeline
+from apache_beam.testing.util import assert_that
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from beam_jobs.errors import DataError, UsageError
+from beam_jobs.pipeline.plan_strata import PlanStrata
+from beam_jobs.plan import strata
+from beam_jobs.plan.placement import Placement, Splits
+from beam_jobs.plan.strata import (
+    Histogram,
+    LabelBins,
+    LabelCounts,
+    Labelled,
+    Strata,
+    cut_ranks,
+    pick_edges,
+    place_cuts,
+    turn_of,
+    wanted_hashes,
+)
+
+Record = tuple[str, int]
+
+weights = st.lists(st.integers(1, 60), min_size=2, max_size=5)
+
+# Anywhere, or crowded into one bin, so that cuts share bins and hashes are neighbours.
+hashes = st.integers(0, 2**64 - 2) | st.integers(2**63, 2**63 + 300)
+records = st.dictionaries(hashes, st.sampled_from("abcdé"), max_size=90).map(
+    lambda found: [(label, hash_) for hash_, label in found.items()]
+)
+
+
+def placement_of(shares, seed: int = 0) -> Placement:
+    names = tuple(f"s{number}" for number in range(len(shares)))
+    return Placement(seed, Splits(names, tuple(shares)))
+
+
+def block_of(found: list[Record]) -> Labelled:
+    return Labelled.of([label for label, _ in found], np.array([h for _, h in found], np.uint64))
+
+
+def strata_of(blocks: list[Labelled], placement: Placement) -> Strata:
+    """The strata as the pipeline plans them, each block by a worker of its own."""
+    counts, histogram = LabelCounts(), Histogram()
+    for block in blocks:
+        counts.merge(LabelCounts().add(block))
+    for block in blocks:
+        histogram.merge(Histogram().add(block, LabelBins(counts.counts)))
+    cuts = place_cuts(counts, histogram, placement)
+    groups: dict[tuple[str, int], list[bytes]] = {}
+    for block in blocks:
+        for key, found in wanted_hashes(block, cuts):
+            groups.setdefault(key, []).append(found)
+    picked = [edge for key, found in groups.items() for edge in pick_edges(key, found, cuts)]
+    return Strata.of(counts.counts, len(placement.splits.names), picked)
+
+
+def expected_splits(found: list[Record], placement: Placement) -> dict[Record, int]:
+    """The definition: the records of one label in the order of their hashes, cut by shares."""
+    splits = {}
+    for number, label in enumerate(sorted({label for label, _ in found})):
+        mine = sorted(record for record in found if record[0] == label)
+        cuts = cut_ranks(len(mine), placement.splits.fractions, turn_of(number, placement.seed))
+        for rank, record in enumerate(mine):
+            splits[record] = sum(rank >= cut for cut in cuts)
+    return splits
+
+
+@given(
+    records, weights, st.integers(-9, 2**40), st.integers(1, 7), st.sampled_from([1, 3, 1 << 16])
+)
+@settings(max_examples=200)
+def test_every_label_has_its_share_of_every_split_to_one_record(found, parts, seed, size, room):
+    shares = [part / sum(parts) for part in parts]
+    placement = placement_of(shares, seed)
+    blocks = [block_of(found[at : at + size]) for at in range(0, len(found), size)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(strata, "_BIN_RECORDS", room)
+        planned = strata_of(blocks, placement)
+    split_of = expected_splits(found, placement)
+    counts: Counter[tuple[str, int]] = Counter()
+    for at, block in enumerate(blocks):
+        splits = planned.splits_of(block).tolist()
+        mine = found[at * size : (at + 1) * size]
+        assert splits == [split_of[record] for record in mine]
+        counts.update(zip([label for label, _ in mine], splits, strict=True))
+    for label, total in Counter(label for label, _ in found).items():
+        for split, share in enumerate(shares):
+            assert abs(counts[label, split] - total * share) < 1 + 1e-9
+
+
+@given(st.integers(0, 10**9), weights, st.floats(0, 1, exclude_max=True))
+def test_cuts_leave_every_split_its_share_to_one_record(count, parts, turn):
+    shares = [part / sum(parts) for part in parts]
+    cuts = [0, *cut_ranks(count, shares, turn), count]
+    assert cuts == sorted(cuts)
+    assert cuts[-1] == count
+    sizes = np.diff(cuts)
+    assert all(abs(n - count * share) < 1 + 1e-6 for n, share in zip(sizes, shares, strict=True))
+
+
+@pytest.mark.parametrize("seed", [0, 1, 7, 4095, -5, 2**63 - 1])
+@pytest.mark.parametrize("each", [1, 2, 7])
+def test_splits_have_their_shares_though_each_label_has_few_records(seed, each):
+    found = [
+        (f"label {number}", hash_)
+        for number in range(1000)
+        for hash_ in np.random.default_rng(number).integers(0, 2**64, each, np.uint64).tolist()
+    ]
+    placement = placement_of((0.8, 0.15, 0.05), seed)
+    block = block_of(found)
+    counts = np.bincount(strata_of([block], placement).splits_of(block), minlength=3)
+    np.testing.assert_allclose(counts, np.array([0.8, 0.15, 0.05]) * len(found), atol=12)
+
+
+def test_turns_are_spread_evenly_and_never_leave_their_range():
+    for seed in (0, 3, -(2**63), 2**63 - 1):
+        turns = np.array([turn_of(number, seed) for number in range(1000)])
+        assert turns.min() >= 0
+        assert turns.max() < 1
+        assert np.bincount((turns * 10).astype(int), minlength=10).min() >= 98
+
+
+def test_labels_of_many_records_are_cut_exactly_by_looking_into_few_bins():
+    generator = np.random.default_rng(0)
+    labels = ["rare", "common"] * 1000 + ["common"] * 300_000
+    block = Labelled.of(labels, generator.integers(0, 2**64, len(labels), np.uint64))
+    placement = placement_of((0.7, 0.2, 0.1))
+    counts = LabelCounts().add(block)
+    bins = LabelBins(counts.counts)
+    assert bins.bits == {"rare": 0, "common": 3}
+    cuts = place_cuts(counts, Histogram().add(block, bins), placement)
+    looked = sum(
+        len(data) // 8 for (label, _), data in wanted_hashes(block, cuts) if label != "rare"
+    )
+    assert looked < 100_000
+    splits = strata_of([block], placement).splits_of(block)
+    for label, total in counts.counts.items():
+        mine = splits[block.codes == block.names.index(label)]
+        found = np.bincount(mine, minlength=3)
+        assert np.abs(found - total * np.array([0.7, 0.2, 0.1])).max() < 1
+
+
+@given(records, st.randoms())
+@settings(max_examples=50)
+def test_splits_depend_on_neither_order_nor_blocks(found, random):
+    placement = placement_of((0.5, 0.3, 0.2))
+    shuffled = list(found)
+    random.shuffle(shuffled)
+    one = strata_of([block_of(found)], placement)
+    many = strata_of([block_of(shuffled[i::3]) for i in range(3)], placement)
+    assert one.names == many.names
+    np.testing.assert_array_equal(one.edges, many.edges)
+
+
+@given(records)
+@settings(max_examples=50)
+def test_unpack_gives_back_the_strata_that_were_packed(found):
+    planned = strata_of([block_of(found)], placement_of((0.5, 0.3, 0.2)))
+    again = Strata.unpack(planned.pack())
+    assert again.names == planned.names
+    np.testing.assert_array_equal(again.edges, planned.edges)
+
+
+@pytest.mark.parametrize("label", ["a\nb", '"', "é ü", "\0", "x" * 5000])
+def test_labels_may_hold_any_character(label):
+    planned = Strata.of({label: 3, "a": 2}, 2, [(label, 1, 7)])
+    again = Strata.unpack(planned.pack())
+    assert again.splits_of(block_of([(label, 6), (label, 7), ("a", 7)])).tolist() == [0, 1, 0]
+
+
+def test_other_seeds_give_the_odd_records_to_other_splits():
+    found = [
+        (label, 2**40 * number + place)
+        for place, label in enumerate("abcdefghij")
+        for number in (1, 2, 3)
+    ]
+    splits = {
+        tuple(
+            strata_of([block_of(found)], placement_of((0.5, 0.5), seed)).splits_of(block_of(found))
+        )
+        for seed in range(20)
+    }
+    assert len(splits) > 5
+
+
+def test_records_that_a_runner_loses_or_repeats_on_the_way_are_missed():
+    block = block_of([("a", 1), ("a", 2), ("a", 3)])
+    placement = placement_of((0.5, 0.5))
+    counts = LabelCounts().add(block)
+    bins = LabelBins(counts.counts)
+    with pytest.raises(DataError) as caught:
+        place_cuts(counts, Histogram().add(block_of([("a", 1)]), bins), placement)
+    assert caught.value.message == (
+        "label 'a': the runner handed over 1 of 3 records while splits were planned; no dataset was "
+        "written, run the job again"
+    )
+    with pytest.raises(DataError, match="handed over 0 of 3 records"):
+        place_cuts(counts, Histogram(), placement)
+    cuts = place_cuts(counts, Histogram().add(block, bins), placement)
+    (key, data) = next(wanted_hashes(block, cuts))
+    for wrong in ([], [data[:-8]], [data, data]):
+        with pytest.raises(DataError, match=r"label 'a': the runner handed over \d of 3 records"):
+            list(pick_edges(key, wrong, cuts))
+
+
+def test_a_label_that_nobody_has_planned_means_that_inputs_have_changed():
+    planned = Strata.of({"a": 1}, 2, [])
+    with pytest.raises(DataError) as caught:
+        planned.splits_of(block_of([("a", 1), ("b", 1)]))
+    assert caught.value.message == (
+        "label 'b' was not there when splits were planned: the runner lost records, or the inputs "
+        "have changed while the job ran; no dataset was written, run it again"
+    )
+
+
+def test_more_labels_than_a_classification_has_are_refused(monkeypatch):
+    monkeypatch.setattr("beam_jobs.plan.summary.MAX_LABELS", 2)
+    counts = LabelCounts().add(block_of([("a", 1), ("b", 1)]))
+    with pytest.raises(UsageError, match="more than 2 different labels, 'a' among them"):
+        counts.merge(LabelCounts().add(block_of([("c", 1)])))
+
+
+def test_a_block_of_nothing_is_planned_as_nothing():
+    placement = placement_of((0.5, 0.5))
+    planned = strata_of([block_of([])], placement)
+    assert planned.names == ()
+    assert planned.splits_of(block_of([])).tolist() == []
+
+
+def test_the_transform_plans_what_the_functions_plan():
+    generator = np.random.default_rng(1)
+    placement = placement_of((0.75, 0.25))
+    blocks = [
+        Labelled.of(
+            generator.choice(["x", "y", "z"], 50, p=[0.7, 0.2, 0.1]).tolist(),
+            generator.integers(0, 2**64, 50, np.uint64),
+        )
+        for _ in range(6)
+    ]
+    expected = strata_of(blocks, placement)
+
+    def agrees(found):
+        (packed,) = found
+        assert packed == expected.pack()
+
+    options = PipelineOptions(["--allow_unsafe_triggers"])
+    with test_pipeline.TestPipeline(options=options) as pipeline:
+        assert_that(pipeline | beam.Create(blocks) | PlanStrata(placement), agrees)
+    sizes = Counter(split for block in blocks for split in expected.splits_of(block).tolist())
+    assert math.isclose(sizes[0], 225, abs_tol=3)
+
+
+@pytest.mark.parametrize("change", [lambda edges: edges[1:], lambda edges: [*edges, edges[0]]])
+def test_edges_that_are_lost_or_repeated_are_noticed(change):
+    bins = strata.LabelBins({"a": 10, "b": 4})
+    cuts = strata.Cuts(bins, {("a", 0): [(1, 7)], ("b", 0): [(1, 3)]}, {("a", 0): 10, ("b", 0): 4})
+    edges = [("b", 1, 5), ("a", 1, 9)]
+    strata.check_picked(edges, cuts)
+    with pytest.raises(DataError, match=r"handed over [13] of 2 edges"):
+        strata.check_picked(change(edges), cuts)

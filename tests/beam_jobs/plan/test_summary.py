@@ -1,0 +1,142 @@
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from beam_jobs.errors import UsageError
+from beam_jobs.plan.shards import BINS, bin_counts
+from beam_jobs.plan.summary import SAMPLE, Sampled, SplitSummary, Summary, label_names_of
+from beam_jobs.records.blocks import Block
+from beam_jobs.records.rejects import Reject
+from beam_jobs.sources.classes import MAX_LABELS
+
+
+def hashes(count: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 2**64, count, np.uint64)
+
+
+def summary_of(*counts: int) -> SplitSummary:
+    summary = SplitSummary()
+    for seed, count in enumerate(counts):
+        summary.add(hashes(count, seed))
+    return summary
+
+
+def same(summary: SplitSummary, expected: np.ndarray) -> None:
+    for _ in range(2):
+        assert summary.records == len(expected)
+        np.testing.assert_array_equal(summary.histogram(), bin_counts(expected))
+
+
+sizes = st.lists(st.sampled_from([0, 1, 5, 1000, BINS - 1, BINS, BINS + 1, 200_000]), max_size=5)
+
+
+@given(st.lists(sizes, min_size=1, max_size=4), st.randoms())
+@settings(max_examples=40)
+def test_records_are_counted_in_whatever_portions_and_order_they_come(parts, random):
+    numbers = [(count, seed) for seed, count in enumerate(c for part in parts for c in part)]
+    expected = np.concatenate([np.empty(0, np.uint64), *(hashes(c, s) for c, s in numbers)])
+    summaries = []
+    for part in parts:
+        summary = SplitSummary(rejected=len(part), bytes=sum(part))
+        for _ in part:
+            summary.add(hashes(*numbers.pop(0)))
+        if random.random() < 0.3:
+            summary.histogram()
+        summaries.append(pickle.loads(pickle.dumps(summary)))
+    while len(summaries) > 1:
+        other = summaries.pop(random.randrange(len(summaries)))
+        random.choice(summaries).merge(other)
+    same(summaries[0], expected)
+    assert summaries[0].rejected == sum(map(len, parts))
+    assert summaries[0].bytes == sum(map(sum, parts))
+
+
+def test_a_merged_summary_is_not_tied_to_what_it_was_merged_from():
+    one, other = summary_of(BINS), summary_of(BINS, 7)
+    before = other.histogram().copy()
+    one.merge(other)
+    both = one.histogram().copy()
+    other.add(hashes(BINS, 9))
+    np.testing.assert_array_equal(one.histogram(), both)
+    third = SplitSummary()
+    third.merge(summary_of(BINS, 7))
+    third.add(hashes(BINS, 9))
+    np.testing.assert_array_equal(third.histogram(), other.histogram())
+    assert before.sum() == BINS + 7
+
+
+def test_a_summary_is_never_much_larger_than_a_histogram_nor_than_its_hashes():
+    few, many = summary_of(10), summary_of(*[1000] * 500)
+    assert len(pickle.dumps(few)) < 500
+    assert len(pickle.dumps(many)) < 3 * 8 * BINS
+    assert sum(map(len, many.pending)) < BINS
+
+
+def block(count: int, splits: int) -> Block:
+    rng = np.random.default_rng(count)
+    return Block(hashes(count), rng.integers(0, splits, count).astype(np.uint8), [b""] * count)
+
+
+def test_each_record_counts_for_its_split():
+    summary = Summary.empty(3)
+    given_block = block(1000, 2)
+    summary.add_block(given_block)
+    for split, part in enumerate(summary.splits):
+        same(part, given_block.hashes[given_block.splits == split])
+
+
+samples = st.lists(
+    st.builds(Sampled, st.integers(0, 2**64 - 1), st.binary(max_size=3), st.integers(0, 99)),
+    max_size=100,
+)
+
+
+@given(samples, st.lists(st.integers(0, 100), max_size=3), st.randoms())
+def test_the_sample_is_the_records_of_the_smallest_hashes_however_they_are_merged(
+    drawn, cuts, random
+):
+    shuffled = drawn.copy()
+    random.shuffle(shuffled)
+    cuts = sorted(min(cut, len(drawn)) for cut in cuts)
+    whole = Summary.empty(1)
+    for first, last in zip([0, *cuts], [*cuts, len(drawn)], strict=True):
+        part = Summary.empty(1)
+        part.add_sample(shuffled[first:last])
+        whole.merge(part)
+    assert whole.sample == sorted(drawn)[:SAMPLE]
+
+
+def test_inputs_labels_and_the_first_rejects_are_merged():
+    one, other = Summary.empty(2), Summary.empty(2)
+    one.inputs, other.inputs = 3, 4
+    one.add_labels({"dog": 2})
+    other.add_labels({"cat": 1, "dog": 3})
+    other.add_labels({"car": 1}, "box_labels")
+    one.add_reject(1, Reject("m", "read", "why"))
+    for key in "zbx":
+        other.add_reject(0, Reject(key, "read", "why"))
+    for order in ((one, other), (other, one)):
+        empty = Summary.empty(2)
+        for part in order:
+            empty.merge(part)
+        assert empty.inputs == 7
+        assert empty.labels == {"label": {"cat": 1, "dog": 5}, "box_labels": {"car": 1}}
+        assert label_names_of(empty, {}) == {"box_labels": ("car",), "label": ("cat", "dog")}
+        known = {"box_labels": ("bus", "car")}
+        assert label_names_of(empty, known) == {**known, "label": ("cat", "dog")}
+        assert [split.rejected for split in empty.splits] == [3, 1]
+        assert [reject.key for reject in empty.rejects] == ["b", "m", "x", "z"]
+        empty.merge(Summary.empty(2))
+        assert [reject.key for reject in empty.rejects] == ["b", "m", "x", "z"]
+
+
+def test_more_labels_than_a_classification_could_have_are_refused():
+    summary, other = Summary.empty(1), Summary.empty(1)
+    summary.add_labels(dict.fromkeys(map(str, range(MAX_LABELS)), 1))
+    summary.merge(summary)
+    other.add_labels({"one more": 1})
+    with pytest.raises(UsageError, match=f"more than {MAX_LABELS} different labels, '0' among"):
+        summary.merge(other)

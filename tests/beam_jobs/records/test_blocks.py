@@ -1,0 +1,138 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from beam_jobs.plan.placement import hash64, hashes64
+from beam_jobs.records.blocks import Block, BlockBuilder
+from beam_jobs.records.ragged import Ragged
+
+records = st.lists(
+    st.tuples(st.integers(0, 2**64 - 1), st.integers(0, 255), st.binary(max_size=20)), max_size=40
+)
+# What is on disk and which split a key falls into never change, so neither may these.
+GOLDEN_HASHES = [
+    (0, b"order", "", 0xF0206C71E2E84812),
+    (0, b"order", "a.jpg", 0x709CB7EE7FEF0962),
+    (0, b"split", "a.jpg", 0x95325FEB096FB647),
+    (1, b"order", "a.jpg", 0x984575A9C03FFA8D),
+    (-1, b"order", "a.jpg", 0xF37EAF404022A4C8),
+    (2**63 - 1, b"order", "a.jpg", 0x7579B68FDCA008CA),
+    (0, b"order", "caf\u00e9/\udcff#12", 0x0383B985E92816EB),
+]
+
+
+def block_of(rows) -> Block:
+    return Block(
+        np.array([row[0] for row in rows], np.uint64),
+        np.array([row[1] for row in rows], np.uint8),
+        Ragged.of([row[2] for row in rows]),
+    )
+
+
+def rows_of(block: Block) -> list[tuple[int, int, bytes]]:
+    return list(
+        zip(block.hashes.tolist(), block.splits.tolist(), map(bytes, block.payloads), strict=True)
+    )
+
+
+@pytest.mark.parametrize(("seed", "purpose", "text", "expected"), GOLDEN_HASHES)
+def test_hashes_never_change(seed, purpose, text, expected):
+    assert hash64(seed, purpose, text) == expected
+    assert (
+        hashes64(seed, purpose, [text.encode("utf-8", "surrogateescape")] * 2).tolist()
+        == [expected] * 2
+    )
+
+
+def test_hashes_are_uniform():
+    hashes = np.array([hash64(0, b"order", f"key {i}") for i in range(20_000)], np.uint64)
+    counts = np.bincount((hashes >> np.uint64(60)).astype(np.int64), minlength=16)
+    # 16 bins of 1250: five standard deviations.
+    assert abs(counts - 1250).max() < 5 * 1250**0.5
+    assert len(set(hashes.tolist())) == 20_000
+
+
+@given(records)
+@settings(max_examples=200, deadline=None)
+def test_unpack_gives_back_what_was_packed(rows):
+    for compress in (False, True):
+        assert rows_of(Block.unpack(block_of(rows).pack(compress))) == rows
+
+
+def test_the_layout_of_a_block_is_the_same_on_every_machine():
+    block = block_of([(1, 0, b"ab"), (2**64 - 1, 3, b"")])
+    assert block.pack().hex() == (
+        "02000000"  # records
+        "00"  # not compressed
+        "0100000000000000ffffffffffffffff"  # hashes
+        "0200000000000000"  # lengths
+        "0003"  # splits
+        "6162"
+    )
+
+
+def test_a_block_of_big_endian_hashes_packs_the_same():
+    block = block_of([(1, 0, b"ab"), (2**63, 3, b"")])
+    turned = Block(block.hashes.astype(">u8"), block.splits, block.payloads)
+    assert turned.pack() == block.pack()
+
+
+@given(records, st.data())
+@settings(max_examples=100, deadline=None)
+def test_take_gives_the_rows_asked_for_in_that_order(rows, data):
+    indices = st.lists(st.integers(0, len(rows) - 1), max_size=9) if rows else st.just([])
+    chosen = data.draw(indices)
+    taken = Block.unpack(block_of(rows).pack()).take(np.array(chosen, np.int64))
+    assert rows_of(taken) == [rows[i] for i in chosen]
+
+
+@given(records, st.data(), st.sampled_from([np.uint8, np.int64, np.int32]))
+@settings(max_examples=200, deadline=None)
+def test_by_parts_the_rows_into_their_groups_and_keeps_their_order(rows, data, dtype):
+    groups = data.draw(st.lists(st.integers(0, 5), min_size=len(rows), max_size=len(rows)))
+    found = [(g, rows_of(b)) for g, b in block_of(rows).by(np.array(groups, dtype))]
+    assert found == [
+        (group, [row for row, g in zip(rows, groups, strict=True) if g == group])
+        for group in sorted(set(groups))
+    ]
+
+
+@given(records, st.integers(1, 7), st.integers(1, 50))
+@settings(max_examples=200, deadline=None)
+def test_a_builder_loses_nothing_and_keeps_its_limits(rows, max_records, max_bytes):
+    builder = BlockBuilder(max_records, max_bytes)
+    full = [block for row in rows if (block := builder.add(*row)) is not None]
+    left = builder.flush()
+    blocks = [rows_of(Block.unpack(b)) for b in [*full, *([] if left is None else [left])]]
+    assert [row for block in blocks for row in block] == rows
+    for block in blocks:
+        sizes = [len(payload) for _, _, payload in block]
+        assert 1 <= len(block) <= max_records
+        assert sum(sizes[:-1]) < max_bytes  # Full only with its last record, or not yet.
+    for block in blocks[: len(full)]:
+        assert len(block) == max_records or sum(len(row[2]) for row in block) >= max_bytes
+
+
+def test_an_empty_builder_has_nothing_to_flush():
+    builder = BlockBuilder()
+    assert builder.flush() is None
+    builder.add(1, 0, b"x")
+    assert builder.flush() is not None
+    assert builder.flush() is None
+
+
+def test_a_record_larger_than_a_block_is_a_block_of_its_own():
+    builder = BlockBuilder(10, 100)
+    assert builder.add(1, 0, b"x" * 99) is None
+    packed = builder.add(2, 0, b"y" * 1000)
+    assert packed is not None
+    assert len(Block.unpack(packed).payloads) == 2
+    assert list(Block.unpack(builder.add(3, 1, b"z" * 100) or b"").payloads) == [b"z" * 100]
+
+
+def test_a_block_handed_over_is_not_changed_by_what_follows():
+    builder = BlockBuilder(1)
+    first = builder.add(1, 0, b"one")
+    builder.add(2, 0, b"two")
+    assert rows_of(Block.unpack(first or b"")) == [(1, 0, b"one")]

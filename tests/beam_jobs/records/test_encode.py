@@ -1,0 +1,165 @@
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from beam_jobs import packages
+from beam_jobs.errors import UsageError
+from beam_jobs.packages import check_crc32c
+from beam_jobs.records.encode import RecordEncoder
+from beam_jobs.records.statistics import Statistics
+from readers.format.encode import Encoder
+from readers.format.schema import Feature, Schema
+from readers.format.tfrecord import frame
+
+SCHEMA = Schema(
+    {
+        "key": Feature("string"),
+        "label": Feature("int64"),
+        "words": Feature("string", (None,)),
+        "x": Feature("float32", (None, 2)),
+    }
+)
+
+
+def record(number: int, length: int) -> dict:
+    rng = np.random.default_rng(number)
+    return {
+        "key": f"k{number}",
+        "label": number % 3,
+        "words": ["w"] * (number % 4),
+        "x": rng.normal(size=(length, 2)).astype(np.float32),
+    }
+
+
+def expected(placed: list[tuple[int, dict]]) -> dict[int, dict]:
+    """The statistics of each split, record by record."""
+    encoder = Encoder(SCHEMA)
+    found: dict[int, Statistics] = {}
+    for split, item in placed:
+        found.setdefault(split, Statistics(SCHEMA)).add([encoder.check(item)])
+    return {split: statistics.state() for split, statistics in found.items()}
+
+
+def states(encoder: RecordEncoder) -> dict[int, dict]:
+    found = [(split, statistics.state()) for split, statistics in encoder.statistics()]
+    assert len(dict(found)) == len(found)
+    return dict(found)
+
+
+placements = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 30)), max_size=400)
+
+
+@given(placements)
+@settings(max_examples=30)
+def test_records_are_framed_and_counted_as_one_by_one(drawn):
+    placed = [(split, record(n, length)) for n, (split, length) in enumerate(drawn)]
+    encoder = RecordEncoder(Encoder(SCHEMA))
+    plain = Encoder(SCHEMA)
+    for split, item in placed:
+        assert encoder.encode(split, item) == frame(plain.encode(item))
+    assert states(encoder) == expected(placed)
+
+
+@given(placements)
+@settings(max_examples=30)
+def test_columns_give_the_bytes_and_figures_of_their_rows(drawn):
+    placed = [(split, record(n, length)) for n, (split, length) in enumerate(drawn)]
+    plain = Encoder(SCHEMA)
+    rows = [plain.check(item) for _, item in placed]
+    columns = {name: [row[name] for row in rows] for name in SCHEMA}
+    encoder = RecordEncoder(plain)
+    splits = np.array([split for split, _ in placed], np.uint8)
+    found = encoder.encode_all(splits, columns)
+    assert found == [frame(Encoder(SCHEMA).encode(item)) for _, item in placed]
+    assert states(encoder) == expected(placed)
+
+
+def test_columns_of_more_layouts_than_are_kept_give_the_same_bytes():
+    schema = Schema({"text": Feature("string"), "label": Feature("int64")})
+    encoder, rows = Encoder(schema), [{"text": b"x" * n, "label": n} for n in range(9_000)]
+    columns = {name: [row[name] for row in rows] for name in schema}
+    for found in (encoder.pack_all(columns), encoder.pack_all(columns)):
+        assert found == list(map(Encoder(schema).pack, rows))
+
+
+@pytest.mark.parametrize("count", [0, 1, 127, 128, 129, 256, 1000])
+def test_the_figures_do_not_depend_on_how_many_records_are_counted_together(count):
+    placed = [(n % 2, record(n, n % 50)) for n in range(count)]
+    encoder = RecordEncoder(Encoder(SCHEMA))
+    for split, item in placed:
+        encoder.encode(split, item)
+    assert states(encoder) == expected(placed)
+
+
+def test_few_bytes_wait_to_be_counted(monkeypatch):
+    added: list[int] = []
+    add = Statistics.add
+    monkeypatch.setattr(Statistics, "add", lambda self, r: (added.append(len(r)), add(self, r)))
+    encoder = RecordEncoder(Encoder(SCHEMA))
+    for n in range(300):
+        encoder.encode(0, record(n, 1))
+    assert added == []
+    # A megabyte each, and a few of some 100 KB.
+    for _ in range(3):
+        encoder.encode(0, record(1, 1 << 17))
+    assert added == [301, 1, 1]
+    for _ in range(14):
+        encoder.encode(0, record(1, 100_000 // 8))
+    assert added == [301, 1, 1, 11]
+    assert states(encoder)[0]["records"] == 317
+
+
+def test_statistics_are_of_the_records_since_they_were_last_asked_for():
+    encoder = RecordEncoder(Encoder(SCHEMA))
+    assert states(encoder) == {}
+    first, second = [(0, record(1, 3)), (2, record(2, 3))], [(2, record(3, 1))]
+    for placed in (first, second):
+        for split, item in placed:
+            encoder.encode(split, item)
+        assert states(encoder) == expected(placed)
+    assert states(encoder) == {}
+
+
+BAD = [
+    {"key": "k"},
+    {**record(1, 1), "x": np.ones(3)},
+    {**record(1, 1), "label": "cat"},
+    {**record(1, 1), "words": ["fine", 5]},  # found when it is packed, not when it is checked
+]
+
+
+@pytest.mark.parametrize("bad", BAD, ids=range(len(BAD)))
+def test_a_record_that_is_rejected_is_in_no_figure(bad):
+    encoder = RecordEncoder(Encoder(SCHEMA))
+    encoder.encode(0, record(1, 2))
+    for split in (0, 1):
+        with pytest.raises(ValueError):
+            encoder.encode(split, bad)
+    encoder.encode(0, record(2, 2))
+    assert states(encoder) == expected([(0, record(1, 2)), (0, record(2, 2))])
+
+
+def test_encoders_of_records_may_share_what_encodes_them():
+    shared = Encoder(SCHEMA)
+    one, two = RecordEncoder(shared), RecordEncoder(shared)
+    for n in range(200):
+        (one if n % 3 else two).encode(0, record(n, n % 7))
+    assert states(one) == expected([(0, record(n, n % 7)) for n in range(200) if n % 3])
+    assert states(two) == expected([(0, record(n, n % 7)) for n in range(0, 200, 3)])
+
+
+def test_the_figures_are_json():
+    encoder = RecordEncoder(Encoder(SCHEMA))
+    encoder.encode(0, record(1, 2))
+    ((_, statistics),) = encoder.statistics()
+    assert json.loads(json.dumps(statistics.to_json()))["label"]["values"] == {"1": 1}
+
+
+def test_checksums_without_native_code_are_refused(monkeypatch):
+    check_crc32c()
+    monkeypatch.setattr(packages, "crc32c_is_native", lambda: False)
+    with pytest.raises(UsageError, match="pip install --force-reinstall google-crc32c"):
+        check_crc32c()

@@ -1,0 +1,595 @@
+import json
+import math
+from fractions import Fraction
+
+import hypothesis.extra.numpy as hnp
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from beam_jobs.records.exact_sums import exact, sum_exactly
+from beam_jobs.records.numbers import Numbers
+from beam_jobs.records.statistics import MAX_COUNTED, Statistics
+from readers.format.encode import Encoder
+from readers.format.schema import Feature, Schema, numpy_dtype
+
+INTEGERS = ["bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64"]
+FLOATS = ["float16", "float32", "float64"]
+finite = st.floats(allow_nan=False, allow_infinity=False)
+anything = st.one_of(
+    st.floats(),
+    st.floats(-100, 100),
+    st.sampled_from([0.1, 1e200, -1e200, 5e-324, 1.7e308, -1.7e308, math.nan, math.inf]),
+)
+float_arrays = hnp.arrays(np.float64, st.integers(0, 12), elements=anything)
+integer_arrays = st.sampled_from(INTEGERS).flatmap(
+    lambda name: hnp.arrays(name, hnp.array_shapes(min_dims=0, max_dims=3, min_side=0))
+)
+
+
+def numbers_of(*arrays) -> Numbers:
+    numbers = Numbers()
+    for array in arrays:
+        numbers.add([np.asarray(array)])
+    return numbers
+
+
+def figures(*arrays) -> dict:
+    found = numbers_of(*arrays).to_json()
+    json.dumps(found, allow_nan=False)
+    return found
+
+
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=40))
+def test_floats_add_up_exactly(values):
+    assert sum_exactly(np.array(values, np.float64)) == sum(map(exact, values))
+
+
+def exact_figures(items: list) -> tuple[float, float]:
+    """Mean and population standard deviation, without any rounding on the way."""
+    values = [Fraction(item) for item in items]
+    mean = sum(values) / len(values)
+    variance = sum((value - mean) ** 2 for value in values) / len(values)
+    scale = 1 << 800
+    root = Fraction(math.isqrt(int(variance * scale * scale)), scale)
+    return float(mean), float(root)
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_every_finite_float_is_an_exact_number_of_units(value):
+    assert Fraction(exact(value), 1 << 1074) == Fraction(value)
+
+
+@given(integer_arrays)
+@settings(max_examples=300, deadline=None)
+def test_integers_are_exact(array):
+    found = figures(array)
+    items = [int(item) for item in array.reshape(-1).tolist()]
+    if not items:
+        assert found == {"count": 0}
+        return
+    mean, std = exact_figures(items)
+    assert found["count"] == len(items)
+    assert (found["min"], found["max"]) == (min(items), max(items))
+    assert found["mean"] == mean
+    assert found["std"] == pytest.approx(std, rel=1e-15)
+    assert all(type(found[name]) is int for name in ("count", "min", "max"))
+
+
+@given(st.lists(finite, min_size=1, max_size=30))
+@settings(max_examples=300, deadline=None)
+def test_floats_agree_with_exact_fractions(items):
+    found = figures(np.array(items))
+    mean, std = exact_figures(items)
+    spread = max(items) / 2 - min(items) / 2
+    assert (found["count"], found["min"], found["max"]) == (len(items), min(items), max(items))
+    assert found["mean"] == pytest.approx(mean, rel=1e-12, abs=1e-13 * max(map(abs, items)))
+    # Squares below the smallest float64 are lost: 1e-150 is nothing to anybody.
+    assert found["std"] == pytest.approx(std, rel=1e-6, abs=max(1e-13 * spread, 1e-150))
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_floats_agree_with_numpy(name):
+    array = np.random.default_rng(0).normal(3, 2, (200, 6)).astype(name)
+    found = figures(array)
+    wide = array.astype(np.float64)
+    assert found["min"] == wide.min()
+    assert found["max"] == wide.max()
+    assert found["mean"] == pytest.approx(wide.mean(), rel=1e-12)
+    assert found["std"] == pytest.approx(wide.std(), rel=1e-12)
+
+
+def test_a_picture_agrees_with_numpy():
+    picture = np.random.default_rng(0).integers(0, 256, (64, 48, 3), np.uint8)
+    found = figures(picture)
+    assert found["count"] == picture.size
+    assert found["mean"] == picture.mean()
+    assert found["std"] == pytest.approx(picture.std(), rel=1e-12)
+
+
+@pytest.mark.parametrize("size", [1, 255, 256, 257, 1_000, 150_528])
+@pytest.mark.parametrize(("dtype", "value"), [("uint8", 255), ("int8", -128), ("bool", True)])
+def test_the_sums_of_bytes_are_exact_where_they_are_largest(dtype, value, size):
+    array = np.full(size, value, dtype)
+    array[-1] = 1
+    numbers = Numbers()
+    numbers.add([array])
+    items = [int(item) for item in array.tolist()]
+    assert numbers.total == sum(items) << 1074
+    assert numbers.squares == sum(item * item for item in items) << 1074
+
+
+def test_bfloat16_counts_as_a_float():
+    found = figures(np.array([1.5, -2], ml_dtypes.bfloat16))
+    assert found == {"count": 2, "min": -2.0, "max": 1.5, "mean": -0.25, "std": 1.75}
+
+
+@pytest.mark.parametrize("value", [0.1, -0.3, 1e200, 1e308, 5e-324, 123456.789, 1e-200])
+@pytest.mark.parametrize("count", [1, 7, 1000])
+def test_a_constant_signal_has_no_deviation(value, count):
+    found = figures(np.full(count, value), np.full(3, value))
+    assert found["std"] == 0
+    assert found["mean"] == found["min"] == found["max"] == value
+
+
+def test_a_small_deviation_beside_a_large_mean_is_found():
+    seconds = 1.7e9 + np.arange(1000) * 0.01
+    assert figures(seconds)["std"] == pytest.approx(seconds.std(), rel=1e-6)
+    assert figures(seconds[:100], seconds[100:])["std"] == pytest.approx(seconds.std(), rel=1e-6)
+
+
+def test_huge_values_overflow_nothing():
+    assert figures([1e200, -1e200])["std"] == pytest.approx(1e200)
+    assert figures([1.7e308, -1.7e308]) == {
+        "count": 2,
+        "min": -1.7e308,
+        "max": 1.7e308,
+        "mean": 0.0,
+        "std": pytest.approx(1.7e308),
+    }
+    assert figures([1e200], [1.0])["mean"] == 5e199
+
+
+@pytest.mark.parametrize(
+    ("name", "low", "high"),
+    [
+        ("int64", -(2**63), 2**63 - 1),
+        ("uint64", 0, 2**64 - 1),
+        ("int8", -128, 127),
+    ],
+)
+def test_the_extremes_of_integers_are_exact(name, low, high):
+    found = figures(np.array([low, high], name))
+    assert found["min"] == low
+    assert found["max"] == high
+    assert found["mean"] == float(Fraction(low + high, 2))
+    assert found["std"] == pytest.approx((high - low) / 2)
+
+
+def test_booleans_count_as_zero_and_one():
+    assert figures([True, False, True, True]) == {
+        "count": 4,
+        "min": 0,
+        "max": 1,
+        "mean": 0.75,
+        "std": math.sqrt(3) / 4,
+    }
+
+
+@given(st.lists(anything, max_size=20))
+@settings(max_examples=200, deadline=None)
+def test_nan_and_infinities_are_counted_apart_and_change_nothing_else(items):
+    good = [item for item in items if math.isfinite(item)]
+    found = figures(items)
+    assert found["count"] == len(good)
+    assert found.get("nan", 0) == len(items) - len(good)
+    if good:
+        assert (found["min"], found["max"]) == (min(good), max(good))
+        without = figures(good)
+        assert found["mean"] == pytest.approx(
+            without["mean"], rel=1e-12, abs=1e-13 * max(map(abs, good))
+        )
+
+
+def test_an_array_of_nothing_but_nan_has_no_extremes():
+    assert figures([math.nan, math.inf, -math.inf]) == {"count": 0, "nan": 3}
+    assert figures([math.nan], [2.0]) == {
+        "count": 1,
+        "nan": 1,
+        "min": 2.0,
+        "max": 2.0,
+        "mean": 2.0,
+        "std": 0.0,
+    }
+
+
+@pytest.mark.parametrize("empty", [np.zeros((0, 3)), np.zeros(0, np.int16), np.zeros((2, 0), bool)])
+def test_empty_arrays_add_nothing(empty):
+    assert figures(empty) == {"count": 0}
+    assert figures([1.0, 3.0], empty) == figures([1.0, 3.0])
+
+
+@given(st.lists(st.one_of(float_arrays, integer_arrays), min_size=1, max_size=7), st.data())
+@settings(max_examples=300, deadline=None)
+def test_merging_in_any_order_and_grouping_gives_the_same_text(arrays, data):
+    one_by_one = json.dumps(figures(*arrays))
+    parts = [numbers_of(array) for array in data.draw(st.permutations(arrays))]
+    while len(parts) > 1:
+        first = parts.pop(data.draw(st.integers(0, len(parts) - 1)))
+        second = data.draw(st.integers(0, len(parts) - 1))
+        parts[second].merge(first)
+    # 1 == 1.0, so which of them is the least may depend on the order; a feature has one dtype.
+    assert json.loads(one_by_one) == parts[0].to_json()
+    if len({array.dtype.kind == "f" for array in arrays}) == 1:
+        assert one_by_one == json.dumps(parts[0].to_json())
+
+
+# Records are counted many at once, to the last bit as if one by one.
+
+# NumPy adds up to 8 values in order, up to 128 by eights, and more by halves; it looks at 8,192
+# at a time.
+LENGTHS = [0, 1, 2, 7, 8, 9, 15, 16, 17, 127, 128, 129, 130, 255, 256, 257, 1000, 1024, 4095, 4097]
+LENGTHS += [8191, 8192, 8193, 16_384, 20_011]
+NUMBERS = [*INTEGERS, *FLOATS, "bfloat16"]
+
+
+def long_array(rng: np.random.Generator, dtype: str, length: int, kind: str) -> np.ndarray:
+    """Values that no float64 adds up without rounding; `odd` ones are not all finite."""
+    target = numpy_dtype(dtype)
+    if dtype == "bool":
+        return rng.integers(0, 2, length).astype(bool)
+    if target.kind in "iu":
+        low, high = np.iinfo(target).min, np.iinfo(target).max
+        if kind == "small":
+            low, high = max(low, -100), min(high, 100)
+        return rng.integers(low, high, length, target, endpoint=True)
+    values = rng.normal(1e3, 1, length) * (1 if kind == "small" else 10.0 ** rng.integers(0, 5))
+    with np.errstate(over="ignore"):
+        array = values.astype(target)
+    if kind == "odd" and length:
+        array[rng.integers(0, length)] = rng.choice([np.nan, np.inf, -np.inf])
+    return array
+
+
+@pytest.mark.parametrize("kind", ["small", "large", "odd"])
+@pytest.mark.parametrize("dtype", NUMBERS)
+def test_many_long_arrays_at_once_are_one_by_one(dtype, kind):
+    rng = np.random.default_rng(len(dtype))
+    for _ in range(3):
+        arrays = [long_array(rng, dtype, int(n), kind) for n in rng.permutation(LENGTHS)]
+        together = Numbers()
+        together.add(arrays)
+        assert together == numbers_of(*arrays)
+        assert together.count + together.nan == sum(LENGTHS)
+
+
+@given(
+    st.lists(st.one_of(float_arrays, hnp.arrays(np.float64, st.integers(0, 300))), max_size=20),
+    st.data(),
+)
+@settings(max_examples=200)
+def test_any_arrays_of_floats_at_once_are_one_by_one(arrays, data):
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(arrays)), max_size=3)))
+    together = Numbers()
+    for first, last in zip([0, *cuts], [*cuts, len(arrays)], strict=True):
+        together.add(arrays[first:last])
+    assert together == numbers_of(*arrays)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_the_figures_of_a_record_do_not_depend_on_the_records_beside_it(dtype):
+    rng = np.random.default_rng(1)
+    array = rng.normal(size=5003).astype(dtype)
+    alone = numbers_of(array)
+    for offset in range(17):
+        # Wherever its first value lies in memory.
+        beside = rng.normal(size=offset).astype(dtype)
+        together = Numbers()
+        together.add([beside, array])
+        alone_too = numbers_of(beside)
+        alone_too.merge(alone)
+        assert together == alone_too
+
+
+def test_arrays_of_other_shapes_and_layouts_are_added_at_once():
+    wide = np.random.default_rng(2).normal(size=(40, 30))
+    arrays = [wide, wide.T, wide[::-1, ::3], wide[0], wide[:0], wide[0, 0], np.asfortranarray(wide)]
+    together = Numbers()
+    together.add(arrays)
+    assert together == numbers_of(*arrays)
+    assert together.count == 1200 * 3 + 400 + 30 + 1
+
+
+@pytest.mark.parametrize("top", [1 << 20, 94_000_000, 3_000_000_000, 2**62])
+def test_sums_of_many_integers_are_exact_beyond_what_a_float_holds(top):
+    array = np.random.default_rng(top).integers(top // 2, top, 9_999) | 1
+    numbers = numbers_of(array)
+    assert numbers.total == sum(array.tolist()) << 1074
+    assert numbers.squares == sum(item * item for item in array.tolist()) << 1074
+
+
+def test_zeros_of_both_signs_are_one_number_in_any_order():
+    zeros = [np.array([0.0]), np.array([-0.0])]
+    found = {json.dumps(figures(*order)) for order in (zeros, zeros[::-1], zeros[:1] * 2)}
+    found.add(json.dumps(figures(np.concatenate(zeros[::-1]))))
+    found.add(json.dumps(figures(*zeros[1:] * 2)))
+    assert len(found) == 1
+    assert "-" not in found.pop()
+
+
+def test_the_sum_of_a_long_record_is_that_of_numpy():
+    array = np.random.default_rng(3).normal(size=100_000)
+    found = figures(array)
+    assert found["mean"] == pytest.approx(math.fsum(array.tolist()) / len(array), rel=1e-12)
+    assert found["std"] == pytest.approx(array.std(), rel=1e-12)
+
+
+@given(st.lists(st.one_of(float_arrays, integer_arrays), max_size=7))
+@settings(max_examples=200, deadline=None)
+def test_the_state_is_the_whole_of_it_through_json(arrays):
+    numbers = numbers_of(*arrays)
+    again = Numbers(*json.loads(json.dumps(numbers.state(), allow_nan=False)))
+    assert again == numbers
+    assert json.dumps(again.to_json()) == json.dumps(numbers.to_json())
+    # And it goes on counting as if nothing had been between.
+    for item in (numbers, again):
+        item.add([np.array([0.5, -3])])
+    assert again == numbers
+
+
+def test_the_state_of_a_million_extremes_is_json():
+    numbers = Numbers()
+    for value in (1.7e308, -1.7e308, 5e-324):
+        numbers.add([np.array([value, 0.0])])
+    numbers.count *= 10**6
+    numbers.total *= 10**6
+    numbers.squares *= 10**6
+    assert Numbers(*json.loads(json.dumps(numbers.state()))) == numbers
+
+
+SCHEMA = Schema(
+    {
+        "key": Feature("string"),
+        "label": Feature("int64"),
+        "signal": Feature("float32", (None, 2)),
+        "spectrum": Feature("complex64", (2,)),
+        "picture": Feature("uint8", (None, None, 3), "png"),
+        "parts": Feature("float32", (None, None), "sequence"),
+        "parts_c": Feature("complex64", (None, None), "sequence"),
+        "words": Feature("string", (2,)),
+        "small": Feature("uint8", (3,), "list"),
+    }
+)
+
+
+def record(length: int, label: int, value: float) -> dict:
+    return {
+        "key": "é" * length,
+        "label": label,
+        "signal": np.full((length, 2), value, np.float32),
+        "spectrum": np.array([1 + 2j, 3], np.complex64),
+        "picture": b"\x89PNG" + bytes(length),
+        "parts": [np.full(i, value, np.float32) for i in range(length)],
+        "parts_c": [np.full(i, 1j, np.complex64) for i in range(length)],
+        "words": ["a", "bé"],
+        "small": np.array([0, 1, length], np.uint8),
+    }
+
+
+def statistics_of(records: list[dict], schema: Schema = SCHEMA) -> Statistics:
+    statistics = Statistics(schema)
+    encoder = Encoder(schema)
+    for item in records:
+        statistics.add([encoder.check(item)])
+    return statistics
+
+
+def channels_of_all(records: list[np.ndarray], feature: Feature) -> dict | None:
+    schema = Schema({"x": feature})
+    found = statistics_of([{"x": array} for array in records], schema).to_json()["x"]
+    # Values of all channels are counted once, and as without channels.
+    whole = numbers_of(*records).to_json()
+    assert {name: found[name] for name in whole} == pytest.approx(whole, rel=1e-12)
+    return found.get("channels")
+
+
+@pytest.mark.parametrize("encoding", ["tensor", "raw", "list"])
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "float32"])
+def test_each_channel_has_a_mean_and_a_deviation(dtype, encoding):
+    rng = np.random.default_rng(0)
+    records = [(rng.normal([5, 50, 100], [1, 10, 20], (n, 4, 3))).astype(dtype) for n in (1, 9, 0)]
+    found = channels_of_all(records, Feature(dtype, (None, 4, 3), encoding))
+    values = np.concatenate(records).reshape(-1, 3).astype(np.float64)
+    assert found == {
+        "mean": pytest.approx(values.mean(axis=0).tolist(), rel=1e-12),
+        "std": pytest.approx(values.std(axis=0).tolist(), rel=1e-12),
+    }
+
+
+@pytest.mark.parametrize("shape", [(3,), (5, 1), (5, None), (2, 65), (None, None)])
+def test_what_is_no_channel_is_counted_together(shape):
+    array = np.arange(np.prod([size or 4 for size in shape]), dtype=np.float32)
+    records = [array.reshape([size or 4 for size in shape])]
+    assert channels_of_all(records, Feature("float32", shape)) is None
+
+
+def test_a_channel_without_a_number_has_no_mean():
+    records = [np.array([[1.0, np.nan], [3.0, np.inf]])]
+    found = channels_of_all(records, Feature("float64", (None, 2)))
+    assert found == {"mean": [2.0, None], "std": [1.0, None]}
+    empty = [{"x": np.zeros((0, 2))}]
+    found = statistics_of(empty, Schema({"x": Feature("float64", (None, 2))})).to_json()
+    assert list(found["x"]) == ["lengths"]
+
+
+def test_channels_are_the_same_however_records_are_grouped_and_through_their_state():
+    rng = np.random.default_rng(1)
+    schema = Schema({"x": Feature("float32", (None, 3))})
+    records = [{"x": rng.normal(size=(n, 3)).astype("f4")} for n in rng.integers(0, 300, 20)]
+    whole = Statistics(schema)
+    whole.add([Encoder(schema).check(record) for record in records])
+    merged = Statistics(schema)
+    for record in reversed(records):
+        state = json.loads(json.dumps(statistics_of([record], schema).state()))
+        merged.merge(Statistics.of_state(schema, state))
+    assert merged.to_json() == whole.to_json()
+
+
+def test_every_kind_of_feature_has_its_figures():
+    found = statistics_of([record(1, 7, 0.5), record(3, -1, 0.25)]).to_json()
+    lengths = {"count": 2, "min": 1, "max": 3, "mean": 2.0, "std": 1.0}
+    bytes_of_key = {"count": 2, "min": 2, "max": 6, "mean": 4.0, "std": 2.0}
+    assert found["key"] == {"lengths": {"bytes": bytes_of_key}}
+    assert found["label"] == {
+        "count": 2,
+        "min": -1,
+        "max": 7,
+        "mean": 3.0,
+        "std": 4.0,
+        "values": {"-1": 1, "7": 1},
+    }
+    assert found["signal"]["count"] == 8
+    assert found["signal"]["mean"] == 0.3125
+    assert found["signal"]["lengths"] == {"0": lengths}
+    assert found["picture"] == {
+        "lengths": {"bytes": {"count": 2, "min": 5, "max": 7, "mean": 6.0, "std": 1.0}}
+    }
+    assert found["parts"]["count"] == 3
+    assert found["parts"]["lengths"] == {"0": lengths}
+    assert found["words"]["lengths"]["bytes"]["max"] == 3
+    assert found["words"]["lengths"]["bytes"]["count"] == 4
+    assert found["small"]["max"] == 3
+    assert list(found) == sorted(found)
+
+
+def test_complex_numbers_have_no_figures(recwarn):
+    found = statistics_of([record(3, 0, 1.0)]).to_json()
+    assert found["spectrum"] == {}
+    assert set(found["parts_c"]) == {"lengths"}
+    assert not recwarn.list
+
+
+def test_no_records_give_no_figures():
+    assert statistics_of([]).to_json() == {name: {} for name in SCHEMA}
+
+
+@given(
+    st.lists(
+        st.builds(record, st.integers(0, 4), st.integers(-3, 3), st.floats(width=32)), max_size=6
+    ),
+    st.data(),
+)
+@settings(max_examples=60, deadline=None)
+def test_statistics_merge_in_any_order(records, data):
+    whole = json.dumps(statistics_of(records).to_json())
+    shuffled = data.draw(st.permutations(records))
+    cut = data.draw(st.integers(0, len(records)))
+    left, right = statistics_of(shuffled[:cut]), statistics_of(shuffled[cut:])
+    right.merge(left)
+    assert json.dumps(right.to_json()) == whole
+
+
+def test_labels_are_counted_in_the_order_of_their_numbers():
+    found = statistics_of([record(1, label, 0.0) for label in (10, 9, 10, -2)]).to_json()
+    assert list(found["label"]["values"].items()) == [("-2", 1), ("9", 1), ("10", 2)]
+
+
+@pytest.mark.slow
+def test_more_labels_than_any_classification_has_are_not_counted():
+    schema = Schema({"label": Feature("int64")})
+    most = statistics_of([{"label": i} for i in range(MAX_COUNTED)], schema)
+    assert len(most.to_json()["label"]["values"]) == MAX_COUNTED
+    most.merge(statistics_of([{"label": 0}], schema))
+    assert most.to_json()["label"]["values"]["0"] == 2
+    most.merge(statistics_of([{"label": -1}], schema))
+    assert "values" not in most.to_json()["label"]
+    fresh = statistics_of([{"label": 0}], schema)
+    fresh.merge(most)
+    assert "values" not in fresh.to_json()["label"]
+
+
+def test_labels_that_are_no_single_int64_are_not_counted():
+    for feature in (Feature("int64", (2,)), Feature("int32")):
+        schema = Schema({"label": feature})
+        value = np.zeros(feature.shape, feature.dtype)
+        assert "values" not in statistics_of([{"label": value}], schema).to_json()["label"]
+
+
+def test_records_are_counted_whether_they_hold_values_or_not():
+    statistics = Statistics(SCHEMA)
+    statistics.add([])
+    assert statistics.records == 0
+    encoder = Encoder(SCHEMA)
+    statistics.add([encoder.check(record(0, 0, 0.0))] * 3)
+    statistics.add([encoder.check(record(1, 0, 0.0))])
+    assert statistics.records == 4
+    statistics.merge(statistics_of([record(2, 1, 0.5)]))
+    assert statistics.records == 5
+
+
+drawn_records = st.lists(
+    st.builds(record, st.integers(0, 4), st.integers(-3, 3), st.floats(width=32)), max_size=6
+)
+
+
+@given(drawn_records, st.integers(0, 6))
+@settings(max_examples=60, deadline=None)
+def test_records_added_at_once_are_added_one_by_one(records, cut):
+    encoder = Encoder(SCHEMA)
+    checked = [encoder.check(item) for item in records]
+    together = Statistics(SCHEMA)
+    together.add(checked[:cut])
+    together.add(checked[cut:])
+    assert together.state() == statistics_of(records).state()
+
+
+TOKENS = Schema({"tokens": Feature("int64", (None,), "list"), "label": Feature("int64")})
+
+
+@given(drawn_records)
+@settings(max_examples=60, deadline=None)
+def test_statistics_are_whole_again_from_their_state_in_json(records):
+    statistics = statistics_of(records)
+    again = Statistics.of_state(SCHEMA, json.loads(json.dumps(statistics.state())))
+    assert again.state() == statistics.state()
+    assert again.records == len(records)
+    assert json.dumps(again.to_json()) == json.dumps(statistics.to_json())
+    again.merge(statistics)
+    assert again.state() == statistics_of(records * 2).state()
+
+
+def test_each_token_is_counted():
+    records = [{"tokens": tokens, "label": 7} for tokens in ([], [5, 5, 2], [5, 1000], [2])]
+    found = statistics_of(records, TOKENS)
+    assert found.to_json()["tokens"] == {
+        **figures(np.array([5, 5, 2, 5, 1000, 2])),
+        "lengths": {"0": figures(np.array([0, 3, 2, 1]))},
+        "values": {"2": 2, "5": 3, "1000": 1},
+    }
+    assert found.to_json()["label"]["values"] == {"7": 4}
+    again = Statistics.of_state(TOKENS, json.loads(json.dumps(found.state())))
+    assert again.to_json() == found.to_json()
+    again.merge(found)
+    assert again.to_json()["tokens"]["values"] == {"2": 4, "5": 6, "1000": 2}
+
+
+def test_tokens_of_other_kinds_and_too_many_of_them_are_not_counted():
+    for dtype, value in (("string", "a"), ("int32", 1), ("float32", 1.0)):
+        schema = Schema({"tokens": Feature(dtype, (None,), "list")})
+        assert "values" not in statistics_of([{"tokens": [value]}], schema).to_json()["tokens"]
+    most = statistics_of([{"tokens": np.arange(MAX_COUNTED), "label": 0}], TOKENS)
+    assert len(most.to_json()["tokens"]["values"]) == MAX_COUNTED
+    again = Statistics.of_state(TOKENS, json.loads(json.dumps(most.state())))
+    assert again.state() == most.state()
+    more = statistics_of([{"tokens": [-1], "label": 0}], TOKENS)
+    more.merge(most)
+    assert "values" not in more.to_json()["tokens"]
+    assert more.to_json()["label"]["values"] == {"0": 2}
+    again = Statistics.of_state(TOKENS, json.loads(json.dumps(more.state())))
+    assert again.state() == more.state()
+    again.merge(most)
+    assert "values" not in again.to_json()["tokens"]
+    at_once = statistics_of([{"tokens": np.arange(MAX_COUNTED + 1), "label": 0}], TOKENS)
+    assert "values" not in at_once.to_json()["tokens"]

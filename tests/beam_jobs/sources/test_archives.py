@@ -1,0 +1,1056 @@
+"""Archives against the standard library's own readers, and against damage of every kind."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import io
+import json
+import os
+import random
+import re
+import stat
+import struct
+import subprocess
+import tarfile
+import time
+import tracemalloc
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from beam_jobs.errors import RejectError
+from beam_jobs.sources.archives.archive import archive_kind, members, open_member, read_member, walk
+from beam_jobs.sources.archives.member import IN_TAR, Member, Place
+
+LIMIT = 1 << 31
+NOISE = random.Random(0).randbytes(200_000)
+LONG = "folder/" + "x" * 90 + "/" + "y" * 90 + ".txt"
+FILES = {
+    "a.txt": b"hello\nworld\n",
+    "cat/1.jpg": NOISE,
+    "cat/empty": b"",
+    "dög/日本.txt": "日本".encode() * 1000,
+    "dog/block": b"z" * 512,
+    LONG: b"long",
+}
+
+
+def zipped(
+    files: dict[str, bytes] | list[tuple[str, bytes]] = FILES,
+    method: int = zipfile.ZIP_DEFLATED,
+    comment: bytes = b"",
+    **attributes: object,
+) -> bytes:
+    """A zip; `attributes` are those of its members' ZipInfo."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.comment = comment
+        for name, data in files.items() if isinstance(files, dict) else files:
+            info = zipfile.ZipInfo(name, (2021, 2, 3, 4, 5, 6))
+            info.compress_type = method
+            for attribute, value in attributes.items():
+                setattr(info, attribute, value)
+            archive.writestr(info, data)
+    return out.getvalue()
+
+
+def entry(name: str, data: bytes = b"", **attributes: object) -> tuple[tarfile.TarInfo, bytes]:
+    info = tarfile.TarInfo(name)
+    info.size = len(data)
+    for attribute, value in {"mtime": 1_600_000_000, **attributes}.items():
+        setattr(info, attribute, value)
+    return info, data
+
+
+def tarred(
+    entries: list[tuple[tarfile.TarInfo, bytes]] | None = None, format: int = tarfile.PAX_FORMAT
+) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=format) as archive:
+        for info, data in [entry(*file) for file in FILES.items()] if entries is None else entries:
+            archive.addfile(info, io.BytesIO(data))
+    return out.getvalue()
+
+
+def listed(data: bytes, kind: str) -> list[Member]:
+    return list(members(io.BytesIO(data), kind))
+
+
+def contents(data: bytes, kind: str) -> list[tuple[str, bytes]]:
+    """(name, bytes) of all members, which both ways of reading have to give."""
+    if kind == "tar.gz":
+        return [(member.name, stream.read()) for member, stream in walk(io.BytesIO(data))]
+    file = io.BytesIO(data)
+    found = []
+    for member in members(file, kind):
+        assert member.error == ""
+        assert member.place is not None
+        whole = read_member(file, member.place, member.name, LIMIT)
+        assert open_member(file, member.place, member.name).read() == whole
+        assert member.size == len(whole)
+        found.append((member.name, whole))
+    return found
+
+
+def until_broken(data: bytes, kind: str) -> tuple[list[str], str]:
+    """(names of the members that are listed, why no more are)."""
+    names = []
+    try:
+        for member in members(io.BytesIO(data), kind):
+            names.append(member.name)
+    except RejectError as error:
+        return names, str(error)
+    return names, ""
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("a.zip", "zip"),
+        ("/x.tar/A.ZIP", "zip"),
+        ("gs://bucket/a.tar", "tar"),
+        ("a.tar.gz", "tar.gz"),
+        ("a.TGZ", "tar.gz"),
+        ("a.Tar.Gz", "tar.gz"),
+        ("a.gz", None),
+        ("a.txt.gz", None),
+        ("a.zip.txt", None),
+        ("zip", None),
+        ("", None),
+    ],
+)
+def test_the_name_of_a_file_says_whether_it_is_an_archive(path, kind):
+    assert archive_kind(path) == kind
+
+
+def by_zipfile(folder: Path, out: Path) -> None:
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(folder.rglob("*")):
+            name = str(path.relative_to(folder)) + "/" * path.is_dir()
+            info = zipfile.ZipInfo(name, time.gmtime(path.stat().st_mtime)[:6])
+            archive.writestr(info, b"" if path.is_dir() else path.read_bytes())
+
+
+def by_zip(*options: str) -> Callable[[Path, Path], None]:
+    def pack(folder: Path, out: Path) -> None:
+        environment = {**os.environ, "TZ": "UTC"}
+        command = ["zip", "-q", "-r", *options, str(out), "."]
+        subprocess.run(command, cwd=folder, check=True, env=environment)
+
+    return pack
+
+
+def by_tarfile(format: int, packed: str = "") -> Callable[[Path, Path], None]:
+    def pack(folder: Path, out: Path) -> None:
+        with tarfile.open(out, f"w:{packed}", format=format) as archive:
+            archive.add(folder, ".")
+
+    return pack
+
+
+def by_tar(*options: str) -> Callable[[Path, Path], None]:
+    def pack(folder: Path, out: Path) -> None:
+        command = ["tar", *options, "-c", "-f", str(out), "."]
+        subprocess.run(command, cwd=folder, check=True)
+
+    return pack
+
+
+PACKERS = {
+    "zipfile.zip": by_zipfile,
+    "deflated.zip": by_zip(),
+    "stored.zip": by_zip("-0"),
+    "wide.zip": by_zip("-fz"),
+    "descriptors.zip": by_zip("-fd"),
+    "links.zip": by_zip("-y"),
+    "ustar.tar": by_tarfile(tarfile.USTAR_FORMAT),
+    "gnu.tar": by_tarfile(tarfile.GNU_FORMAT),
+    "pax.tar": by_tarfile(tarfile.PAX_FORMAT),
+    "pax.tar.gz": by_tarfile(tarfile.PAX_FORMAT, "gz"),
+    "ustar-command.tar": by_tar("--format=ustar"),
+    "gnu-command.tar": by_tar("--format=gnu"),
+    "oldgnu-command.tar": by_tar("--format=oldgnu"),
+    "posix-command.tar": by_tar("--format=posix"),
+    "command.tgz": by_tar("-z"),
+}
+
+
+# The programs zip and tar are not among what the base tests need.
+@pytest.mark.slow(base=["zipfile.zip", "ustar.tar", "gnu.tar", "pax.tar", "pax.tar.gz"])
+@pytest.mark.parametrize("name", PACKERS)
+def test_files_come_out_of_an_archive_as_they_went_in(tmp_path, name):
+    folder = tmp_path / "in"
+    for number, (path, data) in enumerate(FILES.items()):
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(data)
+        os.utime(folder / path, ns=(0, (1_600_000_000 + 2 * number) * 10**9))
+    (folder / ".hidden").write_bytes(b"no")
+    (folder / "link.txt").symlink_to("a.txt")
+    PACKERS[name](folder, tmp_path / name)
+    data, kind = (tmp_path / name).read_bytes(), archive_kind(name)
+    expected = dict(FILES)
+    # Links of a zip are followed, unless it is told otherwise.
+    if kind == "zip" and name != "links.zip":
+        expected["link.txt"] = FILES["a.txt"]
+    assert dict(contents(data, kind)) == expected
+    found = {member.name: member for member in listed(data, kind)}
+    assert {path: member.size for path, member in found.items()} == {
+        path: len(data) for path, data in expected.items()
+    }
+
+
+names = st.lists(
+    st.text("abcXYZ09_ -é日+%~#'\"&\\", min_size=1, max_size=6), min_size=1, max_size=4
+).map("/".join)
+bodies = st.one_of(st.binary(max_size=50), st.integers(0, 100_000).map(lambda n: NOISE[:n]))
+compressible = st.integers(0, 300_000).map(lambda n: b"abc" * (n // 3))
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+@given(
+    st.lists(
+        st.tuples(names, st.one_of(bodies, compressible), st.sampled_from([0, 8]), st.booleans()),
+        max_size=6,
+    ),
+    st.binary(max_size=30),
+)
+@settings(max_examples=60, deadline=None)
+def test_a_zip_is_read_as_the_standard_library_reads_it(files, comment):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.comment = comment.replace(b"PK", b"")
+        for name, data, method, wide in files:
+            info = zipfile.ZipInfo(name)
+            info.compress_type = method
+            with archive.open(info, "w", force_zip64=wide) as member:
+                member.write(data)
+    with zipfile.ZipFile(out) as archive:
+        expected = [(info.filename, archive.read(info)) for info in archive.infolist()]
+    assert contents(out.getvalue(), "zip") == expected
+
+
+@given(
+    st.lists(st.tuples(names, bodies, st.integers(0, 2**33 - 1)), max_size=6),
+    st.sampled_from([tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]),
+)
+@settings(max_examples=60, deadline=None)
+def test_a_tar_is_read_as_the_standard_library_reads_it(files, format):
+    data = tarred([entry(name, body, mtime=time) for name, body, time in files], format)
+    with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+        expected = [(info.name, archive.extractfile(info).read()) for info in archive]
+        places = [(info.offset_data, info.size) for info in archive]
+    assert contents(data, "tar") == expected
+    assert [(m.place.offset, m.size) for m in listed(data, "tar")] == places
+    assert contents(gzip.compress(data, 1), "tar.gz") == expected
+
+
+def test_a_place_survives_json():
+    for member in listed(zipped(), "zip") + listed(tarred(), "tar"):
+        assert Place(*json.loads(json.dumps(member.place))) == member.place
+
+
+def test_members_of_one_name_are_all_listed():
+    with pytest.warns(UserWarning, match="Duplicate name"):
+        data = zipped([("a", b"1"), ("a", b"2")])
+    assert contents(data, "zip") == [("a", b"1"), ("a", b"2")]
+    assert contents(tarred([entry("a", b"1"), entry("./a", b"2")]), "tar") == [
+        ("a", b"1"),
+        ("a", b"2"),
+    ]
+
+
+NAMES = [
+    ("./a/b", "a/b"),
+    ("a//b/./c", "a/b/c"),
+    ("a/..b/c", None),
+    (".git/x", None),
+    ("a/.DS_Store", None),
+    ("__MACOSX/a/b", None),
+    ("a/__MACOSX/b", "a/__MACOSX/b"),
+    ("folder/", None),
+    ("C:x", "C:x"),
+]
+
+
+@pytest.mark.parametrize(("name", "expected"), NAMES)
+def test_names_are_normalised_and_hidden_ones_passed_over(name, expected):
+    for data, kind in ((zipped([(name, b"x")]), "zip"), (tarred([entry(name, b"x")]), "tar")):
+        found = listed(data, kind)
+        assert [(member.name, member.error) for member in found] == (
+            [(expected, "")] if expected else []
+        )
+
+
+WRONG = [
+    ("/etc/passwd", "%2Fetc/passwd", "an absolute path"),
+    ("C:/x", "C%3A/x", "an absolute path"),
+    ("../../x", "%2E%2E/%2E%2E/x", "leads out of the archive"),
+    ("a/../b", "a/%2E%2E/b", "leads out of the archive"),
+    ("a/..", "a/%2E%2E", "leads out of the archive"),
+    (".", "(no name)", "no name"),
+    ("é" * 2049, None, "has 4098 bytes, more than 4096"),
+]
+
+
+@pytest.mark.parametrize(("name", "shown", "error"), WRONG)
+def test_a_name_that_is_no_path_in_the_archive_is_an_error_of_its_member(name, shown, error):
+    files = [(name, b"x"), ("whole", b"y")]
+    for data, kind in ((zipped(files), "zip"), (tarred([entry(*f) for f in files]), "tar")):
+        wrong, whole = listed(data, kind)
+        assert error in wrong.error
+        assert wrong.place is None
+        assert shown is None or wrong.name == shown
+        assert whole == (whole.name, 1, whole.place, "")
+
+
+def test_a_name_that_is_not_utf8_is_an_error_of_its_member():
+    flagged = zipped({"dög": b"x", "whole": b"y"}).replace("ö".encode(), b"\xff\xfe")
+    latin = tarred([entry("d\udcf6g", b"x"), entry("whole", b"y")], tarfile.GNU_FORMAT)
+    for data, kind, shown in ((flagged, "zip", "d%FF%FEg"), (latin, "tar", "d%F6g")):
+        wrong, whole = listed(data, kind)
+        assert wrong[:1] + wrong[2:] == (
+            shown,
+            None,
+            "the member's name is not UTF-8: rename it",
+        )
+        assert whole.error == ""
+
+
+def test_a_nul_in_a_name_is_an_error_of_its_member():
+    data = zipped({"dAg": b"x"}).replace(b"dAg", b"d\0g")
+    assert [member[:1] + member[2:] for member in listed(data, "zip")] == [
+        ("d%00g", None, "the member's name holds a NUL")
+    ]
+    data = tarred([entry("a", b"x", pax_headers={"path": "d\0g"})])
+    assert listed(data, "tar")[0].error == "the member's name holds a NUL"
+
+
+@pytest.mark.parametrize(
+    ("system", "expected"), [(0, "a/b.txt"), (10, "a/b.txt"), (3, "a\\b.txt"), (19, "a\\b.txt")]
+)
+def test_backslashes_separate_folders_in_the_zips_of_windows(system, expected):
+    data = zipped({"a\\b.txt": b"x"}, create_system=system)
+    assert contents(data, "zip") == [(expected, b"x")]
+    (member,) = listed(zipped({"..\\b": b"x"}, create_system=0), "zip")
+    assert (member.name, member.error) == ("%2E%2E/b", "the member's name leads out of the archive")
+
+
+def test_names_of_a_zip_that_do_not_say_what_they_are_in_are_utf8_or_cp437():
+    for encoded in ("é".encode(), "é".encode("cp437")):
+        data = zipped({"A" * len(encoded): b"x"}).replace(b"A" * len(encoded), encoded)
+        assert contents(data, "zip") == [("é", b"x")]
+
+
+@pytest.mark.parametrize("of", [b"_.txt", b"other"])
+def test_the_unicode_path_of_a_zip_holds_if_it_is_of_its_name(of):
+    field = b"\1" + struct.pack("<L", zlib.crc32(of)) + "é.txt".encode()
+    extra = struct.pack("<HH", 0x9999, 2) + b"xx" + struct.pack("<HH", 0x7075, len(field)) + field
+    found = contents(zipped({"_.txt": b"x"}, extra=extra), "zip")
+    assert found == [("é.txt" if of == b"_.txt" else "_.txt", b"x")]
+
+
+def test_links_and_folders_of_a_zip_are_passed_over():
+    unix = zipped({"link": b"a"}, external_attr=(stat.S_IFLNK | 0o777) << 16)
+    assert listed(unix, "zip") == []
+    # On other systems those bits mean something else.
+    dos = zipped({"link": b"a"}, external_attr=(stat.S_IFLNK | 0o777) << 16, create_system=0)
+    assert contents(dos, "zip") == [("link", b"a")]
+    assert contents(zipped([("a/", b""), ("a/b", b"x")]), "zip") == [("a/b", b"x")]
+
+
+# Where the fields of the first entry of a zip's directory and of its end begin.
+FLAGS, METHOD, CRC, PACKED, SIZE, OFFSET = 8, 10, 16, 20, 24, 42
+END_DISK, END_COUNT, END_SIZE, END_OFFSET = 4, 10, 12, 16
+
+
+def patched(data: bytes, signature: bytes, at: int, number: int, size: int = 4) -> bytes:
+    start = data.index(signature) + at
+    return data[:start] + number.to_bytes(size, "little") + data[start + size :]
+
+
+def with_entry(data: bytes, at: int, number: int, size: int = 4) -> bytes:
+    return patched(data, b"PK\1\2", at, number, size)
+
+
+def with_end(data: bytes, at: int, number: int, size: int = 4) -> bytes:
+    return patched(data, b"PK\5\6", at, number, size)
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [
+        (with_entry(zipped(), FLAGS, 1, 2), "the member is encrypted"),
+        (with_entry(zipped(), FLAGS, 0x40, 2), "the member is encrypted"),
+        (
+            zipped(method=zipfile.ZIP_BZIP2),
+            "the member is packed by method 12, expected 0 .stored. or 8 .deflated.",
+        ),
+        (
+            with_entry(zipped({"a.txt": b"x" * 100}, 0), PACKED, 106),
+            "the member's 106 bytes from byte 0 on are not before byte 135",
+        ),
+        (
+            with_entry(zipped({"a.txt": b""}, 0), OFFSET, 99_999),
+            "the member's 0 bytes from byte 99999 on are not before byte 35",
+        ),
+        (
+            with_entry(zipped({"a.txt": b"x" * 100}), SIZE, 1 << 31),
+            r"the member's 2147483648 bytes cannot be packed in \d+ by method 8",
+        ),
+        (
+            with_entry(zipped({"a.txt": b"x" * 100}, 0), SIZE, 99),
+            "the member's 99 bytes cannot be packed in 100 by method 0",
+        ),
+        (
+            with_entry(zipped({"a.txt": b"x" * 100}, 0), SIZE, 0xFFFFFFFF),
+            "the member's 4294967295 bytes cannot be packed in 100 by method 0",
+        ),
+    ],
+)
+def test_a_member_of_a_zip_that_cannot_be_read_says_why(data, error):
+    found = listed(data, "zip")[0]
+    assert (found.name, found.place) == ("a.txt", None)
+    assert re.fullmatch(error, found.error)
+
+
+@pytest.mark.skipif(not hasattr(zipfile, "ZIP64_LIMIT"), reason="zipfile has another limit")
+def test_numbers_of_more_than_32_bits_are_read_from_their_own_fields(monkeypatch):
+    monkeypatch.setattr(zipfile, "ZIP64_LIMIT", 20)
+    monkeypatch.setattr(zipfile, "ZIP_FILECOUNT_LIMIT", 2)
+    files = {"a": b"short", "b": b"x" * 100, "c": NOISE[:50], "d": b""}
+    for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        data = zipped(files, method)
+        assert data.count(b"PK\6\6") == data.count(b"PK\6\7") == 1
+        assert dict(contents(data, "zip")) == files
+    moved = data.replace(b"PK\6\6", b"PK\6\0")
+    assert until_broken(moved, "zip") == (
+        [],
+        "the archive is damaged or cut off before its first member: "
+        "the zip64 record of its directory is not where it should be",
+    )
+
+
+def test_a_directory_larger_than_what_is_held_of_it_is_read_in_pieces():
+    out = io.BytesIO()
+    files = {f"{number}": b"%d" % number for number in range(120)}
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.comment = b"PK\5\6 is no end"
+        for number, (name, data) in enumerate(files.items()):
+            info = zipfile.ZipInfo(name)
+            info.comment = b"c" * (500 * number)
+            archive.writestr(info, data)
+    assert len(out.getvalue()) > 3_500_000
+    assert dict(contents(out.getvalue(), "zip")) == files
+    tracemalloc.start()
+    try:
+        assert len(list(members(out, "zip"))) == 120
+        assert tracemalloc.get_traced_memory()[1] < 2 << 20
+    finally:
+        tracemalloc.stop()
+
+
+BROKEN = "the archive is damaged or cut off before its first member: "
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [
+        (b"", "there is no directory of a zip at its end"),
+        (b"PK\5\6" + bytes(13), "there is no directory of a zip at its end"),
+        (b"garbage" * 100, "there is no directory of a zip at its end"),
+        (zipped() + b"\0", "there is no directory of a zip at its end"),
+        (zipped(comment=b"hello")[:-1], "there is no directory of a zip at its end"),
+        (with_end(zipped(), END_DISK, 1, 2), "it is part 2 of an archive of several parts: join"),
+        (b"#!/bin/sh" + zipped({"a": b""}), "should be the 47 bytes from byte 33 on, but ends at"),
+        (with_end(zipped({"a": b""}), END_SIZE, 46), "should be the 46 bytes from byte 33 on"),
+        (with_end(zipped({"a": b""}), END_OFFSET, 32), "but ends at byte 80"),
+        (
+            zipped({"a": b""}).replace(b"PK\1\2", b"PK\1\1"),
+            "there is no entry of its directory at byte 33",
+        ),
+        (
+            with_end(zipped([]), END_SIZE, 4).replace(b"PK\5\6", b"PK\1\2PK\5\6"),
+            "there is no entry of its directory at byte 0",
+        ),
+        (
+            with_entry(zipped({"a": b""}), 28, 60, 2),
+            "the entry of its directory at byte 33 is cut off",
+        ),
+    ],
+)
+def test_a_zip_without_a_whole_directory_is_rejected(data, error):
+    found, message = until_broken(data, "zip")
+    assert found == []
+    assert message.startswith(BROKEN)
+    assert error in message
+
+
+@pytest.mark.parametrize("count", [0, 5, 7])
+def test_a_zip_whose_directory_has_another_number_of_entries_is_rejected_after_the_last(count):
+    names, message = until_broken(with_end(zipped(), END_COUNT, count, 2), "zip")
+    assert names == list(FILES)
+    assert message == (
+        f"the archive is damaged or cut off after {LONG!r}: its directory has 6 entries, "
+        f"expected {count}"
+    )
+
+
+def test_a_zip_that_a_cut_one_holds_is_not_taken_for_it():
+    inner = zipped({"inner": b"x"})
+    outer = zipped({"a.zip": inner, "b": NOISE[:100]}, zipfile.ZIP_STORED)
+    assert [name for name, _ in contents(outer, "zip")] == ["a.zip", "b"]
+    for cut in range(outer.index(inner) + len(inner), len(outer)):
+        assert until_broken(outer[:cut], "zip")[0] == []
+
+
+def test_members_that_share_their_bytes_are_refused():
+    one = zipped({"a": b"\0" * 100_000})
+    start = one.index(b"PK\1\2")
+    end = one.index(b"PK\5\6")
+    directory = one[start:end] * 1000
+    bomb = one[:start] + directory + one[end:]
+    bomb = with_end(with_end(bomb, END_COUNT, 1000, 2), END_SIZE, len(directory))
+    names, message = until_broken(bomb, "zip")
+    assert len(names) < 2
+    assert "its members overlap: they claim more bytes than it has" in message
+
+
+def reject(data: bytes, place: Place) -> str:
+    """What both ways of reading a member say."""
+    with pytest.raises(RejectError) as whole:
+        read_member(io.BytesIO(data), place, "a", LIMIT)
+    with pytest.raises(RejectError) as streamed:
+        open_member(io.BytesIO(data), place, "a").read()
+    assert str(whole.value) == str(streamed.value)
+    return str(whole.value)
+
+
+@pytest.mark.parametrize("method", [0, 8])
+def test_damaged_members_of_a_zip_are_rejected(method):
+    data = zipped({"a": NOISE}, method)
+    place = listed(data, "zip")[0].place
+    assert place.method == method
+    assert "damaged: the CRC-32 is " in reject(data, place._replace(crc=place.crc ^ 1))
+    assert reject(b"x" + data, place) == "damaged: there is no header of a member at byte 0"
+    assert reject(data[:20], place) == "damaged: there is no header of a member at byte 0"
+    other = patched(data, b"PK\3\4", 8, 12, 2)
+    assert reject(other, place) == f"damaged: its header says method 12, not {method}"
+    flipped = bytearray(data)
+    flipped[50_000] ^= 4
+    assert reject(bytes(flipped), place).startswith("damaged: ")
+
+
+def test_a_stored_member_that_is_cut_off_is_rejected():
+    data = zipped({"a": NOISE}, 0)
+    place = listed(data, "zip")[0].place
+    assert reject(data[:1031], place) == "cut off: 1000 of 200000 bytes are there"
+    tar = tarred([entry("a", NOISE)])
+    place = listed(tar, "tar")[0].place
+    assert reject(tar[:1512], place) == "cut off: 1000 of 200000 bytes are there"
+
+
+def test_a_deflated_member_that_is_cut_off_is_rejected():
+    data = zipped({"a": NOISE})
+    place = listed(data, "zip")[0].place
+    assert reject(data[: len(data) // 2], place) == "damaged: what is packed has no end"
+    assert reject(data, place._replace(packed=1000)) == "damaged: what is packed has no end"
+    assert reject(data, place._replace(size=200_001)) == "cut off: 200000 of 200001 bytes are there"
+    garbage = data[:31] + b"\xff" * 100 + data[131:]
+    assert reject(garbage, place) == (
+        "damaged: Error -3 while decompressing data: invalid block type"
+    )
+
+
+def test_a_bomb_is_unpacked_no_further_than_its_size():
+    data = zipped({"a": b"\0" * 10_000_000})
+    place = listed(data, "zip")[0].place._replace(size=1000)
+    tracemalloc.start()
+    try:
+        reject(data, place)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("size", [0, 1, 65_536, 9_999_999])
+def test_a_deflated_member_never_gives_more_than_its_size(size):
+    data = zipped({"a": b"\0" * 10_000_000})
+    place = listed(data, "zip")[0].place._replace(size=size)
+    expected = f"damaged: it unpacks to more than the {size} bytes that the archive says"
+    assert reject(data, place) == expected
+    stream = open_member(io.BytesIO(data), place, "a")
+    given = 0
+    with pytest.raises(RejectError, match="it unpacks to more"):
+        while chunk := stream.read(1000):
+            given += len(chunk)
+            assert not any(chunk)
+    assert given <= size
+
+
+def test_a_long_extra_field_takes_a_second_read():
+    extra = struct.pack("<HH", 0x9999, 5000) + bytes(5000)
+    for method in (0, 8):
+        assert contents(zipped(method=method, extra=extra), "zip") == list(FILES.items())
+
+
+def test_a_member_larger_than_the_limit_is_rejected_unread():
+    for place in (Place(0, 10, 11, 8, 0), Place(0, 11, 10, 8, 0), Place(0, 11, 11, IN_TAR, 0)):
+        with pytest.raises(RejectError, match=r"^it has 11 bytes, more than 10$"):
+            read_member(io.BytesIO(), place, "a", 10)
+    data = tarred([entry("a", b"x" * 11)])
+    place = listed(data, "tar")[0].place
+    assert read_member(io.BytesIO(data), place, "a", 11) == b"x" * 11
+
+
+def opened(text: bytes, kind: str) -> BinaryIO:
+    """A stream of a member of a tar, or of a zip packed by a method."""
+    data = tarred([entry("a", text)]) if kind == "tar" else zipped({"a": text}, int(kind))
+    member = listed(data, "tar" if kind == "tar" else "zip")[0]
+    return open_member(io.BytesIO(data), member.place, member.name)
+
+
+@pytest.mark.parametrize("kind", ["0", "8", "tar"])
+def test_a_stream_is_a_file(kind):
+    text = b"".join(b"line %d\n" % n for n in range(30_000))
+    stream = opened(text, kind)
+    assert stream.readable()
+    assert stream.name == "a"
+    assert stream.readline() == b"line 0\n"
+    assert next(stream) == b"line 1\n"
+    assert stream.read(9) == b"line 2\nli"
+    assert stream.read() == text[14 + 9 :]
+    assert stream.read() == stream.read(5) == b""
+    assert list(opened(text, kind)) == text.splitlines(keepends=True)
+    assert io.TextIOWrapper(opened(text, kind)).read() == text.decode()
+
+
+@pytest.mark.parametrize("kind", ["0", "tar"])
+@given(
+    st.lists(st.tuples(st.integers(-5, 400_000), st.sampled_from([0, 1, 2]), st.integers(0, 99)))
+)
+@settings(max_examples=30, deadline=None)
+def test_a_stored_member_is_sought_in_as_a_file_is(kind, steps):
+    stream, expected = opened(NOISE, kind), io.BytesIO(NOISE)
+    assert stream.seekable()
+    for offset, whence, size in steps:
+        base = (0, expected.tell(), len(NOISE))[whence]
+        if base + offset < 0:
+            with pytest.raises(OSError, match="before the beginning"):
+                stream.seek(offset, whence)
+        else:
+            assert stream.seek(offset, whence) == expected.seek(base + offset)
+            assert stream.tell() == expected.tell()
+        assert stream.read(size) == expected.read(size)
+        assert stream.tell() == expected.tell()
+
+
+def test_a_deflated_member_is_read_from_the_front_alone():
+    stream = opened(NOISE, "8")
+    assert not stream.seekable()
+    with pytest.raises(io.UnsupportedOperation):
+        stream.seek(0)
+
+
+def test_going_back_to_the_beginning_does_not_escape_the_checksum():
+    data = zipped({"a": NOISE}, 0)
+    place = listed(data, "zip")[0].place
+    stream = open_member(io.BytesIO(data), place._replace(crc=place.crc ^ 1), "a")
+    assert stream.read(70_000) == NOISE[:70_000]
+    stream.seek(10)
+    assert stream.read(100_000) == NOISE[10:100_010]
+    with pytest.raises(RejectError, match="damaged: the CRC-32"):
+        stream.read()
+
+
+def test_members_are_read_though_others_read_from_the_same_file():
+    for data, kind in ((zipped(), "zip"), (zipped(method=0), "zip"), (tarred(), "tar")):
+        file = io.BytesIO(data)
+        found, names = list(members(file, kind)), []
+        streams = [open_member(file, member.place, member.name) for member in found]
+        whole = {member.name: b"" for member in found}
+        for _ in range(4):
+            for member, stream in zip(found, streams, strict=True):
+                whole[member.name] += stream.read(50_001)
+        assert whole == FILES
+        for member in members(file, kind):
+            names.append(member.name)
+            read_member(file, member.place, member.name, LIMIT)
+        assert names == list(FILES)
+
+
+def length(stream: BinaryIO) -> int:
+    return sum(map(len, iter(lambda: stream.read(10_000), b"")))
+
+
+def test_a_large_member_is_unpacked_in_little_memory():
+    text = b"0123456789abcde\n" * (1 << 20)
+    packed = gzip.compress(tarred([entry("a", text)]), 1)
+    for data in (zipped({"a": text}), zipped({"a": text}, 0), tarred([entry("a", text)])):
+        file = io.BytesIO(data)
+        kind = "zip" if data.startswith(b"PK") else "tar"
+        tracemalloc.start()
+        try:
+            for member in members(file, kind):
+                assert length(open_member(file, member.place, "a")) == len(text)
+            for _, stream in walk(io.BytesIO(packed)):
+                assert length(stream) == len(text)
+            assert len(list(members(io.BytesIO(packed), "tar.gz"))) == 1
+            assert tracemalloc.get_traced_memory()[1] < 1 << 20
+        finally:
+            tracemalloc.stop()
+
+
+def header(**fields: tuple[int, bytes]) -> bytes:
+    """The first block of a member whose fields are replaced, with a checksum that fits."""
+    block = bytearray(entry("a")[0].tobuf(tarfile.USTAR_FORMAT))
+    for at, value in fields.values():
+        block[at : at + len(value)] = value
+    block[148:156] = b" " * 8
+    block[148:156] = b"%06o\0 " % sum(block)
+    return bytes(block)
+
+
+def block(data: bytes) -> bytes:
+    return data + bytes(-len(data) % 512)
+
+
+ZEROS = bytes(1024)
+WHOLE = block(header(name=(0, b"whole")))
+
+
+def test_what_is_no_regular_file_of_a_tar_is_passed_over():
+    kinds = [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE, tarfile.FIFOTYPE]
+    kinds += [tarfile.CHRTYPE, tarfile.BLKTYPE, b"V"]
+    entries = [entry("a", b"x")]
+    entries += [entry(f"b{n}", type=kind, linkname="a") for n, kind in enumerate(kinds)]
+    entries += [entry("folder/", b"x", type=tarfile.AREGTYPE), entry("dump", b"data", type=b"D")]
+    entries += [entry("c", b"y", type=tarfile.CONTTYPE), entry("d", b"z", type=tarfile.AREGTYPE)]
+    for format in (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
+        data = tarred(entries, format)
+        assert contents(data, "tar") == [("a", b"x"), ("c", b"y"), ("d", b"z")]
+
+
+def test_a_link_has_no_bytes_whatever_size_it_says():
+    link = header(kind=(156, b"1"), size=(124, b"%011o" % 1000))
+    assert contents(link + WHOLE + ZEROS, "tar") == [("whole", b"")]
+
+
+def test_a_long_name_of_a_link_is_not_that_of_a_member():
+    link = entry("l", type=tarfile.SYMTYPE, linkname="x" * 300)
+    for format in (tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
+        assert contents(tarred([link, entry("a", b"x")], format), "tar") == [("a", b"x")]
+
+
+@pytest.mark.slow(base=["without tar"])
+@pytest.mark.parametrize("format", ["without tar", "gnu", "0.0", "0.1", "1.0"])
+def test_sparse_files_are_errors_of_their_members(tmp_path, format):
+    with (tmp_path / "holes").open("wb") as file:
+        for number in range(40):  # more than the map of the first block holds
+            file.seek(number * 100_000)
+            file.write(b"data")
+    (tmp_path / "whole").write_bytes(b"whole")
+    if format == "without tar":
+        records = {"GNU.sparse.size": "9", "GNU.sparse.name": "holes"}
+        data = tarred([entry("x", b"1", pax_headers=records), entry("whole", b"whole")])
+    else:
+        options = ["--format=gnu"] if format == "gnu" else ["--format=posix"]
+        options += [] if format == "gnu" else [f"--sparse-version={format}"]
+        command = ["tar", "-S", *options, "-c", "-f", "a.tar", "holes", "whole"]
+        subprocess.run(command, cwd=tmp_path, check=True)
+        data = (tmp_path / "a.tar").read_bytes()
+    for data_, kind in ((data, "tar"), (gzip.compress(data), "tar.gz")):
+        holes, whole = listed(data_, kind)
+        assert holes[:1] + holes[2:] == (
+            "holes",
+            None,
+            "the member is a sparse file: pack it without --sparse",
+        )
+        assert (whole.name, whole.size, whole.error) == ("whole", 5, "")
+    pairs = [(member.name, stream.read()) for member, stream in walk(io.BytesIO(data_))]
+    assert pairs == [("holes", b""), ("whole", b"whole")]
+
+
+def test_what_gnu_tar_keeps_behind_its_names_is_no_part_of_them():
+    gnu = header(magic=(257, b"ustar  \0"), accessed=(345, b"14512345670"))
+    ustar = header(prefix=(345, b"folder/deep"))
+    assert [member.name for member in listed(gnu + ustar + ZEROS, "tar")] == ["a", "folder/deep/a"]
+
+
+def test_numbers_of_a_tar_are_octal_or_binary():
+    wide = header(size=(124, b"\x80" + (513).to_bytes(11, "big")))
+    small = header(size=(124, b"  17 \0"))
+    data = wide + block(b"x" * 513) + small + block(b"y" * 15) + ZEROS
+    assert [member.size for member in listed(data, "tar")] == [513, 15]
+
+
+def test_checksums_of_signed_bytes_are_taken():
+    data = bytearray(header(name=(0, "dög".encode())))
+    data[148:156] = b"%06o\0 " % (int(data[148:154], 8) - 512)
+    assert [member.name for member in listed(bytes(data) + ZEROS, "tar")] == ["dög"]
+
+
+def test_a_global_header_is_for_all_members_and_an_extended_one_for_the_next():
+    shared = b"15 path=shared\n"
+    data = (
+        block(header(kind=(156, b"g"), size=(124, b"%011o" % len(shared))))
+        + block(shared)
+        + WHOLE
+        + tarred([entry("b", pax_headers={"path": "own", "comment": "x"}), entry("c")])
+    )
+    assert [member.name for member in listed(data, "tar")] == ["shared", "own", "shared"]
+
+
+def test_headers_without_end_are_read_in_bounded_memory():
+    parts = []
+    for number in range(20):
+        record = b"500016 key%04d=%s\n" % (number, b"x" * 500_000)
+        parts += [header(kind=(156, b"g"), size=(124, b"%011o" % len(record))), block(record)]
+    data = b"".join(parts) + WHOLE + ZEROS
+    tracemalloc.start()
+    try:
+        assert [member.name for member in listed(data, "tar")] == ["whole"]
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def extended(data: bytes, size: int | None = None) -> bytes:
+    size = len(data) if size is None else size
+    return header(kind=(156, b"x"), size=(124, b"%011o" % size)) + block(data)
+
+
+AFTER_A = "the archive is damaged or cut off after 'whole': "
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [
+        (b"", "it ends at byte 1024 without the zeros that end a tar"),
+        (WHOLE[:100], "it ends at byte 1124 without the zeros that end a tar"),
+        (b"x" * 512 + ZEROS, "there is no header of a tar at byte 1024"),
+        (header(size=(124, b"9" * 11)) + ZEROS, "there is no header of a tar at byte 1024"),
+        (WHOLE[:50] + b"x" + WHOLE[51:] + ZEROS, "there is no header of a tar at byte 1024"),
+        (header(size=(124, b"\xff" * 12)) + ZEROS, "the header at byte 1024 says -1 bytes"),
+        (
+            header(size=(124, b"\x80" + (1 << 70).to_bytes(11, "big"))) + ZEROS,
+            "the header at byte 1024 says 1180591620717411303424 bytes",
+        ),
+        (
+            header(size=(124, b"00000004000")) + ZEROS,
+            "the member at byte 1024 ends at byte 3584, the archive at 2560",
+        ),
+        (extended(b"", 17 << 20) + ZEROS, "the extended header at byte 1024 has 17825792 bytes"),
+        (extended(b"", 2000) + ZEROS, "cut off: 1024 of 2000 bytes are there"),
+        (extended(b"11 path=ab\n") + ZEROS, "before byte 2048 belongs to no member"),
+        (extended(b"12 path=ab\n") + WHOLE + ZEROS, "an extended header is damaged"),
+        (extended(b"10 path=ab\n") + WHOLE + ZEROS, "an extended header is damaged"),
+        (extended(b"path=ab\n") + WHOLE + ZEROS, "an extended header is damaged"),
+        (extended(b"9 pathab\n") + WHOLE + ZEROS, "an extended header is damaged"),
+        (extended(b"8 path=a8 path=b") + WHOLE + ZEROS, "an extended header is damaged"),
+        (extended(b"0 path=ab\n") + WHOLE + ZEROS, "an extended header is damaged"),
+        (extended(b"10 size=x\n") + WHOLE + ZEROS, "an extended header says b'x' bytes"),
+        (extended(b"28 size=%s\n" % (b"9" * 19)) + WHOLE + ZEROS, "says b'9999999999999999999' b"),
+        (ZEROS + WHOLE, "zeros, which end a tar, but more follows them from byte 1024 on"),
+    ],
+)
+def test_a_tar_that_does_not_end_as_it_should_is_rejected_after_its_whole_members(data, error):
+    # A member of one byte is in front, so that its header is not the first of the archive.
+    data = header(name=(0, b"whole"), size=(124, b"%011o" % 1)) + block(b"x") + data
+    names, message = until_broken(data, "tar")
+    assert names == ["whole"]
+    assert message.startswith(AFTER_A)
+    assert error in message
+
+
+def test_a_member_whose_extended_header_has_its_size_is_read_whole():
+    data = extended(b"12 size=700\n") + header() + block(b"x" * 700) + WHOLE + ZEROS
+    assert contents(data, "tar") == [("a", b"x" * 700), ("whole", b"")]
+
+
+@pytest.mark.parametrize("data", [b"", b"garbage" * 100, zipped(), gzip.compress(tarred())])
+def test_what_is_no_tar_is_rejected(data):
+    names, message = until_broken(data, "tar")
+    assert names == []
+    assert message.startswith(BROKEN)
+
+
+def test_an_empty_archive_has_no_members():
+    assert listed(zipped([]), "zip") == listed(tarred([]), "tar") == []
+    assert listed(gzip.compress(tarred([])), "tar.gz") == listed(bytes(512), "tar") == []
+
+
+def test_a_member_without_a_name_is_an_error():
+    (member,) = listed(header(name=(0, b"\0")) + ZEROS, "tar")
+    assert (member.name, member.error) == ("(no name)", "the member has no name")
+
+
+def ends(data: bytes) -> list[int]:
+    """Where each of the members of a tar ends, by the standard library."""
+    with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+        return [info.offset_data + -(-info.size // 512) * 512 for info in archive]
+
+
+def test_a_tar_that_is_cut_anywhere_gives_its_whole_members_and_then_says_so():
+    data = tarred([entry(name, data[:700]) for name, data in FILES.items()])
+    last = ends(data)[-1]
+    for cut in [*range(0, last + 512, 37), last + 511]:
+        names, message = until_broken(data[:cut], "tar")
+        assert names == [name for name, end in zip(FILES, ends(data), strict=True) if end <= cut]
+        where = f"after {names[-1]!r}: " if names else "before its first member: "
+        assert message.startswith(f"the archive is damaged or cut off {where}")
+    for cut in range(last + 512, len(data), 501):
+        assert until_broken(data[:cut], "tar") == (list(FILES), "")
+
+
+@pytest.mark.parametrize("mark", ["zip", "tar.gz"])
+def test_an_archive_that_is_cut_anywhere_is_never_taken_for_a_whole_one(mark):
+    files = {name: data[:300] for name, data in FILES.items()}
+    data = zipped(files)
+    if mark == "tar.gz":
+        data = gzip.compress(tarred([entry(*file) for file in files.items()]))
+    for cut in range(len(data)):
+        names, message = until_broken(data[:cut], mark)
+        assert names == list(files)[: len(names)]
+        assert message
+
+
+def test_a_cut_tar_gz_gives_what_stands_before_and_names_the_last_whole_member():
+    plain = tarred([entry("a", b"x" * 600), entry("b", NOISE), entry("c", b"y")])
+    start = listed(plain, "tar")[1].place.offset
+    for data in (gzip.compress(plain[: start + 1000]), gzip.compress(plain)[: start // 2 + 500]):
+        found = []
+        with pytest.raises(RejectError) as caught:
+            for member, stream in walk(io.BytesIO(data)):
+                found.append(member.name)
+                if member.name == "a":
+                    assert stream.read() == b"x" * 600
+                else:
+                    with pytest.raises(RejectError, match=r"cut off: |GZIP: "):
+                        stream.read()
+        assert found == ["a", "b"]
+        assert str(caught.value).startswith("the archive is damaged or cut off after 'a': ")
+        assert until_broken(data, "tar.gz") == (["a", "b"], str(caught.value))
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [
+        (gzip.compress(tarred())[:-8] + bytes(8), "GZIP: CRC check failed 0x0 != "),
+        (gzip.compress(tarred()) + b"garbage", "GZIP: Not a gzipped file (b'ga')"),
+        (gzip.compress(tarred()) + gzip.compress(tarred()), "zeros, which end a tar, but more"),
+    ],
+)
+def test_damage_behind_the_last_member_of_a_tar_gz_is_noticed(data, error):
+    names, message = until_broken(data, "tar.gz")
+    assert names == list(FILES)
+    assert message.startswith(f"the archive is damaged or cut off after {LONG!r}: {error}")
+
+
+@pytest.mark.parametrize("data", [b"garbage", tarred(), zipped()])
+def test_what_is_no_gzip_is_rejected(data):
+    names, message = until_broken(data, "tar.gz")
+    assert names == []
+    assert message.startswith(f"{BROKEN}GZIP: Not a gzipped file")
+
+
+class Pipe(io.RawIOBase):
+    """A file that is read from the front alone."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = io.BytesIO(data)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer) -> int:
+        return self._data.readinto(buffer[:1000])
+
+
+def test_a_tar_gz_is_read_from_a_file_that_cannot_be_sought_in():
+    data = gzip.compress(tarred())
+    found = [(m.name, stream.read()) for m, stream in walk(io.BufferedReader(Pipe(data)))]
+    assert found == list(FILES.items())
+    assert list(members(io.BufferedReader(Pipe(data)), "tar.gz")) == [
+        member._replace(place=None) for member in listed(tarred(), "tar")
+    ]
+
+
+def test_streams_of_a_tar_gz_may_be_left_unread_and_end_with_the_next_member():
+    before: list[BinaryIO] = []
+    for number, (member, stream) in enumerate(walk(io.BytesIO(gzip.compress(tarred())))):
+        for old in before:
+            with pytest.raises(ValueError, match="closed"):
+                old.read(1)
+        assert not stream.seekable()
+        size = number * 99
+        assert stream.read(size) == FILES[member.name][:size]
+        before.append(stream)
+    assert len(before) == len(FILES)
+
+
+def test_gzip_members_one_after_another_are_one_archive():
+    data = tarred()
+    parts = [data[:700], data[700:100_000], data[100_000:]]
+    packed = b"".join(map(gzip.compress, parts))
+    assert contents(packed, "tar.gz") == list(FILES.items())
+
+
+DAMAGED = {
+    "deflated.zip": zipped({name: data[:2000] for name, data in FILES.items()}),
+    "stored.zip": zipped({name: data[:2000] for name, data in FILES.items()}, 0),
+    "a.tar": tarred([entry(name, data[:2000]) for name, data in FILES.items()]),
+    "a.tar.gz": gzip.compress(tarred([entry(name, data[:2000]) for name, data in FILES.items()])),
+}
+
+
+def read_whole(file: BinaryIO, member: Member) -> bytes:
+    return read_member(file, member.place, member.name, LIMIT)
+
+
+def read_stream(file: BinaryIO, member: Member) -> bytes:
+    return open_member(file, member.place, member.name).read()
+
+
+@pytest.mark.slow(base=["stored.zip", "a.tar.gz"])
+@pytest.mark.parametrize("name", DAMAGED)
+@given(st.data())
+@settings(max_examples=150, deadline=None)
+def test_what_a_damaged_archive_gives_is_right_or_a_reject(name, data):
+    damaged = bytearray(DAMAGED[name])
+    # Headers and directories are where damage has more ways to be taken for something else.
+    marks = [at for at in range(len(damaged) - 3) if damaged[at : at + 2] == b"PK"] or [0]
+    near = st.builds(
+        lambda mark, by: min(mark + by, len(damaged) - 1),
+        st.sampled_from(marks),
+        st.integers(0, 60),
+    )
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(near | st.integers(0, len(damaged) - 1))
+        damaged[at] = data.draw(st.sampled_from([0, 0xFF, damaged[at] ^ 1]) | st.integers(0, 255))
+    kind = archive_kind(name)
+    right = {body[:2000] for body in FILES.values()}
+    file = io.BytesIO(bytes(damaged))
+    try:
+        if kind == "tar.gz":
+            for _, stream in walk(file):
+                with contextlib.suppress(RejectError):
+                    stream.read()
+            return
+        for member in members(file, kind):
+            member.name.encode()
+            if member.place is None:
+                assert member.error
+                continue
+            for read in (read_whole, read_stream):
+                with contextlib.suppress(RejectError):
+                    found = read(file, member)
+                    assert found in right or kind == "tar"
+    except RejectError as error:
+        assert "the archive is damaged or cut off " in str(error)

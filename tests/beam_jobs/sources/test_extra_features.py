@@ -1,0 +1,353 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from beam_jobs.errors import RejectError, UsageError
+from beam_jobs.sources.extra_features import (
+    DTYPES,
+    ExtraFeature,
+    extra_values,
+    feature_value,
+    parse_extra_features,
+)
+from readers.format.decode.records import Decoder
+from readers.format.encode import Encoder
+from readers.format.schema import Feature, Schema
+
+INTEGERS = [name for name in DTYPES if "int" in name]
+FLOATS = [name for name in DTYPES if "float" in name]
+
+
+def value_of(spec: str, value):
+    (extra,) = parse_extra_features(f"x:{spec}")
+    return feature_value(extra, value)
+
+
+def refused(spec: str, value) -> str:
+    with pytest.raises(RejectError) as caught:
+        value_of(spec, value)
+    return str(caught.value)
+
+
+def through_an_example(spec: str, value) -> np.ndarray:
+    """What a reader finds of a value."""
+    (extra,) = parse_extra_features(f"x:{spec}")
+    schema = Schema({"x": extra.feature})
+    example = Encoder(schema).encode({"x": feature_value(extra, value)})
+    return Decoder(schema).decode(example)["x"]
+
+
+def test_features_are_columns_with_a_dtype_and_perhaps_a_length():
+    text = "age:float32,site:string,tags:string[], scores:float32[3],id:uint64,ids:uint64[2]"
+    assert parse_extra_features(text) == (
+        ExtraFeature("age", Feature("float32", (), "list")),
+        ExtraFeature("site", Feature("string", (), "text")),
+        ExtraFeature("tags", Feature("string", (None,), "list")),
+        ExtraFeature("scores", Feature("float32", (3,), "list")),
+        ExtraFeature("id", Feature("uint64", (), "tensor")),
+        ExtraFeature("ids", Feature("uint64", (2,), "tensor")),
+    )
+
+
+def test_names_may_hold_colons_blanks_and_other_scripts():
+    text = "age: in years:int8,größe:float64"
+    assert [extra.name for extra in parse_extra_features(text)] == ["age: in years", "größe"]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("end", ["", "[]", "[7]"])
+def test_every_dtype_of_a_table_can_be_asked_for(dtype, end):
+    (extra,) = parse_extra_features(f"x:{dtype}{end}")
+    assert extra.feature.dtype == dtype
+    assert extra.feature.shape == {"": (), "[]": (None,), "[7]": (7,)}[end]
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("", "''"),
+        ("age", "'age'"),
+        ("age:", "'age:'"),
+        (":int64", "':int64'"),
+        ("a:int64,,b:int64", "''"),
+        ("a:int64,b:int65", "'b:int65'"),
+        ("b:complex64", "'b:complex64'"),
+        ("b:bfloat16", "'b:bfloat16'"),
+        ("a:int64[0]", "'a:int64[0]'"),
+        ("a:int64[-1]", "'a:int64[-1]'"),
+        ("a:int64[2][3]", "'a:int64[2][3]'"),
+        ("a:int64[1234567890]", "'a:int64[1234567890]'"),
+        ("a:int64[", "'a:int64['"),
+        ("a:int64[٣]", "'a:int64[٣]'"),
+    ],
+)
+def test_a_part_that_is_no_feature_is_the_users_mistake(text, wrong):
+    with pytest.raises(UsageError) as caught:
+        parse_extra_features(text)
+    assert caught.value.message == (
+        f"--extra_features {text}: got {wrong}, expected NAME:DTYPE, or for lists NAME:DTYPE[] or "
+        f"NAME:DTYPE[COUNT]; dtypes are {', '.join(DTYPES)}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a:int8,b:int8,a:string", "'a' stands there twice, drop one"),
+        ("a\\b:int8", r"feature name 'a\\b': expected text without"),
+        ("a\0:int8", r"feature name 'a\x00': expected text without"),
+        ("a:int8[],a/shape:int64", "'a/shape': this name is taken by the shapes of 'a'; rename"),
+        ("x" * 300 + ":int8", "expected text without"),
+    ],
+)
+def test_names_that_no_feature_can_have_are_the_users_mistake(text, message):
+    with pytest.raises(UsageError) as caught:
+        parse_extra_features(text)
+    assert message in caught.value.message
+    assert caught.value.message.startswith("--extra_features ")
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_integers_are_held_to_the_last_one_and_no_further(dtype):
+    info = np.iinfo(dtype)
+    for number in (int(info.min), 0, int(info.max)):
+        for value in (number, str(number)):
+            found = value_of(dtype, value)
+            assert found == number
+            assert np.asarray(found).dtype == dtype
+        assert value_of(f"{dtype}[]", [number, number]).tolist() == [number, number]
+    for number in (int(info.min) - 1, int(info.max) + 1):
+        expected = f"expected {dtype}: a whole number from {info.min} to {info.max}"
+        assert refused(dtype, number) == f"column 'x' holds {number}, {expected}"
+        assert refused(dtype, str(number)) == f"column 'x' holds '{number}', {expected}"
+        assert refused(f"{dtype}[]", [1, number]) == f"column 'x[1]' holds {number}, {expected}"
+
+
+@pytest.mark.parametrize("value", ["3.0", 3.0, "1e3", "x", "1_000", "٣", "3 4", "0x1", b"3", [3]])
+def test_what_is_no_integer_is_rejected(value):
+    assert refused("int8", value).startswith(f"column 'x' holds {value!r}, expected int8: ")
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [("+3", 3), (" 3\n", 3), ("-0", 0), ("007", 7), (True, 1), (False, 0)]
+)
+def test_integers_are_written_in_the_usual_ways(value, expected):
+    for dtype in ("int64", "int16"):
+        assert value_of(dtype, value) == expected
+        assert value_of(f"{dtype}[]", [value]).tolist() == [expected]
+    assert type(value_of("int64", value)) is int
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_a_float_is_rejected_where_numpy_rounds_it_to_infinity(dtype):
+    info = np.finfo(dtype)
+    largest = float(info.max)
+    values = [largest, 1.5, math.inf, 0.0]
+    # Half a unit of the last place: what is nearer to the largest number is rounded to it.
+    if dtype != "float64":
+        limit = largest + 2.0 ** (info.maxexp - info.nmant - 2)
+        values.append(np.nextafter(limit, 0).item())
+        for value in (limit, -limit):
+            with np.errstate(over="ignore"):
+                assert np.isinf(np.array(value).astype(dtype))
+            shown = f"holds {value!r}, expected {dtype}: a number up to {largest:.6g}"
+            assert refused(dtype, value) == f"column 'x' {shown}"
+            assert refused(f"{dtype}[]", [1.0, value]) == f"column 'x[1]' {shown}"
+    for number in (*values, *(-value for value in values)):
+        expected = np.array(number).astype(dtype)
+        for value in (number, str(number)):
+            found = value_of(dtype, value)
+            assert type(found) is expected.dtype.type
+            np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(value_of(f"{dtype}[]", [number]), expected[None])
+        np.testing.assert_array_equal(value_of(f"{dtype}[]", [1, number])[1], expected)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("value", ["1e400", "-1e400", 10**400, -(10**400), "1_0", "٣", "x", b"1"])
+def test_what_is_no_float_is_rejected(dtype, value):
+    assert refused(dtype, value).startswith(f"column 'x' holds {value!r:.60}")
+    assert refused(f"{dtype}[]", [0.5, value]).startswith("column 'x[1]' holds ")
+
+
+def test_the_shortest_text_of_the_largest_float_is_a_float():
+    assert value_of("float32", "3.4028235e+38") == np.finfo("float32").max
+
+
+@pytest.mark.parametrize("value", ["inf", "Infinity", "-INF"])
+def test_infinity_is_a_float_where_it_is_written(value):
+    assert value_of("float16", value) == float(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [("true", 1), ("True", 1), ("FALSE", 0), (" 1", 1), ("0", 0), (1, 1), (0, 0), (True, 1)],
+)
+def test_booleans_are_true_false_one_and_zero(value, expected):
+    assert value_of("bool", value) == bool(expected)
+    assert type(value_of("bool", value)) is np.bool_
+    assert value_of("bool[]", [value, True]).tolist() == [bool(expected), True]
+
+
+@pytest.mark.parametrize("value", ["yes", "2", 2, 1.0, "1.0", -1, [True], {}, math.nan])
+def test_what_is_no_boolean_is_rejected(value):
+    expected = f"column 'x' holds {value!r}, expected bool: true, false, 1 or 0"
+    assert refused("bool", value) == expected
+
+
+@pytest.mark.parametrize("value", ["abc", "é🎉", "nul\0", " ", "é".encode()])
+def test_strings_are_utf8_text(value):
+    expected = value.decode() if isinstance(value, bytes) else value
+    assert value_of("string", value) == expected
+    assert value_of("string[]", [value]) == [expected]
+
+
+@pytest.mark.parametrize("value", ["\ud800", b"\xff", 3, 1.5, True, ["a"], {"a": 1}])
+def test_what_is_no_text_is_rejected(value):
+    assert refused("string", value) == f"column 'x' holds {value!r}, expected UTF-8 text"
+    assert refused("string[2]", ["a", value]).startswith("column 'x[1]' holds ")
+
+
+@pytest.mark.parametrize("nothing", [None, ""])
+def test_nothing_is_nan_or_empty_text_and_no_other_value(nothing):
+    for dtype in FLOATS:
+        assert math.isnan(value_of(dtype, nothing))
+        assert np.isnan(value_of(f"{dtype}[]", [nothing, 1.0])).tolist() == [True, False]
+    assert value_of("string", nothing) == ""
+    assert value_of("string[]", [nothing, "a"]) == ["", "a"]
+    for dtype in (*INTEGERS, "bool"):
+        assert refused(dtype, nothing) == "column 'x' is empty"
+        assert refused(f"{dtype}[]", [0, nothing]) == "column 'x[1]' is empty"
+    for spec in ("float32[]", "string[]", "int64[1]"):
+        assert refused(spec, nothing) == "column 'x' is empty"
+
+
+@pytest.mark.parametrize(
+    ("spec", "value", "expected"),
+    [
+        ("int32[]", [1, 2], [1, 2]),
+        ("int32[]", "[1, 2]", [1, 2]),
+        ("int32[]", ' ["1", true]', [1, 1]),
+        ("int32[]", [], []),
+        ("int32[]", "[]", []),
+        ("int32[1]", 7, [7]),
+        ("int32[]", "7", [7]),
+        ("float32[3]", "[1, 2.5, NaN]", [1, 2.5, math.nan]),
+        ("float64[2]", [1, 2.5], [1, 2.5]),
+        ("bool[]", "[true, 0]", [True, False]),
+        ("string[]", '["a", "é"]', ["a", "é"]),
+        ("string[]", "a", ["a"]),
+        ("string[]", [], []),
+        ("uint64[2]", [2**64 - 1, 1], [2**64 - 1, 1]),
+    ],
+)
+def test_lists_are_lists_or_json_or_one_value(spec, value, expected):
+    found = value_of(spec, value)
+    dtype = spec.partition("[")[0]
+    if dtype == "string":
+        assert found == expected
+    else:
+        assert (found.dtype, found.ndim) == (np.dtype(dtype), 1)
+        np.testing.assert_array_equal(found, np.array(expected, dtype))
+
+
+@pytest.mark.parametrize(
+    ("spec", "value", "message"),
+    [
+        ("int64[3]", [1, 2], "column 'x' has 2 values, expected 3"),
+        ("int64[2]", "[1, 2, 3]", "column 'x' has 3 values, expected 2"),
+        ("int64[2]", 1, "column 'x' has 1 values, expected 2"),
+        ("string[]", "[draft", "column 'x' holds '[draft', expected a JSON list"),
+        ("string[]", "[1] 2", "column 'x' holds '[1] 2', expected a JSON list"),
+        ("string[]", "[\ud800", "column 'x' holds '[\\ud800', expected a JSON list"),
+        ("int64[]", "[" * 100_000, "expected a JSON list"),
+        ("int64[]", [[1], [2]], "column 'x[0]' holds [1], expected int64"),
+        ("float32[]", [0.5, "a"], "column 'x[1]' holds 'a', expected float32"),
+        ("float32[]", {"a": 1}, "column 'x[0]' holds {'a': 1}, expected float32"),
+        ("float32[]", '{"a": 1}', "column 'x[0]' holds '{\"a\": 1}', expected float32"),
+    ],
+)
+def test_lists_that_do_not_fit_are_rejected(spec, value, message):
+    assert message in refused(spec, value)
+
+
+@pytest.mark.parametrize("value", ["x" * 10_000_000, b"\xff" * 10_000_000, [0.5] * 1_000_000])
+def test_a_message_shows_the_beginning_of_a_value(value):
+    message = refused("int64", value)
+    assert repr(value[:10])[:-1] in message
+    assert len(message) < 200
+
+
+ROW = {"age": "34", "site": "A", "tags": '["x"]', "other": None}
+EXTRAS = parse_extra_features("age:float32,tags:string[]")
+
+
+def test_the_values_of_a_row_are_those_of_its_columns():
+    assert extra_values(EXTRAS, ROW) == {"age": np.float32(34), "tags": ["x"]}
+    assert extra_values((), ROW) == {}
+
+
+def test_a_row_without_the_column_is_rejected():
+    with pytest.raises(RejectError, match=r"^no column 'tags', the row has age, b$"):
+        extra_values(EXTRAS, {"age": 1, "b": 2})
+    with pytest.raises(RejectError, match=r"^no column 'age', the row has none$"):
+        extra_values(EXTRAS, {})
+
+
+SCALARS = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text()
+JSON = st.recursive(
+    SCALARS | st.binary(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=2),
+    max_leaves=6,
+)
+
+
+@given(st.sampled_from(DTYPES), st.sampled_from(["", "[]", "[2]"]), JSON)
+@settings(max_examples=300, deadline=None)
+def test_whatever_is_not_rejected_is_what_the_encoder_takes(dtype, end, value):
+    try:
+        found = value_of(dtype + end, value)
+    except RejectError as error:
+        assert str(error).startswith("column 'x")
+        return
+    (extra,) = parse_extra_features(f"x:{dtype}{end}")
+    assert Encoder(Schema({"x": extra.feature})).check({"x": found}).keys() == {"x"}
+
+
+@given(
+    st.sampled_from([name for name in DTYPES if name not in ("string", "bool")]),
+    st.lists(st.integers(-300, 70_000) | st.floats(width=32) | st.booleans(), max_size=5),
+)
+@settings(max_examples=300, deadline=None)
+def test_a_list_holds_what_its_values_are_one_by_one(dtype, items):
+    def outcome(make):
+        try:
+            return np.array(make(), dtype).tobytes()
+        except RejectError:
+            return None
+
+    together = outcome(lambda: value_of(f"{dtype}[]", items))
+    assert together == outcome(lambda: [value_of(dtype, item) for item in items])
+
+
+@given(st.sampled_from(INTEGERS), st.data())
+@settings(max_examples=100, deadline=None)
+def test_integers_come_back_from_an_example_as_they_were_written(dtype, data):
+    info = np.iinfo(dtype)
+    numbers = data.draw(st.lists(st.integers(int(info.min), int(info.max)), min_size=1, max_size=4))
+    assert through_an_example(dtype, str(numbers[0])).tolist() == numbers[0]
+    assert through_an_example(f"{dtype}[]", numbers).tolist() == numbers
+    assert through_an_example(f"{dtype}[]", str(numbers)).tolist() == numbers
+
+
+@given(st.floats(width=32))
+@settings(max_examples=100, deadline=None)
+def test_floats_come_back_from_an_example_as_they_were_written(number):
+    for dtype in ("float32", "float64"):
+        for value in (number, repr(number)):
+            np.testing.assert_array_equal(through_an_example(dtype, value), np.array(number, dtype))
+        found = through_an_example(f"{dtype}[2]", [number, number])
+        np.testing.assert_array_equal(found, np.array([number, number], dtype))

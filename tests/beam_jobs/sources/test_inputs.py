@@ -1,0 +1,574 @@
+"""Files and archives as inputs, against what zipfile and tarfile read of the same archives."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import json
+import os
+import random
+import re
+import tarfile
+import tempfile
+import tracemalloc
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from beam_jobs.errors import RejectError, UsageError
+from beam_jobs.sources import inputs as inputs_module
+from beam_jobs.sources import sidecars
+from beam_jobs.sources.inputs import Inputs
+from beam_jobs.sources.sidecars import ALONE
+from beam_jobs.sources.source import Source, pack_reference, unpack_reference
+from beam_jobs.storage.listing import File
+
+KINDS = ("zip", "tar", "tar.gz")
+Files = list[tuple[str, bytes]]
+
+
+def zipped(files: Files) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in files:
+            archive.writestr(zipfile.ZipInfo(name, (2021, 2, 3, 4, 5, 6)), data)
+    return out.getvalue()
+
+
+def tarred(files: Files, mode: str = "w") -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode=mode) as archive:
+        for name, data in files:
+            member = tarfile.TarInfo(name)
+            member.size, member.mtime = len(data), 1_600_000_000
+            archive.addfile(member, io.BytesIO(data))
+    return out.getvalue()
+
+
+def packed(kind: str, files: Files) -> bytes:
+    if kind == "zip":
+        return zipped(files)
+    return tarred(files, "w:gz" if kind == "tar.gz" else "w")
+
+
+def inputs_of(root: Path, *patterns: str, **more: object) -> Inputs:
+    return Inputs.of([f"{root}/{pattern}" for pattern in patterns], **more)
+
+
+def found_in(inputs: Inputs) -> Iterator[tuple[Source, bytes]]:
+    """Every source and its bytes, whatever it lies in, as the jobs read them."""
+    for pattern in inputs.patterns:
+        for source in inputs.sources(pattern):
+            if source.packed and not source.error:
+                yield from inputs.unpacked(source)
+            else:
+                # What a worker has of it has been a reference.
+                sent = unpack_reference(pack_reference(source))
+                yield sent, b"" if source.error else inputs.read(sent)
+
+
+def contents(inputs: Inputs) -> dict[str, bytes]:
+    found = list(found_in(inputs))
+    assert not [source for source, _ in found if source.error]
+    result = {source.key: data for source, data in found}
+    assert len(result) == len(found)
+    return result
+
+
+def errors_of(inputs: Inputs) -> dict[str, str]:
+    return {source.key: source.error for source, _ in found_in(inputs) if source.error}
+
+
+def rows_of(inputs: Inputs) -> dict[str, object]:
+    return {source.key: source.error or dict(source.row) for source, _ in found_in(inputs)}
+
+
+FILES: Files = [
+    ("a/1.jpg", b"one"),
+    ("a/2.jpg", b""),
+    ("b/dög/3.png", bytes(range(256)) * 300),
+    ("4.jpg", random.Random(0).randbytes(5000)),
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_members_are_sources_whose_keys_go_on_below_the_archive(tmp_path, kind):
+    (tmp_path / f"x.{kind}").write_bytes(packed(kind, FILES))
+    inputs = inputs_of(tmp_path, f"x.{kind}")
+    assert contents(inputs) == {f"x.{kind}/{name}": data for name, data in FILES}
+    for source, data in found_in(inputs):
+        assert (source.archive, source.size) == (f"x.{kind}", len(data))
+        # So that a reference tells whether an archive has been written anew.
+        assert source.modified == (tmp_path / f"x.{kind}").stat().st_mtime_ns
+        assert inputs.path_of(source) == f"{tmp_path}/x.{kind}"
+
+
+def test_a_member_of_a_zip_or_tar_is_opened_streamed_and_read_alike(tmp_path):
+    for kind in ("zip", "tar"):
+        (tmp_path / f"x.{kind}").write_bytes(packed(kind, FILES))
+    (tmp_path / "plain.jpg").write_bytes(b"plain")
+    inputs = inputs_of(tmp_path, "*")
+    expected = {f"x.{kind}/{name}": data for kind in ("zip", "tar") for name, data in FILES}
+    expected["plain.jpg"] = b"plain"
+    (pattern,) = inputs.patterns
+    for source in inputs.sources(pattern):
+        with inputs.open(source) as file:
+            assert file.read() == expected[source.key]
+            file.seek(1)
+            assert file.read() == expected[source.key][1:]
+        with inputs.stream(source) as file:
+            assert file.read() == expected.pop(source.key)
+    assert not expected
+
+
+def test_archives_stand_among_plain_files_and_their_members_may_have_the_same_names(tmp_path):
+    (tmp_path / "deep").mkdir()
+    for name in ("a.zip", "deep/b.zip", "deep/c.tar"):
+        kind = name.rsplit(".", 1)[-1]
+        (tmp_path / name).write_bytes(packed(kind, [("1.jpg", name.encode()), ("2.jpg", b"")]))
+    (tmp_path / "1.jpg").write_bytes(b"plain")
+    (tmp_path / "deep" / "1.jpg").write_bytes(b"deep")
+    assert contents(Inputs.of([str(tmp_path)])) == {
+        "1.jpg": b"plain",
+        "deep/1.jpg": b"deep",
+        **{
+            f"{name}/{n}.jpg": name.encode() if n == 1 else b""
+            for name in ("a.zip", "deep/b.zip", "deep/c.tar")
+            for n in (1, 2)
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("patterns", "expected"),
+    [
+        (["x.tar.gz"], True),
+        (["*.TGZ"], True),
+        (["*.gz"], True),
+        (["*.jpg", "*.tar.gz"], True),
+        (["x.tar"], False),
+        (["*"], False),
+        (["x.zip", "*.jpg"], False),
+    ],
+)
+def test_a_pattern_tells_whether_archives_must_be_read_from_their_front(patterns, expected):
+    assert Inputs(tuple(f"/d/{pattern}" for pattern in patterns), "/d").packed == expected
+
+
+def test_an_archive_inside_an_archive_is_a_member_like_any_other(tmp_path):
+    nested = [(f"inner.{kind}", packed(kind, FILES)) for kind in KINDS]
+    for kind in KINDS:
+        (tmp_path / f"x.{kind}").write_bytes(packed(kind, nested))
+        found = contents(inputs_of(tmp_path, f"x.{kind}"))
+        assert found == {f"x.{kind}/{name}": data for name, data in nested}
+
+
+def is_text(path: str) -> bool:
+    return path.lower().endswith(".txt")
+
+
+def test_what_lies_in_the_output_is_no_input_and_neither_is_what_is_skipped(tmp_path):
+    for name in (
+        "in/1.jpg",
+        "in/2.TXT",
+        "in/x.zip",
+        "in/out/3.jpg",
+        "in/out/y.zip",
+        "in/out2/4.jpg",
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        data = zipped([("5.jpg", b""), ("6.txt", b"")]) if name.endswith("zip") else b""
+        (tmp_path / name).write_bytes(data)
+    inputs = Inputs.of([f"{tmp_path}/in"], output=f"{tmp_path}/in/out")
+    expected = {"1.jpg", "2.TXT", "x.zip/5.jpg", "x.zip/6.txt", "out2/4.jpg"}
+    assert contents(inputs).keys() == expected
+    without = dataclasses.replace(inputs, skips=is_text)
+    # Members are never passed over: beside what they say, they are counted.
+    assert contents(without).keys() == expected - {"2.TXT"}
+
+
+# Sidecars.
+
+SAMPLES: Files = [
+    ("1.cls", b"7"),
+    ("1.jpg", b"one"),
+    ("1.json", b'{"age": 3, "site": "x", "cls_of_json": 1}'),
+    ("1.txt", b"A dog.\n"),
+    ("deep/2.png", b"two"),
+    ("deep/2.cls", b"8"),
+    ("3.jpg", b"three"),
+    ("4.left.jpg", b"left"),
+    ("4.right.jpg", b"right"),
+    ("4.json", b'{"age": 4}'),
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sidecars_are_columns_of_the_member_of_their_name(tmp_path, kind):
+    name = f"x.{kind}"
+    (tmp_path / name).write_bytes(packed(kind, SAMPLES))
+    inputs = inputs_of(tmp_path, name, samples=True, columns=("cls", "age", "txt"))
+    assert rows_of(inputs) == {
+        f"{name}/1.jpg": {"cls": "7", "age": 3, "txt": "A dog."},
+        f"{name}/deep/2.png": {"cls": "8"},
+        f"{name}/3.jpg": {},
+        f"{name}/4.left.jpg": {"age": 4},
+        f"{name}/4.right.jpg": {"age": 4},
+    }
+    assert contents(inputs)[f"{name}/4.right.jpg"] == b"right"
+    unasked = inputs_of(tmp_path, name, samples=True)
+    assert rows_of(unasked) == {key: {} for key in rows_of(inputs)}
+    assert contents(unasked) == contents(inputs)
+    as_members = inputs_of(tmp_path, name)
+    assert contents(as_members) == {f"{name}/{n}": data for n, data in SAMPLES}
+
+
+@pytest.mark.parametrize("columns", [(), ("cls",)])
+@pytest.mark.parametrize("kind", KINDS)
+def test_sidecars_of_nothing_are_told(tmp_path, kind, columns):
+    files = [("0.txt", b""), ("1.cls", b"1"), ("1.jpg", b""), ("a/1.json", b"{}"), ("z.json", b"")]
+    (tmp_path / f"x.{kind}").write_bytes(packed(kind, files))
+    inputs = inputs_of(tmp_path, f"x.{kind}", samples=True, columns=columns)
+    alone = {f"x.{kind}/{name}": ALONE for name in ("0.txt", "a/1.json", "z.json")}
+    assert errors_of(inputs) == alone
+    assert len(list(found_in(inputs))) == 4
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_sidecar_that_is_broken_rejects_its_member_alone(tmp_path, kind):
+    files = [
+        ("1.jpg", b"1"),
+        ("1.json", b"{"),
+        ("2.jpg", b"2"),
+        ("2.json", b'{"age": 2}'),
+        ("3.jpg", b"3"),
+        ("3.txt", b"\xff"),
+        ("4.jpg", b"4"),
+        ("4.json", b'"' + b" " * (1 << 20) + b'"'),
+    ]
+    (tmp_path / f"x.{kind}").write_bytes(packed(kind, files))
+    found = rows_of(inputs_of(tmp_path, f"x.{kind}", samples=True, columns=("age",)))
+    assert found.pop(f"x.{kind}/2.jpg") == {"age": 2}
+    assert re.match(r"1\.json: unexpected end", found.pop(f"x.{kind}/1.jpg"))
+    assert re.match(r"3\.txt: 'utf-8' codec", found.pop(f"x.{kind}/3.jpg"))
+    too_many = "4.json: it has 1048578 bytes, more than 1048576"
+    assert found == {f"x.{kind}/4.jpg": too_many}
+    # Nobody asks what they say, so nobody minds.
+    assert not errors_of(inputs_of(tmp_path, f"x.{kind}", samples=True))
+
+
+def test_sidecars_of_a_packed_archive_must_stand_next_to_their_member(tmp_path):
+    files = [("1.jpg", b"1"), ("2.jpg", b"2"), ("1.cls", b"7"), ("2.cls", b"8")]
+    for kind in KINDS:
+        (tmp_path / f"x.{kind}").write_bytes(packed(kind, files))
+    flags = {"samples": True, "columns": ("cls",)}
+    for kind in ("zip", "tar"):
+        assert rows_of(inputs_of(tmp_path, f"x.{kind}", **flags)) == {
+            f"x.{kind}/1.jpg": {"cls": "7"},
+            f"x.{kind}/2.jpg": {"cls": "8"},
+        }
+    assert rows_of(inputs_of(tmp_path, "x.tar.gz", **flags)) == {
+        "x.tar.gz/1.jpg": {},
+        "x.tar.gz/2.jpg": {},
+        "x.tar.gz/1.cls": ALONE,
+        "x.tar.gz/2.cls": ALONE,
+    }
+
+
+STEMS = st.sampled_from(["1", "2", "a/1", "a.b/2", "dög"])
+EXTENSIONS = st.sampled_from(["jpg", "left.jpg", "cls", "txt", "json", "CLS", "npy"])
+SAMPLED = st.lists(
+    st.tuples(
+        st.builds("{}.{}".format, STEMS, EXTENSIONS),
+        st.binary(max_size=5) | st.sampled_from([b'{"cls": "j"}', b'{"age": 1}']),
+    ),
+    max_size=12,
+    unique_by=lambda file: file[0],
+)
+
+
+def expected_rows(kind: str, files: Files, columns: tuple[str, ...]) -> dict[str, object]:
+    """What sidecars say, by trying every pair of members."""
+    rows: dict[str, object] = {}
+    parts = [(name.rpartition("/"), data) for name, data in files]
+    split = [((head + slash, *base.partition(".")[::2]), d) for (head, slash, base), d in parts]
+    for (folder, stem, extension), _ in split:
+        mine = [(e.lower(), d) for (f, s, e), d in split if (f, s) == (folder, stem)]
+        sidecars = [part for part in mine if part[0] in ("cls", "txt", "json")]
+        key = f"x.{kind}/{folder}{stem}.{extension}"
+        if extension.lower() in ("cls", "txt", "json"):
+            if len(sidecars) == len(mine):
+                rows[key] = ALONE
+            continue
+        row: dict[str, object] = {}
+        try:
+            for kind_, data in sidecars if columns else ():
+                text = data.decode("utf-8-sig")
+                row |= json.loads(text) if kind_ == "json" else {kind_: text.strip()}
+            rows[key] = {column: row[column] for column in columns if column in row}
+        except (ValueError, TypeError):
+            rows[key] = "broken"
+    return rows
+
+
+@given(SAMPLED, st.sampled_from([(), ("cls",), ("age", "txt")]), st.sampled_from(KINDS))
+@settings(max_examples=60)
+def test_samples_are_found_as_by_comparing_all_names(files, columns, kind):
+    if kind == "tar.gz":  # where they must stand next to each other
+        files = sorted(files, key=lambda file: file[0].rpartition("/")[::2])
+        files.sort(key=lambda f: (f[0].rpartition("/")[0], f[0].rpartition("/")[2].split(".")[0]))
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, f"x.{kind}").write_bytes(packed(kind, files))
+        inputs = inputs_of(Path(folder), f"x.{kind}", samples=True, columns=columns)
+        found = rows_of(inputs)
+    broken = {key: "broken" for key, row in found.items() if isinstance(row, str) and row != ALONE}
+    assert found | broken == expected_rows(kind, files, columns)
+
+
+# Damage.
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "whole", "error"),
+    [
+        # A header and 700 bytes in two blocks: 1536 bytes a member.
+        ("tar", 3 * 1536 + 100, 3, "after '2.jpg': it ends at byte"),
+        ("tar", 3 * 1536 + 512 + 100, 3, "after '2.jpg': the member at byte 4608 ends at"),
+        ("tar", 9 * 1536, 9, "after '8.jpg': it ends at byte 13824 without the zeros"),
+        ("tar.gz", 2500, None, "in '{}.jpg': GZIP: Compressed file ended"),
+    ],
+)
+def test_what_stands_before_the_damage_is_read(tmp_path, kind, size, whole, error):
+    files = [(f"{n}.jpg", random.Random(n).randbytes(700)) for n in range(9)]
+    (tmp_path / f"x.{kind}").write_bytes(packed(kind, files)[:size])
+    *good, (last, nothing) = found_in(inputs_of(tmp_path, f"x.{kind}"))
+    assert len(good) == whole or (whole is None and 2 <= len(good) <= 3)
+    assert [(source.key, data) for source, data in good] == [
+        (f"x.{kind}/{name}", content) for name, content in files[: len(good)]
+    ]
+    assert (last.key, last.archive, nothing) == (f"x.{kind}", "", b"")
+    where = error.format(len(good))
+    assert last.error.startswith(f"the archive is damaged or cut off {where}"), last.error
+
+
+def test_a_damaged_directory_of_a_zip_gives_what_it_says_before(tmp_path):
+    data = bytearray(zipped(FILES))
+    third = [match.start() for match in re.finditer(rb"PK\x01\x02", bytes(data))][2]
+    data[third] = 0
+    (tmp_path / "x.zip").write_bytes(data)
+    *good, (last, _) = found_in(inputs_of(tmp_path, "x.zip"))
+    assert {source.key: content for source, content in good} == {
+        f"x.zip/{name}": content for name, content in FILES[:2]
+    }
+    assert last.error.startswith("the archive is damaged or cut off after 'a/2.jpg': ")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("data", [b"", b"no archive at all" * 100])
+def test_what_is_no_archive_is_one_source_with_an_error(tmp_path, kind, data):
+    (tmp_path / f"x.{kind}").write_bytes(data)
+    found = list(found_in(inputs_of(tmp_path, f"x.{kind}")))
+    assert [source.key for source, _ in found] == [f"x.{kind}"]
+    assert re.match("the archive is damaged or cut off before its first", found[0][0].error)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_archive_that_cannot_be_opened_is_one_source_with_an_error(tmp_path, kind):
+    (tmp_path / f"x.{kind}").symlink_to(tmp_path / "nowhere")
+    found = list(found_in(inputs_of(tmp_path, f"x.{kind}")))
+    assert [source.key for source, _ in found] == [f"x.{kind}"]
+    assert re.match("cannot be read.*No such file", found[0][0].error)
+
+
+@given(st.sampled_from(KINDS), st.binary(min_size=1, max_size=3), st.data())
+@settings(max_examples=60)
+def test_a_damaged_archive_gives_sources_and_nothing_else(kind, change, data):
+    whole = bytearray(packed(kind, SAMPLES))
+    at = data.draw(st.integers(0, len(whole) - len(change)))
+    whole[at : at + len(change)] = change
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, f"x.{kind}").write_bytes(whole[: data.draw(st.integers(at, len(whole)))])
+        inputs = inputs_of(Path(folder), f"x.{kind}", samples=True, columns=("cls", "age"))
+        for pattern in inputs.patterns:
+            for source in inputs.sources(pattern):
+                if source.packed and not source.error:
+                    list(inputs.unpacked(source))
+                elif not source.error:
+                    with contextlib.suppress(RejectError):
+                        inputs.read(source)
+
+
+HOSTILE = ["../up.jpg", "/etc/passwd", "a/../../b.jpg", "C:/x.jpg", "x" * 5000]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_members_whose_names_lead_elsewhere_are_errors_and_nothing_is_opened(tmp_path, kind):
+    files = [(name, b"hostile") for name in HOSTILE] + [("good.jpg", b"good")]
+    (tmp_path / f"x.{kind}").write_bytes(packed(kind, files))
+    inputs = inputs_of(tmp_path, f"x.{kind}", samples=True, columns=("cls",))
+    found = {source.key: (source, data) for source, data in found_in(inputs)}
+    assert found.pop(f"x.{kind}/good.jpg")[1] == b"good"
+    assert len(found) == len(HOSTILE)
+    for key, (source, data) in found.items():
+        assert key.startswith(f"x.{kind}/") and ".." not in key.split("/") and data == b""
+        assert re.match("the member's name (leads out|is an absolute|has 5000 bytes)", source.error)
+        assert source.place is None
+
+
+def test_the_size_of_a_member_that_cannot_be_read_counts_for_nothing(tmp_path):
+    # What it says of its size decides the number of shards.
+    data = zipped([("1.jpg", b"x" * 9), ("2.jpg", b"y")])
+    entry = data.rindex(b"PK\1\2", 0, data.rindex(b"PK\1\2"))
+    huge = data[: entry + 24] + b"\xfe\xff\xff\xff" + data[entry + 28 :]
+    (tmp_path / "x.zip").write_bytes(huge)
+    found = {source.key: source for source, _ in found_in(inputs_of(tmp_path, "x.zip"))}
+    assert "cannot be packed in" in found["x.zip/1.jpg"].error
+    assert {key: source.size for key, source in found.items()} == {
+        "x.zip/1.jpg": 0,
+        "x.zip/2.jpg": 1,
+    }
+
+
+def test_links_and_hidden_members_are_no_sources(tmp_path):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        for name, kind in (("l.jpg", tarfile.SYMTYPE), ("h.jpg", tarfile.LNKTYPE)):
+            link = tarfile.TarInfo(name)
+            link.type, link.linkname = kind, "/etc/passwd"
+            archive.addfile(link)
+        for name in (".hidden.jpg", "__MACOSX/._1.jpg", "1.jpg"):
+            archive.addfile(tarfile.TarInfo(name))
+    (tmp_path / "x.tar").write_bytes(out.getvalue())
+    assert contents(inputs_of(tmp_path, "x.tar")) == {"x.tar/1.jpg": b""}
+
+
+# Sizes.
+
+
+@pytest.fixture
+def small_limit(monkeypatch):
+    for module in (inputs_module, sidecars):
+        monkeypatch.setattr(module, "MAX_FILE_BYTES", 1000)
+
+
+@pytest.mark.parametrize("kind", ["zip", "tar"])
+def test_a_member_that_no_record_can_hold_is_a_reject_unread(tmp_path, small_limit, kind):
+    (tmp_path / f"x.{kind}").write_bytes(packed(kind, [("1.jpg", b"x" * 1001)]))
+    inputs = inputs_of(tmp_path, f"x.{kind}")
+    (source,) = inputs.sources(inputs.patterns[0])
+    with pytest.raises(RejectError, match=r"^it has 1001 bytes, more than 1000$"):
+        inputs.read(source)
+
+
+def test_a_file_that_no_record_can_hold_is_a_reject_unread(tmp_path, small_limit):
+    (tmp_path / "1.jpg").write_bytes(b"x" * 1001)
+    inputs = inputs_of(tmp_path, "*.jpg")
+    (source,) = inputs.sources(inputs.patterns[0])
+    with pytest.raises(RejectError, match=r"^it has 1001 bytes, more than 1000$"):
+        inputs.read(source)
+    assert inputs.read(source._replace(size=1000))
+
+
+def test_members_of_a_packed_archive_are_bounded_alone_and_while_they_wait(tmp_path, small_limit):
+    files = [
+        ("1.jpg", b"x" * 1001),
+        ("2.a.jpg", b"a" * 600),
+        ("2.b.jpg", b"b" * 401),
+        ("3.jpg", b""),
+    ]
+    (tmp_path / "x.tar.gz").write_bytes(packed("tar.gz", files))
+    alone = "it has 1001 bytes, more than 1000"
+    inputs = inputs_of(tmp_path, "x.tar.gz", samples=True)
+    assert errors_of(inputs) == {"x.tar.gz/1.jpg": alone}
+    waiting = inputs_of(tmp_path, "x.tar.gz", samples=True, columns=("cls",))
+    assert errors_of(waiting) == {
+        "x.tar.gz/1.jpg": alone,
+        "x.tar.gz/2.b.jpg": "1001 bytes with those of its name before it, more than 1000",
+    }
+    assert [data for _, data in found_in(waiting)] == [b"", b"a" * 600, b"", b""]
+
+
+@pytest.mark.parametrize("samples", [True, False])
+def test_members_of_a_packed_archive_are_held_one_by_one_though_they_share_a_stem(
+    tmp_path, samples
+):
+    frames = [(f"frame.{n:04}.png", bytes(1 << 20)) for n in range(40)]
+    (tmp_path / "x.tar.gz").write_bytes(packed("tar.gz", frames))
+    inputs = inputs_of(tmp_path, "x.tar.gz", samples=samples)
+    (archive,) = inputs.sources(inputs.patterns[0])
+    tracemalloc.start()
+    try:
+        assert sum(1 for _ in inputs.unpacked(archive)) == 40
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
+
+
+# The first ones.
+
+
+def test_the_first_sources_are_those_of_every_kind_and_no_more(tmp_path):
+    for number, kind in enumerate(KINDS):
+        files = [(f"{n}.jpg", f"{kind} {n}".encode()) for n in range(5)]
+        (tmp_path / f"{number}.{kind}").write_bytes(packed(kind, files))
+    (tmp_path / "9.jpg").write_bytes(b"plain")
+    inputs = inputs_of(tmp_path, "*")
+    (pattern,) = inputs.patterns
+    found = list(inputs.first(pattern, 100))
+    assert [source.key for source, _ in found] == [
+        *(f"{number}.{kind}/{n}.jpg" for number, kind in enumerate(KINDS) for n in range(5)),
+        "9.jpg",
+    ]
+    bytes_of = {source.key: data for source, data in found if data is not None}
+    assert bytes_of == {f"2.tar.gz/{n}.jpg": f"tar.gz {n}".encode() for n in range(5)}
+    for limit in (0, 1, 7, 12):
+        assert [s.key for s, _ in inputs.first(pattern, limit)] == [s.key for s, _ in found[:limit]]
+
+
+def test_a_packed_archive_that_is_broken_is_among_the_first_once(tmp_path):
+    (tmp_path / "x.tar.gz").write_bytes(b"no archive")
+    inputs = inputs_of(tmp_path, "x.tar.gz")
+    ((source, data),) = inputs.first(inputs.patterns[0], 9)
+    assert source.error and data == b""
+
+
+def test_no_archive_keeps_a_file_open(tmp_path):
+    for kind in KINDS:
+        (tmp_path / f"x.{kind}").write_bytes(packed(kind, SAMPLES))
+    inputs = inputs_of(tmp_path, "*", samples=True, columns=("cls",))
+    before = set(os.listdir("/proc/self/fd"))
+    list(found_in(inputs))
+    list(inputs.first(inputs.patterns[0], 2))
+    assert set(os.listdir("/proc/self/fd")) == before
+
+
+def test_an_archive_that_is_not_there_is_the_users_mistake(tmp_path):
+    with pytest.raises(UsageError, match=r"--input .*nothing\*\.tar: no file matches") as caught:
+        inputs_of(tmp_path, "nothing*.tar")
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("pattern", "skips", "listed"),
+    [("/d/*", False, None), ("gs://b/*", False, 3), ("gs://b/*", True, None)],
+)
+def test_the_first_files_are_those_that_count(monkeypatch, pattern, skips, listed):
+    asked = []
+
+    def match(pattern, limit=None, in_order=False):
+        asked.append((limit, in_order))
+        names = [f"{pattern[:-1]}{n}.{'png' if n % 2 else 'txt'}" for n in range(20)]
+        return iter([File(name, 1, 1) for name in names[:limit]])
+
+    monkeypatch.setattr(inputs_module, "match", match)
+    inputs = Inputs((pattern,), pattern[:-2])
+    if skips:
+        inputs = dataclasses.replace(inputs, skips=is_text)
+    found = [file.path for file in inputs.files(pattern, 3)]
+    assert found == (["1.png", "3.png", "5.png"] if skips else ["0.txt", "1.png", "2.txt"])
+    assert asked == [(listed, True)]

@@ -1,0 +1,190 @@
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from beam_jobs.errors import RejectError, UsageError
+from beam_jobs.sources.classes import LabelIds, label_names
+from beam_jobs.sources.labels import Labels, label_text
+from beam_jobs.sources.source import Source
+
+INTEGERS = st.integers(-(2**63), 2**63 - 1).map(str)
+WORDS = st.text(min_size=1).filter(lambda text: not text.strip().lstrip("-+").isdigit())
+
+
+def table(tmp_path, text: str) -> Labels:
+    (tmp_path / "labels.csv").write_bytes(text.encode())
+    return Labels.parse(f"csv:{tmp_path}/labels.csv")
+
+
+@given(st.lists(INTEGERS))
+def test_integers_stay_what_they_are(labels):
+    names = label_names(labels)
+    assert names == ()
+    ids = LabelIds(names)
+    assert [ids[label] for label in labels] == [int(label) for label in labels]
+
+
+@given(st.lists(INTEGERS), st.lists(WORDS, min_size=1))
+def test_as_soon_as_one_label_is_a_word_all_are_numbered_by_name(integers, words):
+    labels = integers + words
+    names = label_names(iter(labels))
+    assert names == tuple(sorted(set(labels)))
+    ids = LabelIds(names)
+    assert [names[ids[label]] for label in labels] == labels
+
+
+@given(st.lists(st.one_of(INTEGERS, WORDS)), st.randoms())
+def test_names_depend_on_neither_order_nor_repetition(labels, random):
+    shuffled = labels * 2
+    random.shuffle(shuffled)
+    assert label_names(shuffled) == label_names(labels)
+
+
+def test_a_folder_called_10_is_label_10():
+    assert LabelIds(label_names(["9", "10", "0"]))["10"] == 10
+
+
+@pytest.mark.parametrize(
+    "odd", ["007", "+1", "1.0", " 1", "-0", "", "1e3", "٣", str(2**63), "9" * 30]
+)
+def test_what_is_not_written_as_an_int64_is_a_name(odd):
+    assert label_names([odd, "1"]) == tuple(sorted([odd, "1"]))
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [("cat", "cat"), (3, "3"), (-1, "-1"), (True, "1"), (False, "0"), ("3", "3"), (" a ", " a ")],
+)
+def test_labels_of_fields_are_text_or_whole_numbers(value, expected):
+    assert label_text(value) == expected
+
+
+@pytest.mark.parametrize("value", [1.0, None, "", [], {}, float("nan")])
+def test_other_values_are_rejected_as_labels(value):
+    with pytest.raises(RejectError, match="expected text or a whole number") as caught:
+        label_text(value)
+    assert repr(value) in str(caught.value)
+
+
+def test_a_long_wrong_label_is_quoted_in_part():
+    with pytest.raises(RejectError) as caught:
+        label_text(["x" * 1000])
+    assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize(
+    ("key", "label"), [("cat/1.jpg", "cat"), ("a/b/10/x.npy", "10"), ("é ü/x", "é ü")]
+)
+def test_the_parent_is_the_name_of_the_folder(key, label):
+    assert Labels.parse("parent").of(Source(key)) == label
+
+
+def test_a_file_in_no_folder_has_no_parent():
+    with pytest.raises(UsageError, match=r"^<job error 2>1.jpg: it lies in no folder"):
+        Labels.parse("parent").of(Source("1.jpg"))
+
+
+def test_none_gives_no_label():
+    assert Labels.parse("none").of(Source("cat/1.jpg")) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["", "csv", "csv:", "column", "column:", "Parent", "tsv:x.tsv", "folder"]
+)
+def test_an_unknown_source_of_labels_is_refused(text):
+    with pytest.raises(UsageError, match="expected parent, none, csv:FILE or column:NAME"):
+        Labels.parse(text)
+
+
+def test_a_missing_table_is_named_at_once(tmp_path):
+    with pytest.raises(UsageError, match="cannot be read") as caught:
+        Labels.parse(f"csv:{tmp_path}/no.csv")
+    assert f"{tmp_path}/no.csv" in caught.value.message
+
+
+def test_a_table_labels_by_key_before_file_name(tmp_path):
+    labels = table(tmp_path, "path,label\na/1.jpg,first\n1.jpg,any\n")
+    assert labels.of(Source("a/1.jpg")) == "first"
+    assert labels.of(Source("b/1.jpg")) == "any"
+    assert labels.of(Source("1.jpg")) == "any"
+
+
+@pytest.mark.parametrize("path", ["path", "file", "filename", "key", "image", "name", " File "])
+@pytest.mark.parametrize("label", ["label", "class", "LABEL"])
+def test_a_table_may_name_its_columns_in_several_ways_and_any_order(tmp_path, path, label):
+    labels = table(tmp_path, f"\ufeffid,{label},{path}\r\n7,cat,1.jpg\r\n\r\n8,dog,2.jpg")
+    assert labels.of(Source("1.jpg")) == "cat"
+    assert labels.of(Source("2.jpg")) == "dog"
+
+
+def test_quotes_and_commas_in_a_table_are_read(tmp_path):
+    labels = table(tmp_path, 'path,label\n"a,1.jpg","two\nlines"\n')
+    assert labels.of(Source("a,1.jpg")) == "two\nlines"
+
+
+def test_a_file_that_the_table_does_not_name_is_an_error(tmp_path):
+    labels = table(tmp_path, "path,label\n1.jpg,cat\n")
+    with pytest.raises(UsageError, match=r"x/2.jpg: --label csv:.* has no line for it"):
+        labels.of(Source("x/2.jpg"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "it has none"),
+        ("1.jpg,cat\n", "it has 1.jpg, cat"),
+        ("path,sort\n1.jpg,cat\n", "a column label/class"),
+        ("path,label\n1.jpg,cat\n2.jpg\n", "line 3 has too few columns"),
+        (
+            "path,label\n1.jpg,cat\n2.jpg,cat\n1.jpg,dog\n",
+            "line 4 labels '1.jpg' 'dog', an earlier line labels it 'cat'",
+        ),
+    ],
+)
+def test_a_table_that_cannot_be_meant_so_is_refused(tmp_path, text, message):
+    with pytest.raises(UsageError) as caught:
+        table(tmp_path, text)
+    assert f"--label csv:{tmp_path}/labels.csv: " in caught.value.message
+    assert message in caught.value.message
+
+
+def test_a_table_that_is_not_utf8_is_refused(tmp_path):
+    (tmp_path / "labels.csv").write_bytes(b"path,label\n\xff.jpg,cat\n")
+    with pytest.raises(UsageError, match="cannot be read"):
+        Labels.parse(f"csv:{tmp_path}/labels.csv")
+
+
+def test_a_line_may_be_repeated_word_for_word(tmp_path):
+    assert table(tmp_path, "path,label\n1.jpg,cat\n1.jpg,cat\n").of(Source("1.jpg")) == "cat"
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_lines_of_a_table_may_end_as_on_any_system(tmp_path, end):
+    labels = table(tmp_path, end.join(["path,label", "1.jpg,cat", "2.jpg,dog", ""]))
+    assert labels.of(Source("1.jpg")) == "cat"
+    assert labels.of(Source("2.jpg")) == "dog"
+
+
+def test_a_table_that_is_no_table_is_refused(tmp_path):
+    with pytest.raises(UsageError, match=r"labels.csv: "):
+        table(tmp_path, "x" * 200_000)
+
+
+def test_labels_are_sent_to_workers_without_their_table(tmp_path):
+    labels = table(tmp_path, "path,label\n" + "".join(f"{i}.jpg,cat\n" for i in range(10_000)))
+    assert labels.of(Source("7.jpg")) == "cat"
+    sent = pickle.dumps(labels)
+    assert len(sent) < 500
+    received = pickle.loads(sent)
+    assert received == labels
+    assert received.of(Source("9999.jpg")) == "cat"
+
+
+def test_a_relative_table_is_found_from_another_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.csv").write_text("path,label\na,b\n")
+    labels = Labels.parse("csv:t.csv")
+    monkeypatch.chdir("/")
+    assert pickle.loads(pickle.dumps(labels)).of(Source("a")) == "b"

@@ -1,0 +1,86 @@
+"""Members beside others, whose names and contents say what they say."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from beam_jobs.errors import RejectError
+from beam_jobs.sources.archives.member import Member
+from beam_jobs.sources.sidecars import is_sidecar, row_of, stem_of
+
+
+@pytest.mark.parametrize(
+    ("name", "stem", "sidecar"),
+    [
+        ("000017.jpg", "000017", False),
+        ("000017.cls", "000017", True),
+        ("000017.TXT", "000017", True),
+        ("a/b/000017.json", "a/b/000017", True),
+        ("a.b/000017.jpg", "a.b/000017", False),
+        ("000017.left.jpg", "000017", False),
+        ("000017.seg.json", "000017", False),  # As in WebDataset: the extension is `seg.json`.
+        ("json", "json", False),
+        ("a/cls", "a/cls", False),
+        ("17.jsonl", "17", False),
+    ],
+)
+def test_a_name_parts_at_the_first_dot_behind_its_folder(name, stem, sidecar):
+    assert (stem_of(name), is_sidecar(name)) == (stem, sidecar)
+
+
+def sidecar(name: str, data: bytes, error: str = "") -> tuple[Member, bytes]:
+    return Member(name, len(data), None, error), data
+
+
+def test_sidecars_are_columns():
+    row = row_of(
+        [
+            sidecar("1.cls", b" 7\n"),
+            sidecar("1.txt", "\ufeffEin Hündchen.\r\n".encode()),
+            sidecar("1.json", b'{"age": 3, "tags": ["a", null], "deep": {"x": 1.5}}'),
+        ]
+    )
+    assert row == {
+        "cls": "7",
+        "txt": "Ein Hündchen.",
+        "age": 3,
+        "tags": ["a", None],
+        "deep": {"x": 1.5},
+    }
+    assert row_of([]) == {}
+
+
+@given(st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=5), max_size=4))
+def test_json_gives_its_fields(fields):
+    fields = {k: v for k, v in fields.items() if isinstance(v, str) or -(2**63) <= v < 2**63}
+    assert row_of([sidecar("1.json", json.dumps(fields).encode())]) == fields
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "error", "message"),
+    [
+        ("1.json", b"{", "", r"^1\.json: unexpected end of data"),
+        ("1.json", b"", "", r"^1\.json: Input is a zero-length"),
+        ("1.json", b"[1]", "", r"^1\.json: expected a JSON object$"),
+        ("1.json", b'{"a": NaN}', "", r"^1\.json: "),
+        ("1.json", b'{"a": "\xff"}', "", r"^1\.json: "),
+        ("1.json", b'{"a":' + b"[" * 5000 + b"]" * 5000 + b"}", "", r"^1\.json: "),
+        ("a/1.txt", b"\xff\xfe", "", r"^a/1\.txt: 'utf-8' codec"),
+        ("1.cls", b"7", "the member is encrypted", r"^1\.cls: the member is encrypted$"),
+    ],
+)
+def test_a_sidecar_that_cannot_be_read_is_a_reject_that_names_it(name, data, error, message):
+    with pytest.raises(RejectError, match=message):
+        row_of([sidecar("1.txt", b"good"), sidecar(name, data, error)])
+
+
+@given(st.binary(max_size=60), st.sampled_from(["1.json", "1.txt", "1.cls"]))
+def test_any_bytes_are_columns_or_a_reject(data, name):
+    try:
+        assert isinstance(row_of([sidecar(name, data)]), dict)
+    except RejectError as error:
+        assert str(error).startswith(f"{name}: ")

@@ -1,0 +1,92 @@
+"""References: what is known of an input, as a few bytes."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from beam_jobs.errors import RejectError
+from beam_jobs.sources.archives.member import Place
+from beam_jobs.sources.source import (
+    Source,
+    column_of,
+    pack_reference,
+    reference_key,
+    unpack_reference,
+)
+
+# Names as the file system gives them: bytes that are no UTF-8 are lone surrogates.
+NAMES = st.binary(min_size=1, max_size=12).map(
+    lambda data: data.replace(b"\0", b"/").decode("utf-8", "surrogateescape")
+)
+SIZES = st.integers(0, 2**64 - 1)
+TIMES = st.integers(-(2**63), 2**63 - 1)
+PLACES = st.builds(
+    Place, SIZES, SIZES, SIZES, st.sampled_from([0, 8, -1]), st.integers(0, 2**32 - 1)
+)
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner),
+    max_leaves=5,
+)
+JOINED = st.lists(st.tuples(st.text(max_size=4), NAMES, SIZES, TIMES), max_size=3).map(tuple)
+SOURCES = st.builds(
+    Source,
+    NAMES,
+    SIZES,
+    TIMES,
+    st.just("") | NAMES,
+    st.none() | PLACES,
+    st.dictionaries(st.text(max_size=6), VALUES, max_size=3),
+    JOINED,
+    st.just("") | NAMES,
+    st.just("") | st.text(max_size=20),
+)
+
+
+@given(SOURCES)
+def test_a_reference_is_all_that_is_known_of_a_source(source):
+    reference = pack_reference(source)
+    assert unpack_reference(reference) == source
+    assert reference_key(reference) == source.key.encode("utf-8", "surrogateescape")
+
+
+@given(NAMES, SIZES, TIMES)
+def test_the_reference_of_a_plain_file_is_16_bytes_and_its_key(key, size, modified):
+    reference = pack_reference(Source(key, size, modified))
+    assert len(reference) == 16 + len(key.encode("utf-8", "surrogateescape"))
+
+
+def test_a_place_comes_back_as_a_place():
+    source = Source("a.zip/1.jpg", archive="a.zip", place=Place(1, 2, 3, 8, 4))
+    assert unpack_reference(pack_reference(source)).place.packed == 2
+
+
+@pytest.mark.parametrize(
+    ("source", "packed"),
+    [
+        (Source("a/b.tar.gz"), True),
+        (Source("B.TGZ"), True),
+        (Source("a.tar"), False),
+        (Source("a.zip"), False),
+        (Source("a.gz"), False),
+        (Source("a.tar.gz/b.jpg", archive="a.tar.gz"), False),
+        (Source("a.zip/b.tar.gz", archive="a.zip"), False),
+        (Source("named.tar.gz", path="a.jpg"), False),
+    ],
+)
+def test_a_packed_archive_is_told_by_the_name_of_the_file_itself(source, packed):
+    assert source.packed == packed
+
+
+def test_a_column_that_is_missing_is_a_reject_that_names_those_there_are():
+    assert column_of({"a": None}, "a") is None
+    with pytest.raises(RejectError, match=r"^no column 'c'; it has a, b$"):
+        column_of({"a": 1, "b": 2}, "c")
+    with pytest.raises(RejectError, match=r"^no column 'c'; it has none$"):
+        column_of({}, "c")

@@ -1,0 +1,480 @@
+import csv
+import gzip
+import io
+import json
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from beam_jobs.errors import RejectError, UsageError
+from beam_jobs.sources.source import Source, pack_reference, unpack_reference
+from beam_jobs.sources.table_inputs import TableInputs, first_value, split_names, tables_of
+
+ROWS = [
+    {"path": "a/1.jpg", "label": "cat", "fold": 0},
+    {"path": "a/2.jpg", "label": "dog", "fold": 1},
+    {"path": "b/3.jpg", "label": "cät", "fold": 2},
+]
+
+
+def delimited(rows, delimiter=",") -> bytes:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, rows[0], delimiter=delimiter, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue().encode()
+
+
+def lines(rows) -> bytes:
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+
+def parquet(rows) -> bytes:
+    buffer = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(rows), buffer)
+    return buffer.getvalue()
+
+
+KINDS = {
+    "t.csv": delimited,
+    "t.tsv": lambda rows: delimited(rows, "\t"),
+    "t.jsonl": lines,
+    "t.parquet": parquet,
+    "t.csv.gz": lambda rows: gzip.compress(delimited(rows)),
+    "t.tsv.gz": lambda rows: gzip.compress(delimited(rows, "\t")),
+    "T.JSONL.GZ": lambda rows: gzip.compress(lines(rows)),
+}
+
+
+def write(root: Path, name: str, data: bytes | str) -> Path:
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data if isinstance(data, bytes) else data.encode())
+    return path
+
+
+def inputs_of(*tables: Path | str, root="", column="", columns=(), key="path") -> TableInputs:
+    return TableInputs.of_tables(list(map(str, tables)), str(root), column, columns, key)
+
+
+def sources_of(inputs: TableInputs, limit: int | None = None) -> list[Source]:
+    return [s for pattern in inputs.patterns for s in inputs.sources(pattern, limit)]
+
+
+def refused(*tables, **arguments) -> str:
+    with pytest.raises(UsageError) as caught:
+        inputs_of(*tables, **arguments)
+    return caught.value.message
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_tables_of_every_kind_name_the_same_files(tmp_path, name):
+    for row in ROWS:
+        write(tmp_path, row["path"], row["path"] * 3)
+    table = write(tmp_path, name, KINDS[name](ROWS))
+    found = sources_of(inputs_of(table, columns=("label", "fold")))
+    for source, row in zip(found, ROWS, strict=True):
+        status = os.stat(tmp_path / row["path"])
+        assert (source.key, source.path, source.error) == (row["path"], "", "")
+        assert (source.size, source.modified) == (status.st_size, status.st_mtime_ns)
+        assert source.row["label"] == row["label"]
+        assert str(source.row["fold"]) == str(row["fold"])
+
+
+def test_a_row_has_the_columns_that_are_asked_for_and_no_other(tmp_path):
+    table = write(tmp_path, "t.jsonl", lines([{"path": "x", "a": 1, "b": 2}, {"path": "y"}]))
+    assert [s.row for s in sources_of(inputs_of(table, columns=("b",)))] == [{"b": 2}, {}]
+
+
+@pytest.mark.parametrize("name", ["path", "file", "filename", "key", "image", "name"])
+def test_the_column_with_the_paths_is_found_by_its_usual_names(tmp_path, name):
+    table = write(tmp_path, "t.csv", f"other,{name}\nx,a.jpg\n")
+    assert inputs_of(table).path_column == name
+    assert [s.key for s in sources_of(inputs_of(table, column="other"))] == ["x"]
+
+
+def test_the_first_of_the_usual_names_wins_whatever_their_order(tmp_path):
+    table = write(tmp_path, "t.csv", "name,image,path\nn,i,p\n")
+    assert [s.key for s in sources_of(inputs_of(table))] == ["p"]
+
+
+def test_a_file_that_is_missing_is_a_source_with_the_reason(tmp_path):
+    write(tmp_path, "here.jpg", "x")
+    table = write(tmp_path, "t.csv", "path\nhere.jpg\ngone.jpg\nhere.jpg/below\n")
+    found = {source.key: source.error for source in sources_of(inputs_of(table))}
+    assert found == {
+        "here.jpg": "",
+        "gone.jpg": "cannot be read: No such file or directory",
+        "here.jpg/below": "cannot be read: Not a directory",
+    }
+
+
+def test_what_is_no_plain_file_is_never_opened(tmp_path):
+    os.mkfifo(tmp_path / "pipe")  # Opening it would wait for ever.
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "device").symlink_to("/dev/zero")
+    write(tmp_path, "plain", "x")
+    (tmp_path / "link").symlink_to("plain")
+    table = write(tmp_path, "t.csv", "path\npipe\nfolder\ndevice\nlink\n")
+    found = {source.key: source.error for source in sources_of(inputs_of(table))}
+    assert found == {**dict.fromkeys(["pipe", "folder", "device"], "not a file"), "link": ""}
+
+
+@pytest.mark.parametrize(
+    "spelling", ["a/b.jpg", "./a/b.jpg", "a//b.jpg", "a/./b.jpg", "{root}/a/b.jpg"]
+)
+def test_every_spelling_of_a_path_gives_one_key(tmp_path, spelling):
+    write(tmp_path, "a/b.jpg", "x")
+    table = write(tmp_path, "t.csv", f"path\n{spelling.format(root=tmp_path)}\n")
+    (source,) = sources_of(inputs_of(table))
+    assert (source.key, source.size, source.error) == ("a/b.jpg", 1, "")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "../x",
+        "a/../../x",
+        "a/../b",
+        "..",
+        "/etc/passwd",
+        "{root}/../x",
+        "{root}",
+        "{root}/",
+        "{root}2/x",
+        "/",
+        ".",
+        "gs://bucket/x",
+        "file:///etc/passwd",
+    ],
+)
+def test_a_row_that_points_out_of_the_root_is_a_source_with_an_error(tmp_path, path):
+    root = tmp_path / "data"
+    path = path.format(root=root)
+    table = write(root, "t.jsonl", lines([{"path": path}]))
+    (source,) = sources_of(inputs_of(table))
+    assert source == Source(
+        "t.jsonl#1",
+        error=f"{path!r}: expected a path without .. below {root}: name a folder above all files "
+        "with --input",
+    )
+
+
+@given(st.text(st.sampled_from("./a~\\ :*?[]$")) | st.text())
+@settings(max_examples=200)
+def test_no_row_leads_out_of_the_root(path):
+    inputs = TableInputs(("/data/t.jsonl",), "/data", path_column="path")
+    try:
+        source = inputs._source(1, {"path": path})
+    except Exception as error:
+        assert type(error).__name__ == "RejectError"
+        assert "\n" not in str(error)
+        return
+    assert os.path.normpath(inputs.path_of(source)) == inputs.path_of(source)
+    assert inputs.path_of(source).startswith("/data/")
+    assert "\0" not in source.key
+
+
+@pytest.mark.parametrize("value", [None, "", 3, 1.5, True, ["a"], {"a": 1}, "a\0b"])
+def test_a_path_that_is_none_is_an_error(tmp_path, value):
+    table = write(tmp_path, "t.jsonl", lines([{"path": value}, {"path": "x"}]))
+    (source, _) = sources_of(inputs_of(table))
+    assert source.key == "t.jsonl#1"
+    assert source.error == f"column 'path' is {value!r}, expected a path"
+
+
+@pytest.mark.parametrize("name", ["a.zip", "a.tar", "A.TAR.GZ", "a.tgz"])
+def test_a_row_cannot_name_an_archive(tmp_path, name):
+    table = write(tmp_path, "t.csv", f"path\n{name}\n")
+    (source,) = sources_of(inputs_of(table))
+    assert source == Source("t.csv#1", error="an archive: name it with --input, without a --table")
+
+
+def test_keys_are_paths_or_rows_or_a_column(tmp_path):
+    write(tmp_path, "a.npy", "x")
+    rows = [{"path": "a.npy", "id": "one"}, {"path": "./a.npy", "id": 2}]
+    table = write(tmp_path, "t.jsonl", lines(rows))
+    by = {key: sources_of(inputs_of(table, key=key)) for key in ("path", "row", "column:id")}
+    assert [s.key for s in by["path"]] == ["a.npy", "a.npy"]
+    assert [s.key for s in by["row"]] == ["a.npy#1", "a.npy#2"]
+    assert [s.key for s in by["column:id"]] == ["one", "2"]
+    for sources in by.values():
+        assert [(s.file, s.size) for s in sources] == [("a.npy", 1)] * 2
+        assert [inputs_of(table).path_of(s) for s in sources] == [str(tmp_path / "a.npy")] * 2
+
+
+@pytest.mark.parametrize(
+    ("row", "error"),
+    [
+        ({"id": None}, "column 'id' is None, expected text or a whole number"),
+        ({"id": ""}, "column 'id' is '', expected text or a whole number"),
+        ({"id": 1.0}, "column 'id' is 1.0, expected text or a whole number"),
+        ({"id": ["a"]}, "column 'id' is ['a'], expected text or a whole number"),
+        ({"id": "a\0b"}, "--key column:id: 'a\\x00b' holds the character 0"),
+        ({}, "no column 'id'; it has path"),
+    ],
+)
+def test_a_key_that_is_none_is_an_error(tmp_path, row, error):
+    table = write(tmp_path, "t.jsonl", lines([{"path": "x", "id": "x"}, {"path": "x", **row}]))
+    assert sources_of(inputs_of(table, key="column:id"))[1] == Source("t.jsonl#2", error=error)
+
+
+@pytest.mark.parametrize("key", ["", "Path", "id", "column", "row:1"])
+def test_a_key_that_cannot_be_meant_so_is_refused(tmp_path, key):
+    table = write(tmp_path, "t.csv", "path,id\na,b\n")
+    assert refused(table, key=key) == f"--key {key}: expected path, row or column:NAME"
+
+
+def test_paths_lie_below_the_folder_of_the_table_or_the_one_that_is_named(tmp_path):
+    table = write(tmp_path, "tables/deep/t.csv", "path\na.npy\n")
+    write(tmp_path, "tables/deep/a.npy", "1")
+    write(tmp_path, "data/a.npy", "22")
+    (near,) = sources_of(inputs_of(table))
+    (far,) = sources_of(inputs_of(table, root=tmp_path / "data/"))
+    assert (near.size, far.size) == (1, 2)
+    assert near.key == far.key == "a.npy"
+
+
+@pytest.mark.parametrize("name", ["a [1]", "what?", "*", "[!x]", "a]["])
+def test_the_folder_of_a_table_may_have_any_name(tmp_path, name):
+    write(tmp_path, f"{name}/x.npy", "1")
+    table = write(tmp_path, f"{name}/t.csv", "path\nx.npy\n")
+    inputs = inputs_of(table)
+    assert inputs.root == f"{tmp_path}/{name}"
+    assert [(s.key, s.error) for s in sources_of(inputs)] == [("x.npy", "")]
+
+
+def test_the_root_of_the_filesystem_is_above_all_paths(tmp_path):
+    write(tmp_path, "a.npy", "x")
+    table = write(tmp_path, "t.csv", f"path\n{tmp_path}/a.npy\n../x\n")
+    found = sources_of(inputs_of(table, root="/"))
+    assert [(s.key, s.error) for s in found] == [
+        (f"{tmp_path}/a.npy"[1:], ""),
+        (
+            "t.csv#2",
+            "'../x': expected a path without .. below /: name a folder above all files with "
+            "--input",
+        ),
+    ]
+    assert inputs_of(table, root="/").path_of(found[0]) == f"{tmp_path}/a.npy"
+
+
+def test_nothing_is_asked_of_a_remote_filesystem_for_each_row():
+    inputs = TableInputs(("/t.csv",), "gs://bucket/data", path_column="path")
+    for path in ("a.npy", "gs://bucket/data/a.npy"):
+        assert inputs._source(1, {"path": path}) == Source("a.npy")
+    assert inputs.path("a.npy") == "gs://bucket/data/a.npy"
+    with pytest.raises(RejectError, match=r"expected a path without .. below gs://bucket/data"):
+        inputs._source(1, {"path": "gs://bucket/database/a.npy"})
+
+
+@pytest.mark.parametrize("root", ["nope", "t.csv", "*"])
+def test_a_root_that_is_no_folder_is_refused(tmp_path, root):
+    table = write(tmp_path, "t.csv", "path\na\n")
+    assert refused(table, root=tmp_path / root) == (
+        f"--input {tmp_path / root}: no such folder; with --table it is the one below which all "
+        "paths lie"
+    )
+
+
+def test_several_tables_and_patterns_give_all_their_rows(tmp_path):
+    for name in ("a/1.csv", "a/2.csv", "b/3.csv"):
+        write(tmp_path, name, f"path\n{name}.npy\n")
+    inputs = inputs_of(f"{tmp_path}/a/*.csv", tmp_path / "b/3.csv")
+    assert inputs.root == str(tmp_path)
+    assert sorted(s.key for s in sources_of(inputs)) == [
+        "a/1.csv.npy",
+        "a/2.csv.npy",
+        "b/3.csv.npy",
+    ]
+
+
+@pytest.mark.parametrize("limit", range(5))
+def test_a_few_sources_are_the_first_of_all(tmp_path, limit):
+    for name in ("1", "2", "3"):
+        write(tmp_path, f"{name}.csv", f"path\n{name}a\n{name}b\n")
+    inputs = inputs_of(f"{tmp_path}/*.csv")
+    assert [s.key for s in sources_of(inputs, limit)] == ["1a", "1b", "2a", "2b", "3a"][:limit]
+
+
+def test_every_table_is_looked_at_before_anything_runs(tmp_path):
+    write(tmp_path, "1.csv", "path,label\na,b\n")
+    write(tmp_path, "2.csv", "path,lable\na,b\n")
+    assert refused(f"{tmp_path}/*.csv", columns=("label",)) == (
+        f"--table {tmp_path}/2.csv: no column 'label', it has path, lable"
+    )
+    write(tmp_path, "2.csv", "file,label\na,b\n")
+    assert refused(f"{tmp_path}/*.csv") == (
+        f"--table {tmp_path}/2.csv: no column 'path', it has file, label"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        (
+            "t.csv",
+            "",
+            "no column path/file/filename/key/image/name, it has none; name the one with",
+        ),
+        ("t.csv", "x,y\n", "it has x, y; name the one with the paths: --path_column"),
+        ("t.jsonl", "", "it has none"),
+        ("t.csv", "path,a,a\n", "two columns are called 'a': give each a name of its own"),
+        ("t.csv", b"path,\xff\n", "cannot be read: not a table that can be read to its end"),
+        ("t.csv.gz", "path\n", "cannot be read: cannot be read to its end: Not a gzipped file"),
+        ("t.parquet", "path\n", "cannot be read: not a Parquet file that can be read"),
+        ("t.txt", "path\n", "expected .csv, .tsv, .jsonl (each also .gz) or .parquet"),
+        ("t.parquet.gz", "path\n", "expected .csv, .tsv, .jsonl (each also .gz) or .parquet"),
+        ("nope", None, "no file matches; check it with ls"),
+    ],
+)
+def test_a_table_that_cannot_be_meant_so_is_refused(tmp_path, name, data, message):
+    if data is not None:
+        write(tmp_path, name, data)
+    found = refused(tmp_path / name)
+    assert found.startswith(f"--table {tmp_path / name}: ")
+    assert message in found
+    assert "\n" not in found
+
+
+def test_a_line_of_json_may_lack_what_others_have(tmp_path):
+    rows = [{"path": "a"}, {"path": "b", "age": 3}]
+    table = write(tmp_path, "t.jsonl", b"no json\n" + lines(rows))
+    inputs = inputs_of(table, columns=("age",))
+    assert [dict(s.row) for s in sources_of(inputs)[1:]] == [{}, {"age": 3}]
+    assert refused(table, columns=("sex",)) == f"--table {table}: no column 'sex', it has path, age"
+
+
+@pytest.mark.parametrize("cut", [1, 12, 40])
+def test_a_cut_table_gives_the_rows_before_and_an_error(tmp_path, cut):
+    data = "path\n" + "".join(f"{number}-{number**9 % 9973}.npy\n" for number in range(500))
+    table = write(tmp_path, "t.csv.gz", gzip.compress(data.encode())[:-cut])
+    *before, last = sources_of(inputs_of(table))
+    assert len(before) <= 500
+    assert all(source.error.startswith("cannot be read: No such file") for source in before)
+    assert last.key == "t.csv.gz"
+    assert last.error.startswith("cannot be read to its end: ")
+
+
+def test_rows_that_cannot_be_read_are_errors_among_the_others(tmp_path):
+    table = write(tmp_path, "t.csv", b"path,x\na,1\nb\n\xff,2\nc,3\n")
+    found = [(s.key, s.error.split(":")[0]) for s in sources_of(inputs_of(table))]
+    assert found == [
+        ("a", "cannot be read"),
+        ("t.csv#2", "1 columns, the first line has 2"),
+        ("t.csv#3", "not UTF-8"),
+        ("c", "cannot be read"),
+    ]
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary(max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(values)
+@settings(max_examples=200)
+def test_whatever_a_column_holds_travels_in_a_reference(value):
+    inputs = TableInputs(("/t.jsonl",), "", path_column="path", columns=("x",))
+    source = inputs._source(1, {"path": "a", "x": value})
+    assert unpack_reference(pack_reference(source)) == unpack_reference(
+        pack_reference(unpack_reference(pack_reference(source)))
+    )
+    if isinstance(value, str | bool | None):
+        assert unpack_reference(pack_reference(source)).row == {"x": value}
+
+
+def test_values_of_parquet_that_json_has_not_become_text(tmp_path):
+    from datetime import datetime, timedelta
+    from decimal import Decimal
+
+    rows = [
+        {
+            "path": "a",
+            "bytes": b"ab\xff",
+            "nan": float("nan"),
+            "nested": [{"inf": float("inf"), "raw": b"x"}],
+            "decimal": Decimal("1.50"),
+            "time": datetime(2024, 1, 2, 3, 4, 5),
+            "long": timedelta(seconds=5),
+        }
+    ]
+    table = write(tmp_path, "t.parquet", parquet(rows))
+    (source,) = sources_of(inputs_of(table, columns=tuple(rows[0])[1:]))
+    row = unpack_reference(pack_reference(source)).row
+    assert row["bytes"] == "ab\udcff"
+    assert row["nan"] == "nan"
+    assert row["nested"] == [{"inf": "inf", "raw": "x"}]
+    assert (row["decimal"], row["time"]) == ("1.50", "2024-01-02T03:04:05")
+    assert isinstance(row["long"], str)
+
+
+def test_the_first_value_is_that_of_the_first_row_that_has_one(tmp_path):
+    rows = [{"path": "a"}, {"path": "b", "y": None}, {"path": "c", "y": ""}, {"path": "d", "y": []}]
+    table = write(tmp_path, "t.jsonl", lines([*rows, {"path": "e", "y": "x"}]))
+    assert first_value(inputs_of(table, columns=("y",)), "y") == []
+    table = write(tmp_path, "t.jsonl", lines([{"path": "a", "y": ""}]))
+    assert first_value(inputs_of(table, columns=("y",)), "y") is None
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_names_of_splits_are_those_in_the_column_train_first(tmp_path, name):
+    rows = [{"path": "x", "split": s} for s in ("val", "train", "dev", "val")]
+    table = write(tmp_path, name, KINDS[name](rows))
+    assert split_names((str(table),), "split") == ["train", "dev", "val"]
+
+
+def test_names_of_splits_may_be_numbers_and_stand_in_several_tables(tmp_path):
+    write(tmp_path, "1.jsonl", lines([{"fold": 1}, {"fold": 0}, {"fold": None}, {}]))
+    write(tmp_path, "2.csv", "fold\n2\n1\n\n")
+    assert split_names((f"{tmp_path}/*",), "fold") == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("t.csv", "split\n\n", "no row has a name there; is it the right column?"),
+        ("t.csv", "other\nx\n", "no row has a name there; is it the right column?"),
+        ("t.jsonl", lines([{"split": 1.5}]), "no row has a name there; is it the right column?"),
+        (
+            "t.csv",
+            "split\n" + "".join(f"{n}\n" for n in range(300)),
+            "{path}: column 'split' has more than 256 different values: these are no classes; name "
+            "another column",
+        ),
+        ("t.csv", "split,a,a\nx,1,2\n", "{path}: two columns are called 'a'"),
+        (
+            "t.txt",
+            "x\n",
+            "{path} is no table that could be asked for the names of splits: give them, such as "
+            "--splits train,val",
+        ),
+    ],
+)
+def test_a_column_that_names_no_splits_is_refused(tmp_path, name, data, message):
+    path = write(tmp_path, name, data)
+    with pytest.raises(UsageError) as caught:
+        split_names((str(path),), "split")
+    assert caught.value.message.startswith(f"--split_column split: {message.format(path=path)}")
+
+
+def test_a_table_that_is_gone_is_refused_with_its_name(tmp_path):
+    (tmp_path / "t.csv").symlink_to("nowhere")
+    assert f"--table {tmp_path}/t.csv: cannot be read" in refused(tmp_path / "t.csv")
+    with pytest.raises(UsageError, match=rf"--split_column s: {tmp_path}/t.csv: .*No such file"):
+        split_names((f"{tmp_path}/t.csv",), "s")
+
+
+def test_tables_come_in_the_order_of_their_names(tmp_path):
+    for name in ("b.csv", "a.jsonl", "c.tsv"):
+        write(tmp_path, name, "path\n")
+    assert tables_of(f"{tmp_path}/*") == [
+        f"{tmp_path}/{name}" for name in ("a.jsonl", "b.csv", "c.tsv")
+    ]

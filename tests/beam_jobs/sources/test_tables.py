@@ -1,0 +1,626 @@
+import csv
+import datetime
+import decimal
+import gc
+import gzip
+import io
+import itertools
+import json
+import random
+import sys
+import tracemalloc
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from beam_jobs.errors import RejectError, UsageError
+from beam_jobs.sources import rows
+from beam_jobs.sources.parquet import read_row_groups, row_groups
+from beam_jobs.sources.rows import Row
+from beam_jobs.sources.tables import column_names, distinct, read_rows, table_kind
+
+
+def read(kind: str, data: bytes | str, gzipped: bool = False, columns=None) -> list[Row]:
+    data = data.encode() if isinstance(data, str) else data
+    file = io.BytesIO(gzip.compress(data) if gzipped else data)
+    rows = list(read_rows(file, kind, gzipped, columns))
+    assert not file.closed
+    return rows
+
+
+def names(kind: str, data: bytes | str, gzipped: bool = False) -> tuple[str, ...]:
+    data = data.encode() if isinstance(data, str) else data
+    file = io.BytesIO(gzip.compress(data) if gzipped else data)
+    found = column_names(file, kind, gzipped)
+    assert not file.closed
+    return found
+
+
+def parquet(table: pa.Table | dict, **options) -> bytes:
+    buffer = io.BytesIO()
+    pq.write_table(table if isinstance(table, pa.Table) else pa.table(table), buffer, **options)
+    return buffer.getvalue()
+
+
+def values(rows: list[Row]) -> list[dict | None]:
+    assert not any(row.error for row in rows)
+    return [row.values for row in rows]
+
+
+def column(array: pa.Array) -> list:
+    """The values of a column that went through a file."""
+    return [row["x"] for row in values(read("parquet", parquet({"x": array})))]
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("a.csv", ("csv", False)),
+        ("b/A.TSV", ("tsv", False)),
+        ("a.b.jsonl.gz", ("jsonl", True)),
+        ("a.CSV.GZ", ("csv", True)),
+        ("a.tsv.gz", ("tsv", True)),
+        ("gs://b/a.parquet", ("parquet", False)),
+        ("a.parquet.gz", None),
+        ("a.json", None),
+        ("a.csv.bz2", None),
+        ("csv", None),
+        ("a.csv/b", None),
+        ("a.csv\n", None),
+        ("a.gz", None),
+        ("", None),
+    ],
+)
+def test_a_table_is_told_by_its_name(path, expected):
+    assert table_kind(path) == expected
+
+
+TABLE = 'id,text,y\n1,plain,cat\n2,"quoted, with ""quotes""\nand a newline",dog\n\n3,é,\n'
+
+
+@pytest.mark.parametrize("gzipped", [False, True])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("start", ["", "\ufeff", "\ufeff\n\n"])
+def test_rows_of_csv_are_texts_by_the_names_of_the_first_line(gzipped, end, start):
+    data = start + TABLE.replace("\n", end)
+    assert read("csv", data, gzipped) == [
+        Row(1, {"id": "1", "text": "plain", "y": "cat"}),
+        Row(2, {"id": "2", "text": f'quoted, with "quotes"{end}and a newline', "y": "dog"}),
+        Row(3, {"id": "3", "text": "é", "y": ""}),
+    ]
+    assert names("csv", data, gzipped) == ("id", "text", "y")
+
+
+def test_columns_of_tsv_are_separated_by_tabs():
+    data = 'a\tb,c\n1\t"x\ty"\n\t\n'
+    assert read("tsv", data) == [
+        Row(1, {"a": "1", "b,c": "x\ty"}),
+        Row(2, {"a": "", "b,c": ""}),
+    ]
+    assert names("tsv", data) == ("a", "b,c")
+
+
+@given(
+    st.sampled_from(["csv", "tsv"]),
+    st.integers(1, 4).flatmap(
+        lambda n: st.lists(st.lists(st.text(max_size=9), min_size=n, max_size=n), max_size=9)
+    ),
+    st.sampled_from(["\n", "\r\n"]),
+)
+@settings(max_examples=200, deadline=None)
+def test_whatever_is_written_to_a_table_is_read(kind, rows, end):
+    # Before Python 3.11, csv refuses zeros.
+    rows = [[text.replace("\0", "") for text in row] for row in rows]
+    header = [f"c{i}" for i in range(len(rows[0]) if rows else 1)]
+    buffer = io.StringIO(newline="")
+    delimiter = {"csv": ",", "tsv": "\t"}[kind]
+    writer = csv.writer(buffer, delimiter=delimiter, lineterminator=end, quoting=csv.QUOTE_ALL)
+    writer.writerows([header, *rows])
+    found = read(kind, buffer.getvalue())
+    assert values(found) == [dict(zip(header, row, strict=True)) for row in rows]
+    assert [row.number for row in found] == list(range(1, len(rows) + 1))
+
+
+@given(st.text(alphabet='ab,"\n\r\t é', max_size=40))
+@settings(max_examples=300, deadline=None)
+def test_rows_are_those_of_the_standard_reader(text):
+    data = "a,b\n" + text
+    expected = [
+        list(row.values())
+        for row in csv.DictReader(io.StringIO(data, newline=""), restkey="+", restval=None)
+        if None not in row.values() and "+" not in row
+    ]
+    found = read("csv", data)
+    if found and found[-1].number == 0:
+        assert "it ends within quotes" in found[-1].error
+        expected = expected[: sum(row.values is not None for row in found)]
+    assert [[*row.values.values()] for row in found if row.values is not None] == expected
+
+
+@pytest.mark.parametrize(("row", "count"), [("1", 1), ("1,2,3,4", 4), ('"1,2,3"', 1), (",", 2)])
+def test_a_row_of_another_length_is_reported_alone(row, count):
+    found = read("csv", f"a,b,c\n{row}\n1,2,3\n")
+    assert found == [
+        Row(1, None, f"{count} columns, the first line has 3"),
+        Row(2, {"a": "1", "b": "2", "c": "3"}),
+    ]
+
+
+def test_a_row_that_is_not_utf8_is_reported_alone():
+    lines = b"".join(b"%d\n" % i for i in range(5000))
+    found = read("csv", b"a\n" + lines + b"\xff\n" + lines)
+    assert len(found) == 10_001
+    assert [row for row in found if row.error] == [Row(5001, None, "not UTF-8")]
+
+
+@pytest.mark.parametrize("data", ["", "\n\n", "\ufeff", "a,b", "a,b\r\n\r\n"])
+def test_a_table_without_rows_has_none(data):
+    assert read("csv", data) == []
+    assert names("csv", data) == (("a", "b") if "a" in data else ())
+
+
+def test_a_first_line_that_is_not_utf8_is_no_table():
+    data = "a,b\n1,2\n".encode("utf-16")
+    error = "not a table that can be read to its end: its first line is not UTF-8"
+    assert read("csv", data) == [Row(0, None, error)]
+    with pytest.raises(RejectError, match=error):
+        names("csv", data)
+
+
+@pytest.mark.parametrize("data", ['a,b\n1,2\n3,"x\n4,y\n5,z\n', 'a,b\n1,2\n3,"', 'a,b\n1,2\n3,"""'])
+def test_a_quote_that_is_never_closed_ends_the_table(data):
+    assert read("csv", data) == [
+        Row(1, {"a": "1", "b": "2"}),
+        Row(0, None, "not a table that can be read to its end: it ends within quotes"),
+    ]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_two_columns_of_one_name_are_the_users_mistake(kind):
+    data = "a,b,a\n1,2,3\n"
+    if kind == "parquet":
+        data = parquet(pa.table([[1], [2], [3]], names=["a", "b", "a"]))
+    message = "two columns are called 'a': give each a name of its own"
+    for function in (read, names):
+        with pytest.raises(UsageError, match=message):
+            function(kind, data)
+
+
+def test_several_columns_may_have_no_name():
+    assert read("csv", ",a,\n1,2,\n")[0].values["a"] == "2"
+    assert names("csv", ",a,\n") == ("", "a", "")
+    with pytest.raises(UsageError, match="two columns are called 'a'"):
+        names("csv", ",,a,a\n")
+
+
+def test_long_texts_fit_in_a_table():
+    long = "words, and more words\n" * 20_000
+    assert values(read("csv", f'a,b\n"{long}",1\n')) == [{"a": long, "b": "1"}]
+
+
+@pytest.mark.parametrize(
+    "row", ["x" * 2000, '"' + "x\n" * 1000 + '"', '"\n",' * 500, "," * 1001, '"' + "x" * 2000]
+)
+def test_a_row_longer_than_any_ends_a_table(row, monkeypatch):
+    monkeypatch.setattr(rows, "MAX_LINE_BYTES", 1000)
+    short = "1,2\n" * 1000
+    found = read("csv", f"a,b\n{short}{row}\n3,4\n")
+    assert len(found) == 1001
+    assert found[-1].number == 0
+    assert found[-1].error.startswith("not a table that can be read to its end: a row is longer")
+
+
+@pytest.mark.parametrize("blank", ["\n", "\r\n"])
+def test_blank_lines_are_no_part_of_a_row(blank, monkeypatch):
+    monkeypatch.setattr(rows, "MAX_LINE_BYTES", 1000)
+    assert len(read("csv", f"a,b\n{blank * 2000}1,2\n")) == 1
+
+
+class Endless(io.RawIOBase):
+    """A file that says how much of it has been read."""
+
+    def __init__(self, start: bytes, fill: bytes) -> None:
+        self.taken, self._start, self._fill = 0, start, fill
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer) -> int:
+        data, self._start = self._start[: len(buffer)], self._start[len(buffer) :]
+        if not data:
+            data = (self._fill * (len(buffer) // len(self._fill) + 1))[: len(buffer)]
+        buffer[: len(data)] = data
+        self.taken += len(data)
+        return len(data)
+
+
+@pytest.mark.parametrize("fill", [b"x", b"x,", b'\n","', b"\n"])
+def test_a_row_without_an_end_is_not_held_in_memory(fill, monkeypatch):
+    monkeypatch.setattr(rows, "MAX_LINE_BYTES", 1 << 20)
+    file = Endless(b'a\n"', fill)
+    found = next(read_rows(io.BufferedReader(file), "csv", False))
+    assert "a row is longer than 1 MiB" in found.error
+    assert file.taken < 1.1 * (1 << 20)
+
+
+@pytest.mark.parametrize("gzipped", [False, True])
+def test_rows_of_jsonl_are_objects_by_the_number_of_their_line(gzipped):
+    lines = [
+        '\ufeff{"a": "x\\ny", "n": 1}',
+        "",
+        ' {"a": [1, {"b": null}], "a": true} ',
+        "\t",
+        '{"a": NaN, "é": 1.5}',
+    ]
+    found = read("jsonl", "\r\n".join(lines), gzipped)
+    assert [row.number for row in found] == [1, 3, 5]
+    assert values(found[:2]) == [{"a": "x\ny", "n": 1}, {"a": True}]
+    assert str(found[2].values) == "{'a': nan, 'é': 1.5}"
+    assert names("jsonl", "\r\n".join(lines), gzipped) == ("a", "n")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.lists(st.dictionaries(st.text(), JSON, max_size=3), max_size=5))
+@settings(max_examples=200, deadline=None)
+def test_objects_are_what_the_standard_reader_makes_of_their_lines(objects):
+    lines = [json.dumps(fields) for fields in objects]
+    found = values(read("jsonl", "".join(f"{line}\n" for line in lines)))
+    assert repr(found) == repr([json.loads(line) for line in lines])
+
+
+@pytest.mark.parametrize(
+    ("line", "error"),
+    [
+        (b"[1]", "expected a JSON object, got list"),
+        (b"3", "expected a JSON object, got int"),
+        (b"{", "not JSON: Expecting property name"),
+        (b'{"a": 1} {"a": 2}', "not JSON: Extra data"),
+        (b'{"a": "\xff"}', "not UTF-8: 'utf-8' codec can't decode byte 0xff"),
+        (rb'{"a": "\ud800"}', "not UTF-8: 'utf-8' codec can't encode character '\\ud800'"),
+        (rb'{"\udc80": 1}', "not UTF-8: "),
+        (b'{"a": ' + b"[" * 100_000, "not JSON: maximum recursion depth exceeded"),
+        (b'{"a": ' + b"1" * 5000 + b"e", "not JSON: "),
+    ],
+)
+def test_a_line_that_is_no_object_is_reported_alone(line, error):
+    found = read("jsonl", b'{"a": 1}\n' + line + b'\n{"a": 3}\n')
+    assert [found[0], found[2]] == [Row(1, {"a": 1}), Row(3, {"a": 3})]
+    assert (found[1].number, found[1].values) == (2, None)
+    assert found[1].error.startswith(error)
+    assert names("jsonl", line + b'\n{"b": 3}\n') == ("b",)
+
+
+@pytest.mark.parametrize("length", [1001, 1999, 2000, 2001, 5000])
+def test_a_line_longer_than_any_is_reported_alone(length, monkeypatch):
+    monkeypatch.setattr(rows, "MAX_LINE_BYTES", 1000)
+    assert read("jsonl", "{}\n" + "x" * length + "\n{}") == [
+        Row(1, {}),
+        Row(2, None, "longer than 0 MiB"),
+        Row(3, {}),
+    ]
+    fits = '{"a": "' + "x" * 990 + '"}'
+    assert values(read("jsonl", f"{fits}\n{fits}")) == [{"a": "x" * 990}] * 2
+
+
+@pytest.mark.parametrize("data", ["", "\n", "3\n[]\n"])
+def test_lines_without_an_object_name_no_column(data):
+    assert names("jsonl", data) == ()
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl"])
+@pytest.mark.parametrize("damage", ["cut", "flipped", "garbage", "empty"])
+def test_a_damaged_gzip_file_ends_with_one_row_that_says_so(kind, damage):
+    rng = np.random.default_rng(0)
+    lines = [f'{{"a": "{rng.integers(1 << 60)}"}}' for _ in range(5000)]
+    if kind != "jsonl":
+        lines = ["a", *(str(rng.integers(1 << 60)) for _ in range(5000))]
+    whole = gzip.compress("\n".join(lines).encode())
+    broken = {
+        "cut": whole[: len(whole) // 2],
+        "flipped": whole[:2000] + bytes(50) + whole[2050:],
+        "garbage": b"no gzip",
+        "empty": whole[:3],
+    }[damage]
+    found = list(read_rows(io.BytesIO(broken), kind, True))
+    assert (found[-1].number, found[-1].values) == (0, None)
+    assert "to its end: " in found[-1].error
+    assert all(row.number for row in found[:-1])
+    assert found == list(read_rows(io.BytesIO(broken), kind, True))
+    if damage == "cut":
+        assert len(found) > 1000
+    if damage in ("garbage", "empty"):
+        with pytest.raises(RejectError, match="cannot be read to its end: "):
+            column_names(io.BytesIO(broken), kind, True)
+
+
+def test_a_file_that_is_closed_before_its_rows_are_is_no_trouble(tmp_path, monkeypatch):
+    unraisable: list = []
+    monkeypatch.setattr(sys, "unraisablehook", unraisable.append)
+    path = tmp_path / "a.csv"
+    path.write_text("a\n1\n2\n")
+    with path.open("rb") as file:
+        rows = read_rows(file, "csv", False)
+        assert next(rows) == Row(1, {"a": "1"})
+    del rows
+    gc.collect()
+    assert not unraisable
+
+
+D = datetime.datetime
+BERLIN = datetime.timezone(datetime.timedelta(hours=2))
+STRUCT = [{"a": 1, "b": [None, D(2020, 1, 1)]}, None, {"a": None, "b": None}]
+
+
+@pytest.mark.parametrize(
+    ("array", "expected"),
+    [
+        (pa.array([1, None, -3], pa.int16()), [1, None, -3]),
+        (pa.array([2**64 - 1], pa.uint64()), [2**64 - 1]),
+        (pa.array([True, None, False]), [True, None, False]),
+        (pa.array([1.5, None]), [1.5, None]),
+        (pa.array([np.float16(0.5)], pa.float16()), [0.5]),
+        (pa.array(["é", "", None]), ["é", "", None]),
+        (pa.array(["a", None], pa.large_string()), ["a", None]),
+        (pa.array([b"\xff", b"", None]), [b"\xff", b"", None]),
+        (pa.array([b"ab"], pa.binary(2)), [b"ab"]),
+        (pa.array(["x", "y", None, "x"]).dictionary_encode(), ["x", "y", None, "x"]),
+        (pa.array([None, None]), [None, None]),
+        (pa.array([[1, None], [], None, [2]]), [[1, None], [], None, [2]]),
+        (pa.array([[["a"], None], []]), [[["a"], None], []]),
+        (pa.array([[1, 2], [3, 4]], pa.list_(pa.int8(), 2)), [[1, 2], [3, 4]]),
+        (pa.array([["a"], None], pa.large_list(pa.string())), [["a"], None]),
+        (
+            pa.array(STRUCT),
+            [{"a": 1, "b": [None, "2020-01-01T00:00:00"]}, None, {"a": None, "b": None}],
+        ),
+        (pa.array([decimal.Decimal("1.50"), None]), ["1.50", None]),
+        (pa.array([datetime.date(2020, 2, 29), None]), ["2020-02-29", None]),
+        (pa.array([datetime.date(2020, 2, 29), None], pa.date64()), ["2020-02-29", None]),
+        (pa.array([D(2020, 1, 2, 3, 4, 5), None]), ["2020-01-02T03:04:05", None]),
+        (pa.array([D(2020, 1, 2, 0, 0, 0, 70)]), ["2020-01-02T00:00:00.000070"]),
+        (pa.array([D(2020, 1, 2)], pa.timestamp("ms")), ["2020-01-02T00:00:00"]),
+        (pa.array([1_000_000_001], pa.timestamp("ns")), ["1970-01-01T00:00:01.000000001"]),
+        (
+            pa.array([D(2020, 1, 2, 3, tzinfo=BERLIN)], pa.timestamp("us", "Europe/Berlin")),
+            ["2020-01-02T01:00:00+00:00"],
+        ),
+        # None that Python's own times hold, and a zone that is in no database.
+        (pa.array([10**18], pa.timestamp("us", "Foo/Bar")), ["33658-09-27T01:46:40+00:00"]),
+        (pa.array([datetime.time(1, 2, 3)]), ["01:02:03.000000"]),
+        (pa.array([b"\xff" * 16, None], pa.uuid()), [b"\xff" * 16, None]),
+        (
+            pa.FixedShapeTensorArray.from_numpy_ndarray(np.arange(4.0).reshape(2, 2)),
+            [[0.0, 1.0], [2.0, 3.0]],
+        ),
+    ],
+    ids=lambda value: str(value.type) if isinstance(value, pa.Array | pa.ExtensionArray) else "",
+)
+def test_values_of_parquet_are_pythons_own(array, expected):
+    found = column(array)
+    assert found == expected
+    assert list(map(type, found)) == list(map(type, expected))
+
+
+TYPES = [
+    pa.int8(),
+    pa.float64(),
+    pa.string(),
+    pa.binary(),
+    pa.bool_(),
+    pa.list_(pa.string()),
+    pa.struct([("a", pa.int64()), ("b", pa.list_(pa.float64()))]),
+    pa.dictionary(pa.int32(), pa.string()),
+]
+CELLS = {
+    "int8": st.integers(-128, 127),
+    "double": st.floats(allow_nan=False),
+    "string": st.text(),
+    "binary": st.binary(),
+    "bool": st.booleans(),
+}
+
+
+def cells(kind: pa.DataType) -> st.SearchStrategy:
+    """Values that an Arrow type holds."""
+    if pa.types.is_list(kind):
+        return st.none() | st.lists(cells(kind.value_type), max_size=3)
+    if pa.types.is_struct(kind):
+        return st.none() | st.fixed_dictionaries({field.name: cells(field.type) for field in kind})
+    if pa.types.is_dictionary(kind):
+        return cells(kind.value_type)
+    return st.none() | CELLS.get(str(kind), st.integers(-(2**63), 2**63 - 1))
+
+
+@given(st.lists(st.sampled_from(TYPES), min_size=1, max_size=3), st.data())
+@settings(max_examples=100, deadline=None)
+def test_whatever_is_written_to_parquet_is_read(types, data):
+    count = data.draw(st.integers(0, 7))
+    arrays = [
+        pa.array(data.draw(st.lists(cells(kind), min_size=count, max_size=count)), kind)
+        for kind in types
+    ]
+    table = pa.table(arrays, names=[f"c{i}" for i in range(len(types))])
+    stored = parquet(table, row_group_size=data.draw(st.integers(1, 4)))
+    assert values(read("parquet", stored)) == table.to_pylist()
+    assert names("parquet", stored) == tuple(table.column_names)
+
+
+NUMBERS = {"n": list(range(2500)), "t": [f"text {i}" for i in range(2500)], "u": [0.5] * 2500}
+
+
+@pytest.mark.parametrize("row_group_size", [1, 999, 2500])
+def test_row_groups_of_one_file_are_read_apart(row_group_size):
+    stored = parquet(NUMBERS, row_group_size=row_group_size)
+    if row_group_size == 1:
+        stored = parquet({name: values[:5] for name, values in NUMBERS.items()}, row_group_size=1)
+    sizes = row_groups(io.BytesIO(stored))
+    assert sizes == {1: [1] * 5, 999: [999, 999, 502], 2500: [2500]}[row_group_size]
+    whole = read("parquet", stored, columns=["t", "n"])
+    assert [row.number for row in whole] == list(range(1, sum(sizes) + 1))
+    assert whole[0] == Row(1, {"n": 0, "t": "text 0"})
+    firsts = itertools.accumulate(sizes, initial=1)
+    parts = [
+        list(read_row_groups(io.BytesIO(stored), [i], {"t", "n"}, first))
+        for i, first in zip(range(len(sizes)), firsts, strict=False)
+    ]
+    assert [row for part in parts for row in part] == whole
+    assert list(read_row_groups(io.BytesIO(stored), range(len(sizes)), {"t", "n"})) == whole
+    assert next(read_row_groups(io.BytesIO(stored), [len(sizes) - 1])).number == 1
+
+
+def test_columns_that_parquet_has_not_are_left_out():
+    stored = parquet({"a": [1, 2], "b.c": [3, 4]})
+    assert values(read("parquet", stored, columns=["b.c", "z"])) == [{"b.c": 3}, {"b.c": 4}]
+    assert [row.number for row in read("parquet", stored, columns=["z"])] == [1, 2]
+
+
+def test_a_text_of_parquet_that_is_not_utf8_costs_its_row_alone():
+    texts = [b"fine"] * 3000
+    texts[1500] = b"\xff"
+    stored = parquet({"n": list(range(3000)), "t": pa.array(texts).view(pa.string())})
+    found = read("parquet", stored)
+    assert len(found) == 3000
+    assert [row.number for row in found if row.error] == [1501]
+    assert found[1500].error.startswith("cannot be read: ")
+    assert "Invalid UTF8" in found[1500].error
+    assert found[1501] == Row(1502, {"n": 1501, "t": "fine"})
+
+
+def test_times_of_96_bits_go_beyond_the_year_2262():
+    stored = parquet(
+        {"x": pa.array([D(9999, 12, 31)], pa.timestamp("us"))},
+        use_deprecated_int96_timestamps=True,
+    )
+    assert values(read("parquet", stored)) == [{"x": "9999-12-31T00:00:00"}]
+
+
+@pytest.mark.parametrize("data", [b"", b"PAR1", b"PAR1" * 10, b"garbage" * 100])
+def test_what_is_no_parquet_file_is_rejected(data):
+    message = "not a Parquet file that can be read: "
+    (row,) = read("parquet", data)
+    assert (row.number, row.values) == (0, None)
+    assert row.error.startswith(message)
+    with pytest.raises(RejectError, match=message):
+        names("parquet", data)
+    with pytest.raises(RejectError, match=message):
+        row_groups(io.BytesIO(data))
+    with pytest.raises(RejectError, match=message):
+        list(read_row_groups(io.BytesIO(data), [0]))
+
+
+def test_a_damaged_page_ends_the_file_where_it_stands():
+    stored = bytearray(parquet(NUMBERS, row_group_size=1000, compression="none"))
+    at = stored.index(b"text 1500")
+    stored[at + 5] += 1
+    whole = pq.read_table(io.BytesIO(stored))
+    assert whole["t"][1500].as_py() == "text 2500"  # Nothing but a checksum can tell.
+    stored = bytearray(
+        parquet(NUMBERS, row_group_size=1000, compression="none", write_page_checksum=True)
+    )
+    stored[stored.index(b"text 1500") + 5] += 1
+    found = read("parquet", bytes(stored))
+    assert [row.number for row in found] == [*range(1, 1001), 0]
+    assert found[-1].error.startswith("cannot be read to its end: could not verify page integrity")
+    apart = list(read_row_groups(io.BytesIO(stored), range(3)))
+    assert apart[:1001] == found
+    assert [row.number for row in apart[1001:]] == list(range(2001, 2501))
+
+
+def test_rows_that_the_footer_has_and_the_file_has_not_are_reported():
+    stored = bytearray(parquet({"a": list(range(100))}, store_schema=False))
+    # The third number of the row group, in Thrift's compact protocol: 100 becomes 101.
+    at = stored.rindex(b"\x16\xc8\x01")
+    stored[at : at + 3] = b"\x16\xca\x01"
+    assert row_groups(io.BytesIO(stored)) == [101]
+    found = read("parquet", bytes(stored))
+    assert found[99] == Row(100, {"a": 99})
+    error = "cannot be read to its end: row group 0 should have 101 rows, it has 100"
+    assert found[100:] == [Row(0, None, error)]
+
+
+@pytest.mark.parametrize("compression", ["none", "snappy"])
+def test_a_damaged_parquet_file_gives_rows_and_errors_and_nothing_else(compression):
+    table = {
+        "t": [f"text {i % 7}" for i in range(50)],
+        "n": list(range(50)),
+        "l": [[i] * (i % 3) for i in range(50)],
+    }
+    whole = parquet(table, row_group_size=20, compression=compression)
+    rng = random.Random(0)
+    ends = 0
+    for _ in range(300):
+        damaged = bytearray(whole)
+        for _ in range(rng.randint(1, 3)):
+            damaged[rng.randrange(len(damaged))] = rng.randrange(256)
+        try:
+            found = read("parquet", bytes(damaged))
+        except UsageError:  # Two names have become one.
+            continue
+        ends += not found[-1].number
+        assert len(found) == 50 or not found[-1].number
+    assert ends > 100
+
+
+def test_rows_of_a_large_row_group_are_not_held_in_memory():
+    picture = np.random.default_rng(0).bytes(20_000)
+    pictures = pa.array([picture[i:] + picture[:i] for i in range(2000)])
+    options = {"use_dictionary": False, "compression": "none", "write_batch_size": 16}
+    file = io.BytesIO(parquet({"x": pictures}, **options))
+    del pictures
+    pool = pa.default_memory_pool()
+    before, most = pool.bytes_allocated(), 0
+    tracemalloc.start()
+    try:
+        for row in read_rows(file, "parquet", False):
+            if row.number % 50 == 0:
+                most = max(most, pool.bytes_allocated() - before)
+        # Of 40 MB.
+        assert most < 20_000_000
+        assert tracemalloc.get_traced_memory()[1] < 30_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_parquet_without_pyarrow_is_the_users_mistake(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    with pytest.raises(UsageError, match=r"\.parquet files need pyarrow .*beam-shards\[parquet\]"):
+        read("parquet", b"")
+
+
+def test_the_different_labels_of_a_column_are_sorted_texts():
+    rows = [
+        Row(1, {"y": "b"}),
+        Row(2, None, "broken"),
+        Row(3, {"y": 10}),
+        Row(4, {"y": True}),
+        Row(5, {"y": "b"}),
+        Row(6, {"y": None}),
+        Row(7, {"y": ""}),
+        Row(8, {"y": 1.5}),
+        Row(9, {"z": "c"}),
+        Row(10, {"y": "é"}),
+        Row(0, None, "cannot be read to its end"),
+    ]
+    assert distinct(rows, "y", 4) == ["1", "10", "b", "é"]
+    assert distinct([], "y", 0) == []
+    with pytest.raises(UsageError) as caught:
+        distinct(rows, "y", 3)
+    assert caught.value.message == (
+        "column 'y' has more than 3 different values: these are no classes; name another column"
+    )
+
+
+def test_a_column_of_too_many_values_is_not_read_to_its_end():
+    rows = (Row(i, {"y": str(i)}) for i in itertools.count(1))
+    with pytest.raises(UsageError, match="more than 100 different values"):
+        distinct(rows, "y", 100)

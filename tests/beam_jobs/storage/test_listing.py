@@ -1,0 +1,294 @@
+import io
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from beam_jobs.errors import UsageError
+from beam_jobs.sources.inputs import Inputs
+from beam_jobs.storage import files
+from beam_jobs.storage.files import read_bytes
+from beam_jobs.storage.listing import File, match
+from beam_jobs.storage.paths import absolute, common_root, is_local
+
+names = st.text("abcXYZ019_ .-é", min_size=1, max_size=5).filter(lambda s: s not in (".", ".."))
+folders = st.lists(names, max_size=3)
+leaves = st.sampled_from(["*.jpg", "*", "**", "[ab]/*.npy", "x.csv", "run?/a.npy", "*/*.txt"])
+patterns = st.lists(st.tuples(folders, leaves), min_size=1, max_size=4)
+
+
+def placed(prefix: str, below: list[tuple[list[str], str]]) -> list[str]:
+    return ["/".join([prefix, *parts, leaf]) for parts, leaf in below]
+
+
+def write(root: Path, *keys: str) -> None:
+    for key in keys:
+        (root / key).parent.mkdir(parents=True, exist_ok=True)
+        (root / key).write_bytes(key.encode())
+
+
+def keys_of(inputs: Inputs) -> list[str]:
+    return [file.path for pattern in inputs.patterns for file in inputs.files(pattern)]
+
+
+@given(patterns, st.sampled_from(["/home/me/data", "/d", "gs://bucket/data", "/a/b/c/d e"]))
+@settings(max_examples=300, deadline=None)
+def test_the_part_of_the_root_below_the_data_does_not_depend_on_where_it_lies(below, place):
+    here = common_root(placed("/somewhere/else", below)).removeprefix("/somewhere/else")
+    assert common_root(placed(place, below)) == place + here
+
+
+@given(patterns)
+@settings(max_examples=300, deadline=None)
+def test_the_root_is_the_deepest_folder_above_the_fixed_part_of_every_pattern(below):
+    given_patterns = placed("/data", below)
+    fixed = [
+        pattern.replace("?", "*").replace("[", "*").split("*")[0] for pattern in given_patterns
+    ]
+    folders_above = [text[: text.rindex("/")] for text in fixed]
+    assert common_root(given_patterns) == os.path.commonpath(folders_above)
+
+
+@given(patterns)
+@settings(max_examples=50, deadline=None)
+def test_the_root_does_not_depend_on_the_order_of_the_patterns(below):
+    assert common_root(placed("/d", below)) == common_root(placed("/d", below[::-1]))
+
+
+def test_the_root_does_not_stop_within_a_name():
+    assert common_root(["/d/run10/*.npy", "/d/run11/*.npy"]) == "/d"
+
+
+def test_files_at_the_root_of_the_filesystem_have_keys():
+    assert Inputs(("/*.txt",), common_root(["/*.txt"])).path("a.txt") == "/a.txt"
+
+
+@pytest.mark.parametrize(
+    "mixed",
+    [
+        ["gs://a/x/*", "gs://b/x/*"],
+        ["gs://a/x/*", "s3://a/x/*"],
+        ["gs://a/x/*", "/a/x/*"],
+        ["/a/x/*", "gs://a/x/*"],
+    ],
+)
+def test_inputs_on_different_filesystems_are_refused(mixed):
+    with pytest.raises(UsageError, match="no common directory") as caught:
+        common_root(mixed)
+    assert all(pattern in caught.value.message for pattern in mixed)
+
+
+def test_paths_with_a_scheme_are_not_local():
+    assert [is_local(p) for p in ("gs://b/x", "s3+x://b", "/a://b", "a/b", "C:/x")] == [
+        False,
+        False,
+        True,
+        True,
+        True,
+    ]
+
+
+def test_a_relative_pattern_becomes_absolute(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert absolute("photos/*/*.jpg") == f"{tmp_path}/photos/*/*.jpg"
+    assert absolute("a.txt") == f"{tmp_path}/a.txt"
+
+
+def test_a_home_directory_is_expanded(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert absolute("~/x/*.npy") == f"{tmp_path}/x/*.npy"
+
+
+@pytest.mark.parametrize("slash", ["", "/", "//"])
+def test_a_folder_stands_for_all_files_below_it(tmp_path, slash):
+    write(tmp_path, "in/a.txt", "in/deep/er/b.txt", "out.txt")
+    inputs = Inputs.of([f"{tmp_path}/in{slash}"])
+    assert inputs.patterns == (f"{tmp_path}/in/**",)
+    assert sorted(keys_of(inputs)) == ["a.txt", "deep/er/b.txt"]
+
+
+def test_remote_patterns_stay_as_they_are():
+    assert absolute("gs://bucket/a/*.jpg") == "gs://bucket/a/*.jpg"
+
+
+def test_a_link_keeps_its_name(tmp_path):
+    write(tmp_path, "real/a.txt")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    assert absolute(f"{tmp_path}/link/*.txt") == f"{tmp_path}/link/*.txt"
+
+
+def test_all_files_match_with_their_sizes_and_a_few_of_them_are_the_first_by_name(tmp_path):
+    write(tmp_path, "b.txt", "a/z.txt", "a.txt", "é.txt", "B.txt")
+    found = list(match(f"{tmp_path}/**"))
+    first = [file.path[len(str(tmp_path)) + 1 :] for file in match(f"{tmp_path}/**", limit=3)]
+    assert first == ["B.txt", "a/z.txt", "a.txt"]
+    assert {(file.path[len(str(tmp_path)) + 1 :], file.size) for file in found} == {
+        (key, len(key.encode())) for key in ("b.txt", "a/z.txt", "a.txt", "é.txt", "B.txt")
+    }
+
+
+def test_a_file_is_known_by_path_size_and_time_to_the_nanosecond(tmp_path):
+    write(tmp_path, "in/a.txt")
+    os.utime(tmp_path / "in/a.txt", ns=(1, 1_700_000_000_123_456_789))
+    (found,) = match(f"{tmp_path}/**")
+    assert found == File(f"{tmp_path}/in/a.txt", 8, 1_700_000_000_123_456_789)
+    inputs = Inputs.of([f"{tmp_path}/*/*"])
+    assert list(inputs.files(inputs.patterns[0])) == [found._replace(path="in/a.txt")]
+
+
+def test_a_link_to_nothing_is_a_file_of_no_size_and_time(tmp_path):
+    (tmp_path / "gone").symlink_to(tmp_path / "nowhere")
+    assert list(match(f"{tmp_path}/*")) == [File(f"{tmp_path}/gone", 0, 0)]
+
+
+def test_a_star_stays_within_a_folder_and_two_cross_folders(tmp_path):
+    write(tmp_path, "a.txt", "x/b.txt", "x/y/c.txt")
+    assert [Path(file.path).name for file in match(f"{tmp_path}/*.txt")] == ["a.txt"]
+    assert [Path(file.path).name for file in match(f"{tmp_path}/*/*.txt")] == ["b.txt"]
+    assert len(list(match(f"{tmp_path}/**"))) == 3
+
+
+def test_an_unknown_filesystem_is_the_users_mistake():
+    with pytest.raises(UsageError, match="--input nosuch://x/"):
+        list(match("nosuch://x/*"))
+
+
+def test_keys_are_paths_below_the_common_root_wherever_the_data_lies(tmp_path):
+    found = []
+    for place in ("one", "two/three/four"):
+        write(tmp_path / place, "p/cat/1.jpg", "p/dog/2.jpg", "q/cat/3.jpg")
+        inputs = Inputs.of([f"{tmp_path}/{place}/{folder}/*/*.jpg" for folder in "pq"])
+        found.append(sorted(keys_of(inputs)))
+        assert [read_bytes(inputs.path(key)) for key in found[-1]] == [
+            key.encode() for key in found[-1]
+        ]
+    assert found == [["p/cat/1.jpg", "p/dog/2.jpg", "q/cat/3.jpg"]] * 2
+
+
+def test_keys_do_not_depend_on_which_files_match(tmp_path):
+    write(tmp_path, "cat/1.jpg")
+    inputs = Inputs.of([f"{tmp_path}/*/*.jpg"])
+    assert keys_of(inputs) == ["cat/1.jpg"]
+
+
+def test_a_pattern_that_matches_nothing_is_named_as_it_was_given(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, "a.txt")
+    with pytest.raises(UsageError, match=r"--input \*\.jpg: no file matches") as caught:
+        Inputs.of(["*.txt", "*.jpg"])
+    assert caught.value.exit_code == 2
+
+
+def test_files_are_read_as_they_are_even_when_their_name_says_gzip(tmp_path):
+    (tmp_path / "a.gz").write_bytes(b"not gzip")
+    assert read_bytes(f"{tmp_path}/a.gz") == b"not gzip"
+
+
+def test_a_missing_file_is_an_os_error(tmp_path):
+    with pytest.raises(OSError):
+        read_bytes(f"{tmp_path}/none")
+
+
+@pytest.mark.parametrize("size", [0, 1, 4095, 4096, (1 << 20) - 1, 1 << 20, (1 << 20) + 1])
+def test_a_file_of_any_size_is_read_whole(tmp_path, size):
+    data = os.urandom(size)
+    (tmp_path / "a").write_bytes(data)
+    assert read_bytes(f"{tmp_path}/a") == data
+
+
+def test_a_large_file_is_read_whole(tmp_path):
+    data = os.urandom(1 << 20) * 150 + b"end"
+    (tmp_path / "a").write_bytes(data)
+    found = read_bytes(f"{tmp_path}/a")
+    assert len(found) == len(data) and found == data
+
+
+def test_a_file_that_the_system_hands_over_in_pieces_is_read_whole(tmp_path, monkeypatch):
+    data = os.urandom(10_000)
+    (tmp_path / "a").write_bytes(data)
+    read = os.read
+    monkeypatch.setattr(os, "read", lambda descriptor, size: read(descriptor, min(size, 999)))
+    assert read_bytes(f"{tmp_path}/a") == data
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="not Linux")
+@pytest.mark.parametrize("path", ["/proc/self/status", "/proc/self/maps", "/proc/version"])
+def test_a_file_that_claims_to_be_empty_is_read_to_its_end(path):
+    assert os.stat(path).st_size == 0
+    found = read_bytes(path)
+    assert found.endswith(b"\n")
+    # Figures of the process may change between two looks, its lines do not become fewer.
+    assert abs(found.count(b"\n") - Path(path).read_bytes().count(b"\n")) < 20
+
+
+@pytest.mark.parametrize(("before", "after"), [(0, 10), (10, 0), (5000, 4999), (5000, 3 << 20)])
+def test_a_file_that_changes_its_size_meanwhile_is_read_to_its_end(
+    tmp_path, monkeypatch, before, after
+):
+    (tmp_path / "a").write_bytes(bytes(before))
+    data = os.urandom(after)
+    fstat = os.fstat
+
+    def look(descriptor):
+        found = fstat(descriptor)
+        (tmp_path / "a").write_bytes(data)
+        return found
+
+    monkeypatch.setattr(os, "fstat", look)
+    assert read_bytes(f"{tmp_path}/a") == data
+
+
+@pytest.mark.parametrize("name", ["none", "folder", "a/b"])
+def test_what_cannot_be_read_is_an_os_error_and_leaves_nothing_open(tmp_path, name):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "a").write_bytes(b"")
+    before = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").exists() else 0
+    for _ in range(5):
+        with pytest.raises(OSError):
+            read_bytes(f"{tmp_path}/{name}")
+    if before:
+        assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_remote_file_is_read_through_beam(monkeypatch):
+    def open_file(path):
+        assert path == "hdfs://bucket/a"
+        return io.BytesIO(b"from afar")
+
+    monkeypatch.setattr(files, "open_file", open_file)
+    assert read_bytes("hdfs://bucket/a") == b"from afar"
+
+
+def test_links_to_nothing_and_to_themselves_are_files_that_cannot_be_read(tmp_path):
+    write(tmp_path, "a.jpg")
+    (tmp_path / "gone.jpg").symlink_to("nothing")
+    (tmp_path / "self.jpg").symlink_to("self.jpg")
+    found = {Path(file.path).name: file.size for file in match(f"{tmp_path}/*.jpg")}
+    assert found == {"a.jpg": 5, "gone.jpg": 0, "self.jpg": 0}
+
+
+def test_a_folder_that_may_not_be_read_ends_the_listing(tmp_path, monkeypatch):
+    write(tmp_path, "a/1.jpg", "b/2.jpg")
+    scandir = os.scandir
+
+    def refused(folder):
+        if str(folder).endswith("/b"):
+            raise PermissionError(13, "Permission denied", folder)
+        return scandir(folder)
+
+    monkeypatch.setattr(os, "scandir", refused)
+    for pattern in (f"{tmp_path}/*/*.jpg", f"{tmp_path}/**"):
+        with pytest.raises(UsageError, match="Permission denied"):
+            list(match(pattern))
+
+
+@pytest.mark.parametrize("opened", [read_bytes, files.open_file, files.open_seekable])
+def test_pipes_devices_and_folders_are_no_files(tmp_path, opened):
+    os.mkfifo(tmp_path / "pipe")  # Opening it would wait for ever.
+    (tmp_path / "device").symlink_to("/dev/zero")
+    (tmp_path / "folder").mkdir()
+    for name in ("pipe", "device", "folder"):
+        with pytest.raises(OSError, match="it is no regular file"):
+            opened(str(tmp_path / name))

@@ -1,0 +1,224 @@
+"""The same bytes in every file, whatever runs the job; and golden bytes of two small datasets."""
+
+import gzip
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from PIL import Image
+
+from beam_jobs.__main__ import main
+from beam_jobs.engines.direct import cores, processes_of
+from readers.format.manifest import Manifest
+from tests.support.datasets import files_of, npy, write_recordings
+
+SPLITS = ["--splits", "train=0.6,val=0.3,test=0.1", "--num_shards", "train=4,val=2,test=2"]
+LETTERS = [
+    "alpha",
+    "beta",
+    "gamma",
+    "delta",
+    "epsilon",
+    "zeta",
+    "eta",
+    "theta",
+    "iota",
+    "kappa",
+    "lambda",
+    "mu",
+]
+
+
+def run(*arguments):
+    return main([str(argument) for argument in arguments])
+
+
+def run_as_users_do(*arguments):
+    """In a process of its own, where tests/support/quick_beam.py replaces nothing in Beam."""
+    command = [sys.executable, "-m", "beam_jobs", *map(str, arguments)]
+    return subprocess.run(command).returncode
+
+
+def make_sensors(source):
+    write_recordings(source, [1 + n % 17 for n in range(90)], bad=(3, 4, 30, 31, 32, 33, 77))
+    (source / "b" / "notes.txt").write_text("no recording")
+
+
+def make_images(source):
+    for label in ("x", "y"):
+        (source / label).mkdir(parents=True)
+    for n in range(40):
+        y, x = np.mgrid[: 9 + n % 7, : 12 + n % 5]
+        pixels = np.stack([x * n % 256, y * 20 % 256, (x + y) * 9 % 256], -1).astype(np.uint8)
+        suffix = "png" if n % 3 else "jpg"
+        Image.fromarray(pixels).save(source / "xy"[n % 2] / f"{n}.{suffix}")
+    for n in range(4):
+        (source / "x" / f"bad{n}.png").write_text("no picture")
+
+
+def make_text(source):
+    source.mkdir(parents=True)
+
+    def texts(name, count):
+        for n in range(count):
+            words = [LETTERS[(n * n + k * len(name)) % len(LETTERS)] for k in range(1 + n % 9)]
+            yield " ".join(words), "even" if n % 2 == 0 else "odd"
+
+    for name in ("a", "b", "c", "d"):
+        lines = [json.dumps({"text": t, "label": label}) for t, label in texts(name, 60)]
+        lines[7] = '{"text": 7, "label": "odd"}'
+        lines[20] = "{"
+        lines[21] = '{"text": "no label"}'
+        (source / f"{name}.jsonl").write_text("\n".join(lines))
+    rows = "".join(f"{t},{label}\n" for t, label in texts("table", 50))
+    (source / "e.csv.gz").write_bytes(gzip.compress(b"text,label\n" + rows.encode() + b"short\n"))
+    (source / "f.doc").write_text("no text")
+
+
+JOBS = {
+    "sensors": (make_sensors, []),
+    "images": (make_images, ["--image_size", "8x8"]),
+    "text": (make_text, ["--label_field", "label", "--tokens", "words", "--vocabulary_size", 9]),
+}
+WORKERS = [["--direct_num_workers", n] for n in (1, 2, 4)]
+MODES = [
+    *WORKERS,
+    ["--direct_running_mode", "in_memory"],  # always with one worker of Beam's
+    *(
+        ["--direct_running_mode", mode, *workers]
+        for mode in ("multi_threading", "multi_processing")
+        for workers in WORKERS
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def by_default(tmp_path_factory):
+    """Job -> (its command line, the files that the default run wrote)."""
+    found = {}
+    for job, (make, flags) in JOBS.items():
+        source, out = tmp_path_factory.mktemp(job) / "in", tmp_path_factory.mktemp(job) / "out"
+        make(source)
+        arguments = [job, "--input", source, *SPLITS, *flags]
+        assert run(*arguments, "--output", out) == 0
+        manifest = Manifest.read(str(out))
+        assert [len(split.shards) for split in manifest.splits.values()] == [4, 2, 2]
+        assert manifest.rejected >= 4
+        found[job] = arguments, files_of(out)
+    return found
+
+
+@pytest.mark.slow(
+    base=[
+        "text-1",
+        "images-2",
+        "sensors-in_memory",
+        "text-multi_threading-2",
+        "sensors-multi_processing-2",
+    ]
+)
+@pytest.mark.parametrize("mode", MODES, ids=lambda mode: "-".join(map(str, mode[1::2])))
+@pytest.mark.parametrize("job", JOBS)
+def test_every_file_is_that_of_the_default_run(by_default, tmp_path, job, mode):
+    arguments, expected = by_default[job]
+    assert run(*arguments, *mode, "--output", tmp_path / "out") == 0
+    assert files_of(tmp_path / "out") == expected
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_files_listed_in_another_order_give_the_same_records(by_default, tmp_path, job):
+    arguments, expected = by_default[job]
+    source = arguments[2]
+    if job == "text":
+        inputs = [source / name for name in ("f.doc", "e.csv.gz", "[b-d].jsonl", "a.jsonl")]
+    else:
+        inputs = [source / f"{path.name}/*" for path in sorted(source.iterdir(), reverse=True)]
+    flags = [flag for path in inputs for flag in ("--input", path)]
+    assert run(job, *flags, *arguments[3:], "--output", tmp_path / "out") == 0
+    found = files_of(tmp_path / "out")
+    del found["manifest.json"]  # It tells the inputs as typed.
+    assert found == {name: sha for name, sha in expected.items() if name != "manifest.json"}
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        ([], cores()),
+        (["--direct_num_workers", "1"], 1),
+        (["--direct_num_workers", "3"], 3),
+        (["--direct_num_workers", "0"], cores()),
+        (["--direct_running_mode", "in_memory"], 1),
+        (["--direct_running_mode", "in_memory", "--direct_num_workers", "4"], 1),
+        (["--direct_running_mode", "multi_threading", "--direct_num_workers", "4"], 1),
+        (["--direct_running_mode", "multi_processing", "--direct_num_workers", "1"], 1),
+        (["--runner", "FlinkRunner", "--direct_num_workers", "4"], 1),
+    ],
+)
+def test_as_many_processes_of_ours_work_as_are_asked_for(flags, expected):
+    assert processes_of(PipelineOptions(flags), flags) == expected
+
+
+GOLDEN = {
+    "sensors": {
+        "manifest.json": "de9037d949c10de4a071d17e07950fd7e0f6b3912004bd2db18bea16bf2e7283",
+        "rejects/val-00000-of-00002.jsonl": "47a9c28880206fe6ed37c191a64cb6b880acebe1e88934a62ee1d2ec35784e54",
+        "train-00000-of-00003.tfrecord": "1c73e60b5e3b9e2d3c9352dd8189851551f873341b41c1108fdc0b7da311a41b",
+        "train-00000-of-00003.tfrecord.idx": "f6c7845555d8e68668f67d7c6e082c4a27d938c8d6e962bc3987f59328ca63c9",
+        "train-00001-of-00003.tfrecord": "9adfcd7a8200b0f914862149cac92093539658c3fa368f92cf561e0a032a9c27",
+        "train-00001-of-00003.tfrecord.idx": "b0ee37ea826e88d22f610588485c82ba6947b87b2ba7383e2f84dfdb680b51cc",
+        "train-00002-of-00003.tfrecord": "df5ead37e74ca0c67abe5c4d2aaaf12447b08cc09df478a067aa24bfa2146620",
+        "train-00002-of-00003.tfrecord.idx": "bbad65b5fc643774847bf781f718bb81eace49e1093dd8be31226dcde017a10e",
+        "val-00000-of-00002.tfrecord": "78631df1b221846fb2c9b2a1acad85b10c502b0354bb64b48d1ebe76a7eff898",
+        "val-00000-of-00002.tfrecord.idx": "594daab6c7aa2d78d05e15b3e4cc1e318ca4ffd8ef808755df4f1efe81cdb019",
+        "val-00001-of-00002.tfrecord": "3e01cb55d6d5acd2bb51395150246008dcad5b018406960b7953346539625100",
+        "val-00001-of-00002.tfrecord.idx": "6206894dd0267131d5650600787c24bba215dd67b9f1b838e18a7b78b1a9c538",
+    },
+    "text": {
+        "manifest.json": "ddc40e75637f0472ce1f6f9eeff4f7d7237beb73c7272a448d70b91c71bb9d23",
+        "rejects/train-00001-of-00003.jsonl": "ef92243254fa53e52f04c833f2e34c3c4880e9d3f4bf7bd98428d35619ed1713",
+        "train-00000-of-00003.tfrecord": "727091b8a48ae9ce5cbc4afc8f566c57781e8bce945d89c8f9ea87fe2b3846f2",
+        "train-00000-of-00003.tfrecord.idx": "f713261ae270145b733bab70f5f2af939da7e4fa391d363a4ba0babcf99c1d71",
+        "train-00001-of-00003.tfrecord": "2513d6c211b30cd88ac79e90a731de43f0da539c31e6a27ba3fad39d5a6f2d69",
+        "train-00001-of-00003.tfrecord.idx": "7c81c5c87387ada7c591b348cdfb808a809a83de4f2f605b019e125bdf02e164",
+        "train-00002-of-00003.tfrecord": "e08609a3962b069f6b51cb4979297c13588c8f5c10fd94553d36aedb1a5d578e",
+        "train-00002-of-00003.tfrecord.idx": "a9a89b0eb6b6af5d970707e21148aa984c376ffe91520c8eca1ea7fcad6b3ca1",
+        "val-00000-of-00002.tfrecord": "cc6e705508379178c25f1c970b62e9f5a73a102b1530be48e6ad2fe9fcc66324",
+        "val-00000-of-00002.tfrecord.idx": "fa4e9fb95a7e239a0b7cf1879c5e72a5b5cfce7e02e57fb294bababe46cbcac7",
+        "val-00001-of-00002.tfrecord": "402de450d80f852304b1e4bc69ba265cdeaca5e063a5a046d5e0352512f612ce",
+        "val-00001-of-00002.tfrecord.idx": "3f780f15e8298c7e30ea4bad021bbf31660a49f02e84f08a598dbface2ffabdc",
+        "vocabulary.txt": "5b6a39d025d8d291bc1b07d3bd4c55af397b5f658d6b52bb7b8a95b60503df00",
+    },
+}
+
+
+@pytest.mark.parametrize("run", [run, run_as_users_do])
+def test_the_bytes_of_a_small_sensors_dataset_are_pinned(tmp_path, monkeypatch, run):
+    for label in ("rest", "walk"):
+        (tmp_path / "in" / label).mkdir(parents=True)
+        for n in range(9):
+            values = bytes(range(10 * n, 10 * n + 6)) * (n + 1)
+            (tmp_path / "in" / label / f"{n}.npy").write_bytes(npy("|u1", (n + 1, 6), values))
+    (tmp_path / "in" / "walk" / "notes.txt").write_text("no recording")
+    monkeypatch.chdir(tmp_path)  # The manifest tells the inputs as typed.
+    flags = ["--splits", "train=0.7,val=0.3", "--num_shards", "train=3,val=2", "--seed", 5]
+    assert run("sensors", "--input", "in/*/*", "--output", "out", *flags) == 0
+    assert files_of(tmp_path / "out") == GOLDEN["sensors"]
+
+
+@pytest.mark.parametrize("run", [run, run_as_users_do])
+def test_the_bytes_of_a_small_text_dataset_are_pinned(tmp_path, monkeypatch, run):
+    lines = [
+        f'{{"text": "{LETTERS[n % 12]} {LETTERS[n % 5]}", "label": {n % 3}}}' for n in range(30)
+    ]
+    lines[11] = '{"text": null, "label": 1}'
+    (tmp_path / "a.jsonl").write_text("\n".join(lines[:17]))
+    rows = "".join(f"{LETTERS[n % 7]} é {n},{n % 3}\n" for n in range(13))
+    (tmp_path / "b.csv").write_bytes(b"\xef\xbb\xbftext,label\r\n" + rows.encode())
+    monkeypatch.chdir(tmp_path)
+    flags = ["--splits", "train=0.7,val=0.3", "--num_shards", "train=3,val=2", "--seed", 5]
+    flags += ["--tokens", "words", "--label_field", "label", "--vocabulary_size", 12]
+    assert run("text", "--input", "[ab].*", "--output", "out", *flags) == 0
+    assert files_of(tmp_path / "out") == GOLDEN["text"]

@@ -1,0 +1,211 @@
+"""What is left when parts of a Flink cluster die in the middle of a job."""
+
+import contextlib
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from beam_jobs.__main__ import main
+from examples.samples import make_samples
+from readers.verify import verify
+from tests.engines.flink import Flink
+from tests.engines.running import running
+from tests.engines.services import is_alive, pids
+from tests.support.datasets import files_of
+
+pytestmark = pytest.mark.engines
+
+SHARDS = 30
+
+
+@pytest.fixture(scope="module")
+def flink(tmp_path_factory):
+    with running(Flink, tmp_path_factory.mktemp("flink")) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory):
+    """The flags of a job that writes for some seconds, and what it writes undisturbed."""
+    folder = tmp_path_factory.mktemp("job")
+    make_samples(folder / "samples", per_class=20)
+    pictures = sorted((folder / "samples/images").rglob("*.*"))
+    for number, picture in enumerate(itertools.islice(itertools.cycle(pictures), 1200)):
+        link = folder / "in" / picture.parent.name / f"{number:04}{picture.suffix}"
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.hardlink_to(picture)
+    (folder / "in/rings/broken.png").write_bytes(b"no picture")
+    flags = ["images", "--input", f"{folder}/in", "--image_size", "256x256", "--encoding", "png"]
+    flags += ["--num_shards", str(SHARDS)]
+    assert main([*flags, "--output", f"{folder}/out"]) == 0
+    return flags, files_of(folder / "out")
+
+
+class Run:
+    """A job on Flink, submitted by a process of its own."""
+
+    def __init__(self, flink, flags, out):
+        self.flink, self.out = flink, out
+        self._log = out.with_suffix(".log")
+        known = {job["jid"] for job in flink.jobs()}
+        with self._log.open("wb") as log:
+            command = [sys.executable, "-m", "beam_jobs", *flags, "--output", str(out)]
+            command += [*flink.flags, "--parallelism=2"]
+            self.driver = subprocess.Popen(command, stderr=log, stdout=log)
+        self.id = ""
+        while not self.id:
+            self._wait("submitted")
+            self.id = next((j["jid"] for j in flink.jobs() if j["jid"] not in known), "")
+
+    def until_shards(self, count):
+        """Waits until so many shards are written, and not yet all."""
+        while len(self.shards()) < count:
+            self._wait(f"at {count} shards")
+        assert not (self.out / "manifest.json").exists()
+
+    def shards(self):
+        return sorted(self.out.glob("*.tfrecord"))
+
+    def _wait(self, what):
+        assert self.driver.poll() is None, f"it ended before it was {what}: {self.printed()}"
+        time.sleep(0.02)
+
+    def state(self):
+        return self.flink.ask(f"/jobs/{self.id}")["state"]
+
+    def code(self):
+        return self.driver.wait(timeout=500)
+
+    def printed(self):
+        return self._log.read_text()
+
+
+@pytest.fixture
+def run(flink, job, tmp_path):
+    flags, _ = job
+    started = Run(flink, flags, tmp_path / "out")
+    yield started
+    started.driver.kill()
+    started.driver.wait()
+
+
+def assert_undisturbed(out, job):
+    assert files_of(out) == job[1]
+    assert verify(str(out)).ok
+
+
+def waits(run):
+    """Goes on for as long as a job does."""
+    deadline = time.monotonic() + 500
+    while run.state() not in ("FINISHED", "CANCELED", "FAILED"):
+        assert time.monotonic() < deadline, run.state()
+        yield
+        time.sleep(0.1)
+
+
+def workers(flink):
+    """The pids of the Python workers by the TaskManager that started them."""
+    managers = {name: pid for name, pid in pids(flink.folder).items() if "taskmanager" in name}
+    return {name: workers_of(pid) for name, pid in managers.items()}
+
+
+def workers_of(pid):
+    """The pids of the Python workers that a process has started."""
+    found = []
+    for listed in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in listed.read_text().split():
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                if b"sdk_worker" in Path(f"/proc/{child}/cmdline").read_bytes():
+                    found.append(int(child))
+    return found
+
+
+def test_a_task_manager_killed_in_the_middle_costs_nothing_but_time(flink, run, job):
+    run.until_shards(5)
+    assert all(workers(flink).values()), workers(flink)
+    victim = pids(flink.folder)["taskmanager1"]
+    os.kill(victim, signal.SIGKILL)
+    try:
+        assert run.code() == 0, run.printed()
+        assert not is_alive(victim)
+        assert flink.ask(f"/jobs/{run.id}/exceptions?maxExceptions=9")["exceptionHistory"][
+            "entries"
+        ]
+        assert_undisturbed(run.out, job)
+    finally:
+        manager = flink.task_manager(1)
+        manager.start(flink.folder)
+        manager.wait(flink.folder)
+
+
+def test_a_worker_killed_in_the_middle_costs_nothing_but_time(flink, run, job):
+    run.until_shards(5)
+    victim, *_ = workers(flink)["taskmanager1"]
+    os.kill(victim, signal.SIGKILL)
+    assert run.code() == 0, run.printed()
+    assert flink.ask(f"/jobs/{run.id}/exceptions?maxExceptions=9")["exceptionHistory"]["entries"]
+    assert_undisturbed(run.out, job)
+
+
+def test_a_job_that_is_cancelled_and_submitted_again_goes_on(flink, run, job, capsys):
+    run.until_shards(8)
+    flink.ask(f"/jobs/{run.id}?mode=cancel", "PATCH")
+    assert run.code() == 1
+    (line,) = run.printed().splitlines()
+    assert line.startswith(
+        "error: the job was cancelled; no dataset was written; run the same command"
+    )
+    assert not (run.out / "manifest.json").exists()
+    left = {path.name: path.stat().st_mtime_ns for path in run.shards()}
+    flags, _ = job
+    assert main([*flags, "--output", str(run.out), *flink.flags, "--parallelism=2"]) == 0
+    kept = [p for p in run.shards() if p.stat().st_mtime_ns == left.get(p.name)]
+    assert len(kept) >= 5
+    assert "shards of an unfinished run" in capsys.readouterr().err
+    assert_undisturbed(run.out, job)
+
+
+def test_a_driver_that_is_interrupted_says_what_becomes_of_the_job(flink, run, job):
+    run.until_shards(3)
+    run.driver.send_signal(signal.SIGINT)
+    assert run.code() == 130
+    (line,) = run.printed().splitlines()
+    assert line.startswith("error: interrupted; the job service was asked to cancel the job")
+    assert "Traceback" not in run.printed()
+    for _ in waits(run):
+        pass
+    if (run.out / "manifest.json").exists():
+        assert_undisturbed(run.out, job)
+    else:
+        assert run.state() == "CANCELED"
+
+
+def test_a_driver_that_is_killed_leaves_no_half_dataset_that_looks_whole(flink, run, job):
+    run.until_shards(3)
+    run.driver.kill()
+    for _ in waits(run):
+        if (run.out / "manifest.json").exists():
+            assert_undisturbed(run.out, job)
+    assert run.state() == "FINISHED"
+    assert_undisturbed(run.out, job)
+
+
+def test_a_job_submitted_again_beside_one_that_still_runs_writes_the_same(flink, run, job):
+    run.until_shards(3)
+    run.driver.kill()
+    again = Run(flink, job[0], run.out)
+    code = again.code()
+    for _ in waits(run):
+        pass
+    if code or not (run.out / "manifest.json").exists():
+        # One took away what the other was about to write: it fails, and the next run is whole.
+        assert code == 1 and again.printed().startswith("error: "), again.printed()
+        third = Run(flink, job[0], run.out)
+        assert third.code() == 0, third.printed()
+    assert_undisturbed(run.out, job)

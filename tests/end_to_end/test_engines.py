@@ -1,0 +1,192 @@
+"""The three jobs on real engines, with workers in processes of their own."""
+
+import json
+from pathlib import Path
+
+import apache_beam as beam
+import numpy as np
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from beam_jobs import WriteShards
+from beam_jobs.__main__ import main
+from beam_jobs.cli.command import parse_command
+from beam_jobs.engines.flags import engine_flags, worker_program
+from beam_jobs.errors import find_job_error
+from beam_jobs.pipeline.shuffle import GroupByShard
+from examples.samples import make_samples
+from readers.format.manifest import Manifest
+from readers.format.schema import Schema
+from readers.verify import verify
+from tests.engines.flink import Flink
+from tests.engines.losses import Lose
+from tests.engines.pool import Pool
+from tests.engines.prism import Prism
+from tests.engines.running import running
+from tests.engines.spark import Spark
+from tests.support.datasets import files_of
+
+JOBS = ["images", "text", "sensors"]
+
+
+@pytest.fixture(scope="module")
+def flink(tmp_path_factory):
+    with running(Flink, tmp_path_factory.mktemp("flink")) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="module", params=[1, 4])
+def spark(tmp_path_factory, request):
+    with running(Spark, tmp_path_factory.mktemp("spark"), cores=request.param) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="module")
+def prism(tmp_path_factory):
+    with running(Prism, tmp_path_factory.mktemp("prism")) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory):
+    with running(Pool, tmp_path_factory.mktemp("pool")) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="module")
+def jobs(tmp_path_factory):
+    """The flags of each job, whose inputs have something to reject, and what the DirectRunner writes."""
+    folder = tmp_path_factory.mktemp("jobs")
+    make_samples(folder / "in", per_class=20)
+    (folder / "in/images/rings/broken.jpg").write_bytes(b"\xff\xd8 no picture")
+    (folder / "in/sensors/walk/broken.npy").write_bytes(b"no array")
+    with next((folder / "in/text").glob("*.jsonl")).open("a") as file:
+        file.write("no object\n" + json.dumps({"label": "text is missing"}) + "\n")
+    made = {
+        "images": ["--image_size", "32x32"],
+        "text": ["--label_field", "label", "--tokens", "words"],
+        "sensors": ["--window", "32"],
+    }
+    found = {}
+    for job, own in made.items():
+        flags = [job, "--input", f"{folder}/in/{job}", *own]
+        flags += ["--splits", "train=0.7,val=0.3", "--num_shards", "train=4,val=1"]
+        assert main([*flags, "--output", f"{folder}/out/{job}"]) == 0
+        assert list((folder / "out" / job / "rejects").iterdir())
+        found[job] = flags, files_of(folder / "out" / job)
+    return found
+
+
+def assert_same(jobs, job, out, engine_flags):
+    flags, expected = jobs[job]
+    assert main([*flags, "--output", str(out), *engine_flags]) == 0
+    assert files_of(out) == expected
+    assert verify(str(out)).ok
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize("workers", [1, 4])
+@pytest.mark.parametrize("job", JOBS)
+def test_on_flink_every_file_is_the_same(flink, jobs, tmp_path, job, workers):
+    assert_same(jobs, job, tmp_path / "out", [*flink.flags, f"--parallelism={workers}"])
+    ran = flink.ask(f"/jobs/{flink.jobs()[0]['jid']}")
+    assert {vertex["parallelism"] for vertex in ran["vertices"]} >= {workers}
+    assert len(flink.ask("/taskmanagers")["taskmanagers"]) == 2
+
+
+@pytest.mark.engines
+def test_on_flink_workers_of_a_pool_write_the_same(flink, pool, jobs, tmp_path):
+    assert_same(
+        jobs, "text", tmp_path / "out", [*flink.flags, *pool.worker_flags, "--parallelism=2"]
+    )
+    assert "beam-shards-worker" in (pool.folder / "workerpool.log").read_text()
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize("job", JOBS)
+def test_on_spark_every_file_is_the_same(spark, jobs, tmp_path, job):
+    assert_same(jobs, job, tmp_path / "out", spark.flags)
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize("job", JOBS)
+def test_on_prism_every_file_is_the_same(prism, jobs, tmp_path, job):
+    assert_same(jobs, job, tmp_path / "out", prism.flags)
+
+
+@pytest.mark.engines
+def test_an_input_that_may_not_be_rejected_ends_a_job_on_any_engine_with_one_line(
+    flink, prism, jobs, tmp_path, capsys
+):
+    for engine in (flink, prism):
+        flags, _ = jobs["sensors"]
+        out = tmp_path / type(engine).__name__
+        assert main([*flags, "--output", str(out), "--on_reject", "fail", *engine.flags]) == 1
+        found = capsys.readouterr().err
+        (line,) = found.splitlines()
+        assert line.startswith("error: walk/broken.npy: not a whole .npy file")
+        assert not (out / "manifest.json").exists()
+
+
+def write_on(engine, out):
+    """Writes records that are made on the fly, on an engine."""
+    given = [*engine.flags[1:], "--parallelism=2"]
+    options = PipelineOptions([*engine_flags("flink", given), *given])
+    schema = Schema({"key": ("string", ()), "number": ("int64", ())})
+    with beam.Pipeline(options=options) as pipeline:
+        records = pipeline | beam.Create([(str(i), {"number": i}) for i in range(2000)])
+        records | WriteShards(str(out), schema, num_shards=4, splits={"train": 0.8, "val": 0.2})
+
+
+@pytest.mark.engines
+def test_elements_that_flink_loses_make_the_job_fail(flink, tmp_path, monkeypatch):
+    write_on(flink, tmp_path / "whole")
+    assert verify(str(tmp_path / "whole")).ok
+    splits = Manifest.read(tmp_path / "whole").splits.values()
+    assert sum(split.records for split in splits) == 2000
+    group = GroupByShard.expand
+
+    def lossy(self, inputs):
+        return group(self, inputs) | "Lose" >> beam.ParDo(Lose())
+
+    monkeypatch.setattr(GroupByShard, "expand", lossy)
+    with pytest.raises(RuntimeError) as failed:
+        write_on(flink, tmp_path / "lossy")
+    lost = "The runner lost or repeated some: no dataset was written, run the job again"
+    assert lost in find_job_error(failed.value).message
+    assert not (tmp_path / "lossy/manifest.json").exists()
+
+
+@pytest.fixture
+def beam_flags(tmp_path):
+    """Beam's options of a job with some flags."""
+    np.save(tmp_path / "x.npy", np.zeros([3, 2]))
+    job = ["sensors", "--input", str(tmp_path / "x.npy"), "--output", str(tmp_path / "none")]
+    return lambda *flags: parse_command([*job, *flags]).beam
+
+
+def test_an_engine_sets_what_beam_needs_to_be_told(beam_flags):
+    command = json.dumps({"command": worker_program()})
+    options = beam_flags("--engine=flink").get_all_options()
+    assert options["runner"] == "FlinkRunner" and options["flink_version"] == "1.20"
+    assert options["environment_type"] == "PROCESS" and options["environment_config"] == command
+    assert options["environment_cache_millis"] == "5000"
+    assert beam_flags("--engine=spark").get_all_options()["runner"] == "SparkRunner"
+    assert beam_flags("--engine=prism").get_all_options()["runner"] == "PrismRunner"
+    assert Path(worker_program()).exists()
+    assert engine_flags("dataflow", ["--environment_type=DOCKER"])[0] == "--runner=DataflowRunner"
+
+
+def test_flags_of_beam_win_over_those_of_an_engine(beam_flags):
+    options = beam_flags("--engine=flink", "--flink_version=1.19", "--environment_cache_millis=7")
+    found = options.get_all_options()
+    assert found["flink_version"] == "1.19" and found["environment_cache_millis"] == "7"
+    found = beam_flags("--engine=spark", "--job_endpoint=localhost:1").get_all_options()
+    assert found["runner"] == "PortableRunner"
+    docker = ["--environment_type=DOCKER", "--environment_config=image:1"]
+    found = beam_flags("--engine=flink", *docker).get_all_options()
+    assert found["environment_type"] == "DOCKER" and found["environment_config"] == "image:1"
+    assert "--environment_config" not in " ".join(
+        engine_flags("flink", ["--environment_type=DOCKER"])
+    )
+    assert engine_flags("direct", []) == []

@@ -1,0 +1,155 @@
+"""The package in environments that lack what it must not need. They are made for real."""
+
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import venv
+
+import pytest
+
+from beam_jobs.__main__ import main
+from examples.samples import make_samples
+from tests.beam_jobs.engines.test_worker import job_service
+from tests.support.checkout import ROOT
+from tests.support.datasets import files_of
+
+pytestmark = pytest.mark.environments
+
+
+def empty_environment(directory):
+    venv.create(directory, with_pip=True)
+    return directory / "bin" / "python"
+
+
+def make_environment(directory, requirement):
+    empty_environment(directory)
+    command = [directory / "bin" / "python", "-m", "pip", "install", "--quiet", "--no-compile"]
+    subprocess.run([*command, "--disable-pip-version-check", requirement], check=True)
+    return directory / "bin" / "python"
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    """Python with the base package alone: neither Beam nor TensorFlow nor Pillow."""
+    return make_environment(tmp_path_factory.mktemp("base"), str(ROOT))
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory):
+    """The source distribution, made as Beam makes it for --setup_file; any setuptools will do."""
+    directory = tmp_path_factory.mktemp("sdist")
+    command = [sys.executable, "-m", "build", "--no-isolation", "--skip-dependency-check"]
+    command += ["--sdist", "--outdir", directory]
+    subprocess.run([*command, ROOT], check=True, capture_output=True)
+    (found,) = directory.glob("*.tar.gz")
+    return found
+
+
+@pytest.fixture(scope="module")
+def worker(tmp_path_factory, sdist):
+    """Python as a Beam worker has it, no TensorFlow: the sdist, installed as the image does."""
+    python = empty_environment(tmp_path_factory.mktemp("worker"))
+    command = [ROOT / "docker/install.sh", sdist, python]
+    subprocess.run(command, check=True, cwd=tmp_path_factory.getbasetemp())
+    return python
+
+
+def run(python, *arguments, cwd):
+    command = [str(python), *map(str, arguments)]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment)
+
+
+def lacks(python, module, cwd):
+    return run(python, "-c", f"import {module}", cwd=cwd).returncode != 0
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("dataset")
+    make_samples(directory, per_class=10)
+    out = directory / "shards"
+    flags = ["--output", str(out), "--num_shards", "2"]
+    assert main(["sensors", "--input", f"{directory}/sensors/*/*", *flags]) == 0
+    return out
+
+
+def test_a_worker_runs_every_job_without_tensorflow(worker, tmp_path):
+    assert lacks(worker, "tensorflow", tmp_path)
+    make_samples(tmp_path / "in", per_class=5)
+    for job, pattern, *flags in (
+        ("images", "images/*/*", "--image_size", "32x32"),
+        ("text", "text/*.jsonl", "--tokens", "words", "--label_field", "label"),
+        ("sensors", "sensors/*/*"),
+    ):
+        arguments = ["--input", tmp_path / "in" / pattern, "--output", tmp_path / job, *flags]
+        done = run(worker, "-m", "beam_jobs", job, *arguments, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert (tmp_path / job / "manifest.json").exists()
+        info = run(worker, "-m", "readers", "info", tmp_path / job, cwd=tmp_path)
+        assert info.returncode == 0, info.stderr
+
+
+def test_a_source_distribution_is_the_package_and_nothing_else(sdist):
+    with tarfile.open(sdist) as file:
+        names = {name.partition("/")[2] for name in file.getnames()} - {""}
+    code = {
+        str(path.relative_to(ROOT))
+        for package in ("beam_jobs", "readers")
+        for path in (ROOT / package).rglob("*.py")
+    }
+    assert code <= names
+    assert {name.partition("/")[0] for name in names - code} == {
+        *("beam_jobs", "readers", "beam_shards.egg-info", "setup.py", "setup.cfg"),
+        *("pyproject.toml", "README.md", "PKG-INFO", "MANIFEST.in"),
+    }
+    assert sdist.stat().st_size < 1 << 20
+
+
+def test_workers_of_the_source_distribution_write_the_same_bytes(worker, tmp_path):
+    where = run(worker, "-c", "import beam_jobs; print(beam_jobs.__file__)", cwd=tmp_path).stdout
+    assert where.startswith(str(worker.parent.parent))
+    make_samples(tmp_path / "in", per_class=8)
+    flags = ["images", "--input", f"{tmp_path}/in/images/**", "--image_size=16x16"]
+    assert main([*flags, "--output", f"{tmp_path}/here", "--direct_num_workers=1"]) == 0
+    with job_service(tmp_path, worker) as there:
+        assert main([*flags, "--output", f"{tmp_path}/there", *there]) == 0
+    assert files_of(tmp_path / "there") == files_of(tmp_path / "here")
+
+
+def test_a_worker_has_the_program_that_runners_start(worker, tmp_path):
+    done = run(worker.parent / "beam-shards-worker", "--help", cwd=tmp_path)
+    assert done.returncode == 0 and "--provision_endpoint" in done.stdout, done.stderr
+
+
+def test_the_program_of_workers_says_what_is_missing(base, tmp_path):
+    done = run(base.parent / "beam-shards-worker", "--help", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr == "error: grpc is missing: pip install 'beam-shards[beam]'\n"
+
+
+def test_a_reader_needs_neither_beam_nor_tensorflow(base, dataset, tmp_path):
+    assert all(lacks(base, name, tmp_path) for name in ("tensorflow", "apache_beam", "PIL"))
+    code = (
+        "import json, sys, readers; "
+        "batches = list(readers.as_numpy(sys.argv[1], batch_size=8, batching='padded', mask=True));"
+        "source = readers.RecordSource(sys.argv[1]); "
+        "print(json.dumps([len(batches), len(source), source[3]['signal'].shape[1]]))"
+    )
+    done = run(base, "-c", code, dataset, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [3, 20, 3]
+    for command in ("info", "head"):
+        done = run(base, "-m", "readers", command, dataset, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+
+
+def test_a_missing_extra_is_one_line_with_the_pip_command(base, dataset, tmp_path):
+    done = run(base, "-m", "beam_jobs", "images", "--input", "x", "--output", "y", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr == "error: apache_beam is missing: pip install 'beam-shards[beam]'\n"
+    code = "import readers, sys; readers.load(sys.argv[1], batch_size=2)"
+    done = run(base, "-c", code, dataset, cwd=tmp_path)
+    assert "pip install 'beam-shards[tensorflow]'" in done.stderr.splitlines()[-1]

@@ -1,0 +1,876 @@
+"""What breaks is told with numbers and leaves no manifest: runners, retries, disks and outputs."""
+
+import functools
+import json
+import os
+import random
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+import apache_beam as beam
+import numpy as np
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.pvalue import TaggedOutput
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner, worker_handlers
+
+from beam_jobs import Feature, Schema, WriteShards
+from beam_jobs.__main__ import main
+from beam_jobs.cli.command import parse_command
+from beam_jobs.dataset import encoded_records as shard_writer
+from beam_jobs.dataset import moves, topup
+from beam_jobs.dataset import shard_file as shards
+from beam_jobs.dataset.shard_writer import ShardWriter
+from beam_jobs.engines import launch
+from beam_jobs.errors import DataError, find_job_error
+from beam_jobs.jobs.text import tokens as vocabulary
+from beam_jobs.pipeline import (
+    commit,
+    plan_records,
+    plan_references,
+    plan_shards,
+    plan_strata,
+    shuffle,
+    text_steps,
+    write_records,
+    write_references,
+    write_shards,
+)
+from beam_jobs.pipeline.commit import _Commit
+from beam_jobs.pipeline.shuffle import WriteEncoded, _AssignShards
+from beam_jobs.pipeline.steps import STATISTICS
+from beam_jobs.records.spool import HeldReferences
+from readers.format.manifest import Manifest
+from tests.support import forked
+from tests.support.checkout import ROOT
+from tests.support.datasets import files_of, npy, write_recordings
+
+IN_MEMORY = ["--direct_running_mode", "in_memory"]
+TWO_PROCESSES = ["--direct_num_workers", "2"]
+SPLITS = ["--splits", "train=0.7,val=0.3", "--num_shards", "train=6,val=2"]
+
+
+def run(*arguments):
+    return main([str(argument) for argument in arguments])
+
+
+def write_texts(source):
+    source.mkdir(parents=True)
+    for name in "abc":
+        rows = [f'{{"text": "{name} {n % 7} {n % 5} {n}", "label": {n % 3}}}' for n in range(80)]
+        rows[3] = "{"
+        (source / f"{name}.jsonl").write_text("\n".join(rows))
+
+
+@pytest.fixture(scope="module")
+def jobs(tmp_path_factory):
+    """Job -> (its command line, its files). Of the sensors some records change shards at the end."""
+    base = tmp_path_factory.mktemp("jobs")
+    write_recordings(
+        base / "sensors",
+        [1 + n * n % 90 for n in range(240)],
+        random.Random(1).sample(range(240), 60),
+    )
+    write_texts(base / "text")
+    shutil.copy(base / "text" / "a.jsonl", base / "text" / "c.jsonl")
+    found = {}
+    for job, source, flags in (
+        ("sensors", "sensors", []),
+        ("bytes", "sensors", ["--balance", "bytes"]),
+        ("text", "text", ["--label_field", "label", "--tokens", "words"]),
+        ("stratified", "sensors", ["--stratify"]),
+        ("strata of texts", "text", ["--label_field", "label", "--stratify"]),
+        ("duplicates", "text", ["--drop_duplicates"]),
+        ("bpe", "text", ["--tokens", "bpe", "--vocabulary_size", "270"]),
+    ):
+        arguments = [source]
+        for part in sorted((base / source).iterdir()):
+            arguments += ["--input", part]
+        arguments += [*SPLITS, *flags]
+        assert run(*arguments, "--output", base / "out" / job) == 0
+        found[job] = arguments, files_of(base / "out" / job)
+    return found
+
+
+# A runner that does things twice.
+
+
+@pytest.mark.slow(base=["text"])
+@pytest.mark.parametrize("job", ["sensors", "bytes", "text"])
+def test_a_runner_that_repeats_every_bundle_writes_the_same_files(jobs, tmp_path, job):
+    arguments, expected = jobs[job]
+    command = parse_command([*map(str, arguments), "--output", str(tmp_path / "out")])
+    with beam.Pipeline(runner=FnApiRunner(bundle_repeat=3)) as pipeline:
+        pipeline | command.transform
+    assert files_of(tmp_path / "out") == expected
+
+
+@pytest.mark.slow(base=["1"])
+@pytest.mark.parametrize("workers", [1, 3])
+def test_write_shards_on_a_runner_that_repeats_every_bundle(tmp_path, workers):
+    for name, flags in (("once", []), ("repeated", ["--direct_runner_bundle_repeat", "2"])):
+        options = PipelineOptions(
+            [*flags, "--runner", "DirectRunner", "--allow_unsafe_triggers"]
+            + ["--direct_running_mode", "multi_threading", "--direct_num_workers", str(workers)]
+        )
+        records = [(f"r{n}", {"x": np.full(n % 7, n, np.float32)}) for n in range(200)]
+        with beam.Pipeline(options=options) as pipeline:
+            pipeline | beam.Create(records) | WriteShards(str(tmp_path / name), SCHEMA, 5)
+    assert files_of(tmp_path / "once") == files_of(tmp_path / "repeated")
+
+
+SCHEMA = Schema({"x": Feature("float32", (None,)), "key": Feature("string")})
+
+
+@pytest.mark.parametrize("job", ["sensors", "text"])
+def test_a_first_attempt_of_every_shard_that_dies_half_way_leaves_no_trace(
+    jobs, tmp_path, monkeypatch, job
+):
+    arguments, expected = jobs[job]
+    attempt, died = ShardWriter.write, set()
+
+    def half(runs):
+        for frames, lengths, rejects in runs:
+            middle = len(lengths) // 2
+            yield frames[: int(lengths[:middle].sum())], lengths[:middle], rejects
+            raise DataError("the worker is gone")
+
+    def dies_first(writer, runs):
+        runs = list(runs)
+        if writer.name not in died:
+            died.add(writer.name)
+            with pytest.raises(DataError, match="the worker is gone"):
+                attempt(writer, half(runs))
+        return attempt(writer, iter(runs))
+
+    monkeypatch.setattr(ShardWriter, "write", dies_first)
+    assert run(*arguments, *IN_MEMORY, "--output", tmp_path / "out") == 0
+    assert len(died) == 8
+    assert files_of(tmp_path / "out") == expected
+
+
+def both(call):
+    """The results of two threads that do the same at the same time."""
+    results, errors = [], []
+
+    def attempt():
+        try:
+            results.append(call())
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=attempt) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    if errors:
+        raise errors[0]
+    return results
+
+
+@pytest.mark.slow(base=["commit"])
+@pytest.mark.parametrize("place", ["start", "commit", "note"])
+def test_two_attempts_at_a_shard_at_once_agree(jobs, tmp_path, monkeypatch, place):
+    arguments, expected = jobs["sensors"]
+    once, commit, note = (
+        write_references.write_references,
+        shards.ShardFile.commit,
+        ShardWriter.note_done,
+    )
+    meet = threading.Barrier(2)
+    seen = []
+
+    def twice(*given):
+        def attempt():
+            if place == "start":
+                meet.wait(30)
+            return once(*given)
+
+        first, second = both(attempt)
+        assert first[0].__dict__ | {"kept": 0} == second[0].__dict__ | {"kept": 0}
+        assert first[1].state() == second[1].state()
+        seen.append(first)
+        return first
+
+    def together(method):
+        def waits(*given):
+            meet.wait(30)
+            return method(*given)
+
+        return waits
+
+    monkeypatch.setattr(write_references, "write_references", twice)
+    if place == "commit":
+        monkeypatch.setattr(shards.ShardFile, "commit", together(commit))
+    if place == "note":
+        monkeypatch.setattr(ShardWriter, "note_done", together(note))
+    assert run(*arguments, *IN_MEMORY, "--output", tmp_path / "out") == 0
+    assert len(seen) == 8
+    assert files_of(tmp_path / "out") == expected
+
+
+def test_two_attempts_at_an_encoded_shard_at_once_agree(jobs, tmp_path, monkeypatch):
+    arguments, expected = jobs["text"]
+    once, commit = WriteEncoded.process, shards.ShardFile.commit
+    meet = threading.Barrier(2)
+
+    @functools.wraps(once)
+    def twice(self, element, plan):
+        element = element[0], list(element[1])
+        (first,), (second,) = both(lambda: list(once(self, element, plan)))
+        assert first == second
+        yield first
+
+    def together(file):
+        meet.wait(30)
+        return commit(file)
+
+    monkeypatch.setattr(shuffle, "is_local", lambda _: False)
+    monkeypatch.setattr(WriteEncoded, "process", twice)
+    monkeypatch.setattr(shards.ShardFile, "commit", together)
+    assert run(*arguments, *IN_MEMORY, "--output", tmp_path / "out") == 0
+    assert files_of(tmp_path / "out") == expected
+
+
+def test_two_attempts_at_a_shard_whose_records_wait_on_disk_agree(jobs, tmp_path, monkeypatch):
+    arguments, expected = jobs["text"]
+    once, commit = shard_writer.write_spooled, shards.ShardFile.commit
+    meet = threading.Barrier(2)
+
+    def twice(*given):
+        first, second = both(lambda: once(*given))
+        assert first == second
+        return first
+
+    def together(file):
+        meet.wait(30)
+        return commit(file)
+
+    monkeypatch.setattr(shuffle, "write_spooled", twice)
+    monkeypatch.setattr(shards.ShardFile, "commit", together)
+    assert run(*arguments, *IN_MEMORY, "--output", tmp_path / "out") == 0
+    assert files_of(tmp_path / "out") == expected
+
+
+def test_two_workers_that_move_the_same_records_at_once_agree(jobs, tmp_path, monkeypatch):
+    arguments, expected = jobs["sensors"]
+    prepare, apply = topup.prepare_change, topup.apply_change
+    moved = []
+
+    def twice(method):
+        def call(*given):
+            first, second = both(lambda: method(*given))
+            assert first == second
+            moved.append(first)
+            return first
+
+        return call
+
+    monkeypatch.setattr(commit, "prepare_change", twice(prepare))
+    monkeypatch.setattr(commit, "apply_change", twice(apply))
+    assert run(*arguments, *IN_MEMORY, "--output", tmp_path / "out") == 0
+    assert len(moved) >= 6
+    assert files_of(tmp_path / "out") == expected
+
+
+# A runner that loses or repeats elements.
+
+# What a failure must tell: how many there are, and how many there should be.
+NUMBERS = re.compile(
+    r"\d+ of \d+ (records|keys|shard boundaries)|\d+ inputs were listed, \d+ reached"
+    r"|found \d+ records, written \d+, rejected \d+, \d+ in the statistics; \d+ of \d+ shards"
+    r"|\d+ of \d+ edges of splits|label '.*' was not there|the same duplicates twice"
+    r"|have \d+ texts, \d+ were compared|\d+ inputs were listed, texts .* came of \d+"
+    r"|duplicate key of a text"
+    r"|shards of \d+ to \d+ (records|bytes)|texts have \d+ words, \d+ were counted|duplicate key '.*': every record needs a key"
+)
+
+
+def tag_of(output):
+    return output.tag if isinstance(output, TaggedOutput) else None
+
+
+def tamper_with_outputs(patch, cls, method, tag, action, which):
+    """Drops or repeats an output of a DoFn, the first or the second with this tag."""
+    original, seen = getattr(cls, method), []
+
+    @functools.wraps(original)
+    def process(self, *arguments):
+        for output in original(self, *arguments) or ():
+            if tag_of(output) == tag:
+                seen.append(1)
+                if len(seen) == which:
+                    if action == "repeat":
+                        yield output
+                        yield output
+                    continue
+            yield output
+
+    patch.setattr(cls, method, process)
+    return seen
+
+
+def tamper_with_inputs(patch, cls, action, which):
+    """Drops or repeats an element that a DoFn is to process."""
+    original, seen = cls.process, []
+
+    @functools.wraps(original)
+    def process(self, element, *sides):
+        seen.append(1)
+        if len(seen) != which:
+            yield from original(self, element, *sides) or ()
+        elif action == "repeat":
+            for _ in range(2):
+                yield from original(self, element, *sides) or ()
+
+    patch.setattr(cls, "process", process)
+    return seen
+
+
+def hand_overs():
+    """(name, jobs, how to tamper)."""
+
+    def outputs(cls, tag=None, method="process"):
+        return functools.partial(tamper_with_outputs, cls=cls, method=method, tag=tag)
+
+    def inputs(cls):
+        return functools.partial(tamper_with_inputs, cls=cls)
+
+    files, texts, every = ["sensors"], ["text"], ["sensors", "text"]
+    yield "patterns of files", files, inputs(plan_references._ListFiles)
+    yield "patterns of texts", texts, inputs(plan_records._ListTasks)
+    yield "listed blocks", files, outputs(plan_references._ListFiles)
+    yield "listed work", texts, outputs(plan_records._ListTasks)
+    yield "numbers of files", files, outputs(plan_references._ListFiles, "found")
+    yield "numbers of chunks", texts, outputs(plan_records._ListTasks, "found")
+    yield "blocks to be summarised", files, inputs(plan_references._Summarise)
+    yield "summaries of files", files, outputs(plan_references._Summarise)
+    yield "work to be read", texts, inputs(plan_records._FirstPass)
+    yield "summaries of texts", texts, outputs(plan_records._FirstPass, "summary", "outputs")
+    yield "hashes of texts", texts, outputs(plan_records._FirstPass, None, "outputs")
+    yield "words", texts, outputs(plan_records._FirstPass, "learned", "outputs")
+    yield "blocks to find boundaries in", every, inputs(plan_shards._SelectHashes)
+    yield "hashes by bin", every, outputs(plan_shards._SelectHashes)
+    yield "grouped hashes", every, inputs(plan_shards._PickBoundaries)
+    yield "boundaries", every, outputs(plan_shards._PickBoundaries)
+    yield "blocks to be assigned", files, inputs(_AssignShards)
+    yield "assigned blocks", files, outputs(_AssignShards)
+    yield "work to be encoded", texts, inputs(write_records._SecondPass)
+    yield "encoded blocks", texts, outputs(write_records._SecondPass, None, "outputs")
+    yield "references to blocks", ["spooled"], outputs(HeldReferences, None, "release")
+    yield "statistics of texts", texts, outputs(write_records._SecondPass, STATISTICS, "outputs")
+    yield "grouped references", files, inputs(write_references._WriteReferences)
+    yield "grouped records", texts, inputs(WriteEncoded)
+    yield "grouped references to blocks", ["spooled"], inputs(shuffle.WriteSpooled)
+    yield "results of files", files, outputs(write_references._WriteReferences, None, "outputs")
+    yield "results of texts", texts, outputs(WriteEncoded)
+    yield (
+        "results of spooled texts",
+        ["spooled"],
+        outputs(shuffle.WriteSpooled, None, "outputs"),
+    )
+    yield (
+        "statistics of files",
+        files,
+        outputs(write_references._WriteReferences, STATISTICS, "outputs"),
+    )
+    strata, pieces = ["stratified", "strata of texts"], ["strata of texts"]
+    yield "labels of files", ["stratified"], outputs(plan_references._LabelReferences)
+    yield "blocks to be split", ["stratified"], inputs(plan_references._Resplit)
+    yield "split blocks", ["stratified"], outputs(plan_references._Resplit)
+    yield "grouped label hashes", strata, inputs(plan_strata._Pick)
+    yield "edges of splits", strata, outputs(plan_strata._Pick)
+    yield "work whose labels are read", pieces, inputs(plan_records._ReadLabels)
+    yield "labels of texts", pieces, outputs(plan_records._ReadLabels, None, "outputs")
+    yield "work to be digested", ["duplicates"], inputs(plan_records._Digest)
+    yield "digests", ["duplicates"], outputs(plan_records._Digest, None, "outputs")
+    yield "grouped digests", ["duplicates"], inputs(text_steps._Find)
+    yield "duplicates", ["duplicates"], outputs(text_steps._Find)
+    yield "tallies", ["duplicates"], outputs(text_steps._Find, "tally")
+    yield "work to be sampled", ["bpe"], inputs(plan_records._Sample)
+    yield "samples", ["bpe"], outputs(plan_records._Sample, None, "outputs")
+    moved = ["sensors", "bytes"]
+    yield "planned changes", moved, outputs(commit._PlanChanges)
+    yield "changes to be prepared", moved, inputs(commit._Prepare)
+    yield "prepared changes", moved, outputs(commit._Prepare)
+    yield "changes to be applied", moved, inputs(commit._Apply)
+    yield "changed shards", moved, outputs(commit._Apply)
+
+
+CASES = [
+    pytest.param(job, tamper, action, which, id=f"{name}-{job}-{action}-{which}")
+    for name, of, tamper in hand_overs()
+    for job in of
+    for action in ("lose", "repeat")
+    for which in (1, 2)
+]
+
+
+# One case of each kind of element, in turn lost and repeated.
+FEW_CASES = [
+    "listed blocks-sensors-lose-1",
+    "summaries of texts-text-repeat-1",
+    "words-text-lose-2",
+    "hashes by bin-sensors-repeat-1",
+    "boundaries-text-lose-1",
+    "assigned blocks-sensors-repeat-2",
+    "encoded blocks-text-lose-1",
+    "references to blocks-spooled-lose-1",
+    "results of files-sensors-repeat-2",
+    "statistics of texts-text-lose-1",
+    "edges of splits-stratified-lose-1",
+    "labels of texts-strata of texts-repeat-1",
+    "duplicates-duplicates-lose-1",
+    "samples-bpe-lose-1",
+    "changed shards-bytes-lose-1",
+    "planned changes-sensors-repeat-1",
+]
+
+
+def refused(error, *parts):
+    lines_ = forked.told(error)
+    assert len(lines_) == 1 and lines_[0].startswith("error: "), error
+    for part in parts:
+        assert part in lines_[0], error
+
+
+def assert_failed_or_whole(capsys, code, out, expected):
+    """Whether a run failed as it should; a run that did not must have written the whole dataset."""
+    error = capsys.readouterr().err
+    if code == 0:
+        assert files_of(out) == expected
+        return False
+    assert not (out / "manifest.json").exists()
+    assert code in (1, 2)
+    refused(error)
+    assert NUMBERS.search(error), error
+    return True
+
+
+@pytest.mark.slow(base=FEW_CASES)
+@pytest.mark.parametrize(("job", "tamper", "action", "which"), CASES)
+def test_an_element_lost_or_repeated_between_two_steps_is_noticed_or_harmless(
+    jobs, tmp_path, monkeypatch, capsys, job, tamper, action, which
+):
+    arguments, expected = jobs["text" if job == "spooled" else job]
+    flags = TWO_PROCESSES if job == "spooled" else IN_MEMORY
+    if job == "text":  # As where the output is on no disk.
+        monkeypatch.setattr(shuffle, "is_local", lambda _: False)
+    seen = tamper(monkeypatch, action=action, which=which)
+    code = run(*arguments, *flags, "--output", tmp_path / "out")
+    assert len(seen) >= which
+    assert_failed_or_whole(capsys, code, tmp_path / "out", expected)
+
+
+@pytest.mark.slow(base=["sensors-lose"])
+@pytest.mark.parametrize("action", ["lose", "repeat"])
+@pytest.mark.parametrize("job", ["sensors", "bytes"])
+def test_results_lost_or_repeated_on_the_way_to_the_moves_are_noticed_or_harmless(
+    jobs, tmp_path, monkeypatch, capsys, job, action
+):
+    arguments, expected = jobs[job]
+    planned = moves.plan_changes
+
+    def tampered(output, results):
+        return planned(output, results[1:] if action == "lose" else [*results, results[0]])
+
+    monkeypatch.setattr(commit, "plan_changes", tampered)
+    code = run(*arguments, *IN_MEMORY, "--output", tmp_path / "out")
+    assert_failed_or_whole(capsys, code, tmp_path / "out", expected)
+
+
+@pytest.mark.slow(base=["results-lose", "changed-repeat", "statistics-lose"])
+@pytest.mark.parametrize("action", ["lose", "repeat"])
+@pytest.mark.parametrize("side", ["results", "changed", "statistics"])
+def test_what_reaches_the_commit_lost_or_repeated_is_noticed_or_harmless(
+    jobs, tmp_path, monkeypatch, capsys, side, action
+):
+    arguments, expected = jobs["sensors"]
+    commit = _Commit.process
+
+    @functools.wraps(commit)
+    def tampered(self, _, plan, results, changed, statistics, *others):
+        sides = {"results": results, "changed": changed, "statistics": statistics}
+        assert sides[side]
+        # A changed shard replaces a result, so every other one may go.
+        sides[side] = sides[side][1:] if action == "lose" else [*sides[side], sides[side][0]]
+        yield from commit(self, _, plan, *sides.values(), *others)
+
+    monkeypatch.setattr(_Commit, "process", tampered)
+    code = run(*arguments, *IN_MEMORY, "--output", tmp_path / "out")
+    assert_failed_or_whole(capsys, code, tmp_path / "out", expected)
+
+
+def test_a_vocabulary_that_lacks_the_counts_of_a_partition_is_noticed(
+    jobs, tmp_path, monkeypatch, capsys
+):
+    arguments, expected = jobs["text"]
+    rank = vocabulary.rank_words
+    monkeypatch.setattr(
+        text_steps, "rank_words", lambda _, summary, found, size: rank(_, summary, found[1:], size)
+    )
+    code = run(*arguments, *IN_MEMORY, "--output", tmp_path / "out")
+    assert_failed_or_whole(capsys, code, tmp_path / "out", expected)
+
+
+@pytest.mark.slow(base=["None-lose"])
+@pytest.mark.parametrize("action", ["lose", "repeat"])
+@pytest.mark.parametrize("tag", [None, "summary", STATISTICS])
+def test_write_shards_notices_an_element_lost_or_repeated(tmp_path, monkeypatch, tag, action):
+    records = [(f"r{n}", {"x": np.full(n % 7, n, np.float32)}) for n in range(900)]
+    records += [(f"bad{n}", {"x": "none"}) for n in range(20)]
+
+    def write_to(out):
+        with beam.Pipeline() as pipeline:
+            pipeline | beam.Create(records) | WriteShards(str(out), SCHEMA, num_shards=1)
+
+    write_to(tmp_path / "whole")
+    # What a bundle ends with as well as what a full block gives.
+    tamper_with_outputs(monkeypatch, write_shards._EncodeRecords, "finish_bundle", tag, action, 1)
+    with pytest.raises(Exception) as caught:
+        write_to(tmp_path / "out")
+    error = find_job_error(caught.value)
+    assert error and NUMBERS.search(error.message), caught.value
+    assert not (tmp_path / "out" / "manifest.json").exists()
+
+
+# What is lost in the middle of an element makes Beam take other bytes for a length, of up to 16 GB.
+MOST_MEMORY = 4 << 30
+
+LOSSY = """
+import resource
+import sys
+import apache_beam as beam
+import numpy as np
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner import worker_handlers
+from beam_jobs import Feature, Schema, WriteShards
+from beam_jobs.pipeline import write_shards
+from beam_jobs.errors import find_job_error
+
+worker_handlers.DATA_BUFFER_TIME_LIMIT_MS = 50
+# As where the output is on no disk: otherwise records never pass the runner, and none is lost.
+write.is_local = lambda _: False
+
+
+def make(number):
+    return f"k{number}", {"x": np.full(25_000, number, "f4")}
+
+
+if __name__ == "__main__":
+    resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[2]), int(sys.argv[2])))
+    options = PipelineOptions(
+        ["--runner=DirectRunner", "--allow_unsafe_triggers"]
+        + ["--direct_running_mode=multi_threading", "--direct_num_workers=4"]
+    )
+    schema = Schema({"x": Feature("float32", (25_000,))})
+    try:
+        with beam.Pipeline(options=options) as pipeline:
+            (
+                pipeline
+                | beam.Create(range(1500))
+                | beam.Map(make)
+                | WriteShards(sys.argv[1], schema=schema, num_shards=8)
+            )
+    except Exception as error:
+        found = find_job_error(error)
+        print(found.message if found else repr(error))
+        sys.exit(3 if "MemoryError" in repr(error) else 1)
+"""
+
+
+@pytest.mark.slow
+def test_a_runner_that_loses_records_cannot_make_write_shards_write_a_manifest(tmp_path):
+    script = tmp_path / "lossy.py"
+    script.write_text(LOSSY)
+    for attempt in range(5):
+        out = tmp_path / f"out{attempt}"
+        done = subprocess.run(
+            [sys.executable, script, out, str(MOST_MEMORY)],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        if done.returncode == 0:
+            assert Manifest.read(str(out)).splits["train"].records == 1500
+        else:
+            assert not (out / "manifest.json").exists()
+        if done.returncode == 1:
+            assert NUMBERS.search(done.stdout.splitlines()[-1]), done.stdout
+            return
+        shutil.rmtree(out, ignore_errors=True)
+    pytest.fail("this runner lost nothing in five runs: the test proves nothing any more")
+
+
+@pytest.fixture
+def little_memory():
+    """No more than MOST_MEMORY beside what this process has now."""
+    status = Path("/proc/self/status").read_text()
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    now = int(re.search(r"VmSize:\s+(\d+)", status)[1]) << 10
+    resource.setrlimit(resource.RLIMIT_AS, (now + MOST_MEMORY, limits[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_AS, limits)
+
+
+@pytest.mark.slow
+def test_a_command_on_a_runner_that_loses_records_fails_with_one_line(
+    tmp_path, monkeypatch, capsys, little_memory
+):
+    prepare = launch.prepare_direct_runner
+
+    def lossy(options):
+        prepare(options)
+        worker_handlers.DATA_BUFFER_TIME_LIMIT_MS = 50
+
+    monkeypatch.setattr(launch, "prepare_direct_runner", lossy)
+    # As where the output is on no disk: otherwise records never pass the runner, and none is lost.
+    monkeypatch.setattr(shuffle, "is_local", lambda _: False)
+    (tmp_path / "in").mkdir()
+    for file in range(12):
+        rows = (f"{file} {n} " + "x" * 90_000 + "\n" for n in range(90))
+        (tmp_path / "in" / f"{file}.txt").write_text("".join(rows))
+    flags = ["--direct_running_mode", "multi_threading", "--direct_num_workers", 4]
+    flags += ["--num_shards", 8]
+    for attempt in range(3):
+        out = tmp_path / f"out{attempt}"
+        code = run("text", "--input", tmp_path / "in", "--output", out, *flags)
+        error = capsys.readouterr().err
+        if code == 0:
+            assert Manifest.read(str(out)).splits["train"].records == 12 * 90
+        else:
+            refused(error)
+            assert not (out / "manifest.json").exists()
+            if "MemoryError" not in error:
+                assert NUMBERS.search(error), error
+                return
+            Path(error.split()[-1]).unlink()
+        shutil.rmtree(out, ignore_errors=True)
+    pytest.skip("this runner lost nothing in three runs; every one of them was complete")
+
+
+# A disk that is full, an output that cannot be written.
+
+
+CURE = "run the same command again: it keeps the shards that are done"
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    """(command line of a job that writes 24 shards of 100 KB and one of 1 MB, its files)."""
+    source, out = tmp_path_factory.mktemp("large") / "in", tmp_path_factory.mktemp("large") / "out"
+    write_recordings(source, [700] * 600)
+    # In a shard that is written late.
+    (source / "a" / "00543.npy").write_bytes(npy("<i2", (160_000, 3), bytes(960_000)))
+    arguments = ["sensors", "--input", f"{source}/*/*", "--num_shards", 25]
+    assert run(*arguments, "--output", out) == 0
+    return arguments, files_of(out)
+
+
+def kept(error):
+    found = re.search(r"^kept ([\d,]+) shards of an unfinished run$", error, re.M)
+    return int(found[1]) if found else 0
+
+
+def test_a_file_that_may_grow_no_further_ends_the_run_and_the_next_one_goes_on(large, tmp_path):
+    arguments, expected = large
+    arguments = [*arguments, "--output", tmp_path / "out"]
+    done = forked.run(*arguments, file_bytes=500_000)
+    assert done.returncode == 1
+    refused(done.stderr, f"--output {tmp_path}/out", "File too large", CURE)
+    assert not (tmp_path / "out" / "manifest.json").exists()
+    before = len(list((tmp_path / "out" / ".staging").glob("*.done")))
+    done = forked.run(*arguments)
+    assert done.returncode == 0
+    assert kept(done.stderr) == before >= 1
+    assert files_of(tmp_path / "out") == expected
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """Mounts small disks."""
+    mounted = []
+
+    def mount(name, size):
+        path = tmp_path / name
+        path.mkdir()
+        arguments = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(path)]
+        subprocess.run(arguments, check=True)  # as root
+        mounted.append(path)
+        return path
+
+    yield mount
+    for path in mounted:
+        subprocess.run(["umount", "-l", str(path)], check=True)
+
+
+@pytest.mark.disks
+def test_a_full_disk_ends_the_run_and_the_next_one_goes_on_when_there_is_room(
+    large, tmp_path, disk
+):
+    arguments, expected = large
+    path = disk("disk", "2m")
+    arguments = [*arguments, "--output", path / "out"]
+    done = forked.run(*arguments)
+    assert done.returncode == 1
+    refused(done.stderr, f"--output {path}/out", "No space left on device", CURE)
+    assert not (path / "out" / "manifest.json").exists()
+    before = len(list((path / "out" / ".staging").glob("*.done")))
+    subprocess.run(["mount", "-o", "remount,size=64m", str(path)], check=True)
+    done = forked.run(*arguments)
+    assert done.returncode == 0
+    assert kept(done.stderr) == before >= 5
+    assert files_of(path / "out") == expected
+
+
+@pytest.mark.disks
+@pytest.mark.parametrize("pages", [1, 2, 4, 7, 11, 15, 20, 25, 30, 35, 40, 45])
+def test_a_disk_that_is_full_at_any_step_ends_the_run_with_one_line(jobs, disk, pages):
+    arguments, expected = jobs["sensors"]
+    path = disk("disk", f"{pages * 4}k")
+    arguments = [*arguments, "--output", path / "out"]
+    done = forked.run(*arguments)
+    if done.returncode:
+        refused(done.stderr, f"--output {path}/out", "No space left on device", "make room")
+        assert not (path / "out" / "manifest.json").exists()
+        subprocess.run(["mount", "-o", "remount,size=64m", str(path)], check=True)
+        assert forked.run(*arguments).returncode == 0
+    assert bool(done.returncode) or pages > 35, "there was room for all of it"
+    assert files_of(path / "out") == expected
+
+
+@pytest.mark.disks
+@pytest.mark.parametrize("megabytes", [3, 8])
+def test_a_disk_with_no_room_for_a_text_job_ends_it_with_one_line(tmp_path, disk, megabytes):
+    path = disk("disk", f"{megabytes}m")
+    (tmp_path / "a.txt").write_text("".join(f"{n} " + "x" * 9000 + "\n" for n in range(600)))
+    arguments = ["text", "--input", tmp_path / "a.txt", *TWO_PROCESSES, "--output", path / "out"]
+    for _ in range(2):
+        done = forked.run(*arguments)
+        assert done.returncode == 1
+        refused(done.stderr, f"--output {path}/out", "No space left on device", "make room")
+        assert not (path / "out" / "manifest.json").exists()
+    subprocess.run(["mount", "-o", "remount,size=64m", str(path)], check=True)
+    assert forked.run(*arguments).returncode == 0
+    assert not (path / "out" / ".staging").exists()
+
+
+@pytest.mark.slow
+def test_records_that_a_killed_run_left_on_disk_go_when_the_next_one_begins(
+    jobs, tmp_path, monkeypatch
+):
+    arguments, expected = jobs["text"]
+    arguments = [*arguments, *TWO_PROCESSES, "--output", tmp_path / "out"]
+    staging = tmp_path / "out" / ".staging"
+
+    def killed(*_):
+        raise DataError("killed")
+
+    monkeypatch.setattr(shuffle, "write_spooled", killed)
+    assert run(*arguments) == 1
+    left = list(staging.glob("records.*"))
+    assert left
+    assert run(*arguments) == 1
+    assert not any(path.exists() for path in left)
+    monkeypatch.undo()
+    assert run(*arguments) == 0
+    assert files_of(tmp_path / "out") == expected
+    assert not staging.exists()
+
+
+@pytest.mark.disks
+def test_a_full_disk_for_temporary_files_ends_the_run_with_one_line(
+    tmp_path, disk, monkeypatch, capsys
+):
+    path = disk("tmp", "1m")
+    (tmp_path / "a.txt").write_text("".join(f"{n} " + "x" * 9000 + "\n" for n in range(600)))
+    arguments = ["text", "--input", tmp_path / "a.txt", "--output", tmp_path / "out"]
+    # As where the output is on no disk: otherwise records wait there.
+    monkeypatch.setattr(shuffle, "is_local", lambda _: False)
+    with monkeypatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", str(path))
+        assert run(*arguments, *IN_MEMORY) == 1
+    refused(capsys.readouterr().err, "No space left on device", str(path))
+    assert not (tmp_path / "out" / "manifest.json").exists()
+    assert run(*arguments, *IN_MEMORY) == 0
+
+
+@pytest.mark.slow(base=["spool-1"])
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("size", [500_000, 3_000], ids=["spool", "spool and traceback"])
+def test_files_that_may_grow_no_further_end_the_run_with_one_line(tmp_path, size, processes):
+    (tmp_path / "a.txt").write_text("".join(f"{n} " + "x" * 9000 + "\n" for n in range(600)))
+    arguments = ["text", "--input", tmp_path / "a.txt", "--output", tmp_path / "out"]
+    arguments += ["--direct_num_workers", processes]
+    done = forked.run(*arguments, file_bytes=size)
+    assert done.returncode == 1
+    refused(done.stderr, "File too large", "make room or choose another place")
+    assert not (tmp_path / "out" / "manifest.json").exists()
+
+
+@pytest.mark.slow(base=["/proc/out-sensors", "/dev/null/out-text"])
+@pytest.mark.parametrize("job", ["sensors", "text"])
+@pytest.mark.parametrize("place", ["/proc/out", "/sys/out", "/proc/1/x/out", "/dev/null/out"])
+def test_an_output_that_cannot_be_written_is_named_in_one_line(jobs, job, place):
+    arguments, _ = jobs[job]
+    done = forked.run(*arguments, "--output", place)
+    assert done.returncode in (1, 2)
+    refused(done.stderr, f"--output {place}", "cannot be written", "another place")
+
+
+def test_a_file_in_place_of_the_output_is_named_in_one_line(jobs, tmp_path):
+    (tmp_path / "out").write_text("mine")
+    for name in ("out", "out/deeper"):
+        done = forked.run(*jobs["sensors"][0], "--output", tmp_path / name)
+        assert done.returncode in (1, 2)
+        refused(done.stderr, f"--output {tmp_path / name}")
+    assert (tmp_path / "out").read_text() == "mine"
+
+
+@pytest.mark.slow(base=[".staging"])
+@pytest.mark.parametrize("name", [".staging", "manifest.json", "rejects"])
+def test_a_folder_or_file_in_the_way_of_the_output_is_named_in_one_line(jobs, tmp_path, name):
+    out = tmp_path / "out"
+    out.mkdir()
+    if name == "manifest.json":
+        (out / name).mkdir()
+    else:
+        (out / name).write_text("in the way")
+    done = forked.run(*jobs["sensors"][0], "--output", out)
+    assert done.returncode in (1, 2)
+    refused(done.stderr, f"--output {out}")
+
+
+def test_an_output_that_vanishes_while_it_is_written_ends_the_run_with_one_line(
+    jobs, tmp_path, monkeypatch, capsys
+):
+    arguments, _ = jobs["sensors"]
+    out, apply = tmp_path / "out", topup.apply_change
+
+    def vanishes(*given):
+        shutil.rmtree(out, ignore_errors=True)
+        return apply(*given)
+
+    monkeypatch.setattr(commit, "apply_change", vanishes)
+    assert run(*arguments, *IN_MEMORY, "--output", out) == 1
+    refused(capsys.readouterr().err, f"--output {out}")
+
+
+def test_a_traceback_is_kept_in_a_file_when_no_check_foresaw_the_failure(
+    jobs, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(commit, "plan_changes", lambda *_: [json.loads("{")])
+    assert run(*jobs["sensors"][0], *IN_MEMORY, "--output", tmp_path / "out") == 1
+    error = capsys.readouterr().err
+    refused(error, "the pipeline failed", "the traceback is in")
+    log = Path(error.split()[-1])
+    assert "JSONDecodeError" in log.read_text()
+    log.unlink()

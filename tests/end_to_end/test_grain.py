@@ -1,0 +1,149 @@
+"""`RecordSource` in real Grain pipelines: threads, processes, checkpoints."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+
+import grain
+import numpy as np
+import pytest
+
+import readers
+from tests.support.datasets import write_numbers
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory):
+    return write_numbers(tmp_path_factory.mktemp("numbers"))
+
+
+@pytest.fixture(scope="module")
+def source(dataset):
+    return readers.RecordSource(dataset)
+
+
+def ids(batches):
+    return [batch["id"].tolist() for batch in batches]
+
+
+def joined(lists):
+    return [number for numbers in lists for number in numbers]
+
+
+def loader(source, **options):
+    sampler = grain.samplers.IndexSampler(
+        len(source), shuffle=True, seed=7, num_epochs=2, shard_options=grain.sharding.NoSharding()
+    )
+    return grain.DataLoader(
+        data_source=source,
+        sampler=sampler,
+        operations=[grain.transforms.Batch(batch_size=4)],
+        **options,
+    )
+
+
+def shuffled(source):
+    return grain.MapDataset.source(source).shuffle(seed=3).repeat(2).batch(4)
+
+
+def in_processes(dataset):
+    return dataset.to_iter_dataset().mp_prefetch(
+        grain.multiprocessing.MultiprocessingOptions(num_workers=2)
+    )
+
+
+def assert_two_epochs(lists):
+    numbers = joined(lists)
+    first, second = numbers[:20], numbers[20:]
+    assert sorted(first) == sorted(second) == list(range(20))
+    assert first != second
+    assert first != sorted(first)
+
+
+def test_a_source_is_one_of_grain(source):
+    assert isinstance(source, grain.sources.RandomAccessDataSource)
+
+
+def test_a_map_dataset_holds_every_record_once_an_epoch(source):
+    batches = list(shuffled(source))
+    assert_two_epochs(ids(batches))
+    for batch in batches:
+        assert batch["vector"].tolist() == [[i] * 3 for i in batch["id"].tolist()]
+        assert batch["name"].tolist() == [b"record %d" % i for i in batch["id"].tolist()]
+
+
+def test_threads_and_processes_of_a_map_dataset_give_the_same_batches(source):
+    expected = ids(shuffled(source))
+    assert ids(shuffled(source).to_iter_dataset(grain.ReadOptions(num_threads=8))) == expected
+    assert ids(in_processes(shuffled(source))) == expected
+
+
+def with_process(record):
+    return record | {"process": os.getpid()}
+
+
+@pytest.mark.slow
+def test_both_processes_read(source):
+    batches = in_processes(grain.MapDataset.source(source).map(with_process).batch(4))
+    processes = {process for batch in batches for process in batch["process"].tolist()}
+    assert len(processes) == 2
+    assert os.getpid() not in processes
+
+
+def test_an_iterator_with_two_processes_goes_on_from_its_checkpoint(source):
+    expected = ids(shuffled(source))
+    iterator = iter(in_processes(shuffled(source)))
+    assert ids([next(iterator) for _ in range(3)]) == expected[:3]
+    state = pickle.loads(pickle.dumps(iterator.get_state()))
+    assert ids(iterator) == expected[3:]
+    other = iter(in_processes(shuffled(source)))
+    other.set_state(state)
+    assert ids(other) == expected[3:]
+
+
+def test_batches_are_read_as_batches_where_indices_are_batched(source):
+    numbers = grain.MapDataset.range(len(source)).shuffle(seed=3).repeat(2).batch(4)
+    dataset = numbers.map(source.__getitems__)
+    assert [[int(record["id"]) for record in batch] for batch in dataset] == ids(shuffled(source))
+
+
+def test_a_data_loader_holds_every_record_once_an_epoch(source):
+    assert_two_epochs(ids(loader(source, worker_count=0)))
+    # Each process batches its own half, so batches mix epochs, but no record is lost or seen twice.
+    numbers = joined(ids(loader(source, worker_count=2)))
+    assert sorted(numbers) == sorted([*range(20), *range(20)])
+
+
+@pytest.mark.slow(base=["0"])
+@pytest.mark.parametrize("processes", [0, 2])
+def test_a_data_loader_goes_on_from_its_checkpoint_where_the_data_has_moved(
+    source, dataset, tmp_path, processes
+):
+    expected = ids(loader(source, worker_count=processes))
+    iterator = iter(loader(source, worker_count=processes))
+    assert ids([next(iterator) for _ in range(3)]) == expected[:3]
+    state = iterator.get_state()
+    assert b"RecordSource(train: 20 records of id, name, vector; crc32c" in state
+    moved = readers.RecordSource(shutil.copytree(dataset, tmp_path / "moved"))
+    other = iter(loader(moved, worker_count=processes))
+    other.set_state(state)
+    assert ids(other) == expected[3:]
+
+
+def test_a_data_loader_refuses_a_checkpoint_of_other_records(source, tmp_path):
+    state = iter(loader(source)).get_state()
+    other = readers.RecordSource(write_numbers(tmp_path, counts=(5, 4, 4, 7)))
+    with pytest.raises(ValueError, match="data source"):
+        iter(loader(other)).set_state(state)
+
+
+def test_an_array_of_a_record_may_be_changed_in_a_transformation(source):
+    def scale(record):
+        record["vector"] /= 2
+        return record
+
+    for _ in range(2):
+        found = [record["vector"][0] for record in grain.MapDataset.source(source).map(scale)]
+        np.testing.assert_array_equal(found, np.arange(20) / 2)

@@ -1,0 +1,66 @@
+"""A job from and to a real HDFS, where files are staged and renamed."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from hdfs import InsecureClient
+
+from beam_jobs.__main__ import main
+from tests.engines import packages
+from tests.support.datasets import files_of, write_recordings
+
+pytestmark = pytest.mark.engines
+
+
+@pytest.fixture(scope="module")
+def hdfs(tmp_path_factory):
+    """The flags that lead to a server, and a client."""
+    program = Path(packages.__file__).with_name("MiniHdfs.java")
+    command = [
+        "java",
+        "-Xmx512m",
+        "-cp",
+        f"{packages.hdfs()}/*",
+        program,
+        tmp_path_factory.mktemp("hdfs"),
+    ]
+    with subprocess.Popen(
+        [str(word) for word in command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as server:
+        try:
+            told = next(line for line in server.stdout if line.startswith("port "))
+            port = told.split()[1]
+            flags = ["--hdfs_host", "localhost", "--hdfs_port", port, "--hdfs_user", "root"]
+            yield flags, InsecureClient(f"http://localhost:{port}", user="root")
+        finally:
+            server.kill()
+
+
+@pytest.mark.parametrize("balance", ["records", "bytes"])
+def test_a_job_from_hdfs_to_hdfs_makes_the_bytes_of_one_on_a_disk(hdfs, tmp_path, balance):
+    flags, client = hdfs
+    write_recordings(tmp_path / "in", [1 + n * n % 90 for n in range(40)], range(0, 40, 3))
+    client.makedirs(f"/{balance}/in")
+    for label in "abc":
+        client.upload(f"/{balance}/in", str(tmp_path / "in" / label))
+    common = ["--label", "parent", "--num_shards", "4", "--balance", balance]
+    for top, more in ((tmp_path, []), (f"hdfs://{balance}", flags)):
+        arguments = [
+            "sensors",
+            "--input",
+            f"{top}/in/*/*.npy",
+            *common,
+            "--direct_num_workers",
+            "2",
+        ]
+        assert main([*arguments, "--output", f"{top}/out", *more]) == 0
+    client.download(f"/{balance}/out", str(tmp_path / "back"))
+    found, expected = files_of(tmp_path / "back"), files_of(tmp_path / "out")
+    del found["manifest.json"], expected["manifest.json"]  # They tell where the inputs are.
+    assert found == expected
+    assert main([*arguments, "--output", f"hdfs://{balance}/out", *flags]) == 2
+    assert main([*arguments, "--output", f"hdfs://{balance}/out", *flags, "--overwrite"]) == 0

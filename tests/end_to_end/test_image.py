@@ -1,0 +1,136 @@
+"""The worker's image and the flex template, as far as they can be seen without a container engine.
+
+What the image installs is installed for real in `test_environments.py`.
+"""
+
+import importlib.util
+import json
+import re
+
+import pytest
+
+from beam_jobs.cli.command import build_parser
+from beam_jobs.cli.flags import declared_flags
+from tests.support.checkout import ROOT
+
+DOCKER = ROOT / "docker"
+
+
+def loaded(name):
+    """A script of the image's folder as a module."""
+    spec = importlib.util.spec_from_file_location(name, DOCKER / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def instructions():
+    """Of the Dockerfile: (name, words)."""
+    text = re.sub(r"^#.*\n", "", (DOCKER / "Dockerfile").read_text(), flags=re.MULTILINE)
+    lines = text.replace("\\\n", " ").splitlines()
+    return [(line.split()[0], line.split()[1:]) for line in lines if line.strip()]
+
+
+def test_the_dockerfile_copies_what_is_there_from_stages_that_are_named():
+    known = ["ARG", "FROM", "COPY", "ENV", "WORKDIR", "RUN", "ENTRYPOINT"]
+    stages = set()
+    for name, words in instructions():
+        assert name in known
+        if name == "FROM" and "AS" in words:
+            stages.add(words[-1])
+        if name == "COPY":
+            flags = [word for word in words if word.startswith("--")]
+            if flags:
+                assert {flag.removeprefix("--from=") for flag in flags} <= stages
+                continue
+            for source in words[:-1]:
+                assert (ROOT / source).exists(), source
+
+
+def test_the_image_installs_and_starts_what_the_checkout_has():
+    found = instructions()
+    (install,) = [
+        " ".join(words) for name, words in found if name == "RUN" and "install" in words[0]
+    ]
+    assert install == "./install.sh /source && rm -r /source"
+    copied = {
+        source
+        for name, words in found
+        if name == "COPY" and words[-1].startswith("/source/")
+        for source in words[:-1]
+    }
+    assert copied == {"setup.py", "pyproject.toml", "README.md", "beam_jobs", "readers"}
+    assert ("ENTRYPOINT", ['["/opt/apache/beam/boot"]']) in found
+    assert ("ENV", ["FLEX_TEMPLATE_PYTHON_PY_FILE=/template/flex_template.py"]) in found
+
+
+def test_the_image_has_a_beam_that_the_package_takes():
+    (version,) = [
+        words[0].removeprefix("BEAM=")
+        for name, words in instructions()
+        if name == "ARG" and words[0].startswith("BEAM=")
+    ]
+    lower, upper = re.search(
+        r'"apache-beam>=([\d.]+),<([\d.]+)"', (ROOT / "setup.py").read_text()
+    ).groups()
+    numbers = [tuple(map(int, text.split("."))) for text in (lower, version, upper)]
+    assert numbers[0] <= numbers[1] < numbers[2]
+
+
+def test_the_parameters_of_the_template_are_the_flags_of_the_jobs():
+    written = json.loads((DOCKER / "metadata.json").read_text())
+    assert written == loaded("metadata").metadata(), (
+        "a flag has changed: python docker/metadata.py > docker/metadata.json"
+    )
+    parameters = {found["name"]: found for found in written["parameters"]}
+    assert len(parameters) == len(written["parameters"])
+    declared = declared_flags()
+    for job, flags in declared.items():
+        for name, told in flags.items():
+            assert name in ("dry_run", "engine") or told["help"] in parameters[name]["helpText"], (
+                job,
+                name,
+            )
+    own = {name for flags in declared.values() for name in flags}
+    assert set(parameters) - own == {"job", "sdk_container_image", "max_num_workers"}
+    needed = {name for name, found in parameters.items() if not found.get("isOptional")}
+    assert needed == {"job", "output", "sdk_container_image"}
+
+
+@pytest.mark.parametrize(
+    ("name", "good", "bad"),
+    [
+        ("job", "images", "pictures"),
+        ("output", "gs://bucket/out", "/tmp/out"),
+        ("input", "gs://bucket/in/**.jpg", "photos/*"),
+        ("overwrite", "true", "yes"),
+        ("seed", "-3", "x"),
+        ("channels", "3", "2"),
+        ("on_reject", "fail", "stop"),
+    ],
+)
+def test_a_value_that_no_job_takes_is_refused_by_the_template(name, good, bad):
+    parameters = json.loads((DOCKER / "metadata.json").read_text())["parameters"]
+    (found,) = [parameter for parameter in parameters if parameter["name"] == name]
+    (regex,) = found["regexes"]
+    assert re.fullmatch(regex, good) and not re.fullmatch(regex, bad)
+
+
+def test_what_the_launcher_gives_becomes_a_command_line():
+    given = [
+        *("--input=gs://b/in/*.npy", "--job=sensors", "--sequence=true", "--overwrite=false"),
+        *("--output=gs://b/out", "--seed=7", "--runner=DataflowRunner", "--region=europe-west4"),
+    ]
+    arguments = loaded("flex_template").command_line(given)
+    flags, rest = build_parser().parse_known_args(arguments)
+    assert (flags.job, flags.sequence, flags.overwrite, flags.seed) == ("sensors", True, False, 7)
+    assert rest == ["--runner=DataflowRunner", "--region=europe-west4"]
+
+
+def test_the_launchers_program_says_what_is_wrong_in_one_line(capsys, monkeypatch):
+    program = loaded("flex_template")
+    assert program.main(program.command_line(["--job=sensors", "--output=gs://b/out*"])) == 2
+    assert capsys.readouterr().err.startswith("error: --output gs://b/out*: expected a path")
+    assert program.main(program.command_line(["--output=gs://b/o"])) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: ")

@@ -1,0 +1,85 @@
+"""The stores that other tests use, and the network before them that fails when it is told to."""
+
+import http.client
+import urllib.error
+import urllib.request
+
+import fsspec
+import pytest
+
+from tests.support.object_stores import SIGNED, Bucket
+
+
+def read(url: str) -> bytes:
+    with fsspec.open(url, "rb") as file:
+        data: bytes = file.read()
+    return data
+
+
+def direct(bucket: Bucket, name: str, **headers: str) -> bytes:
+    """The body of one plain request, which nothing repeats."""
+    url = f"{bucket.proxy.url}/{bucket.url.split('://')[1]}/{name}"
+    request = urllib.request.Request(url, headers={"Authorization": SIGNED, **headers})
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        data: bytes = answer.read()
+    return data
+
+
+def test_what_is_put_into_a_store_is_read_from_it(store: Bucket) -> None:
+    data = bytes(range(256)) * 40
+    store.put(f"{store.url}/a folder/x\u00e9", data)
+    assert read(f"{store.url}/a folder/x\u00e9") == data
+    assert store.get(f"{store.url}/a folder/x\u00e9") == data
+
+
+def test_a_client_writes_through_the_proxy(store: Bucket) -> None:
+    with fsspec.open(f"{store.url}/written", "wb") as file:
+        file.write(b"some\r\nbytes\n" * 1000)
+    assert store.get(f"{store.url}/written") == b"some\r\nbytes\n" * 1000
+    assert store.proxy.seen(method=None)
+
+
+def test_requests_are_noted_with_their_ranges(store: Bucket) -> None:
+    store.put(f"{store.url}/x", bytes(1000))
+    assert len(direct(store, "x", Range="bytes=10-19")) == 10
+    (seen,) = store.proxy.seen("/x$")
+    assert (seen.range, seen.status, seen.sent) == ("bytes=10-19", 206, 10)
+
+
+def test_chosen_requests_are_answered_with_an_error(store: Bucket) -> None:
+    store.put(f"{store.url}/x", b"x")
+    store.proxy.fault(503, "/x$", first=2)
+    for _ in range(2):
+        with pytest.raises(urllib.error.HTTPError, match="503"):
+            direct(store, "x")
+    assert direct(store, "x") == b"x"
+
+
+def test_every_nth_request_fails(store: Bucket) -> None:
+    store.put(f"{store.url}/x", b"x")
+    store.proxy.fault(500, every=3)
+    failed = []
+    for _ in range(6):
+        try:
+            direct(store, "x")
+            failed.append(False)
+        except urllib.error.HTTPError:
+            failed.append(True)
+    assert failed == [False, False, True] * 2
+
+
+def test_a_body_is_cut_short(store: Bucket) -> None:
+    store.put(f"{store.url}/x", bytes(1000))
+    store.proxy.fault("cut", first=1, keep=10)
+    with pytest.raises(http.client.IncompleteRead):
+        direct(store, "x")
+    store.proxy.fault("short", first=1, keep=10)
+    assert len(direct(store, "x")) == 10
+
+
+def test_a_connection_is_closed_before_an_answer(store: Bucket) -> None:
+    store.put(f"{store.url}/x", b"x")
+    store.proxy.fault("refuse", first=1)
+    with pytest.raises((http.client.RemoteDisconnected, ConnectionError)):
+        direct(store, "x")
+    assert direct(store, "x") == b"x"

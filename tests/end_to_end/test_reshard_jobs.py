@@ -1,0 +1,597 @@
+"""Reshard jobs end to end: files of TensorFlow, of gzip and of our own jobs in, a dataset out."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import shutil
+import zlib
+from collections import Counter
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from sklearn.datasets import load_digits, load_sample_images
+
+import readers
+from beam_jobs.__main__ import main
+from beam_jobs.errors import DataError
+from beam_jobs.pipeline import commit
+from readers.format.manifest import Manifest
+from readers.format.schema import Feature, Schema
+from readers.format.tfrecord import frame
+from tests.support.datasets import files_of, parse_tfrecord, write_dataset, write_recordings
+from tests.support.plain import example, feature, jpeg, tensor, write_plain
+
+SPLITS = ["--splits", "train=0.8,val=0.2"]
+
+
+def run(*arguments):
+    return main([str(argument) for argument in arguments])
+
+
+def refused(capsys, code, pattern, *arguments):
+    """Runs a command that must fail with one line that matches."""
+    capsys.readouterr()
+    assert run(*arguments) == code
+    error = capsys.readouterr().err
+    assert re.search(pattern, error), error
+    assert error.startswith("error: ") and error.count("\n") == 1, error
+
+
+def checked(out):
+    """The manifest of a dataset that is whole, and balanced to one record."""
+    report = readers.verify(out)
+    assert report.ok, report.problems
+    manifest = Manifest.read(str(out))
+    for split in manifest.splits.values():
+        sizes = [shard.records for shard in split.shards]
+        assert max(sizes, default=0) - min(sizes, default=0) <= 1
+    assert not (out / ".staging").exists()
+    return manifest
+
+
+def written(out, split="*"):
+    """Every record, read with TensorFlow's own reader."""
+    files = sorted(str(path) for path in out.glob(f"{split}-*.tfrecord"))
+    return list(tf.data.TFRecordDataset(files).as_numpy_iterator())
+
+
+def rejects_of(out):
+    """Key -> reason, of all rejects."""
+    lines = [
+        json.loads(line)
+        for path in (out / "rejects").glob("*.jsonl")
+        for line in path.read_text().splitlines()
+    ]
+    assert len({line["key"] for line in lines}) == len(lines)
+    return {line["key"]: line["error"] for line in lines}
+
+
+# Files of others.
+
+
+def foreign_records():
+    """Examples with features of all kinds, as people write them: pictures, texts, tensors, lists."""
+    rng = np.random.default_rng(5)
+    pictures = load_sample_images().images
+    digits = load_digits()
+    for n in range(180):
+        picture, at = pictures[n % 2], 3 * n % 200
+        values = {
+            "image/encoded": jpeg(picture[at : at + 12, at : at + 9 + n % 4]),
+            "image/format": "jpeg",
+            "digit": tensor(digits.images[n].astype(np.uint8)),
+            "signal": tensor(rng.normal(size=(n % 5 + 1, 2)).astype(np.float32)),
+            "pixels": digits.data[n].astype(np.float32),
+            "label": int(digits.target[n]),
+            "ids": np.arange(n % 4 + 1) * 1000 - n,
+            "words": [b"a", b"\xff\xfe"][: n % 3],
+        }
+        if n % 3 == 0:
+            del values["words"]
+        if n % 7 == 0:
+            values["extra"] = [0.5] * (n % 2 + 1)
+        yield example(**values)
+
+
+FOREIGN = Schema(
+    {
+        "image/encoded": Feature("uint8", (None, None, 3), "jpeg"),
+        "image/format": Feature("string"),
+        "digit": Feature("uint8", (8, 8), "tensor"),
+        "signal": Feature("float32", (None, 2), "tensor"),
+        "pixels": Feature("float32", (64,), "list"),
+        "label": Feature("int64"),
+        "ids": Feature("int64", (None,), "list"),
+        "words": Feature("string", (None,), "list"),
+        "extra": Feature("float32", (None,), "list"),
+    }
+)
+PARSED = {
+    "image/encoded": tf.io.FixedLenFeature([], tf.string),
+    "image/format": tf.io.FixedLenFeature([], tf.string),
+    "digit": tf.io.FixedLenFeature([], tf.string),
+    "signal": tf.io.FixedLenFeature([], tf.string),
+    "pixels": tf.io.FixedLenFeature([64], tf.float32),
+    "label": tf.io.FixedLenFeature([], tf.int64),
+    "ids": tf.io.RaggedFeature(tf.int64),
+    "words": tf.io.RaggedFeature(tf.string),
+    "extra": tf.io.RaggedFeature(tf.float32),
+}
+
+
+@pytest.fixture(scope="module")
+def foreign(tmp_path_factory):
+    """(folder, all records): plain and packed files, and some without any record."""
+    folder, records = tmp_path_factory.mktemp("foreign"), list(foreign_records())
+    write_plain(folder / "old-0.tfrecord", records[:50])
+    write_plain(folder / "old-1.tfrecord.gz", records[50:90], "GZIP")
+    (folder / "old-2.gz").write_bytes(gzip.compress(b"".join(map(frame, records[90:150]))))
+    (folder / "old-3.tfrecords").write_bytes(b"".join(map(frame, records[150:])))
+    write_plain(folder / "old-4.tfrecord", [])
+    write_plain(folder / "old-5.tfrecord", [], "GZIP")
+    (folder / "old-notes.txt").write_text("not a record")
+    return folder, records
+
+
+MODES = {"ours": ("--direct_num_workers", 2), "one": ("--direct_num_workers", 1)}
+BEAMS_OWN = ("--direct_running_mode", "multi_processing", "--direct_num_workers", 2)
+
+
+@pytest.fixture(scope="module")
+def resharded(foreign, tmp_path_factory):
+    """A folder with a dataset for each of MODES."""
+    base = tmp_path_factory.mktemp("resharded")
+    flags = ["--input", foreign[0] / "old-*", *SPLITS, "--num_shards", 4]
+    for name, mode in MODES.items():
+        assert run("reshard", *flags, "--output", base / name, *mode) == 0
+    return base
+
+
+def test_every_record_comes_out_once_with_its_bytes(foreign, resharded):
+    manifest = checked(resharded / "ours")
+    assert Counter(written(resharded / "ours")) == Counter(foreign[1])
+    assert manifest.rejected == 0
+    assert [len(split.shards) for split in manifest.splits.values()] == [4, 4]
+    shares = [split.records for split in manifest.splits.values()]
+    assert sum(shares) == 180 and 120 <= shares[0] <= 165
+    order = [foreign[1].index(record) for record in written(resharded / "ours", "train")]
+    assert order != sorted(order)
+
+
+def test_two_processes_and_one_write_the_same_bytes(resharded):
+    assert files_of(resharded / "ours") == files_of(resharded / "one")
+
+
+@pytest.mark.slow
+def test_workers_of_beam_write_the_same_bytes(foreign, resharded, tmp_path):
+    flags = ["--input", foreign[0] / "old-*", *SPLITS, "--num_shards", 4, *BEAMS_OWN]
+    assert run("reshard", *flags, "--output", tmp_path) == 0
+    assert files_of(tmp_path) == files_of(resharded / "one")
+
+
+def test_the_learned_schema_reads_what_tensorflow_parses(resharded):
+    assert Manifest.read(str(resharded / "ours")).schema == FOREIGN
+    source = readers.RecordSource(resharded / "ours", "train")
+    expected = tf.io.parse_example(written(resharded / "ours", "train"), PARSED)
+    assert len(source) == len(expected["label"])
+    for row in range(len(source)):
+        record = source[row]
+        for name in ("pixels", "label", "ids", "extra", "words", "image/format"):
+            np.testing.assert_array_equal(record[name], expected[name][row].numpy())
+        for name, dtype in (("digit", tf.uint8), ("signal", tf.float32)):
+            values = tf.io.parse_tensor(expected[name][row], dtype).numpy()
+            np.testing.assert_array_equal(record[name], values)
+        picture = tf.io.decode_jpeg(expected["image/encoded"][row]).numpy()
+        assert record["image/encoded"].shape == picture.shape
+
+
+def test_figures_of_both_splits_are_those_of_their_records(resharded):
+    manifest = Manifest.read(str(resharded / "ours"))
+    for split, found in manifest.splits.items():
+        parsed = tf.io.parse_example(written(resharded / "ours", split), PARSED)
+        figures = found.statistics
+        for name in ("pixels", "label", "ids", "extra"):
+            values = getattr(parsed[name], "flat_values", parsed[name]).numpy().astype(np.float64)
+            assert figures[name]["count"] == values.size
+            np.testing.assert_allclose(figures[name]["mean"], values.mean(), rtol=1e-12)
+            np.testing.assert_allclose(figures[name]["std"], values.std(), rtol=1e-12)
+        labels, counts = np.unique(parsed["label"], return_counts=True)
+        texts = map(str, labels.tolist())
+        assert figures["label"]["values"] == dict(zip(texts, counts.tolist(), strict=True))
+
+
+def test_a_plan_says_what_the_job_writes_and_writes_nothing(foreign, resharded, tmp_path, capsys):
+    flags = ["--input", foreign[0] / "old-*", *SPLITS, "--num_shards", 4]
+    assert run("plan", "reshard", *flags, "--output", tmp_path / "out") == 0
+    printed = capsys.readouterr().out
+    for name, split in Manifest.read(str(resharded / "ours")).splits.items():
+        assert re.search(rf"^{name} +{split.records} +4 ", printed, re.M), printed
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_a_run_that_was_stopped_goes_on_and_other_flags_begin_anew(
+    foreign, resharded, tmp_path, capsys
+):
+    out = tmp_path / "out"
+    flags = ["--input", foreign[0] / "old-*", *SPLITS, "--num_shards", 4, "--output", out]
+
+    def fails(*_):
+        raise DataError("interrupted")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(commit, "check_files", fails)
+        assert run("reshard", *flags) == 1
+    assert not (out / "manifest.json").exists()
+    with pytest.raises(readers.DatasetError, match="not a finished dataset"):
+        readers.RecordSource(out, "train")
+    shutil.copytree(out, tmp_path / "other")
+    (out / "train-00001-of-00004.tfrecord").write_bytes(b"half")
+    capsys.readouterr()
+    assert run("reshard", *flags) == 0
+    assert "kept 7 shards" in capsys.readouterr().err
+    assert files_of(out) == files_of(resharded / "ours")
+    assert run("reshard", *flags[:-1], tmp_path / "other", "--drop", "digit") == 0
+    assert "kept" not in capsys.readouterr().err
+    assert "digit" not in checked(tmp_path / "other").schema
+
+
+# Which features stay.
+
+
+def test_features_that_stay_are_parsed_by_tensorflow(foreign, tmp_path):
+    out = tmp_path / "out"
+    flags = ["--input", foreign[0] / "old-*", "--keep", "label,signal,words"]
+    assert run("reshard", *flags, "--output", out, "--num_shards", 3) == 0
+    assert checked(out).schema == FOREIGN.select(("label", "signal", "words"))
+    expected = Counter()
+    for record in foreign[1]:
+        whole = tf.train.Example.FromString(record).features.feature
+        kept = {name: whole[name] for name in ("label", "signal", "words") if name in whole}
+        one = tf.train.Example(features=tf.train.Features(feature=kept))
+        expected[one.SerializeToString(deterministic=True)] += 1
+    found = [tf.train.Example.FromString(record) for record in written(out)]
+    assert Counter(one.SerializeToString(deterministic=True) for one in found) == expected
+    labels = tf.io.parse_example(written(out), {"label": PARSED["label"]})["label"]
+    assert Manifest.read(str(out)).splits["train"].statistics["label"]["count"] == len(labels)
+
+
+def test_the_shapes_of_a_feature_go_with_it(tmp_path):
+    schema = Schema(
+        {"id": ("int64", ()), "x": ("int16", (None, 2), "raw"), "y": ("int64", (None,))}
+    )
+    records = [
+        {"id": n, "x": np.ones((n % 3, 2), np.int16), "y": np.arange(n % 2)} for n in range(20)
+    ]
+    source = write_dataset(tmp_path / "in", schema, {"train": [records]})
+    out = tmp_path / "out"
+    assert run("reshard", "--input", source, "--drop", "x", "--output", out) == 0
+    checked(out)
+    for record in written(out):
+        names = set(tf.train.Example.FromString(record).features.feature)
+        assert names == {"id", "y", "y/shape"}
+    found = readers.RecordSource(out, "train")
+    assert sorted(int(record["id"]) for record in found) == list(range(20))
+
+
+def test_a_mistake_is_told_before_a_dataset_is_replaced(foreign, resharded, tmp_path, capsys):
+    shutil.copytree(resharded / "ours", tmp_path / "out")
+    before = files_of(tmp_path / "out")
+    write_plain(foreign[0] / "other", [example(label="text")])
+    flags = ["--input", foreign[0] / "old-*", "--output", tmp_path / "out", "--overwrite"]
+    for wrong, pattern in (
+        (["--keep", "lable"], "no feature 'lable': the records have digit, extra, ids"),
+        (["--drop", ",".join(FOREIGN)], "no feature would be left"),
+        (["--split_column", "site", "--splits", "train,val"], "no feature 'site'"),
+        (["--group_by", "column:site"], "no feature 'site'"),
+        (
+            ["--input", foreign[0] / "other"],
+            "feature 'label': a list of bytes in 1, int64 in 180 records or steps; records of one "
+            "dataset must agree: narrow --input",
+        ),
+    ):
+        refused(capsys, 2, pattern, "reshard", *flags, *wrong)
+        assert files_of(tmp_path / "out") == before
+    (foreign[0] / "other").unlink()
+
+
+@pytest.mark.slow
+def test_shards_are_planned_from_what_stays_of_the_records(tmp_path):
+    records = [example(id=n, image=bytes(5000)) for n in range(200)]
+    write_plain(tmp_path / "a.tfrecord", records)
+    flags = ["reshard", "--input", tmp_path / "a.tfrecord", "--shard_size", "5KiB"]
+    assert run(*flags, "--output", tmp_path / "all") == 0
+    assert run(*flags, "--drop", "image", "--output", tmp_path / "few") == 0
+    assert len(checked(tmp_path / "all").splits["train"].shards) > 150
+    assert len(checked(tmp_path / "few").splits["train"].shards) == 2
+
+
+def test_flags_that_contradict_each_other_are_refused(foreign, tmp_path, capsys):
+    flags = ["reshard", "--input", foreign[0] / "old-0*", "--output", tmp_path / "out"]
+    for wrong, pattern in (
+        (["--keep", "a", "--drop", "b"], "--keep and --drop both say"),
+        (["--split_column", "a", "--group_by", "b"], "--split_column a: "),
+        (["--split_column", "a", *SPLITS], "--split_column a: "),
+        (["--schema", foreign[0] / "none.json"], "--schema .*none.json: .*No such file"),
+        (["--input", foreign[0] / "none-*"], "--input .*none-.*: no file matches"),
+        (["--stratify"], "--stratify is for images and text and sensors, not for reshard"),
+    ):
+        refused(capsys, 2, pattern, *flags, *wrong)
+        assert not (tmp_path / "out").exists()
+    refused(capsys, 2, "--input is missing", "reshard", "--output", tmp_path / "out")
+
+
+def test_a_folder_that_holds_the_output_and_nothing_else_is_no_input(resharded, tmp_path, capsys):
+    shutil.copytree(resharded / "ours", tmp_path / "out")
+    before = files_of(tmp_path / "out")
+    flags = ["reshard", "--input", tmp_path / "out", "--output", tmp_path / "out", "--overwrite"]
+    refused(capsys, 2, "no TFRecord files among these", *flags)
+    assert files_of(tmp_path / "out") == before
+
+
+# Where records go.
+
+
+def test_the_split_follows_from_a_feature_or_keeps_groups_together(tmp_path):
+    sites = ["train", "val", "train", "train"]
+    records = [example(id=n, site=sites[n % 4], user=n % 10) for n in range(200)]
+    write_plain(tmp_path / "a.tfrecord", records[:100])
+    write_plain(tmp_path / "b.tfrecord", records[100:])
+    inputs = ["reshard", "--input", tmp_path / "*.tfrecord", "--num_shards", 2]
+    by_site = ["--split_column", "site", "--splits", "train,val"]
+    assert run(*inputs, *by_site, "--output", tmp_path / "site") == 0
+    checked(tmp_path / "site")
+    assert Counter(written(tmp_path / "site", "val")) == Counter(records[1::4])
+    assert Counter(written(tmp_path / "site", "train")) == Counter(set(records) - {*records[1::4]})
+    halves = ["--splits", "train=0.5,val=0.5"]
+    assert run(*inputs, "--group_by", "column:user", *halves, "--output", tmp_path / "user") == 0
+    users = [
+        {int(record["user"]) for record in readers.RecordSource(tmp_path / "user", name)}
+        for name in checked(tmp_path / "user").splits
+    ]
+    assert not users[0] & users[1]
+    assert Counter(written(tmp_path / "user")) == Counter(records)
+    flags = ["--group_by", "^[^#]*", *halves, "--output", tmp_path / "file"]
+    assert run(*inputs, *flags) == 0
+    for name in checked(tmp_path / "file").splits:
+        found = Counter(written(tmp_path / "file", name))
+        assert found in (
+            Counter(),
+            Counter(records[:100]),
+            Counter(records[100:]),
+            Counter(records),
+        )
+
+
+# Damage.
+
+
+@pytest.fixture(scope="module")
+def damaged(tmp_path_factory):
+    """(folder, records that are whole, key -> pattern of the reason of each that is not)."""
+    folder = tmp_path_factory.mktemp("damaged")
+    records = [example(id=n, name=f"record {n}") for n in range(140)]
+    framed = [frame(record) for record in records]
+    size = len(framed[10])
+    assert all(len(each) == size for each in framed[10:100])
+
+    def write(name, data):
+        (folder / name).write_bytes(data)
+
+    whole, reasons = [], {}
+
+    def flipped(name, rows, number, at):
+        parts = [bytearray(framed[row]) for row in rows]
+        parts[number][at] ^= 4
+        write(name, b"".join(parts))
+
+    flipped("data", range(10, 20), 4, 20)
+    reasons["data#5"] = f"byte {4 * size}: its checksum does not fit its data"
+    flipped("footer", range(20, 30), 9, -1)
+    reasons["footer#10"] = f"byte {9 * size}: its checksum does not fit its data"
+    whole += [*records[10:14], *records[15:20], *records[20:29]]
+    flipped("length", range(30, 40), 3, 1)
+    flipped("length_crc", range(40, 50), 2, 9)
+    for name, number in (("length", 3), ("length_crc", 2)):
+        reasons[f"{name}#{number + 1}"] = f"byte {number * size}: the checksum of its length"
+    whole += [*records[30:33], *records[40:42]]
+    write("cut", b"".join(framed[50:60])[:-7])
+    reasons["cut#10"] = f"byte {9 * size}: cut off after {size - 7} bytes"
+    write("between", b"".join([*framed[60:65], b"garbage", *framed[65:70]]))
+    reasons["between#6"] = f"byte {5 * size}: the checksum of its length"
+    whole += [*records[50:59], *records[60:65]]
+    write("others", b"".join([framed[70], frame(b"no Example"), frame(b""), framed[71]]))
+    reasons["others#2"] = f"byte {size}: not an Example: "
+    reasons["others#3"] = f"byte {size + 26}: not an Example: it is empty"
+    whole += records[70:72]
+    huge = frame(bytes(100_000))[:12]
+    write("huge", framed[72] + huge)
+    reasons["huge#2"] = f"byte {size}: cut off after 12 bytes"
+    packed = gzip.compress(b"".join(framed[80:140]), 0)
+    write("packed.gz", packed[: len(packed) - 1000])
+    unpacked = len(zlib.decompressobj(31).decompress(packed[:-1000]))
+    there = sum(end <= unpacked for end in np.cumsum([len(each) for each in framed[80:]]))
+    at = sum(map(len, framed[80 : 80 + there]))
+    reasons[f"packed.gz#{there + 1}"] = f"byte {at:,}: cannot be read on: Compressed file ended"
+    whole += [records[72], *records[80 : 80 + there]]
+    (folder / "link").symlink_to(folder / "nothing")
+    reasons["link"] = "cannot be read: .*No such file"
+    return folder, whole, reasons
+
+
+def test_each_broken_record_is_a_reject_and_all_others_are_written(damaged, tmp_path, capsys):
+    folder, whole, reasons = damaged
+    flags = ["reshard", "--input", folder, *SPLITS, "--num_shards", 5]
+    found = []
+    for mode in MODES:
+        out = tmp_path / mode
+        assert run(*flags, "--output", out, *MODES[mode]) == 0
+        assert f"{len(reasons)} rejected, listed in {out}/rejects/" in capsys.readouterr().err
+        found.append(files_of(out))
+    assert found[0] == found[1]
+    out = tmp_path / "ours"
+    manifest = checked(out)
+    assert Counter(written(out)) == Counter(whole)
+    assert manifest.rejected == len(reasons)
+    listed = rejects_of(out)
+    assert listed.keys() == reasons.keys()
+    for key, pattern in reasons.items():
+        assert re.match(pattern, listed[key]), (key, listed[key])
+    assert manifest.schema == Schema({"id": Feature("int64"), "name": Feature("string")})
+
+
+@pytest.mark.slow
+def test_workers_of_beam_reject_the_same_records(damaged, tmp_path):
+    flags = ["reshard", "--input", damaged[0], *SPLITS, "--num_shards", 5]
+    for name, mode in (("one", MODES["one"]), ("beam", BEAMS_OWN)):
+        assert run(*flags, "--output", tmp_path / name, *mode) == 0
+    assert files_of(tmp_path / "beam") == files_of(tmp_path / "one")
+
+
+def test_a_broken_record_may_end_the_job(damaged, tmp_path, capsys):
+    flags = ["--input", damaged[0] / "data", "--output", tmp_path / "out", "--on_reject", "fail"]
+    pattern = r"error: data#5: byte \d+: its checksum does not fit its data \(--on_reject fail\)"
+    refused(capsys, 1, pattern, "reshard", *flags)
+    assert not (tmp_path / "out" / "manifest.json").exists()
+
+
+def test_inputs_of_no_good_record_end_the_job_with_the_first_reason(damaged, tmp_path, capsys):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a").write_bytes(b"these are no records at all")
+    flags = ["--input", tmp_path / "in" / "a", "--output", tmp_path / "out"]
+    pattern = "all 1 records were rejected, no dataset was written; the first: a#1: byte 0: the che"
+    refused(capsys, 1, pattern, "reshard", *flags)
+    write_plain(tmp_path / "in" / "b", [])
+    flags = ["--input", tmp_path / "in" / "b", "--output", tmp_path / "out2"]
+    refused(capsys, 2, "the inputs hold no record", "reshard", *flags)
+
+
+def test_records_that_do_not_fit_a_given_schema_leave_the_shards_balanced(tmp_path):
+    rng = np.random.default_rng(2)
+    bad = set(rng.choice(300, 90, replace=False).tolist())
+    records = [example(id=[n, n] if n in bad else n, other=n) for n in range(300)]
+    framed = [frame(record) for record in records]
+    framed[5] = frame(b"no Example")
+    bad -= {5}
+    (tmp_path / "a").write_bytes(b"".join(framed))
+    (tmp_path / "schema.json").write_text(json.dumps(Schema({"id": ("int64", ())}).to_json()))
+    flags = ["reshard", "--input", tmp_path / "a", "--schema", tmp_path / "schema.json"]
+    flags += [*SPLITS, "--num_shards", "train=7,val=2"]
+    for mode in ("ours", "one"):
+        assert run(*flags, "--output", tmp_path / mode, *MODES[mode]) == 0
+    assert files_of(tmp_path / "ours") == files_of(tmp_path / "one")
+    out = tmp_path / "ours"
+    manifest = checked(out)
+    assert manifest.rejected == len(bad) + 1
+    assert Counter(written(out)) == Counter(
+        record for n, record in enumerate(records) if n not in bad | {5}
+    )
+    listed = rejects_of(out)
+    assert listed.keys() == {f"a#{n + 1}" for n in bad | {5}}
+    assert "not an Example" in listed["a#6"]
+    assert all("2 values do not fill shape []" in listed[f"a#{n + 1}"] for n in bad)
+    counts = [split.statistics["id"]["count"] for split in manifest.splits.values()]
+    assert counts == [split.records for split in manifest.splits.values()]
+
+
+# SequenceExamples.
+
+
+def sequence_example(n):
+    steps = tf.train.FeatureLists(
+        feature_list={
+            "tokens": tf.train.FeatureList(feature=[feature([i, i + 1]) for i in range(n % 4)]),
+            "words": tf.train.FeatureList(feature=[feature(f"word {i}") for i in range(n % 3)]),
+        }
+    )
+    context = tf.train.Features(feature={"id": feature(n), "text": feature(f"record {n}")})
+    whole = tf.train.SequenceExample(context=context, feature_lists=steps)
+    return whole.SerializeToString(deterministic=True)
+
+
+def test_sequence_examples_keep_their_bytes_and_are_read(tmp_path):
+    records = [sequence_example(n) for n in range(60)]
+    write_plain(tmp_path / "a", records)
+    out = tmp_path / "out"
+    assert run("reshard", "--input", tmp_path / "a", "--output", out, "--num_shards", 4) == 0
+    manifest = checked(out)
+    assert Counter(written(out)) == Counter(records)
+    assert manifest.schema == Schema(
+        {
+            "id": Feature("int64"),
+            "text": Feature("string"),
+            "tokens": Feature("int64", (None, 2), "list steps"),
+            "words": Feature("string", (None,), "text steps"),
+        }
+    )
+    found = {int(record["id"]): record for record in readers.RecordSource(out, "train")}
+    for n in range(60):
+        tokens = np.array([[i, i + 1] for i in range(n % 4)], np.int64).reshape(-1, 2)
+        np.testing.assert_array_equal(found[n]["tokens"], tokens)
+        assert found[n]["words"].tolist() == [f"word {i}".encode() for i in range(n % 3)]
+    assert manifest.splits["train"].statistics["id"]["count"] == 60
+
+
+# Datasets of our own.
+
+
+def test_a_dataset_of_ours_keeps_its_names_and_figures(tmp_path, capsys):
+    write_recordings(tmp_path / "raw", [1 + n % 9 for n in range(90)], bad=[7])
+    flags = ["--input", tmp_path / "raw", "--output", tmp_path / "old", "--num_shards", 3]
+    assert run("sensors", *flags) == 0
+    assert run("reshard", "--input", tmp_path / "old", "--output", tmp_path / "new") == 0
+    old, new = Manifest.read(str(tmp_path / "old")), checked(tmp_path / "new")
+    assert (new.schema, new.label_names) == (old.schema, ("a", "b", "c"))
+    assert new.splits["train"].statistics == old.splits["train"].statistics
+    assert (new.rejected, new.splits["train"].records) == (0, 89)
+    assert Counter(written(tmp_path / "new")) == Counter(written(tmp_path / "old"))
+    assert not (tmp_path / "new" / "rejects").exists()
+    shutil.copytree(tmp_path / "old", tmp_path / "other")
+    manifest = json.loads((tmp_path / "other" / "manifest.json").read_text())
+    manifest["label_names"] = ["c", "b", "a"]
+    (tmp_path / "other" / "manifest.json").write_text(json.dumps(manifest))
+    flags = ["--input", tmp_path / "old", "--input", tmp_path / "other"]
+    refused(
+        capsys,
+        2,
+        ".*/old and .*/other differ in features, labels or tokens",
+        *("reshard", *flags, "--output", tmp_path / "out"),
+    )
+
+
+@pytest.mark.slow
+def test_words_of_a_text_dataset_come_along(tmp_path):
+    (tmp_path / "a.txt").write_text("one two two\nthree two one\n" * 30)
+    flags = ["--input", tmp_path / "a.txt", "--tokens", "words", "--output", tmp_path / "old"]
+    assert run("text", *flags) == 0
+    assert run("reshard", "--input", tmp_path / "old", "--output", tmp_path / "new") == 0
+    words = (tmp_path / "old" / "vocabulary.txt").read_bytes()
+    assert (tmp_path / "new" / "vocabulary.txt").read_bytes() == words == b"two\none\nthree\n"
+    old, new = Manifest.read(str(tmp_path / "old")), checked(tmp_path / "new")
+    assert new.vocabulary == old.vocabulary == 5
+    assert new.splits["train"].statistics == old.splits["train"].statistics
+    flags = ["--drop", "tokens", "--output", tmp_path / "dropped"]
+    assert run("reshard", "--input", tmp_path / "old", *flags) == 0
+    assert checked(tmp_path / "dropped").vocabulary == 0
+    assert not (tmp_path / "dropped" / "vocabulary.txt").exists()
+
+
+def test_one_shard_of_one_record_is_written(tmp_path):
+    record = example(id=1)
+    write_plain(tmp_path / "a", [record])
+    out = tmp_path / "out"
+    flags = ["--input", tmp_path / "a", "--output", out, "--num_shards", 8, *SPLITS]
+    assert run("reshard", *flags) == 0
+    checked(out)
+    (shard,) = out.glob("*.tfrecord")
+    assert parse_tfrecord(shard.read_bytes()) == [record]
+
+
+def test_a_file_that_two_patterns_match_is_refused(tmp_path, capsys):
+    write_plain(tmp_path / "a", [example(id=1), example(id=2)])
+    flags = ["--input", tmp_path / "a", "--input", tmp_path / "*", "--output", tmp_path / "out"]
+    refused(capsys, 2, "duplicate key 'a#[12]': .*do two --input patterns match", "reshard", *flags)
+    assert not (tmp_path / "out" / "manifest.json").exists()

@@ -1,0 +1,596 @@
+"""A run that was killed goes on: no manifest before the end, then the bytes of an undisturbed run."""
+
+import contextlib
+import csv
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import apache_beam as beam
+import numpy as np
+import pytest
+from apache_beam.metrics import MetricsFilter
+
+from beam_jobs import Feature, Schema, WriteShards
+from beam_jobs.__main__ import main
+from beam_jobs.dataset import shard_writer, topup
+from beam_jobs.errors import DataError, find_job_error
+from beam_jobs.pipeline import commit
+from readers.format.manifest import Manifest
+from tests.support import forked
+from tests.support.datasets import files_of, npy, write_recordings
+
+IN_MEMORY = ["--direct_running_mode", "in_memory"]
+
+
+def run(*arguments):
+    return main([str(argument) for argument in arguments])
+
+
+def notes(out):
+    return sorted(path.name for path in (out / ".staging").glob("*.done"))
+
+
+def kept(capsys):
+    """How many shards the last run said to have kept."""
+    found = re.search(r"^kept ([\d,]+) shards of an unfinished run$", capsys.readouterr().err, re.M)
+    return int(found[1].replace(",", "")) if found else 0
+
+
+def goes_on(capsys, arguments, out, expected):
+    """Runs a job that was interrupted to its end; returns how many shards it kept."""
+    before = len(notes(out))
+    capsys.readouterr()
+    assert run(*arguments) == 0
+    again = kept(capsys)
+    assert again <= before
+    assert files_of(out) == expected
+    assert not (out / ".staging").exists()
+    return again
+
+
+def interrupted(*arguments):
+    """Runs a job that fails when all shards are done, before its manifest is written."""
+
+    def fails(*_):
+        raise DataError("interrupted")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(commit, "check_files", fails)
+        assert run(*arguments) == 1
+
+
+SHARDS = 12
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    """A sensors job: (flags, output without a manifest but all shards, whole output, its files)."""
+    source, base = tmp_path_factory.mktemp("done") / "in", tmp_path_factory.mktemp("outputs")
+    write_recordings(source, [1 + n % 9 for n in range(300)])
+    arguments = ["sensors", "--input", f"{source}/*/*.npy", "--num_shards", SHARDS]
+    interrupted(*arguments, "--output", base / "unfinished")
+    assert len(notes(base / "unfinished")) == SHARDS
+    assert not (base / "unfinished" / "manifest.json").exists()
+    assert run(*arguments, "--output", base / "whole") == 0
+    return arguments, base / "unfinished", base / "whole", files_of(base / "whole")
+
+
+@pytest.fixture
+def unfinished(done, tmp_path):
+    """(flags, a copy of the output without a manifest, the files that it will have)."""
+    arguments, unfinished, _, expected = done
+    shutil.copytree(unfinished, tmp_path / "out")
+    return [*arguments, "--output", tmp_path / "out"], tmp_path / "out", expected
+
+
+# Killed at any moment.
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
+    """(inputs of many small shards some of which will change hands, flags, files, seconds).
+
+    The seconds are those between the first trace of a run in its output and its end.
+    """
+    source, out = tmp_path_factory.mktemp("many") / "in", tmp_path_factory.mktemp("many") / "out"
+    bad = random.Random(0).sample(range(3000), 120)
+    write_recordings(source, [10 + n % 40 for n in range(3000)], bad)
+    arguments = ["sensors", "--input", f"{source}/*/*.npy", "--num_shards", 40]
+    process = forked.Job(*arguments, "--output", out)
+    while not (out / ".staging" / "UNFINISHED").exists():
+        time.sleep(0.001)
+    began = time.monotonic()
+    _, error = process.communicate(timeout=120)
+    assert process.returncode == 0, error
+    assert Manifest.read(str(out)).rejected == 120
+    return arguments, files_of(out), time.monotonic() - began
+
+
+def within(part, parts):
+    """A moment in one of the equal parts of a run, so that together they cover all of it."""
+    return random.Random(part).uniform(part, part + 1) / parts
+
+
+def wait_for(out, process, seconds):
+    """Waits until a run has been writing for so long, or has ended."""
+    while not (out / ".staging").exists() and process.poll() is None:
+        time.sleep(0.001)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(seconds)
+
+
+def children(pid):
+    return [
+        int(child)
+        for task in Path(f"/proc/{pid}/task").glob("*")
+        for child in (task / "children").read_text().split()
+    ]
+
+
+def loading_processes(pid):
+    """The processes that load records for a driver: the children of its fork server."""
+    with contextlib.suppress(OSError):
+        return [grandchild for child in children(pid) for grandchild in children(child)]
+    return []
+
+
+def assert_unfinished_or_whole(out, expected):
+    if (out / "manifest.json").exists():
+        found = {n: sha for n, sha in files_of(out).items() if not n.startswith(".staging/")}
+        assert found == expected
+        return False
+    return True
+
+
+# Before the first trace in the output; then while references are planned and grouped, shards
+# written, records moved, files checked, the manifest written and the notes removed.
+@pytest.mark.slow(base=["3", "8"])
+@pytest.mark.parametrize("moment", range(-2, 10))
+def test_a_driver_killed_at_any_moment_leaves_what_the_next_run_completes(
+    many, tmp_path, capsys, moment
+):
+    arguments, expected, seconds = many
+    out = tmp_path / "out"
+    arguments = [*arguments, "--output", out]
+    process = forked.Job(*arguments)
+    if moment < 0:
+        time.sleep(-0.1 * moment)
+    else:
+        wait_for(out, process, 1.05 * seconds * within(moment, 10))
+    process.kill()
+    process.communicate(timeout=60)
+    if assert_unfinished_or_whole(out, expected):
+        before = len(notes(out))
+        assert goes_on(capsys, arguments, out, expected) == before
+
+
+# As they start, all the time that they have anything to do, and once it is done.
+@pytest.mark.slow(base=["4"])
+@pytest.mark.parametrize("moment", range(10))
+def test_a_loading_process_killed_at_any_moment_ends_the_run_with_one_line(
+    many, tmp_path, capsys, moment
+):
+    arguments, expected, seconds = many
+    out = tmp_path / "out"
+    arguments = [*arguments, "--output", out, "--direct_num_workers", 2]
+    process = forked.Job(*arguments)
+    wait_for(out, process, 0.7 * seconds * within(moment, 10))
+    while process.poll() is None and not loading_processes(process.pid):
+        time.sleep(0.001)
+    if victims := loading_processes(process.pid):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(victims[moment % len(victims)], signal.SIGKILL)
+    _, error = process.communicate(timeout=60)
+    if not assert_unfinished_or_whole(out, expected):
+        assert process.returncode == 0
+        return
+    assert process.returncode == 1
+    lines = forked.told(error)
+    assert len(lines) == 1 and "a process that loads records was killed" in lines[0], error
+    before = len(notes(out))
+    assert goes_on(capsys, arguments, out, expected) == before
+
+
+@pytest.mark.slow(base=["12"])
+@pytest.mark.parametrize("wanted", [1, 12, 39])
+def test_a_run_killed_when_some_shards_are_done_keeps_those(many, tmp_path, capsys, wanted):
+    arguments, expected, _ = many
+    out = tmp_path / "out"
+    arguments = [*arguments, "--output", out]
+    process = forked.Job(*arguments)
+    while len(notes(out)) < wanted and process.poll() is None:
+        time.sleep(0.001)
+    process.kill()
+    process.communicate(timeout=60)
+    if assert_unfinished_or_whole(out, expected):
+        before = len(notes(out))
+        assert before
+        assert goes_on(capsys, arguments, out, expected) == before
+
+
+@pytest.mark.slow(base=["2"])
+@pytest.mark.parametrize("moment", range(5))
+def test_an_overwriting_run_killed_at_any_moment_leaves_the_old_or_what_goes_on(
+    many, done, tmp_path, capsys, moment
+):
+    arguments, expected, seconds = many
+    out = tmp_path / "out"
+    _, _, old, files = done
+    shutil.copytree(old, out)
+    arguments = [*arguments, "--output", out, "--overwrite"]
+    process = forked.Job(*arguments)
+    wait_for(out, process, seconds * within(moment, 5) if moment else 0)
+    process.kill()
+    process.communicate(timeout=60)
+    if (out / "manifest.json").exists():
+        found = {n: sha for n, sha in files_of(out).items() if not n.startswith(".staging/")}
+        assert found in (files, expected)
+    goes_on(capsys, arguments, out, expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("overwrite", [[], ["--overwrite"]])
+def test_a_killed_overwriting_run_keeps_its_shards(many, done, tmp_path, capsys, overwrite):
+    arguments, expected, _ = many
+    out = tmp_path / "out"
+    shutil.copytree(done[2], out)
+    arguments = [*arguments, "--output", out]
+    process = forked.Job(*arguments, "--overwrite")
+    while len(notes(out)) < 10 and process.poll() is None:
+        time.sleep(0.001)
+    process.kill()
+    process.communicate(timeout=60)
+    assert not (out / "manifest.json").exists()
+    before = len(notes(out))
+    assert goes_on(capsys, [*arguments, *overwrite], out, expected) == before >= 10
+
+
+# Changed between the runs.
+
+
+@pytest.fixture
+def few(tmp_path):
+    """(flags, output without a manifest but all shards) of a job whose inputs may be changed."""
+    source, out = tmp_path / "in", tmp_path / "out"
+    write_recordings(source, [1 + n % 9 for n in range(300)])
+    arguments = ["sensors", "--input", f"{source}/*/*.npy", "--num_shards", SHARDS]
+    interrupted(*arguments, "--output", out)
+    assert len(notes(out)) == SHARDS
+    assert not (out / "manifest.json").exists()
+    return arguments, out
+
+
+def fresh(arguments, tmp_path):
+    assert run(*arguments, "--output", tmp_path / "fresh") == 0
+    return files_of(tmp_path / "fresh")
+
+
+def test_a_run_that_failed_at_its_end_keeps_every_shard(unfinished, capsys):
+    arguments, out, expected = unfinished
+    assert goes_on(capsys, arguments, out, expected) == SHARDS
+
+
+def test_the_shard_of_an_input_that_changed_is_written_anew(few, tmp_path, capsys):
+    arguments, out = few
+    path = tmp_path / "in" / "a" / "00000.npy"
+    before = path.stat()
+    path.write_bytes(npy("<i2", (1, 3), b"abcdef"))
+    assert path.stat().st_size == before.st_size and path.stat().st_mtime_ns != before.st_mtime_ns
+    expected = fresh(arguments, tmp_path)
+    assert goes_on(capsys, [*arguments, "--output", out], out, expected) == SHARDS - 1
+
+
+@pytest.mark.slow
+def test_the_shard_of_an_input_that_became_a_reject_is_written_anew(few, tmp_path, capsys):
+    arguments, out = few
+    (tmp_path / "in" / "a" / "00000.npy").write_bytes(b"broken")
+    expected = fresh(arguments, tmp_path)
+    assert goes_on(capsys, [*arguments, "--output", out], out, expected) == SHARDS - 1
+    assert Manifest.read(str(out)).rejected == 1
+
+
+@pytest.mark.slow
+def test_the_shard_of_a_reject_that_was_mended_is_written_anew(tmp_path, capsys):
+    source, out = tmp_path / "in", tmp_path / "out"
+    write_recordings(source, [5] * 300, bad=(7,))
+    arguments = ["sensors", "--input", f"{source}/*/*.npy", "--num_shards", SHARDS]
+    interrupted(*arguments, "--output", out)
+    assert list((out / "rejects").iterdir())
+    write_recordings(source, [5] * 300)  # All files get a new time.
+    expected = fresh(arguments, tmp_path)
+    assert not any(name.startswith("rejects") for name in expected)
+    assert goes_on(capsys, [*arguments, "--output", out], out, expected) == 0
+
+
+@pytest.mark.slow(base=["renamed"])
+@pytest.mark.parametrize("change", ["added", "removed", "renamed"])
+def test_after_an_input_was_added_or_removed_the_result_is_that_of_a_fresh_run(
+    few, tmp_path, capsys, change
+):
+    arguments, out = few
+    path = tmp_path / "in" / "b" / "00001.npy"
+    if change == "added":
+        shutil.copy(path, path.with_name("more.npy"))
+    elif change == "removed":
+        path.unlink()
+    else:
+        path.rename(path.with_name("other.npy"))
+    expected = fresh(arguments, tmp_path)
+    # Boundaries of shards move by a record at most, and not in those before the change.
+    assert goes_on(capsys, [*arguments, "--output", out], out, expected) < SHARDS
+
+
+@pytest.mark.slow(base=["--seed"])
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--seed", 1],
+        ["--on_reject", "fail"],
+        ["--dtype", "int32"],
+        ["--label", "none"],
+        ["--num_shards", SHARDS + 1],
+        ["--splits", "train=0.5,val=0.5"],
+        ["--balance", "bytes"],
+    ],
+    ids=lambda flags: flags[0],
+)
+def test_with_other_flags_nothing_is_kept(unfinished, done, tmp_path, capsys, flags):
+    arguments, out, _ = unfinished
+    expected = fresh([*done[0], *flags], tmp_path)
+    assert goes_on(capsys, [*arguments, *flags], out, expected) == 0
+
+
+def test_a_run_with_other_workers_keeps_the_shards(unfinished, capsys):
+    arguments, out, expected = unfinished
+    modes = ["--direct_running_mode", "multi_threading", "--direct_num_workers", 2]
+    assert goes_on(capsys, [*arguments, *modes], out, expected) == SHARDS
+
+
+@pytest.mark.slow
+def test_a_table_of_labels_that_changed_changes_the_shards(tmp_path, capsys):
+    source, out, table = tmp_path / "in", tmp_path / "out", tmp_path / "labels.csv"
+    write_recordings(source, [3] * 60)
+    keys = [str(path.relative_to(source)) for path in sorted(source.glob("*/*.npy"))]
+    arguments = ["sensors", "--input", f"{source}/*/*.npy", "--num_shards", 4]
+    arguments += ["--label", f"csv:{table}"]
+
+    def label(names):
+        with table.open("w", newline="") as file:
+            csv.writer(file).writerows([["path", "label"], *zip(keys, names, strict=True)])
+
+    label(["sit", "run"] * 30)
+    interrupted(*arguments, "--output", out)
+    label(["run", "sit"] * 30)
+    expected = fresh(arguments, tmp_path)
+    goes_on(capsys, [*arguments, "--output", out], out, expected)
+
+
+def flip(path):
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def truncate(path):
+    path.write_bytes(path.read_bytes()[:-3])
+
+
+def lengthen(path):
+    path.write_bytes(path.read_bytes() + b"0 20\n")
+
+
+def empty(path):
+    path.write_bytes(b"")
+
+
+@pytest.mark.slow(base=["-flip", "-unlink", ".idx-truncate"])
+@pytest.mark.parametrize("harm", [flip, truncate, lengthen, empty, Path.unlink])
+@pytest.mark.parametrize("suffix", ["", ".idx"])
+def test_a_done_shard_that_was_harmed_is_written_anew(unfinished, capsys, suffix, harm):
+    arguments, out, expected = unfinished
+    harm(out / f"train-00003-of-{SHARDS:05d}.tfrecord{suffix}")
+    assert goes_on(capsys, arguments, out, expected) == SHARDS - 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("harm", [flip, truncate, empty, Path.unlink])
+def test_a_list_of_rejects_that_was_harmed_is_written_anew(tmp_path, capsys, harm):
+    source, out = tmp_path / "in", tmp_path / "out"
+    write_recordings(source, [5] * 60, bad=(7,))
+    arguments = ["sensors", "--input", f"{source}/*/*.npy", "--num_shards", 2]
+    interrupted(*arguments, "--output", out)
+    (rejects,) = (out / "rejects").iterdir()
+    harm(rejects)
+    expected = fresh(arguments, tmp_path)
+    goes_on(capsys, [*arguments, "--output", out], out, expected)
+
+
+def test_half_written_files_are_gone_before_a_run_goes_on(unfinished, capsys, monkeypatch):
+    arguments, out, expected = unfinished
+    half = out / ".staging" / f"train-00003-of-{SHARDS:05d}.tfrecord.0123456789abcdef"
+    half.write_bytes(b"half")
+    (out / ".staging" / notes(out)[3]).unlink()
+    write, there = shard_writer.ShardWriter.write, []
+
+    def looks(*given):
+        there.append(half.exists())
+        return write(*given)
+
+    monkeypatch.setattr(shard_writer.ShardWriter, "write", looks)
+    assert goes_on(capsys, arguments, out, expected) == SHARDS - 1
+    assert there == [False]
+
+
+@pytest.mark.slow(base=["", "{", "\\xff\\xfe"])
+@pytest.mark.parametrize("note", [b"", b"{", b"[]", b"null", b"{}", b'{"digest": 1}', b"\xff\xfe"])
+def test_a_note_that_cannot_be_read_is_no_note(unfinished, capsys, note):
+    arguments, out, expected = unfinished
+    (out / ".staging" / notes(out)[2]).write_bytes(note)
+    assert goes_on(capsys, arguments, out, expected) == SHARDS - 1
+
+
+def test_notes_of_two_shards_that_changed_places_are_no_notes(unfinished, capsys):
+    arguments, out, expected = unfinished
+    first, second = (out / ".staging" / name for name in notes(out)[:2])
+    text = first.read_bytes()
+    first.write_bytes(second.read_bytes())
+    second.write_bytes(text)
+    assert goes_on(capsys, arguments, out, expected) == SHARDS - 2
+
+
+# Killed while records move between shards.
+
+
+@pytest.fixture(scope="module", params=["records", "bytes"])
+def uneven(tmp_path_factory, request):
+    """(command line, files) of a job whose shards must exchange records at the end."""
+    source, out = tmp_path_factory.mktemp("uneven") / "in", tmp_path_factory.mktemp("u") / "out"
+    bad = random.Random(3).sample(range(300), 90)
+    write_recordings(source, [1 + n % 9 for n in range(300)], bad)
+    arguments = ["sensors", "--input", f"{source}/*/*.npy", "--num_shards", SHARDS]
+    arguments += ["--balance", request.param]
+    assert run(*arguments, "--output", out) == 0
+    return arguments, files_of(out)
+
+
+@pytest.mark.slow(base=["records-within-1"])
+@pytest.mark.parametrize("changes", [0, 1, 3])
+@pytest.mark.parametrize("half", [False, True], ids=["between", "within"])
+def test_a_run_that_dies_while_records_move_is_completed(
+    uneven, tmp_path, monkeypatch, capsys, changes, half
+):
+    arguments, expected = uneven
+    out = tmp_path / "out"
+    apply, write, done = topup.apply_change, topup.write_file, []
+
+    def dies(*change):
+        if len(done) == changes:
+            if half:
+                monkeypatch.setattr(topup, "write_file", no_write)
+                apply(*change)  # The shard itself is changed then, its index is not.
+            raise DataError("interrupted")
+        done.append(change)
+        return apply(*change)
+
+    def no_write(*_):
+        raise DataError("interrupted")
+
+    monkeypatch.setattr(commit, "apply_change", dies)
+    assert run(*arguments, *IN_MEMORY, "--output", out) == 1
+    assert len(done) == changes
+    assert not (out / "manifest.json").exists()
+    monkeypatch.setattr(commit, "apply_change", apply)
+    monkeypatch.setattr(topup, "write_file", write)
+    before = len(notes(out))
+    assert before <= SHARDS - changes - half
+    assert goes_on(capsys, [*arguments, "--output", out], out, expected) == before
+
+
+@pytest.mark.slow
+def test_a_run_that_dies_while_moved_records_are_copied_is_completed(
+    uneven, tmp_path, monkeypatch, capsys
+):
+    arguments, expected = uneven
+    out = tmp_path / "out"
+    prepare, done = topup.prepare_change, []
+
+    def dies(*change):
+        if len(done) == 2:
+            raise DataError("interrupted")
+        done.append(change)
+        return prepare(*change)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(commit, "prepare_change", dies)
+        assert run(*arguments, *IN_MEMORY, "--output", out) == 1
+    assert goes_on(capsys, [*arguments, "--output", out], out, expected) == SHARDS
+
+
+# The jobs whose records arrive encoded.
+
+
+def write_lines(path, changed=""):
+    lines = [f'{{"text": "line {n % 7} of {n % 13}", "label": {n % 3}}}' for n in range(400)]
+    lines[5] = "{"
+    if changed:
+        lines[17] = f'{{"text": "{changed}", "label": 1}}'
+    path.write_text("\n".join(lines))
+
+
+TEXT_FLAGS = ["--label_field", "label", "--splits", "train=0.8,val=0.2"]
+
+
+@pytest.mark.slow(base=["words"])
+@pytest.mark.parametrize("tokens", ["none", "words"])
+def test_the_text_job_keeps_its_shards(tmp_path, dying_after, capsys, tokens):
+    out = tmp_path / "out"
+    write_lines(tmp_path / "a.jsonl")
+    arguments = ["text", "--input", tmp_path / "a.jsonl", *TEXT_FLAGS, "--tokens", tokens]
+    arguments += ["--num_shards", "train=9,val=3"]
+    expected = fresh(arguments, tmp_path)
+    with dying_after(5):
+        assert run(*arguments, "--output", out) == 1
+    assert len(notes(out)) == 5
+    assert goes_on(capsys, [*arguments, "--output", out], out, expected) == 5
+
+
+@pytest.mark.slow
+def test_the_text_job_writes_the_shard_of_a_line_that_changed(tmp_path, capsys):
+    out = tmp_path / "out"
+    write_lines(tmp_path / "a.jsonl")
+    arguments = ["text", "--input", tmp_path / "a.jsonl", *TEXT_FLAGS, "--num_shards", 6]
+    interrupted(*arguments, "--output", out)
+    write_lines(tmp_path / "a.jsonl", changed="another")
+    expected = fresh(arguments, tmp_path)
+    assert goes_on(capsys, [*arguments, "--output", out], out, expected) == 11
+
+
+SCHEMA = Schema({"x": Feature("float32", (None,)), "key": Feature("string")})
+
+
+def write_shards(out, count=200, changed=-1, **arguments):
+    """Writes a dataset with WriteShards; returns how many shards it kept."""
+    records = [
+        (f"r{n}", {"x": np.full(n % 7, n + (n == changed), np.float32)}) for n in range(count)
+    ]
+    records.append(("bad", {"x": "no array"}))
+    pipeline = beam.Pipeline()
+    pipeline | beam.Create(records) | WriteShards(str(out), SCHEMA, num_shards=8, **arguments)
+    result = pipeline.run()
+    result.wait_until_finish()
+    found = result.metrics().query(MetricsFilter().with_name("kept"))["counters"]
+    return sum(counter.result for counter in found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("balance", ["records", "bytes"])
+def test_write_shards_keeps_its_shards(tmp_path, dying_after, balance):
+    assert write_shards(tmp_path / "fresh", balance=balance) == 0
+    out = tmp_path / "out"
+    with dying_after(3), pytest.raises(Exception) as caught:
+        write_shards(out, balance=balance)
+    assert find_job_error(caught.value).message == "interrupted"
+    assert len(notes(out)) == 3 and not (out / "manifest.json").exists()
+    assert write_shards(out, balance=balance) == 3
+    assert files_of(out) == files_of(tmp_path / "fresh")
+
+
+@pytest.mark.slow(base=["arguments0-7"])
+@pytest.mark.parametrize(
+    ("arguments", "expected"), [({"changed": 5}, 7), ({"seed": 1}, 0), ({"count": 150}, 0)]
+)
+def test_write_shards_writes_what_changed(tmp_path, monkeypatch, arguments, expected):
+    out = tmp_path / "out"
+    with monkeypatch.context() as patch, pytest.raises(Exception, match="division by zero"):
+        patch.setattr(commit, "check_files", lambda *_: 1 / 0)
+        write_shards(out)
+    assert len(notes(out)) == 8
+    assert write_shards(out, **arguments) == expected
+    write_shards(tmp_path / "fresh", **arguments)
+    assert files_of(out) == files_of(tmp_path / "fresh")

@@ -1,0 +1,110 @@
+"""Planning 100 million records in 10,000 shards, with the functions that the pipeline runs."""
+
+import contextlib
+import pickle
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from beam_jobs.plan.boundaries import (
+    Draft,
+    draft_split,
+    finish_plan,
+    pick_boundaries,
+    wanted_hashes,
+)
+from beam_jobs.plan.shards import BINS, Plan, shard_sizes
+from beam_jobs.plan.summary import SplitSummary
+from beam_jobs.records.blocks import Block
+
+SHARDS = 10_000
+MILLION = 1_000_000
+
+
+def hashes_of(records: int) -> Iterator[np.ndarray]:
+    """Yields the same hashes in every pass, sorted by a million: no pass holds all of them."""
+    for first in range(0, records, MILLION):
+        rng = np.random.default_rng([records, first])
+        yield np.sort(rng.integers(0, 2**64, min(MILLION, records - first), np.uint64))
+
+
+def blocks_of(hashes: np.ndarray) -> Iterator[Block]:
+    """Yields blocks of neighbours.
+
+    `wanted_hashes` takes a block apart bin by bin, which for a million of hashes from everywhere
+    takes 2.6 s; for blocks of neighbours, of few bins each, 0.1 s.
+    """
+    for part in np.array_split(hashes, 64):
+        yield Block(part, np.zeros(len(part), np.uint8), [b""] * len(part))
+
+
+def drafted(records: int) -> Draft:
+    """What the first pass gives, each block summed up by itself."""
+    summary = SplitSummary()
+    for hashes in hashes_of(records):
+        part = SplitSummary()
+        part.add(hashes)
+        summary.merge(part)
+    assert summary.records == records
+    return (draft_split(summary.histogram(), 0, 100.0, SHARDS, 1),)
+
+
+def planned(records: int, draft: Draft) -> Plan:
+    """What the second pass gives, grouped by bin, as the workers get it."""
+    groups: dict[int, list[bytes]] = {}
+    for hashes in hashes_of(records):
+        for block in blocks_of(hashes):
+            for key, wanted in wanted_hashes(block, draft):
+                groups.setdefault(key, []).append(wanted)
+    # No worker gets more than one bin of the hash: n / 65,536, give or take seven deviations.
+    most = records / BINS + 7 * (records / BINS) ** 0.5
+    assert max(sum(map(len, parts)) for parts in groups.values()) <= 8 * most
+    return finish_plan(draft, [pick_boundaries(key, parts, draft) for key, parts in groups.items()])
+
+
+def peak_memory() -> int:
+    """The most bytes in memory since it was last asked for; 0 where nobody knows."""
+    if sys.platform != "linux":
+        return 0
+    status = Path("/proc/self/status").read_text()
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+    return int(status.partition("VmHWM:")[2].split()[0]) << 10
+
+
+@pytest.fixture(scope="module")
+def side_inputs_of_a_million() -> tuple[int, int]:
+    draft = drafted(MILLION)
+    return len(pickle.dumps(draft)), len(planned(MILLION, draft).pack())
+
+
+@pytest.mark.slow(base=["2"])
+@pytest.mark.parametrize("millions", [2, 100])
+def test_millions_of_records_fill_ten_thousand_shards_to_one_record(
+    side_inputs_of_a_million, millions
+):
+    records = millions * MILLION + 4_321  # which 10,000 does not divide
+    peak_memory()
+    before = peak_memory()
+    draft = drafted(records)
+    plan = planned(records, draft)
+    packed = plan.pack()
+
+    # What every worker gets is as large as for a million records.
+    few_draft, few_plan = side_inputs_of_a_million
+    assert len(pickle.dumps(draft)) < 1.5 * few_draft < 1 << 20
+    assert len(packed) - few_plan in range(-10, 10)
+    assert len(packed) < 8 * SHARDS + 100
+
+    (split,) = Plan.unpack(packed).splits
+    assert (split.records, split.shards) == (records, SHARDS)
+    counts = np.zeros(SHARDS, np.int64)
+    for hashes in hashes_of(records):
+        counts += np.bincount(split.shard_of(hashes), minlength=SHARDS)
+    assert counts.sum() == records
+    assert set(counts.tolist()) == {records // SHARDS, records // SHARDS + 1}
+    assert (counts == shard_sizes(records, SHARDS)).all()
+    assert peak_memory() - before < 1 << 30

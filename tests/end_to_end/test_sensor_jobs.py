@@ -1,0 +1,766 @@
+"""Sensor jobs from files of every kind to records, compared with NumPy, SciPy and TensorFlow."""
+
+import io
+import json
+import re
+import sys
+import tarfile
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import scipy.interpolate
+import scipy.signal
+import soundfile
+import tensorflow as tf
+from numpy.lib.stride_tricks import sliding_window_view
+
+import readers
+from beam_jobs.__main__ import main
+from beam_jobs.errors import DataError
+from beam_jobs.jobs import file_passes
+from beam_jobs.pipeline import commit
+from readers.format.manifest import Manifest
+from readers.format.schema import Feature
+from tests.support.datasets import files_of
+
+ONE = ["--direct_num_workers", 1]
+MANY = ["--direct_running_mode", "multi_processing", "--direct_num_workers", 2]
+
+
+def run(*arguments):
+    return main(["sensors", *map(str, arguments)])
+
+
+def failed(capsys, *arguments):
+    """The one line of a job that a user's mistake ends before anything is written."""
+    capsys.readouterr()
+    assert run(*arguments) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    return line.removeprefix("error: ")
+
+
+def records_of(out, split=None):
+    """Key -> record of a dataset whose files are as its manifest says."""
+    assert readers.verify(str(out)).ok
+    found = {}
+    for name in [split] if split else Manifest.read(str(out)).splits:
+        for record in readers.RecordSource(str(out), name):
+            assert found.setdefault(record["key"].item().decode(), record) is record
+    return found
+
+
+def rejects_of(out):
+    """Key -> reason."""
+    lines = [
+        json.loads(line)
+        for path in sorted((out / "rejects").glob("*.jsonl"))
+        for line in path.read_text().splitlines()
+    ]
+    assert len(lines) == Manifest.read(str(out)).rejected
+    return {line["key"]: line["error"] for line in lines}
+
+
+def noise(seed, *shape):
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+def write_csv(path, names, columns):
+    rows = (",".join(f"{value:.9g}" for value in row) for row in zip(*columns, strict=True))
+    path.write_text("\n".join([",".join(names), *rows, ""]))
+
+
+def check_statistics(out, name, split="train"):
+    """Mean and deviation of each channel are those of NumPy over all records."""
+    values = [record[name] for record in records_of(out, split).values()]
+    flat = np.concatenate([value.reshape(-1, value.shape[-1]) for value in values])
+    found = Manifest.read(str(out)).splits[split].statistics[name]["channels"]
+    np.testing.assert_allclose(found["mean"], flat.mean(0, np.float64), rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(found["std"], flat.std(0, np.float64), rtol=1e-6)
+
+
+# Every kind of file.
+
+
+def write_npy(path, array):
+    np.save(path, array)
+
+
+def write_npz(path, array):
+    np.savez_compressed(path, anything=array)
+
+
+def write_table(path, array):
+    write_csv(path, "xyz", array.T)
+
+
+def write_parquet(path, array):
+    pq.write_table(pa.table({name: array[:, i] for i, name in enumerate("xyz")}), path)
+
+
+def write_h5(path, array):
+    with h5py.File(path, "w") as file:
+        file.create_dataset("deep/inside", data=array, compression="gzip")
+
+
+KINDS = {
+    "npy": write_npy,
+    "npz": write_npz,
+    "csv": write_table,
+    "parquet": write_parquet,
+    "h5": write_h5,
+}
+
+
+def test_one_dataset_is_made_of_files_of_every_kind(tmp_path):
+    arrays = {}
+    for number in range(15):
+        kind = list(KINDS)[number % len(KINDS)]
+        key = f"{'ab'[number % 2]}/{number:02d}.{kind}"
+        arrays[key] = noise(number, 10 + number, 3)
+        (tmp_path / "in" / key).parent.mkdir(parents=True, exist_ok=True)
+        KINDS[kind](tmp_path / "in" / key, arrays[key])
+    # In order of names those come first that cannot be read.
+    for number, data in enumerate([b"", b"PK\3\4", b"x,y\n1,a\n", b"PAR1", b"\x89HDF"]):
+        (tmp_path / f"in/a/!{number}.{list(KINDS)[number]}").write_bytes(data)
+    assert run("--input", tmp_path / "in", "--output", tmp_path / "out") == 0
+    assert len(rejects_of(tmp_path / "out")) == 5
+    found = records_of(tmp_path / "out")
+    assert found.keys() == arrays.keys()
+    for key, array in arrays.items():
+        assert found[key]["signal"].dtype == np.float32
+        np.testing.assert_allclose(found[key]["signal"], array, rtol=1e-7)
+        assert found[key]["label"] == "ab".index(key[0])
+    check_statistics(tmp_path / "out", "signal")
+
+
+# Audio.
+
+
+@pytest.fixture(scope="module")
+def audio(tmp_path_factory):
+    """A folder of .wav and .flac of two channels at 8 kHz, 16 bits."""
+    folder = tmp_path_factory.mktemp("audio")
+    for number in range(6):
+        seconds = np.arange(4000 + 400 * number) / 8000
+        tones = np.stack([np.sin(2 * np.pi * f * seconds) for f in (440, 1000 + 100 * number)], 1)
+        values = tones * 0.4 + 0.05 * noise(number, len(seconds), 2)
+        kind = "wav" if number < 4 else "flac"
+        soundfile.write(folder / f"{number}.{kind}", values, 8000, subtype="PCM_16")
+    return folder
+
+
+def test_audio_as_float32_is_what_tensorflow_and_soundfile_decode(audio, tmp_path):
+    flags = ["--label", "none", "--dtype", "float32", "--encoding", "list"]
+    assert run("--input", audio, "--output", tmp_path / "out", *flags) == 0
+    found = records_of(tmp_path / "out")
+    assert len(found) == 6
+    for key, record in found.items():
+        expected, rate = soundfile.read(audio / key, dtype="float32")
+        assert rate == 8000
+        np.testing.assert_array_equal(record["signal"], expected)
+        if key.endswith(".wav"):
+            decoded = tf.audio.decode_wav((audio / key).read_bytes()).audio
+            np.testing.assert_array_equal(record["signal"], decoded)
+    check_statistics(tmp_path / "out", "signal")
+
+
+def test_spectra_of_windows_are_those_of_tensorflow_and_scipy(audio, tmp_path):
+    flags = ["--label", "none", "--dtype", "float32", "--spectrogram", "16ms:8ms"]
+    flags += ["--window", "250ms", "--stride", "125ms", "--encoding", "raw"]
+    assert run("--input", audio, "--output", tmp_path / "out", *flags) == 0
+    found = records_of(tmp_path / "out")
+    assert Manifest.read(str(tmp_path / "out")).schema["signal"] == Feature(
+        "float32", (30, 65, 2), "raw"
+    )
+    expected_keys = set()
+    for path in audio.iterdir():
+        signal, _ = soundfile.read(path, dtype="float32")
+        for number, window in enumerate(sliding_window_view(signal, 2000, 0)[::1000], 1):
+            expected_keys.add(f"{path.name}#{number}")
+            spectrum = found[f"{path.name}#{number}"]["signal"]
+            stft = tf.abs(tf.signal.stft(window, 128, 64, 128)).numpy().transpose(1, 2, 0)
+            np.testing.assert_allclose(spectrum, stft, rtol=1e-3, atol=1e-4)
+            _, _, other = scipy.signal.stft(
+                window, nperseg=128, noverlap=64, boundary=None, padded=False, scaling="spectrum"
+            )
+            other = abs(other).transpose(2, 1, 0) * 64
+            np.testing.assert_allclose(spectrum, other, rtol=1e-3, atol=1e-4)
+    assert found.keys() == expected_keys
+    check_statistics(tmp_path / "out", "signal")
+
+
+def test_audio_needs_a_library_for_flac_alone(audio, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "soundfile", None)
+    message = failed(capsys, "--input", f"{audio}/*.flac", "--output", tmp_path / "none")
+    assert message.startswith(".flac files need soundfile")
+    assert "pip install 'beam-shards[audio]'" in message
+    flags = ["--label", "none", *ONE]
+    assert run("--input", f"{audio}/*.wav", "--output", tmp_path / "out", *flags) == 0
+    assert len(records_of(tmp_path / "out")) == 4
+
+
+def test_audio_of_several_rates_is_refused_until_it_is_resampled(tmp_path, capsys):
+    (tmp_path / "in").mkdir()
+    for rate in (8000, 16_000):
+        tone = np.sin(2 * np.pi * 50 * np.arange(rate // 2) / rate).astype(np.float32)
+        soundfile.write(tmp_path / f"in/{rate}.wav", tone, rate, subtype="FLOAT")
+    flags = ["--input", tmp_path / "in", "--label", "none", "--output", tmp_path / "out"]
+    for more in ([], ["--window", "100ms"]):
+        message = failed(capsys, *flags, *more)
+        assert message == (
+            "8000.wav: 8000 Hz, but 16000.wav has 16000 Hz; records of one dataset must agree: "
+            "narrow --input, or add --resample"
+        )
+        assert not (tmp_path / "out" / "manifest.json").exists()
+    assert run(*flags, "--resample", "4kHz") == 0
+    found = records_of(tmp_path / "out")
+    assert {record["signal"].shape for record in found.values()} == {(2000, 1)}
+    for record in found.values():
+        tone = np.sin(2 * np.pi * 50 * np.arange(2000) / 4000)
+        np.testing.assert_allclose(record["signal"][:, 0], tone, atol=1e-3)
+        assert record["filled"] == 0
+
+
+# Windows.
+
+LENGTHS = [60, 200, 199, 219, 220, 30, 59, 1000, 461]
+
+
+@pytest.fixture(scope="module")
+def cut(tmp_path_factory):
+    """(flags, recordings by key, the dataset, its files) of windows of 60, 20 apart."""
+    source, out = tmp_path_factory.mktemp("cut") / "in", tmp_path_factory.mktemp("cut") / "out"
+    arrays = {}
+    for number in range(36):
+        key = f"{'ab'[number % 2]}/{number:02d}.npy"
+        arrays[key] = noise(number, LENGTHS[number % len(LENGTHS)], 4)
+        (source / key).parent.mkdir(parents=True, exist_ok=True)
+        np.save(source / key, arrays[key])
+    (source / "a" / "00x.npy").write_bytes(b"broken")
+    (source / "b" / "notes.txt").write_text("nothing")
+    flags = ["--input", source, "--window", 60, "--stride", 20]
+    flags += ["--splits", "train=0.6,val=0.4", "--num_shards", "train=4,val=3"]
+    assert run(*flags, "--output", out) == 0
+    return flags, arrays, out, files_of(out)
+
+
+def test_windows_are_those_of_numpy_and_all_of_a_recording_in_one_split(cut):
+    _, arrays, out, _ = cut
+    splits = {name: records_of(out, name) for name in ("train", "val")}
+    assert all(splits.values())
+    homes = [{key.split("#")[0] for key in found} for found in splits.values()]
+    assert not homes[0] & homes[1]
+    found = splits["train"] | splits["val"]
+    expected = {
+        f"{key}#{number}": window.T
+        for key, array in arrays.items()
+        if len(array) >= 60
+        for number, window in enumerate(sliding_window_view(array, 60, 0)[::20], 1)
+    }
+    assert found.keys() == expected.keys()
+    for key, window in expected.items():
+        np.testing.assert_array_equal(found[key]["signal"], window)
+        assert found[key]["label"] == "ab".index(key[0])
+    assert Manifest.read(str(out)).schema["signal"] == Feature("float32", (60, 4))
+
+
+def test_shards_of_windows_are_balanced_and_their_statistics_those_of_numpy(cut):
+    _, _, out, _ = cut
+    for name, split in Manifest.read(str(out)).splits.items():
+        counts = [shard.records for shard in split.shards]
+        assert max(counts) - min(counts) <= 1
+        check_statistics(out, "signal", name)
+
+
+def test_recordings_that_are_too_short_are_listed_with_their_length(cut):
+    _, arrays, out, _ = cut
+    short = {
+        key: f"it has {len(array)} samples, a window has 60"
+        for key, array in arrays.items()
+        if len(array) < 60
+    }
+    found = rejects_of(out)
+    assert short.items() <= found.items()
+    assert found.keys() - short.keys() == {"a/00x.npy", "b/notes.txt"}
+
+
+@pytest.mark.slow
+def test_windows_have_the_same_bytes_however_many_processes_cut_them(cut, tmp_path):
+    flags, _, _, files = cut
+    assert run(*flags, "--output", tmp_path / "out", *MANY) == 0
+    assert files_of(tmp_path / "out") == files
+
+
+def test_windows_have_the_same_bytes_however_few_are_handed_over_at_once(
+    cut, tmp_path, monkeypatch
+):
+    flags, _, _, files = cut
+    together, made = [], file_passes._batch
+
+    def counted(keys, *rest):
+        together.append(len(keys))
+        return made(keys, *rest)
+
+    monkeypatch.setattr(file_passes, "_batch", counted)
+    monkeypatch.setattr(file_passes, "_BATCH_BYTES", 3000)
+    assert run(*flags, "--output", tmp_path / "out", *ONE) == 0
+    assert files_of(tmp_path / "out") == files
+    assert max(together) == 3  # of 1,100 bytes each
+
+
+@pytest.mark.slow
+def test_an_unfinished_run_goes_on_to_the_same_bytes(cut, tmp_path, capsys, monkeypatch):
+    flags, _, _, files = cut
+
+    def fails(*_):
+        raise DataError("interrupted")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(commit, "check_files", fails)
+        assert run(*flags, "--output", tmp_path / "out") == 1
+    assert not (tmp_path / "out" / "manifest.json").exists()
+    capsys.readouterr()
+    assert run(*flags, "--output", tmp_path / "out") == 0
+    assert "kept 7 shards of an unfinished run" in capsys.readouterr().err
+    assert files_of(tmp_path / "out") == files
+
+
+def test_a_plan_of_windows_is_what_is_written(cut, capsys):
+    flags, _, out, _ = cut
+    capsys.readouterr()
+    assert main(["plan", "sensors", *map(str, flags)]) == 0
+    printed = capsys.readouterr().out
+    for name, split in Manifest.read(str(out)).splits.items():
+        cells = re.search(rf"^{name} +([\d,]+) +(\d+) ", printed, re.M)
+        assert int(cells[1].replace(",", "")) == split.records
+        assert int(cells[2]) == len(split.shards)
+    assert "it has 30 samples, a window has 60" in printed
+
+
+def test_windows_of_a_packed_archive_are_those_of_its_files(cut, tmp_path):
+    _, arrays, out, _ = cut
+    with tarfile.open(tmp_path / "in.tar.gz", "w:gz") as archive:
+        for key, array in arrays.items():
+            data = io.BytesIO()
+            np.save(data, array)
+            member = tarfile.TarInfo(key)
+            member.size = len(data.getvalue())
+            archive.addfile(member, io.BytesIO(data.getvalue()))
+    flags = ["--window", 60, "--stride", 20, "--encoding", "list"]
+    assert run("--input", tmp_path / "*.tar.gz", "--output", tmp_path / "out", *flags) == 0
+    found, expected = records_of(tmp_path / "out"), records_of(out)
+    assert found.keys() == {f"in.tar.gz/{key}" for key in expected}
+    for key, record in expected.items():
+        np.testing.assert_array_equal(found[f"in.tar.gz/{key}"]["signal"], record["signal"])
+
+
+def test_a_window_that_turns_out_bad_is_a_reject_and_none_is_lost(tmp_path, monkeypatch):
+    (tmp_path / "in").mkdir()
+    for number in range(4):
+        array = noise(number, 100, 1)
+        array[65] = 1e30 if number == 2 else 0
+        np.save(tmp_path / f"in/{number}.npy", array)
+    flags = ["--label", "none", "--window", 20, "--spectrogram", "8:4", "--dtype", "float16"]
+    monkeypatch.setattr(file_passes, "_BATCH_BYTES", 300)  # two records
+    assert run("--input", tmp_path / "in", "--output", tmp_path / "out", *flags, *ONE) == 0
+    rejects = rejects_of(tmp_path / "out")
+    assert rejects == {f"2.npy#{n}": "float32 cannot become float16 without harm" for n in (4, 5)}
+    found = records_of(tmp_path / "out")
+    assert found.keys() | rejects.keys() == {f"{r}.npy#{n}" for r in range(4) for n in range(1, 6)}
+    assert Manifest.read(str(tmp_path / "out")).splits["train"].statistics["signal"]["count"] == (
+        18 * 4 * 5
+    )
+
+
+def test_a_recording_that_cannot_be_converted_is_one_reject(tmp_path):
+    (tmp_path / "in").mkdir()
+    for number in range(4):
+        array = noise(number, 100, 1)
+        array[65] = 1e30 if number == 2 else 0
+        np.save(tmp_path / f"in/{number}.npy", array)
+    flags = ["--label", "none", "--window", 20, "--dtype", "float16", "--on_reject"]
+    assert run("--input", tmp_path / "in", "--output", tmp_path / "out", *flags, "skip") == 0
+    assert rejects_of(tmp_path / "out") == {"2.npy": "float32 cannot become float16 without harm"}
+    assert len(records_of(tmp_path / "out")) == 15
+    assert run("--input", tmp_path / "in", "--output", tmp_path / "other", *flags, "fail") == 1
+    assert not (tmp_path / "other" / "manifest.json").exists()
+
+
+def test_windows_of_another_shape_end_the_job_with_both_names(cut, tmp_path, capsys):
+    flags, _, _, _ = cut
+    np.save(tmp_path / "z.npy", noise(0, 99, 3))
+    message = failed(capsys, *flags, "--input", tmp_path / "z.npy", "--output", tmp_path / "out")
+    found = re.search(
+        r"z\.npy: signal float32 \[None, 3\], but \S+/00\.npy has signal (.*?);", message
+    )
+    assert found[1] == "float32 [60, 4]"
+    assert not (tmp_path / "out" / "manifest.json").exists()
+
+
+# One clock.
+
+
+def irregular(seed, seconds, rate):
+    steps = np.random.default_rng(seed).uniform(0.5, 1.5, int(seconds * rate)) / rate
+    return np.cumsum(steps)
+
+
+@pytest.fixture(scope="module")
+def timed(tmp_path_factory):
+    """(a folder of .csv and .parquet with times in milliseconds, times and values by key)."""
+    folder = tmp_path_factory.mktemp("timed")
+    known = {}
+    for number in range(8):
+        times = irregular(number, 6, 40)
+        if number == 3:
+            times[100:] += 2
+        values = noise(number, len(times), 2)
+        # As text holds them.
+        times, values = np.round(1000 * times, 3), np.round(values.astype(np.float64), 6)
+        columns = [times, *values.T]
+        name = f"{number}.{'csv' if number < 6 else 'parquet'}"
+        if name.endswith("csv"):
+            write_csv(folder / name, ["time", "x", "y"], columns)
+        else:
+            table = dict(zip(["time", "x", "y"], columns, strict=True))
+            pq.write_table(pa.table({**table, "who": ["me"] * len(times)}), folder / name)
+        known[name] = times / 1000, values
+    return folder, known
+
+
+TIMED = ["--label", "none", "--time_column", "time", "--time_unit", "ms", "--dtype", "float32"]
+
+
+def test_irregular_times_are_interpolated_as_scipy_does(timed, tmp_path):
+    folder, known = timed
+    flags = [*TIMED, "--resample", "50Hz", "--max_gap", "500ms"]
+    assert run("--input", folder, "--output", tmp_path / "out", *flags) == 0
+    found = records_of(tmp_path / "out")
+    assert found.keys() == known.keys() - {"3.csv"}
+    (reason,) = rejects_of(tmp_path / "out").values()
+    assert re.match(
+        r"a gap of 2\.0\d* s, 2\.\d* s after its begin, is longer than --max_gap 0.5s;", reason
+    )
+    for key, record in found.items():
+        times, values = known[key]
+        grid = times[0] + np.arange(len(record["signal"])) / 50
+        line = scipy.interpolate.interp1d(times, values, axis=0, fill_value="extrapolate")
+        np.testing.assert_allclose(record["signal"], line(grid), atol=1e-3)
+        missing = np.abs(grid[:, None] - times).min(1) > 0.51 / 50
+        assert abs(record["filled"] - missing.mean()) < 0.02
+    check_statistics(tmp_path / "out", "signal")
+
+
+def test_windows_lie_between_gaps_on_the_grid_of_their_recording(timed, tmp_path):
+    folder, known = timed
+    flags = [*TIMED, "--resample", "50Hz", "--max_gap", "500ms", "--window", "1s"]
+    assert run("--input", folder, "--output", tmp_path / "out", *flags) == 0
+    assert rejects_of(tmp_path / "out") == {}
+    found = records_of(tmp_path / "out")
+    assert {record["signal"].shape for record in found.values()} == {(50, 2)}
+    times, values = known["3.csv"]
+    stretches = []
+    for part in (slice(0, 100), slice(100, None)):
+        first = np.ceil((times[part][0] - times[0]) * 50 - 0.01)
+        last = np.floor((times[part][-1] - times[0]) * 50 + 0.01)
+        grid = times[0] + np.arange(first, last + 1) / 50
+        expected = np.stack([np.interp(grid, times, values[:, i]) for i in (0, 1)], 1)
+        stretches += [expected[at : at + 50] for at in range(0, len(grid) - 49, 50)]
+    assert len(stretches) == sum(key.startswith("3.csv#") for key in found)
+    for number, expected in enumerate(stretches, 1):
+        np.testing.assert_allclose(found[f"3.csv#{number}"]["signal"], expected, atol=1e-4)
+
+
+# Several files of one recording.
+
+
+@pytest.fixture(scope="module")
+def joined(tmp_path_factory):
+    """A folder of recordings of three files at three rates; one has lost its sound."""
+    folder = tmp_path_factory.mktemp("joined")
+    for number in range(8):
+        name = folder / f"{'ab'[number % 2]}/r{number}"
+        name.parent.mkdir(exist_ok=True)
+        seconds = np.arange(2000) / 1000
+        if number:
+            soundfile.write(f"{name}_mic.wav", np.sin(seconds), 1000, subtype="FLOAT")
+        for array, rate in (("acc", 100), ("gyro", 25)):
+            times = np.arange(2 * rate) / rate
+            columns = [times, times * number, times**2]
+            write_csv(Path(f"{name}_{array}.csv"), ["t", "x", "y"], columns)
+    (folder / "a" / "r2_acc.flac").write_bytes(b"second")
+    (folder / "README").write_text("not a recording")
+    return folder
+
+
+JOIN = ["--join", "{recording}_{array}.*", "--time_column", "t", "--resample", "50Hz"]
+
+
+def test_files_of_several_rates_are_joined_on_one_grid(joined, tmp_path):
+    out = tmp_path / "out"
+    assert run("--input", joined, "--output", out, *JOIN) == 0
+    assert rejects_of(out) == {
+        "README": "its name does not fit --join {recording}_{array}.*",
+        "a/r0": "its arrays are acc, gyro, most recordings have acc, gyro, mic",
+        "a/r2_acc.flac": "a/r2 has its 'acc' from a/r2_acc.csv already",
+    }
+    found = records_of(out)
+    assert found.keys() == {f"{'ab'[number % 2]}/r{number}" for number in range(1, 8)}
+    grid = np.arange(99) / 50  # up to the last of gyro, 1.96 s
+    for key, record in found.items():
+        number = int(key[-1])
+        assert record["label"] == number % 2
+        np.testing.assert_allclose(record["mic"][:, 0], np.sin(grid), atol=1e-5)
+        np.testing.assert_allclose(record["acc"][:, 0], number * grid, atol=1e-5)
+        times = np.arange(50) / 25
+        np.testing.assert_allclose(
+            record["gyro"][:, 1], np.interp(grid, times, times**2), atol=1e-5
+        )
+        assert record["filled"] == np.float32(49 / 99)
+    for name in ("acc", "gyro"):
+        check_statistics(out, name)
+
+
+@pytest.mark.slow
+def test_joined_recordings_are_cut_in_the_same_way_by_all_processes(joined, tmp_path):
+    flags = [*JOIN, "--window", "1s", "--stride", "480ms", "--splits", "train=0.5,val=0.5"]
+    whole = {}
+    for name, mode in {"one": ONE, "pool": [], "many": MANY}.items():
+        assert run("--input", joined, "--output", tmp_path / name, *flags, *mode) == 0
+        whole[name] = files_of(tmp_path / name)
+    assert whole["one"] == whole["pool"] == whole["many"]
+    found = records_of(tmp_path / "one")
+    assert found.keys() == {
+        f"{'ab'[number % 2]}/r{number}#{n}" for number in range(1, 8) for n in (1, 2, 3)
+    }
+    for key, record in found.items():
+        recording, number = key.split("#")
+        grid = (np.arange(50) + 24 * (int(number) - 1)) / 50
+        np.testing.assert_allclose(record["acc"][:, 0], int(recording[-1]) * grid, atol=1e-5)
+    assert len(rejects_of(tmp_path / "one")) == 3
+
+
+def test_files_that_disagree_on_their_rate_are_rejected_with_the_cure(joined, tmp_path, capsys):
+    flags = ["--join", "{recording}_{array}.*", "--output", tmp_path / "out"]
+    message = failed(capsys, "--input", f"{joined}/*/r[1-7]*.[cw]*", *flags)
+    assert message == (
+        "no recording among the first 7 files: a/r2: its files have 1000 Hz and no rate: --resample "
+        "brings them to one rate"
+    )
+
+
+# Missing values.
+
+
+def test_missing_values_are_interpolated_or_reject_the_recording(tmp_path):
+    (tmp_path / "in").mkdir()
+    for number in range(3):
+        values = np.arange(20.0) + number
+        text = [f"{value:g},{2 * value:g}" for value in values]
+        if number == 1:
+            text[5], text[6] = ",10", "nan,inf"
+        (tmp_path / f"in/{number}.csv").write_text("\n".join(text))
+    flags = ["--input", tmp_path / "in", "--label", "none", "--nan"]
+    assert run(*flags, "interpolate", "--output", tmp_path / "filled") == 0
+    for key, record in records_of(tmp_path / "filled").items():
+        values = np.arange(20.0) + int(key[0])
+        expected = np.stack([values, 2 * values], 1)
+        expected[5, 1] = 10 if key[0] == "1" else expected[5, 1]
+        expected[6, 1] = 13 if key[0] == "1" else expected[6, 1]
+        np.testing.assert_allclose(record["signal"], expected, rtol=1e-6)
+    assert run(*flags, "reject", "--output", tmp_path / "whole") == 0
+    assert rejects_of(tmp_path / "whole") == {
+        "1.csv": "signal: 3 of 40 values are NaN or infinite, the first in row 6, channel 1"
+    }
+    assert records_of(tmp_path / "whole").keys() == {"0.csv", "2.csv"}
+
+
+# Sequences.
+
+
+def padded(sequences, channels):
+    """The arrays of some sequences in one, and where there is something."""
+    shape = [max(map(len, sequences)), max(len(a) for each in sequences for a in each)]
+    values = np.zeros((len(sequences), *shape, channels), np.float32)
+    mask = np.zeros((len(sequences), *shape, channels), bool)
+    for row, arrays in enumerate(sequences):
+        for place, array in enumerate(arrays):
+            values[row, place, : len(array)] = array
+            mask[row, place, : len(array)] = True
+    return values, mask
+
+
+def check_sequences(out, expected, channels):
+    """All readers give the arrays of each sequence, by key."""
+    schema = Manifest.read(str(out)).schema
+    assert schema["signal"] == Feature("float32", (None, None, channels), "sequence")
+    for key, record in records_of(out).items():
+        for found, array in zip(record["signal"], expected[key], strict=True):
+            np.testing.assert_allclose(found, array, atol=1e-5)
+    for order in (None, "interleave"):
+        how = {"batch_size": 4, "order": order, "shuffle": order is not None, "seed": 1}
+        seen = []
+        for batch in readers.load(str(out), batching="ragged", **how):
+            assert batch["signal"].ragged_rank == 2
+            for key, row in zip(batch["key"].numpy(), batch["signal"], strict=True):
+                seen.append(key.decode())
+                for found, array in zip(row, expected[seen[-1]], strict=True):
+                    np.testing.assert_allclose(found.numpy(), array, atol=1e-5)
+        assert sorted(seen) == sorted(expected)
+        for batch in readers.load(str(out), batching="padded", mask=True, **how):
+            rows = [expected[key.decode()] for key in batch["key"].numpy()]
+            values, mask = padded(rows, channels)
+            np.testing.assert_allclose(batch["signal"].numpy(), values, atol=1e-5)
+            np.testing.assert_array_equal(
+                np.broadcast_to(
+                    batch["signal_mask"].numpy().reshape(*mask.shape[:3], -1), mask.shape
+                ),
+                mask,
+            )
+    for batch in readers.as_numpy(str(out), batch_size=4, batching="padded"):
+        rows = [expected[key.decode()] for key in batch["key"]]
+        np.testing.assert_allclose(batch["signal"], padded(rows, channels)[0], atol=1e-5)
+
+
+def test_arrays_of_different_lengths_are_one_sequence_in_every_reader(tmp_path):
+    (tmp_path / "in").mkdir()
+    expected = {}
+    for number in range(10):
+        arrays = {f"a{n}": noise(number + n, 1 + (7 * number + n) % 9, 3) for n in range(1, 4)}
+        key = f"{number}.{'npz' if number % 2 else 'h5'}"
+        if number % 2:
+            np.savez(tmp_path / "in" / key, **arrays)
+        else:
+            with h5py.File(tmp_path / "in" / key, "w") as file:
+                for name, array in arrays.items():
+                    file[name] = array
+        expected[key] = list(arrays.values())
+    flags = ["--label", "none", "--sequence", "--num_shards", 3]
+    assert run("--input", tmp_path / "in", "--output", tmp_path / "out", *flags) == 0
+    check_sequences(tmp_path / "out", expected, 3)
+    figures = Manifest.read(str(tmp_path / "out")).splits["train"].statistics["signal"]
+    flat = np.concatenate([array for arrays in expected.values() for array in arrays])
+    np.testing.assert_allclose(
+        [figures["mean"], figures["std"]], [flat.mean(), flat.std()], rtol=1e-5
+    )
+
+
+@pytest.mark.slow
+def test_the_stretches_between_gaps_are_one_sequence_in_every_reader(tmp_path):
+    (tmp_path / "in").mkdir()
+    expected = {}
+    for number in range(6):
+        lengths = [5 + (number + n) % 7 for n in range(1 + number % 3)]
+        times = np.concatenate([10 * n + np.arange(size) / 10 for n, size in enumerate(lengths)])
+        values = noise(number, len(times), 1)[:, 0]
+        write_csv(tmp_path / f"in/{number}.csv", ["t", "x"], [times, values])
+        expected[f"{number}.csv"] = np.split(values[:, None], np.cumsum(lengths)[:-1])
+    flags = ["--label", "none", "--sequence", "--resample", "10Hz", "--time_column", "t"]
+    assert run("--input", tmp_path / "in", "--output", tmp_path / "out", *flags) == 0
+    check_sequences(tmp_path / "out", expected, 1)
+
+
+# Mistakes.
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("plain")
+    np.savez(folder / "a.npz", x=noise(0, 50, 3), y=noise(1, 40, 2))
+    np.save(folder / "b.npy", noise(2, 50, 3))
+    np.savez(folder / "c.npz", x=noise(0, 50, 3), y=np.array(3))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("file", "flags", "message"),
+    [
+        ("b.npy", "--stride 5", "--stride 5: it says where windows begin: add --window"),
+        (
+            "b.npy",
+            "--window 1s",
+            "--window 1s: the recordings do not say how many samples a second",
+        ),
+        ("b.npy", "--window 1.5", "--window 1.5: expected a number of samples such as 128"),
+        ("b.npy", "--max_gap 1s", "--max_gap 1s: it bounds what is interpolated: add --resample"),
+        ("b.npy", "--resample 5Hz", "--resample: nobody knows when the samples of 'signal' were"),
+        ("b.npy", "--time_column t", "--time_column t: it says when samples were taken: add --res"),
+        ("b.npy", "--time_unit ms", "--time_unit ms: add the --time_column that it is for"),
+        ("b.npy", "--spectrogram 8", "--spectrogram 8: expected FRAME:STEP such as 256:128"),
+        ("b.npy", "--spectrogram 1:1", "--spectrogram 1: 1 sample, expected at least 2"),
+        (
+            "b.npy",
+            "--spectrogram 64:8",
+            "no recording among the first 1 files: b.npy: signal: 50 s",
+        ),
+        (
+            "b.npy",
+            "--window 51",
+            "no recording among the first 1 files: b.npy: it has 50 samples, a",
+        ),
+        (
+            "b.npy",
+            "--sequence --encoding raw",
+            "--encoding raw: --sequence stores arrays as tensors",
+        ),
+        (
+            "b.npy",
+            "--window 5 --stratify",
+            "--stratify: windows stay together with their recording",
+        ),
+        (
+            "b.npy",
+            "--join x.npy",
+            "--join x.npy: expected {recording} and {array} once each, such as",
+        ),
+        (
+            "b.npy",
+            "--join {recording}_{array}.npy",
+            "no recording among the first 1 files: b.npy: i",
+        ),
+        (
+            "b.npy",
+            "--dtype float64 --encoding list",
+            "b.npy: float64 [None, 3], list: an Example's l",
+        ),
+        (
+            "a.npz",
+            "--window 5",
+            "no recording among the first 1 files: a.npz: x has 50 samples, y 40",
+        ),
+        (
+            "a.npz",
+            "--sequence",
+            "a.npz: signal of float32 [40, 2], float32 [50, 3]: the arrays of a",
+        ),
+        (
+            "a.npz",
+            "--arrays z",
+            "no recording among the first 1 files: a.npz: no array 'z': the fil",
+        ),
+        (
+            "c.npz",
+            "--window 5",
+            "no recording among the first 1 files: c.npz: y: a single number is",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line_before_anything_is_written(
+    plain, tmp_path, capsys, file, flags, message
+):
+    found = failed(
+        capsys,
+        "--input",
+        plain / file,
+        "--label",
+        "none",
+        "--output",
+        tmp_path / "out",
+        *flags.split(),
+    )
+    assert found.startswith(message)
+    assert not (tmp_path / "out").exists()

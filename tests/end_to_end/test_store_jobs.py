@@ -1,0 +1,354 @@
+"""Jobs from and to object stores: the same bytes as on a disk, few requests, and no half dataset."""
+
+import io
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+
+import boto3
+import numpy as np
+import pytest
+from PIL import Image
+
+from beam_jobs.__main__ import main
+from beam_jobs.storage import atomic as output_files
+from beam_jobs.storage import object_store
+from beam_jobs.storage import objects as stores
+from readers.format.tfrecord import read_records
+from tests.support.checkout import ROOT
+from tests.support.datasets import write_recordings
+
+ONE = ["--direct_num_workers", "1"]
+SPLITS = ["--splits", "train=0.7,val=0.3", "--num_shards", "train=4,val=2"]
+
+
+def run(*arguments):
+    return main([str(argument) for argument in arguments])
+
+
+def objects(bucket, below=""):
+    """Name -> bytes of all objects below a prefix, past the proxy."""
+    if bucket.url.startswith("s3"):
+        client = boto3.client("s3", endpoint_url=f"http://127.0.0.1:{bucket.server.port}")
+        pages = client.get_paginator("list_objects_v2").paginate(
+            Bucket=bucket.url[5:], Prefix=below
+        )
+        names = [found["Key"] for page in pages for found in page.get("Contents", ())]
+        got = {
+            name: client.get_object(Bucket=bucket.url[5:], Key=name)["Body"].read()
+            for name in names
+        }
+    else:
+        directory = f"{bucket.url}/{below}".rstrip("/")
+        got = {
+            path.removeprefix(f"{bucket.url}/"): bucket.get(path)
+            for path, _ in output_files.list_files(directory)
+        }
+    return {name.removeprefix(below): data for name, data in got.items()}
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    """A folder of every kind of input."""
+    base = tmp_path_factory.mktemp("inputs")
+    write_recordings(base / "sensors", [1 + n * n % 90 for n in range(90)], range(0, 90, 7))
+    (base / "text").mkdir()
+    for name in "ab":
+        rows = [f'{{"text": "{name} {n % 7} {n}", "label": {n % 3}}}' for n in range(60)]
+        rows[3] = "{"
+        (base / "text" / f"{name}.jsonl").write_text("\n".join(rows))
+    pictures = random.Random(0)
+    for label in ("cat", "dog"):
+        (base / "images" / label).mkdir(parents=True)
+        for n in range(8):
+            pixels = np.frombuffer(pictures.randbytes(20 * 30 * 3), np.uint8).reshape(20, 30, 3)
+            Image.fromarray(pixels).save(base / "images" / label / f"{n}.png")
+    (base / "images" / "cat" / "bad.png").write_bytes(b"no picture")
+    with tarfile.open(base / "pictures.tar", "w") as tar:
+        for path in sorted((base / "images").rglob("*.png")):
+            tar.add(path, path.relative_to(base / "images"))
+    rows = "".join(f"{n % 3},{'abc'[n % 3]}/{n:05d}.npy\n" for n in range(90))
+    (base / "sensors.csv").write_text("site,path\n" + rows)
+    return base
+
+
+# Name -> job, flags; {} stands for where the inputs are.
+JOBS = {
+    "images": [
+        "images",
+        "--input",
+        "{}/images/*/*.png",
+        "--image_size",
+        "16x16",
+        "--label",
+        "parent",
+    ],
+    "folder": ["images", "--input", "{}/images", "--image_size", "16x16", "--label", "parent"],
+    "archive": [
+        "images",
+        "--input",
+        "{}/pictures.tar",
+        "--image_size",
+        "16x16",
+        "--label",
+        "parent",
+    ],
+    "text": ["text", "--input", "{}/text/*.jsonl", "--label_field", "label", "--tokens", "words"],
+    "sensors": ["sensors", "--input", "{}/sensors/*/*.npy", "--label", "parent"],
+    "bytes": ["sensors", "--input", "{}/sensors", "--balance", "bytes"],
+    "table": [
+        "sensors",
+        "--table",
+        "{}/sensors.csv",
+        "--input",
+        "{}/sensors",
+        "--label",
+        "column:site",
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def on_disk(inputs, tmp_path_factory):
+    """Job -> its files when all is on a disk, each run when somebody asks for it."""
+    base = tmp_path_factory.mktemp("on_disk")
+
+    class Run(dict):
+        def __missing__(self, name):
+            arguments = [flag.format(inputs) for flag in JOBS[name]]
+            assert run(*arguments, *SPLITS, *ONE, "--output", base / name) == 0
+            return self.setdefault(name, comparable(files_below(base / name)))
+
+    return Run()
+
+
+def files_below(directory):
+    files = [path for path in directory.rglob("*") if path.is_file()]
+    return {path.relative_to(directory).as_posix(): path.read_bytes() for path in files}
+
+
+def comparable(files):
+    """Files, whatever the manifest says of where its inputs were."""
+    manifest = json.loads(files["manifest.json"])
+    for option in ("input", "table"):
+        manifest["options"].pop(option)
+    return {**files, "manifest.json": manifest}
+
+
+@pytest.fixture(scope="module", params=["s3_of_module", "gcs_of_module"])
+def filled(request, inputs):
+    """A bucket of each store that holds the inputs."""
+    bucket = request.getfixturevalue(request.param)
+    bucket.upload(inputs, "in")
+    return bucket
+
+
+@pytest.mark.slow(base=["s3_of_module-sensors", "gcs_of_module-text"])
+@pytest.mark.parametrize("name", JOBS)
+def test_a_job_from_a_store_to_a_store_makes_the_bytes_of_one_on_a_disk(
+    filled, inputs, on_disk, name
+):
+    store = filled
+    arguments = [flag.format(f"{store.url}/in") for flag in JOBS[name]]
+    workers = ["--direct_num_workers", "2"] if name in ("images", "text") else ONE
+    assert run(*arguments, *SPLITS, *workers, "--output", f"{store.url}/out/{name}") == 0
+    assert comparable(objects(store, f"out/{name}/")) == on_disk[name]
+
+
+@pytest.mark.slow(base=["s3"])
+def test_a_job_asks_a_store_for_little(store, inputs, on_disk):
+    arguments = [flag.format(inputs) for flag in JOBS["images"]]
+    assert run(*arguments, *SPLITS, *ONE, "--output", f"{store.url}/data") == 0
+    found = store.proxy.seen("", None)
+    written = [r for r in found if r.method in ("PUT", "POST") and "delete" not in r.query]
+    # Google's library looks at the bucket itself now and then.
+    found = [r for r in found if not (r.path.endswith(store.url[5:]) and "fields" in r.query)]
+    found = [r for r in found if "noAcl" not in r.query or r.path.endswith("/o")]
+    listed = [r for r in found if r.method == "GET" and r.path.endswith(("/o", store.url[5:]))]
+    looked = [r for r in found if r.method in ("GET", "HEAD") and r not in listed]
+    names = set(on_disk["images"])
+    # Each file of the dataset once, a note for each shard, and the mark of an unfinished run.
+    assert len(written) == len(names) + 6 + 1
+    # Before the run, as it begins, and at its end.
+    assert len(listed) == 3
+    # A note that may be there for each shard, and the manifest to say what was written.
+    assert len(looked) == 6 + 1
+    deleted = [r for r in found if r.method == "DELETE" or "delete" in r.query]
+    assert len(deleted) == (1 if store.url.startswith("s3") else 6 + 1)
+    assert not [r for r in found if "copy" in r.path.lower() or "rewrite" in r.path.lower()]
+    if store.url.startswith("s3"):
+        sent = sum(r.received for r in written if ".staging" not in r.path)
+        assert sent == sum(map(len, objects(store, "data/").values()))
+    assert not [name for name in objects(store) if ".staging" in name]
+
+
+@pytest.mark.slow(base=["s3-text"])
+@pytest.mark.parametrize("name", ["images", "text"])
+def test_a_job_gets_through_a_store_that_fails_every_third_request(
+    store, inputs, on_disk, name, monkeypatch
+):
+    monkeypatch.setattr(object_store, "SECONDS_BETWEEN", 0.01)
+    store.upload(inputs, "in")
+    store.proxy.fault(503, methods=None, every=3)
+    arguments = [flag.format(f"{store.url}/in") for flag in JOBS[name]]
+    assert run(*arguments, *SPLITS, *ONE, "--output", f"{store.url}/out") == 0
+    assert len([r for r in store.proxy.seen("", None) if r.fault]) > 20
+    store.proxy.faults.clear()
+    assert comparable(objects(store, "out/")) == on_disk[name]
+
+
+@pytest.mark.slow(base=["manifest"])
+@pytest.mark.parametrize("where", ["/in", r"out.*tfrecord$|shard.*tfrecord", "manifest"])
+def test_a_store_that_keeps_failing_ends_the_job_in_one_line_and_the_next_run_goes_on(
+    s3, inputs, on_disk, where, monkeypatch, capsys
+):
+    monkeypatch.setattr(object_store, "SECONDS_BETWEEN", 0.01)
+    s3.upload(inputs, "in")
+    arguments = [flag.format(f"{s3.url}/in") for flag in JOBS["sensors"]]
+    arguments += [*SPLITS, *ONE, "--output", f"{s3.url}/out"]
+    count = {"/in": 20, "manifest": 0}.get(where, 2)
+    s3.proxy.fault(503, where, methods=("PUT", "GET"), every=1)
+    if count:
+        skipped = iter(range(count))
+        strikes = s3.proxy.faults[0].strikes
+        s3.proxy.faults[0].strikes = lambda method, path: (
+            strikes(method, path) and next(skipped, None) is None
+        )
+    assert run(*arguments) == 1
+    told = capsys.readouterr().err.strip().splitlines()[-1]
+    assert re.match(
+        rf"error: {s3.url}/\S+: the store keeps failing \(503 SlowDown.*run the same", told
+    )
+    assert "out/manifest.json" not in objects(s3)
+    s3.proxy.forget()
+    assert run(*arguments) == 0
+    assert comparable(objects(s3, "out/")) == on_disk["sensors"]
+    if where == "manifest":
+        assert "kept 4 shards" in capsys.readouterr().err  # The others gave or took records.
+
+
+def command(*arguments):
+    return [sys.executable, "-m", "beam_jobs", *map(str, arguments)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_killed_run_is_gone_on_with(store, inputs, on_disk, workers, tmp_path):
+    arguments = [flag.format(inputs) for flag in JOBS["text"]]
+    arguments += [*SPLITS, "--direct_num_workers", workers, "--output", f"{store.url}/out"]
+    # On S3 two notes; the names of objects that are uploaded to Google are not in their addresses.
+    enough = 2 if store.url.startswith("s3") else 8
+    with subprocess.Popen(
+        command(*arguments), cwd=ROOT, stderr=subprocess.DEVNULL, start_new_session=True
+    ) as process:
+        end = time.monotonic() + 60
+        while time.monotonic() < end and process.poll() is None:
+            if (
+                len([r for r in store.proxy.seen("done$|upload", None) if r.status == 200])
+                >= enough
+            ):
+                break
+            time.sleep(0.01)
+        os.killpg(process.pid, signal.SIGKILL)
+    store.proxy.forget()
+    left = objects(store, "out/")
+    assert "manifest.json" not in left
+    for name, data in left.items():
+        if name.endswith(".tfrecord"):
+            assert list(read_records(io.BytesIO(data), name))
+    noted = [name for name in left if name.endswith(".done")]
+    again = subprocess.run(command(*arguments), cwd=ROOT, capture_output=True, text=True)
+    assert again.returncode == 0, again.stderr
+    assert f"kept {len(noted)} shards" in again.stderr
+    # What is kept is neither written again nor read.
+    shards = [name.split("/")[-1].removesuffix(".done") for name in noted]
+    whole = store.proxy.seen("|".join(f"{name}$" for name in shards), None)
+    assert not [r for r in whole if r.method == "PUT" or "alt=media" in r.query]
+    assert not [r for r in whole if r.method == "GET" and store.url.startswith("s3")]
+    assert comparable(objects(store, "out/")) == on_disk["text"]
+
+
+@pytest.mark.slow
+def test_overwrite_leaves_nothing_of_what_was_there(store, inputs, on_disk):
+    arguments = [flag.format(inputs) for flag in JOBS["sensors"]]
+    to = [*ONE, "--output", f"{store.url}/out"]
+    assert run(*arguments, "--num_shards", "7", *to) == 0
+    assert run(*arguments, *SPLITS, *to) == 2
+    assert run(*arguments, *SPLITS, *to, "--overwrite") == 0
+    assert comparable(objects(store, "out/")) == on_disk["sensors"]
+
+
+@pytest.mark.slow
+def test_options_reach_every_process_and_no_file(s3, inputs, on_disk, monkeypatch, capsys):
+    s3.upload(inputs, "in")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/none")
+    flags = ["--s3_endpoint_url", s3.server.proxy.url, "--s3_access_key_id", "TheKeyId"]
+    flags += ["--s3_secret_access_key", "TheSecretKey"]
+    arguments = [flag.format(f"{s3.url}/in") for flag in JOBS["sensors"]]
+    for number, how in enumerate(
+        (["--direct_num_workers", "2"], ["--direct_running_mode", "multi_processing", *ONE])
+    ):
+        to = ["--output", f"{s3.url}/out{number}"]
+        assert run(*arguments, *SPLITS, *flags, *how, *to) == 0
+    assert run("plan", *arguments, *flags, "--direct_num_workers", "2") == 0
+    again = ["reshard", "--input", f"{s3.url}/out0/*.tfrecord", "--output", f"{s3.url}/again"]
+    assert run(*again, *flags, "--direct_num_workers", "2") == 0
+    told = "".join(capsys.readouterr())
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
+    found = objects(s3)
+    for secret in (b"TheKeyId", b"TheSecretKey"):
+        assert secret.decode() not in told
+        assert not [name for name, data in found.items() if secret in data]
+    for number in range(2):
+        below = {n[5:]: d for n, d in found.items() if n.startswith(f"out{number}/")}
+        assert comparable(below) == on_disk["sensors"]
+
+
+@pytest.mark.parametrize("flag", ["--output", "--input"])
+def test_a_bucket_that_is_not_there_is_one_line(store, inputs, flag, capsys):
+    arguments = [flag_.format(inputs) for flag_ in JOBS["sensors"]]
+    if flag == "--input":
+        arguments[2] = f"{store.url}-none/*.npy"
+    else:
+        arguments += ["--output", f"{store.url}-none/out"]
+    arguments += [] if "--output" in arguments else ["--output", f"{store.url}/out"]
+    assert run(*arguments, *ONE) == 2
+    assert re.search(
+        r"^error: \S+-none/\S*: there is no bucket '\S+-none': create", capsys.readouterr().err
+    )
+
+
+def test_credentials_that_are_missing_or_wrong_are_one_line(s3, inputs, monkeypatch, capsys):
+    arguments = [flag.format(inputs) for flag in JOBS["sensors"]] + ["--output", f"{s3.url}/out"]
+    s3.proxy.fault(403, methods=None)
+    assert run(*arguments, *ONE) == 2
+    assert re.search(
+        r"^error: \S+: the store refuses .*--s3_access_key_id", capsys.readouterr().err
+    )
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/none")
+    assert run(*arguments, *ONE) == 2
+    assert re.search(r"^error: \S+: no credentials ", capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    "url, module, extra", [("s3://b/x", "boto3", "s3"), ("gs://b/x", "google.cloud.storage", "gcs")]
+)
+def test_a_store_without_its_library_is_one_line(inputs, url, module, extra, monkeypatch, capsys):
+    stores._made.cache_clear()
+    monkeypatch.setitem(sys.modules, module, None)
+    arguments = [flag.format(inputs) for flag in JOBS["sensors"]] + ["--output", url]
+    assert run(*arguments) == 2
+    assert f"pip install 'beam-shards[{extra}]'" in capsys.readouterr().err

@@ -1,0 +1,637 @@
+"""The text job end to end, on the sources and documents that ship with Python and its packages."""
+
+import contextlib
+import csv
+import gzip
+import io
+import json
+import re
+import shutil
+import zipfile
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import sklearn
+import tokenizers
+from tokenizers import models, pre_tokenizers
+
+import readers
+from beam_jobs.__main__ import main
+from beam_jobs.jobs.text.subwords import train_bpe
+from beam_jobs.jobs.text.tokens import words
+from beam_jobs.plan.placement import Placement, Splits
+from readers.format.index import parse_index
+from readers.format.manifest import Manifest
+from tests.support.datasets import files_of
+
+csv.field_size_limit(1 << 30)
+
+TWO = ["--direct_num_workers", 2]
+BEAMS_OWN = ["--direct_running_mode", "multi_processing", *TWO]
+
+
+def run(*arguments) -> int:
+    return main([str(argument) for argument in arguments])
+
+
+def refused(capsys, code, pattern, *arguments) -> None:
+    """Runs a command that must fail with one line that matches."""
+    capsys.readouterr()
+    assert run("text", *arguments) == code
+    error = capsys.readouterr().err
+    assert re.search(pattern, error), error
+    assert error.startswith("error: ") and error.count("\n") == 1, error
+    assert "the pipeline failed" not in error
+
+
+# The inputs, written with the usual libraries and read back with them.
+
+KINDS = ("main.jsonl", "more.tsv", "rows.parquet", "packed.jsonl.gz", "old.zip", "last.csv.gz")
+FIELDS = ("text", "topic", "n", "module", "split")
+FOREIGN = [
+    "Größe und Übermut tut selten gut.",
+    "日本語の文章です。🎉🎉",
+    "naïve  café\u00a0\u2028x",
+]
+
+
+def paragraphs(modules: str, copies: int) -> list[dict[str, Any]]:
+    """Paragraphs of the standard library's sources, some of them more than once."""
+    found: list[dict[str, Any]] = []
+    for path in sorted(Path(json.__file__).parents[1].glob(modules)):
+        for part in re.split(r"\n[ \t]*\n", path.read_text("utf-8")):
+            topic = "code" if re.search(r"\b(def|class|import)\b", part) else "prose"
+            number = len(found)
+            split = ("train", "train", "train", "val")[number % 4]
+            row = {"text": part, "topic": topic, "n": number, "module": path.stem, "split": split}
+            if part.strip():
+                found.append(row)
+    rng = np.random.default_rng(0)
+    for row in rng.choice(len(found), copies).tolist():
+        found.append({**found[row], "n": len(found), "topic": "copy", "split": "val"})
+    for text in FOREIGN * 3:
+        fields = {"topic": "foreign", "n": len(found), "module": "world", "split": "train"}
+        found.append({"text": text, **fields})
+    return found
+
+
+def write_delimited(file, rows, delimiter=",") -> None:
+    writer = csv.DictWriter(file, FIELDS, delimiter=delimiter)
+    writer.writeheader()
+    writer.writerows(rows)
+
+
+def json_lines(rows) -> str:
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
+def write_texts(root: Path, texts: list[dict[str, Any]], ballast: str = "") -> Path:
+    """Writes a file of every kind, each with some rows that cannot become records."""
+    root.mkdir()
+    dealt = defaultdict(list)
+    for number, row in enumerate(texts):
+        dealt[KINDS[0] if number % 4 else KINDS[1 + number // 4 % 5]].append(row)
+    bad = {"text": None, "topic": "code", "n": 1, "module": "m", "split": "train"}
+    lines = json_lines({**row, "ballast": ballast} for row in dealt["main.jsonl"])
+    lines += '{"text": "cut\n\n' + json.dumps({**bad, "text": "bad", "n": "many"}) + "\n"
+    (root / "main.jsonl").write_text(lines, "utf-8")
+    with (root / "more.tsv").open("w", newline="", encoding="utf-8") as file:
+        write_delimited(file, dealt["more.tsv"], "\t")
+        file.write("too\tshort\n")
+    rows = [*dealt["rows.parquet"], bad, {**bad, "text": "bad", "n": None}]
+    columns = {name: [row[name] for row in rows] for name in FIELDS}
+    pq.write_table(pa.table(columns), root / "rows.parquet", row_group_size=20)
+    with gzip.open(root / "packed.jsonl.gz", "wt", encoding="utf-8") as packed:
+        packed.write(json_lines([bad, *dealt["packed.jsonl.gz"]]))
+    with zipfile.ZipFile(root / "old.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        half = len(dealt["old.zip"]) // 2
+        archive.writestr("docs/a.jsonl", json_lines(dealt["old.zip"][:half]))
+        table = io.StringIO(newline="")
+        write_delimited(table, dealt["old.zip"][half:])
+        archive.writestr("b.csv", table.getvalue())
+        archive.writestr("picture.png", b"\x89PNG")
+    with gzip.open(root / "last.csv.gz", "wt", newline="", encoding="utf-8") as packed:
+        write_delimited(packed, dealt["last.csv.gz"])
+    return root
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory) -> Path:
+    """A folder of files, one of them larger than a chunk."""
+    root = tmp_path_factory.mktemp("texts") / "in"
+    write_texts(root, paragraphs("[a-b]*.py", 200), ballast="." * 3000)
+    assert (root / "main.jsonl").stat().st_size > 2 << 20
+    return root
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory) -> Path:
+    """A folder of small files."""
+    return write_texts(tmp_path_factory.mktemp("small") / "in", paragraphs("c[a-o]*.py", 90))
+
+
+def of_json(name: str, data: bytes) -> dict[str, Any]:
+    found = {}
+    for number, line in enumerate(data.decode().split("\n"), 1):
+        if line.strip():
+            with contextlib.suppress(ValueError):
+                found[f"{name}#{number}"] = json.loads(line)
+    return found
+
+
+def of_table(name: str, data: bytes, delimiter: str = ",") -> dict[str, Any]:
+    rows = csv.DictReader(io.StringIO(data.decode(), newline=""), delimiter=delimiter)
+    return {
+        f"{name}#{number}": row for number, row in enumerate(rows, 1) if None not in row.values()
+    }
+
+
+def usable(row: dict[str, Any]) -> bool:
+    return isinstance(row["text"], str) and str(row["n"]).isdecimal()
+
+
+def read_texts(source: Path) -> dict[str, dict[str, Any]]:
+    """Every row that can become a record, by key."""
+    found = of_json("main.jsonl", (source / "main.jsonl").read_bytes())
+    found |= of_table("more.tsv", (source / "more.tsv").read_bytes(), "\t")
+    table = pq.read_table(source / "rows.parquet").to_pylist()
+    found |= {f"rows.parquet#{number}": row for number, row in enumerate(table, 1)}
+    packed = gzip.decompress((source / "packed.jsonl.gz").read_bytes())
+    found |= of_json("packed.jsonl.gz", packed)
+    with zipfile.ZipFile(source / "old.zip") as archive:
+        found |= of_json("old.zip/docs/a.jsonl", archive.read("docs/a.jsonl"))
+        found |= of_table("old.zip/b.csv", archive.read("b.csv"))
+    found |= of_table("last.csv.gz", gzip.decompress((source / "last.csv.gz").read_bytes()))
+    return {key: row for key, row in found.items() if usable(row)}
+
+
+@pytest.fixture(scope="module")
+def rows(source) -> dict[str, dict[str, Any]]:
+    return read_texts(source)
+
+
+@pytest.fixture(scope="module")
+def few(small) -> dict[str, dict[str, Any]]:
+    return read_texts(small)
+
+
+# The two rows of main.jsonl, and one of each other file but the zip's, whose picture is no text.
+REJECTED = {
+    "main.jsonl": "not JSON",
+    "main.jsonl ": "column 'n' holds 'many', expected int64",
+    "more.tsv": "2 columns, the first line has 5",
+    "rows.parquet": "field 'text' is None, expected text",
+    "rows.parquet ": "column 'n' is empty",
+    "packed.jsonl.gz": "field 'text' is None, expected text",
+    "old.zip": "expected a .txt, .jsonl, .csv or .tsv file",
+}
+
+
+def rejects_of(out: Path) -> list[tuple[str, str]]:
+    lines = [line for path in out.glob("rejects/*") for line in path.read_text().splitlines()]
+    return sorted((fields["key"], fields["error"]) for fields in map(json.loads, lines))
+
+
+def assert_rejected(out: Path, expected: dict[str, str]) -> None:
+    found = rejects_of(out)
+    assert len(found) == len(expected) == Manifest.read(str(out)).rejected
+    for name, message in expected.items():
+        assert any(key.startswith(name.strip()) and message in error for key, error in found), name
+
+
+def first_of_equal(rows: dict[str, dict[str, Any]], seed: int = 0) -> dict[str, dict[str, Any]]:
+    """The rows that stay of those with one text: the first in the global order."""
+    placement = Placement(seed, Splits())
+    first: dict[str, str] = {}
+    for key, row in rows.items():
+        first[row["text"]] = min(key, first.get(row["text"], key), key=placement.order)
+    return {key: rows[key] for key in first.values()}
+
+
+class Dataset(NamedTuple):
+    """What a job wrote, read back: all records by key, each with its split."""
+
+    manifest: Manifest
+    records: dict[str, dict[str, Any]]
+
+
+def read_back(out: Path) -> Dataset:
+    report = readers.verify(out)
+    assert report.ok, report.problems
+    manifest, records = Manifest.read(str(out)), {}
+    for name, split in manifest.splits.items():
+        if split.shards:
+            for record in readers.RecordSource(str(out), split=name):
+                key = record["key"].item().decode()
+                assert key not in records
+                records[key] = {**record, "split": name}
+    assert not (out / ".staging").exists()
+    return Dataset(manifest, records)
+
+
+def assert_nothing_lost(manifest: Manifest, found: int, windows: int = 0) -> None:
+    """Found is written, rejected and dropped; `windows` counts those of a text after its first."""
+    written = sum(split.records for split in manifest.splits.values())
+    assert found == written - windows + manifest.rejected + manifest.duplicates
+
+
+def naive_windows(count: int, window: int, stride: int) -> list[tuple[int, int]]:
+    starts = [0]
+    while starts[-1] + window < count:
+        starts.append(starts[-1] + stride)
+    return [(start, min(start + window, count)) for start in starts]
+
+
+def assert_goes_on(dying_after, capsys, arguments, out: Path, expected, workers=()) -> None:
+    """A run that dies after three shards leaves what the next one completes, the same bytes."""
+    with dying_after(3):
+        assert run("text", *arguments, "--output", out) == 1
+    assert not (out / "manifest.json").exists()
+    assert len(list((out / ".staging").glob("*.done"))) == 3
+    capsys.readouterr()
+    assert run("text", *arguments, *workers, "--output", out) == 0
+    assert "kept 3 shards of an unfinished run" in capsys.readouterr().err
+    assert files_of(out) == expected
+
+
+# Windows of learned tokens, without duplicates.
+
+WINDOW, STRIDE = 32, 24
+SPLITS = ["--splits", "train=0.8,val=0.2", "--num_shards", "train=4,val=2"]
+EXTRAS = ["--extra_features", "n:int64,module:string"]
+
+
+@pytest.fixture(scope="module")
+def windows(source, tmp_path_factory) -> tuple[list, Path]:
+    """The flags of a job, and what it wrote."""
+    out = tmp_path_factory.mktemp("windows") / "out"
+    flags = ["--tokens", "bpe", "--vocabulary_size", 700, "--window", WINDOW, "--stride", STRIDE]
+    flags += ["--drop_duplicates", "--label_field", "topic", *EXTRAS, *SPLITS]
+    arguments = ["--input", source, *flags, "--group_by", "column:module"]
+    assert run("text", *arguments, *TWO, "--output", out) == 0
+    return arguments, out
+
+
+def test_windows_of_learned_tokens_are_those_of_the_library_cut_by_hand(windows, rows):
+    manifest, records = read_back(windows[1])
+    kept = first_of_equal(rows)
+    assert len(rows) - len(kept) > 200
+    library = tokenizers.Tokenizer.from_file(str(windows[1] / "tokenizer.json"))
+    assert manifest.tokenizer == library.get_vocab_size() == 700
+    encodings = library.encode_batch([row["text"] for row in kept.values()])
+    expected, names = {}, manifest.label_names
+    for (key, row), encoding in zip(kept.items(), encodings, strict=True):
+        bounds = naive_windows(len(encoding.ids), WINDOW, STRIDE)
+        for number, (start, stop) in enumerate(bounds, 1):
+            spans = encoding.offsets[start:stop]
+            part = row["text"][spans[0][0] : spans[-1][1]]
+            expected[f"{key}@{number}"] = (encoding.ids[start:stop], part, row)
+    assert records.keys() == expected.keys()
+    splits_of_modules = defaultdict(set)
+    for key, (ids, part, row) in expected.items():
+        record = records[key]
+        assert record["tokens"].tolist() == ids
+        assert record["text"].item().decode() == part
+        assert names[record["label"]] == row["topic"]
+        assert (int(record["n"]), record["module"].item().decode()) == (
+            int(row["n"]),
+            row["module"],
+        )
+        splits_of_modules[row["module"]].add(record["split"])
+    assert all(len(splits) == 1 for splits in splits_of_modules.values())
+    assert {split for splits in splits_of_modules.values() for split in splits} == {"train", "val"}
+    assert_nothing_lost(manifest, len(rows) + len(REJECTED), len(records) - len(kept))
+    assert_rejected(windows[1], REJECTED)
+    dropped = Counter()
+    placement = Placement(0, Splits.parse("train=0.8,val=0.2"))
+    for key in rows.keys() - kept.keys():
+        dropped[("train", "val")[placement.split(rows[key]["module"])]] += 1
+    assert {name: split.duplicates for name, split in manifest.splits.items()} == dropped
+
+
+def test_a_tokenizer_is_learned_from_the_texts_of_the_training_split_that_stay(windows, rows):
+    _, records = read_back(windows[1])
+    training = {key.split("@")[0] for key, row in records.items() if row["split"] == "train"}
+    learned = train_bpe([rows[key]["text"].encode() for key in sorted(training)], 700)
+    assert (windows[1] / "tokenizer.json").read_text("utf-8") == learned
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", [["--direct_num_workers", 1], BEAMS_OWN], ids=["one", "beam"])
+def test_every_file_is_the_same_with_other_workers(windows, tmp_path, mode):
+    arguments, out = windows
+    assert run("text", *arguments, *mode, "--output", tmp_path / "out") == 0
+    assert files_of(tmp_path / "out") == files_of(out)
+
+
+@pytest.mark.slow
+def test_a_run_that_was_killed_goes_on_with_the_tokenizer_it_had_learned(
+    windows, tmp_path, dying_after, capsys
+):
+    arguments, out = windows
+    assert_goes_on(dying_after, capsys, arguments, tmp_path / "out", files_of(out))
+
+
+@pytest.mark.slow
+def test_the_tokens_of_a_file_are_those_of_the_library_in_splits_of_equal_shares(
+    windows, few, small, tmp_path, dying_after, capsys
+):
+    file, out = tmp_path / "own.json", tmp_path / "out"
+    given = tokenizers.Tokenizer.from_file(str(windows[1] / "tokenizer.json"))
+    given.enable_padding(length=50)
+    given.enable_truncation(3)
+    given.save(str(file), pretty=True)
+    flags = ["--tokens", file, "--max_length", 9, "--label_field", "topic", "--stratify"]
+    flags += ["--drop_duplicates", *EXTRAS, *SPLITS, "--names", "tokens=input_ids,n=number"]
+    arguments = ["--input", small, *flags]
+    assert run("text", *arguments, "--output", out) == 0
+    manifest, records = read_back(out)
+    assert (out / "tokenizer.json").read_bytes() == file.read_bytes()
+    assert (manifest.tokenizer, manifest.vocabulary) == (700, 0)
+    kept = first_of_equal(few)
+    assert records.keys() == kept.keys()
+    given.no_padding()
+    given.enable_truncation(9)
+    encodings = given.encode_batch([row["text"] for row in kept.values()])
+    for (key, row), encoding in zip(kept.items(), encodings, strict=True):
+        assert records[key]["input_ids"].tolist() == encoding.ids
+        assert int(records[key]["number"]) == int(row["n"])
+    # Every label has its share of what stays, to one record.
+    for topic, count in Counter(row["topic"] for row in kept.values()).items():
+        label = manifest.label_names.index(topic)
+        mine = [row["split"] for row in records.values() if row["label"] == label]
+        assert len(mine) == count
+        assert abs(mine.count("train") - 0.8 * count) < 1
+    assert_nothing_lost(manifest, len(few) + len(REJECTED))
+    expected = files_of(out)
+    assert_goes_on(dying_after, capsys, arguments, tmp_path / "killed", expected, BEAMS_OWN)
+    # Another dataset in its place leaves no tokenizer behind.
+    plain = ["--input", small / "more.tsv", "--tokens", "bytes", "--output", out, "--overwrite"]
+    assert run("text", *plain) == 0
+    assert not (out / "tokenizer.json").exists()
+    assert read_back(out).manifest.tokenizer == 0
+
+
+# Columns that name splits, shards of equal bytes, lists of labels.
+
+
+BY_COLUMN = ["--split_column", "split", "--splits", "val,train"]
+BY_LABEL = ["--stratify", "--label_field", "topic", "--splits", "val=0.3,train=0.7"]
+
+
+@pytest.mark.slow(base=["words-splits2"])
+@pytest.mark.parametrize(
+    ("tokens", "splits"), [("bpe", BY_COLUMN), ("bpe", BY_LABEL), ("words", BY_COLUMN)]
+)
+def test_tokens_are_learned_from_the_training_split_however_splits_are_made(
+    small, few, tmp_path, tokens, splits, dying_after, capsys
+):
+    out = tmp_path / "out"
+    flags = ["--tokens", tokens, "--vocabulary_size", 500, *splits, *EXTRAS]
+    arguments = ["--input", small, *flags, "--balance", "bytes", "--num_shards", 3]
+    assert run("text", *arguments, "--output", out) == 0
+    manifest, records = read_back(out)
+    assert list(manifest.splits) == ["val", "train"]
+    assert records.keys() == few.keys()
+    if splits is BY_COLUMN:
+        assert all(record["split"] == few[key]["split"] for key, record in records.items())
+    assert_nothing_lost(manifest, len(few) + len(REJECTED))
+    training = [
+        few[key]["text"].encode() for key, row in records.items() if row["split"] == "train"
+    ]
+    assert 0.5 < len(training) / len(few) < 0.9
+    some = list(few.items())[::7]
+    if tokens == "bpe":
+        learned = (out / "tokenizer.json").read_text("utf-8")
+        assert learned == train_bpe(training, 500)
+        given = tokenizers.Tokenizer.from_str(learned)
+        ids = {key: given.encode(row["text"]).ids for key, row in some}
+    else:
+        counts = Counter(word for text in training for word in words(text))
+        ranked = sorted(((count, word) for word, count in counts.items()), reverse=True)[:498]
+        vocabulary = [word for _, word in ranked]
+        assert (out / "vocabulary.txt").read_bytes().splitlines() == vocabulary
+        known = {word: 2 + number for number, word in enumerate(vocabulary)}
+        ids = {
+            key: [known.get(word, 1) for word in words(row["text"].encode())] for key, row in some
+        }
+    assert all(records[key]["tokens"].tolist() == expected for key, expected in ids.items())
+    for split in manifest.splits.values():
+        sizes = [shard.bytes for shard in split.shards]
+        indexes = [(out / f"{shard.file}.idx").read_bytes() for shard in split.shards]
+        largest = max(parse_index(index, "")[:, 1].max() for index in indexes)
+        assert len(sizes) == 3
+        assert max(sizes) - min(sizes) <= largest
+    if tokens == "bpe" and splits is BY_COLUMN:
+        assert_goes_on(dying_after, capsys, arguments, tmp_path / "killed", files_of(out))
+
+
+@pytest.mark.slow
+def test_lists_of_labels_are_found_behind_files_that_have_none(tmp_path, capsys):
+    root = tmp_path / "in"
+    root.mkdir()
+    (root / "LICENSE").write_text("no text that is read")
+    (root / "a.jsonl").write_text('{"text": "none yet"}\n{"text": "null", "tags": null}\n')
+    tags = [["b", "a"], [], ["c"], ["a", "c", "b"]]
+    (root / "b.jsonl").write_text(
+        "".join(json.dumps({"text": f"b{n}", "tags": tag}) + "\n" for n, tag in enumerate(tags))
+    )
+    table = {"text": [f"c{n}" for n in range(5)], "tags": [*tags, None]}
+    pq.write_table(pa.table(table), root / "c.parquet", row_group_size=2)
+    assert run("text", "--input", root, "--label_field", "tags", "--output", tmp_path / "out") == 0
+    manifest, records = read_back(tmp_path / "out")
+    assert manifest.label_names == ("a", "b", "c")
+    assert {
+        key: [manifest.label_names[label] for label in record["label"].tolist()]
+        for key, record in records.items()
+    } == {
+        f"{name}#{number}": tag
+        for name in ("b.jsonl", "c.parquet")
+        for number, tag in enumerate(tags, 1)
+    }
+    assert [key for key, _ in rejects_of(tmp_path / "out")] == [
+        "LICENSE",
+        "a.jsonl#1",
+        "a.jsonl#2",
+        "c.parquet#5",
+    ]
+
+
+# Whole documents.
+
+
+@pytest.mark.slow(base=["words"])
+@pytest.mark.parametrize("tokens", ["words", "bytes"])
+def test_documents_are_cut_into_windows_that_hold_every_token(tmp_path, tokens):
+    folder = Path(sklearn.__file__).parent / "datasets" / "descr"
+    texts = {}
+    for number, path in enumerate(sorted(folder.glob("*.rst"))):
+        key = f"{'ab'[number % 2]}/{path.stem}.txt"
+        (tmp_path / "in" / key).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, tmp_path / "in" / key)
+        texts[key] = path.read_bytes()
+    assert len(texts) > 10
+    out = tmp_path / "out"
+    flags = ["--record", "file", "--label", "parent", "--tokens", tokens, *SPLITS]
+    flags += ["--window", 100, "--stride", 40]
+    flags += ["--vocabulary_size", 200] if tokens == "words" else []
+    assert run("text", "--input", tmp_path / "in", *flags, "--output", out) == 0
+    manifest, records = read_back(out)
+    for key, text in texts.items():
+        mine = [record for name, record in records.items() if name.startswith(f"{key}@")]
+        mine.sort(key=lambda record: int(record["key"].item().rsplit(b"@")[-1]))
+        found = words(text) if tokens == "words" else [text[n : n + 1] for n in range(len(text))]
+        bounds = naive_windows(len(found), 100, 40)
+        assert len({record["split"] for record in mine}) == 1
+        assert {manifest.label_names[record["label"]] for record in mine} == {key[0]}
+        for record, (start, stop) in zip(mine, bounds, strict=True):
+            part = record["text"].item()
+            assert len(record["tokens"]) == stop - start
+            if tokens == "words":
+                assert part in text
+                assert words(part) == found[start:stop]
+            else:
+                assert b"".join(found[start:stop]) in part
+                assert bytes((record["tokens"] - 2).tolist()) == b"".join(found[start:stop])
+        joined = mine[0]["tokens"].tolist()
+        for record, (start, _) in zip(mine[1:], bounds[1:], strict=True):
+            joined[start:] = record["tokens"].tolist()
+        if tokens == "bytes":
+            assert bytes(octet - 2 for octet in joined) == text
+
+
+# What goes wrong.
+
+
+def test_what_cannot_be_read_of_a_table_is_listed_and_the_rest_is_written(tmp_path):
+    root, out = tmp_path / "in", tmp_path / "out"
+    root.mkdir()
+    table = pa.table({"text": [f"text {n:05d}" for n in range(3000)], "y": ["a", "b", "c"] * 1000})
+    stored = {"row_group_size": 1000, "compression": "none", "use_dictionary": False}
+    pq.write_table(table, root / "damaged.parquet", write_page_checksum=True, **stored)
+    data = bytearray((root / "damaged.parquet").read_bytes())
+    data[data.index(b"text 01500") + 5] ^= 1
+    (root / "damaged.parquet").write_bytes(data)
+    (root / "cut.parquet").write_bytes(data[:1000])
+    (root / "empty.parquet").write_bytes(b"")
+    (root / "none.tsv").write_text("")
+    (root / "rows.tsv").write_bytes(b"text\ty\nfine\ta\n\xff\tb\none\n\ta\n")
+    assert run("text", "--input", root, "--label_field", "y", "--output", out) == 0
+    manifest, records = read_back(out)
+    rejected = rejects_of(out)
+    assert [(key, error.split(":")[0]) for key, error in rejected] == [
+        ("cut.parquet", "not a Parquet file that can be read"),
+        ("damaged.parquet", "cannot be read to its end"),
+        ("empty.parquet", "not a Parquet file that can be read"),
+        ("rows.tsv#2", "not UTF-8"),
+        ("rows.tsv#3", "1 columns, the first line has 2"),
+    ]
+    assert manifest.rejected == 5
+    before = {f"damaged.parquet#{n}" for n in (*range(1, 1001), *range(2001, 3001))}
+    assert before <= records.keys()
+    assert {"rows.tsv#1", "rows.tsv#4"} <= records.keys()
+    assert records["damaged.parquet#2001"]["text"].item() == b"text 02000"
+    assert records["rows.tsv#4"]["text"].item() == b""
+
+
+@pytest.mark.slow
+def test_a_file_given_twice_is_refused_where_duplicates_are_dropped_as_well(tmp_path, capsys):
+    for name in "abc":
+        (tmp_path / f"{name}.txt").write_text(f"{name}\nshared\n")
+    out = tmp_path / "out"
+    folder = ["--input", tmp_path, "--output", out, "--drop_duplicates"]
+    message = r"duplicate key of a text in .*\.txt or soon after it: every record needs a key"
+    # Once it is the first of its work again, once it is in the middle of another.
+    for again in ("a.txt", "b.txt"):
+        refused(capsys, 2, message, *folder, "--input", tmp_path / again)
+        assert not (out / "manifest.json").exists()
+    assert run("text", *folder) == 0
+    assert read_back(out).manifest.duplicates == 2
+
+
+def test_mistakes_in_what_texts_are_end_with_one_line(tmp_path, capsys):
+    (tmp_path / "a.tsv").write_text("text\ty\na zebra\tcat\n")
+    pq.write_table(pa.table({"body": ["a"]}), tmp_path / "a.parquet")
+    unable = tokenizers.Tokenizer(models.WordLevel({"a": 0}))
+    unable.pre_tokenizer = pre_tokenizers.Whitespace()
+    unable.save(str(tmp_path / "unable.json"))
+    (tmp_path / "no.json").write_text("{}")
+    (tmp_path / "twice.tsv").write_text("text\ttext\na\tb\n")
+    tsv = ("--input", tmp_path / "a.tsv")
+    for pattern, *arguments in (
+        (r"a\.parquet: no column 'text', it has body", "--input", tmp_path / "a.parquet"),
+        (r"a\.tsv: no column 'z', it has text, y", *tsv, "--label_field", "z"),
+        (r"a\.tsv: no column 'z', it has text, y", *tsv, "--extra_features", "z:int32"),
+        (r"twice\.tsv: two columns are called 'text'", "--input", tmp_path / "twice.tsv"),
+        (r"the tokenizer fails at a text \(WordLevel", *tsv, "--tokens", tmp_path / "unable.json"),
+        (r"no\.json: expected a tokenizer\.json", *tsv, "--tokens", tmp_path / "no.json"),
+        (r"gone\.json: cannot be read", *tsv, "--tokens", tmp_path / "gone.json"),
+        (r"--tokens subwords: expected none, words", *tsv, "--tokens", "subwords"),
+        (
+            r"--vocabulary_size 257: expected 258 to",
+            *tsv,
+            "--tokens",
+            "bpe",
+            "--vocabulary_size",
+            257,
+        ),
+        (r"--window counts tokens: add --tokens", *tsv, "--window", 3),
+        (r"--stride 3: .* add --window", *tsv, "--stride", 3, "--tokens", "words"),
+        (
+            r"--stride 4: .* at most those of --window 3",
+            *tsv,
+            "--window",
+            3,
+            "--stride",
+            4,
+            "--tokens",
+            "bpe",
+        ),
+    ):
+        refused(capsys, 2, pattern, *arguments, "--output", tmp_path / "out")
+        assert not list(tmp_path.glob("out/*.json"))
+
+
+@pytest.mark.parametrize("tokens", ["words", "bpe"])
+def test_a_training_split_without_a_text_has_nothing_to_learn_from(tmp_path, capsys, tokens):
+    (tmp_path / "a.txt").write_text("".join(f"text {n}\n" for n in range(80)))
+    flags = ["--input", tmp_path / "a.txt", "--tokens", tokens, "--vocabulary_size", 300]
+    flags += ["--splits", "train=0.0001,val=0.9999", "--output", tmp_path / "out"]
+    refused(capsys, 1, "the training split has no text to learn tokens from", *flags)
+    assert not (tmp_path / "out" / "manifest.json").exists()
+
+
+def test_lines_of_txt_among_others_have_no_field_for_a_label(tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.jsonl").write_text('{"text": "one", "y": "cat"}\n')
+    (tmp_path / "in" / "b.txt").write_text("two\nthree\n")
+    flags = ["--input", tmp_path / "in", "--label_field", "y", "--drop_duplicates"]
+    assert run("text", *flags, "--output", tmp_path / "out") == 0
+    manifest, records = read_back(tmp_path / "out")
+    assert records.keys() == {"a.jsonl#1"}
+    assert manifest.rejected == 2
+
+
+@pytest.mark.slow
+def test_texts_of_files_that_a_table_names_have_the_labels_of_its_rows(tmp_path):
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "one.txt").write_text("a\nb\n")
+    (tmp_path / "docs" / "two.jsonl").write_text('{"text": "c"}\n')
+    lines = ["path,y,id", "docs/one.txt,cat,1", "docs/two.jsonl,,2", "docs/gone.txt,dog,3"]
+    (tmp_path / "t.csv").write_text("\n".join(lines))
+    flags = ["--table", tmp_path / "t.csv", "--path_column", "path", "--label", "column:y"]
+    names = {"row": "docs/one.txt#1", "column:id": "1"}
+    for number, (key, name) in enumerate(names.items()):
+        out = tmp_path / f"out{number}"
+        assert run("text", *flags, "--key", key, "--output", out) == 0
+        manifest, records = read_back(out)
+        assert records.keys() == {f"{name}#1", f"{name}#2"}
+        assert manifest.label_names == ("cat",)
+        (gone, no_file), (unlabelled, no_label) = sorted(rejects_of(out), key=lambda r: r[1])
+        assert no_file.startswith("cannot be read") and no_label.startswith("column 'y': label ''")
+        assert gone != unlabelled

@@ -1,0 +1,126 @@
+"""`RecordSource` as a map-style dataset of PyTorch's loader."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+
+import readers
+from readers.format.schema import Schema
+from tests.support.datasets import write_dataset, write_numbers
+
+pytestmark = pytest.mark.frameworks
+
+
+@pytest.fixture(scope="module", autouse=True)
+def imported():
+    """PyTorch, which is imported for these tests alone: the base tests have none."""
+    global torch, data
+    import torch
+    from torch.utils import data
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory):
+    return write_numbers(tmp_path_factory.mktemp("numbers"))
+
+
+@pytest.fixture(scope="module")
+def source(dataset):
+    return readers.RecordSource(dataset, columns=["id", "vector"])
+
+
+def ids(batches):
+    return [number for batch in batches for number in batch["id"].tolist()]
+
+
+def with_process(records):
+    import torch
+    from torch.utils import data
+
+    batch = data.default_collate(records)
+    return batch | {"process": torch.full_like(batch["id"], os.getpid())}
+
+
+def test_batches_are_tensors_in_the_order_of_the_files(source):
+    loader = data.DataLoader(source, batch_size=8)
+    assert ids(loader) == list(range(20))
+    first = next(iter(loader))
+    assert first["vector"].dtype == torch.float32
+    assert first["vector"].tolist() == [[i] * 3 for i in range(8)]
+    assert first["id"].dtype == torch.int64
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_two_processes_shuffle_every_record_once_an_epoch(source, method):
+    loader = data.DataLoader(
+        source,
+        batch_size=4,
+        shuffle=True,
+        num_workers=2,
+        generator=torch.Generator().manual_seed(3),
+        multiprocessing_context=method,
+        persistent_workers=True,
+        collate_fn=with_process,
+    )
+    epochs = [list(loader), list(loader)]
+    first, second = map(ids, epochs)
+    assert sorted(first) == sorted(second) == list(range(20))
+    assert first != second
+    processes = {process for batch in epochs[0] for process in batch["process"].tolist()}
+    assert len(processes) == 2
+    assert os.getpid() not in processes
+
+
+def test_a_batch_is_asked_for_at_once(source, monkeypatch):
+    asked = []
+    read = readers.RecordSource.__getitems__
+
+    def noted(self, indices):
+        asked.append(list(indices))
+        return read(self, indices)
+
+    monkeypatch.setattr(readers.RecordSource, "__getitems__", noted)
+    batches = [[3, 19, 0], [7, 7], [1]]
+    loader = data.DataLoader(source, batch_sampler=batches)
+    assert ids(loader) == [3, 19, 0, 7, 7, 1]
+    assert asked == batches
+
+
+def test_records_come_one_by_one_without_batches(source):
+    loader = data.DataLoader(source, batch_size=None, sampler=[5, 2])
+    assert [record["id"].tolist() for record in loader] == [5, 2]
+
+
+def test_a_batch_of_a_hundred_is_decoded_by_columns_and_stays_what_it_is(tmp_path):
+    schema = Schema({"x": ("float32", (40, 30)), "label": ("int64", ())})
+    records = [{"x": np.full((40, 30), i, np.float32), "label": i} for i in range(300)]
+    source = readers.RecordSource(write_dataset(tmp_path, schema, {"train": [records]}))
+    batches = list(data.DataLoader(source, batch_size=100, shuffle=True))
+    assert sorted(n for batch in batches for n in batch["label"].tolist()) == list(range(300))
+    for batch in batches:
+        assert batch["x"].shape == (100, 40, 30)
+        assert (batch["x"] == batch["label"].reshape(-1, 1, 1)).all()
+
+
+def test_texts_are_left_out_or_collated_by_a_function(dataset):
+    source = readers.RecordSource(dataset)
+    with pytest.raises(TypeError, match="object"):
+        next(iter(data.DataLoader(source, batch_size=2)))
+
+    def collate(records):
+        texts = [record.pop("name").item() for record in records]
+        return data.default_collate(records) | {"name": texts}
+
+    batch = next(iter(data.DataLoader(source, batch_size=2, collate_fn=collate)))
+    assert batch["name"] == [b"record 0", b"record 1"]
+    assert batch["id"].tolist() == [0, 1]
+
+
+def test_a_subset_and_a_random_split_are_made_of_it(source):
+    parts = data.random_split(source, [15, 5], generator=torch.Generator().manual_seed(1))
+    found = [ids(data.DataLoader(part, batch_size=4)) for part in parts]
+    assert sorted(found[0] + found[1]) == list(range(20))
+    assert ids(data.DataLoader(data.ConcatDataset([source, source]), batch_size=7)).count(3) == 2

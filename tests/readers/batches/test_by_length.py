@@ -1,0 +1,335 @@
+"""Buckets and packed rows: what is in a batch, on every host, from any step on."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
+
+import readers
+from readers.batches.grouping import Buckets, Packing
+from readers.format.schema import Schema
+from tests.readers.test_corrupt import damage
+from tests.support.datasets import write_dataset
+
+SCHEMA = Schema(
+    {
+        "tokens": ("int64", (None,), "list"),
+        "tags": ("int32", (None, 2)),
+        "label": ("int64", ()),
+        "key": ("string", ()),
+    }
+)
+RECORDS = 400
+
+
+def records():
+    rng = np.random.default_rng(1)
+    return [
+        {
+            "tokens": np.full(n, label + 1),
+            "tags": np.full((n, 2), label + 1, np.int32),
+            "label": label,
+            "key": f"k{label}",
+        }
+        for label, n in enumerate(rng.integers(0, 30, RECORDS).tolist())
+    ]
+
+
+LENGTHS = [len(record["tokens"]) for record in records()]
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory):
+    found = records()
+    shards = [found[:90], found[90:220], [], found[220:]]
+    return str(write_dataset(tmp_path_factory.mktemp("d"), SCHEMA, {"train": shards}))
+
+
+BUCKETS = {
+    "batching": "padded",
+    "batch_size": [16, 8, 4],
+    "bucket_boundaries": {"tokens": [5, 12]},
+    "columns": ["label", "tokens"],
+}
+RAGGED = {
+    "batching": "ragged",
+    "batch_size": 8,
+    "bucket_boundaries": [10, 20],
+    "columns": ["label", "tokens"],
+}
+PACKED = {"batching": "packed", "batch_size": 4, "max_length": 40, "columns": ["tokens", "tags"]}
+ways = pytest.mark.parametrize(
+    "way", [BUCKETS, RAGGED, PACKED], ids=["buckets", "ragged", "packed"]
+)
+orders = pytest.mark.parametrize(
+    "order",
+    [{}, {"shuffle": True, "seed": 3}, {"shuffle": True, "order": "interleave"}],
+    ids=["in order", "global", "interleave"],
+)
+
+
+def plain(batch):
+    """A batch as lists."""
+    found = {}
+    for name, value in batch.items():
+        if isinstance(value, tf.RaggedTensor):
+            found[name] = value.to_list()
+        else:
+            array = np.asarray(value)
+            found[name] = [np.asarray(v).tolist() for v in array]
+    return found
+
+
+def plains(batches):
+    return [plain(batch) for batch in batches]
+
+
+def labels(batch):
+    """The labels of all records of a batch, by what their tokens are."""
+    tokens = batch["tokens"]
+    if "label" in batch:
+        return batch["label"].tolist()
+    segments = batch["tokens_segment_ids"]
+    found = [
+        int(tokens[row][segments[row] == segment][0]) - 1
+        for row in range(len(tokens))
+        for segment in range(1, int(segments[row].max()) + 1)
+        if (segments[row] == segment).any()
+    ]
+    return found
+
+
+@orders
+@ways
+def test_every_record_is_in_one_batch_of_its_kind(dataset, way, order):
+    seen = []
+    for batch in readers.as_numpy(dataset, **way, **order):
+        seen += labels(batch)
+        if way is BUCKETS:
+            lengths = [LENGTHS[label] for label in batch["label"]]
+            bucket = {0 if n < 5 else 1 if n < 12 else 2 for n in lengths}
+            assert len(bucket) == 1
+            assert len(lengths) <= [16, 8, 4][bucket.pop()]
+            assert batch["tokens"].shape[1] == max(lengths)
+    expected = range(RECORDS)
+    if way is PACKED:  # An empty record leaves no trace in a row.
+        expected = [label for label in expected if LENGTHS[label]]
+    assert sorted(seen) == list(expected)
+
+
+@pytest.mark.slow(base=["packed-in order"])
+@orders
+@ways
+def test_both_readers_give_the_same_batches_from_any_step(dataset, way, order):
+    whole = plains(readers.as_numpy(dataset, **way, **order, repeat=2))
+    ds = readers.load(dataset, **way, **order, repeat=2)
+    assert plains(ds) == whole
+    half = len(plains(readers.as_numpy(dataset, **way, **order)))
+    for done in (1, 7, half - 2, half, half + 3, len(whole) - 1):
+        begun = readers.as_numpy(dataset, **way, **order, repeat=2)
+        assert plains(itertools.islice(begun, done)) == whole[:done]
+        state = begun.state().to_json()
+        for how in ({"state": state}, {"start_step": done}):
+            again = readers.as_numpy(dataset, **way, **order, repeat=2, **how)
+            assert plains(itertools.islice(again, 5)) == whole[done : done + 5]
+        resumed = readers.load(dataset, **way, **order, repeat=2, state=state)
+        assert plains(resumed) == whole[done:]
+
+
+@pytest.mark.slow
+@ways
+def test_a_checkpoint_of_the_iterator_goes_on_in_another_program(dataset, way, tmp_path):
+    how = {**way, "shuffle": True, "repeat": 3}
+    whole = plains(readers.load(dataset, **how))
+    for done in (5, len(whole) // 2):
+        iterator = iter(readers.load(dataset, **how))
+        assert plains(itertools.islice(iterator, done)) == whole[:done]
+        path = tf.train.Checkpoint(iterator=iterator).save(str(tmp_path / "checkpoint"))
+        another = iter(readers.load(dataset, **how))
+        tf.train.Checkpoint(iterator=another).restore(path)
+        assert plains(another) == whole[done:]
+
+
+@pytest.mark.slow(base=["packed"])
+@ways
+def test_a_dataset_gone_through_again_goes_on_with_the_next_epochs(dataset, way):
+    epochs = plains(readers.as_numpy(dataset, **way, shuffle=True, repeat=3))
+    ds = readers.load(dataset, **way, shuffle=True)
+    assert plains(ds) + plains(ds) + plains(ds) == epochs
+    endless = readers.load(dataset, **way, shuffle=True, repeat=None)
+    assert endless.cardinality() == tf.data.INFINITE_CARDINALITY
+    assert plains(endless.take(len(epochs))) == epochs
+
+
+@ways
+@pytest.mark.parametrize("hosts", [2, 3])
+def test_hosts_share_every_batch(dataset, way, hosts):
+    read = [
+        list(readers.as_numpy(dataset, **way, shuffle=True, shard=(h, hosts))) for h in range(hosts)
+    ]
+    assert len({len(host) for host in read}) == 1
+    seen = [label for host in read for batch in host for label in labels(batch)]
+    assert len(set(seen)) == len(seen) > RECORDS - 30
+    if way is BUCKETS:
+        for step in zip(*read, strict=True):
+            lengths = [LENGTHS[label] for batch in step for label in batch["label"]]
+            assert len({0 if n < 5 else 1 if n < 12 else 2 for n in lengths}) == 1
+
+
+def test_packed_rows_are_segments_one_after_another(dataset):
+    found = records()
+    for batch in readers.as_numpy(dataset, **PACKED, shuffle=True, padding_values=-1):
+        for name in ("tokens", "tags"):
+            segments, positions = batch[f"{name}_segment_ids"], batch[f"{name}_positions"]
+            assert batch[name].shape[:2] == segments.shape == positions.shape
+            assert segments.dtype == positions.dtype == np.int32
+            assert segments.shape[1] == 40
+            for row in range(len(segments)):
+                used = int((segments[row] > 0).sum())
+                assert (segments[row, used:] == 0).all()
+                assert (positions[row, used:] == 0).all()
+                assert (batch[name][row, used:] == -1).all()
+                for segment in set(segments[row, :used].tolist()):
+                    here = segments[row] == segment
+                    label = int(batch[name][row][here].flat[0]) - 1
+                    np.testing.assert_array_equal(batch[name][row][here], found[label][name])
+                    assert positions[row][here].tolist() == list(range(LENGTHS[label]))
+
+
+def test_packing_fills_rows_better_than_one_row_at_a_time(dataset):
+    batches = list(readers.as_numpy(dataset, **{**PACKED, "batch_size": 16}))
+    rows = sum(len(batch["tokens"]) for batch in batches)
+    one_at_a_time, room = 1, 40
+    for length in LENGTHS:
+        if length > room:
+            one_at_a_time, room = one_at_a_time + 1, 40
+        room -= length
+    assert rows < 0.9 * one_at_a_time
+    assert rows < 1.2 * sum(LENGTHS) / 40
+
+
+def test_a_longer_record_is_cut_to_its_row(dataset):
+    how = {**PACKED, "max_length": {"tokens": 10, "tags": 30}}
+    seen = [
+        int((batch["tokens_segment_ids"][row] == segment).sum())
+        for batch in readers.as_numpy(dataset, **how)
+        for row in range(len(batch["tokens"]))
+        for segment in range(1, batch["tokens_segment_ids"][row].max() + 1)
+    ]
+    assert sorted(filter(None, seen)) == sorted(min(n, 10) for n in LENGTHS if n)
+
+
+def test_static_shapes_of_packed_rows_are_known(dataset):
+    spec = readers.load(dataset, **PACKED, drop_remainder=True).element_spec
+    assert spec["tags"] == tf.TensorSpec([4, 40, 2], tf.int32)
+    assert spec["tokens_segment_ids"] == tf.TensorSpec([4, 40], tf.int32)
+    for batch in readers.load(dataset, **PACKED, drop_remainder=True):
+        assert batch["tokens"].shape == (4, 40)
+
+
+def test_what_is_left_can_be_dropped(dataset):
+    for batch in readers.as_numpy(dataset, **BUCKETS, drop_remainder=True):
+        assert (
+            len(batch["label"])
+            == {0: 16, 1: 8, 2: 4}[
+                0 if batch["tokens"].shape[1] < 5 else 1 if batch["tokens"].shape[1] < 12 else 2
+            ]
+        )
+
+
+@ways
+def test_a_damaged_record_is_left_out_alone_or_told(dataset, way, tmp_path):
+    found = records()
+    path = write_dataset(tmp_path, SCHEMA, {"train": [found[:300], found[300:]]})
+    (offset,) = damage(path, [17], "train-00000-of-00002.tfrecord")
+    seen = []
+    for batch in readers.as_numpy(path, **way, on_corrupt="skip"):
+        seen += labels(batch)
+    assert 17 not in seen
+    kept = [n for n in range(RECORDS) if n != 17 and (LENGTHS[n] or way is not PACKED)]
+    assert sorted(seen) == kept
+    for read in (readers.load, readers.as_numpy):
+        with pytest.raises((ValueError, tf.errors.InvalidArgumentError), match=f"byte {offset}"):
+            list(read(path, **way))
+
+
+@given(
+    st.lists(st.integers(0, 30), max_size=200),
+    st.integers(1, 5),
+    st.booleans(),
+)
+def test_what_is_held_leads_to_the_same_batches(lengths, cut, packed):
+    def new():
+        return Packing(3, [30]) if packed else Buckets([5, 20], [2, 4, 3])
+
+    def run(grouping, places):
+        found = [grouping.add(place, [lengths[place]]) for place in places]
+        return [group for group in found if group]
+
+    whole = new()
+    groups = run(whole, range(len(lengths)))
+    cut = len(lengths) // cut
+    first = new()
+    before = run(first, range(cut))
+    second = new()
+    assert run(second, first.held) == []
+    after = run(second, range(cut, len(lengths)))
+    assert before + after == groups
+    assert second.held == whole.held
+
+
+@given(st.integers(1, 40), st.integers(1, 7))
+def test_hosts_split_a_group_evenly_and_lose_less_than_a_row_each(rows, hosts):
+    bucket = Buckets([], [rows])
+    group = next(filter(None, (bucket.add(place, [1]) for place in range(rows))))
+    shares = [group.of_host(host, hosts) for host in range(hosts)]
+    if rows < hosts:
+        assert shares == [None] * hosts
+        return
+    assert [place for share in shares for place in share.places] == list(range(rows))
+    assert {len(share.places) for share in shares} <= {rows // hosts, rows // hosts + 1}
+    assert all(share.rows == list(range(len(share.rows))) for share in shares)
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({**BUCKETS, "batching": "dense"}, "bucket_boundaries needs batching='padded' or"),
+        ({**BUCKETS, "bucket_boundaries": []}, r"bucket_boundaries=\[\]: expected rising"),
+        ({**BUCKETS, "bucket_boundaries": [5, 5]}, "expected rising numbers"),
+        ({**BUCKETS, "batch_size": [1, 2]}, "or one for each of the 3 buckets"),
+        ({**BUCKETS, "batch_size": [1, 2, 0]}, "expected a number of at least 1, or one for"),
+        ({**BUCKETS, "bucket_boundaries": {"label": [5, 12]}}, "names 'label': features with a"),
+        (
+            {**BUCKETS, "bucket_boundaries": [5, 12], "columns": ["tokens", "tags"]},
+            "2 features have a length: say which",
+        ),
+        ({**PACKED, "max_length": None}, "'tags', int32 .* has no max_length"),
+        ({**PACKED, "columns": None}, "'key', .* no unknown first dimension; leave it out"),
+        ({**PACKED, "batch_size": [4, 5]}, r"batch_size=\[4, 5\]: expected a number"),
+    ],
+)
+def test_wrong_arguments_are_told(dataset, how, message):
+    for read in (readers.load, readers.as_numpy):
+        with pytest.raises(ValueError, match=message):
+            read(dataset, **how)
+
+
+def test_a_state_of_other_batches_is_refused(dataset):
+    begun = readers.as_numpy(dataset, **BUCKETS)
+    next(begun)
+    state = begun.state()
+    assert json.loads(state.to_json())["held"] == list(state.held)
+    with pytest.raises(
+        ValueError, match="the state is of records in order, in buckets of 'tokens'"
+    ):
+        readers.load(dataset, **{**BUCKETS, "batch_size": 4}, state=state)
+    with pytest.raises(ValueError, match="of which no batch can be made"):
+        how = {**BUCKETS, "batch_size": 1000, "drop_remainder": True}
+        list(readers.as_numpy(dataset, **how, repeat=None))

@@ -1,0 +1,222 @@
+"""Decoding by columns against `Decoder`, record by record, which is the definition."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from readers.format.decode.batches import MARGIN, ColumnDecoder
+from readers.format.decode.column import column_of, merged
+from readers.format.decode.records import Decoder
+from readers.format.encode import Encoder
+from readers.format.schema import Feature, Schema, numpy_dtype
+from readers.format.wire import varint
+
+RNG = np.random.default_rng(3)
+
+SCHEMA = Schema(
+    {
+        "image": ("uint8", (2, 3, 1)),
+        "label": ("int64", ()),
+        "key": ("string", ()),
+        "signal": ("float32", (None, 2)),
+        "grid": ("int16", (None, None)),
+        "tokens": ("int64", (None,), "list"),
+        "floats": ("float32", (None,), "list"),
+        "plane": ("int32", (None, None), "list"),
+        "cube": ("float32", (None, 2, None), "raw"),
+        "halves": ("float16", (3,), "list"),
+        "pair": ("int32", (2,), "list"),
+        "flag": ("bool", (), "list"),
+        "raw": ("float64", (2,), "raw"),
+        "rawer": ("int16", (None, 2), "raw"),
+        "photo": ("uint8", (None, None, 3), "jpeg"),
+        "scalar": ("float64", ()),
+        "wide": ("complex64", (3,)),
+    }
+)
+
+
+def record(rng, number):
+    length = int(rng.integers(1, 300))
+    return {
+        "image": rng.integers(0, 255, (2, 3, 1), np.uint8),
+        "label": int(rng.choice([0, 1, 127, 128, -1, 2**40, -(2**63), 2**63 - 1])),
+        "key": "k" * int(rng.integers(0, 200)) + str(number),
+        "signal": rng.standard_normal((length, 2)).astype(np.float32),
+        "grid": rng.integers(-9, 9, (int(rng.integers(1, 4)), length)).astype(np.int16),
+        "tokens": rng.integers(-5, 300, length),
+        "floats": rng.standard_normal(length).astype(np.float32),
+        "plane": rng.integers(-9, 300, (length, 2)).astype(np.int32),
+        "cube": rng.standard_normal((1, 2, length)).astype(np.float32),
+        "halves": rng.standard_normal(3).astype(np.float16),
+        "pair": rng.integers(-9, 9, 2).astype(np.int32),
+        "flag": bool(rng.integers(2)),
+        "raw": rng.standard_normal(2),
+        "rawer": rng.integers(-9, 9, (length, 2)).astype(np.int16),
+        "photo": rng.bytes(length),
+        "scalar": np.float64(rng.standard_normal()),
+        "wide": rng.standard_normal(3).astype(np.complex64),
+    }
+
+
+def laid_out(examples, gap=5, after=b"\xff"):
+    """Examples in a buffer with something else between and after them."""
+    starts, data = [], b""
+    for example in examples:
+        data += b"\xff" * gap
+        starts.append(len(data))
+        data += example
+    starts = np.array(starts, np.int64)
+    lengths = np.array([len(example) for example in examples], np.int64)
+    return np.frombuffer(data + after * MARGIN, np.uint8), starts, starts + lengths
+
+
+def same(feature, column, examples, name):
+    """Whether a column holds what `Decoder` finds, one by one."""
+    schema = Schema({name: feature})
+    expected = [Decoder(schema).decode(example)[name] for example in examples]
+    for found, value in zip(column.arrays(), expected, strict=True):
+        if isinstance(value, bytes):
+            assert found == value
+            continue
+        np.testing.assert_array_equal(np.asarray(found, value.dtype), value)
+    if feature.is_fixed and feature.dtype != "string":
+        assert column.values.dtype == numpy_dtype(feature.dtype)
+        assert column.values.shape == (len(examples), *feature.shape)
+
+
+def check(schema, examples, regular=None):
+    data, starts, stops = laid_out(examples)
+    decoder = ColumnDecoder(schema)
+    for _ in range(2):  # The second time with the layouts that the first has found.
+        columns, rows = decoder.decode(data, starts, stops)
+    if regular is not None:
+        assert rows.tolist() == regular
+    for name, column in columns.items():
+        same(schema[name], column, [examples[row] for row in rows], name)
+    return columns
+
+
+def test_every_encoding_is_what_the_decoder_finds_one_by_one():
+    examples = [Encoder(SCHEMA).encode(record(RNG, number)) for number in range(200)]
+    columns = check(SCHEMA, examples, list(range(200)))
+    assert set(columns) == set(SCHEMA)
+
+
+@pytest.mark.parametrize("name", list(SCHEMA))
+def test_one_feature_is_found_among_others(name):
+    examples = [Encoder(SCHEMA).encode(record(RNG, number)) for number in range(20)]
+    columns = check(SCHEMA.select([name]), examples, list(range(20)))
+    assert list(columns) == [name]
+
+
+def test_features_that_are_not_one_piece_are_left_to_the_decoder():
+    schema = Schema(
+        {
+            "a": ("float32", (None, None), "sequence"),
+            "b": ("string", (2,)),
+            "c": ("string", (None,), "list"),
+            "e": ("int64", ()),
+        }
+    )
+    value = {
+        "a": [np.ones((2,), np.float32)],
+        "b": ["x", "y"],
+        "c": ["z"],
+        "e": 7,
+    }
+    assert list(check(schema, [Encoder(schema).encode(value)] * 3)) == ["e"]
+
+
+def test_what_tensorflow_wrote_is_read_too():
+    schema = Schema({"x": ("float32", (None, 2)), "n": ("int64", ()), "t": ("string", ())})
+    examples = []
+    for number in range(30):
+        x = tf.io.serialize_tensor(np.full((number + 1, 2), number, np.float32)).numpy()
+        features = {
+            "x": tf.train.Feature(bytes_list=tf.train.BytesList(value=[x])),
+            "n": tf.train.Feature(int64_list=tf.train.Int64List(value=[-number])),
+            "t": tf.train.Feature(bytes_list=tf.train.BytesList(value=[b"t" * number])),
+        }
+        example = tf.train.Example(features=tf.train.Features(feature=features))
+        examples.append(example.SerializeToString(deterministic=True))
+    columns = check(schema, examples, list(range(30)))
+    assert set(columns) == {"x", "n", "t"}
+
+
+def odd_examples():
+    schema = Schema({"x": ("float32", (None,)), "n": ("int64", ())})
+    usual = Encoder(schema).encode({"x": np.ones(3, np.float32), "n": 5})
+    empty = Encoder(schema).encode({"x": np.ones(0, np.float32), "n": 5})
+    features = tf.train.Example.FromString(usual)
+    features.features.feature["extra"].int64_list.value.append(1)
+    other = features.SerializeToString(deterministic=True)
+    unpacked = usual[:-2] + usual[-2:]
+    return schema, usual, empty, other, unpacked
+
+
+@pytest.mark.parametrize("at", [0, 3, 9])
+def test_records_of_another_form_are_set_aside(at):
+    schema, usual, empty, other, _ = odd_examples()
+    for odd in (empty, other, b"", b"\x0a\x02", usual[:-1], usual + b"\x0a\x00", b"\xff" * 40):
+        examples = [usual] * 10
+        examples[at] = odd
+        check(schema, examples, [row for row in range(10) if row != at])
+
+
+def test_several_odd_records_leave_the_others_together():
+    schema, usual, empty, other, _ = odd_examples()
+    check(schema, [other, usual, usual, empty, usual, usual, other, usual], [1, 2, 4, 5, 7])
+
+
+def test_a_name_is_not_looked_for_behind_the_end_of_a_record():
+    schema = Schema({"n": ("int64", ())})
+    usual = Encoder(schema).encode({"n": 3})
+    first = tf.train.Example.FromString(usual)
+    first.features.feature["a" * 6000].int64_list.value.append(1)
+    first = first.SerializeToString(deterministic=True)
+    # It says that its name is as long, and ends with the name's beginning.
+    cut = b"\x0a" + varint(63) + b"\x0a" + varint(61) + b"\x0a" + varint(6000) + b"a" * 58
+    data, starts, stops = laid_out([first, first, cut], after=b"a")
+    assert ColumnDecoder(schema).decode(data, starts, stops)[1].tolist() == [0, 1]
+
+
+@pytest.mark.slow
+@given(st.data())
+@settings(max_examples=300, deadline=None)
+def test_a_changed_byte_never_changes_what_is_found(data):
+    """Whatever stands in a record: it is decoded as `Decoder` does, or left to it."""
+    rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    examples = [Encoder(SCHEMA).encode(record(rng, number)) for number in range(6)]
+    for _ in range(data.draw(st.integers(1, 3))):
+        row = data.draw(st.integers(0, 5))
+        place = data.draw(st.integers(0, len(examples[row]) - 1))
+        octet = data.draw(st.integers(0, 255))
+        examples[row] = examples[row][:place] + bytes([octet]) + examples[row][place + 1 :]
+    check(SCHEMA, examples)
+
+
+def test_a_part_of_a_column_is_that_of_its_records():
+    examples = [Encoder(SCHEMA).encode(record(RNG, number)) for number in range(9)]
+    for name, column in check(SCHEMA, examples).items():
+        before, part, none, after = column.parts([0, 2, 7, 7, 9])
+        same(SCHEMA[name], before, examples[:2], name)
+        same(SCHEMA[name], part, examples[2:7], name)
+        assert len(none.arrays()) == 0
+        same(SCHEMA[name], after, examples[7:], name)
+
+
+def test_columns_are_put_together_by_rows():
+    for feature, values in [
+        (Feature("float32", (2,)), [np.full(2, n, np.float32) for n in range(5)]),
+        (Feature("float32", (None,)), [np.full(n, n, np.float32) for n in range(5)]),
+        (Feature("uint8", (None, None, 3), "png"), [bytes([n]) for n in range(5)]),
+    ]:
+        rows = np.array([3, 0]), np.array([1, 4, 2])
+        parts = [(r, column_of(feature, [values[row] for row in r])) for r in rows]
+        for found, value in zip(merged(feature, parts).arrays(), values, strict=True):
+            np.testing.assert_array_equal(found, value)

@@ -1,0 +1,934 @@
+import math
+import re
+
+import hypothesis.extra.numpy as hnp
+import ml_dtypes
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from readers.format.decode.records import Decoder, parse_example
+from readers.format.encode import Encoder, map_order
+from readers.format.schema import (
+    FLOATS_IN_A_LIST,
+    INTEGERS_IN_A_LIST,
+    TENSORFLOW_DTYPES,
+    Feature,
+    Schema,
+    numpy_dtype,
+)
+from readers.format.tensor import serialize_tensor
+from readers.format.wire import varint
+
+# Computed once with TensorFlow and upb: what is on disk never changes.
+GOLDEN_SCHEMA = Schema(
+    {
+        "signal": Feature("int16", (None, 2)),
+        "label": Feature("int64"),
+        "key": Feature("string"),
+        "score": Feature("float32"),
+    }
+)
+GOLDEN_RECORD = {
+    "signal": np.array([[1, 2], [3, 4], [5, 6]], np.int16),
+    "label": -1,
+    "key": "é#0",
+    "score": 0.5,
+}
+GOLDEN = bytes.fromhex(
+    "0a7f0a0f0a036b657912080a060a04c3a923300a170a056c6162656c120e1a0c0a0affffffffffffffffff01"
+    "0a110a0573636f7265120812060a040000003f0a160a0c7369676e616c2f736861706512061a040a020302"
+    "0a280a067369676e616c121e0a1c0a1a080512081202080312020802220c010002000300040005000600"
+)
+
+PNG = tf.io.encode_png(np.zeros((2, 3, 3), np.uint8)).numpy()
+
+
+def ints(*values) -> tf.train.Feature:
+    return tf.train.Feature(int64_list=tf.train.Int64List(value=values))
+
+
+def floats(*values) -> tf.train.Feature:
+    return tf.train.Feature(float_list=tf.train.FloatList(value=values))
+
+
+def texts(*values) -> tf.train.Feature:
+    return tf.train.Feature(bytes_list=tf.train.BytesList(value=values))
+
+
+def message(**features: tf.train.Feature) -> bytes:
+    """The Example as protobuf writes it; `x_shape` stands for the name `x/shape`."""
+    named = {name.replace("_shape", "/shape"): value for name, value in features.items()}
+    return by_protobuf(named)
+
+
+def by_protobuf(features: dict[str, tf.train.Feature]) -> bytes:
+    built = tf.train.Example(features=tf.train.Features(feature=features))
+    return built.SerializeToString(deterministic=True)
+
+
+def by_tensorflow(array) -> bytes:
+    return tf.io.serialize_tensor(array).numpy()
+
+
+def as_bytes(array: np.ndarray) -> list[bytes]:
+    return [v.encode() if isinstance(v, str) else v for v in array.ravel().tolist()]
+
+
+def expected_features(name: str, feature: Feature, value) -> dict[str, tf.train.Feature]:
+    """What the design says stands in the Example, put together with TensorFlow alone."""
+    varies = not feature.is_fixed and isinstance(value, np.ndarray)
+    shape = {f"{name}/shape": ints(*value.shape)} if varies else {}
+    match feature.encoding:
+        case "jpeg" | "png" | "source":
+            return {name: texts(value)}
+        case "text":
+            return {name: texts(*as_bytes(np.array(value, object)))}
+        case "raw":
+            native = value.astype(value.dtype.newbyteorder("<"))
+            return {name: texts(native.tobytes()), **shape}
+        case "tensor":
+            return {name: texts(by_tensorflow(value)), **shape}
+        case "sequence":
+            rows = [n for array in value for n in (array.nbytes, *array.shape)]
+            return {name: texts(*map(by_tensorflow, value)), f"{name}/shape": ints(*rows)}
+        case "list" if feature.dtype == "string":
+            return {name: texts(*as_bytes(value)), **shape}
+        case "list" if feature.dtype in FLOATS_IN_A_LIST:
+            return {name: floats(*value.astype(np.float32).ravel().tolist()), **shape}
+        case _:
+            return {name: ints(*value.astype(np.int64).ravel().tolist()), **shape}
+
+
+def same(a, b) -> bool:
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, np.ndarray) and a.dtype == object:
+        return b.dtype == object and a.shape == b.shape and as_bytes(a) == as_bytes(b)
+    if isinstance(a, np.ndarray):
+        return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+    return type(a) is type(b) and a == b
+
+
+def one(feature: Feature, value) -> bytes:
+    return Encoder(Schema({"x": feature})).encode({"x": value})
+
+
+def read(feature: Feature, data: bytes):
+    return Decoder(Schema({"x": feature})).decode(data)["x"]
+
+
+def test_golden_bytes_are_written_and_read():
+    assert Encoder(GOLDEN_SCHEMA).encode(GOLDEN_RECORD) == GOLDEN
+    record = Decoder(GOLDEN_SCHEMA).decode(GOLDEN)
+    assert same(record["signal"], GOLDEN_RECORD["signal"])
+    assert same(record["label"], np.array(-1))
+    assert same(record["score"], np.array(0.5, np.float32))
+    assert record["key"].item() == "é#0".encode()
+
+
+# Every encoding with each dtype it takes, each with a fixed and a varying shape, empty and full.
+CASES = [
+    (Feature(dtype, shape, encoding), size)
+    for encoding, dtypes in (
+        ("tensor", sorted(TENSORFLOW_DTYPES)),
+        ("list", [*INTEGERS_IN_A_LIST, *FLOATS_IN_A_LIST, "string"]),
+        ("raw", sorted(set(TENSORFLOW_DTYPES) - {"string"})),
+    )
+    for dtype in dtypes
+    for shape, size in (
+        ((), ()),
+        ((3, 2), (3, 2)),
+        ((None, 2), (20, 2)),
+        ((None, 2), (0, 2)),
+        ((2, None, None), (2, 1, 3)),
+        ((0,), (0,)),
+    )
+]
+
+
+def values_of(dtype: str, shape: tuple[int, ...]) -> np.ndarray:
+    """Values that use the whole width of the dtype, negative ones among them."""
+    random = np.random.default_rng(len(shape))
+    if dtype == "string":
+        array = np.empty(shape, object)
+        array[...] = "é"
+        if array.size > 1:
+            array.reshape(-1)[1] = b"\xff\x00"
+        return array
+    target = numpy_dtype(dtype)
+    if dtype == "bool":
+        return random.integers(0, 2, shape).astype(bool)
+    if target.kind in "iu":
+        limits = np.iinfo(target)
+        array = random.integers(limits.min, limits.max, shape, target, endpoint=True)
+        array = np.asarray(array, target)
+        array.reshape(-1)[:2] = [limits.min, limits.max][: array.size]
+        return array
+    return np.asarray(random.normal(size=shape), np.float64).astype(target)
+
+
+@pytest.mark.parametrize(("feature", "shape"), CASES, ids=str)
+def test_every_encoding_has_the_bytes_of_tensorflow_and_survives(feature, shape):
+    array = values_of(feature.dtype, shape)
+    data = one(feature, array)
+    assert data == by_protobuf(expected_features("x", feature, array))
+    assert same(read(feature, data), array)
+
+
+@pytest.mark.parametrize("encoding", ["tensor", "list", "raw"])
+@pytest.mark.parametrize("dtype", ["int32", "float32"])
+def test_the_bytes_do_not_depend_on_memory_layout_or_byte_order(encoding, dtype):
+    array = values_of(dtype, (4, 6))
+    feature = Feature(dtype, (None, None), encoding)
+    for plain in (array, array.T, array[::-1, ::2], np.broadcast_to(array[:1], (3, 6))):
+        expected = by_protobuf(expected_features("x", feature, np.array(plain, order="C")))
+        swapped = plain.astype(plain.dtype.newbyteorder(">"))
+        for laid_out in (plain, np.asfortranarray(plain), swapped, np.asfortranarray(swapped)):
+            assert one(feature, laid_out) == expected
+
+
+@pytest.mark.parametrize("encoding", ["jpeg", "png", "source"])
+def test_a_picture_is_its_own_bytes(encoding):
+    feature = Feature("uint8", (None, None, 3), encoding)
+    for value in (PNG, bytearray(PNG), memoryview(PNG)):
+        assert one(feature, value) == by_protobuf({"x": texts(PNG)})
+    assert read(feature, one(feature, PNG)) == PNG
+
+
+@pytest.mark.parametrize("text", ["", "plain", "é €𝄞", "x" * 200, "x" * 20000, "nul \0 inside"])
+def test_a_text_is_its_utf_8(text):
+    feature = Feature("string")
+    expected = by_protobuf({"x": texts(text.encode())})
+    for value in (text, text.encode(), np.array(text.encode(), object)):
+        if value or not isinstance(value, np.ndarray):
+            assert one(feature, value) == expected
+    assert read(feature, expected).item() == text.encode()
+
+
+@pytest.mark.parametrize(
+    ("shape", "sizes"),
+    [
+        ((None, None, 2), [(3, 2), (0, 2), (200, 2)]),
+        ((3, None, 2), [(3, 2), (1, 2), (5, 2)]),
+        ((None,), [(), ()]),
+        ((None, 3), []),
+        ((0, 3), []),
+        ((2, 3), [(3,), (3,)]),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["int64", "float16", "bfloat16", "uint64", "bool"])
+def test_a_sequence_is_its_tensors_with_their_sizes_and_shapes(dtype, shape, sizes):
+    feature = Feature(dtype, shape, "sequence")
+    arrays = [values_of(dtype, size) for size in sizes]
+    data = one(feature, arrays)
+    assert data == by_protobuf(expected_features("x", feature, arrays))
+    assert same(read(feature, data), arrays)
+    assert one(feature, tuple(arrays)) == data
+    assert one(feature, iter(arrays)) == data
+
+
+def test_a_stacked_array_is_a_sequence_of_its_rows():
+    feature = Feature("int64", (None, None), "sequence")
+    stacked = np.arange(6).reshape(2, 3)
+    assert one(feature, stacked) == one(feature, list(stacked))
+
+
+@pytest.mark.parametrize("encoding", ["tensor", "list", "raw"])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "bfloat16"])
+def test_nan_and_infinity_and_negative_zero_survive(dtype, encoding):
+    special = [np.nan, np.inf, -np.inf, -0.0, 0.0]
+    feature = Feature(dtype, (None,), encoding)
+    expected = np.array(special, numpy_dtype(dtype))
+    for value in (special, expected):
+        assert same(read(feature, one(feature, value)), expected)
+
+
+def test_the_features_of_many_are_written_in_the_order_of_protobuf():
+    names = [f"f{n}" for n in range(150)]
+    schema = Schema({name: Feature("int64", (None,), "list") for name in names})
+    record = {name: np.arange(n) for n, name in enumerate(names)}
+    expected = {}
+    for name in names:
+        expected |= expected_features(name, schema[name], record[name])
+    data = Encoder(schema).encode(record)
+    assert data == by_protobuf(expected)
+    assert Encoder(schema).encode(dict(reversed(record.items()))) == data
+    decoded = Decoder(schema).decode(data)
+    assert list(decoded) == sorted(names)
+    assert all(same(decoded[name], record[name]) for name in names)
+
+
+NAMES = ["a", "ab", "abc", "a!", "a.", "a0", "a ", "é", "éa", "e", "𝄞", "￿", "A", "a_shape", "ÿ"]
+
+
+@pytest.mark.parametrize("encoding", ["tensor", "list", "raw", "sequence"])
+def test_names_that_are_prefixes_or_unicode_are_written_in_the_order_of_protobuf(encoding):
+    feature = Feature("int64", (None, None), encoding)
+    value = np.ones((2, 1), np.int64)
+    schema = Schema(dict.fromkeys(NAMES, feature))
+    record = dict.fromkeys(NAMES, list(value) if encoding == "sequence" else value)
+    expected = {}
+    for name in NAMES:
+        expected |= expected_features(name, feature, record[name])
+    data = Encoder(schema).encode(record)
+    assert data == by_protobuf(expected)
+    assert set(Decoder(schema).decode(data)) == set(NAMES)
+
+
+@given(st.lists(st.text("a/b\0é𝄞", min_size=1, max_size=4), unique=True, min_size=1, max_size=12))
+@example(["a", "a/", "aa", "a\0"])
+def test_map_order_is_that_of_protobuf(names):
+    data = by_protobuf({name: ints() for name in names})
+    assert list(parse_example(data)) == sorted(names, key=map_order)
+
+
+def features() -> st.SearchStrategy:
+    """A feature of any encoding but pictures, and a value that fits it."""
+
+    @st.composite
+    def draw_one(draw):
+        encoding = draw(st.sampled_from(["tensor", "list", "raw", "text", "sequence"]))
+        if encoding == "text":
+            return Feature("string"), draw(st.text(max_size=20))
+        dtypes = {
+            "list": [d for d in (*INTEGERS_IN_A_LIST, *FLOATS_IN_A_LIST) if d != "bfloat16"],
+            "tensor": sorted(set(TENSORFLOW_DTYPES) - {"bfloat16", "string"}),
+        }
+        dtype = draw(st.sampled_from(dtypes.get(encoding, dtypes["tensor"])))
+        rank = draw(st.integers(0, 3))
+        unknown = [draw(st.booleans()) for _ in range(rank)]
+        shapes = hnp.array_shapes(min_dims=rank, max_dims=rank, min_side=0, max_side=5)
+        shape = draw(shapes) if rank else ()
+        spec = tuple(None if u else d for u, d in zip(unknown, shape, strict=True))
+        # Signalling NaNs of a float16 are quieted on their way through a float list.
+        elements = {"allow_nan": False} if numpy_dtype(dtype).kind in "fc" else {}
+        elements = hnp.from_dtype(numpy_dtype(dtype), **elements)
+        array = hnp.arrays(numpy_dtype(dtype), shape, elements=elements)
+        if encoding == "sequence":
+            arrays = draw(st.lists(array, max_size=3))
+            return Feature(dtype, (None, *spec), "sequence"), arrays
+        return Feature(dtype, spec, encoding), draw(array)
+
+    return draw_one()
+
+
+@settings(max_examples=300)
+@given(
+    st.dictionaries(
+        st.text("abé𝄞#._ ", min_size=1, max_size=4),
+        features(),
+        min_size=1,
+        max_size=5,
+    )
+)
+def test_any_record_has_the_bytes_of_tensorflow_and_survives(drawn):
+    schema = Schema({name: feature for name, (feature, _) in drawn.items()})
+    record = {name: value for name, (_, value) in drawn.items()}
+    expected = {}
+    for name, feature in schema.items():
+        expected |= expected_features(name, feature, record[name])
+    data = Encoder(schema).encode(record)
+    assert data == by_protobuf(expected)
+    decoded = Decoder(schema).decode(data)
+    for name, feature in schema.items():
+        value = record[name]
+        assert same(decoded[name], np.array(value, object) if feature.encoding == "text" else value)
+
+
+@given(
+    hnp.arrays(np.int64, st.integers(0, 40)),
+    hnp.arrays(np.float32, (3, 2), elements=st.floats(width=32)),
+    hnp.arrays(np.int16, (2, 3)),
+    st.text(max_size=20).map(str.encode),
+    st.integers(-(2**63), 2**63 - 1),
+)
+def test_tensorflow_parses_what_is_written_as_the_decoder_does(numbers, real, tensor, text, label):
+    schema = Schema(
+        {
+            "numbers": Feature("int64", (None,), "list"),
+            "real": Feature("float32", (3, 2), "list"),
+            "tensor": Feature("int16", (None, 3)),
+            "text": Feature("string"),
+            "label": Feature("int64"),
+        }
+    )
+    record = {"numbers": numbers, "real": real, "tensor": tensor, "text": text, "label": label}
+    data = Encoder(schema).encode(record)
+    parsed = tf.io.parse_single_example(
+        data,
+        {
+            "numbers": tf.io.VarLenFeature(tf.int64),
+            "numbers/shape": tf.io.FixedLenFeature([1], tf.int64),
+            "real": tf.io.FixedLenFeature([3, 2], tf.float32),
+            "tensor": tf.io.FixedLenFeature([], tf.string),
+            "tensor/shape": tf.io.FixedLenFeature([2], tf.int64),
+            "text": tf.io.FixedLenFeature([], tf.string),
+            "label": tf.io.FixedLenFeature([], tf.int64),
+        },
+    )
+    decoded = Decoder(schema).decode(data)
+    assert same(decoded["numbers"], parsed["numbers"].values.numpy())
+    assert parsed["numbers/shape"].numpy().tolist() == [len(numbers)]
+    assert same(decoded["real"], parsed["real"].numpy())
+    assert same(decoded["tensor"], tf.io.parse_tensor(parsed["tensor"], tf.int16).numpy())
+    assert parsed["tensor/shape"].numpy().tolist() == [2, 3]
+    assert decoded["text"].item() == parsed["text"].numpy()
+    assert decoded["label"] == parsed["label"].numpy()
+
+
+def field(number: int, content: bytes) -> bytes:
+    return varint(number << 3 | 2) + varint(len(content)) + content
+
+
+def example_of(value: bytes, name: bytes = b"x") -> bytes:
+    """An Example of one feature, whose `tf.train.Feature` is given as bytes."""
+    return field(1, field(1, field(1, name) + field(2, value)))
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=20))
+def test_numbers_that_are_not_packed_are_read(values):
+    unpacked = b"".join(b"\x08" + varint(v & 0xFFFFFFFFFFFFFFFF) for v in values)
+    data = example_of(field(3, unpacked))
+    assert list(tf.train.Example.FromString(data).features.feature["x"].int64_list.value) == values
+    assert read(Feature("int64", (None,), "list"), data).tolist() == values
+
+
+def test_floats_that_are_not_packed_and_lists_in_several_runs_are_read():
+    real = np.array([0.5, -1.5, np.inf], np.float32)
+    unpacked = b"".join(b"\x0d" + v.tobytes() for v in real)
+    assert same(read(Feature("float32", (3,), "list"), example_of(field(2, unpacked))), real)
+    runs = field(1, real[:1].tobytes()) + b"\x0d" + real[1].tobytes() + field(1, real[2:].tobytes())
+    assert same(read(Feature("float32", (3,), "list"), example_of(field(2, runs))), real)
+    mixed = example_of(field(3, b"\x08\x05" + field(1, b"\x81\x01\x02") + b"\x08\x07"))
+    assert read(Feature("int64", (4,), "list"), mixed).tolist() == [5, 129, 2, 7]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        field(3, field(1, b"\x01")) + field(3, field(1, b"\x02")),
+        field(2, field(1, b"\0\0\0\0")) + field(3, field(1, b"\x01\x02")),
+    ],
+    ids=["the same list twice", "one list after another"],
+)
+def test_a_list_written_in_several_fields_is_read_as_protobuf_reads_it(value):
+    data = example_of(value)
+    expected = tf.train.Example.FromString(data).features.feature["x"].int64_list.value
+    assert read(Feature("int64", (None,), "list"), data).tolist() == list(expected) == [1, 2]
+
+
+def test_the_last_of_two_features_of_one_name_counts_as_in_protobuf():
+    entries = [field(1, field(1, b"x") + field(2, field(3, field(1, bytes([n]))))) for n in (1, 2)]
+    data = field(1, b"".join(entries))
+    assert tf.train.Example.FromString(data).features.feature["x"].int64_list.value == [2]
+    assert read(Feature("int64"), data) == 2
+
+
+def test_features_the_schema_does_not_name_are_passed_over():
+    data = message(x=ints(1), other=texts(b"\xff"), more=floats(1.0))
+    assert Decoder(Schema({"x": Feature("int64")})).decode(data) == {"x": 1}
+
+
+def test_one_unknown_dimension_is_found_without_a_companion():
+    data = message(x=ints(*range(6)))
+    assert read(Feature("int64", (None, 2), "list"), data).shape == (3, 2)
+    assert read(Feature("int64", (2, None), "list"), data).shape == (2, 3)
+    raw = message(x=texts(np.arange(6, dtype=np.int16).tobytes()))
+    assert read(Feature("int16", (None,), "raw"), raw).tolist() == list(range(6))
+    with pytest.raises(ValueError, match="several unknown dimensions need the companion"):
+        read(Feature("int64", (None, None), "list"), data)
+    with pytest.raises(ValueError, match=r"6 values do not fill shape \[None, 4\]"):
+        read(Feature("int64", (None, 4), "list"), data)
+    with pytest.raises(ValueError, match=r"6 values do not fill shape \[None, 0\]"):
+        read(Feature("int64", (None, 0), "list"), data)
+
+
+@pytest.mark.parametrize("unset", [{}, {"x": tf.train.Feature()}], ids=["missing", "unset"])
+@pytest.mark.parametrize("dtype", ["int64", "float32", "string", "uint8"])
+def test_a_list_of_any_length_that_is_missing_is_empty_as_in_tensorflow(dtype, unset):
+    wire = {"string": tf.string, "float32": tf.float32}.get(dtype, tf.int64)
+    data = message(y=ints(1), **unset)
+    parsed = tf.io.parse_single_example(data, {"x": tf.io.VarLenFeature(wire)})
+    assert parsed["x"].shape == [0]
+    found = read(Feature(dtype, (None, 4), "list"), data)
+    assert same(found, np.empty((0, 4), numpy_dtype(dtype)))
+
+
+def test_a_sequence_that_is_missing_has_no_arrays():
+    assert read(Feature("int64", (None, 2), "sequence"), message(y=ints(1))) == []
+    with pytest.raises(ValueError, match="expected 3 arrays, found 0"):
+        read(Feature("int64", (3, None), "sequence"), message(y=ints(1)))
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        ({}, "the record lacks a, b; the schema has a, b"),
+        ({"a": 1}, "the record lacks b; the schema has a, b"),
+        ({"a": 1, "b": 2, "c": 3}, "has c, which the schema does not know; the schema has a, b"),
+        ({"a": 1, "c": 3, 4: 5}, "lacks b and has 4, c, which the schema does not know"),
+    ],
+)
+def test_a_record_with_other_features_is_refused_with_their_names(record, message):
+    schema = Schema({"a": Feature("int64"), "b": Feature("int64")})
+    with pytest.raises(ValueError, match=message):
+        Encoder(schema).encode(record)
+
+
+@pytest.mark.parametrize(
+    ("feature", "value", "expected", "found"),
+    [
+        # Arrays of another dtype or shape.
+        (Feature("uint8", (2,)), np.zeros(2, np.int64), "uint8 [2]", "int64 [2]"),
+        (Feature("float32", (2,)), np.zeros(2), "float32 [2]", "float64 [2]"),
+        (Feature("uint8", (2,)), np.zeros(3, np.uint8), "uint8 [2]", "uint8 [3]"),
+        (Feature("uint8", (2,)), np.zeros((2, 1), np.uint8), "uint8 [2]", "uint8 [2, 1]"),
+        (Feature("uint8", (None, 3)), np.zeros((5, 4), np.uint8), "[None, 3]", "uint8 [5, 4]"),
+        (Feature("int64"), np.zeros(1, np.int64), "int64 []", "int64 [1]"),
+        (Feature("int64"), np.float64(1), "int64 []", "float64 []"),
+        (Feature("int64", (1,)), np.array(["1"]), "int64 [1]", "string [1]"),
+        (Feature("string", (1,)), np.array([1]), "string [1]", "int64 [1]"),
+        (Feature("int64"), np.array("2020-01-01", "M8[s]"), "int64 []", "datetime64[s] []"),
+        # Python values the dtype does not hold.
+        (Feature("uint8"), 300, "uint8 []", "300"),
+        (Feature("uint8"), -1, "uint8 []", "-1"),
+        (Feature("uint8", (3,)), [1, 256, 3], "uint8 [3]", "[1, 256, 3]"),
+        (Feature("int8"), 128, "int8 []", "128"),
+        (Feature("int64"), 1.5, "int64 []", "1.5"),
+        (Feature("int64"), 2**63, "int64 []", "9223372036854775808"),
+        (Feature("int64"), 2.0**63, "int64 []", "9.2"),
+        (Feature("int64"), float("nan"), "int64 []", "nan"),
+        (Feature("int64"), float("inf"), "int64 []", "inf"),
+        (Feature("uint64"), 2**64, "uint64 []", "18446744073709551616"),
+        (Feature("uint64", (2,)), [2**63, -1], "uint64 [2]", "-1]"),
+        (Feature("bool"), 2, "bool []", "2"),
+        (Feature("bool"), float("nan"), "bool []", "nan"),
+        (Feature("float32"), 1e300, "float32 []", "1e+300"),
+        (Feature("float16", (2,)), [1, 70000], "float16 [2]", "[1, 70000]"),
+        (Feature("float32"), 1 + 2j, "float32 []", "(1+2j)"),
+        (Feature("int64"), 1 + 0j, "int64 []", "(1+0j)"),
+        (Feature("float32"), "text", "float32 []", "text"),
+        (Feature("int64"), "12", "int64 []", "12"),
+        (Feature("int64"), b"12", "int64 []", "12"),
+        (Feature("int64", (2,)), ["1", "2"], "int64 [2]", "['1', '2']"),
+        (Feature("float32", (2,)), [1.0, None], "float32 [2]", "[1.0, None]"),
+        (Feature("float32"), None, "float32 []", "None"),
+        (Feature("int64"), {"a": 1}, "int64 []", "{'a': 1}"),
+        (Feature("int64", (None,)), [[1], [2, 3]], "int64 [None]", "[[1], [2, 3]]"),
+        (Feature("int64", (2,)), [1, 2, 3], "int64 [2]", "int64 [3]"),
+        (Feature("int64", (None, 2)), [], "int64 [None, 2]", "int64 [0]"),
+        # Text that is none.
+        (Feature("string"), 5, "string []", "got int"),
+        (Feature("string"), None, "string []", "got NoneType"),
+        (Feature("string"), ["a"], "string []", "string [1]"),
+        (Feature("string", (2,)), ["a", 5], "string [2]", "got int"),
+        (Feature("string", (None,), "list"), [["a"], ["b", "c"]], "string [None]", "got list"),
+        (Feature("string", (1,), "list"), np.array([1.5], object), "string [1]", "got float"),
+        (Feature("string"), "\ud800", "string []", "surrogates not allowed"),
+        # Pictures.
+        (Feature("uint8", (None, None, 3), "jpeg"), b"", "bytes of a jpeg picture", "got bytes"),
+        (Feature("uint8", (2, 2, 3), "png"), np.zeros((2, 2, 3), np.uint8), "png", "got ndarray"),
+        (Feature("uint8", (2, 2, 3), "source"), "a.jpg", "a source picture", "got str"),
+        # Sequences.
+        (Feature("int64", (None, None), "sequence"), 5, "a list of arrays", "got int"),
+        (Feature("int64", (None, 2), "sequence"), np.array(5), "a list of arrays", "got ndarray"),
+        (Feature("int64", (3, None), "sequence"), [[1], [2]], "expected 3 arrays", "got 2"),
+        (Feature("int64", (None, 2), "sequence"), [[1, 2], [3]], "int64 [2]", "int64 [1]"),
+        (Feature("int64", (None, 2), "sequence"), [np.zeros(2)], "int64 [2]", "float64 [2]"),
+    ],
+    ids=lambda value: repr(value)[:30],
+)
+@pytest.mark.filterwarnings("error")
+def test_a_value_that_does_not_fit_is_refused_with_feature_expectation_and_value(
+    feature, value, expected, found
+):
+    with pytest.raises(ValueError) as caught:
+        one(feature, value)
+    text = str(caught.value)
+    assert text.startswith("feature 'x"), text
+    assert expected in text
+    assert found in text.split(expected, 1)[1]
+
+
+def test_the_item_of_a_sequence_that_does_not_fit_is_named():
+    with pytest.raises(ValueError, match=re.escape("feature 'x[1]': expected int64 [2]")):
+        one(Feature("int64", (None, 2), "sequence"), [[1, 2], [3]])
+
+
+@pytest.mark.parametrize(
+    ("feature", "value", "expected"),
+    [
+        (Feature("uint8"), 255, np.uint8(255)),
+        (Feature("int64"), True, np.int64(1)),
+        (Feature("int64"), 3.0, np.int64(3)),
+        (Feature("bool", (2,)), [1, 0], np.array([True, False])),
+        (Feature("float32"), 3, np.float32(3)),
+        (Feature("float32"), 0.1, np.float32(0.1)),
+        (Feature("float32", (0,)), [], np.zeros(0, np.float32)),
+        (Feature("int64", (None, 0)), [[], []], np.zeros((2, 0), np.int64)),
+        (Feature("complex64"), 1.5, np.complex64(1.5)),
+        (Feature("complex128", (2,)), [1, 2j], np.array([1, 2j])),
+        (Feature("bfloat16", (2,)), [1, 2.5], np.array([1, 2.5], ml_dtypes.bfloat16)),
+        (
+            Feature("bfloat16", (2, 1)),
+            [np.ones(1, ml_dtypes.bfloat16)] * 2,
+            np.ones((2, 1), ml_dtypes.bfloat16),
+        ),
+        (Feature("uint64"), 2**64 - 1, np.uint64(2**64 - 1)),
+        (Feature("uint64", (2,)), [2**63 + 1, 1], np.array([2**63 + 1, 1], np.uint64)),
+        (Feature("int64", (2,)), [2**62 + 1, 1.0], np.array([2**62 + 1, 1])),
+        (Feature("int16", (2, 1)), [np.array([1]), np.array([2])], np.array([[1], [2]], np.int16)),
+        (Feature("int64"), tf.constant(7, tf.int64), np.int64(7)),
+        (Feature("string", (2,)), ["a", b"b"], np.array([b"a", b"b"], object)),
+    ],
+    ids=lambda value: repr(value)[:30],
+)
+@pytest.mark.filterwarnings("error")
+def test_a_python_value_the_dtype_holds_is_taken_exactly(feature, value, expected):
+    assert same(read(feature, one(feature, value)), np.asarray(expected))
+
+
+TENSOR = serialize_tensor(np.zeros((2, 3), np.int16))
+
+
+@pytest.mark.parametrize(
+    ("feature", "data", "reason"),
+    [
+        (Feature("int64"), message(y=ints(1), z=ints(2)), "is missing: the Example has"),
+        (Feature("int64"), message(x=tf.train.Feature()), "is missing: the Example has x"),
+        (Feature("int64"), b"", "is missing: the Example has"),
+        (Feature("int64"), message(x=floats(1)), "holds a list of floats, not of integers"),
+        (Feature("float32"), message(x=ints(1)), "holds a list of integers, not of floats"),
+        (Feature("int64"), message(x=texts(b"1")), "holds a list of bytes, not of integers"),
+        (Feature("int64"), message(x=ints()), r"0 values do not fill shape \[\]"),
+        (Feature("int64"), message(x=ints(1, 2)), r"2 values do not fill shape \[\]"),
+        (Feature("uint8"), message(x=ints(300)), "holds 300, which is no uint8"),
+        (Feature("uint8", (2,), "list"), message(x=ints(1, -1)), "holds -1, which is no uint8"),
+        (Feature("bool"), message(x=ints(2)), "holds 2, which is no bool"),
+        (Feature("int16", (2, 3)), message(x=ints(1)), "numbers where bytes are expected"),
+        (Feature("string"), message(x=texts()), "expected one bytes value, found 0"),
+        (Feature("string"), message(x=texts(b"a", b"b")), "expected one bytes value, found 2"),
+        (Feature("int16", (2, 2)), message(x=texts(TENSOR)), r"expected \[2, 2\], found \[2, 3\]"),
+        (Feature("int16", (None,)), message(x=texts(TENSOR)), r"expected \[None\], found"),
+        (Feature("int32", (2, 3)), message(x=texts(TENSOR)), "a tensor of int32, found int16"),
+        (Feature("int16", (2, 3)), message(x=texts(TENSOR[:-1])), "runs past the end"),
+        (Feature("int16", (2, 3)), message(x=texts(b"")), "found 0"),
+        (Feature("int16", (2,), "raw"), message(x=texts(b"abc")), "3 bytes are not a whole number"),
+        (Feature("int16", (2,), "raw"), message(x=texts(b"ab")), r"1 values do not fill shape"),
+        (Feature("uint8", (2, 2, 3), "png"), message(x=texts()), "expected one bytes value"),
+        (
+            Feature("int16", (3, None, None), "sequence"),
+            message(x=texts(TENSOR, TENSOR)),
+            "expected 3 arrays, found 2",
+        ),
+        (
+            Feature("int16", (None, None, 2), "sequence"),
+            message(x=texts(TENSOR)),
+            r"expected \[None, 2\], found \[2, 3\]",
+        ),
+        (
+            Feature("int64", (None, 2), "list"),
+            message(x=ints(1, 2), x_shape=ints(2, 2)),
+            r"2 values do not fill shape \[2, 2\]",
+        ),
+        (
+            Feature("int64", (None, 2), "list"),
+            message(x=ints(1, 2), x_shape=ints(2, 1)),
+            r"expected \[None, 2\], found \[2, 1\]",
+        ),
+        (
+            Feature("int64", (None, 2), "list"),
+            message(x=ints(1, 2), x_shape=ints(-1, -2)),
+            r"2 values do not fill shape \[-1, -2\]",
+        ),
+        (
+            Feature("int64", (None, None), "list"),
+            message(x=ints(), x_shape=ints(0, 2**63 - 1)),
+            "too big|maximum",
+        ),
+        (
+            Feature("int64", (None,), "list"),
+            message(x=ints(1), x_shape=texts(b"\x01")),
+            "x/shape is not a list of integers",
+        ),
+        (
+            Feature("int64", (None,), "list"),
+            message(x=ints(1), x_shape=floats(1)),
+            "x/shape is not a list of integers",
+        ),
+    ],
+    ids=lambda value: repr(value)[:30],
+)
+def test_an_example_that_does_not_fit_is_refused_with_feature_and_reason(feature, data, reason):
+    with pytest.raises(ValueError, match=f"^feature 'x'.*{reason}"):
+        read(feature, data)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"\x1a\x00", "field 3 is not one of tf.train.Example"),
+        (b"\x08\x01", "field 1 is not one of tf.train.Example"),
+        (field(1, b"\x12\x00"), "field 2 is not one of tf.train.Features"),
+        (field(1, field(1, b"\x1a\x00")), "neither key nor value"),
+        (field(1, field(1, b"\x08\x01")), "neither key nor value"),
+        (example_of(field(4, b"")), "field 4 is not one of tf.train.Feature"),
+        (example_of(field(3, field(2, b"\x01"))), "field 2 is not one of a tf.train list"),
+        (example_of(field(1, b"\x08\x01")), "field 1 is not one of a tf.train list"),
+        (example_of(field(2, b"\x08\x01")), "field 1 is not one of a tf.train list"),
+        (example_of(field(2, b"\x09" + bytes(8))), "field 1 is not one of a tf.train list"),
+        (example_of(field(3, b"\x0d\0\0\0\0")), "field 1 is not one of a tf.train list"),
+        (example_of(field(3, b""), name=b"\xff"), "codec can't decode"),
+        (b"\x0a\x05abc", "runs past the end"),
+    ],
+)
+def test_bytes_that_are_no_example_are_refused_with_the_reason(data, reason):
+    with pytest.raises(ValueError, match=reason):
+        parse_example(data)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "content", "reason"),
+    [("int64", b"\x80", "a varint is cut off"), ("float32", b"\0\0\0", "the floats are cut off")],
+)
+def test_packed_numbers_that_are_cut_off_are_refused(dtype, content, reason):
+    kind = 3 if dtype == "int64" else 2
+    with pytest.raises(ValueError, match=f"feature 'x'.*{reason}"):
+        read(Feature(dtype, (None,), "list"), example_of(field(kind, field(1, content))))
+
+
+def test_an_example_may_call_features_otherwise_than_the_schema_does():
+    schema = Schema({"image": Feature("uint8", (None, 2)), "label": Feature("int64")})
+    renamed = Schema({"a": schema["label"], "image_raw": schema["image"]})
+    image = np.arange(4, dtype=np.uint8).reshape(2, 2)
+    encoder = Encoder(schema, {"image": "image_raw", "label": "a"})
+    data = encoder.encode({"image": image, "label": 7})
+    assert data == Encoder(renamed).encode({"image_raw": image, "a": 7})
+
+
+FUZZED = Schema(
+    {
+        "tensor": Feature("float32", (None, 2)),
+        "list": Feature("int32", (None, 2), "list"),
+        "real": Feature("float16", (3,), "list"),
+        "raw": Feature("int16", (None, None), "raw"),
+        "text": Feature("string"),
+        "words": Feature("string", (None,)),
+        "picture": Feature("uint8", (None, None, 3), "png"),
+        "parts": Feature("uint8", (None, None), "sequence"),
+    }
+)
+FUZZED_EXAMPLE = Encoder(FUZZED).encode(
+    {
+        "tensor": np.ones((3, 2), np.float32),
+        "list": np.array([[1, -2], [300, 4]], np.int32),
+        "real": [1, 2, 3],
+        "raw": np.ones((2, 2), np.int16),
+        "text": "é",
+        "words": ["a", "bc"],
+        "picture": PNG,
+        "parts": [np.ones(3, np.uint8), np.zeros(0, np.uint8)],
+    }
+)
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered in cast")
+@settings(max_examples=2000)
+@given(st.randoms(use_true_random=False))
+def test_a_mutated_example_is_a_record_that_fits_or_a_value_error(random):
+    octets = bytearray(FUZZED_EXAMPLE)
+    for _ in range(random.randint(1, 3)):
+        at = random.randrange(len(octets))
+        match random.randrange(4):
+            case 0:
+                octets[at] = random.getrandbits(8)
+            case 1:
+                del octets[at : at + random.randint(1, 4)]
+            case 2:
+                octets[at:at] = bytes(random.getrandbits(8) for _ in range(random.randint(1, 10)))
+            case 3:
+                octets[at : at + 1] = random.choice((b"\xff" * 9 + b"\x01", b"\xff" * 8 + b"\x7f"))
+    try:
+        record = Decoder(FUZZED).decode(bytes(octets))
+    except ValueError:
+        return
+    assert record.keys() == FUZZED.keys()
+    for name, feature in FUZZED.items():
+        if isinstance(record[name], np.ndarray):
+            assert record[name].dtype == numpy_dtype(feature.dtype)
+            assert record[name].ndim == len(feature.shape)
+            assert record[name].nbytes <= 8 * len(octets)
+
+
+def test_every_truncation_is_refused():
+    for length in range(len(FUZZED_EXAMPLE)):
+        with pytest.raises(ValueError):
+            Decoder(FUZZED).decode(FUZZED_EXAMPLE[:length])
+
+
+@given(st.binary(max_size=80))
+def test_random_bytes_are_a_value_error(data):
+    with pytest.raises(ValueError):
+        Decoder(FUZZED).decode(data)
+
+
+def test_a_text_that_is_not_utf_8_is_refused():
+    schema = Schema({"x": Feature("string")})
+    with pytest.raises(ValueError, match="feature 'x': expected UTF-8"):
+        Encoder(schema).encode({"x": b"\xff"})
+
+
+# What an entry begins with is kept for each layout: no record may see what came before it.
+
+
+def by_fresh_encoders(schema: Schema, records: list[dict]) -> list[bytes]:
+    return [Encoder(schema).encode(record) for record in records]
+
+
+@st.composite
+def schemas_with_records(draw):
+    """A schema, and records of it whose shapes differ and repeat."""
+    drawn = draw(
+        st.dictionaries(
+            st.text("abé", min_size=1, max_size=2),
+            st.sampled_from(["tensor", "list", "raw", "text", "sequence", "strings", "png"]),
+            min_size=1,
+            max_size=4,
+        )
+    )
+    features, values = {}, {}
+    for name, encoding in drawn.items():
+        if encoding == "text":
+            feature, elements = Feature("string"), st.text(max_size=5)
+        elif encoding == "png":
+            feature = Feature("uint8", (None, None, 3), "png")
+            elements = st.binary(min_size=1, max_size=5)
+        elif encoding == "strings":
+            feature = Feature("string", (None,), draw(st.sampled_from(["list", "tensor"])))
+            texts_of = st.lists(st.text(max_size=2), max_size=3)
+            elements = texts_of.map(lambda items: np.array(items, object))
+        else:
+            dtypes = ["int64", "float32", "bool", "int8"]
+            if encoding != "list":
+                dtypes.append("complex64")
+            dtype = draw(st.sampled_from(dtypes))
+            rank = draw(st.integers(0, 2))
+            shapes = st.tuples(*[st.integers(0, 3)] * rank)
+            element = hnp.from_dtype(np.dtype(dtype), allow_nan=False)
+            if np.dtype(dtype).kind in "fc":
+                # Zeros of two signs are equal and have other bytes: see the test below.
+                element = element.map(lambda value: value + 0)
+            arrays = hnp.arrays(np.dtype(dtype), shapes, elements=element)
+            if encoding == "sequence":
+                feature = Feature(dtype, (None,) * (rank + 1), "sequence")
+                elements = st.lists(arrays, max_size=2)
+            else:
+                feature, elements = Feature(dtype, (None,) * rank, encoding), arrays
+        features[name], values[name] = feature, elements
+    records = draw(st.lists(st.fixed_dictionaries(values), min_size=1, max_size=8))
+    order = draw(st.lists(st.sampled_from(range(len(records))), max_size=20))
+    return Schema(features), [records[i] for i in order]
+
+
+@settings(max_examples=300)
+@given(schemas_with_records())
+def test_a_record_has_the_same_bytes_whatever_was_encoded_before_it(drawn):
+    schema, records = drawn
+    encoder = Encoder(schema)
+    assert [encoder.encode(record) for record in records] == by_fresh_encoders(schema, records)
+
+
+@pytest.mark.parametrize("kept", [1, 2, 7, 4096])
+@pytest.mark.parametrize(("feature", "shape"), CASES[::3], ids=str)
+def test_many_layouts_through_one_encoder_have_the_bytes_of_tensorflow(
+    monkeypatch, kept, feature, shape
+):
+    monkeypatch.setattr("readers.format.encode._MAX_LAYOUTS", kept)
+    encoder = Encoder(Schema({"x": feature}))
+    sizes = [
+        tuple(n if s is None else s for s in feature.shape) for n in (1, 0, 4, 1, 3, 4, 1, 200)
+    ]
+    if not all(feature.shape):
+        sizes = [shape] * 3
+    for size in sizes:
+        array = values_of(feature.dtype, size)
+        expected = by_protobuf(expected_features("x", feature, array))
+        assert encoder.encode({"x": array}) == expected
+
+
+def test_more_layouts_than_are_kept_have_the_bytes_of_tensorflow():
+    feature = Feature("int16", (None, 2))
+    encoder = Encoder(Schema({"x": feature, "n": Feature("int64")}))
+    rounds = [*range(5000), *range(0, 5000, 97), *range(4999, 0, -101)]
+    for n in rounds:
+        array = np.full((n % 700, 2), n, np.int16)
+        if n % 11 == 0:
+            array = np.full((n, 2), n, np.int16)
+        expected = expected_features("x", feature, array) | {"n": ints(n)}
+        assert encoder.encode({"x": array, "n": n}) == by_protobuf(expected)
+    assert all(len(entry._beginnings) <= 4096 for entry in encoder._entries)
+
+
+@pytest.mark.parametrize("encoding", ["tensor", "raw", "list"])
+def test_shapes_of_one_size_are_different_layouts(encoding):
+    feature = Feature("int32", (None, None), encoding)
+    encoder = Encoder(Schema({"x": feature}))
+    for shape in [(3, 4), (4, 3), (12, 1), (1, 12), (3, 4), (2, 6), (0, 3), (3, 0), (0, 0)]:
+        array = values_of("int32", shape)
+        expected = by_protobuf(expected_features("x", feature, array))
+        assert encoder.encode({"x": array}) == expected
+
+
+def test_what_is_kept_of_a_layout_is_its_beginning_alone():
+    encoder = Encoder(Schema({"x": Feature("uint8", (None, None)), "key": Feature("string")}))
+    for n in range(1, 40):
+        encoder.encode({"x": np.ones((1000, n), np.uint8), "key": "k" * 5000})
+    kept = [beginning for entry in encoder._entries for beginning in entry._beginnings.values()]
+    assert len(kept) == 39 + 39 + 1
+    assert max(map(len, kept)) < 60
+
+
+def test_a_value_may_change_once_its_record_is_encoded():
+    schema = Schema({"x": Feature("int32", (2,)), "raw": Feature("int32", (2,), "raw")})
+    encoder = Encoder(schema)
+    array = np.array([1, 2], np.int32)
+    first = encoder.encode({"x": array, "raw": array})
+    array[:] = 7
+    second = encoder.encode({"x": array, "raw": array})
+    assert [first, second] == by_fresh_encoders(
+        schema,
+        [{"x": np.array(v, np.int32), "raw": np.array(v, np.int32)} for v in ([1, 2], [7, 7])],
+    )
+
+
+@pytest.mark.parametrize("encoding", ["list", "tensor", "raw"])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("shape", [(), (1,)])
+def test_scalars_that_equal_each_other_keep_their_own_bytes(dtype, encoding, shape):
+    feature = Feature(dtype, shape, encoding)
+    encoder = Encoder(Schema({"x": feature}))
+    for value in (0.0, -0.0, 1.0, np.nan, np.nan, 0.0):
+        array = np.full(shape, value, numpy_dtype(dtype))
+        expected = by_protobuf(expected_features("x", feature, array))
+        assert encoder.encode({"x": array}) == expected
+
+
+def test_an_entry_that_cannot_be_encoded_spoils_none_after_it():
+    schema = Schema({"words": Feature("string", (None,)), "text": Feature("string")})
+    encoder = Encoder(schema)
+    good = {"words": ["a", "b"], "text": "c"}
+    expected = Encoder(schema).encode(good)
+    for bad in ({"words": ["a", 5], "text": "c"}, {"words": ["a", "b"], "text": 5}):
+        with pytest.raises(ValueError, match="expected text or bytes, got int"):
+            encoder.encode(bad)
+        assert encoder.encode(good) == expected
+
+
+def test_a_companion_of_too_many_dimensions_is_refused_before_they_are_multiplied(monkeypatch):
+    data = message(**{"x": ints(7), "x/shape": ints(*[1] * 1_000)})
+    monkeypatch.setattr(math, "prod", lambda _: pytest.fail("a product that takes very long"))
+    with pytest.raises(ValueError, match="1000 dimensions, expected 2"):
+        read(Feature("int64", (None, None), "list"), data)

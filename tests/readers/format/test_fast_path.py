@@ -1,0 +1,177 @@
+"""The usual form against `parse_example` and `parse_tensor`, which are the definition."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from readers.format import tensor
+from readers.format.decode.fast_path import usual_lists, usual_tensor
+from readers.format.decode.records import parse_example
+from readers.format.encode import Encoder
+from readers.format.schema import Schema
+from readers.format.tensor import parse_tensor, serialize_tensor
+
+SCHEMA = Schema(
+    {
+        "image": ("uint8", (2, 70, 1)),
+        "label": ("int64", ()),
+        "text": ("string", ()),
+        "é": ("float32", (2,), "list"),
+        "tokens": ("int64", (None,), "list"),
+    }
+)
+NAMES = [*SCHEMA, "tokens/shape"]
+EXAMPLE = Encoder(SCHEMA).encode(
+    {
+        "image": np.arange(140, dtype=np.uint8).reshape(2, 70, 1),
+        "label": -1,
+        "text": "t" * 200,
+        "é": [1, 2],
+        "tokens": [3, 400, 5],
+    }
+)
+
+
+def lists(data, names):
+    return usual_lists(memoryview(data), {name.encode(): name for name in names})
+
+
+def definition(data, names):
+    found = parse_example(data, set(names))
+    return {name: found[name] for name in names}
+
+
+def parsed_tensor(data, dtype, monkeypatch):
+    """What `parse_tensor` finds by itself; None where it finds none."""
+    with monkeypatch.context() as patch:
+        patch.setattr(tensor, "usual_tensor", lambda data, dtype: None)
+        try:
+            return parse_tensor(data, dtype)
+        except ValueError:
+            return None
+
+
+def changed(draw, data):
+    octets = bytearray(data)
+    for _ in range(draw(st.integers(1, 2))):
+        at = draw(st.integers(0, len(octets) - 1))
+        cut = draw(st.integers(0, 2))
+        octets[at : at + cut] = draw(st.binary(max_size=3))
+        octets = octets or bytearray(b"\0")
+    return bytes(octets)
+
+
+@pytest.mark.parametrize("names", [NAMES, ["label"], ["é"], ["image", "tokens"]])
+def test_an_example_of_ours_is_in_the_usual_form(names):
+    assert lists(EXAMPLE, names) == definition(EXAMPLE, names)
+
+
+def test_an_example_of_tensorflow_is_in_the_usual_form():
+    feature = {
+        "a": tf.train.Feature(int64_list=tf.train.Int64List(value=[1, -2, 300])),
+        "b": tf.train.Feature(float_list=tf.train.FloatList(value=[0.5] * 99)),
+        "c": tf.train.Feature(bytes_list=tf.train.BytesList(value=[b"x" * 5000])),
+    }
+    example = tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString()
+    assert lists(example, ["a", "b", "c"]) == definition(example, ["a", "b", "c"])
+
+
+def test_a_name_that_is_no_text_is_left_to_the_definition():
+    example = EXAMPLE.replace("é".encode(), b"\xff\xff")
+    assert lists(example, ["label"]) is None
+
+
+@pytest.mark.parametrize("name", ["none", "empty", "two"])
+def test_what_is_missing_empty_or_several_values_is_left_to_the_definition(name):
+    feature = {
+        "empty": tf.train.Feature(int64_list=tf.train.Int64List()),
+        "two": tf.train.Feature(bytes_list=tf.train.BytesList(value=[b"x", b"y"])),
+    }
+    example = tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString()
+    assert lists(example, [name]) is None
+
+
+@pytest.mark.parametrize(
+    "feature",
+    [
+        b"\x1a\x05\x0a\x01\x07\x08\x09",  # 7 packed, and 9 alone, in one list
+        b"\x1a\x03\x0a\x01\x07\x1a\x02\x08\x09",  # in two
+    ],
+)
+def test_a_list_that_goes_on_is_left_to_the_definition(feature):
+    entry = b"\x0a\x01a\x12" + bytes([len(feature)]) + feature
+    features = b"\x0a" + bytes([len(entry)]) + entry
+    example = b"\x0a" + bytes([len(features)]) + features
+    assert [bytes(chunk) for chunk in parse_example(example)["a"][1]] == [b"\x07", b"\x09"]
+    assert lists(example, ["a"]) is None
+
+
+@given(st.data())
+@settings(max_examples=1000)
+def test_a_changed_example_is_found_as_by_the_definition_or_left_to_it(data):
+    example = changed(data.draw, EXAMPLE)
+    names = data.draw(st.sampled_from([NAMES, ["label"], ["image", "text"]]))
+    found = lists(example, names)
+    if found is not None:
+        assert found == definition(example, names)
+
+
+TENSORS = [
+    np.arange(6, dtype=np.float32).reshape(2, 3),
+    np.arange(300, dtype=np.uint8).reshape(1, 300, 1),
+    np.array(7, np.int64),
+    np.array([1 + 2j]),
+    np.array([True, False]),
+]
+
+
+@pytest.mark.parametrize("array", TENSORS, ids=lambda array: f"{array.dtype}{array.shape}")
+def test_what_serialize_tensor_writes_is_in_the_usual_form(array):
+    found = usual_tensor(memoryview(tf.io.serialize_tensor(array).numpy()), array.dtype.name)
+    assert found is not None
+    assert found.dtype == array.dtype
+    np.testing.assert_array_equal(found, array)
+
+
+@pytest.mark.parametrize(
+    "array", [np.zeros((0, 3), np.int8), np.array(["a"], object), np.ones([1] * 40, np.int8)]
+)
+def test_empty_tensors_texts_and_high_ranks_are_left_to_the_definition(array):
+    dtype = "string" if array.dtype == object else array.dtype.name
+    assert usual_tensor(memoryview(serialize_tensor(array)), dtype) is None
+
+
+def test_a_shape_that_ends_within_a_dimension_is_left_to_the_definition():
+    data = bytearray(serialize_tensor(np.ones((2, 3), np.int8)))
+    assert data[2:4] == b"\x12\x08"
+    data[3] = 7
+    assert usual_tensor(memoryview(data), "int8") is None
+
+
+@given(st.data())
+@settings(max_examples=1000)
+def test_a_changed_tensor_is_found_as_by_the_definition_or_left_to_it(data):
+    array = data.draw(st.sampled_from(TENSORS))
+    octets = changed(data.draw, serialize_tensor(array))
+    dtype = data.draw(st.sampled_from([array.dtype.name, "float32", "int8", "string"]))
+    found = usual_tensor(memoryview(octets), dtype)
+    if found is not None:
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            expected = parsed_tensor(octets, dtype, monkeypatch)
+        assert expected is not None
+        assert found.dtype == expected.dtype
+        assert found.shape == expected.shape
+        assert found.tobytes() == expected.tobytes()
+
+
+def test_dimensions_that_numpy_cannot_have_are_never_multiplied(monkeypatch):
+    dims = b"\x12\x02\x08\x7f" * 1_000
+    data = b"\x08\x01\x12\xa0\x1f" + dims + b"\x22\x00"
+    monkeypatch.setattr(math, "prod", lambda _: pytest.fail("a product that takes very long"))
+    assert usual_tensor(memoryview(data), "float32") is None

@@ -1,0 +1,259 @@
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from readers.format.schema import (
+    ENCODINGS,
+    TENSORFLOW_DTYPES,
+    Feature,
+    Schema,
+    dtype_name,
+    format_shape,
+    numpy_dtype,
+)
+from tests.support.checkout import ROOT
+
+# Modules of readers.format, each imported alone, in a process that has imported nothing else.
+MODULES = ["", ".example", ".manifest", ".schema", ".tensor", ".tfrecord", ".wire"]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_the_format_is_imported_without_tensorflow_and_without_beam(module):
+    script = (
+        f"import sys, readers.format{module}; "
+        "print([m for m in ('tensorflow', 'apache_beam', 'keras', 'jax', 'torch') "
+        "if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "[]", "")
+
+
+@pytest.mark.parametrize("name", sorted(TENSORFLOW_DTYPES))
+def test_a_dtype_has_tensorflows_number_and_numpy_type(name):
+    dtype = tf.as_dtype(name)
+    assert dtype.as_datatype_enum == TENSORFLOW_DTYPES[name]
+    assert numpy_dtype(name) == dtype.as_numpy_dtype
+    assert numpy_dtype(name).byteorder in "<=|"
+    assert dtype_name(numpy_dtype(name)) == name
+
+
+@pytest.mark.parametrize("kind", ["S3", "U3", "O"])
+def test_text_bytes_and_objects_are_strings(kind):
+    assert dtype_name(np.dtype(kind)) == "string"
+
+
+@pytest.mark.parametrize("dtype", [">f4", ">i8", "=u2", np.intc, np.longlong, np.ulonglong])
+def test_a_dtype_is_named_by_its_width_whatever_its_byte_order(dtype):
+    assert dtype_name(np.dtype(dtype)) in TENSORFLOW_DTYPES
+
+
+def test_an_unknown_dtype_is_refused_with_those_there_are():
+    with pytest.raises(ValueError, match="unknown dtype 'float128': one of bfloat16, bool,"):
+        numpy_dtype("float128")
+
+
+def test_a_shape_prints_as_in_error_messages():
+    assert format_shape(()) == "[]"
+    assert format_shape((None, 6)) == "[None, 6]"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shape", "encoding"),
+    [
+        ("int64", (), "list"),
+        ("bool", (), "list"),
+        ("float32", (), "list"),
+        ("bfloat16", (), "list"),
+        ("float64", (), "tensor"),
+        ("uint64", (), "tensor"),
+        ("complex64", (), "tensor"),
+        ("string", (), "text"),
+        ("string", (None,), "tensor"),
+        ("uint8", (2, 2, 3), "tensor"),
+        ("int64", (None,), "tensor"),
+    ],
+)
+def test_the_default_encoding_fits_dtype_and_shape(dtype, shape, encoding):
+    assert Feature(dtype, shape).encoding == encoding
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("float128",), "unknown dtype 'float128'"),
+        ((np.float32,), "expected a name such as 'float32'"),
+        ((["float32"],), "expected a name such as 'float32'"),
+        ((None,), "expected a name such as 'float32'"),
+        (("int64", (-1,)), r"shape \[-1\]: a size is negative; use None"),
+        (("int64", 3), "shape 3: expected a list of sizes"),
+        (("int64", None), "shape None: expected a list of sizes"),
+        (("int64", "28"), "shape '28': expected a list of sizes"),
+        (("int64", (1.5,)), r"shape \(1.5,\): expected a list of sizes"),
+        (("int64", ("3",)), "expected a list of sizes"),
+        (("int64", (2,), "zip"), "unknown encoding 'zip': one of tensor, list,"),
+        (("int64", (2,), 7), "unknown encoding 7"),
+        (("int64", (), "text"), "text is one UTF-8 string"),
+        (("string", (2,), "text"), "text is one UTF-8 string"),
+        (("string", (2,), "raw"), "raw bytes need a numeric dtype"),
+        (("float64", (2,), "list"), "use the tensor encoding"),
+        (("uint64", (2,), "list"), "use the tensor encoding"),
+        (("float32", (2, 2, 3), "jpeg"), "an encoded picture is uint8"),
+        (("uint8", (2, 2), "png"), "an encoded picture is uint8"),
+        (("uint8", (2, 2, 4), "source"), "an encoded picture is uint8"),
+        (("uint8", (2, 2, None), "jpeg"), "an encoded picture is uint8"),
+        (("string", (2,), "sequence"), "a sequence is numeric"),
+        (("int64", (), "sequence"), "a sequence is numeric"),
+    ],
+)
+def test_a_feature_that_cannot_be_is_refused_with_the_reason(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Feature(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("feature", "fixed", "rank", "companion"),
+    [
+        (Feature("int64"), True, 0, False),
+        (Feature("uint8", (2, 3)), True, 0, False),
+        (Feature("uint8", (None, 3)), False, 1, True),
+        (Feature("uint8", (2, None, 3)), False, 2, True),
+        (Feature("int64", (None,), "list"), False, 1, True),
+        (Feature("int64", (None, None), "raw"), False, 2, True),
+        (Feature("uint8", (None, None, 3), "jpeg"), False, 2, False),
+        (Feature("string"), True, 0, False),
+        (Feature("int64", (3, 4), "sequence"), True, 0, True),
+    ],
+)
+def test_a_feature_knows_what_varies_and_what_stands_beside_it(feature, fixed, rank, companion):
+    assert (feature.is_fixed, feature.varying_rank, feature.has_companion) == (
+        fixed,
+        rank,
+        companion,
+    )
+
+
+def test_numpy_integers_are_sizes_and_equal_features_are_equal():
+    assert Feature("int64", [np.int64(3), None]) == Feature("int64", (3, None), "tensor")
+    assert type(Feature("int64", [np.int64(3)]).shape[0]) is int
+
+
+def test_a_schema_is_a_sorted_mapping_however_it_was_given():
+    schema = Schema({"b": ("int64", (2,)), "a": Feature("string"), "é": ("uint8", (3,), "raw")})
+    assert list(schema) == ["a", "b", "é"]
+    assert len(schema) == 3
+    assert schema["é"] == Feature("uint8", (3,), "raw")
+    again = Schema({name: schema[name] for name in reversed(list(schema))})
+    assert schema == again
+    assert hash(schema) == hash(again)
+    assert schema != Schema({"a": Feature("string")})
+
+
+def test_names_are_sorted_by_their_utf_8_bytes():
+    names = ["￿", "𝄞", "b", "a", "ab", "Z", "é"]
+    assert list(Schema(dict.fromkeys(names, ("int64",)))) == sorted(names, key=str.encode)
+
+
+@pytest.mark.parametrize(
+    "name", ["", "a\\b", "a\0", "a\nb", "\ud800", "x" * 256, 3, None, b"a", ("a",)]
+)
+def test_a_name_that_cannot_be_a_file_or_utf_8_is_refused(name):
+    with pytest.raises(ValueError, match=r"feature name .*: expected text"):
+        Schema({"fine": ("int64",), name: ("int64",)})
+
+
+@pytest.mark.parametrize(
+    ("features", "message"),
+    [
+        ({}, "at least one feature"),
+        ({"x": ("float128",)}, "feature 'x': unknown dtype"),
+        ({"x": ()}, "feature 'x': "),
+        ({"x": 5}, "feature 'x': "),
+        ({"x": ("int64", (), "list", "more")}, "feature 'x': "),
+    ],
+)
+def test_a_schema_that_cannot_be_is_refused_with_the_feature(features, message):
+    with pytest.raises(ValueError, match=message):
+        Schema(features)
+
+
+def test_an_unknown_name_is_answered_with_the_names_there_are():
+    schema = Schema({"a": ("int64",), "b": ("int64",)})
+    with pytest.raises(KeyError, match="no feature 'c': the schema has a, b"):
+        schema["c"]
+    with pytest.raises(ValueError, match="unknown feature 'c': the dataset has a, b"):
+        schema.select(["a", "c"])
+    assert list(schema.select(["b"])) == ["b"]
+    assert "c" not in schema
+    assert 3 not in schema
+
+
+def test_every_encoding_survives_json():
+    schema = Schema(
+        {
+            "tensor": ("complex64", (None, 3), "tensor"),
+            "list": ("bool", (None, 2), "list"),
+            "raw": ("float16", (4,), "raw"),
+            "text": ("string", (), "text"),
+            "jpeg": ("uint8", (None, None, 3), "jpeg"),
+            "png": ("uint8", (2, 2, 1), "png"),
+            "source": ("uint8", (None, 5, 3), "source"),
+            "sequence": ("int8", (None, None, 6), "sequence"),
+            "tensor steps": ("complex64", (None, None, 3), "tensor steps"),
+            "list steps": ("bool", (4,), "list steps"),
+            "raw steps": ("float16", (None, 4), "raw steps"),
+            "text steps": ("string", (None,), "text steps"),
+            "jpeg steps": ("uint8", (None, None, None, 3), "jpeg steps"),
+            "png steps": ("uint8", (5, 2, 2, 1), "png steps"),
+            "source steps": ("uint8", (None, 4, 5, 3), "source steps"),
+        }
+    )
+    assert set(schema) == set(ENCODINGS)
+    assert Schema.from_json(schema.to_json()) == schema
+    assert schema.to_json()["tensor"] == {
+        "dtype": "complex64",
+        "shape": [None, 3],
+        "encoding": "tensor",
+    }
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ([], "a schema maps names to features, got list"),
+        (None, "got NoneType"),
+        ({}, "at least one feature"),
+        ({"x": 5}, r"feature 'x': a feature is \{dtype, shape, encoding\}, got 5"),
+        ({"x": {"dtype": "int64", "shape": []}}, "feature 'x': a feature is"),
+        ({"x": {"dtype": "int65", "shape": [], "encoding": "list"}}, "feature 'x': unknown dtype"),
+        ({"x": {"dtype": ["int64"], "shape": [], "encoding": "list"}}, "feature 'x': dtype"),
+        ({"x": {"dtype": {}, "shape": [], "encoding": "list"}}, "feature 'x': dtype"),
+        ({"x": {"dtype": "int64", "shape": "12", "encoding": "list"}}, "feature 'x': shape '12'"),
+        ({"x": {"dtype": "int64", "shape": [1.5], "encoding": "list"}}, "feature 'x': shape"),
+        ({"x": {"dtype": "int64", "shape": {"a": 1}, "encoding": "list"}}, "feature 'x': shape"),
+        ({"x": {"dtype": "int64", "shape": None, "encoding": "list"}}, "feature 'x': shape None"),
+        ({"x": {"dtype": "int64", "shape": [], "encoding": {}}}, "feature 'x': .*encoding"),
+        ({"a\nb": {"dtype": "int64", "shape": [], "encoding": "list"}}, "feature name 'a.*b'"),
+    ],
+)
+def test_json_that_is_no_schema_is_refused_with_the_reason(value, message):
+    with pytest.raises(ValueError, match=message):
+        Schema.from_json(value)
+
+
+def test_a_name_may_hold_slashes_as_those_of_other_writers_do():
+    assert list(Schema({"image/encoded": ("uint8", (None, None, 3), "jpeg")})) == ["image/encoded"]
+
+
+def test_a_name_that_the_companion_of_another_feature_takes_is_refused():
+    with pytest.raises(ValueError, match="'x/shape': this name is taken by the shapes of 'x'"):
+        Schema({"x": ("float32", (None,)), "x/shape": ("int64",)})
+    Schema({"x": ("float32", (3,)), "x/shape": ("int64",)})

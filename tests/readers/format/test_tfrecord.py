@@ -1,0 +1,268 @@
+import io
+import struct
+from pathlib import Path
+from unittest import mock
+
+import google_crc32c
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
+
+from readers.format import tfrecord
+from readers.format.index import format_index, parse_index
+from readers.format.tfrecord import (
+    MAX_RECORD_BYTES,
+    CorruptRecordError,
+    crc32c_is_native,
+    frame,
+    frame_all,
+    intact,
+    masked_crc32c,
+    read_records,
+    unframe,
+)
+
+RECORDS = [b"", b"hello", b"\0" * 16, bytes(range(256)), b"x" * 5000]
+
+# Written once with tf.io.TFRecordWriter: what is on disk never changes.
+GOLDEN = bytes.fromhex("000000000000000029039807d8ea82a2")
+GOLDEN_HELLO = bytes.fromhex("0500000000000000eab2043e68656c6c6fbb1f1c19")
+
+
+def read_all(data: bytes) -> list[tuple[int, bytes]]:
+    return list(read_records(io.BytesIO(data), "a.tfrecord"))
+
+
+def test_golden_bytes_are_written_and_read():
+    assert frame(b"") == GOLDEN
+    assert frame(b"hello") == GOLDEN_HELLO
+    assert read_all(GOLDEN + GOLDEN_HELLO) == [(0, b""), (16, b"hello")]
+
+
+def test_the_checksum_is_the_native_one_and_masked():
+    assert crc32c_is_native()
+    # RFC 3720, B.4: 32 bytes of zeros.
+    assert google_crc32c.value(bytes(32)) == 0x8A9136AA
+    rotated = (0x8A9136AA >> 15 | 0x8A9136AA << 17) & 0xFFFFFFFF
+    assert masked_crc32c(bytes(32)) == (rotated + 0xA282EAD8) % 2**32
+    assert masked_crc32c(memoryview(bytes(32))) == masked_crc32c(bytes(32))
+
+
+@pytest.fixture(scope="module")
+def written_by_tensorflow(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("tensorflow") / "a.tfrecord"
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for record in RECORDS:
+            writer.write(record)
+    return path
+
+
+def test_frames_one_after_another_are_the_file_tensorflow_writes(written_by_tensorflow):
+    assert b"".join(map(frame, RECORDS)) == written_by_tensorflow.read_bytes()
+
+
+def test_a_file_of_tensorflow_is_read_with_offsets(written_by_tensorflow):
+    with written_by_tensorflow.open("rb") as file:
+        found = list(read_records(file, "a.tfrecord"))
+    offsets = np.cumsum([0] + [len(record) + 16 for record in RECORDS])[:-1]
+    assert found == list(zip(offsets.tolist(), RECORDS, strict=True))
+
+
+@given(st.lists(st.binary(max_size=200), max_size=8))
+def test_any_records_survive(records):
+    data = b"".join(map(frame, records))
+    found = read_all(data)
+    assert [record for _, record in found] == records
+    for offset, record in found:
+        framed = data[offset : offset + len(record) + 16]
+        assert unframe(framed, "a.tfrecord", offset) == record
+        assert unframe(memoryview(framed), "a.tfrecord", offset) == record
+
+
+def test_tensorflow_reads_what_is_written(tmp_path):
+    path = tmp_path / "ours.tfrecord"
+    path.write_bytes(b"".join(map(frame, RECORDS)))
+    assert [record.numpy() for record in tf.data.TFRecordDataset(str(path))] == RECORDS
+
+
+def test_an_empty_file_has_no_records():
+    assert read_all(b"") == []
+
+
+def test_every_flipped_bit_is_found():
+    data = frame(b"first") + frame(b"") + frame(b"third record")
+    for bit in range(8 * len(data)):
+        flipped = bytearray(data)
+        flipped[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(CorruptRecordError, match=r"^a\.tfrecord: .* byte (0|21|37) "):
+            read_all(bytes(flipped))
+
+
+def test_every_flipped_bit_of_one_record_is_found():
+    data = frame(b"a record")
+    for bit in range(8 * len(data)):
+        flipped = bytearray(data)
+        flipped[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(CorruptRecordError, match=r"^b\.tfrecord: the record at byte 99 "):
+            unframe(bytes(flipped), "b.tfrecord", 99)
+
+
+def test_a_truncated_tail_is_found_wherever_it_is_cut():
+    first, second = frame(b"first"), frame(b"the second record")
+    for length in range(len(first) + 1, len(first) + len(second)):
+        with pytest.raises(CorruptRecordError, match=f"byte {len(first)} is cut off"):
+            read_all((first + second)[:length])
+    assert read_all(first) == [(0, b"first")]
+
+
+def test_the_records_before_a_corrupt_one_are_yielded():
+    data = bytearray(frame(b"first") + frame(b"second"))
+    data[-5] ^= 1
+    records = read_records(io.BytesIO(bytes(data)), "a.tfrecord")
+    assert next(records) == (0, b"first")
+    with pytest.raises(CorruptRecordError, match="record at byte 21 fails its CRC32C"):
+        next(records)
+
+
+@pytest.mark.parametrize("length", range(16))
+def test_a_frame_shorter_than_any_is_cut_off(length):
+    with pytest.raises(CorruptRecordError, match="byte 7 is cut off"):
+        unframe(frame(b"")[:length], "a.tfrecord", 7)
+
+
+def test_a_frame_of_another_length_than_the_index_says_names_both():
+    with pytest.raises(CorruptRecordError, match="says it holds 5 bytes, the index says 6"):
+        unframe(frame(b"hello") + b"\0", "a.tfrecord", 0)
+
+
+def test_a_length_beyond_any_record_is_refused_before_it_is_read():
+    length = struct.pack("<Q", MAX_RECORD_BYTES + 1)
+    header = length + struct.pack("<I", masked_crc32c(length))
+    with pytest.raises(CorruptRecordError, match="no TFRecord starts at byte 0"):
+        read_all(header + b"data")
+
+
+def test_a_record_that_could_not_be_read_again_is_not_framed():
+    with pytest.raises(ValueError, match="a record of 2147483649 bytes: at most 2147483648"):
+        frame(bytes(MAX_RECORD_BYTES + 1))
+
+
+@given(st.binary(min_size=1, max_size=60))
+def test_random_bytes_are_corrupt(data):
+    with pytest.raises(CorruptRecordError):
+        read_all(data)
+
+
+def test_the_index_is_an_offset_and_a_length_a_line():
+    assert format_index(np.array([16, 21, 5016], np.int64)) == b"0 16\n16 21\n37 5016\n"
+    assert format_index(np.array([], np.int64)) == b""
+
+
+def test_an_index_is_read_as_int64_rows():
+    index = parse_index(b"0 16\n16 21\n37 5016\n", "a.idx")
+    assert index.tolist() == [[0, 16], [16, 21], [37, 5016]]
+    assert index.dtype == np.int64
+    assert parse_index(b"", "a.idx").shape == (0, 2)
+    assert parse_index(b"0 16\r\n16 17", "a.idx").tolist() == [[0, 16], [16, 17]]
+
+
+@given(st.lists(st.integers(16, 2**40), max_size=50))
+def test_any_index_survives(lengths):
+    index = parse_index(format_index(np.array(lengths, np.int64)), "a.idx")
+    assert index[:, 1].tolist() == lengths
+    assert index[:, 0].tolist() == [sum(lengths[:n]) for n in range(len(lengths))]
+
+
+def test_the_index_points_at_the_records_of_a_file(written_by_tensorflow):
+    data = written_by_tensorflow.read_bytes()
+    lengths = np.array([len(record) + 16 for record in RECORDS], np.int64)
+    for (offset, length), record in zip(
+        parse_index(format_index(lengths), "a.idx").tolist(), RECORDS, strict=True
+    ):
+        assert unframe(data[offset : offset + length], "a.tfrecord", offset) == record
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"0",
+        b"0 16\n16",
+        b"0 16 16",
+        b"a b",
+        b"0 16\n16 x\n",
+        b"0.0 16.0",
+        b"0 1_6",
+        b"+0 16",
+        b"0x0 0x10",
+        b"0 nan",
+        b"0 99999999999999999999",
+        b"0 16\0",
+        b"0,16",
+        "\u0660 \u0661\u0666".encode(),
+        b"\xff\xfe",
+        b"-16 16",
+        b"0 -16",
+        b"0 15",
+        b"0 0",
+        b"16 16\n0 16",
+        b"0 16\n0 16",
+        b"0 16\n32 16\n16 16",
+    ],
+)
+def test_text_that_is_no_index_is_refused_with_the_file(text):
+    with pytest.raises(ValueError, match=r"^a\.idx: not an index"):
+        parse_index(text, "a.idx")
+
+
+@given(st.binary(max_size=40) | st.text("0123456789 \n-.", max_size=30).map(str.encode))
+def test_random_bytes_are_an_index_or_a_value_error(data):
+    try:
+        index = parse_index(data, "a.idx")
+    except ValueError:
+        return
+    assert index.shape[1] == 2
+    assert (np.diff(index[:, 0]) > 0).all()
+    assert (index[:, 1] >= 16).all()
+
+
+@given(st.lists(st.binary(max_size=300), max_size=50))
+def test_many_records_are_framed_as_one_by_one(records):
+    assert frame_all(records) == [frame(record) for record in records]
+
+
+def test_one_record_too_large_among_many_is_refused(monkeypatch):
+    monkeypatch.setattr("readers.format.tfrecord.MAX_RECORD_BYTES", 10)
+    assert frame_all([b"x" * 10]) == [frame(b"x" * 10)]
+    with pytest.raises(ValueError, match="a record of 11 bytes: at most 10 are possible"):
+        frame_all([b"x", b"x" * 11])
+
+
+@pytest.mark.parametrize("many", [1, 512])
+@given(
+    st.lists(st.binary(max_size=300), min_size=1, max_size=9)
+    | st.tuples(st.integers(1, 40), st.binary(min_size=5, max_size=60)).map(
+        lambda t: [t[1]] * t[0]
+    ),
+    st.data(),
+)
+def test_records_are_checked_together_as_one_by_one(many, records, data):
+    framed = [frame(record) for record in records]
+    for _ in range(data.draw(st.integers(0, 2))):
+        row = data.draw(st.integers(0, len(framed) - 1))
+        place = data.draw(st.integers(0, len(framed[row]) - 1))
+        flipped = framed[row][place] ^ 1 << data.draw(st.integers(0, 7))
+        framed[row] = framed[row][:place] + bytes([flipped]) + framed[row][place + 1 :]
+
+    def is_whole(record):
+        try:
+            unframe(record, "a", 0)
+        except CorruptRecordError:
+            return False
+        return True
+
+    lengths = np.array([len(record) for record in framed], np.int64)
+    with mock.patch.multiple(tfrecord, _MANY=many, _SEVERAL=many):
+        found = intact(b"".join(framed) + b"behind", lengths)
+    assert found.tolist() == [is_whole(record) for record in framed]

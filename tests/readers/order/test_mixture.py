@@ -1,0 +1,126 @@
+"""Several datasets mixed by weights."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import readers
+from readers.order.mixture import MixedOrder, quotas
+from readers.order.orders import InOrder
+from tests.support.datasets import write_dataset, write_numbers
+
+COUNTS = ((90, 110), (40, 30), (25,))
+SIZES = [200, 70, 25]
+
+
+@pytest.fixture(scope="module")
+def datasets(tmp_path_factory):
+    """Three of them; `id` is 0, 1, 2, ... in each of them, and `set` its number."""
+    schema = readers.Schema({"id": ("int64", ()), "set": ("int64", ())})
+    paths = []
+    for number, counts in enumerate(COUNTS):
+        ids = iter(range(sum(counts)))
+        shards = [[{"id": next(ids), "set": number} for _ in range(count)] for count in counts]
+        directory = tmp_path_factory.mktemp(f"d{number}")
+        paths.append(str(write_dataset(directory, schema, {"train": shards})))
+    return paths
+
+
+def pairs(batches):
+    return [
+        list(zip(np.asarray(b["set"]).tolist(), np.asarray(b["id"]).tolist(), strict=True))
+        for b in batches
+    ]
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_each_dataset_is_read_epoch_after_epoch_in_its_proportion(datasets, shuffle):
+    how = {"weights": [5, 3, 2], "batch_size": 10, "shuffle": shuffle, "repeat": 20}
+    found = [pair for batch in pairs(readers.as_numpy(datasets, **how)) for pair in batch]
+    assert len(found) == 20 * sum(SIZES)
+    for number, (weight, size) in enumerate(zip([0.5, 0.3, 0.2], SIZES, strict=True)):
+        mine = [i for dataset, i in found if dataset == number]
+        assert abs(len(mine) - weight * len(found)) < 260
+        for start in range(0, len(mine) - size, size):
+            assert sorted(mine[start : start + size]) == list(range(size))
+        first, second = mine[:size], mine[size : 2 * size]
+        assert (first != second) is shuffle
+    for start in range(0, len(found) - 1000, 1000):
+        near = [dataset for dataset, _ in found[start : start + 1000]]
+        assert [near.count(n) / 1000 for n in range(3)] == pytest.approx([0.5, 0.3, 0.2], abs=0.03)
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_both_readers_agree_and_go_on_from_any_step_on_any_number_of_hosts(datasets, shuffle):
+    how = {"weights": [0.7, 0.2, 0.1], "shuffle": shuffle, "seed": 4, "repeat": 3}
+    whole = pairs(readers.as_numpy(datasets, batch_size=16, **how))
+    assert pairs(readers.load(datasets, batch_size=16, **how)) == whole
+    begun = readers.as_numpy(datasets, batch_size=16, **how)
+    assert pairs(itertools.islice(begun, 25)) == whole[:25]
+    assert pairs(readers.load(datasets, batch_size=16, **how, state=begun.state())) == whole[25:]
+    assert pairs(readers.load(datasets, batch_size=16, **how, start_step=25)) == whole[25:]
+    hosts = [
+        pairs(readers.load(datasets, batch_size=4, **how, shard=(host, 4))) for host in range(4)
+    ]
+    together = [[*itertools.chain(*step)] for step in zip(*hosts, strict=True)]
+    assert together[:15] == whole[:15]
+
+
+def test_a_state_of_other_weights_is_refused(datasets):
+    with pytest.raises(ValueError, match="the state is of records in order, mixed by"):
+        begun = readers.as_numpy(datasets, batch_size=4, weights=[1, 1, 1])
+        next(begun)
+        readers.as_numpy(datasets, batch_size=4, weights=[1, 1, 2], state=begun.state())
+
+
+@given(st.lists(st.floats(0.0001, 1000), min_size=1, max_size=8))
+def test_proportions_are_within_a_part_of_the_period(weights):
+    found = quotas(weights)
+    assert min(found) >= 1
+    shares = np.array(weights) / sum(weights)
+    assert np.abs(np.array(found) / sum(found) - shares).max() <= len(weights) / 1024
+
+
+@pytest.mark.parametrize(
+    ("weights", "expected"),
+    [([1], [256]), ([1, 1], [128, 128]), ([0.7, 0.3], [182, 78]), ([1, 2, 3], [43, 86, 129])],
+)
+def test_simple_proportions_are_exact(weights, expected):
+    assert quotas(weights) == expected
+
+
+def test_without_a_shuffle_datasets_are_spread_evenly():
+    order = MixedOrder([100, 100], [InOrder(), InOrder()], [3, 1], None)
+    found = order(0, np.arange(40))
+    assert (found >= 100).reshape(10, 4).sum(axis=1).tolist() == [1] * 10
+    assert found[found < 100].tolist() == list(range(30))
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"weights": [1, 0, 1]}, "a number above 0 for each dataset"),
+        ({"weights": []}, "a number above 0 for each dataset"),
+        ({"weights": [1, 2]}, "weights for 2 datasets: expected a list of as many, not 3"),
+        ({"weights": [1, 2, 3], "order": "interleave"}, "they need order='global'"),
+    ],
+)
+def test_wrong_arguments_are_told(datasets, how, message):
+    for read in (readers.load, readers.as_numpy):
+        with pytest.raises(ValueError, match=message):
+            read(datasets, batch_size=1, **how)
+
+
+def test_datasets_with_other_features_are_refused(datasets, tmp_path):
+    other = str(write_numbers(tmp_path))
+    with pytest.raises(ValueError, match=r"has other features than .*choose those they share"):
+        readers.load([datasets[0], other], batch_size=1, split="train", weights=[1, 1])
+    (batch, *_) = readers.as_numpy(
+        [datasets[0], other], batch_size=4, split="train", weights=[1, 1], columns=["id"]
+    )
+    assert sorted(batch["id"].tolist()) == [0, 0, 1, 1]

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from readers.order.permutation import Permutation, record_keys
+from readers.tfdata.from_streams import _permutation
+
+GOLDEN = [
+    [6, 9, 2, 0, 8, 5, 7, 4, 3, 1],
+    [8, 7, 0, 1, 6, 4, 9, 2, 5, 3],
+    [114314085607, 84292199822, 67565206151],
+]
+GOLDEN_KEYS = [
+    1999170314072070476,
+    884364697943566979,
+    8193605468440527892,
+    6995245087726120781,
+]
+
+SIZES = [0, 1, 2, 3, 4, 5, 7, 10, 100, 257, 1000, 4097]
+
+
+def whole(n, *key):
+    return Permutation(n, *key)(np.arange(n))
+
+
+@given(st.integers(0, 3000), st.lists(st.integers(0, 2**63 - 1), max_size=3))
+@settings(max_examples=200, deadline=None)
+def test_every_number_stands_at_one_place(n, key):
+    assert np.array_equal(np.sort(whole(n, *key)), np.arange(n))
+
+
+@given(st.integers(1, 2**61), st.integers(0, 99), st.lists(st.integers(0, 2**61), max_size=20))
+@settings(deadline=None)
+def test_any_part_of_the_order_of_any_size_is_there_at_once(n, seed, places):
+    places = np.unique(np.array(places, np.int64) % n)
+    found = Permutation(n, seed)(places)
+    assert len(np.unique(found)) == len(places)
+    assert ((found >= 0) & (found < n)).all()
+    if len(places):
+        assert Permutation(n, seed)(places[-1:]).tolist() == found[-1:].tolist()
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_tensorflow_finds_the_same_order(n):
+    for key in [(0, 0), (7, 2**40 + 3, 5), (2**63 - 1, 1, 2)]:
+        found = _permutation(tf.constant(n, tf.int64), [tf.constant(k, tf.int64) for k in key])
+        assert found.numpy().tolist() == whole(n, *key).tolist()
+        found = _permutation(tf.constant(n, tf.int64), list(key))
+        assert found.numpy().tolist() == whole(n, *key).tolist()
+
+
+def test_the_order_is_the_same_in_every_version():
+    assert whole(10, 7, 0).tolist() == GOLDEN[0]
+    assert whole(10, 7, 1).tolist() == GOLDEN[1]
+    assert Permutation(10**12, 7, 1)(np.array([0, 1, 10**12 - 1])).tolist() == GOLDEN[2]
+
+
+def test_orders_differ_by_every_part_of_the_key():
+    keys = [(), (0,), (1,), (0, 0), (0, 1), (1, 0), (2**32,), (2**32, 0), (0, 2**32), (0, 0, 0)]
+    assert len({tuple(whole(100, *key).tolist()) for key in keys}) == len(keys)
+
+
+@pytest.mark.slow(base=["3"])
+@pytest.mark.parametrize("n", [2, 3, 4, 6, 10, 52])
+def test_every_number_is_equally_likely_at_every_place(n):
+    """Chi-squared of (place, number), and of the numbers at the first two places."""
+    trials = 10_000
+    orders = np.array([whole(n, seed, 3) for seed in range(trials)])
+    counts = np.array([np.bincount(orders[:, place], minlength=n) for place in range(n)])
+    expected = trials / n
+    assert ((counts - expected) ** 2 / expected).sum() < 2 * (n - 1) ** 2 + 12
+    pairs = np.bincount(orders[:, 0] * n + orders[:, 1], minlength=n * n).reshape(n, n)
+    expected = trials / (n * (n - 1))
+    apart = ~np.eye(n, dtype=bool)
+    assert ((pairs[apart] - expected) ** 2 / expected).sum() < 2 * n * (n - 1) + 12
+    assert not pairs[~apart].any()
+
+
+@pytest.mark.parametrize("n", [1000, 50_000])
+def test_a_long_order_looks_like_one_of_a_good_generator(n):
+    for epoch in range(5):
+        order = whole(n, 1, epoch)
+        places = np.arange(n)
+        bound = 4.5 / np.sqrt(n)
+        # Places do not tell numbers, nor does a number tell the next or the one after it.
+        assert abs(np.corrcoef(places, order)[0, 1]) < bound
+        for lag in (1, 2, 7):
+            assert abs(np.corrcoef(order[:-lag], order[lag:])[0, 1]) < bound
+        # Half of the neighbours fall; a class of a tenth makes runs of 10/9 on average.
+        assert abs((np.diff(order) < 0).mean() - 0.5) < bound
+        labels = order * 10 // n
+        runs = n / (1 + np.count_nonzero(np.diff(labels)))
+        assert abs(runs - 10 / 9) < 3 * bound
+
+
+def test_keys_of_records_are_fixed_for_ever():
+    places = np.array([0, 1, 2, 2**40])
+    assert record_keys(places, (7, 0, 0)).tolist() == GOLDEN_KEYS
+    many = record_keys(np.arange(100_000), (7, 0, 0))
+    assert len(np.unique(many)) == 100_000
+    assert many.min() >= 0
+    # Each bit of half of them is set: 100,000 throws of a coin, six standard deviations.
+    ones = (many[:, None] >> np.arange(63) & 1).sum(axis=0)
+    assert np.abs(ones - 50_000).max() < 6 * 158

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from readers.order.split import parse_split, shard_ranges, split_name
+
+COUNTS = {"train": 1000, "val": 7}
+
+
+@pytest.mark.parametrize(
+    ("text", "start", "stop"),
+    [
+        ("train", 0, 1000),
+        ("train[:10%]", 0, 100),
+        ("train[1000:]", None, None),
+        ("train[100:200]", 100, 200),
+        ("train[-100:]", 900, 1000),
+        ("train[50%:]", 500, 1000),
+        ("train[-25%:]", 750, 1000),
+        ("train[:-1]", 0, 999),
+        ("train[1_00:2_00]", 100, 200),
+        ("train[10%:200]", 100, 200),
+        ("val[:50%]", 0, 4),
+        ("val[50%:]", 4, 7),
+        ("val[:10%]", 0, 1),
+        ("val[-10%:]", 6, 7),
+        ("val[-100%:]", 0, 7),
+        ("val[:-1%]", 0, 7),  # Nothing, rounded: TFDS takes -0 for the beginning.
+    ],
+)
+def test_slices_are_those_of_tensorflow_datasets(text, start, stop):
+    if start is None:
+        with pytest.raises(ValueError, match="holds no record"):
+            parse_split(text, COUNTS)
+    else:
+        assert parse_split(text, COUNTS) == (text.split("[")[0], start, stop)
+
+
+@given(st.integers(1, 5000), st.integers(1, 99))
+@settings(max_examples=100, deadline=None)
+def test_two_slices_at_one_percent_part_a_split(records, percent):
+    cut = round(percent * records / 100)
+    for text, expected in (("a[:%d%%]", (0, cut)), ("a[%d%%:]", (cut, records))):
+        if expected[0] == expected[1]:
+            with pytest.raises(ValueError, match="holds no record"):
+                parse_split(text % percent, {"a": records})
+        else:
+            assert parse_split(text % percent, {"a": records})[1:] == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("dev", "unknown split 'dev': the dataset has train, val"),
+        ("dev[:10%]", "unknown split 'dev'"),
+        ("train[:", r"expected one of the forms 'train', 'train\[:10%\]'"),
+        ("train[5]", "expected one of the forms"),
+        ("train[a:b]", "'a' is no bound; one of the forms"),
+        ("train[1.5%:]", "'1.5%' is no bound"),
+        ("train[:]", "the slice is empty"),
+        ("train[:101%]", "percents go from -100 to 100, found 101"),
+        ("train[:1001]", "1001 lies outside of its 1000 records"),
+        ("train[-1001:]", "-1001 lies outside"),
+        ("train[20:10]", "holds no record: 20 to 10 of 1000"),
+        ("", "expected one of the forms"),
+        (3, "expected one of the forms"),
+    ],
+)
+def test_a_wrong_split_is_refused_with_the_cure(text, message):
+    with pytest.raises(ValueError, match=message):
+        parse_split(text, COUNTS)
+
+
+def test_a_split_without_records_is_a_whole_split():
+    assert parse_split("empty", {"empty": 0}) == ("empty", 0, 0)
+
+
+def test_the_name_of_a_slice_needs_no_counts():
+    assert split_name("train[:10%]") == "train"
+
+
+@given(st.lists(st.integers(0, 9), max_size=8), st.data())
+@settings(max_examples=200, deadline=None)
+def test_shard_ranges_hold_exactly_the_records_of_the_range(counts, data):
+    total = sum(counts)
+    start = data.draw(st.integers(0, total))
+    stop = data.draw(st.integers(start, total))
+    firsts = np.cumsum([0, *counts])
+    found = []
+    for shard, skip, take in shard_ranges(counts, start, stop):
+        assert take > 0
+        assert skip + take <= counts[shard]
+        found += range(firsts[shard] + skip, firsts[shard] + skip + take)
+    assert found == list(range(start, stop))

@@ -1,0 +1,281 @@
+"""Shards of a store kept on a local disk: by several processes, within a limit, and never stale."""
+
+import fcntl
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import readers
+from readers.shards import cache
+from readers.shards.cache import ShardCache, cache_of, parse_cache_size
+from readers.shards.plan import Part
+from readers.shards.resolve import resolve
+from tests.support.datasets import NUMBERS, numbers, write_dataset, write_numbers
+from tests.support.object_stores import Bucket
+
+RECORDS = 200
+
+
+def ids(batches):
+    return [int(i) for batch in batches for i in batch["id"]]
+
+
+def shards(bucket: Bucket):
+    """The requests for bytes of shards."""
+    seen = bucket.proxy.seen(r"\.tfrecord$")
+    return [request for request in seen if request.range and request.range != "bytes=0-11"]
+
+
+@pytest.fixture(scope="module")
+def numbered(tmp_path_factory) -> Path:
+    return write_numbers(tmp_path_factory.mktemp("numbers") / "numbers", (50, 40, 70, 40), 3)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return tmp_path / "cache"
+
+
+def held(directory: Path) -> int:
+    return sum(path.stat().st_size for path in directory.glob("*.*") if path.suffix != ".lock")
+
+
+@pytest.mark.slow(base=["s3"])
+def test_each_shard_is_fetched_once_for_all_readers(store: Bucket, numbered, directory) -> None:
+    url = store.upload(numbered)
+    how = {"split": "train", "cache_dir": directory}
+    assert ids(readers.as_numpy(url, batch_size=30, shuffle=True, **how)) != list(range(RECORDS))
+    assert len(shards(store)) == 4
+    assert held(directory) == sum(f.stat().st_size for f in numbered.glob("train*.tfrecord"))
+    assert ids(readers.as_numpy(url, batch_size=30, **how)) == list(range(RECORDS))
+    source = readers.RecordSource(url, **how)
+    assert int(source[77]["id"]) == 77
+    assert int(pickle.loads(pickle.dumps(source))[78]["id"]) == 78
+    local = ids(readers.load(numbered, split="train", batch_size=30, shuffle=True, seed=2))
+    assert ids(readers.load(url, batch_size=30, shuffle=True, seed=2, **how)) == local
+    how["order"] = "interleave"
+    local = ids(readers.load(numbered, split="train", batch_size=30, order="interleave"))
+    assert ids(readers.load(url, batch_size=30, **how)) == local
+    assert len(shards(store)) == 4
+
+
+def test_files_without_a_manifest_are_kept_too(store: Bucket, numbered, directory) -> None:
+    for file in numbered.glob("train*"):
+        store.upload(file, f"bare/{file.name}")
+    for _ in range(2):
+        batches = readers.as_numpy(
+            f"{store.url}/bare/*.tfrecord", schema=NUMBERS, batch_size=64, cache_dir=directory
+        )
+        assert ids(batches) == list(range(RECORDS))
+    # Once to count their records, once to be kept.
+    assert len(shards(store)) <= 4 * 2
+    assert len(list(directory.glob("*.shard"))) == 4
+
+
+def test_local_files_are_not_copied(numbered, directory) -> None:
+    how = {"split": "train", "batch_size": 64, "cache_dir": directory}
+    assert ids(readers.as_numpy(numbered, **how)) == list(range(RECORDS))
+    assert not held(directory)
+
+
+def test_a_dataset_written_anew_is_read_anew(s3: Bucket, numbered, directory, tmp_path) -> None:
+    url = s3.upload(numbered)
+    how = {"split": "train", "batch_size": 64, "cache_dir": directory}
+    assert ids(readers.as_numpy(url, **how)) == list(range(RECORDS))
+    # The same names and sizes, other contents.
+    rows = [numbers(i + 1, n) for i, n in [(10, 50), (60, 40), (200, 70), (300, 40)]]
+    other = write_dataset(tmp_path / "other", NUMBERS, {"train": rows, "val": [numbers(1, 2)]})
+    s3.upload(other, "numbers")
+    assert ids(readers.as_numpy(url, **how)) == [
+        int(row["id"]) for several in rows for row in several
+    ]
+
+
+def test_an_unlisted_file_written_anew_is_read_anew(s3: Bucket, tmp_path, directory) -> None:
+    for first in (200, 500):  # Of one size.
+        local = write_dataset(tmp_path / str(first), NUMBERS, {"train": [numbers(first, 9)]})
+        url = s3.upload(next(local.glob("*.tfrecord")), "one.tfrecord")
+        batches = readers.as_numpy(url, schema=NUMBERS, batch_size=9, cache_dir=directory)
+        assert ids(batches) == list(range(first, first + 9))
+
+
+def test_the_least_recently_opened_shards_make_room(s3, numbered, directory) -> None:
+    parts = resolve(s3.upload(numbered), "train", None, None).parts
+    sizes = [part.bytes or 0 for part in parts]
+    kept = ShardCache(str(directory), sum(sizes) - 1)
+    kept.check()
+    for part in parts[:3]:
+        kept.open(part).close()
+    time.sleep(0.02)
+    kept.open(parts[0]).close()
+    reading = kept.open(parts[1])
+    os.utime(directory / Path(reading.name).name, ns=(1, 1))
+    kept.open(parts[3]).close()
+    assert held(directory) == sum(sizes) - sizes[1]
+    # Whoever has opened what was taken away reads on.
+    assert len(reading.read()) == sizes[1]
+    reading.close()
+    assert len(shards(s3)) == 4
+    kept.open(parts[0]).close()
+    assert len(shards(s3)) == 4
+    kept.open(parts[1]).close()
+    assert len(shards(s3)) == 5
+
+
+def test_of_a_larger_dataset_what_fits_is_kept_and_the_rest_read_where_it_is(
+    store, numbered, directory
+) -> None:
+    url = store.upload(numbered)
+    sizes = [part.bytes or 0 for part in resolve(url, "train", None, None).parts]
+    how = {"cache_dir": directory, "cache_size": sizes[0] + sizes[1] + 5}
+    for _ in range(3):
+        batches = readers.as_numpy(url, split="train", batch_size=32, shuffle=True, **how)
+        assert sorted(ids(batches)) == list(range(RECORDS))
+        assert held(directory) == sizes[0] + sizes[1]
+    whole = [request for request in shards(store) if "-00000-" in request.path]
+    assert len(whole) == 1
+
+
+def test_a_shard_that_is_not_as_the_manifest_says_is_not_kept(
+    s3, numbered, directory, caplog
+) -> None:
+    url = s3.upload(numbered)
+    name = "train-00001-of-00004.tfrecord"
+    data = bytearray((numbered / name).read_bytes())
+    data[1000] ^= 1
+    s3.put(f"{url}/{name}", bytes(data))
+    how = {"split": "train", "batch_size": 64, "cache_dir": directory}
+    with pytest.raises(ValueError, match=f"{name}: record "):
+        ids(readers.as_numpy(url, **how))
+    assert f"{name}: not kept in cache_dir=" in caplog.text
+    batches = readers.as_numpy(url, **how, on_corrupt="skip")
+    assert len(ids(batches)) == RECORDS - 1 and batches.skipped == 1
+    assert len(list(directory.glob("*.shard"))) == 3 and not list(directory.glob("*.partial"))
+
+
+_READ = """
+import readers, sys
+url, directory, seed = sys.argv[1:]
+found = [int(i) for batch in readers.as_numpy(url, split="train", batch_size=16, shuffle=True,
+    seed=int(seed), repeat=2, cache_dir=directory) for i in batch["id"]]
+assert sorted(found) == sorted(list(range(200)) * 2), sorted(found)
+"""
+
+
+@pytest.mark.slow
+def test_processes_that_fill_it_at_once_fetch_each_shard_once(s3, numbered, directory) -> None:
+    url = s3.upload(numbered)
+    running = [
+        subprocess.Popen([sys.executable, "-c", _READ, url, str(directory), str(seed)])
+        for seed in range(4)
+    ]
+    assert [process.wait(120) for process in running] == [0] * 4
+    assert len(shards(s3)) == 4
+    assert len(list(directory.glob("*.shard"))) == 4 and not list(directory.glob("*.partial"))
+
+
+def test_a_process_killed_while_it_fetches_leaves_nothing_that_looks_whole(
+    s3, numbered, directory
+) -> None:
+    url = s3.upload(numbered)
+    code = (
+        "import sys, time\nfrom readers import cache\nwrite = cache._write\n"
+        "def half(file, data):\n    write(file, data[: len(data) // 2])\n"
+        "    print('half', flush=True)\n    time.sleep(60)\ncache._write = half\n" + _READ
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, url, str(directory), "1"], stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None and process.stdout.readline() == b"half\n"
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+    assert list(directory.glob("*.partial")) and not list(directory.glob("*.shard"))
+    batches = readers.as_numpy(url, split="train", batch_size=16, cache_dir=directory)
+    assert ids(batches) == list(range(RECORDS))
+    assert len(list(directory.glob("*.shard"))) == 4 and not list(directory.glob("*.partial"))
+
+
+def test_what_dead_processes_leave_makes_room_and_what_live_ones_fill_does_not(
+    s3, numbered, directory
+) -> None:
+    part = resolve(s3.upload(numbered), "train", None, None).parts[0]
+    kept = ShardCache(str(directory), part.bytes or 0)
+    kept.check()
+    left = directory / f"{'0' * 40}.partial"
+    left.write_bytes(b"x")
+    with left.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert kept.open(part) is None
+        assert left.exists() and held(directory) == 1
+    opened = kept.open(part)
+    assert opened is not None and not left.exists()
+    opened.close()
+
+
+def test_files_of_others_are_left_alone(s3, numbered, directory) -> None:
+    directory.mkdir()
+    for name in ("mine.shard", "note.txt", f"{'a' * 39}.shard"):
+        (directory / name).write_bytes(bytes(1000))
+    parts = resolve(s3.upload(numbered), "train", None, None).parts
+    kept = ShardCache(str(directory), max(part.bytes or 0 for part in parts))
+    for part in parts:
+        kept.open(part).close()
+    assert len(list(directory.glob("*"))) == 3 + 1 + 1
+
+
+def test_a_full_disk_costs_the_cache_alone(s3, numbered, directory, monkeypatch, caplog) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(cache, "_allocate", full)
+    url = s3.upload(numbered)
+    batches = readers.as_numpy(url, split="train", batch_size=16, cache_dir=directory)
+    assert ids(batches) == list(range(RECORDS))
+    assert "No space left on device" in caplog.text and "read from the store" in caplog.text
+    assert not held(directory)
+
+
+def test_a_directory_that_cannot_be_written_is_told_in_one_line(tmp_path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(OSError, match=r"^cache_dir=.* cannot be written \(Not a directory\)"):
+        cache_of(tmp_path / "file" / "cache", None)
+
+
+def test_arguments_that_are_none_for_a_cache_are_told(tmp_path) -> None:
+    with pytest.raises(ValueError, match="cache_size='1GiB' is for a cache: give cache_dir too"):
+        readers.as_numpy(tmp_path, batch_size=1, cache_size="1GiB")
+    with pytest.raises(ValueError, match="cache_dir='s3://b/x': expected a local directory"):
+        readers.RecordSource(tmp_path, cache_dir="s3://b/x")
+    for size in ("much", "", "-1", "10XiB", 0, -5, True, "0"):
+        with pytest.raises(ValueError, match="expected a size such as"):
+            parse_cache_size(size)
+    sizes = {"10GiB": 10 << 30, "1.5 GB": 1_500_000_000, "500k": 500_000, "7": 7, 9: 9}
+    assert {size: parse_cache_size(size) for size in sizes} == sizes
+
+
+def test_names_hold_nothing_of_the_path(s3, numbered, directory) -> None:
+    part = resolve(s3.upload(numbered), "train", None, None).parts[0]
+    kept = ShardCache(str(directory), 1 << 30)
+    kept.check()
+    kept.open(part).close()
+    (name,) = [path.name for path in directory.glob("*.shard")]
+    assert cache._OWN.fullmatch(name)
+    odd = Part("s3://b/../../x?signature=secret", 0, 1, 1, 10, crc32c=5)
+    assert set(cache._key(odd, 10)) <= set("0123456789abcdef")
+    assert cache._key(odd, 10) != cache._key(odd, 11)
+
+
+def test_a_cached_shard_is_a_map_of_a_file(s3, numbered, directory) -> None:
+    source = readers.RecordSource(s3.upload(numbered), split="train", cache_dir=directory)
+    np.testing.assert_array_equal(source[5]["vector"], [5, 5, 5])
+    maps = Path("/proc/self/maps")
+    if maps.exists():
+        assert str(directory) in maps.read_text()

@@ -1,0 +1,309 @@
+"""GZIP files against the same records in plain files, and against TensorFlow's own reader."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+import tracemalloc
+
+import fsspec
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import readers
+from readers.format.tfrecord import MAX_RECORD_BYTES, CorruptRecordError, frame, masked_crc32c
+from readers.shards.gzip_files import GzippedShard, is_gzipped, unpacked_extent
+from tests.support.plain import example, write_plain
+
+SCHEMA = readers.Schema({"id": ("int64", ()), "data": ("string", ())})
+
+
+LISTS = readers.Schema({"x": ("int64", (None,), "list")})
+
+
+def records(first, count):
+    return [example(id=n, data=b"x" * (n % 7) * 100) for n in range(first, first + count)]
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Two GZIP files of 13 and 7 records."""
+    return [
+        write_plain(tmp_path / "a.tfrecord.gz", records(0, 13), "GZIP"),
+        write_plain(tmp_path / "b.tfrecord.gz", records(13, 7), "GZIP"),
+    ]
+
+
+def ids(batches):
+    return [int(i) for batch in batches for i in np.asarray(batch["id"])]
+
+
+def load(paths, **arguments):
+    return readers.load(paths, schema=SCHEMA, **{"batch_size": 4, **arguments})
+
+
+def as_numpy(paths, **arguments):
+    return readers.as_numpy(paths, schema=SCHEMA, **{"batch_size": 4, **arguments})
+
+
+BOTH = pytest.mark.parametrize("read", [load, as_numpy])
+
+
+@BOTH
+def test_records_come_in_order_with_their_values(files, read):
+    for path in (files, str(files[0])[: -len("a.tfrecord.gz")] + "*.tfrecord.gz"):
+        batches = list(read(path))
+        assert ids(batches) == list(range(20))
+        assert [len(data) for b in batches for data in np.asarray(b["data"])] == [
+            n % 7 * 100 for n in range(20)
+        ]
+
+
+@BOTH
+def test_bytes_tell_what_is_compressed_and_names_do_not(tmp_path, read):
+    paths = [
+        write_plain(tmp_path / "a.tfrecord", records(0, 5), "GZIP"),
+        write_plain(tmp_path / "b.tfrecord.gz", records(5, 5)),
+        write_plain(tmp_path / "c.gz", [], "GZIP"),
+        write_plain(tmp_path / "d.gz", []),
+    ]
+    assert [is_gzipped(path) for path in paths] == [True, False, True, False]
+    assert ids(read(paths)) == list(range(10))
+
+
+# The second begins with 1f 8b 08 00, as a GZIP file does.
+@pytest.mark.parametrize("size", [0x8B1F, 0x088B1F])
+def test_a_plain_file_that_begins_as_gzip_does_is_read_as_plain(tmp_path, size):
+    data = example(id=7, data=b"x" * size)
+    data = example(id=7, data=b"x" * (2 * size - len(data)))
+    assert len(data) == size
+    path = write_plain(tmp_path / "a.tfrecord.gz", [data])
+    assert (tmp_path / "a.tfrecord.gz").read_bytes()[:2] == b"\x1f\x8b"
+    assert ids(load(path)) == ids(as_numpy(path)) == [7]
+    assert readers.RecordSource(path, schema=SCHEMA)[0]["id"] == 7
+
+
+def test_members_one_after_another_are_one_file(tmp_path):
+    path = tmp_path / "a.tfrecord.gz"
+    parts = [b"".join(map(frame, records(*part))) for part in ((0, 3), (3, 4))]
+    path.write_bytes(b"".join(map(gzip.compress, parts)))
+    assert ids(load(path)) == ids(as_numpy(path)) == list(range(7))
+
+
+def test_shuffled_streams_hold_every_record_once_an_epoch(files):
+    found = ids(load(files, shuffle=True, repeat=2))
+    assert sorted(found[:20]) == sorted(found[20:]) == list(range(20))
+    assert found[:20] != found[20:] != list(range(20))
+
+
+@BOTH
+def test_every_epoch_begins_at_the_front_again(files, read):
+    assert ids(read(files, repeat=3)) == [*range(20)] * 3
+
+
+@pytest.mark.slow(base=["as_numpy"])
+@BOTH
+def test_hosts_share_the_records_of_packed_and_plain_files(tmp_path, files, read):
+    files[1] = write_plain(tmp_path / "b.tfrecord", records(13, 7))
+    hosts = [ids(read(files, shard=(host, 2), shuffle=read is load)) for host in (0, 1)]
+    assert len(hosts[0]) == len(hosts[1]) == 10
+    assert sorted(hosts[0] + hosts[1]) == list(range(20))
+
+
+@pytest.mark.slow(base=["as_numpy"])
+@BOTH
+def test_a_run_goes_on_from_any_step(files, read):
+    shuffle = read is load
+    whole = ids(read(files, start_step=1, repeat=2, shuffle=shuffle))
+    assert ids(read(files, start_step=7, repeat=2, shuffle=shuffle)) == whole[24:]
+    assert len(whole) == 36
+
+
+def test_a_state_goes_on_with_the_next_record(files):
+    batches = as_numpy(files, repeat=2)
+    before = ids(next(batches) for _ in range(3))
+    assert before + ids(as_numpy(files, repeat=2, state=batches.state())) == [*range(20)] * 2
+
+
+def test_a_slice_is_counted_by_numpy_and_needs_plain_files_in_tensorflow(files):
+    assert ids(as_numpy(files, split="all[11:15]")) == [11, 12, 13, 14]
+    with pytest.raises(
+        ValueError, match=r"a slice needs .*a\.tfrecord\.gz is compressed with GZIP"
+    ):
+        load(files, split="all[11:15]")
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda files: readers.RecordSource(files, schema=SCHEMA),
+        lambda files: as_numpy(files, shuffle=True),
+        lambda files: as_numpy(files, shuffle=True, order="interleave"),
+        lambda files: load(files, shuffle=True, order="global"),
+        lambda files: load(files, shuffle=True, on_corrupt="skip"),
+        lambda files: readers.load(
+            files, schema=LISTS, batch_size=2, shuffle=True, batching="packed", max_length=8
+        ),
+    ],
+)
+def test_any_other_order_is_refused_in_one_line_with_the_cure(files, read):
+    with pytest.raises(ValueError, match="compressed with GZIP") as caught:
+        read(files)
+    assert str(caught.value).startswith(f"{files[0]}: ")
+    cure = "decompress it, or use readers.load(..., order='interleave') without buckets and packing"
+    assert str(caught.value).endswith(cure)
+    assert "\n" not in str(caught.value)
+
+
+@BOTH
+def test_zlib_is_refused_by_name(tmp_path, read):
+    path = write_plain(tmp_path / "a.tfrecord", records(0, 3), "ZLIB")
+    with pytest.raises(ValueError, match=r"a.tfrecord: compressed with ZLIB, expected GZIP"):
+        read(path)
+
+
+def test_other_filesystems_are_read_too(files):
+    filesystem = fsspec.filesystem("memory")
+    with open(files[0], "rb") as file:  # noqa: PTH123
+        filesystem.pipe("/packed/a.gz", file.read())
+    assert ids(as_numpy("memory://packed/a.gz")) == list(range(13))
+    filesystem.rm("/packed", recursive=True)
+
+
+@pytest.mark.parametrize("read", [readers.load, readers.as_numpy])
+def test_rows_are_packed_in_order(tmp_path, read):
+    paths = [
+        write_plain(tmp_path / name, [example(x=[n + 1] * (n % 5 + 1)) for n in range(9)], packed)
+        for name, packed in (("a.gz", "GZIP"), ("b", ""))
+    ]
+    found, expected = (
+        [np.asarray(batch["x"]).tolist() for batch in batches]
+        for batches in (
+            read(path, schema=LISTS, batch_size=2, batching="packed", max_length=6, repeat=2)
+            for path in paths
+        )
+    )
+    assert found == expected
+    assert len(found) > 4
+
+
+# Damage.
+
+
+@pytest.mark.parametrize("left", [5, 17, 60, -1, -9])
+def test_a_file_that_was_cut_is_named(tmp_path, left):
+    path = tmp_path / "a.tfrecord.gz"
+    write_plain(path, records(0, 50), "GZIP")
+    path.write_bytes(path.read_bytes()[:left])
+    with pytest.raises(CorruptRecordError, match=r"a\.tfrecord\.gz: damaged or cut off"):
+        as_numpy(path)
+    with pytest.raises(CorruptRecordError, match=r"a\.tfrecord\.gz: damaged or cut off"):
+        GzippedShard(str(path))[np.array([49, 50])]
+
+
+def test_every_changed_byte_is_told_or_changes_nothing(tmp_path):
+    path = tmp_path / "a.tfrecord.gz"
+    data = gzip.compress(b"".join(map(frame, records(0, 9))), mtime=0)
+    whole = [row["data"] for row in as_numpy(write_plain(tmp_path / "b", records(0, 9)))]
+    for place in range(len(data)):
+        path.write_bytes(data[:place] + bytes([data[place] ^ 0x41]) + data[place + 1 :])
+        try:
+            found = [row["data"] for row in as_numpy(path)]
+        except ValueError:
+            continue
+        # It was of the header (time, system), or of the bits that fill up the last byte.
+        assert [row.tolist() for row in found] == [row.tolist() for row in whole]
+
+
+def test_other_content_and_cut_records_are_named(tmp_path):
+    path = tmp_path / "a.gz"
+    framed = b"".join(map(frame, records(0, 3)))
+    for content, message in [
+        (b"no TFRecord at all, but text", "no TFRecord starts at byte 0"),
+        (framed[:-1], "the record at byte .* is cut off"),
+        (framed + b"\0\0", "the record at byte .* is cut off"),
+    ]:
+        path.write_bytes(gzip.compress(content))
+        with pytest.raises(CorruptRecordError, match=f"a.gz: {message}"):
+            as_numpy(path)
+
+
+def damaged(path, count):
+    """A GZIP file of `count` records, of which the second was damaged before it was packed."""
+    framed = [frame(record) for record in records(0, count)]
+    framed[1] = framed[1][:20] + b"!" + framed[1][21:]
+    path.write_bytes(gzip.compress(b"".join(framed)))
+    return len(framed[0])
+
+
+def test_a_damaged_record_is_named_or_skipped_alone(tmp_path):
+    path = tmp_path / "a.gz"
+    offset = damaged(path, 5)
+    with pytest.raises(
+        CorruptRecordError, match=f"a.gz: record 1.* byte {offset} fails its CRC32C"
+    ):
+        list(as_numpy(path))
+    batches = as_numpy(path, on_corrupt="skip")
+    assert ids(batches) == [0, 2, 3, 4]
+    assert batches.skipped == 1
+    assert ids(load(path, on_corrupt="skip")) == [0, 2, 3, 4]
+    with pytest.raises(tf.errors.DataLossError):
+        list(load(path))
+
+
+def test_a_file_that_shrinks_while_it_is_read_is_told(tmp_path):
+    path = tmp_path / "a.gz"
+    write_plain(path, records(0, 9), "GZIP")
+    batches = as_numpy(path, batch_size=3)
+    write_plain(path, records(0, 4), "GZIP")
+    with pytest.raises(CorruptRecordError, match=r"a\.gz: it ends before record"):
+        list(batches)
+
+
+# Memory.
+
+
+def peak(function):
+    tracemalloc.start()
+    result = function()
+    held = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return result, held
+
+
+def head_of(length):
+    header = struct.pack("<Q", length)
+    return header + struct.pack("<I", masked_crc32c(header))
+
+
+@pytest.mark.slow
+def test_counting_takes_no_memory_whatever_a_file_unpacks_to(tmp_path):
+    path, size, count = tmp_path / "a.gz", 64 << 20, 200_000
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        file.write(head_of(size) + bytes(size) + bytes(4))
+        file.write(frame(b"") * count)
+    assert path.stat().st_size < 2 << 20
+    found, held = peak(lambda: unpacked_extent(str(path)))
+    assert found == (count + 1, size + 16 * (count + 1))
+    assert held < 1 << 20
+
+
+def test_a_length_that_no_record_has_is_refused_before_it_is_read(tmp_path):
+    path = tmp_path / "a.gz"
+    path.write_bytes(gzip.compress(head_of(MAX_RECORD_BYTES + 1) + bytes(1 << 20)))
+    with pytest.raises(CorruptRecordError, match=r"a\.gz: no TFRecord starts at byte 0"):
+        unpacked_extent(str(path))
+
+
+def test_reading_holds_a_few_batches_and_not_the_file(tmp_path):
+    path = tmp_path / "a.gz"
+    data = bytes(256 << 10)
+    write_plain(path, (example(id=n, data=data) for n in range(160)), "GZIP")
+
+    def read():
+        return sum(len(batch["id"]) for batch in as_numpy(path, batch_size=4))
+
+    total, held = peak(read)
+    assert total == 160
+    assert held < 160 * len(data) / 3

@@ -1,0 +1,523 @@
+from __future__ import annotations
+
+import io
+import json
+import resource
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import readers
+from readers import export
+from readers.__main__ import main
+from readers.export_file import PartialNpy
+from readers.format.schema import Schema, numpy_dtype
+from tests.support.datasets import NUMBERS, numbers, write_dataset, write_numbers
+
+SCHEMA = Schema(
+    {
+        "image": ("uint8", (4, 5, 3)),
+        "label": ("int64", ()),
+        "half": ("float16", (2,), "list"),
+        "wide": ("complex64", (3,)),
+        "flag": ("bool", (), "list"),
+        "raw": ("int16", (2, 2), "raw"),
+        "steps": ("float32", (2, 3), "sequence"),
+        "icon": ("uint8", (2, 2, 3), "png"),
+        "nothing": ("float32", (0, 3)),
+        "key": ("string", ()),
+    }
+)
+
+
+def pixels(i):
+    return np.random.default_rng(i).integers(0, 256, (2, 2, 3)).astype(np.uint8)
+
+
+def png(i):
+    out = io.BytesIO()
+    Image.fromarray(pixels(i)).save(out, "PNG")
+    return out.getvalue()
+
+
+def record(i):
+    rng = np.random.default_rng(100 + i)
+    return {
+        "image": rng.integers(0, 256, (4, 5, 3)).astype(np.uint8),
+        "label": i - 3,
+        "half": rng.normal(size=2).astype(np.float16),
+        "wide": rng.normal(size=3).astype(np.complex64),
+        "flag": bool(i % 3),
+        "raw": rng.integers(-9, 9, (2, 2)).astype(np.int16),
+        "steps": list(rng.normal(size=(2, 3)).astype(np.float32)),
+        "icon": png(i),
+        "nothing": np.empty((0, 3), np.float32),
+        "key": f"k{i}",
+    }
+
+
+RECORDS = [record(i) for i in range(11)]
+
+
+def expected_file(tmp_path, name, records=RECORDS):
+    """What `np.save` makes of a feature."""
+    values = [pixels(i) for i in range(len(records))] if name == "icon" else None
+    array = np.array(values or [r[name] for r in records], numpy_dtype(SCHEMA[name].dtype))
+    path = tmp_path / f"expected-{name}.npy"
+    np.save(path, array)
+    return path.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory):
+    shards = [RECORDS[:4], [], RECORDS[4:]]
+    return write_dataset(tmp_path_factory.mktemp("some"), SCHEMA, {"train": shards, "val": [[]]})
+
+
+@pytest.fixture
+def small_chunks(monkeypatch):
+    monkeypatch.setattr(export, "_CHUNK_RECORDS", 3)
+
+
+@pytest.mark.parametrize("name", [name for name in SCHEMA if name != "key"])
+def test_a_file_is_the_one_that_numpy_saves(dataset, tmp_path, small_chunks, name):
+    path = readers.export_npy(dataset, feature=name, output=tmp_path / "out.npy")
+    assert path == tmp_path / "out.npy"
+    assert path.read_bytes() == expected_file(tmp_path, name)
+    assert list(tmp_path.glob("out*")) == [path]
+
+
+def test_several_features_go_to_a_directory_in_one_pass(dataset, tmp_path, monkeypatch):
+    read = []
+    columns = export.Records.columns
+
+    def counted(self, numbers):
+        read.extend(numbers.tolist())
+        return columns(self, numbers)
+
+    monkeypatch.setattr(export.Records, "columns", counted)
+    names = ["wide", "image", "label", "wide"]
+    paths = readers.export_npy(dataset, feature=names, output=str(tmp_path / "a" / "b"))
+    assert paths == [tmp_path / "a" / "b" / f"{name}.npy" for name in names]
+    for name, path in zip(names, paths, strict=True):
+        assert path.read_bytes() == expected_file(tmp_path, name)
+    assert read == list(range(11))
+    assert len(list((tmp_path / "a" / "b").iterdir())) == 3
+
+
+def test_rows_are_the_records_of_a_slice_in_their_order(tmp_path, small_chunks):
+    dataset = write_numbers(tmp_path / "numbers")
+    path = readers.export_npy(dataset, "vector", tmp_path / "v.npy", split="train[3:12]")
+    found = np.load(path, mmap_mode="r")
+    source = readers.RecordSource(dataset, "train[3:12]")
+    assert found.tolist() == [[i] * 3 for i in range(3, 12)]
+    assert found.tolist() == [record["vector"].tolist() for record in source]
+
+
+def test_files_without_a_manifest_are_exported_too(tmp_path):
+    files = sorted(write_numbers(tmp_path / "numbers").glob("train*.tfrecord"))
+    path = readers.export_npy(files, "id", tmp_path / "id.npy", schema=NUMBERS)
+    assert np.load(path).tolist() == list(range(20))
+
+
+def test_a_split_of_nothing_is_an_array_of_no_rows(dataset, tmp_path):
+    path = readers.export_npy(dataset, "image", tmp_path / "image.npy", split="val")
+    found = np.load(path, mmap_mode="r")
+    assert (found.shape, found.dtype) == ((0, 4, 5, 3), np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("feature", "output", "message"),
+    [
+        ("key", "x.npy", "feature 'key' is text.*readers.as_numpy"),
+        ("signal", "x.npy", r"shape \[None, 2\], which differs.*batching='padded'"),
+        ("odd", "x.npy", "feature 'odd' is bfloat16"),
+        ("imgae", "x.npy", "unknown feature 'imgae': the dataset has "),
+        (
+            ["label", "a/b"],
+            "x",
+            "feature 'a/b' has a name that is none for a file: export it alone",
+        ),
+        ([], "x", r"feature=\[\]: expected a list of feature names"),
+        (3, "x", "feature=3: expected a list of feature names"),
+        ("label", "s3://bucket/x.npy", "output='s3://bucket/x.npy': expected a local path"),
+        ("label", ".", "is a directory: expected a file in it"),
+        (["label"], "file", "is a file: several features go to a directory"),
+    ],
+)
+def test_what_cannot_be_exported_is_refused_before_anything_is_made(
+    tmp_path, monkeypatch, feature, output, message
+):
+    schema = Schema(
+        {
+            "label": ("int64", ()),
+            "key": ("string", ()),
+            "signal": ("float32", (None, 2)),
+            "odd": ("bfloat16", (2,)),
+            "a/b": ("int64", ()),
+        }
+    )
+    write_dataset(tmp_path / "data", schema, {"train": [[]]})
+    monkeypatch.chdir(tmp_path)
+    Path("file").write_text("mine")
+    with pytest.raises(ValueError, match=message):
+        readers.export_npy("data", feature, output)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "file"]
+
+
+def test_a_feature_with_a_slash_is_exported_alone(tmp_path):
+    schema = Schema({"a/b": ("int64", ())})
+    write_dataset(tmp_path / "data", schema, {"train": [[{"a/b": 4}]]})
+    assert np.load(readers.export_npy(tmp_path / "data", "a/b", tmp_path / "ab.npy")) == [4]
+
+
+def test_nothing_that_exists_is_replaced(dataset, tmp_path):
+    (tmp_path / "label.npy").write_text("mine")
+    for feature, output in [("label", tmp_path / "label.npy"), (["image", "label"], tmp_path)]:
+        with pytest.raises(FileExistsError, match=r"label\.npy: it exists already; delete it"):
+            readers.export_npy(dataset, feature, output)
+    assert (tmp_path / "label.npy").read_text() == "mine"
+    assert list(tmp_path.glob("image*")) == []
+
+
+def test_a_damaged_record_is_named_and_leaves_no_file_that_looks_whole(tmp_path):
+    dataset = write_numbers(tmp_path / "numbers")
+    shard = dataset / "train-00003-of-00004.tfrecord"
+    data = bytearray(shard.read_bytes())
+    data[-1] ^= 1
+    shard.write_bytes(data)
+    with pytest.raises(ValueError, match=r"record 3: .*fails its CRC32C"):
+        readers.export_npy(dataset, "vector", tmp_path / "v.npy")
+    assert list(tmp_path.glob("v*")) == []
+
+
+# Going on.
+
+
+def unfinished(dataset, feature, output, chunks, monkeypatch, **arguments):
+    """An export that ends after some chunks of three records, each of them saved."""
+    with monkeypatch.context() as patch:
+        patch.setattr(export, "_CHUNK_RECORDS", 3)
+        patch.setattr(export, "_SECONDS_BETWEEN_SAVES", -1)
+        columns, calls = export.Records.columns, []
+
+        def ending(self, numbers):
+            calls.append(numbers)
+            if len(calls) > chunks:
+                raise KeyboardInterrupt
+            return columns(self, numbers)
+
+        patch.setattr(export.Records, "columns", ending)
+        with pytest.raises(KeyboardInterrupt):
+            readers.export_npy(dataset, feature, output, **arguments)
+
+
+def test_a_run_goes_on_after_the_rows_that_another_has_saved(dataset, tmp_path, monkeypatch):
+    output = tmp_path / "label.npy"
+    unfinished(dataset, "label", output, 2, monkeypatch)
+    note = json.loads((tmp_path / "label.npy.partial.json").read_text())
+    assert (note["rows"], note["shape"], note["dtype"]) == (6, [11], "<i8")
+    partial = tmp_path / "label.npy.partial"
+    data = bytearray(partial.read_bytes())
+    at = len(data) - 11 * 8
+    data[at : at + 8] = (77).to_bytes(8, "little")  # Row 0, which must not be written again.
+    partial.write_bytes(data)
+    found = np.load(readers.export_npy(dataset, "label", output)).tolist()
+    assert found == [77, *(r["label"] for r in RECORDS[1:])]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["label.npy"]
+
+
+def test_an_unfinished_file_is_as_large_as_the_whole_one(dataset, tmp_path, monkeypatch):
+    unfinished(dataset, "image", tmp_path / "image.npy", 1, monkeypatch)
+    size = (tmp_path / "image.npy.partial").stat().st_size
+    assert size == len(expected_file(tmp_path, "image"))
+
+
+@pytest.mark.parametrize("change", ["dataset", "feature", "split", "schema", "note", "cut", "head"])
+def test_a_run_does_not_go_on_with_rows_of_something_else(tmp_path, monkeypatch, change):
+    schema = Schema({"a": ("int64", ()), "b": ("int64", ())})
+
+    def write(name, sign):
+        records = [{"a": sign * i, "b": sign * 100 * i} for i in range(20)]
+        return write_dataset(tmp_path / name, schema, {"train": [records]})
+
+    dataset, output = write("one", 1), tmp_path / "x.npy"
+    unfinished(dataset, "a", output, 3, monkeypatch, split="train[:10]")
+    partial, note = tmp_path / "x.npy.partial", tmp_path / "x.npy.partial.json"
+    feature, split, sign, factor, first = "a", "train[:10]", 1, 1, 0
+    if change == "dataset":
+        dataset, sign = write("two", -1), -1
+    elif change == "feature":
+        feature, factor = "b", 100
+    elif change == "split":
+        split, first = "train[10:]", 10
+    elif change == "schema":
+        shutil.rmtree(dataset)
+        write_dataset(dataset, schema, {"train": [[{"a": 7, "b": 8}] * 10]})
+        factor = 0
+    elif change == "note":
+        note.write_bytes(note.read_bytes()[:-5])
+    elif change == "cut":
+        partial.write_bytes(partial.read_bytes()[: 128 + 2 * 8])
+    else:
+        data = bytearray(partial.read_bytes())
+        data[20] ^= 1
+        partial.write_bytes(data)
+    found = np.load(readers.export_npy(dataset, feature, output, split=split)).tolist()
+    assert found == [sign * factor * i or 7 * (factor == 0) for i in range(first, first + 10)]
+
+
+def test_files_without_a_manifest_that_were_rewritten_are_begun_anew(tmp_path, monkeypatch):
+    output, schema = tmp_path / "id.npy", {"schema": NUMBERS}
+    write_dataset(tmp_path, NUMBERS, {"train": [numbers(0, 9)]})
+    (file,) = tmp_path.glob("*.tfrecord")
+    unfinished([file], "id", output, 2, monkeypatch, **schema)
+    write_dataset(tmp_path, NUMBERS, {"train": [numbers(1, 9)]})
+    assert np.load(readers.export_npy([file], "id", output, **schema)).tolist() == [*range(1, 10)]
+
+
+def test_a_run_does_not_go_on_with_rows_that_another_began_to_replace(
+    dataset, tmp_path, monkeypatch
+):
+    other = write_dataset(tmp_path / "other", SCHEMA, {"train": [RECORDS[::-1]]})
+    output = tmp_path / "label.npy"
+    unfinished(dataset, "label", output, 3, monkeypatch)
+    unfinished(other, "label", output, 0, monkeypatch)
+    path = readers.export_npy(dataset, "label", output)
+    assert path.read_bytes() == expected_file(tmp_path, "label")
+
+
+def test_a_file_that_another_run_ends_at_that_moment_is_not_touched(dataset, tmp_path, monkeypatch):
+    output = tmp_path / "label.npy"
+    lock, other = PartialNpy._lock, PartialNpy(output, "other", np.dtype("<i8"), (11,))
+    other.__enter__()
+    other.write(0, np.arange(11))
+
+    def ended(self):
+        other.commit()
+        other.__exit__(None, None, None)
+        lock(self)
+
+    monkeypatch.setattr(PartialNpy, "_lock", ended)
+    with pytest.raises(FileExistsError, match="it exists already"):
+        readers.export_npy(dataset, "label", output)
+    assert np.load(output).tolist() == list(range(11))
+
+
+def test_two_runs_do_not_write_one_file(dataset, tmp_path):
+    output = tmp_path / "label.npy"
+    with PartialNpy(output, "other", np.dtype("<i8"), (11,)) as file:
+        file.save(0)
+        with pytest.raises(BlockingIOError, match="another process is writing it"):
+            readers.export_npy(dataset, "label", output)
+    readers.export_npy(dataset, "label", output)
+
+
+KILLED_AT_EVERY_STEP = """
+import os, pathlib, shutil, signal, sys
+import readers
+from readers import export
+
+dataset, work, names = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3:]
+export._CHUNK_RECORDS, export._SECONDS_BETWEEN_SAVES = 4, -1
+steps = {"open", "os.rename", "os.remove", "os.mkdir", "os.truncate", "mmap.__new__", "fcntl.flock"}
+readers.export_npy(dataset, names, work / "expected")
+expected = {path.name: path.read_bytes() for path in (work / "expected").iterdir()}
+kept = []
+for step in range(1, 1000):
+    out = work / "out"
+    child = os.fork()
+    if not child:
+        left = [step]
+        def count(event, arguments):
+            if event in steps and str(out) in str(arguments) or event == "mmap.__new__":
+                left[0] -= 1
+                if not left[0]:
+                    os.kill(os.getpid(), signal.SIGKILL)
+        sys.addaudithook(count)
+        readers.export_npy(dataset, names, out)
+        os._exit(0)
+    status = os.waitpid(child, 0)[1]
+    for path in out.glob("*.npy"):
+        assert path.read_bytes() == expected[path.name], (step, path)
+    if not status:
+        break
+    assert os.WTERMSIG(status) == signal.SIGKILL, step
+    rows = []
+    columns = export.Records.columns
+    export.Records.columns = lambda self, numbers: (rows.extend(numbers), columns(self, numbers))[1]
+    readers.export_npy(dataset, names, out)
+    export.Records.columns = columns
+    kept.append(11 - len(rows))
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == expected, step
+    shutil.rmtree(out)
+print(step, sorted(set(kept)))
+"""
+
+
+def test_a_run_that_is_killed_at_any_step_is_made_good_by_the_next(dataset, tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED_AT_EVERY_STEP, str(dataset), str(tmp_path), "image", "label"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    steps, kept = done.stdout.split(maxsplit=1)
+    assert int(steps) > 30
+    assert json.loads(kept) == [0, 4, 8, 11]
+
+
+# Disks.
+
+
+def command(*arguments, **options):
+    line = [sys.executable, "-m", "readers", *map(str, arguments)]
+    return subprocess.run(line, capture_output=True, text=True, **options)
+
+
+def test_a_file_that_may_not_be_so_large_is_one_line_and_leaves_nothing(dataset, tmp_path):
+    def limited():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))
+
+    arguments = ["export", dataset, "--feature", "image", "--output", tmp_path / "x.npy"]
+    done = command(*arguments, preexec_fn=limited)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        f"error: {tmp_path}/x.npy: 788 bytes cannot be reserved (File too large); make room, or "
+        "choose another output\n"
+    )
+    assert list(tmp_path.iterdir()) == []
+    # Nor does a file before it, for which there is room.
+    arguments = ["export", dataset, "--feature", "icon", "--feature", "image", "--output", tmp_path]
+    done = command(*arguments, preexec_fn=limited)
+    assert f"{tmp_path}/image.npy: 788 bytes cannot be reserved" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """A disk of 64 KiB."""
+    path = tmp_path / "disk"
+    path.mkdir()
+    arguments = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(path)]
+    subprocess.run(arguments, check=True)  # as root
+    yield path
+    subprocess.run(["umount", "-l", str(path)], check=True)
+
+
+@pytest.mark.disks
+def test_a_disk_without_room_is_one_line_and_stays_as_it_was(tmp_path, disk):
+    schema = Schema({"x": ("uint8", (1000,))})
+    records = [{"x": np.full(1000, i, np.uint8)} for i in range(100)]
+    dataset = write_dataset(tmp_path / "data", schema, {"train": [records]})
+    arguments = ["export", dataset, "--feature", "x", "--output", disk / "x.npy"]
+    done = command(*arguments)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "x.npy: 100,128 bytes cannot be reserved (No space left on device)" in done.stderr
+    assert list(disk.iterdir()) == []
+    subprocess.run(["mount", "-o", "remount,size=1m", str(disk)], check=True)
+    assert command(*arguments).returncode == 0
+    assert (np.load(disk / "x.npy") == np.arange(100)[:, None]).all()
+
+
+@pytest.mark.disks
+def test_a_disk_that_fills_up_meanwhile_keeps_what_was_saved(tmp_path, disk, monkeypatch):
+    dataset = write_dataset(
+        tmp_path / "data", Schema({"x": ("uint8", (4000,))}), {"train": [small_records(9)]}
+    )
+    unfinished(dataset, "x", disk / "x.npy", 2, monkeypatch)
+    with (disk / "other").open("wb", buffering=0) as other, pytest.raises(OSError):
+        while True:
+            other.write(bytes(1000))
+    with pytest.raises(OSError, match=r"row 9 cannot be saved \(No space left on device\); make"):
+        readers.export_npy(dataset, "x", disk / "x.npy")
+    assert json.loads((disk / "x.npy.partial.json").read_text())["rows"] == 6
+    (disk / "other").unlink()
+    found = np.load(readers.export_npy(dataset, "x", disk / "x.npy"))
+    assert (found == np.arange(9)[:, None]).all()
+
+
+def small_records(count):
+    return [{"x": np.full(4000, i, np.uint8)} for i in range(count)]
+
+
+# The command.
+
+
+def test_the_command_exports_one_feature_or_several(dataset, tmp_path, capsys):
+    arguments = ["export", str(dataset), "--output", f"{tmp_path}/one.npy", "--split", "train[2:5]"]
+    assert main([*arguments, "--feature", "label"]) == 0
+    assert capsys.readouterr().out == f"{tmp_path}/one.npy\n"
+    assert np.load(tmp_path / "one.npy").tolist() == [-1, 0, 1]
+    several = ["--feature", "label", "--feature", "image"]
+    assert main(["export", str(dataset), "--output", f"{tmp_path}/more", *several]) == 0
+    assert capsys.readouterr().out == f"{tmp_path}/more/label.npy\n{tmp_path}/more/image.npy\n"
+
+
+def test_the_command_tells_a_mistake_from_damage(dataset, tmp_path, capsys):
+    arguments = ["export", str(dataset), "--feature", "label", "--output", f"{tmp_path}/l.npy"]
+    assert main([*arguments, "--split", "test"]) == 2
+    assert "unknown split 'test'" in capsys.readouterr().err
+    broken = shutil.copytree(dataset, tmp_path / "broken")
+    shard = broken / "train-00000-of-00003.tfrecord"
+    data = bytearray(shard.read_bytes())
+    data[40] ^= 1
+    shard.write_bytes(data)
+    arguments[1] = str(broken)
+    assert main(arguments) == 1
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+# Memory.
+
+BIG = Schema({"x": ("float32", (224, 224, 3)), "label": ("int64", ())})
+
+PEAK = """
+import pathlib, sys
+sys.modules["tensorflow"] = None
+import readers
+
+def peak():
+    status = pathlib.Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) << 10
+
+dataset, how, output = sys.argv[1:]
+before = peak()
+if how == "export":
+    readers.export_npy(dataset, ["x", "label"], output)
+else:
+    for batch in readers.as_numpy(dataset, batch_size=16, shuffle=how == "shuffled"):
+        batch["x"].sum()
+print(before, peak())
+"""
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    """A dataset of 0.6 GB."""
+    path = tmp_path_factory.mktemp("large")
+    record = {"x": np.ones((224, 224, 3), np.float32), "label": 1}
+    write_dataset(path / "data", BIG, {"train": [[record] * 128] * 8})
+    yield path / "data"
+    shutil.rmtree(path)
+
+
+@pytest.mark.slow(base=["export"])
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("how", ["in order", "shuffled", "export"])
+def test_memory_stays_within_four_batches_of_a_dataset_of_sixty(large, tmp_path, how):
+    batch = 16 * 224 * 224 * 3 * 4
+    size = sum(path.stat().st_size for path in large.iterdir())
+    assert size > 10 * (4 * batch + (20 << 20))
+    command = [sys.executable, "-c", PEAK, str(large), how, str(tmp_path / "out")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    before, peak = map(int, done.stdout.split())
+    assert peak - before < 4 * batch + (20 << 20)
+    assert peak < 4 * batch + (200 << 20)
+    shutil.rmtree(tmp_path / "out", ignore_errors=True)

@@ -1,0 +1,216 @@
+"""Every form that a feature can have in files of others, read alike in every way."""
+
+from __future__ import annotations
+
+import io
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+import readers
+from readers.format.schema import (
+    FLOATS_IN_A_LIST,
+    INTEGERS_IN_A_LIST,
+    TENSORFLOW_DTYPES,
+    Feature,
+    Schema,
+    numpy_dtype,
+)
+from tests.support.plain import example, tensor, write_plain
+
+RNG = np.random.default_rng(17)
+
+LENGTHS = (2, 0, 3, 1, 5)
+
+
+def array_of(dtype, shape):
+    """Values from one end of the dtype to the other, or texts."""
+    if dtype == "string":
+        array = np.empty(int(np.prod(shape)), object)
+        array[:] = [RNG.bytes(int(RNG.integers(0, 9))) for _ in range(array.size)]
+        return array.reshape(shape)
+    target = numpy_dtype(dtype)
+    if dtype == "bool":
+        return np.asarray(RNG.integers(0, 2, shape)).astype(bool)
+    if target.kind in "iu":
+        limits = np.iinfo(target)
+        return np.asarray(RNG.integers(limits.min, limits.max, shape, target, endpoint=True))
+    return np.asarray(RNG.normal(size=shape) * 100).astype(target)
+
+
+def forms(dtypes):
+    """(dtype, shape): one value, a fixed and a varying shape in turn, and each of them of one dtype."""
+    shapes = [(), (3, 2), (None, 2)]
+    return [*zip(dtypes, itertools.cycle(shapes), strict=False), *((dtypes[0], s) for s in shapes)]
+
+
+def in_a_list(array):
+    """What stands in an Example's own list of integers, floats or bytes."""
+    if array.dtype == object:
+        return array.reshape(-1)
+    return array.reshape(-1).astype(np.int64 if array.dtype.kind in "iub" else np.float32)
+
+
+WRITTEN = {
+    "list": (in_a_list, [*INTEGERS_IN_A_LIST, *FLOATS_IN_A_LIST, "string"]),
+    "raw": (np.ndarray.tobytes, sorted(set(TENSORFLOW_DTYPES) - {"string"})),
+    "tensor": (tensor, sorted(TENSORFLOW_DTYPES)),
+}
+CASES = [
+    Feature(dtype, shape, encoding)
+    for encoding, (_, dtypes) in WRITTEN.items()
+    for dtype, shape in forms(dtypes)
+]
+
+
+def same(found, expected):
+    assert isinstance(found, bytes) or found.dtype in (expected.dtype, tf.string)
+    # TensorFlow gives one text, and one bfloat16, as a value that is no array.
+    found = np.asarray(found.numpy() if isinstance(found, tf.Tensor) else found, expected.dtype)
+    assert found.shape == expected.shape
+    if expected.dtype == object:
+        assert found.tolist() == expected.tolist()
+    else:
+        assert found.dtype == expected.dtype
+        assert found.tobytes() == expected.tobytes()
+
+
+def read_alike(path, schema, records):
+    """Reads a file in every way; every record has to be the one that was written."""
+    batching = "ragged" if any(not f.is_fixed for f in schema.values()) else "dense"
+    arguments = {"schema": schema, "batch_size": 2, "batching": batching}
+    for batches in (
+        readers.load(path, order="interleave", **arguments),
+        readers.load(path, order="global", **arguments),
+        readers.as_numpy(path, **arguments),
+    ):
+        rows = iter(records)
+        for batch in batches:
+            for row, record in zip(range(batch[next(iter(schema))].shape[0]), rows, strict=False):
+                for name, expected in record.items():
+                    value = batch[name][row]
+                    if isinstance(value, tf.RaggedTensor):
+                        value = value.to_tensor()
+                    same(value, expected)
+        assert next(rows, None) is None
+    source = readers.RecordSource(path, schema=schema)
+    for rows in (source, source.__getitems__(range(len(source)))):
+        for found, record in zip(rows, records, strict=True):
+            for name, expected in record.items():
+                same(found[name], expected)
+
+
+@pytest.mark.slow(base=["raw", "list"])
+@pytest.mark.parametrize("encoding", list(WRITTEN))
+def test_every_form_of_every_dtype_is_read_alike(tmp_path, encoding):
+    write, _ = WRITTEN[encoding]
+    features = {
+        f"{feature.dtype} {number}": feature
+        for number, feature in enumerate(CASES)
+        if feature.encoding == encoding
+    }
+    records = [
+        {
+            name: array_of(f.dtype, [n if d is None else d for d in f.shape])
+            for name, f in features.items()
+        }
+        for n in LENGTHS
+    ]
+    examples = [
+        example(**{name: write(array) for name, array in record.items()}) for record in records
+    ]
+    path = write_plain(tmp_path / "a.tfrecord", examples)
+    read_alike(path, Schema(features), records)
+
+
+def test_a_file_that_mixes_forms_and_leaves_out_empty_lists_is_read_alike(tmp_path):
+    schema = Schema(
+        {
+            "image/encoded": Feature("uint8", (None, None, 3), "png"),
+            "image/object/bbox": Feature("float32", (None, 4), "list"),
+            "image/object/class": Feature("int64", (None,), "list"),
+            "image/object/name": Feature("string", (None,), "list"),
+            "image/filename": Feature("string"),
+        }
+    )
+    records, examples = [], []
+    for number, count in enumerate(LENGTHS):
+        pixels = RNG.integers(0, 256, (4 + number, 5, 3)).astype(np.uint8)
+        record = {
+            "image/encoded": pixels,
+            "image/object/bbox": array_of("float32", (count, 4)),
+            "image/object/class": array_of("int64", (count,)),
+            "image/object/name": array_of("string", (count,)),
+            "image/filename": np.array(b"%d.png" % number, object),
+        }
+        written = {n: v.reshape(-1) for n, v in record.items() if v.size and "object" in n}
+        written["image/encoded"] = tf.io.encode_png(pixels).numpy()
+        written["image/filename"] = f"{number}.png"
+        records.append(record)
+        examples.append(example(**written))
+    read_alike(write_plain(tmp_path / "a.tfrecord", examples), schema, records)
+
+
+# Encoded pictures.
+
+
+def encoded(pixels, kind, **options):
+    out = io.BytesIO()
+    image = pixels if isinstance(pixels, Image.Image) else Image.fromarray(pixels)
+    image.save(out, kind, **options)
+    return out.getvalue()
+
+
+RGB = RNG.integers(0, 256, (9, 7, 3)).astype(np.uint8)
+GRAY = RGB[..., 0]
+SIXTEEN_BITS = RNG.integers(0, 65536, (9, 7)).astype(np.uint16)
+PALETTE = Image.fromarray(RGB).quantize(16)
+
+PICTURES = {
+    "JPEG": encoded(RGB, "JPEG", quality=90),
+    "JPEG without subsampling": encoded(RGB, "JPEG", subsampling=0),
+    "progressive JPEG": encoded(RGB, "JPEG", progressive=True),
+    "gray JPEG": encoded(GRAY, "JPEG"),
+    "JPEG of TensorFlow": tf.io.encode_jpeg(RGB).numpy(),
+    "PNG": encoded(RGB, "PNG"),
+    "gray PNG": encoded(GRAY, "PNG"),
+    "PNG of one bit": encoded(Image.fromarray(GRAY).convert("1"), "PNG"),
+    "PNG of 16 bits": encoded(SIXTEEN_BITS, "PNG"),
+    "PNG of TensorFlow of 16 bits": tf.io.encode_png(np.dstack([SIXTEEN_BITS] * 3)).numpy(),
+    "PNG with a palette": encoded(PALETTE, "PNG"),
+    "PNG with a transparent colour": encoded(PALETTE, "PNG", transparency=3),
+    "PNG with alpha": encoded(np.dstack([RGB, GRAY]), "PNG"),
+    "GIF": encoded(PALETTE, "GIF"),
+    "first frame of a GIF": encoded(PALETTE, "GIF", save_all=True, append_images=[PALETTE]),
+    "BMP": encoded(RGB, "BMP"),
+    "WebP": encoded(RGB, "WEBP", lossless=True),
+}
+
+
+def assert_pictures(tmp_path, data, channels, tolerance):
+    path = write_plain(tmp_path / "a.tfrecord", [example(x=data), example(x=data)])
+    schema = Schema({"x": Feature("uint8", (9, 7, channels), "source")})
+    expected = tf.io.decode_image(data, channels, expand_animations=False)
+    if data[:2] == b"\xff\xd8":
+        expected = tf.io.decode_jpeg(data, channels, dct_method="INTEGER_ACCURATE")
+    for batches in (
+        readers.load(path, schema=schema, batch_size=2, order="interleave"),
+        readers.as_numpy(path, schema=schema, batch_size=2),
+    ):
+        ((batch),) = batches
+        for found in batch["x"]:
+            np.testing.assert_allclose(np.int64(found), np.int64(expected), atol=tolerance)
+
+
+@pytest.mark.parametrize("name", list(PICTURES))
+def test_pictures_of_every_kind_have_the_same_pixels_everywhere(tmp_path, name):
+    assert_pictures(tmp_path, PICTURES[name], 3, tolerance=0)
+
+
+@pytest.mark.parametrize("name", [name for name in PICTURES if "JPEG" in name or "PNG" in name])
+def test_pictures_in_gray_are_those_of_tensorflow_to_one_level(tmp_path, name):
+    # The gray of a PNG's colours is rounded by Pillow and cut by libpng.
+    assert_pictures(tmp_path, PICTURES[name], 1, tolerance=0 if "JPEG" in name else 1)

@@ -1,0 +1,194 @@
+"""Cutting, filling up and lengths: NumPy and TensorFlow against each other and by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import readers
+from readers.format.schema import Feature, Schema
+from tests.readers.tfdata.test_batching import VARYING, arrays, batches
+from tests.support.datasets import write_dataset
+
+SCHEMA = Schema(
+    {
+        "tokens": ("int64", (None,), "list"),
+        "signal": ("float32", (None, 2)),
+        "words": ("string", (None,), "list"),
+        "parts": ("int16", (None, 3), "sequence"),
+        "plane": ("int32", (None, None)),
+        "label": ("int64", ()),
+    }
+)
+
+
+def records(count=30, seed=0):
+    rng = np.random.default_rng(seed)
+    return [
+        {
+            "tokens": rng.integers(1, 99, n),
+            "signal": rng.standard_normal((n, 2)).astype("f4"),
+            "words": [f"w{i}" for i in range(n)],
+            "parts": [rng.integers(1, 9, 3).astype("i2") for _ in range(n)],
+            "plane": rng.integers(1, 9, (n, 2 + n % 3)).astype("i4"),
+            "label": label,
+        }
+        for label, n in enumerate(rng.integers(1, 12, count).tolist())
+    ]
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory):
+    found = records()
+    return str(
+        write_dataset(tmp_path_factory.mktemp("d"), SCHEMA, {"train": [found[:17], found[17:]]})
+    )
+
+
+READERS = [
+    readers.as_numpy,
+    lambda *a, **k: readers.load(*a, **k).as_numpy_iterator(),
+    lambda *a, **k: readers.load(*a, **k, order="interleave").as_numpy_iterator(),
+]
+every_reader = pytest.mark.parametrize("read", READERS, ids=["numpy", "indexed", "streamed"])
+
+
+@pytest.mark.slow(
+    base=[
+        "shape0-found0-2",
+        "shape1-found1-2",
+        "shape2-found2-2",
+        "shape3-found3-2",
+        "shape4-found4-2",
+        "shape5-found5-2",
+        "shape6-found6-2",
+        "shape7-found7-2",
+    ]
+)
+@pytest.mark.parametrize("limit", [1, 2, 4, 99])
+@pytest.mark.parametrize(("shape", "found"), VARYING)
+def test_the_first_unknown_dimension_is_cut_to_its_limit(shape, found, limit):
+    values = arrays(found)
+    feature = Feature("float32", shape)
+    axis = shape.index(None)
+    expected = [value[(slice(None),) * axis + (slice(limit),)] for value in values]
+    for batching in ("padded", "ragged"):
+        graph, array = batches(feature, values, batching, max_length=limit)
+        whole, by_hand = batches(feature, expected, batching)
+        assert graph["x"].shape.as_list() == whole["x"].shape.as_list()
+        if batching == "padded":
+            np.testing.assert_array_equal(graph["x"], by_hand["x"])
+            np.testing.assert_array_equal(array["x"], by_hand["x"])
+        else:
+            assert graph["x"].to_list() == whole["x"].to_list()
+            for one, other in zip(array["x"], expected, strict=True):
+                np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    ("shape", "counts"), [((None, 3), (0, 2, 5)), ((None, None), (1, 3)), ((2, None), (2, 2))]
+)
+@pytest.mark.parametrize("limit", [1, 3])
+def test_a_sequence_is_cut_as_a_list_or_within_its_arrays(shape, counts, limit):
+    feature = Feature("int32", shape, "sequence")
+    size = [4 if d is None else d for d in shape[1:]]
+    values = [[np.full(size, n, np.int32) for n in range(count)] for count in counts]
+    if shape[0] is None:
+        expected = [value[:limit] for value in values]
+    else:
+        expected = [[array[:limit] for array in value] for value in values]
+    graph, array = batches(feature, values, "padded", max_length=limit, mask=True)
+    by_hand = batches(feature, expected, "padded", mask=True)[1]
+    for name in ("x", "x_mask"):
+        np.testing.assert_array_equal(graph[name], by_hand[name])
+        np.testing.assert_array_equal(array[name], by_hand[name])
+
+
+@pytest.mark.slow(base=["indexed", "numpy"])
+@every_reader
+def test_padding_values_and_lengths_are_those_asked_for(dataset, read):
+    how = {"tokens": -7, "signal": np.nan, "words": "<pad>", "parts": 5}
+    found = records()
+    for batch in read(
+        dataset, batch_size=8, batching="padded", lengths=True, mask=True, padding_values=how
+    ):
+        rows = [found[label] for label in batch["label"]]
+        lengths = [len(row["tokens"]) for row in rows]
+        for name in ("tokens", "signal", "words", "parts"):
+            assert batch[f"{name}_length"].tolist() == lengths
+        assert batch["plane_length"].tolist() == [list(row["plane"].shape) for row in rows]
+        for i, (row, n) in enumerate(zip(rows, lengths, strict=True)):
+            np.testing.assert_array_equal(batch["tokens"][i, :n], row["tokens"])
+            assert (batch["tokens"][i, n:] == -7).all()
+            np.testing.assert_array_equal(batch["signal"][i, :n], row["signal"])
+            assert np.isnan(batch["signal"][i, n:]).all()
+            assert batch["words"][i].tolist() == [
+                *(word.encode() for word in row["words"]),
+                *[b"<pad>"] * (max(lengths) - n),
+            ]
+            assert (batch["parts"][i, n:] == 5).all()
+            assert (batch["plane"][i, n:] == 0).all()
+            assert batch["tokens_mask"][i].tolist() == [True] * n + [False] * (max(lengths) - n)
+
+
+@every_reader
+def test_one_padding_value_is_for_all_numbers(dataset, read):
+    (batch, *_) = read(
+        dataset, batch_size=30, columns=["tokens", "words"], batching="padded", padding_values=-1
+    )
+    shortest = int((batch["tokens"] != -1).sum(axis=1).argmin())
+    assert batch["tokens"][shortest, -1] == -1
+    assert batch["words"][shortest, -1] == b""
+
+
+@pytest.mark.slow(base=["indexed", "numpy"])
+@every_reader
+def test_lengths_follow_what_is_cut(dataset, read):
+    for batch in read(
+        dataset,
+        batch_size=8,
+        batching="padded",
+        lengths=True,
+        max_length={"tokens": 3, "plane": 2},
+        columns=["tokens", "plane", "signal"],
+    ):
+        assert batch["tokens"].shape[1] <= 3 >= batch["tokens_length"].max()
+        assert batch["plane"].shape[1] <= 2 >= batch["plane_length"][:, 0].max()
+        assert batch["plane_length"][:, 1].max() == batch["plane"].shape[2]
+        assert batch["signal"].shape[1] == batch["signal_length"].max()
+
+
+def test_shapes_of_lengths_are_static(dataset):
+    for order in ("global", "interleave"):
+        ds = readers.load(
+            dataset,
+            batch_size=8,
+            batching="padded",
+            lengths=True,
+            drop_remainder=True,
+            order=order,
+        )
+        spec = ds.element_spec
+        assert spec["tokens_length"] == tf.TensorSpec([8], tf.int64)
+        assert spec["plane_length"] == tf.TensorSpec([8, 2], tf.int64)
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"batching": "ragged", "lengths": True}, "lengths=True needs batching='padded'"),
+        ({"batching": "ragged", "padding_values": 1}, "padding_values needs batching='padded' or"),
+        ({"batching": "padded", "max_length": 0}, "max_length=0: expected numbers of at least 1"),
+        ({"batching": "padded", "max_length": {"label": 3}}, "max_length names 'label'"),
+        ({"batching": "padded", "padding_values": {"no": 3}}, "padding_values names 'no'"),
+        ({"batching": "padded", "padding_values": {"tokens": 1.5}}, "1.5 does not fit 'tokens'"),
+        ({"batching": "padded", "padding_values": {"tokens": "x"}}, "'x' does not fit 'tokens'"),
+        ({"batching": "padded", "padding_values": {"words": 3}}, "3 does not fit 'words'"),
+        ({"batching": "padded", "padding_values": 2**70}, "does not fit 'parts'"),
+    ],
+)
+def test_wrong_arguments_are_told(dataset, how, message):
+    for read in (readers.load, readers.as_numpy):
+        with pytest.raises(ValueError, match=message):
+            read(dataset, batch_size=4, **how)

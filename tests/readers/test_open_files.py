@@ -1,0 +1,112 @@
+"""How many files a reader has open, and what it does when one is changed meanwhile."""
+
+from __future__ import annotations
+
+import mmap
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import readers
+from readers.files.mapped import Mapped
+from readers.format.schema import Schema
+from readers.shards.fetch import ShardBytes
+from tests.support.datasets import write_dataset
+from tests.support.plain import example, write_plain
+
+READ = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (72, 72))
+import readers
+schema = readers.Schema({"id": ("int64", ())})
+shuffle = sys.argv[1] == "shuffled"
+batches = readers.as_numpy(
+    sys.argv[2:], schema=schema, batch_size=100, shuffle=shuffle, repeat=2, columns=["id"]
+)
+ids = [int(i) for batch in batches for i in batch["id"]]
+half = len(ids) // 2
+if not shuffle:
+    assert ids == [*range(half)] * 2, ids
+assert sorted(ids[:half]) == sorted(ids[half:]) == list(range(400))
+"""
+
+
+@pytest.mark.parametrize(
+    ("order", "packed"), [("in order", ""), ("shuffled", ""), ("in order", "GZIP")]
+)
+def test_a_batch_of_more_files_than_a_process_may_open(tmp_path, order, packed):
+    paths = [
+        write_plain(
+            tmp_path / f"{n:03}.tfrecord", [example(id=2 * n), example(id=2 * n + 1)], packed
+        )
+        for n in range(200)
+    ]
+    command = [sys.executable, "-c", READ, order, *paths]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+@pytest.mark.parametrize("values", [3, 100_000])
+def test_a_shard_that_is_replaced_or_deleted_stays_what_it_was_when_it_was_opened(tmp_path, values):
+    schema = Schema({"data": ("uint8", (values,))})
+    for name, add in (("a", 0), ("b", 10)):
+        records = [{"data": np.full(values, n + add, np.uint8)} for n in range(4)]
+        write_dataset(tmp_path / name, schema, {"train": [records]})
+    source = readers.RecordSource(tmp_path / "a")
+    assert source[3]["data"][0] == 3
+    (shard,) = (tmp_path / "a").glob("*.tfrecord")
+    (new,) = (tmp_path / "b").glob("*.tfrecord")
+    new.replace(shard)
+    assert source[0]["data"][0] == 0
+    shutil.rmtree(tmp_path / "a")
+    assert [record["data"][-1] for record in source.__getitems__([0, 1, 2, 3])] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("descriptor", [True, False])
+def test_what_was_read_does_not_stay_in_the_memory_of_the_process(tmp_path, descriptor):
+    def resident():
+        return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
+
+    path = tmp_path / "large"
+    content = np.random.default_rng(1).bytes(64 << 20)
+    path.write_bytes(content)
+    shard, buffer = ShardBytes(str(path), descriptor), memoryview(bytearray(1 << 20))
+    before = resident()
+    for start in range(100, 63 << 20, 1 << 20):
+        shard.read([(0, start, 1 << 20, 0)], buffer)
+        assert buffer == content[start : start + (1 << 20)]
+    assert resident() - before < 4 << 20
+
+
+def test_a_map_goes_with_its_last_view_and_needs_no_descriptor(tmp_path):
+    path = tmp_path / "mapped"
+    path.write_bytes(bytes(range(256)) * 64)
+
+    def maps():
+        return Path("/proc/self/maps").read_text().count(str(path))
+
+    with path.open("rb") as file:
+        view = Mapped(file).view
+    assert view.readonly
+    assert view.format == "B"
+    part = np.frombuffer(view, np.uint8)[5:9]
+    del view
+    assert maps() == 1
+    assert part.tolist() == [5, 6, 7, 8]
+    del part
+    assert maps() == 0
+
+
+def test_an_empty_file_is_mapped_and_what_cannot_be_is_told(tmp_path):
+    (tmp_path / "empty").touch()
+    with (tmp_path / "empty").open("rb") as file:
+        assert Mapped(file).view == b""
+    with (tmp_path / "a").open("wb") as file:
+        file.write(b"abc")
+        file.flush()
+        with pytest.raises(PermissionError, match=str(tmp_path / "a")):
+            Mapped(file)

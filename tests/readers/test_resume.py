@@ -1,0 +1,224 @@
+"""Hosts, resuming, and both readers side by side: every way to read gives the same records."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import readers
+from readers.shards.records import Records
+from tests.readers.test_corrupt import damage
+from tests.support.datasets import write_numbers
+
+# More than a group of shards, one of them empty.
+COUNTS = (50, 40, 70, 44, 0, 91, 33, 64, 5, 17, 18, 19, 20, 21, 22, 23, 24, 25, 60, 61)
+RECORDS = sum(COUNTS)
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory):
+    return str(write_numbers(tmp_path_factory.mktemp("numbers"), COUNTS))
+
+
+def ids(batches):
+    return [np.asarray(batch["id"]).tolist() for batch in batches]
+
+
+ORDERS = [
+    {"order": order, "shuffle": shuffle, **({"shuffle_buffer": 60} if shuffle else {})}
+    for order in ("interleave", "global")
+    for shuffle in (False, True)
+]
+ways = pytest.mark.parametrize("way", ORDERS, ids=lambda w: f"{w['order']}-{w['shuffle']}")
+
+
+def arguments(way, **more):
+    return {"split": "train", "seed": 5, **way, **more}
+
+
+@pytest.mark.slow(base=["7-2-shard0-global-True", "16-3-shard1-interleave-False"])
+@ways
+@pytest.mark.parametrize(("size", "repeat", "shard"), [(7, 2, (0, 1)), (16, 3, (1, 3))])
+def test_both_readers_give_the_same_batches_from_any_step(dataset, way, size, repeat, shard):
+    how = arguments(way, batch_size=size, repeat=repeat, shard=shard)
+    whole = ids(readers.as_numpy(dataset, **how))
+    ds = readers.load(dataset, **how)
+    assert ids(ds) == whole
+    assert len(ds) == len(whole)
+    for done in (1, 5, len(whole) // repeat, len(whole) - 1):
+        assert ids(readers.as_numpy(dataset, start_step=done, **how)) == whole[done:]
+        assert ids(readers.load(dataset, start_step=done, **how)) == whole[done:]
+        begun = readers.as_numpy(dataset, **how)
+        assert ids(itertools.islice(begun, done)) == whole[:done]
+        state = begun.state().to_json()
+        assert ids(readers.as_numpy(dataset, state=state, **how)) == whole[done:]
+        assert ids(readers.load(dataset, state=state, **how)) == whole[done:]
+
+
+@pytest.mark.slow(base=["global-True", "interleave-False"])
+@ways
+def test_a_dataset_gone_through_again_goes_on_with_the_next_epochs(dataset, way):
+    how = arguments(way, batch_size=16)
+    epochs = ids(readers.as_numpy(dataset, **how, repeat=4))
+    steps = len(epochs) // 4
+    ds = readers.load(dataset, **how)
+    assert ids(ds) + ids(ds) + ids(ds) == epochs[: 3 * steps]
+    resumed = readers.load(dataset, **how, start_step=steps + 3)
+    assert ids(resumed) == epochs[steps + 3 : 2 * steps]
+    assert ids(resumed) == epochs[2 * steps : 3 * steps]
+
+
+@pytest.mark.slow(base=["95-global-True", "150-interleave-True"])
+@ways
+@pytest.mark.parametrize("done", [11, 95, 150])
+def test_a_checkpoint_of_the_iterator_goes_on_in_another_program(dataset, way, done, tmp_path):
+    how = arguments(way, batch_size=16, repeat=3)
+    whole = ids(readers.load(dataset, **how).as_numpy_iterator())
+    iterator = iter(readers.load(dataset, **how))
+    assert ids(itertools.islice(iterator, done)) == whole[:done]
+    path = tf.train.Checkpoint(iterator=iterator).save(str(tmp_path / "checkpoint"))
+    another = iter(readers.load(dataset, **how))
+    tf.train.Checkpoint(iterator=another).restore(path)
+    assert ids(another) == whole[done:]
+
+
+@ways
+@pytest.mark.parametrize("hosts", [2, 3, 7])
+def test_hosts_share_an_epoch(dataset, way, hosts):
+    how = arguments(way, batch_size=8)
+    read = [ids(readers.as_numpy(dataset, **how, shard=(h, hosts))) for h in range(hosts)]
+    assert len({len(host) for host in read}) == 1
+    numbers = [number for host in read for batch in host for number in batch]
+    assert len(set(numbers)) == len(numbers) > RECORDS - hosts
+    if way["order"] == "global":
+        alone = ids(readers.as_numpy(dataset, **how))
+        together = [n for step in zip(*read, strict=True) for batch in step for n in batch]
+        assert together == [n for batch in alone for n in batch][: len(together)]
+
+
+def test_the_global_order_goes_on_with_another_number_of_hosts_and_batch_size(dataset):
+    how = {"split": "train", "shuffle": True, "seed": 9}
+    alone = [n for batch in ids(readers.as_numpy(dataset, **how, batch_size=10)) for n in batch]
+    begun = [readers.as_numpy(dataset, **how, batch_size=10, shard=(h, 4)) for h in range(4)]
+    read = [n for _ in range(6) for host in begun for n in ids([next(host)])[0]]
+    states = {host.state() for host in begun}
+    assert len(states) == 1
+    (state,) = states
+    assert (state.epoch, state.place) == (0, 240)
+    later = [
+        ids(readers.as_numpy(dataset, **how, batch_size=9, shard=(h, 3), state=state))
+        for h in range(3)
+    ]
+    read += [n for step in zip(*later, strict=True) for batch in step for n in batch]
+    assert read == alone[: len(read)]
+    assert len(read) > RECORDS - 3
+
+
+def test_a_state_of_something_else_is_refused(dataset, tmp_path):
+    begun = readers.as_numpy(dataset, split="train", batch_size=4, shuffle=True, seed=5)
+    next(begun)
+    state = begun.state()
+    again = readers.as_numpy(
+        dataset, split="train", batch_size=4, shuffle=True, seed=None, state=state
+    )
+    assert again.state() == state
+    for changed, message in [
+        ({"seed": 6}, "from a run with seed=5, not 6"),
+        ({"start_step": 1}, "give one of them"),
+        ({"shuffle": False}, "records in a global shuffle, not in order"),
+        ({"order": "interleave"}, "not interleaved in windows of"),
+        ({"split": "train[:50%]"}, "other records, another split, or another slice"),
+        (
+            {"state": json.dumps({**json.loads(state.to_json()), "place": 10**6})},
+            "at record 1000000",
+        ),
+    ]:
+        how = {"split": "train", "batch_size": 4, "shuffle": True, "seed": 5, "state": state}
+        for read in (readers.as_numpy, readers.load):
+            with pytest.raises(ValueError, match=message):
+                read(dataset, **{**how, **changed})
+
+
+def test_files_without_an_index_are_scanned_where_a_place_is_asked_for(tmp_path):
+    write_numbers(tmp_path)
+    for index in tmp_path.glob("*.idx"):
+        index.unlink()
+    files = sorted(map(str, tmp_path.glob("train*.tfrecord")))
+    how = {"schema": readers.Manifest.read(tmp_path).schema, "batch_size": 4}
+    assert ids(readers.load(files, **how, start_step=3)) == [[12, 13, 14, 15], [16, 17, 18, 19]]
+    assert readers.load(files, **how).cardinality() == tf.data.UNKNOWN_CARDINALITY
+    shuffled = [n for batch in ids(readers.load(files, **how, shuffle=True)) for n in batch]
+    assert sorted(shuffled) == list(range(20)) != shuffled
+
+
+def test_nothing_is_read_beyond_an_epoch(tmp_path, monkeypatch):
+    write_numbers(tmp_path, (3, 2))
+    asked = []
+    columns = Records.columns
+    monkeypatch.setattr(
+        Records, "columns", lambda self, numbers: asked.extend(numbers) or columns(self, numbers)
+    )
+    list(readers.as_numpy(tmp_path, split="train", batch_size=1))
+    assert asked == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.slow(base=["global-False", "global-True", "interleave-False"])
+@ways
+def test_what_is_done_is_not_read_again(dataset, way, tmp_path):
+    how = arguments(way, batch_size=16)
+    whole = ids(readers.as_numpy(dataset, **how))
+    write_numbers(tmp_path, COUNTS)
+    ends = np.cumsum(COUNTS)
+    shard = int(np.searchsorted(ends, whole[0][0], side="right"))
+    file = f"train-{shard:05d}-of-{len(COUNTS):05d}.tfrecord"
+    damage(tmp_path, [whole[0][0] - (ends[shard] - COUNTS[shard])], file)
+    for read in (readers.load, readers.as_numpy):
+        assert ids(read(tmp_path, **how, start_step=20)) == whole[20:]
+        with pytest.raises((ValueError, tf.errors.OpError)):
+            next(iter(read(tmp_path, **how)))
+
+
+@pytest.mark.parametrize("how", [{"shard": (1, 21)}, {"batch_size": 21, "drop_remainder": True}])
+def test_an_epoch_without_a_single_batch_is_refused(tmp_path, how):
+    write_numbers(tmp_path)
+    for read in (readers.load, readers.as_numpy):
+        for order in ("global", "interleave"):
+            with pytest.raises(ValueError, match="train has 20 records, of which no batch"):
+                read(tmp_path, **{"split": "train", "batch_size": 4, "order": order, **how})
+
+
+def keys_of(dataset, **how):
+    """The key of each record, by its epoch (how often it was met) and id."""
+    ds = readers.load(dataset, **how, transform=lambda batch, keys: {**batch, "key": keys})
+    assert ds.element_spec["key"].dtype == tf.int64
+    found = {}
+    for batch in ds:
+        for number, key in zip(batch["id"].numpy(), batch["key"].numpy(), strict=True):
+            epoch = 0
+            while (epoch, number) in found:
+                epoch += 1
+            found[epoch, number] = key
+    return found
+
+
+@pytest.mark.slow(base=["global-True"])
+@ways
+def test_the_keys_for_a_transform_follow_from_the_seed_the_epoch_and_the_place(dataset, way):
+    keys = keys_of(dataset, **arguments(way, batch_size=16, repeat=2))
+    assert len(set(keys.values())) == len(keys) == 2 * RECORDS
+    assert min(keys.values()) >= 0
+    assert keys_of(dataset, **arguments(way, batch_size=9, repeat=2)) == keys
+    other = keys_of(dataset, **arguments(way, batch_size=16, repeat=2) | {"seed": 6})
+    assert not set(other.values()) & set(keys.values())
+    resumed = keys_of(dataset, **arguments(way, batch_size=16), start_step=5)
+    assert resumed.items() <= {(0, n): key for (epoch, n), key in keys.items() if not epoch}.items()
+    assert len(resumed) == RECORDS - 80
+    hosts = [keys_of(dataset, **arguments(way, batch_size=5), shard=(h, 3)) for h in range(3)]
+    shared = {place: key for host in hosts for place, key in host.items()}
+    assert len(set(shared.values())) == len(shared) > RECORDS - 3
+    if way["order"] == "global":
+        assert shared.items() <= keys.items()

@@ -1,0 +1,318 @@
+from __future__ import annotations
+
+import gc
+import io
+import multiprocessing
+import pickle
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+
+import fsspec
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+import readers
+from readers.format.decode.images import with_pixels
+from readers.format.schema import Schema
+from tests.support.datasets import NUMBERS, numbers, write_dataset, write_numbers
+
+EVERYTHING = Schema(
+    {
+        "image": ("uint8", (4, 50, 3)),
+        "signal": ("float32", (None, 2)),
+        "grid": ("int16", (None, 2, None)),
+        "raw": ("float64", (None,), "raw"),
+        "tags": ("int64", (None,), "list"),
+        "words": ("string", (None,), "list"),
+        "names": ("string", (2,)),
+        "label": ("int64", ()),
+        "flag": ("bool", (), "list"),
+        "half": ("bfloat16", (), "list"),
+        "wide": ("complex64", ()),
+        "text": ("string", ()),
+        "photo": ("uint8", (None, None, 3), "png"),
+        "icon": ("uint8", (2, 2, 1), "png"),
+        "events": ("int32", (None, None, 2), "sequence"),
+        "steps": ("float32", (None, 3), "sequence"),
+    }
+)
+
+
+def picture(rng, height, width, mode):
+    out = io.BytesIO()
+    shape = (height, width, 3) if mode == "RGB" else (height, width)
+    Image.fromarray(rng.integers(0, 256, shape).astype(np.uint8), mode).save(out, "PNG")
+    return out.getvalue()
+
+
+def anything(rng, i):
+    """A record of every encoding, whose shapes follow from its number."""
+    n = i % 4
+    return {
+        "image": rng.integers(0, 256, (4, 50, 3)).astype(np.uint8),
+        "signal": rng.normal(size=(n, 2)).astype(np.float32),
+        "grid": rng.integers(1, 9, (n, 2, i % 3)).astype(np.int16),
+        "raw": rng.normal(size=n),
+        "tags": rng.integers(-9, 999, n),
+        "words": [b"w%d" % k for k in range(n)],
+        "names": ["a", f"b{i}"],
+        "label": i - 5,
+        "flag": bool(i % 2),
+        "half": i / 2,
+        "wide": i + 2j,
+        "text": f"text {i}",
+        "photo": picture(rng, i % 3 + 1, n + 1, "RGB"),
+        "icon": picture(rng, 2, 2, "L"),
+        "events": [rng.integers(1, 9, (k, 2)).astype(np.int32) for k in range(n)],
+        "steps": [rng.normal(size=3).astype(np.float32) for _ in range(n)],
+    }
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory):
+    """A dataset of every encoding, and what was written."""
+    rng = np.random.default_rng(5)
+    shards = [[anything(rng, i) for i in some] for some in (range(30), [], range(30, 37))]
+    path = tmp_path_factory.mktemp("everything")
+    return write_dataset(path, EVERYTHING, {"train": shards}), [r for some in shards for r in some]
+
+
+def flat(record):
+    """(feature, array) of a record; each array of a sequence is one."""
+    for name, value in record.items():
+        for array in value if isinstance(value, list) else [value]:
+            yield name, array
+
+
+def assert_same(found, expected):
+    assert list(found) == list(expected)
+    for (name, one), (other, two) in zip(flat(found), flat(expected), strict=True):
+        assert name == other
+        assert type(one) is np.ndarray
+        assert (one.dtype, one.shape) == (two.dtype, two.shape), name
+        assert one.tolist() == two.tolist(), name
+
+
+@pytest.fixture
+def dataset(tmp_path):
+    return write_numbers(tmp_path / "numbers")
+
+
+def test_every_record_is_at_its_number_from_both_ends(dataset):
+    source = readers.RecordSource(dataset)
+    assert len(source) == 20
+    for i in range(20):
+        for record in (source[i], source[i - 20], source[np.int64(i)]):
+            assert record["id"] == i
+            assert record["vector"].tolist() == [i] * 3
+            assert record["name"].item() == b"record %d" % i
+    assert [int(record["id"]) for record in source] == list(range(20))
+
+
+def test_many_at_once_come_in_the_order_asked_for(dataset):
+    source = readers.RecordSource(dataset, columns=["id"])
+    wanted = [19, 0, 7, 7, -1, 5]
+    assert [int(r["id"]) for r in source.__getitems__(wanted)] == [19, 0, 7, 7, 19, 5]
+    assert source.__getitems__([]) == []
+    assert list(source[0]) == ["id"]
+
+
+def test_every_encoding_is_what_was_written(everything):
+    path, written = everything
+    source = readers.RecordSource(path)
+    for i, record in enumerate(source):
+        expected = with_pixels({name: written[i][name] for name in source.schema}, source.schema)
+        for name, value in expected.items():
+            if isinstance(value, list) and EVERYTHING[name].encoding == "sequence":
+                assert [a.tolist() for a in record[name]] == [a.tolist() for a in value]
+            else:
+                as_bytes = np.char.encode(value).tolist() if name in ("names", "text") else value
+                assert record[name].tolist() == np.asarray(as_bytes).tolist(), name
+
+
+@given(st.data())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
+def test_a_batch_holds_the_records_that_come_one_by_one(everything, data):
+    path, _ = everything
+    columns = data.draw(st.sets(st.sampled_from(list(EVERYTHING)), min_size=1))
+    source = readers.RecordSource(path, columns=sorted(columns))
+    several = st.lists(st.integers(-len(source), len(source) - 1), max_size=5)
+    numbers = data.draw(several) * data.draw(st.sampled_from([1, 20]))
+    for found, number in zip(source.__getitems__(numbers), numbers, strict=True):
+        assert_same(found, source[number])
+
+
+@pytest.mark.parametrize("times", [1, 10])
+def test_arrays_of_a_batch_are_their_own_writable_and_outlive_the_source(everything, times):
+    path, _ = everything
+    source = readers.RecordSource(path)
+    held = source.__getitems__([1, 2, 3, 2] * times)
+    expected = pickle.loads(pickle.dumps(held))
+    for record in held[3:]:
+        for _, array in flat(record):
+            array[...] = b"" if array.dtype == object else 0
+    source.__getitems__(range(len(source)))
+    del source
+    gc.collect()
+    for found, wanted in zip(held[:3], expected, strict=False):
+        assert_same(found, wanted)
+        # Not a view of something larger, which would be kept as long as any record of the batch.
+        assert all(array.base is None for _, array in flat(found))
+
+
+@pytest.mark.parametrize("index", [20, -21, 10**9])
+def test_a_number_outside_is_an_index_error(dataset, index):
+    with pytest.raises(IndexError, match=f"record {index} of 20"):
+        readers.RecordSource(dataset)[index]
+
+
+def test_a_number_that_is_none_is_a_type_error(dataset):
+    with pytest.raises(TypeError):
+        readers.RecordSource(dataset)[1.5]
+
+
+def test_a_slice_of_a_split_is_numbered_from_0(dataset):
+    source = readers.RecordSource(dataset, split="train[4:12]")
+    assert [int(source[i]["id"]) for i in range(len(source))] == list(range(4, 12))
+
+
+def test_empty_shards_and_splits_are_passed_over(tmp_path):
+    write_dataset(tmp_path, NUMBERS, {"train": [[], numbers(0, 2), [], numbers(2, 1)], "val": []})
+    assert [int(r["id"]) for r in readers.RecordSource(tmp_path, "train")] == [0, 1, 2]
+    assert len(readers.RecordSource(tmp_path, "val")) == 0
+
+
+def test_arrays_are_writable_and_of_their_own(dataset):
+    source = readers.RecordSource(dataset)
+    source[3]["vector"][:] = 99
+    assert source[3]["vector"].tolist() == [3, 3, 3]
+
+
+def test_threads_share_one_source(everything):
+    path, written = everything
+    source = readers.RecordSource(path, columns=["image", "label", "signal"])
+    expected = [source[i] for i in range(len(source))]
+
+    def read(turn):
+        if turn % 3:
+            return [source[turn % len(written)]], [turn % len(written)]
+        numbers = np.random.default_rng(turn).integers(0, len(written), 50).tolist()
+        return source.__getitems__(numbers), numbers
+
+    with ThreadPoolExecutor(8) as pool:
+        for found, numbers in pool.map(read, range(300)):
+            for record, number in zip(found, numbers, strict=True):
+                assert_same(record, expected[number])
+
+
+def send_ids(source, numbers, queue):
+    queue.put([int(source[number]["id"]) for number in numbers])
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_processes_share_one_source(dataset, method):
+    source = readers.RecordSource(dataset)
+    assert source[19]["id"] == 19
+    context = multiprocessing.get_context(method)
+    queue = context.Queue()
+    processes = [
+        context.Process(target=send_ids, args=(source, range(first, 20, 2), queue), daemon=True)
+        for first in (0, 1)
+    ]
+    # What another thread of this process would hold at such a moment.
+    with source._records._lock:
+        for process in processes:
+            process.start()
+    found = [queue.get(timeout=60), queue.get(timeout=60)]
+    assert sorted(found) == [list(range(0, 20, 2)), list(range(1, 20, 2))]
+    for process in processes:
+        process.join()
+    assert source[0]["id"] == 0
+
+
+def test_a_batch_on_another_filesystem_takes_one_request_a_shard(dataset, monkeypatch):
+    filesystem = fsspec.filesystem("memory")
+    for file in dataset.iterdir():
+        filesystem.pipe(f"/source/{file.name}", file.read_bytes())
+    source = readers.RecordSource("memory://source")
+    fetch, requests = type(filesystem).cat_ranges, []
+
+    def counted(self, paths, *arguments, **keywords):
+        requests.extend(path for path in paths if not path.endswith(".idx"))
+        return fetch(self, paths, *arguments, **keywords)
+
+    monkeypatch.setattr(type(filesystem), "cat_ranges", counted)
+    assert [int(r["id"]) for r in source.__getitems__([19, 0, 4, 18])] == [19, 0, 4, 18]
+    assert len(requests) == len(set(requests)) == 2
+    assert source.__getitems__([]) == []
+    assert source[7]["id"] == 7
+    filesystem.rm("/source", recursive=True)
+
+
+def test_more_shards_than_may_stay_open(dataset, monkeypatch):
+    monkeypatch.setattr("readers.shards.records._OPEN_SHARDS", 2)
+    source = readers.RecordSource(dataset)
+    records = [source[i] for i in (0, 19, 6, 10, 0, 19, 6)]
+    assert [int(r["id"]) for r in records] == [0, 19, 6, 10, 0, 19, 6]
+    assert source._records._open.cache_info().currsize == 2
+
+
+def test_a_pickled_copy_opens_the_files_again(dataset):
+    source = readers.RecordSource(dataset, "train[2:]", ["id"], verify_crc=False)
+    assert source[0]["id"] == 2
+    data = pickle.dumps(source)
+    copy = pickle.loads(data)
+    assert (repr(copy), len(copy), copy[1]["id"]) == (repr(source), 18, 3)
+    assert len(data) < 5000
+
+
+def test_the_text_of_a_source_follows_from_its_content(dataset, tmp_path):
+    def text(path, *arguments):
+        return repr(readers.RecordSource(path, *arguments))
+
+    moved = shutil.copytree(dataset, tmp_path / "moved")
+    assert text(dataset) == text(moved)
+    assert text(dataset).startswith("RecordSource(train: 20 records of id, name, vector; crc32c ")
+    other = write_dataset(tmp_path / "other", NUMBERS, {"train": [numbers(1, 20)]})
+    texts = [text(dataset), text(dataset, "val"), text(dataset, "train[1:]"), text(other)]
+    texts.append(text(dataset, "train", ["id"]))
+    assert len(set(texts)) == 5
+
+
+def test_the_checksum_is_verified_unless_asked_otherwise(dataset):
+    shard = dataset / "train-00000-of-00004.tfrecord"
+    data = bytearray(shard.read_bytes())
+    data[-1] ^= 1
+    shard.write_bytes(data)
+    with pytest.raises(ValueError, match="fails its CRC32C"):
+        readers.RecordSource(dataset)[4]
+    assert readers.RecordSource(dataset)[3]["id"] == 3
+    assert readers.RecordSource(dataset, verify_crc=False)[4]["id"] == 4
+
+
+def test_an_index_of_another_length_is_named(dataset):
+    write_numbers(dataset.parent / "b", counts=(5, 4, 7, 4))
+    manifest = dataset / "manifest.json"
+    text = manifest.read_text().replace('"records": 20', '"records": 21')
+    manifest.write_text(text.replace('"records": 7', '"records": 8'))
+    with pytest.raises(readers.DatasetError, match="says 8 records, the index has 7"):
+        readers.RecordSource(dataset)[12]
+
+
+def test_sequences_are_lists_of_arrays(tmp_path):
+    schema = Schema({"events": ("int32", (None, None, 2), "sequence")})
+    record = {"events": [np.ones((n, 2), np.int32) for n in (1, 3)]}
+    write_dataset(tmp_path, schema, {"train": [[record]]})
+    found = readers.RecordSource(tmp_path)[0]["events"]
+    assert [array.shape for array in found] == [(1, 2), (3, 2)]
+    found[0][:] = 5
+
+
+def test_files_of_other_writers_are_a_source_too(dataset):
+    files = sorted(dataset.glob("train*.tfrecord"))
+    source = readers.RecordSource(files, schema=NUMBERS)
+    assert source[19]["id"] == 19
+    assert source.schema == NUMBERS

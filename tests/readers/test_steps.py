@@ -1,0 +1,376 @@
+"""SequenceExamples as plain TensorFlow writes them, against `tf.io.parse_sequence_example`."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import readers
+from beam_jobs import WriteShards
+from beam_jobs.errors import UsageError
+from readers.format.decode.records import Decoder, parse_feature_lists
+from readers.format.encode import Encoder
+from readers.format.schema import Feature, Schema, numpy_dtype
+from tests.support.plain import example, feature, jpeg, tensor, write_plain
+
+RNG = np.random.default_rng(5)
+
+
+def sequence_example(context=None, **lists):
+    """A serialized SequenceExample; each list is given step by step."""
+    return tf.train.SequenceExample(
+        context=tf.train.Features(feature={k: feature(v) for k, v in (context or {}).items()}),
+        feature_lists=tf.train.FeatureLists(
+            feature_list={
+                name: tf.train.FeatureList(feature=map(feature, steps))
+                for name, steps in lists.items()
+            }
+        ),
+    ).SerializeToString(deterministic=True)
+
+
+def nested(value):
+    """Lists within lists, of a batch of any kind."""
+    if isinstance(value, tf.RaggedTensor):
+        return value.to_list()
+    value = np.asarray(value)
+    return (
+        [nested(item) for item in value] if value.dtype == object and value.ndim else value.tolist()
+    )
+
+
+def all_ways(path, schema, batching, **arguments):
+    """The same batches by each way in: two of TensorFlow, one of NumPy, and by record."""
+    arguments = {"schema": schema, "batch_size": 2, "batching": batching, **arguments}
+    return {
+        "stream": list(readers.load(path, order="interleave", **arguments)),
+        "index": list(readers.load(path, order="global", **arguments)),
+        "NumPy": list(readers.as_numpy(path, **arguments)),
+    }
+
+
+def test_a_schema_tells_the_context_from_the_feature_lists(tmp_path):
+    records = [
+        sequence_example(
+            {"label": n, "name": f"clip {n}"},
+            tokens=[n + 1] * n,
+            audio=[[0.5 + n, 1.0 * step] for step in range(n)],
+            words=[f"word {step}" for step in range(n)],
+        )
+        for n in (2, 0, 3, 1, 2)
+    ]
+    path = write_plain(tmp_path / "a.tfrecord", records)
+    schema = Schema(
+        {
+            "label": Feature("int64"),
+            "name": Feature("string"),
+            "tokens": Feature("int64", (None,), "list steps"),
+            "audio": Feature("float32", (None, 2), "list steps"),
+            "words": Feature("string", (None,), "text steps"),
+        }
+    )
+    context, lists, lengths = tf.io.parse_sequence_example(
+        records,
+        {
+            "label": tf.io.FixedLenFeature([], tf.int64),
+            "name": tf.io.FixedLenFeature([], tf.string),
+        },
+        {
+            "tokens": tf.io.FixedLenSequenceFeature([], tf.int64),
+            "audio": tf.io.FixedLenSequenceFeature([2], tf.float32),
+            "words": tf.io.FixedLenSequenceFeature([], tf.string),
+        },
+    )
+    for way, (batch,) in all_ways(path, schema, "padded", batch_size=5, mask=True).items():
+        for name, value in {**context, **lists}.items():
+            np.testing.assert_array_equal(batch[name], value, err_msg=f"{way} {name}")
+        steps = tf.sequence_mask(lengths["tokens"])
+        np.testing.assert_array_equal(batch["tokens_mask"], steps, err_msg=way)
+        np.testing.assert_array_equal(batch["audio_mask"], steps, err_msg=way)
+    source = readers.RecordSource(path, schema=schema)
+    for row, record in enumerate(source):
+        count = lengths["tokens"][row]
+        assert record["audio"].shape == (count, 2)
+        assert record["audio"].dtype == np.float32
+        for name, value in lists.items():
+            np.testing.assert_array_equal(record[name], value[row][:count])
+        assert record["label"] == context["label"][row]
+
+
+WIRE = {"string": tf.string, "float32": tf.float32}
+
+
+def values_of(dtype, shape):
+    if dtype == "string":
+        flat = [RNG.bytes(RNG.integers(0, 5)) for _ in range(np.prod(shape, dtype=int))]
+        array = np.empty(len(flat), object)
+        array[:] = flat
+        return array.reshape(shape)
+    if dtype == "bool":
+        return RNG.integers(0, 2, shape).astype(bool)
+    if dtype.startswith(("float", "bfloat", "complex")):
+        return RNG.normal(size=shape).astype(numpy_dtype(dtype))
+    return RNG.integers(0, 100, shape).astype(numpy_dtype(dtype))
+
+
+def on_the_wire(array):
+    """The array as TensorFlow holds it in a native list."""
+    if array.dtype == object:
+        return array
+    return array.astype(np.float32 if array.dtype.kind == "f" else np.int64)
+
+
+@pytest.mark.slow(
+    base=["int64-ragged", "float32-ragged", "string-ragged", "int16-ragged", "bool-ragged"]
+)
+@pytest.mark.parametrize("batching", ["padded", "ragged"])
+@pytest.mark.parametrize("dtype", ["int64", "float32", "string", "int16", "bool"])
+def test_steps_of_several_lengths_are_ragged_within_ragged(tmp_path, dtype, batching):
+    sizes = [[2, 0, 3], [], [1], [0, 0], [4, 1]]
+    values = [[values_of(dtype, (size,)) for size in record] for record in sizes]
+    records = [sequence_example(x=[on_the_wire(v) for v in record]) for record in values]
+    path = write_plain(tmp_path / "a.tfrecord", records)
+    schema = Schema({"x": Feature(dtype, (None, None), "list steps")})
+    wire = tf.io.RaggedFeature(WIRE.get(dtype, tf.int64))
+    expected = []
+    for start in range(0, 5, 2):
+        _, lists, _ = tf.io.parse_sequence_example(
+            records[start : start + 2], sequence_features={"x": wire}
+        )
+        rows = tf.cast(lists["x"], tf.as_dtype(dtype))
+        expected.append(rows.to_list() if batching == "ragged" else rows.to_tensor().numpy())
+    for way, batches in all_ways(path, schema, batching).items():
+        for batch, rows in zip(batches, expected, strict=True):
+            if batching == "ragged":
+                assert nested(batch["x"]) == rows, way
+            else:
+                np.testing.assert_array_equal(batch["x"], rows, err_msg=way)
+    for record, arrays in zip(readers.RecordSource(path, schema=schema), values, strict=True):
+        for found, array in zip(record["x"], arrays, strict=True):
+            np.testing.assert_array_equal(found, array)
+            assert found.dtype == array.dtype
+
+
+@pytest.mark.slow(base=["uint8-tensor", "float32-raw", "int32-list"])
+@pytest.mark.parametrize("encoding", ["list", "raw", "tensor"])
+@pytest.mark.parametrize("dtype", ["uint8", "float32", "int32"])
+def test_steps_of_one_shape_are_one_array(tmp_path, encoding, dtype):
+    values = [values_of(dtype, (count, 2, 3)) for count in (3, 0, 1)]
+    write = {"list": on_the_wire, "raw": np.ndarray.tobytes, "tensor": tensor}[encoding]
+    records = [sequence_example({"y": 1}, x=map(write, array)) for array in values]
+    path = write_plain(tmp_path / "a.tfrecord", records)
+    schema = Schema({"x": Feature(dtype, (None, 2, 3), f"{encoding} steps")})
+    for way, batches in all_ways(path, schema, "ragged").items():
+        found = [row for batch in batches for row in batch["x"]]
+        for row, array in zip(found, values, strict=True):
+            np.testing.assert_array_equal(row, array, err_msg=way)
+            assert np.asarray(row).dtype == array.dtype
+    for record, array in zip(readers.RecordSource(path, schema=schema), values, strict=True):
+        assert record["x"].dtype == array.dtype
+        np.testing.assert_array_equal(record["x"], array)
+
+
+@pytest.mark.slow(base=["raw"])
+@pytest.mark.parametrize("encoding", ["raw", "tensor"])
+def test_steps_of_several_shapes_are_a_list_of_arrays(tmp_path, encoding):
+    values = [[values_of("int16", (n, 2)) for n in record] for record in ([3, 1], [], [0, 2])]
+    write = {"raw": np.ndarray.tobytes, "tensor": tensor}[encoding]
+    path = write_plain(
+        tmp_path / "a.tfrecord", [sequence_example(x=map(write, record)) for record in values]
+    )
+    schema = Schema({"x": Feature("int16", (None, None, 2), f"{encoding} steps")})
+    expected = [[array.tolist() for array in record] for record in values]
+    for way, batches in all_ways(path, schema, "ragged").items():
+        assert [row for batch in batches for row in nested(batch["x"])] == expected, way
+
+
+def test_a_known_number_of_steps_is_dense(tmp_path):
+    values = values_of("float32", (4, 5, 2))
+    records = [sequence_example(x=list(record)) for record in values]
+    path = write_plain(tmp_path / "a.tfrecord", records)
+    schema = Schema({"x": Feature("float32", (5, 2), "list steps")})
+    for batches in all_ways(path, schema, "dense").values():
+        np.testing.assert_array_equal(np.concatenate([batch["x"] for batch in batches]), values)
+    assert readers.load(path, schema=schema, batch_size=4).element_spec["x"].shape[1:] == [5, 2]
+
+
+@pytest.mark.slow(base=["size0"])
+@pytest.mark.parametrize("size", [(6, 8), (None, None)])
+def test_the_frames_of_a_video_are_decoded(tmp_path, size):
+    def frame(step):
+        height, width = size if size[0] else (6 + step, 8)
+        return jpeg(np.full((height, width, 3), 20 * step + 10, np.uint8))
+
+    records = [sequence_example({"label": n}, frames=map(frame, range(n))) for n in (2, 0, 3)]
+    path = write_plain(tmp_path / "a.tfrecord", records)
+    schema = Schema(
+        {"frames": Feature("uint8", (None, *size, 3), "jpeg steps"), "label": ("int64",)}
+    )
+    # One by one: a batch without any frame is among them.
+    for way, batches in all_ways(path, schema, "ragged", batch_size=1).items():
+        for batch, count in zip(batches, (2, 0, 3), strict=True):
+            pictures = list(batch["frames"][0])
+            assert len(pictures) == count, way
+            for step, pixels in enumerate(pictures):
+                pixels = pixels.to_tensor() if isinstance(pixels, tf.RaggedTensor) else pixels
+                expected = tf.io.decode_jpeg(frame(step), dct_method="INTEGER_ACCURATE")
+                np.testing.assert_array_equal(pixels, expected, err_msg=way)
+    source = readers.RecordSource(path, schema=schema)
+    for record in (source[2], source.__getitems__([0, 1, 2] * 9)[2]):
+        assert [picture.shape[2] for picture in record["frames"]] == [3, 3, 3]
+
+
+def test_feature_lists_are_cut_counted_bucketed_and_packed_as_lists_are(tmp_path):
+    values = [values_of("float32", (count, 2)) for count in (3, 0, 1, 5, 2, 4)]
+    steps = write_plain(tmp_path / "a", [sequence_example(x=list(array)) for array in values])
+    lists = write_plain(tmp_path / "b", [example(x=array) for array in values])
+    for arguments in (
+        {"batching": "padded", "max_length": 3, "lengths": True},
+        {"batching": "ragged", "max_length": 3},
+        {"batching": "packed", "max_length": 6},
+        {"batching": "padded", "bucket_boundaries": [3]},
+    ):
+        expected = readers.as_numpy(
+            lists, schema=Schema({"x": ("float32", (None, 2), "list")}), batch_size=2, **arguments
+        )
+        expected = [{name: nested(value) for name, value in batch.items()} for batch in expected]
+        schema = Schema({"x": ("float32", (None, 2), "list steps")})
+        for way, batches in all_ways(steps, schema, **arguments).items():
+            found = [{name: nested(value) for name, value in batch.items()} for batch in batches]
+            assert found == expected, (way, arguments)
+
+
+def test_steps_of_several_lengths_are_cut_within_the_steps(tmp_path):
+    sizes = [[2, 5], [4], []]
+    records = [sequence_example(x=[[7] * size for size in record]) for record in sizes]
+    path = write_plain(tmp_path / "a", records)
+    schema = Schema({"x": ("int64", (None, None), "list steps")})
+    for way, batches in all_ways(path, schema, "ragged", max_length=1).items():
+        found = [row for batch in batches for row in nested(batch["x"])]
+        assert found == [[[7] * 2], [[7] * 4], []], way
+    with pytest.raises(ValueError, match="lengths=True: the arrays of 'x' have a length each"):
+        readers.as_numpy(path, schema=schema, batch_size=1, batching="padded", lengths=True)
+
+
+def test_a_feature_list_that_is_missing_has_no_steps_as_in_tensorflow(tmp_path):
+    records = [sequence_example({"y": 1}), sequence_example({"y": 2}, x=[[1], [2]])]
+    path = write_plain(tmp_path / "a.tfrecord", records)
+    schema = Schema({"x": Feature("int64", (None,), "list steps"), "y": Feature("int64")})
+    for way, (batch,) in all_ways(path, schema, "padded").items():
+        assert np.asarray(batch["x"]).tolist() == [[0, 0], [1, 2]], way
+
+
+def test_the_context_alone_is_read_as_an_example(tmp_path):
+    records = [sequence_example({"y": n}, x=[[1]] * n) for n in (0, 2, 1)]
+    path = write_plain(tmp_path / "a.tfrecord", records)
+    schema = Schema({"x": Feature("int64", (None,), "list steps"), "y": Feature("int64")})
+    for way, batches in all_ways(path, schema, "dense", columns=["y"]).items():
+        assert [int(y) for batch in batches for y in batch["y"]] == [0, 2, 1], way
+
+
+def test_a_feature_list_is_never_taken_from_the_context(tmp_path):
+    # An Example is a SequenceExample that has a context alone.
+    records = [example(x=np.arange(2).tobytes()) for _ in range(3)]
+    path = write_plain(tmp_path / "a.tfrecord", records)
+    schema = Schema({"x": Feature("int64", (None, 2), "raw steps")})
+    for way, batches in all_ways(path, schema, "ragged").items():
+        assert [row for batch in batches for row in nested(batch["x"])] == [[], [], []], way
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.lists(
+        st.lists(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=4), max_size=4),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_any_feature_lists_are_those_of_tensorflow(rows):
+    records = [sequence_example({"z": 1}, x=record, y=record[:1]) for record in rows]
+    wire = tf.io.RaggedFeature(tf.int64)
+    _, lists, _ = tf.io.parse_sequence_example(records, sequence_features={"x": wire})
+    decoder = Decoder(Schema({"x": Feature("int64", (None, None), "list steps")}))
+    found = [[step.tolist() for step in decoder.decode(record)["x"]] for record in records]
+    assert found == lists["x"].to_list() == rows
+
+
+# What does not fit.
+
+STEPS = {"x": [[1, 2], [3]], "b": [b"abc", b"de"]}
+
+
+@pytest.mark.parametrize(
+    ("name", "spec", "message"),
+    [
+        ("x", ("int64", (None, 2), "list steps"), "step 1: 1 values do not fill shape [2]"),
+        ("x", ("int64", (3, None), "list steps"), "expected 3 steps, found 2"),
+        ("x", ("float32", (None, None), "list steps"), "step 0: the Example holds a list of int"),
+        ("x", ("int16", (None, 2), "raw steps"), "step 0: the Example holds numbers where bytes"),
+        ("b", ("int16", (None, 1), "raw steps"), "step 0: 3 bytes are not a whole number of int16"),
+        ("b", ("int16", (None, 1), "tensor steps"), "step 0: "),
+    ],
+)
+def test_a_step_that_does_not_fit_is_told_with_its_feature(tmp_path, name, spec, message):
+    path = write_plain(tmp_path / "a.tfrecord", [sequence_example(**STEPS)])
+    schema = Schema({name: Feature(*spec)})
+    with pytest.raises(ValueError) as caught:
+        next(readers.as_numpy(path, schema=schema, batch_size=1, batching="ragged"))
+    assert f"a.tfrecord: record 0 at byte 0: feature {name!r} ({schema[name]}): " in str(
+        caught.value
+    )
+    assert message in str(caught.value)
+    ds = readers.load(path, schema=schema, batch_size=1, batching="ragged", order="interleave")
+    with pytest.raises(tf.errors.InvalidArgumentError, match=rf"(feature|list|key).*{name}\b"):
+        list(ds)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"\x1a\x00", "field 3 is not one of tf.train.Example"),
+        (b"\x12\x02\x12\x00", "field 2 is not one of tf.train.Features"),
+        (b"\x12\x07\x0a\x05\x0a\x01x\x12\x02", "runs past the end"),
+        (b"\x12\x09\x0a\x07\x0a\x01x\x12\x02\x12\x00", "field 2 is not one of tf.train.FeatureL"),
+    ],
+)
+def test_bytes_that_are_no_sequence_example_are_refused(data, reason):
+    with pytest.raises(ValueError, match=reason):
+        parse_feature_lists(data, {"x"})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("int64", (), "list steps"), "counts its steps"),
+        (
+            ("string", (None, None), "text steps"),
+            "a step is string [None], text: text is one UTF-8",
+        ),
+        (("float64", (None,), "list steps"), "a step is float64 [], list: an Example's lists hold"),
+        (("int64", (None, None, None), "list steps"), "tell one unknown dimension alone"),
+        (("int64", (None,), "steps"), "unknown encoding 'steps': one of tensor, list"),
+        (("int64", (None, None), "sequence steps"), "unknown encoding"),
+    ],
+)
+def test_a_feature_of_steps_that_cannot_be_is_refused(arguments, message):
+    with pytest.raises(ValueError) as caught:
+        Feature(*arguments)
+    assert message in str(caught.value)
+
+
+def test_feature_lists_are_not_written():
+    schema = Schema({"x": Feature("int64", (None,), "list steps")})
+    with pytest.raises(
+        ValueError, match=r"feature 'x' .* read, not written; use the encoding tensor"
+    ):
+        Encoder(schema)
+    with pytest.raises(UsageError, match="feature lists are read, not written"):
+        WriteShards("out", schema=schema)
+
+
+def test_a_schema_of_steps_survives_json():
+    schema = Schema({"x": Feature("int64", (None, 2), "list steps"), "y": Feature("int64")})
+    assert Schema.from_json(schema.to_json()) == schema

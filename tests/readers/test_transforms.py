@@ -1,0 +1,710 @@
+"""`readers.transforms`: each function against plain TensorFlow, NumPy, Pillow, Keras or the jobs."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+import readers
+from beam_jobs.__main__ import main
+from beam_jobs.jobs.text.tokens import BYTE_OFFSET, PADDING, UNKNOWN, Tokenizer
+from readers.transforms import (
+    Moments,
+    Vectorizer,
+    below,
+    decode_images,
+    normalize,
+    random_brightness,
+    random_crop,
+    random_flip,
+    resize,
+    to_float,
+    uniform,
+)
+from tests.support.checkout import ROOT
+from tests.support.datasets import SIGNALS, signals, write_dataset
+
+# One after another: what is computed of them must not look so.
+KEYS = np.arange(1 << 16)
+
+
+def drawn(salt: str, keys: np.ndarray = KEYS) -> np.ndarray:
+    return uniform(keys, salt).numpy().astype(np.float64)
+
+
+def chi_squared(counts: np.ndarray) -> float:
+    expected = counts.sum() / counts.size
+    return float(((counts - expected) ** 2 / expected).sum())
+
+
+def assert_even(counts: np.ndarray) -> None:
+    """Chi-squared of counts that should be equal, 4.5 deviations from its mean at most."""
+    freedom = counts.size - 1
+    assert abs(chi_squared(counts) - freedom) < 4.5 * np.sqrt(2 * freedom) + 10
+
+
+def lowbias32(x: int) -> int:
+    """Source: Chris Wellons' hash-prospector, in integers without a limit."""
+    x &= 0xFFFFFFFF
+    x = (x ^ x >> 16) * 0x7FEB352D & 0xFFFFFFFF
+    x = (x ^ x >> 15) * 0x846CA68B & 0xFFFFFFFF
+    return x ^ x >> 16
+
+
+# numbers
+
+
+def test_random_numbers_are_the_same_in_every_version():
+    keys = np.array([0, 1, 2, 2**32, 2**63 - 1, -1], np.int64)
+    expected = [245363469, 3197371832, 22047444, 234292988, 2567023349, 1938619669]
+    assert uniform(keys, "flip").numpy().tolist() == [(n >> 8) / 2**24 for n in expected]
+    assert below(keys, "flip", 10).numpy().tolist() == [n * 10 >> 32 for n in expected]
+    expected = [41205014, 1132480092, 1493239611, 1310823867, 2193816519, 1757853875]
+    assert uniform(keys, "crop").numpy().tolist() == [(n >> 8) / 2**24 for n in expected]
+
+
+@pytest.mark.parametrize("keys", [KEYS, KEYS << 32, KEYS * 3 - 2**62, 2**63 - 1 - KEYS])
+@pytest.mark.parametrize("salt", ["flip", "", "ü"])
+def test_random_numbers_are_uniform_whatever_the_keys(keys, salt):
+    found = drawn(salt, keys)
+    assert found.min() >= 0 and found.max() < 1
+    assert uniform(keys, salt).dtype == tf.float32
+    assert_even(np.bincount((found * 1024).astype(int), minlength=1024))
+    # The last of the 24 bits as well.
+    assert_even(np.bincount((found * 2**24).astype(int) % 256, minlength=256))
+
+
+def test_neighbouring_keys_have_independent_numbers():
+    found = drawn("flip")
+    for lag in (1, 2, 3, 256):
+        pairs = np.histogram2d(found[:-lag], found[lag:], 32, [[0, 1], [0, 1]])[0]
+        assert_even(pairs)
+
+
+def test_a_bit_of_a_key_changes_half_of_the_bits_of_its_number():
+    keys = np.random.default_rng(0).integers(-(2**63), 2**63 - 1, 4000)
+    numbers = below(keys, "flip", 2**31 - 1).numpy()
+    for bit in range(64):
+        other = below(keys ^ np.int64(-(2**63) if bit == 63 else 1 << bit), "flip", 2**31 - 1)
+        changed = (numbers ^ other.numpy())[:, None] >> np.arange(31) & 1
+        assert abs(changed.mean(axis=0) - 0.5).max() < 5 * 0.5 / np.sqrt(4000), bit
+
+
+@pytest.mark.parametrize(
+    ("one", "two"), [("flip", "crop"), ("a", "b"), ("flip", "flip "), ("", "\0")]
+)
+def test_numbers_with_different_salts_are_independent(one, two):
+    assert_even(np.histogram2d(drawn(one), drawn(two), 32, [[0, 1], [0, 1]])[0])
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 9, 33, 1000])
+def test_every_number_below_a_count_is_equally_likely(count):
+    found = below(KEYS, "crop", count).numpy()
+    assert found.min() >= 0 and found.max() < count
+    assert found.dtype == np.int64
+    if count > 1:
+        assert_even(np.bincount(found, minlength=count))
+    assert below(KEYS, "crop", tf.constant(count)).numpy().tolist() == found.tolist()
+
+
+def test_keys_are_a_batch():
+    with pytest.raises((ValueError, tf.errors.InvalidArgumentError), match=r"(?i)shape"):
+        uniform(tf.constant(7, tf.int64), "flip")
+    unknown = tf.function(uniform).get_concrete_function(tf.TensorSpec(None, tf.int64), "flip")
+    assert unknown.output_shapes.rank == 1
+
+
+# random transforms
+
+PICTURES = np.random.default_rng(0).integers(0, 256, (96, 20, 24, 3), np.uint8)
+PICTURE_KEYS = np.random.default_rng(1).integers(0, 2**63 - 1, 96)
+
+RANDOM = {
+    "flip": random_flip,
+    "flip both ways": partial(random_flip, up_down=True),
+    "crop": partial(random_crop, size=(16, 17)),
+    "padded crop": partial(random_crop, size=(20, 24), padding=4),
+    "brightness": partial(random_brightness, max_delta=0.3),
+}
+each_random = pytest.mark.parametrize("transform", RANDOM.values(), ids=RANDOM.keys())
+each_dtype = pytest.mark.parametrize("dtype", ["uint8", "float32"])
+
+
+def pictures_of(dtype: str) -> tf.Tensor:
+    return tf.constant(PICTURES) if dtype == "uint8" else to_float(PICTURES)
+
+
+@pytest.mark.slow(
+    base=[
+        "uint8-flip",
+        "uint8-flip both ways",
+        "uint8-crop",
+        "uint8-padded crop",
+        "uint8-brightness",
+    ]
+)
+@each_random
+@each_dtype
+def test_a_picture_is_changed_alike_in_every_batch(transform, dtype):
+    """Whatever the batch size, the place in the batch, eagerly or in a graph: so after a resume."""
+    images = pictures_of(dtype)
+    whole = transform(images, PICTURE_KEYS).numpy()
+    assert whole.dtype == dtype
+    dataset = tf.data.Dataset.from_tensor_slices((images, PICTURE_KEYS))
+    for size in (1, 7, 96):
+        mapped = dataset.batch(size).map(transform)
+        assert np.array_equal(np.concatenate(list(mapped.as_numpy_iterator())), whole)
+    order = np.random.default_rng(2).permutation(96)
+    assert np.array_equal(transform(tf.gather(images, order), PICTURE_KEYS[order]), whole[order])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("order", ["global", "interleave"])
+def test_a_run_that_goes_on_augments_alike_and_every_epoch_otherwise(tmp_path, order):
+    schema = readers.Schema({"image": ("uint8", (20, 24, 3))})
+    records = [{"image": picture} for picture in PICTURES]
+    shards = [records[:50], records[50:]]
+    path = write_dataset(tmp_path / "photos", schema, {"train": shards})
+
+    def augmented(batch, keys):
+        images = random_flip(batch["image"], keys)
+        images = random_crop(images, keys, (20, 24), padding=4)
+        return {"image": random_brightness(images, keys, 0.3)}
+
+    load = partial(
+        readers.load, str(path), shuffle=True, order=order, seed=7, repeat=2, transform=augmented
+    )
+
+    def images(**arguments):
+        return np.concatenate([batch["image"] for batch in load(**arguments)])
+
+    whole = images(batch_size=8)
+    assert len(whole) == 2 * 96
+    assert np.array_equal(images(batch_size=8, start_step=5), whole[40:])
+    assert np.array_equal(images(batch_size=24), whole)
+    # No picture of the first epoch comes again in the second, but for one in many.
+    again = {image.tobytes() for image in whole[:96]} & {image.tobytes() for image in whole[96:]}
+    assert len(again) < 5
+
+
+@each_random
+def test_another_key_or_salt_changes_pictures_otherwise(transform):
+    found = transform(PICTURES, PICTURE_KEYS).numpy()
+    for other in (
+        transform(PICTURES, PICTURE_KEYS + 1),
+        transform(PICTURES, PICTURE_KEYS, salt="another"),
+    ):
+        assert (found != other.numpy()).any(axis=(1, 2, 3)).sum() > 24
+
+
+@each_random
+@each_dtype
+def test_shapes_stay_static(transform, dtype):
+    spec = tf.TensorSpec([8, 20, 24, 3], dtype), tf.TensorSpec([8], tf.int64)
+    traced = tf.function(transform).get_concrete_function(*spec)
+    assert traced.output_shapes.is_fully_defined()
+
+
+@each_random
+def test_a_single_picture_is_refused(transform):
+    with pytest.raises(ValueError, match=r"a batch of pictures \[B, H, W, C\], found .*20, 24, 3"):
+        transform(PICTURES[0], PICTURE_KEYS[:1])
+
+
+@each_dtype
+def test_half_of_the_pictures_are_mirrored(dtype):
+    images = pictures_of(dtype).numpy()
+    found = random_flip(images, PICTURE_KEYS).numpy()
+    mirrored = (found == images[:, :, ::-1]).all(axis=(1, 2, 3))
+    kept = (found == images).all(axis=(1, 2, 3))
+    assert (mirrored ^ kept).all()
+    assert 30 < mirrored.sum() < 66
+
+
+def test_pictures_are_turned_upside_down_and_mirrored_independently():
+    images = np.arange(4, dtype=np.uint8).reshape(1, 2, 2, 1).repeat(len(KEYS), axis=0)
+    found = random_flip(images, KEYS, up_down=True).numpy().reshape(-1, 4)
+    ways = {(0, 1, 2, 3): 0, (1, 0, 3, 2): 1, (2, 3, 0, 1): 2, (3, 2, 1, 0): 3}
+    assert_even(np.bincount([ways[tuple(picture)] for picture in found.tolist()], minlength=4))
+
+
+@each_dtype
+@pytest.mark.parametrize(("size", "padding"), [((16, 17), 0), ((20, 24), 4), ((25, 3), 3)])
+def test_a_crop_is_a_part_of_the_padded_picture(size, padding, dtype):
+    images = pictures_of(dtype).numpy()
+    padded = np.pad(images, [(0, 0), (padding, padding), (padding, padding), (0, 0)])
+    found = random_crop(images, PICTURE_KEYS, size, padding).numpy()
+    height, width = size
+    for picture, part in zip(padded, found, strict=True):
+        windows = np.lib.stride_tricks.sliding_window_view(picture, (height, width, 3))
+        assert (windows == part).all(axis=(3, 4, 5)).any()
+
+
+def test_every_place_of_a_crop_is_equally_likely():
+    images = np.arange(36, dtype=np.uint8).reshape(1, 6, 6, 1).repeat(len(KEYS), axis=0)
+    corner = random_crop(images, KEYS, (2, 4)).numpy()[:, 0, 0, 0]
+    y, x = np.divmod(corner, 6)
+    assert (y.max(), x.max()) == (4, 2)
+    assert_even(np.bincount(y * 3 + x, minlength=15))
+
+
+def test_a_crop_of_the_whole_picture_is_the_picture():
+    assert np.array_equal(random_crop(PICTURES, PICTURE_KEYS, (20, 24)), PICTURES)
+
+
+def test_a_crop_that_does_not_fit_is_refused():
+    with pytest.raises(ValueError, match="a height of at least 21, padding included, found 20: re"):
+        random_crop(PICTURES, PICTURE_KEYS, (21, 24))
+    with pytest.raises(ValueError, match="a width of at least 29, padding included, found 28: re"):
+        random_crop(PICTURES, PICTURE_KEYS, (20, 29), padding=2)
+    crop = tf.function(
+        partial(random_crop, size=(20, 25)),
+        input_signature=[tf.TensorSpec([None] * 4, tf.uint8), tf.TensorSpec([None], tf.int64)],
+    )
+    assert crop(PICTURES.repeat(2, axis=2), PICTURE_KEYS).shape == (96, 20, 25, 3)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"a width of at least 25.*24"):
+        crop(PICTURES, PICTURE_KEYS)
+    with pytest.raises(ValueError, match=r"padding=-1: expected a number of pixels"):
+        random_crop(PICTURES, PICTURE_KEYS, (20, 24), padding=-1)
+    for size in (20, (20,), (0, 20), (20.0, 24), (20, 24, 3)):
+        with pytest.raises(ValueError, match=r"expected \(height, width\) in pixels"):
+            random_crop(PICTURES, PICTURE_KEYS, size)
+
+
+@each_dtype
+def test_brightness_is_that_of_tensorflow_within_its_range(dtype):
+    images = pictures_of(dtype)
+    found = random_brightness(images, PICTURE_KEYS, 0.3).numpy()
+    deltas = (2 * drawn("brightness", PICTURE_KEYS) - 1) * 0.3
+    assert -0.3 <= deltas.min() < -0.25 and 0.25 < deltas.max() < 0.3
+    highest = 255 if dtype == "uint8" else 1
+    for picture, image, delta in zip(found, images, deltas, strict=True):
+        expected = tf.image.adjust_brightness(image, np.float32(delta)).numpy()
+        expected = np.clip(expected, 0, highest)
+        np.testing.assert_allclose(picture, expected, atol=1e-6 if highest == 1 else 1)
+    assert found.min() == 0 and found.max() == highest
+
+
+def test_brightness_may_not_change_by_more_than_all():
+    for wrong in (-0.1, 1.5, 32):
+        with pytest.raises(ValueError, match="expected a number from 0 to 1"):
+            random_brightness(PICTURES, PICTURE_KEYS, wrong)
+    assert np.array_equal(random_brightness(PICTURES, PICTURE_KEYS, 0), PICTURES)
+
+
+# pictures
+
+
+def encoded(picture: Image.Image, form: str, **options) -> bytes:
+    buffer = io.BytesIO()
+    picture.save(buffer, form, **options)
+    return buffer.getvalue()
+
+
+def wave(height: int, width: int, mode: str = "RGB") -> Image.Image:
+    y, x = np.mgrid[:height, :width]
+    gray = 127.5 + 127.5 * np.sin(x / 5 + y / 9)
+    pixels = np.stack([gray, gray[::-1], 255 - gray], axis=-1).astype(np.uint8)
+    return Image.fromarray(pixels).convert(mode)
+
+
+ENCODED = [
+    encoded(wave(40, 60), "JPEG", quality=90),
+    encoded(wave(33, 17), "PNG"),
+    encoded(wave(100, 90, "L"), "JPEG"),
+    encoded(wave(16, 20, "L"), "PNG"),
+    encoded(wave(8, 8), "PNG"),
+]
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_encoded_pictures_are_decoded_and_resized_as_tensorflow_does_it(channels):
+    found = decode_images(tf.constant(ENCODED), (16, 20), channels)
+    assert found.shape == (5, 16, 20, channels)
+    assert found.dtype == tf.uint8
+    for data, picture in zip(ENCODED, found, strict=True):
+        if data.startswith(b"\xff\xd8"):
+            pixels = tf.io.decode_jpeg(data, channels, dct_method="INTEGER_ACCURATE")
+        else:
+            pixels = tf.io.decode_png(data, channels)
+        expected = tf.image.resize(pixels, (16, 20), antialias=True)
+        assert np.array_equal(picture, np.round(expected).astype(np.uint8))
+
+
+def test_a_picture_of_the_right_size_has_the_pixels_that_pillow_finds():
+    data = [encoded(wave(40, 60), "JPEG", quality=q) for q in (50, 95)]
+    found = decode_images(tf.constant(data), (40, 60))
+    for one, picture in zip(data, found, strict=True):
+        assert np.array_equal(picture, np.asarray(Image.open(io.BytesIO(one))))
+
+
+def test_pictures_are_decoded_in_a_pipeline_with_static_shapes():
+    dataset = tf.data.Dataset.from_tensor_slices(ENCODED).batch(2)
+    decoded = dataset.map(partial(decode_images, size=(16, 20)))
+    assert decoded.element_spec == tf.TensorSpec([None, 16, 20, 3], tf.uint8)
+    whole = decode_images(tf.constant(ENCODED), (16, 20)).numpy()
+    assert np.array_equal(np.concatenate(list(decoded.as_numpy_iterator())), whole)
+    assert decode_images(tf.constant([], tf.string), (16, 20)).shape == (0, 16, 20, 3)
+
+
+def test_bytes_that_are_no_picture_are_an_error_that_says_so():
+    for data in (b"", b"nothing", ENCODED[0][:100]):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=r"(?i)image|jpeg"):
+            decode_images(tf.constant([ENCODED[1], data]), (8, 8))
+
+
+def test_a_picture_has_one_or_three_channels():
+    with pytest.raises(ValueError, match="channels=4: expected 1 for gray or 3 for RGB"):
+        decode_images(tf.constant(ENCODED), (8, 8), channels=4)
+
+
+def test_floats_are_those_of_convert_image_dtype():
+    found = to_float(PICTURES)
+    assert np.array_equal(found, tf.image.convert_image_dtype(PICTURES, tf.float32))
+    assert (found.dtype, found.numpy().max()) == (tf.float32, 1)
+    assert np.array_equal(to_float(found), found)
+
+
+@pytest.mark.parametrize("size", [(8, 8), (40, 50), (20, 24), (7, 40)])
+def test_pictures_are_resized_as_tensorflow_does_it(size):
+    floats = to_float(PICTURES)
+    expected = tf.image.resize(floats, size, antialias=True)
+    assert np.array_equal(resize(floats, size), expected)
+    found = resize(PICTURES, size)
+    assert found.dtype == tf.uint8
+    np.testing.assert_allclose(found, expected.numpy() * 255, atol=0.501)
+
+
+def test_resized_pictures_are_those_of_the_images_job():
+    """Pillow rounds between its two passes: a level more or less."""
+    picture = wave(300, 200)
+    expected = np.asarray(picture.resize((64, 48), Image.Resampling.BILINEAR)).astype(int)
+    found = resize(np.asarray(picture)[None], (48, 64))[0].numpy()
+    assert abs(found - expected).max() <= 1
+
+
+def test_pictures_of_different_sizes_become_a_batch():
+    pictures = [np.asarray(wave(height, 300 // height)) for height in (10, 25, 7)]
+    ragged = tf.ragged.stack([tf.RaggedTensor.from_tensor(picture) for picture in pictures])
+    assert ragged.shape.as_list() == [3, None, None, 3]
+    found = resize(ragged, (12, 16))
+    expected = [resize(picture[None], (12, 16))[0] for picture in pictures]
+    assert np.array_equal(found, expected)
+    mapped = tf.data.Dataset.from_tensors(ragged).map(partial(resize, size=(12, 16)))
+    assert mapped.element_spec == tf.TensorSpec([3, 12, 16, 3], tf.uint8)
+    assert np.array_equal(next(iter(mapped)), expected)
+
+
+# normalisation
+
+UNIT = Moments((0.5,), (2.0,), "float32")
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "float16", "float32", "float64", "int64"])
+@pytest.mark.parametrize("shape", [(7, 3), (5, 4, 3), (5, 4, 6, 3), (0, 4, 3), (5, 0, 3)])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_normalised_values_are_those_of_numpy(dtype, shape, channels):
+    values = np.random.default_rng(0).integers(0, 100, shape).astype(dtype)
+    mean, std = np.array([20.0, 30.5, 40.25])[:channels], np.array([1.0, 2.5, 7.0])[:channels]
+    found = normalize(values, Moments(tuple(mean), tuple(std), dtype))
+    assert found.dtype == tf.float32
+    expected = (values.astype(np.float64) - mean) / std
+    np.testing.assert_allclose(found, expected.astype(np.float32), rtol=1e-6, atol=1e-6)
+
+
+def test_large_numbers_that_differ_little_are_normalised_exactly():
+    seconds = 1.7e9 + np.arange(100.0)
+    moments = Moments((float(seconds.mean()),), (float(seconds.std()),), "float64")
+    found = normalize(seconds, moments).numpy()
+    assert found.mean() == pytest.approx(0, abs=1e-6)
+    assert found.std() == pytest.approx(1, rel=1e-6)
+
+
+def test_padding_stays_zero_where_there_is_a_mask(tmp_path):
+    path = write_dataset(tmp_path / "runs", SIGNALS, {"train": [signals([3, 0, 5, 1])]})
+    moments = Moments((2.0, 3.0), (0.5, 4.0), "float32")
+
+    def padded(batch):
+        return normalize(batch["signal"], moments, batch["signal_mask"])
+
+    def ragged(batch):
+        return normalize(batch["signal"], moments)
+
+    load = partial(readers.load, str(path), batch_size=4)
+    found = load(batching="padded", mask=True).map(padded)
+    assert found.element_spec.shape.as_list() == [None, None, 2]
+    expected = load(batching="ragged").map(ragged)
+    assert isinstance(next(iter(expected)), tf.RaggedTensor)
+    assert np.array_equal(next(iter(found)), next(iter(expected)).to_tensor())
+    assert next(iter(expected))[0].numpy().tolist() == [[-2, -0.25], [2, 0.25], [6, 0.75]]
+
+
+def test_values_of_another_dtype_than_the_statistics_are_refused():
+    """Pictures after `to_float` would be normalised by the statistics of 0 to 255."""
+    moments = Moments((120.0,), (60.0,), "uint8")
+    normalize(PICTURES, moments)
+    with pytest.raises(ValueError, match=r"of uint8, .* found float32: normalise before any conv"):
+        normalize(to_float(PICTURES), moments)
+
+
+def test_another_number_of_channels_is_refused():
+    moments = Moments((1.0, 2.0), (1.0, 1.0), "uint8")
+    for values in (PICTURES, np.zeros(2, np.uint8)):
+        with pytest.raises(ValueError, match="moments are of 2 channels, the last dimension; fou"):
+            normalize(values, moments)
+
+
+@pytest.mark.parametrize(
+    ("mean", "std"),
+    [((), ()), ((1.0,), (0.0,)), ((1.0,), (-1.0,)), ((np.nan,), (1.0,)), ((1.0, 2.0), (1.0,))],
+)
+def test_moments_that_cannot_be_are_refused(mean, std):
+    with pytest.raises(ValueError, match="expected as many finite numbers of each, deviations ab"):
+        Moments(mean, std, "float32")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Recordings of channels with means and deviations of their own, as the sensors job writes them."""
+    directory = tmp_path_factory.mktemp("runs")
+    generator = np.random.default_rng(0)
+    for number in range(20):
+        values = generator.normal([0, 50, -3], [1, 10, 0.1], (30 + number, 3))
+        np.save(directory / f"{number:02d}.npy", values.astype(np.float32))
+    out = directory / "shards"
+    flags = ["--label", "none", "--splits", "train=0.7,val=0.3", "--num_shards", "2"]
+    assert main(["sensors", "--input", f"{directory}/*.npy", "--output", str(out), *flags]) == 0
+    return str(out)
+
+
+@pytest.mark.parametrize("per_channel", [True, False])
+def test_the_statistics_of_a_split_normalise_it(runs, per_channel):
+    manifest = readers.Manifest.read(runs)
+    moments = Moments.of(manifest, "train", "signal", per_channel=per_channel)
+    batches = readers.load(runs, split="train", batch_size=5, batching="ragged")
+    rows = [normalize(batch["signal"], moments).flat_values for batch in batches]
+    values = np.concatenate(rows)
+    axis = 0 if per_channel else None
+    np.testing.assert_allclose(values.mean(axis), 0, atol=1e-5)
+    np.testing.assert_allclose(values.std(axis), 1, rtol=1e-5)
+    assert len(moments.mean) == (3 if per_channel else 1)
+    assert moments != Moments.of(manifest, "val", "signal", per_channel=per_channel)
+
+
+def manifest_with(statistics: object) -> readers.Manifest:
+    schema = readers.Schema(
+        {
+            "x": readers.Feature("float32", (3,)),
+            "image": readers.Feature("uint8", (8, 8, 3), "jpeg"),
+            "text": readers.Feature("string"),
+        }
+    )
+    split = {"records": 0, "bytes": 0, "rejected": 0, "statistics": statistics, "shards": []}
+    value = readers.Manifest(schema, {}).to_json()
+    return readers.Manifest.from_json(json.loads(json.dumps(value | {"splits": {"train": split}})))
+
+
+@pytest.mark.parametrize(
+    "figures",
+    [
+        {},
+        None,
+        3,
+        {"count": 0},
+        {"mean": 1.0},
+        {"mean": "1", "std": 1.0},
+        {"mean": 1.0, "std": 1.0, "channels": {"mean": [0.0, None, 1.0], "std": [1.0, None, 1.0]}},
+        {"mean": 1.0, "std": 1.0, "channels": {"mean": 1.0}},
+        {"mean": 1.0, "std": 1.0, "channels": {"mean": [1.0], "std": [1.0, 0.0]}},
+    ],
+)
+def test_a_feature_without_statistics_is_refused(figures):
+    manifest = manifest_with({"x": figures})
+    with pytest.raises(ValueError, match=r"^feature 'x': .* in split 'train': the split has no v"):
+        Moments.of(manifest, "train", "x")
+
+
+def test_why_a_feature_cannot_be_normalised_is_said():
+    lengths = {"lengths": {"bytes": {"count": 3}}}
+    constant = {"count": 3, "mean": 2.0, "std": 0.0}
+    manifest = manifest_with({"x": constant, "image": lengths, "text": lengths})
+    with pytest.raises(ValueError, match=r"^feature 'x' is 2.0 throughout split 'train' \(std 0\)"):
+        Moments.of(manifest, "train", "x")
+    figures = constant | {"std": 1.0, "channels": {"mean": [0.5, 3.5], "std": [1.5, 0.0]}}
+    with pytest.raises(
+        ValueError, match=r"^channel 1 of feature 'x' is 3.5 throughout .*: take per_channel=False"
+    ):
+        Moments.of(manifest_with({"x": figures}), "train", "x")
+    single = Moments.of(manifest_with({"x": figures}), "train", "x", per_channel=False)
+    assert single == Moments((2.0,), (1.0,), "float32")
+    with pytest.raises(
+        ValueError, match=r"encoded pictures are not looked into; .*--encoding tens"
+    ):
+        Moments.of(manifest, "train", "image")
+    with pytest.raises(ValueError, match="string has none"):
+        Moments.of(manifest, "train", "text")
+    with pytest.raises(ValueError, match="unknown feature 'y': the dataset has image, text, x"):
+        Moments.of(manifest, "train", "y")
+    with pytest.raises(ValueError, match="unknown split 'val': the dataset has train"):
+        Moments.of(manifest, "val", "x")
+
+
+# texts
+
+NASTY = [
+    'It\'s a well-known fact: 100% of U.S. e-mails ~ [UNK] `x` {y} \\ /path|to^ <b>"q"</b>',
+    "Ünïcödé İSTANBUL Straße ΣΑΣ ǅ",
+    "no\u00a0break em\u2003space line\u2028sep next\u0085line \x1cfs \x1fus zero\u200bwidth",
+    "tab\tform\x0cfeed vertical\x0bfeed nul\x00inside \x7f carriage\rreturn",
+    "“curly” — dash … ¿qué? 日本語 한국어 🎉🎉 a🎉b",
+    "unk [unk] UNK [UNK]",
+    "... !!! '",
+    "",
+    "a a a a b b b c c d",
+]
+
+
+def write_texts(directory: Path, texts: list[str], *flags: str) -> str:
+    """A dataset of the text job."""
+    directory.mkdir()
+    lines = "".join(json.dumps({"text": text}) + "\n" for text in texts)
+    (directory / "texts.jsonl").write_text(lines)
+    out = directory / "shards"
+    arguments = ["--input", f"{directory}/texts.jsonl", "--output", str(out), *flags]
+    assert main(["text", *arguments, "--direct_num_workers", "1"]) == 0
+    return str(out)
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory):
+    """Texts with the ids of their words, some of which are not in the vocabulary."""
+    flags = ("--tokens", "words", "--vocabulary_size", "30")
+    return write_texts(tmp_path_factory.mktemp("words") / "in", NASTY, *flags)
+
+
+@pytest.mark.slow(base=["--tokens words --vocabulary_size 12 --max_length 5"])
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--tokens", "words"),
+        ("--tokens", "words", "--vocabulary_size", "12", "--max_length", "5"),
+        ("--tokens", "bytes"),
+        ("--tokens", "bytes", "--max_length", "7"),
+    ],
+    ids=" ".join,
+)
+def test_ids_are_those_that_the_job_writes_for_the_same_texts(flags, tmp_path):
+    directory = write_texts(tmp_path / "in", NASTY, *flags)
+    vectorizer = Vectorizer(directory)
+    batches = readers.load(directory, batch_size=4, batching="ragged").map(
+        lambda batch: (vectorizer(batch["text"]), batch["tokens"])
+    )
+    pairs = [(found.to_list(), expected.to_list()) for found, expected in batches]
+    assert all(found == expected for found, expected in pairs)
+    assert sum(len(found) for found, _ in pairs) == len(NASTY)
+    largest = max(id_ for found, _ in pairs for ids in found for id_ in ids)
+    assert largest < vectorizer.size
+    if "words" in flags:
+        assert vectorizer.size == readers.Manifest.read(directory).vocabulary == largest + 1
+    else:
+        assert vectorizer.size == BYTE_OFFSET + 256
+
+
+def test_a_fixed_length_cuts_off_and_fills_up_with_zeros(words):
+    ragged = Vectorizer(words)(tf.constant(NASTY)).to_list()
+    found = Vectorizer(words, length=6)
+    dataset = tf.data.Dataset.from_tensors(tf.constant(NASTY)).map(found)
+    assert dataset.element_spec == tf.TensorSpec([len(NASTY), 6], tf.int64)
+    assert next(iter(dataset)).numpy().tolist() == [(ids + [0] * 6)[:6] for ids in ragged]
+    assert {len(ids) for ids in ragged} > {0, 10}
+
+
+@pytest.fixture(scope="module")
+def vectorizer(words):
+    return Vectorizer(Path(words))
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=40), max_size=4))
+@settings(max_examples=60)
+def test_texts_that_no_job_has_seen_have_the_ids_that_it_would_write(words, vectorizer, texts):
+    learned = (Path(words) / "vocabulary.txt").read_bytes().split(b"\n")[:-1]
+    tokenizer = Tokenizer("words", (PADDING, UNKNOWN, *learned), 0)
+    texts = [*texts, " ".join(texts), "A unk, never-seen b!"]
+    found = vectorizer(tf.constant(texts)).to_list()
+    assert found == [tokenizer(text.encode()).tolist() for text in texts]
+
+
+def test_no_texts_have_no_ids(words, tmp_path):
+    assert Vectorizer(words)(tf.constant([], tf.string)).to_list() == []
+    octets = write_texts(tmp_path / "in", ["a"], "--tokens", "bytes")
+    assert Vectorizer(octets)(tf.constant([], tf.string)).to_list() == []
+    assert Vectorizer(octets)(tf.constant(["", "a", ""])).to_list() == [[], [97 + 2], []]
+
+
+def test_a_single_text_is_refused(vectorizer):
+    with pytest.raises(ValueError, match=r"a batch of texts \[B\], found the shape \(\)"):
+        vectorizer(tf.constant("a text"))
+
+
+def test_a_vectorizer_is_saved_with_a_model(words, tmp_path):
+    module = tf.Module()
+    module.vectorizer = Vectorizer(words, length=4)
+    spec = tf.TensorSpec([None], tf.string)
+    module.ids = tf.function(lambda texts: module.vectorizer(texts), input_signature=[spec])
+    tf.saved_model.save(module, str(tmp_path / "model"))
+    expected = module.ids(tf.constant(NASTY)).numpy()
+    again = tf.saved_model.load(str(tmp_path / "model"))
+    assert np.array_equal(again.ids(tf.constant(NASTY)), expected)
+
+
+def test_a_dataset_without_tokens_has_no_vocabulary(tmp_path):
+    directory = write_texts(tmp_path / "in", ["a b"])
+    with pytest.raises(ValueError, match=r"without tokens, .* with --tokens words or bytes"):
+        Vectorizer(directory)
+
+
+@pytest.mark.parametrize("length", [0, -1, 2.0, True])
+def test_a_length_that_cannot_be_is_refused(words, length):
+    with pytest.raises(ValueError, match="expected a number of ids of at least 1, or None"):
+        Vectorizer(words, length=length)
+
+
+def test_a_vocabulary_that_is_not_as_the_manifest_says_is_refused(tmp_path):
+    directory = write_texts(tmp_path / "in", ["a b c"], "--tokens", "words")
+    vocabulary = Path(directory) / "vocabulary.txt"
+    assert vocabulary.read_text() == "c\nb\na\n"
+    for text in ("a\nb\n", "a\nb\nc", "a\na\nb\n", "a\nb\nb\nc\n", "a\nb\nc\nd\n", ""):
+        vocabulary.write_text(text)
+        with pytest.raises(
+            readers.DatasetError, match="expected 3 lines, another word in each, found "
+        ):
+            Vectorizer(directory)
+    vocabulary.unlink()
+    with pytest.raises(FileNotFoundError, match="the manifest lists 5 tokens, but the file is mis"):
+        Vectorizer(directory)
+
+
+# imports
+
+
+@pytest.mark.slow
+def test_transforms_need_neither_beam_nor_the_jobs_and_readers_not_them():
+    code = (
+        "import sys, readers; "
+        "before = 'tensorflow' in sys.modules; "
+        "from readers import transforms; "
+        "print(before, [m for m in ('apache_beam', 'beam_jobs') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert done.stdout == "False []\n", done.stderr

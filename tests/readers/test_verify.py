@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+import importlib
+import json
+import shutil
+
+import fsspec
+import numpy as np
+import pytest
+
+import readers
+from readers.__main__ import main
+from readers.format.index import parse_index
+from tests.support.datasets import write_numbers, write_signals
+
+# `readers.verify` is the function.
+VERIFY = importlib.import_module("readers.verify")
+
+SHARD = "train-00001-of-00004.tfrecord"
+
+
+@pytest.fixture(params=[1 << 20, 50, 64])
+def dataset(tmp_path, request, monkeypatch):
+    """A dataset, which is read in chunks of several sizes, smaller than a record too."""
+    monkeypatch.setattr(VERIFY, "_CHUNK_BYTES", request.param)
+    monkeypatch.setattr(VERIFY, "_BLOCK_BYTES", 2 * request.param)
+    return write_numbers(tmp_path / "numbers", (5, 6, 7, 4))
+
+
+def index_of(dataset):
+    return parse_index((dataset / f"{SHARD}.idx").read_bytes(), SHARD)
+
+
+def changed(dataset, change, name=SHARD):
+    """The problems after a change of the bytes of one file."""
+    path = dataset / name
+    data = bytearray(path.read_bytes())
+    data = change(data) or data
+    path.write_bytes(data)
+    report = readers.verify(dataset)
+    assert not report.ok
+    return [str(problem).removeprefix(f"{dataset}/") for problem in report.problems]
+
+
+def test_a_whole_dataset_has_no_problem(dataset, tmp_path, capsys):
+    report = readers.verify(dataset)
+    assert report.ok
+    assert (report.shards, report.records) == (5, 25)
+    assert report.bytes == sum(path.stat().st_size for path in dataset.glob("*.tfrecord"))
+    assert main(["verify", str(dataset)]) == 0
+    assert "5 shards, 25 records" in capsys.readouterr().out
+    assert readers.verify(write_signals(tmp_path / "signals")).ok
+
+
+def test_every_byte_matters(dataset):
+    """Wherever a bit of the first or the last record is flipped, that record is named."""
+    index, path = index_of(dataset), dataset / SHARD
+    data = path.read_bytes()
+    shard = readers.Manifest.read(dataset).splits["train"].shards[1]
+    for row in (0, 5):
+        for place in range(index[row, 0], index[row].sum(), 2):
+            path.write_bytes(data[:place] + bytes([data[place] ^ 16]) + data[place + 1 :])
+            (problem,) = VERIFY._check(str(dataset), shard)
+            assert (problem.file, problem.record) == (str(path), row)
+            assert problem.offset == index[row, 0]
+
+
+def test_several_damaged_records_are_all_named(dataset):
+    index = index_of(dataset)
+
+    def change(data):
+        for row in (0, 3, 5):
+            data[index[row, 0] + 30] ^= 1
+
+    assert changed(dataset, change) == [
+        f"{SHARD}: record {row} at byte {index[row, 0]}: damaged" for row in (0, 3, 5)
+    ]
+
+
+def test_a_cut_tail_is_told_by_size_and_records(dataset):
+    index = index_of(dataset)
+    problems = changed(dataset, lambda data: data[: index[4, 0] + 3])
+    assert problems == [
+        f"{SHARD}: {index[4, 0] + 3:,} bytes, the manifest says {index[-1].sum():,}",
+        f"{SHARD}: record 4 at byte {index[4, 0]}: cut off or missing",
+        f"{SHARD}: record 5 at byte {index[5, 0]}: cut off or missing",
+    ]
+
+
+def test_bytes_at_the_end_are_told(dataset):
+    (problem,) = changed(dataset, lambda data: data + b"more")
+    assert "the manifest says" in problem
+
+
+def test_swapped_records_are_found_though_each_is_whole(dataset):
+    index = index_of(dataset)
+    (first, length), (second, same) = index[1].tolist(), index[3].tolist()
+    assert length == same
+
+    def change(data):
+        one, other = data[first : first + length], data[second : second + length]
+        data[first : first + length], data[second : second + length] = other, one
+
+    (problem,) = changed(dataset, change)
+    assert problem.startswith(f"{SHARD}: its CRC32C is ")
+    assert problem.endswith("each record is whole, so some were swapped or replaced")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda text: text.replace(b"0 ", b"1 ", 1), "do not follow|records end at byte"),
+        (lambda text: text.rsplit(b"\n", 2)[0] + b"\n", "the records end at byte"),
+        (lambda text: b"hello", "not an index"),
+    ],
+)
+def test_an_index_that_does_not_fit_is_told(dataset, change, message):
+    (problem,) = changed(dataset, change, f"{SHARD}.idx")
+    assert problem.startswith(f"{SHARD}.idx: ")
+    assert any(part in problem for part in message.split("|"))
+
+
+def test_an_index_whose_lengths_are_swapped_is_told(tmp_path):
+    dataset = write_signals(tmp_path / "signals")
+    (path,) = dataset.glob("train-00000*.idx")
+    lengths = parse_index(path.read_bytes(), "")[:, 1].tolist()
+    assert lengths[0] != lengths[1]
+    lengths[:2] = lengths[1], lengths[0]
+    ends = np.cumsum(lengths).tolist()
+    lines = [f"{end - n} {n}\n" for end, n in zip(ends, lengths, strict=True)]
+    path.write_text("".join(lines))
+    (problem,) = readers.verify(dataset).problems
+    assert problem.file == str(path)
+    assert "no record of" in problem.message
+
+
+def test_missing_files_are_told(dataset, capsys):
+    (dataset / SHARD).unlink()
+    (dataset / "val-00000-of-00001.tfrecord.idx").unlink()
+    manifest = json.loads((dataset / "manifest.json").read_text())
+    (dataset / "manifest.json").write_text(json.dumps({**manifest, "vocabulary": 5}))
+    problems = [str(problem).rsplit("/", 1)[1] for problem in readers.verify(dataset).problems]
+    assert problems == [
+        f"{SHARD}: missing",
+        "val-00000-of-00001.tfrecord.idx: missing",
+        "vocabulary.txt: missing",
+    ]
+    assert main(["verify", str(dataset)]) == 1
+    assert capsys.readouterr().out.splitlines()[-1].endswith("3 problems")
+    (dataset / "vocabulary.txt").write_text("a\nb\n")
+    assert "2 words, the manifest says 3" in str(readers.verify(dataset).problems[-1])
+
+
+def test_what_is_no_dataset_is_a_mistake_of_the_user(tmp_path, capsys):
+    assert main(["verify", str(tmp_path)]) == 2
+    assert "not a finished dataset" in capsys.readouterr().err
+
+
+def test_other_filesystems_are_verified_too(dataset):
+    filesystem = fsspec.filesystem("memory")
+    for file in dataset.iterdir():
+        filesystem.pipe(f"/verified/{file.name}", file.read_bytes())
+    assert readers.verify("memory://verified").ok
+    data = bytearray((dataset / SHARD).read_bytes())
+    data[-1] ^= 1
+    filesystem.pipe(f"/verified/{SHARD}", bytes(data))
+    (problem,) = readers.verify("memory://verified").problems
+    assert problem.record == 5
+    filesystem.rm("/verified", recursive=True)
+    shutil.rmtree(dataset)

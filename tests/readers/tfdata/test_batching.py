@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from readers.batches.collate import collate, cut
+from readers.batches.options import Form
+from readers.format.decode.column import column_of
+from readers.format.decode.records import Decoder
+from readers.format.encode import Encoder
+from readers.format.schema import Feature, Schema, numpy_dtype
+from readers.tfdata.batching import batch_of
+from readers.tfdata.decode import decode_batch
+
+
+def batches(feature, values, batching, mask=False, **more):
+    """The same records as a batch of TensorFlow and one of NumPy."""
+    form = Form(batching, mask, **more)
+    schema = Schema({"x": feature})
+    examples = [Encoder(schema).encode({"x": value}) for value in values]
+    graph = batch_of(decode_batch(tf.constant(examples, tf.string), schema), schema, form)
+    column = column_of(feature, [Decoder(schema).decode(example)["x"] for example in examples])
+    return graph, collate(cut({"x": column}, schema, form), schema, form)
+
+
+def arrays(shapes, dtype="float32"):
+    counts = np.cumsum([0] + [int(np.prod(shape)) for shape in shapes])
+    flat = np.arange(1, counts[-1] + 1)
+    return [
+        (flat[start : start + int(np.prod(shape))] % 100 + 1).astype(dtype).reshape(shape)
+        for start, shape in zip(counts, shapes, strict=False)
+    ]
+
+
+def padded_by_hand(values, shape):
+    longest = np.max([value.shape for value in values], axis=0)
+    shape = [size if d is None else d for d, size in zip(shape, longest, strict=True)]
+    out = np.zeros([len(values), *shape], values[0].dtype)
+    mask = np.zeros([len(values), *shape], bool)
+    for i, value in enumerate(values):
+        out[(i, *map(slice, value.shape))] = value
+        mask[(i, *map(slice, value.shape))] = True
+    return out, mask
+
+
+VARYING = [
+    ((None,), [(3,), (0,), (5,)]),
+    ((None, 6), [(3, 6), (0, 6), (5, 6)]),
+    ((None, 2, 3), [(1, 2, 3), (2, 2, 3)]),
+    ((4, None), [(4, 2), (4, 3)]),
+    ((None, None), [(2, 3), (3, 1), (1, 4)]),
+    ((None, None, 3), [(2, 1, 3), (1, 2, 3)]),
+    ((None, 2, None), [(2, 2, 1), (1, 2, 3)]),
+    ((None, 2, None, 3), [(2, 2, 1, 3), (1, 2, 3, 3)]),
+]
+
+
+@pytest.mark.parametrize(("shape", "found"), VARYING)
+def test_padding_and_mask_are_those_made_by_hand(shape, found):
+    values = arrays(found)
+    expected, mask = padded_by_hand(values, shape)
+    feature = Feature("float32", shape)
+    graph, array = batches(feature, values, "padded", mask=True)
+    covered = mask.reshape(*mask.shape[: feature.varying_rank + 1], -1).all(axis=-1)
+    for batch in (graph, array):
+        np.testing.assert_array_equal(batch["x"], expected)
+        assert batch["x"].dtype == "float32"
+        np.testing.assert_array_equal(batch["x_mask"], covered)
+    assert graph["x"].shape.as_list() == list(expected.shape)
+
+
+@pytest.mark.parametrize(("shape", "found"), VARYING)
+def test_ragged_rows_are_the_records(shape, found):
+    values = arrays(found)
+    graph, array = batches(Feature("float32", shape), values, "ragged")
+    assert isinstance(graph["x"], tf.RaggedTensor)
+    assert graph["x"].shape.as_list() == [len(found), *shape]
+    assert graph["x"].to_list() == [value.tolist() for value in values]
+    assert array["x"].dtype == object
+    for row, value in zip(array["x"], values, strict=True):
+        np.testing.assert_array_equal(row, value)
+
+
+@pytest.mark.parametrize(
+    ("shape", "ragged_rank"),
+    [((None, 6), 1), ((None, None, 3), 2), ((None, 2, None), 3), ((2, None), 2)],
+)
+def test_only_dimensions_up_to_the_last_unknown_one_are_ragged(shape, ragged_rank):
+    found = tuple(2 if d is None else d for d in shape)
+    graph, _ = batches(Feature("float32", shape), arrays([found]), "ragged")
+    assert graph["x"].ragged_rank == ragged_rank
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    ["bool", "uint8", "int16", "uint32", "uint64", "float16", "bfloat16", "float64", "complex64"],
+)
+@pytest.mark.parametrize("encoding", ["tensor", "raw"])
+def test_every_dtype_is_padded_with_zero(dtype, encoding):
+    values = [v.astype(numpy_dtype(dtype)) for v in arrays([(1, 2), (3, 2), (0, 2)], "float32")]
+    expected, _ = padded_by_hand(values, (None, 2))
+    graph, array = batches(Feature(dtype, (None, 2), encoding), values, "padded")
+    np.testing.assert_array_equal(graph["x"].numpy(), expected)
+    np.testing.assert_array_equal(array["x"], expected)
+    assert array["x"].dtype == expected.dtype == graph["x"].dtype.as_numpy_dtype
+
+
+@pytest.mark.parametrize("encoding", ["list", "tensor"])
+def test_strings_are_padded_with_empty_ones(encoding):
+    values = [np.array([b"a"], object), np.array([b"b", b"c"], object)]
+    graph, array = batches(Feature("string", (None,), encoding), values, "padded")
+    expected = [[b"a", b""], [b"b", b"c"]]
+    assert graph["x"].numpy().tolist() == array["x"].tolist() == expected
+
+
+def test_sequences_are_padded_in_both_directions_and_masked():
+    values = [arrays([(1, 2), (3, 2)]), [], arrays([(2, 2)])]
+    feature = Feature("float32", (None, None, 2), "sequence")
+    graph, array = batches(feature, values, "padded", mask=True)
+    expected = np.zeros((3, 2, 3, 2), "f4")
+    mask = np.zeros((3, 2, 3), bool)
+    for i, record in enumerate(values):
+        for j, value in enumerate(record):
+            expected[i, j, : len(value)] = value
+            mask[i, j, : len(value)] = True
+    for batch in (graph, array):
+        np.testing.assert_array_equal(batch["x"], expected)
+        np.testing.assert_array_equal(batch["x_mask"], mask)
+
+
+def test_sequences_of_fixed_arrays_are_masked_by_array():
+    values = [arrays([(2,), (2,)]), arrays([(2,)]), []]
+    for batch in batches(Feature("float32", (None, 2), "sequence"), values, "padded", mask=True):
+        assert np.asarray(batch["x_mask"]).tolist() == [[True, True], [True, False], [False] * 2]
+        assert np.asarray(batch["x"])[1].tolist() == [[2, 3], [0, 0]]
+
+
+def test_ragged_sequences_are_arrays_within_arrays():
+    values = [arrays([(1, 2), (3, 2)]), []]
+    graph, array = batches(Feature("float32", (None, None, 2), "sequence"), values, "ragged")
+    assert graph["x"].to_list() == [[v.tolist() for v in record] for record in values]
+    assert [[v.tolist() for v in record] for record in array["x"]] == graph["x"].to_list()
+
+
+@pytest.mark.parametrize("shape", [(None,), (None, 3), (None, None), (None, None, 2)])
+def test_a_batch_of_nothing_but_empty_records_is_empty(shape):
+    empty = tuple(0 if d is None else d for d in shape)
+    graph, array = batches(Feature("float32", shape), arrays([empty, empty]), "padded", mask=True)
+    assert graph["x"].shape == array["x"].shape == (2, *empty)
+    assert graph["x_mask"].shape == array["x_mask"].shape
+
+
+def test_fixed_features_are_dense_in_every_batching():
+    for batching in ("dense", "padded", "ragged"):
+        graph, array = batches(Feature("float32", (2,)), arrays([(2,), (2,)]), batching, False)
+        assert graph["x"].numpy().tolist() == array["x"].tolist() == [[2, 3], [4, 5]]
+
+
+def test_an_empty_dimension_takes_no_room_in_the_next():
+    for batch in batches(Feature("float32", (None, None)), arrays([(0, 5), (1, 2)]), "padded"):
+        assert batch["x"].shape == (2, 1, 2)
+
+
+@given(st.data())
+@settings(max_examples=40, deadline=None)
+def test_both_readers_pad_any_shapes_alike(data):
+    spec = data.draw(
+        st.lists(st.sampled_from([None, 2]), min_size=1, max_size=3).filter(lambda s: None in s)
+    )
+    count = data.draw(st.integers(1, 4))
+    sizes = st.integers(0, 3)
+    found = [tuple(data.draw(sizes) if d is None else d for d in spec) for _ in range(count)]
+    graph, array = batches(Feature("int32", spec), arrays(found, "int32"), "padded", mask=True)
+    for name in ("x", "x_mask"):
+        np.testing.assert_array_equal(graph[name], array[name])
+        assert graph[name].shape == array[name].shape

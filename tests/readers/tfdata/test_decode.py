@@ -1,0 +1,330 @@
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from readers.batches.options import Form
+from readers.format.encode import Encoder
+from readers.format.schema import (
+    FLOATS_IN_A_LIST,
+    INTEGERS_IN_A_LIST,
+    TENSORFLOW_DTYPES,
+    Feature,
+    Schema,
+    numpy_dtype,
+)
+from readers.tfdata.batching import batch_of
+from readers.tfdata.decode import decode_batch
+
+NUMERIC = [name for name in TENSORFLOW_DTYPES if name != "string"]
+BITS = np.random.default_rng(0)
+
+
+def array_of(dtype, shape):
+    """Random bits, so that NaNs and the far ends of integers are among the values."""
+    if dtype == "string":
+        return np.array(
+            [BITS.bytes(BITS.integers(0, 9)) for _ in range(np.prod(shape, dtype=int))], object
+        ).reshape(shape)
+    if dtype == "bool":
+        return BITS.integers(0, 2, shape).astype(bool)
+    target = numpy_dtype(dtype)
+    if FLOATS_IN_A_LIST.count(dtype):
+        return BITS.normal(size=shape).astype(target)
+    count = int(np.prod(shape, dtype=int)) * target.itemsize
+    return np.frombuffer(BITS.bytes(count), target).reshape(shape)
+
+
+def example(**features):
+    """An Example made by TensorFlow's own protos, not by this package."""
+    lists = {}
+    for name, value in features.items():
+        name = name.replace("__", "/")
+        if isinstance(value, bytes):
+            lists[name] = tf.train.Feature(bytes_list=tf.train.BytesList(value=[value]))
+        elif value and isinstance(value[0], bytes):
+            lists[name] = tf.train.Feature(bytes_list=tf.train.BytesList(value=value))
+        elif value and isinstance(value[0], float):
+            lists[name] = tf.train.Feature(float_list=tf.train.FloatList(value=value))
+        else:
+            lists[name] = tf.train.Feature(int64_list=tf.train.Int64List(value=value))
+    return tf.train.Example(features=tf.train.Features(feature=lists)).SerializeToString(
+        deterministic=True
+    )
+
+
+def decoded(examples, feature, batching="ragged"):
+    """The values of each record, decoded as a batch in a graph, as `tf.data` does."""
+    schema = Schema({"x": feature})
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    def run(serialized):
+        return batch_of(decode_batch(serialized, schema), schema, Form(batching))["x"]
+
+    return run(tf.constant(examples, tf.string))
+
+
+def rows(batch):
+    """The records of a batch as arrays, each of its own shape."""
+    for row in batch:
+        yield row.to_tensor().numpy() if isinstance(row, tf.RaggedTensor) else row.numpy()
+
+
+def assert_same(found, expected):
+    found, expected = np.asarray(found), np.asarray(expected)
+    assert found.shape == expected.shape
+    if expected.dtype == object:
+        assert found.tolist() == expected.tolist()
+    else:
+        assert found.dtype == expected.dtype
+        assert found.tobytes() == expected.tobytes()
+
+
+FIXED = ((3,), [(3,)] * 3)
+VARYING = ((None, 3), [(200, 3), (1, 3), (0, 3)])
+SHAPES = [
+    ((), [()] * 3),
+    ((2, 200, 3), [(2, 200, 3)] * 2),
+    ((0, 3), [(0, 3)] * 2),
+    ((None,), [(3,), (0,), (300,), (1,)]),
+    ((2, None), [(2, 1), (2, 0), (2, 130)]),
+    ((None, None), [(2, 3), (4, 1), (1, 150)]),
+    ((None, 2, None), [(1, 2, 3), (3, 2, 1)]),
+    ((None, None, 3), [(2, 3, 3), (1, 4, 3)]),
+]
+
+
+def combinations(dtypes):
+    """(dtype, shape, shapes of the records): every dtype, and every shape, but not all of both."""
+    every_dtype = [(dtype, *shape) for dtype in dtypes for shape in (FIXED, VARYING)]
+    return every_dtype + [(dtypes[0], *shape) for shape in SHAPES]
+
+
+@pytest.mark.parametrize(("dtype", "shape", "found"), combinations([*NUMERIC, "string"]))
+def test_tensors_are_those_of_parse_tensor(dtype, shape, found):
+    expected = [array_of(dtype, size) for size in found]
+    examples = [
+        example(x=tf.io.serialize_tensor(tf.constant(a, tf.as_dtype(dtype))).numpy())
+        for a in expected
+    ]
+    batch = decoded(examples, Feature(dtype, shape, "tensor"))
+    assert batch.shape.as_list() == [len(found), *shape]
+    for row, serialized, array in zip(rows(batch), examples, expected, strict=True):
+        parsed = tf.io.parse_single_example(serialized, {"x": tf.io.FixedLenFeature([], tf.string)})
+        assert_same(row, tf.io.parse_tensor(parsed["x"], tf.as_dtype(dtype)).numpy())
+        assert_same(row, array)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shape", "found"),
+    combinations([*INTEGERS_IN_A_LIST, *FLOATS_IN_A_LIST, "string"]),
+)
+def test_lists_hold_the_values_of_parse_single_example(dtype, shape, found):
+    schema = Schema({"x": (dtype, shape, "list")})
+    expected = [array_of(dtype, size) for size in found]
+    examples = [Encoder(schema).encode({"x": a}) for a in expected]
+    wire = tf.string if dtype == "string" else tf.float32 if "float" in dtype else tf.int64
+    for row, serialized, array in zip(
+        rows(decoded(examples, schema["x"])), examples, expected, strict=True
+    ):
+        parsed = tf.io.parse_single_example(serialized, {"x": tf.io.VarLenFeature(wire)})
+        flat = tf.cast(parsed["x"].values, tf.as_dtype(dtype)).numpy()
+        assert_same(row, flat.reshape(array.shape))
+        assert_same(row, array)
+
+
+@pytest.mark.parametrize(("dtype", "shape", "found"), combinations(NUMERIC))
+def test_raw_bytes_are_those_of_frombuffer(dtype, shape, found):
+    expected = [array_of(dtype, size) for size in found]
+    several = shape.count(None) > 1
+    examples = [
+        example(x=a.tobytes(), **({"x__shape": list(a.shape)} if several else {})) for a in expected
+    ]
+    for row, array in zip(
+        rows(decoded(examples, Feature(dtype, shape, "raw"))), expected, strict=True
+    ):
+        assert_same(row, array)
+
+
+@given(st.data())
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_any_batch_of_any_known_and_unknown_dimensions_comes_back(data):
+    rank = data.draw(st.integers(1, 3))
+    spec = [data.draw(st.sampled_from([None, None, 1, 2, 130])) for _ in range(rank)]
+    count = data.draw(st.integers(1, 4))
+    arrays = [
+        array_of("int16", [data.draw(st.integers(0, 3)) if d is None else d for d in spec])
+        for _ in range(count)
+    ]
+    schema = Schema({"x": Feature("int16", spec, "tensor")})
+    examples = [Encoder(schema).encode({"x": a}) for a in arrays]
+
+    columns = decode_batch(tf.constant(examples), schema)
+    if None in spec:
+        assert columns["x"].shapes.numpy().tolist() == [list(a.shape) for a in arrays]
+        flat = np.concatenate([a.reshape(-1) for a in arrays])
+        assert columns["x"].values.numpy().tobytes() == flat.tobytes()
+    else:
+        assert_same(columns["x"].values.numpy(), np.stack(arrays))
+
+
+@pytest.mark.parametrize("shape", [(2, 2), (None, 2), (None, None)])
+def test_tensors_written_as_float_val_are_read_too(shape):
+    arrays = [np.array([[1, 2], [3, 4]], "f4"), np.full((2, 2), 7, "f4")]
+    protos = [
+        tf.io.serialize_tensor(arrays[0]).numpy(),
+        # make_tensor_proto writes equal values once, in float_val.
+        tf.compat.v1.make_tensor_proto(7.0, shape=[2, 2]).SerializeToString(),
+    ]
+    assert b"\x2a" in protos[1]
+    batch = decoded([example(x=p) for p in protos], Feature("float32", shape, "tensor"))
+    for row, array in zip(rows(batch), arrays, strict=True):
+        assert_same(row, array)
+
+
+def test_many_examples_of_odd_headers_are_each_rewritten():
+    counts = range(1, 40)
+    protos = [
+        tf.compat.v1.make_tensor_proto(list(range(n)), dtype=tf.int64).SerializeToString()
+        for n in counts
+    ]
+    batch = decoded([example(x=p) for p in protos], Feature("int64", (None,), "tensor"))
+    assert batch.to_list() == [list(range(n)) for n in counts]
+
+
+def test_text_comes_as_bytes():
+    batch = decoded([example(x="grün".encode()), example(x=b"")], Feature("string"))
+    assert batch.numpy().tolist() == ["grün".encode(), b""]
+
+
+def picture(size, mode, kind):
+    width, height = size
+    shape = (height, width) if mode == "L" else (height, width, 3)
+    out = io.BytesIO()
+    Image.fromarray(BITS.integers(0, 256, shape).astype(np.uint8), mode).save(out, kind)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("kind", ["jpeg", "png"])
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("fixed", [True, False])
+def test_pictures_are_those_of_pillow(kind, channels, fixed):
+    sizes = [(5, 4), (5, 4)] if fixed else [(5, 4), (7, 2)]
+    data = [picture(size, "L" if channels == 1 else "RGB", kind) for size in sizes]
+    shape = (4, 5, channels) if fixed else (None, None, channels)
+    batch = decoded([example(x=d) for d in data], Feature("uint8", shape, kind))
+    assert batch.shape.as_list() == [2, *shape]
+    for row, encoded in zip(rows(batch), data, strict=True):
+        pixels = np.asarray(Image.open(io.BytesIO(encoded)))
+        assert_same(row, pixels.reshape(*pixels.shape[:2], channels))
+
+
+def test_sequences_keep_which_array_is_of_which_record():
+    arrays = [
+        [array_of("float32", (n, 2)) for n in lengths] for lengths in [(1, 3), (), (2,), (0, 4)]
+    ]
+    schema = Schema({"x": ("float32", (None, None, 2), "sequence")})
+    examples = [Encoder(schema).encode({"x": a}) for a in arrays]
+    batch = decoded(examples, schema["x"])
+    assert batch.shape.as_list() == [4, None, None, 2]
+    for record, expected in zip(batch, arrays, strict=True):
+        assert record.nrows() == len(expected)
+        for row, array in zip(record, expected, strict=True):
+            assert_same(row.numpy(), array)
+
+
+def test_a_batch_of_empty_sequences_has_no_arrays():
+    schema = Schema({"x": ("float32", (None, None, 2), "sequence")})
+    batch = decoded([Encoder(schema).encode({"x": []})] * 2, schema["x"])
+    assert batch.to_list() == [[], []]
+
+
+def test_sequences_of_arrays_of_one_shape_have_one_ragged_dimension():
+    arrays = [[array_of("int32", (2,)) for _ in range(n)] for n in (2, 0, 3)]
+    schema = Schema({"x": ("int32", (None, 2), "sequence")})
+    batch = decoded([Encoder(schema).encode({"x": a}) for a in arrays], schema["x"])
+    assert batch.shape.as_list() == [3, None, 2]
+    assert batch.to_list() == [[row.tolist() for row in record] for record in arrays]
+
+
+def test_sequences_of_known_length_are_dense():
+    arrays = [[array_of("int32", (2,)) for _ in range(3)] for _ in range(2)]
+    schema = Schema({"x": ("int32", (3, 2), "sequence")})
+    batch = decoded([Encoder(schema).encode({"x": a}) for a in arrays], schema["x"], "dense")
+    assert_same(batch.numpy(), np.array(arrays))
+
+
+def serialized(array):
+    return example(x=tf.io.serialize_tensor(array).numpy())
+
+
+@pytest.mark.parametrize(
+    ("data", "feature", "message"),
+    [
+        (
+            serialized(np.ones(3, "f8")),
+            Feature("float32", (3,)),
+            r"float32 \[3\] \(tensor\).*of\] \[float64",
+        ),
+        (serialized(np.ones(4, "f4")), Feature("float32", (3,)), r"float32 \[3\].*\[\[4\]\]"),
+        (serialized(np.ones((2, 3), "f4")), Feature("float32", (3, 2)), r"\[3, 2\].*\[\[2 3\]\]"),
+        (serialized(np.ones((2, 3), "f4")), Feature("float32", (None, 2)), r"None, 2\].*\[\[2 3\]"),
+        (serialized(np.ones(3, "f4")), Feature("float32", (None, 3)), r"\[None, 3\].*\[\[3\]\]"),
+        (serialized(np.ones(3, "i4")), Feature("float32", (None,)), r"found a tensor of\] \[int32"),
+        (example(x=b"junk"), Feature("float32", (None,)), "no known dtype"),
+        (example(x=b""), Feature("float32", (3,)), "no known dtype"),
+        (serialized(np.array(["a"])), Feature("string", (2,)), r"string \[2\].*\[\[1\]\]"),
+        (example(x=b"12345"), Feature("int32", (None,), "raw"), r"int32 \[None\] \(raw\).*whole"),
+        (example(x=b"12345678"), Feature("int32", (3,), "raw"), "12 bytes, found.*8"),
+        (example(x=[1, 2, 3]), Feature("int64", (None, 2), "list"), "multiple of 2 values"),
+        (example(x=[1, 300]), Feature("uint8", (None,), "list"), r"found\] \[1 300\]"),
+        (example(x=[2]), Feature("bool"), r"bool \[\].*found\] \[2\]"),
+        (
+            example(x=[1, 2, 3], x__shape=[2, 2]),
+            Feature("int64", (None, None), "list"),
+            r"shape\] \[\[2 2\]\] \[cannot hold as many values as\] \[3\]",
+        ),
+        (
+            example(x=picture((5, 4), "L", "png")),
+            Feature("uint8", (4, 4, 1), "png"),
+            r"uint8 \[4, 4, 1\] \(png\).*\[\[4 5 1\]\]",
+        ),
+        (
+            example(x=[b"junk"]),
+            Feature("int32", (2, 3), "sequence"),
+            r"\[2, 3\] \(sequence\).*found arrays\] \[1\]",
+        ),
+    ],
+)
+def test_a_value_that_does_not_fit_is_told_with_its_feature(data, feature, message):
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=f"(?s)feature x: expected .*{message}"
+    ):
+        decoded([data], feature)
+
+
+@pytest.mark.parametrize("batching", ["padded", "ragged"])
+@pytest.mark.parametrize("shape", [(50, 6), (None, 6)])
+@pytest.mark.parametrize("damaged", [lambda p: p[:-1], lambda p: p[:-24], lambda p: p + b"abcd"])
+def test_a_tensor_of_a_wrong_size_is_an_error_and_not_other_values(batching, shape, damaged):
+    whole = tf.io.serialize_tensor(np.ones((50, 6), "f4")).numpy()
+    # Beside a whole one: alone, a later op might stumble over the size.
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"(?i)parse"):
+        decoded([example(x=damaged(whole)), example(x=whole)], Feature("float32", shape), batching)
+
+
+def test_a_missing_feature_is_told_by_name():
+    with pytest.raises(tf.errors.InvalidArgumentError, match="x"):
+        decoded([example(y=[1])], Feature("int64"))
+
+
+def test_a_known_dimension_beside_an_unknown_one_is_static():
+    assert decoded([serialized(np.ones((2, 5, 3), "f4"))], Feature("float32", (None, 5, 3))).shape[
+        2:
+    ] == [5, 3]

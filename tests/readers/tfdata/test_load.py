@@ -1,0 +1,496 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import readers
+from readers.batches.orders import window_of
+from readers.format.encode import Encoder
+from readers.shards.resolve import resolve
+from readers.tfdata import from_streams as streamed
+from tests.support.datasets import (
+    NUMBERS,
+    SIGNALS,
+    numbers,
+    write_dataset,
+    write_numbers,
+    write_shard,
+    write_signals,
+)
+from tests.support.plain import example, write_plain
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory):
+    return str(write_numbers(tmp_path_factory.mktemp("numbers")))
+
+
+@pytest.fixture(scope="module")
+def sensors(tmp_path_factory):
+    return str(write_signals(tmp_path_factory.mktemp("signals")))
+
+
+def ids(batches):
+    return [i for batch in batches for i in np.asarray(batch["id"]).tolist()]
+
+
+def test_records_come_in_the_order_of_the_files_with_all_their_values(dataset):
+    batches = list(readers.load(dataset, batch_size=8))
+    assert [len(batch["id"]) for batch in batches] == [8, 8, 4]
+    assert ids(batches) == list(range(20))
+    for batch in batches:
+        np.testing.assert_array_equal(batch["vector"][:, 2], batch["id"])
+        assert batch["name"].numpy().tolist() == [b"record %d" % i for i in batch["id"]]
+
+
+def test_shapes_are_static_where_the_schema_knows_them(dataset, sensors):
+    spec = readers.load(dataset, batch_size=8).element_spec
+    assert spec["vector"] == tf.TensorSpec([None, 3], tf.float32)
+    assert spec["name"] == tf.TensorSpec([None], tf.string)
+    spec = readers.load(dataset, batch_size=8, drop_remainder=True).element_spec
+    assert spec["vector"] == tf.TensorSpec([8, 3], tf.float32)
+    assert spec["id"] == tf.TensorSpec([8], tf.int64)
+    spec = readers.load(sensors, batch_size=2, batching="padded", mask=True).element_spec
+    assert spec["signal"] == tf.TensorSpec([None, None, 2], tf.float32)
+    assert spec["signal_mask"] == tf.TensorSpec([None, None], tf.bool)
+    spec = readers.load(sensors, batch_size=2, batching="ragged", drop_remainder=True).element_spec
+    assert spec["signal"].shape.as_list() == [2, None, 2]
+    assert spec["signal"].ragged_rank == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "batches"),
+    [
+        ({}, 3),
+        ({"drop_remainder": True}, 2),
+        ({"repeat": 2}, 6),
+        ({"repeat": 2, "drop_remainder": True}, 4),
+        ({"repeat": None}, tf.data.INFINITE_CARDINALITY),
+        ({"repeat": True}, tf.data.INFINITE_CARDINALITY),
+        ({"split": "train[3:12]"}, 2),
+        ({"split": "val"}, 1),
+    ],
+)
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_the_cardinality_is_the_number_of_batches(dataset, arguments, batches, shuffle):
+    ds = readers.load(dataset, batch_size=8, shuffle=shuffle, **arguments)
+    assert ds.cardinality().numpy() == batches
+    if batches > 0:
+        assert len(list(ds)) == batches
+
+
+@pytest.mark.slow(
+    base=[
+        "global-False-train[3:12]-expected1",
+        "global-True-train[6:8]-expected3",
+        "global-False-train[-1:]-expected4",
+        "interleave-False-train[:50%]-expected5",
+    ]
+)
+@pytest.mark.parametrize(
+    ("split", "expected"),
+    [
+        ("train[:3]", range(3)),
+        ("train[3:12]", range(3, 12)),
+        ("train[5:9]", range(5, 9)),
+        ("train[6:8]", range(6, 8)),
+        ("train[-1:]", [19]),
+        ("train[:50%]", range(10)),
+        ("val[1:]", [1001, 1002]),
+    ],
+)
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("order", ["global", "interleave"])
+def test_a_slice_holds_exactly_its_records(dataset, split, expected, shuffle, order):
+    found = ids(readers.load(dataset, split=split, batch_size=4, shuffle=shuffle, order=order))
+    assert (sorted(found) if shuffle else found) == list(expected)
+
+
+@pytest.mark.slow(base=["global"])
+@pytest.mark.parametrize("order", ["global", "interleave"])
+def test_a_shuffled_epoch_holds_every_record_once_and_the_next_has_another_order(dataset, order):
+    ds = readers.load(dataset, batch_size=8, shuffle=True, order=order, seed=7)
+    first, second = ids(ds), ids(ds)
+    assert sorted(first) == sorted(second) == list(range(20))
+    assert first != second != list(range(20))
+
+
+@pytest.mark.slow(base=["global"])
+@pytest.mark.parametrize("order", ["global", "interleave"])
+def test_repetitions_are_epochs_of_their_own(dataset, order):
+    found = ids(readers.load(dataset, batch_size=8, shuffle=True, order=order, seed=7, repeat=3))
+    epochs = [found[0:20], found[20:40], found[40:60]]
+    assert all(sorted(epoch) == list(range(20)) for epoch in epochs)
+    assert len({tuple(epoch) for epoch in epochs}) == 3
+    forever = readers.load(dataset, batch_size=8, shuffle=True, order=order, seed=7, repeat=None)
+    assert ids(forever.take(9)) == found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("order", ["global", "interleave"])
+def test_the_order_follows_from_the_seed(dataset, order):
+    def found(seed):
+        ds = readers.load(dataset, batch_size=8, shuffle=True, order=order, seed=seed)
+        return ids(ds) + ids(ds)
+
+    assert found(1) == found(1)
+    assert found(1) != found(2)
+    assert found(None) != found(None)
+
+
+@pytest.mark.slow
+def test_a_window_of_one_still_mixes_files(dataset):
+    ds = readers.load(
+        dataset, batch_size=8, shuffle=True, order="interleave", shuffle_buffer=1, seed=3
+    )
+    assert sorted(ids(ds)) == list(range(20))
+    assert ids(ds) != list(range(20))
+
+
+def test_the_default_window_is_bounded_by_bytes_and_by_records(dataset):
+    plan = resolve(dataset, None, None, None)
+    assert window_of(plan) == 20
+    assert window_of(replace(plan, records=10**9, record_bytes=float(1 << 20))) == 128
+    assert window_of(replace(plan, records=10**9, record_bytes=float(100_000))) == 1024
+    assert window_of(replace(plan, records=10**9, record_bytes=float(1 << 14))) == 2048
+    assert window_of(replace(plan, records=10**9, record_bytes=20.0)) == 65_536
+
+
+def test_columns_and_tuples_are_what_was_asked_for(dataset, sensors):
+    batch = next(iter(readers.load(dataset, batch_size=2, columns=["id"])))
+    assert list(batch) == ["id"]
+    vector, number = next(iter(readers.load(dataset, batch_size=2, as_supervised=("vector", "id"))))
+    assert vector.shape == (2, 3)
+    assert number.numpy().tolist() == [0, 1]
+    ds = readers.load(
+        sensors,
+        batch_size=2,
+        batching="padded",
+        mask=True,
+        as_supervised=("signal", "label", "signal_mask"),
+    )
+    signal, _, mask = next(iter(ds))
+    assert mask.shape == signal.shape[:2]
+
+
+def test_the_only_split_or_train_is_the_default(dataset, sensors, tmp_path):
+    assert len(ids(readers.load(dataset, batch_size=4))) == 20
+    assert len(list(readers.load(sensors, batch_size=1, columns=["label"]))) == 5
+    write_dataset(tmp_path, NUMBERS, {"a": [numbers(0, 1)], "b": [numbers(0, 1)]})
+    with pytest.raises(ValueError, match="split=: the dataset has a, b"):
+        readers.load(tmp_path, batch_size=1)
+
+
+@pytest.mark.slow(base=["False"])
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_an_empty_split_is_an_empty_dataset_of_the_same_spec(tmp_path, shuffle):
+    write_dataset(tmp_path, NUMBERS, {"train": [numbers(0, 3)], "val": [[]], "test": []})
+    full = readers.load(tmp_path, split="train", batch_size=2)
+    for split in ("val", "test"):
+        ds = readers.load(tmp_path, split=split, batch_size=2, shuffle=shuffle)
+        assert ds.element_spec == full.element_spec
+        assert ds.cardinality().numpy() == 0
+        assert list(ds) == []
+
+
+@pytest.mark.slow(base=["False-global-load", "True-global-as_numpy", "True-interleave-as_numpy"])
+@pytest.mark.parametrize("read", [readers.load, readers.as_numpy])
+@pytest.mark.parametrize("order", ["global", "interleave"])
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_what_is_empty_ends_though_it_is_repeated_for_ever(tmp_path, read, order, shuffle):
+    write_signals(tmp_path / "d", [])
+    (tmp_path / "a.tfrecord").touch()
+    how = {"batch_size": 2, "repeat": None, "shuffle": shuffle, "batching": "padded"}
+    assert list(read(tmp_path / "d", order=order, **how)) == []
+    assert list(read(tmp_path / "a.tfrecord", schema=SIGNALS, order=order, **how)) == []
+    if order == "global":
+        how |= {"bucket_boundaries": [2], "start_step": 3}
+        assert list(read(tmp_path / "d", order=order, **how)) == []
+
+
+@pytest.mark.slow(base=["False"])
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_files_of_no_batch_end_though_they_are_repeated_for_ever(tmp_path, shuffle):
+    empty = write_plain(tmp_path / "empty.gz", [], "GZIP")
+    how = {"schema": NUMBERS, "batch_size": 4, "repeat": None, "shuffle": shuffle}
+    assert list(readers.load(empty, order="interleave", **how)) == []
+    few = write_numbers(tmp_path / "d", (3,)) / "train-00000-of-00001.tfrecord"
+    few.with_name(f"{few.name}.idx").unlink()
+    how["order"] = "interleave"
+    assert list(readers.load(few, drop_remainder=True, **how)) == []
+    found = ids(readers.load(few, **how).take(3))
+    assert [sorted(found[n : n + 3]) for n in (0, 3, 6)] == [[0, 1, 2]] * 3
+
+
+@pytest.mark.parametrize("packed", ["", "GZIP"])
+def test_of_large_records_of_unknown_number_few_are_held(tmp_path, packed):
+    schema = readers.Schema({"x": ("string", ())})
+    records = [example(x=bytes(300_000))] * 3
+    path = write_plain(tmp_path / "a", records, packed)
+    plan = resolve(path, None, schema, None, scan=False)
+    assert plan.records is None
+    assert plan.record_bytes == len(records[0]) + 16
+    assert window_of(plan) == (128 << 20) // (len(records[0]) + 16) < 1024
+
+
+@pytest.mark.slow
+def test_large_records_are_read_one_by_one_in_the_same_order(tmp_path, monkeypatch):
+    path = write_numbers(tmp_path, (40, 17, 3))
+    how = {"split": "train", "batch_size": 7, "order": "interleave", "repeat": 2}
+    for shuffle in (False, True):
+        expected = ids(readers.load(path, shuffle=shuffle, **how))
+        assert ids(readers.as_numpy(path, shuffle=shuffle, **how)) == expected
+        for records in (1, 5):
+            with monkeypatch.context() as patch:
+                patch.setattr(streamed, "records_at_once", lambda plan, records=records: records)
+                assert ids(readers.load(path, shuffle=shuffle, **how)) == expected
+
+
+def test_what_stands_before_a_damaged_record_of_a_stream_is_given(tmp_path):
+    path = write_numbers(tmp_path, (40,)) / "train-00000-of-00001.tfrecord"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    found = []
+    with pytest.raises(tf.errors.DataLossError):
+        for batch in readers.load(path, schema=NUMBERS, batch_size=4, order="interleave"):
+            found += batch["id"].numpy().tolist()
+    assert found == list(range(36))
+
+
+def test_keras_takes_the_tuples_for_several_epochs(dataset):
+    import keras
+
+    model = keras.Sequential([keras.layers.Dense(1)])
+    model.compile(loss="mse")
+    ds = readers.load(dataset, batch_size=8, shuffle=True, as_supervised=("vector", "id"))
+    history = model.fit(ds, epochs=2, verbose=0)
+    assert len(history.history["loss"]) == 2
+
+
+# Files that nobody here wrote.
+
+
+def foreign_examples(count):
+    """Examples as people write them by hand: TensorFlow's protos, no companion, VarLen lists."""
+    for i in range(count):
+        signal = np.full((i, 2), i, np.float32)
+        feature = {
+            "signal": tf.train.Feature(
+                bytes_list=tf.train.BytesList(value=[tf.io.serialize_tensor(signal).numpy()])
+            ),
+            "tags": tf.train.Feature(int64_list=tf.train.Int64List(value=[i] * i)),
+        }
+        yield tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString()
+
+
+FOREIGN = readers.Schema({"signal": ("float32", (None, 2)), "tags": ("int64", (None,), "list")})
+
+
+@pytest.fixture
+def foreign(tmp_path):
+    examples = list(foreign_examples(6))
+    for name, part in {"a.tfrecord": examples[:4], "b.tfrecord": examples[4:]}.items():
+        with tf.io.TFRecordWriter(str(tmp_path / name)) as writer:
+            for example in part:
+                writer.write(example)
+    return tmp_path
+
+
+def test_files_of_plain_tensorflow_are_read_with_a_schema(foreign):
+    for path in (
+        [foreign / "a.tfrecord", foreign / "b.tfrecord"],
+        str(foreign / "*.tfrecord"),
+        foreign,
+        f"file://{foreign}",
+    ):
+        ds = readers.load(path, schema=FOREIGN, batch_size=4, batching="ragged")
+        assert ds.cardinality().numpy() == tf.data.UNKNOWN_CARDINALITY
+        batches = list(ds)
+        assert [row for b in batches for row in b["tags"].to_list()] == [[i] * i for i in range(6)]
+        assert batches[1]["signal"].to_list() == [[[4.0, 4.0]] * 4, [[5.0, 5.0]] * 5]
+    shuffled = readers.load(
+        foreign, schema=FOREIGN, batch_size=4, batching="ragged", shuffle=True, columns=["tags"]
+    )
+    assert sorted(len(row) for b in shuffled for row in b["tags"].to_list()) == list(range(6))
+
+
+def test_files_with_an_index_have_a_cardinality_and_slices(tmp_path):
+    examples = [Encoder(NUMBERS).encode(record) for record in numbers(0, 7)]
+    files = [tmp_path / "x.tfrecord", tmp_path / "y.tfrecord"]
+    write_shard(files[0], examples[:3])
+    write_shard(files[1], examples[3:])
+    ds = readers.load(files, schema=NUMBERS, batch_size=2)
+    assert ds.cardinality().numpy() == 4
+    assert ids(readers.load(files, split="all[2:5]", schema=NUMBERS, batch_size=9)) == [2, 3, 4]
+    (tmp_path / "y.tfrecord.idx").unlink()
+    with pytest.raises(ValueError, match=r"a slice needs .*y\.tfrecord\.idx is missing"):
+        readers.load(files, split="all[2:5]", schema=NUMBERS, batch_size=9)
+    with pytest.raises(ValueError, match=r"unknown split 'train': .*'all'"):
+        readers.load(files, split="train", schema=NUMBERS, batch_size=9)
+
+
+def test_an_index_of_another_file_is_refused(tmp_path):
+    write_shard(tmp_path / "x.tfrecord", [b"abc"])
+    (tmp_path / "x.tfrecord").write_bytes(b"")
+    with pytest.raises(ValueError, match=r"records end at byte 19, but .* has 0 bytes"):
+        readers.load(tmp_path / "x.tfrecord", schema=NUMBERS, batch_size=1)
+
+
+def test_a_given_schema_selects_from_a_dataset(dataset):
+    schema = readers.Schema({"id": NUMBERS["id"]})
+    assert list(next(iter(readers.load(dataset, schema=schema, batch_size=1)))) == ["id"]
+    with pytest.raises(ValueError, match=r"schema= says int32 .* the manifest says int64"):
+        readers.load(dataset, schema=readers.Schema({"id": ("int32", ())}), batch_size=1)
+    with pytest.raises(ValueError, match="unknown feature 'idd': the dataset has id, name, vector"):
+        readers.load(dataset, schema=readers.Schema({"idd": ("int64", ())}), batch_size=1)
+
+
+# Mistakes.
+
+
+@pytest.mark.parametrize("read", [readers.load, readers.as_numpy])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"batch_size": 0}, "batch_size=0: expected a number of at least 1"),
+        ({"batch_size": 2.5}, "batch_size=2.5"),
+        ({"batching": "bucketed?"}, "batching='bucketed.': one of dense, padded, ragged"),
+        ({"mask": True}, "mask=True needs batching='padded', not 'dense'"),
+        ({"repeat": 0}, "repeat=0: expected a number of epochs, or None"),
+        ({"repeat": False}, "repeat=False"),
+        ({"seed": -1}, "seed=-1: expected a number from 0 to"),
+        ({"seed": True}, "seed=True: expected a number from 0 to"),
+        ({"order": "random"}, "order='random': one of interleave, global, or None"),
+        ({"shuffle_buffer": 0}, "shuffle_buffer=0: expected a number of at least 1"),
+        ({"shard": (2, 2)}, r"shard=\(2, 2\): expected \(index, count\) of this host"),
+        ({"shard": 2}, "shard=2: expected"),
+        ({"start_step": -1}, "start_step=-1: expected a number of at least 0"),
+        ({"state": 7}, "state=7: expected a readers.State, or its JSON"),
+        ({"state": "{}"}, "not a state of version 1"),
+        ({"split": "dev"}, "unknown split 'dev': the dataset has train, val"),
+        ({"split": "train[oops]"}, "expected one of the forms"),
+        ({"columns": ["idd"]}, "unknown feature 'idd': the dataset has id, name, vector"),
+        ({"columns": "id"}, "columns='id': expected a list of feature names"),
+        ({"columns": []}, "expected a list of feature names"),
+        ({"as_supervised": ("image", "id")}, "unknown feature 'image'"),
+        ({"as_supervised": "id"}, "as_supervised='id': expected a list"),
+        (
+            {"as_supervised": ("vector", "id"), "columns": ["id"]},
+            "as_supervised names 'vector': a batch has id",
+        ),
+        ({"schema": {"id": ("int64", ())}}, r"schema: expected readers.Schema\(.*got dict"),
+    ],
+)
+def test_a_wrong_argument_is_told_at_once_in_one_line(dataset, read, arguments, message):
+    with pytest.raises(ValueError, match=message) as error:
+        read(dataset, **{"batch_size": 4, **arguments})
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("read", [readers.load, readers.as_numpy])
+def test_dense_refuses_unknown_shapes_and_names_the_cure(sensors, read):
+    with pytest.raises(ValueError, match=r"'signal'.*\[None, 2\].*'padded' or 'ragged'"):
+        read(sensors, batch_size=2)
+    read(sensors, batch_size=2, columns=["label"])
+
+
+@pytest.mark.parametrize("read", [readers.load, readers.as_numpy])
+def test_a_mask_never_replaces_a_feature(tmp_path, read):
+    schema = readers.Schema({"a": ("int64", (None,)), "a_mask": ("int64", ())})
+    write_dataset(tmp_path, schema, {"train": [[{"a": [1], "a_mask": 1}]]})
+    with pytest.raises(ValueError, match="would replace the feature 'a_mask'"):
+        read(tmp_path, batch_size=1, batching="padded", mask=True)
+
+
+@pytest.mark.parametrize("read", [readers.load, readers.as_numpy])
+def test_missing_files_are_named(tmp_path, read):
+    with pytest.raises(readers.DatasetError, match=r"no manifest.json here"):
+        read(tmp_path, batch_size=1)
+    with pytest.raises(FileNotFoundError, match=r"gone.tfrecord: no such file"):
+        read([tmp_path / "gone.tfrecord"], schema=NUMBERS, batch_size=1)
+    with pytest.raises(FileNotFoundError, match=r"no TFRecord files here"):
+        read(tmp_path / "*.tfrecord", schema=NUMBERS, batch_size=1)
+    with pytest.raises(FileNotFoundError, match=r"no TFRecord files here"):
+        read(tmp_path, schema=NUMBERS, batch_size=1)
+    with pytest.raises(ValueError, match="an empty list of files"):
+        read([], schema=NUMBERS, batch_size=1)
+    with pytest.raises(ValueError, match="files without a manifest need schema="):
+        read([tmp_path / "gone.tfrecord"], batch_size=1)
+    with pytest.raises(ValueError, match="a glob needs schema="):
+        read(tmp_path / "*.tfrecord", batch_size=1)
+
+
+@pytest.mark.parametrize("read", [readers.load, readers.as_numpy])
+def test_a_shard_unlike_the_manifest_is_named_before_anything_is_read(tmp_path, read):
+    write_numbers(tmp_path)
+    shard = tmp_path / "train-00002-of-00004.tfrecord"
+    data = shard.read_bytes()
+    shard.write_bytes(data[:-1])
+    message = (
+        f"train-00002-of-00004.tfrecord: the manifest says {len(data)} bytes, .*{len(data) - 1}"
+    )
+    with pytest.raises(readers.DatasetError, match=message):
+        read(tmp_path, batch_size=1)
+    read(tmp_path, split="train[:5]", batch_size=1)
+    shard.unlink()
+    with pytest.raises(FileNotFoundError, match=r"train-00002-of-00004.tfrecord.*missing"):
+        read(tmp_path, batch_size=1)
+
+
+def test_fewer_records_than_the_manifest_says_are_an_error(tmp_path):
+    write_numbers(tmp_path)
+    text = (tmp_path / "manifest.json").read_text()
+    text = text.replace('"records": 20', '"records": 21').replace('"records": 7', '"records": 8')
+    (tmp_path / "manifest.json").write_text(text)
+    with pytest.raises(tf.errors.OpError, match=r"to contain 8 elements|21"):
+        list(readers.load(tmp_path, batch_size=4, order="interleave"))
+    with pytest.raises(tf.errors.OpError, match="manifest says 8 records, the index has 7"):
+        list(readers.load(tmp_path, batch_size=4))
+
+
+def test_a_record_unlike_the_schema_is_told_by_feature(tmp_path):
+    schema = readers.Schema({"signal": ("float32", (3, 2)), "label": ("int64", ())})
+    records = [{"signal": np.ones((4, 2), "f4"), "label": 1}]
+    write_shard(tmp_path / "a.tfrecord", [Encoder(SIGNALS).encode(record) for record in records])
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"feature signal: .*\[3, 2\]"):
+        list(readers.load(tmp_path / "a.tfrecord", schema=schema, batch_size=1, order="interleave"))
+    message = r"a.tfrecord: record 0 at byte 0: feature .*expected \[3, 2\], found \[4, 2\]"
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message) as error:
+        list(readers.load(tmp_path / "a.tfrecord", schema=schema, batch_size=1))
+    assert "Traceback" not in str(error.value)
+
+
+def run_python(code):
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+
+
+def test_importing_readers_imports_neither_tensorflow_nor_beam():
+    done = run_python(
+        "import sys, readers; from readers import as_numpy, RecordSource, Manifest, Schema\n"
+        "heavy = {'tensorflow', 'apache_beam', 'PIL', 'torch', 'jax', 'pandas'} & set(sys.modules)\n"
+        "assert not heavy, heavy; assert 'load' in dir(readers)"
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_load_without_tensorflow_says_how_to_get_it():
+    done = run_python(
+        "import sys; sys.modules['tensorflow'] = None\n"
+        "import readers\n"
+        "try: readers.load('nowhere', batch_size=1)\n"
+        "except ImportError as error: print(error)"
+    )
+    expected = "readers.load needs TensorFlow: pip install 'beam-shards[tensorflow]'\n"
+    assert done.stdout == expected, done.stderr
+
+
+def test_the_public_names_are_those_of_the_list():
+    assert all(getattr(readers, name) for name in readers.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = readers.nothing

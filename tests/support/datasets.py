@@ -1,0 +1,172 @@
+"""Small inputs and datasets on disk, and how tests look at what jobs write."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import google_crc32c
+import numpy as np
+
+from readers.format.encode import Encoder
+from readers.format.index import format_index
+from readers.format.manifest import Manifest, Shard, Split, shard_name
+from readers.format.schema import Schema
+from readers.format.tfrecord import frame
+
+Record = dict[str, Any]
+
+
+def write_shard(path: Path, examples: Sequence[bytes], index: bool = True) -> Shard:
+    """Writes serialized Examples as one TFRecord file, with its index."""
+    framed = [frame(example) for example in examples]
+    data = b"".join(framed)
+    path.write_bytes(data)
+    if index:
+        lengths = np.array([len(record) for record in framed], np.int64)
+        Path(f"{path}.idx").write_bytes(format_index(lengths))
+    return Shard(path.name, len(examples), len(data), google_crc32c.value(data))
+
+
+def write_dataset(
+    directory: Path,
+    schema: Schema,
+    splits: Mapping[str, Sequence[Sequence[Record]]],
+    **manifest: Any,
+) -> Path:
+    """Writes a dataset; `splits` holds the records of each shard of each split."""
+    directory.mkdir(parents=True, exist_ok=True)
+    encoder = Encoder(schema)
+    found = {}
+    for name, shards in splits.items():
+        found[name] = Split(
+            tuple(
+                write_shard(
+                    directory / shard_name(name, number, len(shards)),
+                    [encoder.encode(record) for record in records],
+                )
+                for number, records in enumerate(shards)
+            )
+        )
+    text = Manifest(schema, found, **manifest).to_bytes()
+    (directory / "manifest.json").write_bytes(text)
+    return directory
+
+
+NUMBERS = Schema({"id": ("int64", ()), "vector": ("float32", (3,)), "name": ("string", ())})
+
+
+def numbers(first: int, count: int) -> list[Record]:
+    """Records of fixed shape that tell their own number."""
+    return [
+        {"id": i, "vector": np.full(3, i, np.float32), "name": f"record {i}"}
+        for i in range(first, first + count)
+    ]
+
+
+def write_numbers(directory: Path, counts: Sequence[int] = (5, 4, 7, 4), val: int = 3) -> Path:
+    """A dataset whose train records are 0, 1, 2, ... in shards of the given sizes."""
+    starts = np.cumsum([0, *counts[:-1]]).tolist()
+    train = [numbers(start, count) for start, count in zip(starts, counts, strict=True)]
+    splits = {"train": train, "val": [numbers(1000, val)]}
+    return write_dataset(directory, NUMBERS, splits, label_names=("cat", "dog"))
+
+
+SIGNALS = Schema({"signal": ("float32", (None, 2)), "label": ("int64", ())})
+
+
+def signals(lengths: Sequence[int]) -> list[Record]:
+    """Records of a feature of unknown length; values count up from 1, so none looks like padding."""
+    return [
+        {"signal": np.arange(1, 2 * n + 1, dtype=np.float32).reshape(n, 2), "label": i}
+        for i, n in enumerate(lengths)
+    ]
+
+
+def write_signals(directory: Path, lengths: Sequence[int] = (3, 0, 5, 1, 2)) -> Path:
+    """A dataset of one shard with a feature of unknown length."""
+    return write_dataset(directory, SIGNALS, {"train": [signals(lengths)]})
+
+
+def files_of(directory: Path) -> dict[str, str]:
+    """Relative path -> SHA-256 of every file below a directory, hidden ones included.
+
+    The versions of packages in a manifest do not count: they are not the data's.
+    """
+    found = {}
+    for path in sorted(directory.rglob("*")):
+        if path.is_file():
+            data = path.read_bytes()
+            if path.name == "manifest.json":
+                manifest = json.loads(data)
+                del manifest["versions"]
+                data = json.dumps(manifest, indent=1).encode()
+            found[str(path.relative_to(directory))] = hashlib.sha256(data).hexdigest()
+    return found
+
+
+def npy(dtype: str, shape: Sequence[int], data: bytes) -> bytes:
+    """The bytes of a .npy file, the same with every version of NumPy."""
+    text = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': {tuple(shape)!r}, }}"
+    head = text + " " * (-(len(text) + 11) % 64) + "\n"
+    return b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head.encode() + data
+
+
+def write_recordings(directory: Path, lengths: Sequence[int], bad: Sequence[int] = ()) -> None:
+    """Writes recordings `a/00000.npy`, `b/00001.npy`, `c/00002.npy`, … of int16 [length, 3].
+
+    Args:
+        bad: Numbers of those that are no recordings.
+    """
+    for label in "abc":
+        (directory / label).mkdir(parents=True, exist_ok=True)
+    for number, length in enumerate(lengths):
+        values = (np.arange(3 * length) * (number + 1) % 1009).astype("<i2").tobytes()
+        data = b"broken" if number in set(bad) else npy("<i2", (length, 3), values)
+        (directory / "abc"[number % 3] / f"{number:05d}.npy").write_bytes(data)
+
+
+def parse_tfrecord(data: bytes) -> list[bytes]:
+    """The records of a TFRecord file, read by nothing of ours; every checksum is verified.
+
+    Source: tensorflow/core/lib/io/record_reader.cc.
+    """
+    found, at = [], 0
+    while at < len(data):
+        (length,) = struct.unpack_from("<Q", data, at)
+        body = data[at + 12 : at + 12 + length]
+        assert len(data) >= at + 16 + length, f"cut off at byte {at}"
+        assert _masked(data[at : at + 8]) == struct.unpack_from("<I", data, at + 8)[0], at
+        assert _masked(body) == struct.unpack_from("<I", data, at + 12 + length)[0], at
+        found.append(body)
+        at += 16 + length
+    return found
+
+
+def _crc_table() -> list[int]:
+    table = []
+    for value in range(256):
+        for _ in range(8):
+            value = value >> 1 ^ (0x82F63B78 if value & 1 else 0)
+        table.append(value)
+    return table
+
+
+_TABLE = _crc_table()
+
+
+def crc32c(data: bytes) -> int:
+    """The CRC32C of some bytes, a byte at a time."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = _TABLE[(crc ^ byte) & 0xFF] ^ crc >> 8
+    return crc ^ 0xFFFFFFFF
+
+
+def _masked(data: bytes) -> int:
+    crc = crc32c(data)
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF

@@ -1,0 +1,246 @@
+"""Jobs in processes of their own that are there at once: forked from one that has loaded Beam.
+
+Importing Beam takes a process longer than all that a small job does, and most tests that kill jobs
+or take their disk away care for neither. A forked process runs `python -m beam_jobs` from its first
+line to the interpreter's own end, with arguments, streams, environment, limits and a pid of its own;
+it differs from one that was started afresh in nothing but modules that are loaded already. That a
+fresh one works as well is what the tests in test_progress_cli.py and test_survey.py see.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import json
+import os
+import re
+import resource
+import runpy
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.support.checkout import ROOT
+
+_LONGEST_REQUEST = 1 << 20
+_PROGRESS = re.compile(r"\w+: [\d.,]+[kM]?( of [\d.,]+[kM]?)? (files|records|B), \S+/s")
+
+
+class Job:
+    """`python -m beam_jobs`, with what `subprocess.Popen` offers of a process.
+
+    Args:
+        arguments: Of the command.
+        stdout: A file descriptor, or `subprocess.PIPE`.
+        stderr: Likewise.
+        env: All variables of its environment; those of this process if there are none.
+        file_bytes: How large a file that it writes may be (`RLIMIT_FSIZE`).
+    """
+
+    def __init__(
+        self,
+        *arguments: Any,
+        stdout: int = subprocess.PIPE,
+        stderr: int = subprocess.PIPE,
+        env: Mapping[str, str] | None = None,
+        file_bytes: int = resource.RLIM_INFINITY,
+    ) -> None:
+        env = dict(os.environ if env is None else env)
+        for name in {*env, *os.environ}:
+            if name.startswith("PYTHON") and env.get(name) != os.environ.get(name):
+                raise ValueError(f"{name} is read when an interpreter starts: this one has started")
+        self.returncode: int | None = None
+        self.stdout = self.stderr = None
+        theirs = []
+        for name, stream in (("stdout", stdout), ("stderr", stderr)):
+            if stream == subprocess.PIPE:
+                end, stream = os.pipe()
+                setattr(self, name, os.fdopen(end, encoding="utf-8"))
+            elif stream == subprocess.DEVNULL:
+                stream = os.open(os.devnull, os.O_WRONLY)
+            else:
+                stream = os.dup(stream)
+            theirs.append(stream)
+        self._news, news = socket.socketpair()
+        request = [[str(argument) for argument in arguments], env, file_bytes]
+        socket.send_fds(_server(), [json.dumps(request).encode()], [*theirs, news.fileno()])
+        for stream in theirs:
+            os.close(stream)
+        news.close()
+        self.pid = int(self._hear())
+
+    def _hear(self) -> str:
+        line = self._news.recv(32).decode()
+        assert line, "the process that forks jobs has died"
+        return line
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Its exit code, once it has ended; that of a killed one is the negative signal."""
+        if self.returncode is None:
+            self._news.settimeout(timeout)
+            try:
+                self.returncode = int(self._hear())
+            except (TimeoutError, BlockingIOError):
+                raise subprocess.TimeoutExpired("python -m beam_jobs", timeout or 0) from None
+            self._news.close()
+        return self.returncode
+
+    def poll(self) -> int | None:
+        """Its exit code, or None while it runs."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        return self.returncode
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        """What it wrote to stdout and to stderr until both were closed, once it has ended."""
+        said = {}
+
+        def listen(name: str, stream: Any) -> None:
+            with stream:
+                said[name] = stream.read()
+
+        streams = {"stdout": self.stdout, "stderr": self.stderr}
+        threads = [
+            threading.Thread(target=listen, args=item, daemon=True)
+            for item in streams.items()
+            if item[1]
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(timeout)
+        if len(said) < len(threads):
+            raise subprocess.TimeoutExpired("python -m beam_jobs", timeout or 0)
+        self.wait(timeout)
+        return said.get("stdout", ""), said.get("stderr", "")
+
+    def send_signal(self, number: int) -> None:
+        """Sends it a signal if it still runs."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """Kills it if it still runs."""
+        self.send_signal(signal.SIGKILL)
+
+
+def told(error: str) -> list[str]:
+    """The lines that a job wrote to stderr, without those that tell of a long one how far it is.
+
+    They come every ten seconds, which a machine that does much else may make of a short one.
+    """
+    return [line for line in error.splitlines() if not _PROGRESS.match(line)]
+
+
+def run(*arguments: Any, timeout: float = 120, **how: Any) -> subprocess.CompletedProcess[str]:
+    """A job that has ended."""
+    job = Job(*arguments, **how)
+    try:
+        stdout, stderr = job.communicate(timeout)
+    finally:
+        job.kill()
+    return subprocess.CompletedProcess(arguments, job.wait(), stdout, stderr)
+
+
+@functools.cache
+def _server() -> socket.socket:
+    """The connection to the process that forks jobs."""
+    here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    # No threads: a lock that one holds in the moment of a fork is never given back.
+    env = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.support.forked", str(there.fileno())],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        env=env,
+        pass_fds=[there.fileno()],
+        start_new_session=True,
+    )
+    there.close()
+
+    @atexit.register
+    def end() -> None:
+        here.close()
+        process.wait()
+
+    here.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _LONGEST_REQUEST)
+    return here
+
+
+def _serve(requests: socket.socket) -> list[str] | None:
+    """Forks a process for each request; returns its arguments there, and here None at the end."""
+    running: dict[int, tuple[int, socket.socket]] = {}
+    with selectors.DefaultSelector() as selector:
+        selector.register(requests, selectors.EVENT_READ)
+        while True:
+            for key, _ in selector.select():
+                if key.fd != requests.fileno():
+                    selector.unregister(key.fd)
+                    pid, news = running.pop(key.fd)
+                    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+                    with contextlib.suppress(OSError), news:
+                        news.send(str(code).encode())
+                    os.close(key.fd)
+                    continue
+                request, fds, _, _ = socket.recv_fds(requests, _LONGEST_REQUEST, 3)
+                if not request:
+                    for pid, _ in running.values():
+                        os.kill(pid, signal.SIGKILL)
+                    return None
+                stdout, stderr, news_fd = fds
+                arguments, env, file_bytes = json.loads(request)
+                if not (pid := os.fork()):
+                    for watched, (_, other) in running.items():
+                        os.close(watched)
+                        other.close()
+                    os.close(news_fd)
+                    requests.close()
+                    _become(stdout, stderr, env, file_bytes)
+                    return arguments
+                for fd in (stdout, stderr):
+                    os.close(fd)
+                news = socket.socket(fileno=news_fd)
+                news.send(str(pid).encode())
+                watched = os.pidfd_open(pid)
+                running[watched] = pid, news
+                selector.register(watched, selectors.EVENT_READ)
+
+
+def _become(stdout: int, stderr: int, env: dict[str, str], file_bytes: int) -> None:
+    """Gives this process the streams, the environment and the limits of the one asked for."""
+    for fd, standard in ((stdout, 1), (stderr, 2)):
+        os.dup2(fd, standard)
+        os.close(fd)
+    os.environ.clear()
+    os.environ.update(env)
+    tempfile.tempdir = None
+    resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
+
+
+def _main(fd: int) -> None:
+    from apache_beam.runners.portability import fn_api_runner  # noqa: F401
+
+    import beam_jobs.cli.command
+    import beam_jobs.cli.run  # noqa: F401
+    from tests.support import quick_beam  # noqa: F401
+
+    # Arrow's allocator has one, and looks after itself in a fork.
+    threads = [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
+    threads = [name for name in threads if name != "jemalloc_bg_thd"]
+    assert len(threads) == 1, f"importing Beam started threads: {threads}"
+    arguments = _serve(socket.socket(fileno=fd))
+    if arguments is not None:
+        sys.argv = ["beam_jobs", *arguments]
+        runpy.run_module("beam_jobs", run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    _main(int(sys.argv[1]))
