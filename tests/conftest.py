@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""Fixtures and settings that all tests share."""
 
 import contextlib
 import os
@@ -25,11 +25,11 @@ from tests.support.object_stores import (
 
 __all__ = ["gcs", "gcs_of_module", "gcs_server", "s3", "s3_of_module", "s3_server", "store"]
 
-# A shell that starts this in the background has Ctrl-C ignored, in all processes below.
+# A shell that starts pytest in the background makes it and all its child processes ignore Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# In CI the same examples every time, so that a change is judged by its own faults; elsewhere new
-# ones in every run. Without a deadline: the machines of CI are slow at times.
+# CI uses the same examples in every run, so that a change fails for its own faults only; elsewhere
+# every run draws new ones. There is no deadline, because machines of CI are slow at times.
 settings.register_profile("ci", derandomize=True, deadline=None)
 settings.register_profile("here", deadline=None)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
@@ -61,7 +61,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def dying_after(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Callable[[int], contextlib.AbstractContextManager]:
-    """Lets exactly so many shards be written, then the next writer fails, in whatever thread."""
+    """Lets a given number of shards be written; the next writer fails, whatever its thread."""
     write, changed = ShardWriter.write, threading.Condition()
 
     @contextlib.contextmanager

@@ -222,6 +222,7 @@ def test_a_column_of_members_names_their_splits(packed, tmp_path):
     assert len(rejects_of(tmp_path / "out")) == 1
 
 
+@pytest.mark.slow
 def test_every_label_of_packed_members_has_its_share(packed, tmp_path):
     flags = ["--label", "column:cls", "--stratify", "--splits", "a=0.5,b=0.3,c=0.2"]
     inputs = ["--input", packed / "x.tar", "--input", packed / "x.tar.gz"]
@@ -429,6 +430,7 @@ def watch(event: str, arguments: tuple[Any, ...]) -> None:
             written.append(os.fsdecode(path))
 
 
+@pytest.mark.slow(base=["seekable"])
 def test_one_worker_writes_the_same_bytes_and_no_file_but_those_of_the_dataset(salvaged, tmp_path):
     global watching
     arguments, _, out = salvaged
@@ -465,6 +467,7 @@ def test_an_interrupted_run_goes_on_to_the_same_bytes(salvaged, tmp_path, capsys
     assert files_of(tmp_path / "out") == files_of(out)
 
 
+@pytest.mark.slow
 def test_an_archive_that_is_written_anew_is_read_anew_though_all_its_sizes_are_the_same(tmp_path):
     def recordings(value: float) -> Files:
         out = io.BytesIO()
@@ -545,6 +548,7 @@ def test_an_archive_of_nothing_is_a_mistake_and_one_of_rubbish_has_failed(
     refused(capsys, code, rubbish, job, "--input", tmp_path / f"x.{ending}", *flags)
 
 
+@pytest.mark.slow
 def test_an_archive_may_lie_beside_the_output_and_be_read_again(tmp_path):
     tarred(tmp_path / "x.tar.gz", [(f"{n}.jpg", d) for n, d in enumerate(photos(3))])
     arguments = ["images", "--input", tmp_path / "*.tar.gz", "--output", tmp_path / "out"]

@@ -135,7 +135,7 @@ WHICH = [
 ]
 
 
-@pytest.mark.slow(base=["7-random 0", "20-all but one", "7-two shards"])
+@pytest.mark.slow(base=["7-random 0", "20-all but one"])
 @pytest.mark.parametrize("which", WHICH)
 @pytest.mark.parametrize("shards", [7, 20])
 def test_recordings_that_turn_out_bad_leave_the_shards_balanced(tmp_path, which, shards):
@@ -190,7 +190,7 @@ def unequal(seed, count=160, largest=4000):
     return np.minimum(1 + draw.pareto(0.8, count) * 8, largest).astype(int).tolist()
 
 
-@pytest.mark.slow(base=["0-0", "50-2"])
+@pytest.mark.slow(base=["50-2"])
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("rejects", [0, 50])
 def test_recordings_balanced_by_bytes_differ_by_the_largest_at_most(tmp_path, seed, rejects):
@@ -218,7 +218,7 @@ def test_one_recording_as_large_as_all_others_is_balanced_by_bytes(tmp_path):
     assert sum(map(len, checked(tmp_path / "out")["train"])) == 61
 
 
-@pytest.mark.slow(base=["words"])
+@pytest.mark.slow
 @pytest.mark.parametrize("tokens", ["none", "words"])
 def test_texts_balanced_by_bytes_differ_by_the_largest_at_most(tmp_path, tokens):
     lines = [json.dumps({"text": "ab " * n}) for n in unequal(5, 300, 900)]

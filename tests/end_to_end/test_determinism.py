@@ -37,7 +37,7 @@ def run(*arguments):
 
 
 def run_as_users_do(*arguments):
-    """In a process of its own, where tests/quick_beam.py replaces nothing in Beam."""
+    """In a process of its own, where tests/support/quick_beam.py replaces nothing in Beam."""
     command = [sys.executable, "-m", "beam_jobs", *map(str, arguments)]
     return subprocess.run(command).returncode
 

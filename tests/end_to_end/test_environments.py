@@ -23,6 +23,8 @@ from tests.support.packaged import build_wheel, run_in, user_environment
 
 pytestmark = pytest.mark.environments
 
+pytestmark = pytest.mark.environments
+
 
 def empty_environment(directory):
     venv.create(directory, with_pip=True)

@@ -469,7 +469,7 @@ def test_an_element_lost_or_repeated_between_two_steps_is_noticed_or_harmless(
     assert_failed_or_whole(capsys, code, tmp_path / "out", expected)
 
 
-@pytest.mark.slow(base=["sensors-lose", "bytes-repeat"])
+@pytest.mark.slow(base=["sensors-lose"])
 @pytest.mark.parametrize("action", ["lose", "repeat"])
 @pytest.mark.parametrize("job", ["sensors", "bytes"])
 def test_results_lost_or_repeated_on_the_way_to_the_moves_are_noticed_or_harmless(
@@ -763,6 +763,7 @@ def test_a_disk_with_no_room_for_a_text_job_ends_it_with_one_line(tmp_path, disk
     assert not (path / "out" / ".staging").exists()
 
 
+@pytest.mark.slow
 def test_records_that_a_killed_run_left_on_disk_go_when_the_next_one_begins(
     jobs, tmp_path, monkeypatch
 ):
@@ -834,7 +835,7 @@ def test_a_file_in_place_of_the_output_is_named_in_one_line(jobs, tmp_path):
     assert (tmp_path / "out").read_text() == "mine"
 
 
-@pytest.mark.slow(base=[".staging", "manifest.json"])
+@pytest.mark.slow(base=[".staging"])
 @pytest.mark.parametrize("name", [".staging", "manifest.json", "rejects"])
 def test_a_folder_or_file_in_the_way_of_the_output_is_named_in_one_line(jobs, tmp_path, name):
     out = tmp_path / "out"

@@ -84,6 +84,7 @@ def with_process(record):
     return record | {"process": os.getpid()}
 
 
+@pytest.mark.slow
 def test_both_processes_read(source):
     batches = in_processes(grain.MapDataset.source(source).map(with_process).batch(4))
     processes = {process for batch in batches for process in batch["process"].tolist()}

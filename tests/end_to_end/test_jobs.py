@@ -122,6 +122,7 @@ def test_pictures_keep_their_own_size_when_none_is_asked_for(samples, tmp_path):
             assert record["image"].shape == (image.height, image.width, 3)
 
 
+@pytest.mark.slow
 def test_features_have_the_names_that_are_asked_for_wherever_they_are_named(samples, tmp_path):
     arguments = ["sensors", "--input", f"{samples}/sensors/*/*.npy", "--num_shards", 2]
     assert run(*arguments, "--output", tmp_path / "plain") == 0
@@ -233,6 +234,7 @@ def test_a_file_larger_than_a_chunk_is_read_in_pieces_without_losing_a_line(tmp_
     assert texts == {f"big.txt#{n}": line for n, line in enumerate(lines, 1)}
 
 
+@pytest.mark.slow
 def test_integer_folders_are_the_labels_themselves(tmp_path):
     for name in ("2", "10"):
         (tmp_path / "in" / name).mkdir(parents=True)
@@ -493,6 +495,7 @@ def test_a_dataset_is_replaced_only_with_overwrite_and_leaves_nothing_behind(
     ]
 
 
+@pytest.mark.slow
 def test_what_a_failed_run_left_is_no_obstacle(samples, tmp_path):
     out = tmp_path / "out"
     arguments = ("sensors", "--input", f"{samples}/sensors/*/*", "--output", out)
@@ -507,6 +510,7 @@ def test_what_a_failed_run_left_is_no_obstacle(samples, tmp_path):
     assert files_of(out) == whole
 
 
+@pytest.mark.slow
 def test_fewer_records_than_shards_leave_no_empty_shard(tmp_path):
     (tmp_path / "in" / "a").mkdir(parents=True)
     for n in range(3):
@@ -532,6 +536,7 @@ def test_an_input_folder_stands_for_all_files_below_it(samples, tmp_path):
     assert Manifest.read(str(out)).splits["train"].records == 30
 
 
+@pytest.mark.slow
 def test_the_key_does_not_depend_on_where_the_inputs_lie(samples, tmp_path):
     shutil.copytree(samples / "sensors", tmp_path / "elsewhere" / "deep")
     for name, source in (("a", samples / "sensors"), ("b", tmp_path / "elsewhere" / "deep")):
@@ -609,6 +614,7 @@ def test_an_output_path_with_glob_characters_is_refused_before_anything_is_delet
     assert files_of(tmp_path) == before
 
 
+@pytest.mark.slow
 def test_inputs_without_a_record_leave_the_dataset_that_was_to_be_overwritten(
     samples, tmp_path, capsys
 ):
@@ -658,6 +664,7 @@ def test_an_output_below_the_input_is_not_read_as_input(samples, tmp_path):
     assert files_of(source / "shards") == first
 
 
+@pytest.mark.slow
 def test_paths_with_glob_characters_that_are_there_are_meant_as_they_stand(samples, tmp_path):
     source = tmp_path / "run [1]*"
     shutil.copytree(samples / "sensors", source)
@@ -689,6 +696,7 @@ def test_rejects_and_statistics_are_the_same_in_every_run_and_of_written_records
     assert statistics["key"]["lengths"]["bytes"]["count"] == 30
 
 
+@pytest.mark.slow
 def test_a_text_file_whose_name_is_not_utf_8_is_a_reject(tmp_path):
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.txt").write_text("good")

@@ -214,6 +214,7 @@ def test_a_plan_matches_what_the_job_writes_and_writes_nothing(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_a_stopped_run_resumes_and_other_flags_start_afresh(foreign, resharded, tmp_path, capsys):
     out = tmp_path / "out"
     flags = ["--input", foreign[0] / "old-*", *SPLITS, "--num_shards", 4, "--output", out]
@@ -297,6 +298,7 @@ def test_a_mistake_is_reported_before_a_dataset_is_replaced(foreign, resharded, 
     (foreign[0] / "other").unlink()
 
 
+@pytest.mark.slow
 def test_shards_are_planned_from_the_kept_features(tmp_path):
     records = [example(id=n, image=bytes(5000)) for n in range(200)]
     write_plain(tmp_path / "a.tfrecord", records)
@@ -564,6 +566,7 @@ def test_one_of_our_datasets_keeps_its_class_names_and_statistics(tmp_path, caps
     )
 
 
+@pytest.mark.slow
 def test_the_vocabulary_of_a_text_dataset_is_kept(tmp_path):
     (tmp_path / "a.txt").write_text("one two two\nthree two one\n" * 30)
     flags = ["--input", tmp_path / "a.txt", "--tokens", "words", "--output", tmp_path / "old"]

@@ -286,6 +286,7 @@ def test_the_shard_of_an_input_that_changed_is_written_anew(few, tmp_path, capsy
     assert goes_on(capsys, [*arguments, "--output", out], out, expected) == SHARDS - 1
 
 
+@pytest.mark.slow
 def test_the_shard_of_an_input_that_became_a_reject_is_written_anew(few, tmp_path, capsys):
     arguments, out = few
     (tmp_path / "in" / "a" / "00000.npy").write_bytes(b"broken")
@@ -325,7 +326,7 @@ def test_after_an_input_was_added_or_removed_the_result_is_that_of_a_fresh_run(
     assert goes_on(capsys, [*arguments, "--output", out], out, expected) < SHARDS
 
 
-@pytest.mark.slow(base=["--seed", "--dtype"])
+@pytest.mark.slow(base=["--seed"])
 @pytest.mark.parametrize(
     "flags",
     [
@@ -397,7 +398,7 @@ def test_a_done_shard_that_was_harmed_is_written_anew(unfinished, capsys, suffix
     assert goes_on(capsys, arguments, out, expected) == SHARDS - 1
 
 
-@pytest.mark.slow(base=["flip"])
+@pytest.mark.slow
 @pytest.mark.parametrize("harm", [flip, truncate, empty, Path.unlink])
 def test_a_list_of_rejects_that_was_harmed_is_written_anew(tmp_path, capsys, harm):
     source, out = tmp_path / "in", tmp_path / "out"
@@ -458,7 +459,7 @@ def uneven(tmp_path_factory, request):
     return arguments, files_of(out)
 
 
-@pytest.mark.slow(base=["records-within-1", "bytes-between-1"])
+@pytest.mark.slow(base=["records-within-1"])
 @pytest.mark.parametrize("changes", [0, 1, 3])
 @pytest.mark.parametrize("half", [False, True], ids=["between", "within"])
 def test_a_run_that_dies_while_records_move_is_completed(
@@ -491,7 +492,7 @@ def test_a_run_that_dies_while_records_move_is_completed(
     assert goes_on(capsys, [*arguments, "--output", out], out, expected) == before
 
 
-@pytest.mark.slow(base=["records"])
+@pytest.mark.slow
 def test_a_run_that_dies_while_moved_records_are_copied_is_completed(
     uneven, tmp_path, monkeypatch, capsys
 ):

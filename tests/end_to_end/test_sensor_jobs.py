@@ -312,6 +312,7 @@ def test_windows_have_the_same_bytes_however_few_are_handed_over_at_once(
     assert max(together) == 3  # of 1,100 bytes each
 
 
+@pytest.mark.slow
 def test_an_unfinished_run_goes_on_to_the_same_bytes(cut, tmp_path, capsys, monkeypatch):
     flags, _, _, files = cut
 

@@ -148,7 +148,7 @@ def filled(request, inputs):
     return bucket
 
 
-@pytest.mark.slow(base=["s3_of_module-sensors", "gcs_of_module-text", "s3_of_module-archive"])
+@pytest.mark.slow(base=["s3_of_module-sensors", "gcs_of_module-text"])
 @pytest.mark.parametrize("name", JOBS)
 def test_a_job_from_store_to_store_writes_the_same_bytes_as_on_a_disk(
     filled, inputs, on_disk, name
@@ -160,6 +160,7 @@ def test_a_job_from_store_to_store_writes_the_same_bytes_as_on_a_disk(
     assert comparable(stored(store, f"out/{name}/")) == on_disk[name]
 
 
+@pytest.mark.slow(base=["s3"])
 def test_a_job_makes_few_requests(store, inputs, on_disk):
     arguments = [flag.format(inputs) for flag in JOBS["images"]]
     assert run(*arguments, *SPLITS, *ONE, "--output", f"{store.url}/data") == 0
@@ -272,7 +273,7 @@ def test_the_next_run_resumes_a_killed_one(store, inputs, on_disk, workers, tmp_
     assert comparable(stored(store, "out/")) == on_disk["text"]
 
 
-@pytest.mark.slow(base=["s3"])
+@pytest.mark.slow
 def test_overwrite_removes_all_earlier_files(store, inputs, on_disk):
     arguments = [flag.format(inputs) for flag in JOBS["sensors"]]
     to = [*ONE, "--output", f"{store.url}/out"]

@@ -265,6 +265,7 @@ def test_rows_that_name_no_picture_are_rejects_each_with_its_reason(digits, tmp_
     assert rejects[f"t.jsonl#{last + 4}"].startswith("not UTF-8: ")
 
 
+@pytest.mark.slow
 def test_a_file_may_be_named_twice_where_rows_or_a_column_are_the_keys(digits, tmp_path, capsys):
     rows = [{"path": row_of(n // 2)["path"], "id": f"k/{n}.tar.gz", "what": n} for n in range(8)]
     (tmp_path / "t.jsonl").write_bytes(lines(rows))
@@ -291,6 +292,7 @@ def test_a_file_may_be_named_twice_where_rows_or_a_column_are_the_keys(digits, t
 # Groups.
 
 
+@pytest.mark.slow(base=["column:subject"])
 @pytest.mark.parametrize("group", ["column:subject", r"^(subject\d+)/"])
 def test_all_records_of_a_group_are_in_one_split(digits, tmp_path, group):
     flags = ["--table", digits / "t.csv", "--label", "none", "--group_by", group, *ONE]
@@ -306,6 +308,7 @@ def test_all_records_of_a_group_are_in_one_split(digits, tmp_path, group):
     assert list(rejects) == ["gone.png"]
 
 
+@pytest.mark.slow
 def test_windows_of_the_recordings_of_a_group_are_in_one_split(tmp_path):
     rows = []
     for number in range(24):
@@ -502,6 +505,7 @@ def test_stratified_texts_are_the_same_bytes_by_workers_of_beam(stratified_texts
     assert files_of(tmp_path / "o") == files_of(out)
 
 
+@pytest.mark.slow
 def test_labels_of_one_record_each_still_give_the_splits_their_shares(tmp_path):
     rows = [{"text": f"text {number}", "label": f"label {number}"} for number in range(2000)]
     (tmp_path / "t.jsonl").write_bytes(lines(rows))

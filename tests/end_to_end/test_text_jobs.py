@@ -321,7 +321,7 @@ def test_a_tokenizer_is_learned_from_the_texts_of_the_training_split_that_stay(w
     assert (windows[1] / "tokenizer.json").read_text("utf-8") == learned
 
 
-@pytest.mark.slow(base=["one"])
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", [["--direct_num_workers", 1], BEAMS_OWN], ids=["one", "beam"])
 def test_every_file_is_the_same_with_other_workers(windows, tmp_path, mode):
     arguments, out = windows
@@ -431,6 +431,7 @@ def test_tokens_are_learned_from_the_training_split_however_splits_are_made(
         assert_goes_on(dying_after, capsys, arguments, tmp_path / "killed", files_of(out))
 
 
+@pytest.mark.slow
 def test_lists_of_labels_are_found_behind_files_that_have_none(tmp_path, capsys):
     root = tmp_path / "in"
     root.mkdir()
@@ -538,6 +539,7 @@ def test_what_cannot_be_read_of_a_table_is_listed_and_the_rest_is_written(tmp_pa
     assert records["rows.tsv#4"]["text"].item() == b""
 
 
+@pytest.mark.slow
 def test_a_file_given_twice_is_refused_where_duplicates_are_dropped_as_well(tmp_path, capsys):
     for name in "abc":
         (tmp_path / f"{name}.txt").write_text(f"{name}\nshared\n")
@@ -615,6 +617,7 @@ def test_lines_of_txt_among_others_have_no_field_for_a_label(tmp_path):
     assert manifest.rejected == 2
 
 
+@pytest.mark.slow
 def test_texts_of_files_that_a_table_names_have_the_labels_of_its_rows(tmp_path):
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "one.txt").write_text("a\nb\n")

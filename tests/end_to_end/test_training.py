@@ -23,6 +23,8 @@ from readers.transforms import (
     random_flip,
 )
 
+pytestmark = pytest.mark.slow
+
 SPLITS = ["--splits", "train=0.75,val=0.25", "--num_shards", "train=3,val=1"]
 
 # Of two classes; guessing the larger one is right for less than 0.65.

@@ -105,7 +105,7 @@ def test_a_sequence_is_truncated_as_a_list_or_within_its_arrays(shape, counts, l
         np.testing.assert_array_equal(array[name], by_hand[name])
 
 
-@pytest.mark.slow(base=["indexed", "numpy"])
+@pytest.mark.slow(base=["index", "numpy"])
 @every_reader
 def test_padding_values_and_lengths_match_the_arguments(dataset, read):
     how = {"tokens": -7, "signal": np.nan, "words": "<pad>", "parts": 5}
@@ -144,7 +144,7 @@ def test_a_single_padding_value_applies_to_all_numeric_features(dataset, read):
     assert batch["words"][shortest, -1] == b""
 
 
-@pytest.mark.slow(base=["indexed", "numpy"])
+@pytest.mark.slow(base=["index", "numpy"])
 @every_reader
 def test_lengths_are_those_after_truncation(dataset, read):
     lengths = []

@@ -176,6 +176,7 @@ def test_steps_of_one_shape_are_one_array(tmp_path, rng, encoding, dtype):
         np.testing.assert_array_equal(record["x"], array)
 
 
+@pytest.mark.slow(base=["raw"])
 @pytest.mark.parametrize("encoding", ["raw", "tensor"])
 def test_steps_of_several_shapes_are_a_list_of_arrays(tmp_path, rng, encoding):
     values = [[values_of(rng, "int16", (n, 2)) for n in record] for record in ([3, 1], [], [0, 2])]

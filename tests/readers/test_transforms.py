@@ -169,7 +169,7 @@ def test_an_image_is_changed_in_the_same_way_in_every_batch(transform, dtype):
     assert np.array_equal(transform(tf.gather(images, order), IMAGE_KEYS[order]), whole[order])
 
 
-@pytest.mark.slow(base=["global"])
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ["global", "interleave"])
 def test_a_resumed_run_augments_alike_and_every_epoch_differently(tmp_path, order):
     schema = readers.Schema({"image": ("uint8", (20, 24, 3))})

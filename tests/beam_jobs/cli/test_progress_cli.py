@@ -114,6 +114,7 @@ def test_a_terminal_shows_one_line_after_the_bar_if_a_job_fails(tmp_path):
     assert [line for line in lines if line.startswith("error: ")] == lines[-1:]
 
 
+@pytest.mark.slow(base=["text-phases1"])
 @pytest.mark.parametrize(
     ("job", "phases"),
     [

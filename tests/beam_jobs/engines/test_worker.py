@@ -197,6 +197,7 @@ def workers(tmp_path):
         yield flags
 
 
+@pytest.mark.slow
 def test_a_job_on_workers_that_runners_start_writes_the_same_bytes(workers, tmp_path):
     make_samples(tmp_path / "in", per_class=20)
     (tmp_path / "in/sensors/bad.npy").write_bytes(b"no array")

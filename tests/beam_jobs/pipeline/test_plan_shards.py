@@ -220,6 +220,7 @@ def unmeasurable(references: list[bytes]) -> list[int | Reject]:
     return [REJECT] * len(references)
 
 
+@pytest.mark.slow(base=["hundred_bytes-100"])
 @pytest.mark.parametrize(
     ("measure", "expected"), [(hundred_bytes, 100), (twice_the_file, 240), (unmeasurable, 100)]
 )

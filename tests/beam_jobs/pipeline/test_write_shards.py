@@ -121,6 +121,7 @@ def test_what_fails_before_the_plan_leaves_the_dataset_that_was_there(tmp_path):
     assert files_of(tmp_path / "out") == before
 
 
+@pytest.mark.slow
 def test_records_are_kept_beside_nothing_that_is_not_ours(tmp_path):
     (tmp_path / "thesis.txt").write_text("mine")
     with pytest.raises(Exception, match="which is not part of a dataset"):
@@ -317,6 +318,7 @@ def test_options_that_json_cannot_hold_are_refused_when_the_transform_is_made(tm
             WriteShards(str(tmp_path), SCHEMA, options={"x": value})
 
 
+@pytest.mark.slow
 def test_windows_do_not_divide_a_dataset(tmp_path):
     from apache_beam.transforms.window import FixedWindows, TimestampedValue
 

@@ -496,6 +496,7 @@ def test_labels_are_counted_in_the_order_of_their_numbers():
     assert list(found["label"]["values"].items()) == [("-2", 1), ("9", 1), ("10", 2)]
 
 
+@pytest.mark.slow
 def test_more_labels_than_any_classification_has_are_not_counted():
     schema = Schema({"label": Feature("int64")})
     most = statistics_of([{"label": i} for i in range(MAX_COUNTED)], schema)

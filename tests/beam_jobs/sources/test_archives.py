@@ -1057,6 +1057,7 @@ def read_all(data: bytes, kind: str) -> Iterator[tuple[str, bytes]]:
                 assert open_member(file, member.location, member.name).read() == whole
 
 
+@pytest.mark.slow(base=["stored.zip", "pax.tar.gz"])
 @pytest.mark.parametrize("name", DAMAGED)
 @given(st.data())
 @settings(max_examples=150, deadline=None)

@@ -75,6 +75,7 @@ def test_a_small_object_is_uploaded_with_one_request(store):
     assert upload.method in ("PUT", "POST")
 
 
+@pytest.mark.slow(base=["s3"])
 def test_a_failed_attempt_leaves_the_good_object_and_nothing_else(store):
     write_file(store.url, "shard", b"good")
     for size in (10, len(LARGE)):
@@ -89,6 +90,7 @@ def test_a_failed_attempt_leaves_the_good_object_and_nothing_else(store):
         assert uploads(store) == []
 
 
+@pytest.mark.slow(base=["gcs"])
 def test_an_attempt_that_is_garbage_collected_completes_nothing(store):
     write_file(store.url, "shard", b"good")
     file = NewObject(f"{store.url}/shard")

@@ -123,7 +123,7 @@ def test_every_record_is_in_one_batch_of_its_kind(dataset, way, order):
     assert sorted(seen) == list(expected)
 
 
-@pytest.mark.slow(base=["buckets-global", "packed-in order"])
+@pytest.mark.slow(base=["packed-in order"])
 @orders
 @ways
 def test_both_readers_give_the_same_batches_from_any_step(dataset, way, order):
@@ -142,7 +142,7 @@ def test_both_readers_give_the_same_batches_from_any_step(dataset, way, order):
         assert plains(resumed) == whole[done:]
 
 
-@pytest.mark.slow(base=["packed"])
+@pytest.mark.slow
 @ways
 def test_a_checkpoint_of_the_iterator_resumes_in_another_pipeline(dataset, way, tmp_path):
     how = {**way, "shuffle": True, "repeat": 3}

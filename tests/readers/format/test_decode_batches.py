@@ -192,6 +192,7 @@ def test_a_name_is_not_read_past_the_end_of_a_record():
     assert ColumnDecoder(schema).decode(data, starts, stops)[1].tolist() == [0, 1]
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=300, deadline=None)
 def test_mutated_records_are_decoded_as_one_by_one(data):

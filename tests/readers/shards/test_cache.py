@@ -171,6 +171,7 @@ assert sorted(found) == sorted(list(range(200)) * 2), sorted(found)
 """
 
 
+@pytest.mark.slow
 def test_concurrent_processes_fetch_each_shard_once(s3, numbered, directory) -> None:
     url = s3.upload(numbered)
     running = [

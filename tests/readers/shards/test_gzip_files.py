@@ -102,6 +102,7 @@ def test_every_epoch_starts_over_at_the_beginning(files, read):
     assert ids(read(files, repeat=3)) == [*range(20)] * 3
 
 
+@pytest.mark.slow(base=["as_numpy"])
 @BOTH
 def test_hosts_share_the_records_of_compressed_and_plain_files(tmp_path, files, read):
     files[1] = write_plain(tmp_path / "b.tfrecord", records(13, 7))
@@ -270,6 +271,7 @@ def head_of(length):
     return header + struct.pack("<I", masked_crc32c(header))
 
 
+@pytest.mark.slow
 def test_counting_records_takes_little_memory_whatever_the_decompressed_size(tmp_path):
     path, size, count = tmp_path / "a.gz", 64 << 20, 200_000
     with gzip.open(path, "wb", compresslevel=1) as file:

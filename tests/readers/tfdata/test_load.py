@@ -113,6 +113,7 @@ def test_a_slice_holds_exactly_its_records(dataset, split, expected, shuffle, or
     assert (sorted(found) if shuffle else found) == list(expected)
 
 
+@pytest.mark.slow(base=["global"])
 @pytest.mark.parametrize("order", ["global", "interleave"])
 def test_a_shuffled_epoch_holds_every_record_once_and_the_next_has_another_order(dataset, order):
     ds = readers.load(dataset, batch_size=8, shuffle=True, order=order, seed=7)
@@ -132,7 +133,7 @@ def test_each_repetition_is_a_different_epoch(dataset, order):
     assert ids(forever.take(9)) == found
 
 
-@pytest.mark.slow(base=["global"])
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ["global", "interleave"])
 def test_the_order_depends_on_the_seed(dataset, order):
     def found(seed):
@@ -187,6 +188,7 @@ def test_the_only_split_or_train_is_the_default(dataset, sensors, tmp_path):
         readers.load(tmp_path, batch_size=1)
 
 
+@pytest.mark.slow(base=["False"])
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_an_empty_split_is_an_empty_dataset_with_the_same_spec(tmp_path, shuffle):
     write_dataset(tmp_path, NUMBERS, {"train": [numbers(0, 3)], "val": [[]], "test": []})

@@ -46,7 +46,7 @@ def without_its_object(dataset):
     return tf.data.experimental.from_variant(variant, dataset.element_spec)
 
 
-@pytest.mark.slow(base=["in order", "shuffled"])
+@pytest.mark.slow(base=["shuffled"])
 @pytest.mark.parametrize("way", WAYS)
 def test_a_deleted_dataset_holds_no_files(paths, way):
     gc.collect()
