@@ -1,4 +1,4 @@
-"""`python -m readers`: what is in a dataset, from the command line."""
+"""`python -m readers`: inspects, verifies and exports datasets from the command line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from readers.verify import verify
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit code: 0; 1 for damaged data or a store that fails; 2 for a mistake of the user, in one line."""
+    """Runs a command; returns 1 for damaged data or a failing store, 2 for a user error, else 0."""
     parsed = _parser().parse_args(arguments)
     code = 0
     try:
@@ -27,7 +27,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(line)
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader, `head` say, has seen enough. Python would flush again on exit, and complain.
+        # The program that reads the output, such as `head`, has ended. Python would flush stdout
+        # again on exit and report an error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (ValueError, OSError, ImportError) as error:
@@ -56,26 +57,43 @@ def _output(parsed: argparse.Namespace) -> Iterable[str]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m readers", description="Reads TFRecord shards.")
+    parser = argparse.ArgumentParser(
+        prog="python -m readers",
+        description="Inspects, verifies and exports datasets of TFRecord shards.",
+    )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    info = commands.add_parser("info", help="schema, splits, shards, labels and statistics")
-    head = commands.add_parser("head", help="the first records")
-    check = commands.add_parser("verify", help="reads every byte; exit code 1 if one is wrong")
-    export = commands.add_parser("export", help="features as .npy files larger than memory")
+    info = commands.add_parser("info", help="show the schema, splits, labels and statistics")
+    head = commands.add_parser("head", help="show the first records")
+    check = commands.add_parser(
+        "verify", help="check every byte; exit code 1 if there is a problem"
+    )
+    export = commands.add_parser(
+        "export", help="write features as .npy files, which may exceed memory"
+    )
     for command in (info, head, check, export):
-        command.add_argument("directory", metavar="DIR", help="of the dataset, on any filesystem")
+        command.add_argument(
+            "directory", metavar="DIR", help="the dataset's directory, on any filesystem"
+        )
     for command in (head, export):
         command.add_argument(
-            "--split", help="or a slice, 'train[100:]'; default: the only one, or train"
+            "--split",
+            help="a split or a slice, as 'train[100:]' (default: the only split, or train)",
         )
-    export.add_argument("--feature", required=True, action="append", help="its name; may repeat")
+    export.add_argument(
+        "--feature",
+        required=True,
+        action="append",
+        help="the feature's name; repeat the option for several",
+    )
     export.add_argument(
         "--output",
         required=True,
-        help="the .npy file; with several features, a directory for FEATURE.npy each. The same "
-        "command goes on after a run that was killed",
+        help="the .npy file; with several features, a directory for one FEATURE.npy each. Run the "
+        "same command again to resume an interrupted export",
     )
-    head.add_argument("-n", type=int, default=3, help="records to show (default: %(default)s)")
+    head.add_argument(
+        "-n", type=int, default=3, help="the number of records (default: %(default)s)"
+    )
     return parser
 
 

@@ -1,4 +1,4 @@
-"""A `.npy` file that is written in pieces, and that another process can go on with."""
+"""A `.npy` file that is written in pieces, and that another process can resume."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ import io
 import json
 import math
 import os
+from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 
-# A note is one line; whatever is longer is none of ours.
+# A note is a single line; a longer file is not a note.
 _MAX_NOTE_BYTES = 1 << 16
 
 
 class PartialNpy:
-    """The array [rows, ...] of a `.npy` file under way.
+    """The array [rows, ...] of a `.npy` file in progress.
 
-    Until it is whole it is called `<output>.partial`. Beside it stands a note, `.partial.json`, of
-    what it is made of and how many rows have reached the disk; a process that finds it goes on
-    there. All room is taken at the beginning: a full disk found while pages of a map are written
-    would kill the process.
+    Until it is complete, the file is called `<output>.partial`. A note beside it, `.partial.json`,
+    describes the array and counts the rows that are on disk; a process that finds both resumes
+    there. All space is reserved at the beginning: if the disk filled up while pages of a memory map
+    are written, the process would be killed.
 
     Args:
-        output: What the file is called when it is whole.
-        source: What the rows are made of: nobody goes on with rows of something else.
-        dtype, shape: Of the array.
+        output: The path of the complete file.
+        source: Identifies the rows: nobody resumes a file with rows of another source.
+        dtype, shape: The dtype and shape of the array.
 
     Attributes:
         output: As given.
-        rows: How many were on the disk when it was opened.
+        rows: The number of rows that were on disk when the file was opened.
     """
 
     def __init__(
@@ -45,84 +45,77 @@ class PartialNpy:
         self._note = output.with_name(f"{output.name}.partial.json")
         self._header = _header(dtype, shape)
         self._row_bytes = math.prod(shape[1:]) * dtype.itemsize
-        self._opened = contextlib.ExitStack()
-        self._made_of = {"source": source, "dtype": dtype.str, "shape": list(shape)}
+        self._contents = {"source": source, "dtype": dtype.str, "shape": list(shape)}
 
     @property
-    def is_whole(self) -> bool:
-        """Whether it has been `commit`ted and not forgotten yet, by this process or another."""
-        is_saved = self._noted() == self.shape[0]
+    def is_complete(self) -> bool:
+        """Whether any process has `commit`ted the file and nobody has called `forget` since."""
+        is_saved = self._saved_rows() == self.shape[0]
         return is_saved and self.output.exists() and not self._partial.exists()
 
-    def __enter__(self) -> PartialNpy:
-        """Takes up what is there, or begins.
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[None]:
+        """Opens the file for writing: resumes the one on disk, or begins a new one.
 
         Raises:
-            FileExistsError: The output is there.
-            BlockingIOError: Another process is writing it.
-            OSError: There is no room, or no permission.
+            FileExistsError: The output exists.
+            BlockingIOError: Another process is writing the file.
+            OSError: There is no space, or no permission.
         """
         self._refuse_to_replace()
         self.output.parent.mkdir(parents=True, exist_ok=True)
-        with contextlib.ExitStack() as opened:
-            self._partial.touch()
-            self._file = opened.enter_context(self._partial.open("r+b", buffering=0))
+        self._partial.touch()
+        with self._partial.open("r+b", buffering=0) as self._file:
             self._lock()
-            # Another process may have finished it between that look and the lock.
+            # Another process may have finished the file between the first check and the lock.
             self._refuse_to_replace()
-            begins_so = self._file.read(len(self._header)) == self._header
-            if begins_so and os.fstat(self._file.fileno()).st_size == self._size:
-                self.rows = self._noted() or 0
+            has_header = self._file.read(len(self._header)) == self._header
+            if has_header and os.fstat(self._file.fileno()).st_size == self._size:
+                self.rows = self._saved_rows() or 0
             if not self.rows:
                 self._begin()
-            self._opened = opened.pop_all()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        # Without a note it is of no use to anybody.
-        if kind and not self._note.exists():
-            self._partial.unlink(missing_ok=True)
-        self._opened.close()
+            try:
+                yield
+            except BaseException:
+                # Without a note, nobody can resume the file.
+                if not self._note.exists():
+                    self._partial.unlink(missing_ok=True)
+                raise
 
     def write(self, first: int, values: np.ndarray) -> None:
-        """Writes rows from one on, [n, ...], through a map of these alone."""
+        """Writes rows [n, ...] from row `first` on, through a memory map of just these rows."""
         if values.size:
             offset = len(self._header) + first * self._row_bytes
             window = np.memmap(self._file, self.dtype, "r+", offset, values.shape)
             window[...] = values
 
     def save(self, rows: int) -> None:
-        """Makes sure that so many rows outlast this process, and a loss of power.
+        """Saves the first `rows` rows, so that they survive the process and a power failure.
 
         Raises:
-            OSError: The disk is full, or fails; what was saved before is as it was.
+            OSError: The disk is full, or fails; what was saved before is unchanged.
         """
         staged = self._note.with_name(f"{self._note.name}.new")
         try:
             os.fsync(self._file.fileno())
             with staged.open("w") as file:
-                json.dump({**self._made_of, "rows": rows}, file)
+                json.dump({**self._contents, "rows": rows}, file)
                 file.flush()
                 os.fsync(file.fileno())
             staged.replace(self._note)
         except OSError as error:
             raise OSError(
-                f"{self.output}: row {rows} cannot be saved ({error.strerror}); make room, and "
-                "export it again: it goes on from what was saved"
+                f"{self.output}: cannot save row {rows} ({error.strerror}); free some space and "
+                "export it again: the export resumes from the rows already saved"
             ) from None
 
     def commit(self) -> None:
-        """Gives it its name; all rows have to be saved."""
+        """Gives the file its final name, after all rows are saved."""
         self._partial.replace(self.output)
         self._sync_directory()
 
     def forget(self) -> None:
-        """Takes away the note of an array that is whole."""
+        """Removes the note of a complete file."""
         self._note.unlink(missing_ok=True)
 
     @property
@@ -132,7 +125,7 @@ class PartialNpy:
     def _refuse_to_replace(self) -> None:
         if self.output.exists():
             raise FileExistsError(
-                f"{self.output}: it exists already; delete it, or choose another output"
+                f"{self.output}: already exists; delete it, or choose another output"
             )
 
     def _lock(self) -> None:
@@ -140,24 +133,24 @@ class PartialNpy:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise BlockingIOError(
-                f"{self._partial}: another process is writing it; wait for its end, or choose "
+                f"{self._partial}: another process is writing it; wait until it ends, or choose "
                 "another output"
             ) from None
 
-    def _noted(self) -> int | None:
-        """The rows that a note of the same array says are saved."""
+    def _saved_rows(self) -> int | None:
+        """The number of saved rows in the note; None unless the note is of the same array."""
         try:
             with self._note.open("rb") as file:
                 note = json.loads(file.read(_MAX_NOTE_BYTES))
         except (OSError, ValueError, RecursionError):
             return None
         rows = note.pop("rows", None) if isinstance(note, dict) else None
-        if type(rows) is not int or note != self._made_of or not 0 <= rows <= self.shape[0]:
+        if type(rows) is not int or note != self._contents or not 0 <= rows <= self.shape[0]:
             return None
         return rows
 
     def _begin(self) -> None:
-        # The note of another array must be gone, on the disk too, before its rows are.
+        # The note of another array must be gone, also from the disk, before its rows are.
         self.forget()
         self._sync_directory()
         try:
@@ -172,8 +165,8 @@ class PartialNpy:
             with contextlib.suppress(OSError):
                 self._partial.unlink()
             raise OSError(
-                f"{self.output}: {self._size:,} bytes cannot be reserved "
-                f"({error.strerror}); make room, or choose another output"
+                f"{self.output}: cannot reserve {self._size:,} bytes ({error.strerror}); free some "
+                "space, or choose another output"
             ) from None
 
     def _sync_directory(self) -> None:

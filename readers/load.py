@@ -1,4 +1,4 @@
-"""`readers.load`: the `tf.data` pipeline over a dataset."""
+"""`readers.load`: a `tf.data` pipeline over a dataset."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from readers.batches.options import Form, ReadOptions
+from readers.batches.batch_format import BatchFormat, Batching
+from readers.batches.options import OnCorrupt, OrderName, ReadOptions
 from readers.format.schema import Schema
 from readers.order.state import State
 from readers.shards.cache import cache_of
@@ -24,7 +25,7 @@ def load(
     schema: Schema | None = None,
     columns: Sequence[str] | None = None,
     as_supervised: Sequence[str] | None = None,
-    batching: str = "dense",
+    batching: Batching = "dense",
     mask: bool = False,
     lengths: bool = False,
     padding_values: Any = None,
@@ -32,7 +33,7 @@ def load(
     bucket_boundaries: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
     weights: Sequence[float] | None = None,
     shuffle: bool = False,
-    order: str | None = None,
+    order: OrderName | None = None,
     shuffle_buffer: int | None = None,
     seed: int | None = 0,
     repeat: int | None = 1,
@@ -40,73 +41,74 @@ def load(
     shard: tuple[int, int] = (0, 1),
     start_step: int = 0,
     state: State | str | None = None,
-    on_corrupt: str = "raise",
+    on_corrupt: OnCorrupt = "raise",
     cache_dir: str | os.PathLike[str] | None = None,
     cache_size: int | str | None = None,
     transform: Callable[[dict[str, Any], tf.Tensor], dict[str, Any]] | None = None,
 ) -> tf.data.Dataset[Any]:
     """A `tf.data.Dataset` of batches: dicts of tensors by feature name, or tuples of them.
 
-    Shapes are static wherever the schema knows them, and the cardinality is known wherever the
-    number of records is. An epoch ends with a shorter batch, unless it is dropped.
+    Shapes are static wherever the schema knows them, and so is the cardinality if the number of
+    records is known. Each new pass over the dataset reads the next epochs.
 
     Args:
-        path_or_files: A dataset's directory; or, with `schema`, TFRecord files from anywhere: a
-            file, a list of them, a glob, or a directory; plain, or compressed with GZIP, which is
-            read with `interleave`.
-        batch_size: Records of a batch, or rows of a packed one. With buckets, a number for all of
-            them or a list with one for each.
+        path_or_files: A dataset's directory. With `schema`, also TFRecord files from any writer: a
+            file, a list of files, a glob, or a directory; plain or compressed with GZIP. Compressed
+            files are read in the order `interleave`.
+        batch_size: Records per batch, or rows per packed batch; the last batch of an epoch may be
+            smaller. With buckets, one number for all of them or a list with one for each.
         split: `"train"`, `"train[:10%]"`, `"train[1000:2000]"`, ... None means the only split, or
-            `train`. Files without a manifest have the one split `all`; slices of it need `.idx`
+            `train`. Files without a manifest have the single split `all`, whose slices need `.idx`
             files.
-        schema: What is in files without a manifest; of a dataset, the features to read.
-        columns: The features to read; others cost nothing.
-        as_supervised: Names of the features of a tuple to give instead of a dict, for `model.fit`.
-        batching: What becomes of features of unknown shape: `dense` refuses them, `padded` fills
-            them up to the longest of the batch, `ragged` gives `tf.RaggedTensor`s, `packed` puts
-            several records into each row of `max_length`, with int32 `<name>_segment_ids`
-            (from 1, 0 where there is nothing) and `<name>_positions` (from 0) beside it.
+        schema: The features of files without a manifest; for a dataset, the features to read.
+        columns: The features to read; the others are not decoded. None reads all.
+        as_supervised: Feature names: each batch is a tuple of these instead of a dict.
+        batching: How to batch features of unknown shape: `dense` refuses them, `padded` pads them
+            to the longest in the batch, `ragged` returns `tf.RaggedTensor`s, and `packed` puts
+            several records into each row of `max_length` values and adds int32 `<name>_segment_ids`
+            (from 1; 0 in the padding) and `<name>_positions` (from 0).
         mask: With `padded`, adds bool `<name>_mask`, true where there is a value.
-        lengths: With `padded`, adds int64 `<name>_length` [B]; [B, n] for n unknown dimensions.
-        padding_values: What to fill up with, for all features of numbers or by name.
-        max_length: What the first unknown dimension is cut to, for all features or by name.
-        bucket_boundaries: Rising lengths at which the next bucket begins: batches are made of
-            records of one bucket. `{name: [...]}` where several features have a length. Each host
-            has to read the records of all.
-        weights: Mixes several datasets, whose directories are then a list: a number for each. Each
-            begins anew when it is through; an epoch has as many records as all together.
-        shuffle: Another order in each epoch, which follows from `seed` and the epoch alone.
-        order: `global` finds records by their index, so that a shuffle is a true one: every record
-            is equally likely at every place. `interleave` reads shards as streams, with nothing
-            but a graph of TensorFlow where that knows their filesystem (not s3://) and there is no
-            cache; a shuffle deals out the shards to groups of 16, mixes each
-            group by blocks of 16 records, and shuffles windows of that. None means `global` for
-            local files with an index, `interleave` for others.
-        shuffle_buffer: Records of such a window; up to three windows are held in memory. None means
-            what fits 32 MiB, or 1,024 if these fit 128.
-        seed: At least 0; None for another order in every process.
-        repeat: Epochs; None or True for no end.
-        drop_remainder: Leaves out the shorter last batch, so that the batch size is static too.
-        shard: (index, count) of this host. All hosts make as many steps. With `global` they read
-            the batches of one order side by side; with `interleave` each has its own part of the
-            split, and of n hosts' records at most n - 1 are left out.
-        start_step: Begins after so many steps, without reading what they read; with buckets and
-            packed rows they have to be gone through, for which `state` is quicker.
-        state: Begins where another reader has stopped: a `readers.State`, or its JSON.
-        on_corrupt: `raise`, or `skip`, which leaves out records whose checksum fails, and no others,
-            so that a batch may have fewer; the log names them (logger `readers`). After an error
-            there is nothing to go on with: `ignore_errors` of tf.data may wait for ever, be it for a
-            batch by lengths or for the end of a dataset whose cardinality is known.
-        cache_dir: A local directory, for datasets of a store: whole shards are fetched there when they
-            are first read, held against the manifest, and read as local files from then on; any
-            number of processes may share it. None to read records where they are.
-        cache_size: The most it takes, as `"500GiB"` or in bytes; None for 10 GiB. The least recently
-            opened shards make room for others. Of a dataset that is larger, the first shards that
-            fit are kept, and the others read from the store each time.
-        transform: Is given each batch and int64 keys [B], and returns what takes its place; it
-            becomes a part of the graph. A key is a pseudo-random number for a record, which follows
-            from the seed, the epoch and the place of the record in the order: what draws from it,
-            as `readers.transforms` does, is the same after going on and on any number of hosts.
+        lengths: With `padded`, adds int64 `<name>_length` [B], or [B, n] for n unknown dimensions.
+        padding_values: The padding, for all numeric features or by name; None means 0 and b"".
+        max_length: The size to truncate the first unknown dimension to, for all features or by
+            name.
+        bucket_boundaries: Increasing lengths at which a new bucket starts: all records of a batch
+            are from one bucket. `{name: [...]}` if several features have a length. Every host reads
+            the records of all hosts.
+        weights: Mixes several datasets: one number for each, with `path_or_files` a list of their
+            directories. A dataset that runs out starts over; an epoch has as many records as all of
+            them together.
+        shuffle: Gives each epoch its own random order, which depends only on `seed` and the epoch.
+        order: How to find the records. `global` uses their index, so a shuffle is truly global:
+            every record is equally likely at every place. `interleave` reads shards as streams: a
+            shuffle interleaves 16 shards at a time and shuffles windows of their records. None
+            means `global` for local files with an index, and `interleave` for others.
+        shuffle_buffer: Records shuffled together in the order `interleave`; up to three times as
+            many are in memory. None means 32 MiB of records, or 1,024 records if these fit into 128
+            MiB.
+        seed: At least 0. None draws a seed, so that every process has a different order.
+        repeat: The number of epochs; None or True repeats without end.
+        drop_remainder: Drops the last batch of an epoch if it is smaller, which makes the batch
+            size static.
+        shard: (index, count) of this host. All hosts make the same number of steps. With `global`
+            they share the batches of one order; with `interleave` each reads its own part of the
+            split, and up to count - 1 records are left out.
+        start_step: Starts after this many steps, without reading their records. With buckets or
+            packed rows the records must be read; use `state` to avoid that.
+        state: Resumes where another reader stopped: a `readers.State`, such as
+            `as_numpy(...).state()`, or its JSON.
+        on_corrupt: `raise`, or `skip`, which leaves out only the records whose checksum fails, so a
+            batch may be smaller; they are logged (logger `readers`). Do not use `ignore_errors` of
+            tf.data instead: after an error the dataset may hang.
+        cache_dir: A local directory in which to keep whole shards of a remote dataset, which any
+            number of processes may share. None reads the records in place. See
+            docs/object_stores.md.
+        cache_size: The maximum size of the cache, as `"500GiB"` or in bytes; None means 10 GiB.
+        transform: A function that is given each batch and int64 keys [B] and returns the batch to
+            use instead; it becomes part of the graph. A key is a pseudo-random number that depends
+            only on the seed, the epoch and the record's place in the order, so a random transform
+            that draws from it, as those of `readers.transforms` do, gives a resumed run the same
+            result.
 
     Raises:
         ValueError: An argument is wrong; the message names it and what is expected.
@@ -124,7 +126,7 @@ def load(
 
     options = ReadOptions(
         batch_size=batch_size,
-        form=Form(batching, mask, lengths, padding_values, max_length),
+        format=BatchFormat(batching, mask, lengths, padding_values, max_length),
         bucket_boundaries=bucket_boundaries,
         weights=weights,
         shuffle=shuffle,

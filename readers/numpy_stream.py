@@ -6,10 +6,11 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
-from readers.batches.by_length import Grouped, open_grouped
-from readers.batches.by_step import Stream, open_stream
-from readers.batches.options import Form, ReadOptions
-from readers.batches.planning import planned
+from readers.batches.batch_format import BatchFormat, Batching
+from readers.batches.by_length import BatchesByLength, open_by_length
+from readers.batches.by_step import BatchesByStep
+from readers.batches.options import OnCorrupt, OrderName, ReadOptions
+from readers.batches.planning import make_plan
 from readers.format.schema import Schema
 from readers.order.state import State
 from readers.shards.cache import cache_of
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
         split: str | None
         schema: Schema | None
         columns: Sequence[str] | None
-        batching: str
+        batching: Batching
         mask: bool
         lengths: bool
         padding_values: Any
@@ -36,14 +37,14 @@ if TYPE_CHECKING:
         weights: Sequence[float] | None
         shuffle: bool
         shuffle_buffer: int | None
-        order: str | None
+        order: OrderName | None
         seed: int | None
         repeat: int | None
         drop_remainder: bool
         shard: tuple[int, int]
         start_step: int
         state: State | str | None
-        on_corrupt: str
+        on_corrupt: OnCorrupt
         cache_dir: str | os.PathLike[str] | None
         cache_size: int | str | None
 
@@ -79,7 +80,7 @@ def as_numpy(
     schema: Schema | None = None,
     columns: Sequence[str] | None = None,
     as_supervised: Sequence[str] | None = None,
-    batching: str = "dense",
+    batching: Batching = "dense",
     mask: bool = False,
     lengths: bool = False,
     padding_values: Any = None,
@@ -87,72 +88,74 @@ def as_numpy(
     bucket_boundaries: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
     weights: Sequence[float] | None = None,
     shuffle: bool = False,
+    order: OrderName | None = None,
     shuffle_buffer: int | None = None,
-    order: str | None = None,
     seed: int | None = 0,
     repeat: int | None = 1,
     drop_remainder: bool = False,
     shard: tuple[int, int] = (0, 1),
     start_step: int = 0,
     state: State | str | None = None,
-    on_corrupt: str = "raise",
+    on_corrupt: OnCorrupt = "raise",
     cache_dir: str | os.PathLike[str] | None = None,
     cache_size: int | str | None = None,
 ) -> Batches[Any]:
     """An iterator of batches: dicts of `np.ndarray` by feature name, or tuples of them.
 
-    It holds one batch in memory, or as many as 2 MiB of records make, their encoded bytes, and 16
-    bytes for each record of the files it has read from; of files that are not local also what it has
-    fetched, 32 MiB or a window. Every record's CRC32C is checked. Strings
-    are object arrays of bytes.
+    It keeps in memory one batch, or as many batches as 2 MiB of records make, and 16 bytes for each
+    record of the shards it has read from; from a store also 32 MiB of fetched records, or a shuffle
+    window. It verifies the CRC32C of every record. Strings are object arrays of bytes.
 
     Args:
-        path_or_files: A dataset's directory; or, with `schema`, TFRecord files from anywhere: a
-            file, a list of them, a glob, or a directory; local, or of any filesystem of fsspec.
-            Those compressed with GZIP are unpacked once to count their records, cannot be
-            shuffled, and are read from the front again for each epoch.
-        batch_size: Records of a batch, or rows of a packed one; the last one of an epoch may have
-            fewer. With buckets, a number for all of them or a list with one for each.
+        path_or_files: A dataset's directory. With `schema`, also TFRecord files from any writer: a
+            file, a list of files, a glob, or a directory; plain or compressed with GZIP. Compressed
+            files are unpacked once to count their records and once per epoch, and cannot be
+            shuffled.
+        batch_size: Records per batch, or rows per packed batch; the last batch of an epoch may be
+            smaller. With buckets, one number for all of them or a list with one for each.
         split: `"train"`, `"train[:10%]"`, `"train[1000:2000]"`, ... None means the only split, or
-            `train`. Files without a manifest have the one split `all`.
-        schema: What is in files without a manifest; of a dataset, the features to read.
-        columns: The features to read.
-        as_supervised: Names of the features of a tuple to give instead of a dict.
-        batching: What becomes of features of unknown shape: `dense` refuses them, `padded` fills
-            them up to the longest of the batch, `ragged` gives object arrays [B] of arrays, `packed`
-            puts several records into each row of `max_length`, with int32 `<name>_segment_ids`
-            (from 1, 0 where there is nothing) and `<name>_positions` (from 0) beside it.
+            `train`. Files without a manifest have the single split `all`.
+        schema: The features of files without a manifest; for a dataset, the features to read.
+        columns: The features to read; the others are not decoded. None reads all.
+        as_supervised: Feature names: each batch is a tuple of these instead of a dict.
+        batching: How to batch features of unknown shape: `dense` refuses them, `padded` pads them
+            to the longest in the batch, `ragged` returns object arrays [B] of arrays, and `packed`
+            puts several records into each row of `max_length` values and adds int32
+            `<name>_segment_ids` (from 1; 0 in the padding) and `<name>_positions` (from 0).
         mask: With `padded`, adds bool `<name>_mask`, true where there is a value.
-        lengths: With `padded`, adds int64 `<name>_length` [B]; [B, n] for n unknown dimensions.
-        padding_values: What to fill up with, for all features of numbers or by name.
-        max_length: What the first unknown dimension is cut to, for all features or by name.
-        bucket_boundaries: Rising lengths at which the next bucket begins: batches are made of
-            records of one bucket. `{name: [...]}` where several features have a length. Each host
-            has to read the records of all.
-        weights: Mixes several datasets, whose directories are then a list: a number for each. Each
-            begins anew when it is through; an epoch has as many records as all together.
-        shuffle: Another order in each epoch, which follows from `seed` and the epoch alone.
-        order: `global` (or None) shuffles all records, read by their index. `interleave` mixes
-            shards and windows of records, as `load` does where it reads shards as streams.
-        shuffle_buffer: Records of such a window; None means what fits 32 MiB, or 1,024 if these
-            fit 128.
-        seed: At least 0; None for another order in every process.
-        repeat: Epochs; None or True for no end.
-        drop_remainder: Leaves out the shorter last batch of each epoch.
-        shard: (index, count) of this host; as for `load`.
-        start_step: Begins after so many steps, without reading what they read; with buckets and
-            packed rows they have to be gone through, for which `state` is quicker.
-        state: Begins where another reader has stopped: what `state()` of its iterator gave, or the
-            JSON of that.
-        on_corrupt: `raise`, or `skip`, which leaves out records whose checksum fails, and no others,
-            so that a batch may have fewer. `skipped` of the iterator counts them, the log names
-            them (logger `readers`).
-        cache_dir: A local directory, for datasets of a store: whole shards are fetched there when they
-            are first read, held against the manifest, and read as local files from then on; any
-            number of processes may share it. None to read records where they are.
-        cache_size: The most it takes, as `"500GiB"` or in bytes; None for 10 GiB. The least recently
-            opened shards make room for others. Of a dataset that is larger, the first shards that
-            fit are kept, and the others read from the store each time.
+        lengths: With `padded`, adds int64 `<name>_length` [B], or [B, n] for n unknown dimensions.
+        padding_values: The padding, for all numeric features or by name; None means 0 and b"".
+        max_length: The size to truncate the first unknown dimension to, for all features or by
+            name.
+        bucket_boundaries: Increasing lengths at which a new bucket starts: all records of a batch
+            are from one bucket. `{name: [...]}` if several features have a length. Every host reads
+            the records of all hosts.
+        weights: Mixes several datasets: one number for each, with `path_or_files` a list of their
+            directories. A dataset that runs out starts over; an epoch has as many records as all of
+            them together.
+        shuffle: Gives each epoch its own random order, which depends only on `seed` and the epoch.
+        order: How to find the records. `global` (or None) uses their index, so a shuffle is truly
+            global: every record is equally likely at every place. `interleave` gives the order of
+            `load` when it reads shards as streams.
+        shuffle_buffer: Records shuffled together in the order `interleave`. None means 32 MiB of
+            records, or 1,024 records if these fit into 128 MiB.
+        seed: At least 0. None draws a seed, so that every process has a different order.
+        repeat: The number of epochs; None or True repeats without end.
+        drop_remainder: Drops the last batch of an epoch if it is smaller.
+        shard: (index, count) of this host. All hosts make the same number of steps. With `global`
+            they share the batches of one order; with `interleave` each reads its own part of the
+            split, and up to count - 1 records are left out.
+        start_step: Starts after this many steps, without reading their records. With buckets or
+            packed rows the records must be read; use `state` to avoid that.
+        state: Resumes where another reader stopped: a `readers.State`, such as
+            `as_numpy(...).state()`, or its JSON.
+        on_corrupt: `raise`, or `skip`, which leaves out only the records whose checksum fails, so a
+            batch may be smaller; they are logged (logger `readers`) and counted by the iterator's
+            `skipped`.
+        cache_dir: A local directory in which to keep whole shards of a remote dataset, which any
+            number of processes may share. None reads the records in place. See
+            docs/object_stores.md.
+        cache_size: The maximum size of the cache, as `"500GiB"` or in bytes; None means 10 GiB.
 
     Raises:
         ValueError: An argument is wrong; the message names it and what is expected. Or, while
@@ -168,7 +171,7 @@ def as_numpy(
     """
     options = ReadOptions(
         batch_size=batch_size,
-        form=Form(batching, mask, lengths, padding_values, max_length),
+        format=BatchFormat(batching, mask, lengths, padding_values, max_length),
         bucket_boundaries=bucket_boundaries,
         weights=weights,
         shuffle=shuffle,
@@ -184,38 +187,44 @@ def as_numpy(
         on_corrupt=on_corrupt,
         cache=cache_of(cache_dir, cache_size),
     )
-    plan, options = planned(
+    plan, options = make_plan(
         path_or_files, split, schema, columns, options, scan=True, any_order=options.shuffle
     )
-    stream = open_grouped(plan, options) or open_stream(plan, options)
-    return Batches(stream, plan.schema, options)
+    source = open_by_length(plan, options) or BatchesByStep(plan, options)
+    return Batches(source, plan.schema, options)
 
 
 class Batches(Iterator[_Batch]):
     """The batches of `as_numpy`, one after another."""
 
-    def __init__(self, stream: Stream | Grouped, schema: Schema, options: ReadOptions) -> None:
-        self._stream: Any = stream
+    def __init__(
+        self, source: BatchesByStep | BatchesByLength, schema: Schema, options: ReadOptions
+    ) -> None:
+        # Their cursors differ in type: a step number, or a `Cursor`.
+        self._source: Any = source
         self._schema, self._options = schema, options
-        self._at = stream.begin
+        self._cursor = source.begin
 
     def __next__(self) -> _Batch:
-        found = self._stream.next(self._at)
+        found = self._source.next(self._cursor)
         if found is None:
             raise StopIteration
-        taken, self._at = found
-        batch = taken.batch(self._schema, self._options.form, self._stream.memory.empty)
+        batch_slice, self._cursor = found
+        empty = self._source.memory.empty
+        batch: dict[str, NDArray[Any]] = batch_slice.arrays(
+            self._schema, self._options.format, empty
+        )
         names = self._options.as_supervised
         # Its type is the one that the overloads of `as_numpy` promise.
         return cast(_Batch, batch if names is None else tuple(batch[name] for name in names))
 
     @property
     def skipped(self) -> int:
-        """Damaged records that were left out so far, with `on_corrupt="skip"`."""
-        skipped: int = self._stream.skipped
+        """The number of damaged records left out so far, with `on_corrupt="skip"`."""
+        skipped: int = self._source.skipped
         return skipped
 
     def state(self) -> State:
-        """Where to go on after the batches given so far."""
-        state: State = self._stream.state(self._at, self._options.seed or 0)
+        """The state to resume from after the batches returned so far."""
+        state: State = self._source.state(self._cursor, self._options.seed or 0)
         return state

@@ -1,4 +1,4 @@
-"""`readers.RecordSource`: len() and [i] over the records of a dataset, for Grain, PyTorch and JAX."""
+"""`readers.RecordSource`: random access to records, for PyTorch, Grain and JAX."""
 
 from __future__ import annotations
 
@@ -17,33 +17,32 @@ from readers.shards.plan import Paths
 from readers.shards.records import Records
 from readers.shards.resolve import resolve
 
-# Fewer records than these are decoded one by one as fast as together (crossings at 16 to 40 of them).
-_MANY = 32
+# Fewer records than this are decoded one by one, which is then as fast (it crosses over at 16 to 40
+# records).
+_FEW = 32
 
 
 class RecordSource:
-    """The records of a split by number, as dicts of arrays.
+    """Random access to the records of a split: `len(source)` and `source[i]`, a dict of arrays.
 
-    It follows Grain's `RandomAccessDataSource` and PyTorch's map-style datasets. It is safe to share
-    between threads, and cheap to pickle; each process, forked ones too, opens the files itself. The
-    arrays are writable, belong to their record alone, and outlive the source; texts are bytes in an
-    object array [], a sequence is a list of arrays.
+    It implements Grain's `RandomAccessDataSource` and PyTorch's map-style dataset. It may be shared
+    between threads and is cheap to pickle; each process, forked ones included, opens the files
+    itself. The arrays are writable, share no memory with other records, and outlive the source.
+    Strings are bytes in an object array [], sequences are lists of arrays.
 
-    `source.__getitems__(indices)`, which PyTorch's loader calls, reads and decodes a whole batch at
-    once: a list of the same records, in a third of the time.
+    `source.__getitems__(indices)`, which PyTorch's loader calls, reads and decodes a batch at once
+    and returns a list of the same records in a third of the time.
 
     Args:
         path: A dataset's directory; or, with `schema`, TFRecord files as for `as_numpy`.
-        split: A split or a slice of one, `"train[:10%]"`. None means the only one, or `train`.
-        columns: The features to read; None means all.
-        verify_crc: Whether the CRC32C of every record read is checked.
-        schema: What is in files without a manifest; of a dataset, the features to read.
-        cache_dir: A local directory, for datasets of a store: whole shards are fetched there when they
-            are first read, held against the manifest, and read as local files from then on; any
-            number of processes may share it. None to read records where they are.
-        cache_size: The most it takes, as `"500GiB"` or in bytes; None for 10 GiB. The least recently
-            opened shards make room for others. Of a dataset that is larger, the first shards that
-            fit are kept, and the others read from the store each time.
+        split: A split or a slice of one, `"train[:10%]"`. None means the only split, or `train`.
+        columns: The features to read. None reads all.
+        verify_crc: Whether to check the CRC32C of every record read.
+        schema: The features of files without a manifest; for a dataset, the features to read.
+        cache_dir: A local directory in which to keep whole shards of a remote dataset, which any
+            number of processes may share. None reads the records in place. See
+            docs/object_stores.md.
+        cache_size: The maximum size of the cache, as `"500GiB"` or in bytes; None means 10 GiB.
 
     Raises:
         ValueError: The split or a column is unknown.
@@ -89,7 +88,7 @@ class RecordSource:
     def __getitems__(self, indices: Sequence[SupportsIndex]) -> list[dict[str, Any]]:
         numbers = [self._number(index) for index in indices]
         records = self._opened()
-        if self._is_local and len(numbers) < _MANY:
+        if self._is_local and len(numbers) < _FEW:
             return [_owned(records.record(number)) for number in numbers]
         columns, _ = records.columns(np.array(numbers, np.int64))
         values = [[_own(value) for value in columns[name].arrays()] for name in self.schema]
@@ -99,7 +98,7 @@ class RecordSource:
         return (self[number] for number in range(len(self)))
 
     def __repr__(self) -> str:
-        # Checkpoints compare this text: it tells the same data by content, wherever it lies.
+        # Grain compares this text in checkpoints: it identifies the data by content, not by path.
         plan = self._records.plan
         crc = google_crc32c.value(repr((plan.fingerprint, plan.schema.to_json())).encode())
         columns = ", ".join(plan.schema)
@@ -114,8 +113,8 @@ class RecordSource:
     def _opened(self) -> Records:
         """The records, opened by this process.
 
-        One that was forked has them from its parent: with locks that threads of the parent may
-        have held, and connections that both would use.
+        A forked process must not use its parent's: a thread of the parent may have held a lock of
+        theirs, and both processes would use the same connections.
         """
         if self._process != os.getpid():
             self._records, self._process = copy.copy(self._records), os.getpid()

@@ -1,13 +1,12 @@
-"""`readers.verify`: whether a dataset is what its manifest says, byte for byte."""
+"""`readers.verify`: compares every byte of a dataset with its manifest."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
 import google_crc32c
 import numpy as np
@@ -19,13 +18,13 @@ from readers.format.tfrecord import FRAME_BYTES, intact
 from readers.shards.fetch import ShardBytes
 from readers.shards.index import read_sidecar
 
-# Tokens that are not in the vocabulary's file: padding and unknown.
+# The ids of padding and unknown tokens, which the vocabulary file does not list.
 _RESERVED = 2
 
-# Read at a time: large enough for any disk, small enough for the processor's cache.
+# Read at a time: large enough for any disk, and small enough for the processor's cache.
 _CHUNK_BYTES = 1 << 20
 
-# Of records that are looked at one by one, where a shard is damaged.
+# Read at a time from a damaged shard, whose records are then checked one by one.
 _BLOCK_BYTES = 32 << 20
 
 _LENGTH_BYTES = 8
@@ -33,13 +32,13 @@ _LENGTH_BYTES = 8
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is not as it should be.
+    """A problem that `verify` found.
 
     Attributes:
-        file: Its path.
-        message: What is wrong.
-        record: The number of the record in its file; None where it is about the whole file.
-        offset: Where the record begins, in bytes.
+        file: The path of the file.
+        message: A description of the problem.
+        record: The number of the record in the file; None if the problem concerns the whole file.
+        offset: The byte at which the record begins; None without a record.
     """
 
     file: str
@@ -55,11 +54,11 @@ class Problem:
 
 @dataclass(frozen=True)
 class Report:
-    """What `verify` found.
+    """The result of `verify`.
 
     Attributes:
-        shards, records, bytes: What the manifest lists, all of which was looked at.
-        problems: In the order of the files; none where all is well.
+        shards, records, bytes: How much the manifest lists, all of which was checked.
+        problems: The problems, in the order of the files; empty if there are none.
     """
 
     shards: int
@@ -73,20 +72,23 @@ class Report:
         return not self.problems
 
     def __str__(self) -> str:
-        looked = f"{self.shards:,} shards, {self.records:,} records, {format_bytes(self.bytes)}"
+        checked = f"{self.shards:,} shards, {self.records:,} records, {format_bytes(self.bytes)}"
         if self.ok:
-            return f"{looked}: all as written"
-        return f"{looked}: {len(self.problems):,} problems"
+            return f"{checked}: no problems"
+        return f"{checked}: {len(self.problems):,} problems"
 
 
 def verify(path: str | os.PathLike[str]) -> Report:
-    """Reads every byte of a dataset and holds it against the manifest.
+    """Compares every byte of a dataset with its manifest.
 
-    It finds changed bits, cut or missing files, records that were swapped or replaced, and indexes
-    that do not fit. Shards are read side by side, one by each core.
+    It finds changed bits, truncated or missing files, swapped or replaced records, and indexes that
+    do not match their shards. It reads one shard per core at a time.
 
     Args:
-        path: The dataset's directory, on any filesystem that fsspec knows.
+        path: The dataset's directory, on any filesystem that fsspec supports.
+
+    Returns:
+        A report of the problems, whose `ok` is true if there are none.
 
     Raises:
         DatasetError: (a ValueError) There is no manifest, or it is damaged.
@@ -99,9 +101,11 @@ def verify(path: str | os.PathLike[str]) -> Report:
         found = list(threads.map(lambda shard: list(_check(directory, shard)), shards))
     problems = [problem for several in found for problem in several]
     if manifest.vocabulary:
-        problems += _check_vocabulary(join(directory, VOCABULARY), manifest.vocabulary)
+        file, words = join(directory, VOCABULARY), manifest.vocabulary - _RESERVED
+        problems += _check_tokens(file, "vocabulary", "words", words, _words_in)
     if manifest.tokenizer:
-        problems += _check_tokenizer(join(directory, TOKENIZER), manifest.tokenizer)
+        file, ids = join(directory, TOKENIZER), manifest.tokenizer
+        problems += _check_tokens(file, "tokenizer", "ids", ids, _ids_in)
     return Report(
         shards=len(shards),
         records=sum(shard.records for shard in shards),
@@ -126,12 +130,13 @@ def _check(directory: str, shard: Shard) -> Iterator[Problem]:
     elif index is not None and (headers != index[:, 1] - FRAME_BYTES).any():
         row = int(np.argmax(headers != index[:, 1] - FRAME_BYTES))
         yield Problem(
-            path + INDEX_SUFFIX, f"no record of {index[row, 1]} bytes is at {index[row, 0]}"
+            path + INDEX_SUFFIX,
+            f"expected a record of {index[row, 1]} bytes at byte {index[row, 0]}, found none",
         )
 
 
 def _index(path: str, shard: Shard) -> tuple[np.ndarray | None, str | None]:
-    """The index where it can be that of the shard as it was written, or what is wrong with it."""
+    """A shard's index, or the problem that shows it is not the one that was written."""
     try:
         index = read_sidecar(path, shard.bytes)
     except ValueError as error:
@@ -139,14 +144,14 @@ def _index(path: str, shard: Shard) -> tuple[np.ndarray | None, str | None]:
     if index is None:
         return None, "missing"
     if len(index) != shard.records:
-        return None, f"{len(index)} records, the manifest says {shard.records}"
+        return None, f"{len(index)} records, the manifest states {shard.records}"
     if (index[:, 0] != np.cumsum(index[:, 1]) - index[:, 1]).any():
         return None, "its records do not follow one after another"
     return index, None
 
 
 def _read(path: str, index: np.ndarray | None) -> tuple[int, np.ndarray]:
-    """The CRC32C of a file, and the length that stands at each offset of an index, int64 [n]."""
+    """The CRC32C of a file, and the record length stored at each offset of an index, int64 [n]."""
     offsets = np.empty(0, np.int64) if index is None else index[:, 0]
     lengths = np.full(len(offsets), -1, np.int64)
     crc = at = 0
@@ -155,7 +160,7 @@ def _read(path: str, index: np.ndarray | None) -> tuple[int, np.ndarray]:
     with open_file(path) as file:
         while count := file.readinto(memoryview(buffer)[_LENGTH_BYTES:]):
             crc = google_crc32c.extend(crc, octets[_LENGTH_BYTES : _LENGTH_BYTES + count])
-            # What is known now begins with the last bytes of the chunk before.
+            # The buffer also holds the last bytes of the previous chunk.
             first = at - _LENGTH_BYTES
             low, high = np.searchsorted(
                 offsets, [max(first + 1, 0), at + count - _LENGTH_BYTES + 1]
@@ -170,19 +175,18 @@ def _read(path: str, index: np.ndarray | None) -> tuple[int, np.ndarray]:
 def _damage(
     path: str, shard: Shard, index: np.ndarray | None, size: int, crc: int
 ) -> Iterator[Problem]:
-    """What is wrong with a shard that is not as it was written."""
+    """The problems of a shard that differs from what was written."""
     if size != shard.bytes:
-        yield Problem(path, f"{size:,} bytes, the manifest says {shard.bytes:,}")
+        yield Problem(path, f"{size:,} bytes, the manifest states {shard.bytes:,}")
     bad = 0
     for problem in [] if index is None else _damaged_records(path, index, size):
         bad += 1
         yield problem
     if not bad and size == shard.bytes:
-        told = f"its CRC32C is {crc:08x}, the manifest says {shard.crc32c:08x}"
-        if index is None:
-            yield Problem(path, told)
-        else:
-            yield Problem(path, f"{told}; each record is whole, so some were swapped or replaced")
+        message = f"its CRC32C is {crc:08x}, the manifest states {shard.crc32c:08x}"
+        if index is not None:
+            message += "; each record is intact, so some were swapped or replaced"
+        yield Problem(path, message)
 
 
 def _damaged_records(path: str, index: np.ndarray, size: int) -> Iterator[Problem]:
@@ -197,37 +201,33 @@ def _damaged_records(path: str, index: np.ndarray, size: int) -> Iterator[Proble
             for row in np.flatnonzero(~intact(data, there[:, 1])).tolist():
                 yield Problem(path, "damaged", int(first) + row, int(there[row, 0]))
         for row in range(len(there), len(rows)):
-            yield Problem(path, "cut off or missing", int(first) + row, int(rows[row, 0]))
+            yield Problem(path, "truncated or missing", int(first) + row, int(rows[row, 0]))
 
 
-def _check_vocabulary(path: str, tokens: int) -> Iterator[Problem]:
+def _check_tokens(
+    path: str, kind: str, unit: str, expected: int, count: Callable[[bytes], int]
+) -> Iterator[Problem]:
+    """The problems of a vocabulary or tokenizer, whose words or ids `count` finds in its bytes."""
     try:
         with open_file(path) as file:
-            found = file.read().count(b"\n")
+            found = count(file.read())
     except FileNotFoundError:
         yield Problem(path, "missing")
-        return
-    if found != tokens - _RESERVED:
-        yield Problem(path, f"{found:,} words, the manifest says {tokens - _RESERVED:,}")
-
-
-def _check_tokenizer(path: str, ids: int) -> Iterator[Problem]:
-    try:
-        with open_file(path) as file:
-            found = _ids_in(json.loads(file.read()))
-    except FileNotFoundError:
-        yield Problem(path, "missing")
-        return
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-        yield Problem(path, f"no tokenizer ({error})")
-        return
-    if found != ids:
-        yield Problem(path, f"{found:,} ids, the manifest says {ids:,}")
+        yield Problem(path, f"not a {kind} ({error})")
+    else:
+        if found != expected:
+            yield Problem(path, f"{found:,} {unit}, the manifest states {expected:,}")
 
 
-def _ids_in(tokenizer: dict[str, Any]) -> int:
-    """One more than the largest id of a tokenizer, by its file as JSON."""
-    vocabulary = tokenizer["model"]["vocab"]
+def _words_in(vocabulary: bytes) -> int:
+    return vocabulary.count(b"\n")
+
+
+def _ids_in(tokenizer: bytes) -> int:
+    """One more than the largest id of a tokenizer, given its JSON file."""
+    content = json.loads(tokenizer)
+    vocabulary = content["model"]["vocab"]
     ids = vocabulary.values() if isinstance(vocabulary, dict) else range(len(vocabulary))
-    added = (token["id"] for token in tokenizer.get("added_tokens") or ())
+    added = (token["id"] for token in content.get("added_tokens") or ())
     return 1 + max([-1, *ids, *added])

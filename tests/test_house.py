@@ -20,8 +20,8 @@ FLOORS = {
         "tfdata batches shards order format files"
     ),
 }
-# What a package may take from the other one.
-SHARED = "readers/format"
+# What a package may take from the other one: the format, and the waits between requests to a store.
+SHARED = ("readers/format", "readers/files/backoff")
 WITHOUT_BEAM = ["sources", "records", "plan", "jobs"]
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from beam_jobs.records.exact_sums import sums_of_bytes
 from beam_jobs.records.numbers import Numbers
 from readers.format.encode import is_integer
-from readers.format.schema import PICTURES, Feature, Schema
+from readers.format.schema import IMAGE_ENCODINGS, Feature, Schema
 from readers.format.tensor import string_values
 
 # Distinct labels and tokens that are counted one by one: as many as a job takes for labels.
@@ -33,7 +33,7 @@ def channels_of(feature: Feature) -> int:
     Channels are the last dimension of pictures [height, width, channels], of recordings [time,
     channels], and of whatever else has two dimensions or more, unless it is long.
     """
-    if feature.dtype == "string" or feature.encoding in (*PICTURES, "sequence"):
+    if feature.dtype == "string" or feature.encoding in (*IMAGE_ENCODINGS, "sequence"):
         return 1
     last = feature.shape[-1] if len(feature.shape) > 1 else None
     return last if last is not None and last in _CHANNELS else 1
@@ -59,7 +59,7 @@ class FeatureStatistics:
 
     def add(self, feature: Feature, values: Sequence[Any]) -> None:
         """Adds the values of many records, as `Encoder.check` gives them."""
-        if feature.encoding in (*PICTURES, "text"):
+        if feature.encoding in (*IMAGE_ENCODINGS, "text"):
             self._add_lengths("bytes", [len(value) for value in values])
         elif feature.encoding == "sequence":
             self._add_lengths("0", [len(value) for value in values])

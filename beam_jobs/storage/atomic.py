@@ -1,9 +1,9 @@
 """Files of a dataset that is being written: each appears whole or not at all, on any filesystem.
 
-A store's objects appear when they are complete, so they are written once, under their own names. On a
-disk, on HDFS and wherever else somebody could see half a file, it is written below `.staging/` and
-renamed. An attempt that dies half-way, or one that was thought dead and goes on, never leaves half a
-file in the place of a good one; a whole one it may write again, as all attempts make the same bytes.
+An object of a store appears when it is complete, so it is written once, under its own name. On a disk,
+on HDFS and wherever else half a file could be seen, a file is written to `.staging/` and renamed. An
+attempt that dies half-way, or resumes after it was believed dead, never replaces a good file with half
+a file. It may write a whole file again, because all attempts write the same bytes.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ STAGING = ".staging"
 
 
 class Found(NamedTuple):
-    """A file below a directory.
+    """A file in a directory.
 
     Attributes:
-        path: Of the file.
-        size: In bytes.
+        path: Its path or URL.
+        size: Its length in bytes.
     """
 
     path: str
@@ -39,16 +39,16 @@ class Found(NamedTuple):
 
 
 class _Way(Protocol):
-    """How the bytes of a file come to their place."""
+    """How the bytes of a file get to their place."""
 
     def write(self, data: bytes) -> Any:
         """Appends bytes."""
 
     def publish(self) -> None:
-        """Lets the file appear."""
+        """Makes the file appear."""
 
     def give_up(self) -> None:
-        """Leaves no trace of it, as far as that can be."""
+        """Removes all traces of the file, as far as possible."""
 
 
 class _Staged:
@@ -56,7 +56,7 @@ class _Staged:
 
     def __init__(self, directory: str, name: str) -> None:
         self._directory, self._name = directory, name
-        # A name of its own for every attempt, so that two attempts never share a file.
+        # Each attempt has its own name, so two attempts never write to the same file.
         attempt = f"{name.replace('/', '-')}.{uuid.uuid4().hex}"
         self._staged = join(join(directory, STAGING), attempt)
         self._file = FileSystems.create(
@@ -74,12 +74,12 @@ class _Staged:
         except OSError:
             if is_local(target) or not FileSystems.exists(target):
                 raise
-            # HDFS renames nothing onto a file. For a moment there is none, but never half of one.
+            # HDFS cannot rename onto a file. For a moment the file is missing, but never half of it.
             FileSystems.delete([target])
             FileSystems.rename([self._staged], [target])
 
     def give_up(self) -> None:
-        # The error that led here is the one to tell: on a full disk, closing fails again.
+        # The error that led here is the one to report: on a full disk, closing fails again.
         with contextlib.suppress(OSError, BeamIOError):
             self._file.close()
         with contextlib.suppress(OSError, BeamIOError):
@@ -87,11 +87,11 @@ class _Staged:
 
 
 class NewFile:
-    """A file being written; a context manager that leaves nothing of what was not published.
+    """A file that is being written; leaving the context removes it unless it was published.
 
     Args:
-        directory: Of the dataset, on any Beam filesystem.
-        name: Its path below.
+        directory: The dataset's directory, on any Beam filesystem.
+        name: The file's path relative to the directory.
     """
 
     def __init__(self, directory: str, name: str) -> None:
@@ -110,7 +110,7 @@ class NewFile:
         self._way.write(data)
 
     def publish(self) -> None:
-        """Lets the file appear, in the place of one that has its name."""
+        """Makes the file appear, replacing one of the same name."""
         self._way.publish()
         self._published = True
 
@@ -133,21 +133,21 @@ def write_file(directory: str, name: str, data: bytes) -> None:
 
 
 def make_directory(path: str) -> None:
-    """Makes a directory unless it is there; several workers may do so at once."""
+    """Makes a directory unless it exists; several workers may do so at the same time."""
     if is_store(path):
         return
     try:
         FileSystems.mkdirs(path)
-    except OSError:  # Beam's way to say that it is there
+    except OSError:  # Beam raises this if the directory exists.
         if not FileSystems.exists(path):
             raise
 
 
 def list_files(directory: str) -> list[Found]:
-    """All files below a directory.
+    """All files in a directory and its sub-directories.
 
     Raises:
-        OSError, ValueError: The filesystem refuses, or no package for it is installed.
+        OSError, ValueError: the filesystem refuses, or no package for it is installed.
     """
     if is_store(directory):
         return [Found(path, size) for path, size, _ in store_of(directory).listed(directory + "/")]
@@ -161,7 +161,7 @@ def delete_files(paths: Iterable[str]) -> None:
     """Deletes files.
 
     Raises:
-        OSError: One cannot be deleted; on a disk also where it is gone.
+        OSError: a file cannot be deleted; on a disk also if it is missing.
     """
     named = list(paths)
     if named and is_store(named[0]):
@@ -171,10 +171,10 @@ def delete_files(paths: Iterable[str]) -> None:
 
 
 def clear_staging(directory: str, found: Iterable[Found]) -> None:
-    """Deletes what is below `.staging/` once a dataset is whole.
+    """Deletes `.staging/` of a complete dataset.
 
     Args:
-        found: All files below the directory.
+        found: All files in the directory.
     """
     staging = join(directory, STAGING)
     if is_store(directory):
@@ -185,8 +185,8 @@ def clear_staging(directory: str, found: Iterable[Found]) -> None:
 
 
 def drop_halves(directory: str) -> None:
-    """Drops what a killed run has sent of files that never appeared, which costs money meanwhile."""
+    """Drops the parts of unfinished objects that a killed run has sent, which are charged for."""
     if is_store(directory):
-        # Not everybody who may write may list these; they are no part of the dataset.
+        # Not everybody who may write may list uploads, and the dataset does not need this.
         with contextlib.suppress(OSError, JobError):
             store_of(directory).drop_uploads(directory + "/")

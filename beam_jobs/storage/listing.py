@@ -77,15 +77,21 @@ def _matching(pattern: str) -> re.Pattern[str]:
     return re.compile(regex.replace("[[]", r"\["))  # the same, without Python's warning
 
 
-def _store_files(pattern: str) -> Iterator[File]:
-    """Yields the objects that a pattern matches, as `local_files` would yield files."""
-    top = _unescaped(_fixed_folder(pattern))
-    begin: str = _FIXED.findall(pattern)[0]
-    wanted = _matching(pattern)
-    hidden = "/." in pattern[len(_fixed_folder(pattern)) :]
-    for found in store_of(pattern).listed(_unescaped(begin)):
-        if wanted.match(found.path) and _is_seen(found.path, top, hidden):
-            yield File(*found)
+def _remote_files(pattern: str) -> Iterator[File]:
+    """Yields the files that a pattern matches in a store, or in a filesystem of Beam's with folders.
+
+    Links aside, they are the files that `local_files` would yield.
+    """
+    folder, prefix = _fixed_folder(pattern), _FIXED.findall(pattern)[0]
+    wanted, hidden = _matching(pattern), "/." in pattern[len(folder) :]
+    top = _unescaped(folder)
+    if is_store(pattern):
+        found: Iterable[tuple[str, int, int]] = store_of(pattern).listed(_unescaped(prefix))
+    else:
+        found = walked_files(top)
+    for path, size, modified in found:
+        if wanted.match(path) and _is_seen(path, top, hidden):
+            yield File(path, size, modified)
 
 
 def walked_files(folder: str) -> Iterator[File]:
@@ -114,16 +120,6 @@ def walked_files(folder: str) -> Iterator[File]:
 
     if FileSystems.exists(folder):
         yield from walk(entries(folder))
-
-
-def _walked(pattern: str) -> Iterator[File]:
-    """Yields the files that a pattern of such a filesystem matches."""
-    top = _unescaped(_fixed_folder(pattern))
-    wanted = _matching(pattern)
-    hidden = "/." in pattern[len(_fixed_folder(pattern)) :]
-    for found in walked_files(top):
-        if wanted.match(found.path) and _is_seen(found.path, top, hidden):
-            yield found
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
@@ -160,11 +156,8 @@ def match(pattern: str, limit: int | None = None, in_order: bool = False) -> Ite
             found = local_files(pattern, in_order or limit is not None)
             yield from itertools.islice(found, limit)
             return
-        if is_store(pattern):
-            yield from itertools.islice(_store_files(pattern), limit)
-            return
-        if FileSystems.get_filesystem(pattern).has_dirs():
-            yield from itertools.islice(_walked(pattern), limit)
+        if is_store(pattern) or FileSystems.get_filesystem(pattern).has_dirs():
+            yield from itertools.islice(_remote_files(pattern), limit)
             return
         result = FileSystems.match([pattern], limits=[limit])[0]
     except (BeamIOError, ValueError, OSError) as error:

@@ -1,38 +1,32 @@
-"""A store's objects: the interface that S3 and Google Cloud Storage implement."""
+"""The interface of an object store, which S3 and Google Cloud Storage implement."""
 
 from __future__ import annotations
 
 import abc
 import base64
-import random
 import re
-import time
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import google_crc32c
 
 from beam_jobs.errors import DataError, UsageError
+from readers.files.backoff import may_pass
 
-# How often a request is made before a store is said to keep failing: with waits that double from
-# about half a second, and end at SECONDS_BETWEEN, it takes about half a minute to give up.
-ATTEMPTS = 8
-
-SECONDS_BETWEEN = 16.0
-
-# Of an upload; below that an object is written by one request. S3 takes 10,000 parts: 160 GB.
+# Bytes in each part of an upload; smaller objects are written with one request. S3 takes up to 10,000
+# parts, so 160 GB.
 PART_BYTES = 16 << 20
 
 _USER = re.compile(r"//[^/\s@]+@")
 
 
 class Listed(NamedTuple):
-    """An object.
+    """An object in a listing.
 
     Attributes:
         path: Its URL.
-        size: In bytes.
-        modified: Nanoseconds since the epoch.
+        size: Its length in bytes.
+        modified: Time of its last change, in nanoseconds since the epoch.
     """
 
     path: str
@@ -41,12 +35,12 @@ class Listed(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Bytes of an object.
+    """A range of an object's bytes.
 
     Attributes:
-        data: Fewer than were asked for where the object ends.
-        total: Bytes of the whole object.
-        version: Of the object, for further parts of the same.
+        data: The bytes; fewer than requested if the object ends before.
+        total: The length of the whole object in bytes.
+        version: Identifies the object's content, to read further ranges of the same content.
     """
 
     data: bytes
@@ -55,66 +49,67 @@ class Part(NamedTuple):
 
 
 class Upload(Protocol):
-    """An object under way, in parts."""
+    """An unfinished object that is uploaded in parts."""
 
     def add(self, data: bytes) -> None:
-        """Sends the next part, of `PART_BYTES` unless it is the last."""
+        """Sends the next part, which has `PART_BYTES` unless it is the last."""
 
     def finish(self) -> None:
-        """Makes the object of the parts."""
+        """Turns the parts into the object."""
 
     def give_up(self) -> None:
-        """Drops the parts: no object is made of them."""
+        """Drops the parts, so that they never become an object."""
 
 
 class Store(abc.ABC):
     """The buckets of one kind of store.
 
-    Every method raises what the module says.
+    All methods raise UsageError for what the user can correct, such as a missing bucket or wrong
+    credentials; DataError if the store keeps failing; and OSError for a problem with one object.
     """
 
     @abc.abstractmethod
     def listed(self, prefix: str) -> Iterator[Listed]:
-        """Yields the objects whose URLs begin so, in order of their names."""
+        """Yields the objects whose URLs begin with the prefix, in the order of their names."""
 
     @abc.abstractmethod
     def read(self, path: str, start: int, size: int | None, version: Any = None) -> Part:
-        """A part of an object; without a size all of it from `start` on.
+        """Reads a range of an object; without a size, everything from `start` on.
 
         Raises:
-            OSError: There is no such object, or it may not be read, or is another than `version`.
+            OSError: the object is missing, may not be read, or no longer has this version.
         """
 
     @abc.abstractmethod
     def checksum(self, path: str) -> tuple[int, int | None]:
-        """(bytes, CRC32C) of an object as the store knows them; None where it knows no CRC32C.
+        """Returns the length and the CRC32C that the store keeps of an object; None if it keeps none.
 
         Raises:
-            OSError: There is no such object.
+            OSError: the object is missing.
         """
 
     @abc.abstractmethod
     def put(self, path: str, data: bytes) -> None:
-        """Writes an object by one request."""
+        """Writes an object with one request."""
 
     @abc.abstractmethod
     def upload(self, path: str) -> Upload:
-        """Begins an object of several parts."""
+        """Begins an object that is uploaded in parts."""
 
     @abc.abstractmethod
     def delete(self, paths: Sequence[str]) -> None:
-        """Deletes objects; those that are gone are passed over."""
+        """Deletes objects; missing ones are ignored."""
 
     @abc.abstractmethod
     def drop_uploads(self, prefix: str) -> None:
-        """Drops what was sent of objects below a prefix that never came to be."""
+        """Drops the parts of unfinished objects whose URLs begin with the prefix."""
 
 
 def bucket_and_key(path: str) -> tuple[str, str]:
-    """The two parts of a URL.
+    """Splits the URL of an object.
 
     Raises:
-        UsageError: It names no bucket.
+        UsageError: the URL names no bucket.
     """
     bucket, _, key = path.split("://", 1)[1].partition("/")
     if not bucket:
@@ -123,30 +118,61 @@ def bucket_and_key(path: str) -> tuple[str, str]:
 
 
 def shown(error: object) -> str:
-    """What a library says, as one line without whatever an address holds before an @."""
+    """A library's message on one line, without the user name and password of any URL in it."""
     return _USER.sub("//", " ".join(str(error).split()))[:300]
 
 
 def failing(path: str, error: object) -> DataError:
-    """That a store failed as often as it was asked."""
+    """The error of a store that failed at every try."""
     return DataError(
         f"{path}: the store keeps failing ({shown(error)}); run the same command again: it keeps the "
         "shards that are done"
     )
 
 
+def refusal(path: str, status: int, answer: str, sign_in: str, reads: bool) -> Exception:
+    """The error that a store's answer means to a job.
+
+    Args:
+        path: URL of the object.
+        status: HTTP status of the answer, 401 for wrong credentials of any kind.
+        answer: The answer, for the message.
+        sign_in: How to give the store credentials, for the message.
+        reads: Whether the request reads an object, so that only this object may be affected.
+    """
+    if status == 404:
+        return FileNotFoundError(f"{path}: no such object")
+    if status == 412:
+        return OSError(f"{path}: it was replaced while it was read")
+    if status == 401:
+        return UsageError(f"{path}: the store refuses the credentials ({answer}): {sign_in}")
+    if status == 403 and reads:
+        return PermissionError(f"{path}: it may not be read ({answer})")
+    if status == 403:
+        return UsageError(f"{path}: the store refuses ({answer}): {sign_in}")
+    if may_pass(status):
+        return failing(path, answer)
+    return UsageError(f"{path}: the store refuses ({answer})")
+
+
+def no_bucket(path: str) -> UsageError:
+    """The error of a bucket that does not exist."""
+    bucket, _ = bucket_and_key(path)
+    return UsageError(f"{path}: there is no bucket {bucket!r}: create it, or name another")
+
+
+def no_credentials(path: str, error: object, sign_in: str) -> UsageError:
+    """The error of a process that finds no credentials."""
+    return UsageError(f"{path}: no credentials ({shown(error)}): {sign_in}")
+
+
 def crc32c_text(data: bytes) -> str:
-    """The CRC32C of some bytes, as stores write it."""
+    """The CRC32C of some bytes, in the notation of stores."""
     return base64.b64encode(google_crc32c.value(data).to_bytes(4, "big")).decode()
 
 
 def crc32c_number(text: str | None) -> int | None:
-    """The number of such a text; None where it is none, or that of parts."""
+    """The CRC32C in the notation of stores as a number; None if it is missing or covers parts only."""
     if not text or "-" in text:
         return None
     return int.from_bytes(base64.b64decode(text), "big")
-
-
-def wait(attempt: int) -> None:
-    """Waits before attempt number `attempt`, from 1: longer each time, and never as long as others."""
-    time.sleep(min(SECONDS_BETWEEN, 2.0**attempt / 2) * random.uniform(0.5, 1))

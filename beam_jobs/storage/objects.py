@@ -1,12 +1,12 @@
-"""Object stores: S3 and Google Cloud Storage, in whose buckets an object appears whole or not at all.
+"""Object stores: S3 and Google Cloud Storage, where an object appears whole or not at all.
 
-Beam's own streams for them finish an upload whenever they are closed, by the garbage collector even,
-so that half a file of a failed attempt would stand in the place of a good one; they make a client, and
-ask for an object's size, for every file; and they wait ten minutes for credentials that are not there.
-So these two stores are reached here through their own libraries, with Beam's options.
+Both are reached through their own libraries, with Beam's options. Beam's filesystems are not used,
+because their streams complete an upload whenever they are closed, even by the garbage collector, so
+half a file of a failed attempt could replace a good one. They also make a client and query the size for
+every file, and wait up to ten minutes for missing credentials. docs/design.md compares fsspec.
 
-What a user can do something about is a UsageError, and a store that keeps failing a DataError: neither
-may be taken for one bad input. What is the matter with one object is an OSError.
+UsageError means that the user can correct the problem, and DataError that the store keeps failing;
+neither may count as one bad input. A problem with a single object is an OSError.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from beam_jobs.packages import optional
 from beam_jobs.storage.object_store import PART_BYTES, Store, Upload
 from beam_jobs.storage.options import storage_options
 
-# Read at once: so many where somebody reads on, fewer where he has just come.
-_WINDOW_BYTES = 8 << 20
-
+# Bytes per request: few after a seek, and up to the larger number while reading on.
 _FIRST_BYTES = 256 << 10
 
-# Of what `open_near` reads first: most inputs are smaller, and are read by one request.
+_WINDOW_BYTES = 8 << 20
+
+# The first request of `open_near`. Most inputs are smaller, and are read with this request alone.
 _NEAR_BYTES = 8 << 20
 
 _STORE = re.compile(r"(s3|gs)://")
@@ -35,31 +35,31 @@ _VARIABLES = ("AWS_", "STORAGE_EMULATOR_", "GOOGLE_")
 
 
 def is_store(path: str) -> bool:
-    """Whether a path is of one of these stores."""
+    """Whether a path is the URL of an object in one of these stores."""
     return bool(_STORE.match(path))
 
 
 def store_of(path: str) -> Store:
-    """The store that a path is in.
+    """The store of an object's URL.
 
     Raises:
-        UsageError: Its library is not installed.
+        UsageError: the store's library is not installed.
     """
     scheme = path[:2]
     options = storage_options()
     relevant = (
         {k: v for k, v in options.items() if k.startswith("s3_")} if scheme == "s3" else options
     )
-    told = [(name, str(value)) for name, value in relevant.items()]
-    around = [item for item in os.environ.items() if item[0].startswith(_VARIABLES)]
-    return _made(scheme, tuple(sorted(told)), tuple(sorted(around)))
+    texts = [(name, str(value)) for name, value in relevant.items()]
+    variables = [item for item in os.environ.items() if item[0].startswith(_VARIABLES)]
+    return _new_store(scheme, tuple(sorted(texts)), tuple(sorted(variables)))
 
 
 @functools.lru_cache(maxsize=8)
-def _made(
-    scheme: str, options: tuple[tuple[str, str], ...], around: tuple[tuple[str, str], ...]
+def _new_store(
+    scheme: str, options: tuple[tuple[str, str], ...], variables: tuple[tuple[str, str], ...]
 ) -> Store:
-    """A store, anew where a variable that its library heeds has changed."""
+    """A store; a new one if an environment variable that its library reads has changed."""
     purpose = f"{scheme}:// paths"
     if scheme == "s3":
         optional("boto3", "s3", purpose)
@@ -73,9 +73,9 @@ def _made(
 
 
 class NewObject:
-    """An object that is written from its front, and is there once `publish` returns, or never.
+    """An object that is written sequentially and appears when `publish` is called, or never.
 
-    Small ones are one request; of others, parts are sent as soon as they are full.
+    Small objects take one request; the parts of others are sent as soon as they are full.
     """
 
     def __init__(self, path: str) -> None:
@@ -91,7 +91,7 @@ class NewObject:
         if self._size <= PART_BYTES:
             return
         held = memoryview(b"".join(self._held))
-        cut = (self._size - 1) // PART_BYTES * PART_BYTES  # Something is left to be the last part.
+        cut = (self._size - 1) // PART_BYTES * PART_BYTES  # Keeps bytes for the last part.
         if self._upload is None:
             self._upload = self._store.upload(self._path)
         for start in range(0, cut, PART_BYTES):
@@ -99,7 +99,7 @@ class NewObject:
         self._held, self._size = [bytes(held[cut:])], self._size - cut
 
     def publish(self) -> None:
-        """Lets the object appear, in the place of one that has its name."""
+        """Makes the object appear, replacing one of the same name."""
         data = b"".join(self._held)
         if self._upload is None:
             self._store.put(self._path, data)
@@ -109,31 +109,31 @@ class NewObject:
         self._upload = None
 
     def give_up(self) -> None:
-        """Leaves no trace of it; for one that is published it does nothing."""
+        """Drops the parts that were sent; after `publish` it does nothing."""
         upload, self._upload = self._upload, None
         if upload:
             upload.give_up()
 
 
 def read_object(path: str) -> bytes:
-    """All bytes of an object.
+    """Reads a whole object.
 
     Raises:
-        OSError: As `Store.read`.
+        OSError: the object is missing or may not be read.
     """
     return store_of(path).read(path, 0, None).data
 
 
 def open_object(path: str) -> BinaryIO:
-    """An object, open for reading from its front, or a little of it from anywhere."""
+    """Opens an object for sequential reading, or for reading a little at any position."""
     return io.BufferedReader(_Object(path, _FIRST_BYTES), _FIRST_BYTES)
 
 
 def open_near(path: str) -> BinaryIO:
-    """An object that is cheap to seek in: a small one is read at once.
+    """Opens an object for reading with many seeks: a small object is read with one request.
 
     Raises:
-        OSError: As `Store.read`.
+        OSError: the object is missing or may not be read.
     """
     raw = _Object(path, _NEAR_BYTES)
     raw.begin()
@@ -141,7 +141,7 @@ def open_near(path: str) -> BinaryIO:
 
 
 class _Object(io.RawIOBase):
-    """An object, read in windows that grow where they follow each other."""
+    """An object that is read in windows, which grow while they follow each other."""
 
     def __init__(self, path: str, first: int) -> None:
         self.name = path
@@ -153,7 +153,7 @@ class _Object(io.RawIOBase):
         self._version: Any = None
 
     def begin(self) -> None:
-        """Reads the first window."""
+        """Fetches the first window."""
         self._fetch(0, self._first)
 
     def readable(self) -> bool:

@@ -1,7 +1,7 @@
-"""What filesystems are told of the command line, in whichever process they are asked.
+"""The command line's options for filesystems, in every process of a job.
 
-Beam tells its own workers. Processes of ours, which do without Beam where they can, are given the
-same options when they start.
+Beam passes them to its own workers. Our own processes, which avoid importing Beam, receive the same
+options when they start.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 
 class ProcessContext(NamedTuple):
-    """What a process has to know to open what its parent can.
+    """Everything a process needs to open the files that its parent can open.
 
     Attributes:
-        options: Of Beam, by name; those that are not as they come.
-        environment: Variables: a fork server has those of the moment it was started.
+        options: Beam's options by name, without those that have their default.
+        environment: Environment variables. A fork server would pass on older ones, from its start.
     """
 
     options: Mapping[str, Any]
@@ -30,7 +30,7 @@ _last: tuple[Any, Mapping[str, Any]] = (None, {})
 
 
 def storage_options() -> Mapping[str, Any]:
-    """Beam's options by name, without those that are as they come."""
+    """Beam's options by name, without those that have their default."""
     return _of_beam() if _taken is None else _taken
 
 
@@ -39,7 +39,7 @@ def _of_beam() -> Mapping[str, Any]:
     from apache_beam.io.filesystems import FileSystems
     from apache_beam.options.value_provider import RuntimeValueProvider
 
-    # Where Beam's own filesystems find them.
+    # Beam's own filesystems find them there, too.
     found: Any = FileSystems._pipeline_options or RuntimeValueProvider.runtime_options or {}
     if found is not _last[0]:
         by_name = isinstance(found, Mapping)
@@ -48,20 +48,20 @@ def _of_beam() -> Mapping[str, Any]:
 
 
 def process_context() -> ProcessContext:
-    """What a process that is started here has to be given."""
+    """The context for a process that is started by this one."""
     known = _taken is not None or "apache_beam.io.filesystems" in sys.modules
     return ProcessContext(storage_options() if known else {}, dict(os.environ))
 
 
 def take(given: ProcessContext) -> None:
-    """Makes what a parent gave known in this process."""
+    """Makes the parent's context that of this process."""
     global _taken
     os.environ.update(given.environment)
     _taken = given.options
 
 
 def tell_beam() -> None:
-    """Makes what a parent gave known to Beam's filesystems; where there is none, Beam knows."""
+    """Passes the parent's options to Beam's filesystems; without a parent, Beam has them already."""
     if _taken is None:
         return
     from apache_beam.io.filesystems import FileSystems

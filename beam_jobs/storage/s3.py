@@ -1,4 +1,4 @@
-"""Amazon S3 and what speaks its protocol, by boto3."""
+"""Amazon S3 and compatible stores, through boto3."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from botocore.exceptions import (
 
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.storage.object_store import (
-    ATTEMPTS,
     Listed,
     Part,
     Store,
@@ -33,13 +32,16 @@ from beam_jobs.storage.object_store import (
     crc32c_number,
     crc32c_text,
     failing,
+    no_bucket,
+    no_credentials,
+    refusal,
     shown,
-    wait,
 )
+from readers.files import backoff
 
 _DELETED_AT_ONCE = 1000
 
-# A body that breaks off.
+# What reading a body raises if the connection breaks.
 _BROKEN = (BotoCoreError, urllib3.exceptions.HTTPError, OSError)
 
 _NO_CREDENTIALS = (
@@ -49,27 +51,32 @@ _NO_CREDENTIALS = (
     ProfileNotFound,
 )
 
-_WRONG_CREDENTIALS = {
-    "InvalidAccessKeyId",
-    "SignatureDoesNotMatch",
-    "ExpiredToken",
-    "InvalidToken",
-    "TokenRefreshRequired",
-    "AuthFailure",
-}
+# Error codes that mean the same as an HTTP status, which differs between stores.
+_STATUSES = dict.fromkeys(
+    [
+        "AuthFailure",
+        "ExpiredToken",
+        "InvalidAccessKeyId",
+        "InvalidToken",
+        "SignatureDoesNotMatch",
+        "TokenRefreshRequired",
+    ],
+    401,
+) | dict.fromkeys(
+    [
+        "BandwidthLimitExceeded",
+        "OperationAborted",
+        "RequestLimitExceeded",
+        "RequestTimeout",
+        "SlowDown",
+        "Throttling",
+        "ThrottlingException",
+        "TooManyRequests",
+    ],
+    503,
+)
 
-_PASSING = {
-    "SlowDown",
-    "Throttling",
-    "ThrottlingException",
-    "RequestLimitExceeded",
-    "BandwidthLimitExceeded",
-    "RequestTimeout",
-    "OperationAborted",
-    "TooManyRequests",
-}
-
-_WAYS_IN = (
+_SIGN_IN = (
     "give --s3_access_key_id and --s3_secret_access_key, or AWS_ACCESS_KEY_ID and "
     "AWS_SECRET_ACCESS_KEY, or a profile"
 )
@@ -79,13 +86,12 @@ class S3Store(Store):
     """Buckets of S3.
 
     Args:
-        options: Beam's, `s3_…` by name.
+        options: Beam's options whose names begin with `s3_`.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        self._attempts = int(os.environ.get("AWS_MAX_ATTEMPTS", ATTEMPTS))
-        # All that may be tried again is tried again in `call`: boto3 knows no 429, and has bounds of
-        # its own for how often.
+        self._tries = int(os.environ.get("AWS_MAX_ATTEMPTS", backoff.TRIES))
+        # `call` retries; boto3 would not retry a 429, and has limits of its own.
         config = Config(retries={"total_max_attempts": 1}, max_pool_connections=32)
         try:
             self._client = boto3.session.Session().client(
@@ -104,42 +110,51 @@ class S3Store(Store):
             raise UsageError(f"s3://: {shown(error)}; see --s3_endpoint_url and AWS_*") from None
 
     def call(self, method: str, path: str, **arguments: Any) -> Any:
-        """A request about an object or, where `path` ends with /, about those below it."""
+        """Calls a method of boto3's client for an object, or for a prefix if the method lists."""
         bucket, key = bucket_and_key(path)
-        where = {"Bucket": bucket} | ({} if method.startswith("list") else {"Key": key})
-        if method == "delete_objects":
-            del where["Key"]
-        for attempt in range(1, self._attempts + 1):
+        where = {"Bucket": bucket}
+        if not method.startswith("list") and method != "delete_objects":
+            where["Key"] = key
+        for number in backoff.tries(self._tries):
             try:
                 return getattr(self._client, method)(**where, **arguments)
             except (BotoCoreError, ClientError) as error:
-                if attempt == self._attempts or not _is_passing(error):
-                    raise _meaning(error, path, reads=method == "get_object") from None
-            wait(attempt)
+                if number == self._tries or not _may_pass(error):
+                    raise _job_error(error, path, reads=method == "get_object") from None
 
-    def listed(self, prefix: str) -> Iterator[Listed]:
-        bucket, key = bucket_and_key(prefix)
+    def _pages(self, method: str, prefix: str, following: Mapping[str, str]) -> Iterator[Any]:
+        """Yields the pages of a listing.
+
+        Args:
+            following: The arguments that ask for the next page, and their names in an answer.
+        """
         more: dict[str, str] = {}
         while True:
-            page = self.call("list_objects_v2", prefix, Prefix=key, **more)
+            page = self.call(method, prefix, Prefix=bucket_and_key(prefix)[1], **more)
+            yield page
+            if not page.get("IsTruncated"):
+                return
+            more = {argument: page[name] for argument, name in following.items()}
+
+    def listed(self, prefix: str) -> Iterator[Listed]:
+        bucket, _ = bucket_and_key(prefix)
+        following = {"ContinuationToken": "NextContinuationToken"}
+        for page in self._pages("list_objects_v2", prefix, following):
             for found in page.get("Contents", ()):
                 modified = int(found["LastModified"].timestamp() * 1e9)
                 yield Listed(f"s3://{bucket}/{found['Key']}", found["Size"], modified)
-            if not page.get("IsTruncated"):
-                return
-            more = {"ContinuationToken": page["NextContinuationToken"]}
 
     def read(self, path: str, start: int, size: int | None, version: Any = None) -> Part:
         parts: list[bytes] = []
         at, total = start, 0
         stop = None if size is None else start + size
-        for attempt in range(1, self._attempts + 1):
-            # Always of a range, as only that tells how much should come.
+        for _ in backoff.tries(self._tries):
+            # Always a range, because only the answer to a range states how many bytes to expect.
             matching = {"IfMatch": version} if version else {}
             span = f"bytes={at}-{'' if stop is None else stop - 1}"
             try:
                 answer = self.call("get_object", path, Range=span, **matching)
-            except _Beyond:
+            except _BeyondEnd:
                 return Part(b"".join(parts), at, version)
             version = answer.get("ETag")
             total = int(answer["ContentRange"].rsplit("/", 1)[1])
@@ -154,8 +169,6 @@ class S3Store(Store):
                 broken: object = f"the body ended after {at - start} of {end - start} bytes"
             except _BROKEN as error:
                 broken = error
-            if attempt < self._attempts:
-                wait(attempt)
         raise failing(path, broken)
 
     def checksum(self, path: str) -> tuple[int, int | None]:
@@ -163,7 +176,7 @@ class S3Store(Store):
         return there["ContentLength"], crc32c_number(there.get("ChecksumCRC32C"))
 
     def put(self, path: str, data: bytes) -> None:
-        # The store compares it with what arrived, and keeps it for `checksum`.
+        # The store compares the checksum with the bytes that arrived, and keeps it for `checksum`.
         known = {"ChecksumAlgorithm": "CRC32C", "ChecksumCRC32C": crc32c_text(data)}
         self.call("put_object", path, Body=data, **known)
 
@@ -185,20 +198,13 @@ class S3Store(Store):
                     raise UsageError(f"{some[0]}: cannot be deleted: {shown(error.get('Message'))}")
 
     def drop_uploads(self, prefix: str) -> None:
-        bucket, key = bucket_and_key(prefix)
-        more: dict[str, str] = {}
-        while True:
-            page = self.call("list_multipart_uploads", prefix, Prefix=key, **more)
+        bucket, _ = bucket_and_key(prefix)
+        following = {"KeyMarker": "NextKeyMarker", "UploadIdMarker": "NextUploadIdMarker"}
+        for page in self._pages("list_multipart_uploads", prefix, following):
             for found in page.get("Uploads", ()):
                 path = f"s3://{bucket}/{found['Key']}"
                 with contextlib.suppress(FileNotFoundError):
                     self.call("abort_multipart_upload", path, UploadId=found["UploadId"])
-            if not page.get("IsTruncated"):
-                return
-            more = {
-                "KeyMarker": page["NextKeyMarker"],
-                "UploadIdMarker": page["NextUploadIdMarker"],
-            }
 
 
 class _Multipart:
@@ -224,7 +230,7 @@ class _Multipart:
                 "upload_part", self._path, UploadId=self._id, Body=data, **part
             )
         except FileNotFoundError:
-            raise self._dropped() from None
+            raise self._aborted() from None
         self._parts.append({**part, "ETag": answer["ETag"]})
 
     def finish(self) -> None:
@@ -237,14 +243,15 @@ class _Multipart:
                 MultipartUpload={"Parts": self._parts},
             )
         except FileNotFoundError:
-            # No such upload: it is done if the answer to an earlier try was lost on its way.
+            # The upload no longer exists. If the answer to an earlier try was lost, it is complete,
+            # and the object has this upload's mark.
             there = self._store.call("head_object", self._path)
             if there.get("Metadata", {}).get("upload") != self._mark:
-                raise self._dropped() from None
+                raise self._aborted() from None
 
-    def _dropped(self) -> DataError:
+    def _aborted(self) -> DataError:
         return DataError(
-            f"{self._path}: somebody dropped the parts of its upload: does another job write to this "
+            f"{self._path}: its multipart upload was aborted: does another job write to this "
             "directory? Run the same command again"
         )
 
@@ -253,48 +260,38 @@ class _Multipart:
             self._store.call("abort_multipart_upload", self._path, UploadId=self._id)
 
 
-class _Beyond(OSError):
-    """A range that begins at or behind the end of its object."""
+class _BeyondEnd(OSError):
+    """A range that begins at or after the end of its object."""
 
 
-def _is_passing(error: BotoCoreError | ClientError) -> bool:
-    """Whether the same request may do better a little later."""
-    if not isinstance(error, ClientError):
-        return isinstance(error, HTTPClientError)  # No answer, or none that is one.
-    code, status = _code_of(error)
-    return status >= 500 or status in (408, 429) or code in _PASSING
+def _may_pass(error: BotoCoreError | ClientError) -> bool:
+    """Whether the same request may succeed a moment later."""
+    if isinstance(error, ClientError):
+        return backoff.may_pass(_status(error))
+    return isinstance(error, HTTPClientError)  # No answer arrived, or only a part of one.
 
 
-def _code_of(error: ClientError) -> tuple[str, int]:
-    status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
-    return str(error.response.get("Error", {}).get("Code", status)), status
+def _status(error: ClientError) -> int:
+    """The HTTP status of an answer, or the one that its error code stands for."""
+    answered = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+    return _STATUSES.get(error.response.get("Error", {}).get("Code", ""), answered)
 
 
-def _meaning(error: BotoCoreError | ClientError, path: str, reads: bool) -> Exception:
-    """What an error of boto3 means to a job."""
-    bucket, _ = bucket_and_key(path)
+def _job_error(error: BotoCoreError | ClientError, path: str, reads: bool) -> Exception:
+    """The error that one of boto3's means to a job; arguments as for `refusal`."""
     if isinstance(error, _NO_CREDENTIALS):
-        return UsageError(f"{path}: no credentials ({shown(error)}): {_WAYS_IN}")
+        return no_credentials(path, error, _SIGN_IN)
     if isinstance(error, ParamValidationError):
         return UsageError(f"{path}: {shown(error)}")
     if not isinstance(error, ClientError):
         return failing(path, error)
-    code, status = _code_of(error)
-    said = shown(error.response.get("Error", {}).get("Message", ""))
+    status, details = _status(error), error.response.get("Error", {})
+    code = str(details.get("Code", ""))
     if code == "NoSuchBucket":
-        return UsageError(f"{path}: there is no bucket {bucket!r}: create it, or name another")
-    if code in _WRONG_CREDENTIALS:
-        return UsageError(f"{path}: the store refuses the credentials ({code}): {_WAYS_IN}")
-    if status == 404:
-        return FileNotFoundError(f"{path}: there is no such object")
+        return no_bucket(path)
     if status == 416:
-        return _Beyond(f"{path}: it ends before")
-    if status == 412:
-        return OSError(f"{path}: it was replaced while it was read")
-    if status == 403:
-        if reads:
-            return PermissionError(f"{path}: it may not be read ({code}: {said})")
-        return UsageError(f"{path}: the store refuses ({code}: {said}): {_WAYS_IN}")
-    if _is_passing(error):
-        return failing(path, f"{status} {code}: {said}")
-    return UsageError(f"{path}: the store refuses ({status} {code}: {said})")
+        return _BeyondEnd(f"{path}: it ends before")
+    answered = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", "")
+    words = dict.fromkeys([str(answered), code])  # Without a body, the code repeats the status.
+    answer = shown(f"{' '.join(words)}: {details.get('Message', '')}")
+    return refusal(path, status, answer, _SIGN_IN, reads)

@@ -1,1 +1,1 @@
-"""Records -> batches of NumPy arrays."""
+"""Records -> batches of NumPy arrays, in any order, from any step, on any host."""

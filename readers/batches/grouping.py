@@ -1,19 +1,17 @@
-"""Which records make a batch, where that depends on their lengths: buckets and packed rows.
+"""Which records share a batch if their lengths decide: buckets and packed rows.
 
-Pure, and a function of the records in their order: the same whatever the number of hosts.
+Groups depend only on the lengths of the records in their order, so any number of hosts finds the
+same ones.
 """
 
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-
-from readers.batches.options import ReadOptions
-from readers.format.schema import Schema
 
 
 @dataclass(frozen=True)
@@ -21,15 +19,15 @@ class Group:
     """The records of one batch of all hosts together.
 
     Attributes:
-        places: Of the records, in their order.
-        rows: The row of the batch that each stands in, rising from 0 where rows are not shared.
+        places: The places of the records in their epoch, in order.
+        rows: The row of each record in the batch; 0, 1, 2, ... unless records share rows.
     """
 
     places: list[int]
     rows: list[int]
 
     def of_host(self, host: int, hosts: int) -> Group | None:
-        """The share of a host; None where there is less than a row for each."""
+        """The share of one host; None if there are fewer rows than hosts."""
         each, more = divmod(max(self.rows) + 1, hosts)
         if not each:
             return None
@@ -44,28 +42,31 @@ class Group:
 
 
 class Grouping(Protocol):
-    """Collects records until they are a batch."""
+    """Collects records until they make a batch."""
 
     def add(self, place: int, lengths: Sequence[int]) -> Group | None:
-        """Takes the next record; a batch, if there is one now."""
+        """Adds the next record, by its place and lengths; returns a batch if it completes one."""
         ...
 
     def rest(self, drop_remainder: bool) -> Group | None:
-        """A batch of what is left at the end of an epoch, and None when there is none."""
+        """A batch of the records left at the end of an epoch; None once there are none."""
         ...
 
     @property
     def held(self) -> list[int]:
-        """The places of records that are in no batch yet. Added again, they lead to the same."""
+        """The places of the records in no batch yet.
+
+        Added to a new grouping, they restore this one.
+        """
         ...
 
 
 class Buckets:
-    """Batches of records of like length.
+    """Batches of records of similar length.
 
     Args:
-        boundaries: Lengths at which the next bucket begins, rising.
-        sizes: Records of a batch from each bucket: one more than boundaries.
+        boundaries: The increasing lengths at which a new bucket starts.
+        sizes: Records per batch from each bucket, one more than there are boundaries.
     """
 
     def __init__(self, boundaries: Sequence[int], sizes: Sequence[int]) -> None:
@@ -76,12 +77,12 @@ class Buckets:
         number = bisect.bisect_right(self._boundaries, lengths[0])
         bucket = self._buckets[number]
         bucket.append(place)
-        return self._taken(number) if len(bucket) == self._sizes[number] else None
+        return self._emptied(number) if len(bucket) == self._sizes[number] else None
 
     def rest(self, drop_remainder: bool) -> Group | None:
         for number, bucket in enumerate(self._buckets):
             if bucket and not drop_remainder:
-                return self._taken(number)
+                return self._emptied(number)
             bucket.clear()
         return None
 
@@ -89,19 +90,20 @@ class Buckets:
     def held(self) -> list[int]:
         return [place for bucket in self._buckets for place in bucket]
 
-    def _taken(self, number: int) -> Group:
+    def _emptied(self, number: int) -> Group:
+        """The records of a bucket, which is empty afterwards."""
         places, self._buckets[number] = self._buckets[number], []
         return Group(places, list(range(len(places))))
 
 
 class Packing:
-    """Several records in each row of a batch: each in the first that has room for it.
+    """Batches with several records per row; each record goes to the first row with room for it.
 
-    A batch is done when a record fits none of its rows.
+    A batch is complete when a record fits none of its rows.
 
     Args:
-        rows: Of a batch.
-        limits: The length of a row, for each feature.
+        rows: Rows per batch.
+        limits: The length of a row for each feature.
     """
 
     def __init__(self, rows: int, limits: Sequence[int]) -> None:
@@ -128,42 +130,9 @@ class Packing:
     def rest(self, drop_remainder: bool) -> Group | None:
         group = Group(self._places, self._rows)
         self._begin()
-        full = len(set(group.rows)) == self._count
-        return group if group.places and (full or not drop_remainder) else None
+        is_full = len(set(group.rows)) == self._count
+        return group if group.places and (is_full or not drop_remainder) else None
 
     @property
     def held(self) -> list[int]:
         return self._places
-
-
-@dataclass(frozen=True)
-class GroupedBy:
-    """How records are grouped.
-
-    Attributes:
-        names: The features whose lengths decide.
-        new: Gives an empty grouping.
-        kind: What it is called in a state.
-    """
-
-    names: list[str]
-    new: Callable[[], Grouping]
-    kind: str
-
-
-def grouping_of(schema: Schema, options: ReadOptions) -> GroupedBy | None:
-    """How options group records; None where their lengths do not matter."""
-    hosts, sizes = options.shard[1], options.batch_size
-    if options.boundaries is not None:
-        boundaries = list(options.boundaries)
-        each = [sizes] * (len(boundaries) + 1) if isinstance(sizes, int) else sizes
-        together = [size * hosts for size in each]
-        name = options.bucketed_by(schema)
-        kind = f"in buckets of {name!r} up to {boundaries} by {together}"
-        return GroupedBy([name], lambda: Buckets(boundaries, together), kind)
-    if options.form.batching == "packed":
-        assert isinstance(sizes, int)
-        limits = {name: options.form.limit(name) or 0 for name in schema}
-        kind = f"packed into {sizes * hosts} rows of {limits}"
-        return GroupedBy(list(schema), lambda: Packing(sizes * hosts, [*limits.values()]), kind)
-    return None

@@ -1,4 +1,4 @@
-"""Arguments of a reader -> the plan of what to read."""
+"""A reader's arguments -> the plan of what to read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from readers.shards.plan import Paths, Plan
 from readers.shards.resolve import resolve, resolve_mixture
 
 
-def planned(
+def make_plan(
     path_or_files: Paths,
     split: str | None,
     schema: Schema | None,
@@ -20,23 +20,28 @@ def planned(
     scan: bool,
     any_order: bool,
 ) -> tuple[Plan, ReadOptions]:
-    """The plan of what to read, and the options, which were held against it.
+    """The plan of what to read, and the options after they were checked against it.
 
     Args:
-        path_or_files, split, schema, columns, scan, any_order: As for `resolve`; with weights, the
-            first is a list of datasets.
+        path_or_files: As for `resolve`; with weights, a list of datasets.
+        split, schema, columns: As for `resolve`.
+        options: How to read.
+        scan: Whether to count the records of files that have neither manifest nor index.
+        any_order: Whether to refuse files that can only be read from front to back.
 
     Raises:
-        FileNotFoundError, DatasetError, ValueError: As `resolve`, and `ReadOptions.check`.
+        FileNotFoundError: A file is missing.
+        DatasetError: (a ValueError) There is no manifest, or a shard does not match it.
+        ValueError: The split, a feature, or an option does not suit the dataset.
     """
-    names, cut = options.columns(columns), options.on_corrupt == "skip"
+    names, accept_cut = options.features_to_read(columns), options.on_corrupt == "skip"
     if options.weights is None:
-        plan = resolve(path_or_files, split, schema, names, scan, cut, any_order)
+        plan = resolve(path_or_files, split, schema, names, scan, accept_cut, any_order)
     else:
         datasets = len(options.weights)
-        plan = resolve_mixture(path_or_files, datasets, split, schema, names, cut, any_order)
+        plan = resolve_mixture(path_or_files, datasets, split, schema, names, accept_cut, any_order)
     options.check(plan.schema)
     if plan.records == 0:
-        # There is nothing to come to in going on, be it for ever or by some steps.
+        # Repeating, or skipping steps, would search an empty dataset for a batch without end.
         options = replace(options, repeat=1, start_step=0)
     return plan, options

@@ -1,1 +1,1 @@
-"""Bytes of files on any filesystem."""
+"""Reading files from any filesystem: local disks, memory maps, object stores."""

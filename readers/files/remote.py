@@ -1,4 +1,4 @@
-"""Files of any filesystem that fsspec knows: their sizes and bytes, asked for until they are whole."""
+"""Sizes and bytes of files on any filesystem that fsspec supports, with retries."""
 
 from __future__ import annotations
 
@@ -9,28 +9,40 @@ from typing import Any, cast
 
 import fsspec
 
-from readers.files.retries import Patience, ShortBodyError, StoreError, is_passing, named, retried
+from readers.files.retries import (
+    Backoff,
+    ShortBodyError,
+    StoreError,
+    is_transient,
+    with_path,
+    with_retries,
+)
 
-# Of the package's extras, by the protocol that needs one.
+# The extra of this package that installs a protocol's driver.
 _EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs"}
 
-# Of a file that is read from its front: a request costs about as long as a MiB takes to arrive.
-_AHEAD_BYTES = 4 << 20
+# Fetched at a time from a file that is read front to back: a request costs about as long as a MiB
+# takes to arrive.
+_READ_AHEAD_BYTES = 4 << 20
+
+# A range of a file: its path, its name in its filesystem, the first byte, and the one after the
+# last.
+Range = tuple[str, str, int, int]
 
 
 def local_path(path: str) -> str | None:
-    """The path in the local filesystem, or None for one that only fsspec can open."""
+    """The path in the local filesystem; None for a path that only fsspec can open."""
     if path.startswith("file://"):
         return path[len("file://") :]
     return None if "://" in path or "::" in path else path
 
 
 def filesystem_of(path: str) -> tuple[Any, str]:
-    """The filesystem of a path, and what it calls the path.
+    """The fsspec filesystem of a path, and the path's name in that filesystem.
 
     Raises:
-        ImportError: Its driver is not installed; the message has the pip command.
-        ValueError: There is none of the protocol.
+        ImportError: The driver is not installed; the message holds the pip command.
+        ValueError: The protocol is unknown.
     """
     try:
         return cast(tuple[Any, str], fsspec.core.url_to_fs(path))
@@ -44,69 +56,75 @@ def filesystem_of(path: str) -> tuple[Any, str]:
         ) from None
     except (OSError, ValueError):
         raise
-    except Exception as error:  # A driver that looks for credentials at once.
-        raise named(path, error) from error
+    except Exception as error:  # Some drivers look for credentials right away.
+        raise with_path(path, error) from error
 
 
 def file_size(path: str) -> int:
     """The size of a file, in bytes.
 
     Raises:
-        FileNotFoundError: There is no such file.
-        StoreError: (an OSError) The store does not say it.
+        FileNotFoundError: The file does not exist.
+        StoreError: (an OSError) The store did not report the size.
     """
     local = local_path(path)
     if local is not None:
         return Path(local).stat().st_size
     filesystem, name = filesystem_of(path)
-    return int(retried(path, lambda: filesystem.size(name)))
+    return int(with_retries(path, lambda: filesystem.size(name)))
 
 
-def ask(path: str, question: Callable[[Any, str], Any]) -> Any:
-    """What a function says of a path's filesystem and of what this calls the path.
+def query(path: str, question: Callable[[Any, str], Any]) -> Any:
+    """The answer of a path's filesystem to a question, retried if it is a store.
+
+    Args:
+        path: Any path or URL that fsspec knows.
+        question: A function of the filesystem and the path's name in it.
 
     Raises:
-        OSError, ValueError, ImportError: As `retried` and `filesystem_of`.
+        ImportError: The filesystem's driver is not installed.
+        OSError, ValueError: The question failed; for a store, the message names the path.
     """
     filesystem, name = filesystem_of(path)
     if local_path(path) is not None:
         return question(filesystem, name)
-    return retried(path, lambda: question(filesystem, name))
+    return with_retries(path, lambda: question(filesystem, name))
 
 
 def read_file(path: str) -> bytes:
-    """All bytes of a file that fits memory.
+    """All bytes of a file, in memory.
 
     Raises:
-        FileNotFoundError: There is no such file.
-        StoreError: (an OSError) The store does not give it.
+        FileNotFoundError: The file does not exist.
+        StoreError: (an OSError) The store did not deliver it.
     """
     with open_file(path) as file:
         return file.read()
 
 
-def open_file(path: str, ahead: int = _AHEAD_BYTES) -> io.BufferedReader:
-    """A file, to be read from its front, in pieces.
+def open_file(path: str, read_ahead: int = _READ_AHEAD_BYTES) -> io.BufferedReader:
+    """Opens a file for reading from front to back.
 
     Args:
-        ahead: Bytes that are asked of a store at a time.
+        path: A local path or any URL that fsspec knows.
+        read_ahead: How many bytes to request from a store at a time.
 
     Raises:
-        FileNotFoundError: There is no such file.
-        StoreError: (an OSError) The store does not give it; also raised by its reads.
+        FileNotFoundError: The file does not exist.
+        StoreError: (an OSError) The store did not deliver it; reads of the file raise it as well.
     """
     local = local_path(path)
     if local is not None:
         return Path(local).open("rb")
     filesystem, name = filesystem_of(path)
-    size = retried(path, lambda: filesystem.size(name))
-    if size is None:  # A server that does not tell.
-        return cast(io.BufferedReader, retried(path, lambda: filesystem.open(name, "rb")))
-    return io.BufferedReader(_Ranges(filesystem, name, path, int(size)), ahead)
+    size = with_retries(path, lambda: filesystem.size(name))
+    if size is None:  # The server does not report sizes.
+        return cast(io.BufferedReader, with_retries(path, lambda: filesystem.open(name, "rb")))
+    return io.BufferedReader(_RangeReader(filesystem, name, path, int(size)), read_ahead)
 
 
-class _Ranges(io.RawIOBase):
-    """A file that is read by ranges, each of which is whole or an error."""
+class _RangeReader(io.RawIOBase):
+    """A remote file read by ranges, each of which arrives complete or raises an error."""
 
     def __init__(self, filesystem: Any, name: str, path: str, size: int) -> None:
         self._filesystem, self._name, self._path, self._size = filesystem, name, path, size
@@ -131,90 +149,85 @@ class _Ranges(io.RawIOBase):
         (data,) = read_ranges(self._filesystem, [wanted])
         if len(data) < stop - self._at:
             raise StoreError(
-                f"{self._path}: it had {self._size} bytes and was cut or replaced while it was read; "
-                "read it again"
+                f"{self._path}: the file had {self._size} bytes and was truncated or replaced while "
+                "it was being read; read it again"
             )
         buffer[: len(data)] = data
         self._at += len(data)
         return len(data)
 
 
-# What to read of a file: its path, what its filesystem calls it, and the first byte and the one
-# behind the last.
-Range = tuple[str, str, int, int]
-
-
 def read_ranges(filesystem: Any, ranges: Sequence[Range]) -> list[bytes]:
-    """The bytes of ranges of one filesystem's files, all asked for at once where it can.
+    """The bytes of file ranges on one filesystem, requested together if the filesystem can do that.
 
-    What is shorter than its range ends where the file does: a body that was cut on its way is asked
-    for again.
+    A result is shorter than its range only if the file ends there. A response that was truncated on
+    its way is requested again.
 
     Raises:
-        StoreError: (an OSError) The store gives an error, or too little, again and again.
-        FileNotFoundError, PermissionError: A file is missing, or not for us.
+        StoreError: (an OSError) The store kept answering with errors or truncated responses.
+        FileNotFoundError: A file does not exist.
+        PermissionError: The store denies access to a file.
     """
     found: list[bytes] = [b""] * len(ranges)
-    left, patience = list(range(len(ranges))), None
+    left, backoff = list(range(len(ranges))), None
     while left:
-        wanted = [ranges[number] for number in left]
         failed = dict[int, Exception]()
-        for number, blob in zip(left, _asked(filesystem, wanted), strict=True):
-            _, _, first, last = ranges[number]
-            if isinstance(blob, Exception) or len(blob) != last - first:
-                if isinstance(blob, Exception) and is_passing(blob):
-                    failed[number] = blob
-                    continue
-                try:
-                    blob = _short(filesystem, ranges[number], blob)
-                except ShortBodyError as error:
-                    failed[number] = error
-                    continue
-            found[number] = bytes(blob)
+        answers = _request(filesystem, [ranges[number] for number in left])
+        for number, answer in zip(left, answers, strict=True):
+            if isinstance(answer, Exception) and is_transient(answer):
+                failed[number] = answer
+                continue
+            try:
+                found[number] = _body(filesystem, ranges[number], answer)
+            except ShortBodyError as error:
+                failed[number] = error
         left = list(failed)
         if left:
-            patience = patience or Patience(ranges[left[0]][0])
-            patience.after(failed[left[0]])
+            backoff = backoff or Backoff(ranges[left[0]][0])
+            backoff.wait(failed[left[0]])
     return found
 
 
-def _asked(filesystem: Any, ranges: Sequence[Range]) -> Sequence[Any]:
-    """The bytes of each range, or an error."""
+def _request(filesystem: Any, ranges: Sequence[Range]) -> Sequence[Any]:
+    """The bytes of each range, or the error in their place."""
     _, names, firsts, lasts = zip(*ranges, strict=True)
     try:
-        blobs = filesystem.cat_ranges(list(names), list(firsts), list(lasts), on_error="return")
-        return cast(Sequence[Any], blobs)
+        answers = filesystem.cat_ranges(list(names), list(firsts), list(lasts), on_error="return")
+        return cast(Sequence[Any], answers)
     except Exception as error:
         return [error] * len(ranges)
 
 
-def _short(filesystem: Any, wanted: Range, blob: Any) -> bytes:
-    """The bytes of a range whose answer is an error, or not of its length, if the file is as short.
+def _body(filesystem: Any, wanted: Range, answer: Any) -> bytes:
+    """The bytes of a range, from the answer of the filesystem; fewer if the file ends within it.
 
     Raises:
-        ShortBodyError: It is not.
-        Exception: The error, where the file is not as short.
+        ShortBodyError: The answer is shorter than what the file holds of the range.
+        StoreError: The answer is longer than the range.
+        Exception: The answer is an error, and the file does not end before the range.
     """
     path, name, first, last = wanted
-    if not isinstance(blob, Exception) and len(blob) > last - first:
+    if not isinstance(answer, Exception) and len(answer) == last - first:
+        return bytes(answer)
+    if not isinstance(answer, Exception) and len(answer) > last - first:
         raise StoreError(
-            f"{path}: {len(blob)} bytes for a range of {last - first}: the server does not know "
-            "ranges; copy the files to a disk or a store that does"
+            f"{path}: got {len(answer)} bytes for a range of {last - first}: the server does not "
+            "support range requests; copy the files to a disk or a store that does"
         )
-    if isinstance(blob, FileNotFoundError):
-        raise blob
+    if isinstance(answer, FileNotFoundError):
+        raise answer
 
     def size() -> int:
-        # What was listed before may be of another file.
+        # A size that was listed earlier may be that of another version of the file.
         filesystem.invalidate_cache()
         return int(filesystem.size(name))
 
-    there = max(min(last, retried(path, size)) - first, 0)
-    if isinstance(blob, Exception):
-        # A store has an error for what lies behind the end of a file that was cut.
-        if there:
-            raise named(path, blob) from blob
+    available = max(min(last, with_retries(path, size)) - first, 0)
+    if isinstance(answer, Exception):
+        # Stores answer with an error if a range begins after the end of a truncated file.
+        if available:
+            raise with_path(path, answer) from answer
         return b""
-    if len(blob) < there:
-        raise ShortBodyError(f"{len(blob)} of {there} bytes came from byte {first} on")
-    return bytes(blob[:there])
+    if len(answer) < available:
+        raise ShortBodyError(f"got {len(answer)} of {available} bytes from byte {first} on")
+    return bytes(answer[:available])

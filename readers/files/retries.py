@@ -1,7 +1,8 @@
-"""Answers of stores that are worth asking again, and how long to ask.
+"""Which store errors are worth retrying, and for how long.
 
-Drivers of fsspec's ask again by themselves, each after other failures: s3fs does not after a 429 or a
-500 that has outlasted botocore, some drivers never do. Here every read does, after the same ones.
+The fsspec drivers retry by themselves, but each after different errors: s3fs gives up after a 429
+or a 500 that botocore could not outlast, and some drivers never retry. Here every read is retried,
+after the same errors for every store.
 """
 
 from __future__ import annotations
@@ -13,137 +14,155 @@ from typing import TypeVar
 
 _T = TypeVar("_T")
 
-# What a store answers when it is overloaded, or out of order for a moment.
-_STATUSES = {408, 429, 500, 502, 503, 504}
+# HTTP statuses of a store that is overloaded, or briefly out of order.
+_TRANSIENT_STATUSES = {408, 429, 500, 502, 503, 504}
 
-# By the root of their module and the name of a base: a driver's library need not be there.
-_BROKEN = {
+# Error classes are identified by the root of their module and their name (or that of a base class),
+# because the driver's library may not be installed.
+_TRANSIENT_ERRORS = {
     ("aiohttp", "ClientError"),
     ("botocore", "HTTPClientError"),
     ("botocore", "ResponseParserError"),
     ("gcsfs", "ChecksumError"),
-    ("json", "JSONDecodeError"),  # What a driver was told of a file, cut short.
+    ("json", "JSONDecodeError"),  # File metadata that arrived truncated.
     ("requests", "RequestException"),
     ("urllib3", "HTTPError"),
 }
 
-_WITHOUT_CREDENTIALS = {
+_MISSING_CREDENTIALS = {
     ("botocore", "NoCredentialsError"),
     ("botocore", "PartialCredentialsError"),
     ("botocore", "NoAuthTokenError"),
     ("google", "GoogleAuthError"),
 }
 
-# Waits of about 0.5, 1, 2, ... seconds, each another one in every process: those that were turned
-# away together must not come back together. A driver may have waited as long before each of them.
+# The waits are about 0.5, 1, 2, ... seconds, randomised so that processes that were turned away
+# together do not come back together. The driver itself may have waited as long before each try.
 _TRIES, _SECONDS, _FIRST_WAIT, _LONGEST_WAIT = 6, 60.0, 0.5, 16.0
 
 
 class StoreError(OSError):
-    """A store that did not give what it was asked for; the message says what it said and what to do."""
+    """A store did not deliver; the message holds the store's answer and what to do about it."""
 
 
 class ShortBodyError(StoreError):
-    """A body that ends before the bytes that were asked for do."""
+    """A response body ended before the requested bytes were complete."""
 
 
-class Patience:
+class Backoff:
     """Waits between the tries of one read, and gives up in the end.
 
     Args:
-        path: What is read, for the message.
+        path: The file being read, for error messages.
     """
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._tries, self._begin = 0, time.monotonic()
 
-    def after(self, error: Exception) -> None:
-        """Waits before another try.
+    def wait(self, error: Exception) -> None:
+        """Waits before the next try.
+
+        Args:
+            error: What the last try raised.
 
         Raises:
-            StoreError: It was the last one.
-            Exception: The error, with the path in its message, where another try would not help.
+            StoreError: All tries, or the time for them, are used up.
+            Exception: The error itself, with the path in its message, if a retry cannot help.
         """
-        if not is_passing(error):
-            raise named(self._path, error) from error
+        if not is_transient(error):
+            raise with_path(self._path, error) from error
         self._tries += 1
         seconds = time.monotonic() - self._begin
         if self._tries >= _TRIES or seconds >= _SECONDS:
             raise StoreError(
-                f"{self._path}: {_told(error)}, after {self._tries} tries in {seconds:.0f} s; "
-                f"{_cure(error)}"
+                f"{self._path}: {_description(error)}, after {self._tries} tries in "
+                f"{seconds:.0f} s; {_advice(error)}"
             ) from error
         longest = min(_FIRST_WAIT * 2 ** (self._tries - 1), _LONGEST_WAIT)
         time.sleep(longest * random.uniform(0.5, 1.5))
 
 
-def retried(path: str, read: Callable[[], _T]) -> _T:
-    """What a function returns that reads a file of a store, asked again while that may help.
+def with_retries(path: str, read: Callable[[], _T]) -> _T:
+    """The result of a function that reads from a store, retried after transient errors.
+
+    Args:
+        path: The file being read, for error messages.
+        read: The function, called once for each try.
 
     Raises:
-        StoreError: It did not.
-        OSError, ValueError, ImportError: What it raised, with the path in its message.
+        StoreError: Every try failed.
+        OSError, ValueError, ImportError: The function's error, with the path in its message, if a
+            retry cannot help.
     """
-    patience = Patience(path)
+    backoff = Backoff(path)
     while True:
         try:
             return read()
         except Exception as error:
-            patience.after(error)
+            backoff.wait(error)
 
 
-def is_passing(error: BaseException) -> bool:
+def is_transient(error: BaseException) -> bool:
     """Whether the same request may succeed a moment later."""
     status = _status(error)
     if status is not None:
-        return status in _STATUSES
+        return status in _TRANSIENT_STATUSES
     if isinstance(error, (ConnectionError, TimeoutError, ShortBodyError)):
         return True
-    return any(_is_any(cause, _BROKEN) for cause in _causes(error))
+    return any(_is_any(cause, _TRANSIENT_ERRORS) for cause in _causes(error))
 
 
-def named(path: str, error: Exception) -> Exception:
-    """The error, as one that is expected here and says which file it is about."""
-    told = " ".join(str(error).split()) or type(error).__name__
-    if any(_is_any(cause, _WITHOUT_CREDENTIALS) for cause in _causes(error)):
+def with_path(path: str, error: Exception) -> Exception:
+    """A driver's error as one that callers expect, with the file's path in its message.
+
+    Returns:
+        A PermissionError for missing or refused credentials; the error itself if its message
+        already names the file or if it is a ValueError or ImportError; a StoreError otherwise.
+    """
+    text = _one_line(error)
+    if any(_is_any(cause, _MISSING_CREDENTIALS) for cause in _causes(error)):
         return PermissionError(
-            f"{path}: there are no credentials for the store ({told}); set them in the environment, "
-            "as docs/object_stores.md says"
+            f"{path}: no credentials for the store ({text}); set them in the environment, see "
+            "docs/object_stores.md"
         )
     if isinstance(error, (FileNotFoundError, NotADirectoryError, StoreError)):
         return error
     if isinstance(error, PermissionError) or _status(error) in (401, 403):
         return PermissionError(
-            f"{path}: the store refuses it ({told}); check the credentials and what they may read"
+            f"{path}: the store denies access ({text}); check the credentials and their read "
+            "permissions"
         )
     if not isinstance(error, (OSError, ValueError, ImportError)):
-        return StoreError(f"{path}: {type(error).__name__}: {told}")
-    if path in told:
+        return StoreError(f"{path}: {type(error).__name__}: {text}")
+    if path in text:
         return error
-    return StoreError(f"{path}: {told}") if isinstance(error, OSError) else error
+    return StoreError(f"{path}: {text}") if isinstance(error, OSError) else error
 
 
-def _told(error: Exception) -> str:
-    status, told = _status(error), " ".join(str(error).split())
-    told = told or type(error).__name__
-    return f"the store answered {status} ({told})" if status else f"the store broke off ({told})"
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
 
 
-def _cure(error: Exception) -> str:
+def _description(error: Exception) -> str:
+    status, text = _status(error), _one_line(error)
+    return f"the store answered {status} ({text})" if status else f"the transfer failed ({text})"
+
+
+def _advice(error: Exception) -> str:
     if _status(error) in (429, 503):
         return (
-            "it is overloaded or throttles: try again later, read with fewer processes at once, or "
-            "give a cache_dir"
+            "the store is overloaded or throttling: try again later, read with fewer processes at "
+            "once, or set cache_dir"
         )
     return "check the endpoint and the network, and try again later"
 
 
 def _status(error: BaseException) -> int | None:
-    """The HTTP status of the answer that an error is about."""
+    """The HTTP status of the response that caused an error; None without one."""
     for cause in _causes(error):
         if type(cause).__module__ == "aiohttp.http_exceptions":
-            continue  # Its 400 is no answer: it is about what does not come to its end.
+            continue  # Its 400 is not the server's: it reports a truncated response.
         response = getattr(cause, "response", None)
         if isinstance(response, dict):  # botocore
             status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
@@ -161,6 +180,7 @@ def _is_any(error: BaseException, kinds: set[tuple[str, str]]) -> bool:
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """The error itself, its cause, the cause of that, and so on."""
     while error is not None:
         yield error
         error = error.__cause__

@@ -1,4 +1,4 @@
-"""The on-disk format, known to the jobs that write it and to the readers."""
+"""The format on disk, shared by the jobs that write it and the readers."""
 
 from readers.format.manifest import DatasetError, Manifest, Shard, Split
 from readers.format.schema import Feature, Schema

@@ -1,12 +1,18 @@
-"""How figures are printed, by the jobs and by the readers."""
+"""Sizes, counts and tables as text, for the command lines of the jobs and the readers."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+_UNITS |= {"ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40}
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]i?)?b?", re.IGNORECASE)
 
 
 def format_bytes(count: float) -> str:
-    """A size as people read it: `512 B`, `1.5 MiB`."""
+    """A number of bytes with a unit: `512 B`, `1.5 MiB`."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if count < 1024:
             return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
@@ -14,13 +20,23 @@ def format_bytes(count: float) -> str:
     return f"{count:.1f} TiB"
 
 
+def parse_bytes(text: str) -> int | None:
+    """The number of bytes in a text such as `10GiB`, `1.5 GB` or `500k`; None if it is not a size."""
+    found = _SIZE.fullmatch(text.strip())
+    return int(float(found[1]) * _UNITS[(found[2] or "").lower()]) if found else None
+
+
 def format_balance(records: list[int]) -> str:
-    """Fewest and most records in a shard."""
+    """The smallest and the largest number of records in a shard: `1,249 to 1,250`.
+
+    Args:
+        records: The number of records in each shard.
+    """
     return f"{min(records, default=0):,} to {max(records, default=0):,}"
 
 
 def format_table(rows: Iterable[Iterable[str]]) -> str:
-    """Rows in aligned columns, the first row being the header."""
+    """Rows of text as a table with aligned columns. The first row is the header."""
     cells = [list(row) for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return "\n".join(

@@ -1,4 +1,4 @@
-"""A dict of arrays -> a serialized `tf.train.Example`, the same bytes in every process.
+"""Encoding of records into serialized `tf.train.Example`s, with the same bytes in every process.
 
 Source: tensorflow/core/example/{example,feature}.proto. The map of features is written in the
 order of `SerializeToString(deterministic=True)` in protobuf's default Python implementation, upb.
@@ -14,7 +14,7 @@ import numpy as np
 
 from readers.format.schema import (
     FLOATS_IN_A_LIST,
-    PICTURES,
+    IMAGE_ENCODINGS,
     Feature,
     Schema,
     dtype_name,
@@ -27,7 +27,8 @@ from readers.format.wire import FLOAT_LIST, INT64_LIST, packed_varints, varint
 
 Parts = list[bytes | memoryview]
 
-# Beginnings of entries kept: recordings of a few thousand lengths; each is some 50 bytes.
+# How many beginnings of an entry are kept, some 50 bytes each: recordings have a few thousand
+# lengths.
 _MAX_LAYOUTS = 4096
 
 _INTEGER = Feature("int64", (), "list")
@@ -36,21 +37,23 @@ _INTEGER = Feature("int64", (), "list")
 def map_order(name: str) -> bytes:
     """The sort key of a feature name in a deterministically serialized map.
 
-    upb orders bytewise, but puts a name before its own prefixes ("a/shape" before "a"), unlike
-    C++ and Python protobuf; it has done so from protobuf 4.25 to 7.34. No UTF-8 text holds 0xff.
+    upb sorts by bytes, but puts a name before its own prefixes ("a/shape" before "a"), unlike the
+    C++ and Python implementations of protobuf. It has done so from protobuf 4.25 to 7.34. UTF-8
+    text never contains 0xff.
     """
     return name.encode() + b"\xff"
 
 
 class Encoder:
-    """Turns the records of one schema into serialized Examples.
+    """Encodes records into serialized Examples.
 
     Args:
-        schema: The features every record must have, no more and no fewer.
-        names: What features are called in the Example, where it is not their name in the schema.
+        schema: The features that every record must have, no more and no fewer.
+        names: Name in the schema -> name in the Example, for features whose names differ.
 
     Raises:
-        ValueError: A feature is one of a SequenceExample, which nothing here writes.
+        ValueError: A feature is a feature list of a SequenceExample, which can be read but not
+            written.
     """
 
     def __init__(self, schema: Schema, names: Mapping[str, str] | None = None) -> None:
@@ -61,7 +64,7 @@ class Encoder:
                     "encoding tensor, or sequence for arrays of several shapes"
                 )
         self.schema = schema
-        self._features = dict(schema)  # a plain dict is compared and read ten times as fast
+        self._features = dict(schema)  # A plain dict is compared and read ten times as fast.
         self._integers = {name for name, feature in schema.items() if is_integer(feature)}
         entries = []
         for name, feature in schema.items():
@@ -75,31 +78,36 @@ class Encoder:
         """The serialized Example of one record.
 
         Args:
-            record: A value for every feature of the schema: an array of exactly its dtype and
-                shape, or a Python number, text or list of them that it can hold; encoded bytes
-                for `jpeg`, `png` and `source`; a list of arrays for `sequence`.
+            record: A value for every feature of the schema: an array of exactly its dtype and a
+                shape that fits; or a Python number, a text, or a (nested) list of them that the
+                dtype can hold; encoded bytes for `jpeg`, `png` and `source`; a list of arrays for
+                `sequence`.
 
         Raises:
-            ValueError: A feature is missing, unknown, or its value does not fit; the message
-                names the feature, what it should be, and what it is.
+            ValueError: A feature is missing or unknown, or its value does not fit the schema; the
+                message names the feature, what was expected and what was found.
         """
         return self.pack(self.check(record))
 
     def check(self, record: Mapping[str, Any]) -> dict[str, Any]:
-        """The record's values as `pack` takes them.
+        """The checked values of a record, in the form that `pack` takes.
 
-        An array for every feature, but bytes for one text and for a picture, an integer for one
-        int64 in a list, and a list of arrays for a sequence.
+        Args:
+            record: A value for every feature, as for `encode`.
+
+        Returns:
+            Bytes for a text or an image; an int for a single int64 in a list if it was given as
+            one; a list of arrays for a sequence; an array for any other feature.
 
         Raises:
-            ValueError: As `encode`.
+            ValueError: A feature is missing or unknown, or its value does not fit the schema.
         """
         if record.keys() != self._features.keys():
             raise ValueError(self._wrong_names(record))
         values: dict[str, Any] = {}
         for name, feature in self._features.items():
             value = record[name]
-            # What nearly every record has of each, without the ten calls of the general case.
+            # The values of nearly every record, without the ten calls of the general case.
             if type(value) is int and name in self._integers and -(2**63) <= value < 2**63:
                 values[name] = value
             elif type(value) is str and feature.encoding == "text" and value.isascii():
@@ -109,17 +117,17 @@ class Encoder:
         return values
 
     def pack(self, arrays: Mapping[str, Any]) -> bytes:
-        """The serialized Example of values that `check` gave."""
+        """The serialized Example of values that `check` returned."""
         message: Parts = []
         for entry in self._entries:
             message += entry.parts(arrays[entry.name])
         return b"".join((_message_head(_size(message)), *message))
 
     def pack_all(self, columns: Mapping[str, Sequence[Any]]) -> list[bytes]:
-        """The serialized Examples of many records, column by column.
+        """The serialized Examples of many records, given column by column.
 
         Args:
-            columns: By feature, the values of all records as `check` gives them.
+            columns: Feature name -> the value of each record, as `check` returns it.
         """
         entries = [entry.column(columns[entry.name]) for entry in self._entries]
         messages = map(b"".join, zip(*entries, strict=True))
@@ -132,20 +140,21 @@ class Encoder:
         if missing:
             found.append(f"lacks {', '.join(missing)}")
         if extra:
-            found.append(f"has {', '.join(extra)}, which the schema does not know")
+            found.append(f"has {', '.join(extra)}, not in the schema")
         return f"the record {' and '.join(found)}; the schema has {', '.join(self.schema)}"
 
 
 class _Entry:
-    """One entry of the map of features: a feature, or the companion that holds its shape.
+    """One entry in an Example's map of features: a feature, or the companion that holds its shape.
 
-    Most of an entry follows from the shape of the value alone, so it is built once for each shape;
-    of one record there is only the content at its end. That takes a third of the time.
+    Most of an entry follows from the shape of the value, so its beginning is built once for each
+    shape. Only the content at its end differs between records. This takes a third of the time.
 
     Args:
-        key: Of the map.
-        name: Of the feature.
-        companion: Whether it is the companion.
+        key: The entry's key in the map.
+        name: The feature's name in the schema.
+        feature: The feature.
+        companion: Whether the entry is the companion, `<key>/shape`.
     """
 
     def __init__(self, key: str, name: str, feature: Feature, companion: bool = False) -> None:
@@ -156,17 +165,17 @@ class _Entry:
         self._beginnings: dict[Any, bytes] = {}
 
     def parts(self, value: Any) -> Parts:
-        """The pieces of the serialized entry of a checked value."""
+        """The serialized entry for a checked value, in parts."""
         try:
             layout, content = self._split(value)
             if layout is None:
                 return self._whole(value)
             return [self._beginnings.get(layout) or self._beginning(value), content]
-        except ValueError as error:  # An element of a string array that is no text.
+        except ValueError as error:  # A string array holds something that is not text.
             raise ValueError(f"feature {self.name!r} ({self._feature}): {error}") from None
 
     def column(self, values: Sequence[Any]) -> list[bytes]:
-        """The serialized entry of each of many checked values."""
+        """The serialized entry for each of many checked values."""
         known, make = self._beginnings, self._beginning
         if self._feature.encoding == "text":
             return [(known.get(len(value)) or make(value)) + value for value in values]
@@ -175,7 +184,7 @@ class _Entry:
         return [b"".join(self.parts(value)) for value in values]
 
     def _beginning(self, value: Any) -> bytes:
-        """What stands before the content of a value, kept for others of its layout."""
+        """The bytes before a value's content, which are kept for other values of its layout."""
         layout, content = self._split(value)
         if len(self._beginnings) >= _MAX_LAYOUTS:
             self._beginnings.clear()
@@ -184,9 +193,9 @@ class _Entry:
         return self._beginnings[layout]
 
     def _split(self, value: Any) -> tuple[Any, bytes | memoryview]:
-        """What the beginning depends on (None for everything), and the content that ends it."""
+        """The layout that determines the beginning, and the content; no layout if all bytes do."""
         feature = self._feature
-        if feature.encoding in PICTURES:
+        if feature.encoding in IMAGE_ENCODINGS:
             return len(value), value
         if feature.encoding == "sequence":
             return None, b""
@@ -201,6 +210,7 @@ class _Entry:
         return (value.shape, _octets(value)) if value.size else (None, b"")
 
     def _whole(self, value: Any) -> Parts:
+        """The serialized entry in parts, built without what is kept."""
         if self._companion:
             packed = packed_varints(companion(self._feature, value))
             message = _list_parts(INT64_LIST, [packed])
@@ -211,20 +221,26 @@ class _Entry:
 
 
 def is_integer(feature: Feature) -> bool:
-    """Whether a feature is one int64 in a list, as labels are."""
+    """Whether a feature is a single int64 in a list, as labels are."""
     return feature == _INTEGER
 
 
 def checked(name: str, feature: Feature, value: Any) -> Any:
-    """The value as `Encoder.check` gives it.
+    """The checked value of one feature, in the form that `Encoder.check` returns.
+
+    Args:
+        name: The feature's name, for error messages.
+        feature: The feature.
+        value: Its value in a record, as for `Encoder.encode`.
 
     Raises:
-        ValueError: It does not fit; the message names the feature, its spec and the value's.
+        ValueError: The value does not fit; the message names the feature, what was expected and
+            what was found.
     """
-    if feature.encoding in PICTURES:
+    if feature.encoding in IMAGE_ENCODINGS:
         if not isinstance(value, (bytes, bytearray, memoryview)) or not value:
             raise ValueError(
-                f"feature {name!r}: expected the bytes of a {feature.encoding} picture, "
+                f"feature {name!r}: expected the bytes of an image ({feature.encoding}), "
                 f"got {type(value).__name__}"
             )
         return bytes(value)
@@ -258,11 +274,13 @@ def checked(name: str, feature: Feature, value: Any) -> Any:
 
 
 def _checked_array(name: str, feature: Feature, value: Any) -> np.ndarray:
+    """The value as an array of the feature's dtype, whose shape fits."""
     if isinstance(value, (np.ndarray, np.generic)):
         array = np.asarray(value)
     else:
         array = _from_python(name, feature, value)
-    # The name of a dtype takes ten times as long as the comparison that nearly always decides.
+    # Finding the name of a dtype takes ten times as long as comparing dtypes, which nearly always
+    # decides.
     same = array.dtype == numpy_dtype(feature.dtype)
     found = feature.dtype if same else dtype_name(array.dtype)
     if found != feature.dtype or not fits(feature.shape, array.shape):
@@ -274,7 +292,10 @@ def _checked_array(name: str, feature: Feature, value: Any) -> np.ndarray:
 
 
 def _from_python(name: str, feature: Feature, value: Any) -> np.ndarray:
-    """Python numbers, text and (nested) lists, if the dtype holds them; a float may be rounded."""
+    """An array of Python numbers, text or nested lists, if the dtype can hold them.
+
+    A float may be rounded.
+    """
     target = numpy_dtype(feature.dtype)
     try:
         if target.kind == "O":
@@ -288,7 +309,7 @@ def _from_python(name: str, feature: Feature, value: Any) -> np.ndarray:
             return natural
         if natural.dtype.kind not in ("biufc" if target.kind == "c" else "biuf"):
             raise TypeError
-        # NumPy makes floats of integers that stand on both sides of 2**63, or beside a float.
+        # NumPy turns integers into floats if they lie on both sides of 2**63 or next to a float.
         inexact = natural.dtype.kind == "f" and target.kind in "iu"
         with np.errstate(all="ignore"):
             array = np.asarray(value, target) if inexact else natural.astype(target)
@@ -307,10 +328,11 @@ def _from_python(name: str, feature: Feature, value: Any) -> np.ndarray:
 
 
 def companion(feature: Feature, value: Any) -> np.ndarray:
-    """The int64 [n] that `<name>/shape` holds.
+    """The content of `<name>/shape`, int64 [n]: the shape of the value.
 
-    The array's shape; for a sequence a row for each array, flat: the bytes of its values, then
-    its dimensions.
+    For a sequence it is one row per array, concatenated: the size of the array in bytes, and then
+        its
+    shape.
     """
     if feature.encoding == "sequence":
         rows = [(array.nbytes, *array.shape) for array in value]
@@ -319,10 +341,8 @@ def companion(feature: Feature, value: Any) -> np.ndarray:
 
 
 def feature_parts(feature: Feature, value: Any) -> Parts:
-    """The pieces of a serialized `tf.train.Feature` that holds a checked value."""
-    if feature.encoding in PICTURES:
-        return _bytes_list([[value]])
-    if feature.encoding == "text":
+    """The serialized `tf.train.Feature` that holds a checked value, in parts."""
+    if feature.encoding == "text" or feature.encoding in IMAGE_ENCODINGS:
         return _bytes_list([[value]])
     if feature.encoding == "tensor":
         return _bytes_list([tensor_parts(value)])
@@ -343,6 +363,7 @@ def _octets(array: np.ndarray) -> memoryview:
 
 @functools.lru_cache(maxsize=_MAX_LAYOUTS)
 def _message_head(size: int) -> bytes:
+    """The beginning of an Example whose map of features takes `size` bytes."""
     return b"\x0a" + varint(size)
 
 
@@ -351,7 +372,7 @@ def _size(parts: Parts) -> int:
 
 
 def _bytes_list(values: list[Parts]) -> Parts:
-    """Each value is given in pieces, so that no large one is copied before the final join."""
+    """A serialized list of bytes values, in parts, so that no large value is copied twice."""
     body: Parts = []
     for parts in values:
         body += (b"\x0a" + varint(_size(parts)), *parts)
@@ -359,6 +380,7 @@ def _bytes_list(values: list[Parts]) -> Parts:
 
 
 def _list_parts(kind: int, packed: Parts) -> Parts:
+    """A serialized list of packed numbers, in parts."""
     size = _size(packed)
     body: Parts = [b"\x0a" + varint(size), *packed] if size else []
     return [bytes([kind << 3 | 2]) + varint(_size(body)), *body]

@@ -1,4 +1,4 @@
-"""What a dataset is: schema, splits, shards and checksums, as `manifest.json` holds them."""
+"""The manifest of a dataset, `manifest.json`: its schema, splits, shards and checksums."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ from readers.format.schema import Schema
 
 FORMAT_VERSION = 1
 
+# The names of a dataset's files.
 MANIFEST = "manifest.json"
-
 VOCABULARY = "vocabulary.txt"
 
 # The first two words of every vocabulary, which are not stored in its file.
 PADDING, UNKNOWN = b"", b"[UNK]"
 
 TOKENIZER = "tokenizer.json"
-
 INDEX_SUFFIX = ".idx"
 
 _SPLIT_NAME = re.compile(r"[A-Za-z0-9_.]{1,100}")
@@ -31,19 +30,19 @@ _CRC32C = re.compile(r"[0-9a-f]{8}")
 
 
 class DatasetError(ValueError):
-    """A directory that is not a dataset this package can read; the message says why."""
+    """A directory is not a dataset that this package can read; the message states why."""
 
 
 def shard_name(split: str, index: int, count: int) -> str:
-    """The file of a shard, as TensorFlow Datasets names them: train-00000-of-00016.tfrecord."""
+    """The file name of a shard, as in TensorFlow Datasets: `train-00000-of-00016.tfrecord`."""
     return f"{split}-{index:05d}-of-{count:05d}.tfrecord"
 
 
 def check_split_name(name: str) -> str:
-    """The name itself.
+    """The name of a split, once it is known to be valid.
 
     Raises:
-        ValueError: It cannot be the beginning of a file name.
+        ValueError: The name cannot be the beginning of a file name.
     """
     if not _SPLIT_NAME.fullmatch(name) or name.startswith("."):
         raise ValueError(f"split name {name!r}: expected letters, digits, _ and .")
@@ -51,7 +50,7 @@ def check_split_name(name: str) -> str:
 
 
 def join(directory: str, name: str) -> str:
-    """A path below a directory, on any filesystem."""
+    """The path of a file in a directory, on any filesystem."""
     return directory + ("" if not directory or directory.endswith("/") else "/") + name
 
 
@@ -60,10 +59,10 @@ class Shard:
     """One TFRecord file.
 
     Attributes:
-        file: Its name, in the dataset's directory.
-        records: How many it holds.
-        bytes: Its size.
-        crc32c: Of the whole file, not masked.
+        file: The file's name in the dataset's directory.
+        records: The number of records.
+        bytes: The size of the file.
+        crc32c: The CRC32C of the whole file, not masked.
     """
 
     file: str
@@ -77,11 +76,11 @@ class Split:
     """The shards of one split.
 
     Attributes:
-        shards: In the order of their numbers.
-        rejected: Inputs that fell into this split and could not become records.
-        statistics: Feature name -> numbers about its values in this split alone, so that a
-            normalisation taken from `train` knows nothing of `test`.
-        duplicates: Inputs that fell into this split and were dropped, as they equal others.
+        shards: The shards, in the order of their numbers.
+        rejected: The number of inputs of this split that could not become records.
+        statistics: Feature name -> statistics of its values in this split alone, so that a
+            normalisation learned from `train` is free of data from `test`.
+        duplicates: The number of inputs of this split that were dropped as duplicates.
     """
 
     shards: tuple[Shard, ...]
@@ -91,26 +90,29 @@ class Split:
 
     @property
     def records(self) -> int:
+        """The number of records."""
         return sum(shard.records for shard in self.shards)
 
     @property
     def bytes(self) -> int:
+        """The size of all shards."""
         return sum(shard.bytes for shard in self.shards)
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """All that a reader has to know of a dataset.
+    """Everything that a reader needs to know about a dataset.
 
     Attributes:
         schema: The features of every record.
-        splits: Name -> shards, in the order they were asked for.
-        label_names: Names of the classes by id; empty where the labels are the numbers themselves.
-        class_names: The same of other features that are classes, such as `box_labels`.
-        vocabulary: Tokens by id, in `vocabulary.txt`; how many, 0 without one.
-        tokenizer: Ids of the tokenizer in `tokenizer.json`; how many, 0 without one.
-        options: The job and its own options, without anything of the runner or the machine.
-        versions: Of the packages that wrote it.
+        splits: Name -> split, in the order in which the job was given them.
+        label_names: The names of the classes by id; empty if labels are plain numbers.
+        vocabulary: The number of tokens in `vocabulary.txt`; 0 if there is none.
+        options: The job and its own options, without those of the runner or the machine.
+        versions: Package -> version, of the packages that wrote the dataset.
+        class_names: Feature name -> names of its classes by id, for further features that hold
+            classes, such as `box_labels`.
+        tokenizer: The number of ids of the tokenizer in `tokenizer.json`; 0 if there is none.
     """
 
     schema: Schema
@@ -124,23 +126,26 @@ class Manifest:
 
     @property
     def duplicates(self) -> int:
+        """The number of inputs of all splits that were dropped as duplicates."""
         return sum(split.duplicates for split in self.splits.values())
 
     @property
     def rejected(self) -> int:
+        """The number of inputs of all splits that could not become records."""
         return sum(split.rejected for split in self.splits.values())
 
     def split(self, name: str) -> Split:
-        """A split by name.
+        """The split of a name.
 
         Raises:
-            ValueError: There is none; the message lists those there are.
+            ValueError: There is no such split; the message lists those that exist.
         """
         if name not in self.splits:
             raise ValueError(f"unknown split {name!r}: the dataset has {', '.join(self.splits)}")
         return self.splits[name]
 
     def to_json(self) -> dict[str, Any]:
+        """The manifest as JSON values."""
         return {
             "format_version": FORMAT_VERSION,
             "schema": self.schema.to_json(),
@@ -173,16 +178,16 @@ class Manifest:
         }
 
     def to_bytes(self) -> bytes:
-        """The text of manifest.json, UTF-8."""
+        """The content of `manifest.json`, in UTF-8."""
         text = json.dumps(self.to_json(), indent=1, ensure_ascii=False, allow_nan=False)
         return (text + "\n").encode()
 
     @classmethod
     def from_json(cls, value: Any) -> Manifest:
-        """The manifest that `to_json` gave.
+        """The manifest that `to_json` described.
 
         Raises:
-            ValueError: A field is missing or wrong, or a later format version wrote it.
+            ValueError: A field is missing or wrong, or the format version is a different one.
         """
         if not isinstance(value, Mapping):
             raise ValueError(f"expected a JSON object, got {type(value).__name__}")
@@ -232,7 +237,7 @@ class Manifest:
                 f"{directory}: no {MANIFEST} here, so this is not a finished dataset; run the job "
                 "again, or give schema= to read TFRecord files without a manifest"
             ) from None
-        except (ImportError, ValueError) as error:  # An unknown protocol is a ValueError.
+        except (ImportError, ValueError) as error:  # A missing driver, or an unknown protocol.
             raise DatasetError(f"{path}: {error}") from None
         try:
             return cls.from_json(json.loads(text))
@@ -241,6 +246,7 @@ class Manifest:
 
 
 def _typed(value: Mapping[str, Any], key: str, kind: type) -> Any:
+    """The value of a key, which must be of exactly this type."""
     found = value[key]
     if type(found) is not kind:
         raise ValueError(f"{key}: expected {kind.__name__}, found {str(found)[:80]!r}")
@@ -248,6 +254,7 @@ def _typed(value: Mapping[str, Any], key: str, kind: type) -> Any:
 
 
 def _count(value: Mapping[str, Any], key: str) -> int:
+    """The value of a key, which must be a whole number of at least 0."""
     number: int = _typed(value, key, int)
     if number < 0:
         raise ValueError(f"{key}: expected a count, found {number}")
@@ -255,7 +262,7 @@ def _count(value: Mapping[str, Any], key: str) -> int:
 
 
 def _names(value: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-    """The class names, which manifests of before have not."""
+    """The class names; empty for older manifests, which have none."""
     if "class_names" not in value:
         return {}
     found = _typed(value, "class_names", dict)
@@ -266,10 +273,11 @@ def _names(value: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
 
 
 def _split(name: str, value: Mapping[str, Any]) -> Split:
+    """The split that its JSON describes."""
     listed = _typed(value, "shards", list)
     shards = []
     for index, shard in enumerate(listed):
-        # The exact name, so that no manifest can point outside its directory.
+        # Only this exact name is valid, so no manifest can point outside its directory.
         expected = shard_name(name, index, len(listed))
         if shard["file"] != expected:
             raise ValueError(

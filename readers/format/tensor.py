@@ -1,8 +1,8 @@
-"""A NumPy array <-> the TensorProto that `tf.io.serialize_tensor` writes, byte for byte.
+"""NumPy arrays to TensorProtos and back, byte for byte as `tf.io.serialize_tensor` writes them.
 
-Source: tensorflow/core/framework/{tensor,tensor_shape,types}.proto. A TensorProto is `dtype` (1),
-`tensor_shape` (2) and, for numbers, `tensor_content` (4): so the values are always its suffix.
-Strings stand one by one in `string_val` (8).
+Source: tensorflow/core/framework/{tensor,tensor_shape,types}.proto. A TensorProto holds `dtype`
+(field 1), `tensor_shape` (2) and, for numbers, `tensor_content` (4), so the values are always its
+suffix. Each string is a `string_val` (8) of its own.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from readers.format.decode.fast_path import usual_tensor
+from readers.format.decode.fast_path import fast_tensor
 from readers.format.schema import TENSORFLOW_DTYPES, dtype_name, format_shape, numpy_dtype
 from readers.format.wire import fields, varint
 
@@ -21,12 +21,12 @@ _DTYPE_NAMES = {number: name for name, number in TENSORFLOW_DTYPES.items()}
 
 _STRING = TENSORFLOW_DTYPES["string"]
 
-# TensorFlow's own limit (TensorShape::MaxDimensions); it also bounds the product of hostile sizes.
+# TensorFlow's own limit, TensorShape::MaxDimensions. It also bounds the product of malicious sizes.
 _MAX_RANK = 254
 
 
 def little_endian(array: np.ndarray) -> np.ndarray:
-    """The array, C-contiguous and in little-endian byte order; itself where it is so already."""
+    """The array in C-contiguous, little-endian form; the same array if it already has that form."""
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     # np.ascontiguousarray would turn a 0-d array into [1].
@@ -34,7 +34,7 @@ def little_endian(array: np.ndarray) -> np.ndarray:
 
 
 def string_values(array: np.ndarray) -> list[bytes]:
-    """The elements of a text, bytes or object array in row-major order, text as UTF-8.
+    """The elements of an array of text or bytes in row-major order, with text encoded as UTF-8.
 
     Raises:
         ValueError: An element is neither text nor bytes.
@@ -51,7 +51,7 @@ def string_values(array: np.ndarray) -> list[bytes]:
 
 @functools.lru_cache(maxsize=4096)
 def tensor_header(dtype: str, shape: tuple[int, ...]) -> bytes:
-    """The bytes of a TensorProto before its values: dtype, shape, and the length of the content."""
+    """The bytes of a TensorProto before its values: dtype, shape, and the length of the values."""
     itemsize = numpy_dtype(dtype).itemsize
     dims = []
     for size in shape:
@@ -67,10 +67,10 @@ def tensor_header(dtype: str, shape: tuple[int, ...]) -> bytes:
 
 
 def tensor_parts(array: np.ndarray) -> list[bytes | memoryview]:
-    """The pieces whose concatenation is `serialize_tensor(array)`: numbers are not copied.
+    """The parts whose concatenation is `serialize_tensor(array)`; numbers are not copied.
 
     Raises:
-        ValueError: The dtype is none that `tf.io.serialize_tensor` takes.
+        ValueError: `tf.io.serialize_tensor` does not support the dtype.
     """
     name = dtype_name(array.dtype)
     header = tensor_header(name, array.shape)
@@ -88,28 +88,32 @@ def serialize_tensor(array: Any) -> bytes:
     """The bytes of `tf.io.serialize_tensor(array)`, without TensorFlow.
 
     Args:
-        array: Anything `np.asarray` takes, of any rank and memory layout.
+        array: Anything that `np.asarray` accepts, of any rank and memory layout.
 
     Raises:
-        ValueError: The dtype is none that `tf.io.serialize_tensor` takes.
+        ValueError: `tf.io.serialize_tensor` does not support the dtype.
     """
     return b"".join(tensor_parts(np.asarray(array)))
 
 
 def parse_tensor(data: bytes | memoryview, dtype: str) -> np.ndarray:
-    """The array [...] that `serialize_tensor` wrote; numbers are a read-only view of `data`.
+    """The array in a TensorProto that `serialize_tensor` wrote.
 
     Args:
-        data: A serialized TensorProto whose values are in `tensor_content` or `string_val`.
-        dtype: The dtype it must have, a name of `TENSORFLOW_DTYPES`.
+        data: A serialized TensorProto with its values in `tensor_content` or `string_val`.
+        dtype: The dtype it must have, a key of `TENSORFLOW_DTYPES`.
+
+    Returns:
+        An array of the tensor's shape: for numbers a read-only view of `data`, for strings an
+        object array of bytes.
 
     Raises:
-        ValueError: It is not such a TensorProto, has another dtype, or its size does not fit
-            its shape.
+        ValueError: The bytes are not such a TensorProto, its dtype is a different one, or its
+            values do not fill its shape.
     """
-    usual = usual_tensor(memoryview(data), dtype)
-    if usual is not None:
-        return usual
+    array = fast_tensor(memoryview(data), dtype)
+    if array is not None:
+        return array
     found, shape, content, strings = 0, [], memoryview(b""), []
     for number, kind, value in fields(memoryview(data)):
         if number == 1 and kind == 0:
@@ -144,6 +148,7 @@ def parse_tensor(data: bytes | memoryview, dtype: str) -> np.ndarray:
 
 
 def _dims(message: memoryview) -> list[int]:
+    """The sizes in a serialized TensorShapeProto."""
     shape: list[int] = []
     for number, kind, dim in fields(message):
         if number != 2 or kind != 2:
@@ -155,6 +160,6 @@ def _dims(message: memoryview) -> list[int]:
         if size >= 1 << 63:
             raise ValueError("a dimension of a TensorProto is negative")
         if len(shape) == _MAX_RANK:
-            raise ValueError(f"the rank of a TensorProto is more than {_MAX_RANK}")
+            raise ValueError(f"the rank of a TensorProto is greater than {_MAX_RANK}")
         shape.append(size)
     return shape

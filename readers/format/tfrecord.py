@@ -1,8 +1,7 @@
-"""TFRecord framing with its masked CRC32C, and the `.idx` sidecar that says where records lie.
+"""TFRecord framing: records with their lengths and masked CRC32C checksums.
 
-Source: tensorflow/core/lib/io/record_writer.h. A record is its length (8 bytes), the masked CRC of
-the length (4), the data, and the masked CRC of the data (4), all little-endian. A line of the
-index is "<offset> <length>", framing included: the form NVIDIA DALI and the `tfrecord` package read.
+Source: tensorflow/core/lib/io/record_writer.h. A framed record is its length (8 bytes), the masked
+CRC32C of the length (4), the data, and the masked CRC32C of the data (4), all little-endian.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import BinaryIO
 import google_crc32c
 import numpy as np
 
-from readers.format.crc import appended, appended_each, crc_of_all, crc_of_row
+from readers.format.crc import combined_crc, combined_crc_of_rows, shifted, shifted_each
 
 HEADER_BYTES = 12
 
@@ -23,50 +22,46 @@ FOOTER_BYTES = 4
 
 FRAME_BYTES = HEADER_BYTES + FOOTER_BYTES
 
-# A length above this is taken for corruption instead of being allocated: protobuf's own limit.
+# Protobuf's own limit. A larger length is taken for corruption before anything is allocated.
 MAX_RECORD_BYTES = 1 << 31
 
 _CRC = struct.Struct("<I")
 
 _MASK_DELTA = 0xA282EAD8
 
-# Below this many records, checking them one by one beats the hundred NumPy calls of all at once.
-_MANY = 512
-
-# The same where their lengths differ, for which it takes as many more calls.
-_SEVERAL = 128
-
-_NO_NUMBERS = np.empty(0, np.int64)
+# The fewest records for which one checksum over all of them, some hundred NumPy calls, is faster
+# than checking each: for records of one length, and for records of different lengths.
+_MIN_ROWS, _MIN_MIXED = 512, 128
 
 
 class CorruptRecordError(ValueError):
-    """A record whose framing or checksum is wrong; the message names file and offset."""
+    """The framing or a checksum of a record is wrong; the message names the file and the offset."""
 
 
 def crc32c_is_native() -> bool:
-    """Whether google-crc32c runs its native code; its Python fallback is a thousand times slower."""
+    """Whether google-crc32c uses native code; its Python fallback is a thousand times slower."""
     return google_crc32c.implementation == "c"
 
 
 def masked_crc32c(data: bytes | memoryview) -> int:
-    """The CRC32C of some bytes, rotated and offset as TFRecord stores it."""
+    """The CRC32C of some bytes, rotated and offset ("masked") as TFRecord stores it."""
     crc = google_crc32c.value(bytes(data) if isinstance(data, memoryview) else data)
     return ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF
 
 
 def frame(data: bytes) -> bytes:
-    """One record as it stands in a TFRecord file: `data` with its 16 bytes of framing.
+    """One record in the form of a TFRecord file: the data with its 16 bytes of framing.
 
     Raises:
-        ValueError: The record is larger than what `read_records` accepts.
+        ValueError: The record is larger than `MAX_RECORD_BYTES`, which `read_records` would refuse.
     """
     if len(data) > MAX_RECORD_BYTES:
-        raise ValueError(f"a record of {len(data)} bytes: at most {MAX_RECORD_BYTES} are possible")
+        raise ValueError(f"a record of {len(data)} bytes: expected at most {MAX_RECORD_BYTES}")
     return b"".join((_header(len(data)), data, _CRC.pack(masked_crc32c(data))))
 
 
 def frame_all(records: Sequence[bytes]) -> list[bytes]:
-    """Each record as `frame` gives it, in a quarter of the time of one by one."""
+    """What `frame` returns for each record, in a quarter of the time."""
     crcs = np.fromiter(map(google_crc32c.value, records), np.uint32, len(records))
     footers = _masked(crcs).astype("<u4").tobytes()
     framed = []
@@ -85,14 +80,15 @@ def _header(size: int) -> bytes:
 
 
 def unframe(framed: bytes | memoryview, file: str, offset: int) -> memoryview:
-    """The data of one framed record, checksums verified.
+    """The data of one framed record, with its checksums verified.
 
     Args:
-        framed: The record with its framing, as `frame` made it.
-        file, offset: Where it comes from, in bytes; for the message alone.
+        framed: The record with its framing, as `frame` returns it.
+        file: The file's name, for error messages.
+        offset: The record's position in the file, in bytes, for error messages.
 
     Raises:
-        CorruptRecordError: The length or a checksum does not fit.
+        CorruptRecordError: The length or a checksum is wrong.
     """
     view = memoryview(framed)
     if len(view) < FRAME_BYTES:
@@ -100,8 +96,8 @@ def unframe(framed: bytes | memoryview, file: str, offset: int) -> memoryview:
     (length,) = struct.unpack_from("<Q", view)
     if length != len(view) - FRAME_BYTES:
         raise CorruptRecordError(
-            f"{file}: the record at byte {offset} says it holds {length} bytes, "
-            f"the index says {len(view) - FRAME_BYTES}"
+            f"{file}: the record at byte {offset} holds {length} bytes according to its header, "
+            f"but {len(view) - FRAME_BYTES} according to the index"
         )
     data = view[HEADER_BYTES:-FOOTER_BYTES]
     (length_crc,) = struct.unpack_from("<I", view, 8)
@@ -112,63 +108,72 @@ def unframe(framed: bytes | memoryview, file: str, offset: int) -> memoryview:
 
 
 def intact(data: bytes | bytearray | np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Which of many framed records `unframe` takes, bool [n], in a tenth of the time of one by one.
+    """Which framed records have correct lengths and checksums, in a tenth of `unframe`'s time.
 
     Args:
-        data: Bytes, or uint8 [n], that begin with the records, one after another.
-        lengths: int64 [n], of each record, framing included: at least `FRAME_BYTES`.
+        data: Bytes, or uint8 [m], that begin with the framed records, one after another.
+        lengths: int64 [n], the length of each record with its framing: at least `FRAME_BYTES`.
+
+    Returns:
+        bool [n], whether `unframe` would accept the record.
     """
     octets = np.frombuffer(data, np.uint8)
     stops = np.cumsum(lengths)
-    if _is_whole_row(octets, lengths) or _are_whole(octets, lengths, stops):
+    if _are_rows_intact(octets, lengths) or _are_all_intact(octets, lengths, stops):
         return np.ones(len(lengths), bool)
     starts = stops - lengths
     sizes = (lengths - FRAME_BYTES).tolist()
     headers = np.frombuffer(b"".join(map(_header, sizes)), np.uint8).reshape(-1, HEADER_BYTES)
     found = octets[starts[:, None] + np.arange(HEADER_BYTES)]
     places = zip((starts + HEADER_BYTES).tolist(), sizes, strict=True)
-    # google_crc32c takes an array as it is; a memoryview would have to be copied.
+    # google_crc32c takes arrays without a copy; memoryviews would have to be copied.
     contents = [octets[start : start + size] for start, size in places]
     crcs = np.fromiter(map(google_crc32c.value, contents), np.uint32, len(lengths))
     footers = octets[(stops - FOOTER_BYTES)[:, None] + np.arange(FOOTER_BYTES)]
     return (found == headers).all(axis=1) & (_masked(crcs) == footers.view("<u4")[:, 0])
 
 
-def _is_whole_row(octets: np.ndarray, lengths: np.ndarray) -> bool:
-    """Whether records are of one length, and all are what their checksums say.
+def _are_rows_intact(octets: np.ndarray, lengths: np.ndarray) -> bool:
+    """Whether many records of one length are all intact.
 
-    Then one CRC32C, of all the bytes, has to be the one that follows from the checksums.
+    One CRC32C over all bytes must equal the one that follows from the stored checksums.
     """
-    if len(lengths) < _MANY or (lengths != lengths[0]).any():
+    if len(lengths) < _MIN_ROWS or (lengths != lengths[0]).any():
         return False
     length = int(lengths[0])
     rows = octets[: length * len(lengths)].reshape(-1, length)
     footers = np.ascontiguousarray(rows[:, -FOOTER_BYTES:]).view("<u4")[:, 0]
-    masked = footers - np.uint32(_MASK_DELTA)
-    contents = masked << 15 | masked >> 17
-    header = np.array([google_crc32c.value(_header(length - FRAME_BYTES))], np.uint32)
-    headed = appended(header, length - FRAME_BYTES) ^ contents
-    # A footer alone is four bytes: what its value becomes when four bytes of 0 follow.
-    framed = appended(headed ^ footers, FOOTER_BYTES) ^ np.uint32(google_crc32c.value(bytes(4)))
-    return google_crc32c.value(rows.reshape(-1)) == crc_of_row(framed, length)
+    header = np.array([_header_crc(length - FRAME_BYTES)], np.uint32)
+    framed = _framed_crcs(shifted(header, length - FRAME_BYTES), footers)
+    return google_crc32c.value(rows.reshape(-1)) == combined_crc_of_rows(framed, length)
 
 
-def _are_whole(octets: np.ndarray, lengths: np.ndarray, stops: np.ndarray) -> bool:
-    """Whether records of any lengths are all what their checksums say, by one CRC32C of all bytes.
+def _are_all_intact(octets: np.ndarray, lengths: np.ndarray, stops: np.ndarray) -> bool:
+    """Whether many records of different lengths are all intact, by one CRC32C over all bytes.
 
-    Each call for a record would let go of the interpreter's lock, for which other threads wait.
+    A call for each record would release the interpreter's lock, and other threads contend for it.
     """
-    if len(lengths) < _SEVERAL:
+    if len(lengths) < _MIN_MIXED:
         return False
     places = (stops - FOOTER_BYTES)[:, None] + np.arange(FOOTER_BYTES)
     footers = octets[places].view("<u4")[:, 0]
-    masked = footers - np.uint32(_MASK_DELTA)
-    contents = masked << 15 | masked >> 17
     sizes = lengths - FRAME_BYTES
     headers = np.fromiter(map(_header_crc, sizes.tolist()), np.uint32, len(sizes))
-    headed = appended_each(headers, sizes) ^ contents
-    framed = appended(headed ^ footers, FOOTER_BYTES) ^ np.uint32(google_crc32c.value(bytes(4)))
-    return google_crc32c.value(octets[: int(stops[-1])]) == crc_of_all(framed, lengths)
+    framed = _framed_crcs(shifted_each(headers, sizes), footers)
+    return google_crc32c.value(octets[: int(stops[-1])]) == combined_crc(framed, lengths)
+
+
+def _framed_crcs(headers: np.ndarray, footers: np.ndarray) -> np.ndarray:
+    """The CRC32C that whole framed records have if their stored checksums are right, uint32 [n].
+
+    Args:
+        headers: uint32 [n] or [1], the CRC32C of each header, shifted by the length of the data.
+        footers: uint32 [n], the masked CRC32C of the data, as stored.
+    """
+    masked = footers - np.uint32(_MASK_DELTA)
+    with_data = headers ^ (masked << 15 | masked >> 17)
+    # The CRC32C of the footer's four bytes is its value, shifted by four bytes, XOR that of zeros.
+    return shifted(with_data ^ footers, FOOTER_BYTES) ^ np.uint32(google_crc32c.value(bytes(4)))
 
 
 @functools.lru_cache(maxsize=65_536)
@@ -177,22 +182,30 @@ def _header_crc(size: int) -> int:
 
 
 def _masked(crcs: np.ndarray) -> np.ndarray:
-    """CRC32C values, uint32 [n], as TFRecord stores them."""
+    """CRC32C values, uint32 [n], masked as TFRecord stores them."""
     return (crcs >> 15 | crcs << 17) + np.uint32(_MASK_DELTA)
 
 
 def read_records(stream: BinaryIO, file: str) -> Iterator[tuple[int, bytes]]:
-    """Yields (offset in bytes, data) of every record of an open TFRecord file, verified.
+    """Yields (offset in bytes, data) of every record of an open TFRecord file, and verifies them.
+
+    Args:
+        stream: The open file.
+        file: The file's name, for error messages.
 
     Raises:
-        CorruptRecordError: The framing or a checksum is wrong; the message names `file`.
+        CorruptRecordError: The framing or a checksum is wrong.
     """
     for offset, framed in read_framed(stream, file):
         yield offset, bytes(unframe(framed, file, offset))
 
 
 def read_framed(stream: BinaryIO, file: str) -> Iterator[tuple[int, bytes]]:
-    """Yields (offset in bytes, framed bytes) of every record; its length is verified, not its data.
+    """Yields (offset in bytes, framed bytes) of every record; verifies lengths, but not the data.
+
+    Args:
+        stream: The open file.
+        file: The file's name, for error messages.
 
     Raises:
         CorruptRecordError: No record starts where one should, or one is cut off.
@@ -208,13 +221,16 @@ def read_framed(stream: BinaryIO, file: str) -> Iterator[tuple[int, bytes]]:
 
 
 def record_length(header: bytes, file: str, offset: int) -> int:
-    """The bytes of a record's data, by the first 12 of its framing.
+    """The length of a record's data in bytes, from its header.
 
     Args:
-        file, offset: Where it comes from, in bytes; for the message alone.
+        header: The first 12 bytes of the framed record.
+        file: The file's name, for error messages.
+        offset: The record's position in the file, in bytes, for error messages.
 
     Raises:
-        CorruptRecordError: They are cut off, their checksum is wrong, or no record is so long.
+        CorruptRecordError: The header is cut off, its checksum is wrong, or the length is more than
+            `MAX_RECORD_BYTES`.
     """
     if len(header) < HEADER_BYTES:
         raise CorruptRecordError(f"{file}: the record at byte {offset} is cut off")

@@ -1,4 +1,4 @@
-"""The few pieces of protocol-buffer wire form that Example and TensorProto are made of.
+"""The parts of the protocol-buffer wire format that Example and TensorProto use.
 
 Source: https://protobuf.dev/programming-guides/encoding
 """
@@ -11,25 +11,24 @@ from typing import Any
 
 import numpy as np
 
-# The kinds of a `tf.train.Feature`, by the field of its message.
+# The kinds of list in a `tf.train.Feature`: the number of the list's field in that message.
 BYTES_LIST, FLOAT_LIST, INT64_LIST = 1, 2, 3
 
+# Wire types.
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 _ONE_BYTE = [bytes([n]) for n in range(128)]
 
-# Below this many values a Python loop beats the ten NumPy calls of the vectorised form: of small
-# numbers, which are in a table, and of others.
-_MANY = 256
+# Up to this many values a Python loop beats the ten NumPy calls of the vectorised form: for small
+# numbers, which are looked up in a table, and for any others.
+_MAX_LOOKED_UP, _MAX_LOOPED = 256, 12
 
-_FEW = 12
-
-# All tokens of a common vocabulary; the table takes 10 ms to make.
-_TABLED = 1 << 15
+# The size of that table. It covers the token ids of a common vocabulary and takes 10 ms to build.
+_TABLE_SIZE = 1 << 15
 
 
 def varint(value: int) -> bytes:
-    """A non-negative integer below 2**64 as a base-128 varint."""
+    """The base-128 varint of an integer from 0 to 2**64 - 1."""
     if value < 128:
         return _ONE_BYTE[value]
     out = bytearray()
@@ -42,17 +41,17 @@ def varint(value: int) -> bytes:
 
 @functools.cache
 def _table() -> list[bytes]:
-    return [varint(value) for value in range(_TABLED)]
+    return [varint(value) for value in range(_TABLE_SIZE)]
 
 
 def packed_varints(values: np.ndarray) -> bytes:
-    """An int64 array [n] as packed varints; negative numbers take ten bytes, as in protobuf."""
-    if len(values) <= _MANY:
+    """The packed varints of an int64 array [n]. A negative number takes ten bytes, as in protobuf."""
+    if len(values) <= _MAX_LOOKED_UP:
         items = values.tolist()
-        if items and min(items) >= 0 and max(items) < _TABLED:
+        if items and min(items) >= 0 and max(items) < _TABLE_SIZE:
             table = _table()
             return b"".join([table[item] for item in items])
-        if len(items) <= _FEW:
+        if len(items) <= _MAX_LOOPED:
             return b"".join(varint(item & 0xFFFFFFFFFFFFFFFF) for item in items)
     unsigned = values.astype(np.uint64)
     largest = int(unsigned.max())
@@ -68,12 +67,12 @@ def packed_varints(values: np.ndarray) -> bytes:
 
 
 def unpacked_varints(data: memoryview | bytes) -> np.ndarray:
-    """The int64 array [n] that packed varints hold.
+    """The values of packed varints, int64 [n].
 
     Raises:
         ValueError: The last varint is cut off, or one is longer than ten bytes.
     """
-    if len(data) <= _FEW and bytes(data).isascii():  # Each is one byte.
+    if len(data) <= _MAX_LOOPED and bytes(data).isascii():  # Every varint is one byte.
         return np.array([*data], np.int64)
     octets = np.frombuffer(data, np.uint8)
     last = octets < 128
@@ -92,10 +91,10 @@ def unpacked_varints(data: memoryview | bytes) -> np.ndarray:
 
 
 def read_varint(data: memoryview, at: int) -> tuple[int, int]:
-    """The varint at a position, and the position after it.
+    """The value of the varint at a position, and the position after it.
 
     Raises:
-        ValueError: It runs past the end, or is longer than ten bytes.
+        ValueError: The varint is cut off or longer than ten bytes.
     """
     value = shift = 0
     for position in range(at, min(at + 10, len(data))):
@@ -108,7 +107,9 @@ def read_varint(data: memoryview, at: int) -> tuple[int, int]:
 
 
 def fields(data: memoryview) -> Iterator[tuple[int, int, Any]]:
-    """Yields (field number, wire type, value) of a message; a value of type 2 is a memoryview.
+    """Yields (field number, wire type, value) for each field of a message.
+
+    The value of a varint is an int; any other value is a memoryview of its bytes.
 
     Raises:
         ValueError: The bytes are not a protocol-buffer message.

@@ -1,1 +1,4 @@
-"""Which record comes when: pure functions."""
+"""Which record comes when, computed by pure functions.
+
+A place is a position in the order of an epoch, from 0 on.
+"""

@@ -1,4 +1,4 @@
-"""Several datasets as one: which of them a place belongs to, by weights, as pure functions."""
+"""The order of a weighted mixture of datasets, as pure functions."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import numpy as np
 from readers.order.orders import MIXTURE, Order
 from readers.order.permutation import Permutation
 
-# Places after which the proportions are exact again. Longer periods hold finer weights, shorter ones
-# keep any part of an epoch closer to them.
-_MAX_PERIOD, _MIN_PERIOD = 4096, 256
+# The proportions are exact over every period of so many places. A long period can represent finer
+# weights; a short one keeps every part of an epoch closer to them.
+_MIN_PERIOD, _MAX_PERIOD = 256, 4096
 
 
 def quotas(weights: Sequence[float]) -> list[int]:
-    """How many of each dataset's records stand in a period, at least one.
+    """How many places of a period each dataset has: at least one, in proportion to its weight.
 
-    They are as the weights where these have a common denominator of at most 4096, and otherwise
-    within 1/4096 of the period.
+    The proportions are exact if the weights, as fractions of their sum, have a common denominator
+    of at most 4096. Otherwise the period has 4096 places, and each number is rounded.
 
     Example:
         >>> quotas([0.7, 0.3])
@@ -33,7 +33,7 @@ def quotas(weights: Sequence[float]) -> list[int]:
         period = common * -(-_MIN_PERIOD // common)
         return [int(share * period) for share in shares]
     found = [max(int(share * _MAX_PERIOD), 1) for share in shares]
-    # What rounding has left goes to those that lost most by it.
+    # The places that rounding left over go to the datasets that lost most by it.
     lost = [share * _MAX_PERIOD - count for share, count in zip(shares, found, strict=True)]
     for number in sorted(range(len(lost)), key=lambda n: -lost[n]):
         if sum(found) < _MAX_PERIOD:
@@ -42,17 +42,18 @@ def quotas(weights: Sequence[float]) -> list[int]:
 
 
 class MixedOrder:
-    """The orders of several datasets, mixed by weights.
+    """The order of a mixture of datasets by weights.
 
-    The records of all are numbered one dataset after another. Each dataset begins anew when it is
-    through, in the order of its next epoch. An epoch of the mixture has as many records as all
-    datasets together, and goes on in each of them where the epoch before has stopped.
+    The records are numbered consecutively, one dataset after another. When all records of a dataset
+    were read, it starts over in the order of its next epoch. An epoch of the mixture has as many
+    records as all datasets together. In each dataset it continues where the epoch before it
+    stopped.
 
     Args:
-        counts: Records of each dataset, at least one.
-        orders: Of each.
-        weights: Of each, above 0.
-        seed: What mixes them within a period; None to spread them evenly.
+        counts: The number of records in each dataset, at least one.
+        orders: The order of each dataset.
+        weights: The weight of each dataset, greater than 0.
+        seed: Determines how the datasets are shuffled within a period; None spreads them evenly.
     """
 
     def __init__(
@@ -75,8 +76,8 @@ class MixedOrder:
         datasets, turns = np.empty_like(places), np.empty_like(places)
         for period in np.unique(periods).tolist():
             rows = periods == period
-            dealt, earlier = self._period(period)
-            datasets[rows] = dealt[within[rows]]
+            in_period, earlier = self._period(period)
+            datasets[rows] = in_period[within[rows]]
             turns[rows] = earlier[within[rows]] + period * self._quotas[datasets[rows]]
         numbers = np.empty_like(places)
         for dataset in np.unique(datasets).tolist():
@@ -89,7 +90,7 @@ class MixedOrder:
         return numbers
 
     def _period(self, period: int) -> tuple[np.ndarray, np.ndarray]:
-        """The dataset at each place of a period, and how many of its records stand before it."""
+        """The dataset at each place of a period, and how many earlier places in it that dataset has."""
         datasets = self._even
         if self._seed is not None:
             order = Permutation(len(datasets), self._seed, period, MIXTURE)

@@ -1,4 +1,4 @@
-"""The order of an epoch: a place in it -> the number of a record, as pure functions."""
+"""The orders of an epoch: which record is at a place, as pure functions."""
 
 from __future__ import annotations
 
@@ -9,36 +9,41 @@ import numpy as np
 
 from readers.order.permutation import Permutation
 
-# What a permutation is for, as a part of its key.
+# The purpose of a permutation, which is part of its key.
 GLOBAL, SHARDS, WINDOW, MIXTURE = 0, 1, 2, 3
 
-# Shards read at once, and records taken from one before the next: more shards mix better, longer
-# runs cost less.
+# How many shards are read at once, and how many records of one before the next. More shards mix
+# better, longer runs cost less.
 CYCLE, BLOCK = 16, 16
 
 
 class Order(Protocol):
-    """The order of each epoch."""
+    """An order of the records in each epoch."""
 
     def __call__(self, epoch: int, places: np.ndarray) -> np.ndarray:
-        """The numbers of the records, int64 [k], at some places of an epoch, int64 [k]."""
+        """The numbers of the records at some places of an epoch, int64 [k].
+
+        Args:
+            epoch: The number of the epoch.
+            places: int64 [k].
+        """
         ...
 
 
-class InOrder:
-    """One after another."""
+class SequentialOrder:
+    """The order in which the records are stored, in every epoch."""
 
     def __call__(self, epoch: int, places: np.ndarray) -> np.ndarray:
         return places
 
 
 class GlobalOrder:
-    """Every record is equally likely at every place.
+    """A random order in which every record is equally likely at every place.
 
     Args:
-        records: How many there are.
-        seed: What the order of each epoch follows from.
-        dataset: The number of one of several, which makes the order another.
+        records: The number of records.
+        seed: Determines the order of each epoch.
+        dataset: The number of the dataset in a mixture, so that each has an order of its own.
     """
 
     def __init__(self, records: int, seed: int, dataset: int | None = None) -> None:
@@ -50,16 +55,16 @@ class GlobalOrder:
 
 
 class InterleavedOrder:
-    """What can be read as streams: shards in a random order, mixed, and shuffled by windows.
+    """A random order that can be read as streams: shards are interleaved, and shuffled in windows.
 
-    In each epoch the shards are dealt out to groups of one size, at most `CYCLE`. Of a group, each
-    shard in turn gives `BLOCK` records, until none has any left. The stream of all groups is cut
-    into windows, and each of them is shuffled.
+    In each epoch, the shards are put in random order and split into groups of about equal size, at
+    most `CYCLE`. Within a group, `BLOCK` records are read from each shard in turn until none has
+    any left. This stream of records is cut into windows, and each window is shuffled.
 
     Args:
-        counts: Records of each shard.
-        seed: What the order of each epoch follows from.
-        window: Records of a window.
+        counts: The number of records in each shard.
+        seed: Determines the order of each epoch.
+        window: The number of records in a window.
     """
 
     def __init__(self, counts: Sequence[int], seed: int, window: int) -> None:
@@ -69,27 +74,28 @@ class InterleavedOrder:
         self._seed, self._window = seed, window
 
     def __call__(self, epoch: int, places: np.ndarray) -> np.ndarray:
-        streamed = np.empty_like(places)
+        in_stream = np.empty_like(places)
         windows = places // self._window
         for window in np.unique(windows).tolist():
             rows = windows == window
             first = window * self._window
             size = min(self._window, self._records - first)
             order = Permutation(size, self._seed, epoch, window, WINDOW)
-            streamed[rows] = first + order(places[rows] - first)
-        return self._of_stream(epoch, streamed)
+            in_stream[rows] = first + order(places[rows] - first)
+        return self._records_at(epoch, in_stream)
 
     def shards(self, epoch: int) -> np.ndarray:
-        """The shards in the order of an epoch, int64 [shards]."""
+        """The numbers of the shards in the order of an epoch, int64 [shards]."""
         shards = len(self._counts)
         return Permutation(shards, self._seed, epoch, SHARDS)(np.arange(shards))
 
     def rest(self, epoch: int, place: int) -> tuple[list[tuple[np.ndarray, np.ndarray]], int]:
-        """What is left of the stream of an epoch from a place on.
+        """The rest of an epoch's stream, from a place on.
 
         Returns:
-            The groups, each as the shards that are left, int64 [k], and how many records of each
-            are done, int64 [k]; and how many more are done, fewer than a round of blocks.
+            For each remaining group, the shards that are left, int64 [k], and how many records of
+            each were read in full rounds of blocks, int64 [k]; and how many more records of the
+            first group were read, fewer than one round.
         """
         groups = []
         over = 0
@@ -107,11 +113,12 @@ class InterleavedOrder:
         return groups, over
 
     def _groups(self, epoch: int) -> list[np.ndarray]:
+        """The shards of each group, int64 [k], in the order of an epoch."""
         shards = self.shards(epoch)
         return np.array_split(shards, max(-(-len(shards) // CYCLE), 1))
 
-    def _of_stream(self, epoch: int, places: np.ndarray) -> np.ndarray:
-        """The records at some places of the stream."""
+    def _records_at(self, epoch: int, places: np.ndarray) -> np.ndarray:
+        """The numbers of the records at some places of the stream, int64 [k]."""
         groups = self._groups(epoch)
         sizes = [int(self._counts[group].sum()) for group in groups]
         firsts = np.cumsum([0, *sizes])
@@ -119,17 +126,20 @@ class InterleavedOrder:
         found = np.searchsorted(firsts, places, side="right") - 1
         for number in np.unique(found).tolist():
             rows, group = found == number, groups[number]
-            turn, within = dealt(self._counts[group], places[rows] - firsts[number])
+            turn, within = round_robin(self._counts[group], places[rows] - firsts[number])
             numbers[rows] = self._firsts[group][turn] + within
         return numbers
 
 
-def dealt(counts: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Which of some shards, int64 [k], and which of its records, int64 [k], stands at each place.
+def round_robin(counts: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The records at some places of a stream that takes `BLOCK` records from each shard in turn.
 
     Args:
-        counts: int64 [shards], records of each.
-        places: int64 [k], in what they give when each in turn gives `BLOCK` records.
+        counts: int64 [shards], the number of records in each shard.
+        places: int64 [k], the places in the stream.
+
+    Returns:
+        int64 [k], the shard of each record, and int64 [k], the number of the record in its shard.
     """
     rounds = _rounds(counts, places)
     before = np.minimum(counts, rounds[:, None] * BLOCK)
@@ -142,8 +152,9 @@ def dealt(counts: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 
 def _rounds(counts: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """How many rounds of blocks are done at each place, int64 [k]."""
-    # At the end of these rounds a shard runs out; between them, all that are left give the same.
+    """The number of complete rounds of blocks before each place, int64 [k]."""
+    # A shard runs out at the end of each of these rounds. Between them, every round takes the same
+    # number of records.
     ends = np.unique(np.append(0, -(-counts // BLOCK)))
     given = np.minimum(counts, ends[:, None] * BLOCK).sum(axis=1)
     alive = (counts > ends[:, None] * BLOCK).sum(axis=1)

@@ -1,4 +1,4 @@
-"""Which places of which epoch each step reads, on every host; and where to go on."""
+"""Which places of which epoch each step reads, on every host."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Step:
-    """What one host reads in one step: the places from start to stop of an epoch."""
+    """What one host reads in one step: the places from `start` to before `stop` of an epoch."""
 
     epoch: int
     start: int
@@ -18,17 +18,21 @@ class Step:
 class Schedule:
     """The steps of one host.
 
-    In every step the hosts read as many records each, side by side, so that all of them together go
-    through the epoch from its first place to its last, and make as many steps. An epoch's last step
-    deals out what is left; where that is less than a record for each host, it is left out.
+    In each step, the hosts read equally many records from adjacent places. So together they read
+    the epoch from its first place to its last, and all of them run the same number of steps. The
+    last step of an epoch shares out the remaining records; if there is less than one per host, they
+    are left out.
 
     Attributes:
-        records: Of an epoch.
-        batch_size: Records that a host reads in a step.
-        host, hosts: Which of how many this is.
-        epochs: Of an iteration, those that are done included; None for no end.
-        drop_remainder: Leaves out an epoch's last step if it has fewer records than others.
-        epoch, place: Where the first step begins.
+        records: The number of records in an epoch.
+        batch_size: The number of records that one host reads in a step.
+        host: The index of this host.
+        hosts: The number of hosts.
+        epochs: The number of epochs in a pass; None for endless passes.
+        drop_remainder: Whether to leave out the last step of an epoch if it has fewer records than
+            the others.
+        epoch: The epoch of the first step.
+        place: The place at which the first step begins.
     """
 
     records: int
@@ -41,59 +45,63 @@ class Schedule:
     place: int = 0
 
     @property
-    def _together(self) -> int:
+    def _global_batch_size(self) -> int:
         return self.batch_size * self.hosts
 
     def _steps_from(self, place: int) -> int:
-        """The steps of an epoch that begins at a place."""
-        whole, left = divmod(max(self.records - place, 0), self._together)
-        return whole + (left >= self.hosts and not self.drop_remainder)
+        """The number of steps in an epoch that is read from a place on."""
+        full, left = divmod(max(self.records - place, 0), self._global_batch_size)
+        return full + (left >= self.hosts and not self.drop_remainder)
 
     @property
-    def steps_of_epoch(self) -> int:
-        """Steps of an epoch that is read from its beginning."""
+    def steps_per_epoch(self) -> int:
+        """The number of steps in an epoch that is read from its beginning."""
         return self._steps_from(0)
 
     @property
     def steps(self) -> int | None:
-        """How many steps there are; None for no end."""
-        return self.steps_of(0)[1]
+        """The number of steps in the first pass; None if it is endless."""
+        return self.steps_of_pass(0)[1]
 
-    def steps_of(self, iteration: int) -> tuple[int, int | None]:
-        """The numbers of the first step and of the end, when there is one iteration after another.
+    def steps_of_pass(self, number: int) -> tuple[int, int | None]:
+        """The first step of a pass and the step after its last (None if it is endless).
 
-        An iteration ends after an epoch whose number `epochs` divides.
+        Passes follow one another. Each ends after an epoch whose count is a multiple of `epochs`,
+        so the first is shorter if it begins in a later epoch.
+
+        Args:
+            number: The number of the pass, from 0 on.
         """
-        first, each = self._steps_from(self.place), self.steps_of_epoch
+        first, each = self._steps_from(self.place), self.steps_per_epoch
         if self.epochs is None:
             return 0, None if each else first
         end = first + (self.epochs - self.epoch % self.epochs - 1) * each
-        end += iteration * self.epochs * each
-        return (end - self.epochs * each if iteration else 0), end
+        end += number * self.epochs * each
+        return (end - self.epochs * each if number else 0), end
 
     def step(self, number: int) -> Step:
         """A step by its number, from 0 on."""
         epoch, within, place = self._find(number)
-        begin = place + within * self._together
-        size = min(self._together, self.records - begin)
-        # The first `more` hosts take one record more than the others.
+        begin = place + within * self._global_batch_size
+        size = min(self._global_batch_size, self.records - begin)
+        # The first `more` hosts read one record more than the others.
         each, more = divmod(size, self.hosts)
         start = begin + self.host * each + min(self.host, more)
         return Step(epoch, start, start + each + (self.host < more))
 
     def after(self, steps: int) -> tuple[int, int]:
-        """The (epoch, place) that all hosts have reached after so many steps."""
-        if not steps or not self.steps_of_epoch:
+        """The (epoch, place) that the hosts together have reached after a number of steps."""
+        if not steps or not self.steps_per_epoch:
             return self.epoch, self.place
         epoch, within, place = self._find(steps - 1)
         if within + 1 == self._steps_from(place):
             return epoch + 1, 0
-        return epoch, place + (within + 1) * self._together
+        return epoch, place + (within + 1) * self._global_batch_size
 
     def _find(self, number: int) -> tuple[int, int, int]:
-        """The epoch of a step, its number within it, and where that epoch begins."""
+        """The epoch of a step, its number in the epoch, and the place at which the epoch begins."""
         first = self._steps_from(self.place)
         if number < first:
             return self.epoch, number, self.place
-        epochs, within = divmod(number - first, self.steps_of_epoch)
+        epochs, within = divmod(number - first, self.steps_per_epoch)
         return self.epoch + 1 + epochs, within, 0

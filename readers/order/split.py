@@ -1,4 +1,4 @@
-"""Which records a text such as `train[:10%]` asks for."""
+"""Splits and slices of splits, such as `train[:10%]`."""
 
 from __future__ import annotations
 
@@ -13,74 +13,92 @@ _FORMS = "'train', 'train[:10%]', 'train[1000:2000]', 'train[-100:]' or 'train[5
 
 
 def split_name(text: str) -> str:
-    """The name of the split that a text such as `train[:10%]` asks for.
+    """The name of the split in a text such as `train[:10%]`.
 
     Raises:
-        ValueError: The text has none of the forms; the message shows them.
+        ValueError: The text is not a split or a slice of one; the message shows the valid forms.
     """
-    match = _SPLIT.fullmatch(text) if isinstance(text, str) else None
-    if not match:
-        raise ValueError(f"split {text!r}: expected one of the forms {_FORMS}")
-    return match["name"]
+    return _matched(text)["name"]
 
 
 def parse_split(text: str, counts: Mapping[str, int]) -> tuple[str, int, int]:
-    """The (name, start, stop) of the records that a split text asks for, as TFDS reads it.
+    """The name, first record and end of a split or of a slice of one, as in TensorFlow Datasets.
 
-    Percents are rounded to the closest record, so that `[:10%]` and `[10%:]` share none and lose
-    none. Source: `tensorflow_datasets/core/splits.py`, rounding "closest".
+    Percentages are rounded to the closest record, so that `[:10%]` and `[10%:]` share no record and
+    lose none. Source: `tensorflow_datasets/core/splits.py`, rounding "closest".
 
     Args:
-        text: `"train"`, or with a slice in records or percents; negative ones count from the end.
+        text: The name of a split, such as `"train"`, optionally with a slice in records or percent.
+            Negative bounds count from the end.
         counts: Split name -> its number of records.
 
+    Returns:
+        (name, start, stop): the records from `start` to before `stop`.
+
     Raises:
-        ValueError: The text has none of the forms, the split is unknown, or the slice lies
-            outside of it or holds no record.
+        ValueError: The text does not have a valid form, the split is unknown, or the slice is empty
+            or exceeds the split.
 
     Example:
         >>> parse_split("train[-25%:]", {"train": 1000})
         ('train', 750, 1000)
     """
-    name = split_name(text)
+    match = _matched(text)
+    name = match["name"]
     if name not in counts:
         raise ValueError(f"unknown split {name!r}: the dataset has {', '.join(counts)}")
     records = counts[name]
-    match = _SPLIT.fullmatch(text)
-    if not match or match["start"] is None:
+    if match["start"] is None:
         return name, 0, records
     if not match["start"].strip() and not match["stop"].strip():
-        raise ValueError(f"split {text!r}: the slice is empty; one of the forms {_FORMS}")
+        raise ValueError(f"split {text!r}: the slice is empty; expected one of the forms {_FORMS}")
     start = _bound(text, match["start"], records, default=0)
     stop = _bound(text, match["stop"], records, default=records)
     if start >= stop:
-        raise ValueError(f"split {text!r} holds no record: {start} to {stop} of {records}")
+        raise ValueError(f"split {text!r} holds no records: {start} to {stop} of {records}")
     return name, start, stop
 
 
+def _matched(text: str) -> re.Match[str]:
+    match = _SPLIT.fullmatch(text) if isinstance(text, str) else None
+    if not match:
+        raise ValueError(f"split {text!r}: expected one of the forms {_FORMS}")
+    return match
+
+
 def _bound(text: str, bound: str, records: int, default: int) -> int:
+    """The record at a bound of a slice, from 0 to the number of records."""
     if not bound.strip():
         return default
     match = _BOUND.fullmatch(bound.strip())
     if not match:
-        raise ValueError(f"split {text!r}: {bound!r} is no bound; one of the forms {_FORMS}")
+        raise ValueError(
+            f"split {text!r}: {bound!r} is not a valid bound; expected one of the forms {_FORMS}"
+        )
     number = int(match["number"])
     if match["percent"]:
         if abs(number) > 100:
-            raise ValueError(f"split {text!r}: percents go from -100 to 100, found {number}")
+            raise ValueError(
+                f"split {text!r}: found {number}%, expected percentages from -100 to 100"
+            )
         number = round(number * records / 100)
     if abs(number) > records:
-        raise ValueError(f"split {text!r}: {number} lies outside of its {records} records")
-    # By the sign as written: -1% of a few records, rounded to 0, is still counted from the end.
+        raise ValueError(f"split {text!r}: {number} is outside of its {records} records")
+    # Decided by the sign in the text: -1% of a few records, rounded to 0, still counts from the
+    # end.
     return records + number if bound.strip().startswith("-") else number
 
 
 def shard_ranges(counts: Sequence[int], start: int, stop: int) -> list[tuple[int, int, int]]:
-    """The (shard, skip, take) whose records, one after another, are those from start to stop.
+    """The runs of records, one per shard, that make up the records from `start` to before `stop`.
 
     Args:
-        counts: Records of each shard.
-        start, stop: The range over all of them; shards outside of it, or empty, are left out.
+        counts: The number of records in each shard.
+        start, stop: The range, in numbers that run through all shards.
+
+    Returns:
+        (shard, skip, take) for each shard with records in the range: the run is the `take` records
+        after the first `skip` ones.
     """
     ranges = []
     first = 0

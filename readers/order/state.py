@@ -1,4 +1,4 @@
-"""How far a run has read: a cursor, and a state that another run resumes from."""
+"""How far a run has read: a cursor, and the saved state from which another run resumes."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ _VERSION = 1
 
 @dataclass(frozen=True)
 class Cursor:
-    """A place from which all that follows is known.
+    """A position in a run that determines everything that follows.
 
     Attributes:
-        epoch: Epochs that are done.
-        place: Records that are done in the one after them.
-        held: Places of those that were read and are in no batch yet, as those in buckets.
+        epoch: The number of completed epochs.
+        place: How many records of the current epoch were read.
+        held: The places of records that were read but are not in a batch yet, such as those in
+            buckets.
     """
 
     epoch: int = 0
@@ -27,15 +28,16 @@ class Cursor:
 
 @dataclass(frozen=True)
 class State:
-    """How far all hosts together have read: enough to go on from there, on any number of hosts.
+    """How far all hosts together have read: enough to resume, on any number of hosts.
 
     Attributes:
-        epoch: Epochs that are done.
-        place: Records that are done in the one after them.
-        seed: What the order follows from.
-        order: The kind of order.
-        dataset: A fingerprint of the records and their order; a state fits no other dataset.
-        held: Places of records that were read and are in no batch yet, as those in buckets.
+        epoch: The number of completed epochs.
+        place: How many records of the current epoch were read.
+        seed: The seed of the order.
+        order: The kind of order, in words.
+        dataset: A fingerprint of the records and their order. A state fits no other dataset.
+        held: The places of records that were read but are not in a batch yet, such as those in
+            buckets.
     """
 
     epoch: int
@@ -47,19 +49,19 @@ class State:
 
     @property
     def cursor(self) -> Cursor:
-        """The place that it says."""
+        """The position in the run."""
         return Cursor(self.epoch, self.place, self.held)
 
     def to_json(self) -> str:
-        """The state as a line of JSON."""
+        """The state as one line of JSON."""
         return json.dumps({"version": _VERSION, **asdict(self)})
 
     @classmethod
     def of(cls, value: Any) -> State | None:
-        """The state that an argument gives: one, its JSON, or None.
+        """The state in a reader's argument, which may be a State, its JSON, or None.
 
         Raises:
-            ValueError: It is something else.
+            ValueError: The value is none of these.
         """
         if value is None or isinstance(value, State):
             return value
@@ -69,15 +71,15 @@ class State:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> State:
-        """The state that `to_json` gave.
+        """The state that `to_json` wrote.
 
         Raises:
-            ValueError: It is none; the message says what is wrong.
+            ValueError: The text is not the JSON of a state.
         """
         try:
             value = json.loads(text)
         except ValueError as error:
-            raise ValueError(f"not the state of a reader: {error}") from None
+            raise ValueError(f"not a reader's state: {error}") from None
         if not isinstance(value, Mapping) or value.get("version") != _VERSION:
             raise ValueError(f"not a state of version {_VERSION}: {str(value)[:80]}")
         fields: dict[str, Any] = {
@@ -91,5 +93,5 @@ class State:
         if not all(type(n) is int and n >= 0 for n in numbers) or not all(
             isinstance(t, str) for t in texts
         ):
-            raise ValueError(f"not the state of a reader: {str(value)[:200]}")
+            raise ValueError(f"not a reader's state: {str(value)[:200]}")
         return cls(**fields)

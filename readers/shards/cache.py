@@ -1,14 +1,13 @@
-"""Shards of a store kept on a local disk, within a limit; many processes may share the directory.
+"""A cache of a store's shards on a local disk, of limited size and shared by any number of processes.
 
-fsspec's own caches are none of this: `filecache`, `simplecache` and `blockcache` never take anything
-away, and write a list of their files that two processes overwrite for each other.
+None of fsspec's own caches does this: `filecache`, `simplecache` and `blockcache` never delete
+anything, and processes overwrite each other's list of cached files.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import hashlib
 import logging
 import os
@@ -16,60 +15,42 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 import google_crc32c
 
-from readers.files.remote import ask, file_size, filesystem_of, local_path, read_ranges
-from readers.format.display import format_bytes
+from readers.files.locks import locked, open_partial, remove_abandoned
+from readers.files.remote import file_size, filesystem_of, local_path, query, read_ranges
+from readers.format.display import format_bytes, parse_bytes
 from readers.shards.plan import Part
 
 _LOGGER = logging.getLogger("readers")
 
 DEFAULT_CACHE_SIZE = "10GiB"
 
-_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
-
-_UNITS |= {"ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40}
-
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]i?)?b?", re.IGNORECASE)
-
-# The only names that are ever written or taken away.
-_OWN = re.compile(r"[0-9a-f]{40}\.(shard|partial)")
+# The only files in the directory that are ever written or deleted, apart from the lock.
+_OWN_FILES = re.compile(r"[0-9a-f]{40}\.(shard|partial)")
 
 _LOCK = "cache.lock"
 
-# Fetched and written at a time.
-_PIECE_BYTES, _PIECES_AT_ONCE = 8 << 20, 4
+# The size of one request, and the number of requests whose responses are written together.
+_REQUEST_BYTES, _REQUESTS_AT_ONCE = 8 << 20, 4
 
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-
-
-def parse_cache_size(size: int | str) -> int:
-    """Bytes of `"10GiB"`, `"500MB"` or 1000.
-
-    Raises:
-        ValueError: It is no size, or not positive.
-    """
-    count = 0
-    if isinstance(size, str):
-        matched = _SIZE.fullmatch(size.strip())
-        count = int(float(matched[1]) * _UNITS[(matched[2] or "").lower()]) if matched else 0
-    elif isinstance(size, int) and not isinstance(size, bool):
-        count = size
-    if count <= 0:
-        raise ValueError(f"cache_size={size!r}: expected a size such as '10GiB', or bytes")
-    return count
+_DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 def cache_of(
     cache_dir: str | os.PathLike[str] | None, cache_size: int | str | None
 ) -> ShardCache | None:
-    """The cache that two arguments of a reader are for.
+    """The cache that a reader's arguments describe; None without `cache_dir`.
+
+    Args:
+        cache_dir: A local directory, which is created if it does not exist.
+        cache_size: The limit in bytes, or as text such as `"500GiB"`; None for 10 GiB.
 
     Raises:
-        ValueError: They are none for a cache, or go without each other.
-        OSError: Nothing can be written there.
+        ValueError: An argument is not valid, or `cache_size` comes without `cache_dir`.
+        OSError: The directory cannot be written.
     """
     if cache_dir is None:
         if cache_size is not None:
@@ -85,27 +66,45 @@ def cache_of(
     return cache
 
 
+def parse_cache_size(size: int | str) -> int:
+    """The number of bytes in a size such as `"10GiB"`, `"500MB"` or 1000.
+
+    Raises:
+        ValueError: The value is not a size, or not positive.
+    """
+    count = 0
+    if isinstance(size, str):
+        count = parse_bytes(size) or 0
+    elif isinstance(size, int) and not isinstance(size, bool):
+        count = size
+    if count <= 0:
+        raise ValueError(
+            f"cache_size={size!r}: expected a size such as '10GiB', or a number of bytes"
+        )
+    return count
+
+
 @dataclass(frozen=True)
 class ShardCache:
-    """A directory of whole shards, named by what they hold.
+    """A directory of complete shards, named by their content.
 
-    A shard is in it under its name when it is whole, and held against the manifest; until then it is
-    a file that whoever fills it has locked. The least recently opened are taken away for others. A
-    file that was taken away stays with those who have opened it.
+    A shard gets its name once it is complete and matches the manifest. Until then it is a partial file,
+    locked by the process that fills it. The least recently opened shards are deleted to make room for
+    others. A process that has opened a deleted shard can go on reading it.
 
     Args:
-        directory: A local one.
-        limit: Of the sizes of its files, in bytes.
+        directory: A local directory.
+        limit: The limit for the total size of its files, in bytes.
     """
 
     directory: str
     limit: int
 
     def check(self) -> None:
-        """Sees to it that the directory is there and can be written.
+        """Creates the directory if necessary, and makes sure that it can be written.
 
         Raises:
-            OSError: It cannot.
+            OSError: The directory cannot be written.
         """
         try:
             Path(self.directory).mkdir(parents=True, exist_ok=True)
@@ -114,14 +113,14 @@ class ShardCache:
         except OSError as error:
             raise OSError(
                 f"cache_dir={self.directory!r} cannot be written ({error.strerror or error}): give a "
-                "directory of a local disk that this user may write to"
+                "directory on a local disk that this user may write to"
             ) from None
 
-    def chosen(self, parts: Sequence[Part]) -> frozenset[str]:
-        """The paths of the remote files to be kept: the first ones that fit together.
+    def cacheable(self, parts: Sequence[Part]) -> frozenset[str]:
+        """The paths of the remote files to cache: the first ones that fit together.
 
-        Of files that do not fit, whichever one is read next is the one that was just taken away; so
-        the others are read where they are.
+        If all files were cached in turn although they do not fit, the one to read next would always be
+        the one that was just deleted. So the others are read from the store.
         """
         left, paths = self.limit, set[str]()
         for part in parts:
@@ -135,11 +134,14 @@ class ShardCache:
         return frozenset(paths)
 
     def open(self, part: Part) -> BinaryIO | None:
-        """A shard's file, which is fetched first unless it is here; None where it cannot be kept.
+        """Opens the cached file of a shard, and fetches it first if necessary.
+
+        Returns:
+            The open file; None if the shard cannot be cached, which is logged as a warning.
 
         Raises:
-            StoreError: (an OSError) The store does not give it.
-            FileNotFoundError: The store has no such file.
+            StoreError: (an OSError) The store did not deliver the shard.
+            FileNotFoundError: The shard does not exist in the store.
         """
         size = _size_of(part)
         path = Path(self.directory, f"{_key(part, size)}.shard")
@@ -147,43 +149,44 @@ class ShardCache:
             while True:
                 with contextlib.suppress(FileNotFoundError):
                     file = path.open("rb")
-                    os.utime(path)  # The least recently opened one goes first.
+                    os.utime(path)  # The least recently opened shards are deleted first.
                     return file
-                with _alone(path.with_suffix(".partial")) as partial:
+                with open_partial(path.with_suffix(".partial")) as partial:
                     if partial is not None and not path.exists():
                         return self._filled(part, size, partial, path)
         except OSError as error:
-            if error.errno not in _FULL:
+            if error.errno not in _DISK_FULL:
                 raise
-            self._not_kept(part, error.strerror or str(error))
+            self._warn(part, error.strerror or str(error))
             return None
 
     def _filled(self, part: Part, size: int, partial: BinaryIO, path: Path) -> BinaryIO | None:
-        """The file of a shard, once it is fetched; None for one that is not as the manifest says."""
-        if not self._make_room(size, partial, path.with_suffix(".partial")):
-            self._not_kept(part, f"no room for {format_bytes(size)} beside what is being fetched")
+        """Fetches a shard and opens its file; None if there is no room or it is not as expected."""
+        partial_path = path.with_suffix(".partial")
+        if not self._make_room(size, partial, partial_path):
+            self._warn(part, f"no room for {format_bytes(size)} beside what is being fetched")
             return None
         crc = _fetch(part.path, size, partial)
         if crc is None or part.crc32c not in (None, crc):
-            # Of which record it is, its own checksum tells.
-            self._not_kept(part, "it is not what the manifest says")
+            # Which record is damaged, the records' own checksums will show.
+            self._warn(part, "it does not match the manifest")
             return None
-        # Else a machine that stops may have the name without the bytes.
+        # Otherwise a machine that crashes may be left with the name, but without the bytes.
         os.fsync(partial.fileno())
-        file = path.with_suffix(".partial").open("rb")
-        path.with_suffix(".partial").rename(path)
+        file = partial_path.open("rb")
+        partial_path.rename(path)
         return file
 
-    def _not_kept(self, part: Part, why: str) -> None:
+    def _warn(self, part: Part, reason: str) -> None:
         _LOGGER.warning(
             "%s: not kept in cache_dir=%r, so it is read from the store each time: %s",
             part.path,
             self.directory,
-            why,
+            reason,
         )
 
     def _make_room(self, size: int, partial: BinaryIO, own: Path) -> bool:
-        """Whether there is room for so many bytes, which the partial file has then."""
+        """Reserves so many bytes for a partial file, if there is room for them; returns whether."""
         with self._locked():
             files = [(path, stat) for path, stat in self._files() if path != own]
             held = sum(stat.st_size for _, stat in files)
@@ -192,85 +195,56 @@ class ShardCache:
                     break
                 if path.suffix == ".shard":
                     path.unlink(missing_ok=True)
-                elif not _left_behind(path):
+                elif not remove_abandoned(path):
                     continue
                 held -= stat.st_size
             if held + size > self.limit:
                 return False
-            _allocate(partial, size)
+            _reserve(partial, size)
         return True
 
     def _files(self) -> Iterator[tuple[Path, os.stat_result]]:
+        """The cache's own files."""
         for path in Path(self.directory).iterdir():
-            if _OWN.fullmatch(path.name):
+            if _OWN_FILES.fullmatch(path.name):
                 with contextlib.suppress(FileNotFoundError):
                     yield path, path.stat()
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        """Lets one process or thread at a time look through the directory."""
-        with Path(self.directory, _LOCK).open("ab") as file, _flocked(file):
+        """Admits one process or thread at a time to the accounting of sizes."""
+        with Path(self.directory, _LOCK).open("ab") as file, locked(file):
             yield
-
-
-@contextlib.contextmanager
-def _flocked(file: BinaryIO) -> Iterator[None]:
-    """A file's lock; closing it would not do where a process was forked in between."""
-    fcntl.flock(file, fcntl.LOCK_EX)
-    try:
-        yield
-    finally:
-        fcntl.flock(file, fcntl.LOCK_UN)
-
-
-@contextlib.contextmanager
-def _alone(path: Path) -> Iterator[BinaryIO | None]:
-    """A partial file that nobody else fills; None where somebody has just done so."""
-    opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    with os.fdopen(opened, "r+b", buffering=0) as file, _flocked(cast(BinaryIO, file)):
-        if not _is_file_of(path, opened):
-            yield None
-            return
-        try:
-            # A process may have died over it.
-            file.truncate(0)
-            yield cast(BinaryIO, file)
-        finally:
-            # It has another name once it is whole.
-            if _is_file_of(path, opened):
-                path.unlink()
 
 
 def _size_of(part: Part) -> int:
     if part.bytes is not None:
         return part.bytes
-    return int(ask(part.path, lambda filesystem, name: filesystem.size(name)))
+    return int(query(part.path, lambda filesystem, name: filesystem.size(name)))
 
 
 def _key(part: Part, size: int) -> str:
-    """What tells a shard's contents from those of others, without anything of the path that is secret."""
+    """A name for the content of a shard, 40 hexadecimal digits, that reveals no secret of its path."""
     state: Any = part.crc32c
     if state is None:
-        state = ask(part.path, lambda filesystem, name: filesystem.ukey(name))
+        state = query(part.path, lambda filesystem, name: filesystem.ukey(name))
     text = repr((part.path, size, state))
     return hashlib.sha256(text.encode()).hexdigest()[:40]
 
 
 def _fetch(path: str, size: int, output: BinaryIO) -> int | None:
-    """The CRC32C of a file that is copied in pieces; None if it has not the size."""
+    """Copies a file from a store, and returns its CRC32C; None if the file has another size."""
     if file_size(path) != size:
         return None
     filesystem, name = filesystem_of(path)
-    pieces = [
-        (path, name, first, min(first + _PIECE_BYTES, size))
-        for first in range(0, size, _PIECE_BYTES)
+    ranges = [
+        (path, name, first, min(first + _REQUEST_BYTES, size))
+        for first in range(0, size, _REQUEST_BYTES)
     ]
     crc = 0
-    for at in range(0, len(pieces), _PIECES_AT_ONCE):
-        several = pieces[at : at + _PIECES_AT_ONCE]
-        for (_, _, first, last), data in zip(
-            several, read_ranges(filesystem, several), strict=True
-        ):
+    for at in range(0, len(ranges), _REQUESTS_AT_ONCE):
+        batch = ranges[at : at + _REQUESTS_AT_ONCE]
+        for (_, _, first, last), data in zip(batch, read_ranges(filesystem, batch), strict=True):
             if len(data) != last - first:
                 return None
             crc = google_crc32c.extend(crc, data)
@@ -284,30 +258,10 @@ def _write(file: BinaryIO, data: bytes) -> None:
         view = view[file.write(view) :]
 
 
-def _allocate(file: BinaryIO, size: int) -> None:
-    """Takes the room at once, so that a full disk is found before anything is fetched."""
+def _reserve(file: BinaryIO, size: int) -> None:
+    """Allocates disk space in advance, so that a full disk is noticed before anything is fetched."""
     allocate: Callable[[int, int, int], None] | None = getattr(os, "posix_fallocate", None)
     if allocate and size:
         allocate(file.fileno(), 0, size)
     else:
         file.truncate(size)
-
-
-def _left_behind(path: Path) -> bool:
-    """Takes away a partial file that nobody fills any more; whether it was one."""
-    try:
-        with path.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _is_file_of(path, file.fileno()):
-                path.unlink()
-            fcntl.flock(file, fcntl.LOCK_UN)
-    except (BlockingIOError, FileNotFoundError):
-        return False
-    return True
-
-
-def _is_file_of(path: Path, descriptor: int) -> bool:
-    try:
-        return os.path.samestat(path.stat(), os.fstat(descriptor))
-    except FileNotFoundError:
-        return False

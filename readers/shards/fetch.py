@@ -1,4 +1,4 @@
-"""Records -> bytes: a memory map where the file is local, range reads through fsspec elsewhere."""
+"""Reading byte runs of shards: memory maps for local files, range requests for stores."""
 
 from __future__ import annotations
 
@@ -10,67 +10,69 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from readers.files.mapped import Mapped
+from readers.files.mapped import MappedFile
 from readers.files.remote import filesystem_of, local_path, read_ranges
 
-# A request to an object store costs about as long as a MiB takes to arrive: below this gap two
-# records come cheaper in one request than in two.
+# A request to an object store costs about as long as a MiB takes to arrive: with a smaller gap between
+# them, two records are cheaper in one request than in two.
 _GAP_BYTES = 1 << 20
 
-# One connection to a store gives some 50 MB/s: what is larger comes quicker in pieces, side by side.
-_PIECE_BYTES = 8 << 20
+# One connection to a store delivers some 50 MB/s, so longer ranges are faster in concurrent requests.
+_MAX_REQUEST_BYTES = 8 << 20
 
-# Held in memory at a time, with what lies between records that are fetched together.
-_TOGETHER_BYTES = 64 << 20
+# Fetched into memory at a time, including the gaps between records in the same request.
+_MAX_BYTES_IN_FLIGHT = 64 << 20
 
-# From here on a call to the kernel is cheaper than the page faults of a map.
+# From this length on, a system call is cheaper than the page faults of a map.
 _LONG_RUN = 64 << 10
 
-# Bytes in a row: the number of a file, where they begin in it, how many they are, and where they are
-# to stand in a buffer. No class: of small records in a random order there are millions a second.
+# A run of consecutive bytes: the number of a file, the first byte in it, the number of bytes, and their
+# position in a buffer. It is not a class: small records in random order need millions per second.
 Run = tuple[int, int, int, int]
 
 
 class ShardBytes:
-    """The bytes of one shard by position; safe to share between threads.
+    """The bytes of one shard. It is safe to share between threads.
 
     Args:
         path: A local path or any URL that fsspec knows.
-        descriptor: Whether it may keep one. Without, long runs of a local file take a third longer.
-        kept: An open copy of the file on a local disk, to be read instead; it is closed.
+        descriptor: Whether the object may keep a file descriptor. Without one, reading long runs of a
+            local file takes a third longer.
+        cached: An open copy of the file on a local disk, which is read in its place, and closed here.
 
     Attributes:
-        is_local: Whether it is read from a local disk.
+        is_local: Whether the bytes are read from a local disk.
 
     Raises:
-        FileNotFoundError: There is no such file.
+        FileNotFoundError: The file does not exist.
     """
 
-    def __init__(self, path: str, descriptor: bool = True, kept: BinaryIO | None = None) -> None:
+    def __init__(self, path: str, descriptor: bool = True, cached: BinaryIO | None = None) -> None:
         local = local_path(path)
         self.path = path
-        self._map: Mapped | None = None
+        self._map: MappedFile | None = None
         self._file: io.FileIO | None = None
-        self.is_local = kept is not None or local is not None
+        self.is_local = cached is not None or local is not None
         if not self.is_local:
             self.filesystem, self.name = filesystem_of(path)
             return
-        with kept or Path(local or "").open("rb", buffering=0) as file:
-            self._map = Mapped(file)
+        with cached or Path(local or "").open("rb", buffering=0) as file:
+            self._map = MappedFile(file)
             if descriptor:
-                # It is closed when nothing refers to it any more.
+                # Closed by its destructor once nothing refers to it.
                 self._file = io.FileIO(os.dup(file.fileno()))
 
     def read(self, runs: Sequence[Run], buffer: memoryview) -> None:
-        """Reads runs of bytes, each to its place in a buffer.
+        """Reads runs of bytes into their positions in a buffer.
 
-        What lies beyond the end of the file is zeros, which no checksum fits.
+        Bytes past the end of the file become zeros, which fail every checksum.
 
         Args:
-            buffer: Used again and again: new memory costs a page fault for every 4 KiB.
+            runs: The runs to read; their file numbers are ignored.
+            buffer: The buffer to fill. Reusing it saves a page fault for every 4 KiB.
 
         Raises:
-            StoreError: (an OSError) A store does not give them.
+            StoreError: (an OSError) A store did not deliver the bytes.
         """
         if self._map is None:
             fetch([(self, runs)], buffer)
@@ -85,25 +87,29 @@ class ShardBytes:
                 self._read_long(self._file, start, buffer[at : at + length])
             else:
                 buffer[at : at + length] = view[start : start + length]
-                # They would count as memory of the process: all of a dataset that is read in order.
-                self._map.forget(start, length)
+                # The pages would count as memory of the process: the whole dataset, if it is read in
+                # order.
+                self._map.release(start, length)
 
     def _read_long(self, file: io.FileIO, start: int, buffer: memoryview) -> None:
+        """Fills a buffer with the bytes from `start` on."""
         while buffer:
             found = os.preadv(file.fileno(), [buffer], start)
             if not found:
-                raise OSError(f"{self.path}: it was cut at byte {start} while it was read")
+                raise OSError(
+                    f"{self.path}: the file was truncated at byte {start} while it was being read"
+                )
             buffer, start = buffer[found:], start + found
 
 
 @dataclass
-class _Piece:
-    """What one request fetches.
+class _Request:
+    """One range request.
 
     Attributes:
-        shard: Of which file.
-        first, last: From which byte to before which.
-        copies: (first byte, length, place in the buffer) of what is wanted of it.
+        shard: The file.
+        first, last: The range, from the first byte to before the last one.
+        copies: (first byte, length, position in the buffer) of each run of bytes that is needed.
     """
 
     shard: ShardBytes
@@ -113,72 +119,78 @@ class _Piece:
 
 
 def fetch(wanted: Sequence[tuple[ShardBytes, Sequence[Run]]], buffer: memoryview) -> None:
-    """Reads runs of shards that are not local, each to its place in a buffer.
+    """Reads runs of bytes of remote shards into their positions in a buffer.
 
-    Neighbours are fetched together, and as many requests run at once as a filesystem lets and as
-    64 MiB hold.
+    Neighbouring runs share a request, and requests run concurrently: as many as the filesystem allows
+    and as fit into 64 MiB.
+
+    Args:
+        wanted: The runs of each shard; their file numbers are ignored.
+        buffer: The buffer to fill.
 
     Raises:
-        StoreError: (an OSError) A store does not give them.
+        StoreError: (an OSError) A store did not deliver the bytes.
     """
-    pieces = [piece for shard, runs in wanted for piece in _pieces(shard, runs)]
-    pieces.sort(key=lambda piece: id(piece.shard.filesystem))
-    for several in _together(pieces):
-        ranges = [(p.shard.path, p.shard.name, p.first, p.last) for p in several]
-        for piece, data in zip(
-            several, read_ranges(several[0].shard.filesystem, ranges), strict=True
-        ):
+    requests = [request for shard, runs in wanted for request in _requests(shard, runs)]
+    requests.sort(key=lambda request: id(request.shard.filesystem))
+    for batch in _batches(requests):
+        ranges = [(r.shard.path, r.shard.name, r.first, r.last) for r in batch]
+        bodies = read_ranges(batch[0].shard.filesystem, ranges)
+        for request, data in zip(batch, bodies, strict=True):
             view = memoryview(data)
-            for start, length, at in piece.copies:
-                begin = start - piece.first
+            for start, length, at in request.copies:
+                begin = start - request.first
                 _fill(buffer[at : at + length], view[begin : begin + length])
 
 
-def _pieces(shard: ShardBytes, runs: Sequence[Run]) -> list[_Piece]:
-    """The requests for runs of a shard, with what is wanted of each."""
-    pieces = [
-        _Piece(shard, begin, min(begin + _PIECE_BYTES, last))
-        for first, last in spans_of([(start, length) for _, start, length, _ in runs])
-        for begin in range(first, last, _PIECE_BYTES)
+def _requests(shard: ShardBytes, runs: Sequence[Run]) -> list[_Request]:
+    """The requests for runs of a shard, each with the copies to make of its response."""
+    requests = [
+        _Request(shard, begin, min(begin + _MAX_REQUEST_BYTES, last))
+        for first, last in merged_ranges([(start, length) for _, start, length, _ in runs])
+        for begin in range(first, last, _MAX_REQUEST_BYTES)
     ]
-    firsts = [piece.first for piece in pieces]
+    firsts = [request.first for request in requests]
     for _, start, length, at in runs:
         number = bisect.bisect_right(firsts, start) - 1
         while length:
-            size = min(pieces[number].last - start, length)
-            pieces[number].copies.append((start, size, at))
+            size = min(requests[number].last - start, length)
+            requests[number].copies.append((start, size, at))
             start, length, at, number = start + size, length - size, at + size, number + 1
-    return pieces
+    return requests
 
 
-def _together(pieces: Sequence[_Piece]) -> Iterator[list[_Piece]]:
-    """Pieces of one filesystem that are in memory at the same time."""
-    several, size = list[_Piece](), 0
-    for piece in pieces:
-        length = piece.last - piece.first
-        other = several and several[0].shard.filesystem is not piece.shard.filesystem
-        if several and (other or size + length > _TOGETHER_BYTES):
-            yield several
-            several, size = [], 0
-        several.append(piece)
+def _batches(requests: Sequence[_Request]) -> Iterator[list[_Request]]:
+    """The requests in groups that run at the same time, each on one filesystem."""
+    batch, size = list[_Request](), 0
+    for request in requests:
+        length = request.last - request.first
+        other = batch and batch[0].shard.filesystem is not request.shard.filesystem
+        if batch and (other or size + length > _MAX_BYTES_IN_FLIGHT):
+            yield batch
+            batch, size = [], 0
+        batch.append(request)
         size += length
-    if several:
-        yield several
+    if batch:
+        yield batch
 
 
 def _fill(buffer: memoryview, data: memoryview) -> None:
-    """Copies data to the beginning of a buffer, and zeros to the rest."""
+    """Copies data to the beginning of a buffer, and fills the rest with zeros."""
     buffer[: len(data)] = data
     if len(data) < len(buffer):
         buffer[len(data) :] = bytes(len(buffer) - len(data))
 
 
-def spans_of(rows: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
-    """The (start, stop) of the fewest requests that cover every (offset, length), ascending."""
-    spans: list[tuple[int, int]] = []
+def merged_ranges(rows: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
+    """The fewest (start, stop) ranges that cover every (offset, length), ascending.
+
+    Ranges with a gap of at most `_GAP_BYTES` between them are merged.
+    """
+    ranges: list[tuple[int, int]] = []
     for offset, length in sorted((row[0], row[1]) for row in rows):
-        if spans and offset <= spans[-1][1] + _GAP_BYTES:
-            spans[-1] = (spans[-1][0], max(spans[-1][1], offset + length))
+        if ranges and offset <= ranges[-1][1] + _GAP_BYTES:
+            ranges[-1] = (ranges[-1][0], max(ranges[-1][1], offset + length))
         else:
-            spans.append((offset, offset + length))
-    return spans
+            ranges.append((offset, offset + length))
+    return ranges

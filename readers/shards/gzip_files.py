@@ -1,4 +1,4 @@
-"""TFRecord files compressed with GZIP: told by their first bytes, read from the front to the back.
+"""TFRecord files compressed with GZIP: detected by their first bytes, read from front to back.
 
 Source: RFC 1952 (GZIP) and RFC 1950 (ZLIB).
 """
@@ -27,19 +27,19 @@ from readers.format.tfrecord import (
 )
 from readers.shards.fetch import Run
 
+# The first bytes of a compressed file.
 _GZIP = b"\x1f\x8b"
-
 _ZLIB = (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
 
 
 def is_gzipped(path: str) -> bool:
     """Whether a file is compressed with GZIP, whatever its name.
 
-    The length of a first record of 35,615 bytes begins with the same two bytes, 1f 8b, as may that of
-    larger ones; but it is followed by its checksum.
+    A plain file may begin with the same two bytes, 1f 8b: its first record has 35,615 bytes, or one of
+    many larger sizes. But there the length is followed by its checksum.
 
     Raises:
-        ValueError: It is compressed with ZLIB, which nothing here reads.
+        ValueError: The file is compressed with ZLIB, which is not supported.
     """
     with open_file(path, HEADER_BYTES) as file:
         head = file.read(HEADER_BYTES)
@@ -53,14 +53,16 @@ def is_gzipped(path: str) -> bool:
     return head[:2] == _GZIP
 
 
-def unpacked_extent(path: str) -> tuple[int, int]:
-    """The records of a GZIP file, and their bytes with framing: it is unpacked once, in little memory.
+def decompressed_extent(path: str) -> tuple[int, int]:
+    """The number of records in a GZIP file, and their size in bytes with framing.
+
+    The file is decompressed once, in little memory.
 
     Raises:
-        CorruptRecordError: It is damaged or cut off, or holds something else.
+        CorruptRecordError: The file is damaged or cut off, or does not hold TFRecords.
     """
     count = offset = 0
-    with _unpacked(path) as file:
+    with _decompressed(path) as file:
         while header := file.read(HEADER_BYTES):
             end = offset + FRAME_BYTES + record_length(header, path, offset)
             if file.seek(end) < end:
@@ -70,51 +72,50 @@ def unpacked_extent(path: str) -> tuple[int, int]:
 
 
 def first_record_bytes(path: str, gzipped: bool) -> int | None:
-    """The size of the first record, with framing; None of an empty file.
+    """The size of the first record in bytes, with framing; None for an empty file.
+
+    Args:
+        path: A local path or any URL that fsspec knows.
+        gzipped: Whether the file is compressed with GZIP.
 
     Raises:
-        CorruptRecordError: There is something else.
+        CorruptRecordError: The file does not begin with a TFRecord.
     """
-    with _unpacked(path) if gzipped else open_file(path, HEADER_BYTES) as file:
+    with _decompressed(path) if gzipped else open_file(path, HEADER_BYTES) as file:
         header = file.read(HEADER_BYTES)
     return FRAME_BYTES + record_length(header, path, 0) if header else None
 
 
 @contextlib.contextmanager
-def _unpacked(path: str) -> Iterator[BinaryIO]:
-    with _named(path), open_file(path) as packed, gzip.GzipFile(fileobj=packed) as file:
-        yield cast(BinaryIO, file)
-
-
-def _from_front(path: str) -> Iterator[tuple[int, bytes]]:
-    """The (offset, framed bytes) of each record."""
-    with _unpacked(path) as file:
-        yield from read_framed(file, path)
-
-
-@contextlib.contextmanager
-def _named(path: str) -> Iterator[None]:
-    """Gives the errors of GZIP the name of the file."""
+def _decompressed(path: str) -> Iterator[BinaryIO]:
+    """Opens a GZIP file. Errors of decompression name it."""
     try:
-        yield
+        with open_file(path) as compressed, gzip.GzipFile(fileobj=compressed) as file:
+            yield cast(BinaryIO, file)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise CorruptRecordError(f"{path}: damaged or cut off ({error})") from None
 
 
+def _records_of(path: str) -> Iterator[tuple[int, bytes]]:
+    """Yields (offset, framed bytes) of each record in a GZIP file."""
+    with _decompressed(path) as file:
+        yield from read_framed(file, path)
+
+
 @dataclass(frozen=True)
-class Unpacked:
-    """Records of a GZIP file, read as a shard is.
+class DecompressedRecords:
+    """Some records of a GZIP file, with the interface of a shard.
 
     Attributes:
-        index: int64 [n, 2], the (offset, length) of each among the unpacked bytes.
-        records: The framed bytes by offset.
+        index: int64 [n, 2], the (offset, length) of each record in the decompressed bytes.
+        records: Offset -> the framed bytes of the record.
     """
 
     index: np.ndarray
     records: Mapping[int, bytes]
 
     def read(self, runs: Sequence[Run], buffer: memoryview) -> None:
-        """Copies runs of the records, each to its place in a buffer."""
+        """Copies runs of records into their positions in a buffer."""
         for _, start, length, at in runs:
             end = at + length
             while at < end:
@@ -124,10 +125,10 @@ class Unpacked:
 
 
 class GzippedShard:
-    """The records of a GZIP file by number.
+    """The records of a GZIP file by number. It is safe to share between threads.
 
-    Rising numbers are read in one go, a smaller one from the front again. Safe to share between
-    threads.
+    Ascending numbers are read in one pass; for a smaller number than the last, the file is read from
+    its beginning again.
 
     Args:
         path: A local path or any URL that fsspec knows.
@@ -136,32 +137,33 @@ class GzippedShard:
     def __init__(self, path: str) -> None:
         self._path = path
         self._lock = threading.Lock()
-        self._records = _from_front(self._path)
+        self._records = _records_of(self._path)
         self._row = 0
 
-    def __getitem__(self, rows: np.ndarray) -> Unpacked:
-        """Records by their numbers, int64 [n].
+    def __getitem__(self, rows: np.ndarray) -> DecompressedRecords:
+        """Some records by their numbers, int64 [n].
 
         Raises:
-            CorruptRecordError: The file is damaged, or ends before one of them.
+            CorruptRecordError: The file is damaged, or ends before one of the records.
         """
         found = {}
         with self._lock:
             for row in sorted(set(rows.tolist())):
                 found[row] = self._record(row)
         places = [(found[row][0], len(found[row][1])) for row in rows.tolist()]
-        return Unpacked(np.array(places, np.int64).reshape(-1, 2), dict(found.values()))
+        return DecompressedRecords(np.array(places, np.int64).reshape(-1, 2), dict(found.values()))
 
     def _record(self, row: int) -> tuple[int, bytes]:
+        """The (offset, framed bytes) of a record."""
         if row < self._row:
-            self._records, self._row = _from_front(self._path), 0
+            self._records, self._row = _records_of(self._path), 0
         try:
             for record in self._records:
                 self._row += 1
                 if self._row > row:
                     return record
         except CorruptRecordError:
-            # A generator that has raised only ends; whoever asks again is to hear the same.
-            self._records, self._row = _from_front(self._path), 0
+            # After an error a generator just ends. The next caller must get the same error.
+            self._records, self._row = _records_of(self._path), 0
             raise
-        raise CorruptRecordError(f"{self._path}: it ends before record {row}")
+        raise CorruptRecordError(f"{self._path}: the file ends before record {row}")

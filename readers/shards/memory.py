@@ -1,4 +1,4 @@
-"""Arrays whose memory is used again once nobody refers to it."""
+"""An allocator that reuses the memory of arrays that are no longer in use."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ from typing import Any
 
 import numpy as np
 
-# TensorFlow takes an array as it is, without a copy, where it is aligned to this.
+# TensorFlow takes over an array without a copy if it is aligned to so many bytes.
 _ALIGNMENT = 64
 
-# Smaller arrays come from memory that the allocator keeps anyway.
-_WORTH = 64 << 10
+# Smaller arrays are left to NumPy, whose allocator keeps their memory anyway.
+_MIN_BYTES = 64 << 10
 
-# Looked through for each array. Of those that nobody uses fewer are kept: batches of very different
-# sizes leave some that fit none.
+# All slabs are searched for each array. Fewer unused ones are kept, because batches of very different
+# sizes leave some behind that fit no other batch.
 _MAX_SLABS, _MAX_UNUSED = 64, 16
 
-# So often the slab that was used longest ago is let go: what a consumer has held once, and arrays of
-# a size that came once, are not kept for ever.
-_REQUESTS = 64
+# Once in so many requests the slab that has been unused longest is freed. So the memory for arrays that
+# were held once, or for a size that occurred once, is not kept for good.
+_REQUESTS_PER_FREED_SLAB = 64
 
 
 def _references(slabs: list[np.ndarray], number: int) -> int:
     return sys.getrefcount(slabs[number])
 
 
-# Those of a slab that nobody uses.
+# The reference count of a slab that no array uses.
 _UNUSED = _references([np.empty(0)], 0)
 
 
-class Recycled:
-    """A source of arrays; safe to share between threads.
+class RecyclingAllocator:
+    """Allocates arrays in reused memory. It is safe to share between threads.
 
-    New memory costs a page fault for every 4 KiB, which is more than it takes to decode what is
-    written there: batches come twice as fast from memory that a batch before them has had. A slab
-    is free when no array, view or tensor that was made of it is left.
+    New memory costs a page fault for every 4 KiB, which takes longer than decoding what is written
+    there: batches are produced twice as fast in memory that an earlier batch has used. A slab of memory
+    is free once no array, view or tensor in it is left.
     """
 
     def __init__(self) -> None:
@@ -47,29 +47,30 @@ class Recycled:
         self._lock = threading.Lock()
 
     def empty(self, shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray:
-        """An array of undefined values, C-contiguous."""
+        """A C-contiguous array of undefined values."""
         nbytes = math.prod(shape) * dtype.itemsize
-        if dtype.hasobject or nbytes < _WORTH:
+        if dtype.hasobject or nbytes < _MIN_BYTES:
             return np.empty(shape, dtype)
         slab = self._slab(nbytes + _ALIGNMENT)
         start = -slab.ctypes.data % _ALIGNMENT
         return slab[start : start + nbytes].view(dtype).reshape(shape)
 
     def _slab(self, nbytes: int) -> np.ndarray:
+        """An unused slab of at least so many bytes, uint8 [n]."""
         slabs = self._slabs
         with self._lock:
             unused = [n for n in range(len(slabs)) if _references(slabs, n) == _UNUSED]
             self._requests += 1
-            if self._requests % _REQUESTS == 0 and len(unused) > 1:
+            if self._requests % _REQUESTS_PER_FREED_SLAB == 0 and len(unused) > 1:
                 del slabs[unused.pop()]
             for number in unused:
                 if nbytes <= len(slabs[number]) <= 4 * nbytes:
-                    # To the front: what was used last is likeliest to be in the processor's cache.
+                    # It moves to the front: the slab used last is most likely in the CPU's cache.
                     slabs.insert(0, slabs.pop(number))
                     return slabs[0]
             for number in reversed(unused[_MAX_UNUSED:]):
                 del slabs[number]
-            # An eighth more, so that batches of slightly different sizes share a slab.
+            # An eighth more, so that batches of slightly different sizes can share a slab.
             slabs.insert(0, np.empty(nbytes + nbytes // 8, np.uint8))
             del slabs[_MAX_SLABS:]
             return slabs[0]

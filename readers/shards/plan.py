@@ -1,4 +1,4 @@
-"""The records to read: files, ranges of records, and their schema."""
+"""The plan of what to read: files, runs of records in them, and their schema."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import google_crc32c
 from readers.format.schema import Schema
 from readers.order.split import shard_ranges
 
-# The split of files that no manifest describes.
+# The name of the only split of files without a manifest.
 ALL = "all"
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
@@ -23,13 +23,13 @@ class Part:
     """A run of records in one file.
 
     Attributes:
-        path: Of the file; a local one without `file://`.
-        skip: Records before the run.
-        take: Records of the run; None for all there are, where their number is unknown.
-        total: Records of the whole file; None where unknown.
-        bytes: Of the file, as the manifest says; None where there is none.
+        path: The file's path; a local one is without `file://`.
+        skip: The number of records before the run.
+        take: The number of records in the run; None for all of an unknown number.
+        total: The number of records in the whole file; None if unknown.
+        bytes: The file's size according to the manifest; None without a manifest.
         gzipped: Whether the file is compressed with GZIP.
-        crc32c: Of the file, as the manifest says; None where there is none.
+        crc32c: The file's CRC32C according to the manifest; None without a manifest.
     """
 
     path: str
@@ -48,17 +48,18 @@ class Part:
 
 @dataclass(frozen=True)
 class Plan:
-    """The records to read, and what is in them.
+    """The records to read, and their schema.
 
     Attributes:
-        name: The split, with its slice, as it was asked for.
+        name: The split, with its slice, as the caller gave it.
         schema: The features to decode.
-        parts: In the order of the files.
-        records: How many there are; None where files without manifest lack an index.
-        record_bytes: Mean size of a framed record, or that of the first one; None where there is none.
-        fingerprint: A text that changes whenever the records or their order do, but not when the
+        parts: The runs of records to read, in the order of the files.
+        records: The number of records; None if files without a manifest lack an index.
+        record_bytes: The mean size of a framed record, or the size of the first one; None if there are
+            no records.
+        fingerprint: Values that change whenever the records or their order change, but not when the
             dataset is moved.
-        mixed: Records of each dataset, where there are several to be mixed.
+        mixed: The number of records in each dataset of a mixture; empty for a single dataset.
     """
 
     name: str
@@ -69,8 +70,8 @@ class Plan:
     fingerprint: tuple[Any, ...]
     mixed: tuple[int, ...] = ()
 
-    def cut(self, start: int, stop: int) -> Plan:
-        """The plan of some of its records, where their number is known."""
+    def slice(self, start: int, stop: int) -> Plan:
+        """The plan for the records from `start` to before `stop`; their number must be known."""
         takes = [part.take or 0 for part in self.parts]
         parts = tuple(
             replace(self.parts[number], skip=self.parts[number].skip + skip, take=take)
@@ -80,10 +81,10 @@ class Plan:
 
     @property
     def gzipped(self) -> bool:
-        """Whether a file is compressed with GZIP, so that it has to be read from its front."""
+        """Whether any file is compressed with GZIP, which can only be read from front to back."""
         return any(part.gzipped for part in self.parts)
 
     @property
     def digest(self) -> str:
-        """The fingerprint in eight hexadecimal digits."""
+        """The fingerprint as eight hexadecimal digits."""
         return f"{google_crc32c.value(repr(self.fingerprint).encode()):08x}"

@@ -1,20 +1,23 @@
-"""What to read: a path, split, schema and columns -> a plan of files and record ranges."""
+"""Resolves the arguments of a reader (path, split, schema, columns) into a plan."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from readers.files.remote import ask, file_size, filesystem_of, local_path
+from readers.files.remote import file_size, filesystem_of, local_path, query
 from readers.format.manifest import INDEX_SUFFIX, MANIFEST, DatasetError, Manifest, Shard, join
 from readers.format.schema import Schema
 from readers.order.split import parse_split, shard_ranges, split_name
-from readers.shards.gzip_files import first_record_bytes, is_gzipped, unpacked_extent
+from readers.shards.gzip_files import decompressed_extent, first_record_bytes, is_gzipped
 from readers.shards.index import read_index, read_sidecar
 from readers.shards.plan import ALL, Part, Paths, Plan
+
+_GLOB = frozenset("*?[")
 
 
 def resolve(
@@ -23,26 +26,27 @@ def resolve(
     schema: Schema | None,
     columns: Sequence[str] | None,
     scan: bool = False,
-    cut: bool = False,
+    accept_cut: bool = False,
     any_order: bool = False,
 ) -> Plan:
-    """The plan of what to read, after all that can be checked without reading a record.
+    """The plan of what to read, once everything is checked that needs no record to be read.
 
     Args:
-        path_or_files: A dataset's directory; or, with a schema, a TFRecord file, a list of them,
-            a glob, or a directory of `*.tfrecord*` files.
-        split: A split or a slice of one. None means the only one, or `train`.
-        schema: Of files without manifest. With one, which of its features to read.
+        path_or_files: A dataset's directory; or, with a schema, a TFRecord file, a list of files, a
+            glob, or a directory of `*.tfrecord*` files.
+        split: A split, or a slice of one. None means the only split, or `train`.
+        schema: The schema of files without a manifest; for a dataset, the features to read.
         columns: The features to read; None means all.
-        scan: Count the records of files without manifest and index by walking through them.
-        cut: Take shards that are not as long as the manifest says.
-        any_order: Refuse files whose records can be read in their own order alone.
+        scan: Whether to count the records of files without manifest and index by scanning them.
+        accept_cut: Whether to accept shards that are shorter or longer than the manifest says.
+        any_order: Whether to refuse files whose records can only be read from front to back.
 
     Raises:
         FileNotFoundError: A file is missing.
-        DatasetError: There is no manifest and no schema, or a shard is not as the manifest says.
-        ValueError: The split, or a feature of schema or columns, is unknown; or a file is compressed
-            in a way that does not suit.
+        DatasetError: (a ValueError) There is neither a manifest nor a schema, or a shard does not
+            match the manifest.
+        ValueError: The split, or a feature of `schema` or `columns`, does not exist; or a file is
+            compressed in a way that cannot be read as asked.
     """
     if schema is not None and not isinstance(schema, Schema):
         raise ValueError(
@@ -52,7 +56,7 @@ def resolve(
     if isinstance(path_or_files, (str, os.PathLike)):
         path = os.path.expanduser(os.fspath(path_or_files))
         if schema is None or _is_file(join(path, MANIFEST)):
-            return _with_columns(_dataset_plan(path, split, schema, cut), columns)
+            return _with_columns(_dataset_plan(path, split, schema, accept_cut), columns)
         files = _found_files(path)
     else:
         files = [os.fspath(file) for file in path_or_files]
@@ -69,26 +73,29 @@ def resolve_mixture(
     split: str | None,
     schema: Schema | None,
     columns: Sequence[str] | None,
-    cut: bool = False,
+    accept_cut: bool = False,
     any_order: bool = False,
 ) -> Plan:
-    """The plan of all records of several datasets, one after another.
+    """The plan of all records of several datasets, one dataset after another.
 
     Args:
-        paths: Of each dataset, as for `resolve`.
-        datasets: How many there should be.
-        split, schema, columns, cut, any_order: As for `resolve`, for each of them.
+        paths: A list with the path of each dataset, in any form that `resolve` takes.
+        datasets: How many paths the list must have.
+        split, schema, columns, accept_cut, any_order: As for `resolve`, the same for each dataset.
 
     Raises:
-        FileNotFoundError, DatasetError, ValueError: As `resolve`; or the datasets have not the same
-            features.
+        FileNotFoundError: A file is missing.
+        DatasetError: (a ValueError) A dataset has neither a manifest nor a schema, or a shard does
+            not match the manifest.
+        ValueError: Any other argument is wrong for a dataset, a dataset has no records, or the
+            datasets differ in their features.
     """
     if isinstance(paths, (str, os.PathLike)) or len(paths) != datasets:
         found = 1 if isinstance(paths, (str, os.PathLike)) else len(paths)
         raise ValueError(
-            f"weights for {datasets} datasets: expected a list of as many, not {found}"
+            f"weights for {datasets} datasets: expected a list of {datasets} paths, found {found}"
         )
-    plans = [resolve(path, split, schema, columns, True, cut, any_order) for path in paths]
+    plans = [resolve(path, split, schema, columns, True, accept_cut, any_order) for path in paths]
     first = plans[0]
     for path, plan in zip(paths, plans, strict=True):
         if plan.schema != first.schema:
@@ -112,10 +119,10 @@ def resolve_mixture(
 
 
 def default_split(names: Sequence[str]) -> str:
-    """The split that is meant when none is named: the only one, or `train`.
+    """The split to read if the caller names none: the only one, or `train`.
 
     Raises:
-        ValueError: There are several and none is `train`.
+        ValueError: There are several splits, and none is called `train`.
     """
     if len(names) == 1:
         return names[0]
@@ -124,26 +131,32 @@ def default_split(names: Sequence[str]) -> str:
     raise ValueError(f"name one with split=: the dataset has {', '.join(names) or 'no splits'}")
 
 
-def _with_columns(plan: Plan, columns: Sequence[str] | None) -> Plan:
-    if columns is None:
-        return plan
-    names = name_list("columns", columns)
-    return Plan(**{**vars(plan), "schema": plan.schema.select(names)})
-
-
 def name_list(argument: str, names: Any) -> list[str]:
-    """The names as a list.
+    """A list of feature names from the value of an argument.
+
+    Args:
+        argument: The argument's name, for error messages.
+        names: Its value.
 
     Raises:
-        ValueError: It is no list of names, or an empty one; the message names the argument.
+        ValueError: The value is not a list of names, or is empty.
     """
     if isinstance(names, (list, tuple)) and names and all(isinstance(n, str) for n in names):
         return list(names)
     raise ValueError(f"{argument}={names!r}: expected a list of feature names")
 
 
-def _dataset_plan(directory: str, split: str | None, schema: Schema | None, cut: bool) -> Plan:
-    if any(char in directory for char in "*?[") and not _exists(directory):
+def _with_columns(plan: Plan, columns: Sequence[str] | None) -> Plan:
+    if columns is None:
+        return plan
+    return replace(plan, schema=plan.schema.select(name_list("columns", columns)))
+
+
+def _dataset_plan(
+    directory: str, split: str | None, schema: Schema | None, accept_cut: bool
+) -> Plan:
+    """The plan for a split of a dataset with a manifest."""
+    if _GLOB.intersection(directory) and not _exists(directory):
         raise ValueError(f"{directory}: a glob needs schema=; a dataset is a directory")
     manifest = Manifest.read(directory)
     text = default_split(list(manifest.splits)) if split is None else split
@@ -154,7 +167,7 @@ def _dataset_plan(directory: str, split: str | None, schema: Schema | None, cut:
     for number, skip, take in shard_ranges([shard.records for shard in shards], start, stop):
         shard = shards[number]
         path = join(local_path(directory) or directory, shard.file)
-        if not cut:
+        if not accept_cut:
             _check_shard(path, shard)
         parts.append(Part(path, skip, take, shard.records, shard.bytes, crc32c=shard.crc32c))
     records = sum(shard.records for shard in shards)
@@ -169,7 +182,7 @@ def _dataset_plan(directory: str, split: str | None, schema: Schema | None, cut:
 
 
 def _check_shard(path: str, shard: Shard) -> None:
-    """Holds a local shard against the manifest; a remote one costs a request, so it waits."""
+    """Checks the size of a local shard. For a remote one this costs a request, so it waits."""
     if local_path(path) is None:
         return
     try:
@@ -181,12 +194,15 @@ def _check_shard(path: str, shard: Shard) -> None:
     if size != shard.bytes:
         raise DatasetError(
             f"{path}: the manifest says {shard.bytes} bytes, the file has {size}; "
-            + (_cut_off(path, shard, size) or "it is damaged or from another run of the job")
+            + (_first_missing(path, shard, size) or "it is damaged or from another run of the job")
         )
 
 
-def _cut_off(path: str, shard: Shard, size: int) -> str | None:
-    """What is missing of a shard that is shorter than it was; None where its index does not tell."""
+def _first_missing(path: str, shard: Shard, size: int) -> str | None:
+    """Which record of a truncated shard is the first that is incomplete, in words.
+
+    None if the shard is not truncated, or its index does not show which record it is.
+    """
     if size > shard.bytes:
         return None
     try:
@@ -197,12 +213,13 @@ def _cut_off(path: str, shard: Shard, size: int) -> str | None:
         return None
     row = int(np.searchsorted(index.sum(axis=1), size, side="right"))
     return (
-        f"record {row}, at byte {index[row, 0]}, is cut off or missing; to run the job again mends it, "
-        "on_corrupt='skip' reads what is left where records are found by index"
+        f"record {row}, at byte {index[row, 0]}, is cut off or missing; run the job again to repair "
+        "it, or use on_corrupt='skip' to read what is left (if records are found by index)"
     )
 
 
 def _chosen(stored: Schema, given: Schema) -> Schema:
+    """The features of `given`, which must be the same in the stored schema."""
     chosen = stored.select(list(given))
     for name, feature in chosen.items():
         if feature != given[name]:
@@ -215,19 +232,20 @@ def _chosen(stored: Schema, given: Schema) -> Schema:
 def _files_plan(
     files: list[str], split: str | None, schema: Schema, scan: bool, any_order: bool
 ) -> Plan:
+    """The plan for files without a manifest."""
     if not files:
         raise ValueError("an empty list of files: there is nothing to read")
     if split is not None and split_name(split) != ALL:
         raise ValueError(
-            f"unknown split {split_name(split)!r}: files without a manifest have one, {ALL!r}"
+            f"unknown split {split_name(split)!r}: files without a manifest have only {ALL!r}"
         )
     files = [local_path(file) or file for file in files]
     sizes = [_size_of(file) for file in files]
     gzipped = [is_gzipped(file) for file in files]
     if any_order and any(gzipped):
         raise ValueError(
-            f"{files[gzipped.index(True)]}: compressed with GZIP, so its records can be read in their "
-            "own order alone: decompress it, or use readers.load(..., order='interleave') without "
+            f"{files[gzipped.index(True)]}: compressed with GZIP, so its records can only be read "
+            "from front to back: decompress it, or use readers.load(..., order='interleave') without "
             "buckets and packing"
         )
     extents = [_extent(*each, scan) for each in zip(files, sizes, gzipped, strict=True)]
@@ -236,13 +254,13 @@ def _files_plan(
     if len(known) < len(files):
         if split not in (None, ALL):
             number = extents.index(None)
-            lacking = f"{files[number]}{INDEX_SUFFIX} is missing"
+            reason = f"{files[number]}{INDEX_SUFFIX} is missing"
             if gzipped[number]:
-                lacking = f"{files[number]} is compressed with GZIP: decompress it"
-            raise ValueError(f"split {split!r}: a slice needs the number of records, and {lacking}")
+                reason = f"{files[number]} is compressed with GZIP: decompress it"
+            raise ValueError(f"split {split!r}: a slice needs the number of records, and {reason}")
         whole = tuple(
-            Part(file, 0, None, None, gzipped=packed)
-            for file, packed in zip(files, gzipped, strict=True)
+            Part(file, 0, None, None, gzipped=compressed)
+            for file, compressed in zip(files, gzipped, strict=True)
         )
         largest = int(np.argmax(sizes))
         record_bytes = first_record_bytes(files[largest], gzipped[largest])
@@ -264,9 +282,9 @@ def _files_plan(
 
 
 def _extent(file: str, size: int, gzipped: bool, scan: bool) -> tuple[int, int] | None:
-    """The records of a file and their bytes; None where only a scan would tell, and there is none."""
+    """The number of records in a file and their bytes; None if that takes a scan, and `scan` is off."""
     if gzipped:
-        return unpacked_extent(file) if scan else None
+        return decompressed_extent(file) if scan else None
     index = read_index(file, size) if scan or not size else read_sidecar(file, size)
     return None if index is None else (len(index), size)
 
@@ -279,25 +297,25 @@ def _size_of(file: str) -> int:
 
 
 def _exists(path: str) -> bool:
-    return bool(ask(path, lambda filesystem, name: filesystem.exists(name)))
+    return bool(query(path, lambda filesystem, name: filesystem.exists(name)))
 
 
 def _is_file(path: str) -> bool:
-    return bool(ask(path, lambda filesystem, name: filesystem.isfile(name)))
+    return bool(query(path, lambda filesystem, name: filesystem.isfile(name)))
 
 
 def _found_files(path: str) -> list[str]:
-    """The TFRecord files of a glob, of a directory, or the file itself; sorted."""
+    """The TFRecord files of a glob or a directory, sorted; or the path itself if it is neither."""
     filesystem, name = filesystem_of(path)
-    # What a driver has listed before may have changed.
+    # The driver may have cached an older listing.
     filesystem.invalidate_cache()
-    if any(char in path for char in "*?[") and not _exists(path):
+    if _GLOB.intersection(path) and not _exists(path):
         pattern = name
-    elif ask(path, lambda filesystem, name: filesystem.isdir(name)):
+    elif query(path, lambda filesystem, name: filesystem.isdir(name)):
         pattern = join(name, "*.tfrecord*")
     else:
         return [path]
-    found = ask(path, lambda filesystem, _: filesystem.glob(pattern))
+    found = query(path, lambda filesystem, _: filesystem.glob(pattern))
     files = sorted(file for file in found if not file.endswith(INDEX_SUFFIX))
     if not files:
         raise FileNotFoundError(f"{path}: no TFRecord files here")

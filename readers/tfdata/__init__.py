@@ -1,1 +1,1 @@
-"""Batches as a `tf.data.Dataset`: the only package that imports TensorFlow, beside `readers.transforms`."""
+"""Batches as a `tf.data.Dataset`: this package and `readers.transforms` import TensorFlow."""

@@ -1,4 +1,4 @@
-"""A `tf.data.Dataset` of what `readers.load` was asked for: by index, or by streams."""
+"""The `tf.data.Dataset` of `readers.load`: read by index, or as streams."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from readers.batches.by_length import open_grouped
-from readers.batches.by_step import open_stream
-from readers.batches.options import ReadOptions
-from readers.batches.orders import scheduled
-from readers.batches.planning import planned
+from readers.batches.by_length import open_by_length
+from readers.batches.by_step import BatchesByStep
+from readers.batches.options import OrderName, ReadOptions
+from readers.batches.orders import schedule_of
+from readers.batches.planning import make_plan
 from readers.files.remote import local_path
 from readers.format.schema import Schema
 from readers.shards.plan import Paths, Plan
@@ -22,9 +22,9 @@ except ModuleNotFoundError:
         "readers.load needs TensorFlow: pip install 'beam-shards[tensorflow]'"
     ) from None
 
-from readers.tfdata.from_index import grouped, indexed
-from readers.tfdata.from_streams import streamed, tensorflow_reads
-from readers.tfdata.handle import Kept
+from readers.tfdata.from_index import dataset_by_length, dataset_by_step
+from readers.tfdata.from_streams import can_stream, dataset_from_streams
+from readers.tfdata.handle import DatasetHandle
 
 
 def open_dataset(
@@ -35,29 +35,16 @@ def open_dataset(
     options: ReadOptions,
     transform: Callable[[dict[str, Any], tf.Tensor], dict[str, Any]] | None,
 ) -> tf.data.Dataset:
-    """The dataset of `readers.load`, whose arguments these are."""
-    if options.on_corrupt == "skip":
-        if options.order == "interleave":
-            raise ValueError(
-                "on_corrupt='skip' finds records by their index: it needs order='global'"
-            )
-        options = replace(options, order="global")
-    if options.weights is not None:
-        options = replace(options, order="global")
-    by_place = options.shard[1] > 1 or options.start_step or options.state or options.by_length
-    scan = options.order == "global" or bool(by_place)
+    """The dataset of `readers.load`, which takes the same arguments."""
+    if options.on_corrupt == "skip" and options.order == "interleave":
+        raise ValueError("on_corrupt='skip' finds records by their index: it needs order='global'")
+    arguments = path_or_files, split, schema, columns, options
     any_order = options.shuffle and (options.order == "global" or options.by_length)
-    plan, options = planned(path_or_files, split, schema, columns, options, scan, any_order)
-    is_streamed = tensorflow_reads(plan, options)
-    if plan.records is None and not is_streamed:
-        # Without their number they are read by TensorFlow alone.
-        plan, options = planned(path_or_files, split, schema, columns, options, True, any_order)
-    if options.order is None:
-        kept = options.cache.chosen(plan.parts) if options.cache else ()
-        suits = plan.records is not None and not plan.gzipped
-        suits = suits and all(local_path(part.path) or part.path in kept for part in plan.parts)
-        options = replace(options, order="global" if suits else "interleave")
-    batches = _batches(plan, options)
+    plan, options = make_plan(*arguments, _needs_count(options), any_order)
+    if plan.records is None and not can_stream(plan, options):
+        plan, options = make_plan(*arguments, True, any_order)
+    order, by_index = choose_way(plan, options, can_stream(plan, options))
+    batches = _batches(plan, replace(options, order=order), by_index)
     if transform is not None:
         batches = batches.map(transform, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
     if options.as_supervised is not None:
@@ -66,29 +53,67 @@ def open_dataset(
     return batches.prefetch(tf.data.AUTOTUNE)
 
 
-# No function in there needs AutoGraph, which takes 2 s of the first batch to find that out.
+def _needs_count(options: ReadOptions) -> bool:
+    """Whether reading needs the number of records: to read by index, or to begin at a place."""
+    by_index = options.order == "global" or options.by_length
+    return by_index or options.shard[1] > 1 or bool(options.start_step or options.state)
+
+
+def choose_way(plan: Plan, options: ReadOptions, streamable: bool) -> tuple[OrderName, bool]:
+    """The order to read a plan in, and whether to find its records by index.
+
+    ============  =======================================  ==========  =========
+    order=        dataset                                  order       read by
+    ============  =======================================  ==========  =========
+    "global"      any                                      global      index
+    None          all shards are local or in the cache,    global      index
+                  not GZIP, and their records counted
+    None          any other                                interleave  streams *
+    "interleave"  any                                      interleave  streams *
+    ============  =======================================  ==========  =========
+
+    * By index for batches by length, and for files that are not streamable.
+
+    Args:
+        plan: What to read.
+        options: How to read; their order is `global` if weights or skipping damaged records
+            require it.
+        streamable: Whether TensorFlow itself can read the files.
+    """
+    order = options.order
+    if order is None:
+        cached = options.cache.cacheable(plan.parts) if options.cache else ()
+        is_local = all(local_path(part.path) or part.path in cached for part in plan.parts)
+        suits_index = plan.records is not None and not plan.gzipped and is_local
+        order = "global" if suits_index else "interleave"
+    return order, order == "global" or options.by_length or not streamable
+
+
+# None of these functions needs AutoGraph, which takes 2 s of the first batch to find that out.
 @tf.autograph.experimental.do_not_convert
-def _batches(plan: Plan, options: ReadOptions) -> tf.data.Dataset:
-    """The batches of a plan, with their number where it is known."""
+def _batches(plan: Plan, options: ReadOptions, by_index: bool) -> tf.data.Dataset:
+    """The batches of a plan, with their number if it is known."""
     if plan.records is None:
-        return streamed(plan, options, 0, 0)
-    by_length = open_grouped(plan, options)
+        return dataset_from_streams(plan, options, 0, 0)
+    by_length = open_by_length(plan, options)
     if by_length:
-        # The steps before the first are gone through once.
+        # Reopened batches start after `start_step` at once, without reading those steps again.
         begin = by_length.state(by_length.begin, options.seed or 0)
         again = replace(options, start_step=0, state=begin)
-        batches = grouped(Kept(by_length, lambda: open_grouped(plan, again)), plan.schema, options)
+        handle = DatasetHandle(by_length, lambda: open_by_length(plan, again))
+        batches = dataset_by_length(handle, plan.schema, options)
         return batches if options.repeat else _counted(batches, tf.data.INFINITE_CARDINALITY)
-    if options.order == "global" or not tensorflow_reads(plan, options):
-        stream = open_stream(plan, options)
-        schedule = stream.schedule
-        batches = indexed(Kept(stream, lambda: open_stream(plan, options)), plan.schema, options)
+    if by_index:
+        by_step = BatchesByStep(plan, options)
+        schedule = by_step.schedule
+        handle_by_step = DatasetHandle(by_step, lambda: BatchesByStep(plan, options))
+        batches = dataset_by_step(handle_by_step, plan.schema, options)
     else:
-        plan, schedule, _ = scheduled(plan, options)
-        batches = streamed(plan, options, schedule.epoch, schedule.place)
+        part, schedule, _ = schedule_of(plan, options)
+        batches = dataset_from_streams(part, options, schedule.epoch, schedule.place)
     if schedule.steps is None:
         return _counted(batches, tf.data.INFINITE_CARDINALITY)
-    # A run that goes on has a shorter first iteration than the others.
+    # The first pass of a resumed run is shorter than later ones, so it has no single cardinality.
     return _counted(batches, schedule.steps) if schedule.after(0) == (0, 0) else batches
 
 

@@ -1,4 +1,4 @@
-"""A stream's files and memory, held as long as the dataset that reads it."""
+"""Keeps the files and memory behind a dataset open for exactly as long as the dataset is in use."""
 
 from __future__ import annotations
 
@@ -8,46 +8,48 @@ from typing import Generic, TypeVar
 
 import tensorflow as tf
 
-from readers.batches.by_length import Grouped
-from readers.batches.by_step import Stream
+from readers.batches.by_length import BatchesByLength
+from readers.batches.by_step import BatchesByStep
 
-# Of an iterator that has outlived its dataset: what it has made ahead is soon all, or it reads on.
+# Calls by an iterator that has outlived its dataset, each of which reopens the files. Usually the
+# iterator only finishes what it had prefetched; one that calls more often is still reading.
 _LAST_CALLS = 8
 
-_S = TypeVar("_S", Stream, Grouped)
+_Batches = TypeVar("_Batches", BatchesByStep, BatchesByLength)
 
 
-class Kept(Generic[_S]):
-    """A stream, with its files and memory, that is there as long as a dataset which reads it.
+class DatasetHandle(Generic[_Batches]):
+    """A reference to batches, which stay open as long as a dataset that reads them.
 
-    TensorFlow keeps a function of Python, and all that it refers to, until the process ends. So the
-    function refers to this, and the dataset to the stream; iterators keep their dataset.
+    TensorFlow keeps Python functions, and everything they refer to, until the process ends. So the
+    functions refer to this handle only, and the dataset refers to the batches; iterators keep their
+    dataset.
 
     Args:
-        stream: The stream.
-        reopen: Opens it again, for an iterator that has outlived its dataset.
+        batches: The open batches.
+        reopen: Opens them again for an iterator that has outlived its dataset.
     """
 
-    def __init__(self, stream: _S, reopen: Callable[[], _S | None]) -> None:
-        self._reopen: Callable[[], _S | None] = reopen
-        self._stream: Callable[[], _S | None] = weakref.ref(stream)
+    def __init__(self, batches: _Batches, reopen: Callable[[], _Batches | None]) -> None:
+        self._reopen: Callable[[], _Batches | None] = reopen
+        self._batches: Callable[[], _Batches | None] = weakref.ref(batches)
         if not tf.executing_eagerly():
-            # Of a dataset that is made within a function, only the graph is left after it.
-            self._stream = lambda: stream
+            # A dataset made inside a function leaves nothing but its graph behind.
+            self._batches = lambda: batches
         self._reopened = 0
 
-    def __call__(self) -> _S:
-        stream = self._stream()
-        if stream is None:
-            stream = self._reopen()
-            assert stream is not None
+    def __call__(self) -> _Batches:
+        batches = self._batches()
+        if batches is None:
+            batches = self._reopen()
+            assert batches is not None
             self._reopened += 1
             if self._reopened > _LAST_CALLS:
-                # Something of TensorFlow's alone refers to the dataset, and reads on.
-                self._stream = lambda: stream
-        return stream
+                # Only objects inside TensorFlow still refer to the dataset, and they keep reading.
+                self._batches = lambda: batches
+        return batches
 
-    def by(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
-        """The dataset, which keeps the stream from now on."""
-        weakref.finalize(dataset, lambda stream: None, self()).atexit = False
+    def kept_by(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
+        """The dataset, which keeps the batches open from now on."""
+        weakref.finalize(dataset, lambda batches: None, self()).atexit = False
         return dataset

@@ -1,4 +1,4 @@
-"""Headers of many serialized TensorProtos, read together."""
+"""The headers of many serialized TensorProtos, read together."""
 
 from __future__ import annotations
 
@@ -10,19 +10,22 @@ from readers.format.schema import TENSORFLOW_DTYPES
 def read_headers(
     elements: tf.Tensor, dtype: str, rank: int
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """What stands before the values of TensorProtos, read for all of them at once.
+    """The shapes of TensorProtos and the positions of their values.
 
-    A header as `serialize_tensor` writes it is a row of varints: 8 dtype, 18 bytes of the shape,
-    then for each dimension 18 and its bytes: 0 for an empty one, or 2 or more, 8 and its size;
-    at last 34 and the bytes of the values, unless there are none.
+    A header as `serialize_tensor` writes it is a sequence of varints: 8 and the dtype; 18 and the
+    number of bytes of the shape; for each dimension 18 and its number of bytes, which is 0 for an
+    empty dimension, and otherwise followed by 8 and the size; finally, unless there are no values,
+    34 and their number of bytes.
 
     Args:
         elements: string [B], serialized TensorProtos.
         dtype, rank: What they should hold.
 
     Returns:
-        bool [B], whether the header has that form, dtype and rank, and its sizes those of the
-        element; and where it has, int64 [B, rank], the shape, and int32 [B], where values start.
+        canonical: bool [B], whether the header has this form, dtype and rank, and its sizes agree
+            with the length of the element.
+        shapes: int64 [B, rank], the shape; undefined where the header is not canonical.
+        starts: int32 [B], the position of the values; undefined where it is not canonical.
     """
     width = 16 + 12 * rank
     octets = tf.cast(tf.io.decode_raw(elements, tf.uint8, fixed_length=width), tf.int64)
@@ -46,7 +49,7 @@ def read_headers(
         sizes.append(tf.where(empty, tf.zeros_like(total), at(cursor + 3)))
         cursor += tf.where(empty, 2, 4)
     shapes = tf.stack(sizes, axis=1) if rank else tf.zeros([tf.size(total), 0], tf.int64)
-    # Reals do not wrap around as a product of integers would.
+    # Floats: a product of integers could wrap around.
     product = tf.reduce_prod(tf.cast(shapes, tf.float64), axis=1)
     content = product * tf.cast(tf.as_dtype(dtype).size, tf.float64)
     starts = tf.where(content == 0.0, end(cursor - 1), end(cursor + 1))

@@ -1,7 +1,7 @@
-"""What a training script does to batches: pictures, augmentation, normalisation, token ids.
+"""Transforms of batches for training: image decoding, augmentation, normalization, token ids.
 
-Functions of TensorFlow, for `tf.data.Dataset.map`. What is random follows from a key for each record
-and from nothing else.
+They are TensorFlow functions for `tf.data.Dataset.map`. Random transforms depend only on a key for
+each record.
 """
 
 from importlib.util import find_spec

@@ -1,8 +1,8 @@
-"""Transforms of batches of pictures: decoding, size, and augmentation.
+"""Transforms of batches of images: decoding, resizing and augmentation.
 
-A random one takes a key for each picture, from which its numbers follow: a run that goes on, or one
-with another batch size, augments alike. All keep the dtype, so that pictures can stay uint8, a quarter
-of float32, until `normalize` or `to_float`.
+Random transforms take a key for each image and depend on nothing else: a resumed run, or one with
+another batch size, augments each image in the same way. All keep the dtype, so that images can stay
+uint8, a quarter of the size of float32, until `normalize` or `to_float`.
 """
 
 from __future__ import annotations
@@ -18,19 +18,18 @@ Size = Sequence[int]
 
 
 def decode_images(encoded: tf.Tensor, size: Size, channels: int = 3) -> tf.Tensor:
-    """Encoded pictures, each decoded and resized: uint8 [B, height, width, channels].
+    """Decodes and resizes images: uint8 [B, height, width, channels].
 
-    They are not turned by their EXIF tag, and transparency is dropped: the images job does both as
-    pictures should be seen.
+    Unlike the images job, it ignores EXIF orientation and drops transparency.
 
     Args:
-        encoded: string [B]: JPEG, PNG, or what else `tf.io.decode_image` reads.
-        size: (height, width).
+        encoded: string [B], JPEG, PNG, or another format that `tf.io.decode_image` reads.
+        size: (height, width) in pixels.
         channels: 1 for gray, 3 for RGB.
 
     Raises:
-        ValueError: A size or number of channels that cannot be.
-        tf.errors.InvalidArgumentError: When run, on bytes that are no such picture.
+        ValueError: `size` is not two positive numbers, or `channels` is not 1 or 3.
+        tf.errors.InvalidArgumentError: When run, if the bytes are not an image.
     """
     height, width = _height_width(size)
     if channels not in (1, 3):
@@ -45,48 +44,48 @@ def decode_images(encoded: tf.Tensor, size: Size, channels: int = 3) -> tf.Tenso
 
 
 def to_float(images: tf.Tensor) -> tf.Tensor:
-    """Pictures as float32 from 0 to 1, as `tf.image.convert_image_dtype` makes them."""
+    """Converts images to float32 from 0 to 1, as `tf.image.convert_image_dtype` does."""
     return tf.image.convert_image_dtype(images, tf.float32)
 
 
 def resize(images: tf.Tensor | tf.RaggedTensor, size: Size) -> tf.Tensor:
-    """Pictures of another size, [B, height, width, C], as `tf.image.resize` makes them.
+    """Resizes images to [B, height, width, C], as `tf.image.resize` does.
 
-    Bilinear, antialiased where it shrinks, as in the images job; uint8 is rounded.
+    Bilinear, and antialiased when shrinking, as in the images job; uint8 is rounded.
 
     Args:
-        images: uint8 or float32 [B, H, W, C], or a RaggedTensor of pictures of different sizes.
-        size: (height, width).
+        images: uint8 or float32 [B, H, W, C], or a RaggedTensor of images of different sizes.
+        size: (height, width) in pixels.
 
     Raises:
-        ValueError: They are no batch of pictures, or the size cannot be.
+        ValueError: `images` is not a batch of images, or `size` is not two positive numbers.
     """
     height, width = _height_width(size)
     if not isinstance(images, tf.RaggedTensor):
-        return _resized(_batch(images), (height, width))
+        return _resized(_checked_batch(images), (height, width))
 
     def one(image: tf.RaggedTensor) -> tf.Tensor:
         return _resized(image.to_tensor(), (height, width))
 
-    spec = tf.TensorSpec([height, width, _batch(images).shape[3]], images.dtype)
+    spec = tf.TensorSpec([height, width, _checked_batch(images).shape[3]], images.dtype)
     return tf.map_fn(one, images, fn_output_signature=spec)
 
 
 def random_flip(
     images: tf.Tensor, keys: tf.Tensor, *, up_down: bool = False, salt: str = "flip"
 ) -> tf.Tensor:
-    """Pictures of which every other one, at random, is mirrored from left to right.
+    """Mirrors each image from left to right with a probability of one half.
 
     Args:
         images: uint8 or float32 [B, H, W, C].
-        keys: int64 [B].
-        up_down: Whether every other one is turned upside down as well.
-        salt: Another one for each use in a pipeline makes them independent.
+        keys: int64 [B], the keys of the records.
+        up_down: Whether to also turn each image upside down with a probability of one half.
+        salt: Give each use in a pipeline its own salt to make them independent.
 
     Raises:
-        ValueError: They are no batch of pictures.
+        ValueError: `images` is not a batch of images.
     """
-    images = _batch(images)
+    images = _checked_batch(images)
     images = _flipped(images, keys, 2, f"{salt}: left to right")
     return _flipped(images, keys, 1, f"{salt}: upside down") if up_down else images
 
@@ -101,35 +100,35 @@ def _flipped(images: tf.Tensor, keys: tf.Tensor, axis: int, salt: str) -> tf.Ten
 def random_crop(
     images: tf.Tensor, keys: tf.Tensor, size: Size, padding: int = 0, *, salt: str = "crop"
 ) -> tf.Tensor:
-    """A part of each picture, at a random place: [B, height, width, C].
+    """Crops each image at a random position: [B, height, width, C].
 
     Args:
         images: uint8 or float32 [B, H, W, C].
-        keys: int64 [B].
-        size: (height, width) of the part.
-        padding: Pixels of 0 around each picture first; 4 with the pictures' own size is usual for
-            CIFAR.
-        salt: Another one for each use in a pipeline makes them independent.
+        keys: int64 [B], the keys of the records.
+        size: (height, width) of the crop in pixels.
+        padding: Zero pixels to add on every side before cropping; 4, with the size of the images,
+            is common for CIFAR.
+        salt: Give each use in a pipeline its own salt to make them independent.
 
     Raises:
-        ValueError: They are no batch of pictures, the size or padding cannot be, or the pictures
-            are known to be smaller.
-        tf.errors.InvalidArgumentError: When run, on pictures that are smaller.
+        ValueError: `images` is not a batch of images, `size` is not two positive numbers,
+            `padding` is negative, or the images are statically known to be smaller than the crop.
+        tf.errors.InvalidArgumentError: When run, if the images are smaller than the crop.
     """
-    images = _batch(images)
+    images = _checked_batch(images)
     height, width = _height_width(size)
     if isinstance(padding, bool) or not isinstance(padding, int) or padding < 0:
         raise ValueError(f"padding={padding!r}: expected a number of pixels of at least 0")
     if padding:
         images = tf.pad(images, [[0, 0], [padding, padding], [padding, padding], [0, 0]])
-    images = _window(images, keys, 1, height, f"{salt}: height")
-    return _window(images, keys, 2, width, f"{salt}: width")
+    images = _cropped(images, keys, 1, height, f"{salt}: height")
+    return _cropped(images, keys, 2, width, f"{salt}: width")
 
 
-def _window(images: tf.Tensor, keys: tf.Tensor, axis: int, extent: int, salt: str) -> tf.Tensor:
-    """Of each picture, `extent` rows (axis 1) or columns (axis 2) in a row from a random one on."""
+def _cropped(images: tf.Tensor, keys: tf.Tensor, axis: int, extent: int, salt: str) -> tf.Tensor:
+    """`extent` rows (axis 1) or columns (axis 2) of each image, from a random position on."""
     side = ("height", "width")[axis - 1]
-    message = f"random_crop: expected a {side} of at least {extent}, padding included"
+    message = f"random_crop: expected a {side} of at least {extent}, including padding"
     known = images.shape[axis]
     if known is not None and known < extent:
         raise ValueError(f"{message}, found {known}: resize first, or pad more")
@@ -145,23 +144,24 @@ def _window(images: tf.Tensor, keys: tf.Tensor, axis: int, extent: int, salt: st
 def random_brightness(
     images: tf.Tensor, keys: tf.Tensor, max_delta: float, *, salt: str = "brightness"
 ) -> tf.Tensor:
-    """Pictures made brighter or darker, each as `tf.image.adjust_brightness` does it.
+    """Brightens or darkens each image by a random amount, as `tf.image.adjust_brightness` does.
 
-    A number from -max_delta to max_delta is added to float32, which is then clipped to 0 to 1; to
-    uint8, 255 times as much, clipped to 0 to 255. So it belongs before `normalize`.
+    Adds a number from -max_delta to max_delta to float32 images and clips them to 0 to 1; for
+    uint8, the number is multiplied by 255 and the images are clipped to 0 to 255. Use it before
+    `normalize`.
 
     Args:
         images: uint8, or float32 from 0 to 1, [B, H, W, C].
-        keys: int64 [B].
-        max_delta: From 0 to 1.
-        salt: Another one for each use in a pipeline makes them independent.
+        keys: int64 [B], the keys of the records.
+        max_delta: The largest change, from 0 to 1.
+        salt: Give each use in a pipeline its own salt to make them independent.
 
     Raises:
-        ValueError: They are no batch of pictures, or `max_delta` is out of range.
+        ValueError: `images` is not a batch of images, or `max_delta` is not from 0 to 1.
     """
     if not 0 <= max_delta <= 1:
         raise ValueError(f"max_delta={max_delta!r}: expected a number from 0 to 1")
-    images = _batch(images)
+    images = _checked_batch(images)
     delta = (2 * uniform(keys, salt) - 1) * max_delta
     adjusted = tf.image.adjust_brightness(images, delta[:, None, None, None])
     return tf.clip_by_value(adjusted, 0, 1) if adjusted.dtype.is_floating else adjusted
@@ -174,14 +174,12 @@ def _resized(images: tf.Tensor, size: tuple[int, int]) -> tf.Tensor:
     return resized
 
 
-def _batch(images: tf.Tensor | tf.RaggedTensor) -> tf.Tensor | tf.RaggedTensor:
-    """The pictures themselves, once they are seen to be a batch."""
+def _checked_batch(images: tf.Tensor | tf.RaggedTensor) -> tf.Tensor | tf.RaggedTensor:
+    """The images as a tensor; raises ValueError unless they are a batch of images."""
     if not isinstance(images, tf.RaggedTensor):
         images = tf.convert_to_tensor(images)
     if images.shape.rank != 4:
-        raise ValueError(
-            f"expected a batch of pictures [B, H, W, C], found the shape {images.shape}"
-        )
+        raise ValueError(f"expected a batch of images [B, H, W, C], found the shape {images.shape}")
     return images
 
 

@@ -1,4 +1,4 @@
-"""Normalisation of pictures and sensor arrays by the statistics that a dataset's manifest holds."""
+"""Normalizes images and sensor arrays with the statistics in a dataset's manifest."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ from typing import Any
 import tensorflow as tf
 
 from readers.format.manifest import Manifest
-from readers.format.schema import PICTURES
+from readers.format.schema import IMAGE_ENCODINGS
 
-# float32 holds all their values.
+# Dtypes whose values all fit float32.
 _NARROW = ("bool", "uint8", "int8", "uint16", "int16", "float16", "bfloat16", "float32")
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Mean and standard deviation of the values of a feature.
+    """The mean and standard deviation of a feature's values.
 
     Attributes:
         mean, std: One number for each channel, the last dimension; or a single one for all values.
-        dtype: Of the values they were taken from. Those of uint8 pictures do not fit what
-            `to_float` makes of them.
+        dtype: The dtype of the values that they describe. Moments of uint8 images do not fit the
+            output of `to_float`.
 
     Raises:
-        ValueError: A number is not finite, a deviation not above 0, or there are not as many.
+        ValueError: A number is not finite, a deviation is not above 0, or `mean` and `std` differ
+            in length.
     """
 
     mean: tuple[float, ...]
@@ -40,27 +41,27 @@ class Moments:
             or min(self.std) <= 0
         ):
             raise ValueError(
-                f"mean={self.mean}, std={self.std}: expected as many finite numbers of each, "
-                "deviations above 0"
+                f"mean={self.mean}, std={self.std}: expected finite numbers, one deviation above 0 "
+                "for each mean"
             )
 
     @classmethod
     def of(
         cls, manifest: Manifest, split: str, feature: str, *, per_channel: bool = True
     ) -> Moments:
-        """Those of a feature in one split, so that a model knows nothing of the others.
+        """The moments of a feature in one split.
 
         Args:
-            manifest: Of the dataset.
-            split: Usually `train`.
-            feature: Its name.
-            per_channel: Whether each channel has its own, where the manifest has them: the last
-                dimension of two or more, if it is from 2 to 64. False for a last dimension that is
-                something else, the width of gray pictures, say.
+            manifest: The dataset's manifest.
+            split: Usually `train`, so that the model learns nothing of the other splits.
+            feature: The feature's name.
+            per_channel: Whether to use separate moments for each channel if the manifest has them:
+                it does if there are two or more dimensions and the last is from 2 to 64. Set it to
+                False if the last dimension is not channels, such as the width of gray images.
 
         Raises:
-            ValueError: The split or the feature is unknown, the manifest has no mean of it, or it
-                is constant.
+            ValueError: The split or the feature is unknown, or the feature has no mean in the
+                manifest or is constant.
 
         Example:
             >>> manifest = readers.Manifest.read("shards/runs")
@@ -75,28 +76,30 @@ class Moments:
             channels = {name: [figures.get(name)] for name in ("mean", "std")}
         mean, std = _numbers(channels.get("mean")), _numbers(channels.get("std"))
         if not mean or not std or len(mean) != len(std):
-            reason = "the split has no values of it, or of one of its channels"
-            if stored.encoding in PICTURES:
-                reason = "encoded pictures are not looked into; write them with --encoding tensor"
+            reason = "the feature, or one of its channels, has no values there"
+            if stored.encoding in IMAGE_ENCODINGS:
+                reason = (
+                    "no statistics are kept for encoded images; write them with --encoding tensor"
+                )
             elif stored.dtype in ("string", "complex64", "complex128"):
-                reason = f"{stored.dtype} has none"
+                reason = f"no statistics are kept for {stored.dtype}"
             raise ValueError(
                 f"feature {feature!r}: the manifest has no mean and std of it in split {split!r}: "
-                f"{reason}, or give Moments(mean, std, dtype)"
+                f"{reason}; or pass Moments(mean, std, dtype)"
             )
         if 0 in std:
             constant = std.index(0)
             of_feature = f"channel {constant} of feature" if len(std) > 1 else "feature"
-            cure = "take per_channel=False" if len(std) > 1 else "leave it as it is"
+            cure = "use per_channel=False" if len(std) > 1 else "leave it unchanged"
             raise ValueError(
                 f"{of_feature} {feature!r} is {mean[constant]} throughout split {split!r} (std 0), "
-                f"so it cannot be normalised: {cure}"
+                f"so it cannot be normalized: {cure}"
             )
         return cls(mean, std, stored.dtype)
 
 
 def _numbers(found: Any) -> tuple[float, ...] | None:
-    """The numbers of a list; None where it is none, or one of them is missing."""
+    """The numbers of a list; None if it is not a list or a number is missing."""
     if isinstance(found, list) and all(isinstance(number, float) for number in found):
         return tuple(found)
     return None
@@ -105,20 +108,21 @@ def _numbers(found: Any) -> tuple[float, ...] | None:
 def normalize(
     values: tf.Tensor | tf.RaggedTensor, moments: Moments, mask: tf.Tensor | None = None
 ) -> tf.Tensor | tf.RaggedTensor:
-    """The values less their mean, in standard deviations, float32 of the same shape.
+    """Subtracts the mean and divides by the standard deviation: float32 of the same shape.
 
     Args:
-        values: [B, ...], of the dtype of the moments: uint8 pictures as they are read.
-        moments: One, or one for each channel.
-        mask: bool, the leading dimensions of padded values; padding, where it is false, stays 0.
+        values: [B, ...], of the moments' dtype; pass uint8 images as they are read.
+        moments: The moments of all values or of each channel.
+        mask: bool, the mask of padded values, which covers their leading dimensions; padding,
+            where it is false, becomes 0.
 
     Raises:
-        ValueError: They have another dtype, or another number of channels.
+        ValueError: `values` has another dtype or another number of channels than `moments`.
     """
     if values.dtype != tf.as_dtype(moments.dtype):
         raise ValueError(
-            f"expected values of {moments.dtype}, from which the moments were taken, found "
-            f"{values.dtype.name}: normalise before any conversion, or give other Moments"
+            f"expected values of {moments.dtype}, the dtype of the moments, found "
+            f"{values.dtype.name}: normalize before any conversion, or pass other Moments"
         )
     if isinstance(values, tf.RaggedTensor):
         return values.with_flat_values(_normalized(values.flat_values, moments))
@@ -134,10 +138,10 @@ def _normalized(values: tf.Tensor, moments: Moments) -> tf.Tensor:
     if channels > 1:
         if values.shape.rank < 2 or values.shape[-1] != channels:
             raise ValueError(
-                f"the moments are of {channels} channels, the last dimension; found the shape "
-                f"{values.shape}"
+                f"the moments have {channels} channels: expected as many in the last dimension, "
+                f"found the shape {values.shape}"
             )
-        # TensorFlow takes several times as long to repeat a few numbers for each pixel.
+        # Broadcasting a few numbers to each pixel takes TensorFlow several times as long.
         rows = tf.reshape(rows, [tf.reduce_prod(shape[:-2]), shape[-2] * channels])
         mean, std = tf.tile(mean, shape[-2:-1]), tf.tile(std, shape[-2:-1])
     normalized = tf.cast((rows - mean) / std, tf.float32)
@@ -145,7 +149,7 @@ def _normalized(values: tf.Tensor, moments: Moments) -> tf.Tensor:
 
 
 def _masked(values: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-    """The values where the mask, bool of the leading dimensions, is true; 0 elsewhere."""
+    """The values where the mask of their leading dimensions is true, and 0 elsewhere."""
     shape = tf.shape(values)
     rows = tf.reshape(values, tf.concat([[tf.size(mask)], shape[mask.shape.rank :]], axis=0))
     kept = tf.raw_ops.Select(condition=tf.reshape(mask, [-1]), x=rows, y=tf.zeros_like(rows))

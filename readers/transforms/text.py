@@ -1,4 +1,4 @@
-"""Texts -> the token ids that the text job wrote for them, for texts that no job has seen."""
+"""Texts -> token ids, as the text job makes them: for new texts at inference time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import tensorflow as tf
 from readers.files.remote import open_file
 from readers.format.manifest import TOKENIZER, VOCABULARY, DatasetError, Manifest, join
 
-# As beam_jobs/tokens.py has them; tests hold one against the other.
+# The same as in beam_jobs/jobs/text/tokens.py; a test compares the two.
 _PUNCTUATION = r"[!\"#$%&()*+,\-./:;<=>?@\[\\\]^_`{|}~']"
 
 _UNKNOWN = 1
@@ -21,20 +21,21 @@ _BYTES = 256
 
 
 class Vectorizer(tf.Module):
-    """Text -> token ids, as the job that wrote a dataset makes them, by its vocabulary.
+    """Converts text to token ids with a dataset's vocabulary, as the job that wrote it did.
 
-    A `tf.Module`, so that a model which has one is saved with the vocabulary.
+    It is a `tf.Module`, so that a saved model includes the vocabulary.
 
     Args:
-        directory: Of a dataset that the text job wrote with `--tokens words` or `bytes`.
-        length: Ids of a text: further ones are cut off, and 0 fills up. None for all of them.
+        directory: A dataset written by the text job with `--tokens words` or `--tokens bytes`.
+        length: The number of ids per text: longer texts are truncated, shorter ones padded with 0.
+            None keeps all ids.
 
     Attributes:
-        size: How many ids there are: 0 padding, 1 unknown, and the tokens.
+        size: The number of ids: 0 for padding, 1 for unknown tokens, and one for each token.
 
     Raises:
-        ValueError: The dataset has no tokens, or the length cannot be.
-        DatasetError: (a ValueError) There is no manifest, or the vocabulary is not as it says.
+        ValueError: The dataset has no tokens, or `length` is not at least 1.
+        DatasetError: (a ValueError) There is no manifest, or the vocabulary does not match it.
         FileNotFoundError: The vocabulary is missing.
 
     Example:
@@ -62,24 +63,24 @@ class Vectorizer(tf.Module):
             self.size = _RESERVED + _BYTES
         elif manifest.tokenizer:
             raise ValueError(
-                f"{directory}: its tokens are those of a tokenizer that TensorFlow cannot run: use "
+                f"{directory}: it was tokenized by a tokenizer that TensorFlow cannot run: use "
                 f"tokenizers.Tokenizer.from_file({join(directory, TOKENIZER)!r})"
             )
         else:
             raise ValueError(
-                f"{directory}: its texts were written without tokens, so there is no vocabulary: run "
-                "the text job with --tokens words or bytes"
+                f"{directory}: it was written without tokens, so there is no vocabulary: run the "
+                "text job with --tokens words or --tokens bytes"
             )
         self._length = length
 
     def __call__(self, texts: tf.Tensor) -> tf.Tensor | tf.RaggedTensor:
-        """The ids of texts: int64 [B, length], or a RaggedTensor [B, None].
+        """The token ids of texts: int64 [B, length], or a RaggedTensor [B, None].
 
         Args:
             texts: string [B], in UTF-8.
 
         Raises:
-            ValueError: They are no batch of texts.
+            ValueError: `texts` is not a batch of texts.
         """
         texts = tf.convert_to_tensor(texts)
         if texts.shape.rank != 1:
@@ -103,13 +104,13 @@ class Vectorizer(tf.Module):
 
 
 def _most(options: dict[str, Any]) -> int | None:
-    """How many tokens of a text the job kept; None for all."""
+    """The number of tokens per text that the job kept; None for all."""
     found = options.get("max_length")
     return found if type(found) is int and found > 0 else None
 
 
 def _words(path: str, tokens: int) -> list[bytes]:
-    """The words of a vocabulary, from id 2 on; with the reserved ids there are so many tokens."""
+    """The words of a vocabulary, from id 2 on; `tokens` counts them and the reserved ids."""
     try:
         with open_file(path) as file:
             words = file.read().split(b"\n")
@@ -119,8 +120,8 @@ def _words(path: str, tokens: int) -> list[bytes]:
         ) from None
     if words.pop() or not tokens - _RESERVED == len(words) == len(set(words)):
         raise DatasetError(
-            f"{path}: expected {tokens - _RESERVED:,} lines, another word in each, found "
-            f"{len(words):,} lines with {len(set(words)):,} words; it is damaged or from another run "
-            "of the job"
+            f"{path}: expected {tokens - _RESERVED:,} lines with a different word in each, found "
+            f"{len(words):,} lines with {len(set(words)):,} different words; it is damaged or from "
+            "another run of the job"
         )
     return words

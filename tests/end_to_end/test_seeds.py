@@ -22,7 +22,7 @@ import tensorflow as tf
 import readers
 from beam_jobs import WriteShards
 from beam_jobs.__main__ import main
-from readers.format.decode.images import decode_picture
+from readers.format.decode.images import decode_image
 from readers.transforms import random_brightness, random_flip, resize, to_float
 from tests.support.plain import example, jpeg, tensor, write_plain
 
@@ -575,7 +575,7 @@ def test_encoded_pictures_of_the_images_job_are_read(photos, tmp_path, encoding)
     expected = {
         (
             path.parent.name == "b",
-            decode_picture("image", PICTURE, path.read_bytes())[0, 0, 0] / 255,
+            decode_image("image", PICTURE, path.read_bytes())[0, 0, 0] / 255,
         )
         for path in photos.glob("*/*.jpg")
     }

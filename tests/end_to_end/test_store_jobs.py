@@ -1,4 +1,4 @@
-"""Jobs from and to object stores: the same bytes as on a disk, few requests, and no half dataset."""
+"""Jobs that read and write object stores: the same bytes as on a disk, few requests, no half dataset."""
 
 import io
 import json
@@ -17,9 +17,8 @@ import pytest
 from PIL import Image
 
 from beam_jobs.__main__ import main
-from beam_jobs.storage import atomic as output_files
-from beam_jobs.storage import object_store
-from beam_jobs.storage import objects as stores
+from beam_jobs.storage import atomic, objects
+from readers.files import backoff
 from readers.format.tfrecord import read_records
 from tests.support.checkout import ROOT
 from tests.support.datasets import write_recordings
@@ -32,8 +31,8 @@ def run(*arguments):
     return main([str(argument) for argument in arguments])
 
 
-def objects(bucket, below=""):
-    """Name -> bytes of all objects below a prefix, past the proxy."""
+def stored(bucket, below=""):
+    """All objects under a prefix as name -> bytes, read past the proxy."""
     if bucket.url.startswith("s3"):
         client = boto3.client("s3", endpoint_url=f"http://127.0.0.1:{bucket.server.port}")
         pages = client.get_paginator("list_objects_v2").paginate(
@@ -48,7 +47,7 @@ def objects(bucket, below=""):
         directory = f"{bucket.url}/{below}".rstrip("/")
         got = {
             path.removeprefix(f"{bucket.url}/"): bucket.get(path)
-            for path, _ in output_files.list_files(directory)
+            for path, _ in atomic.list_files(directory)
         }
     return {name.removeprefix(below): data for name, data in got.items()}
 
@@ -78,7 +77,7 @@ def inputs(tmp_path_factory):
     return base
 
 
-# Name -> job, flags; {} stands for where the inputs are.
+# Name -> job and flags; {} stands for the place of the inputs.
 JOBS = {
     "images": [
         "images",
@@ -116,7 +115,7 @@ JOBS = {
 
 @pytest.fixture(scope="module")
 def on_disk(inputs, tmp_path_factory):
-    """Job -> its files when all is on a disk, each run when somebody asks for it."""
+    """Job -> its files if everything is on a disk; each job runs when it is first needed."""
     base = tmp_path_factory.mktemp("on_disk")
 
     class Run(dict):
@@ -134,7 +133,7 @@ def files_below(directory):
 
 
 def comparable(files):
-    """Files, whatever the manifest says of where its inputs were."""
+    """Files, without what the manifest states about the place of the inputs."""
     manifest = json.loads(files["manifest.json"])
     for option in ("input", "table"):
         manifest["options"].pop(option)
@@ -143,7 +142,7 @@ def comparable(files):
 
 @pytest.fixture(scope="module", params=["s3_of_module", "gcs_of_module"])
 def filled(request, inputs):
-    """A bucket of each store that holds the inputs."""
+    """A bucket of each store, with the inputs."""
     bucket = request.getfixturevalue(request.param)
     bucket.upload(inputs, "in")
     return bucket
@@ -151,22 +150,22 @@ def filled(request, inputs):
 
 @pytest.mark.slow(base=["s3_of_module-sensors", "gcs_of_module-text", "s3_of_module-archive"])
 @pytest.mark.parametrize("name", JOBS)
-def test_a_job_from_a_store_to_a_store_makes_the_bytes_of_one_on_a_disk(
+def test_a_job_from_store_to_store_writes_the_same_bytes_as_on_a_disk(
     filled, inputs, on_disk, name
 ):
     store = filled
     arguments = [flag.format(f"{store.url}/in") for flag in JOBS[name]]
     workers = ["--direct_num_workers", "2"] if name in ("images", "text") else ONE
     assert run(*arguments, *SPLITS, *workers, "--output", f"{store.url}/out/{name}") == 0
-    assert comparable(objects(store, f"out/{name}/")) == on_disk[name]
+    assert comparable(stored(store, f"out/{name}/")) == on_disk[name]
 
 
-def test_a_job_asks_a_store_for_little(store, inputs, on_disk):
+def test_a_job_makes_few_requests(store, inputs, on_disk):
     arguments = [flag.format(inputs) for flag in JOBS["images"]]
     assert run(*arguments, *SPLITS, *ONE, "--output", f"{store.url}/data") == 0
     found = store.proxy.seen("", None)
     written = [r for r in found if r.method in ("PUT", "POST") and "delete" not in r.query]
-    # Google's library looks at the bucket itself now and then.
+    # Google's library queries the bucket itself now and then.
     found = [r for r in found if not (r.path.endswith(store.url[5:]) and "fields" in r.query)]
     found = [r for r in found if "noAcl" not in r.query or r.path.endswith("/o")]
     listed = [r for r in found if r.method == "GET" and r.path.endswith(("/o", store.url[5:]))]
@@ -176,38 +175,38 @@ def test_a_job_asks_a_store_for_little(store, inputs, on_disk):
     assert len(written) == len(names) + 6 + 1
     # Before the run, as it begins, and at its end.
     assert len(listed) == 3
-    # A note that may be there for each shard, and the manifest to say what was written.
+    # A possible note of each shard, and the manifest, for the report.
     assert len(looked) == 6 + 1
     deleted = [r for r in found if r.method == "DELETE" or "delete" in r.query]
     assert len(deleted) == (1 if store.url.startswith("s3") else 6 + 1)
     assert not [r for r in found if "copy" in r.path.lower() or "rewrite" in r.path.lower()]
     if store.url.startswith("s3"):
         sent = sum(r.received for r in written if ".staging" not in r.path)
-        assert sent == sum(map(len, objects(store, "data/").values()))
-    assert not [name for name in objects(store) if ".staging" in name]
+        assert sent == sum(map(len, stored(store, "data/").values()))
+    assert not [name for name in stored(store) if ".staging" in name]
 
 
 @pytest.mark.slow(base=["s3-text"])
 @pytest.mark.parametrize("name", ["images", "text"])
-def test_a_job_gets_through_a_store_that_fails_every_third_request(
+def test_a_job_survives_a_store_that_fails_every_third_request(
     store, inputs, on_disk, name, monkeypatch
 ):
-    monkeypatch.setattr(object_store, "SECONDS_BETWEEN", 0.01)
+    monkeypatch.setattr(backoff, "LONGEST_WAIT", 0.01)
     store.upload(inputs, "in")
     store.proxy.fault(503, methods=None, every=3)
     arguments = [flag.format(f"{store.url}/in") for flag in JOBS[name]]
     assert run(*arguments, *SPLITS, *ONE, "--output", f"{store.url}/out") == 0
     assert len([r for r in store.proxy.seen("", None) if r.fault]) > 20
     store.proxy.faults.clear()
-    assert comparable(objects(store, "out/")) == on_disk[name]
+    assert comparable(stored(store, "out/")) == on_disk[name]
 
 
 @pytest.mark.slow(base=["manifest"])
 @pytest.mark.parametrize("where", ["/in", r"out.*tfrecord$|shard.*tfrecord", "manifest"])
-def test_a_store_that_keeps_failing_ends_the_job_in_one_line_and_the_next_run_goes_on(
+def test_a_store_that_keeps_failing_ends_the_job_in_one_line_and_the_next_run_resumes(
     s3, inputs, on_disk, where, monkeypatch, capsys
 ):
-    monkeypatch.setattr(object_store, "SECONDS_BETWEEN", 0.01)
+    monkeypatch.setattr(backoff, "LONGEST_WAIT", 0.01)
     s3.upload(inputs, "in")
     arguments = [flag.format(f"{s3.url}/in") for flag in JOBS["sensors"]]
     arguments += [*SPLITS, *ONE, "--output", f"{s3.url}/out"]
@@ -220,14 +219,14 @@ def test_a_store_that_keeps_failing_ends_the_job_in_one_line_and_the_next_run_go
             strikes(method, path) and next(skipped, None) is None
         )
     assert run(*arguments) == 1
-    told = capsys.readouterr().err.strip().splitlines()[-1]
+    printed = capsys.readouterr().err.strip().splitlines()[-1]
     assert re.match(
-        rf"error: {s3.url}/\S+: the store keeps failing \(503 SlowDown.*run the same", told
+        rf"error: {s3.url}/\S+: the store keeps failing \(503 SlowDown.*run the same", printed
     )
-    assert "out/manifest.json" not in objects(s3)
+    assert "out/manifest.json" not in stored(s3)
     s3.proxy.forget()
     assert run(*arguments) == 0
-    assert comparable(objects(s3, "out/")) == on_disk["sensors"]
+    assert comparable(stored(s3, "out/")) == on_disk["sensors"]
     if where == "manifest":
         assert "kept 4 shards" in capsys.readouterr().err  # The others gave or took records.
 
@@ -238,7 +237,7 @@ def command(*arguments):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_killed_run_is_gone_on_with(store, inputs, on_disk, workers, tmp_path):
+def test_the_next_run_resumes_a_killed_one(store, inputs, on_disk, workers, tmp_path):
     arguments = [flag.format(inputs) for flag in JOBS["text"]]
     arguments += [*SPLITS, "--direct_num_workers", workers, "--output", f"{store.url}/out"]
     # On S3 two notes; the names of objects that are uploaded to Google are not in their addresses.
@@ -256,7 +255,7 @@ def test_a_killed_run_is_gone_on_with(store, inputs, on_disk, workers, tmp_path)
             time.sleep(0.01)
         os.killpg(process.pid, signal.SIGKILL)
     store.proxy.forget()
-    left = objects(store, "out/")
+    left = stored(store, "out/")
     assert "manifest.json" not in left
     for name, data in left.items():
         if name.endswith(".tfrecord"):
@@ -265,26 +264,26 @@ def test_a_killed_run_is_gone_on_with(store, inputs, on_disk, workers, tmp_path)
     again = subprocess.run(command(*arguments), cwd=ROOT, capture_output=True, text=True)
     assert again.returncode == 0, again.stderr
     assert f"kept {len(noted)} shards" in again.stderr
-    # What is kept is neither written again nor read.
+    # Shards that are kept are neither written again nor read.
     shards = [name.split("/")[-1].removesuffix(".done") for name in noted]
     whole = store.proxy.seen("|".join(f"{name}$" for name in shards), None)
     assert not [r for r in whole if r.method == "PUT" or "alt=media" in r.query]
     assert not [r for r in whole if r.method == "GET" and store.url.startswith("s3")]
-    assert comparable(objects(store, "out/")) == on_disk["text"]
+    assert comparable(stored(store, "out/")) == on_disk["text"]
 
 
 @pytest.mark.slow(base=["s3"])
-def test_overwrite_leaves_nothing_of_what_was_there(store, inputs, on_disk):
+def test_overwrite_removes_all_earlier_files(store, inputs, on_disk):
     arguments = [flag.format(inputs) for flag in JOBS["sensors"]]
     to = [*ONE, "--output", f"{store.url}/out"]
     assert run(*arguments, "--num_shards", "7", *to) == 0
     assert run(*arguments, *SPLITS, *to) == 2
     assert run(*arguments, *SPLITS, *to, "--overwrite") == 0
-    assert comparable(objects(store, "out/")) == on_disk["sensors"]
+    assert comparable(stored(store, "out/")) == on_disk["sensors"]
 
 
 @pytest.mark.slow
-def test_options_reach_every_process_and_no_file(s3, inputs, on_disk, monkeypatch, capsys):
+def test_options_reach_every_process_but_no_file(s3, inputs, on_disk, monkeypatch, capsys):
     s3.upload(inputs, "in")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
@@ -302,12 +301,12 @@ def test_options_reach_every_process_and_no_file(s3, inputs, on_disk, monkeypatc
     assert run("plan", *arguments, *flags, "--direct_num_workers", "2") == 0
     again = ["reshard", "--input", f"{s3.url}/out0/*.tfrecord", "--output", f"{s3.url}/again"]
     assert run(*again, *flags, "--direct_num_workers", "2") == 0
-    told = "".join(capsys.readouterr())
+    printed = "".join(capsys.readouterr())
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
-    found = objects(s3)
+    found = stored(s3)
     for secret in (b"TheKeyId", b"TheSecretKey"):
-        assert secret.decode() not in told
+        assert secret.decode() not in printed
         assert not [name for name, data in found.items() if secret in data]
     for number in range(2):
         below = {n[5:]: d for n, d in found.items() if n.startswith(f"out{number}/")}
@@ -315,7 +314,7 @@ def test_options_reach_every_process_and_no_file(s3, inputs, on_disk, monkeypatc
 
 
 @pytest.mark.parametrize("flag", ["--output", "--input"])
-def test_a_bucket_that_is_not_there_is_one_line(store, inputs, flag, capsys):
+def test_a_missing_bucket_is_reported_in_one_line(store, inputs, flag, capsys):
     arguments = [flag_.format(inputs) for flag_ in JOBS["sensors"]]
     if flag == "--input":
         arguments[2] = f"{store.url}-none/*.npy"
@@ -328,7 +327,7 @@ def test_a_bucket_that_is_not_there_is_one_line(store, inputs, flag, capsys):
     )
 
 
-def test_credentials_that_are_missing_or_wrong_are_one_line(s3, inputs, monkeypatch, capsys):
+def test_missing_or_wrong_credentials_are_reported_in_one_line(s3, inputs, monkeypatch, capsys):
     arguments = [flag.format(inputs) for flag in JOBS["sensors"]] + ["--output", f"{s3.url}/out"]
     s3.proxy.fault(403, methods=None)
     assert run(*arguments, *ONE) == 2
@@ -345,8 +344,8 @@ def test_credentials_that_are_missing_or_wrong_are_one_line(s3, inputs, monkeypa
 @pytest.mark.parametrize(
     "url, module, extra", [("s3://b/x", "boto3", "s3"), ("gs://b/x", "google.cloud.storage", "gcs")]
 )
-def test_a_store_without_its_library_is_one_line(inputs, url, module, extra, monkeypatch, capsys):
-    stores._made.cache_clear()
+def test_a_missing_library_is_reported_in_one_line(inputs, url, module, extra, monkeypatch, capsys):
+    objects._new_store.cache_clear()
     monkeypatch.setitem(sys.modules, module, None)
     arguments = [flag.format(inputs) for flag in JOBS["sensors"]] + ["--output", url]
     assert run(*arguments) == 2

@@ -1,4 +1,4 @@
-"""Damaged records while reading: each is named, and can be skipped alone."""
+"""Reading damaged records: each is reported, or can be skipped alone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def ids(batches):
 
 
 def damage(dataset, rows, shard=SHARD):
-    """Flips a bit of some records of a shard; their offsets."""
+    """Flips a bit in some records of a shard, and returns the records' offsets."""
     index = parse_index((dataset / f"{shard}.idx").read_bytes(), shard)
     data = bytearray((dataset / shard).read_bytes())
     for row in rows:
@@ -32,7 +32,7 @@ def damage(dataset, rows, shard=SHARD):
     return index[rows, 0].tolist()
 
 
-def test_a_damaged_record_is_named_by_file_number_and_byte(tmp_path):
+def test_a_damaged_record_is_reported_by_file_number_and_byte(tmp_path):
     dataset = write_numbers(tmp_path)
     (offset,) = damage(dataset, [2])
     message = rf"{SHARD}: record 2: the record at byte {offset} fails its CRC32C"
@@ -49,7 +49,7 @@ def test_a_damaged_record_is_named_by_file_number_and_byte(tmp_path):
 
 @pytest.mark.parametrize("shuffle", [False, True])
 @pytest.mark.parametrize("size", [1, 3, 20])
-def test_skipping_loses_those_records_alone_and_counts_them(tmp_path, caplog, shuffle, size):
+def test_skipping_drops_only_the_damaged_records_and_counts_them(tmp_path, caplog, shuffle, size):
     dataset = write_numbers(tmp_path)
     damage(dataset, [0, 2])
     left = [i for i in range(20) if i not in (5, 7)]
@@ -65,13 +65,15 @@ def test_skipping_loses_those_records_alone_and_counts_them(tmp_path, caplog, sh
     assert ids(readers.load(dataset, **how)) == found
 
 
-def test_a_cut_shard_loses_what_is_cut_off(tmp_path):
+def test_a_truncated_shard_loses_only_the_missing_records(tmp_path):
     dataset = write_numbers(tmp_path)
     path = dataset / SHARD
     index = parse_index((dataset / f"{SHARD}.idx").read_bytes(), SHARD)
     path.write_bytes(path.read_bytes()[: index[2, 0] + 9])
-    told = rf"{SHARD}: the manifest says .* record 2, at byte {index[2, 0]}, is cut off or missing"
-    with pytest.raises(readers.DatasetError, match=told):
+    message = (
+        rf"{SHARD}: the manifest says .* record 2, at byte {index[2, 0]}, is cut off or missing"
+    )
+    with pytest.raises(readers.DatasetError, match=message):
         readers.as_numpy(dataset, batch_size=4)
     left = [i for i in range(20) if i not in (7, 8)]
     assert ids(readers.as_numpy(dataset, batch_size=4, on_corrupt="skip")) == left
@@ -79,7 +81,7 @@ def test_a_cut_shard_loses_what_is_cut_off(tmp_path):
 
 
 @pytest.mark.parametrize("batching", ["padded", "ragged"])
-def test_a_batch_of_nothing_but_damaged_records_is_empty(tmp_path, batching):
+def test_a_batch_of_only_damaged_records_is_empty(tmp_path, batching):
     records = [{"signal": np.ones((n, 2), "f4"), "label": n} for n in (1, 2, 3, 4)]
     dataset = write_dataset(tmp_path, SIGNALS, {"train": [records]})
     damage(dataset, [2, 3], "train-00000-of-00001.tfrecord")
@@ -89,17 +91,17 @@ def test_a_batch_of_nothing_but_damaged_records_is_empty(tmp_path, batching):
     assert found == [2, 0]
 
 
-def test_wrong_arguments_are_told(tmp_path):
+def test_invalid_arguments_are_rejected(tmp_path):
     dataset = write_numbers(tmp_path)
     for read in (readers.load, readers.as_numpy):
-        with pytest.raises(ValueError, match="on_corrupt='ignore': one of raise, skip"):
+        with pytest.raises(ValueError, match="on_corrupt='ignore': expected one of raise, skip"):
             read(dataset, batch_size=1, on_corrupt="ignore")
     with pytest.raises(ValueError, match="it needs order='global'"):
         readers.load(dataset, batch_size=1, on_corrupt="skip", order="interleave")
 
 
 class Store(MemoryFileSystem):
-    """As an object store does it: to ask for what lies behind the end is an error."""
+    """Like an object store, it rejects a range that starts after the end of a file."""
 
     protocol = "store"
 
@@ -113,7 +115,7 @@ class Store(MemoryFileSystem):
         return super().cat_file(path, start, end, **kwargs)
 
 
-def test_a_cut_shard_in_a_store_loses_what_is_cut_off(tmp_path, monkeypatch):
+def test_a_truncated_shard_in_a_store_loses_only_the_missing_records(tmp_path, monkeypatch):
     monkeypatch.setattr("readers.shards.fetch._GAP_BYTES", -1)
     fsspec.register_implementation("store", Store, clobber=True)
     store = fsspec.filesystem("store")

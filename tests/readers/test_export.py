@@ -1,5 +1,8 @@
+"""`readers.export_npy`: the files, resuming, full disks and memory."""
+
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import resource
@@ -65,7 +68,7 @@ RECORDS = [record(i) for i in range(11)]
 
 
 def expected_file(tmp_path, name, records=RECORDS):
-    """What `np.save` makes of a feature."""
+    """The bytes of the file that `np.save` writes for a feature."""
     values = [pixels(i) for i in range(len(records))] if name == "icon" else None
     array = np.array(values or [r[name] for r in records], numpy_dtype(SCHEMA[name].dtype))
     path = tmp_path / f"expected-{name}.npy"
@@ -85,14 +88,14 @@ def small_chunks(monkeypatch):
 
 
 @pytest.mark.parametrize("name", [name for name in SCHEMA if name != "key"])
-def test_a_file_is_the_one_that_numpy_saves(dataset, tmp_path, small_chunks, name):
+def test_an_exported_file_equals_one_saved_by_numpy(dataset, tmp_path, small_chunks, name):
     path = readers.export_npy(dataset, feature=name, output=tmp_path / "out.npy")
     assert path == tmp_path / "out.npy"
     assert path.read_bytes() == expected_file(tmp_path, name)
     assert list(tmp_path.glob("out*")) == [path]
 
 
-def test_several_features_go_to_a_directory_in_one_pass(dataset, tmp_path, monkeypatch):
+def test_several_features_are_written_to_a_directory_in_one_pass(dataset, tmp_path, monkeypatch):
     read = []
     columns = export.Records.columns
 
@@ -119,13 +122,13 @@ def test_rows_are_the_records_of_a_slice_in_their_order(tmp_path, small_chunks):
     assert found.tolist() == [record["vector"].tolist() for record in source]
 
 
-def test_files_without_a_manifest_are_exported_too(tmp_path):
+def test_files_without_a_manifest_can_be_exported(tmp_path):
     files = sorted(write_numbers(tmp_path / "numbers").glob("train*.tfrecord"))
     path = readers.export_npy(files, "id", tmp_path / "id.npy", schema=NUMBERS)
     assert np.load(path).tolist() == list(range(20))
 
 
-def test_a_split_of_nothing_is_an_array_of_no_rows(dataset, tmp_path):
+def test_an_empty_split_becomes_an_array_without_rows(dataset, tmp_path):
     path = readers.export_npy(dataset, "image", tmp_path / "image.npy", split="val")
     found = np.load(path, mmap_mode="r")
     assert (found.shape, found.dtype) == ((0, 4, 5, 3), np.uint8)
@@ -141,16 +144,16 @@ def test_a_split_of_nothing_is_an_array_of_no_rows(dataset, tmp_path):
         (
             ["label", "a/b"],
             "x",
-            "feature 'a/b' has a name that is none for a file: export it alone",
+            "feature 'a/b': its name cannot be a file name; export it alone",
         ),
         ([], "x", r"feature=\[\]: expected a list of feature names"),
         (3, "x", "feature=3: expected a list of feature names"),
         ("label", "s3://bucket/x.npy", "output='s3://bucket/x.npy': expected a local path"),
-        ("label", ".", "is a directory: expected a file in it"),
-        (["label"], "file", "is a file: several features go to a directory"),
+        ("label", ".", "is a directory: expected a file"),
+        (["label"], "file", "is a file: a list of features needs a directory"),
     ],
 )
-def test_what_cannot_be_exported_is_refused_before_anything_is_made(
+def test_an_impossible_export_is_rejected_before_any_file_is_created(
     tmp_path, monkeypatch, feature, output, message
 ):
     schema = Schema(
@@ -170,22 +173,22 @@ def test_what_cannot_be_exported_is_refused_before_anything_is_made(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "file"]
 
 
-def test_a_feature_with_a_slash_is_exported_alone(tmp_path):
+def test_a_feature_with_a_slash_in_its_name_can_be_exported_alone(tmp_path):
     schema = Schema({"a/b": ("int64", ())})
     write_dataset(tmp_path / "data", schema, {"train": [[{"a/b": 4}]]})
     assert np.load(readers.export_npy(tmp_path / "data", "a/b", tmp_path / "ab.npy")) == [4]
 
 
-def test_nothing_that_exists_is_replaced(dataset, tmp_path):
+def test_existing_files_are_not_replaced(dataset, tmp_path):
     (tmp_path / "label.npy").write_text("mine")
     for feature, output in [("label", tmp_path / "label.npy"), (["image", "label"], tmp_path)]:
-        with pytest.raises(FileExistsError, match=r"label\.npy: it exists already; delete it"):
+        with pytest.raises(FileExistsError, match=r"label\.npy: already exists; delete it"):
             readers.export_npy(dataset, feature, output)
     assert (tmp_path / "label.npy").read_text() == "mine"
     assert list(tmp_path.glob("image*")) == []
 
 
-def test_a_damaged_record_is_named_and_leaves_no_file_that_looks_whole(tmp_path):
+def test_a_damaged_record_is_reported_and_leaves_no_file(tmp_path):
     dataset = write_numbers(tmp_path / "numbers")
     shard = dataset / "train-00003-of-00004.tfrecord"
     data = bytearray(shard.read_bytes())
@@ -196,11 +199,11 @@ def test_a_damaged_record_is_named_and_leaves_no_file_that_looks_whole(tmp_path)
     assert list(tmp_path.glob("v*")) == []
 
 
-# Going on.
+# Resuming.
 
 
 def unfinished(dataset, feature, output, chunks, monkeypatch, **arguments):
-    """An export that ends after some chunks of three records, each of them saved."""
+    """An export that is interrupted after some chunks of three records, each of them saved."""
     with monkeypatch.context() as patch:
         patch.setattr(export, "_CHUNK_RECORDS", 3)
         patch.setattr(export, "_SECONDS_BETWEEN_SAVES", -1)
@@ -217,7 +220,7 @@ def unfinished(dataset, feature, output, chunks, monkeypatch, **arguments):
             readers.export_npy(dataset, feature, output, **arguments)
 
 
-def test_a_run_goes_on_after_the_rows_that_another_has_saved(dataset, tmp_path, monkeypatch):
+def test_a_run_resumes_after_the_rows_that_another_saved(dataset, tmp_path, monkeypatch):
     output = tmp_path / "label.npy"
     unfinished(dataset, "label", output, 2, monkeypatch)
     note = json.loads((tmp_path / "label.npy.partial.json").read_text())
@@ -225,21 +228,21 @@ def test_a_run_goes_on_after_the_rows_that_another_has_saved(dataset, tmp_path, 
     partial = tmp_path / "label.npy.partial"
     data = bytearray(partial.read_bytes())
     at = len(data) - 11 * 8
-    data[at : at + 8] = (77).to_bytes(8, "little")  # Row 0, which must not be written again.
+    data[at : at + 8] = (77).to_bytes(8, "little")  # Row 0, which must not be rewritten.
     partial.write_bytes(data)
     found = np.load(readers.export_npy(dataset, "label", output)).tolist()
     assert found == [77, *(r["label"] for r in RECORDS[1:])]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["label.npy"]
 
 
-def test_an_unfinished_file_is_as_large_as_the_whole_one(dataset, tmp_path, monkeypatch):
+def test_an_unfinished_file_has_its_full_size(dataset, tmp_path, monkeypatch):
     unfinished(dataset, "image", tmp_path / "image.npy", 1, monkeypatch)
     size = (tmp_path / "image.npy.partial").stat().st_size
     assert size == len(expected_file(tmp_path, "image"))
 
 
 @pytest.mark.parametrize("change", ["dataset", "feature", "split", "schema", "note", "cut", "head"])
-def test_a_run_does_not_go_on_with_rows_of_something_else(tmp_path, monkeypatch, change):
+def test_a_run_does_not_resume_with_rows_of_other_data(tmp_path, monkeypatch, change):
     schema = Schema({"a": ("int64", ()), "b": ("int64", ())})
 
     def write(name, sign):
@@ -272,7 +275,7 @@ def test_a_run_does_not_go_on_with_rows_of_something_else(tmp_path, monkeypatch,
     assert found == [sign * factor * i or 7 * (factor == 0) for i in range(first, first + 10)]
 
 
-def test_files_without_a_manifest_that_were_rewritten_are_begun_anew(tmp_path, monkeypatch):
+def test_an_export_of_rewritten_files_starts_over(tmp_path, monkeypatch):
     output, schema = tmp_path / "id.npy", {"schema": NUMBERS}
     write_dataset(tmp_path, NUMBERS, {"train": [numbers(0, 9)]})
     (file,) = tmp_path.glob("*.tfrecord")
@@ -281,7 +284,7 @@ def test_files_without_a_manifest_that_were_rewritten_are_begun_anew(tmp_path, m
     assert np.load(readers.export_npy([file], "id", output, **schema)).tolist() == [*range(1, 10)]
 
 
-def test_a_run_does_not_go_on_with_rows_that_another_began_to_replace(
+def test_a_run_does_not_resume_with_rows_that_another_began_to_replace(
     dataset, tmp_path, monkeypatch
 ):
     other = write_dataset(tmp_path / "other", SCHEMA, {"train": [RECORDS[::-1]]})
@@ -292,27 +295,29 @@ def test_a_run_does_not_go_on_with_rows_that_another_began_to_replace(
     assert path.read_bytes() == expected_file(tmp_path, "label")
 
 
-def test_a_file_that_another_run_ends_at_that_moment_is_not_touched(dataset, tmp_path, monkeypatch):
+def test_a_file_that_another_run_has_just_finished_is_not_touched(dataset, tmp_path, monkeypatch):
     output = tmp_path / "label.npy"
     lock, other = PartialNpy._lock, PartialNpy(output, "other", np.dtype("<i8"), (11,))
-    other.__enter__()
+    opened = contextlib.ExitStack()
+    opened.enter_context(other.opened())
     other.write(0, np.arange(11))
 
     def ended(self):
         other.commit()
-        other.__exit__(None, None, None)
+        opened.close()
         lock(self)
 
     monkeypatch.setattr(PartialNpy, "_lock", ended)
-    with pytest.raises(FileExistsError, match="it exists already"):
+    with pytest.raises(FileExistsError, match="already exists"):
         readers.export_npy(dataset, "label", output)
     assert np.load(output).tolist() == list(range(11))
 
 
-def test_two_runs_do_not_write_one_file(dataset, tmp_path):
+def test_two_runs_cannot_write_the_same_file(dataset, tmp_path):
     output = tmp_path / "label.npy"
-    with PartialNpy(output, "other", np.dtype("<i8"), (11,)) as file:
-        file.save(0)
+    other = PartialNpy(output, "other", np.dtype("<i8"), (11,))
+    with other.opened():
+        other.save(0)
         with pytest.raises(BlockingIOError, match="another process is writing it"):
             readers.export_npy(dataset, "label", output)
     readers.export_npy(dataset, "label", output)
@@ -360,7 +365,7 @@ print(step, sorted(set(kept)))
 """
 
 
-def test_a_run_that_is_killed_at_any_step_is_made_good_by_the_next(dataset, tmp_path):
+def test_a_run_killed_at_any_step_is_completed_by_the_next(dataset, tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", KILLED_AT_EVERY_STEP, str(dataset), str(tmp_path), "image", "label"],
         capture_output=True,
@@ -380,7 +385,7 @@ def command(*arguments, **options):
     return subprocess.run(line, capture_output=True, text=True, **options)
 
 
-def test_a_file_that_may_not_be_so_large_is_one_line_and_leaves_nothing(dataset, tmp_path):
+def test_a_file_over_the_size_limit_gives_a_one_line_error_and_leaves_no_file(dataset, tmp_path):
     def limited():
         resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))
 
@@ -388,14 +393,14 @@ def test_a_file_that_may_not_be_so_large_is_one_line_and_leaves_nothing(dataset,
     done = command(*arguments, preexec_fn=limited)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        f"error: {tmp_path}/x.npy: 788 bytes cannot be reserved (File too large); make room, or "
+        f"error: {tmp_path}/x.npy: cannot reserve 788 bytes (File too large); free some space, or "
         "choose another output\n"
     )
     assert list(tmp_path.iterdir()) == []
-    # Nor does a file before it, for which there is room.
+    # Nor does it leave an earlier file, for which there is space.
     arguments = ["export", dataset, "--feature", "icon", "--feature", "image", "--output", tmp_path]
     done = command(*arguments, preexec_fn=limited)
-    assert f"{tmp_path}/image.npy: 788 bytes cannot be reserved" in done.stderr
+    assert f"{tmp_path}/image.npy: cannot reserve 788 bytes" in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
@@ -411,14 +416,14 @@ def disk(tmp_path):
 
 
 @pytest.mark.disks
-def test_a_disk_without_room_is_one_line_and_stays_as_it_was(tmp_path, disk):
+def test_a_full_disk_gives_a_one_line_error_and_is_left_unchanged(tmp_path, disk):
     schema = Schema({"x": ("uint8", (1000,))})
     records = [{"x": np.full(1000, i, np.uint8)} for i in range(100)]
     dataset = write_dataset(tmp_path / "data", schema, {"train": [records]})
     arguments = ["export", dataset, "--feature", "x", "--output", disk / "x.npy"]
     done = command(*arguments)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "x.npy: 100,128 bytes cannot be reserved (No space left on device)" in done.stderr
+    assert "x.npy: cannot reserve 100,128 bytes (No space left on device)" in done.stderr
     assert list(disk.iterdir()) == []
     subprocess.run(["mount", "-o", "remount,size=1m", str(disk)], check=True)
     assert command(*arguments).returncode == 0
@@ -426,7 +431,7 @@ def test_a_disk_without_room_is_one_line_and_stays_as_it_was(tmp_path, disk):
 
 
 @pytest.mark.disks
-def test_a_disk_that_fills_up_meanwhile_keeps_what_was_saved(tmp_path, disk, monkeypatch):
+def test_a_disk_that_fills_up_during_an_export_keeps_the_saved_rows(tmp_path, disk, monkeypatch):
     dataset = write_dataset(
         tmp_path / "data", Schema({"x": ("uint8", (4000,))}), {"train": [small_records(9)]}
     )
@@ -434,7 +439,7 @@ def test_a_disk_that_fills_up_meanwhile_keeps_what_was_saved(tmp_path, disk, mon
     with (disk / "other").open("wb", buffering=0) as other, pytest.raises(OSError):
         while True:
             other.write(bytes(1000))
-    with pytest.raises(OSError, match=r"row 9 cannot be saved \(No space left on device\); make"):
+    with pytest.raises(OSError, match=r"cannot save row 9 \(No space left on device\); free"):
         readers.export_npy(dataset, "x", disk / "x.npy")
     assert json.loads((disk / "x.npy.partial.json").read_text())["rows"] == 6
     (disk / "other").unlink()
@@ -459,7 +464,7 @@ def test_the_command_exports_one_feature_or_several(dataset, tmp_path, capsys):
     assert capsys.readouterr().out == f"{tmp_path}/more/label.npy\n{tmp_path}/more/image.npy\n"
 
 
-def test_the_command_tells_a_mistake_from_damage(dataset, tmp_path, capsys):
+def test_the_exit_code_distinguishes_mistakes_from_damage(dataset, tmp_path, capsys):
     arguments = ["export", str(dataset), "--feature", "label", "--output", f"{tmp_path}/l.npy"]
     assert main([*arguments, "--split", "test"]) == 2
     assert "unknown split 'test'" in capsys.readouterr().err
@@ -509,7 +514,7 @@ def large(tmp_path_factory):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("how", ["in order", "shuffled", "export"])
-def test_memory_stays_within_four_batches_of_a_dataset_of_sixty(large, tmp_path, how):
+def test_memory_stays_within_four_batches(large, tmp_path, how):
     batch = 16 * 224 * 224 * 3 * 4
     size = sum(path.stat().st_size for path in large.iterdir())
     assert size > 10 * (4 * batch + (20 << 20))

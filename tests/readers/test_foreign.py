@@ -1,4 +1,4 @@
-"""Every form that a feature can have in files of others, read alike in every way."""
+"""Every encoding of a feature in files of other writers: all readers return the same values."""
 
 from __future__ import annotations
 
@@ -21,34 +21,37 @@ from readers.format.schema import (
 )
 from tests.support.plain import example, tensor, write_plain
 
-RNG = np.random.default_rng(17)
-
 LENGTHS = (2, 0, 3, 1, 5)
 
 
-def array_of(dtype, shape):
-    """Values from one end of the dtype to the other, or texts."""
+@pytest.fixture
+def rng():
+    return np.random.default_rng(17)
+
+
+def array_of(rng, dtype, shape):
+    """Values from the whole range of the dtype, or texts."""
     if dtype == "string":
         array = np.empty(int(np.prod(shape)), object)
-        array[:] = [RNG.bytes(int(RNG.integers(0, 9))) for _ in range(array.size)]
+        array[:] = [rng.bytes(int(rng.integers(0, 9))) for _ in range(array.size)]
         return array.reshape(shape)
     target = numpy_dtype(dtype)
     if dtype == "bool":
-        return np.asarray(RNG.integers(0, 2, shape)).astype(bool)
+        return np.asarray(rng.integers(0, 2, shape)).astype(bool)
     if target.kind in "iu":
         limits = np.iinfo(target)
-        return np.asarray(RNG.integers(limits.min, limits.max, shape, target, endpoint=True))
-    return np.asarray(RNG.normal(size=shape) * 100).astype(target)
+        return np.asarray(rng.integers(limits.min, limits.max, shape, target, endpoint=True))
+    return np.asarray(rng.normal(size=shape) * 100).astype(target)
 
 
-def forms(dtypes):
-    """(dtype, shape): one value, a fixed and a varying shape in turn, and each of them of one dtype."""
+def dtypes_and_shapes(dtypes):
+    """(dtype, shape) pairs: each dtype with one of three shapes, and the first dtype with each."""
     shapes = [(), (3, 2), (None, 2)]
     return [*zip(dtypes, itertools.cycle(shapes), strict=False), *((dtypes[0], s) for s in shapes)]
 
 
 def in_a_list(array):
-    """What stands in an Example's own list of integers, floats or bytes."""
+    """The values as a list of an Example holds them: integers, floats or bytes."""
     if array.dtype == object:
         return array.reshape(-1)
     return array.reshape(-1).astype(np.int64 if array.dtype.kind in "iub" else np.float32)
@@ -62,13 +65,13 @@ WRITTEN = {
 CASES = [
     Feature(dtype, shape, encoding)
     for encoding, (_, dtypes) in WRITTEN.items()
-    for dtype, shape in forms(dtypes)
+    for dtype, shape in dtypes_and_shapes(dtypes)
 ]
 
 
 def same(found, expected):
     assert isinstance(found, bytes) or found.dtype in (expected.dtype, tf.string)
-    # TensorFlow gives one text, and one bfloat16, as a value that is no array.
+    # TensorFlow returns a single text, or a single bfloat16, as a value that is not an array.
     found = np.asarray(found.numpy() if isinstance(found, tf.Tensor) else found, expected.dtype)
     assert found.shape == expected.shape
     if expected.dtype == object:
@@ -78,8 +81,8 @@ def same(found, expected):
         assert found.tobytes() == expected.tobytes()
 
 
-def read_alike(path, schema, records):
-    """Reads a file in every way; every record has to be the one that was written."""
+def assert_readers_agree(path, schema, records):
+    """Reads a file with every reader; each record must equal the one that was written."""
     batching = "ragged" if any(not f.is_fixed for f in schema.values()) else "dense"
     arguments = {"schema": schema, "batch_size": 2, "batching": batching}
     for batches in (
@@ -105,7 +108,7 @@ def read_alike(path, schema, records):
 
 @pytest.mark.slow(base=["raw", "list"])
 @pytest.mark.parametrize("encoding", list(WRITTEN))
-def test_every_form_of_every_dtype_is_read_alike(tmp_path, encoding):
+def test_every_reader_reads_every_encoding_of_every_dtype(tmp_path, rng, encoding):
     write, _ = WRITTEN[encoding]
     features = {
         f"{feature.dtype} {number}": feature
@@ -114,7 +117,7 @@ def test_every_form_of_every_dtype_is_read_alike(tmp_path, encoding):
     }
     records = [
         {
-            name: array_of(f.dtype, [n if d is None else d for d in f.shape])
+            name: array_of(rng, f.dtype, [n if d is None else d for d in f.shape])
             for name, f in features.items()
         }
         for n in LENGTHS
@@ -123,10 +126,10 @@ def test_every_form_of_every_dtype_is_read_alike(tmp_path, encoding):
         example(**{name: write(array) for name, array in record.items()}) for record in records
     ]
     path = write_plain(tmp_path / "a.tfrecord", examples)
-    read_alike(path, Schema(features), records)
+    assert_readers_agree(path, Schema(features), records)
 
 
-def test_a_file_that_mixes_forms_and_leaves_out_empty_lists_is_read_alike(tmp_path):
+def test_every_reader_reads_a_file_that_mixes_encodings_and_omits_empty_lists(tmp_path, rng):
     schema = Schema(
         {
             "image/encoded": Feature("uint8", (None, None, 3), "png"),
@@ -138,12 +141,12 @@ def test_a_file_that_mixes_forms_and_leaves_out_empty_lists_is_read_alike(tmp_pa
     )
     records, examples = [], []
     for number, count in enumerate(LENGTHS):
-        pixels = RNG.integers(0, 256, (4 + number, 5, 3)).astype(np.uint8)
+        pixels = rng.integers(0, 256, (4 + number, 5, 3)).astype(np.uint8)
         record = {
             "image/encoded": pixels,
-            "image/object/bbox": array_of("float32", (count, 4)),
-            "image/object/class": array_of("int64", (count,)),
-            "image/object/name": array_of("string", (count,)),
+            "image/object/bbox": array_of(rng, "float32", (count, 4)),
+            "image/object/class": array_of(rng, "int64", (count,)),
+            "image/object/name": array_of(rng, "string", (count,)),
             "image/filename": np.array(b"%d.png" % number, object),
         }
         written = {n: v.reshape(-1) for n, v in record.items() if v.size and "object" in n}
@@ -151,10 +154,11 @@ def test_a_file_that_mixes_forms_and_leaves_out_empty_lists_is_read_alike(tmp_pa
         written["image/filename"] = f"{number}.png"
         records.append(record)
         examples.append(example(**written))
-    read_alike(write_plain(tmp_path / "a.tfrecord", examples), schema, records)
+    path = write_plain(tmp_path / "a.tfrecord", examples)
+    assert_readers_agree(path, schema, records)
 
 
-# Encoded pictures.
+# Encoded images.
 
 
 def encoded(pixels, kind, **options):
@@ -164,12 +168,14 @@ def encoded(pixels, kind, **options):
     return out.getvalue()
 
 
-RGB = RNG.integers(0, 256, (9, 7, 3)).astype(np.uint8)
+_PIXELS = np.random.default_rng(17)
+
+RGB = _PIXELS.integers(0, 256, (9, 7, 3)).astype(np.uint8)
 GRAY = RGB[..., 0]
-SIXTEEN_BITS = RNG.integers(0, 65536, (9, 7)).astype(np.uint16)
+SIXTEEN_BITS = _PIXELS.integers(0, 65536, (9, 7)).astype(np.uint16)
 PALETTE = Image.fromarray(RGB).quantize(16)
 
-PICTURES = {
+IMAGES = {
     "JPEG": encoded(RGB, "JPEG", quality=90),
     "JPEG without subsampling": encoded(RGB, "JPEG", subsampling=0),
     "progressive JPEG": encoded(RGB, "JPEG", progressive=True),
@@ -181,7 +187,7 @@ PICTURES = {
     "PNG of 16 bits": encoded(SIXTEEN_BITS, "PNG"),
     "PNG of TensorFlow of 16 bits": tf.io.encode_png(np.dstack([SIXTEEN_BITS] * 3)).numpy(),
     "PNG with a palette": encoded(PALETTE, "PNG"),
-    "PNG with a transparent colour": encoded(PALETTE, "PNG", transparency=3),
+    "PNG with a transparent color": encoded(PALETTE, "PNG", transparency=3),
     "PNG with alpha": encoded(np.dstack([RGB, GRAY]), "PNG"),
     "GIF": encoded(PALETTE, "GIF"),
     "first frame of a GIF": encoded(PALETTE, "GIF", save_all=True, append_images=[PALETTE]),
@@ -190,7 +196,7 @@ PICTURES = {
 }
 
 
-def assert_pictures(tmp_path, data, channels, tolerance):
+def assert_pixels(tmp_path, data, channels, tolerance):
     path = write_plain(tmp_path / "a.tfrecord", [example(x=data), example(x=data)])
     schema = Schema({"x": Feature("uint8", (9, 7, channels), "source")})
     expected = tf.io.decode_image(data, channels, expand_animations=False)
@@ -200,17 +206,17 @@ def assert_pictures(tmp_path, data, channels, tolerance):
         readers.load(path, schema=schema, batch_size=2, order="interleave"),
         readers.as_numpy(path, schema=schema, batch_size=2),
     ):
-        ((batch),) = batches
+        (batch,) = batches
         for found in batch["x"]:
             np.testing.assert_allclose(np.int64(found), np.int64(expected), atol=tolerance)
 
 
-@pytest.mark.parametrize("name", list(PICTURES))
-def test_pictures_of_every_kind_have_the_same_pixels_everywhere(tmp_path, name):
-    assert_pictures(tmp_path, PICTURES[name], 3, tolerance=0)
+@pytest.mark.parametrize("name", list(IMAGES))
+def test_every_reader_decodes_every_image_format_to_the_same_pixels(tmp_path, name):
+    assert_pixels(tmp_path, IMAGES[name], 3, tolerance=0)
 
 
-@pytest.mark.parametrize("name", [name for name in PICTURES if "JPEG" in name or "PNG" in name])
-def test_pictures_in_gray_are_those_of_tensorflow_to_one_level(tmp_path, name):
-    # The gray of a PNG's colours is rounded by Pillow and cut by libpng.
-    assert_pictures(tmp_path, PICTURES[name], 1, tolerance=0 if "JPEG" in name else 1)
+@pytest.mark.parametrize("name", [name for name in IMAGES if "JPEG" in name or "PNG" in name])
+def test_gray_pixels_equal_those_of_tensorflow_to_within_one_level(tmp_path, name):
+    # When a color PNG becomes gray, Pillow rounds and libpng truncates.
+    assert_pixels(tmp_path, IMAGES[name], 1, tolerance=0 if "JPEG" in name else 1)

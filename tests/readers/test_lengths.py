@@ -1,4 +1,4 @@
-"""Cutting, filling up and lengths: NumPy and TensorFlow against each other and by hand."""
+"""Truncation, padding and lengths: NumPy and TensorFlow agree with each other and with arrays made by hand."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ READERS = [
     lambda *a, **k: readers.load(*a, **k).as_numpy_iterator(),
     lambda *a, **k: readers.load(*a, **k, order="interleave").as_numpy_iterator(),
 ]
-every_reader = pytest.mark.parametrize("read", READERS, ids=["numpy", "indexed", "streamed"])
+every_reader = pytest.mark.parametrize("read", READERS, ids=["numpy", "index", "streams"])
 
 
 @pytest.mark.slow(
@@ -68,7 +68,7 @@ every_reader = pytest.mark.parametrize("read", READERS, ids=["numpy", "indexed",
 )
 @pytest.mark.parametrize("limit", [1, 2, 4, 99])
 @pytest.mark.parametrize(("shape", "found"), VARYING)
-def test_the_first_unknown_dimension_is_cut_to_its_limit(shape, found, limit):
+def test_the_first_unknown_dimension_is_truncated_to_its_limit(shape, found, limit):
     values = arrays(found)
     feature = Feature("float32", shape)
     axis = shape.index(None)
@@ -90,7 +90,7 @@ def test_the_first_unknown_dimension_is_cut_to_its_limit(shape, found, limit):
     ("shape", "counts"), [((None, 3), (0, 2, 5)), ((None, None), (1, 3)), ((2, None), (2, 2))]
 )
 @pytest.mark.parametrize("limit", [1, 3])
-def test_a_sequence_is_cut_as_a_list_or_within_its_arrays(shape, counts, limit):
+def test_a_sequence_is_truncated_as_a_list_or_within_its_arrays(shape, counts, limit):
     feature = Feature("int32", shape, "sequence")
     size = [4 if d is None else d for d in shape[1:]]
     values = [[np.full(size, n, np.int32) for n in range(count)] for count in counts]
@@ -107,13 +107,14 @@ def test_a_sequence_is_cut_as_a_list_or_within_its_arrays(shape, counts, limit):
 
 @pytest.mark.slow(base=["indexed", "numpy"])
 @every_reader
-def test_padding_values_and_lengths_are_those_asked_for(dataset, read):
+def test_padding_values_and_lengths_match_the_arguments(dataset, read):
     how = {"tokens": -7, "signal": np.nan, "words": "<pad>", "parts": 5}
-    found = records()
+    written, seen = records(), []
     for batch in read(
         dataset, batch_size=8, batching="padded", lengths=True, mask=True, padding_values=how
     ):
-        rows = [found[label] for label in batch["label"]]
+        seen += batch["label"].tolist()
+        rows = [written[label] for label in batch["label"]]
         lengths = [len(row["tokens"]) for row in rows]
         for name in ("tokens", "signal", "words", "parts"):
             assert batch[f"{name}_length"].tolist() == lengths
@@ -130,10 +131,11 @@ def test_padding_values_and_lengths_are_those_asked_for(dataset, read):
             assert (batch["parts"][i, n:] == 5).all()
             assert (batch["plane"][i, n:] == 0).all()
             assert batch["tokens_mask"][i].tolist() == [True] * n + [False] * (max(lengths) - n)
+    assert seen == list(range(30))
 
 
 @every_reader
-def test_one_padding_value_is_for_all_numbers(dataset, read):
+def test_a_single_padding_value_applies_to_all_numeric_features(dataset, read):
     (batch, *_) = read(
         dataset, batch_size=30, columns=["tokens", "words"], batching="padded", padding_values=-1
     )
@@ -144,7 +146,8 @@ def test_one_padding_value_is_for_all_numbers(dataset, read):
 
 @pytest.mark.slow(base=["indexed", "numpy"])
 @every_reader
-def test_lengths_follow_what_is_cut(dataset, read):
+def test_lengths_are_those_after_truncation(dataset, read):
+    lengths = []
     for batch in read(
         dataset,
         batch_size=8,
@@ -153,13 +156,15 @@ def test_lengths_follow_what_is_cut(dataset, read):
         max_length={"tokens": 3, "plane": 2},
         columns=["tokens", "plane", "signal"],
     ):
+        lengths += batch["tokens_length"].tolist()
         assert batch["tokens"].shape[1] <= 3 >= batch["tokens_length"].max()
         assert batch["plane"].shape[1] <= 2 >= batch["plane_length"][:, 0].max()
         assert batch["plane_length"][:, 1].max() == batch["plane"].shape[2]
         assert batch["signal"].shape[1] == batch["signal_length"].max()
+    assert lengths == [min(len(record["tokens"]), 3) for record in records()]
 
 
-def test_shapes_of_lengths_are_static(dataset):
+def test_lengths_have_static_shapes(dataset):
     for order in ("global", "interleave"):
         ds = readers.load(
             dataset,
@@ -188,7 +193,7 @@ def test_shapes_of_lengths_are_static(dataset):
         ({"batching": "padded", "padding_values": 2**70}, "does not fit 'parts'"),
     ],
 )
-def test_wrong_arguments_are_told(dataset, how, message):
+def test_invalid_arguments_are_rejected(dataset, how, message):
     for read in (readers.load, readers.as_numpy):
         with pytest.raises(ValueError, match=message):
             read(dataset, batch_size=4, **how)

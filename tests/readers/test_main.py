@@ -1,3 +1,5 @@
+"""`python -m readers`: its output, errors and exit codes."""
+
 from __future__ import annotations
 
 import subprocess
@@ -39,7 +41,7 @@ def run(*arguments, capsys):
     return code, captured.out, captured.err
 
 
-def test_info_tells_what_a_dataset_holds(dataset, capsys):
+def test_info_describes_a_dataset(dataset, capsys):
     code, out, _ = run("info", dataset, capsys=capsys)
     assert code == 0
     words = " ".join(out.split())
@@ -72,12 +74,12 @@ def test_head_shows_the_first_records(dataset, capsys):
     ]
 
 
-def test_head_shows_all_records_where_there_are_fewer(dataset, capsys):
+def test_head_shows_all_records_if_there_are_fewer(dataset, capsys):
     _, out, _ = run("head", dataset, "--split", "val", "-n", "99", capsys=capsys)
     assert out.count("record") == 6
 
 
-def test_arrays_and_texts_are_cut():
+def test_long_arrays_and_texts_are_abbreviated():
     assert summary(np.arange(9)) == "int64 [9]  0, 1, 2, 3, 4, ...  (0 to 8)"
     assert summary(np.zeros((0, 2), "f4")) == "float32 [0, 2]"
     assert summary(np.array(b"x" * 200, object)) == f"string []  '{'x' * 100}'..."
@@ -90,7 +92,7 @@ def test_arrays_and_texts_are_cut():
     ("count", "text"),
     [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (1 << 30, "1.0 GiB"), (1 << 41, "2.0 TiB")],
 )
-def test_sizes_are_written_as_people_read_them(count, text):
+def test_sizes_are_human_readable(count, text):
     assert format_bytes(count) == text
 
 
@@ -105,7 +107,7 @@ def test_sizes_are_written_as_people_read_them(count, text):
         (("info", "nosuch://place"), "nosuch"),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_code_2(dataset, tmp_path, capsys, arguments, message):
+def test_a_mistake_gives_one_line_and_exit_code_2(dataset, tmp_path, capsys, arguments, message):
     arguments = [a.format(tmp=tmp_path, data=dataset) for a in arguments]
     code, out, err = run(*arguments, capsys=capsys)
     assert (code, out) == (2, "")
@@ -114,14 +116,14 @@ def test_a_mistake_is_one_line_and_exit_code_2(dataset, tmp_path, capsys, argume
     assert message in err
 
 
-def test_a_missing_shard_is_one_line_too(dataset, tmp_path, capsys):
+def test_a_missing_shard_gives_one_line_and_exit_code_2(dataset, tmp_path, capsys):
     (tmp_path / "numbers" / "train-00000-of-00004.tfrecord").unlink()
     code, _, err = run("head", dataset, capsys=capsys)
     assert code == 2
     assert "the manifest lists this shard, but it is missing" in err
 
 
-def test_a_wrong_command_is_exit_code_2(capsys):
+def test_an_invalid_command_gives_exit_code_2(capsys):
     for arguments in ([], ["heads"], ["info"]):
         with pytest.raises(SystemExit) as exit_:
             main(arguments)
@@ -129,7 +131,7 @@ def test_a_wrong_command_is_exit_code_2(capsys):
     capsys.readouterr()
 
 
-def test_the_command_answers_at_once_and_imports_nothing_heavy(dataset):
+def test_the_command_starts_quickly_and_imports_nothing_heavy(dataset):
     code = (
         "import sys, runpy; sys.argv = ['readers', 'info', sys.argv[1]]\n"
         "try: runpy.run_module('readers', run_name='__main__')\n"
@@ -140,11 +142,11 @@ def test_the_command_answers_at_once_and_imports_nothing_heavy(dataset):
     start = time.monotonic()
     done = subprocess.run([sys.executable, "-c", code, dataset], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    # A second is the aim; machines that run tests are slow at times.
+    # The aim is one second, but machines that run tests can be slow.
     assert time.monotonic() - start < 5
 
 
-def test_a_reader_that_has_seen_enough_costs_no_traceback(tmp_path):
+def test_a_closed_pipe_gives_no_traceback(tmp_path):
     path = write_signals(tmp_path, lengths=[3] * 3000)
     command = f"{sys.executable} -m readers head {path} -n 3000 | head -n 1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)

@@ -1,3 +1,5 @@
+"""`readers.as_numpy`: batches, order, remote files and errors."""
+
 from __future__ import annotations
 
 import io
@@ -15,7 +17,7 @@ from readers.format.index import parse_index
 from readers.format.tfrecord import CorruptRecordError
 from readers.order.orders import GlobalOrder
 from readers.shards import fetch
-from readers.shards.fetch import ShardBytes, spans_of
+from readers.shards.fetch import ShardBytes, merged_ranges
 from readers.shards.index import scan_index
 from tests.support.datasets import NUMBERS, write_dataset, write_numbers, write_signals
 
@@ -76,7 +78,7 @@ def everything(tmp_path):
     )
 
 
-def test_padded_batches_are_those_of_tensorflow(tmp_path):
+def test_padded_batches_equal_those_of_tensorflow(tmp_path):
     path = everything(tmp_path)
     graph = readers.load(path, batch_size=3, batching="padded", mask=True)
     arrays = readers.as_numpy(path, batch_size=3, batching="padded", mask=True)
@@ -87,7 +89,7 @@ def test_padded_batches_are_those_of_tensorflow(tmp_path):
             assert found[name].dtype == value.dtype, name
 
 
-def test_ragged_batches_are_those_of_tensorflow(tmp_path):
+def test_ragged_batches_equal_those_of_tensorflow(tmp_path):
     path = everything(tmp_path)
     graph = readers.load(path, batch_size=3, batching="ragged")
     for expected, found in zip(
@@ -129,21 +131,21 @@ def test_shuffled_epochs_are_the_permutations_of_seed_and_epoch(dataset):
     assert found == [*order(0, places).tolist(), *order(1, places).tolist()]
 
 
-def test_an_endless_repetition_goes_on_and_one_of_nothing_ends(dataset, tmp_path):
+def test_endless_repetition_continues_but_an_empty_split_ends(dataset, tmp_path):
     batches = readers.as_numpy(dataset, batch_size=20, repeat=None)
     assert all(ids([next(batches)]) == list(range(20)) for _ in range(3))
     write_dataset(tmp_path, NUMBERS, {"train": [[]]})
     assert list(readers.as_numpy(tmp_path, batch_size=2, repeat=None)) == []
 
 
-def test_tuples_and_columns_are_what_was_asked_for(dataset):
+def test_tuples_and_columns_match_the_arguments(dataset):
     vector, number = next(readers.as_numpy(dataset, batch_size=2, as_supervised=("vector", "id")))
     assert vector.tolist() == [[0, 0, 0], [1, 1, 1]]
     assert number.tolist() == [0, 1]
     assert list(next(readers.as_numpy(dataset, batch_size=2, columns=["id"]))) == ["id"]
 
 
-def test_a_damaged_record_is_named_with_file_and_byte(tmp_path):
+def test_a_damaged_record_is_reported_by_file_and_byte(tmp_path):
     write_numbers(tmp_path)
     shard = tmp_path / "train-00001-of-00004.tfrecord"
     data = bytearray(shard.read_bytes())
@@ -156,14 +158,14 @@ def test_a_damaged_record_is_named_with_file_and_byte(tmp_path):
         next(batches)
 
 
-def test_a_record_unlike_the_schema_is_named_with_its_feature(dataset):
+def test_a_record_that_does_not_fit_the_schema_is_reported_by_feature(dataset):
     files = [f"{dataset}/train-00000-of-00004.tfrecord"]
     schema = readers.Schema({"vector": ("float32", (4,))})
     with pytest.raises(ValueError, match=r"byte 0: feature 'vector' .*expected \[4\], found \[3\]"):
         next(readers.as_numpy(files, schema=schema, batch_size=1))
 
 
-def test_files_without_an_index_are_walked_through(tmp_path):
+def test_files_without_an_index_are_scanned(tmp_path):
     write_numbers(tmp_path)
     for index in tmp_path.glob("*.idx"):
         index.unlink()
@@ -174,15 +176,15 @@ def test_files_without_an_index_are_walked_through(tmp_path):
     assert ids(readers.as_numpy(files, schema=NUMBERS, batch_size=6, split="all[-2:]")) == [18, 19]
 
 
-def test_walking_a_damaged_file_says_where_it_breaks(tmp_path):
+def test_scanning_a_damaged_file_reports_where_it_breaks(tmp_path):
     write_numbers(tmp_path)
     shard = tmp_path / "train-00000-of-00004.tfrecord"
     data = shard.read_bytes()
     index = parse_index((tmp_path / f"{shard.name}.idx").read_bytes(), "idx")
     np.testing.assert_array_equal(scan_index(str(shard)), index)
-    for cut, message in [(1, "is cut off"), (int(index[-1, 1]) - 5, "no TFRecord starts at byte")]:
-        shard.write_bytes(data[:-cut])
-        with pytest.raises(CorruptRecordError, match=message):
+    for missing in (1, int(index[-1, 1]) - 5):
+        shard.write_bytes(data[:-missing])
+        with pytest.raises(CorruptRecordError, match=f"at byte {index[-1, 0]} is cut off"):
             scan_index(str(shard))
 
 
@@ -196,7 +198,7 @@ def remote(tmp_path):
     filesystem.rm("/numbers", recursive=True)
 
 
-def test_other_filesystems_are_read_too(remote):
+def test_remote_filesystems_can_be_read(remote):
     assert ids(readers.as_numpy(remote, batch_size=8)) == list(range(20))
     found = ids(readers.as_numpy(remote, batch_size=8, shuffle=True, seed=2))
     assert found == GlobalOrder(20, 2)(0, np.arange(20)).tolist()
@@ -205,7 +207,7 @@ def test_other_filesystems_are_read_too(remote):
 
 
 @pytest.mark.parametrize("long_run", [1, 1 << 20])
-def test_local_and_other_files_give_the_same_bytes(tmp_path, remote, monkeypatch, long_run):
+def test_local_and_remote_files_give_the_same_bytes(tmp_path, remote, monkeypatch, long_run):
     monkeypatch.setattr(fetch, "_LONG_RUN", long_run)
     name = "train-00000-of-00004.tfrecord"
     index = parse_index((tmp_path / f"{name}.idx").read_bytes(), "idx")[[3, 0, 1, 3]]
@@ -219,13 +221,13 @@ def test_local_and_other_files_give_the_same_bytes(tmp_path, remote, monkeypatch
         assert found == expected
 
 
-def test_neighbours_are_fetched_in_one_request_and_distant_records_apart():
+def test_neighboring_records_share_a_request_and_distant_ones_do_not():
     far = 5 << 20
-    assert spans_of([(far, 10), (0, 10), (10, 20), (40, 5)]) == [(0, 45), (far, far + 10)]
-    assert spans_of([]) == []
+    assert merged_ranges([(far, 10), (0, 10), (10, 20), (40, 5)]) == [(0, 45), (far, far + 10)]
+    assert merged_ranges([]) == []
 
 
-def test_nothing_of_it_needs_tensorflow(tmp_path):
+def test_reading_with_numpy_does_not_need_tensorflow(tmp_path):
     write_signals(tmp_path)
     code = (
         "import sys; sys.modules['tensorflow'] = None; import readers\n"
@@ -237,14 +239,14 @@ def test_nothing_of_it_needs_tensorflow(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
-def test_pictures_without_pillow_say_how_to_get_it(tmp_path, monkeypatch):
+def test_images_without_pillow_report_how_to_install_it(tmp_path, monkeypatch):
     path = everything(tmp_path)
     monkeypatch.setitem(sys.modules, "PIL", None)
     with pytest.raises(ImportError, match="feature 'photo' needs Pillow: pip install pillow"):
         next(readers.as_numpy(path, batch_size=1, batching="ragged"))
 
 
-def test_a_broken_picture_is_told_by_feature_and_place(tmp_path):
+def test_a_broken_image_is_reported_by_feature_and_byte(tmp_path):
     schema = readers.Schema({"photo": ("uint8", (4, 4, 3), "png")})
     out = io.BytesIO()
     Image.new("RGB", (4, 5)).save(out, "PNG")

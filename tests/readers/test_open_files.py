@@ -1,4 +1,4 @@
-"""How many files a reader has open, and what it does when one is changed meanwhile."""
+"""How many files a reader keeps open, and what it does if one of them changes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import readers
-from readers.files.mapped import Mapped
+from readers.files.mapped import MappedFile
 from readers.format.schema import Schema
 from readers.shards.fetch import ShardBytes
 from tests.support.datasets import write_dataset
@@ -38,7 +38,7 @@ assert sorted(ids[:half]) == sorted(ids[half:]) == list(range(400))
 @pytest.mark.parametrize(
     ("order", "packed"), [("in order", ""), ("shuffled", ""), ("in order", "GZIP")]
 )
-def test_a_batch_of_more_files_than_a_process_may_open(tmp_path, order, packed):
+def test_a_batch_may_span_more_files_than_a_process_may_open(tmp_path, order, packed):
     paths = [
         write_plain(
             tmp_path / f"{n:03}.tfrecord", [example(id=2 * n), example(id=2 * n + 1)], packed
@@ -51,7 +51,7 @@ def test_a_batch_of_more_files_than_a_process_may_open(tmp_path, order, packed):
 
 
 @pytest.mark.parametrize("values", [3, 100_000])
-def test_a_shard_that_is_replaced_or_deleted_stays_what_it_was_when_it_was_opened(tmp_path, values):
+def test_an_open_shard_is_unaffected_by_replacing_or_deleting_it(tmp_path, values):
     schema = Schema({"data": ("uint8", (values,))})
     for name, add in (("a", 0), ("b", 10)):
         records = [{"data": np.full(values, n + add, np.uint8)} for n in range(4)]
@@ -67,7 +67,7 @@ def test_a_shard_that_is_replaced_or_deleted_stays_what_it_was_when_it_was_opene
 
 
 @pytest.mark.parametrize("descriptor", [True, False])
-def test_what_was_read_does_not_stay_in_the_memory_of_the_process(tmp_path, descriptor):
+def test_file_contents_do_not_stay_in_memory_after_reading(tmp_path, descriptor):
     def resident():
         return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
 
@@ -82,7 +82,7 @@ def test_what_was_read_does_not_stay_in_the_memory_of_the_process(tmp_path, desc
     assert resident() - before < 4 << 20
 
 
-def test_a_map_goes_with_its_last_view_and_needs_no_descriptor(tmp_path):
+def test_a_memory_map_closes_with_its_last_view_and_needs_no_descriptor(tmp_path):
     path = tmp_path / "mapped"
     path.write_bytes(bytes(range(256)) * 64)
 
@@ -90,7 +90,7 @@ def test_a_map_goes_with_its_last_view_and_needs_no_descriptor(tmp_path):
         return Path("/proc/self/maps").read_text().count(str(path))
 
     with path.open("rb") as file:
-        view = Mapped(file).view
+        view = MappedFile(file).view
     assert view.readonly
     assert view.format == "B"
     part = np.frombuffer(view, np.uint8)[5:9]
@@ -101,12 +101,12 @@ def test_a_map_goes_with_its_last_view_and_needs_no_descriptor(tmp_path):
     assert maps() == 0
 
 
-def test_an_empty_file_is_mapped_and_what_cannot_be_is_told(tmp_path):
+def test_an_empty_file_can_be_mapped_and_an_unmappable_one_is_reported(tmp_path):
     (tmp_path / "empty").touch()
     with (tmp_path / "empty").open("rb") as file:
-        assert Mapped(file).view == b""
+        assert MappedFile(file).view == b""
     with (tmp_path / "a").open("wb") as file:
         file.write(b"abc")
         file.flush()
         with pytest.raises(PermissionError, match=str(tmp_path / "a")):
-            Mapped(file)
+            MappedFile(file)

@@ -1,4 +1,4 @@
-"""Hosts, resuming, and both readers side by side: every way to read gives the same records."""
+"""Hosts and resuming: `load` and `as_numpy` give the same records, from any step, on any host."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from readers.shards.records import Records
 from tests.readers.test_corrupt import damage
 from tests.support.datasets import write_numbers
 
-# More than a group of shards, one of them empty.
+# More shards than are interleaved at a time, one of them empty.
 COUNTS = (50, 40, 70, 44, 0, 91, 33, 64, 5, 17, 18, 19, 20, 21, 22, 23, 24, 25, 60, 61)
 RECORDS = sum(COUNTS)
 
@@ -61,7 +61,7 @@ def test_both_readers_give_the_same_batches_from_any_step(dataset, way, size, re
 
 @pytest.mark.slow(base=["global-True", "interleave-False"])
 @ways
-def test_a_dataset_gone_through_again_goes_on_with_the_next_epochs(dataset, way):
+def test_each_new_pass_reads_the_next_epochs(dataset, way):
     how = arguments(way, batch_size=16)
     epochs = ids(readers.as_numpy(dataset, **how, repeat=4))
     steps = len(epochs) // 4
@@ -75,7 +75,7 @@ def test_a_dataset_gone_through_again_goes_on_with_the_next_epochs(dataset, way)
 @pytest.mark.slow(base=["95-global-True", "150-interleave-True"])
 @ways
 @pytest.mark.parametrize("done", [11, 95, 150])
-def test_a_checkpoint_of_the_iterator_goes_on_in_another_program(dataset, way, done, tmp_path):
+def test_a_checkpoint_of_the_iterator_resumes_in_another_pipeline(dataset, way, done, tmp_path):
     how = arguments(way, batch_size=16, repeat=3)
     whole = ids(readers.load(dataset, **how).as_numpy_iterator())
     iterator = iter(readers.load(dataset, **how))
@@ -100,7 +100,7 @@ def test_hosts_share_an_epoch(dataset, way, hosts):
         assert together == [n for batch in alone for n in batch][: len(together)]
 
 
-def test_the_global_order_goes_on_with_another_number_of_hosts_and_batch_size(dataset):
+def test_the_global_order_resumes_with_another_number_of_hosts_and_batch_size(dataset):
     how = {"split": "train", "shuffle": True, "seed": 9}
     alone = [n for batch in ids(readers.as_numpy(dataset, **how, batch_size=10)) for n in batch]
     begun = [readers.as_numpy(dataset, **how, batch_size=10, shard=(h, 4)) for h in range(4)]
@@ -118,7 +118,7 @@ def test_the_global_order_goes_on_with_another_number_of_hosts_and_batch_size(da
     assert len(read) > RECORDS - 3
 
 
-def test_a_state_of_something_else_is_refused(dataset, tmp_path):
+def test_a_state_of_another_run_is_rejected(dataset, tmp_path):
     begun = readers.as_numpy(dataset, split="train", batch_size=4, shuffle=True, seed=5)
     next(begun)
     state = begun.state()
@@ -128,10 +128,10 @@ def test_a_state_of_something_else_is_refused(dataset, tmp_path):
     assert again.state() == state
     for changed, message in [
         ({"seed": 6}, "from a run with seed=5, not 6"),
-        ({"start_step": 1}, "give one of them"),
+        ({"start_step": 1}, "give only one of them"),
         ({"shuffle": False}, "records in a global shuffle, not in order"),
         ({"order": "interleave"}, "not interleaved in windows of"),
-        ({"split": "train[:50%]"}, "other records, another split, or another slice"),
+        ({"split": "train[:50%]"}, "the records, the split or its slice differ"),
         (
             {"state": json.dumps({**json.loads(state.to_json()), "place": 10**6})},
             "at record 1000000",
@@ -143,7 +143,7 @@ def test_a_state_of_something_else_is_refused(dataset, tmp_path):
                 read(dataset, **{**how, **changed})
 
 
-def test_files_without_an_index_are_scanned_where_a_place_is_asked_for(tmp_path):
+def test_files_without_an_index_are_scanned_to_start_at_a_step(tmp_path):
     write_numbers(tmp_path)
     for index in tmp_path.glob("*.idx"):
         index.unlink()
@@ -168,7 +168,7 @@ def test_nothing_is_read_beyond_an_epoch(tmp_path, monkeypatch):
 
 @pytest.mark.slow(base=["global-False", "global-True", "interleave-False"])
 @ways
-def test_what_is_done_is_not_read_again(dataset, way, tmp_path):
+def test_skipped_steps_are_not_read(dataset, way, tmp_path):
     how = arguments(way, batch_size=16)
     whole = ids(readers.as_numpy(dataset, **how))
     write_numbers(tmp_path, COUNTS)
@@ -183,16 +183,16 @@ def test_what_is_done_is_not_read_again(dataset, way, tmp_path):
 
 
 @pytest.mark.parametrize("how", [{"shard": (1, 21)}, {"batch_size": 21, "drop_remainder": True}])
-def test_an_epoch_without_a_single_batch_is_refused(tmp_path, how):
+def test_an_epoch_too_short_for_a_batch_is_rejected(tmp_path, how):
     write_numbers(tmp_path)
     for read in (readers.load, readers.as_numpy):
         for order in ("global", "interleave"):
-            with pytest.raises(ValueError, match="train has 20 records, of which no batch"):
+            with pytest.raises(ValueError, match="train has 20 records, too few for one batch"):
                 read(tmp_path, **{"split": "train", "batch_size": 4, "order": order, **how})
 
 
 def keys_of(dataset, **how):
-    """The key of each record, by its epoch (how often it was met) and id."""
+    """The key of each record, by its epoch (how often it came before) and id."""
     ds = readers.load(dataset, **how, transform=lambda batch, keys: {**batch, "key": keys})
     assert ds.element_spec["key"].dtype == tf.int64
     found = {}
@@ -207,7 +207,7 @@ def keys_of(dataset, **how):
 
 @pytest.mark.slow(base=["global-True"])
 @ways
-def test_the_keys_for_a_transform_follow_from_the_seed_the_epoch_and_the_place(dataset, way):
+def test_transform_keys_depend_only_on_the_seed_the_epoch_and_the_place(dataset, way):
     keys = keys_of(dataset, **arguments(way, batch_size=16, repeat=2))
     assert len(set(keys.values())) == len(keys) == 2 * RECORDS
     assert min(keys.values()) >= 0

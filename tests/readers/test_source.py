@@ -1,3 +1,5 @@
+"""`readers.RecordSource`: indexing, batches, threads, processes and pickling."""
+
 from __future__ import annotations
 
 import gc
@@ -41,7 +43,7 @@ EVERYTHING = Schema(
 )
 
 
-def picture(rng, height, width, mode):
+def png(rng, height, width, mode):
     out = io.BytesIO()
     shape = (height, width, 3) if mode == "RGB" else (height, width)
     Image.fromarray(rng.integers(0, 256, shape).astype(np.uint8), mode).save(out, "PNG")
@@ -49,7 +51,7 @@ def picture(rng, height, width, mode):
 
 
 def anything(rng, i):
-    """A record of every encoding, whose shapes follow from its number."""
+    """A record of every encoding, whose shapes depend on its number."""
     n = i % 4
     return {
         "image": rng.integers(0, 256, (4, 50, 3)).astype(np.uint8),
@@ -64,8 +66,8 @@ def anything(rng, i):
         "half": i / 2,
         "wide": i + 2j,
         "text": f"text {i}",
-        "photo": picture(rng, i % 3 + 1, n + 1, "RGB"),
-        "icon": picture(rng, 2, 2, "L"),
+        "photo": png(rng, i % 3 + 1, n + 1, "RGB"),
+        "icon": png(rng, 2, 2, "L"),
         "events": [rng.integers(1, 9, (k, 2)).astype(np.int32) for k in range(n)],
         "steps": [rng.normal(size=3).astype(np.float32) for _ in range(n)],
     }
@@ -73,7 +75,7 @@ def anything(rng, i):
 
 @pytest.fixture(scope="module")
 def everything(tmp_path_factory):
-    """A dataset of every encoding, and what was written."""
+    """A dataset of every encoding, and the records in it."""
     rng = np.random.default_rng(5)
     shards = [[anything(rng, i) for i in some] for some in (range(30), [], range(30, 37))]
     path = tmp_path_factory.mktemp("everything")
@@ -81,7 +83,7 @@ def everything(tmp_path_factory):
 
 
 def flat(record):
-    """(feature, array) of a record; each array of a sequence is one."""
+    """The (feature, array) pairs of a record, with one for each array of a sequence."""
     for name, value in record.items():
         for array in value if isinstance(value, list) else [value]:
             yield name, array
@@ -101,7 +103,7 @@ def dataset(tmp_path):
     return write_numbers(tmp_path / "numbers")
 
 
-def test_every_record_is_at_its_number_from_both_ends(dataset):
+def test_indexes_count_from_both_ends(dataset):
     source = readers.RecordSource(dataset)
     assert len(source) == 20
     for i in range(20):
@@ -112,7 +114,7 @@ def test_every_record_is_at_its_number_from_both_ends(dataset):
     assert [int(record["id"]) for record in source] == list(range(20))
 
 
-def test_many_at_once_come_in_the_order_asked_for(dataset):
+def test_several_records_come_in_the_requested_order(dataset):
     source = readers.RecordSource(dataset, columns=["id"])
     wanted = [19, 0, 7, 7, -1, 5]
     assert [int(r["id"]) for r in source.__getitems__(wanted)] == [19, 0, 7, 7, 19, 5]
@@ -120,7 +122,7 @@ def test_many_at_once_come_in_the_order_asked_for(dataset):
     assert list(source[0]) == ["id"]
 
 
-def test_every_encoding_is_what_was_written(everything):
+def test_every_encoding_round_trips(everything):
     path, written = everything
     source = readers.RecordSource(path)
     for i, record in enumerate(source):
@@ -135,7 +137,7 @@ def test_every_encoding_is_what_was_written(everything):
 
 @given(st.data())
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
-def test_a_batch_holds_the_records_that_come_one_by_one(everything, data):
+def test_a_batch_holds_the_same_records_as_reading_them_one_by_one(everything, data):
     path, _ = everything
     columns = data.draw(st.sets(st.sampled_from(list(EVERYTHING)), min_size=1))
     source = readers.RecordSource(path, columns=sorted(columns))
@@ -146,7 +148,7 @@ def test_a_batch_holds_the_records_that_come_one_by_one(everything, data):
 
 
 @pytest.mark.parametrize("times", [1, 10])
-def test_arrays_of_a_batch_are_their_own_writable_and_outlive_the_source(everything, times):
+def test_arrays_of_a_batch_are_independent_writable_and_outlive_the_source(everything, times):
     path, _ = everything
     source = readers.RecordSource(path)
     held = source.__getitems__([1, 2, 3, 2] * times)
@@ -159,17 +161,17 @@ def test_arrays_of_a_batch_are_their_own_writable_and_outlive_the_source(everyth
     gc.collect()
     for found, wanted in zip(held[:3], expected, strict=False):
         assert_same(found, wanted)
-        # Not a view of something larger, which would be kept as long as any record of the batch.
+        # Not a view of a larger array, which any record of the batch would keep in memory.
         assert all(array.base is None for _, array in flat(found))
 
 
 @pytest.mark.parametrize("index", [20, -21, 10**9])
-def test_a_number_outside_is_an_index_error(dataset, index):
+def test_an_index_out_of_range_raises_index_error(dataset, index):
     with pytest.raises(IndexError, match=f"record {index} of 20"):
         readers.RecordSource(dataset)[index]
 
 
-def test_a_number_that_is_none_is_a_type_error(dataset):
+def test_an_index_that_is_not_an_integer_raises_type_error(dataset):
     with pytest.raises(TypeError):
         readers.RecordSource(dataset)[1.5]
 
@@ -179,19 +181,19 @@ def test_a_slice_of_a_split_is_numbered_from_0(dataset):
     assert [int(source[i]["id"]) for i in range(len(source))] == list(range(4, 12))
 
 
-def test_empty_shards_and_splits_are_passed_over(tmp_path):
+def test_empty_shards_and_splits_are_allowed(tmp_path):
     write_dataset(tmp_path, NUMBERS, {"train": [[], numbers(0, 2), [], numbers(2, 1)], "val": []})
     assert [int(r["id"]) for r in readers.RecordSource(tmp_path, "train")] == [0, 1, 2]
     assert len(readers.RecordSource(tmp_path, "val")) == 0
 
 
-def test_arrays_are_writable_and_of_their_own(dataset):
+def test_arrays_are_writable_and_independent(dataset):
     source = readers.RecordSource(dataset)
     source[3]["vector"][:] = 99
     assert source[3]["vector"].tolist() == [3, 3, 3]
 
 
-def test_threads_share_one_source(everything):
+def test_threads_can_share_a_source(everything):
     path, written = everything
     source = readers.RecordSource(path, columns=["image", "label", "signal"])
     expected = [source[i] for i in range(len(source))]
@@ -213,7 +215,7 @@ def send_ids(source, numbers, queue):
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_processes_share_one_source(dataset, method):
+def test_processes_can_share_a_source(dataset, method):
     source = readers.RecordSource(dataset)
     assert source[19]["id"] == 19
     context = multiprocessing.get_context(method)
@@ -222,7 +224,7 @@ def test_processes_share_one_source(dataset, method):
         context.Process(target=send_ids, args=(source, range(first, 20, 2), queue), daemon=True)
         for first in (0, 1)
     ]
-    # What another thread of this process would hold at such a moment.
+    # As if another thread of this process held the lock at that moment.
     with source._records._lock:
         for process in processes:
             process.start()
@@ -233,7 +235,7 @@ def test_processes_share_one_source(dataset, method):
     assert source[0]["id"] == 0
 
 
-def test_a_batch_on_another_filesystem_takes_one_request_a_shard(dataset, monkeypatch):
+def test_a_batch_from_a_remote_filesystem_takes_one_request_per_shard(dataset, monkeypatch):
     filesystem = fsspec.filesystem("memory")
     for file in dataset.iterdir():
         filesystem.pipe(f"/source/{file.name}", file.read_bytes())
@@ -252,15 +254,15 @@ def test_a_batch_on_another_filesystem_takes_one_request_a_shard(dataset, monkey
     filesystem.rm("/source", recursive=True)
 
 
-def test_more_shards_than_may_stay_open(dataset, monkeypatch):
+def test_shards_beyond_the_limit_of_open_files_are_reopened(dataset, monkeypatch):
     monkeypatch.setattr("readers.shards.records._OPEN_SHARDS", 2)
     source = readers.RecordSource(dataset)
     records = [source[i] for i in (0, 19, 6, 10, 0, 19, 6)]
     assert [int(r["id"]) for r in records] == [0, 19, 6, 10, 0, 19, 6]
-    assert source._records._open.cache_info().currsize == 2
+    assert source._records._reader._open.cache_info().currsize == 2
 
 
-def test_a_pickled_copy_opens_the_files_again(dataset):
+def test_a_pickled_copy_reopens_the_files(dataset):
     source = readers.RecordSource(dataset, "train[2:]", ["id"], verify_crc=False)
     assert source[0]["id"] == 2
     data = pickle.dumps(source)
@@ -269,7 +271,7 @@ def test_a_pickled_copy_opens_the_files_again(dataset):
     assert len(data) < 5000
 
 
-def test_the_text_of_a_source_follows_from_its_content(dataset, tmp_path):
+def test_the_repr_of_a_source_depends_only_on_its_content(dataset, tmp_path):
     def text(path, *arguments):
         return repr(readers.RecordSource(path, *arguments))
 
@@ -282,7 +284,7 @@ def test_the_text_of_a_source_follows_from_its_content(dataset, tmp_path):
     assert len(set(texts)) == 5
 
 
-def test_the_checksum_is_verified_unless_asked_otherwise(dataset):
+def test_checksums_are_verified_unless_disabled(dataset):
     shard = dataset / "train-00000-of-00004.tfrecord"
     data = bytearray(shard.read_bytes())
     data[-1] ^= 1
@@ -293,7 +295,7 @@ def test_the_checksum_is_verified_unless_asked_otherwise(dataset):
     assert readers.RecordSource(dataset, verify_crc=False)[4]["id"] == 4
 
 
-def test_an_index_of_another_length_is_named(dataset):
+def test_an_index_of_the_wrong_length_is_reported(dataset):
     write_numbers(dataset.parent / "b", counts=(5, 4, 7, 4))
     manifest = dataset / "manifest.json"
     text = manifest.read_text().replace('"records": 20', '"records": 21')
@@ -311,7 +313,7 @@ def test_sequences_are_lists_of_arrays(tmp_path):
     found[0][:] = 5
 
 
-def test_files_of_other_writers_are_a_source_too(dataset):
+def test_files_of_other_writers_can_be_a_source(dataset):
     files = sorted(dataset.glob("train*.tfrecord"))
     source = readers.RecordSource(files, schema=NUMBERS)
     assert source[19]["id"] == 19

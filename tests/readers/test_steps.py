@@ -16,7 +16,10 @@ from readers.format.encode import Encoder
 from readers.format.schema import Feature, Schema, numpy_dtype
 from tests.support.plain import example, feature, jpeg, tensor, write_plain
 
-RNG = np.random.default_rng(5)
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(5)
 
 
 def sequence_example(context=None, **lists):
@@ -33,7 +36,7 @@ def sequence_example(context=None, **lists):
 
 
 def nested(value):
-    """Lists within lists, of a batch of any kind."""
+    """The values of a batch, dense or ragged, as nested lists."""
     if isinstance(value, tf.RaggedTensor):
         return value.to_list()
     value = np.asarray(value)
@@ -43,7 +46,7 @@ def nested(value):
 
 
 def all_ways(path, schema, batching, **arguments):
-    """The same batches by each way in: two of TensorFlow, one of NumPy, and by record."""
+    """The same batches from each reader: two with TensorFlow and one with NumPy."""
     arguments = {"schema": schema, "batch_size": 2, "batching": batching, **arguments}
     return {
         "stream": list(readers.load(path, order="interleave", **arguments)),
@@ -52,7 +55,7 @@ def all_ways(path, schema, batching, **arguments):
     }
 
 
-def test_a_schema_tells_the_context_from_the_feature_lists(tmp_path):
+def test_a_schema_distinguishes_the_context_from_feature_lists(tmp_path):
     records = [
         sequence_example(
             {"label": n, "name": f"clip {n}"},
@@ -103,21 +106,21 @@ def test_a_schema_tells_the_context_from_the_feature_lists(tmp_path):
 WIRE = {"string": tf.string, "float32": tf.float32}
 
 
-def values_of(dtype, shape):
+def values_of(rng, dtype, shape):
     if dtype == "string":
-        flat = [RNG.bytes(RNG.integers(0, 5)) for _ in range(np.prod(shape, dtype=int))]
+        flat = [rng.bytes(rng.integers(0, 5)) for _ in range(np.prod(shape, dtype=int))]
         array = np.empty(len(flat), object)
         array[:] = flat
         return array.reshape(shape)
     if dtype == "bool":
-        return RNG.integers(0, 2, shape).astype(bool)
+        return rng.integers(0, 2, shape).astype(bool)
     if dtype.startswith(("float", "bfloat", "complex")):
-        return RNG.normal(size=shape).astype(numpy_dtype(dtype))
-    return RNG.integers(0, 100, shape).astype(numpy_dtype(dtype))
+        return rng.normal(size=shape).astype(numpy_dtype(dtype))
+    return rng.integers(0, 100, shape).astype(numpy_dtype(dtype))
 
 
 def on_the_wire(array):
-    """The array as TensorFlow holds it in a native list."""
+    """The array as a list of an Example holds it."""
     if array.dtype == object:
         return array
     return array.astype(np.float32 if array.dtype.kind == "f" else np.int64)
@@ -128,9 +131,9 @@ def on_the_wire(array):
 )
 @pytest.mark.parametrize("batching", ["padded", "ragged"])
 @pytest.mark.parametrize("dtype", ["int64", "float32", "string", "int16", "bool"])
-def test_steps_of_several_lengths_are_ragged_within_ragged(tmp_path, dtype, batching):
+def test_steps_of_several_lengths_are_doubly_ragged(tmp_path, rng, dtype, batching):
     sizes = [[2, 0, 3], [], [1], [0, 0], [4, 1]]
-    values = [[values_of(dtype, (size,)) for size in record] for record in sizes]
+    values = [[values_of(rng, dtype, (size,)) for size in record] for record in sizes]
     records = [sequence_example(x=[on_the_wire(v) for v in record]) for record in values]
     path = write_plain(tmp_path / "a.tfrecord", records)
     schema = Schema({"x": Feature(dtype, (None, None), "list steps")})
@@ -157,8 +160,8 @@ def test_steps_of_several_lengths_are_ragged_within_ragged(tmp_path, dtype, batc
 @pytest.mark.slow(base=["uint8-tensor", "float32-raw", "int32-list"])
 @pytest.mark.parametrize("encoding", ["list", "raw", "tensor"])
 @pytest.mark.parametrize("dtype", ["uint8", "float32", "int32"])
-def test_steps_of_one_shape_are_one_array(tmp_path, encoding, dtype):
-    values = [values_of(dtype, (count, 2, 3)) for count in (3, 0, 1)]
+def test_steps_of_one_shape_are_one_array(tmp_path, rng, encoding, dtype):
+    values = [values_of(rng, dtype, (count, 2, 3)) for count in (3, 0, 1)]
     write = {"list": on_the_wire, "raw": np.ndarray.tobytes, "tensor": tensor}[encoding]
     records = [sequence_example({"y": 1}, x=map(write, array)) for array in values]
     path = write_plain(tmp_path / "a.tfrecord", records)
@@ -174,8 +177,8 @@ def test_steps_of_one_shape_are_one_array(tmp_path, encoding, dtype):
 
 
 @pytest.mark.parametrize("encoding", ["raw", "tensor"])
-def test_steps_of_several_shapes_are_a_list_of_arrays(tmp_path, encoding):
-    values = [[values_of("int16", (n, 2)) for n in record] for record in ([3, 1], [], [0, 2])]
+def test_steps_of_several_shapes_are_a_list_of_arrays(tmp_path, rng, encoding):
+    values = [[values_of(rng, "int16", (n, 2)) for n in record] for record in ([3, 1], [], [0, 2])]
     write = {"raw": np.ndarray.tobytes, "tensor": tensor}[encoding]
     path = write_plain(
         tmp_path / "a.tfrecord", [sequence_example(x=map(write, record)) for record in values]
@@ -186,8 +189,8 @@ def test_steps_of_several_shapes_are_a_list_of_arrays(tmp_path, encoding):
         assert [row for batch in batches for row in nested(batch["x"])] == expected, way
 
 
-def test_a_known_number_of_steps_is_dense(tmp_path):
-    values = values_of("float32", (4, 5, 2))
+def test_a_known_number_of_steps_is_dense(tmp_path, rng):
+    values = values_of(rng, "float32", (4, 5, 2))
     records = [sequence_example(x=list(record)) for record in values]
     path = write_plain(tmp_path / "a.tfrecord", records)
     schema = Schema({"x": Feature("float32", (5, 2), "list steps")})
@@ -208,7 +211,7 @@ def test_the_frames_of_a_video_are_decoded(tmp_path, size):
     schema = Schema(
         {"frames": Feature("uint8", (None, *size, 3), "jpeg steps"), "label": ("int64",)}
     )
-    # One by one: a batch without any frame is among them.
+    # Batches of one, so that one of them has no frames.
     for way, batches in all_ways(path, schema, "ragged", batch_size=1).items():
         for batch, count in zip(batches, (2, 0, 3), strict=True):
             pictures = list(batch["frames"][0])
@@ -222,8 +225,8 @@ def test_the_frames_of_a_video_are_decoded(tmp_path, size):
         assert [picture.shape[2] for picture in record["frames"]] == [3, 3, 3]
 
 
-def test_feature_lists_are_cut_counted_bucketed_and_packed_as_lists_are(tmp_path):
-    values = [values_of("float32", (count, 2)) for count in (3, 0, 1, 5, 2, 4)]
+def test_feature_lists_are_truncated_counted_bucketed_and_packed_like_lists(tmp_path, rng):
+    values = [values_of(rng, "float32", (count, 2)) for count in (3, 0, 1, 5, 2, 4)]
     steps = write_plain(tmp_path / "a", [sequence_example(x=list(array)) for array in values])
     lists = write_plain(tmp_path / "b", [example(x=array) for array in values])
     for arguments in (
@@ -242,7 +245,7 @@ def test_feature_lists_are_cut_counted_bucketed_and_packed_as_lists_are(tmp_path
             assert found == expected, (way, arguments)
 
 
-def test_steps_of_several_lengths_are_cut_within_the_steps(tmp_path):
+def test_steps_of_several_lengths_are_truncated_within_each_step(tmp_path):
     sizes = [[2, 5], [4], []]
     records = [sequence_example(x=[[7] * size for size in record]) for record in sizes]
     path = write_plain(tmp_path / "a", records)
@@ -254,7 +257,7 @@ def test_steps_of_several_lengths_are_cut_within_the_steps(tmp_path):
         readers.as_numpy(path, schema=schema, batch_size=1, batching="padded", lengths=True)
 
 
-def test_a_feature_list_that_is_missing_has_no_steps_as_in_tensorflow(tmp_path):
+def test_a_missing_feature_list_has_no_steps_as_in_tensorflow(tmp_path):
     records = [sequence_example({"y": 1}), sequence_example({"y": 2}, x=[[1], [2]])]
     path = write_plain(tmp_path / "a.tfrecord", records)
     schema = Schema({"x": Feature("int64", (None,), "list steps"), "y": Feature("int64")})
@@ -262,7 +265,7 @@ def test_a_feature_list_that_is_missing_has_no_steps_as_in_tensorflow(tmp_path):
         assert np.asarray(batch["x"]).tolist() == [[0, 0], [1, 2]], way
 
 
-def test_the_context_alone_is_read_as_an_example(tmp_path):
+def test_the_context_can_be_read_without_feature_lists(tmp_path):
     records = [sequence_example({"y": n}, x=[[1]] * n) for n in (0, 2, 1)]
     path = write_plain(tmp_path / "a.tfrecord", records)
     schema = Schema({"x": Feature("int64", (None,), "list steps"), "y": Feature("int64")})
@@ -271,7 +274,7 @@ def test_the_context_alone_is_read_as_an_example(tmp_path):
 
 
 def test_a_feature_list_is_never_taken_from_the_context(tmp_path):
-    # An Example is a SequenceExample that has a context alone.
+    # An Example is a SequenceExample that only has a context.
     records = [example(x=np.arange(2).tobytes()) for _ in range(3)]
     path = write_plain(tmp_path / "a.tfrecord", records)
     schema = Schema({"x": Feature("int64", (None, 2), "raw steps")})
@@ -287,7 +290,7 @@ def test_a_feature_list_is_never_taken_from_the_context(tmp_path):
         max_size=4,
     )
 )
-def test_any_feature_lists_are_those_of_tensorflow(rows):
+def test_any_feature_lists_equal_those_of_tensorflow(rows):
     records = [sequence_example({"z": 1}, x=record, y=record[:1]) for record in rows]
     wire = tf.io.RaggedFeature(tf.int64)
     _, lists, _ = tf.io.parse_sequence_example(records, sequence_features={"x": wire})
@@ -296,7 +299,7 @@ def test_any_feature_lists_are_those_of_tensorflow(rows):
     assert found == lists["x"].to_list() == rows
 
 
-# What does not fit.
+# Records that do not fit the schema.
 
 STEPS = {"x": [[1, 2], [3]], "b": [b"abc", b"de"]}
 
@@ -312,7 +315,7 @@ STEPS = {"x": [[1, 2], [3]], "b": [b"abc", b"de"]}
         ("b", ("int16", (None, 1), "tensor steps"), "step 0: "),
     ],
 )
-def test_a_step_that_does_not_fit_is_told_with_its_feature(tmp_path, name, spec, message):
+def test_a_step_that_does_not_fit_is_reported_by_feature(tmp_path, name, spec, message):
     path = write_plain(tmp_path / "a.tfrecord", [sequence_example(**STEPS)])
     schema = Schema({name: Feature(*spec)})
     with pytest.raises(ValueError) as caught:
@@ -335,7 +338,7 @@ def test_a_step_that_does_not_fit_is_told_with_its_feature(tmp_path, name, spec,
         (b"\x12\x09\x0a\x07\x0a\x01x\x12\x02\x12\x00", "field 2 is not one of tf.train.FeatureL"),
     ],
 )
-def test_bytes_that_are_no_sequence_example_are_refused(data, reason):
+def test_bytes_that_are_not_a_sequence_example_are_rejected(data, reason):
     with pytest.raises(ValueError, match=reason):
         parse_feature_lists(data, {"x"})
 
@@ -346,21 +349,27 @@ def test_bytes_that_are_no_sequence_example_are_refused(data, reason):
         (("int64", (), "list steps"), "counts its steps"),
         (
             ("string", (None, None), "text steps"),
-            "a step is string [None], text: text is one UTF-8",
+            "each step is string [None], text: text is a single UTF-8",
         ),
-        (("float64", (None,), "list steps"), "a step is float64 [], list: an Example's lists hold"),
-        (("int64", (None, None, None), "list steps"), "tell one unknown dimension alone"),
-        (("int64", (None,), "steps"), "unknown encoding 'steps': one of tensor, list"),
+        (
+            ("float64", (None,), "list steps"),
+            "each step is float64 [], list: an Example's lists hold",
+        ),
+        (
+            ("int64", (None, None, None), "list steps"),
+            "only one unknown size per step can be inferred",
+        ),
+        (("int64", (None,), "steps"), "unknown encoding 'steps': expected one of tensor, list"),
         (("int64", (None, None), "sequence steps"), "unknown encoding"),
     ],
 )
-def test_a_feature_of_steps_that_cannot_be_is_refused(arguments, message):
+def test_an_impossible_feature_of_steps_is_rejected(arguments, message):
     with pytest.raises(ValueError) as caught:
         Feature(*arguments)
     assert message in str(caught.value)
 
 
-def test_feature_lists_are_not_written():
+def test_feature_lists_cannot_be_written():
     schema = Schema({"x": Feature("int64", (None,), "list steps")})
     with pytest.raises(
         ValueError, match=r"feature 'x' .* read, not written; use the encoding tensor"

@@ -1,4 +1,4 @@
-"""`readers.transforms`: each function against plain TensorFlow, NumPy, Pillow, Keras or the jobs."""
+"""`readers.transforms`, compared with plain TensorFlow, NumPy, Pillow, Keras and the jobs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from readers.transforms import (
 from tests.support.checkout import ROOT
 from tests.support.datasets import SIGNALS, signals, write_dataset
 
-# One after another: what is computed of them must not look so.
+# Consecutive keys: the numbers computed from them must not show it.
 KEYS = np.arange(1 << 16)
 
 
@@ -49,20 +49,20 @@ def chi_squared(counts: np.ndarray) -> float:
 
 
 def assert_even(counts: np.ndarray) -> None:
-    """Chi-squared of counts that should be equal, 4.5 deviations from its mean at most."""
+    """Chi-squared of counts that should be equal is within 4.5 deviations of its mean."""
     freedom = counts.size - 1
     assert abs(chi_squared(counts) - freedom) < 4.5 * np.sqrt(2 * freedom) + 10
 
 
 def lowbias32(x: int) -> int:
-    """Source: Chris Wellons' hash-prospector, in integers without a limit."""
+    """Source: Chris Wellons' hash-prospector, here with unbounded integers."""
     x &= 0xFFFFFFFF
     x = (x ^ x >> 16) * 0x7FEB352D & 0xFFFFFFFF
     x = (x ^ x >> 15) * 0x846CA68B & 0xFFFFFFFF
     return x ^ x >> 16
 
 
-# numbers
+# Random numbers.
 
 
 def test_random_numbers_are_the_same_in_every_version():
@@ -76,7 +76,7 @@ def test_random_numbers_are_the_same_in_every_version():
 
 @pytest.mark.parametrize("keys", [KEYS, KEYS << 32, KEYS * 3 - 2**62, 2**63 - 1 - KEYS])
 @pytest.mark.parametrize("salt", ["flip", "", "ü"])
-def test_random_numbers_are_uniform_whatever_the_keys(keys, salt):
+def test_random_numbers_are_uniform_for_any_keys(keys, salt):
     found = drawn(salt, keys)
     assert found.min() >= 0 and found.max() < 1
     assert uniform(keys, salt).dtype == tf.float32
@@ -85,7 +85,7 @@ def test_random_numbers_are_uniform_whatever_the_keys(keys, salt):
     assert_even(np.bincount((found * 2**24).astype(int) % 256, minlength=256))
 
 
-def test_neighbouring_keys_have_independent_numbers():
+def test_neighboring_keys_have_independent_numbers():
     found = drawn("flip")
     for lag in (1, 2, 3, 256):
         pairs = np.histogram2d(found[:-lag], found[lag:], 32, [[0, 1], [0, 1]])[0]
@@ -118,17 +118,17 @@ def test_every_number_below_a_count_is_equally_likely(count):
     assert below(KEYS, "crop", tf.constant(count)).numpy().tolist() == found.tolist()
 
 
-def test_keys_are_a_batch():
+def test_keys_must_be_a_batch():
     with pytest.raises((ValueError, tf.errors.InvalidArgumentError), match=r"(?i)shape"):
         uniform(tf.constant(7, tf.int64), "flip")
     unknown = tf.function(uniform).get_concrete_function(tf.TensorSpec(None, tf.int64), "flip")
     assert unknown.output_shapes.rank == 1
 
 
-# random transforms
+# Random transforms.
 
-PICTURES = np.random.default_rng(0).integers(0, 256, (96, 20, 24, 3), np.uint8)
-PICTURE_KEYS = np.random.default_rng(1).integers(0, 2**63 - 1, 96)
+IMAGES = np.random.default_rng(0).integers(0, 256, (96, 20, 24, 3), np.uint8)
+IMAGE_KEYS = np.random.default_rng(1).integers(0, 2**63 - 1, 96)
 
 RANDOM = {
     "flip": random_flip,
@@ -141,8 +141,8 @@ each_random = pytest.mark.parametrize("transform", RANDOM.values(), ids=RANDOM.k
 each_dtype = pytest.mark.parametrize("dtype", ["uint8", "float32"])
 
 
-def pictures_of(dtype: str) -> tf.Tensor:
-    return tf.constant(PICTURES) if dtype == "uint8" else to_float(PICTURES)
+def images_of(dtype: str) -> tf.Tensor:
+    return tf.constant(IMAGES) if dtype == "uint8" else to_float(IMAGES)
 
 
 @pytest.mark.slow(
@@ -156,24 +156,24 @@ def pictures_of(dtype: str) -> tf.Tensor:
 )
 @each_random
 @each_dtype
-def test_a_picture_is_changed_alike_in_every_batch(transform, dtype):
-    """Whatever the batch size, the place in the batch, eagerly or in a graph: so after a resume."""
-    images = pictures_of(dtype)
-    whole = transform(images, PICTURE_KEYS).numpy()
+def test_an_image_is_changed_in_the_same_way_in_every_batch(transform, dtype):
+    """Whatever the batch size and the place in the batch, eagerly or in a graph."""
+    images = images_of(dtype)
+    whole = transform(images, IMAGE_KEYS).numpy()
     assert whole.dtype == dtype
-    dataset = tf.data.Dataset.from_tensor_slices((images, PICTURE_KEYS))
+    dataset = tf.data.Dataset.from_tensor_slices((images, IMAGE_KEYS))
     for size in (1, 7, 96):
         mapped = dataset.batch(size).map(transform)
         assert np.array_equal(np.concatenate(list(mapped.as_numpy_iterator())), whole)
     order = np.random.default_rng(2).permutation(96)
-    assert np.array_equal(transform(tf.gather(images, order), PICTURE_KEYS[order]), whole[order])
+    assert np.array_equal(transform(tf.gather(images, order), IMAGE_KEYS[order]), whole[order])
 
 
 @pytest.mark.slow(base=["global"])
 @pytest.mark.parametrize("order", ["global", "interleave"])
-def test_a_run_that_goes_on_augments_alike_and_every_epoch_otherwise(tmp_path, order):
+def test_a_resumed_run_augments_alike_and_every_epoch_differently(tmp_path, order):
     schema = readers.Schema({"image": ("uint8", (20, 24, 3))})
-    records = [{"image": picture} for picture in PICTURES]
+    records = [{"image": image} for image in IMAGES]
     shards = [records[:50], records[50:]]
     path = write_dataset(tmp_path / "photos", schema, {"train": shards})
 
@@ -193,17 +193,17 @@ def test_a_run_that_goes_on_augments_alike_and_every_epoch_otherwise(tmp_path, o
     assert len(whole) == 2 * 96
     assert np.array_equal(images(batch_size=8, start_step=5), whole[40:])
     assert np.array_equal(images(batch_size=24), whole)
-    # No picture of the first epoch comes again in the second, but for one in many.
+    # Hardly any image of the first epoch comes again in the second.
     again = {image.tobytes() for image in whole[:96]} & {image.tobytes() for image in whole[96:]}
     assert len(again) < 5
 
 
 @each_random
-def test_another_key_or_salt_changes_pictures_otherwise(transform):
-    found = transform(PICTURES, PICTURE_KEYS).numpy()
+def test_another_key_or_salt_changes_images_differently(transform):
+    found = transform(IMAGES, IMAGE_KEYS).numpy()
     for other in (
-        transform(PICTURES, PICTURE_KEYS + 1),
-        transform(PICTURES, PICTURE_KEYS, salt="another"),
+        transform(IMAGES, IMAGE_KEYS + 1),
+        transform(IMAGES, IMAGE_KEYS, salt="another"),
     ):
         assert (found != other.numpy()).any(axis=(1, 2, 3)).sum() > 24
 
@@ -217,41 +217,41 @@ def test_shapes_stay_static(transform, dtype):
 
 
 @each_random
-def test_a_single_picture_is_refused(transform):
-    with pytest.raises(ValueError, match=r"a batch of pictures \[B, H, W, C\], found .*20, 24, 3"):
-        transform(PICTURES[0], PICTURE_KEYS[:1])
+def test_a_single_image_is_rejected(transform):
+    with pytest.raises(ValueError, match=r"a batch of images \[B, H, W, C\], found .*20, 24, 3"):
+        transform(IMAGES[0], IMAGE_KEYS[:1])
 
 
 @each_dtype
-def test_half_of_the_pictures_are_mirrored(dtype):
-    images = pictures_of(dtype).numpy()
-    found = random_flip(images, PICTURE_KEYS).numpy()
+def test_half_of_the_images_are_mirrored(dtype):
+    images = images_of(dtype).numpy()
+    found = random_flip(images, IMAGE_KEYS).numpy()
     mirrored = (found == images[:, :, ::-1]).all(axis=(1, 2, 3))
     kept = (found == images).all(axis=(1, 2, 3))
     assert (mirrored ^ kept).all()
     assert 30 < mirrored.sum() < 66
 
 
-def test_pictures_are_turned_upside_down_and_mirrored_independently():
+def test_images_are_turned_upside_down_and_mirrored_independently():
     images = np.arange(4, dtype=np.uint8).reshape(1, 2, 2, 1).repeat(len(KEYS), axis=0)
     found = random_flip(images, KEYS, up_down=True).numpy().reshape(-1, 4)
     ways = {(0, 1, 2, 3): 0, (1, 0, 3, 2): 1, (2, 3, 0, 1): 2, (3, 2, 1, 0): 3}
-    assert_even(np.bincount([ways[tuple(picture)] for picture in found.tolist()], minlength=4))
+    assert_even(np.bincount([ways[tuple(image)] for image in found.tolist()], minlength=4))
 
 
 @each_dtype
 @pytest.mark.parametrize(("size", "padding"), [((16, 17), 0), ((20, 24), 4), ((25, 3), 3)])
-def test_a_crop_is_a_part_of_the_padded_picture(size, padding, dtype):
-    images = pictures_of(dtype).numpy()
+def test_a_crop_is_a_part_of_the_padded_image(size, padding, dtype):
+    images = images_of(dtype).numpy()
     padded = np.pad(images, [(0, 0), (padding, padding), (padding, padding), (0, 0)])
-    found = random_crop(images, PICTURE_KEYS, size, padding).numpy()
+    found = random_crop(images, IMAGE_KEYS, size, padding).numpy()
     height, width = size
-    for picture, part in zip(padded, found, strict=True):
-        windows = np.lib.stride_tricks.sliding_window_view(picture, (height, width, 3))
+    for image, part in zip(padded, found, strict=True):
+        windows = np.lib.stride_tricks.sliding_window_view(image, (height, width, 3))
         assert (windows == part).all(axis=(3, 4, 5)).any()
 
 
-def test_every_place_of_a_crop_is_equally_likely():
+def test_every_position_of_a_crop_is_equally_likely():
     images = np.arange(36, dtype=np.uint8).reshape(1, 6, 6, 1).repeat(len(KEYS), axis=0)
     corner = random_crop(images, KEYS, (2, 4)).numpy()[:, 0, 0, 0]
     y, x = np.divmod(corner, 6)
@@ -259,56 +259,58 @@ def test_every_place_of_a_crop_is_equally_likely():
     assert_even(np.bincount(y * 3 + x, minlength=15))
 
 
-def test_a_crop_of_the_whole_picture_is_the_picture():
-    assert np.array_equal(random_crop(PICTURES, PICTURE_KEYS, (20, 24)), PICTURES)
+def test_a_crop_of_the_full_size_is_the_image():
+    assert np.array_equal(random_crop(IMAGES, IMAGE_KEYS, (20, 24)), IMAGES)
 
 
-def test_a_crop_that_does_not_fit_is_refused():
-    with pytest.raises(ValueError, match="a height of at least 21, padding included, found 20: re"):
-        random_crop(PICTURES, PICTURE_KEYS, (21, 24))
-    with pytest.raises(ValueError, match="a width of at least 29, padding included, found 28: re"):
-        random_crop(PICTURES, PICTURE_KEYS, (20, 29), padding=2)
+def test_a_crop_larger_than_the_image_is_rejected():
+    with pytest.raises(
+        ValueError, match="a height of at least 21, including padding, found 20: re"
+    ):
+        random_crop(IMAGES, IMAGE_KEYS, (21, 24))
+    with pytest.raises(ValueError, match="a width of at least 29, including padding, found 28: re"):
+        random_crop(IMAGES, IMAGE_KEYS, (20, 29), padding=2)
     crop = tf.function(
         partial(random_crop, size=(20, 25)),
         input_signature=[tf.TensorSpec([None] * 4, tf.uint8), tf.TensorSpec([None], tf.int64)],
     )
-    assert crop(PICTURES.repeat(2, axis=2), PICTURE_KEYS).shape == (96, 20, 25, 3)
+    assert crop(IMAGES.repeat(2, axis=2), IMAGE_KEYS).shape == (96, 20, 25, 3)
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"a width of at least 25.*24"):
-        crop(PICTURES, PICTURE_KEYS)
+        crop(IMAGES, IMAGE_KEYS)
     with pytest.raises(ValueError, match=r"padding=-1: expected a number of pixels"):
-        random_crop(PICTURES, PICTURE_KEYS, (20, 24), padding=-1)
+        random_crop(IMAGES, IMAGE_KEYS, (20, 24), padding=-1)
     for size in (20, (20,), (0, 20), (20.0, 24), (20, 24, 3)):
         with pytest.raises(ValueError, match=r"expected \(height, width\) in pixels"):
-            random_crop(PICTURES, PICTURE_KEYS, size)
+            random_crop(IMAGES, IMAGE_KEYS, size)
 
 
 @each_dtype
-def test_brightness_is_that_of_tensorflow_within_its_range(dtype):
-    images = pictures_of(dtype)
-    found = random_brightness(images, PICTURE_KEYS, 0.3).numpy()
-    deltas = (2 * drawn("brightness", PICTURE_KEYS) - 1) * 0.3
+def test_brightness_changes_as_in_tensorflow_within_its_range(dtype):
+    images = images_of(dtype)
+    found = random_brightness(images, IMAGE_KEYS, 0.3).numpy()
+    deltas = (2 * drawn("brightness", IMAGE_KEYS) - 1) * 0.3
     assert -0.3 <= deltas.min() < -0.25 and 0.25 < deltas.max() < 0.3
     highest = 255 if dtype == "uint8" else 1
-    for picture, image, delta in zip(found, images, deltas, strict=True):
+    for changed, image, delta in zip(found, images, deltas, strict=True):
         expected = tf.image.adjust_brightness(image, np.float32(delta)).numpy()
         expected = np.clip(expected, 0, highest)
-        np.testing.assert_allclose(picture, expected, atol=1e-6 if highest == 1 else 1)
+        np.testing.assert_allclose(changed, expected, atol=1e-6 if highest == 1 else 1)
     assert found.min() == 0 and found.max() == highest
 
 
-def test_brightness_may_not_change_by_more_than_all():
+def test_brightness_cannot_change_by_more_than_the_full_range():
     for wrong in (-0.1, 1.5, 32):
         with pytest.raises(ValueError, match="expected a number from 0 to 1"):
-            random_brightness(PICTURES, PICTURE_KEYS, wrong)
-    assert np.array_equal(random_brightness(PICTURES, PICTURE_KEYS, 0), PICTURES)
+            random_brightness(IMAGES, IMAGE_KEYS, wrong)
+    assert np.array_equal(random_brightness(IMAGES, IMAGE_KEYS, 0), IMAGES)
 
 
-# pictures
+# Images.
 
 
-def encoded(picture: Image.Image, form: str, **options) -> bytes:
+def encoded(image: Image.Image, form: str, **options) -> bytes:
     buffer = io.BytesIO()
-    picture.save(buffer, form, **options)
+    image.save(buffer, form, **options)
     return buffer.getvalue()
 
 
@@ -329,27 +331,27 @@ ENCODED = [
 
 
 @pytest.mark.parametrize("channels", [1, 3])
-def test_encoded_pictures_are_decoded_and_resized_as_tensorflow_does_it(channels):
+def test_encoded_images_are_decoded_and_resized_as_by_tensorflow(channels):
     found = decode_images(tf.constant(ENCODED), (16, 20), channels)
     assert found.shape == (5, 16, 20, channels)
     assert found.dtype == tf.uint8
-    for data, picture in zip(ENCODED, found, strict=True):
+    for data, image in zip(ENCODED, found, strict=True):
         if data.startswith(b"\xff\xd8"):
             pixels = tf.io.decode_jpeg(data, channels, dct_method="INTEGER_ACCURATE")
         else:
             pixels = tf.io.decode_png(data, channels)
         expected = tf.image.resize(pixels, (16, 20), antialias=True)
-        assert np.array_equal(picture, np.round(expected).astype(np.uint8))
+        assert np.array_equal(image, np.round(expected).astype(np.uint8))
 
 
-def test_a_picture_of_the_right_size_has_the_pixels_that_pillow_finds():
+def test_an_image_of_the_right_size_has_the_pixels_of_pillow():
     data = [encoded(wave(40, 60), "JPEG", quality=q) for q in (50, 95)]
     found = decode_images(tf.constant(data), (40, 60))
-    for one, picture in zip(data, found, strict=True):
-        assert np.array_equal(picture, np.asarray(Image.open(io.BytesIO(one))))
+    for one, image in zip(data, found, strict=True):
+        assert np.array_equal(image, np.asarray(Image.open(io.BytesIO(one))))
 
 
-def test_pictures_are_decoded_in_a_pipeline_with_static_shapes():
+def test_images_are_decoded_in_a_pipeline_with_static_shapes():
     dataset = tf.data.Dataset.from_tensor_slices(ENCODED).batch(2)
     decoded = dataset.map(partial(decode_images, size=(16, 20)))
     assert decoded.element_spec == tf.TensorSpec([None, 16, 20, 3], tf.uint8)
@@ -358,55 +360,55 @@ def test_pictures_are_decoded_in_a_pipeline_with_static_shapes():
     assert decode_images(tf.constant([], tf.string), (16, 20)).shape == (0, 16, 20, 3)
 
 
-def test_bytes_that_are_no_picture_are_an_error_that_says_so():
+def test_bytes_that_are_not_an_image_give_an_error_that_names_the_format():
     for data in (b"", b"nothing", ENCODED[0][:100]):
         with pytest.raises(tf.errors.InvalidArgumentError, match=r"(?i)image|jpeg"):
             decode_images(tf.constant([ENCODED[1], data]), (8, 8))
 
 
-def test_a_picture_has_one_or_three_channels():
+def test_an_image_has_one_or_three_channels():
     with pytest.raises(ValueError, match="channels=4: expected 1 for gray or 3 for RGB"):
         decode_images(tf.constant(ENCODED), (8, 8), channels=4)
 
 
-def test_floats_are_those_of_convert_image_dtype():
-    found = to_float(PICTURES)
-    assert np.array_equal(found, tf.image.convert_image_dtype(PICTURES, tf.float32))
+def test_floats_equal_those_of_convert_image_dtype():
+    found = to_float(IMAGES)
+    assert np.array_equal(found, tf.image.convert_image_dtype(IMAGES, tf.float32))
     assert (found.dtype, found.numpy().max()) == (tf.float32, 1)
     assert np.array_equal(to_float(found), found)
 
 
 @pytest.mark.parametrize("size", [(8, 8), (40, 50), (20, 24), (7, 40)])
-def test_pictures_are_resized_as_tensorflow_does_it(size):
-    floats = to_float(PICTURES)
+def test_images_are_resized_as_by_tensorflow(size):
+    floats = to_float(IMAGES)
     expected = tf.image.resize(floats, size, antialias=True)
     assert np.array_equal(resize(floats, size), expected)
-    found = resize(PICTURES, size)
+    found = resize(IMAGES, size)
     assert found.dtype == tf.uint8
     np.testing.assert_allclose(found, expected.numpy() * 255, atol=0.501)
 
 
-def test_resized_pictures_are_those_of_the_images_job():
-    """Pillow rounds between its two passes: a level more or less."""
-    picture = wave(300, 200)
-    expected = np.asarray(picture.resize((64, 48), Image.Resampling.BILINEAR)).astype(int)
-    found = resize(np.asarray(picture)[None], (48, 64))[0].numpy()
+def test_resized_images_equal_those_of_the_images_job():
+    """To within one level, because Pillow rounds between its two passes."""
+    image = wave(300, 200)
+    expected = np.asarray(image.resize((64, 48), Image.Resampling.BILINEAR)).astype(int)
+    found = resize(np.asarray(image)[None], (48, 64))[0].numpy()
     assert abs(found - expected).max() <= 1
 
 
-def test_pictures_of_different_sizes_become_a_batch():
-    pictures = [np.asarray(wave(height, 300 // height)) for height in (10, 25, 7)]
-    ragged = tf.ragged.stack([tf.RaggedTensor.from_tensor(picture) for picture in pictures])
+def test_images_of_different_sizes_become_a_batch():
+    images = [np.asarray(wave(height, 300 // height)) for height in (10, 25, 7)]
+    ragged = tf.ragged.stack([tf.RaggedTensor.from_tensor(image) for image in images])
     assert ragged.shape.as_list() == [3, None, None, 3]
     found = resize(ragged, (12, 16))
-    expected = [resize(picture[None], (12, 16))[0] for picture in pictures]
+    expected = [resize(image[None], (12, 16))[0] for image in images]
     assert np.array_equal(found, expected)
     mapped = tf.data.Dataset.from_tensors(ragged).map(partial(resize, size=(12, 16)))
     assert mapped.element_spec == tf.TensorSpec([3, 12, 16, 3], tf.uint8)
     assert np.array_equal(next(iter(mapped)), expected)
 
 
-# normalisation
+# Normalization.
 
 UNIT = Moments((0.5,), (2.0,), "float32")
 
@@ -414,7 +416,7 @@ UNIT = Moments((0.5,), (2.0,), "float32")
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "float16", "float32", "float64", "int64"])
 @pytest.mark.parametrize("shape", [(7, 3), (5, 4, 3), (5, 4, 6, 3), (0, 4, 3), (5, 0, 3)])
 @pytest.mark.parametrize("channels", [1, 3])
-def test_normalised_values_are_those_of_numpy(dtype, shape, channels):
+def test_normalized_values_equal_those_of_numpy(dtype, shape, channels):
     values = np.random.default_rng(0).integers(0, 100, shape).astype(dtype)
     mean, std = np.array([20.0, 30.5, 40.25])[:channels], np.array([1.0, 2.5, 7.0])[:channels]
     found = normalize(values, Moments(tuple(mean), tuple(std), dtype))
@@ -423,7 +425,7 @@ def test_normalised_values_are_those_of_numpy(dtype, shape, channels):
     np.testing.assert_allclose(found, expected.astype(np.float32), rtol=1e-6, atol=1e-6)
 
 
-def test_large_numbers_that_differ_little_are_normalised_exactly():
+def test_large_numbers_that_differ_little_are_normalized_exactly():
     seconds = 1.7e9 + np.arange(100.0)
     moments = Moments((float(seconds.mean()),), (float(seconds.std()),), "float64")
     found = normalize(seconds, moments).numpy()
@@ -431,7 +433,7 @@ def test_large_numbers_that_differ_little_are_normalised_exactly():
     assert found.std() == pytest.approx(1, rel=1e-6)
 
 
-def test_padding_stays_zero_where_there_is_a_mask(tmp_path):
+def test_padding_stays_zero_with_a_mask(tmp_path):
     path = write_dataset(tmp_path / "runs", SIGNALS, {"train": [signals([3, 0, 5, 1])]})
     moments = Moments((2.0, 3.0), (0.5, 4.0), "float32")
 
@@ -450,18 +452,20 @@ def test_padding_stays_zero_where_there_is_a_mask(tmp_path):
     assert next(iter(expected))[0].numpy().tolist() == [[-2, -0.25], [2, 0.25], [6, 0.75]]
 
 
-def test_values_of_another_dtype_than_the_statistics_are_refused():
-    """Pictures after `to_float` would be normalised by the statistics of 0 to 255."""
+def test_values_of_another_dtype_than_the_statistics_are_rejected():
+    """Otherwise images from `to_float` would be normalized by the statistics of 0 to 255."""
     moments = Moments((120.0,), (60.0,), "uint8")
-    normalize(PICTURES, moments)
-    with pytest.raises(ValueError, match=r"of uint8, .* found float32: normalise before any conv"):
-        normalize(to_float(PICTURES), moments)
+    normalize(IMAGES, moments)
+    with pytest.raises(ValueError, match=r"of uint8, .* found float32: normalize before any conv"):
+        normalize(to_float(IMAGES), moments)
 
 
-def test_another_number_of_channels_is_refused():
+def test_another_number_of_channels_is_rejected():
     moments = Moments((1.0, 2.0), (1.0, 1.0), "uint8")
-    for values in (PICTURES, np.zeros(2, np.uint8)):
-        with pytest.raises(ValueError, match="moments are of 2 channels, the last dimension; fou"):
+    for values in (IMAGES, np.zeros(2, np.uint8)):
+        with pytest.raises(
+            ValueError, match="moments have 2 channels: expected as many in the last"
+        ):
             normalize(values, moments)
 
 
@@ -469,14 +473,14 @@ def test_another_number_of_channels_is_refused():
     ("mean", "std"),
     [((), ()), ((1.0,), (0.0,)), ((1.0,), (-1.0,)), ((np.nan,), (1.0,)), ((1.0, 2.0), (1.0,))],
 )
-def test_moments_that_cannot_be_are_refused(mean, std):
-    with pytest.raises(ValueError, match="expected as many finite numbers of each, deviations ab"):
+def test_impossible_moments_are_rejected(mean, std):
+    with pytest.raises(ValueError, match="expected finite numbers, one deviation above 0 for"):
         Moments(mean, std, "float32")
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Recordings of channels with means and deviations of their own, as the sensors job writes them."""
+    """Recordings from the sensors job, whose channels have different means and deviations."""
     directory = tmp_path_factory.mktemp("runs")
     generator = np.random.default_rng(0)
     for number in range(20):
@@ -489,7 +493,7 @@ def runs(tmp_path_factory):
 
 
 @pytest.mark.parametrize("per_channel", [True, False])
-def test_the_statistics_of_a_split_normalise_it(runs, per_channel):
+def test_the_statistics_of_a_split_normalize_it(runs, per_channel):
     manifest = readers.Manifest.read(runs)
     moments = Moments.of(manifest, "train", "signal", per_channel=per_channel)
     batches = readers.load(runs, split="train", batch_size=5, batching="ragged")
@@ -529,13 +533,13 @@ def manifest_with(statistics: object) -> readers.Manifest:
         {"mean": 1.0, "std": 1.0, "channels": {"mean": [1.0], "std": [1.0, 0.0]}},
     ],
 )
-def test_a_feature_without_statistics_is_refused(figures):
+def test_a_feature_without_statistics_is_rejected(figures):
     manifest = manifest_with({"x": figures})
-    with pytest.raises(ValueError, match=r"^feature 'x': .* in split 'train': the split has no v"):
+    with pytest.raises(ValueError, match=r"^feature 'x': .* in split 'train': the feature, or one"):
         Moments.of(manifest, "train", "x")
 
 
-def test_why_a_feature_cannot_be_normalised_is_said():
+def test_the_error_states_why_a_feature_cannot_be_normalized():
     lengths = {"lengths": {"bytes": {"count": 3}}}
     constant = {"count": 3, "mean": 2.0, "std": 0.0}
     manifest = manifest_with({"x": constant, "image": lengths, "text": lengths})
@@ -543,16 +547,16 @@ def test_why_a_feature_cannot_be_normalised_is_said():
         Moments.of(manifest, "train", "x")
     figures = constant | {"std": 1.0, "channels": {"mean": [0.5, 3.5], "std": [1.5, 0.0]}}
     with pytest.raises(
-        ValueError, match=r"^channel 1 of feature 'x' is 3.5 throughout .*: take per_channel=False"
+        ValueError, match=r"^channel 1 of feature 'x' is 3.5 throughout .*: use per_channel=False"
     ):
         Moments.of(manifest_with({"x": figures}), "train", "x")
     single = Moments.of(manifest_with({"x": figures}), "train", "x", per_channel=False)
     assert single == Moments((2.0,), (1.0,), "float32")
     with pytest.raises(
-        ValueError, match=r"encoded pictures are not looked into; .*--encoding tens"
+        ValueError, match=r"no statistics are kept for encoded images; .*--encoding tens"
     ):
         Moments.of(manifest, "train", "image")
-    with pytest.raises(ValueError, match="string has none"):
+    with pytest.raises(ValueError, match="no statistics are kept for string"):
         Moments.of(manifest, "train", "text")
     with pytest.raises(ValueError, match="unknown feature 'y': the dataset has image, text, x"):
         Moments.of(manifest, "train", "y")
@@ -560,7 +564,7 @@ def test_why_a_feature_cannot_be_normalised_is_said():
         Moments.of(manifest, "val", "x")
 
 
-# texts
+# Texts.
 
 NASTY = [
     'It\'s a well-known fact: 100% of U.S. e-mails ~ [UNK] `x` {y} \\ /path|to^ <b>"q"</b>',
@@ -576,7 +580,7 @@ NASTY = [
 
 
 def write_texts(directory: Path, texts: list[str], *flags: str) -> str:
-    """A dataset of the text job."""
+    """Writes a dataset with the text job and returns its directory."""
     directory.mkdir()
     lines = "".join(json.dumps({"text": text}) + "\n" for text in texts)
     (directory / "texts.jsonl").write_text(lines)
@@ -588,7 +592,7 @@ def write_texts(directory: Path, texts: list[str], *flags: str) -> str:
 
 @pytest.fixture(scope="module")
 def words(tmp_path_factory):
-    """Texts with the ids of their words, some of which are not in the vocabulary."""
+    """A dataset of texts tokenized into words, some of which are not in the vocabulary."""
     flags = ("--tokens", "words", "--vocabulary_size", "30")
     return write_texts(tmp_path_factory.mktemp("words") / "in", NASTY, *flags)
 
@@ -604,7 +608,7 @@ def words(tmp_path_factory):
     ],
     ids=" ".join,
 )
-def test_ids_are_those_that_the_job_writes_for_the_same_texts(flags, tmp_path):
+def test_ids_equal_those_that_the_job_writes_for_the_same_texts(flags, tmp_path):
     directory = write_texts(tmp_path / "in", NASTY, *flags)
     vectorizer = Vectorizer(directory)
     batches = readers.load(directory, batch_size=4, batching="ragged").map(
@@ -621,7 +625,7 @@ def test_ids_are_those_that_the_job_writes_for_the_same_texts(flags, tmp_path):
         assert vectorizer.size == BYTE_OFFSET + 256
 
 
-def test_a_fixed_length_cuts_off_and_fills_up_with_zeros(words):
+def test_a_fixed_length_truncates_and_pads_with_zeros(words):
     ragged = Vectorizer(words)(tf.constant(NASTY)).to_list()
     found = Vectorizer(words, length=6)
     dataset = tf.data.Dataset.from_tensors(tf.constant(NASTY)).map(found)
@@ -637,7 +641,7 @@ def vectorizer(words):
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=40), max_size=4))
 @settings(max_examples=60)
-def test_texts_that_no_job_has_seen_have_the_ids_that_it_would_write(words, vectorizer, texts):
+def test_new_texts_have_the_ids_that_the_job_would_write(words, vectorizer, texts):
     learned = (Path(words) / "vocabulary.txt").read_bytes().split(b"\n")[:-1]
     tokenizer = Tokenizer("words", (PADDING, UNKNOWN, *learned), 0)
     texts = [*texts, " ".join(texts), "A unk, never-seen b!"]
@@ -645,14 +649,14 @@ def test_texts_that_no_job_has_seen_have_the_ids_that_it_would_write(words, vect
     assert found == [tokenizer(text.encode()).tolist() for text in texts]
 
 
-def test_no_texts_have_no_ids(words, tmp_path):
+def test_an_empty_batch_of_texts_has_no_ids(words, tmp_path):
     assert Vectorizer(words)(tf.constant([], tf.string)).to_list() == []
     octets = write_texts(tmp_path / "in", ["a"], "--tokens", "bytes")
     assert Vectorizer(octets)(tf.constant([], tf.string)).to_list() == []
     assert Vectorizer(octets)(tf.constant(["", "a", ""])).to_list() == [[], [97 + 2], []]
 
 
-def test_a_single_text_is_refused(vectorizer):
+def test_a_single_text_is_rejected(vectorizer):
     with pytest.raises(ValueError, match=r"a batch of texts \[B\], found the shape \(\)"):
         vectorizer(tf.constant("a text"))
 
@@ -670,24 +674,26 @@ def test_a_vectorizer_is_saved_with_a_model(words, tmp_path):
 
 def test_a_dataset_without_tokens_has_no_vocabulary(tmp_path):
     directory = write_texts(tmp_path / "in", ["a b"])
-    with pytest.raises(ValueError, match=r"without tokens, .* with --tokens words or bytes"):
+    with pytest.raises(
+        ValueError, match=r"without tokens, .* with --tokens words or --tokens bytes"
+    ):
         Vectorizer(directory)
 
 
 @pytest.mark.parametrize("length", [0, -1, 2.0, True])
-def test_a_length_that_cannot_be_is_refused(words, length):
+def test_an_impossible_length_is_rejected(words, length):
     with pytest.raises(ValueError, match="expected a number of ids of at least 1, or None"):
         Vectorizer(words, length=length)
 
 
-def test_a_vocabulary_that_is_not_as_the_manifest_says_is_refused(tmp_path):
+def test_a_vocabulary_that_does_not_match_the_manifest_is_rejected(tmp_path):
     directory = write_texts(tmp_path / "in", ["a b c"], "--tokens", "words")
     vocabulary = Path(directory) / "vocabulary.txt"
     assert vocabulary.read_text() == "c\nb\na\n"
     for text in ("a\nb\n", "a\nb\nc", "a\na\nb\n", "a\nb\nb\nc\n", "a\nb\nc\nd\n", ""):
         vocabulary.write_text(text)
         with pytest.raises(
-            readers.DatasetError, match="expected 3 lines, another word in each, found "
+            readers.DatasetError, match="expected 3 lines with a different word in each, found "
         ):
             Vectorizer(directory)
     vocabulary.unlink()
@@ -695,11 +701,11 @@ def test_a_vocabulary_that_is_not_as_the_manifest_says_is_refused(tmp_path):
         Vectorizer(directory)
 
 
-# imports
+# Imports.
 
 
 @pytest.mark.slow
-def test_transforms_need_neither_beam_nor_the_jobs_and_readers_not_them():
+def test_transforms_import_no_jobs_and_readers_import_no_transforms():
     code = (
         "import sys, readers; "
         "before = 'tensorflow' in sys.modules; "

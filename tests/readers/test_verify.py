@@ -1,3 +1,5 @@
+"""`readers.verify`: every kind of damage is reported, by file and record."""
+
 from __future__ import annotations
 
 import importlib
@@ -13,7 +15,7 @@ from readers.__main__ import main
 from readers.format.index import parse_index
 from tests.support.datasets import write_numbers, write_signals
 
-# `readers.verify` is the function.
+# The module: `readers.verify` is the function.
 VERIFY = importlib.import_module("readers.verify")
 
 SHARD = "train-00001-of-00004.tfrecord"
@@ -21,7 +23,7 @@ SHARD = "train-00001-of-00004.tfrecord"
 
 @pytest.fixture(params=[1 << 20, 50, 64])
 def dataset(tmp_path, request, monkeypatch):
-    """A dataset, which is read in chunks of several sizes, smaller than a record too."""
+    """A dataset that is read in chunks of several sizes, some smaller than a record."""
     monkeypatch.setattr(VERIFY, "_CHUNK_BYTES", request.param)
     monkeypatch.setattr(VERIFY, "_BLOCK_BYTES", 2 * request.param)
     return write_numbers(tmp_path / "numbers", (5, 6, 7, 4))
@@ -32,7 +34,7 @@ def index_of(dataset):
 
 
 def changed(dataset, change, name=SHARD):
-    """The problems after a change of the bytes of one file."""
+    """The problems that are reported after the bytes of one file are changed."""
     path = dataset / name
     data = bytearray(path.read_bytes())
     data = change(data) or data
@@ -42,7 +44,7 @@ def changed(dataset, change, name=SHARD):
     return [str(problem).removeprefix(f"{dataset}/") for problem in report.problems]
 
 
-def test_a_whole_dataset_has_no_problem(dataset, tmp_path, capsys):
+def test_an_intact_dataset_has_no_problems(dataset, tmp_path, capsys):
     report = readers.verify(dataset)
     assert report.ok
     assert (report.shards, report.records) == (5, 25)
@@ -53,7 +55,7 @@ def test_a_whole_dataset_has_no_problem(dataset, tmp_path, capsys):
 
 
 def test_every_byte_matters(dataset):
-    """Wherever a bit of the first or the last record is flipped, that record is named."""
+    """Wherever a bit of the first or the last record is flipped, that record is reported."""
     index, path = index_of(dataset), dataset / SHARD
     data = path.read_bytes()
     shard = readers.Manifest.read(dataset).splits["train"].shards[1]
@@ -65,7 +67,7 @@ def test_every_byte_matters(dataset):
             assert problem.offset == index[row, 0]
 
 
-def test_several_damaged_records_are_all_named(dataset):
+def test_all_damaged_records_are_reported(dataset):
     index = index_of(dataset)
 
     def change(data):
@@ -77,22 +79,22 @@ def test_several_damaged_records_are_all_named(dataset):
     ]
 
 
-def test_a_cut_tail_is_told_by_size_and_records(dataset):
+def test_a_truncated_shard_is_reported_by_size_and_records(dataset):
     index = index_of(dataset)
     problems = changed(dataset, lambda data: data[: index[4, 0] + 3])
     assert problems == [
-        f"{SHARD}: {index[4, 0] + 3:,} bytes, the manifest says {index[-1].sum():,}",
-        f"{SHARD}: record 4 at byte {index[4, 0]}: cut off or missing",
-        f"{SHARD}: record 5 at byte {index[5, 0]}: cut off or missing",
+        f"{SHARD}: {index[4, 0] + 3:,} bytes, the manifest states {index[-1].sum():,}",
+        f"{SHARD}: record 4 at byte {index[4, 0]}: truncated or missing",
+        f"{SHARD}: record 5 at byte {index[5, 0]}: truncated or missing",
     ]
 
 
-def test_bytes_at_the_end_are_told(dataset):
+def test_extra_bytes_at_the_end_are_reported(dataset):
     (problem,) = changed(dataset, lambda data: data + b"more")
-    assert "the manifest says" in problem
+    assert "the manifest states" in problem
 
 
-def test_swapped_records_are_found_though_each_is_whole(dataset):
+def test_swapped_records_are_found_although_each_is_intact(dataset):
     index = index_of(dataset)
     (first, length), (second, same) = index[1].tolist(), index[3].tolist()
     assert length == same
@@ -103,7 +105,7 @@ def test_swapped_records_are_found_though_each_is_whole(dataset):
 
     (problem,) = changed(dataset, change)
     assert problem.startswith(f"{SHARD}: its CRC32C is ")
-    assert problem.endswith("each record is whole, so some were swapped or replaced")
+    assert problem.endswith("each record is intact, so some were swapped or replaced")
 
 
 @pytest.mark.parametrize(
@@ -114,13 +116,13 @@ def test_swapped_records_are_found_though_each_is_whole(dataset):
         (lambda text: b"hello", "not an index"),
     ],
 )
-def test_an_index_that_does_not_fit_is_told(dataset, change, message):
+def test_an_index_that_does_not_match_is_reported(dataset, change, message):
     (problem,) = changed(dataset, change, f"{SHARD}.idx")
     assert problem.startswith(f"{SHARD}.idx: ")
     assert any(part in problem for part in message.split("|"))
 
 
-def test_an_index_whose_lengths_are_swapped_is_told(tmp_path):
+def test_an_index_with_swapped_lengths_is_reported(tmp_path):
     dataset = write_signals(tmp_path / "signals")
     (path,) = dataset.glob("train-00000*.idx")
     lengths = parse_index(path.read_bytes(), "")[:, 1].tolist()
@@ -131,10 +133,10 @@ def test_an_index_whose_lengths_are_swapped_is_told(tmp_path):
     path.write_text("".join(lines))
     (problem,) = readers.verify(dataset).problems
     assert problem.file == str(path)
-    assert "no record of" in problem.message
+    assert "expected a record of" in problem.message
 
 
-def test_missing_files_are_told(dataset, capsys):
+def test_missing_files_are_reported(dataset, capsys):
     (dataset / SHARD).unlink()
     (dataset / "val-00000-of-00001.tfrecord.idx").unlink()
     manifest = json.loads((dataset / "manifest.json").read_text())
@@ -148,15 +150,15 @@ def test_missing_files_are_told(dataset, capsys):
     assert main(["verify", str(dataset)]) == 1
     assert capsys.readouterr().out.splitlines()[-1].endswith("3 problems")
     (dataset / "vocabulary.txt").write_text("a\nb\n")
-    assert "2 words, the manifest says 3" in str(readers.verify(dataset).problems[-1])
+    assert "2 words, the manifest states 3" in str(readers.verify(dataset).problems[-1])
 
 
-def test_what_is_no_dataset_is_a_mistake_of_the_user(tmp_path, capsys):
+def test_a_directory_that_is_not_a_dataset_is_a_user_error(tmp_path, capsys):
     assert main(["verify", str(tmp_path)]) == 2
     assert "not a finished dataset" in capsys.readouterr().err
 
 
-def test_other_filesystems_are_verified_too(dataset):
+def test_remote_filesystems_can_be_verified(dataset):
     filesystem = fsspec.filesystem("memory")
     for file in dataset.iterdir():
         filesystem.pipe(f"/verified/{file.name}", file.read_bytes())

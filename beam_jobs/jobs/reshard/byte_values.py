@@ -10,7 +10,7 @@ import numpy as np
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.reshard.example_walk import Walk
 from readers.format.decode.batches import MARGIN
-from readers.format.decode.column import Pieces
+from readers.format.decode.column import Spans
 from readers.format.schema import TENSORFLOW_DTYPES, numpy_dtype
 from readers.format.tensor import parse_tensor, tensor_header
 
@@ -24,7 +24,7 @@ _PNG = np.frombuffer(b"\x89PNG\r\n\x1a\n", np.uint8)
 _GRAY_MODES = ("1", "L", "LA", "I", "I;16")
 
 
-def tensor_shapes(values: Pieces) -> tuple[str, np.ndarray] | None:
+def tensor_shapes(values: Spans) -> tuple[str, np.ndarray] | None:
     """The dtype of TensorProtos and their shapes, int64 [n, rank].
 
     None if there is no value, if one is not a TensorProto in the form of `serialize_tensor`, or if
@@ -66,7 +66,7 @@ def _tensor(value: memoryview) -> tuple[str, tuple[int, ...]] | None:
 
 
 def _walked_shapes(
-    values: Pieces, dtype: str, shape: tuple[int, ...], shapes: np.ndarray
+    values: Spans, dtype: str, shape: tuple[int, ...], shapes: np.ndarray
 ) -> np.ndarray:
     """Finds the byte strings that are TensorProtos in the usual form, bool [n].
 
@@ -107,7 +107,7 @@ def value_counts(shapes: np.ndarray) -> np.ndarray:
         return np.prod(shapes.astype(np.float64), axis=1)
 
 
-def image_formats(values: Pieces) -> tuple[set[str], bool]:
+def image_formats(values: Spans) -> tuple[set[str], bool]:
     """The formats of some byte strings, "" if one is not an image; whether all images are gray."""
     is_jpeg, is_png = _begin_with(values, _JPEG), _begin_with(values, _PNG)
     is_image = is_jpeg | is_png
@@ -118,7 +118,7 @@ def image_formats(values: Pieces) -> tuple[set[str], bool]:
     return {name for name, any_has_it in found.items() if any_has_it}, gray
 
 
-def _begin_with(values: Pieces, octets: np.ndarray) -> np.ndarray:
+def _begin_with(values: Spans, octets: np.ndarray) -> np.ndarray:
     """Which byte strings begin with these bytes, bool [n]."""
     same = (values.stacked(len(octets)) == octets).all(axis=1)
     return same & (values.lengths >= len(octets))
@@ -136,7 +136,7 @@ def _is_gray(image: memoryview) -> bool:
         return False
 
 
-def are_utf8(values: Pieces) -> bool:
+def are_utf8(values: Spans) -> bool:
     """Whether all byte strings are UTF-8."""
     width = int(values.lengths.max())
     if width <= MARGIN:  # The margin after the last one lets all be cut to one length.

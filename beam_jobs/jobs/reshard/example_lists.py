@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from readers.format.decode.batches import MARGIN
-from readers.format.decode.column import Pieces
+from readers.format.decode.column import Spans
 from readers.format.decode.records import RawList, parse_example, parse_feature_lists
 from readers.format.wire import BYTES_LIST, INT64_LIST
 
@@ -35,13 +35,13 @@ class Lists:
     kind: int
     rows: np.ndarray
     counts: np.ndarray
-    pieces: Pieces
+    pieces: Spans
 
     def of(self, kept: np.ndarray) -> Lists:
         """The lists of some records only, bool [B]."""
         rows = kept[self.rows]
         each = np.repeat(rows, self.counts) if self.kind == BYTES_LIST else rows
-        pieces = Pieces(self.pieces.data, self.pieces.starts[each], self.pieces.stops[each])
+        pieces = Spans(self.pieces.data, self.pieces.starts[each], self.pieces.stops[each])
         return Lists(self.kind, self.rows[rows], self.counts[rows], pieces)
 
 
@@ -74,7 +74,7 @@ class _Collected:
         data = np.frombuffer(b"".join([*self.values, bytes(MARGIN)]), np.uint8)
         lengths = np.array([len(value) for value in self.values], np.int64)
         stops = np.cumsum(lengths)
-        pieces = Pieces(data, stops - lengths, stops)
+        pieces = Spans(data, stops - lengths, stops)
         return Lists(kind, np.array(self.rows, np.int64), np.array(self.counts, np.int64), pieces)
 
 

@@ -19,7 +19,7 @@ from beam_jobs.jobs.reshard.example_lists import (
     Lists,
     parsed_lists,
 )
-from readers.format.decode.column import Pieces
+from readers.format.decode.column import Spans
 from readers.format.wire import BYTES_LIST, FLOAT_LIST, INT64_LIST
 
 # Tags of fields of type bytes.
@@ -232,7 +232,7 @@ def _lists(data: np.ndarray, kind: int, entries: _Entries, usual: np.ndarray) ->
     else:
         walk = Walk(data, starts)
         walk.require(walk.enter(_FIRST, stops) == stops)
-        pieces = Pieces(data, walk.at, stops)
+        pieces = Spans(data, walk.at, stops)
         counts, whole = _counts(kind, pieces)
         whole &= walk.usual | (starts == stops)
     usual[entries.rows[~whole]] = False
@@ -241,7 +241,7 @@ def _lists(data: np.ndarray, kind: int, entries: _Entries, usual: np.ndarray) ->
 
 def _values(
     data: np.ndarray, starts: np.ndarray, stops: np.ndarray
-) -> tuple[Pieces, np.ndarray, np.ndarray]:
+) -> tuple[Spans, np.ndarray, np.ndarray]:
     """The values of bytes lists, their counts, int64 [n], and which lists are whole, bool [n]."""
     whole = np.ones(len(starts), bool)
     rows = np.flatnonzero(starts < stops)
@@ -259,10 +259,10 @@ def _values(
     rows, begins, ends = map(np.concatenate, zip(*steps, strict=True))
     order = np.argsort(rows, kind="stable") if len(steps) > 2 else slice(None)
     counts = np.bincount(rows, minlength=len(starts))
-    return Pieces(data, begins[order], ends[order]), counts, whole
+    return Spans(data, begins[order], ends[order]), counts, whole
 
 
-def _counts(kind: int, numbers: Pieces) -> tuple[np.ndarray, np.ndarray]:
+def _counts(kind: int, numbers: Spans) -> tuple[np.ndarray, np.ndarray]:
     """The count of packed numbers in each piece, int64 [n], and which are whole, bool [n]."""
     lengths = numbers.lengths
     if kind == FLOAT_LIST:

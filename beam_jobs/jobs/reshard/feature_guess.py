@@ -9,7 +9,7 @@ import numpy as np
 
 from beam_jobs.jobs.reshard.byte_values import are_utf8, image_formats, tensor_shapes, value_counts
 from beam_jobs.jobs.reshard.example_lists import Lists
-from readers.format.decode.column import Pieces
+from readers.format.decode.column import Spans
 from readers.format.schema import Feature, numpy_dtype
 from readers.format.wire import BYTES_LIST, FLOAT_LIST, INT64_LIST, unpacked_varints
 
@@ -73,7 +73,7 @@ class ValuesGuess:
     shape: CommonShape = field(default_factory=CommonShape)
 
     @classmethod
-    def of(cls, values: Pieces) -> ValuesGuess:
+    def of(cls, values: Spans) -> ValuesGuess:
         """The facts about some byte strings."""
         if not len(values.starts):
             return cls()

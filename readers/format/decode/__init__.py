@@ -1,1 +1,1 @@
-"""Serialized Examples -> arrays, one at a time or a batch at once."""
+"""Decoding of serialized Examples into arrays, one by one or a batch at a time."""

@@ -1,4 +1,4 @@
-"""Encoded pictures -> arrays of pixels, with Pillow."""
+"""Decoding of encoded images into arrays of pixels, with Pillow."""
 
 from __future__ import annotations
 
@@ -7,33 +7,39 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from readers.format.decode.records import stacked
+from readers.format.decode.records import stacked_steps
 from readers.format.schema import Feature, Schema, fits, format_shape
 
 if TYPE_CHECKING:
     from PIL import Image
 
 
-def decode_picture(name: str, feature: Feature, data: bytes) -> np.ndarray:
-    """The pixels, uint8 [height, width, channels], as gray or RGB by the feature's channels.
+def decode_image(name: str, feature: Feature, data: bytes) -> np.ndarray:
+    """The pixels of an encoded image, uint8 [height, width, channels].
+
+    Args:
+        name: The feature's name, for error messages.
+        feature: The feature; its shape says whether the pixels are gray (1 channel) or RGB (3).
+        data: The encoded image, in any format that Pillow reads.
 
     Raises:
-        ValueError: It is no picture that Pillow knows, or of another size than the feature says.
-        ImportError: Pillow is missing.
+        ValueError: Pillow cannot decode the image, or its size does not fit the feature.
+        ImportError: Pillow is not installed.
     """
     try:
         from PIL import Image
     except ModuleNotFoundError:
         raise ImportError(f"feature {name!r} needs Pillow: pip install pillow") from None
     try:
-        with Image.open(io.BytesIO(data)) as picture:
+        with Image.open(io.BytesIO(data)) as image:
             mode = "L" if feature.shape[2] == 1 else "RGB"
             if mode == "L":
-                # A JPEG holds the gray of its colours; that of RGB is up to ten levels off.
-                picture.draft("L", picture.size)
-            pixels = np.array(_of_8_bits(picture).convert(mode))
+                # A JPEG stores the gray values of its colours; gray made from RGB is up to ten
+                # levels off.
+                image.draft("L", image.size)
+            pixels = np.array(_with_8_bits(image).convert(mode))
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        # Pillow tells of a broken PNG by SyntaxError.
+        # Pillow reports a broken PNG as a SyntaxError.
         reason = "cannot identify its format" if "identify" in str(error) else error
         raise ValueError(f"feature {name!r} ({feature}): {reason}") from None
     pixels = pixels.reshape(*pixels.shape[:2], -1)
@@ -45,31 +51,37 @@ def decode_picture(name: str, feature: Feature, data: bytes) -> np.ndarray:
     return pixels
 
 
-def _of_8_bits(picture: Image.Image) -> Image.Image:
-    """A picture whose pixels are bytes: of 16 bits the upper ones, as TensorFlow does."""
+def _with_8_bits(image: Image.Image) -> Image.Image:
+    """The image with one byte per channel: the high byte of 16-bit values, as in TensorFlow."""
     from PIL import Image
 
-    if not picture.mode.startswith("I"):
-        return picture
-    return Image.fromarray((np.clip(np.asarray(picture), 0, 65535) >> 8).astype(np.uint8))
+    if not image.mode.startswith("I"):
+        return image
+    return Image.fromarray((np.clip(np.asarray(image), 0, 65535) >> 8).astype(np.uint8))
 
 
 def pixels_of(
     name: str, feature: Feature, data: bytes | list[bytes]
 ) -> np.ndarray | list[np.ndarray]:
-    """The pixels of a picture, or of the picture of each step of a feature list.
+    """The pixels of an image feature, or those of each step of a feature list of images.
+
+    Args:
+        name: The feature's name, for error messages.
+        feature: An image feature.
+        data: Its value as `Decoder` returns it: an encoded image, or one for each step.
 
     Raises:
-        ValueError, ImportError: As `decode_picture`.
+        ValueError: Pillow cannot decode an image, or its size does not fit the feature.
+        ImportError: Pillow is not installed.
     """
     if isinstance(data, bytes):
-        return decode_picture(name, feature, data)
+        return decode_image(name, feature, data)
     assert feature.step is not None
-    return stacked(feature, [decode_picture(name, feature.step, picture) for picture in data])
+    return stacked_steps(feature, [decode_image(name, feature.step, image) for image in data])
 
 
 def with_pixels(record: dict[str, Any], schema: Schema) -> dict[str, Any]:
-    """The record, with the pixels of each encoded picture in place of its bytes."""
+    """The record, with each encoded image replaced by its pixels in place."""
     for name, feature in schema.items():
         if feature.is_picture:
             record[name] = pixels_of(name, feature, record[name])

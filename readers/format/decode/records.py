@@ -1,4 +1,6 @@
-"""A serialized `tf.train.Example` or `SequenceExample` -> a dict of arrays, whatever its form.
+"""Decoding of single records: a serialized `tf.train.Example` or `SequenceExample` to arrays.
+
+Every valid serialized form is accepted; what is returned here defines the result of faster paths.
 
 Source: tensorflow/core/example/{example,feature}.proto.
 """
@@ -11,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from readers.format.decode.fast_path import usual_lists
+from readers.format.decode.fast_path import fast_lists
 from readers.format.schema import (
     FLOATS_IN_A_LIST,
-    PICTURES,
+    IMAGE_ENCODINGS,
     Feature,
     Schema,
     fits,
@@ -24,26 +26,27 @@ from readers.format.schema import (
 from readers.format.tensor import parse_tensor
 from readers.format.wire import BYTES_LIST, FLOAT_LIST, INT64_LIST, fields, unpacked_varints, varint
 
-# The kind of a feature's list, and its chunks.
+# The kind of a feature's list (1 bytes, 2 float, 3 int64; 0 for none), and its chunks. A chunk is
+# one bytes value or a run of packed numbers.
 RawList = tuple[int, list[memoryview]]
 
-# The fields of a SequenceExample; an Example has the first alone.
+# The fields of a SequenceExample. An Example has only the first.
 _FEATURES, _FEATURE_LISTS = 1, 2
 
-# The wire type of one value that is not packed.
+# The wire type of a single value that is not packed, for each kind of list.
 _UNPACKED = {BYTES_LIST: 2, FLOAT_LIST: 5, INT64_LIST: 0}
 
 
 def parse_example(
     data: bytes | memoryview, wanted: Container[str] | None = None
 ) -> dict[str, RawList]:
-    """The raw lists of a serialized Example: name -> (1 bytes, 2 float, 3 int64; their chunks).
+    """The raw lists of a serialized Example by feature name.
 
-    A chunk is one bytes value, or a run of packed numbers. The context of a SequenceExample stands
-    where an Example has its features.
+    For a SequenceExample, they are the features of its context.
 
     Args:
-        wanted: The features to look into; None means all. Others are (0, []).
+        data: The serialized Example.
+        wanted: The features to parse; None means all. The others are returned as (0, []).
 
     Raises:
         ValueError: The bytes are not an Example.
@@ -51,8 +54,8 @@ def parse_example(
     features: dict[str, RawList] = {}
     for message in _messages(data, _FEATURES):
         for name, value in _entries(message):
-            looked_into = wanted is None or name in wanted
-            features[name] = _parse_feature(value) if looked_into else (0, [])
+            is_wanted = wanted is None or name in wanted
+            features[name] = _parse_feature(value) if is_wanted else (0, [])
     return features
 
 
@@ -62,7 +65,8 @@ def parse_feature_lists(
     """The feature lists of a serialized SequenceExample: name -> the raw list of each step.
 
     Args:
-        wanted: Those to look into; others are left out.
+        data: The serialized SequenceExample.
+        wanted: The feature lists to parse; the others are left out.
 
     Raises:
         ValueError: The bytes are not a SequenceExample.
@@ -81,7 +85,7 @@ def parse_feature_lists(
 
 
 def _messages(data: bytes | memoryview, wanted: int) -> Iterator[memoryview]:
-    """The messages in one of the two fields of a SequenceExample, of which an Example has one."""
+    """The messages in one field of an Example or SequenceExample."""
     for number, kind, message in fields(memoryview(data)):
         if number not in (_FEATURES, _FEATURE_LISTS) or kind != 2:
             raise ValueError(f"field {number} is not one of tf.train.Example")
@@ -90,7 +94,7 @@ def _messages(data: bytes | memoryview, wanted: int) -> Iterator[memoryview]:
 
 
 def _entries(message: memoryview) -> Iterator[tuple[str, memoryview]]:
-    """The names and messages of a map of features, or of feature lists."""
+    """The (name, message) of each entry in a map of features or of feature lists."""
     for number, kind, entry in fields(message):
         if number != 1 or kind != 2:
             raise ValueError(f"field {number} is not one of tf.train.Features")
@@ -111,21 +115,21 @@ def _parse_feature(message: memoryview) -> RawList:
     for number, wire, content in fields(message):
         if wire != 2 or number not in (BYTES_LIST, FLOAT_LIST, INT64_LIST):
             raise ValueError(f"field {number} is not one of tf.train.Feature")
-        if number != kind:  # A oneof: the same list again continues it, another replaces it.
+        if number != kind:  # A oneof: the same list continues, a list of another kind replaces it.
             kind, chunks = number, []
         for item, item_wire, value in fields(content):
             if item != 1 or item_wire not in (2, _UNPACKED[kind]):
                 raise ValueError(f"field {item} is not one of a tf.train list")
-            # Proto2-style writers do not pack: one value a field.
+            # Proto2-style writers do not pack numbers: each value is a field of its own.
             chunks.append(memoryview(varint(value)) if item_wire == 0 else value)
     return kind, chunks
 
 
 class Decoder:
-    """Turns serialized Examples or SequenceExamples into dicts of arrays, by a schema.
+    """Decodes serialized Examples or SequenceExamples into dicts of arrays.
 
     Args:
-        schema: The features to return; others in the Example are passed over.
+        schema: The features to return. Any others in the Example are ignored.
     """
 
     def __init__(self, schema: Schema) -> None:
@@ -136,29 +140,29 @@ class Decoder:
         self._wanted = {name.encode(): name for name in [*names, *companions]}
 
     def decode(self, data: bytes | memoryview) -> dict[str, Any]:
-        """The record of one serialized Example.
+        """The record in one serialized Example.
 
         Returns:
-            An array for every feature (strings as an object array of bytes, 0-d for one value),
-            the encoded bytes of a picture, or of the picture of each step in a list, or the list
-            of arrays of a sequence.
+            For each feature its array (strings are bytes in an object array, 0-d for a single one);
+            for an image its encoded bytes, or those of each step in a list; for a sequence a list
+            of arrays.
 
         Raises:
-            ValueError: Not an Example, a feature is missing that is no list of any length, or one
-                does not fit the schema; the message names the feature, what it should be, and what
-                it is.
+            ValueError: The bytes are not an Example, a feature does not fit the schema, or one is
+                missing (only lists of variable length may be); the message names the feature, what
+                was expected and what was found.
         """
-        found = usual_lists(memoryview(data), self._wanted)
+        found = fast_lists(memoryview(data), self._wanted)
         if found is None:
             found = parse_example(data, set(self._wanted.values()))
         lists = parse_feature_lists(data, self._steps) if self._steps else {}
         record = {}
         for name, feature in self._schema.items():
             if name in self._steps:
-                record[name] = _named_steps(name, feature, self._steps[name], lists.get(name, []))
+                record[name] = _decode_steps(name, feature, self._steps[name], lists.get(name, []))
                 continue
             kind, chunks = found.get(name, (0, []))
-            # As TensorFlow has it: many writers leave out what has no values.
+            # As in TensorFlow: many writers leave out features without values.
             if not kind and not _may_be_missing(feature):
                 raise ValueError(f"feature {name!r} is missing: the Example has {', '.join(found)}")
             try:
@@ -169,8 +173,8 @@ class Decoder:
         return record
 
 
-def _named_steps(name: str, feature: Feature, step: Feature, lists: Sequence[RawList]) -> Any:
-    """The value of a feature list: of arrays of one shape one array, else a list of them."""
+def _decode_steps(name: str, feature: Feature, step: Feature, lists: Sequence[RawList]) -> Any:
+    """The value of a feature list: one array if all steps have the same shape, else a list."""
     if feature.shape[0] not in (None, len(lists)):
         raise ValueError(
             f"feature {name!r} ({feature}): expected {feature.shape[0]} steps, found {len(lists)}"
@@ -181,26 +185,26 @@ def _named_steps(name: str, feature: Feature, step: Feature, lists: Sequence[Raw
             values.append(_decode(step, kind, chunks, []))
         except ValueError as error:
             raise ValueError(f"feature {name!r} ({feature}): step {number}: {error}") from None
-    return values if feature.is_picture else stacked(feature, values)
+    return values if feature.is_picture else stacked_steps(feature, values)
 
 
-def stacked(feature: Feature, steps: list[np.ndarray]) -> np.ndarray | list[np.ndarray]:
-    """The arrays of the steps of a feature list in one, [steps, ...], if all have the same shape."""
+def stacked_steps(feature: Feature, steps: list[np.ndarray]) -> np.ndarray | list[np.ndarray]:
+    """The arrays of a feature list as one, [steps, ...], if its schema gives all the same shape."""
     if feature.is_sequence:
         return steps
     if steps:
         return np.stack(steps)
-    return np.empty(
-        (0, *(d for d in feature.shape[1:] if d is not None)), numpy_dtype(feature.dtype)
-    )
+    assert feature.step is not None
+    return np.empty((0, *feature.step.known_sizes), numpy_dtype(feature.dtype))
 
 
 def _may_be_missing(feature: Feature) -> bool:
-    """Whether a missing feature is an empty one: a list of any number of values or arrays."""
+    """Whether a missing feature counts as empty: only lists and sequences of variable length."""
     return feature.encoding in ("list", "sequence") and not feature.is_fixed
 
 
-def _companion(found: dict[str, tuple[int, list[memoryview]]], name: str) -> list[memoryview]:
+def _companion(found: dict[str, RawList], name: str) -> list[memoryview]:
+    """The chunks of the list `<name>/shape`; none if the Example lacks it."""
     kind, shape = found.get(f"{name}/shape", (0, []))
     if kind not in (0, INT64_LIST):
         raise ValueError(f"{name}/shape is not a list of integers")
@@ -208,37 +212,40 @@ def _companion(found: dict[str, tuple[int, list[memoryview]]], name: str) -> lis
 
 
 def _decode(feature: Feature, kind: int, chunks: list[memoryview], shape: list[memoryview]) -> Any:
+    """The value of a feature from its raw list, and from its companion's chunks if it has one."""
     if feature.encoding == "list":
-        return _reshape(feature, _list_values(feature, kind, chunks), shape)
+        return _shaped(feature, _list_values(feature, kind, chunks), shape)
     if kind not in (0, BYTES_LIST):
         raise ValueError("the Example holds numbers where bytes are expected")
     if feature.encoding == "sequence":
         if feature.shape[0] not in (None, len(chunks)):
             raise ValueError(f"expected {feature.shape[0]} arrays, found {len(chunks)}")
         part = Feature(feature.dtype, feature.shape[1:], "tensor")
-        return [_fitting(part, parse_tensor(chunk, feature.dtype)) for chunk in chunks]
+        return [_checked(part, parse_tensor(chunk, feature.dtype)) for chunk in chunks]
     if len(chunks) != 1:
         raise ValueError(f"expected one bytes value, found {len(chunks)}")
-    if feature.encoding in PICTURES:
+    if feature.encoding in IMAGE_ENCODINGS:
         return bytes(chunks[0])
     if feature.encoding == "text":
         return np.array(bytes(chunks[0]), object)
     if feature.encoding == "tensor":
-        return _fitting(feature, parse_tensor(chunks[0], feature.dtype))
+        return _checked(feature, parse_tensor(chunks[0], feature.dtype))
     target = numpy_dtype(feature.dtype)
     if len(chunks[0]) % target.itemsize:
         raise ValueError(f"{len(chunks[0])} bytes are not a whole number of {feature.dtype} values")
-    return _reshape(feature, np.frombuffer(chunks[0], target), shape)
+    return _shaped(feature, np.frombuffer(chunks[0], target), shape)
+
+
+def list_kind(dtype: str) -> int:
+    """The kind of list that holds values of a dtype in an Example."""
+    if dtype == "string":
+        return BYTES_LIST
+    return FLOAT_LIST if dtype in FLOATS_IN_A_LIST else INT64_LIST
 
 
 def _list_values(feature: Feature, kind: int, chunks: list[memoryview]) -> np.ndarray:
-    expected = (
-        BYTES_LIST
-        if feature.dtype == "string"
-        else FLOAT_LIST
-        if feature.dtype in FLOATS_IN_A_LIST
-        else INT64_LIST
-    )
+    """The values of a list, flat, in the feature's dtype."""
+    expected = list_kind(feature.dtype)
     if kind not in (0, expected):
         names = {BYTES_LIST: "bytes", FLOAT_LIST: "floats", INT64_LIST: "integers"}
         raise ValueError(f"the Example holds a list of {names[kind]}, not of {names[expected]}")
@@ -252,47 +259,42 @@ def _list_values(feature: Feature, kind: int, chunks: list[memoryview]) -> np.nd
         values = numbers.astype(numpy_dtype(feature.dtype), copy=False)
         if values is not numbers and not np.array_equal(values, numbers):
             wrong = numbers[values != numbers][0]
-            raise ValueError(f"the Example holds {wrong}, which is no {feature.dtype}")
+            raise ValueError(f"the Example holds {wrong}, which is not a valid {feature.dtype}")
         return values
     if len(packed) % 4:
         raise ValueError("the floats are cut off")
     return np.frombuffer(packed, "<f4").astype(numpy_dtype(feature.dtype), copy=False)
 
 
-def _reshape(
-    feature: Feature, values: np.ndarray, companion_chunks: list[memoryview]
-) -> np.ndarray:
-    """Gives flat values their shape: the schema's, the companion's, or the only one possible."""
+def _shaped(feature: Feature, values: np.ndarray, companion_chunks: list[memoryview]) -> np.ndarray:
+    """Flat values in their shape: the schema's, the companion's, or the only one possible."""
     if feature.is_fixed:
-        shape = [d for d in feature.shape if d is not None]
+        shape = list(feature.known_sizes)
     elif companion_chunks:
         shape = unpacked_varints(b"".join(companion_chunks)).tolist()
-        if len(shape) != len(feature.shape):  # The product of very many takes very long.
+        if len(shape) != len(feature.shape):  # Multiplying very many sizes would take very long.
             raise ValueError(
                 f"<name>/shape has {len(shape)} dimensions, expected {len(feature.shape)}"
             )
     else:
-        shape = inferred_shape(feature, values.size)
+        shape = _inferred_shape(feature, values.size)
     if math.prod(shape) != values.size or any(d < 0 for d in shape):
         raise ValueError(f"{values.size} values do not fill shape {format_shape(tuple(shape))}")
-    return _fitting(feature, values.reshape(shape))
+    return _checked(feature, values.reshape(shape))
 
 
-def inferred_shape(feature: Feature, size: int) -> list[int]:
-    """The shape of `size` values whose feature has one unknown dimension and no companion.
-
-    Raises:
-        ValueError: More than one dimension is unknown, or the known ones do not divide the size.
-    """
-    known = math.prod(d for d in feature.shape if d is not None)
-    if sum(d is None for d in feature.shape) > 1:
+def _inferred_shape(feature: Feature, size: int) -> list[int]:
+    """The shape of `size` values, if a feature has one unknown dimension and no companion."""
+    known = math.prod(feature.known_sizes)
+    if feature.shape.count(None) > 1:
         raise ValueError("several unknown dimensions need the companion list <name>/shape")
     if known == 0 or size % known:
         raise ValueError(f"{size} values do not fill shape {format_shape(feature.shape)}")
     return [size // known if d is None else d for d in feature.shape]
 
 
-def _fitting(feature: Feature, array: np.ndarray) -> np.ndarray:
+def _checked(feature: Feature, array: np.ndarray) -> np.ndarray:
+    """The array, if its shape fits the feature."""
     if not fits(feature.shape, array.shape):
         raise ValueError(
             f"expected {format_shape(feature.shape)}, found {format_shape(array.shape)}"

@@ -26,7 +26,7 @@ from beam_jobs.jobs.reshard import schema_guess as inference
 from beam_jobs.jobs.reshard.example_walk import walked_lists
 from beam_jobs.jobs.reshard.schema_guess import SchemaGuess
 from readers.format.decode.batches import MARGIN
-from readers.format.decode.images import decode_picture
+from readers.format.decode.images import decode_image
 from readers.format.decode.records import Decoder
 from readers.format.encode import Encoder
 from readers.format.schema import TENSORFLOW_DTYPES, Feature, Schema, dtype_name, numpy_dtype
@@ -272,7 +272,7 @@ def test_images_have_one_channel_if_all_are_gray_and_are_decoded_so(images, expe
     assert of_values(images) == of_values(images[::-1]) == expected
     for image in images:
         if image not in DAMAGED:
-            assert decode_picture("x", expected, image).shape == (9, 7, expected.shape[2])
+            assert decode_image("x", expected, image).shape == (9, 7, expected.shape[2])
 
 
 @pytest.mark.parametrize("other", [b"", b"GIF89a", b"\xff\xd8", b"\x89PNG\r\n\x1a", b"\xff"])

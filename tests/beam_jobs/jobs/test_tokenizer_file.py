@@ -42,7 +42,7 @@ def test_a_tokenizer_with_as_many_ids_as_the_manifest_says_is_whole(tmp_path, te
 def test_another_tokenizer_is_found(tmp_path):
     dataset = dataset_with(tmp_path, unigram(), Subwords(TEXT).size)
     (problem,) = readers.verify(dataset).problems
-    assert f"4 ids, the manifest says {Subwords(TEXT).size}" in str(problem)
+    assert f"4 ids, the manifest states {Subwords(TEXT).size}" in str(problem)
     assert main(["verify", str(dataset)]) == 1
 
 

@@ -1,29 +1,34 @@
-"""Objects of real stores, behind a network that fails when it is told to."""
+"""Objects of real stores, behind a network that fails on request."""
 
 import gc
+import json
 import os
 import re
+import subprocess
+import sys
+import time
 
 import boto3
 import google_crc32c
 import pytest
 
 from beam_jobs.errors import DataError, UsageError
-from beam_jobs.storage import object_store
-from beam_jobs.storage import objects as stores
+from beam_jobs.storage import gcs, objects
 from beam_jobs.storage.atomic import NewFile, delete_files, drop_halves, list_files, write_file
 from beam_jobs.storage.files import open_file, open_seekable, read_bytes
 from beam_jobs.storage.listing import match
 from beam_jobs.storage.objects import NewObject
 from beam_jobs.storage.paths import absolute
+from readers.files import backoff
+from tests.support.checkout import ROOT
 
-# Of several parts, each different.
+# Several parts, all different.
 LARGE = os.urandom(1 << 20) * 37
 
 
 @pytest.fixture(autouse=True)
-def impatient(monkeypatch):
-    monkeypatch.setattr(object_store, "SECONDS_BETWEEN", 0.01)
+def short_waits(monkeypatch):
+    monkeypatch.setattr(backoff, "LONGEST_WAIT", 0.01)
 
 
 def past_the_proxy(bucket):
@@ -37,7 +42,7 @@ def stored(bucket, name):
 
 
 def uploads(bucket):
-    """The uploads that somebody pays for."""
+    """The unfinished uploads that the store charges for."""
     return past_the_proxy(bucket).list_multipart_uploads(Bucket=bucket.url[5:]).get("Uploads", [])
 
 
@@ -52,25 +57,25 @@ def test_an_object_has_the_bytes_that_were_written(store, data):
 
 
 @pytest.mark.parametrize("data", [b"", b"some", LARGE])
-def test_a_store_knows_the_checksum_of_what_was_written(store, data):
+def test_a_store_keeps_the_checksum_of_each_object(store, data):
     with NewFile(store.url, "x") as file:
         file.write(data)
         file.publish()
-    known = stores.store_of(store.url).checksum(f"{store.url}/x")
+    known = objects.store_of(store.url).checksum(f"{store.url}/x")
     assert known == (len(data), google_crc32c.value(data))
 
 
-def test_a_small_object_is_uploaded_by_one_request(store):
+def test_a_small_object_is_uploaded_with_one_request(store):
     write_file(store.url, "rejects/x.jsonl", b"a\n")
     seen = store.proxy.seen("", None)
-    # Google's library looks at a bucket once, before it is written to.
+    # Google's library queries a bucket once before it writes to it.
     first = [request for request in seen if re.fullmatch("/storage/v1/b/[^/]+", request.path)]
     assert len(first) <= 1
     (upload,) = [request for request in seen if request not in first]
     assert upload.method in ("PUT", "POST")
 
 
-def test_an_attempt_that_fails_leaves_a_good_object_and_nothing_else(store):
+def test_a_failed_attempt_leaves_the_good_object_and_nothing_else(store):
     write_file(store.url, "shard", b"good")
     for size in (10, len(LARGE)):
         with pytest.raises(ZeroDivisionError), NewFile(store.url, "shard") as file:
@@ -84,8 +89,7 @@ def test_an_attempt_that_fails_leaves_a_good_object_and_nothing_else(store):
         assert uploads(store) == []
 
 
-def test_an_attempt_that_is_forgotten_completes_nothing(store):
-    """What the garbage collector closes is not complete."""
+def test_an_attempt_that_is_garbage_collected_completes_nothing(store):
     write_file(store.url, "shard", b"good")
     file = NewObject(f"{store.url}/shard")
     file.write(LARGE)
@@ -94,7 +98,7 @@ def test_an_attempt_that_is_forgotten_completes_nothing(store):
     assert stored(store, "shard") == b"good"
 
 
-def test_the_parts_of_a_killed_run_are_dropped_by_the_next(s3):
+def test_the_next_run_drops_the_parts_of_a_killed_run(s3):
     file = NewObject(f"{s3.url}/data/shard")
     file.write(LARGE)
     other = NewObject(f"{s3.url}/other/shard")
@@ -109,7 +113,7 @@ def test_the_parts_of_a_killed_run_are_dropped_by_the_next(s3):
 
 @pytest.mark.slow(base=["s3-503", "gcs-refuse"])
 @pytest.mark.parametrize("kind", [503, 500, 429, "refuse"])
-def test_every_second_request_may_fail(store, kind):
+def test_every_second_request_can_fail(store, kind):
     store.proxy.fault(kind, methods=None, every=2)
     with NewFile(store.url, "data/x") as file:
         file.write(LARGE)
@@ -122,7 +126,7 @@ def test_every_second_request_may_fail(store, kind):
     assert len([r for r in store.proxy.seen("", None) if r.fault]) > 3
 
 
-def test_a_lost_answer_to_the_last_request_of_an_upload_is_no_failure(s3):
+def test_an_upload_is_complete_even_if_the_last_answer_is_lost(s3):
     with NewFile(s3.url, "x") as file:
         file.write(LARGE)
         s3.proxy.fault(500, methods=("POST",), first=1, after=True)
@@ -132,7 +136,7 @@ def test_a_lost_answer_to_the_last_request_of_an_upload_is_no_failure(s3):
 
 
 @pytest.mark.parametrize("kind", ["cut", "short"])
-def test_a_body_that_breaks_off_is_read_on(store, kind):
+def test_a_truncated_body_is_read_to_its_end(store, kind):
     store.put(f"{store.url}/x", LARGE)
     store.proxy.fault(kind, "/x$", first=2, keep=9_000_000)
     assert read_bytes(f"{store.url}/x") == LARGE
@@ -141,7 +145,7 @@ def test_a_body_that_breaks_off_is_read_on(store, kind):
 
 
 @pytest.mark.parametrize("opened", [open_file, open_seekable])
-def test_an_object_is_read_from_anywhere(store, opened):
+def test_an_object_is_read_at_any_position(store, opened):
     store.put(f"{store.url}/x", LARGE)
     with opened(f"{store.url}/x") as file:
         assert file.seek(-5, 2) == len(LARGE) - 5
@@ -166,7 +170,7 @@ def test_an_empty_object_is_read(store):
             assert file.read() == b""
 
 
-def test_a_little_of_a_large_object_is_a_little(store):
+def test_a_few_bytes_of_a_large_object_cost_one_window(store):
     store.put(f"{store.url}/x", LARGE)
     with open_file(f"{store.url}/x") as file:
         file.seek(20_000_000)
@@ -174,14 +178,14 @@ def test_a_little_of_a_large_object_is_a_little(store):
     assert sum(request.sent for request in store.proxy.seen()) < 300_000
 
 
-def test_a_missing_object_is_no_matter_of_the_store(store):
-    with pytest.raises(FileNotFoundError, match="there is no such object"):
+def test_a_missing_object_is_a_problem_of_that_object_alone(store):
+    with pytest.raises(FileNotFoundError, match="no such object"):
         read_bytes(f"{store.url}/none")
-    with pytest.raises(OSError, match="there is no such object"):
+    with pytest.raises(OSError, match="no such object"):
         open_seekable(f"{store.url}/none")
 
 
-def test_an_object_that_is_replaced_while_it_is_read_is_not_mixed(s3):
+def test_two_versions_of_an_object_are_never_mixed(s3):
     s3.put(f"{s3.url}/x", LARGE)
     with open_file(f"{s3.url}/x") as file:
         file.read(10)
@@ -190,12 +194,12 @@ def test_an_object_that_is_replaced_while_it_is_read_is_not_mixed(s3):
             file.read()
 
 
-def test_a_store_that_keeps_failing_is_no_fault_of_an_input(store, monkeypatch):
+def test_a_store_that_keeps_failing_is_not_blamed_on_an_input(store, monkeypatch):
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "2")
     monkeypatch.setattr("beam_jobs.storage.gcs._SECONDS", 0.5)
     store.put(f"{store.url}/x", b"x")
     store.proxy.fault(503, methods=None)
-    stores._made.cache_clear()
+    objects._new_store.cache_clear()
     for call in (
         lambda: read_bytes(f"{store.url}/x"),
         lambda: write_file(store.url, "y", b"y"),
@@ -206,10 +210,10 @@ def test_a_store_that_keeps_failing_is_no_fault_of_an_input(store, monkeypatch):
             DataError, match=rf"{store.url}/.*: the store keeps failing \(.*(reduce|503)"
         ):
             call()
-    stores._made.cache_clear()
+    objects._new_store.cache_clear()
 
 
-def test_a_bucket_that_is_not_there_is_the_users_mistake(store):
+def test_a_missing_bucket_is_a_usage_error(store):
     missing = f"{store.url}-none"
     for call in (
         lambda: list_files(f"{missing}/a"),
@@ -221,7 +225,7 @@ def test_a_bucket_that_is_not_there_is_the_users_mistake(store):
             call()
 
 
-def test_without_credentials_there_is_one_line_and_no_wait(s3, monkeypatch):
+def test_missing_credentials_of_s3_are_reported_at_once(s3, monkeypatch):
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/none")
@@ -229,7 +233,69 @@ def test_without_credentials_there_is_one_line_and_no_wait(s3, monkeypatch):
         list_files(s3.url)
 
 
-def test_a_pattern_matches_what_it_would_on_a_disk(store, tmp_path):
+def test_an_unsupported_request_is_not_retried(s3):
+    s3.proxy.fault(501, methods=("PUT",))
+    with pytest.raises(UsageError, match=r"the store refuses \(501 "):
+        write_file(s3.url, "x", b"x")
+    assert len(s3.proxy.seen("/x$", "PUT")) == 1
+
+
+@pytest.fixture
+def no_google_credentials(monkeypatch, tmp_path):
+    """An environment without credentials for Google, and without its emulator."""
+    for variable in ("STORAGE_EMULATOR_HOST", "GOOGLE_APPLICATION_CREDENTIALS"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
+    monkeypatch.setenv("NO_GCE_CHECK", "true")
+
+
+def test_a_process_that_loads_from_google_imports_no_beam_and_does_not_wait(no_google_credentials):
+    code = (
+        "import sys\n"
+        "from beam_jobs.storage.objects import store_of\n"
+        "from beam_jobs.storage.options import ProcessContext, take\n"
+        "take(ProcessContext({}, {}))\n"
+        "print(type(store_of('gs://bucket/x')._client._credentials).__name__)\n"
+        "assert 'apache_beam' not in sys.modules"
+    )
+    begin = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("AnonymousCredentials\n", "")
+    assert time.monotonic() - begin < 15  # It takes about one second; Beam waits for 25.
+
+
+def test_credentials_of_google_that_cannot_be_used_are_reported_at_once(
+    no_google_credentials, monkeypatch, tmp_path
+):
+    with pytest.raises(UsageError, match=r"gs://: no credentials .* gcloud auth"):
+        gcs._client({"impersonate_service_account": "other@project"})
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "none.json"))
+    with pytest.raises(UsageError, match=r"gs://: no credentials .*none\.json.* gcloud auth"):
+        gcs._client({})
+
+
+def test_beams_options_decide_who_asks_google(no_google_credentials, monkeypatch, tmp_path):
+    user = {"type": "authorized_user", "client_id": "i", "client_secret": "s", "refresh_token": "r"}
+    (tmp_path / "user.json").write_text(json.dumps(user))
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "user.json"))
+    options = {
+        "impersonate_service_account": "first@project,last@project",
+        "project": "p",
+        "job_name": "j",
+        "gcs_custom_audit_entries": {"x-goog-custom-audit-user": "u"},
+    }
+    client = gcs._client(options)
+    assert client._credentials.service_account_email == "last@project"
+    assert client._credentials._delegates == ["first@project"]
+    assert client.project == "p"
+    assert client._connection.extra_headers == {
+        "x-goog-custom-audit-job": "j",
+        "x-goog-custom-audit-user": "u",
+    }
+    assert gcs._client({})._credentials.refresh_token == "r"
+
+
+def test_a_pattern_matches_the_same_names_as_on_a_disk(store, tmp_path):
     names = [
         "p/a/1.jpg",
         "p/a/2.png",

@@ -1,4 +1,4 @@
-"""Datasets in object stores: real servers, and a network that throttles, cuts and hangs up."""
+"""Datasets in object stores: real servers, behind a network that throttles, truncates and drops."""
 
 import itertools
 import subprocess
@@ -31,7 +31,7 @@ def numbered(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory) -> Path:
-    """Two shards of 5 MiB, of records of 64 KiB."""
+    """Two shards of 5 MiB with records of 64 KiB."""
     rng = np.random.default_rng(0)
     rows = [{"id": i, "data": rng.integers(0, 256, 1 << 16, np.uint8)} for i in range(160)]
     return write_dataset(
@@ -41,7 +41,7 @@ def large(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def hasty(monkeypatch):
-    """Drivers that do not ask again by themselves, and readers that do not wait long."""
+    """Drivers that do not retry by themselves, and readers that do not wait long."""
     monkeypatch.setattr(retries, "_FIRST_WAIT", 0.01)
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     monkeypatch.setattr(fsspec.get_filesystem_class("s3"), "retries", 1)
@@ -69,14 +69,12 @@ def test_all_readers_read_from_a_store(store: Bucket, numbered: Path, tmp_path: 
     assert ids(found) == [1000, 1001, 1002]
 
 
-# What the order is, and what it is on a disk.
+# An order for a store, and the one on a local disk that must give the same records.
 ORDERS = [("interleave", "interleave"), ("global", "global"), (None, "interleave")]
 
 
 @pytest.mark.slow
-def test_load_gives_from_a_store_what_it_gives_from_a_disk(
-    s3: Bucket, gcs: Bucket, numbered
-) -> None:
+def test_load_reads_the_same_from_a_store_as_from_a_disk(s3: Bucket, gcs: Bucket, numbered) -> None:
     for url, orders in [(s3.upload(numbered), ORDERS), (gcs.upload(numbered), ORDERS[2:])]:
         for (order, local_order), shuffle in itertools.product(orders, [False, True]):
             how = {"split": "train", "batch_size": 16, "shuffle": shuffle, "shuffle_buffer": 60}
@@ -98,7 +96,7 @@ def test_the_command_line_reads_from_a_store(s3: Bucket, numbered: Path) -> None
     for command, expected in [
         (["info", url], "train"),
         (["head", url, "--split", "train", "-n", "1"], "record 0 of 200"),
-        (["verify", url], "all as written"),
+        (["verify", url], "no problems"),
     ]:
         done = subprocess.run(
             [sys.executable, "-m", "readers", *command], capture_output=True, text=True
@@ -112,20 +110,20 @@ def test_the_command_line_reads_from_a_store(s3: Bucket, numbered: Path) -> None
     assert "no manifest.json here" in done.stderr and done.stderr.count("\n") == 1
 
 
-def test_a_few_records_are_fetched_by_ranges_of_their_shards(store: Bucket, large: Path) -> None:
+def test_a_few_records_are_fetched_by_range_requests(store: Bucket, large: Path) -> None:
     url = store.upload(large)
     source = readers.RecordSource(url)
     assert [int(row["id"]) for row in source.__getitems__([3, 4, 90])] == [3, 4, 90]
     assert int(source[150]["id"]) == 150
     seen = store.proxy.seen(r"\.tfrecord$")
     assert all(request.range for request in seen)
-    # Records 3 and 4 follow each other.
+    # Records 3 and 4 are adjacent, so they share a request.
     assert len(seen) == 3
     assert sum(request.sent for request in seen) < 5 * (1 << 16)
 
 
 @pytest.mark.parametrize("how", [{}, {"shuffle": True}, {"shuffle": True, "order": "interleave"}])
-def test_a_pass_takes_few_requests_and_each_byte_once(
+def test_a_pass_takes_few_requests_and_fetches_each_byte_once(
     store: Bucket, large: Path, how: dict
 ) -> None:
     url = store.upload(large)
@@ -139,14 +137,14 @@ def test_a_pass_takes_few_requests_and_each_byte_once(
     )
 
 
-def test_batches_by_length_take_few_requests_too(s3: Bucket, large: Path) -> None:
+def test_batches_by_length_take_few_requests(s3: Bucket, large: Path) -> None:
     url = s3.upload(large)
     how = {"batching": "padded", "bucket_boundaries": [100], "batch_size": 4, "shuffle": True}
     assert sorted(ids(readers.as_numpy(url, **how))) == list(range(160))
     assert len(s3.proxy.seen(r"\.tfrecord$")) <= 4
 
 
-def test_a_window_is_fetched_once_and_little_of_it_twice(s3, large, monkeypatch) -> None:
+def test_a_window_is_fetched_once_with_little_overlap(s3, large, monkeypatch) -> None:
     url = s3.upload(large)
     monkeypatch.setattr("readers.shards.fetch._GAP_BYTES", 0)
     how = {"shuffle": True, "order": "interleave", "shuffle_buffer": 40}
@@ -154,13 +152,13 @@ def test_a_window_is_fetched_once_and_little_of_it_twice(s3, large, monkeypatch)
         range(160)
     )
     size = sum(path.stat().st_size for path in large.glob("*.tfrecord"))
-    # The batches in which a window ends take records of the next one.
+    # A batch in which a window ends also takes records of the next one.
     assert sum(request.sent for request in s3.proxy.seen(r"\.tfrecord$")) < 1.2 * size
 
 
 @pytest.mark.slow(base=["s3-503", "gcs-refuse", "s3-cut", "gcs-short", "gcs-429", "s3-500"])
 @pytest.mark.parametrize("kind", [503, 500, 429, "cut", "short", "refuse"])
-def test_a_request_that_fails_is_repeated(store, numbered, hasty, kind) -> None:
+def test_failed_requests_are_retried(store, numbered, hasty, kind) -> None:
     url = store.upload(numbered)
     fault = store.proxy.fault(kind, "numbers/", every=3, methods=None)
     assert ids(readers.as_numpy(url, split="train", batch_size=64)) == list(range(200))
@@ -169,32 +167,36 @@ def test_a_request_that_fails_is_repeated(store, numbered, hasty, kind) -> None:
 
 @pytest.mark.slow(base=["s3-503", "gcs-refuse", "s3-cut", "gcs-short"])
 @pytest.mark.parametrize("kind", [503, 500, 429, "refuse", "cut", "short"])
-def test_a_store_that_does_not_recover_is_told_in_one_line(store, numbered, hasty, kind) -> None:
+def test_a_store_that_does_not_recover_raises_a_one_line_error(
+    store, numbered, hasty, kind
+) -> None:
     url = store.upload(numbered)
     fault = store.proxy.fault(kind, r"\.tfrecord$")
     with pytest.raises(OSError) as error:
         next(readers.as_numpy(url, split="train", batch_size=64))
-    told = str(error.value)
-    assert "\n" not in told
-    assert f"{url}/train-00000-of-00004.tfrecord: " in told
-    assert "after 6 tries" in told and "try again later" in told
+    text = str(error.value)
+    assert "\n" not in text
+    assert f"{url}/train-00000-of-00004.tfrecord: " in text
+    assert "after 6 tries" in text and "try again later" in text
     if isinstance(kind, int):
-        assert f"the store answered {kind}" in told
+        assert f"the store answered {kind}" in text
     assert 6 <= fault.done <= 300
 
 
 @pytest.mark.slow(base=["s3-cut", "gcs-short"])
 @pytest.mark.parametrize("kind", ["cut", "short"])
-def test_a_body_cut_short_is_never_the_end_of_a_file(store, numbered, hasty, kind) -> None:
+def test_a_truncated_response_is_never_taken_for_the_end_of_a_file(
+    store, numbered, hasty, kind
+) -> None:
     url = store.upload(numbered)
     store.proxy.fault(kind, r"\.tfrecord$", keep=100)
-    with pytest.raises(OSError, match=r"\.tfrecord: the store broke off"):
+    with pytest.raises(OSError, match=r"\.tfrecord: the transfer failed"):
         readers.as_numpy(url, split="train", batch_size=64, on_corrupt="skip").__next__()
-    with pytest.raises(OSError, match=r"\.tfrecord: the store broke off"):
+    with pytest.raises(OSError, match=r"\.tfrecord: the transfer failed"):
         readers.verify(url)
 
 
-def test_a_file_that_was_cut_in_the_store_loses_what_is_cut_off(store, numbered, hasty) -> None:
+def test_a_file_truncated_in_the_store_loses_only_its_end(store, numbered, hasty) -> None:
     url = store.upload(numbered)
     name = "train-00003-of-00004.tfrecord"
     data = (numbered / name).read_bytes()
@@ -205,28 +207,28 @@ def test_a_file_that_was_cut_in_the_store_loses_what_is_cut_off(store, numbered,
     assert not readers.verify(url).ok
 
 
-def test_missing_files_and_refusals_are_told_at_once(s3: Bucket, numbered: Path, hasty) -> None:
+def test_missing_files_and_denied_access_are_not_retried(s3: Bucket, numbered: Path, hasty) -> None:
     url = s3.upload(numbered)
     with pytest.raises(readers.DatasetError, match=r"no manifest\.json here"):
         readers.as_numpy(f"{url}x", batch_size=1)
     s3.proxy.fault(403, r"\.tfrecord$")
-    with pytest.raises(PermissionError, match=r"tfrecord: the store refuses it .* credentials"):
+    with pytest.raises(PermissionError, match=r"tfrecord: the store denies access .* credentials"):
         next(readers.as_numpy(url, split="train", batch_size=64))
-    assert len(s3.proxy.seen(r"\.tfrecord$")) == 4  # One for each shard, none repeated.
+    assert len(s3.proxy.seen(r"\.tfrecord$")) == 4  # One per shard, and no retries.
 
 
-def test_missing_credentials_are_told_in_one_line(s3, numbered, monkeypatch, tmp_path) -> None:
+def test_missing_credentials_raise_a_one_line_error(s3, numbered, monkeypatch, tmp_path) -> None:
     url = s3.upload(numbered)
     for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(variable)
     monkeypatch.setenv("HOME", str(tmp_path))
     code = f"import readers; readers.Manifest.read({url!r})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert f"{url}/manifest.json: there are no credentials" in done.stderr.splitlines()[-1]
+    assert f"{url}/manifest.json: no credentials for the store" in done.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize(("protocol", "extra"), [("s3", "s3"), ("gs", "gcs")])
-def test_a_missing_driver_is_told_with_the_pip_command(protocol, extra, monkeypatch) -> None:
+def test_the_error_for_a_missing_driver_has_the_pip_command(protocol, extra, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "s3fs", None)
     monkeypatch.setitem(sys.modules, "gcsfs", None)
     for name in ("s3", "gs", "gcs"):
@@ -235,14 +237,14 @@ def test_a_missing_driver_is_told_with_the_pip_command(protocol, extra, monkeypa
         remote.filesystem_of(f"{protocol}://bucket/x")
 
 
-def test_what_a_driver_has_listed_does_not_hide_new_files(store, numbered) -> None:
+def test_a_driver_s_cached_listing_does_not_hide_new_files(store, numbered) -> None:
     for number, file in enumerate(sorted(numbered.glob("train*.tfrecord"))):
         store.upload(file, f"grows/{number}.tfrecord")
         plan = readers.as_numpy(f"{store.url}/grows/*.tfrecord", schema=NUMBERS, batch_size=300)
         assert len(next(plan)["id"]) == [50, 90, 160, 200][number]
 
 
-def test_waits_grow_and_are_not_the_same_for_all(monkeypatch) -> None:
+def test_waits_grow_and_are_randomised(monkeypatch) -> None:
     waits: list[float] = []
     monkeypatch.setattr(retries, "time", types.SimpleNamespace(sleep=waits.append, monotonic=int))
 
@@ -250,14 +252,16 @@ def test_waits_grow_and_are_not_the_same_for_all(monkeypatch) -> None:
         raise ConnectionResetError("reset")
 
     for _ in range(2):
-        with pytest.raises(retries.StoreError, match=r"s3://b/x: .* broke off .reset., after"):
-            retries.retried("s3://b/x", fails)
+        with pytest.raises(
+            retries.StoreError, match=r"s3://b/x: .* transfer failed .reset., after"
+        ):
+            retries.with_retries("s3://b/x", fails)
     first, second = waits[:5], waits[5:]
     assert all(0.5 * 2**i * 0.5 <= wait <= 0.5 * 2**i * 1.5 for i, wait in enumerate(first))
     assert len(second) == 5 and first != second
 
 
-def test_threads_read_from_a_store_side_by_side(s3: Bucket, large: Path) -> None:
+def test_threads_read_from_a_store_concurrently(s3: Bucket, large: Path) -> None:
     source = readers.RecordSource(s3.upload(large))
     found = dict[int, int]()
 

@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from readers.format.crc import appended_each, crc_of_all, crc_of_row, crc_without_suffix
+from readers.format.crc import combined_crc, combined_crc_of_rows, crc_without_suffix, shifted_each
 
-# The polynomial of CRC32C (Castagnoli) with its bits in the usual order: x^32 + x^28 + ... + 1.
+# The polynomial of CRC32C (Castagnoli) with its bits in normal order: x^32 + x^28 + ... + 1.
 CASTAGNOLI = 0x11EDC6F41
 
 
 def remainder(polynomial: int) -> int:
-    """A polynomial over GF(2), its bits those of an integer, modulo Castagnoli's: by long division."""
+    """A polynomial over GF(2), given as the bits of an integer, modulo Castagnoli's: long division."""
     for bit in range(polynomial.bit_length() - 1, 31, -1):
         if polynomial >> bit & 1:
             polynomial ^= CASTAGNOLI << bit - 32
@@ -23,25 +23,25 @@ def reversed_bits(value: int, width: int) -> int:
 
 
 def crc_by_division(data: bytes) -> int:
-    """The CRC32C as its definition has it, from RFC 3720: no table, no shifting register."""
+    """The CRC32C by its definition in RFC 3720, without a table or a shift register."""
     bits = int.from_bytes(bytes(reversed_bits(octet, 8) for octet in data), "big")
     start = 0xFFFFFFFF << 8 * len(data)
     return reversed_bits(remainder(bits << 32 ^ start), 32) ^ 0xFFFFFFFF
 
 
 @given(st.binary(max_size=60))
-def test_the_oracle_is_the_checksum_by_its_definition(data):
+def test_the_reference_implementation_matches_the_library(data):
     assert google_crc32c.value(data) == crc_by_division(data)
 
 
 @given(st.binary(max_size=40), st.binary(max_size=40))
-def test_the_checksum_of_a_beginning_follows_from_the_whole_and_the_end(beginning, end):
+def test_the_crc_of_a_prefix_follows_from_the_whole_and_the_suffix(beginning, end):
     whole = google_crc32c.value(beginning + end)
     assert crc_without_suffix(whole, end) == crc_by_division(beginning)
 
 
 @given(st.binary(max_size=300), st.binary(max_size=300), st.binary(max_size=300))
-def test_an_end_may_be_taken_away_in_pieces(beginning, middle, end):
+def test_a_suffix_can_be_removed_in_parts(beginning, middle, end):
     whole = google_crc32c.value(beginning + middle + end)
     at_once = crc_without_suffix(whole, middle + end)
     assert crc_without_suffix(crc_without_suffix(whole, end), middle) == at_once
@@ -49,18 +49,18 @@ def test_an_end_may_be_taken_away_in_pieces(beginning, middle, end):
 
 
 @given(st.binary(max_size=300), st.binary(max_size=300), st.binary(max_size=300))
-def test_another_end_may_be_put_in_its_place(beginning, old, new):
+def test_a_suffix_can_be_replaced(beginning, old, new):
     kept = crc_without_suffix(google_crc32c.value(beginning + old), old)
     assert google_crc32c.extend(kept, new) == google_crc32c.value(beginning + new)
 
 
 @given(st.integers(0, 2**32 - 1))
-def test_without_anything_taken_away_the_checksum_stays(crc):
+def test_removing_an_empty_suffix_keeps_the_crc(crc):
     assert crc_without_suffix(crc, b"") == crc
 
 
 @given(st.binary(max_size=100))
-def test_without_everything_the_checksum_is_that_of_nothing(data):
+def test_removing_everything_leaves_the_crc_of_nothing(data):
     assert crc_without_suffix(google_crc32c.value(data), data) == 0
 
 
@@ -76,7 +76,7 @@ def test_without_everything_the_checksum_is_that_of_nothing(data):
         (12_345_678, 7_654_321),
     ],
 )
-def test_megabytes_are_taken_away_like_single_bytes(kept, taken):
+def test_suffixes_of_megabytes_can_be_removed(kept, taken):
     data = np.random.default_rng(kept + taken).bytes(kept + taken)
     found = crc_without_suffix(google_crc32c.value(data), data[kept:])
     assert found == google_crc32c.value(data[:kept])
@@ -84,28 +84,28 @@ def test_megabytes_are_taken_away_like_single_bytes(kept, taken):
 
 @pytest.mark.parametrize("fill", [b"\0", b"\xff"])
 @pytest.mark.parametrize("taken", [1, 7, 8, 255, 256, 65_536])
-def test_bytes_that_are_all_alike_count_by_their_number(fill, taken):
+def test_the_length_of_a_suffix_of_equal_bytes_matters(fill, taken):
     whole = google_crc32c.value(b"record" + fill * taken)
     assert crc_without_suffix(whole, fill * taken) == google_crc32c.value(b"record")
     assert crc_without_suffix(whole, fill * (taken + 1)) != google_crc32c.value(b"record")
 
 
 @given(st.integers(0, 9), st.lists(st.binary(min_size=9, max_size=9), min_size=1, max_size=20))
-def test_the_checksum_of_a_row_follows_from_those_of_its_messages(length, messages):
+def test_the_crc_of_equally_long_messages_follows_from_theirs(length, messages):
     messages = [message[:length] for message in messages]
     crcs = np.array([google_crc32c.value(message) for message in messages], np.uint32)
-    assert crc_of_row(crcs, length) == google_crc32c.value(b"".join(messages))
+    assert combined_crc_of_rows(crcs, length) == google_crc32c.value(b"".join(messages))
 
 
 @given(st.lists(st.binary(max_size=700), min_size=1, max_size=30))
-def test_a_row_of_messages_of_any_lengths_has_the_crc_that_follows_from_theirs(messages):
+def test_the_crc_of_messages_of_any_length_follows_from_theirs(messages):
     crcs = np.array([google_crc32c.value(message) for message in messages], np.uint32)
     lengths = np.array([len(message) for message in messages], np.int64)
-    assert crc_of_all(crcs, lengths) == google_crc32c.value(b"".join(messages))
+    assert combined_crc(crcs, lengths) == google_crc32c.value(b"".join(messages))
 
 
-def test_millions_of_bytes_may_follow():
+def test_a_crc_can_be_shifted_by_megabytes():
     message, zeros = b"records", bytes(3 << 20)
     crc = np.array([google_crc32c.value(message)], np.uint32)
     expected = google_crc32c.value(message + zeros) ^ google_crc32c.value(zeros)
-    assert appended_each(crc, np.array([len(zeros)])).tolist() == [expected]
+    assert shifted_each(crc, np.array([len(zeros)])).tolist() == [expected]

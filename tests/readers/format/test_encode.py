@@ -22,7 +22,7 @@ from readers.format.schema import (
 from readers.format.tensor import serialize_tensor
 from readers.format.wire import varint
 
-# Computed once with TensorFlow and upb: what is on disk never changes.
+# Computed once with TensorFlow and upb. The format on disk never changes.
 GOLDEN_SCHEMA = Schema(
     {
         "signal": Feature("int16", (None, 2)),
@@ -59,7 +59,7 @@ def texts(*values) -> tf.train.Feature:
 
 
 def message(**features: tf.train.Feature) -> bytes:
-    """The Example as protobuf writes it; `x_shape` stands for the name `x/shape`."""
+    """The Example as protobuf writes it. The argument `x_shape` becomes the feature `x/shape`."""
     named = {name.replace("_shape", "/shape"): value for name, value in features.items()}
     return by_protobuf(named)
 
@@ -78,7 +78,7 @@ def as_bytes(array: np.ndarray) -> list[bytes]:
 
 
 def expected_features(name: str, feature: Feature, value) -> dict[str, tf.train.Feature]:
-    """What the design says stands in the Example, put together with TensorFlow alone."""
+    """The content that the format prescribes for an Example, built with TensorFlow alone."""
     varies = not feature.is_fixed and isinstance(value, np.ndarray)
     shape = {f"{name}/shape": ints(*value.shape)} if varies else {}
     match feature.encoding:
@@ -129,7 +129,7 @@ def test_golden_bytes_are_written_and_read():
     assert record["key"].item() == "é#0".encode()
 
 
-# Every encoding with each dtype it takes, each with a fixed and a varying shape, empty and full.
+# Every encoding with each dtype it supports, with fixed and varying shapes, empty and not.
 CASES = [
     (Feature(dtype, shape, encoding), size)
     for encoding, dtypes in (
@@ -150,7 +150,7 @@ CASES = [
 
 
 def values_of(dtype: str, shape: tuple[int, ...]) -> np.ndarray:
-    """Values that use the whole width of the dtype, negative ones among them."""
+    """Values that cover the range of the dtype, including negative ones."""
     random = np.random.default_rng(len(shape))
     if dtype == "string":
         array = np.empty(shape, object)
@@ -171,7 +171,7 @@ def values_of(dtype: str, shape: tuple[int, ...]) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("feature", "shape"), CASES, ids=str)
-def test_every_encoding_has_the_bytes_of_tensorflow_and_survives(feature, shape):
+def test_every_encoding_matches_tensorflow_and_round_trips(feature, shape):
     array = values_of(feature.dtype, shape)
     data = one(feature, array)
     assert data == by_protobuf(expected_features("x", feature, array))
@@ -191,7 +191,7 @@ def test_the_bytes_do_not_depend_on_memory_layout_or_byte_order(encoding, dtype)
 
 
 @pytest.mark.parametrize("encoding", ["jpeg", "png", "source"])
-def test_a_picture_is_its_own_bytes(encoding):
+def test_an_image_is_stored_as_its_own_bytes(encoding):
     feature = Feature("uint8", (None, None, 3), encoding)
     for value in (PNG, bytearray(PNG), memoryview(PNG)):
         assert one(feature, value) == by_protobuf({"x": texts(PNG)})
@@ -199,7 +199,7 @@ def test_a_picture_is_its_own_bytes(encoding):
 
 
 @pytest.mark.parametrize("text", ["", "plain", "é €𝄞", "x" * 200, "x" * 20000, "nul \0 inside"])
-def test_a_text_is_its_utf_8(text):
+def test_text_is_stored_as_utf_8(text):
     feature = Feature("string")
     expected = by_protobuf({"x": texts(text.encode())})
     for value in (text, text.encode(), np.array(text.encode(), object)):
@@ -220,7 +220,7 @@ def test_a_text_is_its_utf_8(text):
     ],
 )
 @pytest.mark.parametrize("dtype", ["int64", "float16", "bfloat16", "uint64", "bool"])
-def test_a_sequence_is_its_tensors_with_their_sizes_and_shapes(dtype, shape, sizes):
+def test_a_sequence_is_stored_as_tensors_with_sizes_and_shapes(dtype, shape, sizes):
     feature = Feature(dtype, shape, "sequence")
     arrays = [values_of(dtype, size) for size in sizes]
     data = one(feature, arrays)
@@ -230,7 +230,7 @@ def test_a_sequence_is_its_tensors_with_their_sizes_and_shapes(dtype, shape, siz
     assert one(feature, iter(arrays)) == data
 
 
-def test_a_stacked_array_is_a_sequence_of_its_rows():
+def test_a_stacked_array_is_encoded_as_a_sequence_of_its_rows():
     feature = Feature("int64", (None, None), "sequence")
     stacked = np.arange(6).reshape(2, 3)
     assert one(feature, stacked) == one(feature, list(stacked))
@@ -238,7 +238,7 @@ def test_a_stacked_array_is_a_sequence_of_its_rows():
 
 @pytest.mark.parametrize("encoding", ["tensor", "list", "raw"])
 @pytest.mark.parametrize("dtype", ["float16", "float32", "bfloat16"])
-def test_nan_and_infinity_and_negative_zero_survive(dtype, encoding):
+def test_nan_infinity_and_negative_zero_round_trip(dtype, encoding):
     special = [np.nan, np.inf, -np.inf, -0.0, 0.0]
     feature = Feature(dtype, (None,), encoding)
     expected = np.array(special, numpy_dtype(dtype))
@@ -246,7 +246,7 @@ def test_nan_and_infinity_and_negative_zero_survive(dtype, encoding):
         assert same(read(feature, one(feature, value)), expected)
 
 
-def test_the_features_of_many_are_written_in_the_order_of_protobuf():
+def test_many_features_are_written_in_the_order_of_protobuf():
     names = [f"f{n}" for n in range(150)]
     schema = Schema({name: Feature("int64", (None,), "list") for name in names})
     record = {name: np.arange(n) for n, name in enumerate(names)}
@@ -265,7 +265,7 @@ NAMES = ["a", "ab", "abc", "a!", "a.", "a0", "a ", "é", "éa", "e", "𝄞", "�
 
 
 @pytest.mark.parametrize("encoding", ["tensor", "list", "raw", "sequence"])
-def test_names_that_are_prefixes_or_unicode_are_written_in_the_order_of_protobuf(encoding):
+def test_prefixes_and_unicode_names_are_written_in_the_order_of_protobuf(encoding):
     feature = Feature("int64", (None, None), encoding)
     value = np.ones((2, 1), np.int64)
     schema = Schema(dict.fromkeys(NAMES, feature))
@@ -280,13 +280,13 @@ def test_names_that_are_prefixes_or_unicode_are_written_in_the_order_of_protobuf
 
 @given(st.lists(st.text("a/b\0é𝄞", min_size=1, max_size=4), unique=True, min_size=1, max_size=12))
 @example(["a", "a/", "aa", "a\0"])
-def test_map_order_is_that_of_protobuf(names):
+def test_map_order_matches_protobuf(names):
     data = by_protobuf({name: ints() for name in names})
     assert list(parse_example(data)) == sorted(names, key=map_order)
 
 
 def features() -> st.SearchStrategy:
-    """A feature of any encoding but pictures, and a value that fits it."""
+    """A feature of any encoding except images, and a value that fits it."""
 
     @st.composite
     def draw_one(draw):
@@ -303,7 +303,7 @@ def features() -> st.SearchStrategy:
         shapes = hnp.array_shapes(min_dims=rank, max_dims=rank, min_side=0, max_side=5)
         shape = draw(shapes) if rank else ()
         spec = tuple(None if u else d for u, d in zip(unknown, shape, strict=True))
-        # Signalling NaNs of a float16 are quieted on their way through a float list.
+        # A float list turns the signalling NaNs of float16 into quiet ones.
         elements = {"allow_nan": False} if numpy_dtype(dtype).kind in "fc" else {}
         elements = hnp.from_dtype(numpy_dtype(dtype), **elements)
         array = hnp.arrays(numpy_dtype(dtype), shape, elements=elements)
@@ -324,7 +324,7 @@ def features() -> st.SearchStrategy:
         max_size=5,
     )
 )
-def test_any_record_has_the_bytes_of_tensorflow_and_survives(drawn):
+def test_any_record_matches_tensorflow_and_round_trips(drawn):
     schema = Schema({name: feature for name, (feature, _) in drawn.items()})
     record = {name: value for name, (_, value) in drawn.items()}
     expected = {}
@@ -345,7 +345,7 @@ def test_any_record_has_the_bytes_of_tensorflow_and_survives(drawn):
     st.text(max_size=20).map(str.encode),
     st.integers(-(2**63), 2**63 - 1),
 )
-def test_tensorflow_parses_what_is_written_as_the_decoder_does(numbers, real, tensor, text, label):
+def test_tensorflow_parses_the_same_values_as_the_decoder(numbers, real, tensor, text, label):
     schema = Schema(
         {
             "numbers": Feature("int64", (None,), "list"),
@@ -384,19 +384,19 @@ def field(number: int, content: bytes) -> bytes:
 
 
 def example_of(value: bytes, name: bytes = b"x") -> bytes:
-    """An Example of one feature, whose `tf.train.Feature` is given as bytes."""
+    """An Example with one feature, whose `tf.train.Feature` is given as bytes."""
     return field(1, field(1, field(1, name) + field(2, value)))
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=20))
-def test_numbers_that_are_not_packed_are_read(values):
+def test_unpacked_integers_are_read(values):
     unpacked = b"".join(b"\x08" + varint(v & 0xFFFFFFFFFFFFFFFF) for v in values)
     data = example_of(field(3, unpacked))
     assert list(tf.train.Example.FromString(data).features.feature["x"].int64_list.value) == values
     assert read(Feature("int64", (None,), "list"), data).tolist() == values
 
 
-def test_floats_that_are_not_packed_and_lists_in_several_runs_are_read():
+def test_unpacked_floats_and_lists_in_several_runs_are_read():
     real = np.array([0.5, -1.5, np.inf], np.float32)
     unpacked = b"".join(b"\x0d" + v.tobytes() for v in real)
     assert same(read(Feature("float32", (3,), "list"), example_of(field(2, unpacked))), real)
@@ -414,25 +414,25 @@ def test_floats_that_are_not_packed_and_lists_in_several_runs_are_read():
     ],
     ids=["the same list twice", "one list after another"],
 )
-def test_a_list_written_in_several_fields_is_read_as_protobuf_reads_it(value):
+def test_a_list_in_several_fields_is_read_as_by_protobuf(value):
     data = example_of(value)
     expected = tf.train.Example.FromString(data).features.feature["x"].int64_list.value
     assert read(Feature("int64", (None,), "list"), data).tolist() == list(expected) == [1, 2]
 
 
-def test_the_last_of_two_features_of_one_name_counts_as_in_protobuf():
+def test_the_last_of_two_features_of_one_name_wins_as_in_protobuf():
     entries = [field(1, field(1, b"x") + field(2, field(3, field(1, bytes([n]))))) for n in (1, 2)]
     data = field(1, b"".join(entries))
     assert tf.train.Example.FromString(data).features.feature["x"].int64_list.value == [2]
     assert read(Feature("int64"), data) == 2
 
 
-def test_features_the_schema_does_not_name_are_passed_over():
+def test_features_that_are_not_in_the_schema_are_ignored():
     data = message(x=ints(1), other=texts(b"\xff"), more=floats(1.0))
     assert Decoder(Schema({"x": Feature("int64")})).decode(data) == {"x": 1}
 
 
-def test_one_unknown_dimension_is_found_without_a_companion():
+def test_one_unknown_dimension_is_inferred_without_a_companion():
     data = message(x=ints(*range(6)))
     assert read(Feature("int64", (None, 2), "list"), data).shape == (3, 2)
     assert read(Feature("int64", (2, None), "list"), data).shape == (2, 3)
@@ -448,7 +448,7 @@ def test_one_unknown_dimension_is_found_without_a_companion():
 
 @pytest.mark.parametrize("unset", [{}, {"x": tf.train.Feature()}], ids=["missing", "unset"])
 @pytest.mark.parametrize("dtype", ["int64", "float32", "string", "uint8"])
-def test_a_list_of_any_length_that_is_missing_is_empty_as_in_tensorflow(dtype, unset):
+def test_a_missing_list_of_variable_length_is_empty_as_in_tensorflow(dtype, unset):
     wire = {"string": tf.string, "float32": tf.float32}.get(dtype, tf.int64)
     data = message(y=ints(1), **unset)
     parsed = tf.io.parse_single_example(data, {"x": tf.io.VarLenFeature(wire)})
@@ -457,7 +457,7 @@ def test_a_list_of_any_length_that_is_missing_is_empty_as_in_tensorflow(dtype, u
     assert same(found, np.empty((0, 4), numpy_dtype(dtype)))
 
 
-def test_a_sequence_that_is_missing_has_no_arrays():
+def test_a_missing_sequence_has_no_arrays():
     assert read(Feature("int64", (None, 2), "sequence"), message(y=ints(1))) == []
     with pytest.raises(ValueError, match="expected 3 arrays, found 0"):
         read(Feature("int64", (3, None), "sequence"), message(y=ints(1)))
@@ -468,11 +468,11 @@ def test_a_sequence_that_is_missing_has_no_arrays():
     [
         ({}, "the record lacks a, b; the schema has a, b"),
         ({"a": 1}, "the record lacks b; the schema has a, b"),
-        ({"a": 1, "b": 2, "c": 3}, "has c, which the schema does not know; the schema has a, b"),
-        ({"a": 1, "c": 3, 4: 5}, "lacks b and has 4, c, which the schema does not know"),
+        ({"a": 1, "b": 2, "c": 3}, "has c, not in the schema; the schema has a, b"),
+        ({"a": 1, "c": 3, 4: 5}, "lacks b and has 4, c, not in the schema"),
     ],
 )
-def test_a_record_with_other_features_is_refused_with_their_names(record, message):
+def test_missing_and_extra_features_are_named_in_the_error(record, message):
     schema = Schema({"a": Feature("int64"), "b": Feature("int64")})
     with pytest.raises(ValueError, match=message):
         Encoder(schema).encode(record)
@@ -492,7 +492,7 @@ def test_a_record_with_other_features_is_refused_with_their_names(record, messag
         (Feature("int64", (1,)), np.array(["1"]), "int64 [1]", "string [1]"),
         (Feature("string", (1,)), np.array([1]), "string [1]", "int64 [1]"),
         (Feature("int64"), np.array("2020-01-01", "M8[s]"), "int64 []", "datetime64[s] []"),
-        # Python values the dtype does not hold.
+        # Python values that the dtype cannot hold.
         (Feature("uint8"), 300, "uint8 []", "300"),
         (Feature("uint8"), -1, "uint8 []", "-1"),
         (Feature("uint8", (3,)), [1, 256, 3], "uint8 [3]", "[1, 256, 3]"),
@@ -520,7 +520,7 @@ def test_a_record_with_other_features_is_refused_with_their_names(record, messag
         (Feature("int64", (None,)), [[1], [2, 3]], "int64 [None]", "[[1], [2, 3]]"),
         (Feature("int64", (2,)), [1, 2, 3], "int64 [2]", "int64 [3]"),
         (Feature("int64", (None, 2)), [], "int64 [None, 2]", "int64 [0]"),
-        # Text that is none.
+        # Values that are not text.
         (Feature("string"), 5, "string []", "got int"),
         (Feature("string"), None, "string []", "got NoneType"),
         (Feature("string"), ["a"], "string []", "string [1]"),
@@ -528,10 +528,10 @@ def test_a_record_with_other_features_is_refused_with_their_names(record, messag
         (Feature("string", (None,), "list"), [["a"], ["b", "c"]], "string [None]", "got list"),
         (Feature("string", (1,), "list"), np.array([1.5], object), "string [1]", "got float"),
         (Feature("string"), "\ud800", "string []", "surrogates not allowed"),
-        # Pictures.
-        (Feature("uint8", (None, None, 3), "jpeg"), b"", "bytes of a jpeg picture", "got bytes"),
+        # Images.
+        (Feature("uint8", (None, None, 3), "jpeg"), b"", "bytes of an image (jpeg)", "got bytes"),
         (Feature("uint8", (2, 2, 3), "png"), np.zeros((2, 2, 3), np.uint8), "png", "got ndarray"),
-        (Feature("uint8", (2, 2, 3), "source"), "a.jpg", "a source picture", "got str"),
+        (Feature("uint8", (2, 2, 3), "source"), "a.jpg", "an image (source)", "got str"),
         # Sequences.
         (Feature("int64", (None, None), "sequence"), 5, "a list of arrays", "got int"),
         (Feature("int64", (None, 2), "sequence"), np.array(5), "a list of arrays", "got ndarray"),
@@ -542,7 +542,7 @@ def test_a_record_with_other_features_is_refused_with_their_names(record, messag
     ids=lambda value: repr(value)[:30],
 )
 @pytest.mark.filterwarnings("error")
-def test_a_value_that_does_not_fit_is_refused_with_feature_expectation_and_value(
+def test_an_error_about_a_value_names_feature_expectation_and_value(
     feature, value, expected, found
 ):
     with pytest.raises(ValueError) as caught:
@@ -553,7 +553,7 @@ def test_a_value_that_does_not_fit_is_refused_with_feature_expectation_and_value
     assert found in text.split(expected, 1)[1]
 
 
-def test_the_item_of_a_sequence_that_does_not_fit_is_named():
+def test_an_error_about_a_sequence_names_the_item():
     with pytest.raises(ValueError, match=re.escape("feature 'x[1]': expected int64 [2]")):
         one(Feature("int64", (None, 2), "sequence"), [[1, 2], [3]])
 
@@ -587,7 +587,7 @@ def test_the_item_of_a_sequence_that_does_not_fit_is_named():
     ids=lambda value: repr(value)[:30],
 )
 @pytest.mark.filterwarnings("error")
-def test_a_python_value_the_dtype_holds_is_taken_exactly(feature, value, expected):
+def test_python_values_that_the_dtype_can_hold_are_stored_exactly(feature, value, expected):
     assert same(read(feature, one(feature, value)), np.asarray(expected))
 
 
@@ -605,9 +605,13 @@ TENSOR = serialize_tensor(np.zeros((2, 3), np.int16))
         (Feature("int64"), message(x=texts(b"1")), "holds a list of bytes, not of integers"),
         (Feature("int64"), message(x=ints()), r"0 values do not fill shape \[\]"),
         (Feature("int64"), message(x=ints(1, 2)), r"2 values do not fill shape \[\]"),
-        (Feature("uint8"), message(x=ints(300)), "holds 300, which is no uint8"),
-        (Feature("uint8", (2,), "list"), message(x=ints(1, -1)), "holds -1, which is no uint8"),
-        (Feature("bool"), message(x=ints(2)), "holds 2, which is no bool"),
+        (Feature("uint8"), message(x=ints(300)), "holds 300, which is not a valid uint8"),
+        (
+            Feature("uint8", (2,), "list"),
+            message(x=ints(1, -1)),
+            "holds -1, which is not a valid uint8",
+        ),
+        (Feature("bool"), message(x=ints(2)), "holds 2, which is not a valid bool"),
         (Feature("int16", (2, 3)), message(x=ints(1)), "numbers where bytes are expected"),
         (Feature("string"), message(x=texts()), "expected one bytes value, found 0"),
         (Feature("string"), message(x=texts(b"a", b"b")), "expected one bytes value, found 2"),
@@ -662,7 +666,7 @@ TENSOR = serialize_tensor(np.zeros((2, 3), np.int16))
     ],
     ids=lambda value: repr(value)[:30],
 )
-def test_an_example_that_does_not_fit_is_refused_with_feature_and_reason(feature, data, reason):
+def test_an_error_about_an_example_names_the_feature_and_the_reason(feature, data, reason):
     with pytest.raises(ValueError, match=f"^feature 'x'.*{reason}"):
         read(feature, data)
 
@@ -685,7 +689,7 @@ def test_an_example_that_does_not_fit_is_refused_with_feature_and_reason(feature
         (b"\x0a\x05abc", "runs past the end"),
     ],
 )
-def test_bytes_that_are_no_example_are_refused_with_the_reason(data, reason):
+def test_bytes_that_are_not_an_example_are_refused_with_the_reason(data, reason):
     with pytest.raises(ValueError, match=reason):
         parse_example(data)
 
@@ -694,13 +698,13 @@ def test_bytes_that_are_no_example_are_refused_with_the_reason(data, reason):
     ("dtype", "content", "reason"),
     [("int64", b"\x80", "a varint is cut off"), ("float32", b"\0\0\0", "the floats are cut off")],
 )
-def test_packed_numbers_that_are_cut_off_are_refused(dtype, content, reason):
+def test_truncated_packed_numbers_are_refused(dtype, content, reason):
     kind = 3 if dtype == "int64" else 2
     with pytest.raises(ValueError, match=f"feature 'x'.*{reason}"):
         read(Feature(dtype, (None,), "list"), example_of(field(kind, field(1, content))))
 
 
-def test_an_example_may_call_features_otherwise_than_the_schema_does():
+def test_features_can_have_other_names_in_the_example():
     schema = Schema({"image": Feature("uint8", (None, 2)), "label": Feature("int64")})
     renamed = Schema({"a": schema["label"], "image_raw": schema["image"]})
     image = np.arange(4, dtype=np.uint8).reshape(2, 2)
@@ -738,7 +742,7 @@ FUZZED_EXAMPLE = Encoder(FUZZED).encode(
 @pytest.mark.filterwarnings("ignore:overflow encountered in cast")
 @settings(max_examples=2000)
 @given(st.randoms(use_true_random=False))
-def test_a_mutated_example_is_a_record_that_fits_or_a_value_error(random):
+def test_a_mutated_example_gives_a_valid_record_or_a_value_error(random):
     octets = bytearray(FUZZED_EXAMPLE)
     for _ in range(random.randint(1, 3)):
         at = random.randrange(len(octets))
@@ -770,18 +774,18 @@ def test_every_truncation_is_refused():
 
 
 @given(st.binary(max_size=80))
-def test_random_bytes_are_a_value_error(data):
+def test_random_bytes_raise_a_value_error(data):
     with pytest.raises(ValueError):
         Decoder(FUZZED).decode(data)
 
 
-def test_a_text_that_is_not_utf_8_is_refused():
+def test_text_that_is_not_utf_8_is_refused():
     schema = Schema({"x": Feature("string")})
     with pytest.raises(ValueError, match="feature 'x': expected UTF-8"):
         Encoder(schema).encode({"x": b"\xff"})
 
 
-# What an entry begins with is kept for each layout: no record may see what came before it.
+# The beginning of an entry is kept for each layout. No record may be affected by earlier ones.
 
 
 def by_fresh_encoders(schema: Schema, records: list[dict]) -> list[bytes]:
@@ -790,7 +794,7 @@ def by_fresh_encoders(schema: Schema, records: list[dict]) -> list[bytes]:
 
 @st.composite
 def schemas_with_records(draw):
-    """A schema, and records of it whose shapes differ and repeat."""
+    """A schema, and records of it with shapes that differ and repeat."""
     drawn = draw(
         st.dictionaries(
             st.text("abé", min_size=1, max_size=2),
@@ -819,7 +823,7 @@ def schemas_with_records(draw):
             shapes = st.tuples(*[st.integers(0, 3)] * rank)
             element = hnp.from_dtype(np.dtype(dtype), allow_nan=False)
             if np.dtype(dtype).kind in "fc":
-                # Zeros of two signs are equal and have other bytes: see the test below.
+                # Zeros of both signs compare equal but differ in their bytes: see the test below.
                 element = element.map(lambda value: value + 0)
             arrays = hnp.arrays(np.dtype(dtype), shapes, elements=element)
             if encoding == "sequence":
@@ -835,7 +839,7 @@ def schemas_with_records(draw):
 
 @settings(max_examples=300)
 @given(schemas_with_records())
-def test_a_record_has_the_same_bytes_whatever_was_encoded_before_it(drawn):
+def test_the_bytes_of_a_record_do_not_depend_on_earlier_records(drawn):
     schema, records = drawn
     encoder = Encoder(schema)
     assert [encoder.encode(record) for record in records] == by_fresh_encoders(schema, records)
@@ -843,9 +847,7 @@ def test_a_record_has_the_same_bytes_whatever_was_encoded_before_it(drawn):
 
 @pytest.mark.parametrize("kept", [1, 2, 7, 4096])
 @pytest.mark.parametrize(("feature", "shape"), CASES[::3], ids=str)
-def test_many_layouts_through_one_encoder_have_the_bytes_of_tensorflow(
-    monkeypatch, kept, feature, shape
-):
+def test_an_encoder_of_many_layouts_matches_tensorflow(monkeypatch, kept, feature, shape):
     monkeypatch.setattr("readers.format.encode._MAX_LAYOUTS", kept)
     encoder = Encoder(Schema({"x": feature}))
     sizes = [
@@ -859,7 +861,7 @@ def test_many_layouts_through_one_encoder_have_the_bytes_of_tensorflow(
         assert encoder.encode({"x": array}) == expected
 
 
-def test_more_layouts_than_are_kept_have_the_bytes_of_tensorflow():
+def test_more_layouts_than_are_kept_match_tensorflow():
     feature = Feature("int16", (None, 2))
     encoder = Encoder(Schema({"x": feature, "n": Feature("int64")}))
     rounds = [*range(5000), *range(0, 5000, 97), *range(4999, 0, -101)]
@@ -873,7 +875,7 @@ def test_more_layouts_than_are_kept_have_the_bytes_of_tensorflow():
 
 
 @pytest.mark.parametrize("encoding", ["tensor", "raw", "list"])
-def test_shapes_of_one_size_are_different_layouts(encoding):
+def test_different_shapes_of_one_size_are_different_layouts(encoding):
     feature = Feature("int32", (None, None), encoding)
     encoder = Encoder(Schema({"x": feature}))
     for shape in [(3, 4), (4, 3), (12, 1), (1, 12), (3, 4), (2, 6), (0, 3), (3, 0), (0, 0)]:
@@ -882,7 +884,7 @@ def test_shapes_of_one_size_are_different_layouts(encoding):
         assert encoder.encode({"x": array}) == expected
 
 
-def test_what_is_kept_of_a_layout_is_its_beginning_alone():
+def test_only_the_beginning_of_a_layout_is_kept():
     encoder = Encoder(Schema({"x": Feature("uint8", (None, None)), "key": Feature("string")}))
     for n in range(1, 40):
         encoder.encode({"x": np.ones((1000, n), np.uint8), "key": "k" * 5000})
@@ -891,7 +893,7 @@ def test_what_is_kept_of_a_layout_is_its_beginning_alone():
     assert max(map(len, kept)) < 60
 
 
-def test_a_value_may_change_once_its_record_is_encoded():
+def test_arrays_can_change_after_their_record_is_encoded():
     schema = Schema({"x": Feature("int32", (2,)), "raw": Feature("int32", (2,), "raw")})
     encoder = Encoder(schema)
     array = np.array([1, 2], np.int32)
@@ -907,7 +909,7 @@ def test_a_value_may_change_once_its_record_is_encoded():
 @pytest.mark.parametrize("encoding", ["list", "tensor", "raw"])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("shape", [(), (1,)])
-def test_scalars_that_equal_each_other_keep_their_own_bytes(dtype, encoding, shape):
+def test_scalars_that_compare_equal_keep_their_own_bytes(dtype, encoding, shape):
     feature = Feature(dtype, shape, encoding)
     encoder = Encoder(Schema({"x": feature}))
     for value in (0.0, -0.0, 1.0, np.nan, np.nan, 0.0):
@@ -916,7 +918,7 @@ def test_scalars_that_equal_each_other_keep_their_own_bytes(dtype, encoding, sha
         assert encoder.encode({"x": array}) == expected
 
 
-def test_an_entry_that_cannot_be_encoded_spoils_none_after_it():
+def test_a_failed_record_does_not_affect_later_ones():
     schema = Schema({"words": Feature("string", (None,)), "text": Feature("string")})
     encoder = Encoder(schema)
     good = {"words": ["a", "b"], "text": "c"}
@@ -927,7 +929,7 @@ def test_an_entry_that_cannot_be_encoded_spoils_none_after_it():
         assert encoder.encode(good) == expected
 
 
-def test_a_companion_of_too_many_dimensions_is_refused_before_they_are_multiplied(monkeypatch):
+def test_a_companion_with_too_many_dimensions_is_refused_without_multiplying_them(monkeypatch):
     data = message(**{"x": ints(7), "x/shape": ints(*[1] * 1_000)})
     monkeypatch.setattr(math, "prod", lambda _: pytest.fail("a product that takes very long"))
     with pytest.raises(ValueError, match="1000 dimensions, expected 2"):

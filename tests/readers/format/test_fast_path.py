@@ -1,4 +1,4 @@
-"""The usual form against `parse_example` and `parse_tensor`, which are the definition."""
+"""The fast path, compared with `parse_example` and `parse_tensor`, which define the result."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from readers.format import tensor
-from readers.format.decode.fast_path import usual_lists, usual_tensor
+from readers.format.decode.fast_path import fast_lists, fast_tensor
 from readers.format.decode.records import parse_example
 from readers.format.encode import Encoder
 from readers.format.schema import Schema
@@ -39,7 +39,7 @@ EXAMPLE = Encoder(SCHEMA).encode(
 
 
 def lists(data, names):
-    return usual_lists(memoryview(data), {name.encode(): name for name in names})
+    return fast_lists(memoryview(data), {name.encode(): name for name in names})
 
 
 def definition(data, names):
@@ -48,9 +48,9 @@ def definition(data, names):
 
 
 def parsed_tensor(data, dtype, monkeypatch):
-    """What `parse_tensor` finds by itself; None where it finds none."""
+    """What `parse_tensor` returns without the fast path; None if it raises an error."""
     with monkeypatch.context() as patch:
-        patch.setattr(tensor, "usual_tensor", lambda data, dtype: None)
+        patch.setattr(tensor, "fast_tensor", lambda data, dtype: None)
         try:
             return parse_tensor(data, dtype)
         except ValueError:
@@ -68,11 +68,11 @@ def changed(draw, data):
 
 
 @pytest.mark.parametrize("names", [NAMES, ["label"], ["é"], ["image", "tokens"]])
-def test_an_example_of_ours_is_in_the_usual_form(names):
+def test_our_own_examples_are_in_the_common_form(names):
     assert lists(EXAMPLE, names) == definition(EXAMPLE, names)
 
 
-def test_an_example_of_tensorflow_is_in_the_usual_form():
+def test_examples_of_tensorflow_are_in_the_common_form():
     feature = {
         "a": tf.train.Feature(int64_list=tf.train.Int64List(value=[1, -2, 300])),
         "b": tf.train.Feature(float_list=tf.train.FloatList(value=[0.5] * 99)),
@@ -82,13 +82,13 @@ def test_an_example_of_tensorflow_is_in_the_usual_form():
     assert lists(example, ["a", "b", "c"]) == definition(example, ["a", "b", "c"])
 
 
-def test_a_name_that_is_no_text_is_left_to_the_definition():
+def test_a_name_that_is_not_utf_8_is_left_to_parse_example():
     example = EXAMPLE.replace("é".encode(), b"\xff\xff")
     assert lists(example, ["label"]) is None
 
 
 @pytest.mark.parametrize("name", ["none", "empty", "two"])
-def test_what_is_missing_empty_or_several_values_is_left_to_the_definition(name):
+def test_missing_empty_and_multiple_values_are_left_to_parse_example(name):
     feature = {
         "empty": tf.train.Feature(int64_list=tf.train.Int64List()),
         "two": tf.train.Feature(bytes_list=tf.train.BytesList(value=[b"x", b"y"])),
@@ -100,11 +100,11 @@ def test_what_is_missing_empty_or_several_values_is_left_to_the_definition(name)
 @pytest.mark.parametrize(
     "feature",
     [
-        b"\x1a\x05\x0a\x01\x07\x08\x09",  # 7 packed, and 9 alone, in one list
-        b"\x1a\x03\x0a\x01\x07\x1a\x02\x08\x09",  # in two
+        b"\x1a\x05\x0a\x01\x07\x08\x09",  # A packed 7 and an unpacked 9, in one list.
+        b"\x1a\x03\x0a\x01\x07\x1a\x02\x08\x09",  # The same in two lists.
     ],
 )
-def test_a_list_that_goes_on_is_left_to_the_definition(feature):
+def test_a_list_in_several_parts_is_left_to_parse_example(feature):
     entry = b"\x0a\x01a\x12" + bytes([len(feature)]) + feature
     features = b"\x0a" + bytes([len(entry)]) + entry
     example = b"\x0a" + bytes([len(features)]) + features
@@ -114,7 +114,7 @@ def test_a_list_that_goes_on_is_left_to_the_definition(feature):
 
 @given(st.data())
 @settings(max_examples=1000)
-def test_a_changed_example_is_found_as_by_the_definition_or_left_to_it(data):
+def test_mutated_examples_are_parsed_the_same_or_left_to_parse_example(data):
     example = changed(data.draw, EXAMPLE)
     names = data.draw(st.sampled_from([NAMES, ["label"], ["image", "text"]]))
     found = lists(example, names)
@@ -132,8 +132,8 @@ TENSORS = [
 
 
 @pytest.mark.parametrize("array", TENSORS, ids=lambda array: f"{array.dtype}{array.shape}")
-def test_what_serialize_tensor_writes_is_in_the_usual_form(array):
-    found = usual_tensor(memoryview(tf.io.serialize_tensor(array).numpy()), array.dtype.name)
+def test_tensors_of_tensorflow_are_in_the_common_form(array):
+    found = fast_tensor(memoryview(tf.io.serialize_tensor(array).numpy()), array.dtype.name)
     assert found is not None
     assert found.dtype == array.dtype
     np.testing.assert_array_equal(found, array)
@@ -142,25 +142,25 @@ def test_what_serialize_tensor_writes_is_in_the_usual_form(array):
 @pytest.mark.parametrize(
     "array", [np.zeros((0, 3), np.int8), np.array(["a"], object), np.ones([1] * 40, np.int8)]
 )
-def test_empty_tensors_texts_and_high_ranks_are_left_to_the_definition(array):
+def test_empty_tensors_strings_and_high_ranks_are_left_to_parse_tensor(array):
     dtype = "string" if array.dtype == object else array.dtype.name
-    assert usual_tensor(memoryview(serialize_tensor(array)), dtype) is None
+    assert fast_tensor(memoryview(serialize_tensor(array)), dtype) is None
 
 
-def test_a_shape_that_ends_within_a_dimension_is_left_to_the_definition():
+def test_a_truncated_shape_is_left_to_parse_tensor():
     data = bytearray(serialize_tensor(np.ones((2, 3), np.int8)))
     assert data[2:4] == b"\x12\x08"
     data[3] = 7
-    assert usual_tensor(memoryview(data), "int8") is None
+    assert fast_tensor(memoryview(data), "int8") is None
 
 
 @given(st.data())
 @settings(max_examples=1000)
-def test_a_changed_tensor_is_found_as_by_the_definition_or_left_to_it(data):
+def test_mutated_tensors_are_parsed_the_same_or_left_to_parse_tensor(data):
     array = data.draw(st.sampled_from(TENSORS))
     octets = changed(data.draw, serialize_tensor(array))
     dtype = data.draw(st.sampled_from([array.dtype.name, "float32", "int8", "string"]))
-    found = usual_tensor(memoryview(octets), dtype)
+    found = fast_tensor(memoryview(octets), dtype)
     if found is not None:
         with pytest.MonkeyPatch.context() as monkeypatch:
             expected = parsed_tensor(octets, dtype, monkeypatch)
@@ -170,8 +170,8 @@ def test_a_changed_tensor_is_found_as_by_the_definition_or_left_to_it(data):
         assert found.tobytes() == expected.tobytes()
 
 
-def test_dimensions_that_numpy_cannot_have_are_never_multiplied(monkeypatch):
+def test_more_dimensions_than_numpy_supports_are_never_multiplied(monkeypatch):
     dims = b"\x12\x02\x08\x7f" * 1_000
     data = b"\x08\x01\x12\xa0\x1f" + dims + b"\x22\x00"
     monkeypatch.setattr(math, "prod", lambda _: pytest.fail("a product that takes very long"))
-    assert usual_tensor(memoryview(data), "float32") is None
+    assert fast_tensor(memoryview(data), "float32") is None

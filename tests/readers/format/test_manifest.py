@@ -131,7 +131,7 @@ ABSENT = object()
 
 
 def changed(path: tuple, value) -> dict:
-    """The JSON of the manifest with one value replaced, or taken out."""
+    """The JSON of the manifest with one value replaced or removed."""
     manifest = copy.deepcopy(MANIFEST.to_json())
     inside = manifest
     for key in path[:-1]:
@@ -144,7 +144,7 @@ def changed(path: tuple, value) -> dict:
 
 
 def paths(value, path=()) -> list[tuple]:
-    """The path of every field the format itself defines."""
+    """The path of every field that the format itself defines."""
     found = [path] if path else []
     items = value.items() if isinstance(value, dict) else ()
     if isinstance(value, list) and path[-1] == "shards":
@@ -160,30 +160,30 @@ def test_golden_text_is_written_and_read():
     assert Manifest.from_json(json.loads(GOLDEN)) == MANIFEST
 
 
-def test_the_totals_are_those_of_the_shards():
+def test_totals_are_summed_over_the_shards():
     assert MANIFEST.split("train").records == 5
     assert MANIFEST.split("train").bytes == 500
     assert MANIFEST.rejected == 3
     assert MANIFEST.duplicates == 4
 
 
-def test_what_is_optional_is_written_and_read_all_the_same():
+def test_a_manifest_with_default_values_round_trips():
     manifest = Manifest(Schema({"x": Feature("int64")}), {"train": Split(())})
     assert Manifest.from_json(json.loads(manifest.to_bytes())) == manifest
 
 
-def test_an_unknown_split_is_answered_with_those_there_are():
+def test_the_error_for_an_unknown_split_lists_the_splits():
     with pytest.raises(ValueError, match="unknown split 'test': the dataset has train, val"):
         MANIFEST.split("test")
 
 
 @pytest.mark.parametrize("version", [0, 2, 99, "1", 1.0, True, None, [1]])
-def test_another_format_version_is_refused_with_both_numbers(version):
+def test_the_error_for_another_format_version_names_both_versions(version):
     with pytest.raises(ValueError, match=r"format version .*; this package reads version 1"):
         Manifest.from_json(changed(("format_version",), version))
 
 
-# What manifests have not that were written before there were such things.
+# Fields that were added later, so that older manifests lack them.
 LATER = [
     ("class_names",),
     ("tokenizer",),
@@ -194,20 +194,20 @@ LATER = [
 REQUIRED = [
     path
     for path in paths(MANIFEST.to_json())
-    # A feature, a split or a shard may be absent: what is left must only add up.
+    # A feature, a split or a shard may be absent, as long as the rest adds up.
     if path[:-1] not in {("schema",), ("splits",), (*TRAIN, "shards"), ("splits", "val", "shards")}
     and path not in [*LATER, ("class_names", "box_labels")]
 ]
 
 
 @pytest.mark.parametrize("path", REQUIRED, ids=str)
-def test_a_missing_field_is_refused_with_its_name(path):
+def test_the_error_for_a_missing_field_names_it(path):
     with pytest.raises(ValueError, match=r"missing|format version None|a feature is") as caught:
         Manifest.from_json(changed(path, ABSENT))
     assert path[0] in ("format_version", "schema") or repr(path[-1]) in str(caught.value)
 
 
-def test_a_manifest_of_before_has_no_classes_tokenizer_and_duplicates():
+def test_an_older_manifest_has_no_classes_tokenizer_or_duplicates():
     before = MANIFEST.to_json()
     for *folder, field in LATER:
         inside = before
@@ -243,7 +243,7 @@ FITTING = [
     ],
     ids=str,
 )
-def test_no_field_takes_a_value_of_the_wrong_type(path, wrong):
+def test_values_of_the_wrong_type_are_refused_in_every_field(path, wrong):
     with pytest.raises(ValueError):
         Manifest.from_json(changed(path, wrong))
 
@@ -282,7 +282,7 @@ def test_no_field_takes_a_value_of_the_wrong_type(path, wrong):
         (("schema", "label", "shape"), [-1], "feature 'label': shape"),
     ],
 )
-def test_a_wrong_value_is_refused_with_field_and_value(path, value, message):
+def test_the_error_for_a_wrong_value_names_field_and_value(path, value, message):
     with pytest.raises(ValueError, match=message):
         Manifest.from_json(changed(path, value))
 
@@ -308,13 +308,13 @@ def test_a_wrong_value_is_refused_with_field_and_value(path, value, message):
     ],
     ids=lambda file: str(file)[:30],
 )
-def test_a_shard_that_is_not_the_expected_file_of_its_directory_is_refused(file):
+def test_only_the_expected_file_names_of_shards_are_accepted(file):
     with pytest.raises(ValueError, match=r"'train-00000-of-00002[.]tfrecord', found") as e:
         Manifest.from_json(changed((*SHARD, "file"), file))
     assert len(str(e.value)) < 400
 
 
-def test_a_missing_shard_is_found_by_the_names_of_the_others():
+def test_a_missing_shard_is_noticed_by_the_names_of_the_others():
     with pytest.raises(ValueError, match="shard 0 of train: expected 'train-00000-of-00001"):
         Manifest.from_json(changed((*TRAIN, "shards", 1), ABSENT))
 
@@ -322,7 +322,7 @@ def test_a_missing_shard_is_found_by_the_names_of_the_others():
 @pytest.mark.parametrize(
     "name", ["../train", "a/b", "", ".", "..", ".hidden", "a-b", "ä", "a" * 101]
 )
-def test_a_split_name_that_is_no_beginning_of_a_file_name_is_refused(name):
+def test_invalid_split_names_are_refused(name):
     manifest = MANIFEST.to_json()
     manifest["splits"] = {name: manifest["splits"]["val"]}
     with pytest.raises(ValueError, match=r"split name .*: expected letters, digits, _ and ."):
@@ -330,7 +330,7 @@ def test_a_split_name_that_is_no_beginning_of_a_file_name_is_refused(name):
 
 
 @pytest.mark.parametrize("name", ["train", "val_2", "v1.0", "A", "a" * 100])
-def test_a_split_name_of_letters_digits_and_dots_is_itself(name):
+def test_valid_split_names_are_returned_unchanged(name):
     assert check_split_name(name) == name
 
 
@@ -354,7 +354,7 @@ def test_shards_are_named_as_tensorflow_datasets_names_them():
         ("file:///", "file:///x"),
     ],
 )
-def test_a_file_is_joined_to_a_directory_of_any_filesystem(directory, path):
+def test_a_file_is_joined_to_a_directory_on_any_filesystem(directory, path):
     assert join(directory, "x") == path
 
 
@@ -387,14 +387,14 @@ def memory():
 
 
 @pytest.mark.parametrize("below", ["", "/", "/deep/er"])
-def test_a_manifest_is_read_from_any_filesystem_of_fsspec(memory, below):
+def test_a_manifest_is_read_from_any_fsspec_filesystem(memory, below):
     with fsspec.open(join(memory + below, "manifest.json"), "wb") as file:
         file.write(MANIFEST.to_bytes())
     assert Manifest.read(memory + below) == MANIFEST
 
 
 @pytest.mark.parametrize("where", ["local", "memory", "missing directory", "a file"])
-def test_a_missing_manifest_says_what_to_do(tmp_path, where):
+def test_the_error_for_a_missing_manifest_says_what_to_do(tmp_path, where):
     (tmp_path / "file").write_bytes(b"")
     directory = {
         "local": str(tmp_path),
@@ -430,13 +430,13 @@ def test_a_missing_manifest_says_what_to_do(tmp_path, where):
     ],
     ids=lambda value: repr(value)[:40],
 )
-def test_a_file_that_is_no_manifest_is_refused_with_its_path(tmp_path, text, message):
+def test_the_error_for_an_invalid_manifest_begins_with_its_path(tmp_path, text, message):
     (tmp_path / "manifest.json").write_bytes(text)
     with pytest.raises(DatasetError, match=message) as caught:
         Manifest.read(str(tmp_path))
     assert str(caught.value).startswith(f"{tmp_path}/manifest.json: ")
 
 
-def test_an_unknown_filesystem_is_refused_with_the_path():
+def test_the_error_for_an_unknown_filesystem_names_the_path():
     with pytest.raises(DatasetError, match=r"^nosuch://a/manifest.json: Protocol not known"):
         Manifest.read("nosuch://a")

@@ -16,8 +16,18 @@ from readers.format.schema import (
 )
 from tests.support.checkout import ROOT
 
-# Modules of readers.format, each imported alone, in a process that has imported nothing else.
-MODULES = ["", ".example", ".manifest", ".schema", ".tensor", ".tfrecord", ".wire"]
+# Modules of readers.format, each of which is imported alone in a fresh process.
+MODULES = [
+    "",
+    ".decode.records",
+    ".encode",
+    ".index",
+    ".manifest",
+    ".schema",
+    ".tensor",
+    ".tfrecord",
+    ".wire",
+]
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -38,7 +48,7 @@ def test_the_format_is_imported_without_tensorflow_and_without_beam(module):
 
 
 @pytest.mark.parametrize("name", sorted(TENSORFLOW_DTYPES))
-def test_a_dtype_has_tensorflows_number_and_numpy_type(name):
+def test_dtypes_have_the_numbers_and_numpy_types_of_tensorflow(name):
     dtype = tf.as_dtype(name)
     assert dtype.as_datatype_enum == TENSORFLOW_DTYPES[name]
     assert numpy_dtype(name) == dtype.as_numpy_dtype
@@ -47,7 +57,7 @@ def test_a_dtype_has_tensorflows_number_and_numpy_type(name):
 
 
 @pytest.mark.parametrize("kind", ["S3", "U3", "O"])
-def test_text_bytes_and_objects_are_strings(kind):
+def test_text_bytes_and_object_arrays_have_the_dtype_string(kind):
     assert dtype_name(np.dtype(kind)) == "string"
 
 
@@ -56,12 +66,14 @@ def test_a_dtype_is_named_by_its_width_whatever_its_byte_order(dtype):
     assert dtype_name(np.dtype(dtype)) in TENSORFLOW_DTYPES
 
 
-def test_an_unknown_dtype_is_refused_with_those_there_are():
-    with pytest.raises(ValueError, match="unknown dtype 'float128': one of bfloat16, bool,"):
+def test_the_error_for_an_unknown_dtype_lists_the_dtypes():
+    with pytest.raises(
+        ValueError, match="unknown dtype 'float128': expected one of bfloat16, bool,"
+    ):
         numpy_dtype("float128")
 
 
-def test_a_shape_prints_as_in_error_messages():
+def test_shapes_are_formatted_as_lists():
     assert format_shape(()) == "[]"
     assert format_shape((None, 6)) == "[None, 6]"
 
@@ -82,7 +94,7 @@ def test_a_shape_prints_as_in_error_messages():
         ("int64", (None,), "tensor"),
     ],
 )
-def test_the_default_encoding_fits_dtype_and_shape(dtype, shape, encoding):
+def test_the_default_encoding_follows_from_dtype_and_shape(dtype, shape, encoding):
     assert Feature(dtype, shape).encoding == encoding
 
 
@@ -99,22 +111,22 @@ def test_the_default_encoding_fits_dtype_and_shape(dtype, shape, encoding):
         (("int64", "28"), "shape '28': expected a list of sizes"),
         (("int64", (1.5,)), r"shape \(1.5,\): expected a list of sizes"),
         (("int64", ("3",)), "expected a list of sizes"),
-        (("int64", (2,), "zip"), "unknown encoding 'zip': one of tensor, list,"),
+        (("int64", (2,), "zip"), "unknown encoding 'zip': expected one of tensor, list,"),
         (("int64", (2,), 7), "unknown encoding 7"),
-        (("int64", (), "text"), "text is one UTF-8 string"),
-        (("string", (2,), "text"), "text is one UTF-8 string"),
+        (("int64", (), "text"), "text is a single UTF-8 string"),
+        (("string", (2,), "text"), "text is a single UTF-8 string"),
         (("string", (2,), "raw"), "raw bytes need a numeric dtype"),
-        (("float64", (2,), "list"), "use the tensor encoding"),
-        (("uint64", (2,), "list"), "use the tensor encoding"),
-        (("float32", (2, 2, 3), "jpeg"), "an encoded picture is uint8"),
-        (("uint8", (2, 2), "png"), "an encoded picture is uint8"),
-        (("uint8", (2, 2, 4), "source"), "an encoded picture is uint8"),
-        (("uint8", (2, 2, None), "jpeg"), "an encoded picture is uint8"),
-        (("string", (2,), "sequence"), "a sequence is numeric"),
-        (("int64", (), "sequence"), "a sequence is numeric"),
+        (("float64", (2,), "list"), "use the encoding tensor"),
+        (("uint64", (2,), "list"), "use the encoding tensor"),
+        (("float32", (2, 2, 3), "jpeg"), "an encoded image must be uint8"),
+        (("uint8", (2, 2), "png"), "an encoded image must be uint8"),
+        (("uint8", (2, 2, 4), "source"), "an encoded image must be uint8"),
+        (("uint8", (2, 2, None), "jpeg"), "an encoded image must be uint8"),
+        (("string", (2,), "sequence"), "a sequence must be numeric"),
+        (("int64", (), "sequence"), "a sequence must be numeric"),
     ],
 )
-def test_a_feature_that_cannot_be_is_refused_with_the_reason(arguments, message):
+def test_an_invalid_feature_is_refused_with_the_reason(arguments, message):
     with pytest.raises(ValueError, match=message):
         Feature(*arguments)
 
@@ -133,7 +145,9 @@ def test_a_feature_that_cannot_be_is_refused_with_the_reason(arguments, message)
         (Feature("int64", (3, 4), "sequence"), True, 0, True),
     ],
 )
-def test_a_feature_knows_what_varies_and_what_stands_beside_it(feature, fixed, rank, companion):
+def test_a_feature_knows_what_varies_and_whether_it_has_a_companion(
+    feature, fixed, rank, companion
+):
     assert (feature.is_fixed, feature.varying_rank, feature.has_companion) == (
         fixed,
         rank,
@@ -146,7 +160,7 @@ def test_numpy_integers_are_sizes_and_equal_features_are_equal():
     assert type(Feature("int64", [np.int64(3)]).shape[0]) is int
 
 
-def test_a_schema_is_a_sorted_mapping_however_it_was_given():
+def test_a_schema_is_a_mapping_sorted_by_name():
     schema = Schema({"b": ("int64", (2,)), "a": Feature("string"), "é": ("uint8", (3,), "raw")})
     assert list(schema) == ["a", "b", "é"]
     assert len(schema) == 3
@@ -165,7 +179,7 @@ def test_names_are_sorted_by_their_utf_8_bytes():
 @pytest.mark.parametrize(
     "name", ["", "a\\b", "a\0", "a\nb", "\ud800", "x" * 256, 3, None, b"a", ("a",)]
 )
-def test_a_name_that_cannot_be_a_file_or_utf_8_is_refused(name):
+def test_names_that_cannot_be_files_or_utf_8_are_refused(name):
     with pytest.raises(ValueError, match=r"feature name .*: expected text"):
         Schema({"fine": ("int64",), name: ("int64",)})
 
@@ -180,12 +194,12 @@ def test_a_name_that_cannot_be_a_file_or_utf_8_is_refused(name):
         ({"x": ("int64", (), "list", "more")}, "feature 'x': "),
     ],
 )
-def test_a_schema_that_cannot_be_is_refused_with_the_feature(features, message):
+def test_the_error_for_an_invalid_schema_names_the_feature(features, message):
     with pytest.raises(ValueError, match=message):
         Schema(features)
 
 
-def test_an_unknown_name_is_answered_with_the_names_there_are():
+def test_the_error_for_an_unknown_feature_lists_the_features():
     schema = Schema({"a": ("int64",), "b": ("int64",)})
     with pytest.raises(KeyError, match="no feature 'c': the schema has a, b"):
         schema["c"]
@@ -196,7 +210,7 @@ def test_an_unknown_name_is_answered_with_the_names_there_are():
     assert 3 not in schema
 
 
-def test_every_encoding_survives_json():
+def test_every_encoding_round_trips_through_json():
     schema = Schema(
         {
             "tensor": ("complex64", (None, 3), "tensor"),
@@ -244,16 +258,16 @@ def test_every_encoding_survives_json():
         ({"a\nb": {"dtype": "int64", "shape": [], "encoding": "list"}}, "feature name 'a.*b'"),
     ],
 )
-def test_json_that_is_no_schema_is_refused_with_the_reason(value, message):
+def test_json_that_is_not_a_schema_is_refused_with_the_reason(value, message):
     with pytest.raises(ValueError, match=message):
         Schema.from_json(value)
 
 
-def test_a_name_may_hold_slashes_as_those_of_other_writers_do():
+def test_names_may_contain_slashes():
     assert list(Schema({"image/encoded": ("uint8", (None, None, 3), "jpeg")})) == ["image/encoded"]
 
 
-def test_a_name_that_the_companion_of_another_feature_takes_is_refused():
+def test_the_name_of_another_feature_s_companion_is_refused():
     with pytest.raises(ValueError, match="'x/shape': this name is taken by the shapes of 'x'"):
         Schema({"x": ("float32", (None,)), "x/shape": ("int64",)})
     Schema({"x": ("float32", (3,)), "x/shape": ("int64",)})

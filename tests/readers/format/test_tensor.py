@@ -16,7 +16,7 @@ from readers.format.wire import varint
 NUMERIC = sorted(set(TENSORFLOW_DTYPES) - {"string"})
 ORDERED = [name for name in NUMERIC if name not in ("bool", "bfloat16")]
 
-# Computed once with tf.io.serialize_tensor: what is on disk never changes.
+# Computed once with tf.io.serialize_tensor. The format on disk never changes.
 GOLDEN = [
     (
         np.array([[1, 2, 3], [4, 5, 6]], np.uint8),
@@ -37,7 +37,7 @@ def by_tensorflow(array) -> bytes:
 
 
 def filled(name: str, shape: tuple[int, ...]) -> np.ndarray:
-    """Random bits as values: every exponent, NaN payload and sign comes up."""
+    """Values of random bits, so that every exponent, NaN payload and sign occurs."""
     dtype = numpy_dtype(name)
     size = math.prod(shape)
     bits = np.random.default_rng(size + len(shape)).bytes(size * dtype.itemsize)
@@ -76,7 +76,7 @@ def test_golden_bytes_are_written_and_read(array, golden):
     [(), (1,), (7,), (2, 3), (2, 1, 3), (2, 3, 1, 2), (1, 2, 3, 2, 2)]
     + [(0,), (0, 3), (3, 0), (2, 0, 3), (0, 0), (0, 200, 70000)],
 )
-def test_every_dtype_and_rank_has_the_bytes_of_tensorflow(name, shape):
+def test_every_dtype_and_rank_matches_tensorflow(name, shape):
     array = filled(name, shape)
     data = serialize_tensor(array)
     assert data == by_tensorflow(array)
@@ -86,7 +86,7 @@ def test_every_dtype_and_rank_has_the_bytes_of_tensorflow(name, shape):
 
 
 @pytest.mark.parametrize("size", [127, 128, 129, 16383, 16384, 16385])
-def test_sizes_at_the_boundaries_of_varints_have_the_bytes_of_tensorflow(size):
+def test_sizes_at_the_boundaries_of_varints_match_tensorflow(size):
     for shape in ((size,), (1, size), (size, 0), (size, 2)):
         array = filled("uint8", shape)
         data = serialize_tensor(array)
@@ -97,7 +97,7 @@ def test_sizes_at_the_boundaries_of_varints_have_the_bytes_of_tensorflow(size):
 
 
 def layouts(array: np.ndarray) -> dict[str, np.ndarray]:
-    """Arrays of other memory layouts, made from one [4, 6, 3]."""
+    """Arrays of various memory layouts, made from one of shape [4, 6, 3]."""
     apart = np.frombuffer(b"\0" + array.tobytes(), np.uint8)[1:]
     return {
         "transposed": array.T,
@@ -164,7 +164,7 @@ def test_big_endian_input_is_written_little_endian(name):
     ],
     ids=lambda value: f"{np.asarray(value).dtype}{np.shape(value)}"[:40],
 )
-def test_text_and_bytes_of_every_kind_have_the_bytes_of_tensorflow(value):
+def test_text_and_bytes_of_every_kind_match_tensorflow(value):
     tensorflow_value = value
     if isinstance(value, np.ndarray):
         tensorflow_value = np.array(value.tolist(), object).reshape(value.shape)
@@ -179,8 +179,8 @@ def test_text_and_bytes_of_every_kind_have_the_bytes_of_tensorflow(value):
     assert parsed.tolist() == (expected.tolist() if parsed.shape else expected)
 
 
-@pytest.mark.skipif(not hasattr(np.dtypes, "StringDType"), reason="NumPy 1 has none")
-def test_text_of_variable_width_is_written_like_any_text():
+@pytest.mark.skipif(not hasattr(np.dtypes, "StringDType"), reason="NumPy 1 lacks them")
+def test_variable_width_strings_are_written_like_other_text():
     texts = ["a", "é", "x" * 300]
     array = np.array(texts, np.dtypes.StringDType())
     assert serialize_tensor(array) == by_tensorflow(np.array(texts, object))
@@ -191,7 +191,7 @@ def test_text_of_variable_width_is_written_like_any_text():
         lambda name: hnp.arrays(name, hnp.array_shapes(min_dims=0, max_dims=5, min_side=0))
     )
 )
-def test_any_numeric_array_has_the_bytes_of_tensorflow_and_survives(array):
+def test_any_numeric_array_matches_tensorflow_and_round_trips(array):
     data = serialize_tensor(array)
     assert data == by_tensorflow(array)
     assert same_bits(parse_tensor(data, array.dtype.name), array)
@@ -204,7 +204,7 @@ def test_any_numeric_array_has_the_bytes_of_tensorflow_and_survives(array):
         elements=st.text(max_size=5) | st.binary(max_size=5),
     )
 )
-def test_any_array_of_text_and_bytes_survives(array):
+def test_any_array_of_text_and_bytes_round_trips(array):
     parsed = parse_tensor(serialize_tensor(array), "string")
     assert parsed.shape == array.shape
     as_bytes = [v.encode() if isinstance(v, str) else v for v in array.ravel().tolist()]
@@ -213,13 +213,13 @@ def test_any_array_of_text_and_bytes_survives(array):
         assert serialize_tensor(array) == by_tensorflow(array)
 
 
-def test_values_are_the_suffix_of_the_message_and_its_header_the_rest():
+def test_a_message_is_its_header_followed_by_the_values():
     array = filled("float64", (3, 5))
     data = serialize_tensor(array)
     assert data == tensor_header("float64", (3, 5)) + array.tobytes()
 
 
-def test_parsed_numbers_are_a_view_that_copies_nothing():
+def test_parsed_numbers_are_a_view_without_a_copy():
     data = serialize_tensor(filled("uint8", (1 << 20,)))
     tracemalloc.start()
     parsed = parse_tensor(data, "uint8")
@@ -243,7 +243,7 @@ def test_parsed_numbers_are_a_view_that_copies_nothing():
         ([[1], [1, 2]], "inhomogeneous"),
     ],
 )
-def test_what_tensorflow_has_no_dtype_for_is_refused(array, message):
+def test_dtypes_that_tensorflow_lacks_are_refused(array, message):
     with pytest.raises(ValueError, match=message):
         serialize_tensor(array)
 
@@ -255,7 +255,7 @@ def test_a_long_double_is_refused():
 
 
 @pytest.mark.parametrize("wrong", sorted(TENSORFLOW_DTYPES))
-def test_a_tensor_of_another_dtype_is_refused_by_name(wrong):
+def test_the_error_for_another_dtype_names_both(wrong):
     for array in (filled("uint16", (2, 2)), np.array(["a"], object)):
         found = "string" if array.dtype == object else "uint16"
         if wrong != found:
@@ -285,8 +285,8 @@ HUGE = 2**63 - 1
         (proto([2**64 - 1, 2**64 - 1], b"\0" * 4), "negative"),
         (proto([2**63], b""), "negative"),
         (proto([1] * 65, b"\0" * 4), "64"),
-        (proto([0] * 255), "rank of a TensorProto is more than 254"),
-        (proto([HUGE] * 300_000), "rank of a TensorProto is more than 254"),
+        (proto([0] * 255), "rank of a TensorProto is greater than 254"),
+        (proto([HUGE] * 300_000), "rank of a TensorProto is greater than 254"),
         (proto([1], b"\0" * 4, dtype=0), "found 0"),
         (proto([1], b"\0" * 4, dtype=99), "found 99"),
         (proto([1], b"\0" * 4, dtype=101), "found 101"),
@@ -296,7 +296,7 @@ HUGE = 2**63 - 1
     ],
     ids=lambda value: repr(value)[:40],
 )
-def test_a_message_that_is_no_such_tensor_is_refused(data, message):
+def test_a_message_that_is_not_a_tensor_of_the_dtype_is_refused(data, message):
     tracemalloc.start()
     with pytest.raises(ValueError, match=message):
         parse_tensor(data, "float32")
@@ -315,7 +315,7 @@ def test_a_message_that_is_no_such_tensor_is_refused(data, message):
         (proto([1], dtype=7) + b"\x42\x05a", "runs past the end"),
     ],
 )
-def test_a_message_that_is_no_such_tensor_of_strings_is_refused(data, message):
+def test_a_message_that_is_not_a_tensor_of_strings_is_refused(data, message):
     with pytest.raises(ValueError, match=message):
         parse_tensor(data, "string")
 
@@ -330,7 +330,7 @@ def test_every_truncation_is_refused(array):
 
 
 def mutated(random, data: bytes) -> bytes:
-    """A few bytes changed, removed, repeated or put in, anywhere."""
+    """The data with a few bytes changed, removed, repeated or inserted anywhere."""
     octets = bytearray(data)
     for _ in range(random.randint(1, 4)):
         at = random.randrange(len(octets) + 1)
@@ -363,7 +363,7 @@ SEEDS = [
     st.randoms(use_true_random=False),
     st.sampled_from(sorted(TENSORFLOW_DTYPES)) | st.none(),
 )
-def test_a_mutated_tensor_is_an_array_of_its_dtype_or_a_value_error(data, random, dtype):
+def test_a_mutated_tensor_gives_an_array_of_the_dtype_or_a_value_error(data, random, dtype):
     own = next(name for name, number in TENSORFLOW_DTYPES.items() if number == data[1])
     dtype = dtype or own
     data = mutated(random, data)
@@ -376,7 +376,7 @@ def test_a_mutated_tensor_is_an_array_of_its_dtype_or_a_value_error(data, random
 
 
 @given(st.binary(max_size=60), st.sampled_from(sorted(TENSORFLOW_DTYPES)))
-def test_random_bytes_are_an_array_or_a_value_error(data, dtype):
+def test_random_bytes_give_an_array_or_a_value_error(data, dtype):
     try:
         parsed = parse_tensor(data, dtype)
     except ValueError:

@@ -26,7 +26,7 @@ from readers.format.tfrecord import (
 
 RECORDS = [b"", b"hello", b"\0" * 16, bytes(range(256)), b"x" * 5000]
 
-# Written once with tf.io.TFRecordWriter: what is on disk never changes.
+# Written once with tf.io.TFRecordWriter. The format on disk never changes.
 GOLDEN = bytes.fromhex("000000000000000029039807d8ea82a2")
 GOLDEN_HELLO = bytes.fromhex("0500000000000000eab2043e68656c6c6fbb1f1c19")
 
@@ -41,7 +41,7 @@ def test_golden_bytes_are_written_and_read():
     assert read_all(GOLDEN + GOLDEN_HELLO) == [(0, b""), (16, b"hello")]
 
 
-def test_the_checksum_is_the_native_one_and_masked():
+def test_the_checksum_is_native_and_masked():
     assert crc32c_is_native()
     # RFC 3720, B.4: 32 bytes of zeros.
     assert google_crc32c.value(bytes(32)) == 0x8A9136AA
@@ -59,7 +59,7 @@ def written_by_tensorflow(tmp_path_factory) -> Path:
     return path
 
 
-def test_frames_one_after_another_are_the_file_tensorflow_writes(written_by_tensorflow):
+def test_concatenated_frames_are_the_file_that_tensorflow_writes(written_by_tensorflow):
     assert b"".join(map(frame, RECORDS)) == written_by_tensorflow.read_bytes()
 
 
@@ -71,7 +71,7 @@ def test_a_file_of_tensorflow_is_read_with_offsets(written_by_tensorflow):
 
 
 @given(st.lists(st.binary(max_size=200), max_size=8))
-def test_any_records_survive(records):
+def test_any_records_round_trip(records):
     data = b"".join(map(frame, records))
     found = read_all(data)
     assert [record for _, record in found] == records
@@ -81,7 +81,7 @@ def test_any_records_survive(records):
         assert unframe(memoryview(framed), "a.tfrecord", offset) == record
 
 
-def test_tensorflow_reads_what_is_written(tmp_path):
+def test_tensorflow_reads_our_files(tmp_path):
     path = tmp_path / "ours.tfrecord"
     path.write_bytes(b"".join(map(frame, RECORDS)))
     assert [record.numpy() for record in tf.data.TFRecordDataset(str(path))] == RECORDS
@@ -91,7 +91,7 @@ def test_an_empty_file_has_no_records():
     assert read_all(b"") == []
 
 
-def test_every_flipped_bit_is_found():
+def test_every_flipped_bit_is_detected():
     data = frame(b"first") + frame(b"") + frame(b"third record")
     for bit in range(8 * len(data)):
         flipped = bytearray(data)
@@ -100,7 +100,7 @@ def test_every_flipped_bit_is_found():
             read_all(bytes(flipped))
 
 
-def test_every_flipped_bit_of_one_record_is_found():
+def test_every_flipped_bit_of_a_single_record_is_detected():
     data = frame(b"a record")
     for bit in range(8 * len(data)):
         flipped = bytearray(data)
@@ -109,7 +109,7 @@ def test_every_flipped_bit_of_one_record_is_found():
             unframe(bytes(flipped), "b.tfrecord", 99)
 
 
-def test_a_truncated_tail_is_found_wherever_it_is_cut():
+def test_every_truncation_is_detected():
     first, second = frame(b"first"), frame(b"the second record")
     for length in range(len(first) + 1, len(first) + len(second)):
         with pytest.raises(CorruptRecordError, match=f"byte {len(first)} is cut off"):
@@ -127,25 +127,29 @@ def test_the_records_before_a_corrupt_one_are_yielded():
 
 
 @pytest.mark.parametrize("length", range(16))
-def test_a_frame_shorter_than_any_is_cut_off(length):
+def test_a_frame_shorter_than_its_framing_is_cut_off(length):
     with pytest.raises(CorruptRecordError, match="byte 7 is cut off"):
         unframe(frame(b"")[:length], "a.tfrecord", 7)
 
 
-def test_a_frame_of_another_length_than_the_index_says_names_both():
-    with pytest.raises(CorruptRecordError, match="says it holds 5 bytes, the index says 6"):
+def test_an_error_about_lengths_names_those_of_header_and_index():
+    with pytest.raises(
+        CorruptRecordError, match="holds 5 bytes according to its header, but 6 according"
+    ):
         unframe(frame(b"hello") + b"\0", "a.tfrecord", 0)
 
 
-def test_a_length_beyond_any_record_is_refused_before_it_is_read():
+def test_a_length_above_the_limit_is_refused_before_it_is_read():
     length = struct.pack("<Q", MAX_RECORD_BYTES + 1)
     header = length + struct.pack("<I", masked_crc32c(length))
     with pytest.raises(CorruptRecordError, match="no TFRecord starts at byte 0"):
         read_all(header + b"data")
 
 
-def test_a_record_that_could_not_be_read_again_is_not_framed():
-    with pytest.raises(ValueError, match="a record of 2147483649 bytes: at most 2147483648"):
+def test_a_record_that_could_not_be_read_back_is_not_framed():
+    with pytest.raises(
+        ValueError, match="a record of 2147483649 bytes: expected at most 2147483648"
+    ):
         frame(bytes(MAX_RECORD_BYTES + 1))
 
 
@@ -155,12 +159,12 @@ def test_random_bytes_are_corrupt(data):
         read_all(data)
 
 
-def test_the_index_is_an_offset_and_a_length_a_line():
+def test_each_line_of_the_index_is_an_offset_and_a_length():
     assert format_index(np.array([16, 21, 5016], np.int64)) == b"0 16\n16 21\n37 5016\n"
     assert format_index(np.array([], np.int64)) == b""
 
 
-def test_an_index_is_read_as_int64_rows():
+def test_an_index_is_parsed_into_int64_rows():
     index = parse_index(b"0 16\n16 21\n37 5016\n", "a.idx")
     assert index.tolist() == [[0, 16], [16, 21], [37, 5016]]
     assert index.dtype == np.int64
@@ -169,13 +173,13 @@ def test_an_index_is_read_as_int64_rows():
 
 
 @given(st.lists(st.integers(16, 2**40), max_size=50))
-def test_any_index_survives(lengths):
+def test_any_index_round_trips(lengths):
     index = parse_index(format_index(np.array(lengths, np.int64)), "a.idx")
     assert index[:, 1].tolist() == lengths
     assert index[:, 0].tolist() == [sum(lengths[:n]) for n in range(len(lengths))]
 
 
-def test_the_index_points_at_the_records_of_a_file(written_by_tensorflow):
+def test_the_index_leads_to_the_records_of_a_file(written_by_tensorflow):
     data = written_by_tensorflow.read_bytes()
     lengths = np.array([len(record) + 16 for record in RECORDS], np.int64)
     for (offset, length), record in zip(
@@ -211,13 +215,13 @@ def test_the_index_points_at_the_records_of_a_file(written_by_tensorflow):
         b"0 16\n32 16\n16 16",
     ],
 )
-def test_text_that_is_no_index_is_refused_with_the_file(text):
+def test_the_error_for_an_invalid_index_names_the_file(text):
     with pytest.raises(ValueError, match=r"^a\.idx: not an index"):
         parse_index(text, "a.idx")
 
 
 @given(st.binary(max_size=40) | st.text("0123456789 \n-.", max_size=30).map(str.encode))
-def test_random_bytes_are_an_index_or_a_value_error(data):
+def test_random_bytes_give_an_index_or_a_value_error(data):
     try:
         index = parse_index(data, "a.idx")
     except ValueError:
@@ -228,14 +232,14 @@ def test_random_bytes_are_an_index_or_a_value_error(data):
 
 
 @given(st.lists(st.binary(max_size=300), max_size=50))
-def test_many_records_are_framed_as_one_by_one(records):
+def test_many_records_are_framed_the_same_as_one_by_one(records):
     assert frame_all(records) == [frame(record) for record in records]
 
 
 def test_one_record_too_large_among_many_is_refused(monkeypatch):
     monkeypatch.setattr("readers.format.tfrecord.MAX_RECORD_BYTES", 10)
     assert frame_all([b"x" * 10]) == [frame(b"x" * 10)]
-    with pytest.raises(ValueError, match="a record of 11 bytes: at most 10 are possible"):
+    with pytest.raises(ValueError, match="a record of 11 bytes: expected at most 10"):
         frame_all([b"x", b"x" * 11])
 
 
@@ -247,7 +251,7 @@ def test_one_record_too_large_among_many_is_refused(monkeypatch):
     ),
     st.data(),
 )
-def test_records_are_checked_together_as_one_by_one(many, records, data):
+def test_many_records_are_checked_the_same_as_one_by_one(many, records, data):
     framed = [frame(record) for record in records]
     for _ in range(data.draw(st.integers(0, 2))):
         row = data.draw(st.integers(0, len(framed) - 1))
@@ -263,6 +267,6 @@ def test_records_are_checked_together_as_one_by_one(many, records, data):
         return True
 
     lengths = np.array([len(record) for record in framed], np.int64)
-    with mock.patch.multiple(tfrecord, _MANY=many, _SEVERAL=many):
-        found = intact(b"".join(framed) + b"behind", lengths)
+    with mock.patch.multiple(tfrecord, _MIN_ROWS=many, _MIN_MIXED=many):
+        found = intact(b"".join(framed) + b"after", lengths)
     assert found.tolist() == [is_whole(record) for record in framed]

@@ -29,14 +29,14 @@ def packed_by_protobuf(values: list[int]) -> bytes:
 @example([128] * 13)
 @example([-1] * 13)
 @example([0] * 12 + [-(2**63)])
-def test_packed_varints_are_those_of_protobuf(values):
+def test_packed_varints_match_protobuf(values):
     packed = packed_varints(np.array(values, np.int64))
     assert packed == packed_by_protobuf(values)
     assert unpacked_varints(packed).tolist() == values
 
 
 @pytest.mark.parametrize("count", [1, 12, 13, len(EDGES)])
-def test_every_power_of_two_and_its_neighbours_survive_in_lists_of_any_length(count):
+def test_powers_of_two_and_their_neighbours_round_trip_in_lists_of_any_length(count):
     for start in range(0, len(EDGES), count):
         values = EDGES[start : start + count]
         packed = packed_varints(np.array(values, np.int64))
@@ -45,18 +45,18 @@ def test_every_power_of_two_and_its_neighbours_survive_in_lists_of_any_length(co
 
 
 @given(st.integers(0, 40), st.integers(0, 63), st.randoms(use_true_random=False))
-def test_short_and_long_lists_of_one_magnitude_are_written_alike(count, bits, random):
+def test_packed_varints_are_the_concatenation_of_single_ones(count, bits, random):
     values = [random.getrandbits(bits) for _ in range(count)]
     assert packed_varints(np.array(values, np.int64)) == b"".join(map(varint, values))
 
 
-def test_unpacked_varints_are_int64_even_when_there_are_none():
+def test_unpacked_varints_are_int64_even_if_empty():
     assert unpacked_varints(b"").dtype == np.int64
     assert unpacked_varints(b"\x01").dtype == np.int64
     assert unpacked_varints(b"\x80\x01").dtype == np.int64
 
 
-def test_a_varint_longer_than_it_must_be_is_read_as_protobuf_reads_it():
+def test_an_overlong_varint_is_read_as_by_protobuf():
     packed = b"\x81\x80\x00" + b"\xff" * 9 + b"\x7f"
     message = tf.train.Int64List.FromString(b"\x0a" + varint(len(packed)) + packed)
     assert unpacked_varints(packed).tolist() == list(message.value) == [1, -1]
@@ -76,13 +76,13 @@ def test_packed_varints_that_protobuf_refuses_are_refused(data, message):
 
 
 @given(st.integers(0, 2**64 - 1), st.binary(max_size=3))
-def test_read_varint_undoes_varint_and_stops_behind_it(value, tail):
+def test_read_varint_reverses_varint_and_stops_after_it(value, tail):
     written = varint(value)
     assert read_varint(memoryview(written + tail), 0) == (value, len(written))
 
 
 @given(st.binary(max_size=40))
-def test_random_bytes_are_fields_or_a_value_error(data):
+def test_random_bytes_give_fields_or_a_value_error(data):
     try:
         found = list(fields(memoryview(data)))
     except ValueError:

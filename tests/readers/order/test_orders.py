@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from readers.order.orders import BLOCK, GlobalOrder, InOrder, InterleavedOrder, dealt
+from readers.order.orders import BLOCK, GlobalOrder, InterleavedOrder, SequentialOrder, round_robin
 
 COUNTS = st.lists(st.integers(0, 70), min_size=1, max_size=40)
 
 
-def dealt_by_hand(counts):
-    """Which shard and which of its records comes, a block of each shard in turn."""
+def round_robin_by_hand(counts):
+    """The (shard, record in it) at each place, taking a block from each shard in turn."""
     done, found = [0] * len(counts), []
     while any(d < c for d, c in zip(done, counts, strict=True)):
         for shard, count in enumerate(counts):
@@ -23,14 +23,14 @@ def dealt_by_hand(counts):
 
 @given(st.lists(st.integers(0, 70), min_size=1, max_size=9))
 @settings(deadline=None)
-def test_shards_give_a_block_in_turn(counts):
-    turn, within = dealt(np.array(counts), np.arange(sum(counts)))
-    assert list(zip(turn.tolist(), within.tolist(), strict=True)) == dealt_by_hand(counts)
+def test_records_come_from_each_shard_in_turn_by_blocks(counts):
+    turn, within = round_robin(np.array(counts), np.arange(sum(counts)))
+    assert list(zip(turn.tolist(), within.tolist(), strict=True)) == round_robin_by_hand(counts)
 
 
 @given(COUNTS, st.integers(0, 9), st.integers(0, 3), st.integers(1, 300))
 @settings(deadline=None)
-def test_an_interleaved_epoch_holds_every_record_once(counts, seed, epoch, window):
+def test_an_interleaved_epoch_contains_every_record_once(counts, seed, epoch, window):
     order = InterleavedOrder(counts, seed, window)
     numbers = order(epoch, np.arange(sum(counts)))
     assert np.array_equal(np.sort(numbers), np.arange(sum(counts)))
@@ -40,21 +40,23 @@ def test_an_interleaved_epoch_holds_every_record_once(counts, seed, epoch, windo
 
 @given(COUNTS, st.integers(0, 3), st.data())
 @settings(deadline=None)
-def test_what_is_left_of_a_stream_is_its_end(counts, epoch, data):
+def test_the_rest_of_a_stream_is_its_end(counts, epoch, data):
     place = data.draw(st.integers(0, sum(counts)))
-    order = InterleavedOrder(counts, 1, 1)  # Windows of one record: the stream itself.
+    order = InterleavedOrder(
+        counts, 1, 1
+    )  # With windows of one record, the order is the stream itself.
     firsts = np.cumsum([0, *counts])
     found = []
     groups, over = order.rest(epoch, place)
     for shards, done in groups:
         left = [counts[shard] - d for shard, d in zip(shards, done, strict=True)]
-        for turn, within in dealt_by_hand(left):
+        for turn, within in round_robin_by_hand(left):
             found.append(int(firsts[shards[turn]] + done[turn]) + within)
     assert found[over:] == order(epoch, np.arange(place, sum(counts))).tolist()
     assert over < BLOCK * 16
 
 
-def test_windows_bound_how_far_a_record_moves():
+def test_records_stay_within_their_window():
     order = InterleavedOrder([1000], 3, 50)
     numbers = order(0, np.arange(1000))
     assert (np.abs(numbers // 50 - np.arange(1000) // 50) == 0).all()
@@ -63,7 +65,7 @@ def test_windows_bound_how_far_a_record_moves():
 
 @pytest.mark.parametrize("order", [GlobalOrder(3000, 5), InterleavedOrder([150] * 20, 5, 500)])
 def test_sorted_classes_are_mixed(order):
-    """Ten classes that lie one after another come in short runs, and in each tenth of an epoch."""
+    """Ten classes stored one after another come in short runs, and in each tenth of an epoch."""
     for epoch in range(3):
         labels = order(epoch, np.arange(3000)) // 300
         assert len(labels) / (1 + np.count_nonzero(np.diff(labels))) < 1.3
@@ -71,7 +73,7 @@ def test_sorted_classes_are_mixed(order):
             assert len(np.unique(tenth)) >= 7
 
 
-def test_epochs_and_seeds_have_orders_of_their_own():
+def test_each_epoch_and_seed_has_its_own_order():
     places = np.arange(200)
     for make in (
         lambda seed: GlobalOrder(200, seed),
@@ -80,4 +82,4 @@ def test_epochs_and_seeds_have_orders_of_their_own():
         orders = {tuple(make(seed)(epoch, places)) for seed in (0, 1) for epoch in (0, 1)}
         assert len(orders) == 4
         assert tuple(make(0)(1, places)) in orders
-    assert InOrder()(7, places) is places
+    assert SequentialOrder()(7, places) is places

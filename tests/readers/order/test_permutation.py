@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from readers.order.permutation import Permutation, record_keys
-from readers.tfdata.from_streams import _permutation
+from readers.tfdata.permutation import whole_permutation
 
 GOLDEN = [
     [6, 9, 2, 0, 8, 5, 7, 4, 3, 1],
@@ -30,13 +30,13 @@ def whole(n, *key):
 
 @given(st.integers(0, 3000), st.lists(st.integers(0, 2**63 - 1), max_size=3))
 @settings(max_examples=200, deadline=None)
-def test_every_number_stands_at_one_place(n, key):
+def test_every_number_has_exactly_one_place(n, key):
     assert np.array_equal(np.sort(whole(n, *key)), np.arange(n))
 
 
 @given(st.integers(1, 2**61), st.integers(0, 99), st.lists(st.integers(0, 2**61), max_size=20))
 @settings(deadline=None)
-def test_any_part_of_the_order_of_any_size_is_there_at_once(n, seed, places):
+def test_any_part_of_an_order_can_be_computed_alone(n, seed, places):
     places = np.unique(np.array(places, np.int64) % n)
     found = Permutation(n, seed)(places)
     assert len(np.unique(found)) == len(places)
@@ -46,11 +46,11 @@ def test_any_part_of_the_order_of_any_size_is_there_at_once(n, seed, places):
 
 
 @pytest.mark.parametrize("n", SIZES)
-def test_tensorflow_finds_the_same_order(n):
+def test_tensorflow_computes_the_same_order(n):
     for key in [(0, 0), (7, 2**40 + 3, 5), (2**63 - 1, 1, 2)]:
-        found = _permutation(tf.constant(n, tf.int64), [tf.constant(k, tf.int64) for k in key])
+        found = whole_permutation(tf.constant(n, tf.int64), [tf.constant(k, tf.int64) for k in key])
         assert found.numpy().tolist() == whole(n, *key).tolist()
-        found = _permutation(tf.constant(n, tf.int64), list(key))
+        found = whole_permutation(tf.constant(n, tf.int64), list(key))
         assert found.numpy().tolist() == whole(n, *key).tolist()
 
 
@@ -60,7 +60,7 @@ def test_the_order_is_the_same_in_every_version():
     assert Permutation(10**12, 7, 1)(np.array([0, 1, 10**12 - 1])).tolist() == GOLDEN[2]
 
 
-def test_orders_differ_by_every_part_of_the_key():
+def test_every_part_of_the_key_changes_the_order():
     keys = [(), (0,), (1,), (0, 0), (0, 1), (1, 0), (2**32,), (2**32, 0), (0, 2**32), (0, 0, 0)]
     assert len({tuple(whole(100, *key).tolist()) for key in keys}) == len(keys)
 
@@ -68,7 +68,7 @@ def test_orders_differ_by_every_part_of_the_key():
 @pytest.mark.slow(base=["3", "10"])
 @pytest.mark.parametrize("n", [2, 3, 4, 6, 10, 52])
 def test_every_number_is_equally_likely_at_every_place(n):
-    """Chi-squared of (place, number), and of the numbers at the first two places."""
+    """Chi-squared tests of (place, number), and of the numbers at the first two places."""
     trials = 10_000
     orders = np.array([whole(n, seed, 3) for seed in range(trials)])
     counts = np.array([np.bincount(orders[:, place], minlength=n) for place in range(n)])
@@ -82,28 +82,28 @@ def test_every_number_is_equally_likely_at_every_place(n):
 
 
 @pytest.mark.parametrize("n", [1000, 50_000])
-def test_a_long_order_looks_like_one_of_a_good_generator(n):
+def test_a_long_order_passes_tests_of_randomness(n):
     for epoch in range(5):
         order = whole(n, 1, epoch)
         places = np.arange(n)
         bound = 4.5 / np.sqrt(n)
-        # Places do not tell numbers, nor does a number tell the next or the one after it.
+        # Neither places nor earlier numbers are correlated with numbers.
         assert abs(np.corrcoef(places, order)[0, 1]) < bound
         for lag in (1, 2, 7):
             assert abs(np.corrcoef(order[:-lag], order[lag:])[0, 1]) < bound
-        # Half of the neighbours fall; a class of a tenth makes runs of 10/9 on average.
+        # Half of the steps are downwards; a class of a tenth makes runs of 10/9 on average.
         assert abs((np.diff(order) < 0).mean() - 0.5) < bound
         labels = order * 10 // n
         runs = n / (1 + np.count_nonzero(np.diff(labels)))
         assert abs(runs - 10 / 9) < 3 * bound
 
 
-def test_keys_of_records_are_fixed_for_ever():
+def test_keys_of_records_never_change_and_look_random():
     places = np.array([0, 1, 2, 2**40])
     assert record_keys(places, (7, 0, 0)).tolist() == GOLDEN_KEYS
     many = record_keys(np.arange(100_000), (7, 0, 0))
     assert len(np.unique(many)) == 100_000
     assert many.min() >= 0
-    # Each bit of half of them is set: 100,000 throws of a coin, six standard deviations.
+    # Each bit is set in half of them: 100,000 coin tosses, within six standard deviations.
     ones = (many[:, None] >> np.arange(63) & 1).sum(axis=0)
     assert np.abs(ones - 50_000).max() < 6 * 158

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from readers.order.schedule import Schedule
@@ -22,23 +22,22 @@ def schedules(sizes, **more):
 
 
 def places(schedule):
-    """The places of each step."""
+    """The epoch and the places of each step."""
     steps = [schedule.step(number) for number in range(schedule.steps)]
     return [(step.epoch, list(range(step.start, step.stop))) for step in steps]
 
 
 @given(st.fixed_dictionaries(SIZES))
 @settings(deadline=None)
-def test_hosts_make_as_many_steps_and_share_the_epoch(sizes):
+def test_hosts_run_equally_many_steps_and_share_the_epoch(sizes):
     hosts = [places(schedule) for schedule in schedules(sizes)]
     assert len({len(host) for host in hosts}) == 1
     assert all(batch for host in hosts for _, batch in host)
     read = [place for step in zip(*hosts, strict=True) for _, batch in step for place in batch]
-    assert read == list(range(len(read)))  # Side by side, in the order of the epoch.
-    left = sizes["records"] - len(read)
-    together = sizes["batch_size"] * sizes["hosts"]
-    assert left == (sizes["records"] % together if sizes["drop_remainder"] else left)
-    assert left < (together if sizes["drop_remainder"] else sizes["hosts"])
+    assert read == list(range(len(read)))  # Adjacent, and in the order of the epoch.
+    remainder = sizes["records"] % (sizes["batch_size"] * sizes["hosts"])
+    is_dropped = sizes["drop_remainder"] or remainder < sizes["hosts"]
+    assert len(read) == sizes["records"] - (remainder if is_dropped else 0)
     for step in list(zip(*hosts, strict=True))[:-1]:
         assert {len(batch) for _, batch in step} == {sizes["batch_size"]}
     if hosts[0]:
@@ -48,9 +47,10 @@ def test_hosts_make_as_many_steps_and_share_the_epoch(sizes):
 
 @given(st.fixed_dictionaries(SIZES), st.integers(1, 4), st.data())
 @settings(deadline=None)
-def test_a_schedule_goes_on_where_another_has_stopped(sizes, epochs, data):
+def test_a_schedule_resumes_where_another_stopped(sizes, epochs, data):
     for schedule in schedules(sizes, epochs=epochs):
         whole = places(schedule)
+        # After the last step, see the next test.
         done = data.draw(st.integers(0, max(len(whole) - 1, 0)))
         epoch, place = schedule.after(done)
         rest = Schedule(**sizes, host=schedule.host, epochs=epochs, epoch=epoch, place=place)
@@ -58,21 +58,34 @@ def test_a_schedule_goes_on_where_another_has_stopped(sizes, epochs, data):
         assert rest.after(len(whole) - done) == schedule.after(len(whole))
 
 
+@given(st.fixed_dictionaries(SIZES), st.integers(1, 4))
+@settings(deadline=None)
+def test_a_schedule_that_resumes_after_its_last_step_begins_another_pass(sizes, epochs):
+    """The place after the last step is also the one at which the next pass begins.
+
+    So resuming a run that is finished reads all of its epochs again.
+    """
+    for schedule in schedules(sizes, epochs=epochs):
+        whole = places(schedule)
+        epoch, place = schedule.after(len(whole))
+        rest = Schedule(**sizes, host=schedule.host, epochs=epochs, epoch=epoch, place=place)
+        assert places(rest) == [(epoch + epochs, batch) for epoch, batch in whole]
+
+
 @given(st.fixed_dictionaries(SIZES), st.integers(1, 3), st.integers(0, 7), st.integers(0, 60))
 @settings(deadline=None)
-def test_iterations_are_one_schedule_without_end(sizes, epochs, epoch, place):
+def test_passes_follow_one_another_without_gaps(sizes, epochs, epoch, place):
     sizes["drop_remainder"] = False
-    if sizes["records"] < sizes["hosts"]:
-        return
+    assume(sizes["records"] >= sizes["hosts"])
     place = min(place, sizes["records"] - 1)
     schedule = Schedule(**sizes, epochs=epochs, epoch=epoch, place=place)
     end = 0
-    for iteration in range(3):
-        begin, after = schedule.steps_of(iteration)
+    for number in range(3):
+        begin, after = schedule.steps_of_pass(number)
         assert begin == end
         end = after
-        found = {schedule.step(number).epoch for number in range(begin, end)}
-        last = (epoch // epochs + iteration + 1) * epochs
+        found = {schedule.step(step).epoch for step in range(begin, end)}
+        last = (epoch // epochs + number + 1) * epochs
         assert found <= set(range(max(epoch, last - epochs), last))
         if found:
             assert schedule.step(end - 1).epoch == last - 1
@@ -80,19 +93,18 @@ def test_iterations_are_one_schedule_without_end(sizes, epochs, epoch, place):
 
 @given(st.integers(1, 80), st.integers(1, 7), st.integers(1, 4), st.integers(1, 4), st.data())
 @settings(deadline=None)
-def test_the_order_goes_on_with_another_number_of_hosts(records, size, before, after, data):
+def test_another_number_of_hosts_resumes_at_the_same_place(records, size, before, after, data):
     first = Schedule(records, size, 0, before)
     done = data.draw(st.integers(0, first.steps))
     epoch, place = first.after(done)
-    if epoch:
-        return
+    assume(not epoch)
     rest = [places(Schedule(records, size, host, after, place=place)) for host in range(after)]
     read = [p for step in zip(*rest, strict=True) for _, batch in step for p in batch]
     assert read == list(range(place, place + len(read)))
     assert records - place - len(read) < after
 
 
-def test_epochs_without_end_and_empty_ones():
+def test_endless_and_empty_schedules():
     schedule = Schedule(10, 4, epochs=None)
     assert schedule.steps is None
     assert schedule.step(7) == Schedule(10, 4, epochs=3).step(7)
@@ -101,7 +113,7 @@ def test_epochs_without_end_and_empty_ones():
     assert Schedule(3, 4, drop_remainder=True, epochs=None).steps == 0
 
 
-def test_a_state_is_a_line_of_json():
+def test_a_state_is_one_line_of_json():
     state = State(2, 640, 7, "in order", "0123abcd")
     text = state.to_json()
     assert "\n" not in text
@@ -112,15 +124,15 @@ def test_a_state_is_a_line_of_json():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "not the state of a reader"),
+        ("{", "not a reader's state"),
         ("[]", "not a state of version 1"),
         ('{"version": 2}', "not a state of version 1"),
-        (json.dumps({"version": 1}), "not the state of a reader"),
-        (State(0, -1, 0, "x", "y").to_json(), "not the state of a reader"),
-        (State(0, 1, True, "x", "y").to_json(), "not the state of a reader"),
+        (json.dumps({"version": 1}), "not a reader's state"),
+        (State(0, -1, 0, "x", "y").to_json(), "not a reader's state"),
+        (State(0, 1, True, "x", "y").to_json(), "not a reader's state"),
         (7, "expected a readers.State, or its JSON"),
     ],
 )
-def test_what_is_no_state_is_refused(text, message):
+def test_invalid_states_are_refused(text, message):
     with pytest.raises(ValueError, match=message):
         State.of(text)

@@ -28,12 +28,12 @@ COUNTS = {"train": 1000, "val": 7}
         ("val[:10%]", 0, 1),
         ("val[-10%:]", 6, 7),
         ("val[-100%:]", 0, 7),
-        ("val[:-1%]", 0, 7),  # Nothing, rounded: TFDS takes -0 for the beginning.
+        ("val[:-1%]", 0, 7),  # -1% rounds to -0, which TFDS takes for the beginning.
     ],
 )
-def test_slices_are_those_of_tensorflow_datasets(text, start, stop):
+def test_slices_match_tensorflow_datasets(text, start, stop):
     if start is None:
-        with pytest.raises(ValueError, match="holds no record"):
+        with pytest.raises(ValueError, match="holds no records"):
             parse_split(text, COUNTS)
     else:
         assert parse_split(text, COUNTS) == (text.split("[")[0], start, stop)
@@ -41,11 +41,11 @@ def test_slices_are_those_of_tensorflow_datasets(text, start, stop):
 
 @given(st.integers(1, 5000), st.integers(1, 99))
 @settings(max_examples=100, deadline=None)
-def test_two_slices_at_one_percent_part_a_split(records, percent):
+def test_two_slices_at_the_same_percentage_partition_a_split(records, percent):
     cut = round(percent * records / 100)
     for text, expected in (("a[:%d%%]", (0, cut)), ("a[%d%%:]", (cut, records))):
         if expected[0] == expected[1]:
-            with pytest.raises(ValueError, match="holds no record"):
+            with pytest.raises(ValueError, match="holds no records"):
                 parse_split(text % percent, {"a": records})
         else:
             assert parse_split(text % percent, {"a": records})[1:] == expected
@@ -58,33 +58,33 @@ def test_two_slices_at_one_percent_part_a_split(records, percent):
         ("dev[:10%]", "unknown split 'dev'"),
         ("train[:", r"expected one of the forms 'train', 'train\[:10%\]'"),
         ("train[5]", "expected one of the forms"),
-        ("train[a:b]", "'a' is no bound; one of the forms"),
-        ("train[1.5%:]", "'1.5%' is no bound"),
+        ("train[a:b]", "'a' is not a valid bound; expected one of the forms"),
+        ("train[1.5%:]", "'1.5%' is not a valid bound"),
         ("train[:]", "the slice is empty"),
-        ("train[:101%]", "percents go from -100 to 100, found 101"),
-        ("train[:1001]", "1001 lies outside of its 1000 records"),
-        ("train[-1001:]", "-1001 lies outside"),
-        ("train[20:10]", "holds no record: 20 to 10 of 1000"),
+        ("train[:101%]", "found 101%, expected percentages from -100 to 100"),
+        ("train[:1001]", "1001 is outside of its 1000 records"),
+        ("train[-1001:]", "-1001 is outside"),
+        ("train[20:10]", "holds no records: 20 to 10 of 1000"),
         ("", "expected one of the forms"),
         (3, "expected one of the forms"),
     ],
 )
-def test_a_wrong_split_is_refused_with_the_cure(text, message):
+def test_an_invalid_split_is_refused_with_the_cure(text, message):
     with pytest.raises(ValueError, match=message):
         parse_split(text, COUNTS)
 
 
-def test_a_split_without_records_is_a_whole_split():
+def test_an_empty_split_can_be_read_whole():
     assert parse_split("empty", {"empty": 0}) == ("empty", 0, 0)
 
 
-def test_the_name_of_a_slice_needs_no_counts():
+def test_the_split_name_of_a_slice_needs_no_counts():
     assert split_name("train[:10%]") == "train"
 
 
 @given(st.lists(st.integers(0, 9), max_size=8), st.data())
 @settings(max_examples=200, deadline=None)
-def test_shard_ranges_hold_exactly_the_records_of_the_range(counts, data):
+def test_shard_ranges_cover_exactly_the_records_of_the_range(counts, data):
     total = sum(counts)
     start = data.draw(st.integers(0, total))
     stop = data.draw(st.integers(start, total))

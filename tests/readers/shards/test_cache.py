@@ -1,4 +1,4 @@
-"""Shards of a store kept on a local disk: by several processes, within a limit, and never stale."""
+"""The cache of shards on a local disk: shared by processes, limited in size, and never stale."""
 
 import fcntl
 import os
@@ -28,7 +28,7 @@ def ids(batches):
 
 
 def shards(bucket: Bucket):
-    """The requests for bytes of shards."""
+    """The requests for the content of shards."""
     seen = bucket.proxy.seen(r"\.tfrecord$")
     return [request for request in seen if request.range and request.range != "bytes=0-11"]
 
@@ -66,7 +66,7 @@ def test_each_shard_is_fetched_once_for_all_readers(store: Bucket, numbered, dir
     assert len(shards(store)) == 4
 
 
-def test_files_without_a_manifest_are_kept_too(store: Bucket, numbered, directory) -> None:
+def test_files_without_a_manifest_are_cached_too(store: Bucket, numbered, directory) -> None:
     for file in numbered.glob("train*"):
         store.upload(file, f"bare/{file.name}")
     for _ in range(2):
@@ -74,22 +74,22 @@ def test_files_without_a_manifest_are_kept_too(store: Bucket, numbered, director
             f"{store.url}/bare/*.tfrecord", schema=NUMBERS, batch_size=64, cache_dir=directory
         )
         assert ids(batches) == list(range(RECORDS))
-    # Once to count their records, once to be kept.
+    # Once to count the records, and once to cache the files.
     assert len(shards(store)) <= 4 * 2
     assert len(list(directory.glob("*.shard"))) == 4
 
 
-def test_local_files_are_not_copied(numbered, directory) -> None:
+def test_local_files_are_not_cached(numbered, directory) -> None:
     how = {"split": "train", "batch_size": 64, "cache_dir": directory}
     assert ids(readers.as_numpy(numbered, **how)) == list(range(RECORDS))
     assert not held(directory)
 
 
-def test_a_dataset_written_anew_is_read_anew(s3: Bucket, numbered, directory, tmp_path) -> None:
+def test_a_rewritten_dataset_is_fetched_again(s3: Bucket, numbered, directory, tmp_path) -> None:
     url = s3.upload(numbered)
     how = {"split": "train", "batch_size": 64, "cache_dir": directory}
     assert ids(readers.as_numpy(url, **how)) == list(range(RECORDS))
-    # The same names and sizes, other contents.
+    # The same names and sizes, but different content.
     rows = [numbers(i + 1, n) for i, n in [(10, 50), (60, 40), (200, 70), (300, 40)]]
     other = write_dataset(tmp_path / "other", NUMBERS, {"train": rows, "val": [numbers(1, 2)]})
     s3.upload(other, "numbers")
@@ -98,8 +98,10 @@ def test_a_dataset_written_anew_is_read_anew(s3: Bucket, numbered, directory, tm
     ]
 
 
-def test_an_unlisted_file_written_anew_is_read_anew(s3: Bucket, tmp_path, directory) -> None:
-    for first in (200, 500):  # Of one size.
+def test_a_rewritten_file_without_a_manifest_is_fetched_again(
+    s3: Bucket, tmp_path, directory
+) -> None:
+    for first in (200, 500):  # Both files have the same size.
         local = write_dataset(tmp_path / str(first), NUMBERS, {"train": [numbers(first, 9)]})
         url = s3.upload(next(local.glob("*.tfrecord")), "one.tfrecord")
         batches = readers.as_numpy(url, schema=NUMBERS, batch_size=9, cache_dir=directory)
@@ -119,7 +121,7 @@ def test_the_least_recently_opened_shards_make_room(s3, numbered, directory) -> 
     os.utime(directory / Path(reading.name).name, ns=(1, 1))
     kept.open(parts[3]).close()
     assert held(directory) == sum(sizes) - sizes[1]
-    # Whoever has opened what was taken away reads on.
+    # A deleted shard can still be read by those who have opened it.
     assert len(reading.read()) == sizes[1]
     reading.close()
     assert len(shards(s3)) == 4
@@ -129,7 +131,7 @@ def test_the_least_recently_opened_shards_make_room(s3, numbered, directory) -> 
     assert len(shards(s3)) == 5
 
 
-def test_of_a_larger_dataset_what_fits_is_kept_and_the_rest_read_where_it_is(
+def test_a_dataset_that_does_not_fit_is_cached_in_part_and_otherwise_read_from_the_store(
     store, numbered, directory
 ) -> None:
     url = store.upload(numbered)
@@ -143,7 +145,7 @@ def test_of_a_larger_dataset_what_fits_is_kept_and_the_rest_read_where_it_is(
     assert len(whole) == 1
 
 
-def test_a_shard_that_is_not_as_the_manifest_says_is_not_kept(
+def test_a_shard_that_does_not_match_the_manifest_is_not_cached(
     s3, numbered, directory, caplog
 ) -> None:
     url = s3.upload(numbered)
@@ -169,7 +171,7 @@ assert sorted(found) == sorted(list(range(200)) * 2), sorted(found)
 """
 
 
-def test_processes_that_fill_it_at_once_fetch_each_shard_once(s3, numbered, directory) -> None:
+def test_concurrent_processes_fetch_each_shard_once(s3, numbered, directory) -> None:
     url = s3.upload(numbered)
     running = [
         subprocess.Popen([sys.executable, "-c", _READ, url, str(directory), str(seed)])
@@ -180,12 +182,12 @@ def test_processes_that_fill_it_at_once_fetch_each_shard_once(s3, numbered, dire
     assert len(list(directory.glob("*.shard"))) == 4 and not list(directory.glob("*.partial"))
 
 
-def test_a_process_killed_while_it_fetches_leaves_nothing_that_looks_whole(
+def test_a_process_killed_while_fetching_leaves_no_shard_that_looks_complete(
     s3, numbered, directory
 ) -> None:
     url = s3.upload(numbered)
     code = (
-        "import sys, time\nfrom readers import cache\nwrite = cache._write\n"
+        "import sys, time\nfrom readers.shards import cache\nwrite = cache._write\n"
         "def half(file, data):\n    write(file, data[: len(data) // 2])\n"
         "    print('half', flush=True)\n    time.sleep(60)\ncache._write = half\n" + _READ
     )
@@ -202,7 +204,7 @@ def test_a_process_killed_while_it_fetches_leaves_nothing_that_looks_whole(
     assert len(list(directory.glob("*.shard"))) == 4 and not list(directory.glob("*.partial"))
 
 
-def test_what_dead_processes_leave_makes_room_and_what_live_ones_fill_does_not(
+def test_partial_files_are_deleted_for_room_only_if_no_process_fills_them(
     s3, numbered, directory
 ) -> None:
     part = resolve(s3.upload(numbered), "train", None, None).parts[0]
@@ -219,7 +221,7 @@ def test_what_dead_processes_leave_makes_room_and_what_live_ones_fill_does_not(
     opened.close()
 
 
-def test_files_of_others_are_left_alone(s3, numbered, directory) -> None:
+def test_files_that_are_not_the_cache_s_own_are_left_alone(s3, numbered, directory) -> None:
     directory.mkdir()
     for name in ("mine.shard", "note.txt", f"{'a' * 39}.shard"):
         (directory / name).write_bytes(bytes(1000))
@@ -230,11 +232,11 @@ def test_files_of_others_are_left_alone(s3, numbered, directory) -> None:
     assert len(list(directory.glob("*"))) == 3 + 1 + 1
 
 
-def test_a_full_disk_costs_the_cache_alone(s3, numbered, directory, monkeypatch, caplog) -> None:
+def test_a_full_disk_disables_only_the_cache(s3, numbered, directory, monkeypatch, caplog) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(cache, "_allocate", full)
+    monkeypatch.setattr(cache, "_reserve", full)
     url = s3.upload(numbered)
     batches = readers.as_numpy(url, split="train", batch_size=16, cache_dir=directory)
     assert ids(batches) == list(range(RECORDS))
@@ -242,13 +244,13 @@ def test_a_full_disk_costs_the_cache_alone(s3, numbered, directory, monkeypatch,
     assert not held(directory)
 
 
-def test_a_directory_that_cannot_be_written_is_told_in_one_line(tmp_path) -> None:
+def test_a_directory_that_cannot_be_written_raises_a_one_line_error(tmp_path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(OSError, match=r"^cache_dir=.* cannot be written \(Not a directory\)"):
         cache_of(tmp_path / "file" / "cache", None)
 
 
-def test_arguments_that_are_none_for_a_cache_are_told(tmp_path) -> None:
+def test_invalid_cache_arguments_are_refused(tmp_path) -> None:
     with pytest.raises(ValueError, match="cache_size='1GiB' is for a cache: give cache_dir too"):
         readers.as_numpy(tmp_path, batch_size=1, cache_size="1GiB")
     with pytest.raises(ValueError, match="cache_dir='s3://b/x': expected a local directory"):
@@ -260,19 +262,19 @@ def test_arguments_that_are_none_for_a_cache_are_told(tmp_path) -> None:
     assert {size: parse_cache_size(size) for size in sizes} == sizes
 
 
-def test_names_hold_nothing_of_the_path(s3, numbered, directory) -> None:
+def test_names_of_cached_files_reveal_nothing_of_the_path(s3, numbered, directory) -> None:
     part = resolve(s3.upload(numbered), "train", None, None).parts[0]
     kept = ShardCache(str(directory), 1 << 30)
     kept.check()
     kept.open(part).close()
     (name,) = [path.name for path in directory.glob("*.shard")]
-    assert cache._OWN.fullmatch(name)
+    assert cache._OWN_FILES.fullmatch(name)
     odd = Part("s3://b/../../x?signature=secret", 0, 1, 1, 10, crc32c=5)
     assert set(cache._key(odd, 10)) <= set("0123456789abcdef")
     assert cache._key(odd, 10) != cache._key(odd, 11)
 
 
-def test_a_cached_shard_is_a_map_of_a_file(s3, numbered, directory) -> None:
+def test_a_cached_shard_is_read_through_a_memory_map(s3, numbered, directory) -> None:
     source = readers.RecordSource(s3.upload(numbered), split="train", cache_dir=directory)
     np.testing.assert_array_equal(source[5]["vector"], [5, 5, 5])
     maps = Path("/proc/self/maps")

@@ -1,4 +1,4 @@
-"""GZIP files against the same records in plain files, and against TensorFlow's own reader."""
+"""GZIP files, compared with the same records in plain files and with TensorFlow's own reader."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import tensorflow as tf
 
 import readers
 from readers.format.tfrecord import MAX_RECORD_BYTES, CorruptRecordError, frame, masked_crc32c
-from readers.shards.gzip_files import GzippedShard, is_gzipped, unpacked_extent
+from readers.shards.gzip_files import GzippedShard, decompressed_extent, is_gzipped
 from tests.support.plain import example, write_plain
 
 SCHEMA = readers.Schema({"id": ("int64", ()), "data": ("string", ())})
@@ -28,7 +28,7 @@ def records(first, count):
 
 @pytest.fixture
 def files(tmp_path):
-    """Two GZIP files of 13 and 7 records."""
+    """Two GZIP files with 13 and 7 records."""
     return [
         write_plain(tmp_path / "a.tfrecord.gz", records(0, 13), "GZIP"),
         write_plain(tmp_path / "b.tfrecord.gz", records(13, 7), "GZIP"),
@@ -61,7 +61,7 @@ def test_records_come_in_order_with_their_values(files, read):
 
 
 @BOTH
-def test_bytes_tell_what_is_compressed_and_names_do_not(tmp_path, read):
+def test_compression_is_detected_by_content_and_not_by_name(tmp_path, read):
     paths = [
         write_plain(tmp_path / "a.tfrecord", records(0, 5), "GZIP"),
         write_plain(tmp_path / "b.tfrecord.gz", records(5, 5)),
@@ -72,9 +72,9 @@ def test_bytes_tell_what_is_compressed_and_names_do_not(tmp_path, read):
     assert ids(read(paths)) == list(range(10))
 
 
-# The second begins with 1f 8b 08 00, as a GZIP file does.
+# With the second size the file begins with 1f 8b 08 00, exactly like a GZIP file.
 @pytest.mark.parametrize("size", [0x8B1F, 0x088B1F])
-def test_a_plain_file_that_begins_as_gzip_does_is_read_as_plain(tmp_path, size):
+def test_a_plain_file_that_begins_like_gzip_is_read_as_plain(tmp_path, size):
     data = example(id=7, data=b"x" * size)
     data = example(id=7, data=b"x" * (2 * size - len(data)))
     assert len(data) == size
@@ -84,26 +84,26 @@ def test_a_plain_file_that_begins_as_gzip_does_is_read_as_plain(tmp_path, size):
     assert readers.RecordSource(path, schema=SCHEMA)[0]["id"] == 7
 
 
-def test_members_one_after_another_are_one_file(tmp_path):
+def test_concatenated_gzip_members_are_one_file(tmp_path):
     path = tmp_path / "a.tfrecord.gz"
     parts = [b"".join(map(frame, records(*part))) for part in ((0, 3), (3, 4))]
     path.write_bytes(b"".join(map(gzip.compress, parts)))
     assert ids(load(path)) == ids(as_numpy(path)) == list(range(7))
 
 
-def test_shuffled_streams_hold_every_record_once_an_epoch(files):
+def test_shuffled_streams_contain_every_record_once_per_epoch(files):
     found = ids(load(files, shuffle=True, repeat=2))
     assert sorted(found[:20]) == sorted(found[20:]) == list(range(20))
     assert found[:20] != found[20:] != list(range(20))
 
 
 @BOTH
-def test_every_epoch_begins_at_the_front_again(files, read):
+def test_every_epoch_starts_over_at_the_beginning(files, read):
     assert ids(read(files, repeat=3)) == [*range(20)] * 3
 
 
 @BOTH
-def test_hosts_share_the_records_of_packed_and_plain_files(tmp_path, files, read):
+def test_hosts_share_the_records_of_compressed_and_plain_files(tmp_path, files, read):
     files[1] = write_plain(tmp_path / "b.tfrecord", records(13, 7))
     hosts = [ids(read(files, shard=(host, 2), shuffle=read is load)) for host in (0, 1)]
     assert len(hosts[0]) == len(hosts[1]) == 10
@@ -112,20 +112,20 @@ def test_hosts_share_the_records_of_packed_and_plain_files(tmp_path, files, read
 
 @pytest.mark.slow(base=["as_numpy"])
 @BOTH
-def test_a_run_goes_on_from_any_step(files, read):
+def test_a_run_resumes_from_any_step(files, read):
     shuffle = read is load
     whole = ids(read(files, start_step=1, repeat=2, shuffle=shuffle))
     assert ids(read(files, start_step=7, repeat=2, shuffle=shuffle)) == whole[24:]
     assert len(whole) == 36
 
 
-def test_a_state_goes_on_with_the_next_record(files):
+def test_a_state_resumes_with_the_next_record(files):
     batches = as_numpy(files, repeat=2)
     before = ids(next(batches) for _ in range(3))
     assert before + ids(as_numpy(files, repeat=2, state=batches.state())) == [*range(20)] * 2
 
 
-def test_a_slice_is_counted_by_numpy_and_needs_plain_files_in_tensorflow(files):
+def test_as_numpy_slices_gzip_files_and_load_refuses_to(files):
     assert ids(as_numpy(files, split="all[11:15]")) == [11, 12, 13, 14]
     with pytest.raises(
         ValueError, match=r"a slice needs .*a\.tfrecord\.gz is compressed with GZIP"
@@ -146,7 +146,7 @@ def test_a_slice_is_counted_by_numpy_and_needs_plain_files_in_tensorflow(files):
         ),
     ],
 )
-def test_any_other_order_is_refused_in_one_line_with_the_cure(files, read):
+def test_random_access_is_refused_in_one_line_with_the_cure(files, read):
     with pytest.raises(ValueError, match="compressed with GZIP") as caught:
         read(files)
     assert str(caught.value).startswith(f"{files[0]}: ")
@@ -156,7 +156,7 @@ def test_any_other_order_is_refused_in_one_line_with_the_cure(files, read):
 
 
 @BOTH
-def test_zlib_is_refused_by_name(tmp_path, read):
+def test_zlib_is_refused(tmp_path, read):
     path = write_plain(tmp_path / "a.tfrecord", records(0, 3), "ZLIB")
     with pytest.raises(ValueError, match=r"a.tfrecord: compressed with ZLIB, expected GZIP"):
         read(path)
@@ -187,11 +187,8 @@ def test_rows_are_packed_in_order(tmp_path, read):
     assert len(found) > 4
 
 
-# Damage.
-
-
 @pytest.mark.parametrize("left", [5, 17, 60, -1, -9])
-def test_a_file_that_was_cut_is_named(tmp_path, left):
+def test_the_error_for_a_truncated_file_names_it(tmp_path, left):
     path = tmp_path / "a.tfrecord.gz"
     write_plain(path, records(0, 50), "GZIP")
     path.write_bytes(path.read_bytes()[:left])
@@ -201,7 +198,7 @@ def test_a_file_that_was_cut_is_named(tmp_path, left):
         GzippedShard(str(path))[np.array([49, 50])]
 
 
-def test_every_changed_byte_is_told_or_changes_nothing(tmp_path):
+def test_every_changed_byte_raises_an_error_or_changes_nothing(tmp_path):
     path = tmp_path / "a.tfrecord.gz"
     data = gzip.compress(b"".join(map(frame, records(0, 9))), mtime=0)
     whole = [row["data"] for row in as_numpy(write_plain(tmp_path / "b", records(0, 9)))]
@@ -211,11 +208,11 @@ def test_every_changed_byte_is_told_or_changes_nothing(tmp_path):
             found = [row["data"] for row in as_numpy(path)]
         except ValueError:
             continue
-        # It was of the header (time, system), or of the bits that fill up the last byte.
+        # The byte belongs to the header (time, system), or holds the unused bits at the end.
         assert [row.tolist() for row in found] == [row.tolist() for row in whole]
 
 
-def test_other_content_and_cut_records_are_named(tmp_path):
+def test_the_errors_for_other_content_and_truncated_records_name_the_file(tmp_path):
     path = tmp_path / "a.gz"
     framed = b"".join(map(frame, records(0, 3)))
     for content, message in [
@@ -229,14 +226,14 @@ def test_other_content_and_cut_records_are_named(tmp_path):
 
 
 def damaged(path, count):
-    """A GZIP file of `count` records, of which the second was damaged before it was packed."""
+    """Writes a GZIP file of `count` records, the second of which was damaged before compression."""
     framed = [frame(record) for record in records(0, count)]
     framed[1] = framed[1][:20] + b"!" + framed[1][21:]
     path.write_bytes(gzip.compress(b"".join(framed)))
     return len(framed[0])
 
 
-def test_a_damaged_record_is_named_or_skipped_alone(tmp_path):
+def test_only_a_damaged_record_is_reported_or_skipped(tmp_path):
     path = tmp_path / "a.gz"
     offset = damaged(path, 5)
     with pytest.raises(
@@ -251,16 +248,13 @@ def test_a_damaged_record_is_named_or_skipped_alone(tmp_path):
         list(load(path))
 
 
-def test_a_file_that_shrinks_while_it_is_read_is_told(tmp_path):
+def test_a_file_that_shrinks_while_it_is_read_raises_an_error(tmp_path):
     path = tmp_path / "a.gz"
     write_plain(path, records(0, 9), "GZIP")
     batches = as_numpy(path, batch_size=3)
     write_plain(path, records(0, 4), "GZIP")
-    with pytest.raises(CorruptRecordError, match=r"a\.gz: it ends before record"):
+    with pytest.raises(CorruptRecordError, match=r"a\.gz: the file ends before record"):
         list(batches)
-
-
-# Memory.
 
 
 def peak(function):
@@ -276,25 +270,25 @@ def head_of(length):
     return header + struct.pack("<I", masked_crc32c(header))
 
 
-def test_counting_takes_no_memory_whatever_a_file_unpacks_to(tmp_path):
+def test_counting_records_takes_little_memory_whatever_the_decompressed_size(tmp_path):
     path, size, count = tmp_path / "a.gz", 64 << 20, 200_000
     with gzip.open(path, "wb", compresslevel=1) as file:
         file.write(head_of(size) + bytes(size) + bytes(4))
         file.write(frame(b"") * count)
     assert path.stat().st_size < 2 << 20
-    found, held = peak(lambda: unpacked_extent(str(path)))
+    found, held = peak(lambda: decompressed_extent(str(path)))
     assert found == (count + 1, size + 16 * (count + 1))
     assert held < 1 << 20
 
 
-def test_a_length_that_no_record_has_is_refused_before_it_is_read(tmp_path):
+def test_a_record_length_above_the_limit_is_refused_before_it_is_read(tmp_path):
     path = tmp_path / "a.gz"
     path.write_bytes(gzip.compress(head_of(MAX_RECORD_BYTES + 1) + bytes(1 << 20)))
     with pytest.raises(CorruptRecordError, match=r"a\.gz: no TFRecord starts at byte 0"):
-        unpacked_extent(str(path))
+        decompressed_extent(str(path))
 
 
-def test_reading_holds_a_few_batches_and_not_the_file(tmp_path):
+def test_reading_holds_a_few_batches_in_memory_instead_of_the_file(tmp_path):
     path = tmp_path / "a.gz"
     data = bytes(256 << 10)
     write_plain(path, (example(id=n, data=data) for n in range(160)), "GZIP")

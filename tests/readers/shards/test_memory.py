@@ -1,22 +1,26 @@
 from __future__ import annotations
 
 import gc
+import tracemalloc
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from readers.shards.memory import Recycled
+from readers.shards.memory import RecyclingAllocator
 
 BYTES = np.dtype(np.uint8)
+
+
+MANY, SIZE = 100, 100_000  # Arrays, and bytes of each.
 
 
 def address(array):
     return array.__array_interface__["data"][0]
 
 
-def test_memory_is_used_again_once_nothing_refers_to_it():
-    memory = Recycled()
+def test_memory_is_reused_once_nothing_refers_to_it():
+    memory = RecyclingAllocator()
     first = memory.empty((1 << 20,), BYTES)
     first[:] = 7
     where = address(first)
@@ -31,8 +35,8 @@ def test_memory_is_used_again_once_nothing_refers_to_it():
 
 
 @pytest.mark.parametrize("dtype", ["float32", "complex128", "bool", "int16"])
-def test_arrays_are_aligned_contiguous_and_of_their_shape(dtype):
-    memory = Recycled()
+def test_arrays_are_aligned_contiguous_and_of_the_right_shape(dtype):
+    memory = RecyclingAllocator()
     for shape in [(3, 5, 7000), (70_001, 1), (1 << 17,)]:
         array = memory.empty(shape, np.dtype(dtype))
         assert array.shape == shape
@@ -42,14 +46,14 @@ def test_arrays_are_aligned_contiguous_and_of_their_shape(dtype):
         assert array.nbytes < 64 << 10 or address(array) % 64 == 0
 
 
-def test_small_arrays_and_objects_are_ordinary_ones():
-    memory = Recycled()
+def test_small_arrays_and_object_arrays_are_ordinary_ones():
+    memory = RecyclingAllocator()
     assert memory.empty((10,), BYTES).base is None
     assert memory.empty((1 << 20,), np.dtype(object)).base is None
 
 
-def test_a_tensor_keeps_its_memory():
-    memory = Recycled()
+def test_memory_of_a_living_tensor_is_not_reused():
+    memory = RecyclingAllocator()
 
     def make():
         array = memory.empty((1 << 20,), BYTES)
@@ -63,23 +67,32 @@ def test_a_tensor_keeps_its_memory():
     assert (tensor.numpy() == 3).all()
 
 
-def test_what_is_held_is_bounded():
-    memory = Recycled()
-    held = [memory.empty((100_000,), BYTES) for _ in range(100)]
-    assert len({address(array) for array in held}) == 100
-    assert len(memory._slabs) == 64
-    held.clear()
-    memory.empty((1_000_000,), BYTES)
-    assert len(memory._slabs) == 17, "the 16 that were used last, and the new one"
+@pytest.fixture
+def allocated():
+    """A function that returns how many bytes have been allocated since the test began."""
+    tracemalloc.start()
+    yield lambda: tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
 
 
-def test_what_was_held_once_is_given_back_in_time():
-    memory = Recycled()
-    held = [memory.empty((100_000,), BYTES) for _ in range(60)]
-    assert len(memory._slabs) == 60
+def test_unused_memory_is_bounded(allocated):
+    memory = RecyclingAllocator()
+    held = [memory.empty((SIZE,), BYTES) for _ in range(MANY)]
+    assert len({address(array) for array in held}) == MANY
+    assert MANY * SIZE <= allocated() < 1.2 * MANY * SIZE
     held.clear()
-    for _ in range(60):
-        before = memory.empty((100_000,), BYTES)
-        for _ in range(64):
-            before = memory.empty((100_000,), BYTES)  # noqa: F841
-    assert len(memory._slabs) == 2, "the one that is used, and the next"
+    assert allocated() < 0.8 * MANY * SIZE
+    # None of the unused memory fits, so most of it is freed.
+    large = memory.empty((10 * SIZE,), BYTES)
+    assert large.nbytes <= allocated() < 0.4 * MANY * SIZE
+
+
+def test_memory_that_is_not_reused_is_freed_in_time(allocated):
+    memory = RecyclingAllocator()
+    held = [memory.empty((SIZE,), BYTES) for _ in range(MANY // 2)]
+    held.clear()
+    assert allocated() > 0.4 * MANY * SIZE
+    # As in a loop over batches, the next array is allocated while the last one is in use.
+    for _ in range(50 * MANY):
+        last = memory.empty((SIZE,), BYTES)  # noqa: F841
+    assert allocated() < 4 * SIZE

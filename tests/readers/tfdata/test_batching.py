@@ -1,3 +1,5 @@
+"""Batches by TensorFlow and by NumPy: equal to each other and to batches made by hand."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -6,8 +8,8 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from readers.batches.collate import collate, cut
-from readers.batches.options import Form
+from readers.batches.batch_format import BatchFormat
+from readers.batches.collate import collate, truncate
 from readers.format.decode.column import column_of
 from readers.format.decode.records import Decoder
 from readers.format.encode import Encoder
@@ -17,13 +19,14 @@ from readers.tfdata.decode import decode_batch
 
 
 def batches(feature, values, batching, mask=False, **more):
-    """The same records as a batch of TensorFlow and one of NumPy."""
-    form = Form(batching, mask, **more)
+    """The same records as a batch of tensors and as one of arrays."""
+    batch_format = BatchFormat(batching, mask, **more)
     schema = Schema({"x": feature})
     examples = [Encoder(schema).encode({"x": value}) for value in values]
-    graph = batch_of(decode_batch(tf.constant(examples, tf.string), schema), schema, form)
+    graph = batch_of(decode_batch(tf.constant(examples, tf.string), schema), schema, batch_format)
     column = column_of(feature, [Decoder(schema).decode(example)["x"] for example in examples])
-    return graph, collate(cut({"x": column}, schema, form), schema, form)
+    columns = truncate({"x": column}, schema, batch_format)
+    return graph, collate(columns, schema, batch_format)
 
 
 def arrays(shapes, dtype="float32"):
@@ -59,7 +62,7 @@ VARYING = [
 
 
 @pytest.mark.parametrize(("shape", "found"), VARYING)
-def test_padding_and_mask_are_those_made_by_hand(shape, found):
+def test_padding_and_mask_equal_those_made_by_hand(shape, found):
     values = arrays(found)
     expected, mask = padded_by_hand(values, shape)
     feature = Feature("float32", shape)
@@ -73,7 +76,7 @@ def test_padding_and_mask_are_those_made_by_hand(shape, found):
 
 
 @pytest.mark.parametrize(("shape", "found"), VARYING)
-def test_ragged_rows_are_the_records(shape, found):
+def test_ragged_rows_equal_the_records(shape, found):
     values = arrays(found)
     graph, array = batches(Feature("float32", shape), values, "ragged")
     assert isinstance(graph["x"], tf.RaggedTensor)
@@ -109,7 +112,7 @@ def test_every_dtype_is_padded_with_zero(dtype, encoding):
 
 
 @pytest.mark.parametrize("encoding", ["list", "tensor"])
-def test_strings_are_padded_with_empty_ones(encoding):
+def test_strings_are_padded_with_empty_strings(encoding):
     values = [np.array([b"a"], object), np.array([b"b", b"c"], object)]
     graph, array = batches(Feature("string", (None,), encoding), values, "padded")
     expected = [[b"a", b""], [b"b", b"c"]]
@@ -131,14 +134,14 @@ def test_sequences_are_padded_in_both_directions_and_masked():
         np.testing.assert_array_equal(batch["x_mask"], mask)
 
 
-def test_sequences_of_fixed_arrays_are_masked_by_array():
+def test_sequences_of_fixed_arrays_are_masked_per_array():
     values = [arrays([(2,), (2,)]), arrays([(2,)]), []]
     for batch in batches(Feature("float32", (None, 2), "sequence"), values, "padded", mask=True):
         assert np.asarray(batch["x_mask"]).tolist() == [[True, True], [True, False], [False] * 2]
         assert np.asarray(batch["x"])[1].tolist() == [[2, 3], [0, 0]]
 
 
-def test_ragged_sequences_are_arrays_within_arrays():
+def test_ragged_sequences_are_nested_arrays():
     values = [arrays([(1, 2), (3, 2)]), []]
     graph, array = batches(Feature("float32", (None, None, 2), "sequence"), values, "ragged")
     assert graph["x"].to_list() == [[v.tolist() for v in record] for record in values]
@@ -146,7 +149,7 @@ def test_ragged_sequences_are_arrays_within_arrays():
 
 
 @pytest.mark.parametrize("shape", [(None,), (None, 3), (None, None), (None, None, 2)])
-def test_a_batch_of_nothing_but_empty_records_is_empty(shape):
+def test_a_batch_of_only_empty_records_is_empty(shape):
     empty = tuple(0 if d is None else d for d in shape)
     graph, array = batches(Feature("float32", shape), arrays([empty, empty]), "padded", mask=True)
     assert graph["x"].shape == array["x"].shape == (2, *empty)
@@ -159,14 +162,14 @@ def test_fixed_features_are_dense_in_every_batching():
         assert graph["x"].numpy().tolist() == array["x"].tolist() == [[2, 3], [4, 5]]
 
 
-def test_an_empty_dimension_takes_no_room_in_the_next():
+def test_after_an_empty_dimension_later_ones_need_no_padding():
     for batch in batches(Feature("float32", (None, None)), arrays([(0, 5), (1, 2)]), "padded"):
         assert batch["x"].shape == (2, 1, 2)
 
 
 @given(st.data())
 @settings(max_examples=40, deadline=None)
-def test_both_readers_pad_any_shapes_alike(data):
+def test_both_readers_pad_any_shapes_in_the_same_way(data):
     spec = data.draw(
         st.lists(st.sampled_from([None, 2]), min_size=1, max_size=3).filter(lambda s: None in s)
     )

@@ -1,3 +1,5 @@
+"""`readers.load`: order, shapes, arguments and errors."""
+
 from __future__ import annotations
 
 import subprocess
@@ -9,10 +11,10 @@ import pytest
 import tensorflow as tf
 
 import readers
-from readers.batches.orders import window_of
+from readers.batches.read_sizes import default_window
 from readers.format.encode import Encoder
 from readers.shards.resolve import resolve
-from readers.tfdata import from_streams as streamed
+from readers.tfdata import from_streams
 from tests.support.datasets import (
     NUMBERS,
     SIGNALS,
@@ -121,7 +123,7 @@ def test_a_shuffled_epoch_holds_every_record_once_and_the_next_has_another_order
 
 @pytest.mark.slow(base=["global"])
 @pytest.mark.parametrize("order", ["global", "interleave"])
-def test_repetitions_are_epochs_of_their_own(dataset, order):
+def test_each_repetition_is_a_different_epoch(dataset, order):
     found = ids(readers.load(dataset, batch_size=8, shuffle=True, order=order, seed=7, repeat=3))
     epochs = [found[0:20], found[20:40], found[40:60]]
     assert all(sorted(epoch) == list(range(20)) for epoch in epochs)
@@ -132,7 +134,7 @@ def test_repetitions_are_epochs_of_their_own(dataset, order):
 
 @pytest.mark.slow(base=["global"])
 @pytest.mark.parametrize("order", ["global", "interleave"])
-def test_the_order_follows_from_the_seed(dataset, order):
+def test_the_order_depends_on_the_seed(dataset, order):
     def found(seed):
         ds = readers.load(dataset, batch_size=8, shuffle=True, order=order, seed=seed)
         return ids(ds) + ids(ds)
@@ -151,16 +153,16 @@ def test_a_window_of_one_still_mixes_files(dataset):
     assert ids(ds) != list(range(20))
 
 
-def test_the_default_window_is_bounded_by_bytes_and_by_records(dataset):
+def test_the_default_window_is_bounded_in_bytes_and_in_records(dataset):
     plan = resolve(dataset, None, None, None)
-    assert window_of(plan) == 20
-    assert window_of(replace(plan, records=10**9, record_bytes=float(1 << 20))) == 128
-    assert window_of(replace(plan, records=10**9, record_bytes=float(100_000))) == 1024
-    assert window_of(replace(plan, records=10**9, record_bytes=float(1 << 14))) == 2048
-    assert window_of(replace(plan, records=10**9, record_bytes=20.0)) == 65_536
+    assert default_window(plan) == 20
+    assert default_window(replace(plan, records=10**9, record_bytes=float(1 << 20))) == 128
+    assert default_window(replace(plan, records=10**9, record_bytes=float(100_000))) == 1024
+    assert default_window(replace(plan, records=10**9, record_bytes=float(1 << 14))) == 2048
+    assert default_window(replace(plan, records=10**9, record_bytes=20.0)) == 65_536
 
 
-def test_columns_and_tuples_are_what_was_asked_for(dataset, sensors):
+def test_columns_and_tuples_match_the_arguments(dataset, sensors):
     batch = next(iter(readers.load(dataset, batch_size=2, columns=["id"])))
     assert list(batch) == ["id"]
     vector, number = next(iter(readers.load(dataset, batch_size=2, as_supervised=("vector", "id"))))
@@ -186,7 +188,7 @@ def test_the_only_split_or_train_is_the_default(dataset, sensors, tmp_path):
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
-def test_an_empty_split_is_an_empty_dataset_of_the_same_spec(tmp_path, shuffle):
+def test_an_empty_split_is_an_empty_dataset_with_the_same_spec(tmp_path, shuffle):
     write_dataset(tmp_path, NUMBERS, {"train": [numbers(0, 3)], "val": [[]], "test": []})
     full = readers.load(tmp_path, split="train", batch_size=2)
     for split in ("val", "test"):
@@ -200,7 +202,7 @@ def test_an_empty_split_is_an_empty_dataset_of_the_same_spec(tmp_path, shuffle):
 @pytest.mark.parametrize("read", [readers.load, readers.as_numpy])
 @pytest.mark.parametrize("order", ["global", "interleave"])
 @pytest.mark.parametrize("shuffle", [False, True])
-def test_what_is_empty_ends_though_it_is_repeated_for_ever(tmp_path, read, order, shuffle):
+def test_an_empty_dataset_ends_even_with_endless_repetition(tmp_path, read, order, shuffle):
     write_signals(tmp_path / "d", [])
     (tmp_path / "a.tfrecord").touch()
     how = {"batch_size": 2, "repeat": None, "shuffle": shuffle, "batching": "padded"}
@@ -213,7 +215,7 @@ def test_what_is_empty_ends_though_it_is_repeated_for_ever(tmp_path, read, order
 
 @pytest.mark.slow(base=["False"])
 @pytest.mark.parametrize("shuffle", [False, True])
-def test_files_of_no_batch_end_though_they_are_repeated_for_ever(tmp_path, shuffle):
+def test_files_without_a_full_batch_end_even_with_endless_repetition(tmp_path, shuffle):
     empty = write_plain(tmp_path / "empty.gz", [], "GZIP")
     how = {"schema": NUMBERS, "batch_size": 4, "repeat": None, "shuffle": shuffle}
     assert list(readers.load(empty, order="interleave", **how)) == []
@@ -226,18 +228,18 @@ def test_files_of_no_batch_end_though_they_are_repeated_for_ever(tmp_path, shuff
 
 
 @pytest.mark.parametrize("packed", ["", "GZIP"])
-def test_of_large_records_of_unknown_number_few_are_held(tmp_path, packed):
+def test_few_large_records_of_unknown_number_are_held(tmp_path, packed):
     schema = readers.Schema({"x": ("string", ())})
     records = [example(x=bytes(300_000))] * 3
     path = write_plain(tmp_path / "a", records, packed)
     plan = resolve(path, None, schema, None, scan=False)
     assert plan.records is None
     assert plan.record_bytes == len(records[0]) + 16
-    assert window_of(plan) == (128 << 20) // (len(records[0]) + 16) < 1024
+    assert default_window(plan) == (128 << 20) // (len(records[0]) + 16) < 1024
 
 
 @pytest.mark.slow
-def test_large_records_are_read_one_by_one_in_the_same_order(tmp_path, monkeypatch):
+def test_large_records_read_in_small_blocks_keep_their_order(tmp_path, monkeypatch):
     path = write_numbers(tmp_path, (40, 17, 3))
     how = {"split": "train", "batch_size": 7, "order": "interleave", "repeat": 2}
     for shuffle in (False, True):
@@ -245,11 +247,13 @@ def test_large_records_are_read_one_by_one_in_the_same_order(tmp_path, monkeypat
         assert ids(readers.as_numpy(path, shuffle=shuffle, **how)) == expected
         for records in (1, 5):
             with monkeypatch.context() as patch:
-                patch.setattr(streamed, "records_at_once", lambda plan, records=records: records)
+                patch.setattr(
+                    from_streams, "records_at_once", lambda plan, records=records: records
+                )
                 assert ids(readers.load(path, shuffle=shuffle, **how)) == expected
 
 
-def test_what_stands_before_a_damaged_record_of_a_stream_is_given(tmp_path):
+def test_records_before_a_damaged_one_in_a_stream_are_returned(tmp_path):
     path = write_numbers(tmp_path, (40,)) / "train-00000-of-00001.tfrecord"
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
@@ -261,21 +265,30 @@ def test_what_stands_before_a_damaged_record_of_a_stream_is_given(tmp_path):
     assert found == list(range(36))
 
 
-def test_keras_takes_the_tuples_for_several_epochs(dataset):
+def test_keras_trains_on_the_tuples_with_another_order_in_each_epoch(dataset):
     import keras
 
-    model = keras.Sequential([keras.layers.Dense(1)])
-    model.compile(loss="mse")
-    ds = readers.load(dataset, batch_size=8, shuffle=True, as_supervised=("vector", "id"))
-    history = model.fit(ds, epochs=2, verbose=0)
+    seen = []
+
+    class Recorder(keras.layers.Layer):
+        def call(self, vectors):
+            seen.extend(vectors[:, 0].numpy().astype(int).tolist())
+            return vectors
+
+    model = keras.Sequential([Recorder(), keras.layers.Dense(1)])
+    model.compile(loss="mse", run_eagerly=True)
+    how = {"batch_size": 8, "shuffle": True, "as_supervised": ("vector", "id")}
+    history = model.fit(readers.load(dataset, **how), epochs=2, verbose=0)
     assert len(history.history["loss"]) == 2
+    epochs = readers.as_numpy(dataset, **how, repeat=2)
+    assert seen == [i for _, numbers in epochs for i in numbers.tolist()]
 
 
-# Files that nobody here wrote.
+# Files of other writers.
 
 
 def foreign_examples(count):
-    """Examples as people write them by hand: TensorFlow's protos, no companion, VarLen lists."""
+    """Examples as people write them by hand: TensorFlow's protos, no stored shape, VarLen lists."""
     for i in range(count):
         signal = np.full((i, 2), i, np.float32)
         feature = {
@@ -300,7 +313,7 @@ def foreign(tmp_path):
     return tmp_path
 
 
-def test_files_of_plain_tensorflow_are_read_with_a_schema(foreign):
+def test_files_of_plain_tensorflow_can_be_read_with_a_schema(foreign):
     for path in (
         [foreign / "a.tfrecord", foreign / "b.tfrecord"],
         str(foreign / "*.tfrecord"),
@@ -333,7 +346,7 @@ def test_files_with_an_index_have_a_cardinality_and_slices(tmp_path):
         readers.load(files, split="train", schema=NUMBERS, batch_size=9)
 
 
-def test_an_index_of_another_file_is_refused(tmp_path):
+def test_an_index_of_another_file_is_rejected(tmp_path):
     write_shard(tmp_path / "x.tfrecord", [b"abc"])
     (tmp_path / "x.tfrecord").write_bytes(b"")
     with pytest.raises(ValueError, match=r"records end at byte 19, but .* has 0 bytes"):
@@ -349,7 +362,7 @@ def test_a_given_schema_selects_from_a_dataset(dataset):
         readers.load(dataset, schema=readers.Schema({"idd": ("int64", ())}), batch_size=1)
 
 
-# Mistakes.
+# Errors.
 
 
 @pytest.mark.parametrize("read", [readers.load, readers.as_numpy])
@@ -358,13 +371,13 @@ def test_a_given_schema_selects_from_a_dataset(dataset):
     [
         ({"batch_size": 0}, "batch_size=0: expected a number of at least 1"),
         ({"batch_size": 2.5}, "batch_size=2.5"),
-        ({"batching": "bucketed?"}, "batching='bucketed.': one of dense, padded, ragged"),
+        ({"batching": "bucketed?"}, "batching='bucketed.': expected one of dense, padded, ragged"),
         ({"mask": True}, "mask=True needs batching='padded', not 'dense'"),
         ({"repeat": 0}, "repeat=0: expected a number of epochs, or None"),
         ({"repeat": False}, "repeat=False"),
         ({"seed": -1}, "seed=-1: expected a number from 0 to"),
         ({"seed": True}, "seed=True: expected a number from 0 to"),
-        ({"order": "random"}, "order='random': one of interleave, global, or None"),
+        ({"order": "random"}, "order='random': expected one of interleave, global, or None"),
         ({"shuffle_buffer": 0}, "shuffle_buffer=0: expected a number of at least 1"),
         ({"shard": (2, 2)}, r"shard=\(2, 2\): expected \(index, count\) of this host"),
         ({"shard": 2}, "shard=2: expected"),
@@ -385,14 +398,14 @@ def test_a_given_schema_selects_from_a_dataset(dataset):
         ({"schema": {"id": ("int64", ())}}, r"schema: expected readers.Schema\(.*got dict"),
     ],
 )
-def test_a_wrong_argument_is_told_at_once_in_one_line(dataset, read, arguments, message):
+def test_an_invalid_argument_is_reported_immediately_in_one_line(dataset, read, arguments, message):
     with pytest.raises(ValueError, match=message) as error:
         read(dataset, **{"batch_size": 4, **arguments})
     assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("read", [readers.load, readers.as_numpy])
-def test_dense_refuses_unknown_shapes_and_names_the_cure(sensors, read):
+def test_dense_rejects_unknown_shapes_and_names_the_cure(sensors, read):
     with pytest.raises(ValueError, match=r"'signal'.*\[None, 2\].*'padded' or 'ragged'"):
         read(sensors, batch_size=2)
     read(sensors, batch_size=2, columns=["label"])
@@ -407,7 +420,7 @@ def test_a_mask_never_replaces_a_feature(tmp_path, read):
 
 
 @pytest.mark.parametrize("read", [readers.load, readers.as_numpy])
-def test_missing_files_are_named(tmp_path, read):
+def test_missing_files_are_reported_by_name(tmp_path, read):
     with pytest.raises(readers.DatasetError, match=r"no manifest.json here"):
         read(tmp_path, batch_size=1)
     with pytest.raises(FileNotFoundError, match=r"gone.tfrecord: no such file"):
@@ -425,7 +438,7 @@ def test_missing_files_are_named(tmp_path, read):
 
 
 @pytest.mark.parametrize("read", [readers.load, readers.as_numpy])
-def test_a_shard_unlike_the_manifest_is_named_before_anything_is_read(tmp_path, read):
+def test_a_shard_that_does_not_match_the_manifest_is_reported_before_reading(tmp_path, read):
     write_numbers(tmp_path)
     shard = tmp_path / "train-00002-of-00004.tfrecord"
     data = shard.read_bytes()
@@ -441,7 +454,7 @@ def test_a_shard_unlike_the_manifest_is_named_before_anything_is_read(tmp_path, 
         read(tmp_path, batch_size=1)
 
 
-def test_fewer_records_than_the_manifest_says_are_an_error(tmp_path):
+def test_fewer_records_than_in_the_manifest_are_an_error(tmp_path):
     write_numbers(tmp_path)
     text = (tmp_path / "manifest.json").read_text()
     text = text.replace('"records": 20', '"records": 21').replace('"records": 7', '"records": 8')
@@ -452,7 +465,7 @@ def test_fewer_records_than_the_manifest_says_are_an_error(tmp_path):
         list(readers.load(tmp_path, batch_size=4))
 
 
-def test_a_record_unlike_the_schema_is_told_by_feature(tmp_path):
+def test_a_record_that_does_not_fit_the_schema_is_reported_by_feature(tmp_path):
     schema = readers.Schema({"signal": ("float32", (3, 2)), "label": ("int64", ())})
     records = [{"signal": np.ones((4, 2), "f4"), "label": 1}]
     write_shard(tmp_path / "a.tfrecord", [Encoder(SIGNALS).encode(record) for record in records])
@@ -477,7 +490,7 @@ def test_importing_readers_imports_neither_tensorflow_nor_beam():
     assert done.returncode == 0, done.stderr
 
 
-def test_load_without_tensorflow_says_how_to_get_it():
+def test_load_without_tensorflow_reports_how_to_install_it():
     done = run_python(
         "import sys; sys.modules['tensorflow'] = None\n"
         "import readers\n"
@@ -488,7 +501,7 @@ def test_load_without_tensorflow_says_how_to_get_it():
     assert done.stdout == expected, done.stderr
 
 
-def test_the_public_names_are_those_of_the_list():
+def test_every_public_name_can_be_imported():
     assert all(getattr(readers, name) for name in readers.__all__)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = readers.nothing

@@ -1,0 +1,177 @@
+"""How a batch represents features of unknown shape: padded, ragged or packed, and with what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from readers.format.schema import Feature, Schema, format_shape, numpy_dtype
+
+Batching = Literal["dense", "padded", "ragged", "packed"]
+
+BATCHINGS: tuple[str, ...] = get_args(Batching)
+
+# Suffixes of the companion arrays that a batch holds beside a feature.
+MASK, LENGTH = "_mask", "_length"
+
+SEGMENT_IDS, POSITIONS = "_segment_ids", "_positions"
+
+
+@dataclass(frozen=True)
+class BatchFormat:
+    """The format of a batch.
+
+    Attributes:
+        batching: How to batch features of unknown shape.
+        mask: Whether `padded` adds `<name>_mask`.
+        lengths: Whether `padded` adds `<name>_length`.
+        padding_values: The padding of `padded` and `packed`, for all features or by name; None
+            means 0 and b"".
+        max_length: The maximum size of the first unknown dimension, for all features or by name;
+            for `packed`, the length of a row.
+
+    Raises:
+        ValueError: A value is not allowed, or does not go with the batching.
+    """
+
+    batching: Batching = "dense"
+    mask: bool = False
+    lengths: bool = False
+    padding_values: Any = None
+    max_length: int | Mapping[str, int] | None = None
+
+    def __post_init__(self) -> None:
+        if self.batching not in BATCHINGS:
+            raise ValueError(f"batching={self.batching!r}: expected one of {', '.join(BATCHINGS)}")
+        for argument, is_given, suitable in (
+            ("mask=True", self.mask, ("padded",)),
+            ("lengths=True", self.lengths, ("padded",)),
+            ("padding_values", self.padding_values is not None, ("padded", "packed")),
+            ("max_length", self.max_length is not None, ("padded", "ragged", "packed")),
+        ):
+            if is_given and self.batching not in suitable:
+                names = " or ".join(map(repr, suitable))
+                raise ValueError(f"{argument} needs batching={names}, not {self.batching!r}")
+        limits = self.max_length
+        for limit in limits.values() if isinstance(limits, Mapping) else [limits]:
+            if limit is not None and not is_number(limit, 1):
+                raise ValueError(f"max_length={limits!r}: expected numbers of at least 1")
+
+    def limit(self, name: str) -> int | None:
+        """The maximum size of a feature's first unknown dimension; None for no limit."""
+        if isinstance(self.max_length, Mapping):
+            return self.max_length.get(name)
+        return self.max_length
+
+    def padding_value(self, name: str, feature: Feature) -> Any:
+        """The padding of a feature: bytes, or a NumPy scalar of its dtype."""
+        value = self.padding_values
+        if isinstance(value, Mapping):
+            value = value.get(name)
+        elif feature.dtype == "string" and not isinstance(value, (str, bytes)):
+            value = None  # A single number is meant for the numeric features.
+        if feature.dtype == "string":
+            return value.encode() if isinstance(value, str) else value or b""
+        return numpy_dtype(feature.dtype).type(value or 0)
+
+    def feature_of(self, name: str) -> str:
+        """The feature that an array of the batch holds or accompanies."""
+        for suffix in self._suffixes:
+            if name.endswith(suffix):
+                return name[: -len(suffix)]
+        return name
+
+    def batch_names(self, schema: Schema) -> list[str]:
+        """The names in a batch: the features, then the companions of those of unknown shape."""
+        varying = [name for name, feature in schema.items() if not feature.is_fixed]
+        return [*schema, *(name + suffix for name in varying for suffix in self._suffixes)]
+
+    @property
+    def _suffixes(self) -> tuple[str, ...]:
+        if self.batching == "packed":
+            return SEGMENT_IDS, POSITIONS
+        return (MASK,) * self.mask + (LENGTH,) * self.lengths
+
+    def check(self, schema: Schema) -> None:
+        """Checks the format against the features to batch.
+
+        Raises:
+            ValueError: A feature cannot be batched in this format, an argument names a feature
+                that does not exist or has a fixed shape, or a companion array would have the name
+                of a feature.
+        """
+        varying = {name: feature for name, feature in schema.items() if not feature.is_fixed}
+        if self.batching == "dense" and varying:
+            name, feature = next(iter(varying.items()))
+            raise ValueError(
+                f"feature {name!r} has the shape {format_shape(feature.shape)}, which differs "
+                "between records, so it cannot be stacked: use batching='padded' or 'ragged', or "
+                "leave it out with columns="
+            )
+        for argument, by_name in (
+            ("padding_values", self.padding_values),
+            ("max_length", self.max_length),
+        ):
+            for name in by_name if isinstance(by_name, Mapping) else ():
+                if name not in varying:
+                    raise ValueError(
+                        f"{argument} names {name!r}: the features of unknown shape are "
+                        f"{', '.join(varying) or 'none'}"
+                    )
+        for name, feature in varying.items():
+            self._check_padding_value(name, feature)
+            if self.lengths and not feature.has_length:
+                raise ValueError(
+                    f"lengths=True: each array of {name!r} has its own length, so the record has "
+                    "none; use mask=True"
+                )
+        replaced = [name for name in self.batch_names(schema)[len(schema) :] if name in schema]
+        if replaced:
+            raise ValueError(
+                f"the batch would replace the feature {replaced[0]!r} with an array that it adds; "
+                "leave the feature out with columns="
+            )
+        if self.batching == "packed":
+            self._check_packed(schema)
+
+    def _check_padding_value(self, name: str, feature: Feature) -> None:
+        value = self.padding_values
+        if isinstance(value, Mapping):
+            value = value.get(name)
+            if value is not None and isinstance(value, (str, bytes)) != (feature.dtype == "string"):
+                raise ValueError(f"padding_values: {value!r} does not fit {name!r}, {feature}")
+        if value is None or feature.dtype == "string" or isinstance(value, (str, bytes)):
+            return
+        try:
+            with np.errstate(all="ignore"):
+                held = self.padding_value(name, feature)
+            fits = bool(held == value) or (held != held and value != value)
+        except (TypeError, ValueError, OverflowError):
+            fits = False
+        floating = not np.issubdtype(numpy_dtype(feature.dtype), np.integer)
+        if not (fits or (floating and isinstance(value, float))):
+            raise ValueError(f"padding_values: {value!r} does not fit {name!r}, {feature}")
+
+    def _check_packed(self, schema: Schema) -> None:
+        for name, feature in schema.items():
+            if feature.is_sequence or feature.shape[:1] != (None,):
+                problem = "does not have an unknown first dimension"
+            elif None in feature.shape[1:]:
+                problem = "has a second unknown dimension"
+            elif self.limit(name) is None:
+                problem = "has no max_length, the length of a row"
+            else:
+                continue
+            raise ValueError(
+                f"batching='packed': {name!r}, {feature}, {problem}; leave it out with columns="
+            )
+
+
+def is_number(value: object, least: int, most: int | None = None) -> bool:
+    """Whether a value is an integer within bounds; a bool is not."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        return False
+    return least <= value and (most is None or value <= most)

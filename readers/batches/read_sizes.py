@@ -1,0 +1,47 @@
+"""How many records are decoded, fetched or shuffled together, derived from their mean size."""
+
+from __future__ import annotations
+
+from readers.order.orders import CYCLE
+from readers.shards.plan import Plan
+
+# Records decoded together share some 100 NumPy calls; limited in bytes, so that those calls find
+# the records in the processor's cache.
+CHUNK_RECORDS = 4096
+
+_CHUNK_BYTES = 2 << 20
+
+# Fetched from a store together, in many concurrent requests, and held until decoded.
+_AHEAD_BYTES, _AHEAD_RECORDS = 32 << 20, 65_536
+
+# The memory of a shuffle window. TensorFlow allocates a large window anew each time: with windows
+# of 32 MiB, images arrive twice as fast as with 128 MiB.
+_WINDOW_BYTES, _WINDOW_RECORDS = 32 << 20, 65_536
+
+# A window of few records shuffles badly, so large records may take more memory.
+_FEW_RECORDS, _FEW_RECORDS_BYTES = 1024, 128 << 20
+
+
+def records_at_once(plan: Plan) -> int:
+    """How many records to read and decode together."""
+    return max(min(CHUNK_RECORDS, int(_CHUNK_BYTES / (plan.record_bytes or 1))), 1)
+
+
+def ahead_end(plan: Plan, place: int, window: int | None) -> int:
+    """The place in an order up to which to fetch records from a store together.
+
+    A shuffle window is fetched whole: its records lie in a few ranges of the files, and each range
+    should be fetched once.
+    """
+    if window is not None:
+        return (place // window + 1) * window
+    return place + max(1, int(min(_AHEAD_BYTES / (plan.record_bytes or 1), _AHEAD_RECORDS)))
+
+
+def default_window(plan: Plan) -> int:
+    """How many records to shuffle together, from their number and mean size."""
+    # Without a count, the size is that of the first record alone, which may be unusually small.
+    most = _WINDOW_RECORDS // CYCLE if plan.records is None else plan.records
+    size = plan.record_bytes or 1
+    fitting = max(_WINDOW_BYTES / size, min(_FEW_RECORDS, _FEW_RECORDS_BYTES / size))
+    return max(1, min(most, int(fitting), _WINDOW_RECORDS))

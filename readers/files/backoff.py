@@ -1,0 +1,39 @@
+"""When a store is asked again, and after which waits: one policy for reading and for writing datasets.
+
+`beam_jobs.storage` uses it as well; it is the one module of `readers` besides `readers.format` that it
+may import.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+
+# Waits of about 0.5, 1, 2, ... 16 seconds: eight tries take about 48 s.
+TRIES, FIRST_WAIT, LONGEST_WAIT = 8, 0.5, 16.0
+
+
+def may_pass(status: int) -> bool:
+    """Whether the same request may succeed a moment after an answer with this HTTP status."""
+    return status in (408, 429) or (status >= 500 and status != 501)
+
+
+def wait(failed: int) -> None:
+    """Waits before the next try, longer after each failure.
+
+    The time is random: requests that were throttled together must not come back together.
+
+    Args:
+        failed: Number of tries that have failed, from 1.
+    """
+    longest = min(FIRST_WAIT * 2 ** (failed - 1), LONGEST_WAIT)
+    time.sleep(longest * random.uniform(0.5, 1.5))
+
+
+def tries(most: int) -> Iterator[int]:
+    """Yields the numbers of up to `most` tries, from 1, and waits before each but the first."""
+    for number in range(1, most + 1):
+        if number > 1:
+            wait(number - 1)
+        yield number

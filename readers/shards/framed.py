@@ -1,0 +1,253 @@
+"""Reading framed records by their numbers, from local files, GZIP files, a cache or a store."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import operator
+import resource
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+
+from readers.files.remote import local_path
+from readers.format.decode.batches import MARGIN
+from readers.format.decode.column import Allocator
+from readers.format.manifest import DatasetError
+from readers.shards.cache import ShardCache
+from readers.shards.fetch import Run, ShardBytes, fetch
+from readers.shards.gzip_files import DecompressedRecords, GzippedShard
+from readers.shards.index import read_index
+from readers.shards.plan import Part, Plan
+
+# Linux allows a process 65,530 maps, and a process may read several datasets.
+_OPEN_SHARDS = 8_192
+
+# A plan with at most so many shards may keep a descriptor for each: an eighth of those that the process
+# may have, which are often 1,024.
+_FILES = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+_DESCRIPTORS = _OPEN_SHARDS if _FILES == resource.RLIM_INFINITY else _FILES // 8
+
+_INDEXES_AT_ONCE = 16
+
+# Each takes a descriptor, and can only be read from front to back.
+_OPEN_GZIPPED = 4
+
+
+@dataclass(frozen=True)
+class FramedRecords:
+    """B records with their framing, as they are stored.
+
+    Attributes:
+        data: uint8 [n], the records, and at least `MARGIN` more bytes.
+        starts, stops: int64 [B], where each record begins and ends in the data, in ascending order.
+        parts: int64 [B], the part of the plan that holds each record.
+        offsets: int64 [B], the position of each record in its file, in bytes.
+        rows: int64 [B], the number of each record in its file.
+    """
+
+    data: np.ndarray
+    starts: np.ndarray
+    stops: np.ndarray
+    parts: np.ndarray
+    offsets: np.ndarray
+    rows: np.ndarray
+
+    def record(self, row: int) -> memoryview:
+        """The bytes of one of the records."""
+        return self.data.data[self.starts[row] : self.stops[row]]
+
+    def select(self, kept: np.ndarray) -> FramedRecords:
+        """The records for which `kept`, bool [B], is true."""
+        columns = self.starts, self.stops, self.parts, self.offsets, self.rows
+        return FramedRecords(self.data, *(column[kept] for column in columns))
+
+
+class FramedReader:
+    """Random access to the framed records of a plan. It is safe to share between threads.
+
+    Shards and their indexes are opened when their first record is read.
+
+    Args:
+        plan: A plan with a known number of records.
+        empty: Allocates large arrays.
+        cache: Where to keep remote shards; None to read them from the store.
+
+    Attributes:
+        is_local: Whether every file is on a local disk, or cached there when it is first read.
+    """
+
+    def __init__(self, plan: Plan, empty: Allocator, cache: ShardCache | None) -> None:
+        if plan.records is None:
+            raise ValueError(f"{plan.name}: the number of records is unknown")
+        self._plan, self._empty = plan, empty
+        cached = cache.cacheable(plan.parts) if cache else frozenset()
+        self.is_local = all(
+            local_path(part.path) is not None or part.path in cached for part in plan.parts
+        )
+        self._ends = np.cumsum([part.take or 0 for part in plan.parts], dtype=np.int64)
+        # The number that the first record in each part's file would have.
+        before = [(part.take or 0) + part.skip for part in plan.parts]
+        self._firsts = self._ends - np.array(before, np.int64)
+        # The (offset, length) of each record. It takes no memory for parts that are not open yet.
+        self._index = np.empty((plan.records, 2), np.int64)
+        self._indexed: set[int] = set()
+        # The least recently used shard is dropped; it closes once its last reader is done with it.
+        self._open = functools.lru_cache(_OPEN_SHARDS)(_opener(plan.parts, cache, cached))
+        self._open_gzipped = functools.lru_cache(_OPEN_GZIPPED)(GzippedShard)
+        # The numbers of the prefetched records, ascending, and the records.
+        self._prefetched: tuple[np.ndarray, FramedRecords] | None = None
+        self._lock = threading.Lock()
+        self._local = threading.local()
+
+    def read(self, numbers: np.ndarray) -> FramedRecords:
+        """The records of some numbers, int64 [B], from memory if all of them were prefetched."""
+        prefetched = self._prefetched
+        if prefetched is None or not len(prefetched[0]):
+            return self._read(numbers)
+        known, held = prefetched
+        rows = np.minimum(np.searchsorted(known, numbers), len(known) - 1)
+        if (known[rows] != numbers).any():
+            return self._read(numbers)
+        lengths = held.stops[rows] - held.starts[rows]
+        data, starts, stops = self._allocate(lengths)
+        target, source = data.data, held.data.data
+        runs = zip(starts.tolist(), held.starts[rows].tolist(), lengths.tolist(), strict=True)
+        for at, start, length in runs:
+            target[at : at + length] = source[start : start + length]
+        parts, offsets = held.parts[rows], held.offsets[rows]
+        return FramedRecords(data, starts, stops, parts, offsets, held.rows[rows])
+
+    def read_one(self, number: int) -> tuple[memoryview, str, int] | None:
+        """One record, with the path of its file and its offset there; None if it is in a GZIP file.
+
+        The thread's next call reuses the memory.
+        """
+        part = int(self._ends.searchsorted(number, side="right"))
+        if self._plan.parts[part].gzipped:
+            return None
+        self._load_index(part)
+        offset, length = self._index[number].tolist()
+        path = self._plan.parts[part].path
+        framed = memoryview(self._buffer(length))[:length]
+        self._open(path).read([(part, offset, length, 0)], framed)
+        return framed, path, offset
+
+    def prefetch(self, numbers: np.ndarray) -> None:
+        """Reads records, int64 [B], into memory, where `read` finds them until the next call.
+
+        Each request to a store costs as long as a MiB takes to arrive, so it should fetch many records.
+        """
+        self._prefetched = None
+        ascending = np.unique(numbers)
+        self._prefetched = ascending, self._read(ascending)
+
+    def _read(self, numbers: np.ndarray) -> FramedRecords:
+        """Reads records file by file, each into its position in one buffer."""
+        parts = np.searchsorted(self._ends, numbers, side="right")
+        order = np.argsort(parts, kind="stable")
+        rows_in_files = numbers - self._firsts[parts]
+        decompressed: dict[int, DecompressedRecords] = {}
+        for number in np.unique(parts).tolist():
+            part = self._plan.parts[number]
+            if part.gzipped:
+                rows = rows_in_files[parts == number]
+                decompressed[number] = self._open_gzipped(part.path)[rows]
+        self._load_indexes([n for n in np.unique(parts).tolist() if n not in decompressed])
+        index = self._index[numbers]
+        for number, found in decompressed.items():
+            index[parts == number] = found.index
+        data, starts, stops = self._allocate(index[:, 1])
+        runs = _runs(parts[order], index[order], starts[order])
+        remote = list[tuple[ShardBytes, list[Run]]]()
+        for number, several in itertools.groupby(runs, key=operator.itemgetter(0)):
+            shard = decompressed.get(number) or self._open(self._plan.parts[number].path)
+            if isinstance(shard, DecompressedRecords) or shard.is_local:
+                shard.read(list(several), data.data)
+            else:
+                remote.append((shard, list(several)))
+        # All remote shards together: a hundred requests take as long as one.
+        fetch(remote, data.data)
+        return FramedRecords(data, starts, stops, parts, index[:, 0], rows_in_files)
+
+    def _allocate(self, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """A buffer for records of these lengths, int64 [B], and where each starts and stops in it."""
+        stops = np.cumsum(lengths)
+        size = int(stops[-1]) if len(stops) else 0
+        return self._empty((size + MARGIN,), np.dtype(np.uint8)), stops - lengths, stops
+
+    def _buffer(self, size: int) -> bytearray:
+        """A buffer of at least so many bytes, the same for all calls of a thread."""
+        if len(getattr(self._local, "buffer", b"")) < size:
+            self._local.buffer = bytearray(size)
+        buffer: bytearray = self._local.buffer
+        return buffer
+
+    def _load_index(self, number: int) -> None:
+        """Reads the index of a part, unless it was read before."""
+        if number in self._indexed:
+            return
+        part = self._plan.parts[number]
+        index = _checked_index(part)[part.skip :][: part.take]
+        with self._lock:
+            self._index[self._ends[number] - len(index) : self._ends[number]] = index
+            self._indexed.add(number)
+
+    def _load_indexes(self, numbers: Sequence[int]) -> None:
+        """Reads the indexes of parts; those in a store concurrently."""
+        missing = [number for number in numbers if number not in self._indexed]
+        remote = [n for n in missing if local_path(self._plan.parts[n].path) is None]
+        if len(remote) > 1:
+            with ThreadPoolExecutor(_INDEXES_AT_ONCE) as threads:
+                list(threads.map(self._load_index, remote))
+        for number in missing:
+            self._load_index(number)
+
+
+def _opener(
+    parts: Sequence[Part], cache: ShardCache | None, cached: frozenset[str]
+) -> Callable[[str], ShardBytes]:
+    """A function that opens a shard by its path.
+
+    It must not refer to the reader, which has it in a cache and would never be freed.
+    """
+    descriptor = len(parts) <= _DESCRIPTORS
+    by_path = {part.path: part for part in parts if part.path in cached}
+
+    def open_shard(path: str) -> ShardBytes:
+        file = cache.open(by_path[path]) if cache and path in cached else None
+        return ShardBytes(path, descriptor, file)
+
+    return open_shard
+
+
+def _checked_index(part: Part) -> np.ndarray:
+    """The (offset, length) of every record in a part's file, int64 [records, 2]."""
+    index = read_index(part.path, part.bytes)
+    if len(index) != part.total:
+        raise DatasetError(
+            f"{part.path}: the manifest says {part.total} records, the index has {len(index)}"
+        )
+    return index
+
+
+def _runs(parts: np.ndarray, index: np.ndarray, at: np.ndarray) -> Iterator[Run]:
+    """Runs of records that follow one another both in their file and in a buffer.
+
+    Args:
+        parts: int64 [B], ascending, the number of each record's file.
+        index: int64 [B, 2], the (offset, length) of each record in its file.
+        at: int64 [B], the position of each record in the buffer.
+    """
+    if not len(parts):
+        return iter(())
+    lengths = index[:, 1]
+    follows = parts[1:] == parts[:-1]
+    for places in (index[:, 0], at):
+        follows &= places[1:] == places[:-1] + lengths[:-1]
+    firsts = np.flatnonzero(np.append(True, ~follows))
+    columns = parts[firsts], index[firsts, 0], np.add.reduceat(lengths, firsts), at[firsts]
+    return zip(*(column.tolist() for column in columns), strict=True)

@@ -1,0 +1,38 @@
+"""Numbers the passes over a dataset: Keras makes one per epoch, and each has its own order."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+
+def once_per_pass(element: Callable[[], Any]) -> tf.data.Dataset:
+    """A dataset of one element, computed anew in each pass over the dataset.
+
+    A checkpoint of an iterator holds the element, and need not hold what computed it.
+    """
+    options = tf.data.Options()
+    options.experimental_external_state_policy = tf.data.experimental.ExternalStatePolicy.IGNORE
+    return tf.data.Dataset.from_tensors(0).map(lambda _: element()).with_options(options)
+
+
+def bounds_of_each_pass(
+    bounds: Callable[[int], list[Any]], specs: list[tf.TensorSpec]
+) -> tf.data.Dataset:
+    """A dataset of one element: the bounds of the pass over it.
+
+    Args:
+        bounds: The arrays of a pass, by its number from 0 on.
+        specs: The specs of these arrays.
+    """
+    numbers = itertools.count()
+
+    def found() -> tuple[tf.Tensor, ...]:
+        dtypes = [spec.dtype for spec in specs]
+        tensors = tf.numpy_function(lambda: bounds(next(numbers)), [], dtypes)
+        return tuple(tf.ensure_shape(t, s.shape) for t, s in zip(tensors, specs, strict=True))
+
+    return once_per_pass(found)
