@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 from collections.abc import Iterator
 from functools import partial
@@ -71,7 +72,7 @@ def write_tiny(store: Path, records: int) -> None:
 
 def _prepare(way: str) -> None:
     if way.startswith("load"):
-        _ = readers.load  # imports TensorFlow
+        importlib.import_module("readers.tfdata.dataset")  # imports TensorFlow
 
 
 def _options(task: Task, order: str) -> dict[str, Any]:

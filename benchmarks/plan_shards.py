@@ -17,7 +17,7 @@ import pickle
 import resource
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -77,30 +77,28 @@ def plan(keys: int, shards: int, processes: int) -> dict[str, float | int]:
         SystemExit: The shards are not balanced to one key.
     """
     pool = Pool(processes)
-    packed = pickle.dumps(Keys(seed=0))
+    every = Keys(seed=0)
     figures: dict[str, float | int] = {"keys": keys, "shards": shards}
 
-    def passes(method: str, *more: bytes) -> Iterator[tuple]:
+    def passes(method: Callable[..., tuple], *more: bytes) -> Iterator[tuple]:
+        packed = pickle.dumps(method)
         began, hashing, work = time.perf_counter(), 0.0, 0.0
-        tasks = (
-            (packed, method, start, min(start + STEP, keys), *more)
-            for start in range(0, keys, STEP)
-        )
+        tasks = ((packed, start, min(start + STEP, keys), *more) for start in range(0, keys, STEP))
         for result, hashing_seconds, seconds in pool.map(call, tasks):
             hashing, work = hashing + hashing_seconds, work + seconds
             yield result
-        figures[f"{method}_wall_s"] = time.perf_counter() - began
-        figures[f"{method}_hashing_cpu_s"] = hashing
-        figures[f"{method}_cpu_s"] = work
+        figures[f"{method.__name__}_wall_s"] = time.perf_counter() - began
+        figures[f"{method.__name__}_hashing_cpu_s"] = hashing
+        figures[f"{method.__name__}_cpu_s"] = work
 
     counts = np.zeros(BINS, np.int64)
-    for part in passes("histogram"):
+    for part in passes(every.histogram):
         counts += part
     began = time.perf_counter()
     draft = (draft_split(counts, 0, 1000.0, shards, 1 << 27),)
     by_bin: dict[int, list[bytes]] = defaultdict(list)
     packed_draft = pickle.dumps(draft)
-    for chosen in passes("select", packed_draft):
+    for chosen in passes(every.select, packed_draft):
         for bin_, hashes in chosen:
             by_bin[bin_].append(hashes)
     figures["selected_keys"] = sum(len(h) // 8 for parts in by_bin.values() for h in parts)
@@ -112,7 +110,7 @@ def plan(keys: int, shards: int, processes: int) -> dict[str, float | int]:
     figures["side_input_plan_bytes"] = len(found.pack())
     by_bin.clear()
     sizes = np.zeros(shards, np.int64)
-    for part in passes("assign", found.pack()):
+    for part in passes(every.assign, found.pack()):
         sizes += part
     pool.close()
     figures["fewest"], figures["most"] = int(sizes.min()), int(sizes.max())

@@ -43,11 +43,11 @@ from readers.format.manifest import Manifest
 from readers.format.schema import Feature, Schema
 from readers.verify import verify
 
-sys.path.insert(0, str(HERE.parent / "tests"))
+sys.path.insert(0, str(HERE.parent))
 
-from engines.flink import Flink
-from engines.running import running
-from engines.services import pids
+from tests.engines.flink import Flink
+from tests.engines.running import running
+from tests.engines.services import pids
 
 SIZES = {
     "made": (200_000, 1_000_000),
