@@ -1,4 +1,4 @@
-"""The stores that other tests use, and the network before them that fails when it is told to."""
+"""The stores that other tests use, and the proxy in front of them that fails on request."""
 
 import http.client
 import urllib.error
@@ -17,7 +17,7 @@ def read(url: str) -> bytes:
 
 
 def direct(bucket: Bucket, name: str, **headers: str) -> bytes:
-    """The body of one plain request, which nothing repeats."""
+    """The body of the response to one plain request, without retries."""
     url = f"{bucket.proxy.url}/{bucket.url.split('://')[1]}/{name}"
     request = urllib.request.Request(url, headers={"Authorization": SIGNED, **headers})
     with urllib.request.urlopen(request, timeout=60) as answer:
@@ -25,7 +25,7 @@ def direct(bucket: Bucket, name: str, **headers: str) -> bytes:
     return data
 
 
-def test_what_is_put_into_a_store_is_read_from_it(store: Bucket) -> None:
+def test_an_object_is_read_as_it_was_put(store: Bucket) -> None:
     data = bytes(range(256)) * 40
     store.put(f"{store.url}/a folder/x\u00e9", data)
     assert read(f"{store.url}/a folder/x\u00e9") == data
@@ -39,14 +39,14 @@ def test_a_client_writes_through_the_proxy(store: Bucket) -> None:
     assert store.proxy.seen(method=None)
 
 
-def test_requests_are_noted_with_their_ranges(store: Bucket) -> None:
+def test_requests_are_recorded_with_their_ranges(store: Bucket) -> None:
     store.put(f"{store.url}/x", bytes(1000))
     assert len(direct(store, "x", Range="bytes=10-19")) == 10
     (seen,) = store.proxy.seen("/x$")
     assert (seen.range, seen.status, seen.sent) == ("bytes=10-19", 206, 10)
 
 
-def test_chosen_requests_are_answered_with_an_error(store: Bucket) -> None:
+def test_selected_requests_fail_with_an_error(store: Bucket) -> None:
     store.put(f"{store.url}/x", b"x")
     store.proxy.fault(503, "/x$", first=2)
     for _ in range(2):
@@ -68,7 +68,7 @@ def test_every_nth_request_fails(store: Bucket) -> None:
     assert failed == [False, False, True] * 2
 
 
-def test_a_body_is_cut_short(store: Bucket) -> None:
+def test_a_body_is_truncated(store: Bucket) -> None:
     store.put(f"{store.url}/x", bytes(1000))
     store.proxy.fault("cut", first=1, keep=10)
     with pytest.raises(http.client.IncompleteRead):
@@ -77,7 +77,7 @@ def test_a_body_is_cut_short(store: Bucket) -> None:
     assert len(direct(store, "x")) == 10
 
 
-def test_a_connection_is_closed_before_an_answer(store: Bucket) -> None:
+def test_a_connection_is_closed_before_any_response(store: Bucket) -> None:
     store.put(f"{store.url}/x", b"x")
     store.proxy.fault("refuse", first=1)
     with pytest.raises((http.client.RemoteDisconnected, ConnectionError)):

@@ -1,8 +1,8 @@
-"""Object stores for tests: real servers of S3 and of Google Cloud Storage behind a faulty network.
+"""Object stores for tests: real servers of S3 and Google Cloud Storage behind a faulty network.
 
-One server of each kind serves a whole session, each bucket one test or one module. Clients reach it
-through a proxy, which notes every request and answers those that a test chooses with an error, cuts
-their bodies, or hangs up.
+One server of each kind serves a whole session, each bucket one test or one module. Clients connect
+through a proxy, which records every request. For those that a test selects it returns an error, truncates
+the body, or closes the connection.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ import pytest
 _SECONDS_TO_START = 60
 _HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length", "expect"}
 
-# What a store of S3 wants to see before it shows an object; the server here does not compute it.
+# Without such a header, the S3 server shows no object; it does not verify the signature.
 SIGNED = (
     "AWS4-HMAC-SHA256 Credential=testing/20260101/us-east-1/s3/aws4_request, "
     "SignedHeaders=host, Signature=0"
@@ -42,17 +42,17 @@ SIGNED = (
 
 @dataclass(frozen=True)
 class Request:
-    """What a client asked, and what came of it.
+    """A client's request and its outcome.
 
     Attributes:
-        method: Such as GET.
-        path: Without query, unquoted.
-        query: As it was sent.
-        range: The header of that name.
-        status: Of the answer; 0 where there was none.
-        sent: Bytes of the answer's body that were sent.
-        received: Bytes of the request's own body.
-        fault: What was done to it: a kind of `Fault`, or nothing.
+        method: The HTTP method, such as GET.
+        path: The path, unquoted, without the query.
+        query: The query as it was sent.
+        range: The `Range` header.
+        status: Status of the response; 0 without one.
+        sent: Length of the response's body that was sent, in bytes.
+        received: Length of the request's body, in bytes.
+        fault: The kind of the `Fault` that was applied, or nothing.
     """
 
     method: str
@@ -71,14 +71,14 @@ class Fault:
 
     Attributes:
         kind: A status such as 503 (which S3 calls SlowDown), 500 or 429; `cut`, a body that ends
-            early with its connection; `short`, one that ends early and looks whole; `refuse`, a
-            connection that is closed before an answer.
-        path: An expression that is found in the paths of those it is for.
-        methods: Theirs; None for any.
-        first: Only so many of them fail.
-        every: Of those, only every n-th.
-        keep: Bytes of a body that `cut` and `short` let pass; None for half of it.
-        after: The request reaches the store before the answer fails, so that it has its effect.
+            early together with its connection; `short`, one that ends early but looks whole; `refuse`,
+            a connection that is closed before any response.
+        path: A regular expression that is searched for in the paths.
+        methods: The HTTP methods; None for any.
+        first: The number of requests that fail; None for all.
+        every: Only every n-th request fails.
+        keep: Bytes of a body that `cut` and `short` let through; None for half of it.
+        after: The request reaches the store and takes effect before its response fails.
     """
 
     kind: int | str
@@ -92,7 +92,7 @@ class Fault:
     done: int = field(default=0, init=False)
 
     def strikes(self, method: str, path: str) -> bool:
-        """Whether this request fails; to be asked once for each."""
+        """Whether this request fails; call it once for each request."""
         if self.methods is not None and method not in self.methods:
             return False
         if not re.search(self.path, path) or (self.first is not None and self.done >= self.first):
@@ -105,18 +105,18 @@ class Fault:
 
 
 class Proxy:
-    """An HTTP server on localhost that passes requests on to another one.
+    """An HTTP server on localhost that forwards requests to another one.
 
     Attributes:
-        url: Where clients reach it.
-        requests: Those of the bucket under test so far.
-        faults: What happens to them.
+        url: Its address for clients.
+        requests: The requests to the bucket under test so far.
+        faults: The faults to apply.
     """
 
     def __init__(self, port: int, errors_as: str) -> None:
         self.requests: list[Request] = []
         self.faults: list[Fault] = []
-        # Clients have their answers before requests are noted.
+        # Clients receive a response before its request is recorded.
         self._lock, self._under_way = threading.Condition(), 0
         proxy, upstream, is_s3 = self, port, errors_as == "s3"
 
@@ -128,20 +128,20 @@ class Proxy:
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
 
     def fault(self, kind: int | str, path: str = "", **options: Any) -> Fault:
-        """Lets requests fail from now on; arguments as of `Fault`."""
+        """Makes requests fail from now on; arguments as for `Fault`."""
         fault = Fault(kind, path, **options)
         self.faults.append(fault)
         return fault
 
     def forget(self) -> None:
-        """Begins with no requests and no faults."""
+        """Removes all requests and faults."""
         with self._lock:
             self._settle()
             self.requests.clear()
             self.faults.clear()
 
     def seen(self, path: str = "", method: str | None = "GET") -> list[Request]:
-        """The requests whose path has an expression in it; method None for any."""
+        """The requests whose path matches a regular expression anywhere; method None for any."""
         with self._lock:
             self._settle()
             return [
@@ -151,17 +151,17 @@ class Proxy:
             ]
 
     def chosen(self, method: str, path: str) -> Fault | None:
-        """The fault that strikes a request."""
+        """The fault to apply to a request, if any."""
         with self._lock:
             return next((fault for fault in self.faults if fault.strikes(method, path)), None)
 
     def begin(self) -> None:
-        """Counts a request that has come in."""
+        """Counts a request that has arrived."""
         with self._lock:
             self._under_way += 1
 
     def note(self, request: Request) -> None:
-        """Adds a request, which is over, to those seen."""
+        """Records a finished request."""
         with self._lock:
             self._under_way -= 1
             self.requests.append(request)
@@ -182,12 +182,12 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
     request_queue_size = 256
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Clients that hang up are no news."""
+        """Ignores clients that close their connection."""
 
 
 class _Passing(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    # A small answer must not wait for the client to acknowledge its headers.
+    # A small body must not wait for the client to acknowledge the headers.
     disable_nagle_algorithm = True
     wbufsize = -1
     through: Proxy
@@ -195,10 +195,10 @@ class _Passing(BaseHTTPRequestHandler):
     is_xml: bool
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """Requests are noted elsewhere."""
+        """Prints nothing: `Proxy` records requests."""
 
     def handle_expect_100(self) -> bool:
-        """Tells a client at once that its body is welcome."""
+        """Invites the client to send its body without delay."""
         welcome = super().handle_expect_100()
         self.wfile.flush()
         return welcome
@@ -240,7 +240,7 @@ class _Passing(BaseHTTPRequestHandler):
                 sent = len(data)
             self.wfile.flush()
         finally:
-            told = "" if fault is None else str(fault.kind)
+            applied = "" if fault is None else str(fault.kind)
             self.through.note(
                 Request(
                     self.command,
@@ -249,7 +249,7 @@ class _Passing(BaseHTTPRequestHandler):
                     self.headers.get("Range"),
                     status,
                     sent,
-                    told,
+                    applied,
                     len(body),
                 )
             )
@@ -269,7 +269,7 @@ class _Passing(BaseHTTPRequestHandler):
 
     def _ask(self, body: bytes) -> tuple[http.client.HTTPResponse, bytes]:
         connection = http.client.HTTPConnection("127.0.0.1", self.to, timeout=60)
-        # With the client's Host: a store may give out addresses for what follows.
+        # With the client's Host header: a store may return addresses for later requests.
         connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
         for name, value in self.headers.items():
             if name.lower() not in _HOP_BY_HOP:
@@ -293,13 +293,13 @@ class _Passing(BaseHTTPRequestHandler):
 
 @dataclass(frozen=True)
 class Server:
-    """A store that runs, and the way to it.
+    """A running store.
 
     Attributes:
-        scheme: Of its URLs, "s3" or "gs".
-        proxy: Through which clients reach it.
-        port: Its own, past the proxy.
-        environment: What tells clients where it is.
+        scheme: The scheme of its URLs, "s3" or "gs".
+        proxy: The proxy that clients use.
+        port: The store's own port, past the proxy.
+        environment: The environment variables that lead clients to the proxy.
     """
 
     scheme: str
@@ -313,9 +313,9 @@ class Bucket:
     """A bucket of one test or module.
 
     Attributes:
-        url: Such as s3://name.
-        proxy: What stands before the store: its requests and faults.
-        server: Where it is.
+        url: Its URL, such as s3://name.
+        proxy: The store's proxy, with its requests and faults.
+        server: The store.
     """
 
     url: str
@@ -323,7 +323,7 @@ class Bucket:
     server: Server
 
     def upload(self, source: Path, target: str = "") -> str:
-        """The URL of a copy of a file or a folder, for which the proxy notes nothing."""
+        """Copies a file or a folder to the bucket past the proxy, and returns its URL there."""
         target = f"{self.url}/{target or source.name}"
         files = [source] if source.is_file() else sorted(source.rglob("*"))
         for file in files:
@@ -337,7 +337,7 @@ class Bucket:
         _put(self.server, url.split("://")[1], data)
 
     def get(self, url: str) -> bytes:
-        """The bytes of an object, past the proxy."""
+        """Reads an object past the proxy."""
         return _send(self.server.port, "GET", f"/{urllib.parse.quote(url.split('://')[1])}")
 
 
@@ -358,7 +358,7 @@ def _send(
     data: bytes | None = None,
     kind: str = "application/octet-stream",
 ) -> bytes:
-    """The body of a store's answer, whose proxy sees nothing of it."""
+    """Sends a request past the proxy, and returns the body of the response."""
     request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data, method=method)
     request.add_header("Content-Type", kind)
     request.add_header("Authorization", SIGNED)
@@ -376,8 +376,8 @@ def _free_port() -> int:
 
 @contextlib.contextmanager
 def _running(command: list[str], log: Path) -> Iterator[int]:
-    """The port of a server, once it answers; `{port}` in its command is replaced."""
-    for _ in range(3):  # Another process may take the port first.
+    """Starts a server and yields its port once it responds; replaces `{port}` in the command."""
+    for _ in range(3):  # Another process may take the port before the server does.
         port = _free_port()
         with log.open("wb") as output:
             process = subprocess.Popen(
@@ -394,7 +394,7 @@ def _running(command: list[str], log: Path) -> Iterator[int]:
         finally:
             process.kill()
             process.wait()
-    raise RuntimeError(f"{command}: it does not start: {log.read_text()[-2000:]}")
+    raise RuntimeError(f"{command} does not start: {log.read_text()[-2000:]}")
 
 
 def _answers(process: subprocess.Popen[bytes], port: int) -> bool:
@@ -417,7 +417,7 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
             "AWS_ACCESS_KEY_ID": "testing",
             "AWS_SECRET_ACCESS_KEY": "testing",
             "AWS_DEFAULT_REGION": "us-east-1",
-            # Else a client without credentials asks the machine's cloud for some, and waits.
+            # Otherwise a client without credentials asks the machine's cloud for some, and waits.
             "AWS_EC2_METADATA_DISABLED": "true",
         }
         yield Server("s3", proxy, port, environment)
@@ -434,7 +434,7 @@ def gcs_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         environment = {
             "STORAGE_EMULATOR_HOST": proxy.url,
             "GOOGLE_CLOUD_PROJECT": "testing",
-            # Else a client without credentials asks the machine's cloud for some, and waits.
+            # Otherwise a client without credentials asks the machine's cloud for some, and waits.
             "NO_GCE_CHECK": "true",
         }
         yield Server("gs", proxy, port, environment)
@@ -446,7 +446,7 @@ _NUMBERS = itertools.count()
 
 @contextlib.contextmanager
 def bucket_of(server: Server) -> Iterator[Bucket]:
-    """A new bucket, and an environment in which clients find it, in this process and its children."""
+    """A new bucket; meanwhile the environment of this process leads clients to its store."""
     name = f"bucket-{os.getpid()}-{next(_NUMBERS)}"
     if server.scheme == "s3":
         _send(server.port, "PUT", f"/{name}", b"", "application/xml")
@@ -466,7 +466,7 @@ def bucket_of(server: Server) -> Iterator[Bucket]:
 
 
 def _forget_clients() -> None:
-    """Lets fsspec make new clients, which look into the environment and have listed nothing yet."""
+    """Makes fsspec create new clients, which read the environment and have no cached listings."""
     for protocol in ("s3", "gs"):
         with contextlib.suppress(ImportError):
             fsspec.get_filesystem_class(protocol).clear_instance_cache()
