@@ -640,7 +640,7 @@ def test_a_command_on_a_runner_that_loses_records_fails_with_one_line(
         (tmp_path / "in" / f"{file}.txt").write_text("".join(rows))
     flags = ["--direct_running_mode", "multi_threading", "--direct_num_workers", 4]
     flags += ["--num_shards", 8]
-    for attempt in range(3):
+    for attempt in range(8):
         out = tmp_path / f"out{attempt}"
         code = run("text", "--input", tmp_path / "in", "--output", out, *flags)
         error = capsys.readouterr().err
@@ -654,7 +654,7 @@ def test_a_command_on_a_runner_that_loses_records_fails_with_one_line(
                 return
             Path(error.split()[-1]).unlink()
         shutil.rmtree(out, ignore_errors=True)
-    pytest.skip("this runner lost nothing in three runs; every one of them was complete")
+    pytest.fail("this runner lost nothing in eight runs: the test proves nothing any more")
 
 
 # A disk that is full, an output that cannot be written.

@@ -8,6 +8,7 @@ import types
 from pathlib import Path
 
 import fsspec
+import gcsfs.retry
 import numpy as np
 import pytest
 
@@ -45,12 +46,11 @@ def hasty(monkeypatch):
     monkeypatch.setattr(retries, "_FIRST_WAIT", 0.01)
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     monkeypatch.setattr(fsspec.get_filesystem_class("s3"), "retries", 1)
-    gcsfs_retry = pytest.importorskip("gcsfs.retry")
 
     async def nothing(_: float) -> None:
         pass
 
-    monkeypatch.setattr(gcsfs_retry, "asyncio", types.SimpleNamespace(sleep=nothing))
+    monkeypatch.setattr(gcsfs.retry, "asyncio", types.SimpleNamespace(sleep=nothing))
 
 
 def test_all_readers_read_from_a_store(store: Bucket, numbered: Path, tmp_path: Path) -> None:
