@@ -6,7 +6,6 @@ import argparse
 import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
@@ -19,11 +18,9 @@ from beam_jobs.dataset.output import Output, parse_names, parse_num_shards, pars
 from beam_jobs.engines.direct import on_this_machine, processes_of
 from beam_jobs.engines.flags import engine_flags
 from beam_jobs.errors import UsageError
-from beam_jobs.jobs.reshard.job import UNKNOWN, ReshardJob
-from beam_jobs.jobs.sensors.job import SensorJob
-from beam_jobs.jobs.text.job import TextJob
-from beam_jobs.pipeline.write_records import WriteParts
-from beam_jobs.pipeline.write_references import WriteFiles
+from beam_jobs.jobs.reshard.job import UNKNOWN
+from beam_jobs.pipeline.write_records import WriteRecords
+from beam_jobs.pipeline.write_references import WriteReferences
 from beam_jobs.plan.groups import Groups
 from beam_jobs.plan.placement import Placement, Splits, check_seed
 from beam_jobs.sources.table_inputs import split_names
@@ -31,11 +28,6 @@ from readers.format.schema import Schema
 
 # Flags that say where and how, not what: a dataset is the same whatever they are.
 _NOT_OF_THE_DATASET = ("job", "output", "overwrite", "dry_run", "engine")
-
-
-def _cuts(job: AnyJob) -> bool:
-    """Whether a recording gives several records."""
-    return isinstance(job, SensorJob) and job.conditioning.cuts
 
 
 @dataclass(frozen=True)
@@ -59,17 +51,12 @@ class Command:
     dry_run: bool = False
 
     @property
-    def in_parts(self) -> bool:
-        """Whether a file may hold several records, or can only be read together with others."""
-        if isinstance(self.job, TextJob | ReshardJob):
-            return True
-        return _cuts(self.job) or self.job.inputs.packed
-
-    @property
     def transform(self) -> beam.PTransform:
         """The whole pipeline."""
-        kind: Any = WriteParts if self.in_parts else WriteFiles
-        return kind(self.job, self.output, self.processes)
+        files = self.job.as_file_job()
+        if files:
+            return WriteReferences(files, self.output, self.processes)
+        return WriteRecords(self.job, self.output, self.processes)
 
 
 def parse_command(arguments: Sequence[str]) -> Command:
@@ -98,7 +85,7 @@ def parse_command(arguments: Sequence[str]) -> Command:
         _check_stratify(flags, job, splits)
         dataset = replace(
             _dataset(flags, output, job.schema, splits, groups),
-            stored=parse_names(flags.names, job.schema) if flags.names else {},
+            feature_names=parse_names(flags.names, job.schema) if flags.names else {},
             stratify=flags.stratify,
         )
     processes = processes_of(beam_options, rest)
@@ -170,7 +157,7 @@ def _check_stratify(flags: argparse.Namespace, job: EncodingJob, splits: Splits)
     reason = ""
     if flags.group_by:
         reason = "--group_by keeps records together, so that no share can be exact: drop one"
-    elif job.window if isinstance(job, TextJob) else _cuts(job):
+    elif job.has_windows:
         reason = "windows stay together with their recording or text, so that no share can be exact"
     elif "label" not in job.schema:
         reason = "the records have no label: add --label"

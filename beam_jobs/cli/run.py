@@ -70,7 +70,7 @@ def standstill(command: Command) -> str:
     runner = command.beam.view_as(StandardOptions).runner
     if (
         runner not in ("FlinkRunner", "SparkRunner", "PortableRunner")
-        or not command.in_parts
+        or command.job.as_file_job()
         or is_local(command.output.directory)
     ):
         return ""
@@ -100,7 +100,7 @@ def survey_job(command: Command) -> Findings:
     """
     with tempfile.TemporaryDirectory(prefix="beam_jobs-") as directory:
         path = Path(directory, "findings.json")
-        survey = Survey(command.job, command.output, command.processes, command.in_parts, str(path))
+        survey = Survey(command.job, command.output, command.processes, str(path))
         _launch(command, "Survey" >> survey)
         return Findings.from_json(path.read_text(encoding="utf-8"))
 

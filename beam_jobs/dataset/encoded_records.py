@@ -22,7 +22,7 @@ _RUN_BYTES = 1 << 20
 
 
 def _kept(file: BinaryIO, packed: Iterable[bytes]) -> Iterator[tuple[int, int, Block]]:
-    """Writes the payloads of blocks to a file; yields where they are, as `Records` takes them."""
+    """Writes the payloads of blocks to a file; yields where they are, as `StoredRecords` takes them."""
     at = 0
     for block in map(Block.unpack, packed):
         file.write(block.payloads.data)
@@ -42,10 +42,10 @@ def write_spooled(writer: ShardWriter, spool: Spool, references: Iterable[bytes]
     """
     with SpoolReader(spool) as reader:
         blocks = (block for some in references for block in reader.blocks(some))
-        return write_records(writer, Records(reader.files, blocks))
+        return write_records(writer, StoredRecords(reader.files, blocks))
 
 
-def write_records(writer: ShardWriter, records: Records) -> ShardResult:
+def write_records(writer: ShardWriter, records: StoredRecords) -> ShardResult:
     """Writes a shard, or finds it written by an earlier run.
 
     Raises:
@@ -56,7 +56,7 @@ def write_records(writer: ShardWriter, records: Records) -> ShardResult:
     return _find_written(writer, records) or _write(writer, records)
 
 
-def _find_written(writer: ShardWriter, records: Records) -> ShardResult | None:
+def _find_written(writer: ShardWriter, records: StoredRecords) -> ShardResult | None:
     noted = writer.read_note()
     if noted is None:
         return None
@@ -67,7 +67,7 @@ def _find_written(writer: ShardWriter, records: Records) -> ShardResult | None:
     return found[0] if found else None
 
 
-def _write(writer: ShardWriter, records: Records) -> ShardResult:
+def _write(writer: ShardWriter, records: StoredRecords) -> ShardResult:
     digest = writer.digest()
 
     def digested() -> Iterator[Run]:
@@ -85,7 +85,7 @@ def _contents(run: Run) -> tuple[bytes, bytes]:
     return run[0], format_rejects(run[2])
 
 
-class Records:
+class StoredRecords:
     """The encoded records of a shard in local files: where the frame of each lies, in order.
 
     Args:

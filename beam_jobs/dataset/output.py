@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from beam_jobs.errors import UsageError
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.shards import MAX_SHARDS
+from beam_jobs.records.rejects import OnReject
 from beam_jobs.storage.paths import GLOB, is_local
 from readers.format.schema import Feature, Schema
 
@@ -42,7 +43,9 @@ def parse_size(text: str) -> int:
 
 DEFAULT_SHARD_SIZE = 128 << 20
 
-BALANCES = ("records", "bytes")
+Balance = Literal["records", "bytes"]
+
+BALANCES: tuple[Balance, ...] = get_args(Balance)
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,7 @@ class Output:
         overwrite: Whether an existing dataset may be replaced.
         options: Of the job, for the manifest; nothing of the runner or the machine.
         balance: What shards of a split have as much of as can be: "records" or "bytes".
-        stored: What features are called in Examples, where it is not their name in the schema.
+        feature_names: Names of features in Examples that differ from those in the schema.
         stratify: Whether every label has its share of records in every split.
     """
 
@@ -68,11 +71,11 @@ class Output:
     placement: Placement
     num_shards: tuple[int, ...]
     shard_size: int = DEFAULT_SHARD_SIZE
-    on_reject: str = "skip"
+    on_reject: OnReject = "skip"
     overwrite: bool = False
     options: dict[str, Any] = field(default_factory=dict)
-    balance: str = "records"
-    stored: Mapping[str, str] = field(default_factory=dict)
+    balance: Balance = "records"
+    feature_names: Mapping[str, str] = field(default_factory=dict)
     stratify: bool = False
 
 

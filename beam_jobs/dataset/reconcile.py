@@ -109,7 +109,7 @@ def check_files(directory: str, results: Iterable[ShardResult], found: Iterable[
                 )
 
 
-def _dataset_files(
+def dataset_files(
     manifest: Manifest, results: list[ShardResult], names: tuple[str, ...]
 ) -> set[str]:
     """The names of all files of a dataset; a second attempt at the commit finds its manifest."""

@@ -20,24 +20,15 @@ import tempfile
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any, Generic, Protocol, TypeVar
 
 from beam_jobs.engines.memory import keep_freed
 from beam_jobs.errors import DataError, JobError, UsageError
-from beam_jobs.storage.options import Surroundings, surroundings, take
+from beam_jobs.storage.options import ProcessContext, process_context, take
 
 T = TypeVar("T")
-
-# What tasks are made of.
-_MODULES = [
-    "beam_jobs.jobs.file_passes",
-    "beam_jobs.jobs.images.job",
-    "beam_jobs.jobs.loading",
-    "beam_jobs.jobs.sensors.job",
-    "beam_jobs.jobs.text.passes",
-]
 
 # Tasks that wait for each process, so that none is idle while results are written.
 _AHEAD = 2
@@ -93,9 +84,10 @@ class Pool:
 
     Args:
         processes: How many; with 1 there are no others.
+        preload: Modules that the processes have imported when they start.
     """
 
-    def __init__(self, processes: int) -> None:
+    def __init__(self, processes: int, preload: Sequence[str] = ()) -> None:
         self.processes = processes
         self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
         self._broken = self._closed = False
@@ -104,7 +96,9 @@ class Pool:
         if processes > 1:
             keep_freed()  # Results are megabytes, each of which is freed when it is written.
         self._threads = [
-            threading.Thread(target=self._serve, args=(_context(), surroundings()), daemon=True)
+            threading.Thread(
+                target=self._serve, args=(_context(preload), process_context()), daemon=True
+            )
             for _ in range(processes if processes > 1 else 0)
         ]
         for thread in self._threads:
@@ -154,7 +148,7 @@ class Pool:
             thread.join()
         _unpickled.cache_clear()  # The next run may find other files behind the same names.
 
-    def _serve(self, context: Any, here_known: Surroundings) -> None:
+    def _serve(self, context: Any, here_known: ProcessContext) -> None:
         """Hands tasks to a process of its own until the pool is closed."""
         here, there = context.Pipe()
         process = context.Process(target=_work, args=(there, here_known), daemon=True)
@@ -203,7 +197,7 @@ def _killed() -> DataError:
     )
 
 
-def _work(connection: Any, given: Surroundings) -> None:
+def _work(connection: Any, given: ProcessContext) -> None:
     """Does tasks until the other side is gone."""
     take(given)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent.
@@ -235,12 +229,12 @@ def _portable(error: Exception) -> Exception:
     return error
 
 
-def call(packed: bytes, method: str, *arguments: Any) -> Any:
-    """Calls a method of a pickled object, which each process unpickles once.
+def call(packed: bytes, *arguments: Any) -> Any:
+    """Calls a pickled function, which each process unpickles once.
 
-    Threads of a process share the object.
+    A bound method is a function too: all its calls, from any thread, share one object.
     """
-    return getattr(_unpickled(packed), method)(*arguments)
+    return _unpickled(packed)(*arguments)
 
 
 @functools.lru_cache(maxsize=4)
@@ -253,11 +247,16 @@ _pools: dict[int, Pool] = {}
 _pools_lock = threading.Lock()
 
 
-def shared_pool(processes: int) -> Pool:
-    """The pool that all steps of a pipeline share in this process."""
+def shared_pool(processes: int, preload: Sequence[str] = ()) -> Pool:
+    """The pool that all steps of a pipeline share in this process.
+
+    Args:
+        processes: The number of its processes.
+        preload: Modules that its processes have imported when they start, if the pool is new.
+    """
     with _pools_lock:
         if processes not in _pools:
-            _pools[processes] = Pool(processes)
+            _pools[processes] = Pool(processes, preload)
         return _pools[processes]
 
 
@@ -269,7 +268,7 @@ def close_shared_pools() -> None:
             _pools.popitem()[1].close()
 
 
-def _context() -> Any:
+def _context(preload: Sequence[str]) -> Any:
     # Not fork: Beam and gRPC run threads. A fork server is a clean process that has the modules
     # loaded once, so that each further process is there in milliseconds and shares their memory.
     if "forkserver" not in multiprocessing.get_all_start_methods():
@@ -277,7 +276,7 @@ def _context() -> Any:
     from multiprocessing import forkserver  # Not there on Windows.
 
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(_MODULES)
+    context.set_forkserver_preload(list(preload))
     folder = tempfile.gettempdir()
     if len(os.fsencode(folder)) > _LONGEST_FOLDER:
         tempfile.tempdir = next(

@@ -1,33 +1,40 @@
-"""The passes over files that hold many records, or lie in an archive that is read from its front.
+"""The two passes over files that hold several records, or are members of a streamed archive.
 
-In any process: nothing here imports Beam.
+Nothing here imports Beam.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar, cast
 
 import numpy as np
 
 from beam_jobs.errors import RejectError
-from beam_jobs.jobs.passes import FirstPass, Found, Made, SecondPass
-from beam_jobs.jobs.protocols import PartsJob
+from beam_jobs.jobs.passes import (
+    EncodedRecords,
+    EncodingPlan,
+    FirstPass,
+    FoundRecords,
+    SecondPass,
+    SplitRules,
+)
+from beam_jobs.jobs.protocols import FileJob, Learns, PartsJob, RecordJob
+from beam_jobs.jobs.record import SourceValues, source_values, whole_record
 from beam_jobs.records.encode import RecordEncoder
-from beam_jobs.records.rejects import Reject
-from beam_jobs.sources.chunks import Work
-from beam_jobs.sources.extra_features import extra_values
-from beam_jobs.sources.labels import LABEL, Label
-from beam_jobs.sources.source import NOT_UTF8, Source, is_utf8
+from beam_jobs.records.rejects import OnReject, Reject, Stage
+from beam_jobs.sources.chunks import Chunk, Task
+from beam_jobs.sources.labels import Label
+from beam_jobs.sources.source import Source, is_utf8
 
-# Bytes of encoded records that are handed over at once.
-_BYTES_TOGETHER = 16 << 20
+# Bytes of encoded records that are handed over at a time.
+_BATCH_BYTES = 16 << 20
 
 
-def _files(job: PartsJob, work: Work) -> Iterator[tuple[Source, bytes]]:
-    """Yields the files of some work and their bytes; none where a source has an error."""
-    for chunk in work.chunks:
+def _files(job: PartsJob, task: Task) -> Iterator[tuple[Source, bytes]]:
+    """Yields the files of a task and their bytes; no bytes if the source has an error."""
+    for chunk in task.chunks:
         source = chunk.source
         if source.packed and not source.error:
             yield from job.unpacked(source)
@@ -43,115 +50,116 @@ def _files(job: PartsJob, work: Work) -> Iterator[tuple[Source, bytes]]:
         yield source, data
 
 
-def _check(source: Source) -> None:
-    if not is_utf8(source.key):
-        raise RejectError(NOT_UTF8)
-    if source.error:
-        raise RejectError(source.error)
-
-
-@dataclass(frozen=True, kw_only=True)
-class FileFirstPass(FirstPass):
-    """Work -> keys and labels of the records in files.
-
-    Attributes:
-        job: What a record is.
-    """
-
-    job: PartsJob
-
-    def found(self, work: Work) -> Iterator[Found]:
-        for source, data in _files(self.job, work):
-            try:
-                _check(source)
-                label = self.job.labels.of(source)
-                extra_values(self.job.extras, source.row)
-                split = _split(self, source, label)
-                parts = self.job.parts_of(source, data)
-            except RejectError as error:
-                reject = Reject.of(source.key, "read", error)
-                nothing = np.empty(0, np.uint8)
-                yield Found([], nothing, nothing.astype(np.int64), [], [reject])
-                continue
-            splits = np.full(len(parts), split, np.uint8)
-            sizes = np.array([size for _, size in parts], np.int64)
-            yield Found([key.encode() for key, _ in parts], splits, sizes, [label] * len(parts), [])
-
-
-def _split(passing: FirstPass | SecondPass, source: Source, label: Label | None) -> int:
+def _split(rules: SplitRules, source: Source, label: Label | None) -> int:
     """The one split of all records of a file.
 
     Raises:
-        RejectError: Its name or its row should tell, and does not.
+        RejectError: The file's name or its row does not state a known split.
     """
-    splits, errors = passing.places.splits_of([source.file.encode()], [source.row], [label])
+    splits, errors = rules.splits_of([source.file.encode()], [source.row], [label])
     if errors:
         raise RejectError(errors[0])
     return int(splits[0])
 
 
 @dataclass(frozen=True, kw_only=True)
-class FileSecondPass(SecondPass):
-    """Work -> the encoded records in files.
+class FileFirstPass(FirstPass):
+    """Task -> keys and labels of the records in files.
 
     Attributes:
-        job: What a record is.
+        job: Defines the records.
     """
 
     job: PartsJob
 
-    def made(self, work: Work, encoder: RecordEncoder) -> Iterator[Made]:
-        for source, data in _files(self.job, work):
+    def found(self, task: Task) -> Iterator[FoundRecords]:
+        for source, data in _files(self.job, task):
             try:
-                _check(source)
-                label = self.job.labels.of(source)
-                extras = extra_values(self.job.extras, source.row)
-                split = _split(self, source, label)
+                values = source_values(self.job, source)
+                split = _split(self.rules, source, values.label)
+                parts = self.job.parts_of(source, data)
             except RejectError as error:
-                yield _rejected(source, error)
+                yield FoundRecords.of_reject(Reject.of(source.key, "read", error))
                 continue
-            yield from self._encoded(source, data, split, label, extras, encoder)
+            splits = np.full(len(parts), split, np.uint8)
+            sizes = np.array([size for _, size in parts], np.int64)
+            keys = [key.encode() for key, _ in parts]
+            yield FoundRecords(keys, splits, sizes, [values.label] * len(parts), [])
+
+
+@dataclass(frozen=True)
+class FileSecondPass(SecondPass):
+    """Task -> the encoded records in files.
+
+    Attributes:
+        job: Defines the records.
+    """
+
+    job: PartsJob
+
+    def encoded(self, task: Task, encoder: RecordEncoder) -> Iterator[EncodedRecords]:
+        for source, data in _files(self.job, task):
+            try:
+                values = source_values(self.job, source)
+                split = _split(self.known.rules, source, values.label)
+            except RejectError as error:
+                yield EncodedRecords.of_reject(Reject.of(source.key, "read", error))
+                continue
+            yield from self._encoded(source, data, split, values, encoder)
 
     def _encoded(
         self,
         source: Source,
         data: bytes,
         split: int,
-        label: Label | None,
-        extras: dict[str, Any],
+        values: SourceValues,
         encoder: RecordEncoder,
-    ) -> Iterator[Made]:
-        """Yields the records of a file, not all at once: windows may take many times its bytes."""
+    ) -> Iterator[EncodedRecords]:
+        """Yields the records of a file in batches: windows may take many times its bytes."""
         keys: list[bytes] = []
         frames: list[bytes] = []
-        made = size = 0
+        done = size = 0
         late: list[tuple[Reject, int]] = []
         try:
             for key, record in self.job.records_of(source, data):
-                if label is not None:
-                    record[LABEL] = label
-                # Last, as a column that is kept may be called as classes are.
-                whole = self.class_ids.put(record) | extras | {"key": key}
-                frames.append(encoder.encode(split, whole))
+                frames.append(
+                    encoder.encode(split, whole_record(record, key, values, self.class_ids))
+                )
                 keys.append(key.encode())
-                made, size = made + 1, size + len(frames[-1])
-                if size >= _BYTES_TOGETHER:
-                    yield _made(keys, frames, split)
+                done, size = done + 1, size + len(frames[-1])
+                if size >= _BATCH_BYTES:
+                    yield _batch(keys, frames, split)
                     keys, frames, size = [], [], 0
         except (RejectError, ValueError) as error:
-            stage = "decode" if isinstance(error, RejectError) else "encode"
+            stage: Stage = "decode" if isinstance(error, RejectError) else "encode"
             try:
                 planned = [key for key, _ in self.job.parts_of(source, data)]
             except RejectError:
-                yield _rejected(source, error)
+                yield EncodedRecords.of_reject(Reject.of(source.key, "read", error))
                 return
-            late = [(Reject.of(key, stage, error), split) for key in planned[made:]]
-        yield _made(keys, frames, split)._replace(late=late)
+            late = [(Reject.of(key, stage, error), split) for key in planned[done:]]
+        yield _batch(keys, frames, split)._replace(late=late)
 
 
-def _made(keys: list[bytes], frames: list[bytes], split: int) -> Made:
-    return Made(keys, np.full(len(frames), split, np.uint8), frames, [])
+def _batch(keys: list[bytes], frames: list[bytes], split: int) -> EncodedRecords:
+    return EncodedRecords(keys, np.full(len(frames), split, np.uint8), frames, [])
 
 
-def _rejected(source: Source, error: Exception) -> Made:
-    return Made([], np.empty(0, np.uint8), [], [Reject.of(source.key, "read", error)])
+class FilesInParts(RecordJob):
+    """The answers to `RecordJob` that jobs of images and recordings share."""
+
+    learns: ClassVar[Learns] = None
+    tokenizer: ClassVar[str] = ""
+    vocabulary: ClassVar[tuple[bytes, ...]] = ()
+
+    def as_file_job(self) -> FileJob | None:
+        return None if self.has_windows or self.inputs.packed else cast(PartsJob, self)
+
+    def chunks(self, source: Source) -> Iterator[Chunk]:
+        yield Chunk(source, 0, 0, 1, source.size)
+
+    def first_pass(self, rules: SplitRules, on_reject: OnReject, tokenizer: str = "") -> FirstPass:
+        return FileFirstPass(rules=rules, on_reject=on_reject, job=cast(PartsJob, self))
+
+    def second_pass(self, known: EncodingPlan) -> SecondPass:
+        return FileSecondPass(known, cast(PartsJob, self))

@@ -1,4 +1,4 @@
-"""References -> framed records, in whichever process: nothing here imports Beam."""
+"""References -> framed records. Runs in any process: nothing here imports Beam."""
 
 from __future__ import annotations
 
@@ -12,41 +12,28 @@ import numpy as np
 
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.protocols import FileJob
+from beam_jobs.jobs.record import label_or_none, source_values, whole_record
 from beam_jobs.records.encode import RecordEncoder
 from beam_jobs.records.rejects import Reject
 from beam_jobs.records.statistics import Statistics
 from beam_jobs.sources.classes import ClassIds, Names
-from beam_jobs.sources.extra_features import extra_values
-from beam_jobs.sources.labels import LABEL, Label, count_labels
-from beam_jobs.sources.source import NOT_UTF8, Source, is_utf8, unpack_reference
+from beam_jobs.sources.labels import LABEL, count_labels
+from beam_jobs.sources.source import Source, unpack_reference
 from readers.format.encode import Encoder
 from readers.format.schema import Schema
 
 
 def known_error(job: FileJob, source: Source) -> str:
-    """Why a source cannot become a record, where its name or its row tell; else empty.
+    """Why a source cannot become a record, if its name or its row already shows it; else empty.
 
     Raises:
-        UsageError: As `Labels.of`.
+        UsageError: A label is not of the kind that the job expects.
     """
-    if not is_utf8(source.key):
-        return NOT_UTF8
     try:
-        job.labels.of(source)
-        extra_values(job.extras, source.row)
+        source_values(job, source)
     except RejectError as error:
         return str(error)
     return ""
-
-
-def label_or_none(job: FileJob, source: Source) -> Label | None:
-    """The label of a record; None where there are no labels, or it will be rejected."""
-    if source.error or not is_utf8(source.key):
-        return None
-    try:
-        return job.labels.of(source)
-    except RejectError:
-        return None
 
 
 def classes_in(job: FileJob, sources: Sequence[Source]) -> dict[str, Counter[str]]:
@@ -57,7 +44,7 @@ def classes_in(job: FileJob, sources: Sequence[Source]) -> dict[str, Counter[str
             for feature, names in job.classes_of(source).items():
                 found.setdefault(feature, Counter()).update(names)
         except RejectError:
-            pass  # Who loads it tells why.
+            pass  # Loading it reports why.
     return found
 
 
@@ -66,9 +53,9 @@ class Loaded(NamedTuple):
 
     Attributes:
         frames: The framed Examples, one after another.
-        lengths: int64 [n], bytes of each.
+        lengths: int64 [n], the bytes of each frame.
         rejects: The files that could not become records.
-        statistics: Of the records.
+        statistics: The statistics of the records.
     """
 
     frames: bytes
@@ -83,19 +70,19 @@ class Loader:
 
     Attributes:
         job: What a record is.
-        schema: Of the records.
-        names: Of classes, as `label_names_of` gives them; None where they are not known yet.
-        stored: What features are called in Examples, where it is not their name in the schema.
+        schema: The features of every record.
+        names: Names of classes by feature; None if they are not known yet.
+        feature_names: Names of features in Examples that differ from those in the schema.
     """
 
     job: FileJob
     schema: Schema
     names: Names | None = None
-    stored: Mapping[str, str] = field(default_factory=dict)
+    feature_names: Mapping[str, str] = field(default_factory=dict)
 
     @functools.cached_property
     def _encoder(self) -> Encoder:
-        return Encoder(self.schema, self.stored)
+        return Encoder(self.schema, self.feature_names)
 
     @functools.cached_property
     def _class_ids(self) -> ClassIds:
@@ -105,24 +92,17 @@ class Loader:
         """The whole record of a source.
 
         Raises:
-            RejectError, UsageError: As `FileJob.load`.
+            RejectError: The source cannot become a record.
+            UsageError: It can, but does not fit the other records.
         """
-        if not is_utf8(source.key):
-            raise RejectError(NOT_UTF8)
-        if source.error:
-            raise RejectError(source.error)
-        record = self.job.load(source)
-        record["key"] = source.key
-        label = self.job.labels.of(source)
-        if label is not None:
-            record[LABEL] = label
-        return self._class_ids.put(record) | extra_values(self.job.extras, source.row)
+        values = source_values(self.job, source)
+        return whole_record(self.job.load(source), source.key, values, self._class_ids)
 
     def load(self, references: Sequence[bytes]) -> Loaded:
-        """The records of some references.
+        """The framed records of some references, in order.
 
         Raises:
-            UsageError: As `FileJob.load`.
+            UsageError: A record does not fit the others.
         """
         encoder = RecordEncoder(self._encoder)
         frames: list[bytes] = []
@@ -139,6 +119,6 @@ class Loader:
         return Loaded(b"".join(frames), lengths, rejects, statistics)
 
     def measure(self, references: Sequence[bytes]) -> list[int | Reject]:
-        """The bytes of each record, framing included; or why there is none."""
+        """The bytes of each framed record, or why there is none."""
         loaded = (self.load([reference]) for reference in references)
         return [part.rejects[0] if part.rejects else int(part.lengths[0]) for part in loaded]

@@ -1,7 +1,7 @@
-"""The two passes over inputs whose records are parts of files, in any process: no Beam here.
+"""The two passes of jobs whose records are parts of files.
 
-The first one finds out how many records there are and where they belong, the second one encodes
-them. What a record is, a job's own passes say.
+The first pass finds the records and where they belong, the second encodes them. What a record is,
+each job's own passes know. Nothing here imports Beam.
 """
 
 from __future__ import annotations
@@ -9,16 +9,13 @@ from __future__ import annotations
 import abc
 import functools
 import itertools
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from beam_jobs.errors import DataError, RejectError
-from beam_jobs.jobs.reshard.schema_guess import SchemaGuess
-from beam_jobs.jobs.text.tokens import WordCounts, pack_counts
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.shards import Plan, assign_shards
 from beam_jobs.plan.strata import Labelled, Strata
@@ -27,57 +24,75 @@ from beam_jobs.records.blocks import Block
 from beam_jobs.records.encode import RecordCounter, RecordEncoder
 from beam_jobs.records.payload import pack_record
 from beam_jobs.records.ragged import Ragged
-from beam_jobs.records.rejects import Reject
+from beam_jobs.records.rejects import OnReject, Reject
 from beam_jobs.records.spool import Spool
 from beam_jobs.records.statistics import Statistics
-from beam_jobs.sources.chunks import Work
+from beam_jobs.sources.chunks import Task
 from beam_jobs.sources.classes import ClassIds, LabelIds, Names
 from beam_jobs.sources.labels import LABEL, Label, count_labels
 from readers.format.encode import Encoder
 from readers.format.schema import Schema
 
 
-class Read(NamedTuple):
-    """What the first pass learns from some work.
+class Learner(Protocol):
+    """Collects what only one kind of job learns from its records, such as counts of words."""
+
+    def add(self, part: Any, /) -> None:
+        """Adds what `FoundRecords.learned` holds."""
+
+    def elements(self) -> Iterator[Any]:
+        """Yields all that was collected, in the form in which the pipeline combines it."""
+
+
+class NoLearner:
+    """The `Learner` of a job that needs nothing but keys, labels and sizes."""
+
+    def add(self, part: Any, /) -> None:
+        pass
+
+    def elements(self) -> Iterator[Any]:
+        return iter(())
+
+
+class FirstPassResult(NamedTuple):
+    """What the first pass learns from a task.
 
     Attributes:
-        summary: Of its records.
-        block: Packed, the hashes of those that can be written; None without any.
-        counts: Of the words of the training split, by partition.
-        guess: Of the features of its records, where that is to be learned.
+        summary: Counts of its records.
+        block: The packed hashes of the records that can be written; None if there are none.
+        learned: The elements of the pass's `Learner`.
     """
 
     summary: Summary
     block: bytes | None
-    counts: list[tuple[int, WordCounts]]
-    guess: SchemaGuess
+    learned: list[Any]
 
 
-class Encoded(NamedTuple):
-    """What the second pass makes of some work.
+class SecondPassResult(NamedTuple):
+    """The encoded records of a task.
 
     Attributes:
-        shards: (split and shard, its records packed, or the reference to them).
-        statistics: By split.
+        shards: (split and shard in one number, packed records or the locator of them).
+        statistics: (split, the statistics of its records).
     """
 
     shards: list[tuple[int, bytes]]
     statistics: list[tuple[int, Statistics]]
 
 
-class Found(NamedTuple):
+class FoundRecords(NamedTuple):
     """Records that the first pass has found.
 
     Attributes:
-        keys: In UTF-8.
-        splits: uint8 [n].
-        sizes: int64 [n], about how many bytes each has in its shard.
-        labels: As text; None without labels.
+        keys: Their keys in UTF-8.
+        splits: uint8 [n], the split of each.
+        sizes: int64 [n], roughly how many bytes each takes in its shard.
+        labels: The label of each; None without labels.
         rejects: Inputs that cannot become records.
-        words: Of those in the training split, where they are counted.
+        learned: What the pass's `Learner` adds; None if there is nothing to learn.
+        words: The number of words in the training split, if they are counted.
         duplicates: uint8 [m], the splits of records that were dropped.
-        guess: What is known of their features, where that is to be learned.
-        texts: How many texts they were cut from.
+        texts: The number of texts that the records were cut from.
     """
 
     keys: list[bytes]
@@ -85,21 +100,26 @@ class Found(NamedTuple):
     sizes: np.ndarray
     labels: Sequence[Label | None]
     rejects: list[Reject]
-    words: Sequence[bytes] = ()
+    learned: Any = None
+    words: int = 0
     duplicates: np.ndarray = np.empty(0, np.uint8)
-    guess: SchemaGuess | None = None
     texts: int = 0
 
+    @classmethod
+    def of_reject(cls, reject: Reject) -> FoundRecords:
+        """No records: an input that was rejected as a whole."""
+        return cls([], np.empty(0, np.uint8), np.empty(0, np.int64), [], [reject])
 
-class Made(NamedTuple):
+
+class EncodedRecords(NamedTuple):
     """Records that the second pass has encoded.
 
     Attributes:
-        keys: In UTF-8.
-        splits: uint8 [n].
-        frames: The framed Examples; views may be of memory that is used again for the next ones.
-        rejects: Those of the first pass.
-        late: Of those that the first pass took for records: the rejects, and their splits.
+        keys: Their keys in UTF-8.
+        splits: uint8 [n], the split of each.
+        frames: The framed Examples; they may be views of memory that the next records overwrite.
+        rejects: Inputs that the first pass rejected too.
+        late: (reject, split) of inputs that the first pass took for records.
     """
 
     keys: list[bytes]
@@ -108,14 +128,19 @@ class Made(NamedTuple):
     rejects: list[Reject]
     late: Sequence[tuple[Reject, int]] = ()
 
+    @classmethod
+    def of_reject(cls, reject: Reject) -> EncodedRecords:
+        """No records: an input that was rejected as a whole."""
+        return cls([], np.empty(0, np.uint8), [], [reject])
+
 
 @dataclass(frozen=True)
-class Places:
-    """Where records go.
+class SplitRules:
+    """Decides the split of each record.
 
     Attributes:
-        placement: By their keys and columns.
-        strata: Packed, the splits by label; empty without.
+        placement: Decides by keys and columns.
+        strata: The packed splits by label, which take precedence; empty without them.
     """
 
     placement: Placement
@@ -127,7 +152,7 @@ class Places:
 
     @property
     def needs_rows(self) -> bool:
-        """Whether the split of a record may follow from more than its key."""
+        """Whether more than its key may decide the split of a record."""
         return bool(self.placement.groups or self.placement.split_column)
 
     def splits_of(
@@ -136,10 +161,12 @@ class Places:
         rows: Sequence[Mapping[str, Any]],
         labels: Sequence[Label | None],
     ) -> tuple[np.ndarray, dict[int, str]]:
-        """The split of each record, uint8 [n], and why those have none that must be rejected.
+        """The split of each record, uint8 [n], and why some rows have none and must be rejected.
 
         Args:
-            rows: The columns of each record; looked at where `needs_rows`.
+            keys: The keys of n records in UTF-8.
+            rows: The columns of each record, needed if `needs_rows`.
+            labels: The label of each record, needed if there are strata.
         """
         placement = self.placement
         if self.strata:
@@ -159,34 +186,37 @@ class Places:
 
 @dataclass(frozen=True, kw_only=True)
 class FirstPass(abc.ABC):
-    """Work -> keys, labels and words.
+    """Task -> keys, labels and sizes of its records.
 
     Attributes:
-        places: Where records go.
-        on_reject: "skip" or "fail".
+        rules: Decides the split of each record.
+        on_reject: Whether an input that cannot become a record is listed, or fails the job.
     """
 
-    places: Places
-    on_reject: str
+    rules: SplitRules
+    on_reject: OnReject
 
     @abc.abstractmethod
-    def found(self, work: Work) -> Iterator[Found]:
-        """Yields the records of some work."""
+    def found(self, task: Task) -> Iterator[FoundRecords]:
+        """Yields the records of a task."""
 
-    def read(self, work: Work) -> Read:
-        """What is to be learned from some work.
+    def learner(self) -> Learner:
+        """A `Learner` for the records of one task."""
+        return NoLearner()
+
+    def read(self, task: Task) -> FirstPassResult:
+        """What the first pass learns from a task.
 
         Raises:
-            DataError: An input cannot become a record, and `on_reject` is "fail".
-            UsageError: There are too many labels, or what `found` raises.
+            DataError: An input cannot become a record and `on_reject` is "fail".
+            UsageError: There are too many labels, or `found` raises it.
         """
-        placement = self.places.placement
+        placement = self.rules.placement
         summary = Summary.empty(len(placement.splits.names))
-        summary.inputs = len(work.chunks)
+        summary.inputs = len(task.chunks)
         hashes, splits = [np.empty(0, np.uint64)], [np.empty(0, np.uint8)]
-        counts: Counter[bytes] = Counter()
-        guess = SchemaGuess()
-        for part in self.found(work):
+        learner = self.learner()
+        for part in self.found(task):
             for reject in part.rejects:
                 if self.on_reject == "fail":
                     raise DataError(f"{reject} (--on_reject fail)")
@@ -194,117 +224,135 @@ class FirstPass(abc.ABC):
             hashes.append(placement.orders(part.keys))
             splits.append(part.splits)
             summary.add_labels(count_labels(part.labels))
-            counts.update(part.words)
-            summary.words += len(part.words)
+            summary.add_sizes(part.splits, part.sizes)
+            summary.add_duplicates(part.duplicates)
+            summary.words += part.words
             summary.texts += part.texts + len(part.duplicates)
-            for split, size in enumerate(np.bincount(part.splits, part.sizes).tolist()):
-                summary.splits[split].bytes += int(size)
-            for split, count in enumerate(np.bincount(part.duplicates).tolist()):
-                summary.splits[split].duplicates += count
-            if part.guess:
-                guess.merge(part.guess)
+            if part.learned is not None:
+                learner.add(part.learned)
         order = np.concatenate(hashes)
         nothing = Ragged(np.zeros(len(order), np.uint32), b"")
         block = Block(order, np.concatenate(splits), nothing)
         summary.add_block(block)
         packed = block.pack() if order.size else None
-        return Read(summary, packed, list(pack_counts(counts)), guess)
+        return FirstPassResult(summary, packed, list(learner.elements()))
 
-    def labelled(self, work: Work) -> Labelled:
-        """The labels of the records of some work, and the hashes of their groups."""
+    def labelled(self, task: Task) -> Labelled:
+        """The labels of the records of a task, and the hashes of their groups."""
         keys: list[bytes] = []
         labels: list[str] = []
-        for part in self.found(work):
+        for part in self.found(task):
             keys += part.keys
             labels += map(str, part.labels)
-        return Labelled.of(labels, self.places.placement.group_hashes(keys))
+        return Labelled.of(labels, self.rules.placement.group_hashes(keys))
 
 
-@dataclass(frozen=True, kw_only=True)
-class SecondPass(abc.ABC):
-    """Work -> encoded records.
+@dataclass(frozen=True)
+class EncodingPlan:
+    """All that has to be known before the first record is encoded.
 
     Attributes:
-        places: Where records go.
-        schema: Of the records.
-        names: Of classes, as `label_names_of` gives them.
-        plan: Packed.
-        spool: Takes the records, so that references to them are handed over instead.
-        stored: What features are called in Examples, where it is not their name in the schema.
+        rules: Decides the split of each record.
+        schema: The features of every record.
+        names: Names of classes by feature.
+        plan: The packed `Plan`.
+        feature_names: Names of features in Examples that differ from those in the schema.
+        spool: Takes the encoded records, so that only locators pass the shuffle; None to pass the
+            records.
+        vocabulary: All words by id; empty without words.
+        tokenizer: The text of the tokenizer's file; empty without subwords.
     """
 
-    places: Places
+    rules: SplitRules
     schema: Schema
     names: Names
     plan: bytes
+    feature_names: Mapping[str, str] = field(default_factory=dict)
     spool: Spool | None = None
-    stored: Mapping[str, str] = field(default_factory=dict)
+    vocabulary: tuple[bytes, ...] = ()
+    tokenizer: str = ""
+
+
+@dataclass(frozen=True)
+class SecondPass(abc.ABC):
+    """Task -> encoded records.
+
+    Attributes:
+        known: What was learned before.
+    """
+
+    known: EncodingPlan
 
     @abc.abstractmethod
-    def made(self, work: Work, encoder: Any) -> Iterator[Made]:
-        """Yields the encoded records of some work, which `encoder`, a `counter`, has counted."""
+    def encoded(self, task: Task, encoder: Any) -> Iterator[EncodedRecords]:
+        """Yields the encoded records of a task.
+
+        Args:
+            encoder: What `counter` made; it has to see every record.
+        """
 
     def counter(self) -> RecordCounter:
-        """What encodes records, or counts those that are encoded."""
+        """Encodes records and keeps their statistics; or only counts, if they are encoded already."""
         return RecordEncoder(self._encoder)
 
     @functools.cached_property
     def _plan(self) -> Plan:
-        return Plan.unpack(self.plan)
+        return Plan.unpack(self.known.plan)
 
     @functools.cached_property
     def _encoder(self) -> Encoder:
-        return Encoder(self.schema, self.stored)
+        return Encoder(self.known.schema, self.known.feature_names)
 
     @functools.cached_property
     def label_ids(self) -> LabelIds:
-        return LabelIds(self.names.get(LABEL, ()))
+        return LabelIds(self.known.names.get(LABEL, ()))
 
     @functools.cached_property
     def class_ids(self) -> ClassIds:
-        return ClassIds(self.names)
+        return ClassIds(self.known.names)
 
-    def encode(self, work: Work) -> Encoded:
-        """The records of some work, rejects among them.
+    def encode(self, task: Task) -> SecondPassResult:
+        """The records of a task, rejects among them.
 
         Raises:
-            UsageError: As `made`.
-            DataError: As `Spool.append`, or a label is new since the first pass.
+            UsageError: `encoded` raises it.
+            DataError: The spool has no room, or a label was not seen in the first pass.
         """
         encoder = self.counter()
-        keep: Callable[[bytes], bytes] = self.spool.append if self.spool else bytes
+        spool = self.known.spool
+        keep: Callable[[bytes], bytes] = spool.append if spool else bytes
         try:
             shards = [
                 (key, keep(part.pack()))
-                for made in self.made(work, encoder)
-                for key, part in assign_shards(self._block(made), self._plan)
+                for records in self.encoded(task, encoder)
+                for key, part in assign_shards(self._block(records), self._plan)
             ]
         except RejectError as error:
             raise DataError(
                 f"{error}: the inputs have changed while the job ran; no dataset was written, run "
                 "it again"
             ) from None
-        return Encoded(shards, list(encoder.statistics()))
+        return SecondPassResult(shards, list(encoder.statistics()))
 
-    def _block(self, made: Made) -> Block:
-        placement = self.places.placement
-        rejects = [pack_record(reject.key, reject) for reject in made.rejects]
-        rejects += [pack_record(reject.key, reject, planned=True) for reject, _ in made.late]
-        # A frame and its key are a payload; joined at once, they are copied once.
-        pairs = zip(made.frames, made.keys, strict=True)
+    def _block(self, records: EncodedRecords) -> Block:
+        placement = self.known.rules.placement
+        rejects = [pack_record(reject.key, reject) for reject in records.rejects]
+        rejects += [pack_record(reject.key, reject, planned=True) for reject, _ in records.late]
+        # A frame and its key are a payload; joined in one call, they are copied once.
+        pairs = zip(records.frames, records.keys, strict=True)
         data = b"".join([*itertools.chain.from_iterable(pairs), *rejects])
-        sizes = np.fromiter(map(len, made.frames), np.uint32, len(made.frames))
-        sizes += np.fromiter(map(len, made.keys), np.uint32, len(made.keys))
+        sizes = np.fromiter(map(len, records.frames), np.uint32, len(records.frames))
+        sizes += np.fromiter(map(len, records.keys), np.uint32, len(records.keys))
         lengths = np.concatenate([sizes, np.array(list(map(len, rejects)), np.uint32)])
-        rejected = [key_of(reject) for reject in made.rejects]
-        late = [key_of(reject) for reject, _ in made.late]
+        rejected = [key_of(reject) for reject in records.rejects]
+        late = [key_of(reject) for reject, _ in records.late]
         return Block(
-            placement.orders([*made.keys, *rejected, *late]),
+            placement.orders([*records.keys, *rejected, *late]),
             np.concatenate(
                 [
-                    made.splits,
+                    records.splits,
                     placement.splits_of(rejected),
-                    np.array([split for _, split in made.late], np.uint8),
+                    np.array([split for _, split in records.late], np.uint8),
                 ]
             ),
             Ragged(lengths, data),
@@ -312,5 +360,5 @@ class SecondPass(abc.ABC):
 
 
 def key_of(reject: Reject) -> bytes:
-    """The key of a reject, as bytes."""
+    """The key of a reject in UTF-8."""
     return reject.key.encode("utf-8", "surrogateescape")

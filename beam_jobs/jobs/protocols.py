@@ -1,11 +1,23 @@
-"""What the pipeline needs of a job."""
+"""Jobs as the pipeline sees them: the questions that every job answers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Protocol
+import abc
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
 
 from beam_jobs.errors import UsageError
+from beam_jobs.jobs.passes import (
+    EncodingPlan,
+    FirstPass,
+    SecondPass,
+    SplitRules,
+)
+from beam_jobs.records.rejects import OnReject
+from beam_jobs.sources.chunks import Chunk, Task
 from beam_jobs.sources.classes import Names
 from beam_jobs.sources.extra_features import ExtraFeature
 from beam_jobs.sources.inputs import Inputs
@@ -20,7 +32,7 @@ def complete_schema(
     """The schema of records: their own features, and those of every job: key, label, extra columns.
 
     Raises:
-        UsageError: Two features would have one name.
+        UsageError: Two features have the same name.
     """
     features = {**own, "key": Feature("string")}
     if labels.feature:
@@ -33,6 +45,72 @@ def complete_schema(
             )
         features[extra.name] = extra.feature
     return Schema(features)
+
+
+class Mergeable(Protocol):
+    """Merges with others of its kind, in any order."""
+
+    def merge(self, other: Any, /) -> None:
+        """Adds everything that another one has seen."""
+
+
+class DigestPass(Protocol):
+    """Task -> the digests of its texts."""
+
+    def digests(self, task: Task) -> tuple[str, tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """The id of a task, and three values for each of its texts that is not rejected.
+
+        These are its number among all texts of the task, int64 [n], its digest, uint8 [n, 16],
+        and its place in the global order, uint64 [n].
+        """
+
+
+class SamplePass(Protocol):
+    """Task -> texts to learn a tokenizer from."""
+
+    def sample(self, task: Task) -> Any:
+        """The sampled texts of a task."""
+
+
+@dataclass(frozen=True)
+class LearnWords:
+    """A vocabulary is counted in the first pass.
+
+    Attributes:
+        size: How many ids it has at most, the two reserved ones included.
+    """
+
+    size: int
+
+
+@dataclass(frozen=True)
+class LearnSubwords:
+    """A tokenizer is trained on a sample of the texts, in a pass of its own.
+
+    Attributes:
+        size: How many ids it has at most.
+        sample_pass: Makes the pass, from the rules of splits and the bytes of all inputs.
+    """
+
+    size: int
+    sample_pass: Callable[[SplitRules, int], SamplePass]
+
+
+@dataclass(frozen=True)
+class LearnSchema:
+    """The schema is learned in the first pass.
+
+    Attributes:
+        empty: Makes what the learners of all first passes are merged into.
+        schema_of: The schema, from the merged learners and the features that decide splits.
+    """
+
+    empty: Callable[[], Mergeable]
+    schema_of: Callable[[Any, Collection[str]], Schema]
+
+
+# What a job learns from all its records before it encodes the first one.
+Learns = LearnWords | LearnSubwords | LearnSchema | None
 
 
 class FileJob(Protocol):
@@ -52,7 +130,7 @@ class FileJob(Protocol):
 
     @property
     def class_names(self) -> Names:
-        """Names of classes that are known before any record is, by feature."""
+        """Names of classes that are known before any record is read, by feature."""
 
     def sources(self, pattern: str) -> Iterator[Source]:
         """Yields the sources that one of the inputs' patterns matches."""
@@ -61,34 +139,104 @@ class FileJob(Protocol):
         """The names of the classes in a record, by feature; `label` is not among them.
 
         Raises:
-            RejectError: As `load`.
+            RejectError: The source cannot become a record.
         """
 
     def load(self, source: Source) -> dict[str, Any]:
-        """The features of one record but those of `row_features`; classes by their names.
+        """The job's own features of one record, without key, label and extra columns.
+
+        Classes are given by name.
 
         Raises:
             RejectError: The file cannot become a record.
-            UsageError: It can, but does not fit the others.
+            UsageError: It can, but does not fit the other records.
         """
 
 
 class PartsJob(FileJob, Protocol):
-    """A job whose records can be made of the bytes of a file."""
+    """A job whose records can be made from the bytes of a file."""
 
     def unpacked(self, source: Source) -> Iterator[tuple[Source, bytes]]:
-        """Yields the members of a `.tar.gz` and their bytes, as `Inputs.unpacked`."""
+        """Yields the members of a `.tar.gz` and their bytes."""
 
     def parts_of(self, source: Source, data: bytes) -> list[tuple[str, int]]:
-        """The keys of the records in a file, and about how many bytes each takes in its shard.
+        """(key, rough bytes in its shard) of each record of a file.
 
         Raises:
-            RejectError: The file holds none.
+            RejectError: The file holds no record.
         """
 
     def records_of(self, source: Source, data: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yields the keys and features of the records of a file, as `parts_of` and `load` have them.
+        """Yields (key, features) of each record of a file, in the order of `parts_of`.
 
         Raises:
-            RejectError, UsageError: As `load`.
+            RejectError: The file cannot become records.
+            UsageError: It can, but they do not fit the other records.
         """
+
+
+class RecordJob(abc.ABC):
+    """A job whose files are read twice: to plan their records, and to encode them.
+
+    Attributes:
+        inputs: Where the records come from.
+        class_names: Names of classes that are known before any record is read, by feature.
+        learns: What is learned from all records before the first one is encoded.
+        tokenizer: The text of a given tokenizer's file; empty without one.
+        vocabulary: All words of a given vocabulary by id; empty without one.
+    """
+
+    if TYPE_CHECKING:  # Dataclass fields in some jobs, properties in others.
+
+        @property
+        def inputs(self) -> Inputs: ...
+        @property
+        def class_names(self) -> Names: ...
+        @property
+        def learns(self) -> Learns: ...
+        @property
+        def tokenizer(self) -> str: ...
+        @property
+        def vocabulary(self) -> tuple[bytes, ...]: ...
+
+    @abc.abstractmethod
+    def sources(self, pattern: str) -> Iterator[Source]:
+        """Yields the sources that one of the inputs' patterns matches."""
+
+    @abc.abstractmethod
+    def chunks(self, source: Source) -> Iterator[Chunk]:
+        """Yields the pieces of a source that tasks read."""
+
+    @abc.abstractmethod
+    def first_pass(self, rules: SplitRules, on_reject: OnReject, tokenizer: str = "") -> FirstPass:
+        """The pass that finds the records.
+
+        Args:
+            rules: Decides the split of each record.
+            on_reject: What to do with an input that cannot become a record.
+            tokenizer: The text of the tokenizer's file; empty without subwords.
+        """
+
+    @abc.abstractmethod
+    def second_pass(self, known: EncodingPlan) -> SecondPass:
+        """The pass that encodes the records."""
+
+    @property
+    def has_windows(self) -> bool:
+        """Whether a source may give several records, all in one split."""
+        return False
+
+    def as_file_job(self) -> FileJob | None:
+        """The job itself if each record is a whole file, so that references are shuffled; else None."""
+        return None
+
+    def digest_pass(self, rules: SplitRules) -> DigestPass | None:
+        """The pass that finds duplicates; None if they are kept."""
+        return None
+
+    def without_tokenizer(self) -> RecordJob:
+        """The job without its tokenizer, which steps would otherwise be pickled with.
+
+        Beam pickles a job anew for each step, which takes seconds for a tokenizer of megabytes.
+        """
+        return self

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import apache_beam as beam
 from apache_beam.metrics import Metrics
@@ -12,13 +12,14 @@ from apache_beam.pvalue import AsList, AsSingleton
 from beam_jobs.dataset.directory import remove_leftovers
 from beam_jobs.dataset.moves import Change, plan_changes
 from beam_jobs.dataset.output import Output, renamed_schema
-from beam_jobs.dataset.reconcile import _dataset_files, check_files, reconcile
+from beam_jobs.dataset.reconcile import check_files, dataset_files, reconcile
 from beam_jobs.dataset.resume import ShardResult
 from beam_jobs.dataset.shard_file import unwritable
 from beam_jobs.dataset.topup import Prepared, apply_change, prepare_change
 from beam_jobs.jobs.text.subwords import Subwords
 from beam_jobs.jobs.text.tokens import vocabulary_file
 from beam_jobs.packages import versions
+from beam_jobs.pipeline.plan_shards import Planned
 from beam_jobs.plan.shards import Plan
 from beam_jobs.plan.summary import Summary
 from beam_jobs.records.statistics import Statistics
@@ -27,40 +28,6 @@ from beam_jobs.sources.labels import LABEL
 from beam_jobs.storage.atomic import clear_staging, list_files, write_file
 from readers.format.manifest import MANIFEST, TOKENIZER, VOCABULARY, Manifest, Split
 from readers.format.schema import Schema
-
-
-class TokenFiles(NamedTuple):
-    """What stands beside the shards of texts with tokens.
-
-    Attributes:
-        vocabulary: All words by id; empty without words.
-        tokenizer: The text of `tokenizer.json`; empty without subwords.
-    """
-
-    vocabulary: tuple[bytes, ...] = ()
-    tokenizer: str = ""
-
-
-class Written(NamedTuple):
-    """What is known of a dataset once its shards are written.
-
-    Attributes:
-        plan: Packed.
-        results: Of every shard.
-        statistics: (split, `Statistics`).
-        names: Of classes, by feature.
-        tokens: `TokenFiles`.
-        summary: Of all records.
-        schema: Of every record.
-    """
-
-    plan: beam.PCollection
-    results: beam.PCollection
-    statistics: beam.PCollection
-    names: beam.PCollection
-    tokens: beam.PCollection
-    summary: beam.PCollection
-    schema: beam.PCollection
 
 
 class _MergeStatistics(beam.CombineFn):
@@ -85,10 +52,6 @@ class _MergeStatistics(beam.CombineFn):
         return accumulator
 
 
-def _duplicates(summary: Summary) -> list[int]:
-    return [split.duplicates for split in summary.splits]
-
-
 class _Commit(beam.DoFn):
     """Reconciles, and writes the vocabulary and at last the manifest."""
 
@@ -102,82 +65,86 @@ class _Commit(beam.DoFn):
         results: list[ShardResult],
         changed: list[ShardResult],
         statistics: list[tuple[int, Statistics]],
-        names_of: Names,
-        tokens: TokenFiles,
-        duplicates: list[int],
+        summary: Summary,
+        class_names: Names,
         schema: Schema,
+        vocabulary: tuple[bytes, ...],
+        tokenizer: str,
     ) -> Iterator[Manifest]:
         output = self._output
-        names = output.placement.splits.names
+        names, renamed = output.placement.splits.names, output.feature_names
         counted = {split: values.records for split, values in statistics}
         splits = reconcile(Plan.unpack(plan), [*results, *changed], counted, names, output.balance)
         figures = {
-            names[split]: {output.stored.get(n, n): f for n, f in values.to_json().items()}
+            names[split]: {renamed.get(n, n): f for n, f in values.to_json().items()}
             for split, values in statistics
         }
         every = [result for mine in splits for result in mine]
         manifest = Manifest(
-            schema=renamed_schema(schema, output.stored),
+            schema=renamed_schema(schema, renamed),
             splits={
                 name: Split(
                     tuple(result.shard for result in mine if result.shard),
                     sum(result.rejected for result in mine),
                     figures.get(name, {}),
-                    dropped,
+                    known.duplicates,
                 )
-                for name, mine, dropped in zip(names, splits, duplicates, strict=True)
+                for name, mine, known in zip(names, splits, summary.splits, strict=True)
             },
-            label_names=names_of.get(LABEL, ()),
+            label_names=class_names.get(LABEL, ()),
             class_names={
-                output.stored.get(n, n): found for n, found in names_of.items() if n != LABEL
+                renamed.get(n, n): found for n, found in class_names.items() if n != LABEL
             },
-            vocabulary=len(tokens.vocabulary),
-            tokenizer=Subwords(tokens.tokenizer).size if tokens.tokenizer else 0,
+            vocabulary=len(vocabulary),
+            tokenizer=Subwords(tokenizer).size if tokenizer else 0,
             options=output.options,
-            versions=versions(*(["tokenizers"] if tokens.tokenizer else [])),
+            versions=versions(*(["tokenizers"] if tokenizer else [])),
         )
         with unwritable(output.directory, MANIFEST):
             found = list_files(output.directory)  # Once: a store counts, and charges for, listings.
             check_files(output.directory, every, found)
-            if tokens.vocabulary:
-                write_file(output.directory, VOCABULARY, vocabulary_file(tokens.vocabulary))
-            if tokens.tokenizer:
-                write_file(output.directory, TOKENIZER, tokens.tokenizer.encode())
-            remove_leftovers(output.directory, _dataset_files(manifest, every, names), found)
+            if vocabulary:
+                write_file(output.directory, VOCABULARY, vocabulary_file(vocabulary))
+            if tokenizer:
+                write_file(output.directory, TOKENIZER, tokenizer.encode())
+            remove_leftovers(output.directory, dataset_files(manifest, every, names), found)
             write_file(output.directory, MANIFEST, manifest.to_bytes())
             clear_staging(output.directory, found)
         yield manifest
 
 
 class CommitDataset(beam.PTransform):
-    """`Written` -> Manifest.
+    """(a `ShardResult` of every shard, (split, `Statistics`)) -> PCollection of one Manifest.
 
     Args:
         output: The dataset.
+        planned: What was known before the shards were written.
     """
 
-    def __init__(self, output: Output) -> None:
+    def __init__(self, output: Output, planned: Planned) -> None:
         super().__init__()
-        self._output = output
+        self._output, self._planned = output, planned
 
-    def expand(self, written: Written) -> beam.PCollection:
-        merged = written.statistics | "MergeStatistics" >> beam.CombinePerKey(_MergeStatistics())
-        duplicates = written.summary | "Duplicates" >> beam.Map(_duplicates)
-        changed = written.results | "TopUp" >> TopUp(self._output)
+    def expand(self, inputs: tuple[beam.PCollection, beam.PCollection]) -> beam.PCollection:
+        results, statistics = inputs
+        planned = self._planned
+        merged = statistics | "MergeStatistics" >> beam.CombinePerKey(_MergeStatistics())
+        changed = results | "TopUp" >> TopUp(self._output)
         return (
-            written.plan.pipeline
+            planned.plan.pipeline
             | "Last" >> beam.Create([None])
             | "Commit"
             >> beam.ParDo(
                 _Commit(self._output),
-                AsSingleton(written.plan),
-                AsList(written.results),
+                AsSingleton(planned.plan),
+                AsList(results),
                 AsList(changed),
                 AsList(merged),
-                AsSingleton(written.names),
-                AsSingleton(written.tokens),
-                AsSingleton(duplicates),
-                AsSingleton(written.schema),
+                AsSingleton(planned.summary),
+                planned.names,
+                planned.schema,
+                planned.vocabulary,
+                planned.tokenizer,
             )
         )
 

@@ -14,8 +14,9 @@ from apache_beam.pvalue import AsSingleton
 
 from beam_jobs.dataset.output import Output, renamed_schema
 from beam_jobs.errors import DataError, UsageError
-from beam_jobs.pipeline.plan_records import Known, ReadParts
-from beam_jobs.pipeline.plan_references import ListReferences
+from beam_jobs.jobs.protocols import RecordJob
+from beam_jobs.pipeline.plan_records import PlanRecords
+from beam_jobs.pipeline.plan_references import PlanReferences
 from beam_jobs.plan.shards import ONE_KEY, Plan
 from beam_jobs.plan.summary import Summary
 from beam_jobs.records.blocks import Block
@@ -119,7 +120,7 @@ def findings_of(
         tuple(summary.rejects),
         len(measured),
         tuple(failed),
-        renamed_schema(schema, output.stored),
+        renamed_schema(schema, output.feature_names),
         repeated,
     )
 
@@ -187,25 +188,23 @@ class Survey(beam.PTransform):
         job: What a record is.
         output: The dataset that it would write.
         processes: Of the pool.
-        in_parts: Whether its records are parts of files.
-        path: Of the file.
+        path: The file's path.
     """
 
-    def __init__(self, job: Any, output: Output, processes: int, in_parts: bool, path: str) -> None:
+    def __init__(self, job: RecordJob, output: Output, processes: int, path: str) -> None:
         super().__init__()
         self._path, self._output = path, output
-        kind = ReadParts if in_parts else ListReferences
-        self._read = kind(job, output, processes, prepare=False)
+        files = job.as_file_job()
+        self._plan: beam.PTransform = (
+            PlanReferences(files, output, processes, prepare=False)
+            if files
+            else PlanRecords(job, output, processes, prepare=False)
+        )
 
     def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
-        known = pipeline | "Read" >> self._read
-        schema = (
-            known.schema
-            if isinstance(known, Known)
-            else pipeline | "Schema" >> beam.Create([self._output.schema])
-        )
+        planned = pipeline | "Read" >> self._plan
         repeated = (
-            known.blocks
+            planned.hashes
             | "FirstBits" >> beam.FlatMap(_by_first_bits)
             | "GroupHashes" >> beam.GroupByKey()
             | "CountRepeated" >> beam.Map(_count_repeated)
@@ -217,6 +216,8 @@ class Survey(beam.PTransform):
             | "Report"
             >> beam.ParDo(
                 _Report(self._output, self._path),
-                *map(AsSingleton, (known.plan, known.summary, known.measured, schema, repeated)),
+                *map(AsSingleton, (planned.plan, planned.summary, planned.measured)),
+                planned.schema,
+                AsSingleton(repeated),
             )
         )

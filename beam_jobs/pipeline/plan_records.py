@@ -1,13 +1,12 @@
-"""The first pass over parts of files: from patterns to the plan.
+"""Plans jobs whose records are parts of files: from patterns to the plan, without encoding a record.
 
-Work is a few chunks of files, or the whole of one that can only be read from its front.
+A task is a few chunks of files, or the whole of a file that has to be read from its beginning.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import apache_beam as beam
 from apache_beam.metrics import Metrics
@@ -15,68 +14,48 @@ from apache_beam.pvalue import AsList, AsSingleton, TaggedOutput
 
 from beam_jobs import progress
 from beam_jobs.dataset.output import Output
-from beam_jobs.jobs.file_passes import FileFirstPass
-from beam_jobs.jobs.passes import FirstPass, Places, Read
-from beam_jobs.jobs.protocols import PartsJob
-from beam_jobs.jobs.reshard.job import ReshardJob, deciding
-from beam_jobs.jobs.reshard.passes import ReshardFirstPass
-from beam_jobs.jobs.reshard.schema_guess import SchemaGuess
+from beam_jobs.jobs.passes import FirstPassResult, SplitRules
+from beam_jobs.jobs.protocols import (
+    DigestPass,
+    LearnSchema,
+    LearnSubwords,
+    LearnWords,
+    RecordJob,
+)
 from beam_jobs.jobs.text.duplicates import Tally, check_tally, pack_digests
-from beam_jobs.jobs.text.job import TextJob
-from beam_jobs.jobs.text.passes import TextDigests, TextFirstPass, TextSample
-from beam_jobs.jobs.text.sample import Sample, check_training, learn, sample_below
-from beam_jobs.pipeline.plan_shards import PlanShards
+from beam_jobs.jobs.text.sample import Sample, check_training, learn
+from beam_jobs.pipeline.plan_shards import Planned, PlanShards, Side
 from beam_jobs.pipeline.plan_strata import PlanStrata
-from beam_jobs.pipeline.steps import MergeFn, WorkStep
+from beam_jobs.pipeline.steps import MergeFn, TaskStep
 from beam_jobs.pipeline.text_steps import BuildVocabulary, MarkDuplicates
 from beam_jobs.plan.strata import Labelled, check_strata
 from beam_jobs.plan.summary import Summary, label_names_of
-from beam_jobs.sources.chunks import Chunk, together
+from beam_jobs.sources.chunks import Chunk, Task, batch_chunks
 from readers.format.schema import Schema
 
-WorkJob = TextJob | ReshardJob | PartsJob
 
-# Tokens that are learned from the training split.
-_LEARNED = ("words", "bpe")
-
-# The pass after the plan, as progress calls it.
-ENCODING = "encoding"
-
-
-def _first_pass(job: WorkJob, places: Places, on_reject: str, tokenizer: str) -> FirstPass:
-    if isinstance(job, TextJob):
-        return TextFirstPass(places=places, on_reject=on_reject, job=job, tokenizer=tokenizer)
-    if isinstance(job, ReshardJob):
-        return ReshardFirstPass(places=places, on_reject=on_reject, job=job)
-    return FileFirstPass(places=places, on_reject=on_reject, job=job)
-
-
-class _ListWork(beam.DoFn):
-    """Patterns -> work, how many chunks there are, and how many bytes.
+class _ListTasks(beam.DoFn):
+    """Patterns -> tasks, and the numbers of their chunks and of their bytes.
 
     Args:
-        phases: The passes over all work, as progress calls them.
+        phases: What progress calls the passes over all tasks.
     """
 
     FOUND, BYTES = "found", "bytes"
 
-    def __init__(self, job: WorkJob, phases: Sequence[str]) -> None:
+    def __init__(self, job: RecordJob, phases: Sequence[str]) -> None:
         self._job, self._phases = job, phases
 
     def _chunks(self, pattern: str) -> Iterator[Chunk]:
-        job = self._job
-        for source in job.sources(pattern):
-            if isinstance(job, TextJob):
-                yield from job.chunks(source)
-            else:
-                yield Chunk(source, 0, 0, 1, source.size)
+        for source in self._job.sources(pattern):
+            yield from self._job.chunks(source)
 
     def process(self, pattern: str) -> Iterator[Any]:
         found = size = 0
-        for work in together(self._chunks(pattern)):
-            found += len(work.chunks)
-            size += work.size
-            yield work
+        for task in batch_chunks(self._chunks(pattern)):
+            found += len(task.chunks)
+            size += task.size
+            yield task
         for phase in self._phases:
             progress.expect(phase, size, "B")
         Metrics.counter("files", "chunks").inc(found)
@@ -85,17 +64,17 @@ class _ListWork(beam.DoFn):
         yield TaggedOutput(self.BYTES, size)
 
 
-class _Digest(WorkStep[tuple[str, Any]]):
-    """Work -> (partition, (id of the work, packed digests of its texts))."""
+class _Digest(TaskStep[tuple[str, Any]]):
+    """Task -> (partition, (id of the task, packed digests of its texts))."""
 
-    PHASE, METHOD = "comparing", "digests"
+    PHASE = "comparing"
 
-    def __init__(self, job: TextJob, output: Output, processes: int) -> None:
+    def __init__(self, digest_pass: DigestPass, processes: int) -> None:
         super().__init__(processes)
-        self._pass = TextDigests(job, Places(output.placement))
+        self._pass = digest_pass
 
-    def made(self) -> TextDigests:
-        return self._pass
+    def work(self) -> Callable[[Task], tuple[str, Any]]:
+        return self._pass.digests
 
     def outputs(self, result: tuple[str, Any]) -> Iterator[tuple[int, tuple[str, bytes]]]:
         name, found = result
@@ -103,72 +82,61 @@ class _Digest(WorkStep[tuple[str, Any]]):
             yield partition, (name, rows)
 
 
-class _ReadLabels(WorkStep[Labelled]):
-    """Work -> the labels of its records."""
+class _ReadLabels(TaskStep[Labelled]):
+    """Task -> the labels of its records."""
 
-    PHASE, METHOD = "counting", "labelled"
+    PHASE = "counting"
 
-    def __init__(self, job: WorkJob, output: Output, processes: int) -> None:
+    def __init__(self, job: RecordJob, output: Output, processes: int) -> None:
         super().__init__(processes)
         self._job, self._output = job, output
 
-    def made(self) -> FirstPass:
-        return _first_pass(self._job, Places(self._output.placement), "skip", "")
+    def work(self) -> Callable[[Task], Labelled]:
+        return self._job.first_pass(SplitRules(self._output.placement), "skip").labelled
 
     def outputs(self, result: Labelled) -> Iterator[Labelled]:
         yield result
 
 
-class _Sample(WorkStep[Sample]):
-    """Work -> texts to learn a tokenizer from."""
+class _Sample(TaskStep[Sample]):
+    """Task -> texts to train a tokenizer on."""
 
-    PHASE, METHOD = "sampling", "sample"
+    PHASE = "sampling"
 
-    def __init__(self, job: TextJob, output: Output, processes: int) -> None:
+    def __init__(self, learns: LearnSubwords, output: Output, processes: int) -> None:
         super().__init__(processes)
-        self._job, self._output = job, output
+        self._learns, self._output = learns, output
 
-    def made(self, strata: bytes, size: int) -> TextSample:
-        return TextSample(self._job, Places(self._output.placement, strata), sample_below(size))
+    def work(self, strata: bytes, size: int) -> Callable[[Task], Sample]:
+        rules = SplitRules(self._output.placement, strata)
+        return self._learns.sample_pass(rules, size).sample
 
     def outputs(self, result: Sample) -> Iterator[Sample]:
         yield result
 
 
-class _ReadKeys(WorkStep[Read]):
-    """The first pass: work -> packed blocks of hashes, a summary, and counts of words."""
+class _FirstPass(TaskStep[FirstPassResult]):
+    """Task -> packed blocks of hashes, a summary, and what the job learns."""
 
-    PHASE, METHOD = "reading", "read"
-    SUMMARY, WORDS, GUESS = "summary", "words", "guess"
+    PHASE = "reading"
+    SUMMARY, LEARNED = "summary", "learned"
 
-    def __init__(self, job: WorkJob, output: Output, processes: int) -> None:
+    def __init__(self, job: RecordJob, output: Output, processes: int) -> None:
         super().__init__(processes)
         self._job, self._output = job, output
 
-    def made(self, strata: bytes, tokenizer: str) -> FirstPass:
-        places = Places(self._output.placement, strata)
-        return _first_pass(self._job, places, self._output.on_reject, tokenizer)
+    def work(self, strata: bytes, tokenizer: str) -> Callable[[Task], FirstPassResult]:
+        rules = SplitRules(self._output.placement, strata)
+        return self._job.first_pass(rules, self._output.on_reject, tokenizer).read
 
-    def outputs(self, result: Read) -> Iterator[Any]:
+    def outputs(self, result: FirstPassResult) -> Iterator[Any]:
         found = sum(split.rejected + split.records for split in result.summary.splits)
         Metrics.counter("parts", "found").inc(found)
         yield TaggedOutput(self.SUMMARY, result.summary)
         if result.block:
             yield result.block
-        for item in result.counts:
-            yield TaggedOutput(self.WORDS, item)
-        if isinstance(self._job, ReshardJob):
-            yield TaggedOutput(self.GUESS, result.guess)
-
-
-def tokenizer_apart(job: WorkJob) -> tuple[WorkJob, str]:
-    """The job as steps carry it, and its tokenizer.
-
-    Beam packs a job anew for each of them, which takes seconds of a tokenizer of megabytes.
-    """
-    if isinstance(job, TextJob | ReshardJob):
-        return replace(job, tokenizer=""), job.tokenizer
-    return job, ""
+        for element in result.learned:
+            yield TaggedOutput(self.LEARNED, element)
 
 
 def _found_after(found: int, _: Schema) -> int:
@@ -183,140 +151,113 @@ def _check_passes(
     return check_tally(check_strata(summary, strata), tally)
 
 
-class Known(NamedTuple):
-    """What is known before a record is encoded: PCollections of one element each, but `works` and `blocks`.
-
-    Attributes:
-        works: The work of both passes.
-        plan: Packed.
-        summary: Of all records.
-        measured: As `Planned`.
-        names: Of classes.
-        vocabulary: All words by id; empty without words.
-        tokenizer: The text of the tokenizer's file, given or learned; empty without subwords. This
-            and `strata` are side inputs, or what those would hold.
-        strata: Packed, the splits by label; empty without.
-        schema: Of the records.
-        blocks: Packed, the hashes of those that can be written.
-    """
-
-    works: beam.PCollection
-    plan: beam.PCollection
-    summary: beam.PCollection
-    measured: beam.PCollection
-    names: beam.PCollection
-    vocabulary: beam.PCollection
-    tokenizer: Any
-    strata: Any
-    schema: beam.PCollection
-    blocks: beam.PCollection
-
-
-class ReadParts(beam.PTransform):
-    """The first pass of a job, from patterns to the plan.
+class PlanRecords(beam.PTransform):
+    """A pipeline -> `Planned`, whose inputs are tasks.
 
     Args:
-        job: What a record is.
+        job: Defines the records.
         output: The dataset.
-        processes: That read, in each of the runner's workers.
-        prepare: As `PlanShards`.
+        processes: Processes that read, in each of the runner's workers.
+        prepare: Whether the output directory is made ready for shards.
+        later: What progress calls the passes over all tasks that follow the plan.
     """
 
-    def __init__(self, job: WorkJob, output: Output, processes: int, prepare: bool = True) -> None:
+    def __init__(
+        self,
+        job: RecordJob,
+        output: Output,
+        processes: int,
+        prepare: bool = True,
+        later: Sequence[str] = (),
+    ) -> None:
         super().__init__()
         self._job, self._output, self._processes = job, output, processes
-        self._prepare = prepare
+        self._prepare, self._later = prepare, later
 
-    def expand(self, pipeline: beam.Pipeline) -> Known:
+    def expand(self, pipeline: beam.Pipeline) -> Planned:
         output, processes = self._output, self._processes
-        job, given = tokenizer_apart(self._job)
-        patterns = job.inputs.patterns
-        text = job if isinstance(job, TextJob) else None
-        learns = bool(text and text.tokens == "bpe")
-        drops = bool(text and text.drop_duplicates)
-        phases = [_Digest.PHASE] * drops + [_ReadLabels.PHASE] * output.stratify
-        phases += [_Sample.PHASE] * learns + [_ReadKeys.PHASE, ENCODING]
+        job, given = self._job.without_tokenizer(), self._job.tokenizer
+        learns = job.learns
+        digest_pass = job.digest_pass(SplitRules(output.placement))
+        samples = isinstance(learns, LearnSubwords)
+        phases = [_Digest.PHASE] * bool(digest_pass) + [_ReadLabels.PHASE] * output.stratify
+        phases += [_Sample.PHASE] * samples + [_FirstPass.PHASE, *self._later]
         listed = (
             pipeline
-            | "Patterns" >> beam.Create(patterns)
+            | "Patterns" >> beam.Create(job.inputs.patterns)
             | "List"
-            >> beam.ParDo(_ListWork(job, phases)).with_outputs(
-                _ListWork.FOUND, _ListWork.BYTES, main="works"
+            >> beam.ParDo(_ListTasks(job, phases)).with_outputs(
+                _ListTasks.FOUND, _ListTasks.BYTES, main="tasks"
             )
         )
-        works = spread = listed["works"] | "Spread" >> beam.Reshuffle()
-        tally: Any = None
-        if text and drops:
-            digests = works | "Digest" >> beam.ParDo(_Digest(text, output, processes))
-            marked = (works, digests) | "DropDuplicates" >> MarkDuplicates()
-            works, tally = marked.works, AsSingleton(marked.tally)
-        strata: Any = b""
+        found = listed[_ListTasks.FOUND]
+        tasks = listed["tasks"] | "Spread" >> beam.Reshuffle()
+        tally: Side[Tally | None] = None
+        if digest_pass:
+            digests = tasks | "Digest" >> beam.ParDo(_Digest(digest_pass, processes))
+            marked = (tasks, digests) | "DropDuplicates" >> MarkDuplicates()
+            tasks, tally = marked.tasks, AsSingleton(marked.tally)
+        strata: Side[bytes] = b""
         if output.stratify:
-            labelled = works | "ReadLabels" >> beam.ParDo(_ReadLabels(job, output, processes))
-            strata = AsSingleton(labelled | "Stratify" >> PlanStrata(output.placement))
-        tokenizer: Any = given
+            labels = tasks | "ReadLabels" >> beam.ParDo(_ReadLabels(job, output, processes))
+            strata = AsSingleton(labels | "Stratify" >> PlanStrata(output.placement))
+        tokenizer: Side[str] = given
         if given:
             tokenizer = AsSingleton(pipeline | "GivenTokenizer" >> beam.Create([given]))
-        if text and learns:
-            size = listed[_ListWork.BYTES] | "AllBytes" >> beam.CombineGlobally(sum)
+        if isinstance(learns, LearnSubwords):
+            size = listed[_ListTasks.BYTES] | "AllBytes" >> beam.CombineGlobally(sum)
             tokenizer = AsSingleton(
-                works
+                tasks
                 | "SpreadSample" >> beam.Reshuffle()
                 | "Sample"
-                >> beam.ParDo(_Sample(text, output, processes), strata, AsSingleton(size))
+                >> beam.ParDo(_Sample(learns, output, processes), strata, AsSingleton(size))
                 | "MergeSamples" >> beam.CombineGlobally(MergeFn(Sample))
-                | "Learn" >> beam.Map(learn, text.vocabulary_size, AsList(listed[_ListWork.FOUND]))
+                | "Learn" >> beam.Map(learn, learns.size, AsList(found))
             )
-        if drops or output.stratify or learns:
-            spread = works | "SpreadKeys" >> beam.Reshuffle()
-        read = spread | "ReadKeys" >> beam.ParDo(
-            _ReadKeys(job, output, processes), strata, tokenizer
-        ).with_outputs(_ReadKeys.SUMMARY, _ReadKeys.WORDS, _ReadKeys.GUESS, main="blocks")
-        listed_files = listed[_ListWork.FOUND]
-        if isinstance(job, ReshardJob):
-            schema = (
-                read[_ReadKeys.GUESS]
-                | "MergeGuesses" >> beam.CombineGlobally(MergeFn(SchemaGuess))
-                | "Schema" >> beam.Map(job.schema_of, deciding(output.placement))
+        again = len(phases) > len([_FirstPass.PHASE, *self._later])
+        read = (
+            tasks | "SpreadAgain" >> beam.Reshuffle() if again else tasks
+        ) | "ReadKeys" >> beam.ParDo(
+            _FirstPass(job, output, processes), strata, tokenizer
+        ).with_outputs(_FirstPass.SUMMARY, _FirstPass.LEARNED, main="hashes")
+        schema: Side[Schema] = output.schema
+        if isinstance(learns, LearnSchema):
+            learned = (
+                read[_FirstPass.LEARNED]
+                | "MergeLearned" >> beam.CombineGlobally(MergeFn(learns.empty))
+                | "Schema" >> beam.Map(learns.schema_of, output.placement.split_features)
             )
+            schema = AsSingleton(learned)
             # Records that contradict each other must end the job before it clears the output.
-            listed_files |= "AfterSchema" >> beam.Map(_found_after, AsSingleton(schema))
-        else:
-            schema = pipeline | "Schema" >> beam.Create([output.schema])
-        planned = (
-            read[_ReadKeys.SUMMARY],
-            read["blocks"],
-            listed_files,
-        ) | "Plan" >> PlanShards(
+            found |= "AfterSchema" >> beam.Map(_found_after, schema)
+        learns_tokens = isinstance(learns, LearnWords | LearnSubwords)
+        planned = (read[_FirstPass.SUMMARY], read["hashes"], found) | "Plan" >> PlanShards(
             output,
-            patterns=len(patterns),
+            patterns=len(job.inputs.patterns),
             prepare=self._prepare,
             check=beam.Map(
                 _check_passes,
                 strata,
                 tally,
-                output.placement.splits.training if text and text.tokens in _LEARNED else None,
+                output.placement.splits.training if learns_tokens else None,
             ),
         )
-        summary = planned.summary
-        known = {} if isinstance(job, TextJob) else job.class_names
-        names = summary | "LabelNames" >> beam.Map(label_names_of, known)
-        vocabulary = (
-            (read[_ReadKeys.WORDS], summary) | "Vocabulary" >> BuildVocabulary(text.vocabulary_size)
-            if text and text.tokens == "words"
-            else pipeline
-            | "GivenVocabulary"
-            >> beam.Create([job.vocabulary if isinstance(job, ReshardJob) else ()])
-        )
-        return Known(
-            works,
-            planned.plan,
-            summary,
-            planned.measured,
-            names,
-            vocabulary,
-            tokenizer,
-            strata,
-            schema,
-            read["blocks"],
+        vocabulary: Side[tuple[bytes, ...]] = job.vocabulary
+        if isinstance(learns, LearnWords):
+            counts = read[_FirstPass.LEARNED]
+            vocabulary = AsSingleton(
+                (counts, planned.summary) | "Vocabulary" >> BuildVocabulary(learns.size)
+            )
+        names = planned.summary | "LabelNames" >> beam.Map(label_names_of, job.class_names)
+        return Planned(
+            inputs=tasks,
+            hashes=read["hashes"],
+            plan=planned.plan,
+            summary=planned.summary,
+            measured=planned.measured,
+            names=AsSingleton(names),
+            schema=schema,
+            vocabulary=vocabulary,
+            tokenizer=tokenizer,
+            strata=strata,
         )

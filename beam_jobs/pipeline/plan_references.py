@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import apache_beam as beam
 import numpy as np
@@ -13,12 +13,14 @@ from apache_beam.pvalue import AsSingleton, TaggedOutput
 
 from beam_jobs import progress
 from beam_jobs.dataset.output import Output
-from beam_jobs.engines.pool import call, shared_pool
+from beam_jobs.engines.pool import call
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.jobs.loading import Loader, classes_in, known_error, label_or_none
+from beam_jobs.jobs.loading import Loader, classes_in, known_error
 from beam_jobs.jobs.protocols import FileJob
-from beam_jobs.pipeline.plan_shards import PlanShards
+from beam_jobs.jobs.record import label_or_none
+from beam_jobs.pipeline.plan_shards import Planned, PlanShards
 from beam_jobs.pipeline.plan_strata import PlanStrata
+from beam_jobs.pipeline.steps import loading_pool
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.strata import Labelled, Strata, check_strata
 from beam_jobs.plan.summary import SAMPLE, Sampled, Summary, label_names_of
@@ -104,12 +106,13 @@ class _Measure:
     """The bytes of records by their references, framing included, or why one cannot be loaded."""
 
     def __init__(self, job: FileJob, output: Output, processes: int) -> None:
-        self._loader, self._processes = Loader(job, output.schema, stored=output.stored), processes
+        loader = Loader(job, output.schema, feature_names=output.feature_names)
+        self._loader, self._processes = loader, processes
 
     def __call__(self, references: list[bytes]) -> list[int | Reject]:
-        packed = pickle.dumps(self._loader)
-        tasks = ((packed, "measure", [reference]) for reference in references)
-        return [size for sizes in shared_pool(self._processes).map(call, tasks) for size in sizes]
+        packed = pickle.dumps(self._loader.measure)
+        tasks = ((packed, [reference]) for reference in references)
+        return [size for sizes in loading_pool(self._processes).map(call, tasks) for size in sizes]
 
 
 class _LabelReferences(beam.DoFn):
@@ -146,31 +149,14 @@ def labelled(job: FileJob, placement: Placement, block: Block) -> tuple[np.ndarr
     return np.array(rows, np.int64), found
 
 
-class Listed(NamedTuple):
-    """What is known before a record is loaded: PCollections of one element each, but `blocks`.
-
-    Attributes:
-        blocks: Packed, the references.
-        plan: Packed.
-        summary, measured: As `Planned`.
-        names: Of classes.
-    """
-
-    blocks: beam.PCollection
-    plan: beam.PCollection
-    summary: beam.PCollection
-    measured: beam.PCollection
-    names: beam.PCollection
-
-
-class ListReferences(beam.PTransform):
-    """The listing of a job, from patterns to the plan.
+class PlanReferences(beam.PTransform):
+    """A pipeline -> `Planned`, whose inputs are packed blocks of references.
 
     Args:
-        job: What a record is.
+        job: Defines the records.
         output: The dataset.
-        processes: That load the samples, in each of the runner's workers.
-        prepare: As `PlanShards`.
+        processes: Processes that load the samples, in each of the runner's workers.
+        prepare: Whether the output directory is made ready for shards.
     """
 
     def __init__(self, job: FileJob, output: Output, processes: int, prepare: bool = True) -> None:
@@ -178,7 +164,7 @@ class ListReferences(beam.PTransform):
         self._job, self._output, self._processes = job, output, processes
         self._prepare = prepare
 
-    def expand(self, pipeline: beam.Pipeline) -> Listed:
+    def expand(self, pipeline: beam.Pipeline) -> Planned:
         job, output = self._job, self._output
         listed = (
             pipeline
@@ -215,4 +201,12 @@ class ListReferences(beam.PTransform):
             check,
         )
         names = planned.summary | "LabelNames" >> beam.Map(label_names_of, job.class_names)
-        return Listed(blocks, planned.plan, planned.summary, planned.measured, names)
+        return Planned(
+            inputs=blocks,
+            hashes=blocks,
+            plan=planned.plan,
+            summary=planned.summary,
+            measured=planned.measured,
+            names=AsSingleton(names),
+            schema=output.schema,
+        )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import apache_beam as beam
 from apache_beam.pvalue import AsList, AsSingleton, TaggedOutput
@@ -30,6 +30,8 @@ from beam_jobs.plan.boundaries import (
 from beam_jobs.plan.summary import Summary
 from beam_jobs.records.blocks import Block
 from beam_jobs.records.rejects import Reject
+from beam_jobs.sources.classes import Names
+from readers.format.schema import Schema
 
 # References of records -> bytes of each in its shard, or why one cannot be encoded.
 Measure = Callable[[list[bytes]], list[int | Reject]]
@@ -93,7 +95,41 @@ class _FinishPlan(beam.DoFn):
         yield finish_plan(draft, boundaries).pack()
 
 
+T = TypeVar("T")
+
+# A side input, or the value itself if it is known when the graph is built.
+Side: TypeAlias = AsSingleton | T
+
+
 class Planned(NamedTuple):
+    """What is known before the first record is written.
+
+    Attributes:
+        inputs: What the second half reads: packed blocks of references, tasks, or encoded records.
+        hashes: Packed blocks that hold the hash of every record.
+        plan: One packed `Plan`.
+        summary: One `Summary` of all records.
+        measured: One list of sizes in bytes, or rejects, of the records that were sampled.
+        names: Names of classes by feature.
+        schema: The features of every record.
+        vocabulary: All words by id; empty without words.
+        tokenizer: The text of the tokenizer's file; empty without subwords.
+        strata: The packed splits by label; empty without them.
+    """
+
+    inputs: beam.PCollection
+    hashes: beam.PCollection
+    plan: beam.PCollection
+    summary: beam.PCollection
+    measured: beam.PCollection
+    names: Side[Names]
+    schema: Side[Schema]
+    vocabulary: Side[tuple[bytes, ...]] = ()
+    tokenizer: Side[str] = ""
+    strata: Side[bytes] = b""
+
+
+class PlannedShards(NamedTuple):
     """PCollections of one element each.
 
     Attributes:
@@ -108,7 +144,7 @@ class Planned(NamedTuple):
 
 
 class PlanShards(beam.PTransform):
-    """(Summary of each block, packed blocks of hashes, numbers of inputs by pattern) -> Planned.
+    """(Summary of each block, packed blocks of hashes, numbers of inputs by pattern) -> PlannedShards.
 
     Without the last one nobody knows how many inputs there should be.
 
@@ -135,7 +171,7 @@ class PlanShards(beam.PTransform):
         self._output, self._measure, self._patterns = output, measure, patterns
         self._prepare = prepare
 
-    def expand(self, inputs: tuple[beam.PCollection, ...]) -> Planned:
+    def expand(self, inputs: tuple[beam.PCollection, ...]) -> PlannedShards:
         summaries, blocks, *listed = inputs
         splits = len(self._output.num_shards)
         summary = summaries | "Summarise" >> beam.CombineGlobally(
@@ -160,4 +196,4 @@ class PlanShards(beam.PTransform):
             | "PickBoundaries" >> beam.ParDo(_PickBoundaries(), AsSingleton(draft))
         )
         plan = start | "Finish" >> beam.ParDo(_FinishPlan(), AsSingleton(draft), AsList(boundaries))
-        return Planned(plan, summary, drafted[_DraftPlan.MEASURED])
+        return PlannedShards(plan, summary, drafted[_DraftPlan.MEASURED])

@@ -11,7 +11,7 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.pvalue import AsSingleton
 
-from beam_jobs.dataset.encoded_records import Records, _kept, write_records, write_spooled
+from beam_jobs.dataset.encoded_records import StoredRecords, _kept, write_records, write_spooled
 from beam_jobs.dataset.output import Output
 from beam_jobs.dataset.resume import ShardResult
 from beam_jobs.dataset.shard_writer import ShardWriter
@@ -20,6 +20,9 @@ from beam_jobs.pipeline.steps import ShardStep, at_end_of_bundle, count_shard
 from beam_jobs.plan.shards import Plan, assign_shards
 from beam_jobs.records.blocks import Block
 from beam_jobs.records.spool import HeldReferences, Spool, SpoolReader
+from beam_jobs.storage.atomic import STAGING
+from beam_jobs.storage.paths import is_local
+from readers.format.manifest import join
 
 
 class _AssignShards(beam.DoFn):
@@ -90,7 +93,7 @@ class WriteEncoded(beam.DoFn):
         writer = ShardWriter(self._output, Plan.unpack(plan), key)
         with tempfile.TemporaryFile() as file:
             try:
-                records = Records([file], _kept(file, blocks))
+                records = StoredRecords([file], _kept(file, blocks))
             except OSError as error:
                 raise DataError(
                     f"{writer.name}: its records cannot be kept in {tempfile.gettempdir()} "
@@ -123,3 +126,22 @@ class WriteSpooled(ShardStep[ShardResult]):
     def outputs(self, result: ShardResult) -> Iterator[ShardResult]:
         count_shard(result)
         yield result
+
+
+def spool_of(output: Output, name: str = "") -> Spool | None:
+    """Files on the output's disk for encoded records; None if the output is in a store.
+
+    Args:
+        name: The beginning of the files' names.
+    """
+    if not is_local(output.directory):
+        return None
+    return Spool(join(output.directory, STAGING), name)
+
+
+def write_encoded(
+    output: Output, processes: int, spool: Spool | None, plan: beam.PCollection
+) -> beam.PTransform:
+    """(split and shard, packed records or locators of them) -> the result of each shard."""
+    write = WriteSpooled(output, processes, spool) if spool else WriteEncoded(output)
+    return beam.ParDo(write, AsSingleton(plan))

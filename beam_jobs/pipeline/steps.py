@@ -7,7 +7,7 @@ import pickle
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import apache_beam as beam
 from apache_beam.metrics import Metrics
@@ -17,14 +17,30 @@ from apache_beam.typehints.decorators import no_annotations
 
 from beam_jobs import progress
 from beam_jobs.dataset.resume import ShardResult
-from beam_jobs.engines.pool import Window, call, shared_pool
+from beam_jobs.engines.pool import Pool, Window, call, shared_pool
+from beam_jobs.jobs.protocols import Mergeable
 from beam_jobs.packages import check_crc32c
-from beam_jobs.sources.chunks import Work
+from beam_jobs.sources.chunks import Task
 
 T = TypeVar("T")
 
+# Loaded once by the fork server, so that a process of the pool starts in milliseconds. By name: the
+# process that runs the pipeline need not import Pillow for texts.
+_PRELOAD = (
+    "beam_jobs.jobs.images.job",
+    "beam_jobs.jobs.loading",
+    "beam_jobs.jobs.reshard.job",
+    "beam_jobs.jobs.sensors.job",
+    "beam_jobs.jobs.text.job",
+)
+
 # Shards under way at once: while one is committed and the next sorted, the pool has work.
 _SHARDS_AT_ONCE = 2
+
+
+def loading_pool(processes: int) -> Pool:
+    """The pool that loads and encodes, shared by all steps in this process."""
+    return shared_pool(processes, _PRELOAD)
 
 
 class WindowStep(beam.DoFn, abc.ABC, Generic[T]):
@@ -43,7 +59,7 @@ class WindowStep(beam.DoFn, abc.ABC, Generic[T]):
         check_crc32c()
 
     def start_bundle(self) -> None:
-        self._window: Window[T] = shared_pool(self._processes).window()
+        self._window: Window[T] = loading_pool(self._processes).window()
 
     def submit(self, function: Callable[..., T], *arguments: Any) -> Iterator[Any]:
         """Starts `function(*arguments)`; yields the outputs of tasks that are done."""
@@ -62,16 +78,14 @@ class WindowStep(beam.DoFn, abc.ABC, Generic[T]):
         """Yields what the step hands over of a result."""
 
 
-class WorkStep(WindowStep[T]):
-    """A step that reads work: a pass over all files, which are what its progress counts.
+class TaskStep(WindowStep[T]):
+    """A step that reads tasks: a pass over all files, whose bytes progress counts.
 
     Attributes:
-        PHASE: What progress calls it.
-        METHOD: Of what `made` gives, that does a piece of work.
+        PHASE: What progress calls the pass.
     """
 
     PHASE: ClassVar[str]
-    METHOD: ClassVar[str]
 
     def start_bundle(self) -> None:
         super().start_bundle()
@@ -79,16 +93,16 @@ class WorkStep(WindowStep[T]):
         self._sizes: deque[int] = deque()
 
     @abc.abstractmethod
-    def made(self, *known: Any) -> Any:
-        """What does the work, given the side inputs; it is pickled once for each bundle."""
+    def work(self, *sides: Any) -> Callable[[Task], T]:
+        """The function that does a task, from the side inputs; pickled once for each bundle."""
 
-    @no_annotations  # Beam takes those of *known for a promise that there are some.
-    def process(self, work: Work, *known: Any) -> Iterator[Any]:
+    @no_annotations  # Beam would take those of *sides for a promise that there are some.
+    def process(self, task: Task, *sides: Any) -> Iterator[Any]:
         if self._packed is None:
-            self._packed = pickle.dumps(self.made(*known))
+            self._packed = pickle.dumps(self.work(*sides))
         progress.advance(self.PHASE, 0)
-        self._sizes.append(work.size)
-        yield from self.submit(call, self._packed, self.METHOD, work)
+        self._sizes.append(task.size)
+        yield from self.submit(call, self._packed, task)
 
     def _finished(self, result: T) -> Iterator[Any]:
         progress.advance(self.PHASE, self._sizes.popleft())
@@ -120,13 +134,6 @@ def at_end_of_bundle(output: Any) -> Any:
     if isinstance(output, TaggedOutput):
         return TaggedOutput(output.tag, at_end_of_bundle(output.value))
     return GlobalWindows.windowed_value_at_end_of_window(output)
-
-
-class Mergeable(Protocol):
-    """What can take in another one of its kind, in any order."""
-
-    def merge(self, other: Any, /) -> None:
-        """Adds what another one has seen."""
 
 
 M = TypeVar("M", bound=Mergeable)

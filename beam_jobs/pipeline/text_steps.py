@@ -19,7 +19,7 @@ from beam_jobs.jobs.text.tokens import (
     unpack_counts,
 )
 from beam_jobs.pipeline.steps import MergeFn
-from beam_jobs.sources.chunks import Work
+from beam_jobs.sources.chunks import Task
 
 
 class CountWordsFn(beam.CombineFn):
@@ -86,35 +86,35 @@ class _Find(beam.DoFn):
         yield TaggedOutput(self.TALLY, tally)
 
 
-def _with_id(work: Work) -> tuple[str, Work]:
-    return work.id, work
+def _with_id(task: Task) -> tuple[str, Task]:
+    return task.id, task
 
 
 class Marked(NamedTuple):
     """What `MarkDuplicates` gives.
 
     Attributes:
-        works: Told what they drop.
-        tally: A single one.
+        tasks: The tasks, which know the records that they drop.
+        tally: One `Tally`.
     """
 
-    works: beam.PCollection
+    tasks: beam.PCollection
     tally: beam.PCollection
 
 
 class MarkDuplicates(beam.PTransform):
-    """(Work, (partition, (id of work, packed digests))) -> `Marked`."""
+    """(tasks, (partition, (id of a task, packed digests))) -> `Marked`."""
 
     def expand(self, inputs: tuple[beam.PCollection, beam.PCollection]) -> Marked:
-        works, digests = inputs
+        tasks, digests = inputs
         found = (
             digests
             | "GroupDigests" >> beam.GroupByKey()
             | "Find" >> beam.ParDo(_Find()).with_outputs(_Find.TALLY, main="dropped")
         )
         marked = (
-            (works | "WorkId" >> beam.Map(_with_id), found["dropped"])
-            | "JoinWork" >> beam.CoGroupByKey()
+            (tasks | "TaskId" >> beam.Map(_with_id), found["dropped"])
+            | "JoinTask" >> beam.CoGroupByKey()
             | "Mark" >> beam.FlatMap(with_dropped)
         )
         tally = found[_Find.TALLY] | "MergeTallies" >> beam.CombineGlobally(MergeFn(Tally))

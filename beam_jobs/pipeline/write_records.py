@@ -1,14 +1,13 @@
-"""The pipeline of jobs whose records are parts of files, or lie in archives read from their front.
+"""Writes jobs whose records are parts of files, or members of streamed archives.
 
 Files are read twice: once for keys, labels and words, once to encode. The encoded records of a
-shard pass the one shuffle as references to blocks on the disk of the output, or, where that is no
-disk, as blocks.
+shard pass the one shuffle as locators of blocks on the output's disk or, if the output is in a
+store, as blocks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import apache_beam as beam
@@ -16,49 +15,24 @@ from apache_beam.metrics import Metrics
 from apache_beam.pvalue import AsSingleton, TaggedOutput
 
 from beam_jobs.dataset.output import Output
-from beam_jobs.jobs.file_passes import FileSecondPass
-from beam_jobs.jobs.passes import Encoded, Places, SecondPass
-from beam_jobs.jobs.reshard.job import ReshardJob
-from beam_jobs.jobs.reshard.passes import ReshardSecondPass
-from beam_jobs.jobs.text.job import TextJob
-from beam_jobs.jobs.text.passes import TextSecondPass
-from beam_jobs.pipeline.commit import CommitDataset, TokenFiles, Written
-from beam_jobs.pipeline.plan_records import ENCODING, ReadParts, WorkJob, tokenizer_apart
-from beam_jobs.pipeline.shuffle import WriteEncoded, WriteSpooled
-from beam_jobs.pipeline.steps import STATISTICS, WorkStep, at_end_of_bundle
+from beam_jobs.jobs.passes import EncodingPlan, SecondPassResult, SplitRules
+from beam_jobs.jobs.protocols import RecordJob
+from beam_jobs.pipeline.commit import CommitDataset
+from beam_jobs.pipeline.plan_records import PlanRecords
+from beam_jobs.pipeline.shuffle import spool_of, write_encoded
+from beam_jobs.pipeline.steps import STATISTICS, TaskStep, at_end_of_bundle
 from beam_jobs.records.spool import HeldReferences, Spool
+from beam_jobs.sources.chunks import Task
 from beam_jobs.sources.classes import Names
-from beam_jobs.storage.atomic import STAGING
-from beam_jobs.storage.paths import is_local
-from readers.format.manifest import join
 from readers.format.schema import Schema
 
 
-@dataclass(frozen=True)
-class _Known:
-    """What the second pass has to know of the first.
+class _SecondPass(TaskStep[SecondPassResult]):
+    """Task -> (split and shard, packed records or locators of them), and statistics."""
 
-    Attributes:
-        names: Of classes.
-        vocabulary: All words by id.
-        tokenizer: The text of the tokenizer's file; empty without subwords.
-        strata: Packed, the splits by label.
-        schema: Of the records.
-    """
+    PHASE = "encoding"
 
-    names: Names
-    vocabulary: tuple[bytes, ...]
-    tokenizer: str
-    strata: bytes
-    schema: Schema
-
-
-class _Encode(WorkStep[Encoded]):
-    """The second pass: work -> (split and shard, packed records or references to them)."""
-
-    PHASE, METHOD = ENCODING, "encode"
-
-    def __init__(self, job: WorkJob, output: Output, processes: int, spool: Spool | None) -> None:
+    def __init__(self, job: RecordJob, output: Output, processes: int, spool: Spool | None) -> None:
         super().__init__(processes)
         self._job, self._output, self._spool = job, output, spool
 
@@ -66,98 +40,81 @@ class _Encode(WorkStep[Encoded]):
         super().start_bundle()
         self._references = HeldReferences()
 
-    def made(self, plan: bytes, *sides: Any) -> SecondPass:
-        job, output, known = self._job, self._output, _Known(*sides)
-        common: dict[str, Any] = {
-            "places": Places(output.placement, known.strata),
-            "schema": known.schema,
-            "names": known.names,
-            "plan": plan,
-            "spool": self._spool,
-            "stored": output.stored,
-        }
-        if isinstance(job, TextJob):
-            return TextSecondPass(
-                **common, job=job, vocabulary=known.vocabulary, tokenizer=known.tokenizer
-            )
-        if isinstance(job, ReshardJob):
-            return ReshardSecondPass(**common, job=job)
-        return FileSecondPass(**common, job=job)
+    def work(
+        self,
+        plan: bytes,
+        names: Names,
+        schema: Schema,
+        vocabulary: tuple[bytes, ...],
+        tokenizer: str,
+        strata: bytes,
+    ) -> Callable[[Task], SecondPassResult]:
+        known = EncodingPlan(
+            rules=SplitRules(self._output.placement, strata),
+            schema=schema,
+            names=names,
+            plan=plan,
+            feature_names=self._output.feature_names,
+            spool=self._spool,
+            vocabulary=vocabulary,
+            tokenizer=tokenizer,
+        )
+        return self._job.second_pass(known).encode
 
     def finish_bundle(self) -> Iterator[Any]:
         yield from super().finish_bundle()
         if self._spool:
-            self._spool.hand_over()  # What processes of ours append, only this machine reads.
-        yield from map(at_end_of_bundle, self._release())
+            self._spool.hand_over()  # Only this machine can read what its processes still append to.
+        yield from map(at_end_of_bundle, self._references.release())
 
-    def outputs(self, result: Encoded) -> Iterator[Any]:
+    def outputs(self, result: SecondPassResult) -> Iterator[Any]:
         records = sum(statistics.records for _, statistics in result.statistics)
         Metrics.counter("parts", "encoded").inc(records)
         for item in result.statistics:
             yield TaggedOutput(STATISTICS, item)
-        if not self._spool:
+        if self._spool:
+            yield from self._references.add(result.shards)
+        else:
             yield from result.shards
-            return
-        yield from self._references.add(result.shards)
-
-    def _release(self) -> Iterator[tuple[int, bytes]]:
-        yield from self._references.release()
 
 
-class WriteParts(beam.PTransform):
-    """The whole pipeline of a job, from patterns to a PCollection of one Manifest.
+class WriteRecords(beam.PTransform):
+    """The whole pipeline of a `RecordJob`: a pipeline -> PCollection of one Manifest.
 
     Args:
-        job: What a record is.
+        job: Defines the records.
         output: The dataset.
-        processes: That read and encode, in each of the runner's workers.
+        processes: Processes that read and encode, in each of the runner's workers.
     """
 
-    def __init__(self, job: WorkJob, output: Output, processes: int = 1) -> None:
+    def __init__(self, job: RecordJob, output: Output, processes: int = 1) -> None:
         super().__init__()
         self._job, self._output, self._processes = job, output, processes
 
     def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
         output, processes = self._output, self._processes
-        job, _ = tokenizer_apart(self._job)
-        spool = None
-        write: beam.DoFn = WriteEncoded(output)
-        if is_local(output.directory):
-            spool = Spool(join(output.directory, STAGING))
-            write = WriteSpooled(output, processes, spool)
-        read = pipeline | "Read" >> ReadParts(self._job, output, processes)
+        spool = spool_of(output)
+        planned = pipeline | "Read" >> PlanRecords(
+            self._job, output, processes, later=[_SecondPass.PHASE]
+        )
+        job = self._job.without_tokenizer()
         encoded = (
-            read.works
-            | "SpreadAgain" >> beam.Reshuffle()
+            planned.inputs
+            | "SpreadEncoding" >> beam.Reshuffle()
             | "Encode"
             >> beam.ParDo(
-                _Encode(job, output, processes, spool),
-                *map(AsSingleton, (read.plan, read.names, read.vocabulary)),
-                read.tokenizer,
-                read.strata,
-                AsSingleton(read.schema),
+                _SecondPass(job, output, processes, spool),
+                AsSingleton(planned.plan),
+                planned.names,
+                planned.schema,
+                planned.vocabulary,
+                planned.tokenizer,
+                planned.strata,
             ).with_outputs(STATISTICS, main="shards")
         )
         results = (
             encoded["shards"]
             | "GroupByShard" >> beam.GroupByKey()
-            | "Write" >> beam.ParDo(write, AsSingleton(read.plan))
+            | "Write" >> write_encoded(output, processes, spool, planned.plan)
         )
-        tokens = (
-            pipeline
-            | "Files" >> beam.Create([None])
-            | "TokenFiles" >> beam.Map(_token_files, AsSingleton(read.vocabulary), read.tokenizer)
-        )
-        return Written(
-            read.plan,
-            results,
-            encoded[STATISTICS],
-            read.names,
-            tokens,
-            read.summary,
-            read.schema,
-        ) | CommitDataset(output)
-
-
-def _token_files(_: None, vocabulary: tuple[bytes, ...], tokenizer: str) -> TokenFiles:
-    return TokenFiles(vocabulary, tokenizer)
+        return (results, encoded[STATISTICS]) | CommitDataset(output, planned)

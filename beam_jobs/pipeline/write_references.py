@@ -17,13 +17,14 @@ from beam_jobs.dataset.output import Output
 from beam_jobs.dataset.resume import ShardResult
 from beam_jobs.dataset.shard_writer import Run, ShardWriter, check_records, rows_in_order
 from beam_jobs.engines.memory import give_back_freed
-from beam_jobs.engines.pool import Pool, call, shared_pool
-from beam_jobs.jobs.loading import Loaded, Loader, label_or_none
+from beam_jobs.engines.pool import Pool, call
+from beam_jobs.jobs.loading import Loaded, Loader
 from beam_jobs.jobs.protocols import FileJob
-from beam_jobs.pipeline.commit import CommitDataset, TokenFiles, Written
-from beam_jobs.pipeline.plan_references import ListReferences
+from beam_jobs.jobs.record import label_or_none
+from beam_jobs.pipeline.commit import CommitDataset
+from beam_jobs.pipeline.plan_references import PlanReferences
 from beam_jobs.pipeline.shuffle import GroupByShard
-from beam_jobs.pipeline.steps import STATISTICS, ShardStep, count_shard
+from beam_jobs.pipeline.steps import STATISTICS, ShardStep, count_shard, loading_pool
 from beam_jobs.plan.shards import Plan
 from beam_jobs.records.blocks import Block
 from beam_jobs.records.statistics import Statistics
@@ -55,8 +56,8 @@ class _WriteReferences(ShardStep[tuple[ShardResult, Statistics]]):
         # A list: what a runner hands over may be gone once this returns.
         blocks = list(packed)
         writer = ShardWriter(self._output, Plan.unpack(plan), key)
-        loader = Loader(self._job, self._output.schema, names, self._output.stored)
-        pool = shared_pool(self._processes)
+        loader = Loader(self._job, self._output.schema, names, self._output.feature_names)
+        pool = loading_pool(self._processes)
         yield from self.submit(write_references, writer, blocks, loader, pool)
 
     def outputs(
@@ -115,11 +116,10 @@ def _runs(
     statistics: Statistics,
 ) -> Iterator[Run]:
     """Yields the records of files in order, and gathers their statistics."""
-    packed = pickle.dumps(loader)
+    packed = pickle.dumps(loader.load)
     step = max(1, min(_BATCH_BYTES // max(record_bytes, 1), _BATCH_FILES))
     tasks = (
-        (packed, "load", references[start : start + step])
-        for start in range(0, len(references), step)
+        (packed, references[start : start + step]) for start in range(0, len(references), step)
     )
     loaded: Loaded
     for loaded in pool.map(call, tasks, step * record_bytes):
@@ -127,13 +127,13 @@ def _runs(
         yield loaded.frames, loaded.lengths, loaded.rejects
 
 
-class WriteFiles(beam.PTransform):
-    """The whole pipeline of a `FileJob`, from patterns to a PCollection of one Manifest.
+class WriteReferences(beam.PTransform):
+    """The whole pipeline of a `FileJob`: a pipeline -> PCollection of one Manifest.
 
     Args:
-        job: What a record is, and how to load it.
+        job: Defines the records.
         output: The dataset.
-        processes: That load and encode, in each of the runner's workers.
+        processes: Processes that load and encode, in each of the runner's workers.
     """
 
     def __init__(self, job: FileJob, output: Output, processes: int = 1) -> None:
@@ -142,25 +142,15 @@ class WriteFiles(beam.PTransform):
 
     def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
         job, output = self._job, self._output
-        listed = pipeline | "Read" >> ListReferences(job, output, self._processes)
+        planned = pipeline | "Read" >> PlanReferences(job, output, self._processes)
         written = (
-            (listed.blocks, listed.plan)
+            (planned.inputs, planned.plan)
             | "Group" >> GroupByShard(compress=True)
             | "Write"
             >> beam.ParDo(
                 _WriteReferences(job, output, self._processes),
-                AsSingleton(listed.plan),
-                AsSingleton(listed.names),
+                AsSingleton(planned.plan),
+                planned.names,
             ).with_outputs(STATISTICS, main="results")
         )
-        tokens = pipeline | "NoTokens" >> beam.Create([TokenFiles()])
-        schema = pipeline | "Schema" >> beam.Create([output.schema])
-        return Written(
-            listed.plan,
-            written["results"],
-            written[STATISTICS],
-            listed.names,
-            tokens,
-            listed.summary,
-            schema,
-        ) | CommitDataset(output)
+        return (written["results"], written[STATISTICS]) | CommitDataset(output, planned)

@@ -11,13 +11,14 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 from apache_beam.metrics import Metrics
-from apache_beam.pvalue import AsSingleton, TaggedOutput
+from apache_beam.pvalue import TaggedOutput
 from apache_beam.transforms.window import GlobalWindows
 
 from beam_jobs.dataset.directory import check_output
 from beam_jobs.dataset.output import (
     BALANCES,
     DEFAULT_SHARD_SIZE,
+    Balance,
     Output,
     parse_num_shards,
     parse_size,
@@ -25,22 +26,19 @@ from beam_jobs.dataset.output import (
 )
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.packages import check_crc32c
-from beam_jobs.pipeline.commit import CommitDataset, TokenFiles, Written
-from beam_jobs.pipeline.plan_shards import PlanShards
-from beam_jobs.pipeline.shuffle import GroupByShard, WriteEncoded, WriteSpooled
+from beam_jobs.pipeline.commit import CommitDataset
+from beam_jobs.pipeline.plan_shards import Planned, PlanShards
+from beam_jobs.pipeline.shuffle import GroupByShard, spool_of, write_encoded
 from beam_jobs.pipeline.steps import STATISTICS, at_end_of_bundle
 from beam_jobs.plan.placement import Placement, Splits, check_seed
 from beam_jobs.plan.summary import Summary
 from beam_jobs.records.blocks import Block, BlockBuilder
 from beam_jobs.records.encode import RecordEncoder
 from beam_jobs.records.payload import frame_lengths, pack_record, unpack_reject
-from beam_jobs.records.rejects import Reject
+from beam_jobs.records.rejects import OnReject, Reject
 from beam_jobs.records.spool import Spool
 from beam_jobs.sources.labels import LABEL
-from beam_jobs.storage.atomic import STAGING
-from beam_jobs.storage.paths import is_local
 from readers.format.encode import Encoder
-from readers.format.manifest import join
 from readers.format.schema import Feature, Schema
 
 
@@ -51,7 +49,7 @@ class _EncodeRecords(beam.DoFn):
     small things, the records pass the one shuffle.
     """
 
-    SUMMARY, PLACES = "summary", "places"
+    SUMMARY, HASHES = "summary", "hashes"
 
     def __init__(self, output: Output, spool: Spool | None) -> None:
         self._output, self._spool = output, spool
@@ -118,21 +116,24 @@ class _EncodeRecords(beam.DoFn):
         for row in np.flatnonzero(frames == 0).tolist():
             summary.add_reject(int(block.splits[row]), unpack_reject(block.payloads[row]))
         good = frames > 0
-        places = Block(block.hashes[good], block.splits[good], block.payloads).without_payloads()
-        summary.add_block(places)
-        for split, size in enumerate(np.bincount(block.splits, frames).tolist()):
-            summary.splits[split].bytes += int(size)
-        Metrics.counter("records", "encoded").inc(len(places.hashes))
+        good_block = Block(
+            block.hashes[good], block.splits[good], block.payloads
+        ).without_payloads()
+        summary.add_block(good_block)
+        summary.add_sizes(block.splits, frames)
+        Metrics.counter("records", "encoded").inc(len(good_block.hashes))
         yield TaggedOutput(self.SUMMARY, summary)
-        yield TaggedOutput(self.PLACES, places.pack())
+        yield TaggedOutput(self.HASHES, good_block.pack())
 
 
 class WriteShards(beam.PTransform):
     """PCollection of (key, dict of arrays) -> a dataset of exactly balanced shards.
 
     The result is a PCollection of one `readers.Manifest`, there when the dataset is complete.
-    Serialized Examples wait for their shards on the disk of the output, and references to them pass one
-    shuffle; where the output is on no disk, blocks of Examples do.
+    Serialized Examples wait for their shards on the output's disk, and only references to them are
+    shuffled. If the output is in an object store, the Examples themselves pass through the runner: on
+    Flink and Spark, a task that hands over more than about a gigabyte of them can hang
+    (docs/scale.md). Write to a disk that all workers share, and copy; or use more tasks.
 
     Args:
         directory: Where the dataset goes, on any Beam filesystem; new or empty.
@@ -162,10 +163,10 @@ class WriteShards(beam.PTransform):
         schema: Schema,
         num_shards: int | None = None,
         shard_size: int | str = DEFAULT_SHARD_SIZE,
-        balance: str = "records",
+        balance: Balance = "records",
         splits: Mapping[str, float] | None = None,
         seed: int = 0,
-        on_reject: str = "skip",
+        on_reject: OnReject = "skip",
         overwrite: bool = False,
         label_names: Iterable[str] = (),
         options: Mapping[str, Any] | None = None,
@@ -206,28 +207,27 @@ class WriteShards(beam.PTransform):
 
     def expand(self, records: beam.PCollection) -> beam.PCollection:
         output = self._output
-        spool = None
-        if is_local(output.directory):
-            spool = Spool(join(output.directory, STAGING), f"{uuid.uuid4().hex}.")
+        spool = spool_of(output, f"{uuid.uuid4().hex}.")
         # A dataset has no windows.
         records |= "Global" >> beam.WindowInto(GlobalWindows())
         encoded = records | "Encode" >> beam.ParDo(_EncodeRecords(output, spool)).with_outputs(
-            _EncodeRecords.SUMMARY, _EncodeRecords.PLACES, STATISTICS, main="blocks"
+            _EncodeRecords.SUMMARY, _EncodeRecords.HASHES, STATISTICS, main="blocks"
         )
-        planned = (encoded[_EncodeRecords.SUMMARY], encoded[_EncodeRecords.PLACES]) | (
+        plan = (encoded[_EncodeRecords.SUMMARY], encoded[_EncodeRecords.HASHES]) | (
             "Plan" >> PlanShards(output, keep=spool.prefix if spool else "")
         )
-        write: beam.DoFn = WriteSpooled(output, 1, spool) if spool else WriteEncoded(output)
+        planned = Planned(
+            inputs=encoded["blocks"],
+            hashes=encoded[_EncodeRecords.HASHES],
+            plan=plan.plan,
+            summary=plan.summary,
+            measured=plan.measured,
+            names={LABEL: self._label_names},
+            schema=output.schema,
+        )
         results = (
-            (encoded["blocks"], planned.plan)
+            (planned.inputs, planned.plan)
             | "Group" >> GroupByShard(spool=spool)
-            | "Write" >> beam.ParDo(write, AsSingleton(planned.plan))
+            | "Write" >> write_encoded(output, 1, spool, planned.plan)
         )
-        constants = {"Labels": {LABEL: self._label_names}, "NoTokens": TokenFiles()}
-        names, tokens, schema = (
-            records.pipeline | step >> beam.Create([value])
-            for step, value in (*constants.items(), ("Schema", output.schema))
-        )
-        return Written(
-            planned.plan, results, encoded[STATISTICS], names, tokens, planned.summary, schema
-        ) | CommitDataset(output)
+        return (results, encoded[STATISTICS]) | CommitDataset(output, planned)

@@ -149,6 +149,11 @@ class Placement:
     groups: Groups = field(default_factory=Groups)
     split_column: str = ""
 
+    @property
+    def split_features(self) -> set[str]:
+        """The columns or features, beside the key, that decide the splits of records."""
+        return {name for name in (self.groups.column, self.split_column) if name}
+
     def order(self, key: str) -> int:
         """The 64-bit place of a record in the global order."""
         return hash64(self.seed, b"order", key)

@@ -132,6 +132,16 @@ class Summary:
         for split, hashes in block.hashes_by_split():
             self.splits[split].add(hashes)
 
+    def add_sizes(self, splits: np.ndarray, sizes: np.ndarray) -> None:
+        """Adds the bytes of records, int64 [n], to their splits, uint8 [n]."""
+        for split, size in enumerate(np.bincount(splits, sizes).tolist()):
+            self.splits[split].bytes += int(size)
+
+    def add_duplicates(self, splits: np.ndarray) -> None:
+        """Adds records that were dropped as duplicates, by their splits, uint8 [n]."""
+        for split, count in enumerate(np.bincount(splits).tolist()):
+            self.splits[split].duplicates += count
+
     def add_labels(self, labels: Mapping[str, int], feature: str = LABEL) -> None:
         """Adds labels of a feature, and how often each occurs.
 

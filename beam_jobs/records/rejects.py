@@ -6,8 +6,15 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from typing import Literal
 
 REJECTS = "rejects"
+
+# Whether an input that cannot become a record is listed, or fails the job.
+OnReject = Literal["skip", "fail"]
+
+# The step in which an input failed.
+Stage = Literal["read", "decode", "encode"]
 
 # A reason may quote the input; a line of the rejects file stays readable.
 _MAX_REASON = 500
@@ -26,11 +33,11 @@ class Reject:
     """
 
     key: str
-    stage: str
+    stage: Stage
     error: str
 
     @classmethod
-    def of(cls, key: str, stage: str, error: object) -> Reject:
+    def of(cls, key: str, stage: Stage, error: object) -> Reject:
         """A reject whose reason is one line of bounded length."""
         # JSON may hold half a surrogate pair, which no UTF-8 can.
         text = str(error).encode("utf-8", "backslashreplace").decode()

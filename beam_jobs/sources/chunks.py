@@ -34,7 +34,7 @@ class Chunk:
 
 
 @dataclass(frozen=True)
-class Work:
+class Task:
     """Chunks that one task reads, in order.
 
     Attributes:
@@ -58,7 +58,7 @@ class Work:
         return f"{first.source.key}#{first.start}"
 
 
-def together(chunks: Iterable[Chunk]) -> Iterator[Work]:
+def batch_chunks(chunks: Iterable[Chunk]) -> Iterator[Task]:
     """Yields chunks in pieces of work: a large file in many, many small files in one."""
     batch: list[Chunk] = []
     size = 0
@@ -66,7 +66,7 @@ def together(chunks: Iterable[Chunk]) -> Iterator[Work]:
         batch.append(chunk)
         size += chunk.size
         if size >= CHUNK_BYTES or len(batch) >= _MAX_CHUNKS:
-            yield Work(tuple(batch))
+            yield Task(tuple(batch))
             batch, size = [], 0
     if batch:
-        yield Work(tuple(batch))
+        yield Task(tuple(batch))

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 
-class Surroundings(NamedTuple):
+class ProcessContext(NamedTuple):
     """What a process has to know to open what its parent can.
 
     Attributes:
@@ -47,13 +47,13 @@ def _of_beam() -> Mapping[str, Any]:
     return _last[1]
 
 
-def surroundings() -> Surroundings:
+def process_context() -> ProcessContext:
     """What a process that is started here has to be given."""
     known = _taken is not None or "apache_beam.io.filesystems" in sys.modules
-    return Surroundings(storage_options() if known else {}, dict(os.environ))
+    return ProcessContext(storage_options() if known else {}, dict(os.environ))
 
 
-def take(given: Surroundings) -> None:
+def take(given: ProcessContext) -> None:
     """Makes what a parent gave known in this process."""
     global _taken
     os.environ.update(given.environment)

@@ -17,6 +17,9 @@ MANIFEST = "manifest.json"
 
 VOCABULARY = "vocabulary.txt"
 
+# The first two words of every vocabulary, which are not stored in its file.
+PADDING, UNKNOWN = b"", b"[UNK]"
+
 TOKENIZER = "tokenizer.json"
 
 INDEX_SUFFIX = ".idx"

@@ -30,16 +30,22 @@ from beam_jobs.dataset.shard_writer import ShardWriter
 from beam_jobs.engines import launch
 from beam_jobs.errors import DataError, find_job_error
 from beam_jobs.jobs.text import tokens as vocabulary
-from beam_jobs.pipeline import commit, plan_references, shuffle, text_steps
-from beam_jobs.pipeline import plan_records as read_parts
-from beam_jobs.pipeline import plan_shards as plan
-from beam_jobs.pipeline import plan_strata as stratify
-from beam_jobs.pipeline import write_records as write_parts
-from beam_jobs.pipeline import write_references as references
-from beam_jobs.pipeline import write_shards as write
+from beam_jobs.pipeline import (
+    commit,
+    plan_records,
+    plan_references,
+    plan_shards,
+    plan_strata,
+    shuffle,
+    text_steps,
+    write_records,
+    write_references,
+    write_shards,
+)
 from beam_jobs.pipeline.commit import _Commit
 from beam_jobs.pipeline.shuffle import WriteEncoded, _AssignShards
 from beam_jobs.pipeline.steps import STATISTICS
+from beam_jobs.records.spool import HeldReferences
 from readers.format.manifest import Manifest
 from tests.support import forked
 from tests.support.checkout import ROOT
@@ -170,7 +176,11 @@ def both(call):
 @pytest.mark.parametrize("place", ["start", "commit", "note"])
 def test_two_attempts_at_a_shard_at_once_agree(jobs, tmp_path, monkeypatch, place):
     arguments, expected = jobs["sensors"]
-    once, commit, note = references.write_references, shards.ShardFile.commit, ShardWriter.note_done
+    once, commit, note = (
+        write_references.write_references,
+        shards.ShardFile.commit,
+        ShardWriter.note_done,
+    )
     meet = threading.Barrier(2)
     seen = []
 
@@ -193,7 +203,7 @@ def test_two_attempts_at_a_shard_at_once_agree(jobs, tmp_path, monkeypatch, plac
 
         return waits
 
-    monkeypatch.setattr(references, "write_references", twice)
+    monkeypatch.setattr(write_references, "write_references", twice)
     if place == "commit":
         monkeypatch.setattr(shards.ShardFile, "commit", together(commit))
     if place == "note":
@@ -219,7 +229,7 @@ def test_two_attempts_at_an_encoded_shard_at_once_agree(jobs, tmp_path, monkeypa
         meet.wait(30)
         return commit(file)
 
-    monkeypatch.setattr(write_parts, "is_local", lambda _: False)
+    monkeypatch.setattr(shuffle, "is_local", lambda _: False)
     monkeypatch.setattr(WriteEncoded, "process", twice)
     monkeypatch.setattr(shards.ShardFile, "commit", together)
     assert run(*arguments, *IN_MEMORY, "--output", tmp_path / "out") == 0
@@ -332,53 +342,57 @@ def hand_overs():
 
     files, texts, every = ["sensors"], ["text"], ["sensors", "text"]
     yield "patterns of files", files, inputs(plan_references._ListFiles)
-    yield "patterns of texts", texts, inputs(read_parts._ListWork)
+    yield "patterns of texts", texts, inputs(plan_records._ListTasks)
     yield "listed blocks", files, outputs(plan_references._ListFiles)
-    yield "listed work", texts, outputs(read_parts._ListWork)
+    yield "listed work", texts, outputs(plan_records._ListTasks)
     yield "numbers of files", files, outputs(plan_references._ListFiles, "found")
-    yield "numbers of chunks", texts, outputs(read_parts._ListWork, "found")
+    yield "numbers of chunks", texts, outputs(plan_records._ListTasks, "found")
     yield "blocks to be summarised", files, inputs(plan_references._Summarise)
     yield "summaries of files", files, outputs(plan_references._Summarise)
-    yield "work to be read", texts, inputs(read_parts._ReadKeys)
-    yield "summaries of texts", texts, outputs(read_parts._ReadKeys, "summary", "outputs")
-    yield "hashes of texts", texts, outputs(read_parts._ReadKeys, None, "outputs")
-    yield "words", texts, outputs(read_parts._ReadKeys, "words", "outputs")
-    yield "blocks to find boundaries in", every, inputs(plan._SelectHashes)
-    yield "hashes by bin", every, outputs(plan._SelectHashes)
-    yield "grouped hashes", every, inputs(plan._PickBoundaries)
-    yield "boundaries", every, outputs(plan._PickBoundaries)
+    yield "work to be read", texts, inputs(plan_records._FirstPass)
+    yield "summaries of texts", texts, outputs(plan_records._FirstPass, "summary", "outputs")
+    yield "hashes of texts", texts, outputs(plan_records._FirstPass, None, "outputs")
+    yield "words", texts, outputs(plan_records._FirstPass, "learned", "outputs")
+    yield "blocks to find boundaries in", every, inputs(plan_shards._SelectHashes)
+    yield "hashes by bin", every, outputs(plan_shards._SelectHashes)
+    yield "grouped hashes", every, inputs(plan_shards._PickBoundaries)
+    yield "boundaries", every, outputs(plan_shards._PickBoundaries)
     yield "blocks to be assigned", files, inputs(_AssignShards)
     yield "assigned blocks", files, outputs(_AssignShards)
-    yield "work to be encoded", texts, inputs(write_parts._Encode)
-    yield "encoded blocks", texts, outputs(write_parts._Encode, None, "outputs")
-    yield "references to blocks", ["spooled"], outputs(write_parts._Encode, None, "_release")
-    yield "statistics of texts", texts, outputs(write_parts._Encode, STATISTICS, "outputs")
-    yield "grouped references", files, inputs(references._WriteReferences)
+    yield "work to be encoded", texts, inputs(write_records._SecondPass)
+    yield "encoded blocks", texts, outputs(write_records._SecondPass, None, "outputs")
+    yield "references to blocks", ["spooled"], outputs(HeldReferences, None, "release")
+    yield "statistics of texts", texts, outputs(write_records._SecondPass, STATISTICS, "outputs")
+    yield "grouped references", files, inputs(write_references._WriteReferences)
     yield "grouped records", texts, inputs(WriteEncoded)
     yield "grouped references to blocks", ["spooled"], inputs(shuffle.WriteSpooled)
-    yield "results of files", files, outputs(references._WriteReferences, None, "outputs")
+    yield "results of files", files, outputs(write_references._WriteReferences, None, "outputs")
     yield "results of texts", texts, outputs(WriteEncoded)
     yield (
         "results of spooled texts",
         ["spooled"],
         outputs(shuffle.WriteSpooled, None, "outputs"),
     )
-    yield "statistics of files", files, outputs(references._WriteReferences, STATISTICS, "outputs")
+    yield (
+        "statistics of files",
+        files,
+        outputs(write_references._WriteReferences, STATISTICS, "outputs"),
+    )
     strata, pieces = ["stratified", "strata of texts"], ["strata of texts"]
     yield "labels of files", ["stratified"], outputs(plan_references._LabelReferences)
     yield "blocks to be split", ["stratified"], inputs(plan_references._Resplit)
     yield "split blocks", ["stratified"], outputs(plan_references._Resplit)
-    yield "grouped label hashes", strata, inputs(stratify._Pick)
-    yield "edges of splits", strata, outputs(stratify._Pick)
-    yield "work whose labels are read", pieces, inputs(read_parts._ReadLabels)
-    yield "labels of texts", pieces, outputs(read_parts._ReadLabels, None, "outputs")
-    yield "work to be digested", ["duplicates"], inputs(read_parts._Digest)
-    yield "digests", ["duplicates"], outputs(read_parts._Digest, None, "outputs")
+    yield "grouped label hashes", strata, inputs(plan_strata._Pick)
+    yield "edges of splits", strata, outputs(plan_strata._Pick)
+    yield "work whose labels are read", pieces, inputs(plan_records._ReadLabels)
+    yield "labels of texts", pieces, outputs(plan_records._ReadLabels, None, "outputs")
+    yield "work to be digested", ["duplicates"], inputs(plan_records._Digest)
+    yield "digests", ["duplicates"], outputs(plan_records._Digest, None, "outputs")
     yield "grouped digests", ["duplicates"], inputs(text_steps._Find)
     yield "duplicates", ["duplicates"], outputs(text_steps._Find)
     yield "tallies", ["duplicates"], outputs(text_steps._Find, "tally")
-    yield "work to be sampled", ["bpe"], inputs(read_parts._Sample)
-    yield "samples", ["bpe"], outputs(read_parts._Sample, None, "outputs")
+    yield "work to be sampled", ["bpe"], inputs(plan_records._Sample)
+    yield "samples", ["bpe"], outputs(plan_records._Sample, None, "outputs")
     moved = ["sensors", "bytes"]
     yield "planned changes", moved, outputs(commit._PlanChanges)
     yield "changes to be prepared", moved, inputs(commit._Prepare)
@@ -423,7 +437,7 @@ def test_an_element_lost_or_repeated_between_two_steps_is_noticed_or_harmless(
     arguments, expected = jobs["text" if job == "spooled" else job]
     flags = TWO_PROCESSES if job == "spooled" else IN_MEMORY
     if job == "text":  # As where the output is on no disk.
-        monkeypatch.setattr(write_parts, "is_local", lambda _: False)
+        monkeypatch.setattr(shuffle, "is_local", lambda _: False)
     seen = tamper(monkeypatch, action=action, which=which)
     code = run(*arguments, *flags, "--output", tmp_path / "out")
     assert len(seen) >= 1
@@ -491,7 +505,7 @@ def test_write_shards_notices_an_element_lost_or_repeated(tmp_path, monkeypatch,
 
     write_to(tmp_path / "whole")
     # What a bundle ends with as well as what a full block gives.
-    tamper_with_outputs(monkeypatch, write._EncodeRecords, "finish_bundle", tag, action, 1)
+    tamper_with_outputs(monkeypatch, write_shards._EncodeRecords, "finish_bundle", tag, action, 1)
     with pytest.raises(Exception) as caught:
         write_to(tmp_path / "out")
     error = find_job_error(caught.value)
@@ -510,7 +524,7 @@ import numpy as np
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import worker_handlers
 from beam_jobs import Feature, Schema, WriteShards
-from beam_jobs.pipeline import write_shards as write
+from beam_jobs.pipeline import write_shards
 from beam_jobs.errors import find_job_error
 
 worker_handlers.DATA_BUFFER_TIME_LIMIT_MS = 50
@@ -589,7 +603,7 @@ def test_a_command_on_a_runner_that_loses_records_fails_with_one_line(
 
     monkeypatch.setattr(launch, "prepare_direct_runner", lossy)
     # As where the output is on no disk: otherwise records never pass the runner, and none is lost.
-    monkeypatch.setattr(write_parts, "is_local", lambda _: False)
+    monkeypatch.setattr(shuffle, "is_local", lambda _: False)
     (tmp_path / "in").mkdir()
     for file in range(12):
         rows = (f"{file} {n} " + "x" * 90_000 + "\n" for n in range(90))
@@ -749,7 +763,7 @@ def test_a_full_disk_for_temporary_files_ends_the_run_with_one_line(
     (tmp_path / "a.txt").write_text("".join(f"{n} " + "x" * 9000 + "\n" for n in range(600)))
     arguments = ["text", "--input", tmp_path / "a.txt", "--output", tmp_path / "out"]
     # As where the output is on no disk: otherwise records wait there.
-    monkeypatch.setattr(write_parts, "is_local", lambda _: False)
+    monkeypatch.setattr(shuffle, "is_local", lambda _: False)
     with monkeypatch.context() as patch:
         patch.setattr(tempfile, "tempdir", str(path))
         assert run(*arguments, *IN_MEMORY) == 1

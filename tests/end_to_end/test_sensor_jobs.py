@@ -298,14 +298,14 @@ def test_windows_have_the_same_bytes_however_few_are_handed_over_at_once(
     cut, tmp_path, monkeypatch
 ):
     flags, _, _, files = cut
-    together, made = [], file_passes._made
+    together, made = [], file_passes._batch
 
     def counted(keys, *rest):
         together.append(len(keys))
         return made(keys, *rest)
 
-    monkeypatch.setattr(file_passes, "_made", counted)
-    monkeypatch.setattr(file_passes, "_BYTES_TOGETHER", 3000)
+    monkeypatch.setattr(file_passes, "_batch", counted)
+    monkeypatch.setattr(file_passes, "_BATCH_BYTES", 3000)
     assert run(*flags, "--output", tmp_path / "out", *ONE) == 0
     assert files_of(tmp_path / "out") == files
     assert max(together) == 3  # of 1,100 bytes each
@@ -363,7 +363,7 @@ def test_a_window_that_turns_out_bad_is_a_reject_and_none_is_lost(tmp_path, monk
         array[65] = 1e30 if number == 2 else 0
         np.save(tmp_path / f"in/{number}.npy", array)
     flags = ["--label", "none", "--window", 20, "--spectrogram", "8:4", "--dtype", "float16"]
-    monkeypatch.setattr(file_passes, "_BYTES_TOGETHER", 300)  # two records
+    monkeypatch.setattr(file_passes, "_BATCH_BYTES", 300)  # two records
     assert run("--input", tmp_path / "in", "--output", tmp_path / "out", *flags, *ONE) == 0
     rejects = rejects_of(tmp_path / "out")
     assert rejects == {f"2.npy#{n}": "float32 cannot become float16 without harm" for n in (4, 5)}

@@ -116,4 +116,4 @@ class Unpickled:
 def packed(number: int) -> bytes:
     made = Unpickled()
     made.number = number
-    return pickle.dumps(made)
+    return pickle.dumps(made.told)

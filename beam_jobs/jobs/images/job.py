@@ -12,6 +12,7 @@ import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from beam_jobs.errors import RejectError, UsageError
+from beam_jobs.jobs.file_passes import FilesInParts
 from beam_jobs.jobs.images.annotations import Beside
 from beam_jobs.jobs.images.boxes import Geometry, is_about_stored, letterbox, moved
 from beam_jobs.jobs.images.pixels import (
@@ -50,7 +51,7 @@ _OVERHEAD_BYTES = 200
 
 
 @dataclass(frozen=True)
-class ImageJob:
+class ImageJob(FilesInParts):
     """What an image record is.
 
     Attributes:

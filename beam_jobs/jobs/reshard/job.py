@@ -10,9 +10,13 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 
 from beam_jobs.errors import UsageError
+from beam_jobs.jobs.passes import EncodingPlan, FirstPass, SecondPass, SplitRules
+from beam_jobs.jobs.protocols import Learns, LearnSchema, RecordJob
 from beam_jobs.jobs.reshard.manifests import Description, known_of
+from beam_jobs.jobs.reshard.passes import ReshardFirstPass, ReshardSecondPass
 from beam_jobs.jobs.reshard.schema_guess import SchemaGuess
-from beam_jobs.plan.placement import Placement
+from beam_jobs.records.rejects import OnReject
+from beam_jobs.sources.chunks import Chunk
 from beam_jobs.sources.classes import Names
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.source import Source
@@ -30,7 +34,7 @@ _NO_RECORDS = (INDEX_SUFFIX, ".json", ".jsonl", ".txt", ".md", ".csv")
 
 
 @dataclass(frozen=True)
-class ReshardJob:
+class ReshardJob(RecordJob):
     """What a record is: an Example or a SequenceExample of a TFRecord file, GZIP or not.
 
     Attributes:
@@ -55,6 +59,22 @@ class ReshardJob:
         for source in self.inputs.sources(pattern):
             if not source.key.lower().endswith(_NO_RECORDS):
                 yield source
+
+    @property
+    def learns(self) -> Learns:
+        return LearnSchema(SchemaGuess, self.schema_of)
+
+    def chunks(self, source: Source) -> Iterator[Chunk]:
+        yield Chunk(source, 0, 0, 1, source.size)
+
+    def first_pass(self, rules: SplitRules, on_reject: OnReject, tokenizer: str = "") -> FirstPass:
+        return ReshardFirstPass(rules=rules, on_reject=on_reject, job=self)
+
+    def second_pass(self, known: EncodingPlan) -> SecondPass:
+        return ReshardSecondPass(known, self)
+
+    def without_tokenizer(self) -> ReshardJob:
+        return replace(self, tokenizer="")
 
     def schema_of(self, guess: SchemaGuess, deciding: Collection[str] = ()) -> Schema:
         """The schema of the records that are written.
@@ -123,8 +143,3 @@ def _described(job: ReshardJob, described: Description) -> ReshardJob:
     if _TOKENS in left_out:
         return job
     return replace(job, vocabulary=described.vocabulary, tokenizer=described.tokenizer)
-
-
-def deciding(placement: Placement) -> set[str]:
-    """The features that decide the splits of records."""
-    return {name for name in (placement.groups.column, placement.split_column) if name}

@@ -7,11 +7,17 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from beam_jobs.errors import UsageError
-from beam_jobs.jobs.text.tokens import PADDING, UNKNOWN
 from beam_jobs.sources.labels import LABEL
 from beam_jobs.storage.files import open_file
 from beam_jobs.storage.paths import absolute_path
-from readers.format.manifest import MANIFEST, TOKENIZER, VOCABULARY, Manifest
+from readers.format.manifest import (
+    MANIFEST,
+    PADDING,
+    TOKENIZER,
+    UNKNOWN,
+    VOCABULARY,
+    Manifest,
+)
 from readers.format.schema import Schema, numpy_dtype
 
 # Manifests and vocabularies.

@@ -7,25 +7,34 @@ import functools
 import io
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
 from beam_jobs.errors import RejectError
-from beam_jobs.jobs.passes import FirstPass, Found, Made, Places, SecondPass
+from beam_jobs.jobs.passes import (
+    EncodedRecords,
+    FirstPass,
+    FoundRecords,
+    Learner,
+    SecondPass,
+    SplitRules,
+)
 from beam_jobs.jobs.reshard.example_lists import parsed_lists
 from beam_jobs.jobs.reshard.example_walk import walked_lists
 from beam_jobs.jobs.reshard.framed import Stretch, stretches, unpacked
-from beam_jobs.jobs.reshard.job import ReshardJob, deciding
 from beam_jobs.jobs.reshard.schema_guess import SchemaGuess
 from beam_jobs.records.encode import RecordCounter
 from beam_jobs.records.rejects import Reject
-from beam_jobs.sources.chunks import Work
+from beam_jobs.sources.chunks import Task
 from beam_jobs.sources.source import Source
 from readers.format.decode.batches import ColumnDecoder
 from readers.format.decode.records import Decoder, parse_example
 from readers.format.tfrecord import FOOTER_BYTES, FRAME_BYTES, HEADER_BYTES, frame
 from readers.format.wire import BYTES_LIST, INT64_LIST, fields, unpacked_varints, varint
+
+if TYPE_CHECKING:
+    from beam_jobs.jobs.reshard.job import ReshardJob
 
 # Records of a stretch that are measured without the features that go.
 _MEASURED = 16
@@ -65,7 +74,7 @@ class _Records(NamedTuple):
 
 
 def _records(
-    places: Places, source: Source, stretch: Stretch, broken_among: BrokenAmong
+    rules: SplitRules, source: Source, stretch: Stretch, broken_among: BrokenAmong
 ) -> _Records:
     """The records of a stretch, the same ones in both passes.
 
@@ -86,8 +95,8 @@ def _records(
     rows = filled[~np.isin(filled, list(broken))] if broken else filled
     prefix = f"{source.key}#".encode("utf-8", "surrogateescape")
     keys = [b"%s%d" % (prefix, number) for number in (rows + stretch.first).tolist()]
-    columns = _columns(places, data, starts[rows], stops[rows])
-    splits, without = places.splits_of(keys, columns, [])
+    columns = _columns(rules, data, starts[rows], stops[rows])
+    splits, without = rules.splits_of(keys, columns, [])
     if without:
         rejects += [
             _reject(source, stretch.first + int(rows[at]), error) for at, error in without.items()
@@ -110,9 +119,22 @@ def broken_examples(
     return broken
 
 
+class SchemaLearner:
+    """Merges what is known of the features of records."""
+
+    def __init__(self) -> None:
+        self._guess = SchemaGuess()
+
+    def add(self, part: SchemaGuess, /) -> None:
+        self._guess.merge(part)
+
+    def elements(self) -> Iterator[SchemaGuess]:
+        yield self._guess
+
+
 @dataclass(frozen=True, kw_only=True)
 class ReshardFirstPass(FirstPass):
-    """Work -> keys of records, and what they hold.
+    """Task -> keys of records, and what they hold.
 
     Attributes:
         job: What a record is.
@@ -120,21 +142,25 @@ class ReshardFirstPass(FirstPass):
 
     job: ReshardJob
 
-    def found(self, work: Work) -> Iterator[Found]:
-        nothing = np.empty(0, np.uint8)
-        for chunk in work.chunks:
+    def learner(self) -> Learner:
+        return SchemaLearner()
+
+    def found(self, task: Task) -> Iterator[FoundRecords]:
+        for chunk in task.chunks:
             source = chunk.source
             for stretch in _stretches(self.job, source):
                 if isinstance(stretch, Reject):
-                    yield Found([], nothing, nothing.astype(np.int64), [], [stretch])
+                    yield FoundRecords.of_reject(stretch)
                     continue
                 guess = None if self.job.given else SchemaGuess()
                 found = _records(
-                    self.places, source, stretch, guess.add if guess else broken_examples
+                    self.rules, source, stretch, guess.add if guess else broken_examples
                 )
                 sizes = self._sizes(stretch.data.data, found)
                 labels = [None] * len(found.keys)
-                yield Found(found.keys, found.splits, sizes, labels, found.rejects, guess=guess)
+                yield FoundRecords(
+                    found.keys, found.splits, sizes, labels, found.rejects, learned=guess
+                )
 
     def _sizes(self, view: memoryview, found: _Records) -> np.ndarray:
         """The bytes of the frame of each record; where features go, estimated from a few records."""
@@ -154,10 +180,10 @@ class ReshardFirstPass(FirstPass):
 
 
 def _columns(
-    places: Places, data: np.ndarray, starts: np.ndarray, stops: np.ndarray
+    rules: SplitRules, data: np.ndarray, starts: np.ndarray, stops: np.ndarray
 ) -> list[dict[str, Any]]:
     """The features that decide the splits of records; no rows where none does."""
-    names = deciding(places.placement)
+    names = rules.placement.split_features
     if not names:
         return []
     return [
@@ -180,9 +206,9 @@ def single_values(data: memoryview, names: set[str]) -> dict[str, Any]:
     return values
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class ReshardSecondPass(SecondPass):
-    """Work -> records, as they are or without some features, and their statistics.
+    """Task -> records, as they are or without some features, and their statistics.
 
     Attributes:
         job: What a record is.
@@ -192,27 +218,26 @@ class ReshardSecondPass(SecondPass):
 
     @functools.cached_property
     def _columns(self) -> ColumnDecoder:
-        return ColumnDecoder(self.schema)
+        return ColumnDecoder(self.known.schema)
 
     @functools.cached_property
     def _decoder(self) -> Decoder:
-        return Decoder(self.schema)
+        return Decoder(self.known.schema)
 
     def counter(self) -> RecordCounter:
-        return RecordCounter({n: f for n, f in self.schema.items() if not f.step})
+        return RecordCounter({n: f for n, f in self.known.schema.items() if not f.step})
 
-    def made(self, work: Work, encoder: RecordCounter) -> Iterator[Made]:
-        nothing = np.empty(0, np.uint8)
-        for chunk in work.chunks:
+    def encoded(self, task: Task, encoder: RecordCounter) -> Iterator[EncodedRecords]:
+        for chunk in task.chunks:
             source = chunk.source
             for stretch in _stretches(self.job, source):
                 if isinstance(stretch, Reject):
-                    yield Made([], nothing, [], [stretch])
+                    yield EncodedRecords.of_reject(stretch)
                 else:
                     yield self._made(source, stretch, encoder)
 
-    def _made(self, source: Source, stretch: Stretch, encoder: RecordCounter) -> Made:
-        found = _records(self.places, source, stretch, broken_examples)
+    def _made(self, source: Source, stretch: Stretch, encoder: RecordCounter) -> EncodedRecords:
+        found = _records(self.known.rules, source, stretch, broken_examples)
         columns, errors = self._decoded(stretch.data, found.starts, found.stops)
         late = []
         for at, error in sorted(errors.items()):
@@ -225,7 +250,7 @@ class ReshardSecondPass(SecondPass):
         view = stretch.data.data
         spans = zip(found.starts[good].tolist(), found.stops[good].tolist(), strict=True)
         frames = [self._frame(view, start, stop) for start, stop in spans]
-        return Made([found.keys[at] for at in good], splits, frames, found.rejects, late)
+        return EncodedRecords([found.keys[at] for at in good], splits, frames, found.rejects, late)
 
     def _frame(self, view: memoryview, start: int, stop: int) -> bytes | memoryview:
         if self.job.changes_records:
@@ -234,7 +259,7 @@ class ReshardSecondPass(SecondPass):
 
     def _stays(self, name: str) -> bool:
         """Whether what has this name in an Example does: a feature, or the shapes of one."""
-        of, schema = name.removesuffix("/shape"), self.schema
+        of, schema = name.removesuffix("/shape"), self.known.schema
         if self.job.keep:
             return name in schema or (of in schema and schema[of].has_companion)
         return name not in self.job.drop and (of not in self.job.drop or name in schema)
@@ -244,9 +269,9 @@ class ReshardSecondPass(SecondPass):
     ) -> tuple[dict[str, list[Any]], dict[int, str]]:
         """The values of every feature that is counted, and why records do not fit the schema."""
         found, regular = self._columns.decode(data, starts, stops)
-        whole = {name for name, feature in self.schema.items() if not feature.step}
+        whole = {name for name, feature in self.known.schema.items() if not feature.step}
         odd = np.setdiff1d(np.arange(len(starts)), regular)
-        left = [name for name in self.schema if name not in found]
+        left = [name for name in self.known.schema if name not in found]
         errors: dict[int, str] = {}
         values: dict[str, list[Any]] = {name: [None] * len(starts) for name in whole}
         for name, column in found.items():
@@ -254,7 +279,7 @@ class ReshardSecondPass(SecondPass):
                 values[name][at] = value
         if not left and not len(odd):
             return values, errors
-        rest = Decoder(self.schema.select(left)) if left else None
+        rest = Decoder(self.known.schema.select(left)) if left else None
         view = data.data
         odd_rows = set(odd.tolist())
         for at in range(len(starts)) if rest else odd.tolist():
@@ -266,7 +291,9 @@ class ReshardSecondPass(SecondPass):
                 continue
             for name in record.keys() & whole:
                 value = record[name]
-                values[name][at] = value.item() if self.schema[name].encoding == "text" else value
+                values[name][at] = (
+                    value.item() if self.known.schema[name].encoding == "text" else value
+                )
         return values, errors
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from beam_jobs.errors import RejectError, UsageError
+from beam_jobs.jobs.file_passes import FilesInParts
 from beam_jobs.jobs.protocols import complete_schema
 from beam_jobs.jobs.sensors.conditioning import Conditioning, Records
 from beam_jobs.jobs.sensors.formats import read_recording
@@ -43,7 +44,7 @@ _OVERHEAD_BYTES = 150
 
 
 @dataclass(frozen=True)
-class SensorJob:
+class SensorJob(FilesInParts):
     """What a sensor record is.
 
     Attributes:
@@ -124,6 +125,10 @@ class SensorJob:
     def schema(self) -> Schema:
         """Of the records: the arrays, and what every job's have."""
         return complete_schema(dict(self.features), self.labels, self.extras)
+
+    @property
+    def has_windows(self) -> bool:
+        return self.conditioning.cuts
 
     @property
     def class_names(self) -> Names:

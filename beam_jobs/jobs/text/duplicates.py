@@ -9,7 +9,7 @@ import numpy as np
 
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.plan.summary import Summary
-from beam_jobs.sources.chunks import Work
+from beam_jobs.sources.chunks import Task
 
 # Of each text of some work: its number there, its digest, and its place in the order. Digests meet
 # in 256 groups, by their first byte: of a billion texts 125 MB each.
@@ -66,7 +66,7 @@ def find_duplicates(packed: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, 
         yield works[owner][0], numbers.astype("<i8").tobytes()
 
 
-def with_dropped(element: tuple[str, tuple[list[Work], list[bytes]]]) -> Iterator[Work]:
+def with_dropped(element: tuple[str, tuple[list[Task], list[bytes]]]) -> Iterator[Task]:
     """Yields the work, told which of its records go.
 
     Args:
@@ -86,7 +86,7 @@ def with_dropped(element: tuple[str, tuple[list[Work], list[bytes]]]) -> Iterato
             "the job again"
         )
     for work in works:
-        yield Work(work.chunks, numbers.tobytes())
+        yield Task(work.chunks, numbers.tobytes())
 
 
 def _one_key(work: str) -> UsageError:

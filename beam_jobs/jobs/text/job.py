@@ -14,7 +14,16 @@ from typing import Any, BinaryIO, cast
 import orjson
 
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.jobs.protocols import complete_schema
+from beam_jobs.jobs.passes import EncodingPlan, FirstPass, SecondPass, SplitRules
+from beam_jobs.jobs.protocols import (
+    Learns,
+    LearnSubwords,
+    LearnWords,
+    RecordJob,
+    complete_schema,
+)
+from beam_jobs.jobs.text.passes import TextDigests, TextFirstPass, TextSample, TextSecondPass
+from beam_jobs.jobs.text.sample import sample_below
 from beam_jobs.jobs.text.texts import (
     _BYTE_ORDER_MARK,
     _NO_ROW,
@@ -25,7 +34,9 @@ from beam_jobs.jobs.text.texts import (
     _lines,
     file_kind,
 )
+from beam_jobs.records.rejects import OnReject
 from beam_jobs.sources.chunks import CHUNK_BYTES, Chunk
+from beam_jobs.sources.classes import Names
 from beam_jobs.sources.extra_features import ExtraFeature
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Label, Labels, field_label, label_of
@@ -42,7 +53,7 @@ _TRIED = 100
 
 
 @dataclass(frozen=True)
-class TextJob:
+class TextJob(RecordJob):
     """What a text record is.
 
     Attributes:
@@ -90,6 +101,41 @@ class TextJob:
             raise UsageError(
                 "--window keeps all tokens of a text, --max_length cuts them: drop one"
             )
+
+    @property
+    def has_windows(self) -> bool:
+        return self.window > 0
+
+    @property
+    def class_names(self) -> Names:
+        return {}
+
+    @property
+    def vocabulary(self) -> tuple[bytes, ...]:
+        return ()
+
+    @property
+    def learns(self) -> Learns:
+        if self.tokens == "words":
+            return LearnWords(self.vocabulary_size)
+        if self.tokens == "bpe":
+            return LearnSubwords(self.vocabulary_size, self._sample_pass)
+        return None
+
+    def first_pass(self, rules: SplitRules, on_reject: OnReject, tokenizer: str = "") -> FirstPass:
+        return TextFirstPass(rules=rules, on_reject=on_reject, job=self, tokenizer=tokenizer)
+
+    def second_pass(self, known: EncodingPlan) -> SecondPass:
+        return TextSecondPass(known, self)
+
+    def digest_pass(self, rules: SplitRules) -> TextDigests | None:
+        return TextDigests(self, rules) if self.drop_duplicates else None
+
+    def _sample_pass(self, rules: SplitRules, size: int) -> TextSample:
+        return TextSample(self, rules, sample_below(size))
+
+    def without_tokenizer(self) -> TextJob:
+        return replace(self, tokenizer="")
 
     @property
     def labelled(self) -> bool:

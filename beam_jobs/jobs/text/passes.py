@@ -4,26 +4,37 @@ from __future__ import annotations
 
 import functools
 import hashlib
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, compress
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from beam_jobs.errors import RejectError
-from beam_jobs.jobs.passes import FirstPass, Found, Made, Places, SecondPass
-from beam_jobs.jobs.text.job import TextJob
+from beam_jobs.jobs.passes import (
+    EncodedRecords,
+    FirstPass,
+    FoundRecords,
+    Learner,
+    NoLearner,
+    SecondPass,
+    SplitRules,
+)
 from beam_jobs.jobs.text.sample import Sample
 from beam_jobs.jobs.text.subwords import Subwords
 from beam_jobs.jobs.text.texts import Texts
-from beam_jobs.jobs.text.tokens import AnyTokenizer, Tokenizer, words
+from beam_jobs.jobs.text.tokens import AnyTokenizer, Tokenizer, WordCounts, pack_counts, words
 from beam_jobs.jobs.text.windows import slice_of, window_bounds
 from beam_jobs.records.encode import RecordEncoder
 from beam_jobs.records.rejects import Reject
-from beam_jobs.sources.chunks import Work
+from beam_jobs.sources.chunks import Task
 from beam_jobs.sources.extra_features import extra_values
 from readers.format.encode import checked
+
+if TYPE_CHECKING:
+    from beam_jobs.jobs.text.job import TextJob
 
 # What tokens take, and what an Example adds to its text, its key and them: names, lengths, framing.
 # Only sizes of shards depend on it.
@@ -69,7 +80,7 @@ def _overhead(job: TextJob) -> int:
 
 
 class _Kept(NamedTuple):
-    """The texts of some work that become records, and what becomes of them.
+    """The texts of some task that become records, and what becomes of them.
 
     Attributes:
         texts: Without those that are dropped or rejected.
@@ -82,15 +93,15 @@ class _Kept(NamedTuple):
     duplicates: np.ndarray
 
 
-def _all_texts(job: TextJob, work: Work) -> Iterator[Texts]:
-    return chain.from_iterable(map(job.batches, work.chunks))
+def _all_texts(job: TextJob, task: Task) -> Iterator[Texts]:
+    return chain.from_iterable(map(job.batches, task.chunks))
 
 
-def _kept(job: TextJob, work: Work, places: Places) -> Iterator[_Kept]:
-    """Yields the texts of some work."""
-    dropped = np.sort(np.frombuffer(work.dropped, "<i8"))
+def _kept(job: TextJob, task: Task, rules: SplitRules) -> Iterator[_Kept]:
+    """Yields the texts of some task."""
+    dropped = np.sort(np.frombuffer(task.dropped, "<i8"))
     first = 0
-    for texts in _all_texts(job, work):
+    for texts in _all_texts(job, task):
         rows = np.arange(len(texts.keys))
         low, high = np.searchsorted(dropped, [first, first + len(rows)])
         gone = dropped[low:high] - first
@@ -98,9 +109,9 @@ def _kept(job: TextJob, work: Work, places: Places) -> Iterator[_Kept]:
         duplicates = np.empty(0, np.uint8)
         if len(gone):
             # The strata know the labels of those alone that stay.
-            duplicates, _ = _placed(job, texts.take(gone), replace(places, strata=b""))
+            duplicates, _ = _placed(job, texts.take(gone), replace(rules, strata=b""))
             texts = texts.take(np.delete(rows, gone))
-        splits, errors = _placed(job, texts, places)
+        splits, errors = _placed(job, texts, rules)
         if errors:
             rejects = [
                 Reject.of(texts.keys[row].decode(), "read", error) for row, error in errors.items()
@@ -111,9 +122,9 @@ def _kept(job: TextJob, work: Work, places: Places) -> Iterator[_Kept]:
         yield _Kept(texts, splits, duplicates)
 
 
-def _placed(job: TextJob, texts: Texts, places: Places) -> tuple[np.ndarray, dict[int, str]]:
+def _placed(job: TextJob, texts: Texts, rules: SplitRules) -> tuple[np.ndarray, dict[int, str]]:
     """The split of each text, uint8 [n], and why some must be rejected, by row."""
-    splits, errors = places.splits_of(texts.keys, texts.rows, texts.labels)
+    splits, errors = rules.splits_of(texts.keys, texts.rows, texts.labels)
     if job.extras:
         for number, row in enumerate(texts.rows):
             try:
@@ -123,9 +134,22 @@ def _placed(job: TextJob, texts: Texts, places: Places) -> tuple[np.ndarray, dic
     return splits, errors
 
 
+class WordLearner:
+    """Counts the words of the training split."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[bytes] = Counter()
+
+    def add(self, part: list[bytes], /) -> None:
+        self._counts.update(part)
+
+    def elements(self) -> Iterator[tuple[int, WordCounts]]:
+        return pack_counts(self._counts)
+
+
 @dataclass(frozen=True, kw_only=True)
 class TextFirstPass(FirstPass):
-    """Work -> keys, labels and words of texts.
+    """Task -> keys, labels and words of texts.
 
     Attributes:
         job: What a record is.
@@ -139,10 +163,13 @@ class TextFirstPass(FirstPass):
     def _tokenizer(self) -> Any:
         return tokenizer_of(self.job, (), self.tokenizer)
 
-    def found(self, work: Work) -> Iterator[Found]:
-        for texts, splits, duplicates in _kept(self.job, work, self.places):
-            training = (splits == self.places.placement.splits.training).tolist()
-            counted: list[bytes] = []
+    def learner(self) -> Learner:
+        return WordLearner() if self.job.tokens == "words" else NoLearner()
+
+    def found(self, task: Task) -> Iterator[FoundRecords]:
+        for texts, splits, duplicates in _kept(self.job, task, self.rules):
+            training = (splits == self.rules.placement.splits.training).tolist()
+            counted: list[bytes] | None = None
             of_a_token: float = _BYTES_OF_A_TOKEN.get(self.job.tokens, _BYTES_OF_A_SUBWORD)
             if self.job.tokens == "words":
                 together = b" ".join(compress(texts.texts, training))
@@ -152,8 +179,13 @@ class TextFirstPass(FirstPass):
                 found = self._windows(texts, splits)
             else:
                 sizes = self._sizes(texts, of_a_token)
-                found = Found(texts.keys, splits, sizes, texts.labels, texts.rejects)
-            yield found._replace(words=counted, duplicates=duplicates, texts=len(texts.keys))
+                found = FoundRecords(texts.keys, splits, sizes, texts.labels, texts.rejects)
+            yield found._replace(
+                learned=counted,
+                words=len(counted or ()),
+                duplicates=duplicates,
+                texts=len(texts.keys),
+            )
 
     def _sizes(self, texts: Texts, of_a_token: float) -> np.ndarray:
         lengths = np.fromiter(map(len, texts.texts), np.int64, len(texts.texts))
@@ -163,7 +195,7 @@ class TextFirstPass(FirstPass):
             tokens = np.zeros_like(lengths)
         return lengths + keys + _overhead(self.job) + _token_bytes(self.job) * tokens
 
-    def _windows(self, texts: Texts, splits: np.ndarray) -> Found:
+    def _windows(self, texts: Texts, splits: np.ndarray) -> FoundRecords:
         """The windows of texts; about as many bytes of a text fall to each of its tokens."""
         job = self.job
         keys: list[bytes] = []
@@ -183,7 +215,7 @@ class TextFirstPass(FirstPass):
             sizes += [fixed + int(each * (stop - start)) for start, stop in bounds]
         labels = [texts.labels[row] for row in np.repeat(np.arange(len(repeats)), repeats)]
         every = np.repeat(splits, repeats)
-        return Found(keys, every, np.array(sizes, np.int64), labels, texts.rejects)
+        return FoundRecords(keys, every, np.array(sizes, np.int64), labels, texts.rejects)
 
 
 def window_keys(key: bytes, windows: int) -> list[bytes]:
@@ -191,33 +223,29 @@ def window_keys(key: bytes, windows: int) -> list[bytes]:
     return [b"%s@%d" % (key, number) for number in range(1, windows + 1)]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class TextSecondPass(SecondPass):
-    """Work -> encoded texts.
+    """Task -> encoded texts.
 
     Attributes:
-        job: What a record is.
-        vocabulary: All words by id; empty without words.
-        tokenizer: The text of the tokenizer's file; empty without subwords.
+        job: Defines the records.
     """
 
     job: TextJob
-    vocabulary: tuple[bytes, ...] = ()
-    tokenizer: str = ""
 
     @functools.cached_property
     def _tokenizer(self) -> Any:
-        return tokenizer_of(self.job, self.vocabulary, self.tokenizer)
+        return tokenizer_of(self.job, self.known.vocabulary, self.known.tokenizer)
 
-    def made(self, work: Work, encoder: RecordEncoder) -> Iterator[Made]:
-        for texts, splits, _ in _kept(self.job, work, self.places):
+    def encoded(self, task: Task, encoder: RecordEncoder) -> Iterator[EncodedRecords]:
+        for texts, splits, _ in _kept(self.job, task, self.known.rules):
             columns = self._columns(texts)
             if self.job.window:
                 repeats = [len(tokens) for tokens in columns["tokens"]]
                 columns = _flattened(columns, repeats)
                 splits = np.repeat(splits, repeats)
             frames = encoder.encode_all(splits, columns)
-            yield Made(columns["key"], splits, frames, texts.rejects)
+            yield EncodedRecords(columns["key"], splits, frames, texts.rejects)
 
     def _columns(self, texts: Texts) -> dict[str, list[Any]]:
         """The columns of the texts; with windows, those of each text are lists of windows."""
@@ -267,18 +295,18 @@ def _flattened(columns: dict[str, list[Any]], repeats: list[int]) -> dict[str, l
 
 @dataclass(frozen=True)
 class TextDigests:
-    """Work -> the digest of each text, by which equal ones are found.
+    """Task -> the digest of each text, by which equal ones are found.
 
     Attributes:
         job: What a record is.
-        places: Where records go: of equal texts, the first in the global order stays.
+        rules: Where records go: of equal texts, the first in the global order stays.
     """
 
     job: TextJob
-    places: Places
+    rules: SplitRules
 
-    def digests(self, work: Work) -> tuple[str, tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """The id of some work, and of each of its texts that is not rejected:
+    def digests(self, task: Task) -> tuple[str, tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """The id of some task, and of each of its texts that is not rejected:
 
         its number among all of them, int64 [n], its digest, uint8 [n, 16], and its place in the
         order, uint64 [n].
@@ -287,40 +315,40 @@ class TextDigests:
         digests: list[bytes] = []
         orders = [np.empty(0, np.uint64)]
         first = 0
-        for texts in _all_texts(self.job, work):
-            _, errors = _placed(self.job, texts, self.places)
+        for texts in _all_texts(self.job, task):
+            _, errors = _placed(self.job, texts, self.rules)
             rows = np.delete(np.arange(len(texts.keys)), list(errors))
             good = texts.take(rows)
             numbers.append(rows + first)
             digests += [
                 hashlib.blake2b(text, digest_size=_DIGEST_BYTES).digest() for text in good.texts
             ]
-            orders.append(self.places.placement.orders(good.keys))
+            orders.append(self.rules.placement.orders(good.keys))
             first += len(texts.keys)
         found = np.frombuffer(b"".join(digests), np.uint8).reshape(-1, _DIGEST_BYTES)
-        return work.id, (np.concatenate(numbers), found, np.concatenate(orders))
+        return task.id, (np.concatenate(numbers), found, np.concatenate(orders))
 
 
 @dataclass(frozen=True)
 class TextSample:
-    """Work -> texts of the training split, from which a tokenizer is learned.
+    """Task -> texts of the training split, from which a tokenizer is learned.
 
     Attributes:
         job: What a record is.
-        places: Where records go.
+        rules: Where records go.
         below: Those are taken whose place in the order is below it.
     """
 
     job: TextJob
-    places: Places
+    rules: SplitRules
     below: int
 
-    def sample(self, work: Work) -> Sample:
-        """Those of some work."""
-        found = Sample(len(work.chunks))
-        training = self.places.placement.splits.training
-        for texts, splits, _ in _kept(self.job, work, self.places):
-            orders = self.places.placement.orders(texts.keys)
+    def sample(self, task: Task) -> Sample:
+        """Those of some task."""
+        found = Sample(len(task.chunks))
+        training = self.rules.placement.splits.training
+        for texts, splits, _ in _kept(self.job, task, self.rules):
+            orders = self.rules.placement.orders(texts.keys)
             chosen = (splits == training) & (orders < np.uint64(self.below))
             found.add(orders[chosen], list(compress(texts.texts, chosen.tolist())))
         return found

@@ -17,8 +17,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from beam_jobs.errors import DataError
 from beam_jobs.plan.summary import Summary
-
-PADDING, UNKNOWN = b"", b"[UNK]"
+from readers.format.manifest import PADDING, UNKNOWN
 
 # Byte tokens keep the two reserved ids as words do.
 BYTE_OFFSET = 2

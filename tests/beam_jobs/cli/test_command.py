@@ -393,7 +393,7 @@ def test_a_table_with_its_flags_becomes_inputs(data):
     assert placement.split_column == "split"
     assert command.output.num_shards == (0, 2)
     assert command.dry_run
-    assert not command.in_parts
+    assert command.job.as_file_job()
     assert dict(command.output.schema) == {
         "image": Feature("uint8", (None, None, 3)),
         "captions": Feature("string", (None,), "list"),
@@ -428,12 +428,12 @@ def test_texts_lie_in_a_table_or_in_the_files_that_it_names(data):
 
 
 def test_a_recording_cut_into_windows_and_packed_archives_are_read_as_parts(data, tmp_path):
-    assert parsed(data, SENSORS + "--window 4").in_parts
-    assert not parsed(data, SENSORS + "--window 4 --sequence").in_parts
-    assert not parsed(data, SENSORS).in_parts
-    assert parsed(data, TEXT).in_parts
-    assert parsed(data, RESHARD).in_parts
-    assert not parsed(data, "images --input {data}/pics.zip --output {data}/out").in_parts
+    assert not parsed(data, SENSORS + "--window 4").job.as_file_job()
+    assert parsed(data, SENSORS + "--window 4 --sequence").job.as_file_job()
+    assert parsed(data, SENSORS).job.as_file_job()
+    assert not parsed(data, TEXT).job.as_file_job()
+    assert not parsed(data, RESHARD).job.as_file_job()
+    assert parsed(data, "images --input {data}/pics.zip --output {data}/out").job.as_file_job()
 
 
 def test_a_recording_of_windows_that_is_one_record_can_be_stratified(data):

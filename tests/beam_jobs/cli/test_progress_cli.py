@@ -1,6 +1,7 @@
 """What a running job shows: a bar on a terminal, lines now and then elsewhere; and its counters."""
 
 import fcntl
+import functools
 import os
 import pty
 import re
@@ -172,6 +173,7 @@ def test_lines_come_at_their_interval(inputs, tmp_path, monkeypatch, capsys):
     # Small batches, and a wait for each: forty of them take two seconds.
     load = loading.Loader.load
 
+    @functools.wraps(load)  # A method is pickled by its name.
     def slow(self, keys):
         time.sleep(0.002 * len(keys))
         return load(self, keys)

@@ -266,7 +266,7 @@ def test_a_process_that_cannot_be_started_fails_all_tasks(monkeypatch):
 
             return Unstarted()
 
-    monkeypatch.setattr(pools, "_context", Dead)
+    monkeypatch.setattr(pools, "_context", lambda _: Dead())
     pool = Pool(2)
     futures = [pool.submit(tasks.doubled, n) for n in range(10)]
     done(futures)
@@ -430,7 +430,7 @@ def test_processes_start_where_temporary_files_lie_deep_down(tmp_path):
     folder = tmp_path / ("x" * 60) / ("y" * 60)
     folder.mkdir(parents=True)
     code = (
-        "import tempfile; from beam_jobs.pool import Pool; pool = Pool(2); "
+        "import tempfile; from beam_jobs.engines.pool import Pool; pool = Pool(2); "
         "print(pool.submit(abs, -1).result(), tempfile.gettempdir()); pool.close()"
     )
     done = subprocess.run(
@@ -471,11 +471,11 @@ def test_threads_that_ask_at_once_get_one_pool():
 
 def test_a_packed_object_is_unpickled_once_in_each_process(pool):
     packed = tasks.packed(1)
-    given = [(packed, "told", 0.05)] * 20
+    given = [(packed, 0.05)] * 20
     found = list(pool.map(call, given))
     assert len({pid for pid, _ in found}) == 2
     assert {times for _, times in found} == {1}
     # Another one is another; a few are kept.
     for number in (2, 3, 1, 2):
-        found = list(pool.map(call, [(tasks.packed(number), "told", 0.05)] * 20))
+        found = list(pool.map(call, [(tasks.packed(number), 0.05)] * 20))
     assert {times for _, times in found} == {3}

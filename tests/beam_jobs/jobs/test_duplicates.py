@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from beam_jobs.errors import DataError, UsageError, find_job_error
 from beam_jobs.jobs.text.duplicates import find_duplicates, pack_digests, with_dropped
 from beam_jobs.pipeline.text_steps import MarkDuplicates
-from beam_jobs.sources.chunks import Chunk, Work
+from beam_jobs.sources.chunks import Chunk, Task
 from beam_jobs.sources.source import Source
 
 
@@ -108,8 +108,8 @@ def test_equal_texts_of_one_key_are_the_users_mistake():
         dropped_of(works)
 
 
-def work(name: str, dropped: bytes = b"") -> Work:
-    return Work((Chunk(Source(name), 0, 0, 1, 10),), dropped)
+def work(name: str, dropped: bytes = b"") -> Task:
+    return Task((Chunk(Source(name), 0, 0, 1, 10),), dropped)
 
 
 def rows(*numbers: int) -> bytes:
@@ -127,7 +127,7 @@ def test_work_that_is_there_twice_is_the_users_mistake():
         list(with_dropped(("a.txt#0", ([work("a.txt"), work("a.txt")], []))))
 
 
-def marked(works: list[Work], digests: list[tuple[int, tuple[str, bytes]]], check) -> None:
+def marked(works: list[Task], digests: list[tuple[int, tuple[str, bytes]]], check) -> None:
     with beam.Pipeline() as pipeline:
         inputs = (
             pipeline | "Works" >> beam.Create(works),
@@ -145,7 +145,7 @@ def test_all_work_comes_out_whether_it_drops_anything_or_not():
     ]
     works = [work("a"), work("b"), work("c"), work("nothing but rejects")]
 
-    def check(found: list[Work]) -> None:
+    def check(found: list[Task]) -> None:
         assert sorted((w.id, np.frombuffer(w.dropped, "<i8").tolist()) for w in found) == [
             ("a#0", [0]),
             ("b#0", [0]),
@@ -168,4 +168,4 @@ def test_a_file_that_is_listed_twice_ends_a_pipeline_with_one_line():
 def test_numbers_that_are_repeated_on_the_way_are_noticed():
     numbers = np.array([3, 5], "<i8").tobytes()
     with pytest.raises(DataError, match="the same duplicates twice"):
-        list(with_dropped(("a.txt#0", ([Work(())], [numbers, numbers]))))
+        list(with_dropped(("a.txt#0", ([Task(())], [numbers, numbers]))))

@@ -21,13 +21,13 @@ from beam_jobs.jobs.file_passes import FileFirstPass, FileSecondPass
 from beam_jobs.jobs.images.annotations import Beside
 from beam_jobs.jobs.images.job import ImageJob
 from beam_jobs.jobs.loading import Loader
-from beam_jobs.jobs.passes import Places
+from beam_jobs.jobs.passes import EncodingPlan, SplitRules
 from beam_jobs.jobs.sensors.conditioning import Conditioning
 from beam_jobs.jobs.sensors.job import SensorJob
 from beam_jobs.plan.groups import Groups
 from beam_jobs.plan.placement import Placement, Splits
 from beam_jobs.plan.shards import Plan, SplitPlan
-from beam_jobs.sources.chunks import Chunk, Work
+from beam_jobs.sources.chunks import Chunk, Task
 from beam_jobs.sources.classes import Names
 from beam_jobs.sources.extra_features import parse_extra_features
 from beam_jobs.sources.inputs import Inputs
@@ -86,9 +86,9 @@ def recordings(folder: Path, *patterns: str, window: str = "") -> SensorJob:
     return SensorJob(inputs, Labels(), conditioning=conditioning).learned()
 
 
-def work_of(job: Any) -> Work:
+def work_of(job: Any) -> Task:
     sources = [source for pattern in job.inputs.patterns for source in job.sources(pattern)]
-    return Work(tuple(Chunk(source, 0, 0, 1, source.size) for source in sources))
+    return Task(tuple(Chunk(source, 0, 0, 1, source.size) for source in sources))
 
 
 class Planned(NamedTuple):
@@ -98,7 +98,7 @@ class Planned(NamedTuple):
     rejects: dict[str, str]
 
 
-class Encoded(NamedTuple):
+class SecondPassResult(NamedTuple):
     """What the second pass makes: (split, frame) by key, rejects, late ones with their split."""
 
     frames: dict[str, tuple[int, bytes]]
@@ -107,7 +107,7 @@ class Encoded(NamedTuple):
 
 
 def planned(job: Any, placement: Placement = ONE) -> Planned:
-    passing = FileFirstPass(places=Places(placement), on_reject="skip", job=job)
+    passing = FileFirstPass(rules=SplitRules(placement), on_reject="skip", job=job)
     result = Planned({}, {})
     for part in passing.found(work_of(job)):
         result.rejects.update({reject.key: reject.error for reject in part.rejects})
@@ -121,15 +121,14 @@ def planned(job: Any, placement: Placement = ONE) -> Planned:
 def second(job: Any, names: Names, placement: Placement = ONE) -> FileSecondPass:
     shard = SplitPlan(1, 0, 1, 1, np.empty(0, np.uint64))
     plan = Plan((shard,) * len(placement.splits.names)).pack()
-    return FileSecondPass(
-        places=Places(placement), schema=job.schema, names=names, plan=plan, job=job
-    )
+    known = EncodingPlan(rules=SplitRules(placement), schema=job.schema, names=names, plan=plan)
+    return FileSecondPass(known, job)
 
 
-def encoded(job: Any, names: Names | None = None, placement: Placement = ONE) -> Encoded:
+def encoded(job: Any, names: Names | None = None, placement: Placement = ONE) -> SecondPassResult:
     passing = second(job, names or {}, placement)
-    result = Encoded({}, {}, {})
-    for part in passing.made(work_of(job), passing.counter()):
+    result = SecondPassResult({}, {}, {})
+    for part in passing.encoded(work_of(job), passing.counter()):
         result.rejects.update({reject.key: reject.error for reject in part.rejects})
         result.late.update({r.key: (split, r.stage, r.error) for r, split in part.late})
         for key, split, frame in zip(part.keys, part.splits, part.frames, strict=True):
@@ -232,7 +231,7 @@ def test_every_reject_has_its_reason_and_its_stage(tmp_path):
 def test_a_reject_ends_the_first_pass_where_it_may_not_be_skipped(tmp_path):
     tar(tmp_path / "x.tar.gz", FILES)
     job = pictures(tmp_path, "x.tar.gz", label="column:cls")
-    passing = FileFirstPass(places=Places(ONE), on_reject="fail", job=job)
+    passing = FileFirstPass(rules=SplitRules(ONE), on_reject="fail", job=job)
     with pytest.raises(DataError, match=r"x\.tar\.gz/a/0\.png: no column 'cls'.*--on_reject fail"):
         passing.read(work_of(job))
 
@@ -361,9 +360,9 @@ def test_a_packed_archive_among_files_that_are_joined_is_a_reject(tmp_path):
 def test_windows_are_handed_over_before_all_are_made(tmp_path, monkeypatch):
     (tmp_path / "a.npy").write_bytes(npy(np.arange(5000.0)))
     job = recordings(tmp_path, "*.npy", window="5")
-    monkeypatch.setattr(file_passes, "_BYTES_TOGETHER", 10_000)
+    monkeypatch.setattr(file_passes, "_BATCH_BYTES", 10_000)
     passing = second(job, {})
-    parts = list(passing.made(work_of(job), passing.counter()))
+    parts = list(passing.encoded(work_of(job), passing.counter()))
     assert len(parts) > 9
     assert [key for part in parts for key in part.keys] == [b"a.npy#%d" % n for n in range(1, 1001)]
 

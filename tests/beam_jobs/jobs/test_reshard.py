@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from beam_jobs.errors import DataError, UsageError
-from beam_jobs.jobs.passes import Places
+from beam_jobs.jobs.passes import EncodingPlan, SplitRules
 from beam_jobs.jobs.reshard.job import UNKNOWN, ReshardJob, reshard_job
 from beam_jobs.jobs.reshard.manifests import read_schema
 from beam_jobs.jobs.reshard.passes import (
@@ -26,7 +26,7 @@ from beam_jobs.jobs.reshard.schema_guess import SchemaGuess
 from beam_jobs.plan.groups import Groups
 from beam_jobs.plan.placement import Placement, Splits
 from beam_jobs.plan.shards import Plan, SplitPlan
-from beam_jobs.sources.chunks import Chunk, Work
+from beam_jobs.sources.chunks import Chunk, Task
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.source import Source
 from readers.format.decode.batches import MARGIN
@@ -44,35 +44,34 @@ def job_of(*paths, schema="", keep=(), drop=()):
 
 def work_of(job):
     sources = [source for pattern in job.inputs.patterns for source in job.sources(pattern)]
-    return Work(tuple(Chunk(source, 0, 0, 1, source.size) for source in sources))
+    return Task(tuple(Chunk(source, 0, 0, 1, source.size) for source in sources))
 
 
 def places_of(**placement):
-    return Places(Placement(0, **{"splits": Splits(), **placement}))
+    return SplitRules(Placement(0, **{"splits": Splits(), **placement}))
 
 
 def first(job, places=None):
     """What the first pass finds: keys, rejects, and the schema."""
-    passed = ReshardFirstPass(places=places or places_of(), on_reject="skip", job=job)
+    passed = ReshardFirstPass(rules=places or places_of(), on_reject="skip", job=job)
     keys, rejects, guess = [], [], SchemaGuess()
     for found in passed.found(work_of(job)):
         assert len(found.keys) == len(found.splits) == len(found.sizes) == len(found.labels)
         keys += found.keys
         rejects += found.rejects
-        if found.guess:
-            guess.merge(found.guess)
+        if found.learned:
+            guess.merge(found.learned)
     return keys, rejects, guess
 
 
 def second(job, schema, places=None):
     """What the second pass makes: frames by key, rejects, late ones, and the statistics."""
     plan = Plan((SplitPlan(0, 0, 0, 1, np.empty(0, np.uint64)),)).pack()
-    passed = ReshardSecondPass(
-        places=places or places_of(), schema=schema, names={}, plan=plan, job=job
-    )
+    known = EncodingPlan(rules=places or places_of(), schema=schema, names={}, plan=plan)
+    passed = ReshardSecondPass(known, job)
     counter = passed.counter()
     frames, rejects, late = [], [], []
-    for made in passed.made(work_of(job), counter):
+    for made in passed.encoded(work_of(job), counter):
         frames += zip(made.keys, map(bytes, made.frames), strict=True)
         rejects += made.rejects
         late += [reject for reject, _ in made.late]
@@ -355,7 +354,7 @@ def test_a_feature_decides_the_split_and_records_without_it_are_rejects(tmp_path
 def test_an_input_that_is_rejected_may_end_the_job(tmp_path):
     (tmp_path / "a").write_bytes(frame(example(id=1)) + frame(b"no"))
     job = job_of(tmp_path / "a")
-    passed = ReshardFirstPass(places=places_of(), on_reject="fail", job=job)
+    passed = ReshardFirstPass(rules=places_of(), on_reject="fail", job=job)
     with pytest.raises(DataError, match=r"a#2: byte \d+: not an Example: .* \(--on_reject fail\)"):
         passed.read(work_of(job))
 
@@ -603,6 +602,6 @@ def test_members_of_archives_are_files(tmp_path):
 def test_a_source_that_is_known_to_be_broken_is_one_reject():
     source = Source("a.zip/x", error="no such member")
     job = ReshardJob(Inputs((), ""))
-    passed = ReshardFirstPass(places=places_of(), on_reject="skip", job=job)
-    (found,) = passed.found(Work((Chunk(source, 0, 0, 1, 0),)))
+    passed = ReshardFirstPass(rules=places_of(), on_reject="skip", job=job)
+    (found,) = passed.found(Task((Chunk(source, 0, 0, 1, 0),)))
     assert [str(reject) for reject in found.rejects] == ["a.zip/x: no such member"]

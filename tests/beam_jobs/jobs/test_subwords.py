@@ -199,7 +199,7 @@ def test_it_travels_as_the_text_of_its_file():
 
 def test_the_library_is_imported_for_the_first_text():
     code = (
-        "import sys; from beam_jobs.subwords import Subwords; made = Subwords(sys.stdin.read());"
+        "import sys; from beam_jobs.jobs.text.subwords import Subwords; made = Subwords(sys.stdin.read());"
         "import pickle; pickle.loads(pickle.dumps(made)); assert 'tokenizers' not in sys.modules;"
         "made(b'a'); assert 'tokenizers' in sys.modules and 'apache_beam' not in sys.modules;"
         "import os; print(os.environ['TOKENIZERS_PARALLELISM'])"
@@ -404,7 +404,7 @@ def test_ties_go_to_the_smaller_ids_whatever_the_order_of_the_texts(given_texts,
 
 def test_what_is_learned_is_the_same_in_every_process_with_any_number_of_threads():
     code = (
-        "import pathlib, sys, json; from beam_jobs.subwords import train_bpe; import hashlib;"
+        "import pathlib, sys, json; from beam_jobs.jobs.text.subwords import train_bpe; import hashlib;"
         "files = sorted(pathlib.Path(json.__file__).parents[1].glob('*.py'));"
         "lines = b''.join(file.read_bytes() for file in files).splitlines(True)[:15000];"
         "lines += [b'%d%d ' % (n % 7, n * n % 1009) * 2 for n in range(3000)];"

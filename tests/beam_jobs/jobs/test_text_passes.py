@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer as Library
 
 from beam_jobs.errors import DataError
-from beam_jobs.jobs.passes import Encoded, Places, Read
+from beam_jobs.jobs.passes import EncodingPlan, FirstPassResult, SecondPassResult, SplitRules
 from beam_jobs.jobs.text import job as text_module
 from beam_jobs.jobs.text.duplicates import find_duplicates, pack_digests
 from beam_jobs.jobs.text.job import TextJob
@@ -25,7 +25,7 @@ from beam_jobs.plan.strata import Strata
 from beam_jobs.records.blocks import Block
 from beam_jobs.records.payload import frame_lengths, unpack_reject
 from beam_jobs.records.rejects import Reject
-from beam_jobs.sources.chunks import CHUNK_BYTES, Work, together
+from beam_jobs.sources.chunks import CHUNK_BYTES, Task, batch_chunks
 from beam_jobs.sources.extra_features import parse_extra_features
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
@@ -49,42 +49,43 @@ def job(root: Path, **options) -> TextJob:
     return TextJob(Inputs.of([str(root)]), labels, **options)
 
 
-def works_of(reader: TextJob) -> list[Work]:
+def works_of(reader: TextJob) -> list[Task]:
     chunks = [
         chunk
         for pattern in reader.inputs.patterns
         for source in sorted(reader.sources(pattern))
         for chunk in reader.chunks(source)
     ]
-    return list(together(chunks))
+    return list(batch_chunks(chunks))
 
 
-def places(splits: Splits = TRAIN_AND_VAL, seed: int = 0, **options) -> Places:
+def places(splits: Splits = TRAIN_AND_VAL, seed: int = 0, **options) -> SplitRules:
     strata = options.pop("strata", b"")
-    return Places(Placement(seed, splits, **options), strata)
+    return SplitRules(Placement(seed, splits, **options), strata)
 
 
-def first_pass(reader: TextJob, where: Places, work: Work, on_reject: str = "skip") -> Read:
-    one = TextFirstPass(places=where, on_reject=on_reject, job=reader, tokenizer=BPE)
+def first_pass(
+    reader: TextJob, where: SplitRules, work: Task, on_reject: str = "skip"
+) -> FirstPassResult:
+    one = TextFirstPass(rules=where, on_reject=on_reject, job=reader, tokenizer=BPE)
     return one.read(work)
 
 
-def second_pass(reader: TextJob, where: Places, work: Work, names=()) -> Encoded:
+def second_pass(reader: TextJob, where: SplitRules, work: Task, names=()) -> SecondPassResult:
     every = len(where.placement.splits.names)
     plan = Plan(tuple(SplitPlan(1, 0, 1, 1, np.empty(0, np.uint64)) for _ in range(every)))
-    two = TextSecondPass(
-        places=where,
+    known = EncodingPlan(
+        rules=where,
         schema=reader.schema,
         names={"label": names},
         plan=plan.pack(),
-        job=reader,
         vocabulary=VOCABULARY,
         tokenizer=BPE,
     )
-    return two.encode(work)
+    return TextSecondPass(known, reader).encode(work)
 
 
-def records_of(reader: TextJob, encoded: Encoded) -> tuple[dict[str, dict], list[Reject]]:
+def records_of(reader: TextJob, encoded: SecondPassResult) -> tuple[dict[str, dict], list[Reject]]:
     """The records of some work by key, with their splits; and the rejects."""
     decoder, found, rejects = Decoder(reader.schema), {}, []
     for shard, packed in encoded.shards:
@@ -100,7 +101,7 @@ def records_of(reader: TextJob, encoded: Encoded) -> tuple[dict[str, dict], list
     return found, rejects
 
 
-def found_by(read: Read) -> list[tuple[int, int]]:
+def found_by(read: FirstPassResult) -> list[tuple[int, int]]:
     """(place in the order, split) of all records of the first pass, rising."""
     if read.block is None:
         return []
@@ -229,7 +230,7 @@ def test_a_text_without_a_token_is_one_window_without_text(tmp_path):
 # Duplicates.
 
 
-def without_duplicates(reader: TextJob, where: Places) -> list[Work]:
+def without_duplicates(reader: TextJob, where: SplitRules) -> list[Task]:
     """All work, told what it drops, as the pipeline does it."""
     works, partitions = works_of(reader), {}
     for work in works:
@@ -357,7 +358,7 @@ def test_words_are_counted_and_sampled_of_the_training_split_alone(tmp_path):
     (work,) = works_of(reader)
     training = [row["text"] for row in rows if row.get("split") == "train"]
     read = first_pass(reader, where, work)
-    counts = sum((unpack_counts(packed) for _, packed in read.counts), Counter())
+    counts = sum((unpack_counts(packed) for _, packed in read.learned), Counter())
     assert counts == Counter(word for text in training for word in words(text.encode()))
     assert read.summary.words == counts.total() == 90
     sample = TextSample(reader, where, 2**64 - 1).sample(work)
@@ -381,7 +382,7 @@ def test_what_is_dropped_or_rejected_is_in_no_sample_and_no_count(tmp_path):
     work = replace(works_of(reader)[0], dropped=np.array([2], "<i8").tobytes())
     assert list(TextSample(reader, where, 2**64 - 1).sample(work).texts()) == [b"one"]
     read = first_pass(reader, where, work)
-    assert sum((unpack_counts(c) for _, c in read.counts), Counter()) == {b"one": 1}
+    assert sum((unpack_counts(c) for _, c in read.learned), Counter()) == {b"one": 1}
     split = read.summary.splits[0]
     assert (split.records, split.rejected, split.duplicates) == (1, 1, 1)
     assert read.summary.rejects[0].key == "a.jsonl#2"
@@ -412,12 +413,12 @@ def test_the_texts_of_a_file_without_a_usable_label_are_one_reject(tmp_path):
         ({"y": ""}, "a.txt", "column 'y': label '': expected text or a whole number"),
         ({}, "a.txt", "no column 'y'; it has none"),
     ):
-        work = Work((replace(chunk, source=chunk.source._replace(row=row)),))
+        work = Task((replace(chunk, source=chunk.source._replace(row=row)),))
         found, rejects = records_of(reader, second_pass(reader, places(), work))
         assert found == {}
         assert rejects == [Reject(key, "read", message)]
         assert first_pass(reader, places(), work).summary.splits[0].records == 0
-    work = Work((replace(chunk, source=chunk.source._replace(row={"y": "cat"})),))
+    work = Task((replace(chunk, source=chunk.source._replace(row={"y": "cat"})),))
     found, rejects = records_of(reader, second_pass(reader, places(), work, ("cat",)))
     assert len(found) == 2 and not rejects
 

@@ -74,7 +74,7 @@ def test_findings_are_counted_from_the_plan_and_the_summary():
     none = np.empty(0, np.uint64)
     plan = Plan((SplitPlan(10, 0, 100, 1, none), SplitPlan(5, 1, 7, 1, none)))
     splits = Splits.parse("train=0.5,val=0.5")
-    output = Output("", SCHEMA, Placement(0, splits), (0, 0), stored={"x": "signal"})
+    output = Output("", SCHEMA, Placement(0, splits), (0, 0), feature_names={"x": "signal"})
     measured = [100, reject("z"), 90, reject("b")]
     assert findings_of(output, plan, summary, measured, SCHEMA) == Findings(
         (SplitSurvey("train", 7, 1, 700, 3, 0), SplitSurvey("val", 5, 1, 35, 1, 4)),

@@ -8,16 +8,17 @@ import pytest
 from apache_beam.testing.test_pipeline import TestPipeline
 from apache_beam.testing.util import assert_that, equal_to
 
-import beam_jobs.pipeline.write_shards
 from beam_jobs import DataError, Feature, Schema, UsageError, WriteShards
 from beam_jobs.dataset.directory import MARKER
 from beam_jobs.dataset.reconcile import check_files, reconcile
 from beam_jobs.dataset.resume import ShardResult
 from beam_jobs.dataset.shard_writer import check_records
 from beam_jobs.errors import find_job_error
-from beam_jobs.pipeline.commit import TokenFiles, _Commit
+from beam_jobs.pipeline import shuffle
+from beam_jobs.pipeline.commit import _Commit
 from beam_jobs.pipeline.shuffle import WriteSpooled
 from beam_jobs.plan.shards import Plan, SplitPlan
+from beam_jobs.plan.summary import Summary
 from beam_jobs.records.payload import frame_lengths, pack_record, unpack_reject
 from beam_jobs.records.ragged import Ragged
 from beam_jobs.records.rejects import Reject
@@ -93,7 +94,7 @@ def test_references_to_records_are_shuffled_and_bytes_are_not(tmp_path, monkeypa
 def test_where_the_output_is_on_no_disk_the_bytes_are_the_same(tmp_path, monkeypatch):
     flags = {"num_shards": 3, "splits": {"train": 0.5, "val": 0.5}}
     write(map(record, range(700)), tmp_path / "a", **flags)
-    monkeypatch.setattr(beam_jobs.write, "is_local", lambda _: False)
+    monkeypatch.setattr(shuffle, "is_local", lambda _: False)
     write(map(record, range(700)), tmp_path / "b", **flags)
     assert files_of(tmp_path / "a") == files_of(tmp_path / "b")
 
@@ -338,7 +339,7 @@ def commit_of(output, results, changed, count):
     """The end of a job of labels that are integers, without tokens."""
     statistics = statistics_of(count)
     return _Commit(output).process(
-        None, PLAN.pack(), results, changed, statistics, {}, TokenFiles(), [0], SCHEMA
+        None, PLAN.pack(), results, changed, statistics, Summary.empty(1), {}, SCHEMA, (), ""
     )
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.jobs.passes import Places
+from beam_jobs.jobs.passes import SplitRules
 from beam_jobs.plan.groups import Groups
 from beam_jobs.plan.placement import MAX_SPLITS, Placement, Splits
 
@@ -112,7 +112,7 @@ def test_one_by_one_and_many_at_once_records_fall_into_the_same_splits(keys, see
     encoded = [key.encode() for key in keys]
     assert placement.splits_of(encoded).tolist() == one_by_one
     assert THREE.of(placement.group_hashes(encoded)).tolist() == one_by_one
-    splits, errors = Places(placement).splits_of(encoded, [], [])
+    splits, errors = SplitRules(placement).splits_of(encoded, [], [])
     assert (splits.tolist(), errors) == (one_by_one, {})
 
 
@@ -143,7 +143,7 @@ def test_a_row_of_no_split_is_rejected(row, reason):
 def test_rows_tell_splits_and_those_that_cannot_are_told_apart():
     placement = Placement(0, Splits.named(["train", "val"], "s"), split_column="s")
     rows = [{"s": "val"}, {"s": "x"}, {"s": "train"}, {}]
-    splits, errors = Places(placement).splits_of([b"a", b"b", b"c", b"d"], rows, [])
+    splits, errors = SplitRules(placement).splits_of([b"a", b"b", b"c", b"d"], rows, [])
     assert splits.tolist() == [1, 0, 0, 0]
     assert errors == {
         1: "column 's' is 'x', --splits has train, val",

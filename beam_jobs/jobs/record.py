@@ -1,0 +1,64 @@
+"""The parts of a record that its source states: its key, its label and its extra columns."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from beam_jobs.errors import RejectError
+from beam_jobs.jobs.protocols import FileJob
+from beam_jobs.sources.classes import ClassIds
+from beam_jobs.sources.extra_features import extra_values
+from beam_jobs.sources.labels import LABEL, Label
+from beam_jobs.sources.source import NOT_UTF8, Source, is_utf8
+
+
+class SourceValues(NamedTuple):
+    """What a source states of its records, before it is read.
+
+    Attributes:
+        label: The label; None without labels.
+        extras: The values of extra columns, by feature.
+    """
+
+    label: Label | None
+    extras: dict[str, Any]
+
+
+def source_values(job: FileJob, source: Source) -> SourceValues:
+    """The label and the extra columns of a source.
+
+    Raises:
+        RejectError: The source has an error, its key is not UTF-8, or its label or a column is
+            missing or does not fit.
+        UsageError: A label is not of the kind that the job expects.
+    """
+    if not is_utf8(source.key):
+        raise RejectError(NOT_UTF8)
+    if source.error:
+        raise RejectError(source.error)
+    return SourceValues(job.labels.of(source), extra_values(job.extras, source.row))
+
+
+def label_or_none(job: FileJob, source: Source) -> Label | None:
+    """The label of a source; None without labels, or if the source will be rejected."""
+    if source.error or not is_utf8(source.key):
+        return None
+    try:
+        return job.labels.of(source)
+    except RejectError:
+        return None
+
+
+def whole_record(
+    features: dict[str, Any], key: str, values: SourceValues, class_ids: ClassIds
+) -> dict[str, Any]:
+    """The features of a record with its key, its label and its extra columns.
+
+    Args:
+        features: The job's own features, with classes by their names.
+        class_ids: Replaces names of classes by their ids.
+    """
+    if values.label is not None:
+        features[LABEL] = values.label
+    # Extra columns come last: one of them may have the name of a feature of classes.
+    return class_ids.put(features) | values.extras | {"key": key}

@@ -1,0 +1,225 @@
+"""README and docs: their blocks run, the flags and arguments they name exist, their links lead somewhere."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import contextlib
+import functools
+import inspect
+import io
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import readers
+from beam_jobs.__main__ import main as beam_jobs_main
+from examples.samples import make_samples
+from readers.__main__ import main as readers_main
+from tests.support.checkout import ROOT
+
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+JOBS = ("images", "text", "sensors", "reshard")
+
+# Before a block that needs an installation, a cluster or a store; readers of the page do not see it.
+PARSE_ONLY = "<!-- test: parse only -->"
+
+# Flags of Flink's job server, which Beam's Python options do not declare.
+JOB_SERVER = {"--parallelism"}
+
+
+class Block(NamedTuple):
+    """A fenced block of a page, and the output that the page shows after it."""
+
+    language: str
+    text: str
+    parse_only: bool
+    output: str | None
+
+
+def blocks(page: Path) -> list[Block]:
+    """The blocks of a page in order; a `text` block is the output of the block before it."""
+    found: list[Block] = []
+    fence = re.compile(
+        rf"(?P<only>{PARSE_ONLY}\n)?^ *```(?P<language>\w*)\n(?P<text>.*?)^ *```$", re.M | re.S
+    )
+    for match in fence.finditer(page.read_text(encoding="utf-8")):
+        language, text = match["language"], match["text"]
+        if language == "text":
+            found[-1] = found[-1]._replace(output=text)
+        else:
+            found.append(Block(language, text, bool(match["only"]), None))
+    return found
+
+
+def commands(page: Path) -> list[list[str]]:
+    """The commands of the shell blocks of a page, in words."""
+    lines = []
+    for block in blocks(page):
+        if block.language == "bash":
+            lines += block.text.replace("\\\n", " ").splitlines()
+    return [words for words in (shlex.split(line, comments=True) for line in lines) if words]
+
+
+def without_seconds(text: str) -> list[str]:
+    """The lines of an output without the column of seconds, which differs in every run."""
+    lines, timed = [], False
+    for line in text.splitlines():
+        timed = (timed or line.endswith("seconds")) and line.strip() != ""
+        lines.append(re.sub(r" +\d+\.\d$", "", line) if timed else line)
+    return lines
+
+
+def test_the_blocks_of_the_readme_run_in_order_and_print_what_it_shows(tmp_path):
+    make_samples(tmp_path / "sample_data" / "inputs")
+    python = Path(sys.executable).parent
+    environment = {
+        **os.environ,
+        "PATH": f"{python}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+    }
+    ran = []
+    for block in blocks(ROOT / "README.md"):
+        if block.parse_only:
+            continue
+        program = {"bash": ["bash", "-euo", "pipefail"], "python": ["python"]}[block.language]
+        done = subprocess.run(
+            [*program, "-c", block.text],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert done.returncode == 0, f"{block.text}\n{done.stderr[-3000:]}"
+        if block.output is not None:
+            assert without_seconds(done.stdout) == without_seconds(block.output), block.text
+            ran.append(block.language)
+    assert {"bash", "python"} <= set(ran)
+
+
+@functools.cache
+def flags_of(program: str, command: str) -> frozenset[str]:
+    """The flags that the help of a command lists."""
+    text = io.StringIO()
+    run = {"beam_jobs": beam_jobs_main, "readers": readers_main}[program]
+    with contextlib.redirect_stdout(text), contextlib.suppress(SystemExit):
+        run([command, "--help"])
+    found = re.findall(r"^  (?:-\w(?: \w+)?, )?(--\w+)", text.getvalue(), re.M)
+    assert "--help" in found
+    return frozenset(found)
+
+
+@functools.cache
+def beam_flags() -> frozenset[str]:
+    """The flags of Beam's own options."""
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for kind in PipelineOptions.__subclasses__():
+        if "_add_argparse_args" in vars(kind):
+            kind._add_argparse_args(parser)
+    found = [option for action in parser._actions for option in action.option_strings]
+    return frozenset([*found, *JOB_SERVER])
+
+
+def unknown_flags(words: list[str]) -> list[str]:
+    """The flags of a command of this project that it does not have."""
+    if words[:2] == ["python", "-m"] and words[2] in ("beam_jobs", "readers"):
+        program, *rest = words[2:]
+    elif words[0] == "./run_local.sh" and words[1:] and words[1] in ("plan", *JOBS):
+        program, *rest = "beam_jobs", *words[1:]
+    else:
+        return []
+    command, *rest = rest[1:] if rest[0] == "plan" else rest
+    known = flags_of(program, command) | (beam_flags() if program == "beam_jobs" else frozenset())
+    given = [word.split("=", 1)[0] for word in rest if word.startswith("--")]
+    return [flag for flag in given if flag not in known]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_commands_of_a_page_have_the_flags_that_it_gives_them(page):
+    assert [(words, unknown) for words in commands(page) if (unknown := unknown_flags(words))] == []
+
+
+def test_a_flag_that_does_not_exist_is_found():
+    assert unknown_flags(shlex.split("python -m beam_jobs plan text --tokns words")) == ["--tokns"]
+    assert unknown_flags(shlex.split("./run_local.sh images --tokens=words")) == ["--tokens"]
+    assert unknown_flags(shlex.split("python -m readers head DIR --splits a")) == ["--splits"]
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/writing.md", "docs/inputs.md"])
+def test_the_flags_that_a_page_speaks_of_exist(name):
+    prose = re.sub(
+        r"^ *```.*?^ *```$", "", (ROOT / name).read_text(encoding="utf-8"), flags=re.M | re.S
+    )
+    named = {
+        flag for code in re.findall(r"`([^`]+)`", prose) for flag in re.findall(r"--\w+", code)
+    }
+    known = frozenset().union(*(flags_of("beam_jobs", job) for job in JOBS), beam_flags())
+    assert named - known == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_python_of_a_page_calls_what_exists_with_arguments_that_exist(page):
+    wrong = []
+    for block in blocks(page):
+        if block.language != "python":
+            continue
+        for node in ast.walk(ast.parse(block.text)):
+            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+                continue
+            module = {"readers": readers, "transforms": getattr(readers, "transforms", None)}.get(
+                ast.unparse(node.func.value)
+            )
+            if module is not None:
+                called = getattr(module, node.func.attr)
+                known = inspect.signature(called).parameters
+                wrong += [word.arg for word in node.keywords if word.arg not in known]
+    assert wrong == []
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    found: list[str] = []
+    text = re.sub(r"^ *```.*?^ *```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    for heading in re.findall(r"^#+ (.+)$", text, re.M):
+        slug = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        found.append(f"{slug}-{found.count(slug)}" if slug in found else slug)
+    return set(found)
+
+
+def broken_links(page: Path) -> list[str]:
+    """The relative links of a page that lead nowhere."""
+    text = re.sub(r"^ *```.*?^ *```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    broken = []
+    for link in re.findall(r"\]\(([^)\s]+)", re.sub(r"`[^`]*`", "", text)):
+        if re.match(r"\w+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = page.parent / path if path else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            broken.append(link)
+    return broken
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_relative_link_leads_to_a_file_and_a_heading(page):
+    assert broken_links(page) == []
+
+
+def test_links_that_lead_nowhere_are_found(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("# One\n[a](#one) [b](#two) [c](gone.md) [d](page.md#one) [e](https://x.y/z)\n")
+    assert broken_links(page) == ["#two", "gone.md"]
+
+
+def test_the_readme_fits_three_screens():
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
