@@ -50,65 +50,56 @@ def load(
 
     Shapes are static wherever the schema knows them, and so is the cardinality if the number of
     records is known. Each new pass over the dataset reads the next epochs.
+    docs/reading.md explains the arguments with examples.
 
     Args:
-        path_or_files: A dataset's directory. With `schema`, also TFRecord files from any writer: a
-            file, a list of files, a glob, or a directory; plain or compressed with GZIP. Compressed
-            files are read in the order `interleave`.
-        batch_size: Records per batch, or rows per packed batch; the last batch of an epoch may be
-            smaller. With buckets, one number for all of them or a list with one for each.
+        path_or_files: A dataset's directory; a list of directories with `weights`; or, with
+            `schema`, TFRecord files: a file, a list of files, a glob, or a directory.
+        batch_size: Records per batch, or rows per packed batch; with buckets, also a list with one
+            size for each. The last batch of an epoch may be smaller.
         split: `"train"`, `"train[:10%]"`, `"train[1000:2000]"`, ... None means the only split, or
-            `train`. Files without a manifest have the single split `all`, whose slices need `.idx`
-            files.
+            `train`. Files without a manifest have the single split `all`.
         schema: The features of files without a manifest; for a dataset, the features to read.
         columns: The features to read; the others are not decoded. None reads all.
         as_supervised: Feature names: each batch is a tuple of these instead of a dict.
-        batching: How to batch features of unknown shape: `dense` refuses them, `padded` pads them
-            to the longest in the batch, `ragged` returns `tf.RaggedTensor`s, and `packed` puts
-            several records into each row of `max_length` values and adds int32 `<name>_segment_ids`
-            (from 1; 0 in the padding) and `<name>_positions` (from 0).
+        batching: For features of unknown shape: `dense` refuses them, `padded` pads to the longest
+            in the batch, `ragged` returns `tf.RaggedTensor`s, `packed` puts several records into
+            each row and adds int32 `<name>_segment_ids` (0 is padding) and `<name>_positions`.
         mask: With `padded`, adds bool `<name>_mask`, true where there is a value.
         lengths: With `padded`, adds int64 `<name>_length` [B], or [B, n] for n unknown dimensions.
         padding_values: The padding, for all numeric features or by name; None means 0 and b"".
-        max_length: The size to truncate the first unknown dimension to, for all features or by
-            name.
+        max_length: Truncates the first unknown dimension to this size, for all features or by name;
+            with `packed`, the length of a row.
         bucket_boundaries: Increasing lengths at which a new bucket starts: all records of a batch
-            are from one bucket. `{name: [...]}` if several features have a length. Every host reads
-            the records of all hosts.
-        weights: Mixes several datasets: one number for each, with `path_or_files` a list of their
-            directories. A dataset that runs out starts over; an epoch has as many records as all of
-            them together.
+            are from one bucket. `{name: [...]}` if several features have a length.
+        weights: Mixes several datasets: one number for each. A dataset that runs out starts over;
+            an epoch has as many records as all of them together.
         shuffle: Gives each epoch its own random order, which depends only on `seed` and the epoch.
-        order: How to find the records. `global` uses their index, so a shuffle is truly global:
-            every record is equally likely at every place. `interleave` reads shards as streams: a
-            shuffle interleaves 16 shards at a time and shuffles windows of their records. None
-            means `global` for local files with an index, and `interleave` for others.
-        shuffle_buffer: Records shuffled together in the order `interleave`; up to three times as
-            many are in memory. None means 32 MiB of records, or 1,024 records if these fit into 128
-            MiB.
+        order: `global` finds records by index, so every record is equally likely at every place of
+            a shuffle. `interleave` reads shards as streams, 16 at a time, and shuffles windows.
+            None means `global` for local files with an index, else `interleave`.
+        shuffle_buffer: Records shuffled together in the order `interleave`. None means 32 MiB of
+            records, or 1,024 records if these fit into 128 MiB. Up to three windows are in memory.
         seed: At least 0. None draws a seed, so that every process has a different order.
         repeat: The number of epochs; None or True repeats without end.
         drop_remainder: Drops the last batch of an epoch if it is smaller, which makes the batch
             size static.
-        shard: (index, count) of this host. All hosts make the same number of steps. With `global`
-            they share the batches of one order; with `interleave` each reads its own part of the
-            split, and up to count - 1 records are left out.
-        start_step: Starts after this many steps, without reading their records. With buckets or
-            packed rows the records must be read; use `state` to avoid that.
-        state: Resumes where another reader stopped: a `readers.State`, such as
-            `as_numpy(...).state()`, or its JSON.
+        shard: (index, count) of this host. All hosts make the same number of steps; with
+            `interleave`, up to count - 1 records are left out.
+        start_step: Starts after this many steps without reading their records. By length, the
+            records must be read: use `state` to avoid that.
+        state: Resumes where another reader stopped: a `readers.State`, as `as_numpy(...).state()`
+            returns, or its JSON.
         on_corrupt: `raise`, or `skip`, which leaves out only the records whose checksum fails, so a
-            batch may be smaller; they are logged (logger `readers`). Do not use `ignore_errors` of
+            batch may be smaller. They are logged (logger `readers`). Do not use `ignore_errors` of
             tf.data instead: after an error the dataset may hang.
-        cache_dir: A local directory in which to keep whole shards of a remote dataset, which any
-            number of processes may share. None reads the records in place. See
-            docs/object_stores.md.
+        cache_dir: A local directory in which to keep whole shards of a store, for any number of
+            processes (docs/object_stores.md). None reads the records in place.
         cache_size: The maximum size of the cache, as `"500GiB"` or in bytes; None means 10 GiB.
-        transform: A function that is given each batch and int64 keys [B] and returns the batch to
+        transform: A function that is given each batch and int64 keys [B], and returns the batch to
             use instead; it becomes part of the graph. A key is a pseudo-random number that depends
-            only on the seed, the epoch and the record's place in the order, so a random transform
-            that draws from it, as those of `readers.transforms` do, gives a resumed run the same
-            result.
+            only on the seed, the epoch and the record's place, so a resumed run augments in the
+            same way.
 
     Raises:
         ValueError: An argument is wrong; the message names it and what is expected.

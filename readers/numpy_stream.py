@@ -104,57 +104,53 @@ def as_numpy(
 
     It keeps in memory one batch, or as many batches as 2 MiB of records make, and 16 bytes for each
     record of the shards it has read from; from a store also 32 MiB of fetched records, or a shuffle
-    window. It verifies the CRC32C of every record. Strings are object arrays of bytes.
+    window. It verifies the CRC32C of every record. Strings are object arrays of bytes. GZIP files
+    are unpacked once to count their records and once in each epoch, and cannot be shuffled.
+    docs/reading.md explains the arguments with examples.
 
     Args:
-        path_or_files: A dataset's directory. With `schema`, also TFRecord files from any writer: a
-            file, a list of files, a glob, or a directory; plain or compressed with GZIP. Compressed
-            files are unpacked once to count their records and once per epoch, and cannot be
-            shuffled.
-        batch_size: Records per batch, or rows per packed batch; the last batch of an epoch may be
-            smaller. With buckets, one number for all of them or a list with one for each.
+        path_or_files: A dataset's directory; a list of directories with `weights`; or, with
+            `schema`, TFRecord files: a file, a list of files, a glob, or a directory.
+        batch_size: Records per batch, or rows per packed batch; with buckets, also a list with one
+            size for each. The last batch of an epoch may be smaller.
         split: `"train"`, `"train[:10%]"`, `"train[1000:2000]"`, ... None means the only split, or
             `train`. Files without a manifest have the single split `all`.
         schema: The features of files without a manifest; for a dataset, the features to read.
         columns: The features to read; the others are not decoded. None reads all.
         as_supervised: Feature names: each batch is a tuple of these instead of a dict.
-        batching: How to batch features of unknown shape: `dense` refuses them, `padded` pads them
-            to the longest in the batch, `ragged` returns object arrays [B] of arrays, and `packed`
-            puts several records into each row of `max_length` values and adds int32
-            `<name>_segment_ids` (from 1; 0 in the padding) and `<name>_positions` (from 0).
+        batching: For features of unknown shape: `dense` refuses them, `padded` pads to the longest
+            in the batch, `ragged` returns object arrays [B] of arrays, `packed` puts several
+            records into each row and adds int32 `<name>_segment_ids` (0 is padding) and
+            `<name>_positions`.
         mask: With `padded`, adds bool `<name>_mask`, true where there is a value.
         lengths: With `padded`, adds int64 `<name>_length` [B], or [B, n] for n unknown dimensions.
         padding_values: The padding, for all numeric features or by name; None means 0 and b"".
-        max_length: The size to truncate the first unknown dimension to, for all features or by
-            name.
+        max_length: Truncates the first unknown dimension to this size, for all features or by name;
+            with `packed`, the length of a row.
         bucket_boundaries: Increasing lengths at which a new bucket starts: all records of a batch
-            are from one bucket. `{name: [...]}` if several features have a length. Every host reads
-            the records of all hosts.
-        weights: Mixes several datasets: one number for each, with `path_or_files` a list of their
-            directories. A dataset that runs out starts over; an epoch has as many records as all of
-            them together.
+            are from one bucket. `{name: [...]}` if several features have a length.
+        weights: Mixes several datasets: one number for each. A dataset that runs out starts over;
+            an epoch has as many records as all of them together.
         shuffle: Gives each epoch its own random order, which depends only on `seed` and the epoch.
-        order: How to find the records. `global` (or None) uses their index, so a shuffle is truly
-            global: every record is equally likely at every place. `interleave` gives the order of
-            `load` when it reads shards as streams.
+        order: `global` (or None) finds records by index, so every record is equally likely at every
+            place of a shuffle. `interleave` mixes 16 shards at a time and shuffles windows, in the
+            order of `load`.
         shuffle_buffer: Records shuffled together in the order `interleave`. None means 32 MiB of
             records, or 1,024 records if these fit into 128 MiB.
         seed: At least 0. None draws a seed, so that every process has a different order.
         repeat: The number of epochs; None or True repeats without end.
         drop_remainder: Drops the last batch of an epoch if it is smaller.
-        shard: (index, count) of this host. All hosts make the same number of steps. With `global`
-            they share the batches of one order; with `interleave` each reads its own part of the
-            split, and up to count - 1 records are left out.
-        start_step: Starts after this many steps, without reading their records. With buckets or
-            packed rows the records must be read; use `state` to avoid that.
-        state: Resumes where another reader stopped: a `readers.State`, such as
-            `as_numpy(...).state()`, or its JSON.
+        shard: (index, count) of this host. All hosts make the same number of steps; with
+            `interleave`, up to count - 1 records are left out.
+        start_step: Starts after this many steps without reading their records. By length, the
+            records must be read: use `state` to avoid that.
+        state: Resumes where another reader stopped: a `readers.State`, as `as_numpy(...).state()`
+            returns, or its JSON.
         on_corrupt: `raise`, or `skip`, which leaves out only the records whose checksum fails, so a
-            batch may be smaller; they are logged (logger `readers`) and counted by the iterator's
+            batch may be smaller. They are logged (logger `readers`) and counted by the iterator's
             `skipped`.
-        cache_dir: A local directory in which to keep whole shards of a remote dataset, which any
-            number of processes may share. None reads the records in place. See
-            docs/object_stores.md.
+        cache_dir: A local directory in which to keep whole shards of a store, for any number of
+            processes (docs/object_stores.md). None reads the records in place.
         cache_size: The maximum size of the cache, as `"500GiB"` or in bytes; None means 10 GiB.
 
     Raises:

@@ -254,7 +254,7 @@ def test_steps_of_several_lengths_are_truncated_within_each_step(tmp_path):
     for way, batches in all_ways(path, schema, "ragged", max_length=1).items():
         found = [row for batch in batches for row in nested(batch["x"])]
         assert found == [[[7] * 2], [[7] * 4], []], way
-    with pytest.raises(ValueError, match="lengths=True: the arrays of 'x' have a length each"):
+    with pytest.raises(ValueError, match="lengths=True: each array of 'x' has its own length"):
         readers.as_numpy(path, schema=schema, batch_size=1, batching="padded", lengths=True)
 
 
