@@ -9,9 +9,17 @@ import shutil
 import grain
 import numpy as np
 import pytest
+from absl import flags
 
 import readers
 from tests.support.datasets import write_numbers
+
+
+@pytest.fixture(scope="module", autouse=True)
+def parsed_flags():
+    """Grain reads flags of absl, which only programs of absl parse."""
+    if not flags.FLAGS.is_parsed():
+        flags.FLAGS.mark_as_parsed()
 
 
 @pytest.fixture(scope="module")

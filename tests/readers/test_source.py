@@ -225,7 +225,7 @@ def test_processes_can_share_a_source(dataset, method):
         for first in (0, 1)
     ]
     # As if another thread of this process held the lock at that moment.
-    with source._records._lock:
+    with source._records._reader._lock:
         for process in processes:
             process.start()
     found = [queue.get(timeout=60), queue.get(timeout=60)]
@@ -255,7 +255,7 @@ def test_a_batch_from_a_remote_filesystem_takes_one_request_per_shard(dataset, m
 
 
 def test_shards_beyond_the_limit_of_open_files_are_reopened(dataset, monkeypatch):
-    monkeypatch.setattr("readers.shards.records._OPEN_SHARDS", 2)
+    monkeypatch.setattr("readers.shards.framed._OPEN_SHARDS", 2)
     source = readers.RecordSource(dataset)
     records = [source[i] for i in (0, 19, 6, 10, 0, 19, 6)]
     assert [int(r["id"]) for r in records] == [0, 19, 6, 10, 0, 19, 6]

@@ -133,7 +133,7 @@ def marked(works: list[Task], digests: list[tuple[int, tuple[str, bytes]]], chec
             pipeline | "Works" >> beam.Create(works),
             pipeline | "Digests" >> beam.Create(digests),
         )
-        assert_that((inputs | MarkDuplicates()).works, check)
+        assert_that((inputs | MarkDuplicates()).tasks, check)
 
 
 def test_all_work_comes_out_whether_it_drops_anything_or_not():

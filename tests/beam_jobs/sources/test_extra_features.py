@@ -97,10 +97,10 @@ def test_a_part_that_is_no_feature_is_the_users_mistake(text, wrong):
     ("text", "message"),
     [
         ("a:int8,b:int8,a:string", "'a' stands there twice, drop one"),
-        ("a\\b:int8", r"feature name 'a\\b': expected text without"),
-        ("a\0:int8", r"feature name 'a\x00': expected text without"),
+        ("a\\b:int8", r"feature name 'a\\b': expected text of 1 to 255 characters, without"),
+        ("a\0:int8", r"feature name 'a\x00': expected text of 1 to 255 characters, without"),
         ("a:int8[],a/shape:int64", "'a/shape': this name is taken by the shapes of 'a'; rename"),
-        ("x" * 300 + ":int8", "expected text without"),
+        ("x" * 300 + ":int8", "expected text of 1 to 255 characters, without"),
     ],
 )
 def test_names_that_no_feature_can_have_are_the_users_mistake(text, message):

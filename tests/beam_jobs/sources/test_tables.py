@@ -593,7 +593,7 @@ def test_rows_of_a_large_row_group_are_not_held_in_memory():
 
 def test_parquet_without_pyarrow_is_the_users_mistake(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    with pytest.raises(UsageError, match=r"\.parquet files need pyarrow .*beam-shards\[parquet\]"):
+    with pytest.raises(UsageError, match=r"\.parquet files need pyarrow .*beam-shards\[beam\]"):
         read("parquet", b"")
 
 
