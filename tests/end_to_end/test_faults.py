@@ -552,12 +552,12 @@ import numpy as np
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import worker_handlers
 from beam_jobs import Feature, Schema, WriteShards
-from beam_jobs.pipeline import write_shards
 from beam_jobs.errors import find_job_error
+from beam_jobs.pipeline import shuffle
 
 worker_handlers.DATA_BUFFER_TIME_LIMIT_MS = 50
-# As where the output is on no disk: otherwise records never pass the runner, and none is lost.
-write.is_local = lambda _: False
+# Only for an output that is not on a disk do records pass the runner, which can lose them.
+shuffle.is_local = lambda _: False
 
 
 def make(number):
@@ -632,7 +632,7 @@ def test_a_command_on_a_runner_that_loses_records_fails_with_one_line(
         worker_handlers.DATA_BUFFER_TIME_LIMIT_MS = 50
 
     monkeypatch.setattr(launch, "prepare_direct_runner", lossy)
-    # As where the output is on no disk: otherwise records never pass the runner, and none is lost.
+    # Only for an output that is not on a disk do records pass the runner, which can lose them.
     monkeypatch.setattr(shuffle, "is_local", lambda _: False)
     (tmp_path / "in").mkdir()
     for file in range(12):

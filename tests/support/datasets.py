@@ -12,6 +12,7 @@ from typing import Any
 import google_crc32c
 import numpy as np
 
+import readers
 from readers.format.encode import Encoder
 from readers.format.index import format_index
 from readers.format.manifest import Manifest, Shard, Split, shard_name
@@ -106,6 +107,36 @@ def files_of(directory: Path) -> dict[str, str]:
                 del manifest["versions"]
                 data = json.dumps(manifest, indent=1).encode()
             found[str(path.relative_to(directory))] = hashlib.sha256(data).hexdigest()
+    return found
+
+
+def records_of(directory: Path, split: str = "") -> dict[str, Record]:
+    """Key -> record, with the name of its `split`, of a dataset that `verify` finds nothing wrong with.
+
+    Args:
+        split: The only split to read; "" reads all.
+    """
+    report = readers.verify(str(directory))
+    assert report.ok, report.problems
+    found: dict[str, Record] = {}
+    for name, part in Manifest.read(str(directory)).splits.items():
+        if part.records and split in ("", name):
+            for record in readers.RecordSource(str(directory), name):
+                key = record["key"].item().decode()
+                assert key not in found, key
+                found[key] = {**record, "split": name}
+    return found
+
+
+def rejects_of(directory: Path) -> dict[str, str]:
+    """Key -> reason of everything that a job rejected; no key has two reasons."""
+    lines = [
+        json.loads(line)
+        for path in sorted((directory / "rejects").glob("*.jsonl"))
+        for line in path.read_bytes().splitlines()
+    ]
+    found = {line["key"]: line["error"] for line in lines}
+    assert len(found) == len(lines) == Manifest.read(str(directory)).rejected
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,16 @@ def example(**values: Any) -> bytes:
     features = {name: feature(value) for name, value in values.items()}
     built = tf.train.Example(features=tf.train.Features(feature=features))
     return built.SerializeToString(deterministic=True)
+
+
+def sequence_example(context: Mapping[str, Any] | None = None, **lists: Iterable[Any]) -> bytes:
+    """A serialized SequenceExample; each list is given step by step."""
+    steps = {name: tf.train.FeatureList(feature=map(feature, v)) for name, v in lists.items()}
+    context = {name: feature(value) for name, value in (context or {}).items()}
+    return tf.train.SequenceExample(
+        context=tf.train.Features(feature=context),
+        feature_lists=tf.train.FeatureLists(feature_list=steps),
+    ).SerializeToString(deterministic=True)
 
 
 def write_plain(path: str | os.PathLike[str], records: Iterable[bytes], packed: str = "") -> str:

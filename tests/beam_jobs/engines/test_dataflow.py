@@ -276,7 +276,12 @@ def test_setup_file_stages_the_package_alone(cloud, submitted):
     staged = package["location"].replace("storage.googleapis.com", "gs:/")
     with tarfile.open(fileobj=io.BytesIO(cloud.service.staged(staged))) as file:
         names = {name.partition("/")[2] for name in file.getnames()}
-    assert {"setup.py", "README.md", "beam_jobs/boot.py", "readers/format/schema.py"} <= names
+    assert {
+        "setup.py",
+        "README.md",
+        "beam_jobs/engines/worker.py",
+        "readers/format/schema.py",
+    } <= names
     assert not [name for name in names if name.startswith(("tests", "docs", "benchmarks"))]
 
 
