@@ -26,7 +26,7 @@ from beam_jobs.sources import sidecars
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.sidecars import ALONE
 from beam_jobs.sources.source import Source, pack_reference, unpack_reference
-from beam_jobs.storage.listing import File
+from beam_jobs.storage.object_store import FileInfo
 
 KINDS = ("zip", "tar", "tar.gz")
 Files = list[tuple[str, bytes]]
@@ -458,7 +458,7 @@ def test_links_and_hidden_members_are_no_sources(tmp_path):
 @pytest.fixture
 def small_limit(monkeypatch):
     for module in (inputs_module, sidecars):
-        monkeypatch.setattr(module, "MAX_FILE_BYTES", 1000)
+        monkeypatch.setattr(module, "MAX_RECORD_BYTES", 1000)
 
 
 @pytest.mark.parametrize("kind", ["zip", "tar"])
@@ -568,12 +568,12 @@ def test_the_first_files_are_those_that_count(monkeypatch, pattern, skips, liste
     def match(pattern, limit=None, in_order=False):
         asked.append((limit, in_order))
         names = [f"{pattern[:-1]}{n}.{'png' if n % 2 else 'txt'}" for n in range(20)]
-        return iter([File(name, 1, 1) for name in names[:limit]])
+        return iter([FileInfo(name, 1, 1) for name in names[:limit]])
 
     monkeypatch.setattr(inputs_module, "match", match)
     inputs = Inputs((pattern,), pattern[:-2])
     if skips:
         inputs = dataclasses.replace(inputs, skips=is_text)
-    found = [file.path for file in inputs.files(pattern, 3)]
+    found = [file.key for file in inputs.files(pattern, 3)]
     assert found == (["1.png", "3.png", "5.png"] if skips else ["0.txt", "1.png", "2.txt"])
     assert asked == [(listed, True)]

@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 
 from beam_jobs.errors import UsageError
 from beam_jobs.sources.inputs import Inputs
+from beam_jobs.sources.source import Source
 from beam_jobs.storage import files
 from beam_jobs.storage.files import read_bytes
-from beam_jobs.storage.listing import File, match
+from beam_jobs.storage.listing import match
+from beam_jobs.storage.object_store import FileInfo
 from beam_jobs.storage.paths import absolute, common_root, is_local
 
 names = st.text("abcXYZ019_ .-é", min_size=1, max_size=5).filter(lambda s: s not in (".", ".."))
@@ -30,7 +32,7 @@ def write(root: Path, *keys: str) -> None:
 
 
 def keys_of(inputs: Inputs) -> list[str]:
-    return [file.path for pattern in inputs.patterns for file in inputs.files(pattern)]
+    return [file.key for pattern in inputs.patterns for file in inputs.files(pattern)]
 
 
 @given(patterns, st.sampled_from(["/home/me/data", "/d", "gs://bucket/data", "/a/b/c/d e"]))
@@ -133,14 +135,14 @@ def test_a_file_is_known_by_path_size_and_time_to_the_nanosecond(tmp_path):
     write(tmp_path, "in/a.txt")
     os.utime(tmp_path / "in/a.txt", ns=(1, 1_700_000_000_123_456_789))
     (found,) = match(f"{tmp_path}/**")
-    assert found == File(f"{tmp_path}/in/a.txt", 8, 1_700_000_000_123_456_789)
+    assert found == FileInfo(f"{tmp_path}/in/a.txt", 8, 1_700_000_000_123_456_789)
     inputs = Inputs.of([f"{tmp_path}/*/*"])
-    assert list(inputs.files(inputs.patterns[0])) == [found._replace(path="in/a.txt")]
+    assert list(inputs.files(inputs.patterns[0])) == [Source("in/a.txt", *found[1:])]
 
 
 def test_a_link_to_nothing_is_a_file_of_no_size_and_time(tmp_path):
     (tmp_path / "gone").symlink_to(tmp_path / "nowhere")
-    assert list(match(f"{tmp_path}/*")) == [File(f"{tmp_path}/gone", 0, 0)]
+    assert list(match(f"{tmp_path}/*")) == [FileInfo(f"{tmp_path}/gone", 0, 0)]
 
 
 def test_a_star_stays_within_a_folder_and_two_cross_folders(tmp_path):
@@ -290,5 +292,5 @@ def test_pipes_devices_and_folders_are_no_files(tmp_path, opened):
     (tmp_path / "device").symlink_to("/dev/zero")
     (tmp_path / "folder").mkdir()
     for name in ("pipe", "device", "folder"):
-        with pytest.raises(OSError, match="it is no regular file"):
+        with pytest.raises(OSError, match="not a regular file"):
             opened(str(tmp_path / name))
