@@ -166,7 +166,7 @@ def test_members_of_archives_are_not_joined(tmp_path):
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr("r1_acc.csv", "1\n")
     job = inputs(tmp_path, "r1_acc.csv")
-    message = "it lies in an archive, whose members are not joined"
+    message = "it is in an archive, whose members cannot be joined"
     assert errors(job) == {"a.zip/r1_acc.csv": message}
     assert list(good(job)) == ["r1"]
 

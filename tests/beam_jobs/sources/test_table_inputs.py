@@ -277,8 +277,8 @@ def test_nothing_is_asked_of_a_remote_filesystem_for_each_row():
 def test_a_root_that_is_no_folder_is_refused(tmp_path, root):
     table = write(tmp_path, "t.csv", "path\na\n")
     assert refused(table, root=tmp_path / root) == (
-        f"--input {tmp_path / root}: no such folder; with --table it is the one below which all "
-        "paths lie"
+        f"--input {tmp_path / root}: no such folder; with --table, --input is the folder that contains "
+        "all files"
     )
 
 
@@ -446,15 +446,15 @@ def test_names_of_splits_may_be_numbers_and_stand_in_several_tables(tmp_path):
         (
             "t.csv",
             "split\n" + "".join(f"{n}\n" for n in range(300)),
-            "{path}: column 'split' has more than 256 different values: these are no classes; name "
+            "{path}: column 'split' has more than 256 different values: these are not classes; name "
             "another column",
         ),
         ("t.csv", "split,a,a\nx,1,2\n", "{path}: two columns are called 'a'"),
         (
             "t.txt",
             "x\n",
-            "{path} is no table that could be asked for the names of splits: give them, such as "
-            "--splits train,val",
+            "{path} is not a table, so names of splits cannot be read from it: give them, such "
+            "as --splits train,val",
         ),
     ],
 )

@@ -616,7 +616,7 @@ def test_the_different_labels_of_a_column_are_sorted_texts():
     with pytest.raises(UsageError) as caught:
         distinct(rows, "y", 3)
     assert caught.value.message == (
-        "column 'y' has more than 3 different values: these are no classes; name another column"
+        "column 'y' has more than 3 different values: these are not classes; name another column"
     )
 
 
