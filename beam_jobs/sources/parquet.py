@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Any, BinaryIO
 
 from beam_jobs.errors import RejectError
-from beam_jobs.packages import optional
+from beam_jobs.packages import require
 from beam_jobs.sources.rows import Row, check_names
 
 # Rows in memory at once: only a few if they hold images, but each batch costs 0.1 ms.
@@ -61,7 +61,7 @@ def _open_parquet(file: BinaryIO) -> Any:
         RejectError: the file is not Parquet, or Arrow cannot read its schema.
         UsageError: pyarrow is not installed.
     """
-    parquet = optional("pyarrow.parquet", "beam", ".parquet files")
+    parquet = require("pyarrow.parquet", "beam", ".parquet files")
     try:
         table = parquet.ParquetFile(
             file,
@@ -151,7 +151,7 @@ def _batch_rows(batch: Any) -> Iterator[tuple[dict[str, Any] | None, str]]:
 
 def _values(array: Any) -> list[Any]:
     """The values of an Arrow array as Python objects."""
-    pa = optional("pyarrow", "beam", ".parquet files")
+    pa = require("pyarrow", "beam", ".parquet files")
     kind, types = array.type, pa.types
     if isinstance(array, pa.ExtensionArray):
         return _values(array.storage)

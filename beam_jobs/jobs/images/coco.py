@@ -17,7 +17,7 @@ import numpy as np
 
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.images.boxes import Boxes
-from beam_jobs.packages import optional
+from beam_jobs.packages import require
 from beam_jobs.records.ragged import Ragged
 from beam_jobs.storage.files import open_file
 
@@ -64,7 +64,7 @@ class CocoAnnotations:
         Raises:
             UsageError: It cannot be read, is no COCO file, or contradicts itself.
         """
-        ijson = optional("ijson", "boxes", "COCO files")
+        ijson = require("ijson", "boxes", "COCO files")
         lists = _CocoLists(path)
         try:
             with open_file(path) as file:

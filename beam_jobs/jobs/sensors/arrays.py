@@ -19,7 +19,7 @@ from beam_jobs.jobs.sensors.recording import (
     _chosen,
     _named,
 )
-from beam_jobs.packages import optional
+from beam_jobs.packages import require
 from readers.format.schema import format_shape
 
 
@@ -78,7 +78,7 @@ def _load_npz(data: bytes, reading: Reading) -> Recording:
 
 
 def _load_h5(data: bytes, reading: Reading) -> Recording:
-    h5py = optional("h5py", "hdf5", ".h5 files")
+    h5py = require("h5py", "hdf5", ".h5 files")
     with h5py.File(io.BytesIO(data), "r") as file:
         found = _h5_datasets(h5py, file)
         chosen = _chosen(found, reading.arrays)

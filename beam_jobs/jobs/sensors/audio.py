@@ -9,7 +9,7 @@ import numpy as np
 
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.sensors.recording import Reading, Recording, _alone, _check_size
-from beam_jobs.packages import optional
+from beam_jobs.packages import require
 
 _PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE
 
@@ -73,7 +73,7 @@ def _wav_samples(form: bytes, data: bytes, at: int, size: int, reading: Reading)
 
 
 def _load_flac(data: bytes, reading: Reading) -> Recording:
-    soundfile = optional("soundfile", "audio", ".flac files")
+    soundfile = require("soundfile", "audio", ".flac files")
     # The library opens many formats, whatever a file is called.
     if data[:4] != b"fLaC":
         raise ValueError("it does not begin as FLAC")

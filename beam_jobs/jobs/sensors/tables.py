@@ -22,7 +22,7 @@ from beam_jobs.jobs.sensors.recording import (
     _place,
     _seconds,
 )
-from beam_jobs.packages import optional
+from beam_jobs.packages import require
 
 # Rows of a table that are text at the same time.
 _BLOCK = 4096
@@ -153,7 +153,7 @@ def _csv_seconds(cells: Sequence[str], row: int, unit: str) -> np.ndarray:
 
 def _load_parquet(data: bytes, reading: Reading) -> Recording:
     """Columns of numbers in the dtype that holds all of them, nulls NaN."""
-    parquet = optional("pyarrow.parquet", "beam", ".parquet files")
+    parquet = require("pyarrow.parquet", "beam", ".parquet files")
     file = parquet.ParquetFile(io.BytesIO(data))
     names, time = file.schema_arrow.names, reading.time_column
     types = dict(zip(names, map(str, file.schema_arrow.types), strict=True))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from beam_jobs.errors import UsageError
-from beam_jobs.packages import optional
+from beam_jobs.packages import require
 from beam_jobs.storage.files import open_file
 
 _RESERVED = ("[PAD]", "[UNK]")
@@ -66,7 +66,7 @@ class Subwords:
         return subwords
 
     def _build(self) -> Any:
-        tokenizers = optional("tokenizers", "tokens", "--tokens FILE.json")
+        tokenizers = require("tokenizers", "tokens", "--tokens FILE.json")
         # There is a process for each core. Threads in each, which the library starts otherwise, bring
         # nothing: on two cores, two processes take 60 us a text of 200 characters with and without.
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -197,7 +197,7 @@ def train_bpe(texts: Iterable[bytes], vocabulary_size: int) -> str:
         UsageError: As `check_vocabulary_size`.
     """
     check_vocabulary_size(vocabulary_size)
-    tokenizers = optional("tokenizers", "tokens", "--tokens bpe")
+    tokenizers = require("tokenizers", "tokens", "--tokens bpe")
     level = tokenizers.pre_tokenizers.ByteLevel
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(unk_token=_RESERVED[1]))
     tokenizer.pre_tokenizer = level(add_prefix_space=False)

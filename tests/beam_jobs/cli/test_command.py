@@ -114,7 +114,10 @@ REFUSALS = [
     (IMAGES + "--path_column path", "--path_column path: this applies to the rows of a --table"),
     (IMAGES + "--key row", "--key row: this applies to the rows of a --table: add one"),
     (TABLE + "--input a --input b", "--input a b: with --table, expected the one folder that"),
-    (TABLE + "--input {data}/no", "--input {data}/no: no such folder; with --table, --input is the folder"),
+    (
+        TABLE + "--input {data}/no",
+        "--input {data}/no: no such folder; with --table, --input is the folder",
+    ),
     (TABLE + "--key id", "--key id: expected path, row or column:NAME"),
     (TABLE + "--key column:", "--table {data}/pics/t.jsonl: no column '', it has path, kind"),
     (TABLE + "--path_column file", "--table {data}/pics/t.jsonl: no column 'file', it has path,"),
