@@ -3,7 +3,7 @@
 Both are reached through their own libraries, with Beam's options. Beam's filesystems are not used,
 because their streams complete an upload whenever they are closed, even by the garbage collector, so
 half a file of a failed attempt could replace a good one. They also make a client and query the size for
-every file, and wait up to ten minutes for missing credentials. docs/design.md compares fsspec.
+every file, and wait up to ten minutes for missing credentials. docs/design.md compares them with fsspec.
 
 UsageError means that the user can correct the problem, and DataError that the store keeps failing;
 neither may count as one bad input. A problem with a single object is an OSError.

@@ -411,7 +411,7 @@ def test_a_reject_ends_the_job_where_it_shall(tmp_path):
 def test_a_label_that_is_new_since_the_first_pass_ends_the_job(tmp_path):
     write_json(tmp_path, [{"text": "a", "y": "new"}])
     reader = job(tmp_path, label_field="y")
-    with pytest.raises(DataError, match=r"'new' was not there .* have changed while the job ran"):
+    with pytest.raises(DataError, match=r"'new' was not seen .* have changed while the job ran"):
         second_pass(reader, places(), works_of(reader)[0], ("old",))
 
 
