@@ -19,7 +19,7 @@ def table(tmp_path, text: str) -> Labels:
 
 
 @given(st.lists(INTEGERS))
-def test_integers_stay_what_they_are(labels):
+def test_integers_are_kept(labels):
     names = label_names(labels)
     assert names == ()
     ids = LabelIds(names)
