@@ -30,7 +30,7 @@ from beam_jobs.sources.source import pack_reference, reference_key, unpack_refer
 
 
 class _ListFiles(beam.DoFn):
-    """Patterns -> packed blocks of references, and how many of them there are."""
+    """Patterns -> packed blocks of references, and the number of references."""
 
     FOUND = "found"
 
@@ -40,16 +40,16 @@ class _ListFiles(beam.DoFn):
     def process(self, pattern: str) -> Iterator[Any]:
         builder = BlockBuilder(compress=True)
         placement = self._placement
-        found = told = 0
+        found = reported = 0
         for source in self._job.sources(pattern):
             found += 1
             key = source.key
             try:
                 if source.packed:
                     raise UsageError(
-                        f"{key}: a packed archive can only be read from its front: name such "
-                        "files by an --input of their own that ends in .tar.gz or .tgz, and the "
-                        "others by patterns such as '*.jpg'"
+                        f"{key}: a packed archive can only be read from its start: name such files "
+                        "with an --input of their own that ends in .tar.gz or .tgz, and the "
+                        "others with patterns such as '*.jpg'"
                     )
                 split = placement.split_of(source.file, source.row)
             except RejectError as error:
@@ -59,8 +59,8 @@ class _ListFiles(beam.DoFn):
                 source = source._replace(error=known_error(self._job, source))
             block = builder.add(placement.order(key), split, pack_reference(source))
             if block:
-                progress.advance("listing", found - told)
-                told = found
+                progress.advance("listing", found - reported)
+                reported = found
                 yield block
         left = builder.flush()
         if left:
@@ -70,7 +70,7 @@ class _ListFiles(beam.DoFn):
 
 
 class _Summarise(beam.DoFn):
-    """Packed blocks of references -> packed blocks of their hashes, and a summary of each."""
+    """Packed blocks of references -> packed blocks of their hashes, and a summary of each block."""
 
     SUMMARY = "summary"
 
@@ -103,7 +103,7 @@ class _Summarise(beam.DoFn):
 
 
 class _Measure:
-    """The bytes of records by their references, framing included, or why one cannot be loaded."""
+    """References -> the size in bytes of each record with its framing, or why it cannot be loaded."""
 
     def __init__(self, job: FileJob, output: Output, processes: int) -> None:
         loader = Loader(job, output.schema, feature_names=output.feature_names)
@@ -126,7 +126,7 @@ class _LabelReferences(beam.DoFn):
 
 
 class _Resplit(beam.DoFn):
-    """Packed blocks of references -> the same in the splits of their labels."""
+    """Packed blocks of references -> the same blocks, with the splits that strata give."""
 
     def __init__(self, job: FileJob, output: Output) -> None:
         self._job, self._placement = job, output.placement
@@ -140,7 +140,7 @@ class _Resplit(beam.DoFn):
 
 
 def labelled(job: FileJob, placement: Placement, block: Block) -> tuple[np.ndarray, Labelled]:
-    """The rows, int64 [m], of a block of references that have a label, and what they have."""
+    """The rows, int64 [m], of a block of references that have a label, and their labels."""
     sources = [unpack_reference(payload) for payload in block.payloads]
     labels = [label_or_none(job, source) for source in sources]
     rows = [row for row, label in enumerate(labels) if label is not None]
@@ -155,7 +155,7 @@ class PlanReferences(beam.PTransform):
     Args:
         job: Defines the records.
         output: The dataset.
-        processes: Processes that load the samples, in each of the runner's workers.
+        processes: The number of processes that load samples, in each of the runner's workers.
         prepare: Whether the output directory is made ready for shards.
     """
 
@@ -174,7 +174,7 @@ class PlanReferences(beam.PTransform):
         )
         blocks = listed["blocks"]
         if self._processes == 1:
-            # Over workers; where there is one, it would be one more copy of all references.
+            # Spread over workers; with one worker it would only copy all references once more.
             blocks |= "Spread" >> beam.Reshuffle()
         check = None
         if output.stratify:
@@ -189,24 +189,19 @@ class PlanReferences(beam.PTransform):
         places = blocks | "Summarise" >> beam.ParDo(_Summarise(job, output)).with_outputs(
             _Summarise.SUMMARY, main="blocks"
         )
-        planned = (
-            places[_Summarise.SUMMARY],
-            places["blocks"],
-            listed[_ListFiles.FOUND],
-        ) | "Plan" >> PlanShards(
+        counted = (places[_Summarise.SUMMARY], places["blocks"], listed[_ListFiles.FOUND])
+        shards = counted | "Plan" >> PlanShards(
             output,
             _Measure(job, output, self._processes),
             len(job.inputs.patterns),
             self._prepare,
             check,
         )
-        names = planned.summary | "LabelNames" >> beam.Map(label_names_of, job.class_names)
+        names = shards.summary | "LabelNames" >> beam.Map(label_names_of, job.class_names)
         return Planned(
             inputs=blocks,
             hashes=blocks,
-            plan=planned.plan,
-            summary=planned.summary,
-            measured=planned.measured,
+            shards=shards,
             names=AsSingleton(names),
             schema=output.schema,
         )

@@ -47,7 +47,7 @@ class PlanStrata(beam.PTransform):
     """PCollection of `Labelled` -> one packed `Strata`.
 
     Args:
-        placement: Seed, and the shares of the splits.
+        placement: The seed and the shares of the splits.
     """
 
     def __init__(self, placement: Placement) -> None:
