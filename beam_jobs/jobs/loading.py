@@ -23,7 +23,7 @@ from readers.format.encode import Encoder
 from readers.format.schema import Schema
 
 
-def known_error(job: FileJob, source: Source) -> str:
+def source_error(job: FileJob, source: Source) -> str:
     """Why a source cannot become a record, if its name or its row already shows it; else empty.
 
     Raises:
@@ -48,7 +48,7 @@ def classes_in(job: FileJob, sources: Sequence[Source]) -> dict[str, Counter[str
     return found
 
 
-class Loaded(NamedTuple):
+class FramedRecords(NamedTuple):
     """Records in order, ready to be written.
 
     Attributes:
@@ -98,7 +98,7 @@ class Loader:
         values = source_values(self.job, source)
         return whole_record(self.job.load(source), source.key, values, self._class_ids)
 
-    def load(self, references: Sequence[bytes]) -> Loaded:
+    def load(self, references: Sequence[bytes]) -> FramedRecords:
         """The framed records of some references, in order.
 
         Raises:
@@ -116,7 +116,7 @@ class Loader:
                 rejects.append(Reject.of(source.key, "encode", error))
         statistics = dict(encoder.statistics()).get(0, Statistics(self.schema))
         lengths = np.fromiter(map(len, frames), np.int64, len(frames))
-        return Loaded(b"".join(frames), lengths, rejects, statistics)
+        return FramedRecords(b"".join(frames), lengths, rejects, statistics)
 
     def measure(self, references: Sequence[bytes]) -> list[int | Reject]:
         """The bytes of each framed record, or why there is none."""

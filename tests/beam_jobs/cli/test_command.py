@@ -223,14 +223,14 @@ REFUSALS = [
     ),
     (IMAGES + "--image_size 99999x99999", "--image_size 99999x99999: too large to store"),
     (IMAGES + "--boxes coco", "--boxes coco: expected coco:FILE, voc, voc:DIR, yolo or yolo:DIR"),
-    (IMAGES + "--class_names x", "--class_names says what the numbers in YOLO files mean: add"),
+    (IMAGES + "--class_names x", "--class_names names the classes in YOLO files: add"),
     (
         IMAGES + "--captions column",
         "--captions column: expected coco:FILE, txt, txt:DIR or column:",
     ),
     (
         IMAGES + "--masks {data}/no",
-        "none of the first 2 pictures has such a file; that of cat/1.png",
+        "none of the first 2 images has such a file; that of cat/1.png",
     ),
     # Texts.
     (

@@ -18,7 +18,7 @@ from PIL import Image
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.jobs import file_passes
 from beam_jobs.jobs.file_passes import FileFirstPass, FileSecondPass
-from beam_jobs.jobs.images.annotations import Beside
+from beam_jobs.jobs.images.annotations import ImageAnnotations
 from beam_jobs.jobs.images.job import ImageJob
 from beam_jobs.jobs.loading import Loader
 from beam_jobs.jobs.passes import EncodingPlan, SplitRules
@@ -71,13 +71,13 @@ def pictures(
     label: str = "none",
     extras: str = "",
     columns: tuple[str, ...] = (),
-    beside: Beside = Beside(),  # noqa: B008  (it is frozen)
+    annotations: ImageAnnotations = ImageAnnotations(),  # noqa: B008  (it is frozen)
 ) -> ImageJob:
     features = parse_extra_features(extras) if extras else ()
     labels = Labels.parse(label)
     wanted = (*columns, *labels.columns, *(extra.name for extra in features))
     inputs = inputs_of(folder, patterns, wanted)
-    return ImageJob(inputs, labels, extras=features, beside=beside)
+    return ImageJob(inputs, labels, extras=features, annotations=annotations)
 
 
 def recordings(folder: Path, *patterns: str, window: str = "") -> SensorJob:
@@ -248,7 +248,7 @@ def test_a_label_that_a_table_lacks_is_the_users_mistake(tmp_path):
 
 
 def samples(columns: str) -> list[tuple[str, bytes]]:
-    """A picture and the JSON beside it for each value in a text of words."""
+    """A picture and the JSON annotations it for each value in a text of words."""
     files = []
     for n, value in enumerate(columns.split()):
         files += [(f"{n}.png", png(n)), (f"{n}.json", json.dumps({"is": value}).encode())]
@@ -298,10 +298,10 @@ def test_members_of_a_packed_archive_have_the_boxes_and_captions_of_coco(tmp_pat
     captions = [{"id": 1, "image_id": 1, "caption": "A dog."}]
     (tmp_path / "c.json").write_text(json.dumps(coco))
     (tmp_path / "t.json").write_text(json.dumps(coco | {"annotations": captions}))
-    beside = Beside.parse(f"coco:{tmp_path}/c.json", "", f"coco:{tmp_path}/t.json", "")
+    annotations = ImageAnnotations.parse(f"coco:{tmp_path}/c.json", "", f"coco:{tmp_path}/t.json", "")
     tar(tmp_path / "x.tar.gz", [("a/0.png", png(0)), ("a/1.png", png(1))])
-    job = pictures(tmp_path, "x.tar.gz", beside=beside)
-    found, made = planned(job), encoded(job, beside.known_classes)
+    job = pictures(tmp_path, "x.tar.gz", annotations=annotations)
+    found, made = planned(job), encoded(job, annotations.class_names_by_feature)
     unknown = {"x.tar.gz/a/1.png": "the COCO file has no picture of this name"}
     assert found.rejects == made.rejects == unknown
     record = decoded(job, made.frames["x.tar.gz/a/0.png"][1])
