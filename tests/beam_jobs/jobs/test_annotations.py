@@ -1,7 +1,5 @@
 """The annotations of images: where they are looked for, and what happens if they are missing."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import io

@@ -298,7 +298,9 @@ def test_members_of_a_packed_archive_have_the_boxes_and_captions_of_coco(tmp_pat
     captions = [{"id": 1, "image_id": 1, "caption": "A dog."}]
     (tmp_path / "c.json").write_text(json.dumps(coco))
     (tmp_path / "t.json").write_text(json.dumps(coco | {"annotations": captions}))
-    annotations = ImageAnnotations.parse(f"coco:{tmp_path}/c.json", "", f"coco:{tmp_path}/t.json", "")
+    annotations = ImageAnnotations.parse(
+        f"coco:{tmp_path}/c.json", "", f"coco:{tmp_path}/t.json", ""
+    )
     tar(tmp_path / "x.tar.gz", [("a/0.png", png(0)), ("a/1.png", png(1))])
     job = pictures(tmp_path, "x.tar.gz", annotations=annotations)
     found, made = planned(job), encoded(job, annotations.class_names_by_feature)
