@@ -466,7 +466,9 @@ def test_an_image_is_found_by_its_path_or_by_an_end_that_only_one_path_has(tmp_p
             with pytest.raises(RejectError, match="the COCO file has no image of this name"):
                 find(name)
     # An image in another folder is another image, but a hint.
-    with pytest.raises(RejectError, match=r"it has 'x/c\.jpg', name the folder above with --input$"):
+    with pytest.raises(
+        RejectError, match=r"it has 'x/c\.jpg', name the folder above with --input$"
+    ):
         found.captions("z/c.jpg")
 
 
