@@ -69,7 +69,7 @@ class Loader:
     """Loads and encodes the records of a job.
 
     Attributes:
-        job: What a record is.
+        job: Defines the records.
         schema: The features of every record.
         names: Names of classes by feature; None if they are not known yet.
         feature_names: Names of features in Examples that differ from those in the schema.
@@ -93,13 +93,13 @@ class Loader:
 
         Raises:
             RejectError: The source cannot become a record.
-            UsageError: It can, but does not fit the other records.
+            UsageError: The record does not fit the other records.
         """
         values = source_values(self.job, source)
         return whole_record(self.job.load(source), source.key, values, self._class_ids)
 
     def load(self, references: Sequence[bytes]) -> FramedRecords:
-        """The framed records of some references, in order.
+        """Loads, encodes and frames the records of some references, in order.
 
         Raises:
             UsageError: A record does not fit the others.

@@ -49,8 +49,8 @@ class CocoAnnotations:
         box_starts: Where the boxes of each image begin and the last ones end, int64 [n + 1].
         corners: y0, x0, y1, x1 of the boxes as fractions of their image, float64 [boxes, 4].
         classes: The boxes' indices into `category_names`, int64 [boxes].
-        text_starts: Where the captions of each image begin and the last ones end, int64 [n + 1].
-        texts: The captions.
+        caption_starts: Where the captions of each image begin and the last ones end, int64 [n + 1].
+        all_captions: The captions of all images.
     """
 
     category_names: tuple[str, ...]
@@ -60,8 +60,8 @@ class CocoAnnotations:
     box_starts: np.ndarray
     corners: np.ndarray
     classes: np.ndarray
-    text_starts: np.ndarray
-    texts: Ragged
+    caption_starts: np.ndarray
+    all_captions: Ragged
 
     @classmethod
     def read(cls, path: str) -> CocoAnnotations:
@@ -78,7 +78,7 @@ class CocoAnnotations:
                     lists.add(section, entry)
         except OSError as error:
             raise UsageError(f"{path}: cannot be read: {error}") from None
-        # Some of its backends let errors of Python's own parser through.
+        # Some backends of ijson pass on the errors of Python's own parser.
         except (ijson.JSONError, ValueError) as error:
             reason = str(error).partition("\n")[0]
             raise UsageError(f"{path}: not JSON: {reason:.80}") from None
@@ -113,8 +113,8 @@ class CocoAnnotations:
             RejectError: The file has no such image.
         """
         row = self._row(file_name)
-        found = range(self.text_starts[row], self.text_starts[row + 1])
-        return tuple(self.texts[caption].decode() for caption in found)
+        found = range(self.caption_starts[row], self.caption_starts[row + 1])
+        return tuple(self.all_captions[number].decode() for number in found)
 
     def _row(self, file_name: str) -> int:
         name = _reversed_name(file_name)
@@ -201,7 +201,7 @@ def _values(events: Iterator[tuple[str, Any]], event: str) -> list[Any]:
 
 
 class _CocoLists:
-    """The lists of a COCO file while it is read, in a few bytes for each entry."""
+    """The lists of a COCO file while it is read, with a few bytes for each entry."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -211,8 +211,8 @@ class _CocoLists:
         self._categories: dict[int, str] = {}
         self._box_images, self._box_categories = array("q"), array("q")
         self._pixels = array("d")
-        self._text_images, self._text_lengths = array("q"), array("I")
-        self._text = bytearray()
+        self._caption_images = array("q")
+        self._captions: list[bytes] = []
 
     def add(self, section: str, entry: dict[str, Any]) -> None:
         """Adds an entry of one of the lists.
@@ -247,8 +247,8 @@ class _CocoLists:
         for side in ("height", "width"):
             pixels = _integer(entry.get(side)) or 0
             if not 0 < pixels < MAX_SIDE:
-                found = f"its annotations give it {side} {entry.get(side)!r:.80}"
-                self._broken[image] = f"{found}, expected a number of pixels"
+                reason = f"its annotations give it {side} {entry.get(side)!r:.80}"
+                self._broken[image] = f"{reason}, expected a number of pixels"
                 pixels = 1
             self._sizes.append(pixels)
         self._ids.append(image)
@@ -270,17 +270,14 @@ class _CocoLists:
                 "of instances or captions"
             )
         if isinstance(caption, str):
-            text = caption.encode(errors="replace")
-            self._text_images.append(image)
-            self._text_lengths.append(len(text))
-            self._text += text
+            self._caption_images.append(image)
+            self._captions.append(caption.encode(errors="replace"))
         if bbox is not None:
             self._box_images.append(image)
             self._box_categories.append(self._id(entry, "category_id", "an annotation"))
             if not _is_box(bbox):
-                self._broken[image] = (
-                    f"its bbox {bbox!r:.80}, expected x, y, width, height in pixels"
-                )
+                reason = f"its bbox {bbox!r:.80}, expected x, y, width, height in pixels"
+                self._broken[image] = reason
                 bbox = (0, 0, 0, 0)
             self._pixels.extend(bbox)
 
@@ -304,7 +301,7 @@ class _CocoLists:
         if len(twice := in_order[1:][in_order[1:] == in_order[:-1]]):
             raise self._error(f"two images have the id {twice[0]}")
         box_order, box_rows, box_starts = self._by_image(self._box_images, ids)
-        text_order, _, text_starts = self._by_image(self._text_images, ids)
+        caption_order, _, caption_starts = self._by_image(self._caption_images, ids)
         x, y, width, height = np.array(self._pixels).reshape(-1, 4)[box_order].T
         corners = np.stack((y, x, y + height, x + width), axis=1)
         categories = dict(sorted(self._categories.items()))
@@ -320,8 +317,8 @@ class _CocoLists:
             box_starts=box_starts,
             corners=corners / np.tile(sizes[box_rows], 2),
             classes=classes[used][box_order],
-            text_starts=text_starts,
-            texts=Ragged(np.array(self._text_lengths), bytes(self._text)).take(text_order),
+            caption_starts=caption_starts,
+            all_captions=Ragged.of([self._captions[number] for number in caption_order.tolist()]),
         )
 
     def _by_image(

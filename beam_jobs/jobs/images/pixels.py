@@ -14,16 +14,6 @@ ORIENTATION = 0x0112
 
 _WHITE = (255, 255, 255, 255)
 
-_TRANSPOSES = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
-
 
 def tensorflow_decodes_alike(image: Image.Image, channels: int) -> bool:
     """Whether TensorFlow decodes the file of an image to the same pixels as `to_mode`."""
@@ -74,12 +64,6 @@ def mask_values(mask: Image.Image) -> Image.Image:
     raise RejectError(
         f"its mask is an image of mode {mask.mode}, expected one value a pixel: gray or a palette"
     )
-
-
-def turn_upright(image: Image.Image, orientation: int) -> Image.Image:
-    """Turns an image as `ImageOps.exif_transpose` turns one that has this orientation."""
-    method = _TRANSPOSES.get(orientation)
-    return image if method is None else image.transpose(method)
 
 
 def size_in_header(data: bytes) -> tuple[int, int] | None:
