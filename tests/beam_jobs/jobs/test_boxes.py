@@ -206,20 +206,6 @@ def test_a_box_that_ends_where_a_crop_begins_is_dropped(stored, size, axis):
     assert len(found) == 0 or edge > 0.499
 
 
-@pytest.mark.parametrize(
-    ("size", "outer", "expected"),
-    [
-        ((480, 640), (224, 224), ((168, 224), (28, 0))),
-        ((334, 500), (224, 224), ((150, 224), (37, 0))),
-        ((500, 333), (224, 224), ((224, 149), (0, 37))),
-        ((1, 5000), (224, 224), ((1, 224), (111, 0))),
-        ((5, 5), (7, 10), ((7, 7), (0, 1))),
-    ],
-)
-def test_a_letterbox_has_whole_pixels(size, outer, expected):
-    assert letterbox(size, outer) == expected
-
-
 @given(SIZES, SIZES)
 def test_a_letterbox_keeps_the_proportions_and_is_centered(size, outer):
     (height, width), (top, left) = letterbox(size, outer)
