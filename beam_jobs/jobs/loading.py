@@ -119,6 +119,6 @@ class Loader:
         return FramedRecords(b"".join(frames), lengths, rejects, statistics)
 
     def measure(self, references: Sequence[bytes]) -> list[int | Reject]:
-        """The bytes of each framed record, or why there is none."""
+        """The size of each framed record in bytes, or its reject."""
         loaded = (self.load([reference]) for reference in references)
         return [part.rejects[0] if part.rejects else int(part.lengths[0]) for part in loaded]

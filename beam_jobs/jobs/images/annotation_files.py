@@ -17,8 +17,8 @@ T = TypeVar("T")
 
 Content = Literal["boxes", "captions", "mask"]
 
-# The folder of images, and the folder of annotations that stands in its place: in Pascal VOC, and
-# in the layout of Ultralytics.
+# The folder of images, and the folder that replaces it in the paths of annotations: of Pascal VOC,
+# and of Ultralytics.
 LAYOUTS = {"voc": ("JPEGImages", "Annotations"), "yolo": ("images", "labels")}
 
 
@@ -79,7 +79,7 @@ class AnnotationFiles(NamedTuple):
         return f"{'/'.join(parts)}/{_stem(name)}.{self.extension}"
 
     def include(self, path: str, root: str) -> bool:
-        """Whether a path among the images below `root` is that of one of these files."""
+        """Whether a path among the images under `root` is that of one of these files."""
         if not path.endswith(f".{self.extension}"):
             return False
         if not self.folder:

@@ -183,7 +183,7 @@ class ImageAnnotations:
         first = [source for p in inputs.patterns for source, _ in inputs.first(p, _IMAGES_CHECKED)]
         if not first and self._files:
             raise UsageError(
-                "--input: all files are what --boxes, --captions and --masks name; keep these in a "
+                "--input: all files belong to --boxes, --captions and --masks; keep those in a "
                 "folder of their own"
             )
         images = [

@@ -31,7 +31,7 @@ from readers.format.schema import Feature, Schema
 
 ImageEncoding = Literal["tensor", "raw", "jpeg", "png", "source"]
 
-# Antialiased when it shrinks an image; what training pipelines use.
+# Antialiased when it shrinks an image, as in training pipelines.
 _FILTER = Image.Resampling.BILINEAR
 
 _JPEG_QUALITY = 95

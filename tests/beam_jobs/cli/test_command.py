@@ -274,7 +274,7 @@ REFUSALS = [
     (SENSORS + "--arrays a,b,a", "--arrays a,b,a: a name is repeated"),
     (
         IMAGES + "--masks {data}/pics",
-        "--input: all files are what --boxes, --captions and --masks name; keep these in a folder",
+        "--input: all files belong to --boxes, --captions and --masks; keep those in a folder",
     ),
     (TEXT + "--window 4", "--window counts tokens: add --tokens words, bytes, bpe or FILE.json"),
     (TEXT + "--tokens bytes --stride 4", "--stride 4: only windows have a stride: add --window"),
