@@ -364,7 +364,8 @@ def test_pictures_that_turn_out_broken_are_named_among_those_tried(data, tmp_pat
         main(["plan", "images", "--input", f"{tmp_path}/in/broken", *ONE, "--label", "none"]) == 1
     )
     assert (
-        "error: the job would reject all records; the first: 00.jpg: cannot" in capsys.readouterr().err
+        "error: the job would reject all records; the first: 00.jpg: cannot"
+        in capsys.readouterr().err
     )
 
 
