@@ -15,7 +15,7 @@ from beam_jobs import progress
 from beam_jobs.dataset.output import Output
 from beam_jobs.engines.pool import call
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.jobs.loading import Loader, classes_in, known_error
+from beam_jobs.jobs.loading import Loader, classes_in, source_error
 from beam_jobs.jobs.protocols import FileJob
 from beam_jobs.jobs.record import label_or_none
 from beam_jobs.pipeline.plan_shards import Planned, PlanShards
@@ -56,7 +56,7 @@ class _ListFiles(beam.DoFn):
                 split = placement.split(source.file)
                 source = source._replace(error=source.error or str(error))
             if not source.error:
-                source = source._replace(error=known_error(self._job, source))
+                source = source._replace(error=source_error(self._job, source))
             block = builder.add(placement.order(key), split, pack_reference(source))
             if block:
                 progress.advance("listing", found - reported)

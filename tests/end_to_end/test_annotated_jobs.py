@@ -263,11 +263,11 @@ def test_a_dataset_laid_out_as_pascal_voc(tmp_path):
     rejects = rejects_of(tmp_path / "o")
     assert found.keys() | rejects.keys() == {f"00000{n}.jpg" for n in range(1, 7)}
     assert rejects.pop("000003.jpg") == (
-        "its boxes are for a picture of 30 x 41 pixels (height x width), the file has 30 x 40"
+        "its boxes are for an image of 30 x 41 pixels (height x width), the file has 30 x 40"
     )
-    assert rejects.pop("000004.jpg").startswith("not an annotation in XML: ")
-    assert rejects.pop("000005.jpg") == "it has no annotation"
-    assert rejects.pop("000006.jpg").startswith("not a picture that can be decoded: ")
+    assert rejects.pop("000004.jpg").startswith("not XML: ")
+    assert rejects.pop("000005.jpg") == "no annotation file found"
+    assert rejects.pop("000006.jpg").startswith("cannot be decoded: ")
     assert not rejects
 
 
@@ -297,7 +297,7 @@ def test_a_dataset_laid_out_as_ultralytics_has_it(tmp_path, capsys):
     }
     np.testing.assert_allclose(found["images/val/4.jpg"]["boxes"], [[0.25, 0.375, 0.75, 0.625]])
     assert rejects.pop("images/val/5.jpg") == "line 1: class '7', expected 0 to 2"
-    assert rejects.pop("data.yaml").startswith("not a picture")
+    assert rejects.pop("data.yaml").startswith("cannot be decoded: ")
     assert not rejects
     # Numbers are what they are where nobody has named them.
     flags = ["--boxes", "yolo", "--label", "none", "--output", tmp_path / "numbers"]
@@ -350,9 +350,9 @@ def test_a_dataset_laid_out_as_coco(tmp_path):
     assert (nothing["boxes"].shape, nothing["captions"].tolist()) == ((0, 4), [])
     assert not found
     assert rejects == {
-        "000000000632.jpg": "its boxes are for a picture of 9 x 8 pixels (height x width), the "
+        "000000000632.jpg": "its boxes are for an image of 9 x 8 pixels (height x width), the "
         "file has 8 x 8",
-        "unknown.jpg": "the COCO file has no picture of this name",
+        "unknown.jpg": "the COCO file has no image of this name",
     }
 
 
@@ -390,12 +390,12 @@ def test_captions_and_masks_beside_pictures(tmp_path):
         expected = np.asarray(masks[key[0]]).astype(np.uint8)
         np.testing.assert_array_equal(record["mask"][..., 0], expected)
     for key, reason in {
-        "2.jpg": "its mask is a picture of mode RGB, expected one value a pixel",
-        "3.jpg": "its mask is for a picture of 31 x 40 pixels",
+        "2.jpg": "its mask is an image of mode RGB, expected one value a pixel",
+        "3.jpg": "its mask is for an image of 31 x 40 pixels",
         "4.jpg": "its mask has values up to 300, expected 0 to 255",
-        "5.jpg": "it has no mask",
+        "5.jpg": "no mask found",
         "6.jpg": "its mask cannot be ",
-        "7.jpg": "it has no file of captions",
+        "7.jpg": "no caption file found",
     }.items():
         assert rejects.pop(key).startswith(reason)
     assert not rejects
@@ -427,8 +427,8 @@ def test_annotations_that_change_are_noticed_by_the_next_run(tmp_path, capsys, m
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--boxes", "voc"], r"--boxes voc: none of the first 1 pictures has such a file"),
-        (["--masks", "m"], r"--masks: none of the first 1 pictures .* would be .*/m/1\.png"),
+        (["--boxes", "voc"], r"--boxes voc: none of the first 1 images has such a file"),
+        (["--masks", "m"], r"--masks: none of the first 1 images .* would be .*/m/1\.png"),
         (["--boxes", "coco:no.json"], r"no\.json: cannot be read: .*No such file"),
         (["--boxes", "coco:in/1.jpg"], r"1\.jpg: not JSON"),
         (["--class_names", "n.txt"], "add --boxes yolo"),

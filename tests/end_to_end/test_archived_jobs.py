@@ -328,7 +328,7 @@ def damaged(tmp_path_factory):
         tarred(folder / archive, torn)
         for n, (name, picture) in enumerate(files):
             if n % 4 == 1:
-                bad[f"{archive}/{name}"] = "not a picture that can be decoded: "
+                bad[f"{archive}/{name}"] = "cannot be decoded: "
             else:
                 good[f"{archive}/{name}"] = picture
 
@@ -366,12 +366,12 @@ def damaged(tmp_path_factory):
         bad[f"{archive}/%2E%2E/up.jpg"] = "the member's name leads out of the archive"
         bad[f"{archive}/%2Fabs.jpg"] = "the member's name is an absolute path"
         for name in ("in.tar.gz", "in.zip"):
-            bad[f"{archive}/{name}"] = "not a picture that can be decoded: of no format known"
+            bad[f"{archive}/{name}"] = "cannot be decoded: unknown image format"
 
     (folder / "plain.jpg").write_bytes(data[0])
     good["plain.jpg"] = data[0]
     (folder / "broken.jpg").write_bytes(data[0][:99])
-    bad["broken.jpg"] = "not a picture that can be decoded: "
+    bad["broken.jpg"] = "cannot be decoded: "
     return folder, good, bad
 
 
@@ -486,7 +486,7 @@ def test_a_reject_in_an_archive_ends_the_job_where_it_may_not_be_skipped(damaged
     folder, _, _ = damaged
     for pattern, reason in (
         ("cut.tar", r"cut\.tar: the archive is damaged"),
-        ("late.tar.gz", r"late\.tar\.gz/d/\d\d\.jpg: not a picture"),
+        ("late.tar.gz", r"late\.tar\.gz/d/\d\d\.jpg: cannot be decoded"),
     ):
         arguments = [*command(folder, [pattern]), "--on_reject", "fail"]
         refused(

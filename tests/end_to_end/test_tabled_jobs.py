@@ -218,7 +218,7 @@ HOSTILE = [
     ("gs://bucket/x.png", "expected a path without .. below"),
     ("x.tar.gz", "an archive: name it with --input, without a --table"),
     ("subject00", "not a file"),
-    ("t.csv", "not a picture that can be decoded: of no format known"),
+    ("t.csv", "cannot be decoded: unknown image format"),
     (None, "column 'path' is None, expected a path"),
     (7, "column 'path' is 7, expected a path"),
     ("a\0b", "column 'path' is 'a\\x00b', expected a path"),

@@ -223,14 +223,14 @@ REFUSALS = [
     ),
     (IMAGES + "--image_size 99999x99999", "--image_size 99999x99999: too large to store"),
     (IMAGES + "--boxes coco", "--boxes coco: expected coco:FILE, voc, voc:DIR, yolo or yolo:DIR"),
-    (IMAGES + "--class_names x", "--class_names says what the numbers in YOLO files mean: add"),
+    (IMAGES + "--class_names x", "--class_names names the classes in YOLO files: add"),
     (
         IMAGES + "--captions column",
         "--captions column: expected coco:FILE, txt, txt:DIR or column:",
     ),
     (
         IMAGES + "--masks {data}/no",
-        "none of the first 2 pictures has such a file; that of cat/1.png",
+        "none of the first 2 images has such a file; that of cat/1.png",
     ),
     # Texts.
     (
@@ -274,7 +274,7 @@ REFUSALS = [
     (SENSORS + "--arrays a,b,a", "--arrays a,b,a: a name is repeated"),
     (
         IMAGES + "--masks {data}/pics",
-        "--input: all files are what --boxes, --captions and --masks name; keep these in a folder",
+        "--input: all files belong to --boxes, --captions and --masks; keep those in a folder",
     ),
     (TEXT + "--window 4", "--window counts tokens: add --tokens words, bytes, bpe or FILE.json"),
     (TEXT + "--tokens bytes --stride 4", "--stride 4: only windows have a stride: add --window"),

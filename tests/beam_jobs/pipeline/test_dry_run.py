@@ -357,14 +357,15 @@ def test_pictures_that_turn_out_broken_are_named_among_those_tried(data, tmp_pat
     assert main(["plan", "images", *flags]) == 0
     out = capsys.readouterr().out
     assert "20 records tried, 5 of them rejected\n" in out
-    assert out.count(": not a picture that can be decoded: of no format known") == 5
+    assert out.count(": cannot be decoded: unknown image format") == 5
     assert main(["plan", "images", *flags, "--on_reject", "fail"]) == 1
-    assert "error: broken/00.jpg: not a picture" in capsys.readouterr().err
+    assert "error: broken/00.jpg: cannot be decoded" in capsys.readouterr().err
     assert (
         main(["plan", "images", "--input", f"{tmp_path}/in/broken", *ONE, "--label", "none"]) == 1
     )
     assert (
-        "error: the job would reject all records; the first: 00.jpg: not" in capsys.readouterr().err
+        "error: the job would reject all records; the first: 00.jpg: cannot"
+        in capsys.readouterr().err
     )
 
 
