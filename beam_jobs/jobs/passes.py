@@ -237,7 +237,7 @@ class FirstPass(abc.ABC):
         packed = block.pack() if order.size else None
         return FirstPassResult(summary, packed, list(learner.elements()))
 
-    def labelled(self, task: Task) -> Labelled:
+    def read_labels(self, task: Task) -> Labelled:
         """The labels of the records of a task, and the hashes of their groups."""
         keys: list[bytes] = []
         labels: list[str] = []
@@ -255,7 +255,7 @@ class EncodingPlan:
         rules: Decides the split of each record.
         schema: The features of every record.
         names: Names of classes by feature.
-        plan: The packed `Plan`.
+        shard_plan: The packed `Plan` of the shards.
         feature_names: Names of features in Examples that differ from those in the schema.
         spool: Takes the encoded records, so that only locators pass the shuffle; None to pass the
             records.
@@ -266,7 +266,7 @@ class EncodingPlan:
     rules: SplitRules
     schema: Schema
     names: Names
-    plan: bytes
+    shard_plan: bytes
     feature_names: Mapping[str, str] = field(default_factory=dict)
     spool: Spool | None = None
     vocabulary: tuple[bytes, ...] = ()
@@ -278,10 +278,10 @@ class SecondPass(abc.ABC):
     """Task -> encoded records.
 
     Attributes:
-        known: What was learned before.
+        plan: Everything that was learned before.
     """
 
-    known: EncodingPlan
+    plan: EncodingPlan
 
     @abc.abstractmethod
     def encoded(self, task: Task, encoder: Any) -> Iterator[EncodedRecords]:
@@ -296,20 +296,20 @@ class SecondPass(abc.ABC):
         return RecordEncoder(self._encoder)
 
     @functools.cached_property
-    def _plan(self) -> Plan:
-        return Plan.unpack(self.known.plan)
+    def _shard_plan(self) -> Plan:
+        return Plan.unpack(self.plan.shard_plan)
 
     @functools.cached_property
     def _encoder(self) -> Encoder:
-        return Encoder(self.known.schema, self.known.feature_names)
+        return Encoder(self.plan.schema, self.plan.feature_names)
 
     @functools.cached_property
     def label_ids(self) -> LabelIds:
-        return LabelIds(self.known.names.get(LABEL, ()))
+        return LabelIds(self.plan.names.get(LABEL, ()))
 
     @functools.cached_property
     def class_ids(self) -> ClassIds:
-        return ClassIds(self.known.names)
+        return ClassIds(self.plan.names)
 
     def encode(self, task: Task) -> SecondPassResult:
         """The records of a task, rejects among them.
@@ -319,13 +319,13 @@ class SecondPass(abc.ABC):
             DataError: The spool has no room, or a label was not seen in the first pass.
         """
         encoder = self.counter()
-        spool = self.known.spool
+        spool = self.plan.spool
         keep: Callable[[bytes], bytes] = spool.append if spool else bytes
         try:
             shards = [
                 (key, keep(part.pack()))
                 for records in self.encoded(task, encoder)
-                for key, part in assign_shards(self._block(records), self._plan)
+                for key, part in assign_shards(self._block(records), self._shard_plan)
             ]
         except RejectError as error:
             raise DataError(
@@ -335,7 +335,7 @@ class SecondPass(abc.ABC):
         return SecondPassResult(shards, list(encoder.statistics()))
 
     def _block(self, records: EncodedRecords) -> Block:
-        placement = self.known.rules.placement
+        placement = self.plan.rules.placement
         rejects = [pack_record(reject.key, reject) for reject in records.rejects]
         rejects += [pack_record(reject.key, reject, planned=True) for reject, _ in records.late]
         # A frame and its key are a payload; joined in one call, they are copied once.

@@ -229,7 +229,7 @@ class RecordJob(abc.ABC):
         """
 
     @abc.abstractmethod
-    def second_pass(self, known: EncodingPlan) -> SecondPass:
+    def second_pass(self, plan: EncodingPlan) -> SecondPass:
         """The pass that encodes the records."""
 
     @property

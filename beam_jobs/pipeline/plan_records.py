@@ -124,7 +124,7 @@ class _ReadLabels(TaskStep[Labelled]):
         self._job, self._output = job, output
 
     def work(self) -> Callable[[Task], Labelled]:
-        return self._job.first_pass(SplitRules(self._output.placement), "skip").labelled
+        return self._job.first_pass(SplitRules(self._output.placement), "skip").read_labels
 
     def outputs(self, result: Labelled) -> Iterator[Labelled]:
         yield result

@@ -217,14 +217,14 @@ class ReshardSecondPass(SecondPass):
 
     @functools.cached_property
     def _columns(self) -> ColumnDecoder:
-        return ColumnDecoder(self.known.schema)
+        return ColumnDecoder(self.plan.schema)
 
     @functools.cached_property
     def _decoder(self) -> Decoder:
-        return Decoder(self.known.schema)
+        return Decoder(self.plan.schema)
 
     def counter(self) -> RecordCounter:
-        return RecordCounter({n: f for n, f in self.known.schema.items() if not f.step})
+        return RecordCounter({n: f for n, f in self.plan.schema.items() if not f.step})
 
     def encoded(self, task: Task, encoder: RecordCounter) -> Iterator[EncodedRecords]:
         for chunk in task.chunks:
@@ -236,7 +236,7 @@ class ReshardSecondPass(SecondPass):
                     yield self._made(source, batch, encoder)
 
     def _made(self, source: Source, batch: FrameBatch, encoder: RecordCounter) -> EncodedRecords:
-        found = _records(self.known.rules, source, batch, broken_examples)
+        found = _records(self.plan.rules, source, batch, broken_examples)
         columns, errors = self._decoded(batch.data, found.starts, found.stops)
         late = []
         for at, error in sorted(errors.items()):
@@ -258,7 +258,7 @@ class ReshardSecondPass(SecondPass):
 
     def _keeps(self, name: str) -> bool:
         """Whether what has this name in an Example does: a feature, or the shapes of one."""
-        of, schema = name.removesuffix("/shape"), self.known.schema
+        of, schema = name.removesuffix("/shape"), self.plan.schema
         if self.job.keep:
             return name in schema or (of in schema and schema[of].has_companion)
         return name not in self.job.drop and (of not in self.job.drop or name in schema)
@@ -268,9 +268,9 @@ class ReshardSecondPass(SecondPass):
     ) -> tuple[dict[str, list[Any]], dict[int, str]]:
         """The values of all counted features, and the errors of records that do not fit the schema."""
         found, regular = self._columns.decode(data, starts, stops)
-        whole = {name for name, feature in self.known.schema.items() if not feature.step}
+        whole = {name for name, feature in self.plan.schema.items() if not feature.step}
         odd = np.setdiff1d(np.arange(len(starts)), regular)
-        left = [name for name in self.known.schema if name not in found]
+        left = [name for name in self.plan.schema if name not in found]
         errors: dict[int, str] = {}
         values: dict[str, list[Any]] = {name: [None] * len(starts) for name in whole}
         for name, column in found.items():
@@ -278,7 +278,7 @@ class ReshardSecondPass(SecondPass):
                 values[name][at] = value
         if not left and not len(odd):
             return values, errors
-        rest = Decoder(self.known.schema.select(left)) if left else None
+        rest = Decoder(self.plan.schema.select(left)) if left else None
         view = data.data
         odd_rows = set(odd.tolist())
         for at in range(len(starts)) if rest else odd.tolist():
@@ -291,7 +291,7 @@ class ReshardSecondPass(SecondPass):
             for name in record.keys() & whole:
                 value = record[name]
                 values[name][at] = (
-                    value.item() if self.known.schema[name].encoding == "text" else value
+                    value.item() if self.plan.schema[name].encoding == "text" else value
                 )
         return values, errors
 

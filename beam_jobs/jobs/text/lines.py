@@ -1,8 +1,8 @@
-"""Large files of lines: cut by bytes, counted in parallel, and numbered from the counts.
+"""Cuts large files of lines by bytes, counts the lines in parallel, and numbers them.
 
-A line is numbered from the beginning of its file, and a file is cut without being read. So each range of
-bytes is counted by a task of its own; the counts of a file, in order, say where the first line of every
-range begins and which number it has.
+Lines are numbered from the beginning of their file, but a file is cut without reading it. So a task
+counts the lines of each range of bytes, and from all counts of a file follow the place and the number of
+the first line in each range.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _BLOCK_BYTES = 1 << 20
 
 
 def byte_ranges(source: Source, size: int = CHUNK_BYTES) -> Iterator[Chunk]:
-    """Yields the ranges of a file's bytes, not numbered, of up to `size` bytes each."""
+    """Yields the ranges of a file's bytes, up to `size` bytes each, with lines not yet counted."""
     for start in range(0, source.size, size):
         end = min(start + size, source.size)
         yield Chunk(source, start, end, 0, end - start)
@@ -27,7 +27,7 @@ def byte_ranges(source: Source, size: int = CHUNK_BYTES) -> Iterator[Chunk]:
 
 @dataclass(frozen=True)
 class LineCounts:
-    """Counts the lines of ranges.
+    """Task -> the line ends in its ranges.
 
     Attributes:
         inputs: Opens the files.
@@ -61,16 +61,16 @@ class LineCounts:
 
 
 def numbered_chunks(counts: Iterable[RangeCount]) -> Iterator[Chunk]:
-    """Yields the numbered chunks of one file, which begin and end with a line; as many as ranges.
+    """Yields one numbered chunk of whole lines for each range of a file.
 
-    A range in which no line begins becomes an empty chunk, and so does every range after one that
-    cannot be read, which becomes a chunk of a source with an error.
+    The chunk is empty if no line begins in the range. A range that cannot be read becomes a chunk
+    whose source has an error, and all chunks after it are empty.
 
     Args:
-        counts: Those of all ranges of the file, in any order.
+        counts: The counts of all ranges of the file, in any order.
 
     Raises:
-        DataError: The ranges do not follow each other from the beginning of the file to its end.
+        DataError: The ranges do not cover the file, or overlap.
     """
     ranges = sorted(counts, key=lambda count: count.range.start)
     source = ranges[0].range.source
@@ -80,7 +80,7 @@ def numbered_chunks(counts: Iterable[RangeCount]) -> Iterator[Chunk]:
             f"{source.key}: the runner lost or repeated a range of its lines; no dataset was written, "
             "run the job again"
         )
-    # Where the last line ends that begins in a range: where the next line begins.
+    # The last line that begins in a range ends where the next line begins.
     stops, stop = [], source.size
     for count in reversed(ranges):
         stops.append(stop)

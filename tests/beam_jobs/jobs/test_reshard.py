@@ -67,7 +67,7 @@ def first(job, places=None):
 def second(job, schema, places=None):
     """The results of the second pass: frames by key, rejects, late rejects, and statistics."""
     plan = Plan((SplitPlan(0, 0, 0, 1, np.empty(0, np.uint64)),)).pack()
-    known = EncodingPlan(rules=places or places_of(), schema=schema, names={}, plan=plan)
+    known = EncodingPlan(rules=places or places_of(), schema=schema, names={}, shard_plan=plan)
     passed = ReshardSecondPass(known, job)
     counter = passed.counter()
     frames, rejects, late = [], [], []

@@ -297,12 +297,12 @@ def test_a_tokenizer_that_fails_at_a_text_is_the_users_mistake(kind, reason):
     for use in uses[:1] if kind == "panic" else uses:
         with pytest.raises(UsageError) as caught:
             use(b"a zebra")
-        assert caught.value.message == f"--tokens: the tokenizer fails at a text ({reason})"
+        assert caught.value.message == f"--tokens: the tokenizer fails on a text ({reason})"
 
 
 def test_an_interrupt_stays_one():
     for error in (KeyboardInterrupt, SystemExit):
-        with pytest.raises(error), subwords._named("failure"):
+        with pytest.raises(error), subwords._library_errors("failure"):
             raise error
 
 
@@ -354,8 +354,8 @@ def test_a_vocabulary_without_room_for_all_bytes_or_too_large_for_memory_is_refu
     with pytest.raises(UsageError) as caught:
         train_bpe([b"a"], size)
     assert caught.value.message == (
-        f"--vocabulary_size {size}: expected 258 to 16777216 with --tokens bpe, 2 reserved ids and "
-        "the 256 bytes among them"
+        f"--vocabulary_size {size}: expected 258 to 16777216 with --tokens bpe, including 2 reserved ids "
+        "and the 256 bytes"
     )
 
 

@@ -10,9 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from beam_jobs.errors import UsageError
-from beam_jobs.jobs.text import job as text_module
-from beam_jobs.jobs.text.job import TextJob, has_several_labels
+from beam_jobs.jobs.text import reading
+from beam_jobs.jobs.text.job import TextJob
 from beam_jobs.jobs.text.lines import numbered_chunks
+from beam_jobs.jobs.text.reading import has_several_labels
 from beam_jobs.jobs.text.texts import Text
 from beam_jobs.records.rejects import Reject, format_rejects
 from beam_jobs.sources.chunks import CHUNK_BYTES, Chunk, Task
@@ -302,7 +303,7 @@ def test_a_row_that_is_not_utf_8_costs_that_row_alone(tmp_path):
 
 
 def test_a_line_longer_than_any_text_is_one_reject(tmp_path):
-    from beam_jobs.jobs.text.job import MAX_LINE_BYTES
+    from beam_jobs.sources.rows import MAX_LINE_BYTES
 
     data = b"before\n" + b"x" * (2 * MAX_LINE_BYTES + 7) + b"\nafter\n"
     found = read(tmp_path, "a.txt", data)
@@ -483,7 +484,7 @@ def test_a_small_file_is_one_chunk(tmp_path):
 
 @pytest.mark.parametrize("size", [1, 500, 10**6])
 def test_row_groups_of_a_table_are_read_apart_or_together(tmp_path, monkeypatch, size):
-    monkeypatch.setattr(text_module, "CHUNK_BYTES", size)
+    monkeypatch.setattr(reading, "CHUNK_BYTES", size)
     table = {"text": [f"text {n}" for n in range(100)], "other": list(range(100))}
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table(table), path, row_group_size=7)

@@ -12,13 +12,13 @@ from tokenizers import Tokenizer as Library
 
 from beam_jobs.errors import DataError
 from beam_jobs.jobs.passes import EncodingPlan, FirstPassResult, SecondPassResult, SplitRules
-from beam_jobs.jobs.text import job as text_module
+from beam_jobs.jobs.text import reading
 from beam_jobs.jobs.text.duplicates import find_duplicates, pack_digests
 from beam_jobs.jobs.text.job import TextJob
 from beam_jobs.jobs.text.lines import numbered_chunks
 from beam_jobs.jobs.text.passes import TextDigests, TextFirstPass, TextSample, TextSecondPass
 from beam_jobs.jobs.text.subwords import train_bpe
-from beam_jobs.jobs.text.tokens import BYTE_OFFSET, UNKNOWN, unpack_counts, words
+from beam_jobs.jobs.text.tokens import unpack_counts, words
 from beam_jobs.plan.groups import Groups
 from beam_jobs.plan.placement import Placement, Splits
 from beam_jobs.plan.shards import Plan, SplitPlan
@@ -32,6 +32,7 @@ from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.source import Source
 from readers.format.decode.records import Decoder
+from readers.format.manifest import RESERVED_IDS, UNKNOWN
 from tests.support.datasets import parse_tfrecord
 
 quick = settings(
@@ -84,15 +85,15 @@ def first_pass(
 def second_pass(reader: TextJob, where: SplitRules, work: Task, names=()) -> SecondPassResult:
     every = len(where.placement.splits.names)
     plan = Plan(tuple(SplitPlan(1, 0, 1, 1, np.empty(0, np.uint64)) for _ in range(every)))
-    known = EncodingPlan(
+    encoding = EncodingPlan(
         rules=where,
         schema=reader.schema,
         names={"label": names},
-        plan=plan.pack(),
+        shard_plan=plan.pack(),
         vocabulary=VOCABULARY,
         tokenizer=BPE,
     )
-    return TextSecondPass(known, reader).encode(work)
+    return TextSecondPass(encoding, reader).encode(work)
 
 
 def records_of(reader: TextJob, encoded: SecondPassResult) -> tuple[dict[str, dict], list[Reject]]:
@@ -133,7 +134,7 @@ def naive_tokens(kind: str, text: str) -> tuple[list[int], list[tuple[int, int]]
         return encoding.ids, encoding.offsets
     if kind == "bytes":
         octets = text.encode()
-        return [BYTE_OFFSET + octet for octet in octets], [(n, n + 1) for n in range(len(octets))]
+        return [RESERVED_IDS + octet for octet in octets], [(n, n + 1) for n in range(len(octets))]
     ids = {word: id_ for id_, word in enumerate(VOCABULARY)}
     return [ids.get(word, 1) for word in words(text.encode())], []
 
@@ -267,7 +268,7 @@ COLUMN = st.sampled_from(["train", "val", "other", None, 7])
 def test_of_equal_texts_the_first_that_can_be_a_record_stays(
     tmp_path, monkeypatch, rows, size, packed
 ):
-    monkeypatch.setattr(text_module, "CHUNK_BYTES", size)  # so that work has many batches
+    monkeypatch.setattr(reading, "CHUNK_BYTES", size)  # so that work has many batches
     lines = [json.dumps(dict(zip(("text", "split", "n"), row, strict=True))) for row in rows]
     stored = "\n".join(lines).encode()
     for old in tmp_path.iterdir():

@@ -12,9 +12,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from beam_jobs.jobs.text.tokens import (
-    BYTE_OFFSET,
-    PADDING,
-    UNKNOWN,
     Tokenizer,
     most_frequent,
     pack_counts,
@@ -25,6 +22,7 @@ from beam_jobs.jobs.text.tokens import (
 )
 from beam_jobs.pipeline.text_steps import BuildVocabulary, CountWordsFn
 from beam_jobs.plan.summary import Summary
+from readers.format.manifest import PADDING, RESERVED_IDS, UNKNOWN
 
 # Texts that TensorFlow can take: no half surrogate pairs.
 unicode_texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
@@ -165,5 +163,5 @@ def test_byte_tokens_are_the_bytes_of_utf8_after_the_reserved_ids(text, max_leng
     ids = Tokenizer("bytes", (), max_length)(text.encode())
     octets = text.encode()[: max_length or None]
     assert ids.dtype == np.int64
-    assert bytes((ids - BYTE_OFFSET).astype(np.uint8)) == octets
-    assert all(BYTE_OFFSET <= id_ < BYTE_OFFSET + 256 for id_ in ids.tolist())
+    assert bytes((ids - RESERVED_IDS).astype(np.uint8)) == octets
+    assert all(RESERVED_IDS <= id_ < RESERVED_IDS + 256 for id_ in ids.tolist())

@@ -4,8 +4,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from beam_jobs.jobs.text.subwords import Subwords, train_bpe
-from beam_jobs.jobs.text.tokens import UNKNOWN, AnyTokenizer, Tokenizer, words
+from beam_jobs.jobs.text.tokens import AnyTokenizer, Tokenizer, words
 from beam_jobs.jobs.text.windows import slice_of, window_bounds
+from readers.format.manifest import UNKNOWN
 
 # Characters of one to four bytes, all ASCII whitespace, what is none of it, and punctuation.
 texts = st.one_of(
