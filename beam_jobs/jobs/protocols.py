@@ -117,7 +117,7 @@ class LearnSchema:
     schema_of: Callable[[Any, Collection[str]], Schema]
 
 
-# What a job learns from all its records before it encodes the first one.
+# How a job learns from all its records before it encodes the first one; None if it does not.
 Learns = LearnWords | LearnSubwords | LearnSchema | None
 
 
@@ -242,7 +242,7 @@ class RecordJob(abc.ABC):
         return None
 
     def line_counts(self) -> LineCounts | None:
-        """What counts the lines of chunks that are not numbered; None if there are no such chunks."""
+        """Counts the lines of chunks that are not numbered; None if there are no such chunks."""
         return None
 
     def digest_pass(self, rules: SplitRules) -> DigestPass | None:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _MEASURED = 16
 
 # Serialized records, uint8 [n], and where each begins and ends -> broken rows and the reasons.
-BrokenAmong = Callable[[np.ndarray, np.ndarray, np.ndarray], list[tuple[int, str]]]
+FindBroken = Callable[[np.ndarray, np.ndarray, np.ndarray], list[tuple[int, str]]]
 
 
 def _frame_batches(job: ReshardJob, source: Source) -> Iterator[FrameBatch | Reject]:
@@ -73,7 +73,7 @@ class _Records(NamedTuple):
 
 
 def _records(
-    rules: SplitRules, source: Source, batch: FrameBatch, broken_among: BrokenAmong
+    rules: SplitRules, source: Source, batch: FrameBatch, find_broken: FindBroken
 ) -> _Records:
     """The records of a batch, the same ones in both passes.
 
@@ -81,14 +81,14 @@ def _records(
         rules: Decides the splits of records.
         source: The file.
         batch: Some of its records.
-        broken_among: `broken_examples`, or a function that gives the same.
+        find_broken: `broken_examples`, or a function that gives the same.
     """
     data, stops = batch.data, batch.stops - FOOTER_BYTES
     starts = batch.stops - batch.lengths + HEADER_BYTES
     filled = np.flatnonzero(batch.good & (starts < stops))
     empty = np.flatnonzero(batch.good & (starts == stops)).tolist()
     broken = dict.fromkeys(empty, "it is empty")
-    for at, error in broken_among(data, starts[filled], stops[filled]):
+    for at, error in find_broken(data, starts[filled], stops[filled]):
         broken[int(filled[at])] = error
     rejects = [_reject(source, place.number, place.error) for place in batch.broken]
     for row, error in broken.items():
@@ -121,7 +121,7 @@ def broken_examples(
 
 
 class SchemaLearner:
-    """Merges what is known of the features of records."""
+    """Merges facts about the features of records."""
 
     def __init__(self) -> None:
         self._guess = SchemaGuess()
@@ -135,15 +135,15 @@ class SchemaLearner:
 
 @dataclass(frozen=True, kw_only=True)
 class ReshardFirstPass(FirstPass):
-    """Task -> keys of records, and what they hold.
+    """Task -> keys of records, and facts about their features.
 
     Attributes:
-        job: The job, which defines a record.
+        job: Defines the records.
     """
 
     job: ReshardJob
 
-    def learner(self) -> Learner:
+    def learner(self) -> Learner | None:
         return SchemaLearner()
 
     def found(self, task: Task) -> Iterator[FoundRecords]:
@@ -181,7 +181,7 @@ class ReshardFirstPass(FirstPass):
 def _columns(
     rules: SplitRules, data: np.ndarray, starts: np.ndarray, stops: np.ndarray
 ) -> list[dict[str, Any]]:
-    """The features that decide the splits of records; no rows where none does."""
+    """The features that decide the splits of records; no rows if there are none."""
     names = rules.placement.split_features
     if not names:
         return []
@@ -210,7 +210,7 @@ class ReshardSecondPass(SecondPass):
     """Task -> records, as they are or without some features, and their statistics.
 
     Attributes:
-        job: The job, which defines a record.
+        job: Defines the records.
     """
 
     job: ReshardJob
@@ -233,9 +233,11 @@ class ReshardSecondPass(SecondPass):
                 if isinstance(batch, Reject):
                     yield EncodedRecords.of_reject(batch)
                 else:
-                    yield self._made(source, batch, encoder)
+                    yield self._encode_batch(source, batch, encoder)
 
-    def _made(self, source: Source, batch: FrameBatch, encoder: RecordCounter) -> EncodedRecords:
+    def _encode_batch(
+        self, source: Source, batch: FrameBatch, encoder: RecordCounter
+    ) -> EncodedRecords:
         found = _records(self.plan.rules, source, batch, broken_examples)
         columns, errors = self._decoded(batch.data, found.starts, found.stops)
         late = []
@@ -257,7 +259,7 @@ class ReshardSecondPass(SecondPass):
         return view[start - HEADER_BYTES : stop + FOOTER_BYTES]
 
     def _keeps(self, name: str) -> bool:
-        """Whether what has this name in an Example does: a feature, or the shapes of one."""
+        """Whether to keep a feature of an Example, which may hold the shapes of another feature."""
         of, schema = name.removesuffix("/shape"), self.plan.schema
         if self.job.keep:
             return name in schema or (of in schema and schema[of].has_companion)

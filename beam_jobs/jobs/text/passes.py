@@ -18,7 +18,6 @@ from beam_jobs.jobs.passes import (
     FirstPass,
     FoundRecords,
     Learner,
-    NoLearner,
     SecondPass,
     SplitRules,
 )
@@ -151,8 +150,8 @@ class TextFirstPass(FirstPass):
     def _tokenizer(self) -> Any:
         return _tokenizer_of(self.job, (), self.tokenizer)
 
-    def learner(self) -> Learner:
-        return WordLearner() if self.job.tokens == "words" else NoLearner()
+    def learner(self) -> Learner | None:
+        return WordLearner() if self.job.tokens == "words" else None
 
     def found(self, task: Task) -> Iterator[FoundRecords]:
         for texts, splits, duplicates in _split_texts(self.job, task, self.rules):
