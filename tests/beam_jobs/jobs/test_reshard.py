@@ -500,7 +500,7 @@ def test_a_file_that_is_not_a_schema_is_refused(tmp_path, text, message):
         read_schema(f"{tmp_path}/none.json", "given")
 
 
-def test_statistics_equal_those_of_the_job_that_made_the_dataset(tmp_path):
+def test_statistics_equal_those_of_the_job_that_wrote_the_dataset(tmp_path):
     rng = np.random.default_rng(0)
     schema = Schema(
         {
@@ -511,26 +511,23 @@ def test_statistics_equal_those_of_the_job_that_made_the_dataset(tmp_path):
             "texts": Feature("string", (None,)),
         }
     )
-    records = [
-        {
+    encoder, records = RecordEncoder(Encoder(schema)), []
+    for n in range(100):
+        record = {
             "label": n % 3,
-            "signal": rng.normal(size=(int(rng.integers(0, 9)), 3)).astype(np.float32),
+            "signal": rng.normal(size=(n % 9, 3)).astype(np.float32),
             "raw": rng.integers(0, 255, (4, 4, 3), np.uint8),
             "text": f"text {n}",
             "texts": np.array([b"a"] * (n % 4), object),
         }
-        for n in range(100)
-    ]
-    write_dataset(tmp_path / "a", schema, {"train": [records[:50], records[50:]]})
-    encoder = RecordEncoder(Encoder(schema))
-    for record in records:
         encoder.encode(0, record)
-    ((_, expected),) = encoder.statistics()
+        records.append(record)
+    write_dataset(tmp_path / "a", schema, {"train": [records[:50], records[50:]]})
     before = files_of(tmp_path / "a")
     job = job_of(tmp_path / "a")
     *_, late, found = second(job, job.schema_of(SchemaGuess()))
-    assert late == []
-    assert found[0].state() == expected.state()
+    ((_, expected),) = encoder.statistics()
+    assert (late, found[0].state()) == ([], expected.state())
     assert files_of(tmp_path / "a") == before
 
 

@@ -140,27 +140,6 @@ def refusals(records):
     return messages
 
 
-# One feature.
-
-
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [
-        ([5, -1, 2**63 - 1, -(2**63)], INT),
-        ([[*range(200)], [-1] * 200], list_of("int64", 200)),
-        ([[1, 2], [*range(300)]], INTS),
-        ([0.5, math.nan], Feature("float32")),
-        ([b"a" * 99, "ß" * 70], TEXT),
-        ([b"a" * 99, b"b" * 98 + b"\xc3"], ONE_BYTES),
-        ([b"a" * 40, b"b" * 39 + b"\xc3", b"\xa0" + b"c" * 39], ONE_BYTES),
-        ([b"a", NO_BYTES], SOME_BYTES),
-    ],
-    ids=repr,
-)
-def test_a_feature_fits_its_values_in_all_records(values, expected):
-    assert of_values(values) == expected
-
-
 # Images.
 
 _PIXELS = np.random.default_rng(7).integers(0, 65536, (9, 7, 3)).astype(np.uint16)
@@ -210,11 +189,6 @@ def test_images_have_one_channel_if_all_are_gray(images, expected):
     for image in images:
         if image not in (CUT_JPEG, CUT_PNG):
             assert decode_image("x", expected, image).shape == (9, 7, expected.shape[2])
-
-
-@pytest.mark.parametrize("other", [b"", b"GIF89a", b"\xff\xd8", b"\x89PNG\r\n\x1a", b"\xff"])
-def test_one_value_that_is_not_an_image_makes_all_bytes(other):
-    assert of_values([COLOURED, other]) == of_values([GRAY_PNG, other]) == ONE_BYTES
 
 
 # Tensors.
@@ -500,24 +474,23 @@ def test_usual_records_of_all_lengths_are_walked():
 
 # Records that have no schema.
 
+TWO_KINDS = (
+    "feature 'x': a list of {} records or steps; all records of a dataset must agree: narrow"
+)
+
 
 @pytest.mark.parametrize(
     ("records", "message"),
     [
-        *[
-            (
-                records,
-                f"feature 'x': a list of {message} records or steps; all records of a dataset ",
-            )
-            for records, message in (
-                ([example(x=1), example(x=1.0)], r"float in (1|20), int64 in \1"),
-                ([example(x=1)] * 2 + [example(x=NO_FLOATS)], "float in (1|20), int64 in (2|40)"),
-                ([example(x=1.0), example(x=b"a")], r"bytes in (1|20), float in \1"),
-                ([sequence_example({}, x=[1, 1.0])], r"float in (1|20), int64 in \1"),
-            )
-        ],
+        ([example(x=1), example(x=1.0)], TWO_KINDS.format(r"float in (1|20), int64 in \1")),
         (
-            [sequence_example({"x": 1}), sequence_example({}, x=[1])],
+            [*[example(x=1)] * 2, example(x=NO_FLOATS)],
+            TWO_KINDS.format("float in (1|20), int64 in (2|40)"),
+        ),
+        ([example(x=1.0), example(x=b"a")], TWO_KINDS.format(r"bytes in (1|20), float in \1")),
+        ([sequence_example(x=[1, 1.0])], TWO_KINDS.format(r"float in (1|20), int64 in \1")),
+        (
+            [sequence_example({"x": 1}), sequence_example(x=[1])],
             "feature 'x': a feature in some records and a feature list in others; all records ",
         ),
         (
@@ -769,15 +742,19 @@ def with_rows(*arrays, more=0):
 # How record n holds `x`: a value, or one and its companion. None is missing.
 WAYS = {
     "integer": lambda n: n - 2,
+    "integer of any size": lambda n: [5, -1, 2**63 - 1, -(2**63), 300][n],
     "integers": lambda n: [n - 2] * 300,
     "some integers": lambda n: [*range(n)],
-    "float": lambda n: n / 2,
+    "float": lambda n: n / 2 if n else math.nan,
     "some floats": reals,
     "text": lambda n: "größer" * n,
+    "long text": lambda n: [b"a" * 99, "ß" * 70][n % 2],
+    "half characters": lambda n: [b"b" * 39 + b"\xc3", b"\xa0" + b"c" * 39, b"a" * 40][n % 3],
     "bytes": lambda n: b"\xff" * n,
     "texts": lambda n: [b"a", b"b" * n],
     "some texts": some_texts,
     "jpeg": lambda n: COLOURED,
+    "not quite images": lambda n: [b"", b"GIF89a", b"\xff\xd8", b"\x89PNG\r\n\x1a", b"\xff"][n],
     "gray jpeg": lambda n: GRAY_JPEG,
     "png": lambda n: COLOURED_PNG,
     "gray png": lambda n: GRAY_PNG,
