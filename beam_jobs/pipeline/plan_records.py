@@ -17,11 +17,11 @@ from beam_jobs import progress
 from beam_jobs.dataset.output import Output
 from beam_jobs.jobs.passes import FirstPassResult, SplitRules
 from beam_jobs.jobs.protocols import (
-    DigestPass,
+    Digester,
     LearnSchema,
     LearnSubwords,
     LearnWords,
-    LineCounts,
+    LineCounter,
     RecordJob,
 )
 from beam_jobs.jobs.text.duplicates import Tally, check_tally, pack_digests
@@ -80,12 +80,12 @@ class _CountLines(TaskStep[list[RangeCount]]):
 
     PHASE = "counting lines"
 
-    def __init__(self, counts: LineCounts, processes: int) -> None:
+    def __init__(self, count: LineCounter, processes: int) -> None:
         super().__init__(processes)
-        self._counts = counts
+        self._count = count
 
-    def work(self) -> Callable[[Task], list[RangeCount]]:
-        return self._counts.count
+    def work(self) -> LineCounter:
+        return self._count
 
     def outputs(self, result: list[RangeCount]) -> Iterator[tuple[str, list[RangeCount]]]:
         yield result[0].range.source.key, result
@@ -101,12 +101,12 @@ class _Digest(TaskStep[tuple[str, Any]]):
 
     PHASE = "comparing"
 
-    def __init__(self, digest_pass: DigestPass, processes: int) -> None:
+    def __init__(self, digest: Digester, processes: int) -> None:
         super().__init__(processes)
-        self._pass = digest_pass
+        self._digest = digest
 
-    def work(self) -> Callable[[Task], tuple[str, Any]]:
-        return self._pass.digests
+    def work(self) -> Digester:
+        return self._digest
 
     def outputs(self, result: tuple[str, Any]) -> Iterator[tuple[int, tuple[str, bytes]]]:
         name, found = result
@@ -124,7 +124,7 @@ class _ReadLabels(TaskStep[Labelled]):
         self._job, self._output = job, output
 
     def work(self) -> Callable[[Task], Labelled]:
-        return self._job.first_pass(SplitRules(self._output.placement), "skip").read_labels
+        return self._job.first_pass(SplitRules(self._output.placement), "skip").labelled
 
     def outputs(self, result: Labelled) -> Iterator[Labelled]:
         yield result
@@ -141,7 +141,7 @@ class _Sample(TaskStep[Sample]):
 
     def work(self, strata: bytes, size: int) -> Callable[[Task], Sample]:
         rules = SplitRules(self._output.placement, strata)
-        return self._learns.sample_pass(rules, size).sample
+        return self._learns.sampler(rules, size)
 
     def outputs(self, result: Sample) -> Iterator[Sample]:
         yield result
@@ -210,9 +210,9 @@ class PlanRecords(beam.PTransform):
         output, processes = self._output, self._processes
         job, given = self._job.without_tokenizer(), self._job.tokenizer
         learns = job.learns
-        digest_pass = job.digest_pass(SplitRules(output.placement))
+        digester = job.digester(SplitRules(output.placement))
         samples = isinstance(learns, LearnSubwords)
-        phases = [_Digest.PHASE] * bool(digest_pass) + [_ReadLabels.PHASE] * output.stratify
+        phases = [_Digest.PHASE] * bool(digester) + [_ReadLabels.PHASE] * output.stratify
         phases += [_Sample.PHASE] * samples + [_FirstPass.PHASE, *self._later]
         listed = (
             pipeline
@@ -224,19 +224,19 @@ class PlanRecords(beam.PTransform):
         )
         found = listed[_ListTasks.FOUND]
         tasks = listed["tasks"]
-        if line_counts := job.line_counts():
+        if line_counter := job.line_counter():
             numbered = (
                 listed[_ListTasks.UNCOUNTED]
                 | "SpreadRanges" >> beam.Reshuffle()
-                | "CountLines" >> beam.ParDo(_CountLines(line_counts, processes))
+                | "CountLines" >> beam.ParDo(_CountLines(line_counter, processes))
                 | "GroupByFile" >> beam.GroupByKey()
                 | "NumberLines" >> beam.FlatMap(_number_lines)
             )
             tasks = (tasks, numbered) | "AllTasks" >> beam.Flatten()
         tasks |= "Spread" >> beam.Reshuffle()
         tally: Side[Tally | None] = None
-        if digest_pass:
-            digests = tasks | "Digest" >> beam.ParDo(_Digest(digest_pass, processes))
+        if digester:
+            digests = tasks | "Digest" >> beam.ParDo(_Digest(digester, processes))
             marked = (tasks, digests) | "DropDuplicates" >> MarkDuplicates()
             tasks, tally = marked.tasks, AsSingleton(marked.tally)
         strata: Side[bytes] = b""

@@ -79,9 +79,6 @@ class ReshardJob(RecordJob):
     def second_pass(self, plan: EncodingPlan) -> SecondPass:
         return ReshardSecondPass(plan, self)
 
-    def without_tokenizer(self) -> ReshardJob:
-        return replace(self, tokenizer="")
-
     def schema_of(self, guess: SchemaGuess, needed: Collection[str] = ()) -> Schema:
         """The schema of the records that are written.
 

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, Literal
 
 from beam_jobs.jobs.passes import EncodingPlan, FirstPass, SecondPass, SplitRules
 from beam_jobs.jobs.protocols import (
+    Digester,
     Learns,
     LearnSubwords,
     LearnWords,
+    LineCounter,
     RecordJob,
     complete_schema,
 )
-from beam_jobs.jobs.text.lines import LineCounts
-from beam_jobs.jobs.text.passes import TextDigests, TextFirstPass, TextSample, TextSecondPass
+from beam_jobs.jobs.text.lines import count_lines
+from beam_jobs.jobs.text.passes import TextFirstPass, TextSecondPass, sample_texts, text_digests
 from beam_jobs.jobs.text.reading import TextReader
-from beam_jobs.jobs.text.sample import sample_below
+from beam_jobs.jobs.text.sample import Sample, sample_below
 from beam_jobs.records.rejects import OnReject
+from beam_jobs.sources.chunks import Task
 from beam_jobs.sources.classes import Names
 from beam_jobs.sources.extra_features import ExtraFeature
 from beam_jobs.sources.labels import Labels
@@ -69,7 +73,7 @@ class TextJob(TextReader, RecordJob):
         if self.tokens == "words":
             return LearnWords(self.vocabulary_size)
         if self.tokens == "bpe":
-            return LearnSubwords(self.vocabulary_size, self._sample_pass)
+            return LearnSubwords(self.vocabulary_size, self._sampler)
         return None
 
     @property
@@ -91,14 +95,11 @@ class TextJob(TextReader, RecordJob):
     def second_pass(self, plan: EncodingPlan) -> SecondPass:
         return TextSecondPass(plan, self)
 
-    def line_counts(self) -> LineCounts | None:
-        return LineCounts(self.inputs) if self.record == "line" else None
+    def line_counter(self) -> LineCounter | None:
+        return partial(count_lines, self.inputs) if self.record == "line" else None
 
-    def digest_pass(self, rules: SplitRules) -> TextDigests | None:
-        return TextDigests(self, rules) if self.drop_duplicates else None
+    def digester(self, rules: SplitRules) -> Digester | None:
+        return partial(text_digests, self, rules) if self.drop_duplicates else None
 
-    def _sample_pass(self, rules: SplitRules, size: int) -> TextSample:
-        return TextSample(self, rules, sample_below(size))
-
-    def without_tokenizer(self) -> TextJob:
-        return replace(self, tokenizer="")
+    def _sampler(self, rules: SplitRules, size: int) -> Callable[[Task], Sample]:
+        return partial(sample_texts, self, rules, sample_below(size))

@@ -8,7 +8,6 @@ the first line in each range.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from beam_jobs.errors import DataError
 from beam_jobs.sources.chunks import CHUNK_BYTES, Chunk, RangeCount, Task
@@ -25,39 +24,30 @@ def byte_ranges(source: Source, size: int = CHUNK_BYTES) -> Iterator[Chunk]:
         yield Chunk(source, start, end, 0, end - start)
 
 
-@dataclass(frozen=True)
-class LineCounts:
-    """Task -> the line ends in its ranges.
+def count_lines(inputs: Inputs, task: Task) -> list[RangeCount]:
+    """The line ends in each range of a task."""
+    return [_count_range(inputs, chunk) for chunk in task.chunks]
 
-    Attributes:
-        inputs: Opens the files.
-    """
 
-    inputs: Inputs
-
-    def count(self, task: Task) -> list[RangeCount]:
-        """The line ends in each range of a task."""
-        return [self._count(chunk) for chunk in task.chunks]
-
-    def _count(self, chunk: Chunk) -> RangeCount:
-        # A line begins at the range's first byte if the byte before it ends one.
-        at = max(chunk.start - 1, 0)
-        begin = 0 if chunk.start == 0 else chunk.end
-        newlines, last = 0, chunk.start
-        try:
-            with self.inputs.stream(chunk.source) as file:
-                file.seek(at)
-                while at < chunk.end and (block := file.read(min(_BLOCK_BYTES, chunk.end - at))):
-                    newlines += block.count(b"\n")
-                    if begin == chunk.end and (found := block.find(b"\n")) >= 0:
-                        begin = min(at + found + 1, chunk.end)
-                    if at < chunk.start:
-                        newlines -= block.startswith(b"\n")
-                    last = max(last, at + block.rfind(b"\n") + 1) if b"\n" in block else last
-                    at += len(block)
-        except OSError as error:
-            return RangeCount(chunk, error=f"cannot be read to its end: {error}")
-        return RangeCount(chunk, newlines, begin, last)
+def _count_range(inputs: Inputs, chunk: Chunk) -> RangeCount:
+    # A line begins at the range's first byte if the byte before it ends one.
+    at = max(chunk.start - 1, 0)
+    begin = 0 if chunk.start == 0 else chunk.end
+    newlines, last = 0, chunk.start
+    try:
+        with inputs.stream(chunk.source) as file:
+            file.seek(at)
+            while at < chunk.end and (block := file.read(min(_BLOCK_BYTES, chunk.end - at))):
+                newlines += block.count(b"\n")
+                if begin == chunk.end and (found := block.find(b"\n")) >= 0:
+                    begin = min(at + found + 1, chunk.end)
+                if at < chunk.start:
+                    newlines -= block.startswith(b"\n")
+                last = max(last, at + block.rfind(b"\n") + 1) if b"\n" in block else last
+                at += len(block)
+    except OSError as error:
+        return RangeCount(chunk, error=f"cannot be read to its end: {error}")
+    return RangeCount(chunk, newlines, begin, last)
 
 
 def numbered_chunks(counts: Iterable[RangeCount]) -> Iterator[Chunk]:

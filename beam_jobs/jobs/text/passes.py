@@ -25,7 +25,7 @@ from beam_jobs.jobs.text.duplicates import DIGEST_BYTES
 from beam_jobs.jobs.text.sample import Sample
 from beam_jobs.jobs.text.subwords import Subwords
 from beam_jobs.jobs.text.texts import Texts
-from beam_jobs.jobs.text.tokens import AnyTokenizer, Tokenizer, WordCounts, pack_counts, words
+from beam_jobs.jobs.text.tokens import Tokenizer, WordCounts, pack_counts, words
 from beam_jobs.jobs.text.windows import slice_of, window_bounds
 from beam_jobs.records.encode import RecordEncoder
 from beam_jobs.records.rejects import Reject
@@ -52,7 +52,9 @@ def _overhead(job: TextJob) -> int:
     return _EXAMPLE_BYTES + tokens + label + _EXTRA_BYTES * len(job.extras)
 
 
-def _tokenizer_of(job: TextJob, vocabulary: tuple[bytes, ...], file: str) -> AnyTokenizer | None:
+def _tokenizer_of(
+    job: TextJob, vocabulary: tuple[bytes, ...], file: str
+) -> Tokenizer | Subwords | None:
     """The tokenizer of a job; None without tokens.
 
     Args:
@@ -279,60 +281,31 @@ def _flattened(columns: dict[str, list[Any]], repeats: list[int]) -> dict[str, l
     return flat
 
 
-@dataclass(frozen=True)
-class TextDigests:
-    """Task -> the digests of its texts, by which equal texts are found.
-
-    Attributes:
-        job: Defines the records.
-        rules: Decides the split of each record, and which one of equal texts is kept.
-    """
-
-    job: TextJob
-    rules: SplitRules
-
-    def digests(self, task: Task) -> tuple[str, tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """The id of a task, and three arrays with a row for each of its texts but the rejected ones.
-
-        They hold the text's number among all texts of the task, int64 [n], its digest, uint8 [n, 16],
-        and its place in the global order, uint64 [n].
-        """
-        numbers = [np.empty(0, np.int64)]
-        digests: list[bytes] = []
-        orders = [np.empty(0, np.uint64)]
-        first = 0
-        for texts in _all_texts(self.job, task):
-            _, errors = _splits_of(self.job, texts, self.rules)
-            rows = np.delete(np.arange(len(texts.keys)), list(errors))
-            good = texts.take(rows)
-            numbers.append(rows + first)
-            digests += [hashlib.blake2b(t, digest_size=DIGEST_BYTES).digest() for t in good.texts]
-            orders.append(self.rules.placement.orders(good.keys))
-            first += len(texts.keys)
-        found = np.frombuffer(b"".join(digests), np.uint8).reshape(-1, DIGEST_BYTES)
-        return task.id, (np.concatenate(numbers), found, np.concatenate(orders))
+def text_digests(
+    job: TextJob, rules: SplitRules, task: Task
+) -> tuple[str, tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """The digests of a task's texts, as `protocols.Digester` describes them."""
+    numbers = [np.empty(0, np.int64)]
+    digests: list[bytes] = []
+    orders = [np.empty(0, np.uint64)]
+    first = 0
+    for texts in _all_texts(job, task):
+        _, errors = _splits_of(job, texts, rules)
+        rows = np.delete(np.arange(len(texts.keys)), list(errors))
+        good = texts.take(rows)
+        numbers.append(rows + first)
+        digests += [hashlib.blake2b(t, digest_size=DIGEST_BYTES).digest() for t in good.texts]
+        orders.append(rules.placement.orders(good.keys))
+        first += len(texts.keys)
+    found = np.frombuffer(b"".join(digests), np.uint8).reshape(-1, DIGEST_BYTES)
+    return task.id, (np.concatenate(numbers), found, np.concatenate(orders))
 
 
-@dataclass(frozen=True)
-class TextSample:
-    """Task -> texts of the training split, to learn a tokenizer from.
-
-    Attributes:
-        job: Defines the records.
-        rules: Decides the split of each record.
-        below: The sample holds the texts whose place in the global order is below this.
-    """
-
-    job: TextJob
-    rules: SplitRules
-    below: int
-
-    def sample(self, task: Task) -> Sample:
-        """A sample of a task's texts."""
-        sample = Sample(len(task.chunks))
-        training = self.rules.placement.splits.training
-        for texts, splits, _ in _split_texts(self.job, task, self.rules):
-            orders = self.rules.placement.orders(texts.keys)
-            chosen = (splits == training) & (orders < np.uint64(self.below))
-            sample.add(orders[chosen], list(compress(texts.texts, chosen.tolist())))
-        return sample
+def sample_texts(job: TextJob, rules: SplitRules, below: int, task: Task) -> Sample:
+    """The training texts of a task whose place in the global order is below some number."""
+    sample = Sample(len(task.chunks))
+    for texts, splits, _ in _split_texts(job, task, rules):
+        orders = rules.placement.orders(texts.keys)
+        chosen = (splits == rules.placement.splits.training) & (orders < np.uint64(below))
+        sample.add(orders[chosen], list(compress(texts.texts, chosen.tolist())))
+    return sample

@@ -10,7 +10,6 @@ import heapq
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -57,26 +56,6 @@ def unpack_counts(packed: WordCounts) -> Counter[bytes]:
     return Counter(dict(zip(joined.split(b" "), counts, strict=True)))
 
 
-class AnyTokenizer(Protocol):
-    """The methods that `Tokenizer` and `Subwords` share; they take texts in UTF-8."""
-
-    def __call__(self, text: bytes) -> np.ndarray:
-        """The token ids of a text, cut to the tokenizer's `max_length`, int64 [n]."""
-
-    def encode_all(self, texts: Sequence[bytes]) -> list[np.ndarray]:
-        """The token ids of each text, cut to the tokenizer's `max_length`, int64 [n]."""
-
-    def encode_spans(self, text: bytes) -> tuple[np.ndarray, np.ndarray]:
-        """All token ids of a text, int64 [n], and where the tokens are in it, int64 [n, 2].
-
-        A span holds a token's first byte and the one after its last. Neither ever decreases from
-        one token to the next.
-        """
-
-    def count(self, text: bytes) -> int:
-        """The number of ids that `encode_spans` returns."""
-
-
 class Tokenizer:
     """Text -> ids of words or bytes.
 
@@ -92,19 +71,26 @@ class Tokenizer:
         self._stop = max_length or None
 
     def __call__(self, text: bytes) -> np.ndarray:
+        """The ids of a text in UTF-8, cut to `max_length`, int64 [n]."""
         if self._words:
             return self._ids_of(words(text)[: self._stop])
         return _byte_ids(text[: self._stop])
 
     def encode_all(self, texts: Sequence[bytes]) -> list[np.ndarray]:
+        """The ids of each text, cut to `max_length`, int64 [n]."""
         return [self(text) for text in texts]
 
     def encode_spans(self, text: bytes) -> tuple[np.ndarray, np.ndarray]:
+        """All ids of a text, int64 [n], and the first byte of each token and the one after its last.
+
+        The latter are int64 [n, 2] and never decrease from one token to the next.
+        """
         if self._words:
             return self._ids_of(words(text)), _word_spans(text)
         return _byte_ids(text), sliding_window_view(np.arange(len(text) + 2), 2)[:-1]
 
     def count(self, text: bytes) -> int:
+        """The number of ids that `encode_spans` returns."""
         return len(words(text)) if self._words else len(text)
 
     def _ids_of(self, found: list[bytes]) -> np.ndarray:

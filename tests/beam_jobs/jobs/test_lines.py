@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_jobs.errors import DataError
-from beam_jobs.jobs.text.lines import LineCounts, byte_ranges, numbered_chunks
+from beam_jobs.jobs.text.lines import byte_ranges, count_lines, numbered_chunks
 from beam_jobs.sources.chunks import Task
 from beam_jobs.sources.rows import numbered_lines
 from beam_jobs.sources.source import Source
@@ -38,7 +38,7 @@ class Breaking(io.BytesIO):
 
 def counts_of(data, size, broken_from=1 << 60):
     ranges = Task(tuple(byte_ranges(Source("a.txt", len(data)), size)))
-    return LineCounts(Held(data, broken_from)).count(ranges)
+    return count_lines(Held(data, broken_from), ranges)
 
 
 def lines_of(data, chunks):

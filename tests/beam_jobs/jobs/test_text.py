@@ -38,7 +38,7 @@ def read(root: Path, name: str, data: bytes | str, **options) -> list[Text]:
     reader = job(root, **options)
     chunks = list(reader.chunks(Source(name, len(data))))
     if not chunks[0].first:
-        chunks = list(numbered_chunks(reader.line_counts().count(Task(tuple(chunks)))))
+        chunks = list(numbered_chunks(reader.line_counter()(Task(tuple(chunks)))))
     return texts_of(reader, chunks)
 
 
@@ -411,7 +411,7 @@ def test_the_chunks_of_a_large_file_give_the_same_texts_as_the_whole_file(large_
     assert size > 2 * CHUNK_BYTES
     reader = job(large_file)
     ranges = Task(tuple(reader.chunks(Source("a.txt", size))))
-    every = list(numbered_chunks(reversed(reader.line_counts().count(ranges))))
+    every = list(numbered_chunks(reversed(reader.line_counter()(ranges))))
     assert len(every) == len(ranges.chunks)
     # No line begins in a range inside the long line.
     chunks = [chunk for chunk in every if not chunk.is_empty]

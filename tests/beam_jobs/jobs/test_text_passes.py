@@ -18,7 +18,7 @@ from beam_jobs.jobs.text import reading
 from beam_jobs.jobs.text.duplicates import find_duplicates, pack_digests
 from beam_jobs.jobs.text.job import TextJob
 from beam_jobs.jobs.text.lines import numbered_chunks
-from beam_jobs.jobs.text.passes import TextDigests, TextFirstPass, TextSample, TextSecondPass
+from beam_jobs.jobs.text.passes import TextFirstPass, TextSecondPass, sample_texts, text_digests
 from beam_jobs.jobs.text.subwords import train_bpe
 from beam_jobs.jobs.text.tokens import unpack_counts, words
 from beam_jobs.plan.groups import Groups
@@ -58,8 +58,7 @@ def numbered(reader: TextJob, source: Source) -> list[Chunk]:
     chunks = list(reader.chunks(source))
     if chunks[0].first:
         return chunks
-    counts = reader.line_counts()
-    return list(numbered_chunks(counts.count(Task(tuple(chunks)))))
+    return list(numbered_chunks(reader.line_counter()(Task(tuple(chunks)))))
 
 
 def tasks_of(reader: TextJob) -> list[Task]:
@@ -236,7 +235,7 @@ def without_duplicates(reader: TextJob, rules: SplitRules) -> list[Task]:
     """All tasks with the numbers of the texts that they drop, as the pipeline makes them."""
     tasks, partitions = tasks_of(reader), {}
     for task in tasks:
-        name, found = TextDigests(reader, rules).digests(task)
+        name, found = text_digests(reader, rules, task)
         assert name == task.id
         for part, rows in pack_digests(*found):
             partitions.setdefault(part, []).append((name, rows))
@@ -332,7 +331,7 @@ def test_digests_cover_all_bytes_of_the_text_and_nothing_else(tmp_path):
     written = ["x", "x ", "X", "x\0", "é", "e\u0301", "", "x"]
     write_json(tmp_path, [{"text": text, "y": n} for n, text in enumerate(written)])
     reader = job(tmp_path, label_field="y")
-    _, (numbers, digests, orders) = TextDigests(reader, rules_of()).digests(tasks_of(reader)[0])
+    _, (numbers, digests, orders) = text_digests(reader, rules_of(), tasks_of(reader)[0])
     assert numbers.tolist() == list(range(8))
     assert digests.shape == (8, 16)
     assert len({row.tobytes() for row in digests}) == 7
@@ -357,7 +356,7 @@ def test_only_words_of_the_training_split_are_counted_and_sampled(tmp_path):
     counts = sum((unpack_counts(packed) for _, packed in read.learned), Counter())
     assert counts == Counter(word for text in training for word in words(text.encode()))
     assert read.summary.words == counts.total() == 90
-    sample = TextSample(reader, rules, 2**64 - 1).sample(task)
+    sample = sample_texts(reader, rules, 2**64 - 1, task)
     keys = {
         f"a.jsonl#{n}": row["text"] for n, row in enumerate(rows, 1) if row.get("split") == "train"
     }
@@ -365,7 +364,7 @@ def test_only_words_of_the_training_split_are_counted_and_sampled(tmp_path):
     assert list(sample.texts()) == in_order
     below = 2**62
     expected = [keys[key].encode() for key in keys if rules.placement.order(key) < below]
-    assert sorted(TextSample(reader, rules, below).sample(task).texts()) == sorted(expected)
+    assert sorted(sample_texts(reader, rules, below, task).texts()) == sorted(expected)
     assert 0 < len(expected) < 30
 
 
@@ -376,7 +375,7 @@ def test_dropped_and_rejected_texts_are_neither_sampled_nor_counted(tmp_path):
     reader = job(tmp_path, tokens="words", extras=parse_extra_features("n:int64"), columns=("n",))
     rules = rules_of(Splits())
     task = replace(tasks_of(reader)[0], dropped=np.array([2], "<i8").tobytes())
-    assert list(TextSample(reader, rules, 2**64 - 1).sample(task).texts()) == [b"one"]
+    assert list(sample_texts(reader, rules, 2**64 - 1, task).texts()) == [b"one"]
     read = first_pass(reader, rules, task)
     assert sum((unpack_counts(c) for _, c in read.learned), Counter()) == {b"one": 1}
     split = read.summary.splits[0]

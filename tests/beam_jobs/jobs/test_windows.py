@@ -6,7 +6,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from beam_jobs.jobs.text.subwords import Subwords, train_bpe
-from beam_jobs.jobs.text.tokens import AnyTokenizer, Tokenizer, words
+from beam_jobs.jobs.text.tokens import Tokenizer, words
 from beam_jobs.jobs.text.windows import slice_of, window_bounds
 from readers.format.manifest import UNKNOWN
 
@@ -17,7 +17,7 @@ texts = st.one_of(
 )
 
 VOCABULARY = (b"", UNKNOWN, b"a", b"b", "é".encode(), b"aa", b"ab")
-TOKENIZERS: dict[str, AnyTokenizer] = {
+TOKENIZERS: dict[str, Tokenizer | Subwords] = {
     "words": Tokenizer("words", VOCABULARY, 3),
     "bytes": Tokenizer("bytes", (), 3),
     "subwords": Subwords(train_bpe([b"a ab B aB aa a ab"] * 2 + ["é日 é日".encode()], 265), 3),
