@@ -563,21 +563,14 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("record", BROKEN, ids=BROKEN.values())
-@pytest.mark.parametrize("at", [0, 7, MANY])
-def test_a_broken_record_is_reported_and_not_counted(record, at):
-    records = [example(x=1)] * MANY
-    records.insert(at, record)
-    for rows in (records, records[max(at - 1, 0) :][:3]):
-        guess, broken = guess_of(rows)
-        ((row, reason),) = broken
-        assert rows[row] is record
+def test_a_broken_record_is_reported_and_not_counted(record):
+    for before, after in ((0, MANY), (7, MANY), (MANY, 0), (0, 2), (1, 1)):
+        good = [example(x=1)] * (before + after)
+        guess, ((row, reason),) = guess_of([*good[:before], record, *good[before:]])
+        assert row == before
         assert reason.startswith(BROKEN[record])
-        assert guess == guess_of([r for r in rows if r is not record])[0]
-        assert guess.records == len(rows) - 1
-
-
-@pytest.mark.parametrize("record", BROKEN, ids=BROKEN.values())
-def test_broken_records_of_one_kind_are_all_reported_and_refused_by_protobuf(record):
+        assert guess == guess_of(good)[0]
+        assert guess.records == len(good)
     guess, broken = guess_of([record] * MANY)
     assert [row for row, _ in broken] == list(range(MANY))
     assert guess == SchemaGuess()
@@ -779,7 +772,7 @@ WAYS = {
     "shaped tensor of one size": lambda n: (REAL, [2, 3]),
     "shaped empty list": lambda n: (NO_INTS, NO_INTS),
     "shape alone": lambda n: (None, [n] * (n % 3)),
-    "shape of a kind that is none": lambda n: (NO_INTS, n / 2),
+    "shape that is not int64": lambda n: (NO_INTS, n / 2),
     "shape of texts": lambda n: ([*range(n)], b"%d" % n),
     "wrong shape": lambda n: ([*range(n)], 3),
     "wrong shape of two integers": lambda n: ([1, 2], [n, 7]),
