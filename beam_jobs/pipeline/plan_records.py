@@ -17,11 +17,11 @@ from beam_jobs import progress
 from beam_jobs.dataset.output import Output
 from beam_jobs.jobs.passes import FirstPassResult, SplitRules
 from beam_jobs.jobs.protocols import (
-    DigestPass,
+    Digester,
     LearnSchema,
     LearnSubwords,
     LearnWords,
-    LineCounts,
+    LineCounter,
     RecordJob,
 )
 from beam_jobs.jobs.text.duplicates import Tally, check_tally, pack_digests
@@ -80,12 +80,12 @@ class _CountLines(TaskStep[list[RangeCount]]):
 
     PHASE = "counting lines"
 
-    def __init__(self, counts: LineCounts, processes: int) -> None:
+    def __init__(self, count: LineCounter, processes: int) -> None:
         super().__init__(processes)
-        self._counts = counts
+        self._count = count
 
-    def work(self) -> Callable[[Task], list[RangeCount]]:
-        return self._counts.count
+    def work(self) -> LineCounter:
+        return self._count
 
     def outputs(self, result: list[RangeCount]) -> Iterator[tuple[str, list[RangeCount]]]:
         yield result[0].range.source.key, result
@@ -101,12 +101,12 @@ class _Digest(TaskStep[tuple[str, Any]]):
 
     PHASE = "comparing"
 
-    def __init__(self, digest_pass: DigestPass, processes: int) -> None:
+    def __init__(self, digest: Digester, processes: int) -> None:
         super().__init__(processes)
-        self._pass = digest_pass
+        self._digest = digest
 
-    def work(self) -> Callable[[Task], tuple[str, Any]]:
-        return self._pass.digests
+    def work(self) -> Digester:
+        return self._digest
 
     def outputs(self, result: tuple[str, Any]) -> Iterator[tuple[int, tuple[str, bytes]]]:
         name, found = result
@@ -141,7 +141,7 @@ class _Sample(TaskStep[Sample]):
 
     def work(self, strata: bytes, size: int) -> Callable[[Task], Sample]:
         rules = SplitRules(self._output.placement, strata)
-        return self._learns.sample_pass(rules, size).sample
+        return self._learns.sampler(rules, size)
 
     def outputs(self, result: Sample) -> Iterator[Sample]:
         yield result
@@ -205,7 +205,7 @@ class PlanRecords(beam.PTransform):
         super().__init__()
         self._given_tokenizer = job.tokenizer
         self._job, self._output, self._processes = job.without_tokenizer(), output, processes
-        self._digest_pass = job.digest_pass(SplitRules(output.placement))
+        self._digester = job.digester(SplitRules(output.placement))
         self._prepare, self._later = prepare, later
 
     def expand(self, pipeline: beam.Pipeline) -> Planned:
@@ -265,7 +265,7 @@ class PlanRecords(beam.PTransform):
         """What progress calls the passes over all tasks, in order."""
         samples = isinstance(self._job.learns, LearnSubwords)
         return [
-            *[_Digest.PHASE] * bool(self._digest_pass),
+            *[_Digest.PHASE] * bool(self._digester),
             *[_ReadLabels.PHASE] * self._output.stratify,
             *[_Sample.PHASE] * samples,
             _FirstPass.PHASE,
@@ -275,11 +275,11 @@ class PlanRecords(beam.PTransform):
     def _numbered_tasks(self, listed: beam.pvalue.DoOutputsTuple) -> beam.PCollection:
         """All tasks; files that were cut into ranges come after their lines are counted."""
         tasks = listed["tasks"]
-        if line_counts := self._job.line_counts():
+        if line_counter := self._job.line_counter():
             numbered = (
                 listed[_ListTasks.UNCOUNTED]
                 | "SpreadRanges" >> beam.Reshuffle()
-                | "CountLines" >> beam.ParDo(_CountLines(line_counts, self._processes))
+                | "CountLines" >> beam.ParDo(_CountLines(line_counter, self._processes))
                 | "GroupByFile" >> beam.GroupByKey()
                 | "NumberLines" >> beam.FlatMap(_number_lines)
             )
@@ -290,9 +290,9 @@ class PlanRecords(beam.PTransform):
         self, tasks: beam.PCollection
     ) -> tuple[beam.PCollection, Side[Tally | None]]:
         """The tasks, which know the records that they drop, and a tally of those."""
-        if not self._digest_pass:
+        if not self._digester:
             return tasks, None
-        digests = tasks | "Digest" >> beam.ParDo(_Digest(self._digest_pass, self._processes))
+        digests = tasks | "Digest" >> beam.ParDo(_Digest(self._digester, self._processes))
         marked = (tasks, digests) | "DropDuplicates" >> MarkDuplicates()
         return marked.tasks, AsSingleton(marked.tally)
 

@@ -9,17 +9,17 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 from apache_beam.pvalue import AsList, AsSingleton, TaggedOutput
 
-from beam_jobs.jobs.text.duplicates import _ROW, Tally, find_duplicates, with_dropped
+from beam_jobs.jobs.text.duplicates import DIGEST_ROW, Tally, find_duplicates, with_dropped
 from beam_jobs.jobs.text.tokens import (
-    _FIRST_ID,
-    Ranked,
     WordCounts,
+    WordRanking,
     most_frequent,
     rank_words,
     unpack_counts,
 )
 from beam_jobs.pipeline.steps import MergeFn
 from beam_jobs.sources.chunks import Task
+from readers.format.manifest import RESERVED_IDS
 
 
 class CountWordsFn(beam.CombineFn):
@@ -45,7 +45,7 @@ class CountWordsFn(beam.CombineFn):
             merged.update(accumulator)
         return merged
 
-    def extract_output(self, accumulator: Counter[bytes]) -> Ranked:
+    def extract_output(self, accumulator: Counter[bytes]) -> WordRanking:
         return accumulator.total(), most_frequent(accumulator.items(), self._size)
 
 
@@ -64,7 +64,7 @@ class BuildVocabulary(beam.PTransform):
         counts, summary = inputs
         partitions = (
             counts
-            | "Count" >> beam.CombinePerKey(CountWordsFn(self._size - _FIRST_ID))
+            | "Count" >> beam.CombinePerKey(CountWordsFn(self._size - RESERVED_IDS))
             | "Words" >> beam.Values()
         )
         return (
@@ -79,7 +79,7 @@ class _Find(beam.DoFn):
 
     def process(self, element: tuple[int, Iterable[tuple[str, bytes]]]) -> Iterator[Any]:
         packed = list(element[1])
-        tally = Tally(sum(len(rows) for _, rows in packed) // _ROW.itemsize)
+        tally = Tally(sum(len(rows) for _, rows in packed) // DIGEST_ROW.itemsize)
         for task, numbers in find_duplicates(packed):
             tally.dropped += len(numbers) // 8
             yield task, numbers

@@ -49,17 +49,17 @@ class _SecondPass(TaskStep[SecondPassResult]):
         tokenizer: str,
         strata: bytes,
     ) -> Callable[[Task], SecondPassResult]:
-        known = EncodingPlan(
+        encoding = EncodingPlan(
             rules=SplitRules(self._output.placement, strata),
             schema=schema,
             names=names,
-            plan=plan,
+            shard_plan=plan,
             feature_names=self._output.feature_names,
             spool=self._spool,
             vocabulary=vocabulary,
             tokenizer=tokenizer,
         )
-        return self._job.second_pass(known).encode
+        return self._job.second_pass(encoding).encode
 
     def finish_bundle(self) -> Iterator[Any]:
         yield from super().finish_bundle()

@@ -92,15 +92,27 @@ def _read_to_its_end() -> Iterator[None]:
         raise RejectError(f"not a table that can be read to its end: {error}") from None
 
 
-def _lines(file: Any) -> Iterator[tuple[int, bytes | None]]:
-    """Yields (number from 1, line without its end) of the lines that are not blank.
+def numbered_lines(
+    file: BinaryIO, start: int = 0, end: int = 0, number: int = 1
+) -> Iterator[tuple[int, bytes | None]]:
+    """Yields (number, line without its end) of the lines that are not blank.
 
-    The line is None where it is longer than any row.
+    The line is None if it is longer than `MAX_LINE_BYTES`.
+
+    Args:
+        file: A file at its beginning.
+        start, end: The byte at which the first line begins, and the one after the last line; 0 for
+            the beginning and the end of the file.
+        number: The number of the first line.
     """
-    number = 1
-    while line := file.readline(MAX_LINE_BYTES):
+    if start:
+        file.seek(start)
+    at = start
+    while (not end or at < end) and (line := file.readline(MAX_LINE_BYTES)):
+        at += len(line)
         text: bytes | None = line.rstrip(b"\r\n")
         while not line.endswith(b"\n") and (line := file.readline(MAX_LINE_BYTES)):
+            at += len(line)
             text = None
         if text and number == 1:
             text = text.removeprefix(_BYTE_ORDER_MARK)

@@ -16,11 +16,11 @@ from beam_jobs.sources.rows import (
     _check_names,
     _delimited_rows,
     _header,
-    _lines,
     _read_to_its_end,
     _split_rows,
     _unpacked,
     json_row,
+    numbered_lines,
 )
 
 
@@ -61,7 +61,7 @@ def read_rows(
         with _read_to_its_end():
             text = _unpacked(file, gzipped)
             if kind == "jsonl":
-                yield from itertools.starmap(json_row, _lines(text))
+                yield from itertools.starmap(json_row, numbered_lines(text))
             else:
                 yield from _delimited_rows(text, _DELIMITERS[kind])
     except RejectError as error:

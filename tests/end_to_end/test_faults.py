@@ -287,7 +287,7 @@ NUMBERS = re.compile(
     r"\d+ of \d+ (records|keys|shard boundaries)|\d+ inputs were listed, \d+ reached"
     r"|found \d+ records, written \d+, rejected \d+, \d+ in the statistics; \d+ of \d+ shards"
     r"|\d+ of \d+ edges of splits|label '.*' was not there|the same duplicates twice"
-    r"|have \d+ texts, \d+ were compared|\d+ inputs were listed, texts .* came of \d+"
+    r"|have \d+ texts, \d+ were compared|\d+ of \d+ inputs contributed training text"
     r"|duplicate key of a text"
     r"|shards of \d+ to \d+ (records|bytes)|texts have \d+ words, \d+ were counted|duplicate key '.*': every record needs a key"
 )

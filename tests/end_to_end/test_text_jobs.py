@@ -568,7 +568,7 @@ def test_mistakes_in_what_texts_are_end_with_one_line(tmp_path, capsys):
         (r"a\.tsv: no column 'z', it has text, y", *tsv, "--label_field", "z"),
         (r"a\.tsv: no column 'z', it has text, y", *tsv, "--extra_features", "z:int32"),
         (r"twice\.tsv: two columns are called 'text'", "--input", tmp_path / "twice.tsv"),
-        (r"the tokenizer fails at a text \(WordLevel", *tsv, "--tokens", tmp_path / "unable.json"),
+        (r"the tokenizer fails on a text \(WordLevel", *tsv, "--tokens", tmp_path / "unable.json"),
         (r"no\.json: expected a tokenizer\.json", *tsv, "--tokens", tmp_path / "no.json"),
         (r"gone\.json: cannot be read", *tsv, "--tokens", tmp_path / "gone.json"),
         (r"--tokens subwords: expected none, words", *tsv, "--tokens", "subwords"),

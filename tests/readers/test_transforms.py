@@ -18,7 +18,8 @@ from PIL import Image
 
 import readers
 from beam_jobs.__main__ import main
-from beam_jobs.jobs.text.tokens import BYTE_OFFSET, PADDING, UNKNOWN, Tokenizer
+from beam_jobs.jobs.text.tokens import Tokenizer
+from readers.format.manifest import PADDING, RESERVED_IDS, UNKNOWN
 from readers.transforms import (
     Moments,
     Vectorizer,
@@ -622,7 +623,7 @@ def test_ids_equal_those_that_the_job_writes_for_the_same_texts(flags, tmp_path)
     if "words" in flags:
         assert vectorizer.size == readers.Manifest.read(directory).vocabulary == largest + 1
     else:
-        assert vectorizer.size == BYTE_OFFSET + 256
+        assert vectorizer.size == RESERVED_IDS + 256
 
 
 def test_a_fixed_length_truncates_and_pads_with_zeros(words):

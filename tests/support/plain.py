@@ -13,8 +13,10 @@ import tensorflow as tf
 def feature(value: Any) -> tf.train.Feature:
     """The feature that people make of a value by hand: bytes, floats or integers, one or a list.
 
-    Of an empty list the dtype of an array tells which; without one it is integers.
+    Of an empty list the dtype of an array tells which; without one it is integers. A feature is kept.
     """
+    if isinstance(value, tf.train.Feature):
+        return value
     if isinstance(value, np.ndarray):
         kind, values = value.dtype.kind, value.reshape(-1).tolist()
     else:

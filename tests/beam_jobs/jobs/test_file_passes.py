@@ -115,7 +115,9 @@ def find(job: Any, placement: Placement = ONE) -> FirstResult:
 def second_pass(job: Any, names: Names, placement: Placement = ONE) -> FileSecondPass:
     shard = SplitPlan(1, 0, 1, 1, np.empty(0, np.uint64))
     plan = Plan((shard,) * len(placement.splits.names)).pack()
-    known = EncodingPlan(rules=SplitRules(placement), schema=job.schema, names=names, plan=plan)
+    known = EncodingPlan(
+        rules=SplitRules(placement), schema=job.schema, names=names, shard_plan=plan
+    )
     return FileSecondPass(known, job)
 
 
