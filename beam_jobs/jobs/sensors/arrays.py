@@ -76,7 +76,9 @@ def load_npz(data: bytes, options: ReadOptions) -> Recording:
             if member.filename.endswith(".npy")
         }
         names = choose_arrays(members, options.arrays)
-        return Recording(name_arrays({name: parse_npy(archive.read(members[name])) for name in names}))
+        return Recording(
+            name_arrays({name: parse_npy(archive.read(members[name])) for name in names})
+        )
 
 
 def load_h5(data: bytes, options: ReadOptions) -> Recording:
@@ -87,7 +89,11 @@ def load_h5(data: bytes, options: ReadOptions) -> Recording:
         chosen = choose_arrays(found, options.arrays)
         for name in chosen:
             _check_inside(h5py, name, found[name])
-        series = {name: found[name] for name in chosen if _is_series(found[name])}
+        series = {
+            name: found[name]
+            for name in chosen
+            if found[name].dtype.kind in "biufc" and found[name].shape
+        }
         if other := [name for name in options.arrays if name not in series]:
             shape = format_shape(found[other[0]].shape or ())
             raise RejectError(
@@ -125,7 +131,3 @@ def _check_inside(h5py: Any, name: str, item: Any) -> None:
         raise RejectError(f"array {name!r} is in another file, which is never opened")
     # HDF5 unpacks whole chunks, even if an array has only a few of the values.
     check_size(math.prod(item.chunks or ()) * item.dtype.itemsize)
-
-
-def _is_series(dataset: Any) -> bool:
-    return dataset.dtype.kind in "biufc" and bool(dataset.shape)

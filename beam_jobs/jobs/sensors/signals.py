@@ -134,12 +134,10 @@ class Segment(NamedTuple):
     """A part of a recording without a gap, on the common grid.
 
     Attributes:
-        start: Seconds after the first point of the grid.
         arrays: Name -> [time, ...], all of one length.
         filled: bool [time], whether an array was not measured within half a step of the point.
     """
 
-    start: float
     arrays: dict[str, np.ndarray]
     filled: np.ndarray
 
@@ -192,7 +190,7 @@ def resample_arrays(
         part = slice(at, at + last - first)
         at = part.stop
         cut = {name: array[part] for name, array in values.items()}
-        segments.append(Segment(first / rate, cut, filled[part]))
+        segments.append(Segment(cut, filled[part]))
     return segments
 
 

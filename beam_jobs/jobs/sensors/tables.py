@@ -33,8 +33,6 @@ _ARROW_NUMBERS = frozenset(
     + tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 )
 
-_ARROW_TIMES = ("timestamp", "date")
-
 
 def load_csv(data: bytes, options: ReadOptions) -> Recording:
     """Reads float64 [rows, channels]; empty cells are NaN.
@@ -45,7 +43,9 @@ def load_csv(data: bytes, options: ReadOptions) -> Recording:
     check_size(8 * (1 + data.count(b",") + max(data.count(b"\n"), data.count(b"\r"))))
     if b"\0" in data:  # Python's csv module accepts these since 3.11
         raise ValueError("it holds bytes that are zero")
-    first = next(filter(None, csv.reader(io.TextIOWrapper(io.BytesIO(data), "utf-8-sig", newline=""))), None)
+    first = next(
+        filter(None, csv.reader(io.TextIOWrapper(io.BytesIO(data), "utf-8-sig", newline=""))), None
+    )
     if first is None:
         raise RejectError("the file is empty")
     names = [] if all(map(_is_number, first)) else [name.strip() for name in first]
@@ -67,19 +67,16 @@ def load_csv(data: bytes, options: ReadOptions) -> Recording:
 
 
 def _csv_blocks(data: bytes, width: int, header: bool) -> Iterator[tuple[int, list[Any]]]:
-    """Yields the cells of each block of rows as Arrow strings, by column.
-
-    Args:
-        width: The number of columns.
-        header: Whether the first row, which has no number, is left out.
-
-    Yields:
-        The number of the block's first row, from 1, and its columns.
-    """
+    """Yields blocks of rows below the header: the first row's number, and columns of Arrow strings."""
     arrow = optional("pyarrow", "beam", ".csv files")
     reader = optional("pyarrow.csv", "beam", ".csv files")
     names = [str(place) for place in range(width)]
     refused: list[Any] = []
+
+    def refuse(row: Any) -> str:
+        refused.append(row)
+        return "error"
+
     row = 1 - header
     try:
         for block in reader.open_csv(
@@ -87,10 +84,7 @@ def _csv_blocks(data: bytes, width: int, header: bool) -> Iterator[tuple[int, li
             reader.ReadOptions(
                 use_threads=False, block_size=max(_BLOCK_BYTES, 64 * width), column_names=names
             ),
-            reader.ParseOptions(
-                newlines_in_values=True,
-                invalid_row_handler=lambda row: refused.append(row) or "error",
-            ),
+            reader.ParseOptions(newlines_in_values=True, invalid_row_handler=refuse),
             reader.ConvertOptions(column_types=dict.fromkeys(names, arrow.string())),
         ):
             yield max(row, 1), (block if row else block.slice(1)).columns
@@ -115,15 +109,10 @@ def _is_number(cell: str) -> bool:
 
 
 def _numbers(cells: Any, row: int, column: str | None = None) -> np.ndarray:
-    """Returns float64 [rows]: the numbers that Python reads in Arrow strings, NaN for empty ones.
-
-    Args:
-        row: The number of the first cell's row.
-        column: The column's name, if it has one.
+    """Returns the cells, Arrow strings from a row on, as Python reads them; NaN for empty ones.
 
     Raises:
-        RejectError: a cell of a column with a name is not a number.
-        ValueError: a cell of a column without a name is not a number.
+        RejectError: a cell is not a number and the column has a name. Without one: ValueError.
     """
     with contextlib.suppress(ValueError):
         return cells.cast("float64").to_numpy()
@@ -175,7 +164,11 @@ def load_parquet(data: bytes, options: ReadOptions) -> Recording:
             raise RejectError(
                 f"column {name!r} is not numeric but {types[name]}: choose others with --columns"
             )
-    if time and types[time] not in _ARROW_NUMBERS and not types[time].startswith(_ARROW_TIMES):
+    if (
+        time
+        and types[time] not in _ARROW_NUMBERS
+        and not types[time].startswith(("timestamp", "date"))
+    ):
         raise RejectError(
             f"column {time!r} is {types[time]}: expected numbers, timestamps or dates as times"
         )
