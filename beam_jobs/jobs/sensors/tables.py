@@ -33,6 +33,9 @@ _ARROW_NUMBERS = frozenset(
     + tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 )
 
+# Arrow's message. A handler of invalid rows would fail, with a traceback, on rows that are not UTF-8.
+_ARROW_RAGGED = re.compile(r"Row #(\d+): Expected \d+ columns, got (\d+)")
+
 
 def load_csv(data: bytes, options: ReadOptions) -> Recording:
     """Reads float64 [rows, channels]; empty cells are NaN.
@@ -71,12 +74,6 @@ def _csv_blocks(data: bytes, width: int, header: bool) -> Iterator[tuple[int, li
     arrow = optional("pyarrow", "beam", ".csv files")
     reader = optional("pyarrow.csv", "beam", ".csv files")
     names = [str(place) for place in range(width)]
-    refused: list[Any] = []
-
-    def refuse(row: Any) -> str:
-        refused.append(row)
-        return "error"
-
     row = 1 - header
     try:
         for block in reader.open_csv(
@@ -84,15 +81,16 @@ def _csv_blocks(data: bytes, width: int, header: bool) -> Iterator[tuple[int, li
             reader.ReadOptions(
                 use_threads=False, block_size=max(_BLOCK_BYTES, 64 * width), column_names=names
             ),
-            reader.ParseOptions(newlines_in_values=True, invalid_row_handler=refuse),
+            reader.ParseOptions(newlines_in_values=True),
             reader.ConvertOptions(column_types=dict.fromkeys(names, arrow.string())),
         ):
             yield max(row, 1), (block if row else block.slice(1)).columns
             row += block.num_rows
-    except arrow.ArrowInvalid:
-        if not refused:
+    except arrow.ArrowInvalid as error:
+        ragged = _ARROW_RAGGED.search(str(error))
+        if not ragged:
             raise
-        number, values = refused[0].number - header, refused[0].actual_columns
+        number, values = int(ragged[1]) - header, ragged[2]
         raise RejectError(f"row {number} has {values} values, not {width}") from None
 
 

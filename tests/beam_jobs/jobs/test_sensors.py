@@ -171,9 +171,9 @@ def test_a_csv_file_becomes_float32_unless_another_dtype_is_given(tmp_path):
 # The schema.
 
 
-def test_recordings_are_stored_in_the_encoding_that_is_asked_for(tmp_path):
+def test_arrays_are_stored_in_the_encoding_and_dtype_that_are_asked_for(tmp_path):
     for encoding in ("tensor", "raw", "list"):
-        found = job(tmp_path, encoding=encoding, a_npy=npy(np.ones((5, 3), np.float32)))
+        found = job(tmp_path, "float32", encoding, a_npy=npy(np.ones((5, 3), np.int16)))
         assert found.schema["signal"] == Feature("float32", (None, 3), encoding)
 
 
@@ -199,11 +199,6 @@ def test_the_schema_is_that_of_the_first_file_that_can_be_read(tmp_path):
     assert found.schema == Schema({"signal": Feature("int16", (None, 3)), "key": Feature("string")})
     labelled = SensorJob(found.inputs, Labels("parent"), found.features)
     assert labelled.schema["label"] == Feature("int64")
-
-
-def test_the_schema_takes_the_dtype_asked_for(tmp_path):
-    found = job(tmp_path, "float32", a_npy=npy(np.ones((5, 3), np.int16)))
-    assert found.schema["signal"] == Feature("float32", (None, 3))
 
 
 def test_several_arrays_are_several_features(tmp_path):

@@ -28,17 +28,10 @@ def noise(*shape: int) -> np.ndarray:
     return np.random.default_rng(0).normal(size=shape).astype(np.float32)
 
 
-@pytest.mark.parametrize(
-    ("text", "rate"),
-    [
-        ("50Hz", 50),
-        ("16kHz", 16_000),
-        ("0.5Hz", 0.5),
-        ("50", 50),
-        ("44.1 KHZ", 44_100),
-        ("0.1", 0.1),
-    ],
-)
+RATES = {"50Hz": 50, "16kHz": 16e3, "0.5Hz": 0.5, "50": 50, "44.1 KHZ": 44_100, "0.1": 0.1}
+
+
+@pytest.mark.parametrize(("text", "rate"), RATES.items())
 def test_a_rate_is_a_number_of_samples_a_second(text, rate):
     assert parse_rate(text) == rate
 
