@@ -132,8 +132,7 @@ def test_a_header_is_parsed_once_and_no_values_are_kept():
         npy_of(header(), bytes(8))[:8] + b"\xff\xff" + header().encode(),
         b"\x93NUMPY\x02\x00\xff\xff\xff\xff" + header().encode(),
         b"\x93NUMPX\x01\x00" + npy_of(header(), bytes(8))[8:],
-        npy_of(header(), bytes(8), (1, 1)),
-        npy_of(header(), bytes(8), (0, 0)),
+        *(npy_of(header(), bytes(8), v) for v in ((0, 0), (1, 1), (2, 1), (4, 0), (255, 255))),
     ],
     ids=lambda data: repr(data[10:50]),
 )
@@ -160,15 +159,6 @@ def test_objects_are_refused_even_if_there_are_none(descr):
             data = npy_of(header(descr=descr, shape=shape), pickle.dumps([1]) * 9, version)
             with pytest.raises(RejectError, match="pickled objects, which are never loaded"):
                 parse_npy(data)
-
-
-@pytest.mark.parametrize("version", [(2, 1), (4, 0), (9, 0), (255, 255)])
-def test_a_version_that_numpy_does_not_know_is_refused(version):
-    data = npy_of(header(), bytes(8), version)
-    with pytest.raises(ValueError, match="we only support format version"):
-        np.load(io.BytesIO(data))
-    with pytest.raises(ValueError):
-        parse_npy(data)
 
 
 @given(st.data())

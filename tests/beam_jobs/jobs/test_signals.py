@@ -103,7 +103,7 @@ def test_missing_values_are_counted_and_the_first_is_named():
         fill_missing(np.array([[[0.0, 1], [NAN, 2]]]), "reject")
 
 
-def test_missing_values_lie_on_a_line_between_those_around_them():
+def test_missing_values_are_interpolated_between_their_neighbours():
     array = np.array([[NAN, 1], [1, 2], [INF, NAN], [NAN, 4], [7, -INF]], np.float32)
     before = array.copy()
     assert_same(
@@ -181,13 +181,6 @@ def test_no_sample_is_lost_to_the_rounding_of_times(rate, start, decimals):
     np.testing.assert_allclose(segment.arrays["x"], array, atol=0.02)
 
 
-def test_points_lie_on_lines_between_measurements():
-    (segment,) = resample_one(np.array([[0.0, 5], [10, 5], [0, 15]]), [2.0, 4, 5], 2)
-    expected = [[0, 5], [2.5, 5], [5, 5], [7.5, 5], [10, 5], [5, 10], [0, 15]]
-    assert_same(segment.arrays["x"], np.array(expected))
-    assert_same(segment.filled, np.array([0, 1, 1, 1, 0, 1, 0], bool))
-
-
 def test_the_grid_spans_the_time_that_all_arrays_have():
     fast, slow = np.arange(0, 10, 0.25), np.arange(1.5, 12, 1.0)
     (segment,) = resample_arrays({"a": fast * 2, "b": slow}, {"a": fast, "b": slow}, 4, 5)
@@ -227,7 +220,7 @@ def test_a_gap_of_any_array_is_a_gap_of_the_recording():
     ]
 
 
-def test_a_gap_around_the_grid_leaves_nothing_of_it():
+def test_a_gap_around_the_grid_leaves_no_segment():
     times = {"a": np.arange(5.0), "b": np.array([-10.0, 10])}
     assert find_gaps(times, 1, 3) == [(-10, 20)]
     assert resample_arrays({"a": np.arange(5), "b": np.arange(2)}, times, 1, 3) == []
@@ -267,7 +260,7 @@ def point_by_point(arrays, times, rate, max_gap):
     EIGHTHS, EIGHTHS, st.sampled_from([0.5, 1, 2, 8, 32]), st.sampled_from([0.0, 0.25, 0.5, 2, 9])
 )
 @settings(max_examples=150, deadline=None)
-def test_segments_are_what_one_point_after_the_other_gives(a, b, rate, max_gap):
+def test_segments_are_those_computed_point_by_point(a, b, rate, max_gap):
     # Eighths of a second are exact, so rounding plays no part.
     times = {"a": np.array(a) / 8, "b": np.array(b) / 8}
     arrays = {"a": noise(len(a), 2), "b": noise(len(b)).astype(np.float64)}
@@ -295,7 +288,7 @@ def test_segments_are_what_one_point_after_the_other_gives(a, b, rate, max_gap):
         ("complex128", "complex128"),
     ],
 )
-def test_points_are_floats_that_hold_what_was_measured(dtype, expected):
+def test_points_are_floats_that_hold_the_measured_dtype(dtype, expected):
     array = np.array([[0, 1], [1, 0], [1, 1]]).astype(dtype)
     (segment,) = resample_one(array, [0, 1, 2], 1)
     assert_same(segment.arrays["x"], array.astype(expected))
@@ -341,7 +334,7 @@ def test_a_grid_far_too_long_is_rejected():
         resample_one(np.zeros(2), [0, 1e12], 50)
 
 
-def test_a_result_larger_than_a_record_is_rejected_unmade():
+def test_a_result_larger_than_a_record_is_rejected_before_it_is_made():
     with pytest.raises(RejectError) as caught:
         resample_one(np.zeros((2, 1000), np.float32), [0, 1e6], 1)
     expected = "at 1 Hz it takes 4000004000 bytes, more than a record can hold (2 GiB)"
@@ -385,7 +378,7 @@ def test_a_spectrogram_is_that_of_scipy(frame, step):
     close(spectrogram(signal, frame, step), abs(expected.T) * scale)
 
 
-def test_blocks_make_no_difference(monkeypatch):
+def test_the_size_of_blocks_makes_no_difference(monkeypatch):
     signal = noise(3000, 3)
     whole = spectrogram(signal, 64, 16)
     for block in (1, 64 * 3 * 5, 1 << 30):
@@ -435,7 +428,7 @@ def test_a_spectrogram_of_complex_numbers_is_rejected():
         spectrogram(np.ones(10, np.complex64), 4, 2)
 
 
-def test_a_spectrogram_larger_than_a_record_is_rejected_unmade():
+def test_a_spectrogram_larger_than_a_record_is_rejected_before_it_is_made():
     with pytest.raises(
         RejectError, match=r"^its spectrogram takes 2199029547012 bytes, more than a"
     ):
