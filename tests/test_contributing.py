@@ -34,7 +34,7 @@ def test_the_input_format_that_it_adds_works(monkeypatch):
     source, proof = {}, {}
     exec(loader, source)
     ((kind, function),) = re.findall(r'^    "(\w+)": (\w+),$', table, re.MULTILINE)
-    monkeypatch.setitem(formats._LOADERS, kind, source[function])
+    monkeypatch.setitem(formats.LOADERS, kind, source[function])
     exec(test, proof)
     (check,) = (value for name, value in proof.items() if name.startswith("test_"))
     check()

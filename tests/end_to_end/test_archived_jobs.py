@@ -504,7 +504,9 @@ def test_a_folder_with_a_packed_archive_is_refused_with_what_works(tmp_path, cap
     tarred(source / "x.tar.gz", [("2.jpg", photos(1)[0])])
     zipped(source / "y.zip", [("3.jpg", photos(1)[0])])
     flags = ["--label", "none", "--output", tmp_path / "out"]
-    message = r"x\.tar\.gz: a packed archive can only be read from its start: name such files with an"
+    message = (
+        r"x\.tar\.gz: a packed archive can only be read from its start: name such files with an"
+    )
     refused(capsys, 2, message, "images", "--input", source, *flags)
     inputs = [part for p in ("*.jpg", "*.zip", "*.gz") for part in ("--input", source / p)]
     assert run("images", *inputs, *flags) == 0

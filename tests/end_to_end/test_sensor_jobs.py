@@ -368,7 +368,9 @@ def test_a_window_that_turns_out_bad_is_a_reject_and_none_is_lost(tmp_path, monk
     monkeypatch.setattr(file_passes, "_BATCH_BYTES", 300)  # two records
     assert run("--input", tmp_path / "in", "--output", tmp_path / "out", *flags, *ONE) == 0
     rejects = rejects_of(tmp_path / "out")
-    assert rejects == {f"2.npy#{n}": "float32 cannot become float16 without harm" for n in (4, 5)}
+    assert rejects == {
+        f"2.npy#{n}": "a float32 value is out of the range of float16" for n in (4, 5)
+    }
     found = records_of(tmp_path / "out")
     assert found.keys() | rejects.keys() == {f"{r}.npy#{n}" for r in range(4) for n in range(1, 6)}
     assert Manifest.read(str(tmp_path / "out")).splits["train"].statistics["signal"]["count"] == (
@@ -384,7 +386,9 @@ def test_a_recording_that_cannot_be_converted_is_one_reject(tmp_path):
         np.save(tmp_path / f"in/{number}.npy", array)
     flags = ["--label", "none", "--window", 20, "--dtype", "float16", "--on_reject"]
     assert run("--input", tmp_path / "in", "--output", tmp_path / "out", *flags, "skip") == 0
-    assert rejects_of(tmp_path / "out") == {"2.npy": "float32 cannot become float16 without harm"}
+    assert rejects_of(tmp_path / "out") == {
+        "2.npy": "a float32 value is out of the range of float16"
+    }
     assert len(records_of(tmp_path / "out")) == 15
     assert run("--input", tmp_path / "in", "--output", tmp_path / "other", *flags, "fail") == 1
     assert not (tmp_path / "other" / "manifest.json").exists()
@@ -443,7 +447,7 @@ def test_irregular_times_are_interpolated_as_scipy_does(timed, tmp_path):
     assert found.keys() == known.keys() - {"3.csv"}
     (reason,) = rejects_of(tmp_path / "out").values()
     assert re.match(
-        r"a gap of 2\.0\d* s, 2\.\d* s after its begin, is longer than --max_gap 0.5s;", reason
+        r"a gap of 2\.0\d* s, 2\.\d* s after its start, is longer than --max_gap 0.5s;", reason
     )
     for key, record in found.items():
         times, values = known[key]
@@ -679,15 +683,15 @@ def plain(tmp_path_factory):
 @pytest.mark.parametrize(
     ("file", "flags", "message"),
     [
-        ("b.npy", "--stride 5", "--stride 5: it says where windows begin: add --window"),
+        ("b.npy", "--stride 5", "--stride 5 sets where windows begin: add --window"),
         (
             "b.npy",
             "--window 1s",
-            "--window 1s: the recordings do not say how many samples a second",
+            "--window 1s: the recordings do not state their sample rate",
         ),
         ("b.npy", "--window 1.5", "--window 1.5: expected a number of samples such as 128"),
-        ("b.npy", "--max_gap 1s", "--max_gap 1s: it bounds what is interpolated: add --resample"),
-        ("b.npy", "--resample 5Hz", "--resample: nobody knows when the samples of 'signal' were"),
+        ("b.npy", "--max_gap 1s", "--max_gap 1s limits interpolation: add --resample"),
+        ("b.npy", "--resample 5Hz", "--resample: the sample times of 'signal' are unknown"),
         ("b.npy", "--time_column t", "--time_column t: only --resample uses times: add it"),
         ("b.npy", "--time_unit ms", "--time_unit ms: add the --time_column in this unit"),
         ("b.npy", "--spectrogram 8", "--spectrogram 8: expected FRAME:STEP such as 256:128"),

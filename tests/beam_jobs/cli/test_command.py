@@ -296,13 +296,13 @@ REFUSALS = [
     ),
     (SENSORS + "--time_unit ms", "--time_unit ms: add the --time_column in this unit"),
     (SENSORS + "--sequence --encoding raw", "--encoding raw: --sequence stores arrays as tensors"),
-    (SENSORS + "--stride 4", "--stride 4: it says where windows begin: add --window"),
-    (SENSORS + "--max_gap 1s", "--max_gap 1s: it bounds what is interpolated: add --resample"),
+    (SENSORS + "--stride 4", "--stride 4 sets where windows begin: add --window"),
+    (SENSORS + "--max_gap 1s", "--max_gap 1s limits interpolation: add --resample"),
     (SENSORS + "--spectrogram 256", "expected FRAME:STEP such as 256:128 or 25ms:10ms"),
-    (SENSORS + "--window 2s", "--window 2s: the recordings do not say how many samples a second"),
+    (SENSORS + "--window 2s", "--window 2s: the recordings do not state their sample rate"),
     (
         SENSORS + "--resample 5Hz",
-        "--resample: nobody knows when the samples of 'signal' were taken",
+        "--resample: the sample times of 'signal' are unknown",
     ),
     (SENSORS + "--join '{recording}.csv'", "expected {recording} and {array} once each, such as"),
     (

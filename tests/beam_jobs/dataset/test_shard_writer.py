@@ -315,7 +315,7 @@ def references_of(directory: Path, keys: list[str], rng: random.Random) -> list[
 
 def loader_of(directory: Path, labels: Labels | None = None, names=("a", "b")) -> Loader:
     inputs = Inputs.of([f"{directory}/*/*.npy"])
-    job = SensorJob(inputs, labels or Labels("parent")).learned()
+    job = SensorJob(inputs, labels or Labels("parent")).with_schema()
     return Loader(job, job.schema, {"label": names})
 
 

@@ -77,7 +77,7 @@ def image_job(
 def sensor_job(folder: Path, *patterns: str, window: str = "") -> SensorJob:
     conditioning = Conditioning.parse("keep", "", "", "", window, "", "", False)
     inputs = inputs_of(folder, patterns)
-    return SensorJob(inputs, Labels(), conditioning=conditioning).learned()
+    return SensorJob(inputs, Labels(), conditioning=conditioning).with_schema()
 
 
 def task_of(job: Any) -> Task:
@@ -337,7 +337,7 @@ def test_recordings_of_several_files_have_windows(tmp_path):
     inputs = Inputs.of([f"{tmp_path}/*.npy"])
     joined = JoinedInputs(inputs.patterns, inputs.root, join="{recording}_{array}.npy")
     conditioning = Conditioning.parse("keep", "", "", "", "4", "", "", False)
-    job = SensorJob(joined, Labels(), conditioning=conditioning).learned()
+    job = SensorJob(joined, Labels(), conditioning=conditioning).with_schema()
     written = encode(job)
     assert written.frames.keys() == {f"{r}#{n}" for r in (1, 2) for n in (1, 2)}
     record = decode(job, written.frames["2#1"][1])

@@ -61,7 +61,7 @@ def write_sensors(root: Path) -> list[str]:
 
 
 def sensors(root: Path) -> Loader:
-    job = SensorJob(Inputs.of([f"{root}/*/*"]), Labels("parent")).learned()
+    job = SensorJob(Inputs.of([f"{root}/*/*"]), Labels("parent")).with_schema()
     return Loader(job, job.schema, {"label": ("rest", "walk")})
 
 
