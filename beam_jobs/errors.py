@@ -1,29 +1,30 @@
-"""The two ways a job fails, and how they survive the trip through a runner.
+"""Errors of jobs, and how they survive a runner.
 
-A runner hands the driver an exception's text, not the exception, usually inside a traceback of its
-own. The message is therefore fenced, and `find_job_error` takes it out again.
+A runner gives the driver the text of an exception, usually inside a traceback, and not the exception
+itself. So the message is placed between markers, and `find_job_error` extracts it.
 """
 
 from __future__ import annotations
 
 import re
 
-_FENCED = re.compile(r"<job error (\d)>(.*?)</job error>", re.DOTALL)
+_MARKED = re.compile(r"<job error (\d)>(.*?)</job error>", re.DOTALL)
 
 
 class JobError(Exception):
-    """A job that cannot go on; `message` is the one line for the user.
+    """A job that cannot continue.
 
     Attributes:
-        exit_code: Of the command: 1 for data that failed, 2 for a user's mistake.
+        message: One line for the user.
+        exit_code: Exit code of the command: 1 if the data failed, 2 for a user's mistake.
     """
 
     exit_code = 1
 
     def __init__(self, message: str) -> None:
-        # Beam raises an exception anew with its text, the fence included, and the step's name.
-        if fenced := _FENCED.search(message):
-            message = fenced[2]
+        # Beam raises the exception again, with its text, markers included, and the step's name.
+        if marked := _MARKED.search(message):
+            message = marked[2]
         super().__init__(f"<job error {self.exit_code}>{message}</job error>")
         self.message = message
 
@@ -32,24 +33,24 @@ class JobError(Exception):
 
 
 class DataError(JobError):
-    """The data failed: lost records, rejects that may not be skipped, nothing left to write."""
+    """The data failed: records were lost, a reject may not be skipped, or nothing is left to write."""
 
 
 class UsageError(JobError):
-    """The user's mistake: a flag, an input or an output that cannot be meant so."""
+    """The user's mistake: a flag, an input or an output that makes no sense."""
 
     exit_code = 2
 
 
 class RejectError(Exception):
-    """One input that cannot become a record; it is counted and listed, and the job goes on."""
+    """One input that cannot become a record: it is counted and listed, and the job continues."""
 
 
 def find_job_error(error: BaseException) -> JobError | None:
-    """The `JobError` that a runner's exception carries in its text, if any."""
+    """The `JobError` in the text of a runner's exception, if any."""
     if isinstance(error, JobError):
         return error
-    found = _FENCED.search(str(error))
+    found = _MARKED.search(str(error))
     if not found:
         return None
     kind = UsageError if found[1] == "2" else DataError

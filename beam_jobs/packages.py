@@ -1,4 +1,4 @@
-"""Packages: optional ones, imported when an input needs them, and the versions that decide bytes."""
+"""Other packages: those that only some inputs need, and the versions that affect the output."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from beam_jobs.errors import UsageError
 from readers.format.tfrecord import crc32c_is_native
 
 
-def optional(module: str, extra: str, purpose: str) -> Any:
-    """A module of one of the package's extras.
+def require(module: str, extra: str, purpose: str) -> Any:
+    """Imports a module of a package that only some inputs need.
 
     Args:
-        module: Its name, as it is imported.
-        extra: Of the package, such as "hdf5".
-        purpose: What needs it, such as ".h5 files".
+        module: The module's name.
+        extra: The extra of beam-shards that installs it, such as "hdf5".
+        purpose: What needs it, for the message, such as ".h5 files".
 
     Raises:
-        UsageError: It is not installed; the message has the pip command.
+        UsageError: the package is not installed; the message has the pip command.
     """
     try:
         return importlib.import_module(module)
@@ -36,10 +36,10 @@ _PACKAGES = ("beam-shards", "apache-beam", "numpy", "pillow")
 
 @functools.cache
 def versions(*more: str) -> dict[str, str]:
-    """The version of Python and of each package that is installed.
+    """The versions of Python and of the installed packages that affect the output.
 
     Args:
-        more: Packages that decide something in this job alone.
+        more: Further packages that affect this job's output.
     """
     found = {"python": platform.python_version()}
     for package in (*_PACKAGES, *more):
@@ -51,10 +51,10 @@ def versions(*more: str) -> dict[str, str]:
 
 
 def check_crc32c() -> None:
-    """Makes sure that checksums are computed by native code.
+    """Checks that checksums are computed by native code.
 
     Raises:
-        UsageError: google-crc32c fell back to Python, a thousand times slower.
+        UsageError: google-crc32c uses its Python code, which is a thousand times slower.
     """
     if not crc32c_is_native():
         raise UsageError(

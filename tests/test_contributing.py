@@ -40,7 +40,7 @@ def test_the_input_format_that_it_adds_works(monkeypatch):
     check()
     # The extra is the one that the loader names.
     ((name, package),) = re.findall(r'^    "(\w+)": \["(\w+)[^"]*"\],$', extra, re.MULTILINE)
-    assert f'optional("{package}.io", "{name}", ' in loader
+    assert f'require("{package}.io", "{name}", ' in loader
 
 
 def test_the_dictionaries_that_it_extends_are_there():

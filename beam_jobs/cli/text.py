@@ -176,7 +176,7 @@ def _check_fields(inputs: Inputs, fields: list[str]) -> None:
         return
     for pattern in inputs.patterns:
         for file in itertools.islice(inputs.files(pattern, _TRIED), _TRIED):
-            if not file.path.lower().endswith((".txt", ".txt.gz")):
+            if not file.key.lower().endswith((".txt", ".txt.gz")):
                 return
     raise UsageError(
         f"field {fields[0]!r}: .txt files have no fields; use .jsonl or a table, or list the files "

@@ -12,13 +12,13 @@ from beam_jobs.errors import UsageError
 from beam_jobs.records.rejects import REJECTS
 from beam_jobs.storage.atomic import (
     STAGING,
-    Found,
     delete_files,
-    drop_halves,
+    drop_uploads,
     list_files,
     make_directory,
     write_file,
 )
+from beam_jobs.storage.object_store import FileInfo
 from beam_jobs.storage.paths import is_local
 from readers.format.manifest import INDEX_SUFFIX, MANIFEST, TOKENIZER, VOCABULARY, join
 
@@ -39,7 +39,7 @@ _OURS = re.compile(
 
 def _files(directory: str) -> list[str]:
     try:
-        return [path for path, _ in list_files(directory)]
+        return [file.path for file in list_files(directory)]
     except (BeamIOError, ValueError, OSError) as error:
         raise UsageError(f"--output {directory}: {error}") from None
 
@@ -95,7 +95,7 @@ def prepare_output(directory: str, overwrite: bool, keep: str = "") -> None:
             staging = join(directory, STAGING)
             halves = [p for p in paths if p.startswith(staging) and not p.endswith((marker, DONE))]
             delete_files(halves)
-            drop_halves(directory)
+            drop_uploads(directory)
             return
         write_file(directory, MARKER, _UNFINISHED)
         delete_files([manifest] if manifest in paths else [])
@@ -106,7 +106,7 @@ def prepare_output(directory: str, overwrite: bool, keep: str = "") -> None:
         ) from None
 
 
-def remove_leftovers(directory: str, names: set[str], found: Iterable[Found]) -> None:
+def remove_leftovers(directory: str, names: set[str], found: Iterable[FileInfo]) -> None:
     """Deletes what runs before left in a dataset's directory.
 
     Args:
@@ -115,4 +115,5 @@ def remove_leftovers(directory: str, names: set[str], found: Iterable[Found]) ->
     """
     keep = {join(directory, name) for name in names}
     staging = join(directory, STAGING) + "/"
-    delete_files(path for path, _ in found if path not in keep and not path.startswith(staging))
+    paths = (file.path for file in found)
+    delete_files(path for path in paths if path not in keep and not path.startswith(staging))

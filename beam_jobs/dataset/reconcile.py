@@ -8,7 +8,7 @@ from beam_jobs.dataset.resume import ShardResult
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.plan.shards import Plan
 from beam_jobs.records.rejects import rejects_file
-from beam_jobs.storage.atomic import Found
+from beam_jobs.storage.object_store import FileInfo
 from readers.format.manifest import (
     INDEX_SUFFIX,
     MANIFEST,
@@ -85,7 +85,7 @@ def _check_balance(
         )
 
 
-def check_files(directory: str, results: Iterable[ShardResult], found: Iterable[Found]) -> None:
+def check_files(directory: str, results: Iterable[ShardResult], found: Iterable[FileInfo]) -> None:
     """Looks at the outputs themselves: shards and indices must be there as they were written.
 
     Args:
@@ -95,7 +95,7 @@ def check_files(directory: str, results: Iterable[ShardResult], found: Iterable[
         DataError: One is missing or has another size.
     """
     start = len(join(directory, ""))
-    sizes = {path[start:]: size for path, size in found}
+    sizes = {file.path[start:]: file.size for file in found}
     for result in results:
         if not result.shard:
             continue

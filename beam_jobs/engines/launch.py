@@ -72,7 +72,7 @@ def launch(
     pipeline | transform
     try:
         with (
-            progress.shown(sys.stderr),
+            progress.display(sys.stderr),
             contextlib.redirect_stderr(_WithoutTracebacks(sys.stderr)),
         ):
             if on_dataflow(options):

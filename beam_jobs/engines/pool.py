@@ -26,7 +26,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from beam_jobs.engines.memory import keep_freed
 from beam_jobs.errors import DataError, JobError, UsageError
-from beam_jobs.storage.options import ProcessContext, process_context, take
+from beam_jobs.storage.options import ProcessContext, adopt, process_context
 
 T = TypeVar("T")
 
@@ -199,7 +199,7 @@ def _killed() -> DataError:
 
 def _work(connection: Any, given: ProcessContext) -> None:
     """Does tasks until the other side is gone."""
-    take(given)
+    adopt(given)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent.
     keep_freed()
     while True:

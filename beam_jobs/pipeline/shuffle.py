@@ -19,7 +19,7 @@ from beam_jobs.errors import DataError
 from beam_jobs.pipeline.steps import ShardStep, at_end_of_bundle, count_shard
 from beam_jobs.plan.shards import Plan, assign_shards
 from beam_jobs.records.blocks import Block
-from beam_jobs.records.spool import HeldReferences, Spool, SpoolReader
+from beam_jobs.records.spool import HeldLocators, Spool, SpoolReader
 from beam_jobs.storage.atomic import STAGING
 from beam_jobs.storage.paths import is_local
 from readers.format.manifest import join
@@ -41,7 +41,7 @@ class _AssignSpooled(beam.DoFn):
         self._spool = spool
 
     def start_bundle(self) -> None:
-        self._references = HeldReferences()
+        self._references = HeldLocators()
 
     def process(self, reference: bytes, plan: bytes) -> Iterator[tuple[int, bytes]]:
         with SpoolReader(self._spool) as reader:

@@ -21,7 +21,7 @@ from beam_jobs.pipeline.commit import CommitDataset
 from beam_jobs.pipeline.plan_records import PlanRecords
 from beam_jobs.pipeline.shuffle import spool_of, write_encoded
 from beam_jobs.pipeline.steps import STATISTICS, TaskStep, at_end_of_bundle
-from beam_jobs.records.spool import HeldReferences, Spool
+from beam_jobs.records.spool import HeldLocators, Spool
 from beam_jobs.sources.chunks import Task
 from beam_jobs.sources.classes import Names
 from readers.format.schema import Schema
@@ -38,7 +38,7 @@ class _SecondPass(TaskStep[SecondPassResult]):
 
     def start_bundle(self) -> None:
         super().start_bundle()
-        self._references = HeldReferences()
+        self._references = HeldLocators()
 
     def work(
         self,

@@ -1,7 +1,7 @@
 """Blocks: many records, or references to them, in one Beam element.
 
 A runner spends about 50 microseconds on an element whatever its size, so elements carry many
-records. A block crosses the network as bytes of a fixed layout: no pickle, the same everywhere.
+records. A block is sent over the network as bytes of a fixed layout, not pickled.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import numpy as np
 
 from beam_jobs.records.ragged import Ragged
 
-# References (a key of about 50 bytes each) in one element: 50 us / 512 is noise, and a small
-# dataset still spreads over several workers.
+# References (of about 50 bytes) in one element: 50 us for 512 of them is negligible, and a small
+# dataset still uses several workers.
 REFERENCES_PER_BLOCK = 512
 
-# Encoded records in one element: large enough that the 50 us vanish beside encoding a megabyte,
-# small enough that a grouped shard of them is a stream, far below the runners' 2 GiB limit.
+# Encoded records in one element: encoding a megabyte takes much longer than 50 us, and a shard is a
+# stream of many elements, far below the runners' limit of 2 GiB.
 BYTES_PER_BLOCK = 1 << 20
 
 _WORTH_COMPRESSING = 512
@@ -30,12 +30,12 @@ _HEAD = struct.Struct("<I?")
 
 @dataclass(frozen=True)
 class Block:
-    """Records of one Beam element, side by side.
+    """The n records of one Beam element.
 
     Attributes:
-        hashes: uint64 [n], the place of each record in the global order.
-        splits: uint8 [n], the index of its split.
-        payloads: n byte strings; what they mean is agreed between maker and writer.
+        hashes: uint64 [n], each record's position in the global order.
+        splits: uint8 [n], the index of each record's split.
+        payloads: n byte strings: references or encoded records.
     """
 
     hashes: np.ndarray
@@ -46,8 +46,8 @@ class Block:
         """The block as bytes.
 
         Args:
-            compress: The payloads, and all but the hashes: references of neighbours are a third
-                of their size then, and a runner in one process holds several copies of them.
+            compress: Whether to compress everything but the hashes. References of neighbours shrink to
+                a third, and a runner in one process holds several copies of them.
         """
         lengths, splits = self.payloads.lengths.astype("<u4").tobytes(), self.splits.tobytes()
         rest = [lengths, splits, self.payloads.data]
@@ -59,7 +59,7 @@ class Block:
 
     @classmethod
     def unpack(cls, data: bytes) -> Block:
-        """The block that `pack` gave."""
+        """The block that `pack` packed."""
         n, compressed = _HEAD.unpack_from(data)
         hashes = np.frombuffer(data, "<u8", n, _HEAD.size)
         at = _HEAD.size + 8 * n
@@ -70,20 +70,20 @@ class Block:
         return cls(hashes, splits, Ragged(lengths, data[at + 5 * n :]))
 
     def without_payloads(self) -> Block:
-        """The block with empty payloads: where its records belong, not what they are."""
+        """The block with empty payloads, which is enough to plan."""
         return Block(self.hashes, self.splits, Ragged(np.zeros(len(self.hashes), np.uint32), b""))
 
     def hashes_by_split(self) -> Iterator[tuple[int, np.ndarray]]:
-        """Yields (split, the hashes of its records) for every split there is."""
+        """Yields (split, hashes of its records) for each split in the block."""
         for split in np.unique(self.splits).tolist():
             yield split, self.hashes[self.splits == split]
 
     def take(self, rows: np.ndarray) -> Block:
-        """The block of these rows, int [m]."""
+        """The block of some rows, int [m]."""
         return Block(self.hashes[rows], self.splits[rows], self.payloads.take(rows))
 
     def by(self, groups: np.ndarray) -> Iterator[tuple[int, Block]]:
-        """Yields (group, the rows of that group); groups is int [n]."""
+        """Yields (group, block of its rows); `groups` is int [n]."""
         order = np.argsort(groups, kind="stable")
         starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
         for rows in np.split(order, starts[1:]):
@@ -95,8 +95,8 @@ class BlockBuilder:
     """Collects records into blocks.
 
     Args:
-        max_records, max_bytes: A block is full when it reaches either.
-        compress: As `Block.pack`.
+        max_records, max_bytes: A block is full when it reaches either number.
+        compress: Whether to compress the blocks.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class BlockBuilder:
         self._bytes = 0
 
     def add(self, hash_: int, split: int, payload: bytes) -> bytes | None:
-        """Adds one record; the packed block when that fills it."""
+        """Adds a record; returns the packed block if it is full."""
         self._hashes.append(hash_)
         self._splits.append(split)
         self._payloads.append(payload)
@@ -126,7 +126,7 @@ class BlockBuilder:
         return None
 
     def flush(self) -> bytes | None:
-        """The packed block of what is left; None when there is nothing."""
+        """Returns the packed block of the remaining records; None if there are none."""
         if not self._hashes:
             return None
         block = Block(

@@ -1,4 +1,4 @@
-"""Records -> framed Examples with their statistics, in any process: nothing here imports Beam."""
+"""Records become framed Examples, and are counted in statistics."""
 
 from __future__ import annotations
 
@@ -13,17 +13,16 @@ from readers.format.encode import Encoder
 from readers.format.schema import Feature
 from readers.format.tfrecord import frame, frame_all
 
-# Bytes of records whose statistics are gathered together, as their values are kept until then: of
-# 150 recordings that takes a fifth of the time of one by one, and a token that occurs often in
-# thousands of texts is counted once.
-_BYTES_TOGETHER = 1 << 20
+# Bytes of records whose values are kept and counted together: for 150 recordings, a fifth of the time
+# of one by one. Tokens are counted once for thousands of texts.
+_COUNTED_BYTES = 1 << 20
 
 
 class RecordCounter:
-    """Counts records that are handed over as they are.
+    """Collects the statistics of records, by split.
 
     Args:
-        schema: The features that are counted, by name.
+        schema: The features to count, by name.
     """
 
     def __init__(self, schema: Mapping[str, Feature]) -> None:
@@ -34,8 +33,8 @@ class RecordCounter:
         """Adds records.
 
         Args:
-            splits: uint8 [n].
-            columns: The values of each feature, as `Encoder.check` gives them.
+            splits: uint8 [n], the split of each record.
+            columns: n values of each feature, from `Encoder.check`.
         """
         for split in np.unique(splits).tolist():
             chosen = (splits == split).tolist()
@@ -46,7 +45,7 @@ class RecordCounter:
         return self._statistics.setdefault(split, Statistics(self._schema))
 
     def statistics(self) -> Iterator[tuple[int, Statistics]]:
-        """Yields (split, statistics) of the records since the last call."""
+        """Yields (split, statistics of its records since the last call)."""
         yield from self._statistics.items()
         self._statistics = {}
 
@@ -55,7 +54,7 @@ class RecordEncoder(RecordCounter):
     """Checks, encodes, frames and counts records.
 
     Args:
-        encoder: Of their schema; several may share one.
+        encoder: The encoder of the records' schema; several objects may share it.
     """
 
     def __init__(self, encoder: Encoder) -> None:
@@ -65,17 +64,17 @@ class RecordEncoder(RecordCounter):
         self._pending_bytes = 0
 
     def encode(self, split: int, record: Mapping[str, Any]) -> bytes:
-        """The framed Example of a record that goes into a split.
+        """The framed Example of a record of a split.
 
         Raises:
-            ValueError: It does not fit the schema.
+            ValueError: the record does not fit the schema.
         """
         values = self._encoder.check(record)
         framed = frame(self._encoder.pack(values))
-        # Last: a record that is rejected must be in no figure.
+        # Last, because a rejected record must not be counted.
         self._pending.setdefault(split, []).append(values)
         self._pending_bytes += len(framed)
-        if self._pending_bytes >= _BYTES_TOGETHER:
+        if self._pending_bytes >= _COUNTED_BYTES:
             self._count()
         return framed
 
@@ -83,11 +82,11 @@ class RecordEncoder(RecordCounter):
         """The framed Examples of many records.
 
         Args:
-            splits: uint8 [n].
-            columns: The values of each feature, as `Encoder.check` gives them.
+            splits: uint8 [n], the split of each record.
+            columns: n values of each feature, from `Encoder.check`.
 
         Raises:
-            ValueError: A record is larger than any may be.
+            ValueError: a record is too large.
         """
         framed = frame_all(self._encoder.pack_all(columns))
         self.count(splits, columns)

@@ -1,7 +1,7 @@
 """Exact sums of many numbers.
 
-A float64 is an integer times a power of two, so sums of floats are kept as integers: adding them
-is exact, commutative and associative, which no float sum is.
+A float64 is an integer times a power of two, so sums of floats are kept as integers. Adding integers
+is exact, commutative and associative; adding floats is not.
 """
 
 from __future__ import annotations
@@ -11,41 +11,40 @@ from fractions import Fraction
 
 import numpy as np
 
-# Sums are integers in units of the smallest float64 square: 2**-1074 for values, and the squares
-# of values are floats themselves.
+# Sums are integers in units of 2**-1074, the smallest float64, of which every float64 is a multiple.
 UNIT_BITS = 1074
 
-# Between these, products of two values, a count and an error of rounding are float64 as well.
+# Between these, a product of two values and a count is a float64, and so is its rounding error.
 _SMALLEST, _LARGEST = 1e-100, 1e100
 
-# So many squares of bytes add up to less than 2**24, up to where float32 holds all integers.
+# The sum of 256 squares of bytes is below 2**24, and float32 holds all integers up to that.
 _BYTES_EXACT = 256
 
-# Bytes whose sums are taken at once, as float32: about a task of the pool.
+# Bytes that are converted to float32 and summed at a time: about one task of the pool.
 _BYTES_AT_ONCE = 1 << 20
 
 
 def exact(value: float) -> int:
-    """A finite float64 as an integer number of 2**-1074."""
+    """A finite float64 in units of 2**-1074."""
     numerator, denominator = value.as_integer_ratio()
     return numerator << (UNIT_BITS - denominator.bit_length() + 1)
 
 
 def square_root(variance: Fraction) -> float:
-    """Zero where rounding left a constant a hair below it."""
+    """The square root of a variance; 0 if rounding made it slightly negative."""
     if variance <= 0:
         return 0.0
-    # The square of a float64 may lie far outside of float64.
+    # The square of a float64 may be far outside the range of float64.
     half = (variance.numerator.bit_length() - variance.denominator.bit_length()) // 2
     return math.ldexp(math.sqrt(variance / Fraction(4) ** half), half)
 
 
 def sums_of_integers(flat: np.ndarray) -> tuple[int, int]:
-    """The sums of integers [n] and of their squares, where the latter is below 2**53.
+    """The sums of integers [n] and of their squares, if the latter is below 2**53.
 
-    Every partial sum is a whole number that float64 holds: half the time of int64. Not
-    `wide @ wide`: BLAS starts threads for it, which nearly doubled the time of a whole job beside
-    the workers' own.
+    Every partial sum is then an integer that float64 holds, which takes half the time of int64. Not
+    `wide @ wide`: BLAS would start threads, which compete with the workers and nearly doubled the time
+    of a whole job.
     """
     if flat.itemsize > 1:
         wide = flat.astype(np.float64)
@@ -55,10 +54,10 @@ def sums_of_integers(flat: np.ndarray) -> tuple[int, int]:
 
 
 def sums_of_bytes(flat: np.ndarray, channels: int) -> list[tuple[int, int]]:
-    """The sums of bytes [n * channels] of each channel, and of their squares.
+    """The sums of bytes [n * channels] and of their squares, for each channel.
 
-    Columns of 256 bytes of one channel fit into float32, which takes half the time of float64; to
-    take the channels apart first would take twice as long.
+    Sums of 256 bytes of a channel fit into float32, which takes half the time of float64. Separating the
+    channels first would take twice as long.
     """
     sums = np.zeros((channels, 2))
     step = _BYTES_AT_ONCE // channels * channels
@@ -75,10 +74,10 @@ def sums_of_bytes(flat: np.ndarray, channels: int) -> list[tuple[int, int]]:
 
 
 def sum_exactly(values: np.ndarray) -> int:
-    """The sum of finite float64 [n], at most 2**26 of them, as an integer number of 2**-1074.
+    """The sum of finite float64 [n], n up to 2**26, in units of 2**-1074.
 
-    Halves of mantissas of one exponent add up to whole numbers that float64 holds, so it takes
-    nanoseconds of a value, and gives the same in any order.
+    Halves of mantissas with the same exponent add up to integers that float64 holds, so a value takes
+    nanoseconds, and the result does not depend on the order.
     """
     if not len(values):
         return 0
@@ -97,7 +96,7 @@ def sum_exactly(values: np.ndarray) -> int:
 
 
 def _product(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """float64 products, and what rounding took from each: together exact (Dekker, 1971)."""
+    """float64 products and their rounding errors, which together are exact (Dekker, 1971)."""
     product = a * b
     (a_high, a_low), (b_high, b_low) = _halves(a), _halves(b)
     error = a_low * b_low - (((product - a_high * b_high) - a_low * b_high) - a_high * b_low)
@@ -105,7 +104,7 @@ def _product(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _halves(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Two float64 of half the digits, whose sum is each (Veltkamp)."""
+    """Splits each float64 into a sum of two with half the digits (Veltkamp)."""
     moved = a * float((1 << 27) + 1)
     high = moved - (moved - a)
     return high, a - high
@@ -114,12 +113,13 @@ def _halves(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def moved_sums(
     sizes: np.ndarray, lows: np.ndarray, totals: np.ndarray, squares: np.ndarray
 ) -> tuple[int, int]:
-    """The sums of values and of their squares, of records measured from their least value.
+    """The sums of values and of their squares, in units of 2**-1074, over n records.
 
     Args:
-        sizes: How many values each has, [n].
-        lows: Their least ones, finite.
-        totals, squares: The sums of what they are above it, and of its squares.
+        sizes: Number of values in each record, int [n].
+        lows: The smallest value in each record, finite float64 [n].
+        totals: Sum of (value - low) in each record, float64 [n].
+        squares: Sum of (value - low)**2 in each record, float64 [n].
     """
     ordinary = _is_ordinary(lows) & _is_ordinary(totals)
     total = moved = 0
@@ -137,6 +137,6 @@ def moved_sums(
 
 
 def _is_ordinary(values: np.ndarray) -> np.ndarray:
-    """Where float64 holds products of three of them, and what rounding takes from those."""
+    """Whether float64 holds products of three such values and their rounding errors."""
     size = np.abs(values)
     return (size == 0) | ((size > _SMALLEST) & (size < _LARGEST))

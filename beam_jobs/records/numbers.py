@@ -1,4 +1,4 @@
-"""Exact statistics of the values of one feature; mergeable in any order."""
+"""Exact statistics of the values of one feature, which can be merged in any order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from beam_jobs.records.exact_sums import UNIT_BITS, exact, moved_sums, square_root, sums_of_integers
 
-# Up to where float64 holds all integers.
+# float64 holds all integers up to this.
 _FLOAT64_EXACT = 1 << 53
 
 
@@ -20,9 +20,10 @@ class Numbers:
     """Count, extremes and power sums of many values.
 
     Attributes:
-        count: Values that are numbers.
-        nan: Values that are NaN or infinite; they are in no other figure.
-        total, squares: Sum of the values and of their squares, in units of 2**-1074.
+        count: Number of finite values.
+        nan: Number of values that are NaN or infinite, which nothing else counts.
+        low, high: The smallest and the largest value; None without values.
+        total, squares: Sums of the values and of their squares, in units of 2**-1074.
     """
 
     count: int = 0
@@ -33,9 +34,9 @@ class Numbers:
     squares: int = 0
 
     def add(self, arrays: Sequence[np.ndarray]) -> None:
-        """Adds all values of arrays of one dtype and any shapes, each a record's own.
+        """Adds the values of arrays, one for each record, of one dtype and any shapes.
 
-        Complex ones have no order and are left out.
+        Complex values have no order and are ignored.
         """
         flats = [array.reshape(-1) for array in arrays if array.size]
         if flats:
@@ -43,10 +44,11 @@ class Numbers:
             self.add_flat(flat, np.fromiter(map(len, flats), np.int64))
 
     def add_flat(self, flat: np.ndarray, sizes: np.ndarray) -> None:
-        """Adds values [n] that stand side by side.
+        """Adds the values of m records.
 
         Args:
-            sizes: int64 [m], how many belong to each record; at least one.
+            flat: The values of all records, joined: [n].
+            sizes: Number of values in each record, int64 [m], none of them 0.
         """
         if flat.dtype.kind in "biu":
             self._add_integers(flat)
@@ -64,13 +66,13 @@ class Numbers:
         self.add_sums(flat.size, low, high, total, squares)
 
     def add_sums(self, count: int, low: int, high: int, total: int, squares: int) -> None:
-        """Adds integers, of which nothing but these figures is known."""
+        """Adds integers by their number, extremes, sum and sum of squares."""
         self._merge(count, 0, low, high, total << UNIT_BITS, squares << UNIT_BITS)
 
     def _add_floats(self, flat: np.ndarray, sizes: np.ndarray) -> None:
-        # Measured from the least value of a record: the squares of a large mean would drown a
-        # small deviation. All sums stay within one record, so that they do not depend on which
-        # records are added together; a record by itself takes four times as long.
+        # Relative to the smallest value of the record: beside squares of a large mean, a small
+        # deviation would be lost. Each sum is within one record, so it does not depend on which
+        # records are added together; adding each record by itself takes four times as long.
         starts = np.cumsum(sizes) - sizes
         with np.errstate(over="ignore", invalid="ignore"):
             lows = np.minimum.reduceat(flat, starts)
@@ -89,7 +91,7 @@ class Numbers:
         self._merge(int(columns[0].sum()), 0, least, greatest, total, moved)
 
     def _add_extreme(self, flat: np.ndarray) -> None:
-        """Adds a record in which a number is no number, or its square no float64."""
+        """Adds a record with values that are not finite, or whose squares are not."""
         finite = flat[np.isfinite(flat)]
         self.nan += int(flat.size - finite.size)
         if finite.size:
@@ -101,22 +103,22 @@ class Numbers:
         self.count += count
         self.nan += nan
         if low is not None:
-            low, high = low + 0, high + 0  # of -0.0 and 0.0 the least would be the first
+            low, high = low + 0, high + 0  # -0.0 becomes 0.0: of both, the first would be kept.
             self.low = low if self.low is None else min(self.low, low)
             self.high = high if self.high is None else max(self.high, high)
         self.total += total
         self.squares += squares
 
     def merge(self, other: Numbers) -> None:
-        """Adds what another one has seen."""
+        """Adds the values that another object has counted."""
         self._merge(other.count, other.nan, other.low, other.high, other.total, other.squares)
 
     def state(self) -> list[Any]:
-        """All of it as JSON values, exactly."""
+        """Its exact state as JSON values."""
         return [self.count, self.nan, self.low, self.high, self.total, self.squares]
 
     def to_json(self) -> dict[str, Any]:
-        """count, min, max, mean and (population) std; `nan` where there are any."""
+        """count, min, max, mean and (population) std; `nan` if there are any."""
         result: dict[str, Any] = {"count": self.count}
         if self.nan:
             result["nan"] = self.nan

@@ -1,4 +1,4 @@
-"""Byte strings of different lengths, one after another in one."""
+"""Many byte strings in one, with their lengths."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 
 
 class Ragged:
-    """A column of byte strings: their lengths, and all of them joined.
+    """Byte strings of different lengths.
 
     Args:
-        lengths: uint32 [n].
-        data: The n byte strings, one after another.
+        lengths: Their lengths, uint32 [n].
+        data: The n byte strings, joined.
     """
 
     def __init__(self, lengths: np.ndarray, data: bytes) -> None:
@@ -21,12 +21,12 @@ class Ragged:
 
     @classmethod
     def of(cls, values: Sequence[bytes]) -> Ragged:
-        """The column of these values."""
+        """Joins byte strings."""
         return cls(np.fromiter(map(len, values), np.uint32, len(values)), b"".join(values))
 
     @cached_property
     def ends(self) -> np.ndarray:
-        """Where each value ends, int64 [n]."""
+        """Offset of the end of each byte string in `data`, int64 [n]."""
         return np.cumsum(self.lengths, dtype=np.int64)
 
     def __len__(self) -> int:
@@ -43,7 +43,7 @@ class Ragged:
             start = end
 
     def take(self, rows: np.ndarray) -> Ragged:
-        """The column of these rows, int [m]."""
+        """The byte strings of some rows, int [m]."""
         lengths, data = self.lengths[rows], self.data
         ends = self.ends[rows]
         spans = zip((ends - lengths).tolist(), ends.tolist(), strict=True)

@@ -1,4 +1,4 @@
-"""Inputs that could not become records: one line of JSON each, in a file beside their shard."""
+"""Rejects: inputs that could not become records, listed as lines of JSON in a file for each shard."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Literal
 
 REJECTS = "rejects"
 
-# Whether an input that cannot become a record is listed, or fails the job.
+# Whether a reject is listed, or fails the job.
 OnReject = Literal["skip", "fail"]
 
 # The step in which an input failed.
 Stage = Literal["read", "decode", "encode"]
 
-# A reason may quote the input; a line of the rejects file stays readable.
+# In characters, because a reason may quote the input and the file should stay readable.
 _MAX_REASON = 500
 
 _ADDRESS = re.compile(r"<[\w.]+ object at 0x[0-9a-fA-F]+>| at 0x[0-9a-fA-F]+")
@@ -28,8 +28,8 @@ class Reject:
 
     Attributes:
         key: The record's key.
-        stage: Where it failed: `read`, `decode` or `encode`.
-        error: Why, in one line.
+        stage: The step in which it failed.
+        error: The reason, on one line.
     """
 
     key: str
@@ -38,10 +38,10 @@ class Reject:
 
     @classmethod
     def of(cls, key: str, stage: Stage, error: object) -> Reject:
-        """A reject whose reason is one line of bounded length."""
-        # JSON may hold half a surrogate pair, which no UTF-8 can.
+        """A reject whose reason is one line of limited length."""
+        # JSON may contain half a surrogate pair, which UTF-8 cannot.
         text = str(error).encode("utf-8", "backslashreplace").decode()
-        # Libraries tell addresses of objects, which differ in every run.
+        # Libraries print addresses of objects, which differ in every run.
         reason = " ".join(_ADDRESS.sub("", text).split())
         return cls(key, stage, reason[:_MAX_REASON] or type(error).__name__)
 
@@ -57,12 +57,12 @@ class Reject:
 
 
 def rejects_file(shard: str) -> str:
-    """Where the rejects of a shard go, below the dataset's directory."""
+    """The file with the rejects of a shard, relative to the dataset's directory."""
     return f"{REJECTS}/{shard.removesuffix('.tfrecord')}.jsonl"
 
 
 def format_rejects(rejects: Iterable[Reject]) -> bytes:
-    """The text of a rejects file, in the order of the keys."""
+    """The contents of a rejects file, sorted by key."""
     return "".join(f"{reject.to_json()}\n" for reject in sorted(rejects)).encode(
         "utf-8", "surrogateescape"
     )

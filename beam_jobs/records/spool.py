@@ -1,10 +1,10 @@
-"""Encoded records on the disk of the output, on their way to the writers of their shards.
+"""The spool: encoded records on the output's disk, on their way to the writers of their shards.
 
-Where the processes that encode and the writers share a disk, bytes are written to it and what passes
-the runner says where they lie. Beam's runner in one process keeps all that it shuffles in memory and
-copies it five times, which took half of the time of a text job. Flink's and Spark's take what a task
-hands over only when it has done its whole part of the input: up to then it waits in queues that hold
-about a gigabyte, and with more both sides wait for each other for ever.
+If the processes that encode share a disk with the writers, the bytes are written to that disk, and only
+locators of 32 bytes pass through the runner. Beam's runner in one process keeps everything that it
+shuffles in memory and copies it five times, which took half of the time of a text job. Flink's and
+Spark's accept the output of a task only when the task has read all of its input; until then, the output
+waits in queues of about a gigabyte, and with more than that, both sides wait for each other and hang.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from typing import BinaryIO
 from beam_jobs.errors import DataError
 from beam_jobs.records.blocks import Block
 
-# The file's name, and where in it a packed block begins and how long it is, in bytes.
-_REFERENCE = struct.Struct("<16sQQ")
+# A locator: the name of a file, and the offset and the size of a packed block in it, in bytes.
+_LOCATOR = struct.Struct("<16sQQ")
 
-# References that wait for others of their shard, so that one element carries many: 20 MB at most.
-_REFERENCES_HELD = 1 << 18
+# Locators are collected by shard, so that one element carries many: up to 20 MB of them.
+_LOCATORS_HELD = 1 << 18
 
 
 @dataclass(frozen=True)
 class Spool:
-    """A directory of files of packed blocks, one file for every process that writes.
+    """A directory of files of packed blocks, one file for each process that writes.
 
     Attributes:
-        directory: On a disk that all who write and read share; who made it deletes what is in it.
-        run: A name that sets the files of one run apart from those of others.
+        directory: A directory that all writers and readers share; its creator deletes the files.
+        run: A name that distinguishes the files of one run.
     """
 
     directory: str
@@ -43,14 +43,14 @@ class Spool:
 
     @property
     def prefix(self) -> str:
-        """What the paths of its files begin with."""
+        """The common beginning of the paths of its files."""
         return f"{self.directory}/records.{self.run}"
 
     def append(self, packed: bytes) -> bytes:
-        """Keeps a packed block; returns the reference to it.
+        """Writes a packed block; returns its locator.
 
         Raises:
-            DataError: The disk refuses.
+            DataError: the disk refuses.
         """
         try:
             with _lock:
@@ -67,15 +67,15 @@ class Spool:
                 f"({error}); a job takes twice the room of its dataset while it runs, WriteShards "
                 "three times: make room or choose another place, and run the same command again"
             ) from error
-        return _REFERENCE.pack(name, start, len(packed))
+        return _LOCATOR.pack(name, start, len(packed))
 
     def hand_over(self) -> None:
-        """Lets other machines see all that this process has appended.
+        """Makes everything that this process has appended visible to other machines.
 
-        Of a network filesystem they do once a file is closed that they have not opened before.
+        On a network filesystem, another machine sees a file if it opens it after the writer closed it.
 
         Raises:
-            DataError: The disk refuses.
+            DataError: the disk refuses.
         """
         with _lock:
             _, file = _open_files.pop(self, (b"", None))
@@ -90,43 +90,43 @@ class Spool:
             ) from error
 
     def path(self, name: bytes) -> Path:
-        """The file that a process writes."""
+        """The path of the file with a name."""
         return Path(self.prefix + name.hex())
 
 
-# What this process writes, for its threads in common: workers of Beam's have several.
+# The files that this process writes, shared by its threads: Beam's workers have several.
 _open_files: dict[Spool, tuple[bytes, BinaryIO]] = {}
 
 _lock = threading.Lock()
 
 
-class HeldReferences:
-    """References by shard, which are handed over many at once."""
+class HeldLocators:
+    """Locators by shard, which are released many at a time."""
 
     def __init__(self) -> None:
         self._by_shard: dict[int, list[bytes]] = {}
         self._held = 0
 
     def add(self, shards: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
-        """Adds (split and shard, a reference); yields as `release` when there are very many."""
-        for key, reference in shards:
-            self._by_shard.setdefault(key, []).append(reference)
+        """Adds pairs of (split and shard, locator); releases all when there are too many."""
+        for key, locator in shards:
+            self._by_shard.setdefault(key, []).append(locator)
             self._held += 1
-        if self._held >= _REFERENCES_HELD:
+        if self._held >= _LOCATORS_HELD:
             yield from self.release()
 
     def release(self) -> Iterator[tuple[int, bytes]]:
-        """Yields (split and shard, all references to it), and forgets them."""
-        for key, references in self._by_shard.items():
-            yield key, b"".join(references)
+        """Yields (split and shard, its locators joined), and forgets them."""
+        for key, locators in self._by_shard.items():
+            yield key, b"".join(locators)
         self._by_shard, self._held = {}, 0
 
 
 class SpoolReader(contextlib.ExitStack):
-    """Reads blocks by their references; a context manager that closes the files.
+    """Reads blocks by their locators; a context manager that closes the files.
 
     Attributes:
-        files: That have been read from.
+        files: The files that have been read from.
     """
 
     def __init__(self, spool: Spool) -> None:
@@ -135,16 +135,16 @@ class SpoolReader(contextlib.ExitStack):
         self._numbers: dict[bytes, int] = {}
         self.files: list[BinaryIO] = []
 
-    def blocks(self, references: bytes) -> Iterator[tuple[int, int, Block]]:
-        """Yields (number of the file, where in it the payloads begin, the block).
+    def blocks(self, locators: bytes) -> Iterator[tuple[int, int, Block]]:
+        """Yields (number of the file in `files`, offset of the payloads in it, block).
 
         Args:
-            references: One after another.
+            locators: Locators, joined.
 
         Raises:
-            DataError: A block cannot be read.
+            DataError: a block cannot be read.
         """
-        for name, start, size in _REFERENCE.iter_unpack(references):
+        for name, start, size in _LOCATOR.iter_unpack(locators):
             try:
                 if name not in self._numbers:
                     self._numbers[name] = len(self.files)

@@ -1,7 +1,6 @@
-"""Numbers about every feature, exact and the same whatever the order they are merged in.
+"""Statistics of every feature, exact and independent of the order in which they are merged.
 
-Sums are exact integers (`exact_sums.py`). Within one record values are added by NumPy, in the record's
-own fixed order.
+Sums are exact integers (`exact_sums.py`). NumPy adds the values within a record, in their fixed order.
 """
 
 from __future__ import annotations
@@ -19,19 +18,19 @@ from readers.format.encode import is_integer
 from readers.format.schema import IMAGE_ENCODINGS, Feature, Schema
 from readers.format.tensor import string_values
 
-# Distinct labels and tokens that are counted one by one: as many as a job takes for labels.
+# Labels and tokens are counted up to this number of distinct ones, the maximum for labels.
 MAX_COUNTED = 100_000
 
-# Sizes of a last dimension that are taken for channels, each with a mean and a deviation of its own;
-# every one takes a microsecond or two of a record.
+# Sizes of a last dimension that counts as channels, each with its own mean and std. A channel takes a
+# microsecond or two for each record.
 _CHANNELS = range(2, 65)
 
 
 def channels_of(feature: Feature) -> int:
-    """How many channels have figures of their own; 1 where all values are counted together.
+    """The number of channels with their own statistics; 1 if all values are counted together.
 
-    Channels are the last dimension of pictures [height, width, channels], of recordings [time,
-    channels], and of whatever else has two dimensions or more, unless it is long.
+    Channels are the last dimension of images [height, width, channels], recordings [time, channels] and
+    anything else of two or more dimensions, unless it is long.
     """
     if feature.dtype == "string" or feature.encoding in (*IMAGE_ENCODINGS, "sequence"):
         return 1
@@ -41,13 +40,12 @@ def channels_of(feature: Feature) -> int:
 
 @dataclass
 class FeatureStatistics:
-    """What is known of one feature: its numbers, its lengths, and how often each label occurs.
+    """Statistics of one feature.
 
     Attributes:
-        channels: Of a numeric feature that is not an encoded picture: of all its values, or of
-            those of each channel.
-        lengths: Of each unknown dimension, or the bytes of a string or a picture.
-        counted: Of the label and of tokens, occurrences by value.
+        channels: Statistics of all values, or of each channel; unused for strings and encoded images.
+        lengths: Statistics of each unknown dimension, or of the bytes of strings and encoded images.
+        counted: Occurrences of each value, for the label and for tokens; None if not counted.
     """
 
     channels: list[Numbers]
@@ -58,7 +56,7 @@ class FeatureStatistics:
         self.lengths.setdefault(name, Numbers()).add([np.array(lengths, np.int64)])
 
     def add(self, feature: Feature, values: Sequence[Any]) -> None:
-        """Adds the values of many records, as `Encoder.check` gives them."""
+        """Adds the values of many records, from `Encoder.check`."""
         if feature.encoding in (*IMAGE_ENCODINGS, "text"):
             self._add_lengths("bytes", [len(value) for value in values])
         elif feature.encoding == "sequence":
@@ -95,7 +93,7 @@ class FeatureStatistics:
         flat = np.concatenate([array.reshape(-1) for array in arrays])
         if not flat.size:
             return
-        # Nobody asks for the extremes of one channel: each has those of all.
+        # The extremes of a single channel are never shown, so each has those of all.
         low, high, each = int(flat.min()), int(flat.max()), flat.size // len(self.channels)
         sums = sums_of_bytes(flat, len(self.channels))
         for numbers, (total, squares) in zip(self.channels, sums, strict=True):
@@ -110,7 +108,7 @@ class FeatureStatistics:
             self.counted = None
 
     def merge(self, other: FeatureStatistics) -> None:
-        """Adds what another one has seen."""
+        """Adds the values that another object has counted."""
         for numbers, others in zip(self.channels, other.channels, strict=True):
             numbers.merge(others)
         for name, numbers in other.lengths.items():
@@ -123,14 +121,14 @@ class FeatureStatistics:
             self.counted = None
 
     def state(self) -> list[Any]:
-        """All of it as JSON values, exactly."""
+        """Its exact state as JSON values."""
         lengths = {name: numbers.state() for name, numbers in self.lengths.items()}
         counted = None if self.counted is None else sorted(self.counted.items())
         return [[numbers.state() for numbers in self.channels], lengths, counted]
 
     @classmethod
     def of_state(cls, state: list[Any]) -> FeatureStatistics:
-        """What gave `state`."""
+        """The statistics with a state."""
         channels, lengths, counted = state
         return cls(
             [Numbers(*numbers) for numbers in channels],
@@ -163,11 +161,11 @@ class Statistics:
     """The statistics of every feature of some records.
 
     Args:
-        schema: Of the records.
+        schema: The records' features, by name.
 
     Attributes:
-        records: How many there are.
-        features: Their figures by feature.
+        records: Number of records.
+        features: Statistics by feature.
     """
 
     def __init__(self, schema: Mapping[str, Feature]) -> None:
@@ -185,35 +183,35 @@ class Statistics:
             self.features["tokens"].counted = Counter()
 
     def add(self, records: Sequence[Mapping[str, Any]]) -> None:
-        """Adds records, as `Encoder.check` gives them."""
+        """Adds records, from `Encoder.check`."""
         columns = {name: [record[name] for record in records] for name in self.features}
         self.add_columns(len(records), columns)
 
     def add_columns(self, records: int, columns: Mapping[str, Sequence[Any]]) -> None:
-        """Adds records by their values of each feature."""
+        """Adds records, given the values of each feature."""
         self.records += records
         if records:
             for name, statistics in self.features.items():
                 statistics.add(self._schema[name], columns[name])
 
     def empty_copy(self) -> Statistics:
-        """Those of no record of the same features."""
+        """Statistics of the same features, without records."""
         return Statistics(self._schema)
 
     def merge(self, other: Statistics) -> None:
-        """Adds what another one has seen."""
+        """Adds the values that another object has counted."""
         self.records += other.records
         for name, statistics in self.features.items():
             statistics.merge(other.features[name])
 
     def state(self) -> dict[str, Any]:
-        """All of it as JSON values, exactly; `to_json` is for people."""
+        """Its exact state as JSON values; `to_json` rounds them for people."""
         features = {name: statistics.state() for name, statistics in self.features.items()}
         return {"records": self.records, "features": features}
 
     @classmethod
     def of_state(cls, schema: Schema, state: dict[str, Any]) -> Statistics:
-        """The statistics that gave `state`."""
+        """The statistics with a state."""
         statistics = cls(schema)
         statistics.records = state["records"]
         for name in schema:
@@ -221,5 +219,5 @@ class Statistics:
         return statistics
 
     def to_json(self) -> dict[str, Any]:
-        """Feature name -> its figures, as the manifest holds them."""
+        """Statistics by feature, as the manifest holds them."""
         return {name: statistics.to_json() for name, statistics in self.features.items()}

@@ -9,23 +9,22 @@ from typing import Any
 from beam_jobs.errors import RejectError
 from beam_jobs.sources.labels import LABEL, Label
 
-# More distinct labels than this are a wrong field, not classes.
+# With more distinct labels than this, the field is not a class.
 MAX_LABELS = 100_000
 
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
 
-# The features that are classes: what a job gives by name becomes integers.
+# Features whose class names become integers.
 CLASSES = (LABEL, "box_labels")
 
-# The names of classes by id, for every feature that has some; none where all are integers.
+# Class names by id, for each feature; no names if all classes are integers.
 Names = Mapping[str, tuple[str, ...]]
 
 
 def label_names(labels: Iterable[str]) -> tuple[str, ...]:
-    """The names of all labels by id; none where every label is itself an integer.
+    """The names of all labels by id; no names if every label is an integer.
 
-    Integers stay what they are (a folder called 10 is label 10), anything else is numbered in
-    the order of the names.
+    Integer labels are kept (a folder called 10 is label 10); other names are numbered in sorted order.
     """
     found = sorted(set(labels))
     return () if all(map(_is_integer, found)) else tuple(found)
@@ -39,7 +38,7 @@ class LabelIds:
     """The integer of each label, given the names of all.
 
     Args:
-        names: As `label_names` gives them; None where they are not known yet: all are 0 then.
+        names: Names from `label_names`; None if they are not known yet, which makes every label 0.
     """
 
     def __init__(self, names: tuple[str, ...] | None) -> None:
@@ -57,7 +56,7 @@ class LabelIds:
             return self._ids[text] if self._ids else int(text)
         except (KeyError, ValueError):
             raise RejectError(
-                f"label {text!r:.80} was not there when the inputs were listed"
+                f"label {text!r:.80} was not seen when the inputs were listed"
             ) from None
 
 
@@ -65,14 +64,14 @@ class ClassIds:
     """The integers of all classes in a record.
 
     Args:
-        names: By feature; None where they are not known yet.
+        names: Class names by feature; None if they are not known yet.
     """
 
     def __init__(self, names: Names | None) -> None:
         self._ids = {f: LabelIds(None if names is None else names.get(f, ())) for f in CLASSES}
 
     def put(self, record: dict[str, Any]) -> dict[str, Any]:
-        """Puts them in the place of their names; returns the record."""
+        """Replaces class names in a record by their integers; returns the record."""
         for feature, ids in self._ids.items():
             if feature in record:
                 record[feature] = ids[record[feature]]

@@ -1,4 +1,4 @@
-"""Columns of a table's rows that become features of records: `age:float32,tags:string[]`."""
+"""Extra features: columns of tables that become features, such as `age:float32,tags:string[]`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from readers.format.schema import (
     numpy_dtype,
 )
 
-# Tables have no complex numbers, and bfloat16 is what a model makes of float32.
+# Tables have no complex numbers, and bfloat16 is for models, not for data.
 DTYPES = tuple(
     name for name in TENSORFLOW_DTYPES if name not in ("complex64", "complex128", "bfloat16")
 )
@@ -31,7 +31,7 @@ _PART = re.compile(r"(.+):(\w+)(\[(?:[1-9][0-9]{0,8})?\])?")
 
 _BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 
-# What Python raises where a value is none of a dtype.
+# What Python raises if a value does not fit a dtype.
 _UNFIT = (ValueError, TypeError, LookupError, OverflowError)
 
 
@@ -39,8 +39,8 @@ class ExtraFeature(NamedTuple):
     """A column that becomes a feature.
 
     Attributes:
-        name: Of both.
-        feature: What records have of it: one value, or a list of values.
+        name: The name of the column and of the feature.
+        feature: A single value, or a list of values.
     """
 
     name: str
@@ -48,11 +48,10 @@ class ExtraFeature(NamedTuple):
 
 
 def parse_extra_features(text: str) -> tuple[ExtraFeature, ...]:
-    """The features that an `--extra_features` flag asks for: `age:float32,tags:string[]`.
+    """Parses an `--extra_features` flag, such as `age:float32,tags:string[]`.
 
     Raises:
-        UsageError: A part is no NAME:DTYPE, NAME:DTYPE[] or NAME:DTYPE[COUNT], or two have one
-            name.
+        UsageError: a part is not NAME:DTYPE, NAME:DTYPE[] or NAME:DTYPE[COUNT], or a name is repeated.
     """
     features: dict[str, Feature] = {}
     for part in text.split(","):
@@ -64,7 +63,7 @@ def parse_extra_features(text: str) -> tuple[ExtraFeature, ...]:
             )
         name, dtype, count = found.groups()
         if name in features:
-            raise UsageError(f"--extra_features {text}: {name!r} stands there twice, drop one")
+            raise UsageError(f"--extra_features {text}: {name!r} is repeated, drop one")
         features[name] = _feature(dtype, count)
     try:
         Schema(features)
@@ -81,10 +80,10 @@ def _feature(dtype: str, count: str | None) -> Feature:
 
 
 def extra_values(extras: tuple[ExtraFeature, ...], row: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of extra features by name, as `feature_value` gives them.
+    """The values of extra features in a row, by name and as returned by `feature_value`.
 
     Raises:
-        RejectError: The row lacks a column, or has a value that does not fit.
+        RejectError: the row lacks a column, or a value does not fit its feature.
     """
     for extra in extras:
         if extra.name not in row:
@@ -93,19 +92,20 @@ def extra_values(extras: tuple[ExtraFeature, ...], row: Mapping[str, Any]) -> di
 
 
 def feature_value(extra: ExtraFeature, value: Any) -> Any:
-    """The value of a feature as `Encoder.check` takes it.
-
-    An int for int64, text for a string, another NumPy scalar for any other dtype; an array [n] for
-    a list of numbers, a list for one of strings.
+    """Converts a value of a table to one that `Encoder.check` accepts.
 
     Args:
         extra: The feature.
-        value: As a row of a table has it. Text is read as a number where one is expected. None and
-            empty text are NaN or "" where the dtype has those. A list may also be written as JSON,
-            and what is none is its only value.
+        value: The value in the table. Text is parsed if a number is expected. None and empty text
+            become NaN for floats and "" for strings. A list may also be JSON text; any other value
+            is a list of one.
+
+    Returns:
+        An int for int64, a str for string, a NumPy scalar for other dtypes; for lists an array [n] of
+        the dtype, or a list of str.
 
     Raises:
-        RejectError: The value does not fit.
+        RejectError: the value does not fit.
     """
     name, feature = extra
     if feature.shape:
@@ -122,7 +122,7 @@ def _list_value(extra: ExtraFeature, value: Any) -> Any:
             value = json.loads(value)
         except (ValueError, RecursionError):
             raise RejectError(
-                f"column {name!r} holds {_shown(value)}, expected a JSON list"
+                f"column {name!r} holds {_shortened(value)}, expected a JSON list"
             ) from None
     items = value if isinstance(value, list) else [value]
     if feature.shape[0] not in (None, len(items)):
@@ -138,9 +138,10 @@ def _list_value(extra: ExtraFeature, value: Any) -> Any:
 
 
 def _plain_numbers(dtype: str, items: list[Any]) -> np.ndarray | None:
-    """The items as an array, in a tenth of the time, where all are Python's numbers of the dtype.
+    """Converts Python's numbers to an array, in a tenth of the time of converting each.
 
-    None where one is not, or is out of range.
+    Returns:
+        None if the items are of several types or of another dtype, or one is out of range.
     """
     kinds = set(map(type, items))
     if kinds == {float} and dtype in _LIMITS:
@@ -155,27 +156,27 @@ def _plain_numbers(dtype: str, items: list[Any]) -> np.ndarray | None:
 
 
 def _item(column: str, dtype: str, value: Any) -> Any:
-    """The Python value of one value of a dtype."""
+    """One value of a dtype, as a Python object."""
     try:
         return _PARSERS[dtype](value)
     except _UNFIT:
         if value is not None and value != "":
             raise RejectError(
-                f"column {column!r} holds {_shown(value)}, expected {_EXPECTED[dtype]}"
+                f"column {column!r} holds {_shortened(value)}, expected {_EXPECTED[dtype]}"
             ) from None
         if dtype not in _EMPTY:
             raise RejectError(f"column {column!r} is empty") from None
         return _EMPTY[dtype]
 
 
-def _shown(value: Any) -> str:
-    # A value may be of many megabytes, and its repr of more.
+def _shortened(value: Any) -> str:
+    # A value may have many megabytes, and its repr more.
     short = value[:80] if isinstance(value, (str, bytes, list)) else value
     return repr(short)[:80]
 
 
 def _written(text: str) -> str:
-    """The text of a number without what Python alone takes: 1_000, digits of other scripts."""
+    """Checks that a number is written without what only Python accepts: 1_000, non-ASCII digits."""
     if "_" in text or not text.isascii():
         raise ValueError
     return text
@@ -216,7 +217,7 @@ def _real(limit: float) -> Callable[[Any], float]:
                 raise OverflowError
         elif isinstance(value, int):
             value = float(value)
-        if limit <= abs(value) < math.inf:  # a TypeError where it is no number
+        if limit <= abs(value) < math.inf:  # A TypeError if it is not a number.
             raise OverflowError
         return value
 
@@ -255,7 +256,7 @@ _EXPECTED = {
 
 _EMPTY: dict[str, Any] = {"string": "", **dict.fromkeys(_LIMITS, math.nan)}
 
-# Python's own where the encoder is fastest with it.
+# Python's own types where the encoder is fastest with them.
 _TYPES: dict[str, Callable[[Any], Any]] = {
     name: {"int64": int, "string": str}.get(name, numpy_dtype(name).type) for name in DTYPES
 }

@@ -1,4 +1,8 @@
-"""The inputs of a job: patterns -> sources, files and the members of archives alike."""
+"""The inputs of a job: patterns become sources, which are files and members of archives.
+
+A key is a file's path relative to the common root of all patterns. The root follows from the patterns
+alone, so a key depends neither on which files match nor on where the data is.
+"""
 
 from __future__ import annotations
 
@@ -12,21 +16,22 @@ from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.sources.archives.archive import archive_kind, members, open_member, read_member, walk
 from beam_jobs.sources.archives.member import Member
 from beam_jobs.sources.sidecars import (
-    _alone,
-    _read_sidecar,
-    _Sample,
-    _too_many,
+    MemberGroup,
     is_sidecar,
+    lone_sidecar,
+    read_sidecar,
     row_of,
     stem_of,
+    too_large,
 )
-from beam_jobs.sources.source import MAX_FILE_BYTES, Source
+from beam_jobs.sources.source import Source
 from beam_jobs.storage.files import open_file, open_seekable, read_bytes
-from beam_jobs.storage.listing import File, match
+from beam_jobs.storage.listing import match
 from beam_jobs.storage.paths import absolute, common_root, is_local
+from readers.format.tfrecord import MAX_RECORD_BYTES
 
 
-def _no(path: str) -> bool:
+def _skips_none(path: str) -> bool:
     return False
 
 
@@ -35,13 +40,13 @@ class Inputs:
     """Files and archives that patterns match.
 
     Attributes:
-        patterns: As `absolute` gives them.
-        root: Of all of them; a path is `root/key`.
-        output: A directory whose files are no inputs, though it may lie among them.
-        samples: Whether `.cls`, `.txt` and `.json` members of archives are sidecars: columns of the
-            member of their name.
-        columns: The columns to take from those.
-        skips: Whether a file that a pattern matches is no input, by its path.
+        patterns: Patterns from `absolute`.
+        root: Their common directory; a path is `root/key`.
+        output: A directory whose files are skipped, even if a pattern matches them.
+        samples: Whether `.cls`, `.txt` and `.json` members of archives are sidecars, which hold columns
+            of the member with the same name.
+        columns: The columns to take from sidecars.
+        skips: Whether to skip a file that a pattern matches, given its path.
     """
 
     patterns: tuple[str, ...]
@@ -49,7 +54,7 @@ class Inputs:
     output: str = ""
     samples: bool = False
     columns: tuple[str, ...] = ()
-    skips: Callable[[str], bool] = _no
+    skips: Callable[[str], bool] = _skips_none
 
     @classmethod
     def of(
@@ -62,7 +67,7 @@ class Inputs:
         """The inputs that `--input` flags name.
 
         Raises:
-            UsageError: A pattern matches no file.
+            UsageError: a pattern matches no file.
         """
         resolved = [absolute(pattern) for pattern in patterns]
         for given, pattern in zip(patterns, resolved, strict=True):
@@ -74,50 +79,48 @@ class Inputs:
 
     @property
     def packed(self) -> bool:
-        """Whether a pattern names `.tar.gz` files, which can only be read from the front."""
+        """Whether a pattern names `.tar.gz` files, which can only be read from front to back."""
         return any(pattern.lower().endswith((".gz", ".tgz")) for pattern in self.patterns)
 
     def path(self, key: str) -> str:
+        """The path of a file."""
         return f"{self.root}/{key}"
 
     def path_of(self, source: Source) -> str:
-        """The path of a source, or of the archive that holds it."""
+        """The path of a source, or of the archive that contains it."""
         return self.path(source.archive or source.file)
 
-    def files(self, pattern: str, limit: int | None = None) -> Iterator[File]:
-        """Yields the files that one of the patterns matches, their keys in place of their paths."""
+    def files(self, pattern: str, limit: int | None = None) -> Iterator[Source]:
+        """Yields the files that one of the patterns matches; arguments as for `sources`."""
         output, start = f"{self.output}/", len(self.root) + 1
-        # A remote folder is not listed to its end for the first few, unless some do not count.
-        listed = None if is_local(pattern) or self.skips is not _no else limit
+        # With a limit, a remote folder is not listed to its end, unless files may be skipped.
+        listed = None if is_local(pattern) or self.skips is not _skips_none else limit
         found = (
-            File(path[start:], size, modified)
+            Source(path[start:], size, modified)
             for path, size, modified in match(pattern, listed, in_order=limit is not None)
             if not (self.output and path.startswith(output)) and not self.skips(path)
         )
         return itertools.islice(found, limit)
 
     def sources(self, pattern: str, limit: int | None = None) -> Iterator[Source]:
-        """Yields what one of the patterns matches: files, and the members of `.zip` and `.tar`.
+        """Yields the files that one of the patterns matches, and members of its `.zip` and `.tar` files.
 
-        A `.tar.gz` is one source, whose members `unpacked` yields. A damaged archive ends with a
-        source that has an error.
+        A `.tar.gz` is one source; `unpacked` yields its members. A damaged archive ends with a source
+        that has an error.
 
         Args:
-            limit: How many files and archives at most, in order of their names.
+            pattern: One of `patterns`.
+            limit: Maximum number of files and archives, the first ones by name.
         """
-        for file in self.files(pattern, limit):
-            source, kind = Source(*file), archive_kind(file.path)
+        for source in self.files(pattern, limit):
+            kind = archive_kind(source.key)
             if kind in ("zip", "tar"):
                 yield from self._members(source, kind)
             else:
                 yield source
 
     def first(self, pattern: str, limit: int) -> Iterator[tuple[Source, bytes | None]]:
-        """Yields the first sources of a pattern, and the bytes of those that lie in a `.tar.gz`.
-
-        Args:
-            limit: How many at most.
-        """
+        """Yields the first sources of a pattern, with the bytes of those from a `.tar.gz`."""
 
         def found() -> Iterator[tuple[Source, bytes | None]]:
             for source in self.sources(pattern, limit):
@@ -136,7 +139,7 @@ class Inputs:
                 try:
                     for member in members(file, kind):
                         found.append(member)
-                except RejectError as error:  # What stands before the damage is good.
+                except RejectError as error:  # The members before the damage are good.
                     broken = str(error)
                 yield from self._samples(archive, found, file)
         except OSError as error:
@@ -145,7 +148,7 @@ class Inputs:
             yield Source(archive.key, error=broken)
 
     def _samples(self, archive: Source, found: list[Member], file: BinaryIO) -> Iterator[Source]:
-        """Yields the members that are no sidecars, with what those say."""
+        """Yields the members except for sidecars, with the columns that those hold."""
         sidecars: dict[str, list[Member]] = {}
         named = set()
         for member in found if self.samples else ():
@@ -156,10 +159,10 @@ class Inputs:
         for member in found:
             stem = stem_of(member.name)
             if not (self.samples and is_sidecar(member.name)):
-                beside = sidecars.get(stem, ())
-                yield self._member(archive, member, (_read_sidecar(file, m) for m in beside))
+                own = sidecars.get(stem, ())
+                yield self._member(archive, member, (read_sidecar(file, m) for m in own))
             elif stem not in named:
-                yield _alone(archive, member)
+                yield lone_sidecar(archive, member)
 
     def _member(
         self, archive: Source, member: Member, sidecars: Iterable[tuple[Member, bytes]]
@@ -181,55 +184,55 @@ class Inputs:
         return source._replace(row={name: row[name] for name in self.columns if name in row})
 
     def unpacked(self, source: Source) -> Iterator[tuple[Source, bytes]]:
-        """Yields the members of a `.tar.gz` and their bytes, read once from its front.
+        """Yields the members of a `.tar.gz` with their bytes, reading it once from front to back.
 
-        A damaged archive ends with a source that has an error. Sidecars must stand next to the
-        member that they say something of.
+        A damaged archive ends with a source that has an error. Sidecars must be next to their member.
         """
-        sample = _Sample("")
+        group = MemberGroup("")
         broken = ""
         try:
             with open_file(self.path(source.key)) as file:
                 for member, stream in walk(file):
-                    if stem_of(member.name) != sample.stem:
-                        yield from self._taken(source, sample)
-                        yield from sample.alone(source)
-                        sample = _Sample(stem_of(member.name))
+                    if stem_of(member.name) != group.stem:
+                        yield from self._taken(source, group)
+                        yield from group.lone_sidecars(source)
+                        group = MemberGroup(stem_of(member.name))
                     if self.samples and is_sidecar(member.name):
-                        sample.add_sidecar(member, stream)
+                        group.add_sidecar(member, stream)
                     else:
-                        sample.add_record(member, stream)
-                        if not self.columns:  # It need not wait for its sidecars.
-                            yield from self._taken(source, sample)
+                        group.add_record(member, stream)
+                        if not self.columns:  # There is no need to wait for sidecars.
+                            yield from self._taken(source, group)
         except OSError as error:
             broken = f"cannot be read to its end: {error}"
         except RejectError as error:
             broken = str(error)
-        yield from self._taken(source, sample)
-        yield from sample.alone(source)
+        yield from self._taken(source, group)
+        yield from group.lone_sidecars(source)
         if broken:
             yield Source(source.key, error=broken), b""
 
-    def _taken(self, archive: Source, sample: _Sample) -> Iterator[tuple[Source, bytes]]:
-        for member, data in sample.take():
-            yield self._member(archive, member, sample.sidecars), data
+    def _taken(self, archive: Source, group: MemberGroup) -> Iterator[tuple[Source, bytes]]:
+        for member, data in group.take():
+            yield self._member(archive, member, group.sidecars), data
 
     def open(self, source: Source) -> BinaryIO:
-        """A source, open for reading, and cheap to seek in.
+        """Opens a source for reading; seeking is cheap.
 
         Raises:
-            OSError: It is missing or unreadable.
-            RejectError: It is a member that cannot be unpacked.
+            OSError: the source is missing or unreadable.
+            RejectError: the source is a damaged member of an archive.
         """
         if source.location is None:
             return open_seekable(self.path_of(source))
         return io.BytesIO(self.read(source))
 
     def stream(self, source: Source) -> BinaryIO:
-        """A source of any size, open for reading from its front.
+        """Opens a source of any size for reading from front to back.
 
         Raises:
-            OSError, RejectError: As `open`; the latter also from reading.
+            OSError: the source is missing or unreadable.
+            RejectError: the source is a damaged member; reading may raise this, too.
         """
         if source.location is None:
             return open_file(self.path_of(source))
@@ -237,14 +240,15 @@ class Inputs:
         return open_member(archive, source.location, source.key)
 
     def read(self, source: Source) -> bytes:
-        """The bytes of a source.
+        """Reads a whole source.
 
         Raises:
-            OSError, RejectError: As `open`; the latter also where they are more than a record holds.
+            OSError: the source is missing or unreadable.
+            RejectError: the source is larger than a record may be, or a damaged member.
         """
         if source.location is None:
-            if source.size > MAX_FILE_BYTES:
-                raise RejectError(_too_many(source.size, MAX_FILE_BYTES))
+            if source.size > MAX_RECORD_BYTES:
+                raise RejectError(too_large(source.size, MAX_RECORD_BYTES))
             return read_bytes(self.path_of(source))
         with open_file(self.path_of(source)) as archive:
-            return read_member(archive, source.location, source.key, MAX_FILE_BYTES)
+            return read_member(archive, source.location, source.key, MAX_RECORD_BYTES)

@@ -1,4 +1,4 @@
-"""Several files of one recording: found by a pattern of their names, and joined."""
+"""Recordings of several files, which a pattern of their names joins."""
 
 from __future__ import annotations
 
@@ -16,17 +16,20 @@ from beam_jobs.sources.source import Source
 
 _PLACES = {"{recording}": "(?P<recording>.+)", "{array}": "(?P<array>[^/]+)", "*": "[^/]*"}
 
-# Features that records have beside their arrays.
-_TAKEN = {"key", LABEL}
+# Names of other features of these records.
+_RESERVED = {"key", LABEL}
 
 
 def join_regex(pattern: str) -> re.Pattern[str]:
-    """What finds recording and array in a key, from `{recording}_{array}.csv`.
+    """A regular expression that finds the recording and the array in a key.
 
-    Folders above are part of the recording's name.
+    Folders are part of the recording's name.
+
+    Args:
+        pattern: A pattern such as `{recording}_{array}.csv`.
 
     Raises:
-        UsageError: The pattern does not have both of them, once each.
+        UsageError: the pattern does not contain each of the two exactly once.
     """
     for place in ("{recording}", "{array}"):
         if pattern.count(place) != 1:
@@ -45,7 +48,7 @@ class JoinedInputs(Inputs):
     """Recordings of several files each.
 
     Attributes:
-        join: The pattern.
+        join: The pattern, as in `{recording}_{array}.csv`.
     """
 
     join: str = ""
@@ -55,28 +58,29 @@ class JoinedInputs(Inputs):
         return join_regex(self.join)
 
     def sources(self, pattern: str, limit: int | None = None) -> Iterator[Source]:
-        """Yields the recordings, all of them for the first pattern: partners may match any.
+        """Yields all recordings for the first pattern, as the files of one may match several patterns.
 
-        A file that fits no recording is a source with an error, and so is a recording whose arrays
-        are not those that most have. All names of files are held until the last one is known.
+        A file that belongs to no recording is a source with an error, and so is a recording whose
+        arrays differ from those of most others. The names of all files are held in memory.
 
         Args:
-            limit: How many without an error at most, in order of their names.
+            pattern: One of `patterns`.
+            limit: Maximum number of recordings without an error, the first ones by name.
 
         Raises:
-            UsageError: An array has the name of a feature that every record has.
+            UsageError: an array has the name of another feature.
         """
         if pattern != self.patterns[0]:
             return
         recordings: dict[str, dict[str, Source]] = {}
         matched = list(itertools.chain.from_iterable(map(super().sources, self.patterns)))
-        # The order of a folder is the machine's.
+        # The order of files in a folder depends on the machine.
         for source in sorted(matched, key=lambda source: source.key):
             error = self._place(source, recordings)
             if error:
                 yield source._replace(error=error)
         usual = _usual(parts.keys() for parts in recordings.values())
-        if taken := usual & _TAKEN:
+        if taken := usual & _RESERVED:
             raise UsageError(
                 f"--join {self.join}: an array may not be called {min(taken)!r}: narrow --input, or "
                 "rename its files"
@@ -91,11 +95,11 @@ class JoinedInputs(Inputs):
                 yield source
 
     def _place(self, source: Source, recordings: dict[str, dict[str, Source]]) -> str:
-        """Puts a file into its recording; else why it is in none."""
+        """Adds a file to its recording; returns an error if it belongs to none."""
         if source.error:
             return source.error
         if source.archive:
-            return "it lies in an archive, whose members are not joined"
+            return "it is in an archive, whose members cannot be joined"
         found = self._regex.fullmatch(source.key)
         if not found:
             return f"its name does not fit --join {self.join}"
@@ -117,12 +121,12 @@ class JoinedInputs(Inputs):
         )
 
     def read(self, source: Source) -> bytes:
-        """Nothing, as a recording has no bytes of its own: its files are read one by one."""
+        """Reads nothing: the files of a recording are read one by one."""
         return b""
 
 
 def _usual(arrays: Iterable[Set[str]]) -> frozenset[str]:
-    """The arrays that most recordings have; of as many the more, and the first by name."""
+    """The most frequent set of arrays; among equals, the largest, then the first by name."""
     counts = Counter(map(frozenset, arrays))
     return min(
         counts, key=lambda names: (-counts[names], -len(names), sorted(names)), default=frozenset()

@@ -1,4 +1,4 @@
-"""Labels: where a record's label comes from, and the integer it becomes."""
+"""Labels: where the label of a record comes from."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.sources.archives.archive import archive_kind
@@ -24,28 +24,31 @@ LABEL_COLUMNS = ("label", "class")
 
 LABEL = "label"
 
-# The label of a record as text, or all labels of one that may have several.
+# Where labels come from: nowhere, the name of the file's folder, a table of labels, or a column.
+LabelMode = Literal["none", "parent", "csv", "column"]
+
+# The label of a record, or all its labels if it may have several.
 Label = str | tuple[str, ...]
 
 
 def label_text(value: Any) -> str:
-    """The canonical text of a label read from a field.
+    """The canonical text of a label.
 
     Raises:
-        RejectError: It is neither text nor a whole number.
+        RejectError: the value is neither text nor a whole number.
     """
     if isinstance(value, str) and value:
         return value
-    if isinstance(value, int):  # bool included: true is 1
+    if isinstance(value, int):  # Also a bool: true is 1.
         return str(int(value))
     raise RejectError(f"label {value!r:.80}: expected text or a whole number")
 
 
 def column_text(row: Mapping[str, Any], name: str) -> str:
-    """The text in a column, of a whole number its digits.
+    """The text in a column, or the digits of its whole number.
 
     Raises:
-        RejectError: The row has no such column, or something else stands there.
+        RejectError: the row has no such column, or another kind of value in it.
     """
     value = column_of(row, name)
     try:
@@ -60,10 +63,11 @@ def label_of(value: Any, several: bool) -> Label:
     """The label, or the labels, in a field.
 
     Args:
-        several: Whether a record may have any number of labels: then a single one is a list of one.
+        value: The field's value.
+        several: Whether a record may have any number of labels; a single one becomes a tuple of one.
 
     Raises:
-        RejectError: As `label_text`, or there is a list where one label is expected.
+        RejectError: a label is neither text nor a whole number, or a list instead of a single label.
     """
     if several:
         values = value if isinstance(value, list) else [value]
@@ -74,10 +78,10 @@ def label_of(value: Any, several: bool) -> Label:
 
 
 def field_label(row: Mapping[str, Any], name: str, several: bool) -> Label:
-    """The label, or the labels, in a column of a row.
+    """The label, or the labels, in a column of a row; arguments as for `label_of`.
 
     Raises:
-        RejectError: As `label_of`, or the row has no such column.
+        RejectError: the row has no such column, or no valid label in it.
     """
     value = column_of(row, name)
     try:
@@ -87,7 +91,7 @@ def field_label(row: Mapping[str, Any], name: str, several: bool) -> Label:
 
 
 def count_labels(labels: Iterable[Label | None]) -> Counter[str]:
-    """How often each label occurs."""
+    """Counts how often each label occurs."""
     found: Counter[str] = Counter()
     for label, count in Counter(labels).items():
         for text in (label,) if isinstance(label, str) else label or ():
@@ -97,34 +101,36 @@ def count_labels(labels: Iterable[Label | None]) -> Counter[str]:
 
 @dataclass(frozen=True)
 class Labels:
-    """Where the label of a file comes from.
+    """Where the labels of files come from.
 
     Attributes:
-        mode: "parent" for the name of its folder, "none", "csv", or "column".
-        table: With "csv", the path of the table; with "column", the name of the column.
+        mode: The kind of place.
+        table: Path of the table with mode "csv", name of the column with mode "column".
         several: Whether the column holds lists of labels.
     """
 
-    mode: str = "none"
+    mode: LabelMode = "none"
     table: str = ""
     several: bool = False
 
     @classmethod
     def parse(cls, text: str) -> Labels:
-        """The labels that a `--label` flag asks for.
+        """Parses a `--label` flag.
 
         Raises:
-            UsageError: It is none of `parent`, `none`, `csv:FILE`, `column:NAME`.
+            UsageError: the text is not `parent`, `none`, `csv:FILE` or `column:NAME`.
         """
-        if text in ("parent", "none"):
-            return cls(text)
-        mode, _, table = text.partition(":")
-        if mode == "column" and table:
-            return cls(mode, table)
-        if mode != "csv" or not table:
+        if text == "parent":
+            return cls("parent")
+        if text == "none":
+            return cls()
+        kind, _, table = text.partition(":")
+        if kind == "column" and table:
+            return cls("column", table)
+        if kind != "csv" or not table:
             raise UsageError(f"--label {text}: expected parent, none, csv:FILE or column:NAME")
         labels = cls("csv", str(Path(table).absolute()) if is_local(table) else table)
-        labels._by_key  # noqa: B018  (read it now: a missing table is a mistake to name at once)
+        labels._by_key  # noqa: B018  (Reads the table now: if it is missing, the command fails at once.)
         return labels
 
     @cached_property
@@ -159,30 +165,27 @@ class Labels:
                 )
         return table
 
-    def __getstate__(self) -> tuple[str, str, bool]:
-        return self.mode, self.table, self.several
-
-    def __setstate__(self, state: tuple[str, str, bool]) -> None:
-        self.__dict__.update(mode=state[0], table=state[1], several=state[2])
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Labels, (self.mode, self.table, self.several)  # Without the contents of the table.
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that hold them."""
+        """The columns that hold labels."""
         return (self.table,) if self.mode == "column" else ()
 
     @property
     def feature(self) -> Feature | None:
-        """What a record has of them; None without labels."""
+        """The feature `label` of records; None without labels."""
         if self.mode == "none":
             return None
         return Feature("int64", (None,), "list") if self.several else Feature("int64")
 
     def of(self, source: Source) -> Label | None:
-        """The label of what is loaded from a source, None with mode "none".
+        """The label of the records of a source; None with mode "none".
 
         Raises:
-            RejectError: The column has none.
-            UsageError: The file has no folder below the root, or the table has no line for it.
+            RejectError: the column has no valid label.
+            UsageError: the file has no folder under the root, or the table has no line for it.
         """
         if self.mode == "none":
             return None
@@ -192,7 +195,7 @@ class Labels:
         if self.mode == "parent":
             if "/" not in key:
                 raise UsageError(
-                    f"{key}: it lies in no folder below the inputs' common root, so it has no "
+                    f"{key}: it is in no folder under the inputs' common root, so it has no "
                     "label; use a pattern like 'photos/*/*.jpg', --label csv:FILE or --label none"
                 )
             folder = key.rsplit("/", 2)[-2]
@@ -204,7 +207,7 @@ class Labels:
 
 
 def _without_suffix(folder: str) -> str:
-    """The name of an archive stands for the folder that was packed."""
+    """The name of an archive without its extension, which was the folder's name."""
     kind = archive_kind(folder)
     if not kind:
         return folder

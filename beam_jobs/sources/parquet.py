@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Any, BinaryIO
 
 from beam_jobs.errors import RejectError
-from beam_jobs.packages import optional
-from beam_jobs.sources.rows import Row, _check_names
+from beam_jobs.packages import require
+from beam_jobs.sources.rows import Row, check_names
 
-# Rows of Parquet in memory at once: those of pictures are few, and each batch costs 0.1 ms.
+# Rows in memory at once: only a few if they hold images, but each batch costs 0.1 ms.
 _BATCH_ROWS = 1024
 
 _BATCH_BYTES = 8 << 20
@@ -19,10 +19,10 @@ _BUFFER_BYTES = 1 << 20
 
 
 def row_groups(file: BinaryIO) -> list[int]:
-    """How many rows each row group of a Parquet file has.
+    """The number of rows in each row group of a Parquet file.
 
     Raises:
-        RejectError: The file cannot be read.
+        RejectError: the file cannot be read.
     """
     footer = _open_parquet(file).metadata
     return [footer.row_group(i).num_rows for i in range(footer.num_row_groups)]
@@ -31,19 +31,19 @@ def row_groups(file: BinaryIO) -> list[int]:
 def read_row_groups(
     file: BinaryIO, groups: Iterable[int], columns: Collection[str] | None = None, first: int = 1
 ) -> Iterator[Row]:
-    """Yields the rows of row groups of a Parquet file, as `read_rows` does.
+    """Yields the rows of some row groups of a Parquet file, including those that cannot be read.
 
-    One that cannot be read to its end ends with a row of number 0, and the next one follows.
+    A damaged group ends with a row of number 0, after which the next group follows.
 
     Args:
-        file: One that can seek.
-        groups: Consecutive numbers, from 0.
-        columns: As `read_rows` takes them.
+        file: The file, seekable.
+        groups: Consecutive numbers of row groups, from 0.
+        columns: The columns to read; None for all.
         first: Number of the first row.
 
     Raises:
-        RejectError: The file cannot be read.
-        UsageError: As `read_rows`.
+        RejectError: the file cannot be read.
+        UsageError: two columns have the same name.
     """
     table = _open_parquet(file)
     for group in groups:
@@ -55,30 +55,48 @@ def read_row_groups(
 
 
 def _open_parquet(file: BinaryIO) -> Any:
-    """The `pyarrow.parquet.ParquetFile` of an open file, whose schema Arrow can read.
+    """Opens a `pyarrow.parquet.ParquetFile`.
 
     Raises:
-        RejectError: It is none.
+        RejectError: the file is not Parquet, or Arrow cannot read its schema.
         UsageError: pyarrow is not installed.
     """
-    parquet = optional("pyarrow.parquet", "beam", ".parquet files")
+    parquet = require("pyarrow.parquet", "beam", ".parquet files")
     try:
         table = parquet.ParquetFile(
             file,
-            # By default all that a row group has of a column is read at once.
+            # By default, whole columns of a row group are read at once.
             pre_buffer=False,
             buffer_size=_BUFFER_BYTES,
-            # The default, nanoseconds, ends in the year 2262 and begins again.
+            # The default, nanoseconds, overflows in the year 2262.
             coerce_int96_timestamp_unit="us",
             page_checksum_verification=True,
         )
-        table.schema_arrow  # noqa: B018  (it is made when it is first asked for)
-    except Exception as error:  # Arrow raises nearly everything on broken input
+        table.schema_arrow  # noqa: B018  (The property parses the schema.)
+    except Exception as error:  # Arrow raises errors of nearly all kinds on damaged input.
         raise RejectError(f"not a Parquet file that can be read: {error}") from None
     return table
 
 
-def _parquet_rows(table: Any, columns: Collection[str] | None) -> Iterator[Row]:
+def parquet_columns(file: BinaryIO) -> tuple[str, ...]:
+    """The column names of a Parquet file; arguments and errors as for `parquet_rows`."""
+    names = _open_parquet(file).schema_arrow.names
+    check_names(names)
+    return tuple(names)
+
+
+def parquet_rows(file: BinaryIO, columns: Collection[str] | None) -> Iterator[Row]:
+    """Yields every row of a Parquet file, including those that cannot be read.
+
+    Args:
+        file: The file, seekable.
+        columns: The columns to read; None for all.
+
+    Raises:
+        RejectError: the file cannot be read to its end.
+        UsageError: two columns have the same name.
+    """
+    table = _open_parquet(file)
     first = 1
     for number in range(table.num_row_groups):
         yield from _group_rows(table, number, columns, first)
@@ -89,7 +107,7 @@ def _group_rows(
     table: Any, number: int, columns: Collection[str] | None, first: int
 ) -> Iterator[Row]:
     names = table.schema_arrow.names
-    _check_names(names)
+    check_names(names)
     group = table.metadata.row_group(number)
     wanted = [name for name in names if columns is None or name in columns]
     fit = _BATCH_BYTES * group.num_rows // max(group.total_byte_size, 1)
@@ -98,7 +116,7 @@ def _group_rows(
         for batch in table.iter_batches(
             batch_size=max(1, min(fit, _BATCH_ROWS)),
             row_groups=[number],
-            # How many rows there are is told by what is read, not by what the footer says.
+            # At least one column: rows are counted by reading them, not taken from the footer.
             columns=wanted or names[:1],
             use_threads=False,
         ):
@@ -115,7 +133,7 @@ def _group_rows(
 
 
 def _batch_rows(batch: Any) -> Iterator[tuple[dict[str, Any] | None, str]]:
-    """Yields the values of every row of a batch, or None and why they cannot be read."""
+    """Yields (values, "") for each row of a batch, or (None, why it cannot be read)."""
     try:
         batch.validate(full=True)
         columns = [_values(column) for column in batch.columns]
@@ -132,12 +150,12 @@ def _batch_rows(batch: Any) -> Iterator[tuple[dict[str, Any] | None, str]]:
 
 
 def _values(array: Any) -> list[Any]:
-    """What an Arrow array holds, as Python's own values."""
-    pa = optional("pyarrow", "beam", ".parquet files")
+    """The values of an Arrow array as Python objects."""
+    pa = require("pyarrow", "beam", ".parquet files")
     kind, types = array.type, pa.types
     if isinstance(array, pa.ExtensionArray):
         return _values(array.storage)
-    if types.is_dictionary(kind):  # in a tenth of the time of its own to_pylist
+    if types.is_dictionary(kind):  # In a tenth of the time of its to_pylist.
         return _values(array.dictionary_decode())
     if types.is_struct(kind):
         names = [field.name for field in kind]
@@ -159,9 +177,9 @@ def _values(array: Any) -> list[Any]:
 
 
 def _iso_texts(array: Any) -> list[str | None]:
-    """Dates and times as ISO 8601 has them, None where there is none.
+    """Dates and times in ISO 8601; None for missing ones.
 
-    Python's own end in the year 9999, know no nanoseconds, and need a database of time zones.
+    Python's types end in the year 9999, lack nanoseconds and need a database of time zones.
     """
     zone = "+00:00" if getattr(array.type, "tz", None) else ""
     texts = array.to_numpy(zero_copy_only=False).astype(str).tolist()
@@ -169,6 +187,6 @@ def _iso_texts(array: Any) -> list[str | None]:
 
 
 def _iso_text(text: str) -> str:
-    """A time without a fraction that is zero, as Python writes it."""
+    """A time without a fraction if that is zero, as Python writes it."""
     whole, _, fraction = text.partition(".")
     return text if fraction.strip("0") else whole

@@ -6,6 +6,7 @@ import contextlib
 import csv
 import gzip
 import io
+import itertools
 import json
 import zlib
 from collections import Counter
@@ -18,10 +19,12 @@ from beam_jobs.errors import RejectError, UsageError
 
 _DELIMITERS = {"csv": ",", "tsv": "\t"}
 
-# A row longer than this is none; it would be held in memory whole.
+TEXT_KINDS = (*_DELIMITERS, "jsonl")
+
+# Longer rows are rejected, because a row is held in memory as a whole.
 MAX_LINE_BYTES = 64 << 20
 
-# Python's own limit of 128 KiB for a field of a table is less than a long document.
+# By default Python limits a field to 128 KiB, less than a long document.
 csv.field_size_limit(MAX_LINE_BYTES)
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -31,10 +34,10 @@ class Row(NamedTuple):
     """One row of a table.
 
     Attributes:
-        number: From 1: of the rows of .csv and .tsv that are not blank, the header not counted;
-            of the lines of .jsonl; of the rows of .parquet. 0 for the file itself.
-        values: By the names of the columns; None where it cannot be read.
-        error: Why it cannot be read.
+        number: Its number from 1; 0 for an error of the whole file. Counts lines of .jsonl, rows of
+            .parquet, and of .csv and .tsv the rows after the header that are not blank.
+        values: Values by column name; None if the row cannot be read.
+        error: Why the row cannot be read.
     """
 
     number: int
@@ -43,10 +46,11 @@ class Row(NamedTuple):
 
 
 def json_row(number: int, line: bytes | None) -> Row:
-    """The row that a line of .jsonl is.
+    """Parses a line of .jsonl.
 
     Args:
-        line: None for one that is longer than `MAX_LINE_BYTES`.
+        number: The line's number, from 1.
+        line: The line; None if it is longer than `MAX_LINE_BYTES`.
     """
     if line is None:
         return Row(number, None, f"longer than {MAX_LINE_BYTES >> 20} MiB")
@@ -62,28 +66,55 @@ def json_row(number: int, line: bytes | None) -> Row:
 
 
 def parse_json(text: bytes) -> Any:
-    """The value of a JSON text, as `json.loads` reads it, all of whose texts are UTF-8.
+    """Parses JSON as `json.loads` does, but accepts valid Unicode only.
 
     Raises:
-        ValueError, RecursionError: As `json.loads`; UnicodeError where something is not UTF-8.
+        ValueError, RecursionError: the text is not JSON.
+        UnicodeError: a string is not valid Unicode.
     """
     try:
-        return orjson.loads(text)  # in a third of the time
+        return orjson.loads(text)  # In a third of the time.
     except orjson.JSONDecodeError:
-        # Takes NaN, and says in the usual words what is wrong.
+        # Accepts NaN, and has the usual error messages.
         value = json.loads(text.decode())
-        # JSON may hold half a surrogate pair, which no UTF-8 can.
+        # JSON may contain half a surrogate pair, which UTF-8 cannot.
         json.dumps(value, ensure_ascii=False).encode()
         return value
 
 
-def _unpacked(file: BinaryIO, gzipped: bool) -> Any:
+def text_rows(file: BinaryIO, kind: str, gzipped: bool) -> Iterator[Row]:
+    """Yields every row of a table of text, including those that cannot be read.
+
+    Args:
+        file: The table, at its beginning.
+        kind: "csv", "tsv" or "jsonl".
+        gzipped: Whether the file is compressed.
+
+    Raises:
+        RejectError: the file cannot be read to its end.
+        UsageError: two columns have the same name.
+    """
+    with _as_rejects():
+        text = _decompressed(file, gzipped)
+        if kind == "jsonl":
+            yield from itertools.starmap(json_row, numbered_lines(text))
+        else:
+            yield from _delimited_rows(text, _DELIMITERS[kind])
+
+
+def text_header(file: BinaryIO, kind: str, gzipped: bool) -> tuple[str, ...]:
+    """The column names of a .csv or .tsv; arguments and errors as for `text_rows`."""
+    with _as_rejects():
+        return tuple(_header(_split_rows(_decompressed(file, gzipped), _DELIMITERS[kind])))
+
+
+def _decompressed(file: BinaryIO, gzipped: bool) -> Any:
     return gzip.GzipFile(fileobj=file) if gzipped else file
 
 
 @contextlib.contextmanager
-def _read_to_its_end() -> Iterator[None]:
-    """Makes a RejectError of what ends the reading of a table of text."""
+def _as_rejects() -> Iterator[None]:
+    """Raises a RejectError if a table of text cannot be read to its end."""
     try:
         yield
     except (OSError, EOFError, zlib.error) as error:
@@ -135,13 +166,13 @@ def _delimited_rows(file: Any, delimiter: str) -> Iterator[Row]:
 
 
 def _split_rows(file: Any, delimiter: str) -> Iterator[list[str]]:
-    """Yields the fields of every row that is not blank, bytes that are no UTF-8 as surrogates.
+    """Yields the fields of each row that is not blank; bytes that are not UTF-8 become surrogates.
 
     Raises:
-        csv.Error: A row is longer than any, or the file ends within quotes.
+        csv.Error: a row is too long, or the file ends within quotes.
     """
     text = io.TextIOWrapper(file, "utf-8-sig", "surrogateescape", newline="")
-    room, ended = MAX_LINE_BYTES, False
+    room, ended = MAX_LINE_BYTES, False  # `room` is what is left for the current row.
 
     def lines() -> Iterator[str]:
         nonlocal room, ended
@@ -154,14 +185,14 @@ def _split_rows(file: Any, delimiter: str) -> Iterator[list[str]]:
 
     try:
         for row in csv.reader(lines(), delimiter=delimiter):
-            # A whole row comes before the next line is asked for.
+            # The reader yields a complete row before it requests the next line.
             if ended:
                 raise csv.Error("it ends within quotes")
             room = MAX_LINE_BYTES
             if row:
                 yield row
     finally:
-        # The file is not ours to close, as the wrapper would. It may be closed by now.
+        # Otherwise the wrapper would close the caller's file, which may already be closed.
         with contextlib.suppress(ValueError):
             text.detach()
 
@@ -170,7 +201,7 @@ def _header(rows: Iterator[list[str]]) -> list[str]:
     header = next(rows, [])
     if not _is_utf8(header):
         raise csv.Error("its first line is not UTF-8")
-    _check_names(header)
+    check_names(header)
     return header
 
 
@@ -182,8 +213,12 @@ def _is_utf8(row: list[str]) -> bool:
         return False
 
 
-def _check_names(names: Iterable[str]) -> None:
-    # Programs write several columns without a name, of which nobody asks for one.
+def check_names(names: Iterable[str]) -> None:
+    """Checks that no column name is repeated; several columns may have no name.
+
+    Raises:
+        UsageError: two columns have the same name.
+    """
     counts = Counter(filter(None, names))
     if repeated := next((name for name, count in counts.items() if count > 1), None):
         raise UsageError(f"two columns are called {repeated!r}: give each a name of its own")

@@ -11,7 +11,8 @@ import orjson
 from beam_jobs.errors import RejectError
 from beam_jobs.sources.archives.archive import read_member
 from beam_jobs.sources.archives.member import Member
-from beam_jobs.sources.source import MAX_FILE_BYTES, Source
+from beam_jobs.sources.source import Source
+from readers.format.tfrecord import MAX_RECORD_BYTES
 
 _KINDS = ("cls", "txt", "json")
 
@@ -61,18 +62,18 @@ def row_of(sidecars: Iterable[tuple[Member, bytes]]) -> dict[str, Any]:
 
 
 @dataclass
-class _Sample:
-    """Members of a `.tar.gz` that stand next to each other and share a stem.
+class MemberGroup:
+    """Neighbouring members of a `.tar.gz` whose names share a stem.
 
     Attributes:
-        stem: Of their names.
-        sidecars: With their bytes.
-        named: Whether one is no sidecar.
+        stem: The stem.
+        sidecars: The sidecars and their bytes.
+        has_record: Whether one of the members is not a sidecar.
     """
 
     stem: str
     sidecars: list[tuple[Member, bytes]] = field(default_factory=list)
-    named: bool = False
+    has_record: bool = False
     _records: list[tuple[Member, bytes]] = field(default_factory=list)
     _held: int = 0
 
@@ -80,17 +81,17 @@ class _Sample:
         self.sidecars.append(self._read(member, stream, MAX_SIDECAR_BYTES))
 
     def add_record(self, member: Member, stream: BinaryIO) -> None:
-        self.named = True
-        self._records.append(self._read(member, stream, MAX_FILE_BYTES))
+        self.has_record = True
+        self._records.append(self._read(member, stream, MAX_RECORD_BYTES))
 
     def _read(self, member: Member, stream: BinaryIO, limit: int) -> tuple[Member, bytes]:
         if member.error:
             return member, b""
         if member.size > limit:
-            member = member._replace(error=_too_many(member.size, limit))
-        elif self._held + member.size > MAX_FILE_BYTES:
+            member = member._replace(error=too_large(member.size, limit))
+        elif self._held + member.size > MAX_RECORD_BYTES:
             held = f"{self._held + member.size} bytes with those of its name before it"
-            member = member._replace(error=f"{held}, more than {MAX_FILE_BYTES}")
+            member = member._replace(error=f"{held}, more than {MAX_RECORD_BYTES}")
         try:
             data = b"" if member.error else stream.read(member.size)
         except RejectError as error:
@@ -101,24 +102,25 @@ class _Sample:
         return member, data
 
     def take(self) -> list[tuple[Member, bytes]]:
-        """The records since the last call, and their bytes."""
+        """The records since the last call, with their bytes."""
         taken, self._records = self._records, []
         self._held -= sum(len(data) for _, data in taken)
         return taken
 
-    def alone(self, archive: Source) -> Iterator[tuple[Source, bytes]]:
-        """Yields the sidecars where there is nothing else."""
-        for member, _ in () if self.named else self.sidecars:
-            yield _alone(archive, member), b""
+    def lone_sidecars(self, archive: Source) -> Iterator[tuple[Source, bytes]]:
+        """Yields an error for each sidecar if there is no record."""
+        for member, _ in () if self.has_record else self.sidecars:
+            yield lone_sidecar(archive, member), b""
 
 
-def _alone(archive: Source, sidecar: Member) -> Source:
+def lone_sidecar(archive: Source, sidecar: Member) -> Source:
+    """The error of a sidecar that describes no member."""
     key = f"{archive.key}/{sidecar.name}"
     return Source(key, archive=archive.key, error=sidecar.error or ALONE)
 
 
-def _read_sidecar(file: BinaryIO, member: Member) -> tuple[Member, bytes]:
-    """A sidecar and its bytes, or why there are none."""
+def read_sidecar(file: BinaryIO, member: Member) -> tuple[Member, bytes]:
+    """A sidecar with its bytes; with an error and no bytes if it cannot be read."""
     if member.location is None:
         return member, b""
     try:
@@ -127,5 +129,6 @@ def _read_sidecar(file: BinaryIO, member: Member) -> tuple[Member, bytes]:
         return member._replace(error=str(error)), b""
 
 
-def _too_many(size: int, limit: int) -> str:
+def too_large(size: int, limit: int) -> str:
+    """The error of a file or member with too many bytes."""
     return f"it has {size} bytes, more than {limit}"

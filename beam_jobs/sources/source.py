@@ -1,7 +1,7 @@
-"""What records are loaded from, and the references that travel in its place.
+"""Sources, from which records are loaded, and the packed references that travel in their place.
 
-A reference is a few dozen bytes: the size of a file, when it was modified, its key, and whatever else
-is known of it: its location in an archive, a row of a table, the files that are joined to it.
+A reference is a few dozen bytes: the size of a file, its time of modification and its key, and if there
+are any, its location in an archive, its row of a table and the files that are joined to it.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from beam_jobs.sources.archives.member import MemberLocation
 
 _REFERENCE = struct.Struct("<Qq")
 
-# No key holds it; what follows the key is JSON.
+# Separates the key, which never contains it, from the other fields as JSON.
 _DETAILS = b"\0"
 
-# Before the name of a column, in flags that may also name something else.
+# Precedes the name of a column in flags that accept other values, too.
 COLUMN = "column:"
 
 _NOTHING: Mapping[str, Any] = {}
@@ -32,15 +32,15 @@ class Source(NamedTuple):
     """A file, or a member of an archive, from which one record or several are loaded.
 
     Attributes:
-        key: Its path below the common root; that of a member goes on below its archive's.
-        size: In bytes; 0 where nobody knows it before it is read.
-        modified: Nanoseconds since the epoch; of a member, when its archive was.
-        archive: The key of the archive that holds it; empty for a file of its own.
+        key: Path relative to the common root; for a member, the archive's key and the member's path.
+        size: Size in bytes; 0 if it is not known before reading.
+        modified: Time of the last change, in nanoseconds since the epoch; the archive's for a member.
+        archive: Key of the archive that contains it; empty for a file.
         location: Where the archive holds its bytes.
-        row: What a table, or files beside it, say of it: values as JSON has them, by column.
-        joined: Files that belong to it: (what each is, path, size, modified).
-        path: Below the root, where it is not the key.
-        error: Why nothing can be loaded from it; empty unless the lister knows already.
+        row: Columns from a table, or from files next to it: JSON values by name.
+        joined: The files of a joined recording: (name of the array, path, size, modified).
+        path: Path relative to the root, if the key is something else.
+        error: Why nothing can be loaded from it; empty if no reason is known yet.
     """
 
     key: str
@@ -55,12 +55,12 @@ class Source(NamedTuple):
 
     @property
     def file(self) -> str:
-        """Its path below the root, whatever its key is; its ending says what it holds."""
+        """Its path relative to the root, whose extension names its kind."""
         return self.path or self.key
 
     @property
     def packed(self) -> bool:
-        """Whether it is a `.tar.gz`, whose members nobody knows before it is read."""
+        """Whether it is a `.tar.gz`, whose members are unknown until it is read."""
         return not self.archive and archive_kind(self.file) == "tar.gz"
 
 
@@ -68,7 +68,7 @@ def column_of(row: Mapping[str, Any], name: str) -> Any:
     """The value of a column.
 
     Raises:
-        RejectError: The row has no such column; the message lists those it has.
+        RejectError: the row has no such column; the message lists those it has.
     """
     try:
         return row[name]
@@ -90,7 +90,7 @@ def pack_reference(source: Source) -> bytes:
 def _to_json(value: Any) -> bytes:
     try:
         return orjson.dumps(value)
-    except TypeError:  # Names of files that are not UTF-8 hold lone surrogates.
+    except TypeError:  # File names that are not UTF-8 contain lone surrogates.
         return json.dumps(value).encode()
 
 
@@ -102,7 +102,7 @@ def _of_json(text: bytes) -> Any:
 
 
 def unpack_reference(reference: bytes) -> Source:
-    """The source that `pack_reference` was given."""
+    """The source that `pack_reference` packed."""
     size, modified = _REFERENCE.unpack_from(reference)
     key, _, details = reference[_REFERENCE.size :].partition(_DETAILS)
     source = Source(key.decode("utf-8", "surrogateescape"), size, modified)
@@ -124,7 +124,7 @@ def reference_key(reference: bytes) -> bytes:
     return reference[_REFERENCE.size :].partition(_DETAILS)[0]
 
 
-# A key is a feature of its record, and text in an Example is UTF-8.
+# A key becomes a feature of its record, and text in an Example is UTF-8.
 NOT_UTF8 = "the file's name is not UTF-8: rename it"
 
 
@@ -135,7 +135,3 @@ def is_utf8(key: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-# A record cannot exceed protobuf's 2 GiB.
-MAX_FILE_BYTES = 1 << 31

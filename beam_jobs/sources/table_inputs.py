@@ -1,4 +1,4 @@
-"""Tables as inputs: each row names a file, and says what else is known of it."""
+"""Tables as inputs: each row names a file, and may have other columns for its record."""
 
 from __future__ import annotations
 
@@ -22,22 +22,21 @@ from beam_jobs.storage.files import open_seekable
 from beam_jobs.storage.listing import match
 from beam_jobs.storage.paths import absolute, absolute_path, common_root, is_local
 
-# Different names of splits in a column; more are a wrong column.
-_MAX_SPLITS = 256
+# With more names of splits, it is the wrong column. A dataset has at most `placement.MAX_SPLITS`.
+_MAX_SPLIT_NAMES = 256
 
-# Rows that are looked at to learn what a table holds: not every line of .jsonl names every column.
-_TRIED = 100
+# Rows that are read to learn the columns of a table: not every line of .jsonl has all of them.
+_SAMPLED_ROWS = 100
 
 
 @dataclass(frozen=True)
 class TableInputs(Inputs):
-    """Files that the rows of tables name.
-
-    `patterns` are those of the tables. A path in a row is one below `root`.
+    """Files that the rows of tables name, by paths relative to `root`; `patterns` match the tables.
 
     Attributes:
-        path_column: Of every table.
-        key: What names a record: its "path", its "row" as well, or `column:NAME`.
+        path_column: The column with the paths, in every table.
+        key: What a record's key is: "path" for the path, "row" for the path and the row's number, or
+            `column:NAME` for the value of a column.
     """
 
     path_column: str = ""
@@ -56,26 +55,27 @@ class TableInputs(Inputs):
         """The inputs that `--table` flags name.
 
         Args:
-            tables: Patterns.
-            root: The folder below which the paths lie; empty for that of the tables.
-            path_column: Empty for one that is called as such columns are.
-            columns: All that somebody asks for.
-            key: As the attribute.
+            tables: Patterns of tables.
+            root: The folder that paths are relative to; empty for the tables' common folder.
+            path_column: The column with the paths; empty for one of `PATH_COLUMNS`.
+            columns: The other columns to read.
+            key: The attribute `key`.
+            output: A directory whose files are skipped.
 
         Raises:
-            UsageError: A table is missing, or lacks a column; or `root` or `key` is none.
+            UsageError: a table is missing or lacks a column, `root` is not a folder, or `key` is invalid.
         """
         if key not in ("path", "row") and not key.startswith(COLUMN):
             raise UsageError(f"--key {key}: expected path, row or {COLUMN}NAME")
         if key.startswith(COLUMN):
             columns = (*columns, key.removeprefix(COLUMN))
         resolved = [absolute(table) for table in tables]
-        below = _folder(root) if root else common_root(resolved)
+        folder = _folder(root) if root else common_root(resolved)
         for given in tables:
             for path in tables_of(given):
                 path_column = _check_columns(path, path_column, columns)
         return cls(
-            tuple(resolved), below, output, columns=columns, path_column=path_column, key=key
+            tuple(resolved), folder, output, columns=columns, path_column=path_column, key=key
         )
 
     @property
@@ -84,7 +84,7 @@ class TableInputs(Inputs):
 
     @cached_property
     def _above(self) -> str:
-        """The folder above all tables: a row that is no record is named from there."""
+        """The common folder of all tables, which the keys of invalid rows are relative to."""
         return common_root(list(self.patterns))
 
     def sources(self, pattern: str, limit: int | None = None) -> Iterator[Source]:
@@ -93,19 +93,14 @@ class TableInputs(Inputs):
         A row that cannot be read is a source with an error.
 
         Args:
-            limit: How many at most.
+            pattern: One of `patterns`.
+            limit: Maximum number of rows, the first ones of the first tables by name.
         """
-        left = limit
-        for path, _, _ in match(pattern, limit):
-            for source in self._rows(path):
-                if left is not None:
-                    if not left:
-                        return
-                    left -= 1
-                yield source
+        paths = (file.path for file in match(pattern, limit))
+        return itertools.islice(itertools.chain.from_iterable(map(self._rows, paths)), limit)
 
     def _rows(self, path: str) -> Iterator[Source]:
-        kind, gzipped = kind_of(path)
+        kind, gzipped = _kind_of(path)
         wanted = {self.path_column, *self.columns}
         name = path[len(self._above) + 1 :]
         with open_seekable(path) as file:
@@ -142,10 +137,10 @@ class TableInputs(Inputs):
         return source._replace(size=status.st_size, modified=status.st_mtime_ns)
 
     def _below(self, path: Any) -> str:
-        """A path in a row, below the root.
+        """A path in a row, relative to the root.
 
         Raises:
-            RejectError: It is none, or lies outside of the root.
+            RejectError: the value is not a path of a file under the root.
         """
         if not isinstance(path, str) or not path or "\0" in path:
             raise RejectError(f"column {self.path_column!r} is {path!r:.80}, expected a path")
@@ -167,28 +162,28 @@ def _folder(root: str) -> str:
     """The folder that `--input` names, without a final slash.
 
     Raises:
-        UsageError: It is none.
+        UsageError: there is no such local folder.
     """
     path = absolute_path(root).rstrip("/")
     if is_local(path) and not Path(path or "/").is_dir():
         raise UsageError(
-            f"--input {root}: no such folder; with --table it is the one below which all paths lie"
+            f"--input {root}: no such folder; with --table, --input is the folder that contains all files"
         )
     return path
 
 
 def _check_columns(path: str, path_column: str, columns: tuple[str, ...]) -> str:
-    """The column with the paths, of a table that has all columns.
+    """Checks that a table has all columns; returns the one with the paths.
 
     Args:
-        path: Of the table.
-        path_column: Empty for one that is called as such columns are.
-        columns: All others.
+        path: The table's path.
+        path_column: The column with the paths; empty for one of `PATH_COLUMNS`.
+        columns: The other columns.
 
     Raises:
-        UsageError: The table lacks one.
+        UsageError: the table lacks a column.
     """
-    header = columns_of(path)
+    header = _columns_of(path)
     if not path_column:
         names = [name for name in PATH_COLUMNS if name in header]
         if not names:
@@ -206,7 +201,7 @@ def _check_columns(path: str, path_column: str, columns: tuple[str, ...]) -> str
 
 
 def _portable(value: Any) -> Any:
-    """A value as JSON can hold it; bytes, numbers that are not finite, and the like become text."""
+    """A value that JSON can hold: bytes, numbers that are not finite, and the like become text."""
     if value is None or isinstance(value, str | int):
         return value
     if isinstance(value, list | tuple):
@@ -219,24 +214,24 @@ def _portable(value: Any) -> Any:
 
 
 def tables_of(pattern: str) -> list[str]:
-    """The paths that a `--table` flag names, in order.
+    """The paths that a `--table` flag names, sorted.
 
     Raises:
-        UsageError: There are none, or one is no table.
+        UsageError: no file matches, or one is not a table.
     """
     paths = sorted(file.path for file in match(absolute(pattern)))
     if not paths:
         raise UsageError(f"--table {pattern}: no file matches; check it with ls")
     for path in paths:
-        kind_of(path)
+        _kind_of(path)
     return paths
 
 
-def kind_of(path: str) -> tuple[str, bool]:
+def _kind_of(path: str) -> tuple[str, bool]:
     """The kind of a table, and whether it is gzipped.
 
     Raises:
-        UsageError: It is none.
+        UsageError: the file is not a table.
     """
     kind = table_kind(path)
     if kind is None:
@@ -244,19 +239,19 @@ def kind_of(path: str) -> tuple[str, bool]:
     return kind
 
 
-def columns_of(path: str) -> tuple[str, ...]:
-    """The columns of a table; of .jsonl the keys of its first lines.
+def _columns_of(path: str) -> tuple[str, ...]:
+    """The columns of a table; for .jsonl, the keys of its first lines.
 
     Raises:
-        UsageError: It cannot be read, or two columns have one name.
+        UsageError: the table cannot be read, or two columns have the same name.
     """
-    kind, gzipped = kind_of(path)
+    kind, gzipped = _kind_of(path)
     try:
         with open_seekable(path) as file:
             names = dict.fromkeys(column_names(file, kind, gzipped))
             if kind == "jsonl":
                 file.seek(0)
-                for row in itertools.islice(read_rows(file, kind, gzipped), _TRIED):
+                for row in itertools.islice(read_rows(file, kind, gzipped), _SAMPLED_ROWS):
                     names.update(dict.fromkeys(row.values or ()))
             return tuple(names)
     except (OSError, RejectError) as error:
@@ -266,35 +261,36 @@ def columns_of(path: str) -> tuple[str, ...]:
 
 
 def first_value(inputs: Inputs, column: str) -> Any:
-    """The value of a column in the first row that has one; None where none has."""
+    """The first value of a column in the first rows; None if they have none."""
     for pattern in inputs.patterns:
-        for source, _ in inputs.first(pattern, _TRIED):
+        for source, _ in inputs.first(pattern, _SAMPLED_ROWS):
             if source.row.get(column) not in (None, ""):
                 return source.row[column]
     return None
 
 
 def split_names(patterns: tuple[str, ...], column: str) -> list[str]:
-    """The names of splits in a column of tables: `train` first, then in order.
+    """The names of splits in a column of tables: `train` first, the others sorted.
 
-    Rows without one are passed over: they are rejected where records are made.
+    Rows without a valid name are ignored; they are rejected where records are made.
 
     Raises:
-        UsageError: A file is no table or cannot be read, or there are more names than a dataset can
-            have, or none.
+        UsageError: a file is not a table or cannot be read, or there are no names, or too many.
     """
     found: set[str] = set()
     for pattern in patterns:
-        for path, _, _ in match(pattern):
+        for path, *_ in match(pattern):
             kind = table_kind(path)
             if kind is None:
                 raise UsageError(
-                    f"--split_column {column}: {path} is no table that could be asked for the names "
-                    "of splits: give them, such as --splits train,val"
+                    f"--split_column {column}: {path} is not a table, so names of splits cannot "
+                    "be read from it: give them, such as --splits train,val"
                 )
             try:
                 with open_seekable(path) as file:
-                    found |= set(distinct(read_rows(file, *kind, {column}), column, _MAX_SPLITS))
+                    found |= set(
+                        distinct(read_rows(file, *kind, {column}), column, _MAX_SPLIT_NAMES)
+                    )
             except OSError as error:
                 raise UsageError(f"--split_column {column}: {path}: {error}") from None
             except UsageError as error:

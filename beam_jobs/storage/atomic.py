@@ -11,14 +11,14 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import Iterable
-from types import TracebackType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from apache_beam.io.filesystem import BeamIOError, CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
 from beam_jobs.errors import JobError
-from beam_jobs.storage.listing import walked_files
+from beam_jobs.storage.listing import beam_info, walked_files
+from beam_jobs.storage.object_store import FileInfo
 from beam_jobs.storage.objects import NewObject, is_store, store_of
 from beam_jobs.storage.paths import is_local
 from readers.format.manifest import join
@@ -26,20 +26,8 @@ from readers.format.manifest import join
 STAGING = ".staging"
 
 
-class Found(NamedTuple):
-    """A file in a directory.
-
-    Attributes:
-        path: Its path or URL.
-        size: Its length in bytes.
-    """
-
-    path: str
-    size: int
-
-
-class _Way(Protocol):
-    """How the bytes of a file get to their place."""
+class _Destination(Protocol):
+    """Where the bytes of a new file go."""
 
     def write(self, data: bytes) -> Any:
         """Appends bytes."""
@@ -100,29 +88,24 @@ class NewFile:
 
     def __enter__(self) -> NewFile:
         path = join(self._directory, self._name)
-        self._way: _Way = (
+        self._destination: _Destination = (
             NewObject(path) if is_store(path) else _Staged(self._directory, self._name)
         )
         return self
 
     def write(self, data: bytes) -> None:
         """Appends bytes."""
-        self._way.write(data)
+        self._destination.write(data)
 
     def publish(self) -> None:
         """Makes the file appear, replacing one of the same name."""
-        self._way.publish()
+        self._destination.publish()
         self._published = True
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if not self._published:
             with contextlib.suppress(OSError, JobError):
-                self._way.give_up()
+                self._destination.give_up()
 
 
 def write_file(directory: str, name: str, data: bytes) -> None:
@@ -143,18 +126,17 @@ def make_directory(path: str) -> None:
             raise
 
 
-def list_files(directory: str) -> list[Found]:
-    """All files in a directory and its sub-directories.
+def list_files(directory: str) -> list[FileInfo]:
+    """Lists all files in a directory and its sub-directories.
 
     Raises:
-        OSError, ValueError: the filesystem refuses, or no package for it is installed.
+        OSError, ValueError: the filesystem refuses, or its package is not installed.
     """
     if is_store(directory):
-        return [Found(path, size) for path, size, _ in store_of(directory).listed(directory + "/")]
+        return list(store_of(directory).listed(directory + "/"))
     if not is_local(directory) and FileSystems.get_filesystem(directory).has_dirs():
-        return [Found(path, size) for path, size, _ in walked_files(directory)]
-    found = FileSystems.match([join(directory, "**")])[0].metadata_list
-    return [Found(metadata.path, metadata.size_in_bytes) for metadata in found]
+        return list(walked_files(directory))
+    return list(map(beam_info, FileSystems.match([join(directory, "**")])[0].metadata_list))
 
 
 def delete_files(paths: Iterable[str]) -> None:
@@ -170,7 +152,7 @@ def delete_files(paths: Iterable[str]) -> None:
         FileSystems.delete(named)
 
 
-def clear_staging(directory: str, found: Iterable[Found]) -> None:
+def clear_staging(directory: str, found: Iterable[FileInfo]) -> None:
     """Deletes `.staging/` of a complete dataset.
 
     Args:
@@ -178,13 +160,13 @@ def clear_staging(directory: str, found: Iterable[Found]) -> None:
     """
     staging = join(directory, STAGING)
     if is_store(directory):
-        delete_files(path for path, _ in found if path.startswith(f"{staging}/"))
+        delete_files(file.path for file in found if file.path.startswith(f"{staging}/"))
     else:
         with contextlib.suppress(OSError):
             FileSystems.delete([staging])
 
 
-def drop_halves(directory: str) -> None:
+def drop_uploads(directory: str) -> None:
     """Drops the parts of unfinished objects that a killed run has sent, which are charged for."""
     if is_store(directory):
         # Not everybody who may write may list uploads, and the dataset does not need this.

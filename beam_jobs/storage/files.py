@@ -1,4 +1,4 @@
-"""Opens input files, local or remote, and reads them whole within a limit."""
+"""Opens and reads files, local or remote."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import stat
 from typing import Any, BinaryIO
 
 from beam_jobs.storage.objects import is_store, open_near, open_object, read_object
-from beam_jobs.storage.options import tell_beam
+from beam_jobs.storage.options import set_beam_options
 from beam_jobs.storage.paths import is_local
 
 
 def open_file(path: str) -> BinaryIO:
-    """A file on any Beam filesystem, open for reading as it is: never decompressed.
+    """Opens a file on any Beam filesystem for reading; never decompresses it.
 
     Raises:
-        OSError: It is missing or unreadable.
+        OSError: the file is missing or unreadable.
     """
     if is_local(path):
         return open(_open_regular(path), "rb")
@@ -25,12 +25,12 @@ def open_file(path: str) -> BinaryIO:
     from apache_beam.io.filesystem import BeamIOError, CompressionTypes
     from apache_beam.io.filesystems import FileSystems
 
-    tell_beam()
+    set_beam_options()
     try:
         file: Any = FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
     except BeamIOError as error:
         raise OSError(str(error)) from None
-    except Exception as error:  # HDFS has errors of its own.
+    except Exception as error:  # HDFS raises its own errors.
         if type(error).__name__ != "HdfsError":
             raise
         raise OSError(f"{path}: {str(error).splitlines()[0][:200]}") from None
@@ -38,19 +38,19 @@ def open_file(path: str) -> BinaryIO:
 
 
 def _open_regular(path: str) -> int:
-    """The descriptor of a local file; a pipe or a device would never end, or never begin."""
+    """The descriptor of a local file. Reading a pipe or a device might hang, or never end."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise OSError("it is no regular file")
+        raise OSError("not a regular file")
     return descriptor
 
 
 def open_seekable(path: str) -> BinaryIO:
-    """A file on any Beam filesystem that is cheap to seek in: a remote one is read first.
+    """Opens a file on any Beam filesystem in which seeking is cheap; most remote ones are read whole.
 
     Raises:
-        OSError: It is missing or unreadable.
+        OSError: the file is missing or unreadable.
     """
     if is_store(path):
         return open_near(path)
@@ -58,17 +58,17 @@ def open_seekable(path: str) -> BinaryIO:
 
 
 def read_bytes(path: str) -> bytes:
-    """A whole file on any Beam filesystem, as it is.
+    """Reads a whole file on any Beam filesystem; never decompresses it.
 
     Raises:
-        OSError: It is missing or unreadable.
+        OSError: the file is missing or unreadable.
     """
     if is_store(path):
         return read_object(path)
     if not is_local(path):
         with open_file(path) as file:
             return file.read()
-    # A third of the time of Path.read_bytes, which counts where files are a few kilobytes.
+    # This takes a third of the time of Path.read_bytes, which matters for files of a few kilobytes.
     descriptor = _open_regular(path)
     try:
         size = os.fstat(descriptor).st_size

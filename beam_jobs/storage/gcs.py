@@ -20,7 +20,7 @@ from google.cloud.storage.retry import DEFAULT_RETRY
 
 from beam_jobs.storage.object_store import (
     PART_BYTES,
-    Listed,
+    FileInfo,
     Part,
     Store,
     Upload,
@@ -29,8 +29,8 @@ from beam_jobs.storage.object_store import (
     failing,
     no_bucket,
     no_credentials,
+    one_line,
     refusal,
-    shown,
 )
 from beam_jobs.storage.options import storage_options
 from readers.files import backoff
@@ -59,21 +59,19 @@ class GcsStore(Store):
         bucket, key = bucket_and_key(path)
         return self._client.bucket(bucket).blob(key)
 
-    def listed(self, prefix: str) -> Iterator[Listed]:
+    def listed(self, prefix: str) -> Iterator[FileInfo]:
         bucket, key = bucket_and_key(prefix)
         with _job_errors(prefix):
             for found in self._client.list_blobs(bucket, prefix=key, retry=self._retry):
                 modified = int(found.updated.timestamp() * 1e9)
-                yield Listed(f"gs://{bucket}/{found.name}", int(found.size), modified)
+                yield FileInfo(f"gs://{bucket}/{found.name}", int(found.size), modified)
 
     def read(self, path: str, start: int, size: int | None, version: Any = None) -> Part:
         for _ in backoff.tries(backoff.TRIES):
             try:
                 with _job_errors(path, reads=True):
                     return self._read(path, start, size, version)
-            except (
-                DataCorruption
-            ) as error:  # A body that ended early, which the library may not notice.
+            except DataCorruption as error:  # The body ended early; `_read` raises this as well.
                 broken = error
         raise failing(path, broken)
 
@@ -218,7 +216,7 @@ def _job_errors(path: str, reads: bool = False) -> Iterator[None]:
 def _answer(error: BaseException) -> str:
     if isinstance(error, InvalidResponse):
         return f"{error.response.status_code} {error.response.reason}"
-    return shown(error)
+    return one_line(error)
 
 
 def _job_error(path: str, status: int, error: BaseException, reads: bool) -> Exception:

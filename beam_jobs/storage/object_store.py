@@ -20,13 +20,13 @@ PART_BYTES = 16 << 20
 _USER = re.compile(r"//[^/\s@]+@")
 
 
-class Listed(NamedTuple):
-    """An object in a listing.
+class FileInfo(NamedTuple):
+    """A file or an object in a listing.
 
     Attributes:
-        path: Its URL.
+        path: Its path or URL.
         size: Its length in bytes.
-        modified: Time of its last change, in nanoseconds since the epoch.
+        modified: Time of its last change, in nanoseconds since the epoch; 0 if unknown.
     """
 
     path: str
@@ -69,7 +69,7 @@ class Store(abc.ABC):
     """
 
     @abc.abstractmethod
-    def listed(self, prefix: str) -> Iterator[Listed]:
+    def listed(self, prefix: str) -> Iterator[FileInfo]:
         """Yields the objects whose URLs begin with the prefix, in the order of their names."""
 
     @abc.abstractmethod
@@ -117,7 +117,7 @@ def bucket_and_key(path: str) -> tuple[str, str]:
     return bucket, key
 
 
-def shown(error: object) -> str:
+def one_line(error: object) -> str:
     """A library's message on one line, without the user name and password of any URL in it."""
     return _USER.sub("//", " ".join(str(error).split()))[:300]
 
@@ -125,7 +125,7 @@ def shown(error: object) -> str:
 def failing(path: str, error: object) -> DataError:
     """The error of a store that failed at every try."""
     return DataError(
-        f"{path}: the store keeps failing ({shown(error)}); run the same command again: it keeps the "
+        f"{path}: the store keeps failing ({one_line(error)}); run the same command again: it keeps the "
         "shards that are done"
     )
 
@@ -163,7 +163,7 @@ def no_bucket(path: str) -> UsageError:
 
 def no_credentials(path: str, error: object, sign_in: str) -> UsageError:
     """The error of a process that finds no credentials."""
-    return UsageError(f"{path}: no credentials ({shown(error)}): {sign_in}")
+    return UsageError(f"{path}: no credentials ({one_line(error)}): {sign_in}")
 
 
 def crc32c_text(data: bytes) -> str:

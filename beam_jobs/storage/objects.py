@@ -3,7 +3,7 @@
 Both are reached through their own libraries, with Beam's options. Beam's filesystems are not used,
 because their streams complete an upload whenever they are closed, even by the garbage collector, so
 half a file of a failed attempt could replace a good one. They also make a client and query the size for
-every file, and wait up to ten minutes for missing credentials. docs/design.md compares fsspec.
+every file, and wait up to ten minutes for missing credentials. docs/design.md compares them with fsspec.
 
 UsageError means that the user can correct the problem, and DataError that the store keeps failing;
 neither may count as one bad input. A problem with a single object is an OSError.
@@ -17,7 +17,7 @@ import os
 import re
 from typing import Any, BinaryIO
 
-from beam_jobs.packages import optional
+from beam_jobs.packages import require
 from beam_jobs.storage.object_store import PART_BYTES, Store, Upload
 from beam_jobs.storage.options import storage_options
 
@@ -62,11 +62,11 @@ def _new_store(
     """A store; a new one if an environment variable that its library reads has changed."""
     purpose = f"{scheme}:// paths"
     if scheme == "s3":
-        optional("boto3", "s3", purpose)
+        require("boto3", "s3", purpose)
         from beam_jobs.storage.s3 import S3Store
 
         return S3Store(dict(options))
-    optional("google.cloud.storage", "gcs", purpose)
+    require("google.cloud.storage", "gcs", purpose)
     from beam_jobs.storage.gcs import GcsStore
 
     return GcsStore()

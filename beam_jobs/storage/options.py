@@ -16,7 +16,7 @@ class ProcessContext(NamedTuple):
     """Everything a process needs to open the files that its parent can open.
 
     Attributes:
-        options: Beam's options by name, without those that have their default.
+        options: Beam's options by name, except those with their default value.
         environment: Environment variables. A fork server would pass on older ones, from its start.
     """
 
@@ -24,14 +24,14 @@ class ProcessContext(NamedTuple):
     environment: Mapping[str, str]
 
 
-_taken: Mapping[str, Any] | None = None
+_adopted: Mapping[str, Any] | None = None
 
 _last: tuple[Any, Mapping[str, Any]] = (None, {})
 
 
 def storage_options() -> Mapping[str, Any]:
-    """Beam's options by name, without those that have their default."""
-    return _of_beam() if _taken is None else _taken
+    """Beam's options by name, except those with their default value."""
+    return _of_beam() if _adopted is None else _adopted
 
 
 def _of_beam() -> Mapping[str, Any]:
@@ -39,7 +39,7 @@ def _of_beam() -> Mapping[str, Any]:
     from apache_beam.io.filesystems import FileSystems
     from apache_beam.options.value_provider import RuntimeValueProvider
 
-    # Beam's own filesystems find them there, too.
+    # Where Beam's own filesystems look, too.
     found: Any = FileSystems._pipeline_options or RuntimeValueProvider.runtime_options or {}
     if found is not _last[0]:
         by_name = isinstance(found, Mapping)
@@ -48,24 +48,24 @@ def _of_beam() -> Mapping[str, Any]:
 
 
 def process_context() -> ProcessContext:
-    """The context for a process that is started by this one."""
-    known = _taken is not None or "apache_beam.io.filesystems" in sys.modules
+    """The context for processes that this one starts."""
+    known = _adopted is not None or "apache_beam.io.filesystems" in sys.modules
     return ProcessContext(storage_options() if known else {}, dict(os.environ))
 
 
-def take(given: ProcessContext) -> None:
-    """Makes the parent's context that of this process."""
-    global _taken
+def adopt(given: ProcessContext) -> None:
+    """Applies the parent's context to this process."""
+    global _adopted
     os.environ.update(given.environment)
-    _taken = given.options
+    _adopted = given.options
 
 
-def tell_beam() -> None:
+def set_beam_options() -> None:
     """Passes the parent's options to Beam's filesystems; without a parent, Beam has them already."""
-    if _taken is None:
+    if _adopted is None:
         return
     from apache_beam.io.filesystems import FileSystems
     from apache_beam.options.pipeline_options import PipelineOptions
 
     if FileSystems._pipeline_options is None:
-        FileSystems.set_options(PipelineOptions.from_dictionary(dict(_taken)))
+        FileSystems.set_options(PipelineOptions.from_dictionary(dict(_adopted)))

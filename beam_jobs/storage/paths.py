@@ -1,4 +1,4 @@
-"""Paths and patterns: which are local, and the folder that all inputs share."""
+"""Paths and patterns: which are local, and their common folder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ GLOB = re.compile(r"[*?\[]")
 
 _ESCAPED = re.compile(r"\[([*?[])\]")
 
-_FIXED = re.compile(r"(?:[^*?\[]|\[[*?[]\])*")
+# The part of a pattern before its first wildcard.
+FIXED = re.compile(r"(?:[^*?\[]|\[[*?[]\])*")
 
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
 
@@ -24,13 +25,13 @@ def is_local(path: str) -> bool:
 
 
 def absolute(pattern: str) -> str:
-    """The pattern as a worker in another directory must see it; most remote ones as they are.
+    """The absolute form of a pattern, which means the same in any directory.
 
-    A directory, local or of a store, stands for all files below it; a local path that is there is
-    meant as it stands, whatever characters it holds.
+    A directory, on a disk or in a store, becomes the pattern of all files under it. A local path that
+    exists is taken literally, whatever characters it contains.
 
     Raises:
-        UsageError: It is empty, or a store refuses.
+        UsageError: the pattern is empty, or a store refuses.
     """
     if not pattern:
         raise UsageError("--input is empty: name files or a folder")
@@ -38,7 +39,7 @@ def absolute(pattern: str) -> str:
         return pattern.rstrip("/") + ("/**" if _is_store_folder(pattern) else "")
     if not is_local(pattern):
         return pattern
-    # Not Path.resolve: a link must keep its name, or keys would differ between machines.
+    # Not Path.resolve: a symlink must keep its name, or keys would differ between machines.
     path = Path(pattern.rstrip("/") or "/").expanduser().absolute()
     if path.exists():
         return glob.escape(str(path)) + ("/**" if path.is_dir() else "")
@@ -46,43 +47,41 @@ def absolute(pattern: str) -> str:
 
 
 def _is_store_folder(path: str) -> bool:
-    """Whether objects lie below a path and none has its name."""
+    """Whether there are objects under a path, and none at the path itself."""
     path = path.rstrip("/")
     store = store_of(path)
-    named = next(store.listed(path), None)  # A name stands before all that begin with it.
+    named = next(store.listed(path), None)  # A name sorts before all that begin with it.
     if named and named.path == path:
         return False
-    return any(_is_seen(found.path, path) for found in store.listed(f"{path}/"))
+    return any(is_seen(found.path, path) for found in store.listed(f"{path}/"))
 
 
 def absolute_path(path: str) -> str:
-    """A path as a worker in another directory must see it; remote ones as they are."""
+    """The absolute form of a local path; a remote path without final slashes."""
     return str(Path(path).expanduser().absolute()) if is_local(path) else path.rstrip("/")
 
 
-def _fixed_folder(pattern: str) -> str:
-    """The deepest folder above all that one pattern can match, as it stands in the pattern."""
-    fixed: str = _FIXED.findall(pattern)[0]
+def fixed_folder(pattern: str) -> str:
+    """The deepest folder that contains all possible matches, as written in the pattern."""
+    fixed: str = FIXED.findall(pattern)[0]
     return fixed.rsplit("/", 1)[0]
 
 
-def _unescaped(pattern: str) -> str:
-    """The path that a pattern spells, as `glob.escape` wrote it."""
+def unescaped(pattern: str) -> str:
+    """The path that `glob.escape` turned into this pattern."""
     return _ESCAPED.sub(r"\1", pattern)
 
 
 def common_root(patterns: list[str]) -> str:
-    """The deepest directory above everything that the patterns can match, without a final slash.
+    """The deepest directory that contains all possible matches of patterns, without a final slash.
 
     Args:
-        patterns: As `absolute` gives them.
+        patterns: Patterns from `absolute`.
 
     Raises:
-        UsageError: They lie on different filesystems.
+        UsageError: the patterns are on different filesystems.
     """
-    parts = []
-    for pattern in patterns:
-        parts.append(_unescaped(_fixed_folder(pattern)).split("/"))
+    parts = [unescaped(fixed_folder(pattern)).split("/") for pattern in patterns]
     common = parts[0]
     for other in parts[1:]:
         same = [a == b for a, b in zip(common, other, strict=False)]
@@ -93,9 +92,9 @@ def common_root(patterns: list[str]) -> str:
     return root
 
 
-def _is_seen(path: str, top: str, hidden: bool = False) -> bool:
-    """Whether an object is a file for those who look below `top`.
+def is_seen(path: str, top: str, hidden: bool = False) -> bool:
+    """Whether an object counts as a file under the folder `top`.
 
-    Consoles make empty objects whose names end with a slash, to show folders.
+    Consoles create empty objects whose names end with a slash, to show folders.
     """
     return not path.endswith("/") and (hidden or "/." not in path[len(top) :])

@@ -24,7 +24,7 @@ from botocore.exceptions import (
 
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.storage.object_store import (
-    Listed,
+    FileInfo,
     Part,
     Store,
     Upload,
@@ -34,8 +34,8 @@ from beam_jobs.storage.object_store import (
     failing,
     no_bucket,
     no_credentials,
+    one_line,
     refusal,
-    shown,
 )
 from readers.files import backoff
 
@@ -107,7 +107,7 @@ class S3Store(Store):
                 aws_session_token=options.get("s3_session_token"),
             )
         except (BotoCoreError, ValueError) as error:
-            raise UsageError(f"s3://: {shown(error)}; see --s3_endpoint_url and AWS_*") from None
+            raise UsageError(f"s3://: {one_line(error)}; see --s3_endpoint_url and AWS_*") from None
 
     def call(self, method: str, path: str, **arguments: Any) -> Any:
         """Calls a method of boto3's client for an object, or for a prefix if the method lists."""
@@ -136,13 +136,13 @@ class S3Store(Store):
                 return
             more = {argument: page[name] for argument, name in following.items()}
 
-    def listed(self, prefix: str) -> Iterator[Listed]:
+    def listed(self, prefix: str) -> Iterator[FileInfo]:
         bucket, _ = bucket_and_key(prefix)
         following = {"ContinuationToken": "NextContinuationToken"}
         for page in self._pages("list_objects_v2", prefix, following):
             for found in page.get("Contents", ()):
                 modified = int(found["LastModified"].timestamp() * 1e9)
-                yield Listed(f"s3://{bucket}/{found['Key']}", found["Size"], modified)
+                yield FileInfo(f"s3://{bucket}/{found['Key']}", found["Size"], modified)
 
     def read(self, path: str, start: int, size: int | None, version: Any = None) -> Part:
         parts: list[bytes] = []
@@ -195,7 +195,9 @@ class S3Store(Store):
                     "delete_objects", some[0], Delete={"Objects": keys, "Quiet": True}
                 )
                 for error in answer.get("Errors", ()):
-                    raise UsageError(f"{some[0]}: cannot be deleted: {shown(error.get('Message'))}")
+                    raise UsageError(
+                        f"{some[0]}: cannot be deleted: {one_line(error.get('Message'))}"
+                    )
 
     def drop_uploads(self, prefix: str) -> None:
         bucket, _ = bucket_and_key(prefix)
@@ -282,7 +284,7 @@ def _job_error(error: BotoCoreError | ClientError, path: str, reads: bool) -> Ex
     if isinstance(error, _NO_CREDENTIALS):
         return no_credentials(path, error, _SIGN_IN)
     if isinstance(error, ParamValidationError):
-        return UsageError(f"{path}: {shown(error)}")
+        return UsageError(f"{path}: {one_line(error)}")
     if not isinstance(error, ClientError):
         return failing(path, error)
     status, details = _status(error), error.response.get("Error", {})
@@ -293,5 +295,5 @@ def _job_error(error: BotoCoreError | ClientError, path: str, reads: bool) -> Ex
         return _BeyondEnd(f"{path}: it ends before")
     answered = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", "")
     words = dict.fromkeys([str(answered), code])  # Without a body, the code repeats the status.
-    answer = shown(f"{' '.join(words)}: {details.get('Message', '')}")
+    answer = one_line(f"{' '.join(words)}: {details.get('Message', '')}")
     return refusal(path, status, answer, _SIGN_IN, reads)

@@ -6,15 +6,15 @@ from importlib import metadata
 import pytest
 
 from beam_jobs.errors import UsageError
-from beam_jobs.packages import optional
+from beam_jobs.packages import require
 from tests.support.checkout import ROOT
 
 
 def extras_in_code():
-    """(place, extra) of every call of `optional`."""
+    """(place, extra) of every call of `require`."""
     for path in sorted((ROOT / "beam_jobs").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "optional":
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "require":
                 yield f"{path.relative_to(ROOT)}:{node.lineno}", ast.literal_eval(node.args[1])
 
 
@@ -29,4 +29,4 @@ def test_a_missing_module_is_reported_with_the_command_that_installs_it():
     with pytest.raises(
         UsageError, match=r"\.x files need no_such \(.*\): pip install 'beam-shards\[hdf5\]'"
     ):
-        optional("no_such.part", "hdf5", ".x files")
+        require("no_such.part", "hdf5", ".x files")

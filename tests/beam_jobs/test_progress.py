@@ -52,7 +52,7 @@ class Terminal:
 
 def test_a_terminal_gets_a_bar_that_leaves_nothing_behind():
     terminal = Terminal()
-    with progress.shown(terminal.stream, line_seconds=0):
+    with progress.display(terminal.stream, line_seconds=0):
         progress.expect("writing", 200, "records")
         for _ in range(20):
             progress.advance("writing", 10)
@@ -69,7 +69,7 @@ def test_a_terminal_gets_a_bar_that_leaves_nothing_behind():
 
 def test_each_phase_has_its_own_bar_on_a_terminal():
     terminal = Terminal()
-    with progress.shown(terminal.stream):
+    with progress.display(terminal.stream):
         progress.advance("listing", 5)
         progress.expect("writing", 2, "records")
         progress.advance("writing", 2)
@@ -81,7 +81,7 @@ def test_each_phase_has_its_own_bar_on_a_terminal():
 
 def test_a_pipe_gets_no_line_before_its_time():
     pipe = Pipe()
-    with progress.shown(pipe, line_seconds=60):
+    with progress.display(pipe, line_seconds=60):
         progress.expect("writing", 100, "records")
         for _ in range(100):
             progress.advance("writing", 1)
@@ -91,7 +91,7 @@ def test_a_pipe_gets_no_line_before_its_time():
 def test_a_pipe_gets_plain_lines_as_often_as_asked_for():
     pipe = Pipe()
     began = time.monotonic()
-    with progress.shown(pipe, line_seconds=0.1):
+    with progress.display(pipe, line_seconds=0.1):
         progress.expect("writing", 1_000_000, "records")
         for _ in range(50):
             progress.advance("writing", 2_000)
@@ -109,7 +109,7 @@ def test_a_pipe_gets_plain_lines_as_often_as_asked_for():
 
 def test_a_line_tells_how_fast_it_goes_and_how_long_it_still_takes():
     pipe = Pipe()
-    with progress.shown(pipe, line_seconds=0):
+    with progress.display(pipe, line_seconds=0):
         progress.expect("writing", 10_000, "records")
         progress.advance("writing", 0)
         progress._display._bar.start_t -= 100  # as if it had begun so many seconds ago
@@ -119,7 +119,7 @@ def test_a_line_tells_how_fast_it_goes_and_how_long_it_still_takes():
 
 def test_a_line_tells_the_total_and_the_time_left_only_where_they_are_known():
     pipe = Pipe()
-    with progress.shown(pipe, line_seconds=0):
+    with progress.display(pipe, line_seconds=0):
         progress.advance("listing", 7)
         progress.advance("listing", 2_000)
         progress.advance("writing", 0)  # begins, and has nothing to tell
@@ -153,7 +153,7 @@ def test_threads_may_tell_at_once_and_nothing_is_lost():
         for _ in range(100):
             progress.advance("writing", 3)
 
-    with progress.shown(pipe, line_seconds=0):
+    with progress.display(pipe, line_seconds=0):
         progress.expect("writing", 2_400, "records")
         threads = [threading.Thread(target=work) for _ in range(8)]
         for thread in threads:
@@ -170,7 +170,7 @@ def test_where_nothing_is_shown_telling_does_nothing(capfd):
     progress.expect("writing", 10, "records")
     progress.advance("writing", 3)
     pipe = Pipe()
-    with progress.shown(pipe, line_seconds=0):
+    with progress.display(pipe, line_seconds=0):
         pass
     progress.advance("writing", 3)
     assert pipe.getvalue() == ""
@@ -180,7 +180,7 @@ def test_where_nothing_is_shown_telling_does_nothing(capfd):
 def test_what_was_told_to_one_display_is_not_told_by_the_next():
     for _ in range(2):
         pipe = Pipe()
-        with progress.shown(pipe, line_seconds=0):
+        with progress.display(pipe, line_seconds=0):
             progress.advance("writing", 3)
             progress.expect("writing", 9, "records")
         assert [LINE.fullmatch(line).groups()[1:3] for line in pipe.lines()] == [("3", None)]
@@ -188,7 +188,7 @@ def test_what_was_told_to_one_display_is_not_told_by_the_next():
 
 def test_a_failure_ends_what_is_shown():
     pipe = Pipe()
-    with pytest.raises(ValueError), progress.shown(pipe, line_seconds=0):
+    with pytest.raises(ValueError), progress.display(pipe, line_seconds=0):
         progress.advance("writing", 3)
         raise ValueError
     progress.advance("writing", 3)

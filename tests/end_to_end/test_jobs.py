@@ -412,7 +412,7 @@ def test_mistakes_end_with_one_line_and_exit_code_2(samples, tmp_path, capsys):
     (tmp_path / "full" / "thesis.doc").write_text("")
     for pattern, *arguments in (
         (r"--input .*nothing.* no file matches", "--input", tmp_path / "nothing*.npy"),
-        (r"lies in no folder", "--input", f"{samples}/sensors/rest/*.npy"),
+        (r"is in no folder", "--input", f"{samples}/sensors/rest/*.npy"),
         (r"shares add up to 0\.9", "--input", npy, "--splits", "train=0.9"),
         (r"'a/b=1'.*split name", "--input", npy, "--splits", "a/b=1"),
         (r"--label what: expected", "--input", npy, "--label", "what"),

@@ -47,7 +47,7 @@ def stored(bucket, below=""):
         directory = f"{bucket.url}/{below}".rstrip("/")
         got = {
             path.removeprefix(f"{bucket.url}/"): bucket.get(path)
-            for path, _ in atomic.list_files(directory)
+            for path, *_ in atomic.list_files(directory)
         }
     return {name.removeprefix(below): data for name, data in got.items()}
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.images.boxes import MAX_SIDE, Boxes
-from beam_jobs.packages import optional
+from beam_jobs.packages import require
 from beam_jobs.records.ragged import Ragged
 from beam_jobs.storage.files import open_file
 
@@ -70,7 +70,7 @@ class CocoAnnotations:
         Raises:
             UsageError: The file cannot be read, is not a COCO file, or contradicts itself.
         """
-        ijson = optional("ijson", "boxes", "COCO files")
+        ijson = require("ijson", "boxes", "COCO files")
         lists = _CocoLists(path)
         try:
             with open_file(path) as file:

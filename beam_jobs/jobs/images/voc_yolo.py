@@ -11,7 +11,7 @@ import numpy as np
 
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.images.boxes import MAX_SIDE, Boxes
-from beam_jobs.packages import optional
+from beam_jobs.packages import require
 
 # The limit of one annotation file or file of class names: room for ten thousand objects. A tree of
 # XML can take 40 times the memory of its text.
@@ -194,7 +194,7 @@ def _yaml_names(text: str, path: str) -> list[str]:
 
     All names are text, even `no` and `7`.
     """
-    yaml = optional("yaml", "beam", ".yaml files")
+    yaml = require("yaml", "beam", ".yaml files")
     try:
         document: Any = next(yaml.load_all(text, yaml.BaseLoader), None)
         names = document["names"]

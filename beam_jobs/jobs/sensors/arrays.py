@@ -19,7 +19,7 @@ from beam_jobs.jobs.sensors.recording import (
     name_arrays,
     single_signal,
 )
-from beam_jobs.packages import optional
+from beam_jobs.packages import require
 from readers.format.schema import format_shape
 
 
@@ -83,7 +83,7 @@ def load_npz(data: bytes, options: ReadOptions) -> Recording:
 
 def load_h5(data: bytes, options: ReadOptions) -> Recording:
     """Reads the wanted arrays of an HDF5 file by their paths, or all that are numbers along time."""
-    h5py = optional("h5py", "hdf5", ".h5 files")
+    h5py = require("h5py", "hdf5", ".h5 files")
     with h5py.File(io.BytesIO(data), "r") as file:
         found = _h5_datasets(h5py, file)
         chosen = choose_arrays(found, options.arrays)

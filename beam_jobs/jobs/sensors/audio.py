@@ -9,7 +9,7 @@ import numpy as np
 
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.sensors.recording import ReadOptions, Recording, check_size, single_signal
-from beam_jobs.packages import optional
+from beam_jobs.packages import require
 
 _PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE
 
@@ -78,7 +78,7 @@ def _wav_samples(form: bytes, data: bytes, at: int, size: int, options: ReadOpti
 
 def load_flac(data: bytes, options: ReadOptions) -> Recording:
     """Reads [time, channels], int16 for samples of up to 16 bits and int32 for longer ones."""
-    soundfile = optional("soundfile", "audio", ".flac files")
+    soundfile = require("soundfile", "audio", ".flac files")
     # The library opens many formats, whatever the name of the file.
     if data[:4] != b"fLaC":
         raise ValueError("it does not begin with a FLAC header")

@@ -14,7 +14,7 @@ import numpy as np
 
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.sensors.recording import ReadOptions, Recording, check_size, single_signal
-from beam_jobs.packages import optional
+from beam_jobs.packages import require
 
 # Bytes of a .csv file that are held as text at a time. A row cannot be longer; wide tables get more.
 _BLOCK_BYTES = 1 << 22
@@ -71,8 +71,8 @@ def load_csv(data: bytes, options: ReadOptions) -> Recording:
 
 def _csv_blocks(data: bytes, width: int, header: bool) -> Iterator[tuple[int, list[Any]]]:
     """Yields blocks of rows below the header: the first row's number, and columns of Arrow strings."""
-    arrow = optional("pyarrow", "beam", ".csv files")
-    reader = optional("pyarrow.csv", "beam", ".csv files")
+    arrow = require("pyarrow", "beam", ".csv files")
+    reader = require("pyarrow.csv", "beam", ".csv files")
     names = [str(place) for place in range(width)]
     row = 1 - header
     try:
@@ -114,7 +114,7 @@ def _numbers(cells: Any, row: int, column: str | None = None) -> np.ndarray:
     """
     with contextlib.suppress(ValueError):
         return cells.cast("float64").to_numpy()
-    compute = optional("pyarrow.compute", "beam", ".csv files")
+    compute = require("pyarrow.compute", "beam", ".csv files")
     trimmed = compute.utf8_trim_whitespace(cells)
     filled = compute.replace_with_mask(trimmed, compute.equal(trimmed, ""), "nan")
     with contextlib.suppress(ValueError):
@@ -147,7 +147,7 @@ def _csv_seconds(cells: Any, row: int, unit: str) -> np.ndarray:
 
 def load_parquet(data: bytes, options: ReadOptions) -> Recording:
     """Reads [rows, channels] in the dtype that holds all of the columns; nulls are NaN."""
-    parquet = optional("pyarrow.parquet", "beam", ".parquet files")
+    parquet = require("pyarrow.parquet", "beam", ".parquet files")
     file = parquet.ParquetFile(io.BytesIO(data))
     names, time = file.schema_arrow.names, options.time_column
     types = dict(zip(names, map(str, file.schema_arrow.types), strict=True))

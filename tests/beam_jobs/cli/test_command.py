@@ -114,13 +114,16 @@ REFUSALS = [
     (IMAGES + "--path_column path", "--path_column path: this applies to the rows of a --table"),
     (IMAGES + "--key row", "--key row: this applies to the rows of a --table: add one"),
     (TABLE + "--input a --input b", "--input a b: with --table, expected the one folder that"),
-    (TABLE + "--input {data}/no", "--input {data}/no: no such folder; with --table it is the one"),
+    (
+        TABLE + "--input {data}/no",
+        "--input {data}/no: no such folder; with --table, --input is the folder",
+    ),
     (TABLE + "--key id", "--key id: expected path, row or column:NAME"),
     (TABLE + "--key column:", "--table {data}/pics/t.jsonl: no column '', it has path, kind"),
     (TABLE + "--path_column file", "--table {data}/pics/t.jsonl: no column 'file', it has path,"),
     (TABLE + "--extra_features size:int64", "{data}/pics/t.jsonl: no column 'size', it has path"),
     (TABLE + "--extra_features age", "--extra_features age: got 'age', expected NAME:DTYPE"),
-    (TABLE + "--extra_features age:int64,path:string,age:int8", "'age' stands there twice"),
+    (TABLE + "--extra_features age:int64,path:string,age:int8", "'age' is repeated"),
     (TABLE + "--table {data}/no.csv", "--table {data}/no.csv: no file matches; check it with ls"),
     (
         TABLE + "--table {data}/a.txt",
@@ -176,12 +179,12 @@ REFUSALS = [
     ),
     (
         "images --input {data}/pics.zip --split_column split --output {data}/out",
-        "--split_column split: {data}/pics.zip is no table that could be asked for the names of "
-        "splits: give them, such as --splits train,val",
+        "--split_column split: {data}/pics.zip is not a table, so names of splits "
+        "cannot be read from it: give them, such as --splits train,val",
     ),
     (
         "text --input {data}/pics.zip --split_column s --output {data}/out",
-        "{data}/pics.zip is no table",
+        "{data}/pics.zip is not a table",
     ),
     (
         TEXT + "--split_column s",

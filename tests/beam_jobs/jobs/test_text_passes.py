@@ -396,7 +396,7 @@ def test_a_reject_ends_the_job_with_on_reject_fail(tmp_path):
 def test_a_label_that_the_first_pass_did_not_see_ends_the_job(tmp_path):
     write_json(tmp_path, [{"text": "a", "y": "new"}])
     reader = job(tmp_path, label_field="y")
-    with pytest.raises(DataError, match=r"'new' was not there .* have changed while the job ran"):
+    with pytest.raises(DataError, match=r"'new' was not seen .* have changed while the job ran"):
         second_pass(reader, rules_of(), tasks_of(reader)[0], ("old",))
 
 

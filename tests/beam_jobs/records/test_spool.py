@@ -1,4 +1,4 @@
-"""Encoded records on a local disk: what is kept is found, and a disk that fails is told of."""
+"""Encoded records on a local disk: they are found again, and a failing disk is reported."""
 
 import errno
 import os
@@ -23,11 +23,11 @@ def block_of(seed: int, count: int = 5) -> Block:
     return Block(hashes, np.full(count, seed % 3, np.uint8), Ragged.of(payloads))
 
 
-def read(spool: Spool, references: bytes) -> list[tuple[bytes, list[bytes]]]:
-    """Each block packed, and its payloads as they lie in the file."""
+def read(spool: Spool, locators: bytes) -> list[tuple[bytes, list[bytes]]]:
+    """Each block packed, and its payloads as they are in the file."""
     found = []
     with SpoolReader(spool) as reader:
-        for number, at, block in reader.blocks(references):
+        for number, at, block in reader.blocks(locators):
             data = Path(reader.files[number].name).read_bytes()
             starts = at + block.payloads.ends - block.payloads.lengths
             spans = zip(starts.tolist(), block.payloads.lengths.tolist(), strict=True)
@@ -35,12 +35,12 @@ def read(spool: Spool, references: bytes) -> list[tuple[bytes, list[bytes]]]:
     return found
 
 
-def test_blocks_are_found_by_their_references_in_any_order(tmp_path):
+def test_blocks_are_found_by_their_locators_in_any_order(tmp_path):
     spool = Spool(str(tmp_path))
     blocks = [block_of(n, n % 4 * 3) for n in range(20)]
-    references = [spool.append(block.pack()) for block in blocks]
+    locators = [spool.append(block.pack()) for block in blocks]
     chosen = [7, 3, 3, 19, 0]
-    found = read(spool, b"".join(references[n] for n in chosen))
+    found = read(spool, b"".join(locators[n] for n in chosen))
     assert found == [(blocks[n].pack(), list(blocks[n].payloads)) for n in chosen]
     assert len(list(tmp_path.iterdir())) == 1
 
@@ -48,26 +48,26 @@ def test_blocks_are_found_by_their_references_in_any_order(tmp_path):
 def test_each_process_has_a_file_of_its_own(tmp_path):
     spool, pool = Spool(str(tmp_path)), Pool(2)
     blocks = [block_of(n, 50) for n in range(100)]
-    references = list(pool.map(spool.append, ((block.pack(),) for block in blocks)))
+    locators = list(pool.map(spool.append, ((block.pack(),) for block in blocks)))
     pool.close()
-    found = read(spool, b"".join(references))
+    found = read(spool, b"".join(locators))
     assert [packed for packed, _ in found] == [block.pack() for block in blocks]
     assert 1 <= len(list(tmp_path.iterdir())) <= 2
 
 
 def test_threads_may_read_at_once(tmp_path):
     spool = Spool(str(tmp_path))
-    references = b"".join(spool.append(block_of(n, 40).pack()) for n in range(50))
-    expected = read(spool, references)
+    locators = b"".join(spool.append(block_of(n, 40).pack()) for n in range(50))
+    expected = read(spool, locators)
     with ThreadPoolExecutor(4) as threads:
-        assert all(f == expected for f in threads.map(lambda _: read(spool, references), range(8)))
+        assert all(f == expected for f in threads.map(lambda _: read(spool, locators), range(8)))
 
 
 def test_files_are_closed_after_reading(tmp_path):
     spool = Spool(str(tmp_path))
-    reference = spool.append(block_of(1).pack())
+    locator = spool.append(block_of(1).pack())
     with SpoolReader(spool) as reader:
-        list(reader.blocks(reference))
+        list(reader.blocks(locator))
         assert not reader.files[0].closed
     assert reader.files[0].closed
 
@@ -96,9 +96,9 @@ def test_threads_append_to_one_file_without_mixing_blocks(tmp_path):
     spool = Spool(str(tmp_path))
     blocks = [block_of(number) for number in range(1, 200)]
     with ThreadPoolExecutor(8) as threads:
-        references = list(threads.map(lambda block: spool.append(block.pack()), blocks))
+        locators = list(threads.map(lambda block: spool.append(block.pack()), blocks))
     with SpoolReader(spool) as reader:
-        found = [block.pack() for each in references for _, _, block in reader.blocks(each)]
+        found = [block.pack() for each in locators for _, _, block in reader.blocks(each)]
     assert found == [block.pack() for block in blocks]
     assert len(list(tmp_path.iterdir())) == 1
 
@@ -117,10 +117,10 @@ def test_what_was_handed_over_stays_and_what_comes_then_lies_in_another_file(tmp
 
 def test_a_block_that_is_gone_is_one_line(tmp_path):
     spool = Spool(str(tmp_path))
-    reference = spool.append(block_of(1).pack())
+    locator = spool.append(block_of(1).pack())
     (file,) = tmp_path.iterdir()
     os.truncate(file, 10)
     for _ in range(2):
         with SpoolReader(spool) as reader, pytest.raises(DataError, match="records are gone from"):
-            list(reader.blocks(reference))
+            list(reader.blocks(locator))
         file.unlink(missing_ok=True)

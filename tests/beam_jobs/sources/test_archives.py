@@ -6,14 +6,13 @@ import contextlib
 import gzip
 import io
 import json
-import os
 import random
 import re
+import shutil
 import stat
 import struct
 import subprocess
 import tarfile
-import time
 import tracemalloc
 import zipfile
 import zlib
@@ -28,6 +27,7 @@ from hypothesis import strategies as st
 from beam_jobs.errors import RejectError
 from beam_jobs.sources.archives.archive import archive_kind, members, open_member, read_member, walk
 from beam_jobs.sources.archives.member import IN_TAR, Member, MemberLocation
+from tests.support.archives import zipped
 
 LIMIT = 1 << 31
 NOISE = random.Random(0).randbytes(200_000)
@@ -42,23 +42,9 @@ FILES = {
 }
 
 
-def zipped(
-    files: dict[str, bytes] | list[tuple[str, bytes]] = FILES,
-    method: int = zipfile.ZIP_DEFLATED,
-    comment: bytes = b"",
-    **attributes: object,
-) -> bytes:
-    """A zip; `attributes` are set on the ZipInfo of each member."""
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w") as archive:
-        archive.comment = comment
-        for name, data in files.items() if isinstance(files, dict) else files:
-            info = zipfile.ZipInfo(name, (2021, 2, 3, 4, 5, 6))
-            info.compress_type = method
-            for attribute, value in attributes.items():
-                setattr(info, attribute, value)
-            archive.writestr(info, data)
-    return out.getvalue()
+def zip_of(files: dict[str, bytes] | list[tuple[str, bytes]] = FILES, *args, **options) -> bytes:
+    """A zip; the options are those of `zipped`."""
+    return zipped(files.items() if isinstance(files, dict) else files, *args, **options)
 
 
 def entry(name: str, data: bytes = b"", **attributes: object) -> tuple[tarfile.TarInfo, bytes]:
@@ -69,9 +55,10 @@ def entry(name: str, data: bytes = b"", **attributes: object) -> tuple[tarfile.T
     return info, data
 
 
-def tarred(
+def tar_of(
     entries: list[tuple[tarfile.TarInfo, bytes]] | None = None, format: int = tarfile.PAX_FORMAT
 ) -> bytes:
+    """A tar of entries with any attributes."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=format) as archive:
         for info, data in [entry(*file) for file in FILES.items()] if entries is None else entries:
@@ -131,20 +118,7 @@ def test_archives_are_recognized_by_file_name(path, kind):
 
 
 def by_zipfile(folder: Path, out: Path) -> None:
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in sorted(folder.rglob("*")):
-            name = str(path.relative_to(folder)) + "/" * path.is_dir()
-            info = zipfile.ZipInfo(name, time.gmtime(path.stat().st_mtime)[:6])
-            archive.writestr(info, b"" if path.is_dir() else path.read_bytes())
-
-
-def by_zip(*options: str) -> Callable[[Path, Path], None]:
-    def pack(folder: Path, out: Path) -> None:
-        environment = {**os.environ, "TZ": "UTC"}
-        command = ["zip", "-q", "-r", *options, str(out), "."]
-        subprocess.run(command, cwd=folder, check=True, env=environment)
-
-    return pack
+    shutil.make_archive(str(out).removesuffix(".zip"), "zip", folder)
 
 
 def by_tarfile(format: int, packed: str = "") -> Callable[[Path, Path], None]:
@@ -155,30 +129,29 @@ def by_tarfile(format: int, packed: str = "") -> Callable[[Path, Path], None]:
     return pack
 
 
-def by_tar(*options: str) -> Callable[[Path, Path], None]:
+def by_command(command: str) -> Callable[[Path, Path], None]:
     def pack(folder: Path, out: Path) -> None:
-        command = ["tar", *options, "-c", "-f", str(out), "."]
-        subprocess.run(command, cwd=folder, check=True)
+        subprocess.run([*command.split(), str(out), "."], cwd=folder, check=True)
 
     return pack
 
 
 PACKERS = {
     "zipfile.zip": by_zipfile,
-    "deflated.zip": by_zip(),
-    "stored.zip": by_zip("-0"),
-    "wide.zip": by_zip("-fz"),
-    "descriptors.zip": by_zip("-fd"),
-    "links.zip": by_zip("-y"),
+    "deflated.zip": by_command("zip -qr"),
+    "stored.zip": by_command("zip -qr -0"),
+    "wide.zip": by_command("zip -qr -fz"),
+    "descriptors.zip": by_command("zip -qr -fd"),
+    "links.zip": by_command("zip -qr -y"),
     "ustar.tar": by_tarfile(tarfile.USTAR_FORMAT),
     "gnu.tar": by_tarfile(tarfile.GNU_FORMAT),
     "pax.tar": by_tarfile(tarfile.PAX_FORMAT),
     "pax.tar.gz": by_tarfile(tarfile.PAX_FORMAT, "gz"),
-    "ustar-command.tar": by_tar("--format=ustar"),
-    "gnu-command.tar": by_tar("--format=gnu"),
-    "oldgnu-command.tar": by_tar("--format=oldgnu"),
-    "posix-command.tar": by_tar("--format=posix"),
-    "command.tgz": by_tar("-z"),
+    "ustar-command.tar": by_command("tar --format=ustar -cf"),
+    "gnu-command.tar": by_command("tar --format=gnu -cf"),
+    "oldgnu-command.tar": by_command("tar --format=oldgnu -cf"),
+    "posix-command.tar": by_command("tar --format=posix -cf"),
+    "command.tgz": by_command("tar -zcf"),
 }
 
 
@@ -187,10 +160,9 @@ PACKERS = {
 @pytest.mark.parametrize("name", PACKERS)
 def test_packed_files_are_read_back_unchanged(tmp_path, name):
     folder = tmp_path / "in"
-    for number, (path, data) in enumerate(FILES.items()):
+    for path, data in FILES.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_bytes(data)
-        os.utime(folder / path, ns=(0, (1_600_000_000 + 2 * number) * 10**9))
     (folder / ".hidden").write_bytes(b"no")
     (folder / "link.txt").symlink_to("a.txt")
     PACKERS[name](folder, tmp_path / name)
@@ -242,7 +214,7 @@ def test_a_zip_reads_as_with_zipfile(files, comment):
 )
 @settings(max_examples=60, deadline=None)
 def test_a_tar_reads_as_with_tarfile(files, format):
-    data = tarred([entry(name, body, mtime=time) for name, body, time in files], format)
+    data = tar_of([entry(name, body, mtime=time) for name, body, time in files], format)
     with tarfile.open(fileobj=io.BytesIO(data)) as archive:
         expected = [(info.name, archive.extractfile(info).read()) for info in archive]
         places = [(info.offset_data, info.size) for info in archive]
@@ -252,18 +224,15 @@ def test_a_tar_reads_as_with_tarfile(files, format):
 
 
 def test_locations_survive_json():
-    for member in listed(zipped(), "zip") + listed(tarred(), "tar"):
+    for member in listed(zip_of(), "zip") + listed(tar_of(), "tar"):
         assert MemberLocation(*json.loads(json.dumps(member.location))) == member.location
 
 
 def test_all_members_of_the_same_name_are_listed():
     with pytest.warns(UserWarning, match="Duplicate name"):
-        data = zipped([("a", b"1"), ("a", b"2")])
-    assert contents(data, "zip") == [("a", b"1"), ("a", b"2")]
-    assert contents(tarred([entry("a", b"1"), entry("./a", b"2")]), "tar") == [
-        ("a", b"1"),
-        ("a", b"2"),
-    ]
+        data = zip_of([("a", b"1"), ("a", b"2")])
+    twice = tar_of([entry("a", b"1"), entry("./a", b"2")])
+    assert contents(data, "zip") == contents(twice, "tar") == [("a", b"1"), ("a", b"2")]
 
 
 NAMES = [
@@ -281,7 +250,7 @@ NAMES = [
 
 @pytest.mark.parametrize(("name", "expected"), NAMES)
 def test_names_are_normalized_and_hidden_files_skipped(name, expected):
-    for data, kind in ((zipped([(name, b"x")]), "zip"), (tarred([entry(name, b"x")]), "tar")):
+    for data, kind in ((zip_of([(name, b"x")]), "zip"), (tar_of([entry(name, b"x")]), "tar")):
         found = listed(data, kind)
         assert [(member.name, member.error) for member in found] == (
             [(expected, "")] if expected else []
@@ -300,9 +269,9 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("name", "shown", "error"), WRONG)
-def test_an_invalid_name_is_an_error_of_its_member_alone(name, shown, error):
+def test_an_invalid_name_is_an_error_of_only_its_member(name, shown, error):
     files = [(name, b"x"), ("whole", b"y")]
-    for data, kind in ((zipped(files), "zip"), (tarred([entry(*f) for f in files]), "tar")):
+    for data, kind in ((zip_of(files), "zip"), (tar_of([entry(*f) for f in files]), "tar")):
         wrong, whole = listed(data, kind)
         assert error in wrong.error
         assert wrong.location is None
@@ -310,25 +279,21 @@ def test_an_invalid_name_is_an_error_of_its_member_alone(name, shown, error):
         assert whole == (whole.name, 1, whole.location, "")
 
 
-def test_a_name_that_is_not_utf8_is_an_error_of_its_member_alone():
-    flagged = zipped({"dög": b"x", "whole": b"y"}).replace("ö".encode(), b"\xff\xfe")
-    latin = tarred([entry("d\udcf6g", b"x"), entry("whole", b"y")], tarfile.GNU_FORMAT)
+def test_a_name_that_is_not_utf8_is_an_error_of_only_its_member():
+    flagged = zip_of({"dög": b"x", "whole": b"y"}).replace("ö".encode(), b"\xff\xfe")
+    latin = tar_of([entry("d\udcf6g", b"x"), entry("whole", b"y")], tarfile.GNU_FORMAT)
     for data, kind, shown in ((flagged, "zip", "d%FF%FEg"), (latin, "tar", "d%F6g")):
         wrong, whole = listed(data, kind)
-        assert wrong[:1] + wrong[2:] == (
-            shown,
-            None,
-            "the member's name is not UTF-8: rename it",
-        )
+        assert (wrong.name, wrong.error) == (shown, "the member's name is not UTF-8: rename it")
         assert whole.error == ""
 
 
 def test_a_nul_in_a_name_is_an_error_of_its_member():
-    data = zipped({"dAg": b"x"}).replace(b"dAg", b"d\0g")
+    data = zip_of({"dAg": b"x"}).replace(b"dAg", b"d\0g")
     assert [member[:1] + member[2:] for member in listed(data, "zip")] == [
         ("d%00g", None, "the member's name contains a NUL")
     ]
-    data = tarred([entry("a", b"x", pax_headers={"path": "d\0g"})])
+    data = tar_of([entry("a", b"x", pax_headers={"path": "d\0g"})])
     assert listed(data, "tar")[0].error == "the member's name contains a NUL"
 
 
@@ -336,15 +301,15 @@ def test_a_nul_in_a_name_is_an_error_of_its_member():
     ("system", "expected"), [(0, "a/b.txt"), (10, "a/b.txt"), (3, "a\\b.txt"), (19, "a\\b.txt")]
 )
 def test_backslashes_separate_folders_in_zips_from_windows(system, expected):
-    data = zipped({"a\\b.txt": b"x"}, create_system=system)
+    data = zip_of({"a\\b.txt": b"x"}, create_system=system)
     assert contents(data, "zip") == [(expected, b"x")]
-    (member,) = listed(zipped({"..\\b": b"x"}, create_system=0), "zip")
+    (member,) = listed(zip_of({"..\\b": b"x"}, create_system=0), "zip")
     assert (member.name, member.error) == ("%2E%2E/b", "the member's name leads out of the archive")
 
 
 def test_zip_names_without_the_utf8_flag_are_utf8_or_cp437():
     for encoded in ("é".encode(), "é".encode("cp437")):
-        data = zipped({"A" * len(encoded): b"x"}).replace(b"A" * len(encoded), encoded)
+        data = zip_of({"A" * len(encoded): b"x"}).replace(b"A" * len(encoded), encoded)
         assert contents(data, "zip") == [("é", b"x")]
 
 
@@ -352,17 +317,17 @@ def test_zip_names_without_the_utf8_flag_are_utf8_or_cp437():
 def test_a_unicode_path_field_is_used_if_its_checksum_fits_the_name(of):
     field = b"\1" + struct.pack("<L", zlib.crc32(of)) + "é.txt".encode()
     extra = struct.pack("<HH", 0x9999, 2) + b"xx" + struct.pack("<HH", 0x7075, len(field)) + field
-    found = contents(zipped({"_.txt": b"x"}, extra=extra), "zip")
+    found = contents(zip_of({"_.txt": b"x"}, extra=extra), "zip")
     assert found == [("é.txt" if of == b"_.txt" else "_.txt", b"x")]
 
 
 def test_links_and_folders_of_a_zip_are_skipped():
-    unix = zipped({"link": b"a"}, external_attr=(stat.S_IFLNK | 0o777) << 16)
+    unix = zip_of({"link": b"a"}, external_attr=(stat.S_IFLNK | 0o777) << 16)
     assert listed(unix, "zip") == []
     # On other systems these bits mean something else.
-    dos = zipped({"link": b"a"}, external_attr=(stat.S_IFLNK | 0o777) << 16, create_system=0)
+    dos = zip_of({"link": b"a"}, external_attr=(stat.S_IFLNK | 0o777) << 16, create_system=0)
     assert contents(dos, "zip") == [("link", b"a")]
-    assert contents(zipped([("a/", b""), ("a/b", b"x")]), "zip") == [("a/b", b"x")]
+    assert contents(zip_of([("a/", b""), ("a/b", b"x")]), "zip") == [("a/b", b"x")]
 
 
 # Offsets of fields in a directory entry of a zip and in its end record.
@@ -383,41 +348,35 @@ def with_end(data: bytes, at: int, number: int, size: int = 4) -> bytes:
     return patched(data, b"PK\5\6", at, number, size)
 
 
+PLAIN = zip_of({"a.txt": b"x" * 100}, 0)
+
+
 @pytest.mark.parametrize(
     ("data", "error"),
     [
-        (with_entry(zipped(), FLAGS, 1, 2), "the member is encrypted"),
-        (with_entry(zipped(), FLAGS, 0x40, 2), "the member is encrypted"),
+        (with_entry(PLAIN, FLAGS, 1, 2), "is encrypted"),
+        (with_entry(PLAIN, FLAGS, 0x40, 2), "is encrypted"),
         (
-            zipped(method=zipfile.ZIP_BZIP2),
-            "the member is packed by method 12, expected 0 .stored. or 8 .deflated.",
+            with_entry(PLAIN, METHOD, 12, 2),
+            "is packed by method 12, expected 0 .stored. or 8 .deflated.",
         ),
+        (with_entry(PLAIN, PACKED, 106), "'s 106 bytes from byte 0 on do not end before byte 135"),
         (
-            with_entry(zipped({"a.txt": b"x" * 100}, 0), PACKED, 106),
-            "the member's 106 bytes from byte 0 on do not end before byte 135",
+            with_entry(PLAIN, OFFSET, 999),
+            "'s 100 bytes from byte 999 on do not end before byte 135",
         ),
+        (with_entry(zip_of(), SIZE, 1 << 31), r"'s 2147483648 bytes .* packed in \d+ by method 8"),
+        (with_entry(PLAIN, SIZE, 99), "'s 99 bytes cannot be packed in 100 by method 0"),
         (
-            with_entry(zipped({"a.txt": b""}, 0), OFFSET, 99_999),
-            "the member's 0 bytes from byte 99999 on do not end before byte 35",
-        ),
-        (
-            with_entry(zipped({"a.txt": b"x" * 100}), SIZE, 1 << 31),
-            r"the member's 2147483648 bytes cannot be packed in \d+ by method 8",
-        ),
-        (
-            with_entry(zipped({"a.txt": b"x" * 100}, 0), SIZE, 99),
-            "the member's 99 bytes cannot be packed in 100 by method 0",
-        ),
-        (
-            with_entry(zipped({"a.txt": b"x" * 100}, 0), SIZE, 0xFFFFFFFF),
-            "the member's 4294967295 bytes cannot be packed in 100 by method 0",
+            with_entry(PLAIN, SIZE, 0xFFFFFFFF),
+            "'s 4294967295 bytes cannot be packed in 100 by .* 0",
         ),
     ],
 )
 def test_an_unreadable_member_of_a_zip_states_why(data, error):
     found = listed(data, "zip")[0]
     assert (found.name, found.location) == ("a.txt", None)
-    assert re.fullmatch(error, found.error)
+    assert re.fullmatch(f"the member ?{error}", found.error)
 
 
 @pytest.mark.skipif(not hasattr(zipfile, "ZIP64_LIMIT"), reason="zipfile has another limit")
@@ -426,7 +385,7 @@ def test_numbers_above_32_bits_are_read_from_zip64_fields(monkeypatch):
     monkeypatch.setattr(zipfile, "ZIP_FILECOUNT_LIMIT", 2)
     files = {"a": b"short", "b": b"x" * 100, "c": NOISE[:50], "d": b""}
     for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        data = zipped(files, method)
+        data = zip_of(files, method)
         assert data.count(b"PK\6\6") == data.count(b"PK\6\7") == 1
         assert dict(contents(data, "zip")) == files
     moved = data.replace(b"PK\6\6", b"PK\6\0")
@@ -465,24 +424,18 @@ BROKEN = "the archive is damaged or cut off before its first member: "
         (b"", "no zip directory at the end of the file"),
         (b"PK\5\6" + bytes(13), "no zip directory at the end of the file"),
         (b"garbage" * 100, "no zip directory at the end of the file"),
-        (zipped() + b"\0", "no zip directory at the end of the file"),
-        (zipped(comment=b"hello")[:-1], "no zip directory at the end of the file"),
-        (with_end(zipped(), END_DISK, 1, 2), "it is part 2 of an archive of several parts: join"),
-        (b"#!/bin/sh" + zipped({"a": b""}), "should be the 47 bytes from byte 33 on, but ends at"),
-        (with_end(zipped({"a": b""}), END_SIZE, 46), "should be the 46 bytes from byte 33 on"),
-        (with_end(zipped({"a": b""}), END_OFFSET, 32), "but ends at byte 80"),
+        (zip_of() + b"\0", "no zip directory at the end of the file"),
+        (zip_of(comment=b"hello")[:-1], "no zip directory at the end of the file"),
+        (with_end(zip_of(), END_DISK, 1, 2), "it is part 2 of an archive of several parts: join"),
+        (b"#!/bin/sh" + zip_of({"a": b""}), "should be the 47 bytes from byte 33 on, but ends at"),
+        (with_end(zip_of({"a": b""}), END_SIZE, 46), "should be the 46 bytes from byte 33 on"),
+        (with_end(zip_of({"a": b""}), END_OFFSET, 32), "but ends at byte 80"),
+        (zip_of({"a": b""}).replace(b"PK\1\2", b"PK\1\1"), "no directory entry at byte 33"),
         (
-            zipped({"a": b""}).replace(b"PK\1\2", b"PK\1\1"),
-            "no directory entry at byte 33",
-        ),
-        (
-            with_end(zipped([]), END_SIZE, 4).replace(b"PK\5\6", b"PK\1\2PK\5\6"),
+            with_end(zip_of([]), END_SIZE, 4).replace(b"PK\5\6", b"PK\1\2PK\5\6"),
             "no directory entry at byte 0",
         ),
-        (
-            with_entry(zipped({"a": b""}), 28, 60, 2),
-            "the directory entry at byte 33 is cut off",
-        ),
+        (with_entry(zip_of({"a": b""}), 28, 60, 2), "the directory entry at byte 33 is cut off"),
     ],
 )
 def test_a_zip_without_an_intact_directory_is_rejected(data, error):
@@ -494,7 +447,7 @@ def test_a_zip_without_an_intact_directory_is_rejected(data, error):
 
 @pytest.mark.parametrize("count", [0, 5, 7])
 def test_a_zip_with_a_wrong_number_of_entries_is_rejected_after_the_last(count):
-    names, message = until_broken(with_end(zipped(), END_COUNT, count, 2), "zip")
+    names, message = until_broken(with_end(zip_of(), END_COUNT, count, 2), "zip")
     assert names == list(FILES)
     assert message == (
         f"the archive is damaged or cut off after {LONG!r}: its directory has 6 entries, "
@@ -502,16 +455,16 @@ def test_a_zip_with_a_wrong_number_of_entries_is_rejected_after_the_last(count):
     )
 
 
-def test_a_zip_stored_in_a_truncated_zip_is_not_taken_for_it():
-    inner = zipped({"inner": b"x"})
-    outer = zipped({"a.zip": inner, "b": NOISE[:100]}, zipfile.ZIP_STORED)
+def test_a_zip_stored_in_a_truncated_zip_is_not_mistaken_for_it():
+    inner = zip_of({"inner": b"x"})
+    outer = zip_of({"a.zip": inner, "b": NOISE[:100]}, zipfile.ZIP_STORED)
     assert [name for name, _ in contents(outer, "zip")] == ["a.zip", "b"]
     for cut in range(outer.index(inner) + len(inner), len(outer)):
         assert until_broken(outer[:cut], "zip")[0] == []
 
 
 def test_overlapping_members_are_rejected():
-    one = zipped({"a": b"\0" * 100_000})
+    one = zip_of({"a": b"\0" * 100_000})
     start = one.index(b"PK\1\2")
     end = one.index(b"PK\5\6")
     directory = one[start:end] * 1000
@@ -534,7 +487,7 @@ def reject(data: bytes, place: MemberLocation) -> str:
 
 @pytest.mark.parametrize("method", [0, 8])
 def test_damaged_members_of_a_zip_are_rejected(method):
-    data = zipped({"a": NOISE}, method)
+    data = zip_of({"a": NOISE}, method)
     place = listed(data, "zip")[0].location
     assert place.method == method
     assert "damaged: the CRC-32 is " in reject(data, place._replace(crc=place.crc ^ 1))
@@ -548,16 +501,16 @@ def test_damaged_members_of_a_zip_are_rejected(method):
 
 
 def test_a_truncated_stored_member_is_rejected():
-    data = zipped({"a": NOISE}, 0)
+    data = zip_of({"a": NOISE}, 0)
     place = listed(data, "zip")[0].location
     assert reject(data[:1031], place) == "cut off: 1000 of 200000 bytes are there"
-    tar = tarred([entry("a", NOISE)])
+    tar = tar_of([entry("a", NOISE)])
     place = listed(tar, "tar")[0].location
     assert reject(tar[:1512], place) == "cut off: 1000 of 200000 bytes are there"
 
 
 def test_a_truncated_deflated_member_is_rejected():
-    data = zipped({"a": NOISE})
+    data = zip_of({"a": NOISE})
     place = listed(data, "zip")[0].location
     assert reject(data[: len(data) // 2], place) == "damaged: truncated deflate stream"
     assert reject(data, place._replace(packed=1000)) == "damaged: truncated deflate stream"
@@ -569,7 +522,7 @@ def test_a_truncated_deflated_member_is_rejected():
 
 
 def test_a_bomb_is_unpacked_no_further_than_its_size():
-    data = zipped({"a": b"\0" * 10_000_000})
+    data = zip_of({"a": b"\0" * 10_000_000})
     place = listed(data, "zip")[0].location._replace(size=1000)
     tracemalloc.start()
     try:
@@ -581,7 +534,7 @@ def test_a_bomb_is_unpacked_no_further_than_its_size():
 
 @pytest.mark.parametrize("size", [0, 1, 65_536, 9_999_999])
 def test_a_deflated_member_never_yields_more_than_its_size(size):
-    data = zipped({"a": b"\0" * 10_000_000})
+    data = zip_of({"a": b"\0" * 10_000_000})
     place = listed(data, "zip")[0].location._replace(size=size)
     expected = f"damaged: it unpacks to more than the {size} bytes that the archive states"
     assert reject(data, place) == expected
@@ -597,7 +550,7 @@ def test_a_deflated_member_never_yields_more_than_its_size(size):
 def test_a_long_extra_field_takes_a_second_read():
     extra = struct.pack("<HH", 0x9999, 5000) + bytes(5000)
     for method in (0, 8):
-        assert contents(zipped(method=method, extra=extra), "zip") == list(FILES.items())
+        assert contents(zip_of(method=method, extra=extra), "zip") == list(FILES.items())
 
 
 def test_a_member_larger_than_the_limit_is_rejected_unread():
@@ -608,14 +561,14 @@ def test_a_member_larger_than_the_limit_is_rejected_unread():
     ):
         with pytest.raises(RejectError, match=r"^it has 11 bytes, more than 10$"):
             read_member(io.BytesIO(), place, "a", 10)
-    data = tarred([entry("a", b"x" * 11)])
+    data = tar_of([entry("a", b"x" * 11)])
     place = listed(data, "tar")[0].location
     assert read_member(io.BytesIO(data), place, "a", 11) == b"x" * 11
 
 
 def opened(text: bytes, kind: str) -> BinaryIO:
     """A stream of a member of a tar, or of a zip with a compression method."""
-    data = tarred([entry("a", text)]) if kind == "tar" else zipped({"a": text}, int(kind))
+    data = tar_of([entry("a", text)]) if kind == "tar" else zip_of({"a": text}, int(kind))
     member = listed(data, "tar" if kind == "tar" else "zip")[0]
     return open_member(io.BytesIO(data), member.location, member.name)
 
@@ -663,7 +616,7 @@ def test_a_deflated_member_cannot_seek():
 
 
 def test_seeking_back_does_not_skip_the_checksum():
-    data = zipped({"a": NOISE}, 0)
+    data = zip_of({"a": NOISE}, 0)
     place = listed(data, "zip")[0].location
     stream = open_member(io.BytesIO(data), place._replace(crc=place.crc ^ 1), "a")
     assert stream.read(70_000) == NOISE[:70_000]
@@ -674,7 +627,7 @@ def test_seeking_back_does_not_skip_the_checksum():
 
 
 def test_several_readers_can_share_a_file():
-    for data, kind in ((zipped(), "zip"), (zipped(method=0), "zip"), (tarred(), "tar")):
+    for data, kind in ((zip_of(), "zip"), (zip_of(method=0), "zip"), (tar_of(), "tar")):
         file = io.BytesIO(data)
         found, names = list(members(file, kind)), []
         streams = [open_member(file, member.location, member.name) for member in found]
@@ -695,8 +648,8 @@ def length(stream: BinaryIO) -> int:
 
 def test_a_large_member_is_streamed_in_bounded_memory():
     text = b"0123456789abcde\n" * (1 << 20)
-    packed = gzip.compress(tarred([entry("a", text)]), 1)
-    for data in (zipped({"a": text}), zipped({"a": text}, 0), tarred([entry("a", text)])):
+    packed = gzip.compress(tar_of([entry("a", text)]), 1)
+    for data in (zip_of({"a": text}), zip_of({"a": text}, 0), tar_of([entry("a", text)])):
         file = io.BytesIO(data)
         kind = "zip" if data.startswith(b"PK") else "tar"
         tracemalloc.start()
@@ -737,7 +690,7 @@ def test_only_regular_files_of_a_tar_are_listed():
     entries += [entry("folder/", b"x", type=tarfile.AREGTYPE), entry("dump", b"data", type=b"D")]
     entries += [entry("c", b"y", type=tarfile.CONTTYPE), entry("d", b"z", type=tarfile.AREGTYPE)]
     for format in (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
-        data = tarred(entries, format)
+        data = tar_of(entries, format)
         assert contents(data, "tar") == [("a", b"x"), ("c", b"y"), ("d", b"z")]
 
 
@@ -749,7 +702,7 @@ def test_the_size_of_a_link_in_a_tar_is_ignored():
 def test_a_long_link_target_is_not_used_as_a_name():
     link = entry("l", type=tarfile.SYMTYPE, linkname="x" * 300)
     for format in (tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
-        assert contents(tarred([link, entry("a", b"x")], format), "tar") == [("a", b"x")]
+        assert contents(tar_of([link, entry("a", b"x")], format), "tar") == [("a", b"x")]
 
 
 @pytest.mark.slow(base=["without tar"])
@@ -762,7 +715,7 @@ def test_sparse_files_are_errors_of_their_members(tmp_path, format):
     (tmp_path / "whole").write_bytes(b"whole")
     if format == "without tar":
         records = {"GNU.sparse.size": "9", "GNU.sparse.name": "holes"}
-        data = tarred([entry("x", b"1", pax_headers=records), entry("whole", b"whole")])
+        data = tar_of([entry("x", b"1", pax_headers=records), entry("whole", b"whole")])
     else:
         options = ["--format=gnu"] if format == "gnu" else ["--format=posix"]
         options += [] if format == "gnu" else [f"--sparse-version={format}"]
@@ -771,11 +724,8 @@ def test_sparse_files_are_errors_of_their_members(tmp_path, format):
         data = (tmp_path / "a.tar").read_bytes()
     for data_, kind in ((data, "tar"), (gzip.compress(data), "tar.gz")):
         holes, whole = listed(data_, kind)
-        assert holes[:1] + holes[2:] == (
-            "holes",
-            None,
-            "the member is a sparse file: pack it without --sparse",
-        )
+        error = "the member is a sparse file: pack it without --sparse"
+        assert (holes.name, holes.location, holes.error) == ("holes", None, error)
         assert (whole.name, whole.size, whole.error) == ("whole", 5, "")
     pairs = [(member.name, stream.read()) for member, stream in walk(io.BytesIO(data_))]
     assert pairs == [("holes", b""), ("whole", b"whole")]
@@ -806,7 +756,7 @@ def test_a_global_header_applies_to_all_members_and_an_extended_one_to_the_next(
         block(header(kind=(156, b"g"), size=(124, b"%011o" % len(shared))))
         + block(shared)
         + WHOLE
-        + tarred([entry("b", pax_headers={"path": "own", "comment": "x"}), entry("c")])
+        + tar_of([entry("b", pax_headers={"path": "own", "comment": "x"}), entry("c")])
     )
     assert [member.name for member in listed(data, "tar")] == ["shared", "own", "shared"]
 
@@ -841,18 +791,12 @@ AFTER_A = "the archive is damaged or cut off after 'whole': "
         (b"x" * 512 + ZEROS, "no tar header at byte 1024"),
         (header(size=(124, b"9" * 11)) + ZEROS, "no tar header at byte 1024"),
         (WHOLE[:50] + b"x" + WHOLE[51:] + ZEROS, "no tar header at byte 1024"),
-        (
-            header(size=(124, b"\xff" * 12)) + ZEROS,
-            "the header at byte 1024 states a size of -1 bytes",
-        ),
+        (header(size=(124, b"\xff" * 12)) + ZEROS, "header at byte 1024 states a size of -1 bytes"),
         (
             header(size=(124, b"\x80" + (1 << 70).to_bytes(11, "big"))) + ZEROS,
-            "the header at byte 1024 states a size of 1180591620717411303424 bytes",
+            "of 1180591620717411303424 b",
         ),
-        (
-            header(size=(124, b"00000004000")) + ZEROS,
-            "the member at byte 1024 ends at byte 3584, the archive at 2560",
-        ),
+        (header(size=(124, b"00000004000")) + ZEROS, "ends at byte 3584, the archive at 2560"),
         (extended(b"", 17 << 20) + ZEROS, "the extended header at byte 1024 has 17825792 bytes"),
         (extended(b"", 2000) + ZEROS, "cut off: 1024 of 2000 bytes are there"),
         (extended(b"11 path=ab\n") + ZEROS, "before byte 2048 belongs to no member"),
@@ -862,14 +806,8 @@ AFTER_A = "the archive is damaged or cut off after 'whole': "
         (extended(b"9 pathab\n") + WHOLE + ZEROS, "an extended header is damaged"),
         (extended(b"8 path=a8 path=b") + WHOLE + ZEROS, "an extended header is damaged"),
         (extended(b"0 path=ab\n") + WHOLE + ZEROS, "an extended header is damaged"),
-        (
-            extended(b"10 size=x\n") + WHOLE + ZEROS,
-            "an extended header states a size of b'x' bytes",
-        ),
-        (
-            extended(b"28 size=%s\n" % (b"9" * 19)) + WHOLE + ZEROS,
-            "a size of b'9999999999999999999' b",
-        ),
+        (extended(b"10 size=x\n") + WHOLE + ZEROS, "header states a size of b'x' bytes"),
+        (extended(b"28 size=%s\n" % (b"9" * 19)) + WHOLE + ZEROS, "of b'9999999999999999999' b"),
         (ZEROS + WHOLE, "data after the end-of-archive marker, from byte 1024 on"),
     ],
 )
@@ -887,16 +825,23 @@ def test_a_size_in_an_extended_header_is_used():
     assert contents(data, "tar") == [("a", b"x" * 700), ("whole", b"")]
 
 
-@pytest.mark.parametrize("data", [b"", b"garbage" * 100, zipped(), gzip.compress(tarred())])
-def test_other_files_are_rejected_as_tars(data):
-    names, message = until_broken(data, "tar")
-    assert names == []
-    assert message.startswith(BROKEN)
+@pytest.mark.parametrize(
+    "data", [b"", b"garbage" * 100, zip_of(), tar_of(), gzip.compress(tar_of())]
+)
+@pytest.mark.parametrize("kind", ["zip", "tar", "tar.gz"])
+def test_files_of_another_kind_are_rejected(data, kind):
+    names, message = until_broken(data, kind)
+    intact = {"zip": b"PK", "tar": b"a.txt", "tar.gz": b"\x1f\x8b"}[kind]
+    if data.startswith(intact):
+        assert (names, message) == (list(FILES), "")
+    else:
+        assert names == []
+        assert message.startswith(BROKEN)
 
 
 def test_an_empty_archive_has_no_members():
-    assert listed(zipped([]), "zip") == listed(tarred([]), "tar") == []
-    assert listed(gzip.compress(tarred([])), "tar.gz") == listed(bytes(512), "tar") == []
+    assert listed(zip_of([]), "zip") == listed(tar_of([]), "tar") == []
+    assert listed(gzip.compress(tar_of([])), "tar.gz") == listed(bytes(512), "tar") == []
 
 
 def test_a_member_without_a_name_is_an_error():
@@ -911,7 +856,7 @@ def ends(data: bytes) -> list[int]:
 
 
 def test_a_tar_truncated_anywhere_lists_its_whole_members_and_is_rejected():
-    data = tarred([entry(name, data[:700]) for name, data in FILES.items()])
+    data = tar_of([entry(name, data[:700]) for name, data in FILES.items()])
     last = ends(data)[-1]
     for cut in [*range(0, last + 512, 37), last + 511]:
         names, message = until_broken(data[:cut], "tar")
@@ -925,9 +870,9 @@ def test_a_tar_truncated_anywhere_lists_its_whole_members_and_is_rejected():
 @pytest.mark.parametrize("mark", ["zip", "tar.gz"])
 def test_an_archive_truncated_anywhere_is_rejected(mark):
     files = {name: data[:300] for name, data in FILES.items()}
-    data = zipped(files)
+    data = zip_of(files)
     if mark == "tar.gz":
-        data = gzip.compress(tarred([entry(*file) for file in files.items()]))
+        data = gzip.compress(tar_of([entry(*file) for file in files.items()]))
     for cut in range(len(data)):
         names, message = until_broken(data[:cut], mark)
         assert names == list(files)[: len(names)]
@@ -935,7 +880,7 @@ def test_an_archive_truncated_anywhere_is_rejected(mark):
 
 
 def test_a_truncated_tar_gz_yields_its_whole_members_and_names_the_last():
-    plain = tarred([entry("a", b"x" * 600), entry("b", NOISE), entry("c", b"y")])
+    plain = tar_of([entry("a", b"x" * 600), entry("b", NOISE), entry("c", b"y")])
     start = listed(plain, "tar")[1].location.offset
     for data in (gzip.compress(plain[: start + 1000]), gzip.compress(plain)[: start // 2 + 500]):
         found = []
@@ -955,22 +900,15 @@ def test_a_truncated_tar_gz_yields_its_whole_members_and_names_the_last():
 @pytest.mark.parametrize(
     ("data", "error"),
     [
-        (gzip.compress(tarred())[:-8] + bytes(8), "GZIP: CRC check failed 0x0 != "),
-        (gzip.compress(tarred()) + b"garbage", "GZIP: Not a gzipped file (b'ga')"),
-        (gzip.compress(tarred()) + gzip.compress(tarred()), "data after the end-of-archive marker"),
+        (gzip.compress(tar_of())[:-8] + bytes(8), "GZIP: CRC check failed 0x0 != "),
+        (gzip.compress(tar_of()) + b"garbage", "GZIP: Not a gzipped file (b'ga')"),
+        (gzip.compress(tar_of()) + gzip.compress(tar_of()), "data after the end-of-archive marker"),
     ],
 )
 def test_damage_after_the_last_member_of_a_tar_gz_is_noticed(data, error):
     names, message = until_broken(data, "tar.gz")
     assert names == list(FILES)
     assert message.startswith(f"the archive is damaged or cut off after {LONG!r}: {error}")
-
-
-@pytest.mark.parametrize("data", [b"garbage", tarred(), zipped()])
-def test_other_files_are_rejected_as_gzip(data):
-    names, message = until_broken(data, "tar.gz")
-    assert names == []
-    assert message.startswith(f"{BROKEN}GZIP: Not a gzipped file")
 
 
 class Pipe(io.RawIOBase):
@@ -987,17 +925,17 @@ class Pipe(io.RawIOBase):
 
 
 def test_a_tar_gz_is_read_from_an_unseekable_file():
-    data = gzip.compress(tarred())
+    data = gzip.compress(tar_of())
     found = [(m.name, stream.read()) for m, stream in walk(io.BufferedReader(Pipe(data)))]
     assert found == list(FILES.items())
     assert list(members(io.BufferedReader(Pipe(data)), "tar.gz")) == [
-        member._replace(location=None) for member in listed(tarred(), "tar")
+        member._replace(location=None) for member in listed(tar_of(), "tar")
     ]
 
 
 def test_streams_of_a_tar_gz_may_be_left_unread_and_are_closed_by_the_next_step():
     before: list[BinaryIO] = []
-    for number, (member, stream) in enumerate(walk(io.BytesIO(gzip.compress(tarred())))):
+    for number, (member, stream) in enumerate(walk(io.BytesIO(gzip.compress(tar_of())))):
         for old in before:
             with pytest.raises(ValueError, match="closed"):
                 old.read(1)
@@ -1009,7 +947,7 @@ def test_streams_of_a_tar_gz_may_be_left_unread_and_are_closed_by_the_next_step(
 
 
 def test_concatenated_gzip_streams_are_one_archive():
-    data = tarred()
+    data = tar_of()
     parts = [data[:700], data[700:100_000], data[100_000:]]
     packed = b"".join(map(gzip.compress, parts))
     assert contents(packed, "tar.gz") == list(FILES.items())
@@ -1027,15 +965,15 @@ SHORT = {name: data[:2000] for name, data in FILES.items()}
 HOLES = entry("holes", b"1\n0\n4\n", pax_headers={"GNU.sparse.size": "9", "GNU.sparse.name": "h"})
 OLD_HOLES = header(kind=(156, b"S"), more=(482, b"\1")) + bytes(504) + b"\1" + bytes(7 + 512)
 DAMAGED = {
-    "deflated.zip": zipped(SHORT),
-    "stored.zip": zipped(SHORT, 0),
-    "fields.zip": zipped({"_": b"data"}, extra=unicode_path(b"_", "é") + extra_field(1, bytes(24))),
-    "ustar.tar": tarred([entry("a", b"data"), entry("b" * 99 + "/" + "c" * 99, b"more")], 0),
-    "pax.tar": tarred(
+    "deflated.zip": zip_of(SHORT),
+    "stored.zip": zip_of(SHORT, 0),
+    "fields.zip": zip_of({"_": b"data"}, extra=unicode_path(b"_", "é") + extra_field(1, bytes(24))),
+    "ustar.tar": tar_of([entry("a", b"data"), entry("b" * 99 + "/" + "c" * 99, b"more")], 0),
+    "pax.tar": tar_of(
         [HOLES, *(entry(*file, pax_headers={"size": "9"}) for file in SHORT.items())]
     ),
-    "gnu.tar": OLD_HOLES + tarred([entry(*file) for file in SHORT.items()], tarfile.GNU_FORMAT),
-    "pax.tar.gz": gzip.compress(tarred([entry(*file) for file in SHORT.items()])),
+    "gnu.tar": OLD_HOLES + tar_of([entry(*file) for file in SHORT.items()], tarfile.GNU_FORMAT),
+    "pax.tar.gz": gzip.compress(tar_of([entry(*file) for file in SHORT.items()])),
 }
 
 
@@ -1081,11 +1019,11 @@ def test_damaged_archives_yield_right_bytes_or_rejects(name, data):
 
 BODIES = {"a": b"first", "b": b"", "c": b"x" * 100}
 SMALL = {
-    "stored.zip": zipped(BODIES, 0),
-    "deflated.zip": zipped(BODIES),
-    "ustar.tar": tarred([entry(*file) for file in BODIES.items()], tarfile.USTAR_FORMAT)[:3584],
+    "stored.zip": zip_of(BODIES, 0),
+    "deflated.zip": zip_of(BODIES),
+    "ustar.tar": tar_of([entry(*file) for file in BODIES.items()], tarfile.USTAR_FORMAT)[:3584],
     "pax.tar.gz": gzip.compress(
-        tarred([entry(*file, pax_headers={"path": file[0]}) for file in BODIES.items()])
+        tar_of([entry(*file, pax_headers={"path": file[0]}) for file in BODIES.items()])
     ),
 }
 

@@ -96,7 +96,7 @@ def test_a_part_that_is_no_feature_is_the_users_mistake(text, wrong):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a:int8,b:int8,a:string", "'a' stands there twice, drop one"),
+        ("a:int8,b:int8,a:string", "'a' is repeated, drop one"),
         ("a\\b:int8", r"feature name 'a\\b': expected text of 1 to 255 characters, without"),
         ("a\0:int8", r"feature name 'a\x00': expected text of 1 to 255 characters, without"),
         ("a:int8[],a/shape:int64", "'a/shape': this name is taken by the shapes of 'a'; rename"),

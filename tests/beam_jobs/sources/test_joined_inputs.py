@@ -9,7 +9,6 @@ from beam_jobs.errors import UsageError
 from beam_jobs.sources import joined_inputs as joined
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.joined_inputs import JoinedInputs, join_regex
-from beam_jobs.storage.listing import File
 
 
 def found(pattern, key):
@@ -167,7 +166,7 @@ def test_members_of_archives_are_not_joined(tmp_path):
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr("r1_acc.csv", "1\n")
     job = inputs(tmp_path, "r1_acc.csv")
-    message = "it lies in an archive, whose members are not joined"
+    message = "it is in an archive, whose members cannot be joined"
     assert errors(job) == {"a.zip/r1_acc.csv": message}
     assert list(good(job)) == ["r1"]
 
@@ -198,7 +197,7 @@ def test_arrays_called_as_other_features_are_refused_with_the_cure(tmp_path, nam
 
 
 def test_nothing_matched_is_nothing_joined(monkeypatch):
-    monkeypatch.setattr(joined.Inputs, "files", lambda *_: iter([File("", 0, 0)][:0]))
+    monkeypatch.setattr(joined.Inputs, "files", lambda *_: iter(()))
     assert sources(JoinedInputs(("/none/*",), "/none", join="{recording}_{array}.csv")) == []
 
 

@@ -24,17 +24,20 @@ from beam_jobs.sources.rows import Row
 from beam_jobs.sources.tables import column_names, distinct, read_rows, table_kind
 
 
-def read(kind: str, data: bytes | str, gzipped: bool = False, columns=None) -> list[Row]:
+def opened(data: bytes | str, gzipped: bool) -> io.BytesIO:
     data = data.encode() if isinstance(data, str) else data
-    file = io.BytesIO(gzip.compress(data) if gzipped else data)
+    return io.BytesIO(gzip.compress(data) if gzipped else data)
+
+
+def read(kind: str, data: bytes | str, gzipped: bool = False, columns=None) -> list[Row]:
+    file = opened(data, gzipped)
     rows = list(read_rows(file, kind, gzipped, columns))
     assert not file.closed
     return rows
 
 
 def names(kind: str, data: bytes | str, gzipped: bool = False) -> tuple[str, ...]:
-    data = data.encode() if isinstance(data, str) else data
-    file = io.BytesIO(gzip.compress(data) if gzipped else data)
+    file = opened(data, gzipped)
     found = column_names(file, kind, gzipped)
     assert not file.closed
     return found
@@ -75,7 +78,7 @@ def column(array: pa.Array) -> list:
         ("", None),
     ],
 )
-def test_a_table_is_told_by_its_name(path, expected):
+def test_tables_are_recognised_by_their_names(path, expected):
     assert table_kind(path) == expected
 
 
@@ -95,15 +98,6 @@ def test_rows_of_csv_are_texts_by_the_names_of_the_first_line(gzipped, end, star
     assert names("csv", data, gzipped) == ("id", "text", "y")
 
 
-def test_columns_of_tsv_are_separated_by_tabs():
-    data = 'a\tb,c\n1\t"x\ty"\n\t\n'
-    assert read("tsv", data) == [
-        Row(1, {"a": "1", "b,c": "x\ty"}),
-        Row(2, {"a": "", "b,c": ""}),
-    ]
-    assert names("tsv", data) == ("a", "b,c")
-
-
 @given(
     st.sampled_from(["csv", "tsv"]),
     st.integers(1, 4).flatmap(
@@ -112,7 +106,7 @@ def test_columns_of_tsv_are_separated_by_tabs():
     st.sampled_from(["\n", "\r\n"]),
 )
 @settings(max_examples=200, deadline=None)
-def test_whatever_is_written_to_a_table_is_read(kind, rows, end):
+def test_any_table_is_read_as_it_was_written(kind, rows, end):
     # Before Python 3.11, csv refuses zeros.
     rows = [[text.replace("\0", "") for text in row] for row in rows]
     header = [f"c{i}" for i in range(len(rows[0]) if rows else 1)]
@@ -123,6 +117,7 @@ def test_whatever_is_written_to_a_table_is_read(kind, rows, end):
     found = read(kind, buffer.getvalue())
     assert values(found) == [dict(zip(header, row, strict=True)) for row in rows]
     assert [row.number for row in found] == list(range(1, len(rows) + 1))
+    assert names(kind, buffer.getvalue()) == tuple(header)
 
 
 @given(st.text(alphabet='ab,"\n\r\t é', max_size=40))
@@ -142,7 +137,7 @@ def test_rows_are_those_of_the_standard_reader(text):
 
 
 @pytest.mark.parametrize(("row", "count"), [("1", 1), ("1,2,3,4", 4), ('"1,2,3"', 1), (",", 2)])
-def test_a_row_of_another_length_is_reported_alone(row, count):
+def test_only_rows_of_another_length_are_reported(row, count):
     found = read("csv", f"a,b,c\n{row}\n1,2,3\n")
     assert found == [
         Row(1, None, f"{count} columns, the first line has 3"),
@@ -150,7 +145,7 @@ def test_a_row_of_another_length_is_reported_alone(row, count):
     ]
 
 
-def test_a_row_that_is_not_utf8_is_reported_alone():
+def test_only_rows_that_are_not_utf8_are_reported():
     lines = b"".join(b"%d\n" % i for i in range(5000))
     found = read("csv", b"a\n" + lines + b"\xff\n" + lines)
     assert len(found) == 10_001
@@ -163,7 +158,7 @@ def test_a_table_without_rows_has_none(data):
     assert names("csv", data) == (("a", "b") if "a" in data else ())
 
 
-def test_a_first_line_that_is_not_utf8_is_no_table():
+def test_a_first_line_must_be_utf8():
     data = "a,b\n1,2\n".encode("utf-16")
     error = "not a table that can be read to its end: its first line is not UTF-8"
     assert read("csv", data) == [Row(0, None, error)]
@@ -205,7 +200,7 @@ def test_long_texts_fit_in_a_table():
 @pytest.mark.parametrize(
     "row", ["x" * 2000, '"' + "x\n" * 1000 + '"', '"\n",' * 500, "," * 1001, '"' + "x" * 2000]
 )
-def test_a_row_longer_than_any_ends_a_table(row, monkeypatch):
+def test_a_row_that_is_too_long_ends_a_table(row, monkeypatch):
     monkeypatch.setattr(rows, "MAX_LINE_BYTES", 1000)
     short = "1,2\n" * 1000
     found = read("csv", f"a,b\n{short}{row}\n3,4\n")
@@ -221,7 +216,7 @@ def test_blank_lines_are_no_part_of_a_row(blank, monkeypatch):
 
 
 class Endless(io.RawIOBase):
-    """A file that says how much of it has been read."""
+    """A file without end that counts how much of it has been read."""
 
     def __init__(self, start: bytes, fill: bytes) -> None:
         self.taken, self._start, self._fill = 0, start, fill
@@ -292,7 +287,7 @@ def test_objects_are_what_the_standard_reader_makes_of_their_lines(objects):
         (b'{"a": ' + b"1" * 5000 + b"e", "not JSON: "),
     ],
 )
-def test_a_line_that_is_no_object_is_reported_alone(line, error):
+def test_only_lines_that_are_not_objects_are_reported(line, error):
     found = read("jsonl", b'{"a": 1}\n' + line + b'\n{"a": 3}\n')
     assert [found[0], found[2]] == [Row(1, {"a": 1}), Row(3, {"a": 3})]
     assert (found[1].number, found[1].values) == (2, None)
@@ -301,7 +296,7 @@ def test_a_line_that_is_no_object_is_reported_alone(line, error):
 
 
 @pytest.mark.parametrize("length", [1001, 1999, 2000, 2001, 5000])
-def test_a_line_longer_than_any_is_reported_alone(length, monkeypatch):
+def test_a_line_that_is_too_long_is_reported_as_one_row(length, monkeypatch):
     monkeypatch.setattr(rows, "MAX_LINE_BYTES", 1000)
     assert read("jsonl", "{}\n" + "x" * length + "\n{}") == [
         Row(1, {}),
@@ -319,7 +314,7 @@ def test_lines_without_an_object_name_no_column(data):
 
 @pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl"])
 @pytest.mark.parametrize("damage", ["cut", "flipped", "garbage", "empty"])
-def test_a_damaged_gzip_file_ends_with_one_row_that_says_so(kind, damage):
+def test_a_damaged_gzip_file_ends_with_one_error(kind, damage):
     rng = np.random.default_rng(0)
     lines = [f'{{"a": "{rng.integers(1 << 60)}"}}' for _ in range(5000)]
     if kind != "jsonl":
@@ -343,7 +338,7 @@ def test_a_damaged_gzip_file_ends_with_one_row_that_says_so(kind, damage):
             column_names(io.BytesIO(broken), kind, True)
 
 
-def test_a_file_that_is_closed_before_its_rows_are_is_no_trouble(tmp_path, monkeypatch):
+def test_a_file_may_be_closed_before_its_rows(tmp_path, monkeypatch):
     unraisable: list = []
     monkeypatch.setattr(sys, "unraisablehook", unraisable.append)
     path = tmp_path / "a.csv"
@@ -364,18 +359,13 @@ STRUCT = [{"a": 1, "b": [None, D(2020, 1, 1)]}, None, {"a": None, "b": None}]
 @pytest.mark.parametrize(
     ("array", "expected"),
     [
-        (pa.array([1, None, -3], pa.int16()), [1, None, -3]),
         (pa.array([2**64 - 1], pa.uint64()), [2**64 - 1]),
         (pa.array([True, None, False]), [True, None, False]),
-        (pa.array([1.5, None]), [1.5, None]),
         (pa.array([np.float16(0.5)], pa.float16()), [0.5]),
-        (pa.array(["é", "", None]), ["é", "", None]),
         (pa.array(["a", None], pa.large_string()), ["a", None]),
-        (pa.array([b"\xff", b"", None]), [b"\xff", b"", None]),
         (pa.array([b"ab"], pa.binary(2)), [b"ab"]),
         (pa.array(["x", "y", None, "x"]).dictionary_encode(), ["x", "y", None, "x"]),
         (pa.array([None, None]), [None, None]),
-        (pa.array([[1, None], [], None, [2]]), [[1, None], [], None, [2]]),
         (pa.array([[["a"], None], []]), [[["a"], None], []]),
         (pa.array([[1, 2], [3, 4]], pa.list_(pa.int8(), 2)), [[1, 2], [3, 4]]),
         (pa.array([["a"], None], pa.large_list(pa.string())), [["a"], None]),
@@ -394,7 +384,7 @@ STRUCT = [{"a": 1, "b": [None, D(2020, 1, 1)]}, None, {"a": None, "b": None}]
             pa.array([D(2020, 1, 2, 3, tzinfo=BERLIN)], pa.timestamp("us", "Europe/Berlin")),
             ["2020-01-02T01:00:00+00:00"],
         ),
-        # None that Python's own times hold, and a zone that is in no database.
+        # After the last of Python's years, in a zone that is in no database.
         (pa.array([10**18], pa.timestamp("us", "Foo/Bar")), ["33658-09-27T01:46:40+00:00"]),
         (pa.array([datetime.time(1, 2, 3)]), ["01:02:03.000000"]),
         (pa.array([b"\xff" * 16, None], pa.uuid()), [b"\xff" * 16, None]),
@@ -443,7 +433,7 @@ def cells(kind: pa.DataType) -> st.SearchStrategy:
 
 @given(st.lists(st.sampled_from(TYPES), min_size=1, max_size=3), st.data())
 @settings(max_examples=100, deadline=None)
-def test_whatever_is_written_to_parquet_is_read(types, data):
+def test_any_parquet_file_is_read_as_it_was_written(types, data):
     count = data.draw(st.integers(0, 7))
     arrays = [
         pa.array(data.draw(st.lists(cells(kind), min_size=count, max_size=count)), kind)
@@ -478,13 +468,13 @@ def test_row_groups_of_one_file_are_read_apart(row_group_size):
     assert next(read_row_groups(io.BytesIO(stored), [len(sizes) - 1])).number == 1
 
 
-def test_columns_that_parquet_has_not_are_left_out():
+def test_columns_that_parquet_lacks_are_left_out():
     stored = parquet({"a": [1, 2], "b.c": [3, 4]})
     assert values(read("parquet", stored, columns=["b.c", "z"])) == [{"b.c": 3}, {"b.c": 4}]
     assert [row.number for row in read("parquet", stored, columns=["z"])] == [1, 2]
 
 
-def test_a_text_of_parquet_that_is_not_utf8_costs_its_row_alone():
+def test_a_text_of_parquet_that_is_not_utf8_costs_only_its_row():
     texts = [b"fine"] * 3000
     texts[1500] = b"\xff"
     stored = parquet({"n": list(range(3000)), "t": pa.array(texts).view(pa.string())})
@@ -496,7 +486,7 @@ def test_a_text_of_parquet_that_is_not_utf8_costs_its_row_alone():
     assert found[1501] == Row(1502, {"n": 1501, "t": "fine"})
 
 
-def test_times_of_96_bits_go_beyond_the_year_2262():
+def test_times_of_96_bits_may_be_after_the_year_2262():
     stored = parquet(
         {"x": pa.array([D(9999, 12, 31)], pa.timestamp("us"))},
         use_deprecated_int96_timestamps=True,
@@ -505,7 +495,7 @@ def test_times_of_96_bits_go_beyond_the_year_2262():
 
 
 @pytest.mark.parametrize("data", [b"", b"PAR1", b"PAR1" * 10, b"garbage" * 100])
-def test_what_is_no_parquet_file_is_rejected(data):
+def test_a_file_that_is_not_parquet_is_rejected(data):
     message = "not a Parquet file that can be read: "
     (row,) = read("parquet", data)
     assert (row.number, row.values) == (0, None)
@@ -519,16 +509,14 @@ def test_what_is_no_parquet_file_is_rejected(data):
 
 
 def test_a_damaged_page_ends_the_file_where_it_stands():
-    stored = bytearray(parquet(NUMBERS, row_group_size=1000, compression="none"))
-    at = stored.index(b"text 1500")
-    stored[at + 5] += 1
-    whole = pq.read_table(io.BytesIO(stored))
-    assert whole["t"][1500].as_py() == "text 2500"  # Nothing but a checksum can tell.
-    stored = bytearray(
-        parquet(NUMBERS, row_group_size=1000, compression="none", write_page_checksum=True)
-    )
-    stored[stored.index(b"text 1500") + 5] += 1
-    found = read("parquet", bytes(stored))
+    def damaged(**options) -> bytes:
+        stored = parquet(NUMBERS, row_group_size=1000, compression="none", **options)
+        return stored.replace(b"text 1500", b"text 2500", 1)
+
+    whole = pq.read_table(io.BytesIO(damaged()))
+    assert whole["t"][1500].as_py() == "text 2500"  # Only a checksum reveals it.
+    stored = damaged(write_page_checksum=True)
+    found = read("parquet", stored)
     assert [row.number for row in found] == [*range(1, 1001), 0]
     assert found[-1].error.startswith("cannot be read to its end: could not verify page integrity")
     apart = list(read_row_groups(io.BytesIO(stored), range(3)))
@@ -536,7 +524,7 @@ def test_a_damaged_page_ends_the_file_where_it_stands():
     assert [row.number for row in apart[1001:]] == list(range(2001, 2501))
 
 
-def test_rows_that_the_footer_has_and_the_file_has_not_are_reported():
+def test_rows_that_only_the_footer_has_are_reported():
     stored = bytearray(parquet({"a": list(range(100))}, store_schema=False))
     # The third number of the row group, in Thrift's compact protocol: 100 becomes 101.
     at = stored.rindex(b"\x16\xc8\x01")
@@ -598,25 +586,15 @@ def test_parquet_without_pyarrow_is_the_users_mistake(monkeypatch):
 
 
 def test_the_different_labels_of_a_column_are_sorted_texts():
-    rows = [
-        Row(1, {"y": "b"}),
-        Row(2, None, "broken"),
-        Row(3, {"y": 10}),
-        Row(4, {"y": True}),
-        Row(5, {"y": "b"}),
-        Row(6, {"y": None}),
-        Row(7, {"y": ""}),
-        Row(8, {"y": 1.5}),
-        Row(9, {"z": "c"}),
-        Row(10, {"y": "é"}),
-        Row(0, None, "cannot be read to its end"),
-    ]
+    found = [{"y": y} for y in ("b", 10, True, "b", None, "", 1.5, "é")]
+    rows = [Row(number, values) for number, values in enumerate([*found, {"z": "c"}], 1)]
+    rows += [Row(10, None, "broken"), Row(0, None, "cannot be read to its end")]
     assert distinct(rows, "y", 4) == ["1", "10", "b", "é"]
     assert distinct([], "y", 0) == []
     with pytest.raises(UsageError) as caught:
         distinct(rows, "y", 3)
     assert caught.value.message == (
-        "column 'y' has more than 3 different values: these are no classes; name another column"
+        "column 'y' has more than 3 different values: these are not classes; name another column"
     )
 
 

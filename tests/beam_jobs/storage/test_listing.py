@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 
 from beam_jobs.errors import UsageError
 from beam_jobs.sources.inputs import Inputs
+from beam_jobs.sources.source import Source
 from beam_jobs.storage import files
 from beam_jobs.storage.files import read_bytes
-from beam_jobs.storage.listing import File, match
+from beam_jobs.storage.listing import match
+from beam_jobs.storage.object_store import FileInfo
 from beam_jobs.storage.paths import absolute, common_root, is_local
 
 names = st.text("abcXYZ019_ .-é", min_size=1, max_size=5).filter(lambda s: s not in (".", ".."))
@@ -30,12 +32,12 @@ def write(root: Path, *keys: str) -> None:
 
 
 def keys_of(inputs: Inputs) -> list[str]:
-    return [file.path for pattern in inputs.patterns for file in inputs.files(pattern)]
+    return [file.key for pattern in inputs.patterns for file in inputs.files(pattern)]
 
 
 @given(patterns, st.sampled_from(["/home/me/data", "/d", "gs://bucket/data", "/a/b/c/d e"]))
 @settings(max_examples=300, deadline=None)
-def test_the_part_of_the_root_below_the_data_does_not_depend_on_where_it_lies(below, place):
+def test_the_root_within_the_data_does_not_depend_on_the_place_of_the_data(below, place):
     here = common_root(placed("/somewhere/else", below)).removeprefix("/somewhere/else")
     assert common_root(placed(place, below)) == place + here
 
@@ -81,13 +83,8 @@ def test_inputs_on_different_filesystems_are_refused(mixed):
 
 
 def test_paths_with_a_scheme_are_not_local():
-    assert [is_local(p) for p in ("gs://b/x", "s3+x://b", "/a://b", "a/b", "C:/x")] == [
-        False,
-        False,
-        True,
-        True,
-        True,
-    ]
+    assert not any(map(is_local, ("gs://b/x", "s3+x://b")))
+    assert all(map(is_local, ("/a://b", "a/b", "C:/x")))
 
 
 def test_a_relative_pattern_becomes_absolute(tmp_path, monkeypatch):
@@ -133,14 +130,9 @@ def test_a_file_is_known_by_path_size_and_time_to_the_nanosecond(tmp_path):
     write(tmp_path, "in/a.txt")
     os.utime(tmp_path / "in/a.txt", ns=(1, 1_700_000_000_123_456_789))
     (found,) = match(f"{tmp_path}/**")
-    assert found == File(f"{tmp_path}/in/a.txt", 8, 1_700_000_000_123_456_789)
+    assert found == FileInfo(f"{tmp_path}/in/a.txt", 8, 1_700_000_000_123_456_789)
     inputs = Inputs.of([f"{tmp_path}/*/*"])
-    assert list(inputs.files(inputs.patterns[0])) == [found._replace(path="in/a.txt")]
-
-
-def test_a_link_to_nothing_is_a_file_of_no_size_and_time(tmp_path):
-    (tmp_path / "gone").symlink_to(tmp_path / "nowhere")
-    assert list(match(f"{tmp_path}/*")) == [File(f"{tmp_path}/gone", 0, 0)]
+    assert list(inputs.files(inputs.patterns[0])) == [Source("in/a.txt", *found[1:])]
 
 
 def test_a_star_stays_within_a_folder_and_two_cross_folders(tmp_path):
@@ -150,7 +142,7 @@ def test_a_star_stays_within_a_folder_and_two_cross_folders(tmp_path):
     assert len(list(match(f"{tmp_path}/**"))) == 3
 
 
-def test_an_unknown_filesystem_is_the_users_mistake():
+def test_an_unknown_filesystem_is_a_usage_error():
     with pytest.raises(UsageError, match="--input nosuch://x/"):
         list(match("nosuch://x/*"))
 
@@ -181,7 +173,7 @@ def test_a_pattern_that_matches_nothing_is_named_as_it_was_given(tmp_path, monke
     assert caught.value.exit_code == 2
 
 
-def test_files_are_read_as_they_are_even_when_their_name_says_gzip(tmp_path):
+def test_files_are_not_decompressed_whatever_their_name(tmp_path):
     (tmp_path / "a.gz").write_bytes(b"not gzip")
     assert read_bytes(f"{tmp_path}/a.gz") == b"not gzip"
 
@@ -191,18 +183,11 @@ def test_a_missing_file_is_an_os_error(tmp_path):
         read_bytes(f"{tmp_path}/none")
 
 
-@pytest.mark.parametrize("size", [0, 1, 4095, 4096, (1 << 20) - 1, 1 << 20, (1 << 20) + 1])
+@pytest.mark.parametrize("size", [0, 1, 4095, 4096, 1 << 20, (1 << 20) + 1, 150 << 20])
 def test_a_file_of_any_size_is_read_whole(tmp_path, size):
-    data = os.urandom(size)
+    data = (os.urandom(1 << 10) * (size // 1024 + 1))[:size]
     (tmp_path / "a").write_bytes(data)
     assert read_bytes(f"{tmp_path}/a") == data
-
-
-def test_a_large_file_is_read_whole(tmp_path):
-    data = os.urandom(1 << 20) * 150 + b"end"
-    (tmp_path / "a").write_bytes(data)
-    found = read_bytes(f"{tmp_path}/a")
-    assert len(found) == len(data) and found == data
 
 
 def test_a_file_that_the_system_hands_over_in_pieces_is_read_whole(tmp_path, monkeypatch):
@@ -241,7 +226,7 @@ def test_a_file_that_changes_its_size_meanwhile_is_read_to_its_end(
 
 
 @pytest.mark.parametrize("name", ["none", "folder", "a/b"])
-def test_what_cannot_be_read_is_an_os_error_and_leaves_nothing_open(tmp_path, name):
+def test_an_unreadable_file_is_an_os_error_and_leaves_nothing_open(tmp_path, name):
     (tmp_path / "folder").mkdir()
     (tmp_path / "a").write_bytes(b"")
     before = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").exists() else 0
@@ -265,8 +250,9 @@ def test_links_to_nothing_and_to_themselves_are_files_that_cannot_be_read(tmp_pa
     write(tmp_path, "a.jpg")
     (tmp_path / "gone.jpg").symlink_to("nothing")
     (tmp_path / "self.jpg").symlink_to("self.jpg")
-    found = {Path(file.path).name: file.size for file in match(f"{tmp_path}/*.jpg")}
-    assert found == {"a.jpg": 5, "gone.jpg": 0, "self.jpg": 0}
+    found = {Path(file.path).name: file[1:] for file in match(f"{tmp_path}/*.jpg")}
+    assert found.pop("a.jpg")[0] == 5
+    assert found == {"gone.jpg": (0, 0), "self.jpg": (0, 0)}
 
 
 def test_a_folder_that_may_not_be_read_ends_the_listing(tmp_path, monkeypatch):
@@ -285,10 +271,10 @@ def test_a_folder_that_may_not_be_read_ends_the_listing(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("opened", [read_bytes, files.open_file, files.open_seekable])
-def test_pipes_devices_and_folders_are_no_files(tmp_path, opened):
-    os.mkfifo(tmp_path / "pipe")  # Opening it would wait for ever.
+def test_pipes_devices_and_folders_are_not_read(tmp_path, opened):
+    os.mkfifo(tmp_path / "pipe")  # Opening it would hang.
     (tmp_path / "device").symlink_to("/dev/zero")
     (tmp_path / "folder").mkdir()
     for name in ("pipe", "device", "folder"):
-        with pytest.raises(OSError, match="it is no regular file"):
+        with pytest.raises(OSError, match="not a regular file"):
             opened(str(tmp_path / name))

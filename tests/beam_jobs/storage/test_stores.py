@@ -14,7 +14,7 @@ import pytest
 
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.storage import gcs, objects
-from beam_jobs.storage.atomic import NewFile, delete_files, drop_halves, list_files, write_file
+from beam_jobs.storage.atomic import NewFile, delete_files, drop_uploads, list_files, write_file
 from beam_jobs.storage.files import open_file, open_seekable, read_bytes
 from beam_jobs.storage.listing import match
 from beam_jobs.storage.objects import NewObject
@@ -85,7 +85,7 @@ def test_a_failed_attempt_leaves_the_good_object_and_nothing_else(store):
         del file
         gc.collect()
     assert stored(store, "shard") == b"good"
-    assert [path for path, _ in list_files(store.url)] == [f"{store.url}/shard"]
+    assert [file.path for file in list_files(store.url)] == [f"{store.url}/shard"]
     if store.url.startswith("s3"):
         assert uploads(store) == []
 
@@ -106,7 +106,7 @@ def test_the_next_run_drops_the_parts_of_a_killed_run(s3):
     other = NewObject(f"{s3.url}/other/shard")
     other.write(LARGE)
     assert len(uploads(s3)) == 2
-    drop_halves(f"{s3.url}/data")
+    drop_uploads(f"{s3.url}/data")
     assert [upload["Key"] for upload in uploads(s3)] == ["other/shard"]
     other.publish()
     with pytest.raises(DataError, match=rf"{s3.url}/data/shard: "):
@@ -122,9 +122,9 @@ def test_every_second_request_can_fail(store, kind):
         file.publish()
     write_file(store.url, "data/y", b"small")
     assert read_bytes(f"{store.url}/data/x") == LARGE
-    assert {size for _, size in list_files(f"{store.url}/data")} == {5, len(LARGE)}
+    assert {file.size for file in list_files(f"{store.url}/data")} == {5, len(LARGE)}
     delete_files([f"{store.url}/data/x", f"{store.url}/data/z"])
-    assert [path for path, _ in list_files(store.url)] == [f"{store.url}/data/y"]
+    assert [file.path for file in list_files(store.url)] == [f"{store.url}/data/y"]
     assert len([r for r in store.proxy.seen("", None) if r.fault]) > 3
 
 
@@ -255,8 +255,8 @@ def test_a_process_that_loads_from_google_imports_no_beam_and_does_not_wait(no_g
     code = (
         "import sys\n"
         "from beam_jobs.storage.objects import store_of\n"
-        "from beam_jobs.storage.options import ProcessContext, take\n"
-        "take(ProcessContext({}, {}))\n"
+        "from beam_jobs.storage.options import ProcessContext, adopt\n"
+        "adopt(ProcessContext({}, {}))\n"
         "print(type(store_of('gs://bucket/x')._client._credentials).__name__)\n"
         "assert 'apache_beam' not in sys.modules"
     )
