@@ -1,29 +1,29 @@
-"""The two ways a job fails, and how they survive the trip through a runner.
+"""The errors that end a job, and how their messages survive a runner.
 
-A runner hands the driver an exception's text, not the exception, usually inside a traceback of its
-own. The message is therefore fenced, and `find_job_error` takes it out again.
+A runner passes only the text of an exception to the driver, usually inside a traceback of its own.
+The message is therefore enclosed in tags, from which `find_job_error` extracts it.
 """
 
 from __future__ import annotations
 
 import re
 
-_FENCED = re.compile(r"<job error (\d)>(.*?)</job error>", re.DOTALL)
+_TAGGED = re.compile(r"<job error (\d)>(.*?)</job error>", re.DOTALL)
 
 
 class JobError(Exception):
-    """A job that cannot go on; `message` is the one line for the user.
+    """An error that ends the job; `message` is the one line shown to the user.
 
     Attributes:
-        exit_code: Of the command: 1 for data that failed, 2 for a user's mistake.
+        exit_code: The command's exit code: 1 for bad data, 2 for a user's mistake.
     """
 
     exit_code = 1
 
     def __init__(self, message: str) -> None:
-        # Beam raises an exception anew with its text, the fence included, and the step's name.
-        if fenced := _FENCED.search(message):
-            message = fenced[2]
+        # Beam re-raises an exception with its text, tags included, and the name of the step.
+        if tagged := _TAGGED.search(message):
+            message = tagged[2]
         super().__init__(f"<job error {self.exit_code}>{message}</job error>")
         self.message = message
 
@@ -32,24 +32,24 @@ class JobError(Exception):
 
 
 class DataError(JobError):
-    """The data failed: lost records, rejects that may not be skipped, nothing left to write."""
+    """Bad data: lost records, rejects with `--on_reject fail`, or nothing left to write."""
 
 
 class UsageError(JobError):
-    """The user's mistake: a flag, an input or an output that cannot be meant so."""
+    """A mistake of the user: a flag, an input or an output that makes no sense."""
 
     exit_code = 2
 
 
 class RejectError(Exception):
-    """One input that cannot become a record; it is counted and listed, and the job goes on."""
+    """One input that cannot become a record; it is counted and listed, and the job continues."""
 
 
 def find_job_error(error: BaseException) -> JobError | None:
-    """The `JobError` that a runner's exception carries in its text, if any."""
+    """Returns the `JobError` in the text of a runner's exception, if there is one."""
     if isinstance(error, JobError):
         return error
-    found = _FENCED.search(str(error))
+    found = _TAGGED.search(str(error))
     if not found:
         return None
     kind = UsageError if found[1] == "2" else DataError
