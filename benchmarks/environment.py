@@ -51,10 +51,10 @@ def _make_environment(data: Path) -> None:
     installed = venv / "installed.txt"
     if installed.exists() and installed.read_text() == required:
         return
-    label, log = f"the rivals' environment in {venv}", data / "venv.log"
-    run(f"create {label}", [sys.executable, "-m", "venv", "--clear", str(venv)], log)
+    log = data / "venv.log"
+    run(f"create {venv} for the rivals", [sys.executable, "-m", "venv", "--clear", str(venv)], log)
     pip = [rival_python(data), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    run(f"install {label}", [*pip, "--requirement", str(HERE / "requirements.txt")], log)
+    run("install the rivals", [*pip, "--requirement", str(HERE / "requirements.txt")], log)
     installed.write_text(required)
 
 
