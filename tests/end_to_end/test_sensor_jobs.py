@@ -368,7 +368,9 @@ def test_a_window_that_turns_out_bad_is_a_reject_and_none_is_lost(tmp_path, monk
     monkeypatch.setattr(file_passes, "_BATCH_BYTES", 300)  # two records
     assert run("--input", tmp_path / "in", "--output", tmp_path / "out", *flags, *ONE) == 0
     rejects = rejects_of(tmp_path / "out")
-    assert rejects == {f"2.npy#{n}": "a float32 value is out of the range of float16" for n in (4, 5)}
+    assert rejects == {
+        f"2.npy#{n}": "a float32 value is out of the range of float16" for n in (4, 5)
+    }
     found = records_of(tmp_path / "out")
     assert found.keys() | rejects.keys() == {f"{r}.npy#{n}" for r in range(4) for n in range(1, 6)}
     assert Manifest.read(str(tmp_path / "out")).splits["train"].statistics["signal"]["count"] == (
@@ -384,7 +386,9 @@ def test_a_recording_that_cannot_be_converted_is_one_reject(tmp_path):
         np.save(tmp_path / f"in/{number}.npy", array)
     flags = ["--label", "none", "--window", 20, "--dtype", "float16", "--on_reject"]
     assert run("--input", tmp_path / "in", "--output", tmp_path / "out", *flags, "skip") == 0
-    assert rejects_of(tmp_path / "out") == {"2.npy": "a float32 value is out of the range of float16"}
+    assert rejects_of(tmp_path / "out") == {
+        "2.npy": "a float32 value is out of the range of float16"
+    }
     assert len(records_of(tmp_path / "out")) == 15
     assert run("--input", tmp_path / "in", "--output", tmp_path / "other", *flags, "fail") == 1
     assert not (tmp_path / "other" / "manifest.json").exists()
