@@ -102,7 +102,7 @@ def export_npy(
             outputs[name],
             _digest(plan, name),
             numpy_dtype(exported.dtype),
-            (len(records), *(d for d in exported.shape if d is not None)),
+            (len(records), *exported.known_sizes),
         )
         for name, exported in plan.schema.items()
     }

@@ -61,7 +61,7 @@ def frame(data: bytes) -> bytes:
 
 
 def frame_all(records: Sequence[bytes]) -> list[bytes]:
-    """What `frame` returns for each record, in a quarter of the time."""
+    """Frames many records, in a quarter of the time that `frame` takes."""
     crcs = np.fromiter(map(google_crc32c.value, records), np.uint32, len(records))
     footers = _masked(crcs).astype("<u4").tobytes()
     framed = []
