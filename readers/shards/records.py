@@ -154,7 +154,7 @@ class Records:
             every = np.arange(len(starts))
             columns |= self._one_by_one(framed, every, schema.select(left))
         for name, feature in schema.items():
-            if feature.is_picture:
+            if feature.is_image:
                 pixels = []
                 for row, data in enumerate(columns[name].flat().tolist()):
                     with self._locating_errors(framed, row):
@@ -218,4 +218,4 @@ class Records:
 
 
 def _column(feature: Feature, values: list[Any]) -> FeatureColumn:
-    return FeatureColumn(object_array(values)) if feature.is_picture else column_of(feature, values)
+    return FeatureColumn(object_array(values)) if feature.is_image else column_of(feature, values)

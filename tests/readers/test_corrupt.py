@@ -71,7 +71,7 @@ def test_a_truncated_shard_loses_only_the_missing_records(tmp_path):
     index = parse_index((dataset / f"{SHARD}.idx").read_bytes(), SHARD)
     path.write_bytes(path.read_bytes()[: index[2, 0] + 9])
     message = (
-        rf"{SHARD}: the manifest says .* record 2, at byte {index[2, 0]}, is cut off or missing"
+        rf"{SHARD}: the manifest states .* record 2, at byte {index[2, 0]}, is cut off or missing"
     )
     with pytest.raises(readers.DatasetError, match=message):
         readers.as_numpy(dataset, batch_size=4)

@@ -300,7 +300,7 @@ def test_an_index_of_the_wrong_length_is_reported(dataset):
     manifest = dataset / "manifest.json"
     text = manifest.read_text().replace('"records": 20', '"records": 21')
     manifest.write_text(text.replace('"records": 7', '"records": 8'))
-    with pytest.raises(readers.DatasetError, match="says 8 records, the index has 7"):
+    with pytest.raises(readers.DatasetError, match="states 8 records, the index has 7"):
         readers.RecordSource(dataset)[12]
 
 

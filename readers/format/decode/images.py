@@ -76,6 +76,6 @@ def pixels_of(
 def with_pixels(record: dict[str, Any], schema: Schema) -> dict[str, Any]:
     """The record, with each encoded image replaced by its pixels in place."""
     for name, feature in schema.items():
-        if feature.is_picture:
+        if feature.is_image:
             record[name] = pixels_of(name, feature, record[name])
     return record

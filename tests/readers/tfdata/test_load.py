@@ -358,7 +358,7 @@ def test_an_index_of_another_file_is_rejected(tmp_path):
 def test_a_given_schema_selects_from_a_dataset(dataset):
     schema = readers.Schema({"id": NUMBERS["id"]})
     assert list(next(iter(readers.load(dataset, schema=schema, batch_size=1)))) == ["id"]
-    with pytest.raises(ValueError, match=r"schema= says int32 .* the manifest says int64"):
+    with pytest.raises(ValueError, match=r"schema= states int32 .* the manifest int64"):
         readers.load(dataset, schema=readers.Schema({"id": ("int32", ())}), batch_size=1)
     with pytest.raises(ValueError, match="unknown feature 'idd': the dataset has id, name, vector"):
         readers.load(dataset, schema=readers.Schema({"idd": ("int64", ())}), batch_size=1)
@@ -446,7 +446,7 @@ def test_a_shard_that_does_not_match_the_manifest_is_reported_before_reading(tmp
     data = shard.read_bytes()
     shard.write_bytes(data[:-1])
     message = (
-        f"train-00002-of-00004.tfrecord: the manifest says {len(data)} bytes, .*{len(data) - 1}"
+        f"train-00002-of-00004.tfrecord: the manifest states {len(data)} bytes, .*{len(data) - 1}"
     )
     with pytest.raises(readers.DatasetError, match=message):
         read(tmp_path, batch_size=1)
@@ -463,7 +463,7 @@ def test_fewer_records_than_in_the_manifest_are_an_error(tmp_path):
     (tmp_path / "manifest.json").write_text(text)
     with pytest.raises(tf.errors.OpError, match=r"to contain 8 elements|21"):
         list(readers.load(tmp_path, batch_size=4, order="interleave"))
-    with pytest.raises(tf.errors.OpError, match="manifest says 8 records, the index has 7"):
+    with pytest.raises(tf.errors.OpError, match="manifest states 8 records, the index has 7"):
         list(readers.load(tmp_path, batch_size=4))
 
 
