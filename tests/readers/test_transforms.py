@@ -653,7 +653,7 @@ def test_a_vectorizer_is_saved_with_a_model(words, tmp_path):
 
 def test_a_dataset_without_tokens_has_no_vocabulary(tmp_path):
     directory = write_texts(tmp_path / "in", ["a b"])
-    with pytest.raises(ValueError, match="without tokens, .* --tokens words or --tokens bytes"):
+    with pytest.raises(ValueError, match=r"without tokens, .* --tokens words or --tokens bytes"):
         Vectorizer(directory)
 
 
