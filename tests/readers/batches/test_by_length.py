@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 import readers
 from readers.batches.grouping import Buckets, Packing
 from readers.format.schema import Schema
-from tests.readers.test_corrupt import damage
-from tests.support.datasets import write_dataset
+from tests.support.datasets import damage, write_dataset
 
 SCHEMA = Schema(
     {
@@ -251,7 +250,7 @@ def test_the_remainder_can_be_dropped(dataset):
 def test_a_damaged_record_is_skipped_alone_or_reported(dataset, way, tmp_path):
     found = records()
     path = write_dataset(tmp_path, SCHEMA, {"train": [found[:300], found[300:]]})
-    (offset,) = damage(path, [17], "train-00000-of-00002.tfrecord")
+    (offset,) = damage(path / "train-00000-of-00002.tfrecord", 17)
     seen = []
     for batch in readers.as_numpy(path, **way, on_corrupt="skip"):
         seen += labels(batch)

@@ -14,6 +14,7 @@ import tensorflow as tf
 import readers
 from readers.format.tfrecord import MAX_RECORD_BYTES, CorruptRecordError, frame, masked_crc32c
 from readers.shards.gzip_files import GzippedShard, decompressed_extent, is_gzipped
+from tests.support.arrays import ids
 from tests.support.plain import example, write_plain
 
 SCHEMA = readers.Schema({"id": ("int64", ()), "data": ("string", ())})
@@ -33,10 +34,6 @@ def files(tmp_path):
         write_plain(tmp_path / "a.tfrecord.gz", records(0, 13), "GZIP"),
         write_plain(tmp_path / "b.tfrecord.gz", records(13, 7), "GZIP"),
     ]
-
-
-def ids(batches):
-    return [int(i) for batch in batches for i in np.asarray(batch["id"])]
 
 
 def load(paths, **arguments):
