@@ -264,11 +264,7 @@ def test_a_damaged_record_is_skipped_alone_or_reported(dataset, way, tmp_path):
             list(read(path, **way))
 
 
-@given(
-    st.lists(st.integers(0, 30), max_size=200),
-    st.integers(1, 5),
-    st.booleans(),
-)
+@given(st.lists(st.integers(0, 30), max_size=200), st.integers(1, 5), st.booleans())
 def test_the_held_records_restore_a_grouping(lengths, cut, packed):
     def new():
         return Packing(3, [30]) if packed else Buckets([5, 20], [2, 4, 3])

@@ -263,12 +263,7 @@ def features() -> st.SearchStrategy:
 
 @settings(max_examples=300)
 @given(
-    st.dictionaries(
-        st.text("abé𝄞#._ ", min_size=1, max_size=4),
-        features(),
-        min_size=1,
-        max_size=5,
-    )
+    st.dictionaries(st.text("abé𝄞#._ ", min_size=1, max_size=4), features(), min_size=1, max_size=5)
 )
 def test_any_record_matches_tensorflow_and_round_trips(drawn):
     schema = Schema({name: feature for name, (feature, _) in drawn.items()})

@@ -184,12 +184,7 @@ def test_the_error_for_another_format_version_names_both_versions(version):
 
 
 # Fields that were added later, so that older manifests lack them.
-LATER = [
-    ("class_names",),
-    ("tokenizer",),
-    (*TRAIN, "duplicates"),
-    ("splits", "val", "duplicates"),
-]
+LATER = [("class_names",), ("tokenizer",), (*TRAIN, "duplicates"), ("splits", "val", "duplicates")]
 
 REQUIRED = [
     path

@@ -20,10 +20,7 @@ ORDERED = [name for name in NUMERIC if name not in ("bool", "bfloat16")]
 
 # Computed once with tf.io.serialize_tensor. The format on disk never changes.
 GOLDEN = [
-    (
-        np.array([[1, 2, 3], [4, 5, 6]], np.uint8),
-        "0804120812020802120208032206010203040506",
-    ),
+    (np.array([[1, 2, 3], [4, 5, 6]], np.uint8), "0804120812020802120208032206010203040506"),
     (np.float32(1.5), "0801120022040000c03f"),
     (np.array([True, False]), "080a12041202080222020100"),
     (np.array([1, -2], np.int64), "080912041202080222100100000000000000feffffffffffffff"),

@@ -84,8 +84,7 @@ def test_tensors_equal_those_of_parse_tensor(rng, dtype, shape, found):
 
 
 @pytest.mark.parametrize(
-    ("dtype", "shape", "found"),
-    combinations([*INTEGERS_IN_A_LIST, *FLOATS_IN_A_LIST, "string"]),
+    ("dtype", "shape", "found"), combinations([*INTEGERS_IN_A_LIST, *FLOATS_IN_A_LIST, "string"])
 )
 def test_lists_equal_those_of_parse_single_example(rng, dtype, shape, found):
     schema = Schema({"x": (dtype, shape, "list")})
