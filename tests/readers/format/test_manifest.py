@@ -353,25 +353,14 @@ def test_a_file_is_joined_to_a_directory_on_any_filesystem(directory, path):
     assert join(directory, "x") == path
 
 
-@pytest.mark.parametrize("ending", ["", "/"])
-def test_a_manifest_is_read_from_a_directory(tmp_path, ending):
-    (tmp_path / "manifest.json").write_bytes(MANIFEST.to_bytes())
-    assert Manifest.read(f"{tmp_path}{ending}") == MANIFEST
-    assert Manifest.read(f"file://{tmp_path}{ending}") == MANIFEST
-    assert Manifest.read(tmp_path) == MANIFEST
-
-
-def test_a_manifest_is_read_from_the_working_directory(tmp_path, monkeypatch):
-    (tmp_path / "manifest.json").write_bytes(MANIFEST.to_bytes())
-    monkeypatch.chdir(tmp_path)
-    assert Manifest.read("") == Manifest.read(".") == MANIFEST
-
-
-def test_a_directory_with_brackets_and_stars_in_its_name_is_read(tmp_path):
+def test_a_manifest_is_read_from_any_local_directory(tmp_path, monkeypatch):
     directory = tmp_path / "a[1] *?"
     directory.mkdir()
     (directory / "manifest.json").write_bytes(MANIFEST.to_bytes())
-    assert Manifest.read(str(directory)) == MANIFEST
+    for path in (directory, str(directory), f"{directory}/", f"file://{directory}"):
+        assert Manifest.read(path) == MANIFEST
+    monkeypatch.chdir(directory)
+    assert Manifest.read("") == Manifest.read(".") == MANIFEST
 
 
 @pytest.fixture
