@@ -250,7 +250,7 @@ def features_with_values(draw) -> tuple[Feature, st.SearchStrategy]:
         texts = st.lists(st.text(max_size=2), max_size=3).map(lambda items: np.array(items, object))
         return Feature("string", (None,), draw(st.sampled_from(["list", "tensor"]))), texts
     dtype = draw(st.sampled_from(DTYPES.get(encoding, DTYPES["tensor"])))
-    spec = draw(st.lists(st.none() | st.integers(0, 3), max_size=3))
+    spec = draw(st.lists(st.sampled_from([None, None, 0, 2]), max_size=3))
     shapes = st.tuples(*(st.integers(0, 3) if size is None else st.just(size) for size in spec))
     # A float list turns the signalling NaNs of float16 into quiet ones.
     no_nan = {"allow_nan": False} if numpy_dtype(dtype).kind in "fc" else {}
@@ -269,9 +269,9 @@ def test_any_records_match_tensorflow_and_round_trip_with_one_encoder(data):
     drawn = {name: features_with_values(data.draw) for name in sorted(names)}
     schema = Schema({name: feature for name, (feature, _) in drawn.items()})
     values = st.fixed_dictionaries({name: values for name, (_, values) in drawn.items()})
-    records = data.draw(st.lists(values, min_size=1, max_size=6))
+    records = data.draw(st.lists(values, min_size=2, max_size=8))
     encoder = Encoder(schema)
-    for record in [*records, *data.draw(st.lists(st.sampled_from(records), max_size=10))]:
+    for record in [*records, *records]:
         encoded = encoder.encode(record)
         assert encoded == expected_example(schema, record)
         decoded = Decoder(schema).decode(encoded)
