@@ -187,15 +187,7 @@ def _masked(crcs: np.ndarray) -> np.ndarray:
 
 
 def read_records(stream: BinaryIO, file: str) -> Iterator[tuple[int, bytes]]:
-    """Yields (offset in bytes, data) of every record of an open TFRecord file, and verifies them.
-
-    Args:
-        stream: The open file.
-        file: The file's name, for error messages.
-
-    Raises:
-        CorruptRecordError: The framing or a checksum is wrong.
-    """
+    """Yields (offset in bytes, data) of every record; verifies lengths and data, unlike `read_framed`."""
     for offset, framed in read_framed(stream, file):
         yield offset, bytes(unframe(framed, file, offset))
 

@@ -163,13 +163,7 @@ class Records:
         return columns, kept
 
     def prefetch(self, numbers: np.ndarray) -> None:
-        """Reads records into memory, where `columns` finds them until the next call.
-
-        Each request to a store costs as long as a MiB takes to arrive, so it should fetch many records.
-
-        Args:
-            numbers: int64 [B], each from 0 to the number of records - 1.
-        """
+        """Reads records, int64 [B], into memory, where `columns` finds them until the next call."""
         self._reader.prefetch(numbers)
 
     def _report_skipped(self, damaged: FramedRecords) -> None:

@@ -129,15 +129,7 @@ def default_split(names: Sequence[str]) -> str:
 
 
 def name_list(argument: str, names: Any) -> list[str]:
-    """A list of feature names from the value of an argument.
-
-    Args:
-        argument: The argument's name, for error messages.
-        names: Its value.
-
-    Raises:
-        ValueError: The value is not a list of names, or is empty.
-    """
+    """The list of feature names in an argument; raises ValueError if it is empty or not a list."""
     if isinstance(names, (list, tuple)) and names and all(isinstance(n, str) for n in names):
         return list(names)
     raise ValueError(f"{argument}={names!r}: expected a list of feature names")
