@@ -83,12 +83,13 @@ class State:
         if not isinstance(value, Mapping) or value.get("version") != _VERSION:
             raise ValueError(f"not a state of version {_VERSION}: {str(value)[:80]}")
         held = value.get("held", [])
-        numbers: list[Any] = [value.get(name) for name in ("epoch", "place", "seed")]
-        texts: list[Any] = [value.get(name) for name in ("order", "dataset")]
+        numbers = [value.get(name) for name in ("epoch", "place", "seed")]
+        texts = [value.get(name) for name in ("order", "dataset")]
         if (
             not isinstance(held, list)
             or not all(type(number) is int and number >= 0 for number in numbers + held)
             or not all(isinstance(text, str) for text in texts)
         ):
             raise ValueError(f"not a reader's state: {str(value)[:200]}")
-        return cls(*numbers, *texts, held=tuple(held))
+        fields: list[Any] = [*numbers, *texts, tuple(held)]
+        return cls(*fields)
