@@ -68,12 +68,8 @@ def parse_cache_size(size: int | str) -> int:
     Raises:
         ValueError: The value is not a size, or not positive.
     """
-    count = 0
-    if isinstance(size, str):
-        count = parse_bytes(size) or 0
-    elif isinstance(size, int) and not isinstance(size, bool):
-        count = size
-    if count <= 0:
+    count = parse_bytes(size) if isinstance(size, str) else size
+    if type(count) is not int or count <= 0:
         raise ValueError(
             f"cache_size={size!r}: expected a size such as '10GiB', or a number of bytes"
         )
