@@ -65,13 +65,6 @@ def test_endless_repetition_continues(dataset):
     assert all(ids([next(batches)]) == list(range(20)) for _ in range(3))
 
 
-def test_a_record_that_does_not_fit_the_schema_is_reported_by_feature(dataset):
-    files = [f"{dataset}/train-00000-of-00004.tfrecord"]
-    schema = readers.Schema({"vector": ("float32", (4,))})
-    with pytest.raises(ValueError, match=r"byte 0: feature 'vector' .*expected \[4\], found \[3\]"):
-        next(readers.as_numpy(files, schema=schema, batch_size=1))
-
-
 def test_files_without_an_index_are_scanned(tmp_path):
     write_numbers(tmp_path)
     for index in tmp_path.glob("*.idx"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from functools import partial
 from pathlib import Path
@@ -322,13 +321,6 @@ def test_encoded_images_are_decoded_and_resized_as_by_tensorflow(channels):
             pixels = tf.io.decode_png(data, channels)
         expected = tf.image.resize(pixels, (16, 20), antialias=True)
         assert np.array_equal(image, np.round(expected).astype(np.uint8))
-
-
-def test_an_image_of_the_right_size_has_the_pixels_of_pillow():
-    data = [encoded(wave(40, 60), "JPEG", quality=q) for q in (50, 95)]
-    found = decode_images(tf.constant(data), (40, 60))
-    for one, image in zip(data, found, strict=True):
-        assert np.array_equal(image, np.asarray(Image.open(io.BytesIO(one))))
 
 
 def test_images_are_decoded_in_a_pipeline_with_static_shapes():

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from readers.format.schema import TENSORFLOW_DTYPES, numpy_dtype
 from readers.format.tensor import parse_tensor, serialize_tensor, tensor_header
 from readers.format.wire import varint
+from tests.readers.format.mutations import mutated
 from tests.support.arrays import assert_same
 from tests.support.plain import tensor
 
@@ -318,25 +319,6 @@ def test_every_truncation_is_refused(array):
     for length in range(len(data)):
         with pytest.raises(ValueError):
             parse_tensor(data[:length], name)
-
-
-def mutated(random, data: bytes) -> bytes:
-    """The data with a few bytes changed, removed, repeated or inserted anywhere."""
-    octets = bytearray(data)
-    for _ in range(random.randint(1, 4)):
-        at = random.randrange(len(octets) + 1)
-        match random.randrange(5):
-            case 0:
-                octets[at : at + 1] = bytes([random.getrandbits(8)])
-            case 1:
-                del octets[at : at + random.randint(1, 4)]
-            case 2:
-                octets[at:at] = bytes(random.getrandbits(8) for _ in range(random.randint(1, 10)))
-            case 3:
-                octets[at:at] = octets[at : at + 8]
-            case 4:
-                octets[at : at + 1] = random.choice((b"\xff" * 9 + b"\x01", b"\xff" * 8 + b"\x7f"))
-    return bytes(octets)
 
 
 SEEDS = [
