@@ -14,7 +14,7 @@ import numpy as np
 
 import readers
 from readers.format.encode import Encoder
-from readers.format.index import format_index
+from readers.format.index import format_index, parse_index
 from readers.format.manifest import Manifest, Shard, Split, shard_name
 from readers.format.schema import Schema
 from readers.format.tfrecord import frame
@@ -91,6 +91,26 @@ def signals(lengths: Sequence[int]) -> list[Record]:
 def write_signals(directory: Path, lengths: Sequence[int] = (3, 0, 5, 1, 2)) -> Path:
     """A dataset of one shard with a feature of unknown length."""
     return write_dataset(directory, SIGNALS, {"train": [signals(lengths)]})
+
+
+def flip(path: Path, *places: int) -> None:
+    """Flips a bit of the bytes at some places of a file."""
+    data = bytearray(path.read_bytes())
+    for place in places:
+        data[place] ^= 4
+    path.write_bytes(data)
+
+
+def index_of(path: Path) -> np.ndarray:
+    """The (offset, length) of every record in a shard, int64 [records, 2], from its index."""
+    return parse_index(Path(f"{path}.idx").read_bytes(), path.name)
+
+
+def damage(path: Path, *rows: int) -> list[int]:
+    """Flips a bit in some records of a shard; returns where these records begin."""
+    offsets: list[int] = index_of(path)[list(rows), 0].tolist()
+    flip(path, *(offset + 25 for offset in offsets))
+    return offsets
 
 
 def files_of(directory: Path) -> dict[str, str]:
