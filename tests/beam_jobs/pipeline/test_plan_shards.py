@@ -24,7 +24,7 @@ from beam_jobs.plan.boundaries import (
 )
 from beam_jobs.plan.placement import Placement, Splits
 from beam_jobs.plan.shards import BIN_BITS, Plan, bin_counts, shard_sizes
-from beam_jobs.plan.summary import SAMPLE, Sampled, Summary
+from beam_jobs.plan.summary import SAMPLE, SampledRecord, Summary
 from beam_jobs.records.blocks import Block, BlockBuilder
 from beam_jobs.records.rejects import Reject
 from readers.format.schema import Feature, Schema
@@ -148,7 +148,7 @@ def run_plan(
         summary = Summary.empty(len(num_shards))
         summary.inputs = len(block.hashes)
         summary.add_block(block)
-        summary.add_sample(Sampled(int(h), b"%d" % h, int(h) % 50 + 1) for h in block.hashes)
+        summary.add_sample(SampledRecord(int(h), b"%d" % h, int(h) % 50 + 1) for h in block.hashes)
         for split in block.splits.tolist():
             summary.splits[split].bytes += record_bytes
         summaries.append(summary)

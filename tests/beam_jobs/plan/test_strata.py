@@ -18,7 +18,7 @@ from beam_jobs.plan.strata import (
     Histogram,
     LabelBins,
     LabelCounts,
-    Labelled,
+    LabelHashes,
     Strata,
     cut_ranks,
     pick_edges,
@@ -43,11 +43,11 @@ def placement_of(shares, seed: int = 0) -> Placement:
     return Placement(seed, Splits(names, tuple(shares)))
 
 
-def block_of(found: list[Record]) -> Labelled:
-    return Labelled.of([label for label, _ in found], np.array([h for _, h in found], np.uint64))
+def block_of(found: list[Record]) -> LabelHashes:
+    return LabelHashes.of([label for label, _ in found], np.array([h for _, h in found], np.uint64))
 
 
-def strata_of(blocks: list[Labelled], placement: Placement) -> Strata:
+def strata_of(blocks: list[LabelHashes], placement: Placement) -> Strata:
     """The strata as the pipeline plans them, each block by a worker of its own."""
     counts, histogram = LabelCounts(), Histogram()
     for block in blocks:
@@ -132,7 +132,7 @@ def test_turns_are_spread_evenly_and_never_leave_their_range():
 def test_labels_of_many_records_are_cut_exactly_by_looking_into_few_bins():
     generator = np.random.default_rng(0)
     labels = ["rare", "common"] * 1000 + ["common"] * 300_000
-    block = Labelled.of(labels, generator.integers(0, 2**64, len(labels), np.uint64))
+    block = LabelHashes.of(labels, generator.integers(0, 2**64, len(labels), np.uint64))
     placement = placement_of((0.7, 0.2, 0.1))
     counts = LabelCounts().add(block)
     bins = LabelBins(counts.counts)
@@ -217,7 +217,7 @@ def test_a_label_that_nobody_has_planned_means_that_inputs_have_changed():
     with pytest.raises(DataError) as caught:
         planned.splits_of(block_of([("a", 1), ("b", 1)]))
     assert caught.value.message == (
-        "label 'b' was not there when splits were planned: the runner lost records, or the inputs "
+        "label 'b' was not seen when splits were planned: the runner lost records, or the inputs "
         "have changed while the job ran; no dataset was written, run it again"
     )
 
@@ -240,7 +240,7 @@ def test_the_transform_plans_what_the_functions_plan():
     generator = np.random.default_rng(1)
     placement = placement_of((0.75, 0.25))
     blocks = [
-        Labelled.of(
+        LabelHashes.of(
             generator.choice(["x", "y", "z"], 50, p=[0.7, 0.2, 0.1]).tolist(),
             generator.integers(0, 2**64, 50, np.uint64),
         )

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from beam_jobs.errors import UsageError
 from beam_jobs.plan.shards import BINS, bin_counts
-from beam_jobs.plan.summary import SAMPLE, Sampled, SplitSummary, Summary, label_names_of
+from beam_jobs.plan.summary import SAMPLE, SampledRecord, SplitSummary, Summary, label_names_of
 from beam_jobs.records.blocks import Block
 from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.classes import MAX_LABELS
@@ -89,7 +89,7 @@ def test_each_record_counts_for_its_split():
 
 
 samples = st.lists(
-    st.builds(Sampled, st.integers(0, 2**64 - 1), st.binary(max_size=3), st.integers(0, 99)),
+    st.builds(SampledRecord, st.integers(0, 2**64 - 1), st.binary(max_size=3), st.integers(0, 99)),
     max_size=100,
 )
 
