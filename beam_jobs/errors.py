@@ -1,7 +1,7 @@
-"""The two ways a job fails, and how they survive the trip through a runner.
+"""The exceptions of a job, which survive the way through a runner.
 
-A runner hands the driver an exception's text, not the exception, usually inside a traceback of its
-own. The message is therefore fenced, and `find_job_error` takes it out again.
+A runner passes on an exception's text, usually inside a traceback of its own, and not the exception.
+The message is therefore fenced, and `find_job_error` extracts it.
 """
 
 from __future__ import annotations
@@ -12,16 +12,17 @@ _FENCED = re.compile(r"<job error (\d)>(.*?)</job error>", re.DOTALL)
 
 
 class JobError(Exception):
-    """A job that cannot go on; `message` is the one line for the user.
+    """A job that cannot continue.
 
     Attributes:
-        exit_code: Of the command: 1 for data that failed, 2 for a user's mistake.
+        message: One line for the user.
+        exit_code: The exit code of the command: 1 if the data failed, 2 for a mistake of the user.
     """
 
     exit_code = 1
 
     def __init__(self, message: str) -> None:
-        # Beam raises an exception anew with its text, the fence included, and the step's name.
+        # Beam raises a new exception with this one's text, the fence included, and the step's name.
         if fenced := _FENCED.search(message):
             message = fenced[2]
         super().__init__(f"<job error {self.exit_code}>{message}</job error>")
@@ -32,17 +33,17 @@ class JobError(Exception):
 
 
 class DataError(JobError):
-    """The data failed: lost records, rejects that may not be skipped, nothing left to write."""
+    """The data failed: records were lost, a reject may not be skipped, or no record is left."""
 
 
 class UsageError(JobError):
-    """The user's mistake: a flag, an input or an output that cannot be meant so."""
+    """A mistake of the user: a flag, an input or an output that makes no sense."""
 
     exit_code = 2
 
 
 class RejectError(Exception):
-    """One input that cannot become a record; it is counted and listed, and the job goes on."""
+    """One input cannot become a record; it is counted and listed, and the job continues."""
 
 
 def find_job_error(error: BaseException) -> JobError | None:

@@ -20,16 +20,16 @@ from beam_jobs.sources.classes import Names
 from beam_jobs.storage.atomic import write_file
 from readers.format.manifest import shard_name
 
-# Framed records one after another, their lengths (int64 [n]), and what was rejected among them.
+# Framed records one after another, their lengths in bytes (int64 [n]), and the rejects among them.
 Run = tuple[bytes, np.ndarray, list[Reject]]
 
 
 def rows_in_order(hashes: np.ndarray, key_of: Callable[[int], bytes]) -> list[int]:
-    """The order of a shard's records: by hash, and by key where hashes are the same.
+    """The order of a shard's records: by hash, then by key.
 
     Args:
-        hashes: uint64 [n].
-        key_of: The key of a record by its row.
+        hashes: The hash of each record, uint64 [n].
+        key_of: Row -> key of its record.
     """
     order: list[int] = np.argsort(hashes, kind="stable").tolist()
     if (np.diff(hashes[order]) == 0).any():
@@ -43,14 +43,14 @@ def check_records(
     """Checks the records that reached a shard's writer, sorted by hash and key.
 
     Args:
-        hashes: uint64 [n].
-        key_of: The key of a record by its row.
-        name: Of the shard.
-        expected: How many the plan put there.
+        hashes: The hash of each record, uint64 [n].
+        key_of: Row -> key of its record.
+        name: The shard's file name.
+        expected: The number of records that the plan put into the shard.
 
     Raises:
         UsageError: Two records have the same key.
-        DataError: Records were lost or duplicated on the way.
+        DataError: The runner lost or repeated records.
     """
     for row in np.flatnonzero(hashes[1:] == hashes[:-1]).tolist():
         if key_of(row) == key_of(row + 1):
@@ -63,12 +63,16 @@ def check_records(
 
 
 class ShardWriter:
-    """Writes the records of one shard and what was rejected among them.
+    """Writes the records of one shard and the list of its rejects.
 
     Args:
         output: The dataset.
-        plan: Of the whole dataset.
-        key: Split and shard, as `assign_shards` numbers them.
+        plan: The plan of the whole dataset.
+        key: Split and shard in one number, as `assign_shards` yields it.
+
+    Attributes:
+        split, index: The numbers of the split and of the shard in it.
+        name: The shard's file name.
     """
 
     def __init__(self, output: Output, plan: Plan, key: int) -> None:
@@ -80,7 +84,7 @@ class ShardWriter:
 
     @property
     def expected(self) -> int:
-        """How many records the plan put into this shard."""
+        """The number of records that the plan put into this shard."""
         if not self._plan.shards:
             return 0
         return shard_sizes(self._plan.records, self._plan.shards)[self.index]
@@ -89,7 +93,7 @@ class ShardWriter:
         """Writes and commits the shard.
 
         Args:
-            runs: In the order of the hashes.
+            runs: The records in the order of their hashes, and the rejects.
 
         Raises:
             DataError: An input was rejected, and `on_reject` is "fail"; or the output cannot be
@@ -124,26 +128,26 @@ class ShardWriter:
 
     @property
     def record_bytes(self) -> int:
-        """About how many bytes a record has, framing included."""
+        """The approximate size of a framed record in bytes."""
         return self._plan.record_bytes
 
     def digest(self, names: Names | None = None) -> Digest:
-        """The digest of the shard, without its records."""
+        """The digest of the shard, to which its records must be added."""
         return Digest(self._output, self.name, names or {})
 
     def read_note(self) -> bytes | None:
-        """What an earlier run that may have written the shard has noted."""
+        """The note of an earlier run about the shard, if there is one."""
         return read_note(self._output.directory, self.name)
 
     def find_done(self, digest: str, noted: bytes | None = None) -> tuple[ShardResult, Any] | None:
-        """What an earlier run wrote for the same digest, as `resume.find_done`."""
+        """The (result, figures) of a shard that an earlier run wrote with the same digest."""
         found = find_done(self._output.directory, self.name, digest, noted)
         if found:
             progress.advance("writing", self.expected)
         return found
 
     def note_done(self, digest: str, result: ShardResult, figures: Any = None) -> None:
-        """Leaves the note that the shard is done, as `resume.note_done`."""
+        """Writes the note that the shard is committed, with figures for `find_done` to return."""
         with unwritable(self._output.directory, self.name):
             note_done(self._output.directory, self.name, digest, result, figures)
 

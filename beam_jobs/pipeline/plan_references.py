@@ -13,7 +13,7 @@ from apache_beam.pvalue import AsSingleton, TaggedOutput
 
 from beam_jobs import progress
 from beam_jobs.dataset.output import Output
-from beam_jobs.engines.pool import call
+from beam_jobs.engines.pool import call_pickled
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.loading import Loader, classes_in, known_error
 from beam_jobs.jobs.protocols import FileJob
@@ -112,7 +112,11 @@ class _Measure:
     def __call__(self, references: list[bytes]) -> list[int | Reject]:
         packed = pickle.dumps(self._loader.measure)
         tasks = ((packed, [reference]) for reference in references)
-        return [size for sizes in loading_pool(self._processes).map(call, tasks) for size in sizes]
+        return [
+            size
+            for sizes in loading_pool(self._processes).map(call_pickled, tasks)
+            for size in sizes
+        ]
 
 
 class _LabelReferences(beam.DoFn):

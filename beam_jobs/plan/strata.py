@@ -269,7 +269,7 @@ class Strata:
         if new := next((name for name in block.names if name not in self._rows), None):
             raise DataError(
                 f"label {new!r} was not seen when splits were planned: the runner lost records, or "
-                "the inputs changed while the job ran; no dataset was written, run it again"
+                "the inputs have changed while the job ran; no dataset was written, run it again"
             )
         rows = np.array([self._rows[name] for name in block.names], np.int64)[block.codes]
         return (block.hashes[:, None] >= self.edges[rows]).sum(axis=1).astype(np.uint8)

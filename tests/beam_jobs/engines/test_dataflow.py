@@ -439,7 +439,9 @@ def test_an_interrupted_driver_says_that_the_job_goes_on(cloud, driver, capfd):
     assert driver("long") == 130
     found = error_of(capfd.readouterr().err)
     job = cloud.service.named("long").id
-    assert found.startswith(f"interrupted, but the job {job} goes on: follow it at {CONSOLE}{job}")
+    assert found.startswith(
+        f"interrupted, but the job {job} continues: follow it at {CONSOLE}{job}"
+    )
     cancel = f"gcloud dataflow jobs cancel {job} --region=europe-west4 --project=a-project"
     assert f"`{cancel}`" in found
 
@@ -450,8 +452,10 @@ def test_a_service_that_says_no_more_is_one_line(cloud, driver, capfd, monkeypat
     assert driver("long") == 1
     job = cloud.service.named("long").id
     found = error_of(capfd.readouterr().err)
-    assert found.startswith(f"Dataflow says no more of the job {job} (") and "expired" in found
-    assert found.endswith(f"it may go on: follow it at {CONSOLE}{job}?project=a-project")
+    assert (
+        found.startswith(f"lost contact with Dataflow about the job {job} (") and "expired" in found
+    )
+    assert found.endswith(f"it may continue: follow it at {CONSOLE}{job}?project=a-project")
 
 
 def test_a_driver_need_not_wait(cloud, driver, capfd):
@@ -461,7 +465,7 @@ def test_a_driver_need_not_wait(cloud, driver, capfd):
     job = cloud.service.named("long").id
     assert printed == ""
     assert told.splitlines()[-1].startswith(
-        f"not waiting for it; to end it: gcloud dataflow jobs cancel {job} "
+        f"not waiting for it; to cancel it: gcloud dataflow jobs cancel {job} "
     )
 
 
@@ -479,9 +483,13 @@ def test_a_template_is_described_and_not_run(cloud, driver, capfd):
 @pytest.mark.parametrize(
     ("arguments", "more", "line"),
     [
-        ({"output": "{here}/o"}, [], "--output {here}/o: it lies on this machine"),
+        ({"output": "{here}/o"}, [], "--output {here}/o: this path is on this machine"),
         ({}, ["--input={here}/x"], "--input "),
-        ({}, ["--template_location={here}/t"], "--template_location {here}/t: it lies on this"),
+        (
+            {},
+            ["--template_location={here}/t"],
+            "--template_location {here}/t: this path is on this",
+        ),
         ({"image": ""}, [], "--runner DataflowRunner: the workers would not have this package"),
         (
             {"image": ""},

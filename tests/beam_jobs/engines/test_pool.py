@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from beam_jobs.engines import pool as pools
-from beam_jobs.engines.pool import Pool, Window, call, close_shared_pools, shared_pool
+from beam_jobs.engines.pool import Pool, Window, call_pickled, close_shared_pools, shared_pool
 from beam_jobs.errors import DataError, RejectError
 from tests.support import tasks
 from tests.support.checkout import ROOT
@@ -473,10 +473,10 @@ def test_threads_that_ask_at_once_get_one_pool():
 def test_a_packed_object_is_unpickled_once_in_each_process(pool):
     packed = tasks.packed(1)
     given = [(packed, 0.05)] * 20
-    found = list(pool.map(call, given))
+    found = list(pool.map(call_pickled, given))
     assert len({pid for pid, _ in found}) == 2
     assert {times for _, times in found} == {1}
     # Another one is another; a few are kept.
     for number in (2, 3, 1, 2):
-        found = list(pool.map(call, [(tasks.packed(number), 0.05)] * 20))
+        found = list(pool.map(call_pickled, [(tasks.packed(number), 0.05)] * 20))
     assert {times for _, times in found} == {3}

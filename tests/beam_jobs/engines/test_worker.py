@@ -118,7 +118,7 @@ def test_a_runner_that_does_not_answer_is_told_in_one_line(becomes, capsys):
         endpoint = f"localhost:{unused.getsockname()[1]}"
     assert boot.main(["--id=w-1", f"--provision_endpoint={endpoint}"]) == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"error: {endpoint} does not tell worker w-1 what to do")
+    assert line.startswith(f"error: {endpoint} does not answer worker w-1: ")
     assert not becomes
 
 
