@@ -80,10 +80,7 @@ def prepare_output(directory: str, overwrite: bool, keep: str = "") -> None:
     The shards of an unfinished run stay, because this job may be about to write the same. Anything
     else is deleted, the manifest first, so that half a dataset never looks complete.
 
-    Args:
-        directory: The output directory.
-        overwrite: Whether an existing dataset may be replaced.
-        keep: The prefix of the paths of files that this job has written already; empty for none.
+    Files whose paths begin with `keep`, unless it is empty, are this job's own and stay, too.
 
     Raises:
         UsageError: `check_output` refuses the directory, or it cannot be written.
@@ -109,13 +106,7 @@ def prepare_output(directory: str, overwrite: bool, keep: str = "") -> None:
 
 
 def remove_leftovers(directory: str, names: set[str], found: Iterable[Found]) -> None:
-    """Deletes the files of earlier runs from a dataset's directory.
-
-    Args:
-        directory: The output directory.
-        names: The files of the dataset; files in staging are kept, too.
-        found: All files under the directory.
-    """
+    """Deletes all `found` files in a dataset's directory but those named and those in staging."""
     keep = {join(directory, name) for name in names}
     staging = join(directory, STAGING) + "/"
     delete_files(path for path, _ in found if path not in keep and not path.startswith(staging))

@@ -34,10 +34,7 @@ def copy_payloads(file: BinaryIO, packed: Iterable[bytes]) -> Iterator[tuple[int
 def write_spooled(writer: ShardWriter, spool: Spool, locators: Iterable[bytes]) -> ShardResult:
     """Writes a shard of records that are in a spool, or finds it written by an earlier run.
 
-    Args:
-        writer: The shard's writer.
-        spool: The spool.
-        locators: Locators of the records' blocks, any number of them in each element.
+    Each element of `locators` holds any number of locators of the records' blocks.
 
     Raises:
         JobError: A block cannot be read, or `write_records` fails.

@@ -82,12 +82,7 @@ def _check_balance(name: str, results: list[ShardResult], balance: Balance) -> N
 
 
 def check_files(directory: str, results: Iterable[ShardResult], found: Iterable[Found]) -> None:
-    """Checks that all shards and indices exist with the sizes that were written.
-
-    Args:
-        directory: The output directory.
-        results: The results of all shards.
-        found: All files under the directory.
+    """Checks that the files of all shards are among those `found`, with the sizes that were written.
 
     Raises:
         DataError: A file is missing or has another size.

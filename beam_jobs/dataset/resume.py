@@ -57,20 +57,14 @@ class ShardResult:
 
 
 class Digest:
-    """The digest of everything that decides the bytes of a shard.
-
-    Args:
-        output: The dataset.
-        name: The shard's file name.
-        names: Feature -> names of its classes.
-    """
+    """The digest of everything that decides the bytes of a shard; its records are added in order."""
 
     def __init__(self, output: Output, name: str, names: Names) -> None:
         context = [name, dict(names), output.schema.to_json(), output.options, versions()]
         self._hash = hashlib.blake2b(json.dumps(context).encode(), digest_size=16)
 
     def update(self, records: Iterable[bytes]) -> Digest:
-        """Adds the references or the encoded bytes of records, in order; returns itself."""
+        """Adds the references or the encoded bytes of records; returns itself."""
         for record in records:
             self._hash.update(len(record).to_bytes(8, "little"))
             self._hash.update(record)
@@ -86,15 +80,7 @@ def _path(name: str) -> str:
 
 
 def note_done(directory: str, name: str, digest: str, result: ShardResult, figures: Any) -> None:
-    """Writes the note that a shard is committed, for the next run.
-
-    Args:
-        directory: The output directory.
-        name: The shard's file name.
-        digest: The text of the shard's `Digest`.
-        result: The shard's result.
-        figures: JSON values that `find_done` returns.
-    """
+    """Writes the note that a shard is committed, with figures (JSON) for `find_done` to return."""
     note = {"digest": digest, "result": asdict(result), "figures": figures}
     write_file(directory, _path(name), json.dumps(note).encode())
 
@@ -110,12 +96,9 @@ def read_note(directory: str, name: str) -> bytes | None:
 def find_done(
     directory: str, name: str, digest: str, noted: bytes | None = None
 ) -> tuple[ShardResult, Any] | None:
-    """The (result, figures) of a committed shard; None if it must be written.
+    """The (result, figures) of a shard committed with this digest; None if it must be written.
 
     Args:
-        directory: The output directory.
-        name: The shard's file name.
-        digest: The text of the `Digest` of the records that the shard should hold.
         noted: The note that `read_note` returned; None reads it.
     """
     noted = noted or read_note(directory, name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Any
 
 import google_crc32c
@@ -25,12 +24,7 @@ Run = tuple[bytes, np.ndarray, list[Reject]]
 
 
 def rows_in_order(hashes: np.ndarray, key_of: Callable[[int], bytes]) -> list[int]:
-    """The order of a shard's records: by hash, then by key.
-
-    Args:
-        hashes: The hash of each record, uint64 [n].
-        key_of: Row -> key of its record.
-    """
+    """The order of a shard's records: by hash (uint64 [n]), then by key."""
     order: list[int] = np.argsort(hashes, kind="stable").tolist()
     if (np.diff(hashes[order]) == 0).any():
         order.sort(key=lambda row: (hashes[row], key_of(row)))
@@ -69,10 +63,6 @@ class ShardWriter:
         output: The dataset.
         plan: The plan of the whole dataset.
         key: Split and shard in one number, as `assign_shards` yields it.
-
-    Attributes:
-        split, index: The numbers of the split and of the shard in it.
-        name: The shard's file name.
     """
 
     def __init__(self, output: Output, plan: Plan, key: int) -> None:
@@ -90,10 +80,7 @@ class ShardWriter:
         return shard_sizes(self._plan.records, self._plan.shards)[self.index]
 
     def write(self, runs: Iterable[Run]) -> ShardResult:
-        """Writes and commits the shard.
-
-        Args:
-            runs: The records in the order of their hashes, and the rejects.
+        """Writes and commits the shard, from its records in the order of their hashes.
 
         Raises:
             DataError: An input was rejected, and `on_reject` is "fail"; or the output cannot be
@@ -102,8 +89,8 @@ class ShardWriter:
         rejects: list[Reject] = []
         directory = self._output.directory
         progress.advance("writing", 0)
+        shard, index_bytes, index_crc32c, largest, listed = None, 0, 0, 0, b""
         with unwritable(directory, self.name):
-            result = ShardResult(self.split, self.index, None, 0, 0, 0, None)
             if self._plan.shards:
                 with ShardFile(directory, self.name) as file:
                     for frames, lengths, rejected in runs:
@@ -111,20 +98,24 @@ class ShardWriter:
                         file.write(frames, lengths)
                         progress.advance("writing", len(lengths) + len(rejected))
                     shard = file.commit()
-                result = replace(
-                    result,
-                    shard=shard,
-                    index_bytes=file.index_bytes,
-                    index_crc32c=file.index_crc32c,
-                    largest=file.largest,
-                )
+                index_bytes, index_crc32c = file.index_bytes, file.index_crc32c
+                largest = file.largest
             else:
                 rejects += [self._rejected(reject) for run in runs for reject in run[2]]
             if rejects:
                 listed = format_rejects(rejects)
                 write_file(directory, rejects_file(self.name), listed)
-                result = replace(result, rejects_crc32c=google_crc32c.value(listed))
-        return replace(result, rejected=len(rejects), first_reject=min(rejects, default=None))
+        return ShardResult(
+            split=self.split,
+            index=self.index,
+            shard=shard,
+            index_bytes=index_bytes,
+            largest=largest,
+            rejected=len(rejects),
+            first_reject=min(rejects, default=None),
+            index_crc32c=index_crc32c,
+            rejects_crc32c=google_crc32c.value(listed),
+        )
 
     @property
     def record_bytes(self) -> int:

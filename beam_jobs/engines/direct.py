@@ -35,7 +35,7 @@ def processes_of(options: PipelineOptions, flags: Sequence[str]) -> int:
 
     Args:
         options: Beam's options.
-        flags: The arguments that `options` were parsed from, which show whether a flag was given.
+        flags: The arguments they were parsed from, which show whether a flag was given.
     """
     given = {flag.split("=")[0] for flag in flags}
     if not on_this_machine(options) or "--direct_running_mode" in given:

@@ -16,12 +16,9 @@ _SHORT_FOLDERS = ("/tmp", "/var/tmp", "/dev/shm")
 
 
 def fork_context(preload: Sequence[str]) -> Any:
-    """A multiprocessing context for processes that start in milliseconds and share memory.
+    """A multiprocessing context whose processes have modules imported when they start.
 
     They are not forked from this process, because Beam and gRPC run threads in it.
-
-    Args:
-        preload: Modules that the fork server imports once for all processes.
     """
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")

@@ -122,8 +122,6 @@ class Pool:
         """Yields the results of `function(*task)` in the order of the tasks.
 
         Args:
-            function: The function.
-            tasks: The arguments of each call.
             result_bytes: The approximate size of a result; fewer tasks with large ones run ahead.
         """
         room = max(self.processes, _BYTES_AHEAD // max(result_bytes, 1))
@@ -242,12 +240,7 @@ _pools_lock = threading.Lock()
 
 
 def shared_pool(processes: int, preload: Sequence[str] = ()) -> Pool:
-    """The pool that all steps of a pipeline share in this process.
-
-    Args:
-        processes: The number of its processes.
-        preload: Modules that the processes of a new pool have imported when they start.
-    """
+    """The pool that all steps of a pipeline share in this process, with the arguments of `Pool`."""
     with _pools_lock:
         if processes not in _pools:
             _pools[processes] = Pool(processes, preload)

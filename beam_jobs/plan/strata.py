@@ -145,7 +145,7 @@ def turn_of(number: int, seed: int) -> float:
 
 @dataclass(frozen=True)
 class Cuts:
-    """The positions of the cuts between splits, for every label.
+    """The cuts between splits, for every label.
 
     Attributes:
         bins: The bins of the hashes.
@@ -289,11 +289,7 @@ class Strata:
 
 
 def check_strata(summary: Summary, strata: bytes) -> Summary:
-    """Returns the summary, after checking that the strata count the same records.
-
-    Args:
-        summary: The summary of all records.
-        strata: Packed strata; empty if splits are not stratified.
+    """Returns the summary, after checking that packed strata, if there are any, count its records.
 
     Raises:
         DataError: The runner lost or repeated labels.
@@ -301,7 +297,8 @@ def check_strata(summary: Summary, strata: bytes) -> Summary:
     if strata:
         made = Strata.unpack(strata)
         found = {label: n for label, n in summary.labels.get(LABEL, {}).items() if n}
-        if found != (counted := dict(zip(made.names, made.counts, strict=True))):
-            label = min(found.keys() | counted.keys(), key=lambda n: found.get(n) == counted.get(n))
-            raise _lost(label, counted.get(label, 0), found.get(label, 0))
+        counted = dict(zip(made.names, made.counts, strict=True))
+        for label in found.keys() | counted.keys():
+            if found.get(label, 0) != counted.get(label, 0):
+                raise _lost(label, counted.get(label, 0), found.get(label, 0))
     return summary

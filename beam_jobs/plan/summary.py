@@ -180,11 +180,6 @@ class Summary:
 
 
 def label_names_of(summary: Summary, known: Names) -> Names:
-    """Feature -> names of its classes by id.
-
-    Args:
-        summary: The summary of all records.
-        known: Names of classes that are known before any record is read.
-    """
+    """Feature -> names of its classes by id; `known` has those that no record decides."""
     found = {feature: label_names(labels) for feature, labels in sorted(summary.labels.items())}
     return found | dict(known)
