@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from beam_jobs.engines.pool import Pool, call
+from beam_jobs.engines.pool import Pool, call_pickled
 from beam_jobs.plan.boundaries import draft_split, finish_plan, pick_boundaries, wanted_hashes
 from beam_jobs.plan.placement import Placement, Splits
 from beam_jobs.plan.shards import BINS, Plan, bin_counts
@@ -86,7 +86,7 @@ def plan(keys: int, shards: int, processes: int) -> dict[str, float | int]:
         tasks = (
             (packed, start, min(start + STEP, keys), *arguments) for start in range(0, keys, STEP)
         )
-        for result, hashing_seconds, seconds in pool.map(call, tasks):
+        for result, hashing_seconds, seconds in pool.map(call_pickled, tasks):
             hashing, work = hashing + hashing_seconds, work + seconds
             yield result
         figures[f"{method.__name__}_wall_s"] = time.perf_counter() - began

@@ -18,7 +18,7 @@ import numpy as np
 from beam_jobs.errors import DataError, RejectError
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.shards import Plan, assign_shards
-from beam_jobs.plan.strata import Labelled, Strata
+from beam_jobs.plan.strata import LabelHashes, Strata
 from beam_jobs.plan.summary import Summary
 from beam_jobs.records.blocks import Block
 from beam_jobs.records.encode import RecordCounter, RecordEncoder
@@ -160,7 +160,7 @@ class SplitRules:
         """
         placement = self.placement
         if self.strata:
-            found = Labelled.of(list(map(str, labels)), placement.group_hashes(keys))
+            found = LabelHashes.of(list(map(str, labels)), placement.group_hashes(keys))
             return self._strata.splits_of(found), {}
         if not self.needs_rows:
             return placement.splits_of(keys), {}
@@ -227,14 +227,14 @@ class FirstPass(abc.ABC):
         packed = block.pack() if order.size else None
         return FirstPassResult(summary, packed, list(learner.elements()) if learner else [])
 
-    def labelled(self, task: Task) -> Labelled:
+    def labelled(self, task: Task) -> LabelHashes:
         """The labels of the records of a task, and the hashes of their groups."""
         keys: list[bytes] = []
         labels: list[str] = []
         for part in self.found(task):
             keys += part.keys
             labels += map(str, part.labels)
-        return Labelled.of(labels, self.rules.placement.group_hashes(keys))
+        return LabelHashes.of(labels, self.rules.placement.group_hashes(keys))
 
 
 @dataclass(frozen=True)

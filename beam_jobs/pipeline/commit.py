@@ -16,7 +16,7 @@ from beam_jobs.dataset.output import Output, renamed_schema
 from beam_jobs.dataset.reconcile import check_files, dataset_files, reconcile
 from beam_jobs.dataset.resume import ShardResult
 from beam_jobs.dataset.shard_file import unwritable
-from beam_jobs.dataset.topup import Prepared, apply_change, prepare_change
+from beam_jobs.dataset.topup import PreparedChange, apply_change, prepare_change
 from beam_jobs.jobs.text.subwords import Subwords
 from beam_jobs.jobs.text.tokens import vocabulary_file
 from beam_jobs.packages import versions
@@ -191,7 +191,7 @@ class _Prepare(beam.DoFn):
     def __init__(self, output: Output) -> None:
         self._directory = output.directory
 
-    def process(self, change: Change) -> Iterator[Prepared]:
+    def process(self, change: Change) -> Iterator[PreparedChange]:
         with unwritable(self._directory, change.name):
             yield prepare_change(self._directory, change)
 
@@ -200,7 +200,7 @@ class _Apply(beam.DoFn):
     def __init__(self, output: Output) -> None:
         self._directory = output.directory
 
-    def process(self, prepared: Prepared, _: int) -> Iterator[ShardResult]:
+    def process(self, prepared: PreparedChange, _: int) -> Iterator[ShardResult]:
         with unwritable(self._directory, prepared.change.name):
             yield apply_change(self._directory, prepared)
 

@@ -31,7 +31,7 @@ from beam_jobs.pipeline.plan_shards import Planned, PlanShards, Side
 from beam_jobs.pipeline.plan_strata import PlanStrata
 from beam_jobs.pipeline.steps import MergeFn, TaskStep
 from beam_jobs.pipeline.text_steps import BuildVocabulary, MarkDuplicates
-from beam_jobs.plan.strata import Labelled, check_strata
+from beam_jobs.plan.strata import LabelHashes, check_strata
 from beam_jobs.plan.summary import Summary, label_names_of
 from beam_jobs.sources.chunks import RangeCount, Task, batch_chunks
 from readers.format.schema import Schema
@@ -114,7 +114,7 @@ class _Digest(TaskStep[tuple[str, Any]]):
             yield partition, (name, rows)
 
 
-class _ReadLabels(TaskStep[Labelled]):
+class _ReadLabels(TaskStep[LabelHashes]):
     """Task -> the labels of its records."""
 
     PHASE = "counting"
@@ -123,10 +123,10 @@ class _ReadLabels(TaskStep[Labelled]):
         super().__init__(processes)
         self._job, self._output = job, output
 
-    def work(self) -> Callable[[Task], Labelled]:
+    def work(self) -> Callable[[Task], LabelHashes]:
         return self._job.first_pass(SplitRules(self._output.placement), "skip").labelled
 
-    def outputs(self, result: Labelled) -> Iterator[Labelled]:
+    def outputs(self, result: LabelHashes) -> Iterator[LabelHashes]:
         yield result
 
 

@@ -13,7 +13,7 @@ from apache_beam.pvalue import AsSingleton, TaggedOutput
 
 from beam_jobs import progress
 from beam_jobs.dataset.output import Output
-from beam_jobs.engines.pool import call
+from beam_jobs.engines.pool import call_pickled
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.loading import Loader, classes_in, source_error
 from beam_jobs.jobs.protocols import FileJob
@@ -22,8 +22,8 @@ from beam_jobs.pipeline.plan_shards import Planned, PlanShards
 from beam_jobs.pipeline.plan_strata import PlanStrata
 from beam_jobs.pipeline.steps import loading_pool
 from beam_jobs.plan.placement import Placement
-from beam_jobs.plan.strata import Labelled, Strata, check_strata
-from beam_jobs.plan.summary import SAMPLE, Sampled, Summary, label_names_of
+from beam_jobs.plan.strata import LabelHashes, Strata, check_strata
+from beam_jobs.plan.summary import SAMPLE, SampledRecord, Summary, label_names_of
 from beam_jobs.records.blocks import Block, BlockBuilder
 from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.source import pack_reference, reference_key, unpack_reference
@@ -94,7 +94,7 @@ class _Summarise(beam.DoFn):
         order = np.argsort(block.hashes).tolist()
         smallest = [row for row in order if not sources[row].error][:SAMPLE]
         summary.add_sample(
-            Sampled(int(block.hashes[row]), block.payloads[row], sources[row].size)
+            SampledRecord(int(block.hashes[row]), block.payloads[row], sources[row].size)
             for row in smallest
         )
         Metrics.counter("files", "planned").inc(len(sources))
@@ -112,7 +112,11 @@ class _Measure:
     def __call__(self, references: list[bytes]) -> list[int | Reject]:
         packed = pickle.dumps(self._loader.measure)
         tasks = ((packed, [reference]) for reference in references)
-        return [size for sizes in loading_pool(self._processes).map(call, tasks) for size in sizes]
+        return [
+            size
+            for sizes in loading_pool(self._processes).map(call_pickled, tasks)
+            for size in sizes
+        ]
 
 
 class _LabelReferences(beam.DoFn):
@@ -121,7 +125,7 @@ class _LabelReferences(beam.DoFn):
     def __init__(self, job: FileJob, output: Output) -> None:
         self._job, self._placement = job, output.placement
 
-    def process(self, packed: bytes) -> Iterator[Labelled]:
+    def process(self, packed: bytes) -> Iterator[LabelHashes]:
         yield labelled(self._job, self._placement, Block.unpack(packed))[1]
 
 
@@ -139,13 +143,13 @@ class _Resplit(beam.DoFn):
         yield Block(block.hashes, splits, block.payloads).pack(compress=True)
 
 
-def labelled(job: FileJob, placement: Placement, block: Block) -> tuple[np.ndarray, Labelled]:
+def labelled(job: FileJob, placement: Placement, block: Block) -> tuple[np.ndarray, LabelHashes]:
     """The rows, int64 [m], of a block of references that have a label, and their labels."""
     sources = [unpack_reference(payload) for payload in block.payloads]
     labels = [label_or_none(job, source) for source in sources]
     rows = [row for row, label in enumerate(labels) if label is not None]
     keys = [reference_key(block.payloads[row]) for row in rows]
-    found = Labelled.of([str(labels[row]) for row in rows], placement.group_hashes(keys))
+    found = LabelHashes.of([str(labels[row]) for row in rows], placement.group_hashes(keys))
     return np.array(rows, np.int64), found
 
 

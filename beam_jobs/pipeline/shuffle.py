@@ -11,7 +11,12 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.pvalue import AsSingleton
 
-from beam_jobs.dataset.encoded_records import StoredRecords, _kept, write_records, write_spooled
+from beam_jobs.dataset.encoded_records import (
+    StoredRecords,
+    copy_payloads,
+    write_records,
+    write_spooled,
+)
 from beam_jobs.dataset.output import Output
 from beam_jobs.dataset.resume import ShardResult
 from beam_jobs.dataset.shard_writer import ShardWriter
@@ -93,7 +98,7 @@ class WriteEncoded(beam.DoFn):
         writer = ShardWriter(self._output, Plan.unpack(plan), key)
         with tempfile.TemporaryFile() as file:
             try:
-                records = StoredRecords([file], _kept(file, blocks))
+                records = StoredRecords([file], copy_payloads(file, blocks))
             except OSError as error:
                 raise DataError(
                     f"{writer.name}: its records cannot be kept in {tempfile.gettempdir()} "

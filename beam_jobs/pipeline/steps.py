@@ -17,7 +17,7 @@ from apache_beam.typehints.decorators import no_annotations
 
 from beam_jobs import progress
 from beam_jobs.dataset.resume import ShardResult
-from beam_jobs.engines.pool import Pool, Window, call, shared_pool
+from beam_jobs.engines.pool import Pool, Window, call_pickled, shared_pool
 from beam_jobs.jobs.protocols import Mergeable
 from beam_jobs.packages import check_crc32c
 from beam_jobs.sources.chunks import Task
@@ -102,7 +102,7 @@ class TaskStep(WindowStep[T]):
             self._packed = pickle.dumps(self.work(*sides))
         progress.advance(self.PHASE, 0)
         self._sizes.append(task.size)
-        yield from self.submit(call, self._packed, task)
+        yield from self.submit(call_pickled, self._packed, task)
 
     def _finished(self, result: T) -> Iterator[Any]:
         progress.advance(self.PHASE, self._sizes.popleft())

@@ -17,7 +17,7 @@ from beam_jobs.dataset.output import Output
 from beam_jobs.dataset.resume import ShardResult
 from beam_jobs.dataset.shard_writer import Run, ShardWriter, check_records, rows_in_order
 from beam_jobs.engines.memory import give_back_freed
-from beam_jobs.engines.pool import Pool, call
+from beam_jobs.engines.pool import Pool, call_pickled
 from beam_jobs.jobs.loading import FramedRecords, Loader
 from beam_jobs.jobs.protocols import FileJob
 from beam_jobs.jobs.record import label_or_none
@@ -123,7 +123,7 @@ def _runs(
         (packed, references[start : start + step]) for start in range(0, len(references), step)
     )
     loaded: FramedRecords
-    for loaded in pool.map(call, tasks, step * record_bytes):
+    for loaded in pool.map(call_pickled, tasks, step * record_bytes):
         statistics.merge(loaded.statistics)
         yield loaded.frames, loaded.lengths, loaded.rejects
 

@@ -523,7 +523,7 @@ def test_two_members_of_one_name_are_a_mistake_that_is_told(tmp_path, capsys, na
     (zipped if name.endswith("zip") else tarred)(tmp_path / name, files)
     arguments = ["images", "--input", tmp_path / name, "--label", "none", "--num_shards", shards]
     message = rf"(duplicate key '{name}/{names[1]}'|two records have the same key): every record "
-    message += "needs .* has an archive two members of one name"
+    message += "needs .* does an archive have two members of one name"
     refused(capsys, 2, message, *arguments, "--output", tmp_path / "out")
 
 

@@ -16,7 +16,8 @@ from PIL import Image
 import readers
 from beam_jobs.__main__ import main
 from examples.samples import make_samples
-from tests.beam_jobs.engines.test_worker import job_service
+from tests.engines.pool import Pool
+from tests.engines.running import running
 from tests.support.checkout import ROOT
 from tests.support.datasets import files_of, write_dataset
 from tests.support.packaged import build_wheel, run_in, user_environment
@@ -137,8 +138,8 @@ def test_workers_of_the_source_distribution_write_the_same_bytes(worker, tmp_pat
     make_samples(tmp_path / "in", per_class=8)
     flags = ["images", "--input", f"{tmp_path}/in/images/**", "--image_size=16x16"]
     assert main([*flags, "--output", f"{tmp_path}/here", "--direct_num_workers=1"]) == 0
-    with job_service(tmp_path, worker) as there:
-        assert main([*flags, "--output", f"{tmp_path}/there", *there]) == 0
+    with running(Pool, tmp_path / "pool", python=str(worker)) as pool:
+        assert main([*flags, "--output", f"{tmp_path}/there", *pool.flags]) == 0
     assert files_of(tmp_path / "there") == files_of(tmp_path / "here")
 
 

@@ -272,7 +272,7 @@ def test_a_file_may_be_named_twice_where_rows_or_a_column_are_the_keys(digits, t
     flags = ["--table", tmp_path / "t.jsonl", "--input", digits, "--extra_features", "what:int64"]
     flags += ["--channels", 1, "--splits", "a=0.5,b=0.5", *ONE]
     assert run("images", *flags, "--output", tmp_path / "path") == 2
-    assert "(--key row tells them apart)" in capsys.readouterr().err
+    assert "(--key row distinguishes them)" in capsys.readouterr().err
     assert not (tmp_path / "path" / "manifest.json").exists()
     for key in ("row", "column:id"):
         assert run("images", *flags, "--key", key, "--output", tmp_path / key) == 0

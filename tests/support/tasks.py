@@ -1,4 +1,4 @@
-"""What the processes of a pool do in the tests; it imports nothing that takes time."""
+"""Tasks for the processes of a pool; nothing slow is imported."""
 
 import multiprocessing.connection
 import os
@@ -31,7 +31,7 @@ def loaded_modules() -> set[str]:
 
 
 class OwnError(ValueError):
-    """Keeps more than its text."""
+    """An error with an attribute."""
 
     def __init__(self, message: str, number: int) -> None:
         super().__init__(message, number)
@@ -45,7 +45,7 @@ class UnpicklableError(Exception):
 
 
 class OneWayError(Exception):
-    """Pickles, but cannot be made again."""
+    """An error that can be pickled but not unpickled."""
 
     def __init__(self, one: int, two: int) -> None:
         super().__init__(f"one way {one + two}")
@@ -79,7 +79,7 @@ def die(*_):
 
 
 def die_while_sending(size: int) -> bytes:
-    """A result in the middle of which the process is killed."""
+    """Kills the process in the middle of sending a result."""
 
     def send(self, buffer, write=os.write):
         if len(buffer) < 1000:
@@ -100,7 +100,7 @@ def touch_after(seconds: float, path: str) -> None:
 
 
 class Unpickled:
-    """Counts in each process how often one like it was unpickled."""
+    """Counts how often an object of this class is unpickled in a process."""
 
     times = 0
 
@@ -108,7 +108,7 @@ class Unpickled:
         type(self).times += 1
         self.__dict__.update(state)
 
-    def told(self, seconds: float) -> tuple[int, int]:
+    def counted(self, seconds: float) -> tuple[int, int]:
         time.sleep(seconds)
         return os.getpid(), self.times
 
@@ -116,4 +116,4 @@ class Unpickled:
 def packed(number: int) -> bytes:
     made = Unpickled()
     made.number = number
-    return pickle.dumps(made.told)
+    return pickle.dumps(made.counted)
