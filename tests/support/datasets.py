@@ -146,7 +146,7 @@ def records_of(directory: Path, split: str = "") -> dict[str, Record]:
 def rejects_of(directory: Path) -> dict[str, str]:
     """Key -> reason of every reject; no key is listed twice."""
     lines = [
-        json.loads(line)
+        json.loads(line.decode(errors="surrogateescape"))
         for path in sorted((directory / "rejects").glob("*.jsonl"))
         for line in path.read_bytes().splitlines()
     ]
