@@ -35,12 +35,12 @@ __all__ = [
     "__version__",
 ]
 
-# Hidden from type checkers, which would take any misspelt name for one that it provides.
+# Hidden from type checkers, which would otherwise accept any misspelt name.
 if not TYPE_CHECKING:
 
     def __getattr__(name):
-        # Beam is imported only when it is used, so that the command can report in one line that it
-        # is not installed.
+        # Beam is imported only when needed, so that the command can report in one line that it is
+        # not installed.
         if name == "WriteShards":
             from beam_jobs.pipeline.write_shards import WriteShards
 

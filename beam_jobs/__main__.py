@@ -16,10 +16,10 @@ _PACKAGES = {
 
 
 def _missing(error: ImportError) -> int:
-    """Prints what to install, in one line; returns the exit code.
+    """Prints one line with the package to install; returns the exit code.
 
     Raises:
-        ImportError: The missing module is not part of a package that a user installs.
+        ImportError: The missing module belongs to none of the packages in `_PACKAGES`.
     """
     package = _PACKAGES.get((error.name or "").split(".")[0])
     if package is None:
@@ -31,7 +31,7 @@ def _missing(error: ImportError) -> int:
 def main(arguments: list[str]) -> int:
     """Runs one job; returns the exit code."""
     # Runners and their workers log every exception in full; the command prints one line instead. The
-    # handler has the level, because Beam hands it what workers log whatever the loggers' levels are.
+    # level is set on the handler because Beam passes workers' logs to it whatever the loggers' levels.
     handler = logging.StreamHandler()
     handler.setLevel(logging.CRITICAL)
     logging.basicConfig(level=logging.ERROR, handlers=[handler])
@@ -59,7 +59,7 @@ def main(arguments: list[str]) -> int:
 
 
 def worker() -> int:
-    """The command `beam-shards-worker`."""
+    """Runs the command `beam-shards-worker`; returns its exit code."""
     try:
         from beam_jobs.engines.worker import main as boot
     except ImportError as error:

@@ -1,30 +1,29 @@
-"""Errors of jobs, and how they survive a runner.
+"""The errors that end a job, and how their messages survive a runner.
 
-A runner gives the driver the text of an exception, usually inside a traceback, and not the exception
-itself. So the message is placed between markers, and `find_job_error` extracts it.
+A runner passes only the text of an exception to the driver, usually inside a traceback of its own.
+The message is therefore enclosed in tags, from which `find_job_error` extracts it.
 """
 
 from __future__ import annotations
 
 import re
 
-_MARKED = re.compile(r"<job error (\d)>(.*?)</job error>", re.DOTALL)
+_TAGGED = re.compile(r"<job error (\d)>(.*?)</job error>", re.DOTALL)
 
 
 class JobError(Exception):
-    """A job that cannot continue.
+    """An error that ends the job; `message` is the one line shown to the user.
 
     Attributes:
-        message: One line for the user.
-        exit_code: Exit code of the command: 1 if the data failed, 2 for a user's mistake.
+        exit_code: The command's exit code: 1 for bad data, 2 for a user's mistake.
     """
 
     exit_code = 1
 
     def __init__(self, message: str) -> None:
-        # Beam raises the exception again, with its text, markers included, and the step's name.
-        if marked := _MARKED.search(message):
-            message = marked[2]
+        # Beam re-raises an exception with its text, tags included, and the name of the step.
+        if tagged := _TAGGED.search(message):
+            message = tagged[2]
         super().__init__(f"<job error {self.exit_code}>{message}</job error>")
         self.message = message
 
@@ -33,24 +32,24 @@ class JobError(Exception):
 
 
 class DataError(JobError):
-    """The data failed: records were lost, a reject may not be skipped, or nothing is left to write."""
+    """Bad data: lost records, rejects with `--on_reject fail`, or nothing left to write."""
 
 
 class UsageError(JobError):
-    """The user's mistake: a flag, an input or an output that makes no sense."""
+    """A mistake of the user: a flag, an input or an output that makes no sense."""
 
     exit_code = 2
 
 
 class RejectError(Exception):
-    """One input that cannot become a record: it is counted and listed, and the job continues."""
+    """One input that cannot become a record; it is counted and listed, and the job continues."""
 
 
 def find_job_error(error: BaseException) -> JobError | None:
-    """The `JobError` in the text of a runner's exception, if any."""
+    """Returns the `JobError` in the text of a runner's exception, if there is one."""
     if isinstance(error, JobError):
         return error
-    found = _MARKED.search(str(error))
+    found = _TAGGED.search(str(error))
     if not found:
         return None
     kind = UsageError if found[1] == "2" else DataError

@@ -1,4 +1,4 @@
-"""Other packages: those that only some inputs need, and the versions that affect the output."""
+"""Optional packages, imported when an input needs them, and the versions of installed ones."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from readers.format.tfrecord import crc32c_is_native
 
 
 def require(module: str, extra: str, purpose: str) -> Any:
-    """Imports a module of a package that only some inputs need.
+    """Imports a module that is installed with one of this package's extras.
 
     Args:
-        module: The module's name.
-        extra: The extra of beam-shards that installs it, such as "hdf5".
-        purpose: What needs it, for the message, such as ".h5 files".
+        module: The module's import name.
+        extra: The extra that installs it, such as "hdf5".
+        purpose: The inputs that need it, such as ".h5 files", for the error message.
 
     Raises:
-        UsageError: the package is not installed; the message has the pip command.
+        UsageError: The module is not installed; the message has the pip command.
     """
     try:
         return importlib.import_module(module)
@@ -36,10 +36,10 @@ _PACKAGES = ("beam-shards", "apache-beam", "numpy", "pillow")
 
 @functools.cache
 def versions(*more: str) -> dict[str, str]:
-    """The versions of Python and of the installed packages that affect the output.
+    """Returns the versions of Python and of the installed packages that affect a dataset's bytes.
 
     Args:
-        more: Further packages that affect this job's output.
+        more: Packages that affect this job only.
     """
     found = {"python": platform.python_version()}
     for package in (*_PACKAGES, *more):
@@ -51,10 +51,10 @@ def versions(*more: str) -> dict[str, str]:
 
 
 def check_crc32c() -> None:
-    """Checks that checksums are computed by native code.
+    """Checks that google-crc32c computes checksums in native code.
 
     Raises:
-        UsageError: google-crc32c uses its Python code, which is a thousand times slower.
+        UsageError: It fell back to Python, which is a thousand times slower.
     """
     if not crc32c_is_native():
         raise UsageError(

@@ -1,7 +1,7 @@
-"""Progress of a job: a bar on a terminal, or a line of text from time to time.
+"""The progress of a job: a bar on a terminal, otherwise a plain line every few seconds.
 
 Steps report progress from any thread. In a process without a display, such as a runner's worker,
-reporting does nothing and costs nothing; Beam's counters have the same numbers.
+reporting does nothing; there Beam's counters show the progress.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any, TextIO
 
 from tqdm import tqdm
 
-tqdm.monitor_interval = 0  # Without the thread that only redraws bars.
+tqdm.monitor_interval = 0  # no thread that only redraws bars
 
-# Seconds before the first line of text and between lines: an hour's log has 360 lines.
+# Seconds before the first plain line and between lines: an hour of log has 360 of them.
 _LINE_SECONDS = 10.0
 
 
 class _Display:
-    """Shows the current phase of a job on a stream."""
+    """The current phase of a job, shown on a stream."""
 
     def __init__(self, stream: TextIO, line_seconds: float) -> None:
         self._stream, self._line_seconds = stream, line_seconds
@@ -59,7 +59,7 @@ class _Display:
             leave=False,
             disable=False,
             dynamic_ncols=True,
-            # A bar that is never drawn still knows the rate and the time left.
+            # A bar that is never drawn still counts, and computes the rate and the time left.
             delay=0 if self._stream.isatty() else float("inf"),
         )
 
@@ -90,20 +90,14 @@ _display: _Display | None = None
 
 
 def expect(phase: str, total: int, unit: str) -> None:
-    """Adds to the amount of work that a phase has to do.
-
-    Args:
-        phase: The phase's name.
-        total: The additional amount.
-        unit: Its unit, such as "files"; "B" for bytes.
-    """
+    """Adds to the expected total of a phase."""
     display = _display
     if display:
         display.expect(phase, total, unit)
 
 
 def advance(phase: str, amount: int) -> None:
-    """Reports that an amount of a phase is done; 0 when it begins, which starts its clock."""
+    """Adds to the finished amount of a phase; 0 starts the phase and its clock."""
     display = _display
     if display:
         display.advance(phase, amount)

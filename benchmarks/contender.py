@@ -1,4 +1,4 @@
-"""Who takes part in `read_shards.py`, and what each has to say of itself."""
+"""The contenders of `read_shards.py`, and the interface that each implements."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from records import Kind, Records
 IN_ORDER, SHUFFLED = "in order", "shuffled"
 ORDERS = (IN_ORDER, SHUFFLED)
 
-# The module of each, below this folder.
+# The module of each contender, in this folder.
 MODULES = {
     "ours": "ours",
     "bare": "rivals.bare",
@@ -22,19 +22,25 @@ MODULES = {
     "grain": "rivals.grain_reader",
     "webdataset": "rivals.webdataset_reader",
 }
-# They read this project's shards, in its environment.
-PLAIN_TENSORFLOW = ("bare", "per_record")
+
+
+def writer_of(contender: str) -> str:
+    """Returns the contender that writes the store of a contender, and in whose environment it runs.
+
+    Plain TensorFlow reads this project's shards.
+    """
+    return "ours" if contender in ("bare", "per_record") else contender
 
 
 @dataclass(frozen=True)
-class Way:
-    """A way to read.
+class Mode:
+    """A mode in which a contender reads.
 
     Attributes:
-        contender: Of `MODULES`.
-        name: As the tables show it.
-        batchings: What it can make of records.
-        orders: In which it is measured.
+        contender: The contender's name in `MODULES`.
+        name: The mode's name in the tables.
+        batchings: The batchings that it supports.
+        orders: The orders in which it is measured.
     """
 
     contender: str
@@ -43,42 +49,42 @@ class Way:
     orders: tuple[str, ...] = ORDERS
 
 
-_EVERY = ("dense", "padded", "ragged")
-WAYS = (
-    Way("bare", "bare TFRecordDataset", _EVERY, (IN_ORDER,)),
-    Way("bare", "bare, shuffled", _EVERY, (SHUFFLED,)),
-    Way("ours", "load", _EVERY),
-    Way("ours", "load, interleave", _EVERY),
-    Way("ours", "as_numpy", _EVERY),
-    # What follows without ragged batches has none of its own: a list of arrays is all there is.
-    Way("ours", "RecordSource"),
-    Way("per_record", "tf.data by record", _EVERY),
-    Way("tfds", "TFDS", _EVERY),
-    Way("grain", "Grain"),
-    Way("grain", "Grain, no threads"),
-    Way("grain", "Grain, 2 workers"),
-    Way("webdataset", "WebDataset"),
+_ALL_BATCHINGS = ("dense", "padded", "ragged")
+MODES = (
+    Mode("bare", "bare TFRecordDataset", _ALL_BATCHINGS, (IN_ORDER,)),
+    Mode("bare", "bare, shuffled", _ALL_BATCHINGS, (SHUFFLED,)),
+    Mode("ours", "load", _ALL_BATCHINGS),
+    Mode("ours", "load, interleave", _ALL_BATCHINGS),
+    Mode("ours", "as_numpy", _ALL_BATCHINGS),
+    # The modes without ragged batches have no such type: they would return a list of arrays.
+    Mode("ours", "RecordSource"),
+    Mode("per_record", "tf.data by record", _ALL_BATCHINGS),
+    Mode("tfds", "TFDS", _ALL_BATCHINGS),
+    Mode("grain", "Grain"),
+    Mode("grain", "Grain, no threads"),
+    Mode("grain", "Grain, 2 workers"),
+    Mode("webdataset", "WebDataset"),
 )
-# The ways to a first batch of a large dataset.
+# The modes whose first batch of a large dataset is timed.
 FIRST_BATCH = (
-    Way("ours", "load", ("dense",)),
-    Way("ours", "load, interleave", ("dense",)),
-    Way("ours", "as_numpy", ("dense",)),
-    Way("ours", "as_numpy, interleave", ("dense",), (SHUFFLED,)),
-    Way("ours", "RecordSource", ("dense",)),
+    Mode("ours", "load", ("dense",)),
+    Mode("ours", "load, interleave", ("dense",)),
+    Mode("ours", "as_numpy", ("dense",)),
+    Mode("ours", "as_numpy, interleave", ("dense",), (SHUFFLED,)),
+    Mode("ours", "RecordSource", ("dense",)),
 )
 
 
 @dataclass(frozen=True)
 class Task:
-    """What a contender is to read.
+    """The dataset that a contender reads, and how.
 
     Attributes:
-        kind: What the records are.
-        store: What the contender has written.
+        kind: The kind of the records.
+        store: The folder that the contender wrote.
         batching: `dense`, `padded` or `ragged`.
-        shuffle: Whether in a random order.
-        epochs: How often; None for no end.
+        shuffle: Read in a random order.
+        epochs: Number of epochs; None repeats without end.
     """
 
     kind: Kind
@@ -89,27 +95,27 @@ class Task:
 
 
 def rows_of(batch: Any) -> Iterable[np.ndarray]:
-    """The records of a batch: an array, a tensor, or a list, alone or under the name `x`."""
+    """Returns the records of a batch: an array, a tensor or a list, alone or under the name `x`."""
     value = batch["x"] if isinstance(batch, dict) else batch
     return value.numpy() if hasattr(value, "numpy") else value
 
 
-def _imported_already(way: str) -> None:
+def _nothing_to_import(mode: str) -> None:
     pass
 
 
 @dataclass(frozen=True)
 class Contender:
-    """How a library stores records, and reads them as batches of `BATCH`.
+    """A library that stores records, and reads them as batches of `BATCH`.
 
     Attributes:
-        ways: Name -> function that opens an iterable of batches.
-        write: Writes the store, a new folder; None where it reads that of another.
-        prepare: Imports what a way needs, so that the time of that does not count.
-        rows: The records of a batch, to compare them.
+        modes: Name of a mode -> function that opens an iterable of batches.
+        write: Writes the store, a new folder; None if it reads this project's shards.
+        prepare: Imports the modules of a mode, so that the time of imports is not measured.
+        rows: Returns the records of a batch, to compare them.
     """
 
-    ways: dict[str, Callable[[Task], Iterable[Any]]]
+    modes: dict[str, Callable[[Task], Iterable[Any]]]
     write: Callable[[Kind, Records, Path], None] | None = None
-    prepare: Callable[[str], None] = _imported_already
+    prepare: Callable[[str], None] = _nothing_to_import
     rows: Callable[[Any], Iterable[np.ndarray]] = rows_of

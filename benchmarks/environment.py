@@ -1,4 +1,4 @@
-"""Where contenders run: the rivals' environment, which is made once, and what there is to know of it."""
+"""The environments of the contenders: the one for the rivals, their versions, and the machine."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from measure import BenchmarkError, run
-
-HERE = Path(__file__).absolute().parent
+from measure import HERE, BenchmarkError, run
 
 _PACKAGES = (
     "apache-beam",
@@ -38,42 +36,38 @@ print(json.dumps(versions))
 
 
 def rival_python(data: Path) -> str:
-    """The interpreter of the rivals' environment, below the folder of inputs."""
+    """Returns the interpreter of the rivals' environment, which is in the folder of inputs."""
     return str(data / "venv" / "bin" / "python")
 
 
-def make_environment(data: Path) -> None:
-    """Makes the environment of the rivals where it is not there as required.
+def _make_environment(data: Path) -> None:
+    """Creates the environment of the rivals, unless it exists with the required packages.
 
     Raises:
-        BenchmarkError: It could not be made.
+        BenchmarkError: It could not be created.
     """
     required = (HERE / "requirements.txt").read_text()
     venv = data / "venv"
     installed = venv / "installed.txt"
     if installed.exists() and installed.read_text() == required:
         return
-    print(f"making the environment of the rivals in {venv}", flush=True)
-    pip = [rival_python(data), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     log = data / "venv.log"
-    try:
-        run([sys.executable, "-m", "venv", "--clear", str(venv)], log, HERE)
-        run([*pip, "--requirement", str(HERE / "requirements.txt")], log, HERE)
-    except BenchmarkError as error:
-        raise BenchmarkError(f"the environment of the rivals: {error}") from None
+    run(f"create {venv} for the rivals", [sys.executable, "-m", "venv", "--clear", str(venv)], log)
+    pip = [rival_python(data), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    run("install the rivals", [*pip, "--requirement", str(HERE / "requirements.txt")], log)
     installed.write_text(required)
 
 
 def rival_variables() -> dict[str, str]:
-    """This process's environment without what would lead a rival to this project's packages."""
+    """Returns the environment variables without PYTHONPATH, which could name this project."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
 
-def versions(pythons: dict[str, str]) -> dict[str, dict[str, str]]:
-    """Of Python and the packages that matter, for each interpreter.
+def _versions(pythons: dict[str, str]) -> dict[str, dict[str, str]]:
+    """Returns the versions of Python and of the packages above, for each interpreter.
 
     Raises:
-        BenchmarkError: An interpreter does not run.
+        BenchmarkError: An interpreter fails.
     """
     try:
         return {
@@ -81,11 +75,11 @@ def versions(pythons: dict[str, str]) -> dict[str, dict[str, str]]:
             for name, python in pythons.items()
         }
     except (OSError, subprocess.CalledProcessError) as error:
-        raise BenchmarkError(f"an interpreter does not run: {error}") from None
+        raise BenchmarkError(f"cannot run an interpreter: {error}") from None
 
 
-def machine() -> dict[str, str | int]:
-    """The processor and the system."""
+def _machine() -> dict[str, str | int]:
+    """Returns the processor, the memory and the operating system."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return {
@@ -96,14 +90,19 @@ def machine() -> dict[str, str | int]:
     }
 
 
-def parse_names(allowed: Sequence[str], text: str) -> list[str]:
-    """Names of a list, in its order.
+def prepare(data: Path, python: str, rivals: bool = False) -> dict[str, Any]:
+    """Describes the machine and the environments, for the JSON file.
+
+    Args:
+        data: The folder of inputs.
+        python: The interpreter of this project's environment.
+        rivals: Also create the environment of the rivals, if necessary.
 
     Raises:
-        BenchmarkError: One is not in it.
+        BenchmarkError: An environment cannot be created, or an interpreter fails.
     """
-    names = text.split(",")
-    for name in names:
-        if name not in allowed:
-            raise BenchmarkError(f"{name!r}: expected some of {','.join(allowed)}")
-    return [name for name in allowed if name in names]
+    pythons = {"ours": python}
+    if rivals:
+        _make_environment(data)
+        pythons["rivals"] = rival_python(data)
+    return {"machine": _machine(), "versions": _versions(pythons)}

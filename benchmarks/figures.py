@@ -1,4 +1,4 @@
-"""What was measured, the rates that follow from it, and how they are printed."""
+"""Measured times of `write_shards.py`, the rates computed from them, and their tables."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from measure import Run, median_run
 
@@ -14,13 +15,13 @@ CONTENDERS = ("ours", "tfds", "floor")
 
 @dataclass
 class Result:
-    """What was found of one contender on one input.
+    """Measurements of one contender on one input.
 
     Attributes:
-        records: In the input.
-        shuffle_bytes: Grouped by Beam; None without Beam.
-        shards: Records of each shard.
-        runs: The timed ones.
+        records: Number of records in the input.
+        shuffle_bytes: Bytes that Beam grouped by key; None without Beam.
+        shards: Number of records in each shard.
+        runs: The timed runs.
     """
 
     kind: str
@@ -32,20 +33,19 @@ class Result:
 
     @property
     def median(self) -> Run:
-        """Of each figure of the runs."""
+        """The median of each figure of the runs."""
         return median_run(self.runs)
 
 
 @dataclass(frozen=True)
 class Margin:
-    """What the records cost that a larger input has more than a smaller one.
+    """Marginal cost of a record: the differences between two inputs, divided by the added records.
 
     Attributes:
-        kind, contender: Of both.
-        records: Of the larger one.
-        seconds_per_record: Noise, or even negative, in tiny inputs.
-        cpu_seconds_per_record: The same of all cores; other programs on the machine disturb it less.
-        bytes_per_record: Growth of the peak of memory.
+        records: Number of records in the larger input.
+        seconds_per_record: Wall-clock time; with tiny inputs noise, or even negative.
+        cpu_seconds_per_record: Processor time, which other programs on the machine disturb less.
+        bytes_per_record: Growth of peak memory.
     """
 
     kind: str
@@ -57,34 +57,34 @@ class Margin:
 
     @property
     def records_per_second(self) -> float:
-        """The rate; not a number where the larger input took no longer."""
+        """The marginal rate; NaN if the larger input took no longer."""
         return 1 / self.seconds_per_record if self.seconds_per_record > 0 else math.nan
 
 
 def margins(results: Sequence[Result]) -> list[Margin]:
-    """From each size of a contender to the next."""
+    """Returns the margins between each size of a contender and the next."""
     last: dict[str, Result] = {}
     found = []
     for result in results:
         small = last.get(result.contender)
         last[result.contender] = result
         if small:
-            more, after, before = result.records - small.records, result.median, small.median
+            added, after, before = result.records - small.records, result.median, small.median
             found.append(
                 Margin(
                     result.kind,
                     result.contender,
                     result.records,
-                    (after.seconds - before.seconds) / more,
-                    (after.cpu_seconds - before.cpu_seconds) / more,
-                    (after.peak_bytes - before.peak_bytes) / more,
+                    (after.seconds - before.seconds) / added,
+                    (after.cpu_seconds - before.cpu_seconds) / added,
+                    (after.peak_bytes - before.peak_bytes) / added,
                 )
             )
     return found
 
 
 def ratios(found: Sequence[Margin]) -> dict[str, float]:
-    """Rates at the margin of this project, in those of the others, at the largest size."""
+    """Returns the ratios of this project's marginal rate to the others', at the largest size."""
     largest = {margin.contender: margin for margin in found}
     ours = largest.pop("ours", None)
     return {
@@ -95,7 +95,7 @@ def ratios(found: Sequence[Margin]) -> dict[str, float]:
 
 
 def format_rows(rows: Sequence[Sequence[str]]) -> str:
-    """Columns; the first one to the left, the others to the right."""
+    """Formats a table whose first column is left-aligned, and the others right-aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows
@@ -103,10 +103,9 @@ def format_rows(rows: Sequence[Sequence[str]]) -> str:
 
 
 def format_table(results: Sequence[Result]) -> str:
-    """A row for every contender and size.
+    """Formats a row for every contender and size.
 
-    The rate and the processor time at the margin, and the growth of memory, are those from the size
-    in the row above.
+    Marginal rate, processor time and growth of memory are relative to the size in the row above.
     """
     by_size = {(margin.contender, margin.records): margin for margin in margins(results)}
     rows = [
@@ -115,12 +114,12 @@ def format_table(results: Sequence[Result]) -> str:
             "records",
             "seconds",
             "records/s",
-            "at the margin",
+            "marginal records/s",
             "CPU µs/record",
             "peak MB",
             "growth B/record",
             "shuffle MB",
-            "records a shard",
+            "records/shard",
         ]
     ]
     for result in sorted(results, key=lambda result: CONTENDERS.index(result.contender)):
@@ -143,19 +142,19 @@ def format_table(results: Sequence[Result]) -> str:
 
 
 def format_scaling(results: Sequence[Result]) -> str:
-    """A row for every size of one contender; columns that stay flat show that nothing piles up."""
+    """Formats a row for every size of one contender; constant columns mean constant cost per record."""
     by_size = {margin.records: margin for margin in margins(results)}
     rows = [
         [
             "records",
             "seconds",
             "µs/record",
-            "at the margin",
+            "marginal µs/record",
             "CPU µs/record",
             "peak MB",
             "growth B/record",
             "shuffle B/record",
-            "records a shard",
+            "records/shard",
         ]
     ]
     for result in results:
@@ -176,8 +175,8 @@ def format_scaling(results: Sequence[Result]) -> str:
     return format_rows(rows)
 
 
-def to_json(results: Sequence[Result]) -> list[dict]:
-    """Every figure of every run."""
+def to_json(results: Sequence[Any]) -> list[dict[str, Any]]:
+    """Returns the fields of results, dataclasses with a `median`, and their medians."""
     return [
         {**dataclasses.asdict(result), "median": dataclasses.asdict(result.median)}
         for result in results

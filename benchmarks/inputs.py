@@ -1,11 +1,11 @@
-"""The benchmark's inputs: made once, the same files every time, one folder for every size.
+"""The inputs of the benchmarks: made once, always the same files, in a folder for each size.
 
     DIR/sensors/20000/class-3/0000013.npy   float32 [50..500, 6]
     DIR/images/1000/class-3/0000013.jpg     640x480, 60 to 120 KB
     DIR/text/50000/part-0001.jsonl          {"text": 200 characters, "label": 0..9}
 
-A file depends on its number alone, so the sizes of a kind are subsets of one another, and share
-their files by hard links.
+The contents of a file depend only on its number, so that smaller inputs are subsets of larger ones,
+and share their files as hard links.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ KINDS = ("sensors", "images", "text")
 CLASSES = 10
 
 _SEED = 20_260_101
-_PICTURE_SIZE = 640, 480
+_IMAGE_SIZE = 640, 480
 _TEXT_LENGTH = 200
-_TEXTS_A_FILE = 25_000
-_TEXT_WORDS = 60  # more than 200 characters, whatever words are drawn
+_TEXTS_PER_FILE = 25_000
+_TEXT_WORDS = 60  # at least 200 characters, whichever words are drawn
 
 
 def _random(*key: int) -> np.random.Generator:
@@ -34,27 +34,27 @@ def _random(*key: int) -> np.random.Generator:
 
 
 def write_recording(path: Path, number: int) -> None:
-    """A random walk of six channels."""
+    """Writes a random walk of six channels."""
     rng = _random(0, number)
     steps = rng.standard_normal((rng.integers(50, 501), 6), dtype=np.float32)
     np.save(path, np.cumsum(steps, axis=0, dtype=np.float32))
 
 
-def write_picture(path: Path, number: int) -> None:
-    """A JPEG with the spectrum of a photograph: large shapes, less of the small ones, and grain.
+def write_image(path: Path, number: int) -> None:
+    """Writes a JPEG with the spectrum of a photograph: large shapes, fainter small ones, and grain.
 
-    Pure noise would decode slower than photographs do, and flat colours faster.
+    Pure noise would decode slower than photographs, and flat colours faster.
     """
     rng = _random(1, number)
-    width, height = _PICTURE_SIZE
+    width, height = _IMAGE_SIZE
     pixels = np.full((height, width, 3), 128, np.float32)
     for cells, contrast in ((4, 60), (16, 30), (64, 15), (240, 8)):
         grid = rng.integers(0, 256, (cells * 3 // 4, cells, 3), dtype=np.uint8)
-        blown_up = Image.fromarray(grid).resize((width, height), Image.Resampling.BICUBIC)
-        pixels += (np.asarray(blown_up, np.float32) - 127.5) * (contrast / 64)
+        enlarged = Image.fromarray(grid).resize((width, height), Image.Resampling.BICUBIC)
+        pixels += (np.asarray(enlarged, np.float32) - 127.5) * (contrast / 64)
     pixels += rng.standard_normal(pixels.shape, dtype=np.float32) * 5
-    picture = Image.fromarray(pixels.clip(0, 255).astype(np.uint8))
-    picture.save(path, "JPEG", quality=90)
+    image = Image.fromarray(pixels.clip(0, 255).astype(np.uint8))
+    image.save(path, "JPEG", quality=90)
 
 
 def _vocabulary() -> list[str]:
@@ -64,10 +64,10 @@ def _vocabulary() -> list[str]:
 
 
 def write_texts(path: Path, number: int, count: int, vocabulary: list[str]) -> None:
-    """The first `count` lines of the file with this number."""
+    """Writes the first `count` lines of the file with this number."""
     rng = _random(3, number)
-    labels = rng.integers(0, CLASSES, _TEXTS_A_FILE)
-    words = rng.integers(0, len(vocabulary), (_TEXTS_A_FILE, _TEXT_WORDS))
+    labels = rng.integers(0, CLASSES, _TEXTS_PER_FILE)
+    words = rng.integers(0, len(vocabulary), (_TEXTS_PER_FILE, _TEXT_WORDS))
     with path.open("w") as file:
         for label, row in zip(labels[:count].tolist(), words[:count].tolist(), strict=True):
             text = " ".join([vocabulary[word] for word in row])[: _TEXT_LENGTH - 1] + "."
@@ -91,13 +91,13 @@ def _make_files(
 
 def _make_texts(folder: Path, size: int) -> None:
     vocabulary = _vocabulary()
-    for number, first in enumerate(range(0, size, _TEXTS_A_FILE)):
+    for number, first in enumerate(range(0, size, _TEXTS_PER_FILE)):
         path = folder / f"part-{number:04d}.jsonl"
-        write_texts(path, number, min(_TEXTS_A_FILE, size - first), vocabulary)
+        write_texts(path, number, min(_TEXTS_PER_FILE, size - first), vocabulary)
 
 
 def make_inputs(data: Path, kind: str, size: int) -> Path:
-    """The folder with `size` records of a kind; made where it is not there yet."""
+    """Returns the folder with `size` records of a kind, which is created if it does not exist."""
     folder = data / kind / str(size)
     if folder.exists():
         return folder
@@ -105,7 +105,7 @@ def make_inputs(data: Path, kind: str, size: int) -> Path:
     unfinished = folder.with_name(f".{size}")
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
-    # The largest first: most likely to have the rest of them.
+    # The largest first, because it is most likely to have the files.
     others = sorted(
         (path for path in folder.parent.iterdir() if path.name.isdecimal()),
         key=lambda path: -int(path.name),
@@ -113,12 +113,14 @@ def make_inputs(data: Path, kind: str, size: int) -> Path:
     if kind == "sensors":
         _make_files(unfinished, size, ".npy", write_recording, others)
     elif kind == "images":
-        _make_files(unfinished, size, ".jpg", write_picture, others)
+        _make_files(unfinished, size, ".jpg", write_image, others)
     else:
         _make_texts(unfinished, size)
     return unfinished.rename(folder)
 
 
-def read_all(folder: Path) -> int:
-    """Bytes of all files of a folder, which are in the page cache then."""
-    return sum(len(path.read_bytes()) for path in folder.rglob("*") if path.is_file())
+def read_all(folder: Path) -> None:
+    """Reads all files of a folder, so that they are in the page cache."""
+    for path in folder.rglob("*"):
+        if path.is_file():
+            path.read_bytes()

@@ -1,4 +1,4 @@
-"""What an engine says of a job that has ended: Flink of its stages, Beam of its collections."""
+"""Metrics of a finished job: the stages from Flink, the collections from Beam."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Stage:
     """A stage of a job on Flink.
 
     Attributes:
-        name: What it does.
-        grouped: Whether it gets all values of a key at once.
-        seconds: From its first task's start to its last one's end.
-        read, written: Elements.
-        read_bytes, written_bytes: What it got from other tasks and handed to them.
+        name: The steps in the stage.
+        grouped: Whether it receives all values of a key at once.
+        seconds: Time from the start of its first task to the end of its last.
+        read, written: Number of elements.
+        read_bytes, written_bytes: Bytes received from and sent to other tasks.
     """
 
     name: str
@@ -38,13 +38,13 @@ class Stage:
 
 @dataclass(frozen=True)
 class Collection:
-    """A collection of elements that Beam's workers have made or read.
+    """A collection that Beam's workers have written or read.
 
     Attributes:
-        name: The step that makes it.
-        elements: How many.
-        mean, largest: Bytes of an element, of those that workers have looked at.
-        side: The steps that hold all of it at once.
+        name: The step that writes it.
+        elements: Number of elements.
+        mean, largest: Bytes per element, among those that workers have sampled.
+        side: The steps that read all of it at once, as a side input.
     """
 
     name: str
@@ -55,46 +55,46 @@ class Collection:
 
     @property
     def size(self) -> float:
-        """Bytes of all elements together, about."""
+        """The approximate number of bytes of all elements."""
         return self.elements * self.mean
 
 
 def stages(vertices: Iterable[dict[str, Any]]) -> list[Stage]:
-    """The stages of a job, from what Flink's REST interface says of its vertices."""
+    """Returns the stages of a job from the vertices that Flink's REST interface lists."""
     found = []
     for vertex in vertices:
-        of = vertex["metrics"]
+        metrics = vertex["metrics"]
         found.append(
             Stage(
-                _short(vertex["name"]),
+                _short_name(vertex["name"]),
                 vertex["name"].startswith("GroupReduce"),
                 vertex["duration"] / 1000,
-                of["read-records"],
-                of["write-records"],
-                of["read-bytes"],
-                of["write-bytes"],
+                metrics["read-records"],
+                metrics["write-records"],
+                metrics["read-bytes"],
+                metrics["write-bytes"],
             )
         )
     return found
 
 
-def _short(name: str) -> str:
-    """What a vertex does, without what Flink calls its operators and Beam its wrappers."""
+def _short_name(name: str) -> str:
+    """Returns the first step of a vertex, without Flink's operators and Beam's wrappers."""
     steps = re.findall(r" at (GroupCombine: )?(?:\[\d+\])?(.*?)\)(?: ->|$)", name)
     steps = [step for step in steps if not step[1].startswith("ExtractOutput")]
     if not steps:
         return "(one output of a stage before)" if "ExtractOutput" in name else name
-    combines, what = steps[0]
-    what = what.replace("(<lambda at core.py:4094>)", "")
-    return f"{what}, on each worker" if combines else what
+    combines, step = steps[0]
+    step = step.replace("(<lambda at core.py:4094>)", "")
+    return f"{step}, on each worker" if combines else step
 
 
 def collections(job_endpoint: str, job_id: str) -> list[Collection]:
-    """The collections of a job, from what Beam's job service has gathered of its workers."""
+    """Returns the collections of a job from the metrics of Beam's job service."""
     with grpc.insecure_channel(job_endpoint) as channel:
         service = beam_job_api_pb2_grpc.JobServiceStub(channel)
-        asked = beam_job_api_pb2.GetJobPipelineRequest(job_id=job_id)
-        components = service.GetPipeline(asked).pipeline.components
+        request = beam_job_api_pb2.GetJobPipelineRequest(job_id=job_id)
+        components = service.GetPipeline(request).pipeline.components
         metrics = service.GetJobMetrics(beam_job_api_pb2.GetJobMetricsRequest(job_id=job_id))
     counts: dict[str, int] = {}
     sizes: dict[str, tuple[int, int, int]] = {}
@@ -105,13 +105,13 @@ def collections(job_endpoint: str, job_id: str) -> list[Collection]:
         elif info.urn == _SIZE:
             number, total, _, largest = _varints(info.payload, 4)
             sizes[collection] = number, total, largest
-    makers, sides = _makers_and_sides(components)
+    writers, sides = _writers_and_sides(components)
     found = []
     for collection, elements in counts.items():
         number, total, largest = sizes.get(collection, (0, 0, 0))
         found.append(
             Collection(
-                makers.get(collection, collection),
+                writers.get(collection, collection),
                 elements,
                 total / number if number else 0,
                 largest,
@@ -122,7 +122,7 @@ def collections(job_endpoint: str, job_id: str) -> list[Collection]:
 
 
 def newest_job(job_endpoint: str) -> str:
-    """The id of the job that came last to a job service that runs one after another."""
+    """Returns the id of the last job that a job service accepted; empty if there is none."""
     with grpc.insecure_channel(job_endpoint) as channel:
         service = beam_job_api_pb2_grpc.JobServiceStub(channel)
         jobs = service.GetJobs(beam_job_api_pb2.GetJobsRequest()).job_info
@@ -134,18 +134,18 @@ def _varints(payload: bytes, count: int) -> list[int]:
     return [stream.read_var_int64() for _ in range(count)]
 
 
-def _makers_and_sides(components: Any) -> tuple[dict[str, str], dict[str, list[str]]]:
-    """The step that makes each collection, and the steps to which it is a side input."""
-    makers: dict[str, str] = {}
+def _writers_and_sides(components: Any) -> tuple[dict[str, str], dict[str, list[str]]]:
+    """Returns the step that writes each collection, and the steps that have it as a side input."""
+    writers: dict[str, str] = {}
     sides: dict[str, list[str]] = {}
     for transform in components.transforms.values():
         for tag, collection in transform.outputs.items():
             name = transform.unique_name
             name += "" if len(transform.outputs) == 1 else f" [{tag}]"
-            if len(name) > len(makers.get(collection, "")):  # The innermost one.
-                makers[collection] = name
+            if len(name) > len(writers.get(collection, "")):  # the innermost step
+                writers[collection] = name
         if transform.spec.urn == _SIDE_INPUTS:
-            of = beam_runner_api_pb2.ParDoPayload.FromString(transform.spec.payload)
-            for tag in of.side_inputs:
+            payload = beam_runner_api_pb2.ParDoPayload.FromString(transform.spec.payload)
+            for tag in payload.side_inputs:
                 sides.setdefault(transform.inputs[tag], []).append(transform.unique_name)
-    return makers, sides
+    return writers, sides

@@ -1,4 +1,4 @@
-"""Runs a command and says what it cost; looks at the shards it left. Needs Linux."""
+"""Measures the time and memory of a command, and counts the records it wrote. Needs Linux."""
 
 from __future__ import annotations
 
@@ -14,24 +14,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+HERE = Path(__file__).absolute().parent
+
 _SAMPLE_SECONDS = 0.1
 
-# What the hungriest contender takes, its output in the page cache included.
+# The most memory a contender uses, including its output in the page cache.
 _WARM_BYTES = 4 << 30
 
 
 class BenchmarkError(Exception):
-    """A line for the user."""
+    """An error whose message is the one line for the user."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """What one run of a command cost.
+    """Time and memory of one run of a command.
 
     Attributes:
-        seconds: From start to exit.
-        cpu_seconds: Of the command and its descendants.
-        peak_bytes: The most memory that all its processes had together.
+        seconds: Time from start to exit.
+        cpu_seconds: Processor time of the command and its descendants.
+        peak_bytes: Peak memory of all its processes together.
     """
 
     seconds: float
@@ -40,9 +42,9 @@ class Run:
 
 
 def _session_and_cpu(pid: str) -> tuple[int, float]:
-    """The session of a process and the seconds of processor time it took; (0, 0) where it is gone."""
+    """Returns the session and the processor seconds of a process; (0, 0) if it has ended."""
     try:
-        # The name, in parentheses, may hold spaces.
+        # The process name, in parentheses, may contain spaces.
         fields = Path("/proc", pid, "stat").read_text().rpartition(")")[2].split()
     except OSError:
         return 0, 0.0
@@ -50,7 +52,7 @@ def _session_and_cpu(pid: str) -> tuple[int, float]:
 
 
 def _memory_of(pid: str) -> int:
-    """Proportional set size of a process in bytes; the resident set where the kernel hides it."""
+    """Returns the proportional set size of a process, or its resident set if the kernel hides that."""
     for name, field in (("smaps_rollup", "Pss:"), ("status", "VmRSS:")):
         try:
             lines = Path("/proc", pid, name).read_text().splitlines()
@@ -63,10 +65,10 @@ def _memory_of(pid: str) -> int:
 
 
 def sample_session(session: int) -> tuple[int, dict[str, float]]:
-    """Memory in bytes of the processes of a session, and the processor seconds of each.
+    """Returns the memory of a session's processes in bytes, and each one's processor seconds by pid.
 
-    A session, not a tree of parents and children: it keeps a process whose parent has ended.
-    Pages that processes share count once.
+    A session, unlike a tree of parents and children, keeps processes whose parents have ended.
+    Shared pages are counted once.
     """
     memory, cpu = 0, {}
     for pid in (entry.name for entry in Path("/proc").iterdir() if entry.name.isdecimal()):
@@ -78,10 +80,10 @@ def sample_session(session: int) -> tuple[int, dict[str, float]]:
 
 
 def warm_memory() -> None:
-    """Touches free memory, so that no run pays for what another one has warmed.
+    """Touches free memory, so that the first run is not slower than the next.
 
-    The host of a virtual machine takes back what is free, and hands it out again page by page:
-    12 µs for each instead of 3, to whichever run comes first.
+    The host of a virtual machine reclaims free memory and returns it page by page: the first run to
+    use a page waits 12 µs for it instead of 3.
     """
     available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
     megabyte = b"\1" * (1 << 20)
@@ -91,32 +93,33 @@ def warm_memory() -> None:
 
 
 def run(
+    label: str,
     command: Sequence[str],
     log: Path,
-    cwd: Path,
     env: dict[str, str] | None = None,
     warm: bool = False,
 ) -> Run:
-    """Runs a command to its end.
+    """Runs a command in the root of the repository until it ends.
 
     Args:
-        command: Program and arguments.
-        log: Takes what it prints.
-        cwd: Its working directory.
-        env: Its environment (default: this one's).
-        warm: Warm the machine's memory before, as a run that is timed needs it.
+        label: A description of the run, which is printed and starts an error message.
+        command: The program and its arguments.
+        log: The file for the output of the command.
+        env: The environment variables of the command (default: those of this process).
+        warm: Call `warm_memory` first.
 
     Raises:
-        BenchmarkError: It failed.
+        BenchmarkError: The command failed.
     """
-    os.sync()  # so that nobody pays for what the run before has written
+    print(f"  {label}", flush=True)
+    os.sync()  # so that the writes of earlier runs do not slow this one
     if warm:
         warm_memory()
     with log.open("wb") as output:
         began = time.monotonic()
         process = subprocess.Popen(
             command,
-            cwd=cwd,
+            cwd=HERE.parent,
             env=env,
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -127,7 +130,7 @@ def run(
     seconds = cpu_seconds = 0.0
 
     def wait() -> None:
-        # In a thread of its own: the end is seen when it comes, not when the next sample is due.
+        # In its own thread, so that the end is noticed at once, not at the next sample.
         nonlocal seconds, cpu_seconds
         _, status, usage = os.wait4(process.pid, 0)
         seconds = time.monotonic() - began
@@ -138,7 +141,7 @@ def run(
     waiter = threading.Thread(target=wait, daemon=True)
     waiter.start()
     peak = 0
-    # A fork server collects its children for itself, so what they took is only seen meanwhile.
+    # A fork server waits for its own children, so their time must be sampled while they run.
     sampled: dict[str, float] = {}
     try:
         while not ended.is_set():
@@ -146,8 +149,8 @@ def run(
             memory, cpu = sample_session(process.pid)
             peak = max(peak, memory)
             sampled |= cpu
-            # The kernel walks all pages of a process for a sample: of gigabytes that takes long,
-            # and must not slow the command down. A twentieth of a core is the most it gets.
+            # For each sample the kernel walks all pages of a process, which is slow for gigabytes.
+            # Sampling takes at most a twentieth of a core, so as not to slow the command down.
             ended.wait(max(_SAMPLE_SECONDS, 20 * (time.monotonic() - before)))
     finally:
         if not ended.is_set():
@@ -155,15 +158,15 @@ def run(
         waiter.join()
     if process.returncode:
         lines = log.read_text(errors="replace").split("\n")
-        last = next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
+        last = next((line.strip() for line in reversed(lines) if line.strip()), "no output")
         raise BenchmarkError(
-            f"exit code {process.returncode}: {last[:300]} (all it printed is in {log})"
+            f"{label}: exit code {process.returncode}: {last[:300]} (full output: {log})"
         )
     return Run(seconds, max(cpu_seconds, sum(sampled.values())), peak)
 
 
 def median_run(runs: Sequence[Run]) -> Run:
-    """The median of each figure."""
+    """Returns the median of each figure."""
     return Run(
         statistics.median(each.seconds for each in runs),
         statistics.median(each.cpu_seconds for each in runs),
@@ -172,7 +175,7 @@ def median_run(runs: Sequence[Run]) -> Run:
 
 
 def count_records(path: Path) -> int:
-    """Records of a TFRecord file, from the lengths in it.
+    """Counts the records of a TFRecord file by following their lengths.
 
     Raises:
         BenchmarkError: The file ends within a record.
@@ -190,6 +193,6 @@ def count_records(path: Path) -> int:
 
 
 def shard_sizes(output: Path) -> list[int]:
-    """Records of every TFRecord file below a folder."""
+    """Returns the number of records of every TFRecord file under a folder."""
     paths = sorted(path for path in output.rglob("*.tfrecord*") if path.suffix != ".idx")
     return [count_records(path) for path in paths]

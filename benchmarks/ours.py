@@ -30,7 +30,7 @@ def _keyed(records: Records, number: int) -> tuple[str, dict[str, np.ndarray]]:
 
 
 def write(kind: Kind, records: Records, store: Path) -> None:
-    """Writes shards as a user's own pipeline does."""
+    """Writes shards from a pipeline, as users do."""
     import apache_beam as beam
     from apache_beam.options.pipeline_options import PipelineOptions
 
@@ -51,8 +51,8 @@ def write(kind: Kind, records: Records, store: Path) -> None:
 def write_tiny(store: Path, records: int) -> None:
     """Writes records of the kind `TINY`, ten million in seconds.
 
-    All shards hold the same: what a reader does before its first batch depends on how many records
-    there are, not on what is in them.
+    All shards are equal: the time to the first batch depends on the number of records, not on their
+    values.
     """
     count = records // NUM_SHARDS
     values = np.random.default_rng(0).standard_normal((count, *TINY.any_shape), np.float32)
@@ -70,8 +70,8 @@ def write_tiny(store: Path, records: int) -> None:
     (store / MANIFEST).write_bytes(manifest.to_bytes())
 
 
-def _prepare(way: str) -> None:
-    if way.startswith("load"):
+def _prepare(mode: str) -> None:
+    if mode.startswith("load"):
         importlib.import_module("readers.tfdata.dataset")  # imports TensorFlow
 
 
@@ -94,7 +94,7 @@ def _as_numpy(order: str, task: Task) -> Any:
 
 
 def _from_source(task: Task) -> Iterator[np.ndarray]:
-    """As PyTorch's DataLoader does: a list of numbers, the records of those, a batch of them."""
+    """Yields batches like PyTorch's DataLoader: fetches the records of a list of indices, stacks them."""
     source = readers.RecordSource(task.store)
     rng = np.random.default_rng(0)
     collate = np.stack if task.batching == "dense" else pad
@@ -106,7 +106,7 @@ def _from_source(task: Task) -> Iterator[np.ndarray]:
 
 
 CONTENDER = Contender(
-    ways={
+    modes={
         "load": partial(_load, "global"),
         "load, interleave": partial(_load, "interleave"),
         "as_numpy": partial(_as_numpy, "global"),

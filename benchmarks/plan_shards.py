@@ -1,9 +1,9 @@
-"""How long it takes to plan exactly balanced shards for very many keys, without any input or output.
+"""How long it takes to plan exactly balanced shards for many keys, without any input or output.
 
-The keys are made, hashed and put through the pure functions of the pipeline: a histogram, the
-draft, the hashes of the bins in which boundaries fall, the boundaries. Then every key is assigned,
-and the shards are counted. Nothing is kept between the passes, so memory does not grow with the
-number of keys; beside it stands the obvious way, sorting all hashes in memory.
+Keys are generated, hashed and passed through the pure functions of the pipeline: the histogram, the
+draft, the hashes of the bins that contain boundaries, and the boundaries. Then every key is assigned to
+a shard, and the keys of each shard are counted. Nothing is kept between passes, so memory does not grow
+with the number of keys. For comparison, the obvious algorithm sorts all hashes in memory.
 
     python benchmarks/plan_shards.py --keys 100_000_000 --shards 10_000 --json plan.json
 """
@@ -22,25 +22,25 @@ from pathlib import Path
 
 import numpy as np
 
-from beam_jobs.engines.pool import Pool, call
+from beam_jobs.engines.pool import Pool, call_pickled
 from beam_jobs.plan.boundaries import draft_split, finish_plan, pick_boundaries, wanted_hashes
 from beam_jobs.plan.placement import Placement, Splits
 from beam_jobs.plan.shards import BINS, Plan, bin_counts
 from beam_jobs.records.blocks import Block
 from readers.format.display import format_table
 
-# Keys made and hashed at a time: 8 MB of hashes.
+# Keys generated and hashed at a time: 8 MB of hashes.
 STEP = 1_000_000
 
 
 class Keys:
-    """The passes over keys that a pipeline makes, each over a range of them."""
+    """The passes of a pipeline over keys, each for a range of them."""
 
     def __init__(self, seed: int) -> None:
         self._placement = Placement(seed, Splits())
 
     def block(self, start: int, stop: int) -> tuple[Block, float]:
-        """The block of some keys, and the seconds it took to make and hash them."""
+        """Returns the block of a range, and the seconds to generate and hash its keys."""
         began = time.perf_counter()
         keys = (b"site-%d/run-%09d.npy" % (n % 97, n) for n in range(start, stop))
         hashes = self._placement.orders(keys)
@@ -48,21 +48,21 @@ class Keys:
         return block, time.perf_counter() - began
 
     def histogram(self, start: int, stop: int) -> tuple[np.ndarray, float, float]:
-        """The counts of the bins; seconds of hashing, seconds of counting."""
+        """Returns the counts of the bins, the seconds of hashing, and those of counting."""
         block, hashing = self.block(start, stop)
         began = time.perf_counter()
         counts = bin_counts(block.hashes)
         return counts, hashing, time.perf_counter() - began
 
     def select(self, start: int, stop: int, draft: bytes) -> tuple[list, float, float]:
-        """The hashes of the bins that are asked for; seconds of hashing, seconds of choosing."""
+        """Returns the hashes of the wanted bins, the seconds of hashing, and those of selecting."""
         block, hashing = self.block(start, stop)
         began = time.perf_counter()
-        chosen = list(wanted_hashes(block, pickle.loads(draft)))
-        return chosen, hashing, time.perf_counter() - began
+        selected = list(wanted_hashes(block, pickle.loads(draft)))
+        return selected, hashing, time.perf_counter() - began
 
     def assign(self, start: int, stop: int, plan: bytes) -> tuple[np.ndarray, float, float]:
-        """How many keys fall into each shard; seconds of hashing, seconds of assigning."""
+        """Returns the keys in each shard, the seconds of hashing, and those of assigning."""
         block, hashing = self.block(start, stop)
         began = time.perf_counter()
         split = Plan.unpack(plan).splits[0]
@@ -71,20 +71,22 @@ class Keys:
 
 
 def plan(keys: int, shards: int, processes: int) -> dict[str, float | int]:
-    """Plans, assigns and counts; the figures of it.
+    """Plans, assigns and counts; returns the figures.
 
     Raises:
-        SystemExit: The shards are not balanced to one key.
+        SystemExit: The sizes of the shards differ by more than one key.
     """
     pool = Pool(processes)
-    every = Keys(seed=0)
+    pipeline = Keys(seed=0)
     figures: dict[str, float | int] = {"keys": keys, "shards": shards}
 
-    def passes(method: Callable[..., tuple], *more: bytes) -> Iterator[tuple]:
+    def passes(method: Callable[..., tuple], *arguments: bytes) -> Iterator[tuple]:
         packed = pickle.dumps(method)
         began, hashing, work = time.perf_counter(), 0.0, 0.0
-        tasks = ((packed, start, min(start + STEP, keys), *more) for start in range(0, keys, STEP))
-        for result, hashing_seconds, seconds in pool.map(call, tasks):
+        tasks = (
+            (packed, start, min(start + STEP, keys), *arguments) for start in range(0, keys, STEP)
+        )
+        for result, hashing_seconds, seconds in pool.map(call_pickled, tasks):
             hashing, work = hashing + hashing_seconds, work + seconds
             yield result
         figures[f"{method.__name__}_wall_s"] = time.perf_counter() - began
@@ -92,14 +94,13 @@ def plan(keys: int, shards: int, processes: int) -> dict[str, float | int]:
         figures[f"{method.__name__}_cpu_s"] = work
 
     counts = np.zeros(BINS, np.int64)
-    for part in passes(every.histogram):
+    for part in passes(pipeline.histogram):
         counts += part
-    began = time.perf_counter()
     draft = (draft_split(counts, 0, 1000.0, shards, 1 << 27),)
     by_bin: dict[int, list[bytes]] = defaultdict(list)
     packed_draft = pickle.dumps(draft)
-    for chosen in passes(every.select, packed_draft):
-        for bin_, hashes in chosen:
+    for selected in passes(pipeline.select, packed_draft):
+        for bin_, hashes in selected:
             by_bin[bin_].append(hashes)
     figures["selected_keys"] = sum(len(h) // 8 for parts in by_bin.values() for h in parts)
     began = time.perf_counter()
@@ -110,7 +111,7 @@ def plan(keys: int, shards: int, processes: int) -> dict[str, float | int]:
     figures["side_input_plan_bytes"] = len(found.pack())
     by_bin.clear()
     sizes = np.zeros(shards, np.int64)
-    for part in passes(every.assign, found.pack()):
+    for part in passes(pipeline.assign, found.pack()):
         sizes += part
     pool.close()
     figures["fewest"], figures["most"] = int(sizes.min()), int(sizes.max())
@@ -125,7 +126,7 @@ def plan(keys: int, shards: int, processes: int) -> dict[str, float | int]:
 
 
 def sort_everything(keys: int, shards: int) -> dict[str, float | int]:
-    """The obvious way with random numbers in place of hashed keys: seconds, and bytes it holds."""
+    """Sorts random numbers in place of hashed keys; returns the seconds and the memory."""
     hashes = np.random.Generator(np.random.PCG64(0)).integers(0, 2**64, keys, np.uint64)
     began = time.perf_counter()
     hashes.sort()
@@ -134,18 +135,21 @@ def sort_everything(keys: int, shards: int) -> dict[str, float | int]:
 
 
 def main() -> None:
-    """Runs every size, prints a table, writes JSON."""
+    """Measures every size, prints a table, and writes the JSON file."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--keys", type=int, nargs="+", default=[1_000_000, 10_000_000, 100_000_000])
-    parser.add_argument("--shards", type=int, default=10_000)
-    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--json", type=Path)
+    sizes = [1_000_000, 10_000_000, 100_000_000]
+    parser.add_argument("--keys", type=int, nargs="+", default=sizes, help="numbers of keys")
+    parser.add_argument("--shards", type=int, default=10_000, help="(default: %(default)s)")
+    parser.add_argument(
+        "--processes", type=int, default=os.cpu_count() or 1, help="(default: one per core)"
+    )
+    parser.add_argument("--json", type=Path, help="write all figures to this file")
     arguments = parser.parse_args()
     rows = []
     for keys in arguments.keys:
         rows.append(plan(keys, arguments.shards, arguments.processes))
         rows[-1] |= sort_everything(keys, arguments.shards)
-    header = ["keys", "shards", "keys a shard", "wall s", "hashing CPU s", "planning CPU s"]
+    header = ["keys", "shards", "keys/shard", "wall s", "hashing CPU s", "planning CPU s"]
     header += ["side inputs kB", "driver MB", "sort s", "sort MB"]
     print(format_table([header, *map(_row, rows)]))
     if arguments.json:

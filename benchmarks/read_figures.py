@@ -1,13 +1,12 @@
-"""What was measured of readers, what there is to reach, and how both are printed."""
+"""Measurements of `read_shards.py`, the targets for them, and the tables of both."""
 
 from __future__ import annotations
 
-import dataclasses
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from contender import IN_ORDER, ORDERS, SHUFFLED, Way
+from contender import IN_ORDER, ORDERS, SHUFFLED, Mode
 from figures import format_rows
 
 BARE = "bare TFRecordDataset"
@@ -18,12 +17,12 @@ _FIRST_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Reading:
-    """What one process found.
+    """Measurements of one process.
 
     Attributes:
-        first_seconds: From the call that opens the reader to its first batch.
-        peak_bytes: The most memory that all its processes had together, imports included.
-        records_per_second: Once it runs; 0 where nothing but the first batch was read.
+        first_seconds: Time from opening the reader to its first batch.
+        peak_bytes: Peak memory of all its processes together, imports included.
+        records_per_second: Rate after the start; 0 if only the first batch was read.
     """
 
     first_seconds: float
@@ -33,14 +32,15 @@ class Reading:
 
 @dataclass
 class Result:
-    """What was found of one way to read.
+    """Measurements of one mode.
 
     Attributes:
-        dataset: Its name.
+        dataset: The dataset's name.
         batching: `dense`, `padded` or `ragged`.
-        contender, way: As `contender.WAYS` has them.
+        contender, way: The contender and the name of a `Mode`.
         order: One of `ORDERS`.
-        record_bytes: Of the array of a record, on average.
+        record_bytes: Average size of a record's array.
+        runs: One reading for each run.
     """
 
     dataset: str
@@ -53,7 +53,7 @@ class Result:
 
     @property
     def median(self) -> Reading:
-        """Of each figure of the runs."""
+        """The median of each figure of the runs."""
         return Reading(
             statistics.median(run.first_seconds for run in self.runs),
             int(statistics.median(run.peak_bytes for run in self.runs)),
@@ -62,52 +62,52 @@ class Result:
 
     @property
     def rate(self) -> float:
-        """Records a second."""
+        """Records per second, the median of the runs."""
         return self.median.records_per_second
 
 
 @dataclass(frozen=True)
 class Target:
-    """How much faster our ways are to be than others.
+    """A target for the rate of our modes relative to rivals.
 
     Attributes:
-        name: What the table calls it.
-        ways: Of ours, each of which has to reach it in each order.
-        rivals: Held against the fastest of these, in the same order where it has several.
-        wanted: Batching -> the ratio of rates.
-        exceptions: Dataset -> another ratio.
+        name: The target's name in the table.
+        modes: Our modes, each of which has to reach the target in each order.
+        rivals: Modes of rivals, the fastest of which counts; in the same order, if measured in it.
+        wanted: Batching -> the smallest ratio of rates.
+        exceptions: Dataset -> a different smallest ratio.
     """
 
     name: str
-    ways: tuple[str, ...]
+    modes: tuple[str, ...]
     rivals: tuple[str, ...]
     wanted: Mapping[str, float]
     exceptions: Mapping[str, float] = field(default_factory=dict)
 
 
-def _everywhere(ratio: float) -> dict[str, float]:
+def _all_batchings(ratio: float) -> dict[str, float]:
     return dict.fromkeys(("dense", "padded", "ragged"), ratio)
 
 
 TARGETS = (
     Target("load / bare", _LOAD, (BARE,), {"dense": 0.6, "padded": 0.5, "ragged": 0.5}),
     Target("as_numpy / bare", ("as_numpy",), (BARE,), {"dense": 2}),
-    Target("load / by record", _LOAD, ("tf.data by record",), _everywhere(3), {"small": 8}),
-    Target("load / TFDS", _LOAD, ("TFDS",), _everywhere(4)),
-    Target("ours / Grain as it comes", (*_LOAD, "as_numpy"), _GRAIN[:1], _everywhere(10)),
-    Target("ours / Grain at its fastest", (*_LOAD, "as_numpy"), _GRAIN, _everywhere(10)),
+    Target("load / by record", _LOAD, ("tf.data by record",), _all_batchings(3), {"small": 8}),
+    Target("load / TFDS", _LOAD, ("TFDS",), _all_batchings(4)),
+    Target("ours / Grain by default", (*_LOAD, "as_numpy"), _GRAIN[:1], _all_batchings(10)),
+    Target("ours / Grain at its fastest", (*_LOAD, "as_numpy"), _GRAIN, _all_batchings(10)),
 )
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Whether a target was reached on a dataset.
+    """The result of a target on a dataset.
 
     Attributes:
-        target: Its name.
-        dataset: With the batching.
-        wanted: The ratio.
-        found: (way, order) -> the ratio found.
+        target: The target's name.
+        dataset: The name and the batching of the dataset.
+        wanted: The smallest ratio.
+        found: (mode, order) -> the measured ratio.
     """
 
     target: str
@@ -117,28 +117,28 @@ class Outcome:
 
     @property
     def missed(self) -> int:
-        """How many ratios are less than what is wanted."""
+        """The number of ratios that are too small."""
         return sum(ratio < self.wanted for ratio in self.found.values())
 
 
 def outcomes(results: Sequence[Result]) -> list[Outcome]:
-    """Every target on every dataset for which both sides were measured."""
-    places = list(dict.fromkeys((result.dataset, result.batching) for result in results))
+    """Returns the outcome of every target on every dataset for which both sides were measured."""
+    datasets = list(dict.fromkeys((result.dataset, result.batching) for result in results))
     rates = {(r.dataset, r.batching, r.way, r.order): r.rate for r in results}
     found = []
     for target in TARGETS:
-        for dataset, batching in places:
+        for dataset, batching in datasets:
             ratios = {}
-            for way in target.ways:
+            for mode in target.modes:
                 for order in ORDERS:
-                    ours = rates.get((dataset, batching, way, order))
+                    ours = rates.get((dataset, batching, mode, order))
                     theirs = [
                         rates.get((dataset, batching, rival, order))
                         or rates.get((dataset, batching, rival, IN_ORDER), 0)
                         for rival in target.rivals
                     ]
                     if ours and max(theirs):
-                        ratios[way, order] = ours / max(theirs)
+                        ratios[mode, order] = ours / max(theirs)
             wanted = target.exceptions.get(dataset, target.wanted.get(batching))
             if ratios and wanted:
                 found.append(Outcome(target.name, f"{dataset}, {batching}", wanted, ratios))
@@ -146,10 +146,9 @@ def outcomes(results: Sequence[Result]) -> list[Outcome]:
 
 
 def format_results(results: Sequence[Result]) -> str:
-    """A row for every way and order of one dataset in one batching."""
+    """Formats a row for every mode and order of one dataset in one batching."""
     bare = next((result.rate for result in results if result.way == BARE), 0)
-    header = ["", "order", "records/s", "MB/s", "of bare", "first batch ms", "peak MB"]
-    rows = [header]
+    rows = [["", "order", "records/s", "MB/s", "ratio to bare", "first batch ms", "peak MB"]]
     for result in results:
         median = result.median
         rows.append(
@@ -167,9 +166,9 @@ def format_results(results: Sequence[Result]) -> str:
 
 
 def format_outcomes(found: Sequence[Outcome]) -> str:
-    """A row for every target and dataset, a column for every way and order of ours."""
+    """Formats a row for every target and dataset, with a column for each of our modes and orders."""
     columns = list(dict.fromkeys(key for outcome in found for key in outcome.found))
-    names = [way + (", shuffled" if order == SHUFFLED else "") for way, order in columns]
+    names = [mode + (", shuffled" if order == SHUFFLED else "") for mode, order in columns]
     rows = [["target", "dataset", "wanted", *names, ""]]
     for outcome in found:
         cells = [f"{outcome.found[key]:.2f}" if key in outcome.found else "" for key in columns]
@@ -180,7 +179,7 @@ def format_outcomes(found: Sequence[Outcome]) -> str:
 
 
 def format_first(results: Sequence[Result]) -> str:
-    """A row for every way to the first batch."""
+    """Formats a row for every mode whose first batch was timed."""
     rows = [["first batch", "order", "ms", "peak MB", f"under {_FIRST_SECONDS:g} s"]]
     for result in results:
         median = result.median
@@ -192,33 +191,27 @@ def format_first(results: Sequence[Result]) -> str:
     return format_rows(rows)
 
 
-def to_json(results: Sequence[Result]) -> list[dict]:
-    """Every figure of every run."""
-    return [
-        {**dataclasses.asdict(result), "median": dataclasses.asdict(result.median)}
-        for result in results
-    ]
-
-
 def outcomes_to_json(found: Sequence[Outcome]) -> list[dict]:
-    """Every ratio, under the name of way and order."""
+    """Returns every ratio under the name of its mode and order."""
     return [
         {
             "target": outcome.target,
             "dataset": outcome.dataset,
             "wanted": outcome.wanted,
-            "found": {f"{way}, {order}": ratio for (way, order), ratio in outcome.found.items()},
+            "found": {f"{mode}, {order}": ratio for (mode, order), ratio in outcome.found.items()},
             "reached": not outcome.missed,
         }
         for outcome in found
     ]
 
 
-def results_of(ways: Sequence[Way], dataset: str, batching: str, size: float) -> list[Result]:
-    """The results to be filled, of each way in each of its orders."""
+def empty_results(
+    modes: Sequence[Mode], dataset: str, batching: str, record_bytes: float
+) -> list[Result]:
+    """Returns a result without runs for each mode in each of its orders."""
     return [
-        Result(dataset, batching, way.contender, way.name, order, size)
-        for way in ways
-        if batching in way.batchings
-        for order in way.orders
+        Result(dataset, batching, mode.contender, mode.name, order, record_bytes)
+        for mode in modes
+        if batching in mode.batchings
+        for order in mode.orders
     ]

@@ -2,49 +2,40 @@
 
     python benchmarks/read_shards.py --json results.json
 
-All read the same records, each in its own format, as batches of 128. Every figure is of a process of
-its own with a warm page cache: records a second once it runs, the time from the call that opens the
-reader to its first batch, and the peak of memory, imports included. The ceiling is a bare loop over
-`TFRecordDataset`, which hands over serialized records in batches and decodes nothing; no order of ours
-is held against its shuffled form, which is there to see what a buffer costs. At last, how long the
-first batch of ten million records takes.
+All contenders read the same records, each in its own format, in batches of 128. Each figure is
+measured in a new process with a warm page cache: records per second after the start, the time from
+opening the reader to its first batch, and peak memory, imports included. The upper bound is a bare
+loop over `TFRecordDataset`, which returns batches of serialized records and decodes nothing. Its
+shuffled form only shows the cost of a buffer; no target refers to it. The last table is the time to
+the first batch of ten million records.
 
-On a tiny twin of each dataset, every way of every contender first has to give the same records. The
-rivals run in an environment of their own, which is made once, as the datasets are.
+Before that, every mode of every contender must return the same records from a tiny version of each
+dataset. The rivals run in their own environment, which is created once, as are the datasets.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from contender import FIRST_BATCH, MODULES, PLAIN_TENSORFLOW, WAYS
-from environment import (
-    HERE,
-    machine,
-    make_environment,
-    parse_names,
-    rival_python,
-    rival_variables,
-    versions,
-)
+from command import build_parser, parse_flags, parse_names, report, run_command, save
+from contender import FIRST_BATCH, MODES, MODULES, writer_of
+from environment import prepare, rival_python, rival_variables
+from figures import to_json
 from inputs import read_all
-from measure import BenchmarkError, Run, run, warm_memory
+from measure import HERE, Run, run, warm_memory
 from read_figures import (
     Reading,
     Result,
+    empty_results,
     format_first,
     format_outcomes,
     format_results,
     outcomes,
     outcomes_to_json,
-    results_of,
-    to_json,
 )
 from records import BATCH, KINDS, NUM_SHARDS, TINY, Kind, Records, make_records
 
@@ -55,52 +46,47 @@ QUICK_TINY = 1000 * NUM_SHARDS
 
 
 class Bench:
-    """Starts the contenders.
+    """Runs the contenders.
 
     Args:
         data: The folder of datasets and the rivals' environment.
         python: The interpreter of this project's environment.
-        quick: Whether it only has to run.
+        quick: Use tiny inputs.
     """
 
     def __init__(self, data: Path, python: str, quick: bool) -> None:
         self._data, self._python, self._quick = data, python, quick
 
-    def _start(self, contender: str, action: str, arguments: Sequence[str], what: str) -> Run:
-        """Runs an action of `take_turn.py` in the environment of a contender.
+    def _start(self, label: str, contender: str, action: str, arguments: Sequence[str]) -> Run:
+        """Runs an action of `contender_process.py` in the environment of a contender.
 
         Raises:
-            BenchmarkError: It failed.
+            BenchmarkError: The action failed.
         """
-        print(f"  {what}", flush=True)
-        env: dict[str, str] | None = None
-        python = self._python
-        if contender != "ours" and contender not in PLAIN_TENSORFLOW:
+        if writer_of(contender) == "ours":
+            python, env = self._python, None
+        else:
             python, env = rival_python(self._data), rival_variables()
-        log = self._data / f"read-{contender}.log"
-        command = [python, str(HERE / "take_turn.py"), action, contender, *arguments]
-        try:
-            return run(command, log, HERE.parent, env)
-        except BenchmarkError as error:
-            raise BenchmarkError(f"{what}: {error}") from None
+        command = [python, str(HERE / "contender_process.py"), action, contender, *arguments]
+        return run(label, command, self._data / f"read-{contender}.log", env)
 
     def _folder(self, kind: Kind, records: int) -> Path:
         return self._data / "read" / kind.name / str(records)
 
     def _write(self, contender: str, kind: Kind, folder: Path) -> None:
-        """Has a contender write its store where it is not there yet."""
+        """Makes a contender write its store, unless it exists."""
         done = folder / f"{contender}.done"
         if not done.exists():
             shutil.rmtree(folder / contender, ignore_errors=True)
-            what = f"{contender} writes {int(folder.name):,} records of {kind.name}"
-            self._start(contender, "write", [kind.name, str(folder)], what)
+            label = f"{contender} writes {int(folder.name):,} records of {kind.name}"
+            self._start(label, contender, "write", [kind.name, str(folder)])
             done.touch()
 
     def make_stores(self, kind: Kind, records: int, contenders: Sequence[str]) -> Path:
-        """The folder of a dataset, with what each contender reads.
+        """Returns the folder of a dataset, which has the store of each contender.
 
         Raises:
-            BenchmarkError: One could not be written, or is not what was to be written.
+            BenchmarkError: A contender failed, or wrote wrong records.
         """
         folder = self._folder(kind, records)
         if not (folder / "records").exists():
@@ -108,45 +94,37 @@ class Bench:
             shutil.rmtree(unfinished, ignore_errors=True)
             make_records(unfinished, kind, records)
             unfinished.rename(folder / "records")
-        writers = {"ours" if name in PLAIN_TENSORFLOW else name for name in contenders}
-        for contender in sorted(writers):
+        for contender in sorted(set(map(writer_of, contenders))):
             self._write(contender, kind, folder)
         return folder
 
-    def make_tiny(self, records: int) -> Path:
-        """The folder of the dataset whose first batch is timed."""
-        folder = self._folder(TINY, records)
-        folder.mkdir(parents=True, exist_ok=True)
-        self._write("ours", TINY, folder)
-        return folder
-
     def compare(self, kinds: Sequence[Kind], contenders: Sequence[str]) -> None:
-        """Checks that all contenders give all records, and no others.
+        """Checks that all contenders return exactly the records of each dataset.
 
         Raises:
-            BenchmarkError: One does not.
+            BenchmarkError: A contender does not.
         """
         folders = [str(self.make_stores(kind, QUICK_RECORDS, contenders)) for kind in kinds]
         for contender in contenders:
-            self._start(contender, "compare", folders, f"{contender} gives the same records")
+            self._start(f"check the records of {contender}", contender, "compare", folders)
 
     def _time(self, result: Result, kind: Kind, folder: Path, seconds: float) -> Reading:
-        """Runs one way once.
+        """Runs one mode once.
 
         Raises:
-            BenchmarkError: It failed.
+            BenchmarkError: The mode failed.
         """
         found = self._data / "read-result.json"
-        what = f"{result.way}, {result.dataset}, {result.batching}, {result.order}"
+        label = f"{result.way}, {result.dataset}, {result.batching}, {result.order}"
         arguments = [result.way, kind.name, str(folder), result.batching, result.order]
         arguments += ["--seconds", str(seconds), "--result", str(found)]
-        peak = self._start(result.contender, "time", arguments, what).peak_bytes
+        peak = self._start(label, result.contender, "time", arguments).peak_bytes
         return Reading(peak_bytes=peak, **json.loads(found.read_text()))
 
     def time_all(
         self, results: Sequence[Result], kind: Kind, folder: Path, runs: int, seconds: float
     ) -> None:
-        """Fills results on a dataset, another one being the first in each run.
+        """Adds runs to the results of a dataset; each run starts with another result.
 
         Raises:
             BenchmarkError: A contender failed.
@@ -156,28 +134,28 @@ class Bench:
             read_all(folder)
             if not self._quick:
                 warm_memory()
-            turn = len(results) * number // runs
-            for result in [*results[turn:], *results[:turn]]:
+            start = len(results) * number // runs
+            for result in [*results[start:], *results[:start]]:
                 result.runs.append(self._time(result, kind, folder, seconds))
 
     def measure(self, kind: Kind, contenders: Sequence[str], runs: int) -> list[Result]:
-        """Every way of every contender on a dataset.
+        """Measures every mode of every contender on a dataset.
 
         Raises:
-            BenchmarkError: One failed.
+            BenchmarkError: A contender failed.
         """
         count = QUICK_RECORDS if self._quick else kind.records
         folder = self.make_stores(kind, count, contenders)
         size = Records(folder / "records").nbytes / count
-        ways = [way for way in WAYS if way.contender in contenders]
+        modes = [mode for mode in MODES if mode.contender in contenders]
         batchings = kind.batchings
         if self._quick:
-            ways = [replace(way, orders=way.orders[-1:]) for way in ways]
+            modes = [replace(mode, orders=mode.orders[-1:]) for mode in modes]
             batchings = batchings[:1]
         results = []
         for batching in batchings:
-            results += results_of(ways, kind.name, batching, size)
-        # What bare gives is no batch of any kind: measured once.
+            results += empty_results(modes, kind.name, batching, size)
+        # `bare` does the same work for every batching, so it is measured once.
         timed = [r for r in results if r.contender != "bare" or r.batching == batchings[0]]
         self.time_all(timed, kind, folder, runs, QUICK_SECONDS if self._quick else SECONDS)
         for result in results:
@@ -186,93 +164,60 @@ class Bench:
         return results
 
     def measure_first(self, runs: int) -> list[Result]:
-        """The first batch of a large dataset, by every way of ours.
+        """Measures the first batch of a large dataset in each of our modes.
 
         Raises:
-            BenchmarkError: One failed.
+            BenchmarkError: A mode failed.
         """
-        folder = self.make_tiny(QUICK_TINY if self._quick else TINY.records)
-        results = results_of(FIRST_BATCH, TINY.name, "dense", 16)
+        folder = self._folder(TINY, QUICK_TINY if self._quick else TINY.records)
+        folder.mkdir(parents=True, exist_ok=True)
+        self._write("ours", TINY, folder)
+        results = empty_results(FIRST_BATCH, TINY.name, "dense", 16)
         self.time_all(results, TINY, folder, runs, 0)
         return results
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--data", default="benchmark_data", help="datasets, made once (default: %(default)s)"
-    )
-    parser.add_argument("--python", default=sys.executable, help="this project's interpreter")
-    parser.add_argument("--datasets", default=",".join(KINDS), help="(default: %(default)s)")
-    parser.add_argument("--contenders", default=",".join(MODULES), help="(default: %(default)s)")
-    parser.add_argument("--runs", type=int, default=3, help="(default: %(default)s)")
-    parser.add_argument("--quick", action="store_true", help="tiny inputs, one run: a smoke test")
-    parser.add_argument(
-        "--first_batch", action="store_true", help="the first batch of ten million records alone"
-    )
-    parser.add_argument("--json", metavar="PATH", help="every figure of every run")
-    return parser
-
-
 def main() -> None:
-    """Measures, prints, and writes the figures.
+    """Measures, prints tables, and writes the JSON file.
 
     Raises:
         BenchmarkError: A contender failed, or a flag is wrong.
     """
-    flags = build_parser().parse_args()
+    parser = build_parser(__doc__, "--datasets", list(KINDS), list(MODULES))
+    parser.add_argument(
+        "--first_batch",
+        action="store_true",
+        help="only time the first batch of ten million records",
+    )
+    flags = parse_flags(parser)
     kinds = [KINDS[name] for name in parse_names(list(KINDS), flags.datasets)]
     contenders = parse_names(list(MODULES), flags.contenders)
-    runs = 1 if flags.quick else flags.runs
-    if runs < 1:
-        raise BenchmarkError(f"--runs {runs}: expected at least 1")
     if flags.first_batch:
         kinds, contenders = [], ["ours"]
-    data = Path(flags.data).resolve()
-    data.mkdir(parents=True, exist_ok=True)
-    bench = Bench(data, flags.python, flags.quick)
-    pythons = {"ours": flags.python}
-    if not {"ours", *PLAIN_TENSORFLOW}.issuperset(contenders):
-        pythons["rivals"] = rival_python(data)
-        make_environment(data)
-    figures: dict = {"machine": machine(), "versions": versions(pythons)}
+    bench = Bench(flags.data, flags.python, flags.quick)
+    figures = prepare(flags.data, flags.python, set(map(writer_of, contenders)) != {"ours"})
     results: list[Result] = []
     tables: list[str] = []
-
-    def save() -> None:
-        # After every dataset: a failure of a later one does not cost what is measured.
-        if flags.json:
-            Path(flags.json).write_text(json.dumps(figures, indent=1) + "\n")
-
     if kinds:
         bench.compare(kinds, contenders)
     for kind in kinds:
-        results += bench.measure(kind, contenders, runs)
+        results += bench.measure(kind, contenders, flags.runs)
         figures["results"] = to_json(results)
         figures["targets"] = outcomes_to_json(outcomes(results))
-        save()
+        save(flags.json, figures)  # after every dataset, in case a later one fails
     for dataset, batching in dict.fromkeys((r.dataset, r.batching) for r in results):
         rows = [r for r in results if (r.dataset, r.batching) == (dataset, batching)]
         tables.append(f"{dataset}, {batching}\n{format_results(rows)}")
     if found := outcomes(results):
         tables.append(format_outcomes(found))
     if "ours" in contenders:
-        first = bench.measure_first(runs)
+        first = bench.measure_first(flags.runs)
         figures["first_batch"] = to_json(first)
-        save()
+        save(flags.json, figures)
         count = QUICK_TINY if flags.quick else TINY.records
         tables.append(f"{count:,} records\n{format_first(first)}")
-    hardware = figures["machine"]
-    print(f"\n{hardware['cpu']}, {hardware['cores']} cores", *tables, sep="\n\n")
-    if flags.quick:
-        print("\nInputs as tiny as these say that it runs, not how fast.")
+    report(figures, tables, flags.quick)
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except BenchmarkError as error:
-        sys.exit(f"error: {error}")
+    run_command(main)

@@ -1,9 +1,9 @@
-"""The records that readers are measured on: made once, the same for every contender.
+"""The records that all contenders of `read_shards.py` read: made once, from a fixed seed.
 
-    DIR/values.npy    all records, one after another, along the first axis
-    DIR/lengths.npy   int64 [records], what each has of that axis; not there where all have one shape
+    DIR/values.npy    all records, concatenated along the first axis
+    DIR/lengths.npy   int64 [records], the lengths along that axis; only if they vary
 
-Each contender's store is written from these arrays.
+The store of each contender is written from these arrays.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 
 BATCH = 128
 NUM_SHARDS = 16
+SHUFFLE_BUFFER = 10_000  # records, in readers that shuffle a stream
 
 _SEED = 20_260_201
 _MASK = (1 << 64) - 1
@@ -24,13 +25,14 @@ _MASK = (1 << 64) - 1
 
 @dataclass(frozen=True)
 class Kind:
-    """What the records of a dataset are.
+    """The kind of records in a dataset.
 
     Attributes:
-        name: Of the dataset.
-        dtype, shape: Of the one array that a record holds; None is what differs between records.
-        records: In the dataset; a multiple of `BATCH`, so that all batches of an epoch are whole.
-        shortest, longest: What a record has of the first axis, where that differs.
+        name: The dataset's name.
+        dtype, shape: The dtype and shape of a record's only array; None marks a variable length.
+        records: Number of records in the dataset, a multiple of `BATCH`, so that an epoch has no
+            partial batch.
+        shortest, longest: Range of variable lengths.
     """
 
     name: str
@@ -47,16 +49,16 @@ class Kind:
 
     @property
     def batchings(self) -> tuple[str, ...]:
-        """What may become of its records."""
+        """The batchings that are measured."""
         return ("dense",) if self.is_fixed else ("padded", "ragged")
 
     @property
     def any_shape(self) -> tuple[int, ...]:
-        """The shape as NumPy's `reshape` takes it."""
+        """The shape for NumPy's `reshape`, with -1 for a variable length."""
         return tuple(-1 if size is None else size for size in self.shape)
 
 
-# 50 to 270 MB each: few enough for the page cache of a laptop, with the stores of all contenders.
+# 50 to 270 MB each, so that the stores of all contenders fit into the page cache of a laptop.
 KINDS = {
     kind.name: kind
     for kind in (
@@ -67,15 +69,15 @@ KINDS = {
     )
 }
 
-# The first batch of so many tells what depends on the size of a dataset.
+# Large enough for the first batch to show any cost that depends on the size of a dataset.
 TINY = Kind("tiny", "float32", (4,), 10_000_000)
 
 
 class Records:
-    """The arrays of a folder, which stay on disk.
+    """The records of a folder, memory-mapped.
 
     Args:
-        folder: As `make_records` left it.
+        folder: The folder that `make_records` wrote.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -85,7 +87,7 @@ class Records:
         self._ends = np.cumsum(np.load(lengths)).tolist() if lengths.exists() else None
 
     def __reduce__(self) -> tuple[type[Records], tuple[Path]]:
-        return Records, (self._folder,)  # a mapped array would take its contents along
+        return Records, (self._folder,)  # a mapped array would be pickled with its contents
 
     def __len__(self) -> int:
         return len(self._values) if self._ends is None else len(self._ends)
@@ -99,21 +101,21 @@ class Records:
         return map(self.__getitem__, range(len(self)))
 
     def shards(self) -> Iterator[Iterator[np.ndarray]]:
-        """The records of each of `NUM_SHARDS` shards, whose numbers follow one another."""
+        """Yields the records of each of `NUM_SHARDS` contiguous shards."""
         for shard in range(NUM_SHARDS):
             numbers = range(len(self) * shard // NUM_SHARDS, len(self) * (shard + 1) // NUM_SHARDS)
             yield (self[number] for number in numbers)
 
     @property
     def nbytes(self) -> int:
-        """Of all values together."""
+        """The number of bytes of all values."""
         return self._values.nbytes
 
 
 def make_records(folder: Path, kind: Kind, records: int) -> None:
-    """Makes the arrays of a kind.
+    """Writes the arrays of a kind.
 
-    No value is zero, so that padding is told from what is padded.
+    No value is zero, so that padding can be recognised.
     """
     rng = np.random.default_rng((_SEED, list(KINDS).index(kind.name)))
     folder.mkdir(parents=True)
@@ -126,15 +128,15 @@ def make_records(folder: Path, kind: Kind, records: int) -> None:
         values = rng.standard_normal(shape, np.float32)
         values[values == 0] = 1
     else:
-        # Of tokens as many as a vocabulary has.
-        values = rng.integers(1, 256 if kind.dtype == "uint8" else 32_000, shape, kind.dtype)
+        vocabulary = 32_000
+        values = rng.integers(1, 256 if kind.dtype == "uint8" else vocabulary, shape, kind.dtype)
     np.save(folder / "values.npy", values)
 
 
 def pad(rows: Sequence[np.ndarray]) -> np.ndarray:
-    """Records as one array [records, longest, ...], filled up with zeros.
+    """Returns records as one array [records, longest, ...], padded with zeros.
 
-    For contenders that have no padding of their own: what their users write.
+    For contenders without padding, whose users write this themselves.
     """
     first = rows[0]
     batch = np.zeros((len(rows), max(map(len, rows)), *first.shape[1:]), first.dtype)
@@ -144,13 +146,13 @@ def pad(rows: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def unpad(row: np.ndarray) -> np.ndarray:
-    """A record of a padded batch without what it was filled up with."""
+    """Returns a record of a padded batch without its padding."""
     filled = row.reshape(len(row), -1).any(axis=1)
     return row[: int(filled.nonzero()[0].max(initial=-1)) + 1]
 
 
 def fingerprint(rows: Iterable[np.ndarray]) -> tuple[int, int]:
-    """How many records there are, and a sum that tells them in whatever order they come."""
+    """Returns the number of records and a checksum of them that does not depend on their order."""
     count = total = 0
     for row in rows:
         digest = hashlib.blake2b(f"{row.dtype} {row.shape} ".encode(), digest_size=8)

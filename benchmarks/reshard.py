@@ -1,28 +1,27 @@
-"""How fast TFRecord files become a dataset: this project, a loop of TensorFlow, and `cat`.
+"""How fast TFRecord files become a dataset: this project, a TensorFlow loop, and `cat`.
 
     python benchmarks/reshard.py --json results.json
 
-All read the shards that `read_shards.py` makes. This project shuffles their records to 16 shards,
-verifies them, learns their statistics, and writes indexes and a manifest; the loop deals them out to
-16 files round robin; `cat` copies all to one. The time of a run is that of the whole process; the rate
-at the margin, between a small and a large input, is free of imports and start-up.
+All contenders read the shards that `read_shards.py` makes. This project verifies their records,
+shuffles them to 16 shards, collects statistics, and writes indexes and a manifest; the loop distributes
+them to 16 files round robin; `cat` copies them to one file. A run is timed from the start to the exit
+of the process; the marginal rate, between a small and a large input, excludes imports and start-up.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 import shutil
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from environment import HERE, machine, parse_names, versions
+from command import build_parser, parse_flags, parse_names, report, run_command, save
+from environment import prepare
 from figures import format_rows
 from inputs import read_all
-from measure import BenchmarkError, Run, median_run, run, shard_sizes
+from measure import HERE, BenchmarkError, Run, median_run, run, shard_sizes
 from read_shards import QUICK_RECORDS, Bench
 from records import BATCH, KINDS, NUM_SHARDS, Kind
 
@@ -32,12 +31,12 @@ QUICK_SMALL = BATCH
 
 @dataclass
 class Result:
-    """What was found of one contender on one input.
+    """Measurements of one contender on one input.
 
     Attributes:
-        dataset: Of `KINDS`.
-        records, bytes: In the input.
-        runs: The timed ones.
+        dataset: The dataset's name in `KINDS`.
+        records, bytes: The size of the input.
+        runs: The timed runs.
     """
 
     dataset: str
@@ -48,17 +47,17 @@ class Result:
 
     @property
     def median(self) -> Run:
-        """Of each figure of the runs."""
+        """The median of each figure of the runs."""
         return median_run(self.runs)
 
 
 def input_bytes(store: Path) -> int:
-    """Bytes of the TFRecord files of a store."""
+    """Returns the total size of the TFRecord files of a store."""
     return sum(path.stat().st_size for path in store.glob("*.tfrecord"))
 
 
-def command(contender: str, python: str, store: Path, output: Path) -> list[str]:
-    """What a contender runs."""
+def command_of(contender: str, python: str, store: Path, output: Path) -> list[str]:
+    """Returns the command that a contender runs."""
     flags = ["--output", str(output), "--num_shards", str(NUM_SHARDS)]
     if contender == "ours":
         pattern = str(store / "*.tfrecord")
@@ -70,64 +69,57 @@ def command(contender: str, python: str, store: Path, output: Path) -> list[str]
 
 
 def time_once(result: Result, python: str, store: Path, data: Path, warm: bool) -> Run:
-    """Runs a contender once, and counts what it wrote.
+    """Runs a contender once, and counts the records that it wrote.
 
     Raises:
-        BenchmarkError: It failed, or did not write all records.
+        BenchmarkError: The contender failed, or did not write all records.
     """
-    what = f"{result.contender}, {result.records:,} records of {result.dataset}"
-    print(f"  {what}", flush=True)
+    label = f"{result.contender}, {result.records:,} records of {result.dataset}"
     output = data / "reshard_output"
     shutil.rmtree(output, ignore_errors=True)
     log = data / f"reshard-{result.contender}.log"
-    try:
-        found = run(command(result.contender, python, store, output), log, HERE.parent, warm=warm)
-    except BenchmarkError as error:
-        raise BenchmarkError(f"{what}: {error}") from None
+    found = run(label, command_of(result.contender, python, store, output), log, warm=warm)
     written = sum(shard_sizes(output))
     shutil.rmtree(output)
     if written != result.records:
-        raise BenchmarkError(f"{what}: {written:,} were written")
+        raise BenchmarkError(f"{label}: {written:,} records were written")
     return found
 
 
-def measure(
-    bench: Bench, kind: Kind, contenders: Sequence[str], runs: int, python: str, data: Path
-) -> list[Result]:
-    """Every contender on two inputs of a kind.
-
-    Args:
-        bench: Makes the inputs.
-        runs: 0 for one run on tiny inputs.
+def measure(kind: Kind, contenders: Sequence[str], flags: argparse.Namespace) -> list[Result]:
+    """Runs every contender on two inputs of a kind.
 
     Raises:
-        BenchmarkError: One failed.
+        BenchmarkError: A contender failed.
     """
-    sizes = (QUICK_RECORDS, kind.records) if runs else (QUICK_SMALL, QUICK_RECORDS)
+    bench = Bench(flags.data, flags.python, flags.quick)
+    sizes = (QUICK_SMALL, QUICK_RECORDS) if flags.quick else (QUICK_RECORDS, kind.records)
     stores = {size: bench.make_stores(kind, size, ["ours"]) / "ours" for size in sizes}
     results = [
         Result(kind.name, contender, size, input_bytes(stores[size]))
         for size in sizes
         for contender in contenders
     ]
-    for number in range(max(runs, 1)):
-        print(f"{kind.name}: run {number + 1} of {max(runs, 1)}", flush=True)
-        turn = len(results) * number // max(runs, 1)
-        for result in [*results[turn:], *results[:turn]]:
-            read_all(stores[result.records])
+    for number in range(flags.runs):
+        print(f"{kind.name}: run {number + 1} of {flags.runs}", flush=True)
+        start = len(results) * number // flags.runs
+        for result in [*results[start:], *results[:start]]:
+            store = stores[result.records]
+            read_all(store)
             result.runs.append(
-                time_once(result, python, stores[result.records], data, warm=bool(runs))
+                time_once(result, flags.python, store, flags.data, warm=not flags.quick)
             )
     return results
 
 
 @dataclass(frozen=True)
 class Margin:
-    """What the larger input of a contender costs beyond the smaller one.
+    """The differences between the larger and the smaller input of a contender.
 
     Attributes:
-        seconds: Not a rate where it took no longer, which happens with tiny inputs.
-        cpu_seconds: Of all cores.
+        records, bytes: Differences in size.
+        seconds: Difference in wall-clock time; zero or negative if the inputs are tiny.
+        cpu_seconds: Difference in processor time.
     """
 
     dataset: str
@@ -139,7 +131,7 @@ class Margin:
 
 
 def margins(results: Sequence[Result]) -> list[Margin]:
-    """From the smaller input of each contender to the larger one."""
+    """Returns the margin between the two inputs of each contender."""
     small: dict[tuple[str, str], Result] = {}
     found = []
     for result in results:
@@ -159,18 +151,18 @@ def margins(results: Sequence[Result]) -> list[Margin]:
 
 
 def format_margins(results: Sequence[Result]) -> str:
-    """A row for every dataset and contender."""
+    """Formats a row for every dataset and contender."""
     rows = [
         [
             "contender",
             "dataset",
             "records",
             "seconds",
-            "records/s at the margin",
+            "marginal records/s",
             "MB/s",
             "CPU µs/record",
             "peak MB",
-            "ours/it",
+            "speed of ours",
         ]
     ]
     larger = {(r.dataset, r.contender): r for r in results}
@@ -196,55 +188,24 @@ def format_margins(results: Sequence[Result]) -> str:
     return format_rows(rows)
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--data", default="benchmark_data", help="datasets, made once (default: %(default)s)"
-    )
-    parser.add_argument("--python", default=sys.executable, help="this project's interpreter")
-    parser.add_argument("--datasets", default=",".join(KINDS), help="(default: %(default)s)")
-    parser.add_argument("--contenders", default=",".join(CONTENDERS), help="(default: %(default)s)")
-    parser.add_argument("--runs", type=int, default=3, help="(default: %(default)s)")
-    parser.add_argument("--quick", action="store_true", help="tiny inputs, one run: a smoke test")
-    parser.add_argument("--json", metavar="PATH", help="every figure of every run")
-    return parser
-
-
 def main() -> None:
-    """Measures, prints, and writes the figures.
+    """Measures, prints a table, and writes the JSON file.
 
     Raises:
         BenchmarkError: A contender failed, or a flag is wrong.
     """
-    flags = build_parser().parse_args()
+    flags = parse_flags(build_parser(__doc__, "--datasets", list(KINDS), CONTENDERS))
     kinds = [KINDS[name] for name in parse_names(list(KINDS), flags.datasets)]
     contenders = parse_names(CONTENDERS, flags.contenders)
-    if flags.runs < 1:
-        raise BenchmarkError(f"--runs {flags.runs}: expected at least 1")
-    data = Path(flags.data).resolve()
-    data.mkdir(parents=True, exist_ok=True)
-    bench = Bench(data, flags.python, flags.quick)
-    figures: dict = {"machine": machine(), "versions": versions({"ours": flags.python})}
+    figures = prepare(flags.data, flags.python)
     results: list[Result] = []
     for kind in kinds:
-        runs = 0 if flags.quick else flags.runs
-        results += measure(bench, kind, contenders, runs, flags.python, data)
+        results += measure(kind, contenders, flags)
         figures["results"] = [asdict(result) for result in results]
         figures["margins"] = [asdict(margin) for margin in margins(results)]
-        # Written after every kind: a failure of a later one does not cost what is measured.
-        if flags.json:
-            Path(flags.json).write_text(json.dumps(figures, indent=1) + "\n")
-    hardware = figures["machine"]
-    print(f"\n{hardware['cpu']}, {hardware['cores']} cores\n\n{format_margins(results)}")
-    if flags.quick:
-        print("\nInputs as tiny as these say that it runs, not how fast.")
+        save(flags.json, figures)  # after every dataset, in case a later one fails
+    report(figures, [format_margins(results)], flags.quick)
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except BenchmarkError as error:
-        sys.exit(f"error: {error}")
+    run_command(main)

@@ -1,15 +1,14 @@
-"""What grows with the number of records, and what it costs: jobs at two sizes on a Flink cluster.
+"""Costs that grow with the number of records: jobs of two sizes on a Flink cluster.
 
     python benchmarks/scale.py --json scale.json
 
-`made` are recordings made on the fly and passed to WriteShards; `files` are a thousand recordings
-on disk, named again and again by the rows of a table; `scattered` are the same in so many shards
-that hardly two records of a block share one; `text` are lines, with a vocabulary.
+`made` generates recordings and passes them to WriteShards; `files` reads a thousand recordings from
+disk, each of which many rows of a table name; `scattered` writes the same to so many shards that few
+records of a block share one; `text` reads lines, with a vocabulary.
 
-The cluster (one JobManager, two TaskManagers, workers in processes of their own) is that of the
-tests, on this machine. What is counted comes from Flink (elements and bytes that stages hand over)
-and from Beam's workers (elements of collections, and how large they are). docs/scale.md says what
-follows for a billion records.
+The cluster is that of the tests, on this machine: one JobManager, two TaskManagers, and workers in
+their own processes. Flink reports the elements and bytes that stages exchange, Beam's workers the
+elements of collections and their sizes. docs/scale.md extrapolates to a billion records.
 """
 
 from __future__ import annotations
@@ -23,17 +22,19 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import apache_beam as beam
 import numpy as np
 from apache_beam.options.pipeline_options import PipelineOptions
-from environment import HERE, machine, parse_names, versions
+from command import parse_names
+from environment import prepare
 from inputs import write_recording
 from job_metrics import Collection, Stage, collections, newest_job, stages
-from measure import BenchmarkError, sample_session
+from measure import HERE, BenchmarkError, sample_session
 
 from beam_jobs.__main__ import main as beam_jobs
 from beam_jobs.engines.flags import engine_flags
@@ -57,29 +58,31 @@ SIZES = {
 }
 QUICK_SIZES = dict.fromkeys(SIZES, (2_000, 4_000))
 
-_TOGETHER = 1_000  # records that are made by one element
-_FILES = 1_000  # recordings, which the rows of a table name again and again
-_WORDS = 12, 30_000  # of a line, and of all lines
-_LINES_A_FILE = 250_000
+_RECORDS_PER_ELEMENT = 1_000
+_FILES = 1_000
+_WORDS_PER_LINE, _VOCABULARY = 12, 30_000
+_LINES_PER_FILE = 250_000
 _SHARD_SIZE = {"made": "32MiB", "files": "32MiB", "scattered": "64KiB", "text": "32MiB"}
 _SAMPLE_SECONDS = 0.5
 
-# Of less than this nobody needs to know: a line of the tables for each.
-_WORTH_TELLING = 1_000
+# Stages that exchange fewer bytes are not in the tables.
+_MIN_STAGE_BYTES = 1_000
 
 
 @dataclass
 class Result:
-    """What a job has cost.
+    """Costs of a job.
 
     Attributes:
-        kind: Of records.
-        records: Written.
-        seconds: From submission to end.
-        cpu_seconds: Of the TaskManagers and their workers.
-        worker_bytes: The most memory of a Python worker.
-        dataset_bytes: Of all shards.
-        shards: How many.
+        kind: The kind of job, a key of `SIZES`.
+        records: Number of records written.
+        seconds: Time from submission to the end.
+        cpu_seconds: Processor time of the TaskManagers and their workers.
+        worker_bytes: Peak memory of a Python worker.
+        dataset_bytes: Total size of the shards.
+        shards: Number of shards.
+        stages: Flink's stages.
+        collections: Beam's collections.
     """
 
     kind: str
@@ -94,19 +97,21 @@ class Result:
 
 
 def make_records(number: int) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
-    """Yields recordings of 64 values that no file holds."""
-    values = np.random.default_rng(number).standard_normal((_TOGETHER, 64), dtype=np.float32)
+    """Yields generated recordings of 64 values."""
+    values = np.random.default_rng(number).standard_normal(
+        (_RECORDS_PER_ELEMENT, 64), dtype=np.float32
+    )
     for row, value in enumerate(values):
         yield f"{number:06}/{row:03}", {"x": value}
 
 
 def write_made(records: int, out: Path, flags: list[str]) -> None:
-    """A pipeline of one's own, whose records are made on the fly."""
+    """Runs a user's pipeline, which generates its records."""
     schema = Schema({"key": Feature("string"), "x": Feature("float32", (64,))})
     with beam.Pipeline(options=PipelineOptions(flags)) as pipeline:
         _ = (
             pipeline
-            | beam.Create(range(records // _TOGETHER))
+            | beam.Create(range(records // _RECORDS_PER_ELEMENT))
             | beam.Reshuffle()
             | "Make" >> beam.FlatMap(make_records)
             | WriteShards(str(out), schema, shard_size=_SHARD_SIZE["made"])
@@ -114,7 +119,7 @@ def write_made(records: int, out: Path, flags: list[str]) -> None:
 
 
 def make_table(data: Path, rows: int) -> Path:
-    """A table of recordings: as many records as it has rows, of a thousand files."""
+    """Returns a table with this number of rows, which name a thousand recordings in turn."""
     folder = data / "scale" / "recordings"
     if not folder.exists():
         unfinished = folder.with_name(".recordings")
@@ -130,49 +135,48 @@ def make_table(data: Path, rows: int) -> Path:
 
 
 def make_lines(data: Path, lines: int) -> Path:
-    """A folder of text files of short lines, whose words are as rare as those of a language."""
+    """Returns a folder of text files with short lines, whose word frequencies resemble a language."""
     folder = data / "scale" / f"lines-{lines}"
     if folder.exists():
         return folder
     unfinished = folder.with_name(f".{folder.name}")
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
-    length, vocabulary = _WORDS
-    names = np.array([np.base_repr(word, 36).lower() for word in range(vocabulary)])
-    for number, first in enumerate(range(0, lines, _LINES_A_FILE)):
+    names = np.array([np.base_repr(word, 36).lower() for word in range(_VOCABULARY)])
+    for number, first in enumerate(range(0, lines, _LINES_PER_FILE)):
         rng = np.random.default_rng(number)
-        count = min(_LINES_A_FILE, lines - first)
-        words = (vocabulary ** rng.random((count, length))).astype(np.int64) - 1
+        count = min(_LINES_PER_FILE, lines - first)
+        words = (_VOCABULARY ** rng.random((count, _WORDS_PER_LINE))).astype(np.int64) - 1
         text = "\n".join(map(" ".join, names[words].tolist()))
         (unfinished / f"{number:03}.txt").write_text(text + "\n")
     return unfinished.rename(folder)
 
 
-def write_job(*arguments: str) -> None:
-    """A job of the command line.
+def run_job(*arguments: str) -> None:
+    """Runs a job of the command line.
 
     Raises:
-        BenchmarkError: It failed.
+        BenchmarkError: The job failed.
     """
-    said = io.StringIO()
-    with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+    printed = io.StringIO()
+    with contextlib.redirect_stderr(printed), contextlib.redirect_stdout(printed):
         code = beam_jobs(list(arguments))
     if code:
-        raise BenchmarkError(f"exit code {code}: {said.getvalue()[-500:]}")
+        raise BenchmarkError(f"exit code {code}: {printed.getvalue()[-500:]}")
 
 
 class Watch:
-    """Processor time of a cluster, and memory of its workers, while a block runs."""
+    """Measures a cluster's processor time, and its workers' memory, while a block runs."""
 
     def __init__(self, folder: Path) -> None:
         self._sessions = [pid for name, pid in pids(folder).items() if "taskmanager" in name]
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread = threading.Thread(target=self._sample, daemon=True)
         self._cpu: dict[str, float] = {}
         self.worker_bytes = 0
 
     def __enter__(self) -> Watch:
-        self._before = sum(sum(sample_session(of)[1].values()) for of in self._sessions)
+        self._before = sum(sum(sample_session(pid)[1].values()) for pid in self._sessions)
         self._began = time.monotonic()
         self._thread.start()
         return self
@@ -184,21 +188,21 @@ class Watch:
 
     @property
     def cpu_seconds(self) -> float:
-        """Of processes that began and ended in between, but for what they did since last seen."""
+        """Processor time of all processes, each up to its last sample."""
         return sum(self._cpu.values()) - self._before
 
-    def _look(self) -> None:
+    def _sample(self) -> None:
         while not self._ended.wait(_SAMPLE_SECONDS):
             for session in self._sessions:
                 _, cpu = sample_session(session)
                 self._cpu |= cpu
                 for pid in cpu:
                     if int(pid) != session:
-                        self.worker_bytes = max(self.worker_bytes, _anonymous(pid))
+                        self.worker_bytes = max(self.worker_bytes, _private_bytes(pid))
 
 
-def _anonymous(pid: str) -> int:
-    """Memory of a process in bytes, without files it has mapped; shared pages count by shares."""
+def _private_bytes(pid: str) -> int:
+    """Returns the memory of a process without mapped files, and with its share of shared pages."""
     try:
         lines = Path("/proc", pid, "smaps_rollup").read_text().splitlines()
     except OSError:
@@ -207,20 +211,19 @@ def _anonymous(pid: str) -> int:
 
 
 def measure(flink: Flink, kind: str, records: int, data: Path, parallelism: int) -> Result:
-    """Runs a job, and asks what it cost.
+    """Runs a job, and collects its costs.
 
     Raises:
-        BenchmarkError: It failed, or its dataset is not whole.
+        BenchmarkError: The job failed, or its dataset is incomplete.
     """
     print(f"  {kind}, {records:,} records", file=sys.stderr, flush=True)
     out = data / "scale" / "out"
     shutil.rmtree(out, ignore_errors=True)
     endpoint = flink.flags[1]
-    job: Callable[[], None]
     if kind == "made":
-        given = [endpoint, f"--parallelism={parallelism}"]
-        flags = [*engine_flags("flink", given), *given]
-        job = lambda: write_made(records, out, flags)  # noqa: E731
+        own = [endpoint, f"--parallelism={parallelism}"]
+        flags = [*engine_flags("flink", own), *own]
+        job = partial(write_made, records, out, flags)
     else:
         if kind == "text":
             own = ["text", "--input", f"{make_lines(data, records)}/*.txt", "--tokens=words"]
@@ -228,13 +231,13 @@ def measure(flink: Flink, kind: str, records: int, data: Path, parallelism: int)
             own = ["sensors", "--table", str(make_table(data, records)), "--key=row"]
             own += ["--label=column:label"]
         own += ["--output", str(out), f"--shard_size={_SHARD_SIZE[kind]}", *flink.flags]
-        job = lambda: write_job(*own, f"--parallelism={parallelism}")  # noqa: E731
+        job = partial(run_job, *own, f"--parallelism={parallelism}")
     with Watch(flink.folder) as watch:
         job()
     splits = Manifest.read(str(out)).splits.values()
     written = sum(split.records for split in splits)
     if not verify(out).ok or written != records:
-        raise BenchmarkError(f"{kind}: {written:,} of {records:,} records are in {out}")
+        raise BenchmarkError(f"{kind}: {out} is damaged, or has {written:,} of {records:,} records")
     service = endpoint.partition("=")[2]
     return Result(
         kind,
@@ -255,49 +258,49 @@ def _markdown(header: list[str], rows: list[list[str]]) -> str:
 
 
 def _pairs(small: Result, large: Result) -> Iterator[tuple[Stage, Stage]]:
-    """Yields each stage of both; those of one name by what they read, as Flink keeps no order."""
+    """Yields the corresponding stages of two jobs; those of one name are paired by bytes read."""
 
     def by_name(stages: list[Stage]) -> list[Stage]:
         return sorted(stages, key=lambda each: (each.name, each.grouped, each.read_bytes))
 
     pairs = zip(by_name(small.stages), by_name(large.stages), strict=True)
+    # Flink lists stages in no fixed order: that of the larger job is kept.
     order = {id(stage): place for place, stage in enumerate(large.stages)}
     yield from sorted(pairs, key=lambda pair: order[id(pair[1])])
 
 
-def _each(small: float, large: float, more: int) -> str:
-    """How much a figure grows with a record, where it does."""
-    return f"{(large - small) / more:,.2f}"
+def _growth(small: float, large: float, added: int) -> str:
+    """Returns the growth of a figure for each added record."""
+    return f"{(large - small) / added:,.2f}"
 
 
 def format_stages(small: Result, large: Result) -> str:
-    """The stages that get or give much, at the larger size, and what a record more adds."""
-    more = large.records - small.records
+    """Formats the stages that exchange many bytes at the larger size, and the growth per record."""
+    added = large.records - small.records
     rows = [
         [
             f"`{b.name}`",
             f"{b.read:,} → {b.written:,}",
             f"{format_bytes(b.read_bytes)} → {format_bytes(b.written_bytes)}",
-            _each(a.read_bytes, b.read_bytes, more),
-            _each(a.written_bytes, b.written_bytes, more),
+            _growth(a.read_bytes, b.read_bytes, added),
+            _growth(a.written_bytes, b.written_bytes, added),
             f"{b.seconds:.1f}",
         ]
         for a, b in _pairs(small, large)
-        if max(b.read_bytes, b.written_bytes) > _WORTH_TELLING
+        if max(b.read_bytes, b.written_bytes) > _MIN_STAGE_BYTES
     ]
     header = ["stage", "elements", "bytes", "in B/record", "out B/record", "seconds"]
     return _markdown(header, rows)
 
 
 def format_held(small: Result, large: Result) -> str:
-    """What somebody holds as a whole: side inputs, and values of one key."""
+    """Formats the data that a worker holds as a whole: side inputs, and the values of a key."""
     before = {each.name: each for each in small.collections}
     rows = []
     for b in large.collections:
         a = before.get(b.name)
         if b.side and a:
-            where = f"side input `{b.name}`"
-            rows.append([where, format_bytes(a.size), format_bytes(b.size)])
+            rows.append([f"side input `{b.name}`", format_bytes(a.size), format_bytes(b.size)])
     for a, b in _pairs(small, large):
         if b.grouped and b.written:
             sizes = (each.read_bytes / max(each.written, 1) for each in (a, b))
@@ -306,7 +309,7 @@ def format_held(small: Result, large: Result) -> str:
 
 
 def format_largest(small: Result, large: Result, count: int = 8) -> str:
-    """The collections of the largest elements."""
+    """Formats the collections with the largest elements."""
     before = {each.name: each for each in small.collections}
     found = sorted(large.collections, key=lambda each: -each.largest)[:count]
     rows = [
@@ -322,11 +325,11 @@ def format_largest(small: Result, large: Result, count: int = 8) -> str:
     names = [
         f"{name}, {each.records:,}" for name in ("elements", "largest") for each in (small, large)
     ]
-    return _markdown(["made by", *names], rows)
+    return _markdown(["written by", *names], rows)
 
 
 def format_cost(results: list[Result]) -> str:
-    """A row for each job, and what a record costs at the margin."""
+    """Formats a row for each job, with the marginal cost of a record."""
     rows, last = [], None
     for result in results:
         row = [
@@ -340,9 +343,9 @@ def format_cost(results: list[Result]) -> str:
         ]
         margin = ["", ""]
         if last and last.kind == result.kind:
-            more = (result.records - last.records) / 1e6
-            margin[0] = f"{(result.seconds - last.seconds) / more:.1f}"
-            margin[1] = f"{(result.cpu_seconds - last.cpu_seconds) / more:.1f}"
+            millions = (result.records - last.records) / 1e6
+            margin[0] = f"{(result.seconds - last.seconds) / millions:.1f}"
+            margin[1] = f"{(result.cpu_seconds - last.cpu_seconds) / millions:.1f}"
         rows.append(row + margin)
         last = result
     header = ["job", "records", "s", "CPU s", "worker", "dataset", "shards", "µs/record", "CPU µs"]
@@ -350,16 +353,18 @@ def format_cost(results: list[Result]) -> str:
 
 
 def main() -> int:
-    """The command; returns its exit code."""
+    """Measures, prints tables, and writes the JSON file; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--data", type=Path, default=Path("benchmark_data"), help="inputs, outputs")
-    parser.add_argument("--kinds", default=",".join(SIZES), help=f"of {', '.join(SIZES)}")
     parser.add_argument(
-        "--records", type=int, nargs=2, help="a small and a large number instead of the usual ones"
+        "--data", type=Path, default=Path("benchmark_data"), help="folder for inputs and outputs"
     )
-    parser.add_argument("--parallelism", type=int, default=2)
-    parser.add_argument("--quick", action="store_true", help="tiny inputs: does it run?")
-    parser.add_argument("--json", type=Path, help="takes every figure")
+    parser.add_argument("--kinds", default=",".join(SIZES), help=f"some of {', '.join(SIZES)}")
+    parser.add_argument(
+        "--records", type=int, nargs=2, help="two numbers of records, to replace the default sizes"
+    )
+    parser.add_argument("--parallelism", type=int, default=2, help="of the jobs on Flink")
+    parser.add_argument("--quick", action="store_true", help="smoke test: tiny inputs")
+    parser.add_argument("--json", type=Path, help="write all figures to this file")
     flags = parser.parse_args()
     data = flags.data.absolute()
     folder = data / "scale" / "flink"
@@ -385,11 +390,7 @@ def main() -> int:
         return 1
     print(format_cost(results))
     if flags.json:
-        found = {
-            "machine": machine(),
-            "versions": versions({"ours": sys.executable}),
-            "results": results,
-        }
+        found = {**prepare(data, sys.executable), "results": results}
         flags.json.write_text(json.dumps(found, default=dataclasses.asdict, indent=1))
     return 0
 

@@ -3,8 +3,8 @@
     python shuffle_bytes.py FILE -m MODULE ARGUMENT...
     python shuffle_bytes.py FILE SCRIPT ARGUMENT...
 
-FILE gets the sum, in bytes. It is what a cluster would send from worker to worker: every element
-before every GroupByKey, Reshuffle and combination, in its encoded form.
+FILE receives the sum, in bytes. These are the bytes that a cluster would send between workers: the
+encoded elements before every GroupByKey, Reshuffle and combination.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from apache_beam.runners.portability.fn_api_runner import execution
 
 
 def main() -> None:
-    """Counts, and leaves with the program's own exit code."""
+    """Runs the program, writes the sum, and exits with the program's exit code."""
     total = Path(sys.argv[1])
     chunks: list[int] = []
     append = execution.GroupingBuffer.append
@@ -28,7 +28,7 @@ def main() -> None:
 
     execution.GroupingBuffer.append = counting_append
     try:
-        # The first entry of sys.path becomes what it is when Python starts the program itself.
+        # sys.path[0] is set as if Python had started the program itself.
         if sys.argv[2] == "-m":
             module, sys.argv = sys.argv[3], sys.argv[3:]
             sys.path[0] = str(Path.cwd())

@@ -2,33 +2,23 @@
 
     python benchmarks/write_shards.py --json results.json
 
-All three write the same records of the same files to 16 shards on this machine. The time of a run
-is that of the whole process; the rate at the margin, between a small and a large input, is free of
-imports and start-up. The rivals run in an environment of their own, which is made once.
+All three write the same records from the same files to 16 shards on this machine. A run is timed from
+the start to the exit of the process; the marginal rate, between a small and a large input, excludes
+imports and start-up. The rivals run in their own environment, which is created once.
 """
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
-import json
 import shutil
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from environment import (
-    HERE,
-    machine,
-    make_environment,
-    parse_names,
-    rival_python,
-    rival_variables,
-    versions,
-)
+from command import build_parser, parse_flags, parse_names, report, run_command, save
+from environment import prepare, rival_python, rival_variables
 from figures import CONTENDERS, Result, format_scaling, format_table, margins, ratios, to_json
 from inputs import CLASSES, KINDS, make_inputs, read_all
-from measure import BenchmarkError, Run, run, shard_sizes
+from measure import HERE, BenchmarkError, Run, run, shard_sizes
 
 NUM_SHARDS = 16
 SIZES = {"sensors": (20_000, 80_000), "images": (1_000, 4_000), "text": (50_000, 200_000)}
@@ -43,11 +33,11 @@ _OWN_FLAGS = {
 
 
 class Bench:
-    """Starts the contenders.
+    """Runs the contenders.
 
     Args:
         data: The folder of inputs and the rivals' environment.
-        outputs: The folder below which datasets are written, and removed.
+        outputs: The folder in which datasets are written and deleted.
         python: The interpreter of this project's environment.
         warm: Warm the memory before each run.
     """
@@ -58,38 +48,33 @@ class Bench:
         self._rival = rival_python(data)
 
     def clear(self) -> None:
-        """Deletes what contenders have written."""
+        """Deletes the datasets of all contenders."""
         shutil.rmtree(self._outputs, ignore_errors=True)
         self._outputs.mkdir(parents=True)
 
     def output(self, result: Result) -> Path:
-        """Where a contender writes."""
+        """Returns the folder in which a contender writes a dataset."""
         return self._outputs / f"{result.kind}-{result.contender}-{result.records}"
 
     def _start(self, result: Result, arguments: Sequence[str]) -> Run:
         """Runs a Python program in the environment of a contender."""
-        what = f"{result.contender}, {result.records} {result.kind}"
-        print(f"  {what}", flush=True)
         if result.contender == "ours":
             python, env = self._python, None
         else:
-            python = self._rival
-            env = rival_variables()
+            python, env = self._rival, rival_variables()
+        label = f"{result.contender}, {result.records} {result.kind}"
         log = self._data / f"{result.kind}-{result.contender}.log"
-        try:
-            return run([python, *arguments], log, HERE.parent, env, self._warm)
-        except BenchmarkError as error:
-            raise BenchmarkError(f"{what}: {error}") from None
+        return run(label, [python, *arguments], log, env, self._warm)
 
     def write(self, result: Result, count_shuffle: bool = False) -> Run:
-        """Runs a contender once, and looks at what it wrote.
+        """Runs a contender once, and counts the records that it wrote.
 
         Args:
-            result: Takes the sizes of the shards.
-            count_shuffle: Take the bytes of Beam's shuffle too, which costs some time.
+            result: The result whose `shards` are set.
+            count_shuffle: Also set `shuffle_bytes`; counting slows the run down.
 
         Raises:
-            BenchmarkError: It failed, or did not write all records.
+            BenchmarkError: The contender failed, or did not write all records.
         """
         folder = make_inputs(self._data, result.kind, result.records)
         output = self.output(result)
@@ -118,35 +103,31 @@ class Bench:
         return measured
 
     def compare(self, results: Sequence[Result]) -> None:
-        """Checks that contenders wrote the same records of the same input.
+        """Checks that contenders wrote the same records from the same input.
 
         Raises:
-            BenchmarkError: They did not.
+            BenchmarkError: Their records differ.
         """
-        first = results[0]
+        kind = results[0].kind
         outputs = [f"{result.contender}={self.output(result)}" for result in results]
         path = str(HERE / "rivals" / "compare.py")
-        print(f"  comparing their {first.kind}", flush=True)
-        try:
-            log = self._data / "compare.log"
-            run([self._rival, path, first.kind, *outputs], log, HERE.parent)
-        except BenchmarkError as error:
-            raise BenchmarkError(f"the records of {first.kind} differ: {error}") from None
+        log = self._data / "compare.log"
+        run(f"compare the {kind}", [self._rival, path, kind, *outputs], log)
 
     def measure(
         self, kind: str, sizes: Sequence[int], contenders: Sequence[str], runs: int
     ) -> list[Result]:
-        """Every contender on every size of a kind.
+        """Runs every contender on every size of a kind.
 
         Raises:
-            BenchmarkError: One failed, or they differ in what they wrote.
+            BenchmarkError: A contender failed, or their records differ.
         """
-        for size in sorted(sizes, reverse=True):  # the smaller ones are links to its files
+        for size in sorted(sizes, reverse=True):  # smaller inputs link to its files
             make_inputs(self._data, kind, size)
         results = [
             Result(kind, contender, size) for size in sorted(sizes) for contender in contenders
         ]
-        print(f"{kind}: the first run, which is not timed", flush=True)
+        print(f"{kind}: the warm-up run, which is not timed", flush=True)
         read_all(make_inputs(self._data, kind, max(sizes)))
         for result in results:
             self.write(result, count_shuffle=True)
@@ -156,12 +137,12 @@ class Bench:
                 self.compare(results[: len(contenders)])
         for number in range(runs):
             print(f"{kind}: run {number + 1} of {runs}", flush=True)
-            # Another contender comes first each time: what one leaves the machine in is what the
-            # next one finds.
+            # Each run starts with another contender, because each leaves the machine in a state that
+            # affects the next.
             for start in range(0, len(results), len(contenders)):
                 same_size = results[start : start + len(contenders)]
-                turn = number % len(contenders)
-                for result in same_size[turn:] + same_size[:turn]:
+                first = number % len(contenders)
+                for result in same_size[first:] + same_size[:first]:
                     self.clear()
                     result.runs.append(self.write(result))
         self.clear()
@@ -169,10 +150,10 @@ class Bench:
 
 
 def parse_sizes(values: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """The sizes of each kind, from `sensors=20000,80000`.
+    """Parses the sizes of each kind, such as `sensors=20000,80000`.
 
     Raises:
-        BenchmarkError: The text is something else, or there are not two sizes to compare.
+        BenchmarkError: A value is malformed, or has fewer than two sizes to compare.
     """
     sizes = {}
     for value in values:
@@ -182,87 +163,58 @@ def parse_sizes(values: Sequence[str]) -> dict[str, tuple[int, ...]]:
             raise BenchmarkError(f"{value!r}: expected KIND=N,N such as sensors=20000,80000")
         sizes[kind] = tuple(sorted({int(part) for part in parts}))
         if len(sizes[kind]) < 2 or sizes[kind][0] < max(NUM_SHARDS, CLASSES):
-            raise BenchmarkError(f"{value!r}: expected two different sizes from {NUM_SHARDS} on")
+            raise BenchmarkError(
+                f"{value!r}: expected two different sizes of at least {NUM_SHARDS}"
+            )
     return sizes
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--data", default="benchmark_data", help="inputs (default: %(default)s)")
-    parser.add_argument(
-        "--outputs", help="where datasets go for a while, such as /dev/shm (default: --data)"
-    )
-    parser.add_argument("--python", default=sys.executable, help="this project's interpreter")
-    parser.add_argument("--kinds", default=",".join(KINDS), help="(default: %(default)s)")
-    parser.add_argument("--contenders", default=",".join(CONTENDERS), help="(default: %(default)s)")
-    parser.add_argument("--sizes", action="append", default=[], metavar="KIND=N,N")
-    parser.add_argument("--runs", type=int, default=3, help="timed ones (default: %(default)s)")
-    parser.add_argument("--quick", action="store_true", help="tiny inputs, one run: a smoke test")
-    parser.add_argument(
-        "--scaling",
-        action="append",
-        metavar="KIND=N,N,…",
-        help="this project alone, at these sizes",
-    )
-    parser.add_argument("--json", metavar="PATH", help="every figure of every run")
-    return parser
-
-
 def main() -> None:
-    """Measures, prints, and writes the figures.
+    """Measures, prints tables, and writes the JSON file.
 
     Raises:
         BenchmarkError: A contender failed, or a flag is wrong.
     """
-    flags = build_parser().parse_args()
+    parser = build_parser(__doc__, "--kinds", KINDS, CONTENDERS)
+    parser.add_argument(
+        "--outputs", help="folder for temporary datasets, such as /dev/shm (default: --data)"
+    )
+    parser.add_argument(
+        "--sizes",
+        action="append",
+        default=[],
+        metavar="KIND=N,N",
+        help="numbers of records, to replace the default sizes of a kind",
+    )
+    parser.add_argument(
+        "--scaling",
+        action="append",
+        metavar="KIND=N,N,…",
+        help="measure only this project, at these numbers of records",
+    )
+    flags = parse_flags(parser)
     kinds = parse_names(KINDS, flags.kinds)
     contenders = parse_names(CONTENDERS, flags.contenders)
     sizes = {**(QUICK_SIZES if flags.quick else SIZES), **parse_sizes(flags.sizes)}
-    runs = 1 if flags.quick else flags.runs
-    if runs < 1:
-        raise BenchmarkError(f"--runs {runs}: expected at least 1")
     if flags.scaling:
         sizes, contenders = parse_sizes(flags.scaling), ["ours"]
         kinds = list(sizes)
-    data = Path(flags.data).resolve()
-    data.mkdir(parents=True, exist_ok=True)
-    outputs = Path(flags.outputs).resolve() if flags.outputs else data
-    bench = Bench(data, outputs, flags.python, warm=not flags.quick)
-    pythons = {"ours": flags.python}
-    if contenders != ["ours"]:
-        pythons["rivals"] = rival_python(data)
-        make_environment(data)
-    figures: dict = {
-        "machine": machine(),
-        "versions": versions(pythons),
-        "results": [],
-        "margins": [],
-        "ratios": {},
-    }
+    outputs = Path(flags.outputs).resolve() if flags.outputs else flags.data
+    bench = Bench(flags.data, outputs, flags.python, warm=not flags.quick)
+    figures = prepare(flags.data, flags.python, contenders != ["ours"])
+    figures |= {"results": [], "margins": [], "ratios": {}}
     tables = []
     for kind in kinds:
-        results = bench.measure(kind, sizes[kind], contenders, runs)
+        results = bench.measure(kind, sizes[kind], contenders, flags.runs)
         figures["results"] += to_json(results)
         figures["margins"] += [dataclasses.asdict(margin) for margin in margins(results)]
-        at_margin = ratios(margins(results))
-        figures["ratios"][kind] = at_margin
+        figures["ratios"][kind] = ratios(margins(results))
         table = format_scaling(results) if flags.scaling else format_table(results)
-        lines = [f"{name} at the margin: {ratio:.2f}" for name, ratio in at_margin.items()]
+        lines = [f"marginal rates {name}: {r:.2f}" for name, r in figures["ratios"][kind].items()]
         tables.append("\n".join([kind, table, *lines]))
-        # Written after every kind: a failure of a later one does not cost what is measured.
-        if flags.json:
-            Path(flags.json).write_text(json.dumps(figures, indent=1) + "\n")
-    hardware = figures["machine"]
-    print(f"\n{hardware['cpu']}, {hardware['cores']} cores", *tables, sep="\n\n")
-    if flags.quick:
-        print("\nInputs as tiny as these say that it runs, not how fast.")
+        save(flags.json, figures)  # after every kind, in case a later one fails
+    report(figures, tables, flags.quick)
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except BenchmarkError as error:
-        sys.exit(f"error: {error}")
+    run_command(main)

@@ -1,7 +1,7 @@
-"""What Dataflow's launcher runs in the image: a job from the parameters of the flex template.
+"""Runs a job with the parameters of the flex template; Dataflow's launcher starts it in the image.
 
-A template knows parameters of a name and a value alone, so the job is one of them, and a switch is
-true or false.
+Every template parameter has a name and a value, so the job is a parameter, too, and a switch is true
+or false.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from beam_jobs.cli.parser import switches
 
 
 def command_line(parameters: list[str]) -> list[str]:
-    """The arguments of `python -m beam_jobs` for those that the launcher gives."""
+    """Returns the launcher's parameters as arguments of `python -m beam_jobs`."""
     job, rest = [], []
     for parameter in parameters:
         name, _, value = parameter.removeprefix("--").partition("=")

@@ -1,4 +1,4 @@
-"""Prints `metadata.json`, the parameters of the flex template: the flags of the jobs and their help.
+"""Prints `metadata.json`, the parameters of the flex template: the jobs' flags and their help.
 
 python docker/metadata.py > docker/metadata.json
 """
@@ -11,21 +11,21 @@ from typing import Any
 
 from beam_jobs.cli.parser import declared_flags
 
-# Of the command alone: a dry run is made on the user's own machine, and a template is for Dataflow.
-_NOT_OF_A_JOB = ("dry_run", "engine")
+# Flags without a parameter: dry runs need no cluster, and a template always runs on Dataflow.
+_COMMAND_ONLY = ("dry_run", "engine")
 _REMOTE = r"^[a-z0-9]+://[^*?\[]+$"
 _REGEXES = {"output": _REMOTE, "input": "^[a-z0-9]+://.+$", "table": "^[a-z0-9]+://.+$"}
-_BEAMS = [
+_BEAM_PARAMETERS = [
     {
         "name": "sdk_container_image",
         "label": "sdk_container_image",
-        "helpText": "The image of this template, which the workers run as well.",
+        "helpText": "The image of this template, which the workers also run.",
         "regexes": ["^[^ ]+$"],
     },
     {
         "name": "max_num_workers",
         "label": "max_num_workers",
-        "helpText": "Machines at most (default: Dataflow's own).",
+        "helpText": "Maximum number of worker machines (default: Dataflow's).",
         "isOptional": True,
         "regexes": [r"^\d+$"],
     },
@@ -33,7 +33,7 @@ _BEAMS = [
 
 
 def _regex(name: str, declared: list[dict[str, Any]]) -> str:
-    """What a value must match in every job that has the flag; empty for anything."""
+    """Returns the pattern that a value must match in every job with the flag; empty for any value."""
     if name in _REGEXES:
         return _REGEXES[name]
     if all(flag.get("action") == "store_true" for flag in declared):
@@ -47,29 +47,29 @@ def _regex(name: str, declared: list[dict[str, Any]]) -> str:
 
 
 def _help(by_job: dict[str, dict[str, Any]], jobs: list[str]) -> str:
-    """The help of a flag, with the jobs that it is for where it is not for all alike."""
+    """Returns a flag's help, which names the jobs unless all of them have the same text."""
     texts: dict[str, list[str]] = {}
     for job, flag in by_job.items():
         texts.setdefault(flag["help"], []).append(job)
     if list(texts.values()) == [jobs]:
         return next(iter(texts))
-    return ". ".join(f"{', '.join(mine)}: {text}" for text, mine in texts.items())
+    return ". ".join(f"{', '.join(users)}: {text}" for text, users in texts.items())
 
 
 def parameters() -> Iterator[dict[str, Any]]:
-    """Yields the parameters: the job, what Beam must know, and every flag of every job."""
+    """Yields the parameters: the job, two options of Beam, and every flag of every job."""
     declared = declared_flags()
     jobs = list(declared)
     yield {
         "name": "job",
         "label": "job",
-        "helpText": "What a record is: an image, a text, a recording, or a record of an existing "
-        "TFRecord file.",
+        "helpText": "The source of a record: an image, a text, a recording, or a record of an "
+        "existing TFRecord file.",
         "regexes": [f"^({'|'.join(jobs)})$"],
     }
-    yield from _BEAMS
+    yield from _BEAM_PARAMETERS
     for name in dict.fromkeys(name for flags in declared.values() for name in flags):
-        if name in _NOT_OF_A_JOB:
+        if name in _COMMAND_ONLY:
             continue
         by_job = {job: flags[name] for job, flags in declared.items() if name in flags}
         found: dict[str, Any] = {"name": name, "label": name, "helpText": _help(by_job, jobs)}
@@ -81,7 +81,7 @@ def parameters() -> Iterator[dict[str, Any]]:
 
 
 def metadata() -> dict[str, Any]:
-    """The whole file."""
+    """Returns the contents of `metadata.json`."""
     return {
         "name": "beam-shards",
         "description": "Raw images, texts and sensor arrays to exactly balanced TFRecord shards.",

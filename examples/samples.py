@@ -1,4 +1,4 @@
-"""Small inputs of every kind, made on the spot, so that the jobs can be tried at once."""
+"""Generates small inputs of every kind, to try the jobs with."""
 
 from __future__ import annotations
 
@@ -11,56 +11,18 @@ from PIL import Image
 _IMAGE_MODES = ("RGB", "RGB", "L", "P", "RGBA", "CMYK", "I;16")
 
 _WORDS = {
-    "negative": [
-        "dull",
-        "slow",
-        "broken",
-        "noisy",
-        "late",
-        "cold",
-        "empty",
-        "weak",
-        "sour",
-        "plain",
-    ],
-    "positive": [
-        "bright",
-        "quick",
-        "solid",
-        "quiet",
-        "prompt",
-        "warm",
-        "full",
-        "strong",
-        "sweet",
-        "rich",
-    ],
+    "negative": "dull slow broken noisy late cold empty weak sour plain",
+    "positive": "bright quick solid quiet prompt warm full strong sweet rich",
 }
-
-_NEUTRAL = [
-    "the",
-    "service",
-    "a",
-    "room",
-    "this",
-    "meal",
-    "our",
-    "guide",
-    "that",
-    "film",
-    "it",
-    "was",
-    "and",
-    "felt",
-    "very",
-]
+_NEUTRAL = "the service a room this meal our guide that film it was and felt very"
 
 
 def make_samples(directory: Path, per_class: int = 60) -> None:
-    """Writes `images/`, `text/` and `sensors/` below a directory; the same files every time.
+    """Writes `images/`, `text/` and `sensors/` to a directory; the files are always the same.
 
     Args:
-        per_class: How many pictures and recordings of each class.
+        directory: The directory, which is created if it does not exist.
+        per_class: Number of images and recordings of each class.
     """
     rng = np.random.Generator(np.random.PCG64(0))
     make_images(directory / "images", per_class, rng)
@@ -69,7 +31,7 @@ def make_samples(directory: Path, per_class: int = 60) -> None:
 
 
 def make_images(directory: Path, per_class: int, rng: np.random.Generator) -> None:
-    """JPEG and PNG pictures of stripes and rings: many sizes and modes, some lying on their side."""
+    """Writes JPEG and PNG images of stripes and rings in many sizes and modes, some rotated by EXIF."""
     for name in ("rings", "stripes"):
         (directory / name).mkdir(parents=True, exist_ok=True)
         for number in range(per_class):
@@ -85,24 +47,25 @@ def make_images(directory: Path, per_class: int, rng: np.random.Generator) -> No
                 image = Image.fromarray((gray[..., None] * tint).astype(np.uint8)).convert(mode)
             exif = Image.Exif()
             if mode == "RGB" and number % 4 == 1:
-                exif[0x0112] = 6  # to be turned by 90 degrees
+                exif[0x0112] = 6  # orientation: rotate by 90 degrees
             suffix = "jpg" if mode in ("RGB", "L", "CMYK") else "png"
             image.save(directory / name / f"{number:04d}.{suffix}", exif=exif)
 
 
 def make_texts(directory: Path, count: int, rng: np.random.Generator) -> None:
-    """A JSONL file of short opinions with a label each."""
+    """Writes a JSONL file of short, labelled opinions."""
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / "opinions.jsonl").open("w") as file:
         for _ in range(count):
             label = str(rng.choice(["negative", "positive"]))
-            words = [*rng.choice(_NEUTRAL, rng.integers(3, 12)), *rng.choice(_WORDS[label], 2)]
+            length = rng.integers(3, 12)
+            words = [*rng.choice(_NEUTRAL.split(), length), *rng.choice(_WORDS[label].split(), 2)]
             text = " ".join(map(str, words)).capitalize() + "."
             file.write(json.dumps({"text": text, "label": label}) + "\n")
 
 
 def make_recordings(directory: Path, per_class: int, rng: np.random.Generator) -> None:
-    """`.npy` recordings of three channels at rest or walking, float32 [50..500, 3]."""
+    """Writes `.npy` recordings of three channels, at rest or walking, float32 [50..500, 3]."""
     for name, amplitude in (("rest", 0.05), ("walk", 1.0)):
         (directory / name).mkdir(parents=True, exist_ok=True)
         for number in range(per_class):

@@ -1,4 +1,4 @@
-"""The tour: makes sample inputs, runs the three jobs on this machine, and reads the results.
+"""A tour: generates sample inputs, runs three jobs on this machine, and reads the results.
 
 Usage: python examples/tour.py DIRECTORY
 """
@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-# Before Beam is imported: it warns of parts of Google Cloud that nobody asked for.
+# Before Beam is imported, which warns about missing Google Cloud packages.
 logging.basicConfig(level=logging.ERROR)
 
 from samples import make_samples
@@ -26,18 +26,11 @@ from readers.format.display import format_table
 
 
 def jobs(inputs: Path, outputs: Path) -> dict[str, list[str]]:
-    """The three command lines."""
+    """Returns the command line of each job."""
     common = ["--splits", "train=0.8,val=0.2", "--num_shards", "train=8,val=2", "--overwrite"]
     flags = {
         "images": ["--input", f"{inputs}/images/*/*", "--image_size", "224x224"],
-        "text": [
-            "--input",
-            f"{inputs}/text/*.jsonl",
-            "--label_field",
-            "label",
-            "--tokens",
-            "words",
-        ],
+        "text": ["--input", f"{inputs}/text/*.jsonl", "--label_field=label", "--tokens=words"],
         "sensors": ["--input", f"{inputs}/sensors/*/*.npy"],
     }
     return {
@@ -47,16 +40,16 @@ def jobs(inputs: Path, outputs: Path) -> dict[str, list[str]]:
 
 @contextlib.contextmanager
 def silenced() -> Iterator[None]:
-    """Drops what is written to standard error, by C++ too; exceptions still rise."""
+    """Discards the output to standard error, also of C++; exceptions still propagate."""
     sys.stderr.flush()
-    kept = os.dup(2)
-    with Path(os.devnull).open("w") as nothing:
-        os.dup2(nothing.fileno(), 2)
+    stderr = os.dup(2)
+    with Path(os.devnull).open("w") as null:
+        os.dup2(null.fileno(), 2)
     try:
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(stderr, 2)
+        os.close(stderr)
 
 
 def main(directory: Path) -> None:
@@ -71,7 +64,7 @@ def main(directory: Path) -> None:
         rows += summary_rows(name, manifest, time.monotonic() - began)
     print(format_table(rows), flush=True)
 
-    with silenced():  # TensorFlow greets with notes on CPUs, GPUs and buffers
+    with silenced():  # TensorFlow logs notes on CPUs, GPUs and buffers
         import tensorflow as tf
 
         import readers

@@ -102,7 +102,7 @@ def export_npy(
             outputs[name],
             _digest(plan, name),
             numpy_dtype(exported.dtype),
-            (len(records), *(d for d in exported.shape if d is not None)),
+            (len(records), *exported.known_sizes),
         )
         for name, exported in plan.schema.items()
     }
@@ -142,14 +142,10 @@ def _fill(files: dict[str, PartialNpy], records: Records) -> None:
 
 def _check(name: str, feature: Feature) -> None:
     """Raises ValueError for a feature that a `.npy` file cannot hold as numbers of one shape."""
-    if feature.dtype == "string":
+    if feature.dtype in ("string", "bfloat16"):
+        kind = "text" if feature.dtype == "string" else feature.dtype
         raise ValueError(
-            f"feature {name!r} is text, which a .npy file cannot hold: read it with "
-            "readers.as_numpy or readers.RecordSource"
-        )
-    if feature.dtype == "bfloat16":
-        raise ValueError(
-            f"feature {name!r} is bfloat16, which .npy files do not support: read it with "
+            f"feature {name!r} is {kind}, which a .npy file cannot hold: read it with "
             "readers.as_numpy or readers.RecordSource"
         )
     if not feature.is_fixed:

@@ -13,13 +13,18 @@ import numpy as np
 
 from readers.files.remote import file_size, open_file
 from readers.format.display import format_bytes
-from readers.format.manifest import INDEX_SUFFIX, TOKENIZER, VOCABULARY, Manifest, Shard, join
+from readers.format.manifest import (
+    INDEX_SUFFIX,
+    RESERVED_IDS,
+    TOKENIZER,
+    VOCABULARY,
+    Manifest,
+    Shard,
+    join,
+)
 from readers.format.tfrecord import FRAME_BYTES, intact
 from readers.shards.fetch import ShardBytes
 from readers.shards.index import read_sidecar
-
-# The ids of padding and unknown tokens, which the vocabulary file does not list.
-_RESERVED = 2
 
 # Read at a time: large enough for any disk, and small enough for the processor's cache.
 _CHUNK_BYTES = 1 << 20
@@ -101,7 +106,7 @@ def verify(path: str | os.PathLike[str]) -> Report:
         found = list(threads.map(lambda shard: list(_check(directory, shard)), shards))
     problems = [problem for several in found for problem in several]
     if manifest.vocabulary:
-        file, words = join(directory, VOCABULARY), manifest.vocabulary - _RESERVED
+        file, words = join(directory, VOCABULARY), manifest.vocabulary - RESERVED_IDS
         problems += _check_tokens(file, "vocabulary", "words", words, _words_in)
     if manifest.tokenizer:
         file, ids = join(directory, TOKENIZER), manifest.tokenizer

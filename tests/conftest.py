@@ -25,11 +25,11 @@ from tests.support.object_stores import (
 
 __all__ = ["gcs", "gcs_of_module", "gcs_server", "s3", "s3_of_module", "s3_server", "store"]
 
-# A shell that starts pytest in the background makes it and all its child processes ignore Ctrl-C.
+# A shell that starts pytest in the background makes it and its child processes ignore Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# CI uses the same examples in every run, so that a change fails for its own faults only; elsewhere
-# every run draws new ones. There is no deadline, because machines of CI are slow at times.
+# CI uses the same examples in every run, so that a change fails only for its own faults; elsewhere
+# every run draws new ones. There is no deadline because CI machines are slow at times.
 settings.register_profile("ci", derandomize=True, deadline=None)
 settings.register_profile("here", deadline=None)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
@@ -39,7 +39,7 @@ TIERS = {"slow", "environments", "disks", "frameworks", "engines"}
 
 @pytest.hookimpl(tryfirst=True)  # before pytest evaluates -m
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Moves the cases that `slow(base=[...])` lists to the base; every test is in one tier."""
+    """Moves the cases that `slow(base=[...])` lists to the base; every test is in exactly one tier."""
     listed, found = set(), set()
     for item in items:
         mark = item.get_closest_marker("slow")
@@ -61,7 +61,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def dying_after(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Callable[[int], contextlib.AbstractContextManager]:
-    """Lets a given number of shards be written; the next writer fails, whatever its thread."""
+    """Lets a number of shards be written; the next writer fails in any thread."""
     write, changed = ShardWriter.write, threading.Condition()
 
     @contextlib.contextmanager

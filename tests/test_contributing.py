@@ -1,4 +1,4 @@
-"""What CONTRIBUTING.md names is there, and its input format can be added as it says."""
+"""The files that CONTRIBUTING.md names exist, and its example of an input format works."""
 
 import re
 
@@ -13,7 +13,7 @@ def blocks_of(language):
     return [text for found, text in BLOCKS if found == language]
 
 
-def test_the_files_that_it_names_exist():
+def test_the_files_it_names_exist():
     named = {*re.findall(r"\b(?:beam_jobs|readers|tests|docs)/[\w/]+\.(?:py|md)\b", TEXT)}
     named |= {*re.findall(r"\]\(([\w/.]+)", TEXT)}
     assert len(named) > 8
@@ -29,12 +29,12 @@ def test_its_ten_lines_name_every_package():
         assert folders <= words
 
 
-def test_the_input_format_that_it_adds_works(monkeypatch):
+def test_its_input_format_works(monkeypatch):
     loader, table, extra, test = blocks_of("python")
     source, proof = {}, {}
     exec(loader, source)
     ((kind, function),) = re.findall(r'^    "(\w+)": (\w+),$', table, re.MULTILINE)
-    monkeypatch.setitem(formats._LOADERS, kind, source[function])
+    monkeypatch.setitem(formats.LOADERS, kind, source[function])
     exec(test, proof)
     (check,) = (value for name, value in proof.items() if name.startswith("test_"))
     check()
@@ -43,7 +43,7 @@ def test_the_input_format_that_it_adds_works(monkeypatch):
     assert f'require("{package}.io", "{name}", ' in loader
 
 
-def test_the_dictionaries_that_it_extends_are_there():
+def test_the_dictionaries_it_extends_exist():
     assert "\nINPUTS = {\n" in (ROOT / "setup.py").read_text()
     table = (ROOT / "beam_jobs/jobs/sensors/formats.py").read_text()
     (opening,) = re.findall(r"^.*LOADERS.*\{$", "\n".join(blocks_of("python")), re.MULTILINE)

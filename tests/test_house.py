@@ -1,4 +1,4 @@
-"""Arrows between packages go down only: the lists here are the house that docs/design.md draws."""
+"""Imports between packages point down only; docs/design.md draws the packages listed here."""
 
 import ast
 import subprocess
@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.checkout import ROOT
 
-# From the top; the jobs stand side by side.
+# From the top; the jobs share one floor.
 JOBS = ["jobs/images", "jobs/text", "jobs/sensors", "jobs/reshard"]
 FLOORS = {
     "beam_jobs": (
@@ -20,13 +20,13 @@ FLOORS = {
         "tfdata batches shards order format files"
     ),
 }
-# What a package may take from the other one: the format, and the waits between requests to a store.
+# The modules that beam_jobs may import from readers: the format, and the waits between requests to a store.
 SHARED = ("readers/format", "readers/files/backoff")
 WITHOUT_BEAM = ["sources", "records", "plan", "jobs"]
 
 
 def floor(path: str) -> tuple[int, str]:
-    """The number of a path's floor, from the top, and the room on it."""
+    """The number of a path's floor, counted from the top, and its package."""
     package, _, inside = path.partition("/")
     job = next((job for job in JOBS if f"{inside}/".startswith(f"{job}/")), "")
     room = "JOBS" if job else inside.split("/")[0] or "__init__"
@@ -34,7 +34,7 @@ def floor(path: str) -> tuple[int, str]:
 
 
 def imports(path):
-    """Yields (line, imported path) of every import of our own packages."""
+    """Yields (line, imported path) of every import of beam_jobs and readers."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module:
             for alias in node.names:

@@ -1,4 +1,4 @@
-"""The public face of both packages: names, version, and the systems they run on."""
+"""The public names of both packages, their version, and the systems that they run on."""
 
 import builtins
 import inspect
@@ -28,7 +28,7 @@ def package_of(function):
 
 
 def public_functions(module):
-    """The functions, classes and methods that a module gives its users."""
+    """The public functions, classes and methods of a module."""
     for value in (getattr(module, name) for name in module.__all__):
         if callable(value):
             yield value
@@ -39,7 +39,7 @@ def public_functions(module):
 
 
 def raised_by(function):
-    """The names of exceptions in the docstring of a function."""
+    """The names of the exceptions in the docstring of a function."""
     section = re.search(r"Raises:\n(.*?)(\n\s*\n|\Z)", inspect.getdoc(function) or "", re.S)
     if not section:
         return set()
@@ -49,7 +49,7 @@ def raised_by(function):
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
-def test_what_public_functions_raise_can_be_imported_from_the_package(module):
+def test_exceptions_of_public_functions_can_be_imported_from_the_package(module):
     raised = {(error, package_of(f)) for f in public_functions(module) for error in raised_by(f)}
     assert raised
     for error, package in raised:
@@ -60,7 +60,7 @@ def test_what_public_functions_raise_can_be_imported_from_the_package(module):
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
-def test_what_public_functions_and_fields_hold_can_be_imported_from_the_package(module):
+def test_types_of_public_functions_and_fields_can_be_imported_from_the_package(module):
     annotations = []
     for function in public_functions(module):
         if inspect.isclass(function):
@@ -77,7 +77,7 @@ def test_what_public_functions_and_fields_hold_can_be_imported_from_the_package(
         assert {"Batches", "Report", "Problem", "Manifest", "Split", "Shard", "State"} <= found
 
 
-def test_both_packages_have_the_version_that_is_built():
+def test_both_packages_have_the_version_of_the_distribution():
     command = [sys.executable, "setup.py", "--quiet", "--version"]
     built = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True).stdout
     assert built.split()[-1] == readers.__version__ == beam_jobs.__version__
@@ -85,7 +85,7 @@ def test_both_packages_have_the_version_that_is_built():
 
 @pytest.fixture
 def on_windows(tmp_path):
-    """Runs Python in a process that takes itself to be on Windows."""
+    """Runs Python in a process whose sys.platform is that of Windows."""
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.platform = 'win32'\n")
     environment = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
 

@@ -1,4 +1,4 @@
-"""What type checkers make of the package when it is installed."""
+"""Type checkers find the types of the installed package."""
 
 import ast
 import inspect
@@ -28,8 +28,8 @@ def python(tmp_path_factory, wheel):
 
 @pytest.fixture(scope="module")
 def mypy(python, tmp_path_factory):
-    """Checks the text of a program as strictly as mypy can; gives its exit code and its output."""
-    # A folder of their own, where no `readers/` of the checkout is taken for the package.
+    """A function that checks a program with mypy --strict; it returns the exit code and the output."""
+    # A separate folder, where mypy does not take `readers/` of the checkout for the package.
     directory = tmp_path_factory.mktemp("mypy")
     command = [sys.executable, "-m", "mypy", "--strict", "--python-executable", python]
 

@@ -10,8 +10,9 @@ from typing import Literal
 from beam_jobs.cli.flags import flag
 from beam_jobs.cli.inputs import InputFlags, label_flag
 from beam_jobs.errors import UsageError
-from beam_jobs.jobs.images.annotations import Beside
-from beam_jobs.jobs.images.job import ImageEncoding, ImageJob, Resize, parse_image_size
+from beam_jobs.jobs.images.annotations import ImageAnnotations
+from beam_jobs.jobs.images.boxes import Resize
+from beam_jobs.jobs.images.job import ImageEncoding, ImageJob, parse_image_size
 
 _MAX_RECORD_BYTES = 1 << 31  # protobuf's limit
 
@@ -78,17 +79,19 @@ class ImageFlags(InputFlags):
             )
 
     def make_job(self, columns: tuple[str, ...], output: str) -> ImageJob:
-        beside = Beside.parse(
+        annotations = ImageAnnotations.parse(
             boxes=self.boxes,
             class_names=self.class_names,
             captions=self.captions,
             masks=self.masks,
         )
         extras = self.extras
-        names = [*columns, *(extra.name for extra in extras), *beside.columns]
+        names = [*columns, *(extra.name for extra in extras), *annotations.columns]
         inputs, labels = self.find_inputs(self.label, names, output)
-        inputs = replace(inputs, skips=functools.partial(beside.says, root=inputs.root))
-        beside.check(inputs)
+        inputs = replace(
+            inputs, skips=functools.partial(annotations.is_annotation, root=inputs.root)
+        )
+        annotations.check_files(inputs)
         return ImageJob(
             inputs=inputs,
             labels=labels,
@@ -97,5 +100,5 @@ class ImageFlags(InputFlags):
             channels=self.channels,
             encoding=self.encoding,
             extras=extras,
-            beside=beside,
+            annotations=annotations,
         )

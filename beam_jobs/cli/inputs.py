@@ -76,14 +76,15 @@ class InputFlags(JobFlags):
         if not self.table:
             if not self.input:
                 raise UsageError("--input is missing: name files or a folder, or add a --table")
-            if self.path_column:
-                raise UsageError(
-                    f"--path_column {self.path_column}: this applies to the rows of a --table: add one"
-                )
-            if self.key != "path":
-                raise UsageError(
-                    f"--key {self.key}: this applies to the rows of a --table: add one"
-                )
+            of_rows = {
+                "path_column": self.path_column,
+                "key": "" if self.key == "path" else self.key,
+            }
+            for name, value in of_rows.items():
+                if value:
+                    raise UsageError(
+                        f"--{name} {value}: this applies to the rows of a --table: add one"
+                    )
 
     @property
     def extras(self) -> tuple[ExtraFeature, ...]:
@@ -108,8 +109,7 @@ class InputFlags(JobFlags):
         wanted = tuple(dict.fromkeys(filter(None, (*labels.columns, *columns))))
         inputs = self._inputs(wanted, output, join)
         if labels.columns:
-            several = isinstance(first_value(inputs, labels.table), list)
-            labels = replace(labels, several=several)
+            labels = replace(labels, several=isinstance(first_value(inputs, labels.table), list))
         return inputs, labels
 
     def _inputs(self, columns: tuple[str, ...], output: str, join: str) -> Inputs:

@@ -7,7 +7,6 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import NamedTuple
 
 import apache_beam as beam
 from apache_beam.metrics import MetricsFilter
@@ -27,20 +26,10 @@ from readers.format.display import format_table
 from readers.format.manifest import MANIFEST, DatasetError, Manifest, join
 
 
-class Outcome(NamedTuple):
-    """The result of a job.
+def run_job(command: Command) -> tuple[Manifest, int] | None:
+    """Runs a job to its end; returns its manifest and the number of shards kept from earlier runs.
 
-    Attributes:
-        manifest: The dataset's manifest, read back from where it was written.
-        kept: The number of its shards that an earlier, unfinished run wrote.
-    """
-
-    manifest: Manifest
-    kept: int
-
-
-def run_job(command: Command) -> Outcome | None:
-    """Runs a job to its end; None if it continues on Dataflow without this command.
+    The result is None if the job continues on Dataflow without this command.
 
     Raises:
         JobError: The job failed; no manifest was written.
@@ -51,7 +40,7 @@ def run_job(command: Command) -> Outcome | None:
     if on_dataflow(command.beam) and not is_followed(command.beam):
         return None
     try:
-        return Outcome(_manifest(command.output.directory), _kept(result))
+        return _manifest(command.output.directory), _kept(result)
     except (DatasetError, OSError, ValueError) as error:
         raise DataError(
             f"the runner reports success, but {error}; no dataset was written: run the job again"
@@ -93,7 +82,7 @@ def _manifest(directory: str) -> Manifest:
 
 
 def survey_job(command: Command) -> Findings:
-    """What a job would find and write; no part of the dataset is written.
+    """The result of a dry run; no part of the dataset is written.
 
     Raises:
         JobError: The job could not be planned.

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from beam_jobs.cli.flags import flag, names_in
 from beam_jobs.cli.inputs import InputFlags, label_flag
 from beam_jobs.errors import UsageError
-from beam_jobs.jobs.sensors.conditioning import Conditioning, NanPolicy
+from beam_jobs.jobs.sensors.conditioning import Conditioning
 from beam_jobs.jobs.sensors.job import SensorEncoding, SensorJob
-from beam_jobs.jobs.sensors.recording import Reading, TimeUnit
+from beam_jobs.jobs.sensors.recording import ReadOptions, TimeUnit
+from beam_jobs.jobs.sensors.signals import NanPolicy
 from beam_jobs.sources.inputs import Inputs
 from readers.format.schema import TENSORFLOW_DTYPES
 
@@ -157,7 +158,7 @@ class SensorFlags(InputFlags):
             raise UsageError(
                 f"--columns {self.columns}: none of the first files is a .csv or a .parquet: drop it"
             )
-        reading = Reading(
+        read_options = ReadOptions(
             arrays=names_in(self.arrays),
             columns=names_in(self.columns),
             time_column=self.time_column,
@@ -167,12 +168,12 @@ class SensorFlags(InputFlags):
         return SensorJob(
             inputs=inputs,
             labels=labels,
-            reading=reading,
+            read_options=read_options,
             dtype=self.dtype,
             encoding=self.encoding,
             extras=extras,
             conditioning=self._conditioning(),
-        ).learned()
+        ).with_schema()
 
 
 def _has_columns(inputs: Inputs) -> bool:

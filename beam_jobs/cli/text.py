@@ -9,7 +9,8 @@ from typing import get_args
 from beam_jobs.cli.flags import flag
 from beam_jobs.cli.inputs import InputFlags, label_flag
 from beam_jobs.errors import UsageError
-from beam_jobs.jobs.text.job import TextJob, TextUnit, Tokens, has_several_labels
+from beam_jobs.jobs.text.job import TextJob, Tokens
+from beam_jobs.jobs.text.reading import TextUnit, has_several_labels
 from beam_jobs.jobs.text.subwords import Subwords, check_vocabulary_size
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels

@@ -22,10 +22,10 @@ from beam_jobs.storage.object_store import FileInfo
 from beam_jobs.storage.paths import is_local
 from readers.format.manifest import INDEX_SUFFIX, MANIFEST, TOKENIZER, VOCABULARY, join
 
-# What notes of committed shards end with.
+# The suffix of notes about committed shards.
 DONE = ".done"
 
-# There as long as a run is not finished; what lies beside it may be deleted.
+# Exists while a run is unfinished; the files next to it may be deleted.
 MARKER = f"{STAGING}/UNFINISHED"
 
 _UNFINISHED = b"An unfinished run of beam_jobs: no dataset yet. Run the job again.\n"
@@ -45,11 +45,11 @@ def _files(directory: str) -> list[str]:
 
 
 def check_output(directory: str, overwrite: bool) -> list[str]:
-    """The files of an earlier run that must go before a job writes into a directory.
+    """The files of an earlier run that must be deleted before a job writes into a directory.
 
     Raises:
-        UsageError: It holds a dataset, or shards of unknown origin, and `overwrite` is not set; or
-            files that are none of ours.
+        UsageError: The directory holds a dataset, or shards of unknown origin, and `overwrite` is
+            not set; or it holds files that are not part of a dataset.
     """
     if is_local(directory) and Path(directory).exists() and not Path(directory).is_dir():
         raise UsageError(f"--output {directory}: this is a file; name a directory")
@@ -65,7 +65,7 @@ def check_output(directory: str, overwrite: bool) -> list[str]:
     if names and not (overwrite or unfinished or MANIFEST in names):
         raise UsageError(
             f"--output {directory}: it holds {min(names)!r} but neither a manifest nor the marks of "
-            "an unfinished run; name another directory, or add --overwrite to replace what is there"
+            "an unfinished run; name another directory, or add --overwrite to replace its contents"
         )
     if MANIFEST in names and not overwrite:
         raise UsageError(
@@ -75,16 +75,15 @@ def check_output(directory: str, overwrite: bool) -> list[str]:
 
 
 def prepare_output(directory: str, overwrite: bool, keep: str = "") -> None:
-    """Makes a directory ready for a job: marked as unfinished, and empty or with shards to keep.
+    """Prepares a directory for a job: marked as unfinished, and empty or with shards to keep.
 
-    What an unfinished run left stays, as its shards may be what this job would write. Anything
-    else goes, its manifest first: half a dataset never looks whole.
+    The shards of an unfinished run stay, because this job may be about to write the same. Anything
+    else is deleted, the manifest first, so that half a dataset never looks complete.
 
-    Args:
-        keep: What the paths begin with that this job has written there already; empty for none.
+    Files whose paths begin with `keep`, unless it is empty, are this job's own and stay, too.
 
     Raises:
-        UsageError: As `check_output`, or the directory cannot be written.
+        UsageError: `check_output` refuses the directory, or it cannot be written.
     """
     paths = check_output(directory, overwrite)
     paths = [path for path in paths if not (keep and path.startswith(keep))]
@@ -107,12 +106,7 @@ def prepare_output(directory: str, overwrite: bool, keep: str = "") -> None:
 
 
 def remove_leftovers(directory: str, names: set[str], found: Iterable[FileInfo]) -> None:
-    """Deletes what runs before left in a dataset's directory.
-
-    Args:
-        names: The files of the dataset; what is in staging stays as well.
-        found: All files below the directory.
-    """
+    """Deletes all `found` files in a dataset's directory but those named and those in staging."""
     keep = {join(directory, name) for name in names}
     staging = join(directory, STAGING) + "/"
     paths = (file.path for file in found)

@@ -1,4 +1,4 @@
-"""Encoded records read back from temporary files, and written to their shard."""
+"""Writes a shard of encoded records that are kept in temporary files."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from beam_jobs.records.spool import Spool, SpoolReader
 _RUN_BYTES = 1 << 20
 
 
-def _kept(file: BinaryIO, packed: Iterable[bytes]) -> Iterator[tuple[int, int, Block]]:
-    """Writes the payloads of blocks to a file; yields where they are, as `StoredRecords` takes them."""
+def copy_payloads(file: BinaryIO, packed: Iterable[bytes]) -> Iterator[tuple[int, int, Block]]:
+    """Writes the payloads of blocks to a file; yields their places as `StoredRecords` takes them."""
     at = 0
     for block in map(Block.unpack, packed):
         file.write(block.payloads.data)
@@ -31,17 +31,16 @@ def _kept(file: BinaryIO, packed: Iterable[bytes]) -> Iterator[tuple[int, int, B
     file.flush()
 
 
-def write_spooled(writer: ShardWriter, spool: Spool, references: Iterable[bytes]) -> ShardResult:
-    """Writes a shard of records that lie in a spool, or finds it written.
+def write_spooled(writer: ShardWriter, spool: Spool, locators: Iterable[bytes]) -> ShardResult:
+    """Writes a shard of records that are in a spool, or finds it written by an earlier run.
 
-    Args:
-        references: As `Spool.append` gave them, any number of them together.
+    Each element of `locators` holds any number of locators of the records' blocks.
 
     Raises:
-        JobError: As `write_records` and `SpoolReader.blocks`.
+        JobError: A block cannot be read, or `write_records` fails.
     """
     with SpoolReader(spool) as reader:
-        blocks = (block for some in references for block in reader.blocks(some))
+        blocks = (block for some in locators for block in reader.blocks(some))
         return write_records(writer, StoredRecords(reader.files, blocks))
 
 
@@ -49,25 +48,16 @@ def write_records(writer: ShardWriter, records: StoredRecords) -> ShardResult:
     """Writes a shard, or finds it written by an earlier run.
 
     Raises:
-        JobError: As `check_records` and `ShardWriter.write`.
+        JobError: `check_records` or `ShardWriter.write` fails.
     """
     expected = writer.expected - records.planned_rejects
     check_records(records.hashes, records.key_of, writer.name, expected)
-    return _find_written(writer, records) or _write(writer, records)
-
-
-def _find_written(writer: ShardWriter, records: StoredRecords) -> ShardResult | None:
-    noted = writer.read_note()
-    if noted is None:
-        return None
-    digest = writer.digest()
-    for run in records.runs():
-        digest.update(_contents(run))
-    found = writer.find_done(digest.text(), noted)
-    return found[0] if found else None
-
-
-def _write(writer: ShardWriter, records: StoredRecords) -> ShardResult:
+    if noted := writer.read_note():
+        digest = writer.digest()
+        for run in records.runs():
+            digest.update(_contents(run))
+        if found := writer.find_done(digest.text(), noted):
+            return found[0]
     digest = writer.digest()
 
     def digested() -> Iterator[Run]:
@@ -81,20 +71,21 @@ def _write(writer: ShardWriter, records: StoredRecords) -> ShardResult:
 
 
 def _contents(run: Run) -> tuple[bytes, bytes]:
-    """All there is in a run, the same in whatever order its rejects arrived."""
+    """The contents of a run, the same whatever the order in which its rejects arrived."""
     return run[0], format_rejects(run[2])
 
 
 class StoredRecords:
-    """The encoded records of a shard in local files: where the frame of each lies, in order.
+    """The encoded records of a shard, in local files, in the order of their hashes and keys.
 
     Args:
         files: The files; `blocks` may add to them.
-        blocks: (number of the file, where in it the payloads begin, the block).
+        blocks: (number of the file, offset of the payloads in it, the block).
 
     Attributes:
-        rejects: In any order.
-        planned_rejects: How many of them the plan took for records.
+        hashes: The hash of each record, uint64 [n].
+        rejects: The rejects in any order.
+        planned_rejects: The number of rejects that the plan counts as records.
     """
 
     def __init__(self, files: list[BinaryIO], blocks: Iterable[tuple[int, int, Block]]) -> None:
@@ -119,12 +110,12 @@ class StoredRecords:
         self.hashes, self._places = self.hashes[order], self._places[order]
 
     def key_of(self, row: int) -> bytes:
-        """The key of a record: what stands behind its frame."""
+        """The key of a record, which follows its frame."""
         number, start, stop, size = self._places[row].tolist()
         return os.pread(self._files[number].fileno(), stop - start - size, start + size)
 
     def runs(self) -> Iterator[Run]:
-        """Yields the records in order, about a megabyte at a time, and at last the rejects."""
+        """Yields the records in order, about a megabyte at a time, and the rejects at the end."""
         if self.hashes.size:
             numbers, starts, _, sizes = self._places.T
             at = np.cumsum(sizes)
@@ -137,12 +128,8 @@ class StoredRecords:
                 ]
                 for first, last in itertools.pairwise(edges):
                     rows = slice(first, last)
-                    spans = zip(
-                        numbers[rows].tolist(),
-                        starts[rows].tolist(),
-                        (starts[rows] + sizes[rows]).tolist(),
-                        strict=True,
-                    )
+                    columns = numbers[rows], starts[rows], starts[rows] + sizes[rows]
+                    spans = zip(*(column.tolist() for column in columns), strict=True)
                     frames = b"".join([maps[number][start:end] for number, start, end in spans])
                     yield frames, sizes[rows], []
         yield b"", np.empty(0, np.int64), self.rejects

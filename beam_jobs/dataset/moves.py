@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,8 +22,8 @@ class Move(NamedTuple):
     """Consecutive records of one shard that end up in another one.
 
     Attributes:
-        donor, first, records: Which records: shard, number of the first, how many.
-        receiver: The shard they go to, at its end.
+        donor, first, records: The shard, the number of its first record that moves, and how many.
+        receiver: The shard to whose end they move.
     """
 
     donor: int
@@ -35,11 +36,11 @@ def moves_by_records(records: Sequence[int]) -> list[Move]:
     """The fewest moves after which shards differ by at most one record.
 
     Args:
-        records: Of each shard.
+        records: The number of records in each shard.
     """
     shards = len(records)
     fair = shard_sizes(sum(records), shards) if shards else []
-    # The fullest keep the record that does not divide.
+    # The fullest shards keep the remaining records.
     fullest = sorted(range(shards), key=lambda shard: (-records[shard], shard))
     target = dict(zip(fullest, sorted(fair, reverse=True), strict=True))
     wanted = iter(shard for shard in range(shards) for _ in range(target[shard] - records[shard]))
@@ -56,13 +57,13 @@ def moves_by_bytes(
 ) -> list[Move]:
     """Moves after which shards differ by at most the bytes of the largest record.
 
-    As long as they do not, the last record of the largest shard goes to the smallest: that never
-    widens the difference, and brings the sizes nearer to each other in the sense of least squares.
+    As long as they differ by more, the last record of the largest shard goes to the smallest. That
+    never widens the difference, and brings the sizes closer in the sense of least squares.
 
     Args:
-        sizes: Of each shard in bytes.
-        largest: Of all records, in bytes.
-        lengths: The bytes of each record of a shard, int64 [records].
+        sizes: The size of each shard in bytes.
+        largest: The size of the largest record in bytes.
+        lengths: Shard -> size of each record in bytes, int64 [records].
     """
     rows: dict[int, list[tuple[int, int, int]]] = {}  # shard -> (bytes, donor, row) of its records
 
@@ -90,13 +91,13 @@ def moves_by_bytes(
             current[shard] += change
             heapq.heappush(low, (current[shard], shard))
             heapq.heappush(high, (-current[shard], shard))
-    # Sorted, so that what one shard gives another is read in one piece. A record that came back
-    # to its own shard stands among those of others, unless all before it are in place again.
+    # Sorted, so that records which go from one shard to another are read in one piece. A record that
+    # returned to its own shard is appended like others, unless all before it are in place again.
     single: list[Move] = []
     for shard in sorted(rows):
-        held = [(donor, row) for _, donor, row in rows[shard]]
-        kept = next((n for n, row in enumerate(held) if row != (shard, n)), len(held))
-        single += [Move(donor, row, 1, shard) for donor, row in sorted(held[kept:])]
+        after = [(donor, row) for _, donor, row in rows[shard]]
+        kept = next((n for n, row in enumerate(after) if row != (shard, n)), len(after))
+        single += [Move(donor, row, 1, shard) for donor, row in sorted(after[kept:])]
     return list(_joined(single))
 
 
@@ -120,12 +121,12 @@ def _joined(moves: Iterable[Move]) -> Iterator[Move]:
 
 @dataclass(frozen=True)
 class Change:
-    """What becomes of one shard.
+    """A change of one shard.
 
     Attributes:
         before: The shard as its writer left it.
-        keep: How many of its records stay, from the first on.
-        intake: (file of the donor, first record, count) of what is appended, in this order.
+        keep: The number of its first records that stay.
+        intake: (donor's file, first record, count) of the records to append, in this order.
     """
 
     before: ShardResult
@@ -134,63 +135,60 @@ class Change:
 
     @property
     def name(self) -> str:
-        """The shard's file."""
-        return _shard(self.before).file
+        """The name of the shard's file."""
+        return shard_of(self.before).file
 
     @property
     def incoming(self) -> int:
-        """How many records are appended."""
+        """The number of records to append."""
         return sum(count for _, _, count in self.intake)
 
 
-def _shard(result: ShardResult) -> Shard:
+def shard_of(result: ShardResult) -> Shard:
+    """The committed file of a result that has one."""
     assert result.shard is not None
     return result.shard
 
 
 def changes_of(results: Sequence[ShardResult], moves: Iterable[Move]) -> list[Change]:
-    """The changes of the shards of one split, those that stay as they are left out.
+    """The changes of the shards of one split; shards that stay as they are have none.
 
     Args:
-        results: Of all shards of the split, by number.
+        results: The results of all shards of the split, in order.
+        moves: The moves between these shards.
     """
-    keep = {result.index: _shard(result).records for result in results}
+    keep = {result.index: shard_of(result).records for result in results}
     intake: dict[int, list[tuple[str, int, int]]] = {}
     for move in moves:
         keep[move.donor] = min(keep[move.donor], move.first)
-        source = (_shard(results[move.donor]).file, move.first, move.records)
+        source = (shard_of(results[move.donor]).file, move.first, move.records)
         intake.setdefault(move.receiver, []).append(source)
     return [
         Change(result, keep[result.index], tuple(intake.get(result.index, ())))
         for result in results
-        if keep[result.index] < _shard(result).records or result.index in intake
+        if keep[result.index] < shard_of(result).records or result.index in intake
     ]
 
 
 def plan_changes(output: Output, results: Iterable[ShardResult]) -> Iterator[Change]:
-    """Yields what must change, of all splits; nothing where everything is balanced."""
+    """Yields the changes that balance all splits."""
     written = {(r.split, r.index): r for r in results if r.shard}
     for split in sorted({split for split, _ in written}):
         mine = [written[key] for key in sorted(written) if key[0] == split]
         if [result.index for result in mine] != list(range(len(mine))):
-            return  # A shard is missing: reconciliation will tell.
+            return  # A shard is missing: reconciliation reports it.
+        shards = [shard_of(result) for result in mine]
         if output.balance == "bytes":
-            sizes = [_shard(result).bytes for result in mine]
+            lengths = functools.partial(_lengths, output.directory, shards)
             largest = max(result.largest for result in mine)
-            moves = moves_by_bytes(sizes, largest, _Lengths(output.directory, mine))
+            moves = moves_by_bytes([shard.bytes for shard in shards], largest, lengths)
         else:
-            moves = moves_by_records([_shard(result).records for result in mine])
+            moves = moves_by_records([shard.records for shard in shards])
         yield from changes_of(mine, moves)
 
 
-class _Lengths:
-    """The bytes of each record of a shard, read from its index when asked for."""
-
-    def __init__(self, directory: str, results: Sequence[ShardResult]) -> None:
-        self._directory, self._results = directory, results
-
-    def __call__(self, shard: int) -> np.ndarray:
-        return read_index(self._directory, _shard(self._results[shard]).file)[:, 1]
+def _lengths(directory: str, shards: Sequence[Shard], number: int) -> np.ndarray:
+    return read_index(directory, shards[number].file)[:, 1]
 
 
 def read_index(directory: str, name: str) -> np.ndarray:

@@ -14,34 +14,27 @@ from beam_jobs.records.rejects import OnReject
 from beam_jobs.storage.paths import GLOB, is_local
 from readers.format.schema import Feature, Schema
 
+DEFAULT_SHARD_SIZE = 128 << 20
+
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30}
+
 
 def parse_size(text: str) -> int:
-    """Bytes of `128MiB`, `1GB`, `500k` or `1000`.
+    """The number of bytes in `128MiB`, `1GB`, `500k` or `1000`.
 
     Raises:
-        UsageError: It is no such size, or not positive.
+        UsageError: The text is not a size, or not a positive one.
     """
-    units = {
-        "": 1,
-        "k": 1000,
-        "m": 1000**2,
-        "g": 1000**3,
-        "ki": 1 << 10,
-        "mi": 1 << 20,
-        "gi": 1 << 30,
-    }
     digits = text.strip().lower().removesuffix("b")
     unit = digits.lstrip("0123456789.")
     try:
-        size = int(float(digits.removesuffix(unit)) * units[unit])
+        size = int(float(digits.removesuffix(unit)) * _UNITS[unit])
     except (KeyError, ValueError, OverflowError):
         size = 0
     if size <= 0:
         raise UsageError(f"--shard_size {text}: expected a size such as 128MiB or 500MB")
     return size
 
-
-DEFAULT_SHARD_SIZE = 128 << 20
 
 Balance = Literal["records", "bytes"]
 
@@ -50,20 +43,20 @@ BALANCES: tuple[Balance, ...] = get_args(Balance)
 
 @dataclass(frozen=True)
 class Output:
-    """A dataset to be written.
+    """A dataset to write.
 
     Attributes:
-        directory: As `resolve` gives it.
-        schema: Of every record.
-        placement: Seed and splits: where each key belongs.
-        num_shards: For every split how many, 0 to choose by `shard_size`.
-        shard_size: Bytes a shard should have, roughly.
-        on_reject: "skip" to count and list bad inputs, "fail" to stop at the first.
+        directory: The output directory, returned by `resolve`.
+        schema: The features of every record.
+        placement: Seed and splits, which decide where each key goes.
+        num_shards: The number of shards of each split; 0 chooses it from `shard_size`.
+        shard_size: The approximate size of a shard in bytes.
+        on_reject: "skip" counts and lists bad inputs, "fail" stops at the first.
         overwrite: Whether an existing dataset may be replaced.
-        options: Of the job, for the manifest; nothing of the runner or the machine.
-        balance: What shards of a split have as much of as can be: "records" or "bytes".
-        feature_names: Names of features in Examples that differ from those in the schema.
-        stratify: Whether every label has its share of records in every split.
+        options: The job's options for the manifest, without those of the runner or the machine.
+        balance: Whether the shards of a split have about the same number of records or of bytes.
+        feature_names: Names of features in Examples, if they differ from those in the schema.
+        stratify: Whether every split gets its share of each label's records.
     """
 
     directory: str
@@ -80,11 +73,11 @@ class Output:
 
 
 def resolve(directory: str) -> str:
-    """The output directory as every worker sees it.
+    """The absolute path or URL of the output directory.
 
     Raises:
-        UsageError: It is empty, or holds `*`, `?` or `[`, which Beam's filesystems take for a
-            pattern even where they delete.
+        UsageError: The path is empty, or contains `*`, `?` or `[`, which Beam's filesystems take
+            for a pattern even when they delete.
     """
     if not directory:
         raise UsageError("--output is empty: name a directory")
@@ -98,7 +91,7 @@ def resolve(directory: str) -> str:
 
 
 def parse_num_shards(text: str, splits: tuple[str, ...]) -> tuple[int, ...]:
-    """The number of shards of every split, from `16` or `train=16,val=2`; 0 where none is given.
+    """The number of shards of every split, from `16` or `train=16,val=2`; 0 if it is not given.
 
     Raises:
         UsageError: A split is unknown, or a number is not in 1..99999.
@@ -117,10 +110,10 @@ def parse_num_shards(text: str, splits: tuple[str, ...]) -> tuple[int, ...]:
 
 
 def parse_names(text: str, schema: Schema) -> dict[str, str]:
-    """What features are called in Examples, by their names in the schema, from `image=image_raw,…`.
+    """Name in the schema -> name in Examples, from `image=image_raw,…`.
 
     Raises:
-        UsageError: A feature is unknown, or two would have one name.
+        UsageError: A feature is unknown, or two would have the same name.
     """
     names: dict[str, str] = {}
     for part in text.split(","):
@@ -139,10 +132,10 @@ def parse_names(text: str, schema: Schema) -> dict[str, str]:
 
 
 def renamed_schema(schema: Schema, names: Mapping[str, str]) -> Schema:
-    """The schema with some features called otherwise.
+    """The schema with some features renamed.
 
     Raises:
-        ValueError: Two features would have one name, or a name is none that a feature may have.
+        ValueError: Two features would have the same name, or a name is not allowed.
     """
     features: dict[str, Feature] = {}
     for name, feature in schema.items():

@@ -1,9 +1,10 @@
-"""Reconciles results with the plan: proof that no record was lost, and the manifest."""
+"""Reconciles results with the plan, which proves that no record was lost."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from beam_jobs.dataset.output import Balance
 from beam_jobs.dataset.resume import ShardResult
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.plan.shards import Plan
@@ -15,7 +16,6 @@ from readers.format.manifest import (
     TOKENIZER,
     VOCABULARY,
     Manifest,
-    Shard,
     join,
     shard_name,
 )
@@ -26,16 +26,16 @@ def reconcile(
     results: Iterable[ShardResult],
     counted: Mapping[int, int],
     names: tuple[str, ...],
-    balance: str = "records",
+    balance: Balance = "records",
 ) -> list[list[ShardResult]]:
-    """The results of every split by shard, after proving that nothing was lost.
+    """The results of every split by shard, after checking that nothing was lost.
 
     Args:
-        plan: What was found.
-        results: What every shard's writer did; of several for one shard the last one counts.
-        counted: Split -> records in its statistics.
-        names: Of the splits.
-        balance: What shards were balanced by.
+        plan: The plan, which states how many records were found.
+        results: The results of all shards; if a shard has several, the last one counts.
+        counted: Split -> number of records in its statistics.
+        names: The names of the splits.
+        balance: "records" or "bytes", whichever shards are balanced by.
 
     Raises:
         DataError: A shard is missing, found is not written + rejected, shards of a split are not
@@ -56,43 +56,36 @@ def reconcile(
                 f"{known} in the statistics; {len(sizes)} of {split.shards} shards arrived. The "
                 "runner lost or repeated some: no dataset was written, run the job again"
             )
-        _check_balance(name, [result.shard for result in mine if result.shard], mine, balance)
+        _check_balance(name, mine, balance)
         splits.append(mine)
-    if not any(result.shard.records for mine in splits for result in mine if result.shard):
-        rejects = [result.first_reject for mine in splits for result in mine if result.first_reject]
+    every = [result for mine in splits for result in mine]
+    if not any(result.shard.records for result in every if result.shard):
+        rejects = [result.first_reject for result in every if result.first_reject]
         if not rejects:
             raise UsageError("the inputs hold no record: no dataset was written")
         raise DataError(
-            f"all {sum(result.rejected for mine in splits for result in mine)} records were "
-            f"rejected, no dataset was written; the first: {min(rejects)}"
+            f"all {sum(result.rejected for result in every)} records were rejected, no dataset was "
+            f"written; the first: {min(rejects)}"
         )
     return splits
 
 
-def _check_balance(
-    name: str, shards: list[Shard], results: list[ShardResult], balance: str
-) -> None:
-    if not shards:
-        return
-    unit, allowed, sizes = "records", 1, [shard.records for shard in shards]
-    if balance == "bytes":
-        unit, sizes = "bytes", [shard.bytes for shard in shards]
-        allowed = max(result.largest for result in results)
-    if max(sizes) - min(sizes) > allowed:
+def _check_balance(name: str, results: list[ShardResult], balance: Balance) -> None:
+    shards = [result.shard for result in results if result.shard]
+    sizes = [shard.bytes if balance == "bytes" else shard.records for shard in shards]
+    allowed = 1 if balance == "records" else max((r.largest for r in results), default=0)
+    if sizes and max(sizes) - min(sizes) > allowed:
         raise DataError(
-            f"split {name}: shards of {min(sizes)} to {max(sizes)} {unit}, expected to differ by "
+            f"split {name}: shards of {min(sizes)} to {max(sizes)} {balance}, expected to differ by "
             f"{allowed} at most: no dataset was written, run the job again"
         )
 
 
 def check_files(directory: str, results: Iterable[ShardResult], found: Iterable[FileInfo]) -> None:
-    """Looks at the outputs themselves: shards and indices must be there as they were written.
-
-    Args:
-        found: All files below the directory.
+    """Checks that the files of all shards are among those `found`, with the sizes that were written.
 
     Raises:
-        DataError: One is missing or has another size.
+        DataError: A file is missing or has another size.
     """
     start = len(join(directory, ""))
     sizes = {file.path[start:]: file.size for file in found}
@@ -112,7 +105,7 @@ def check_files(directory: str, results: Iterable[ShardResult], found: Iterable[
 def dataset_files(
     manifest: Manifest, results: list[ShardResult], names: tuple[str, ...]
 ) -> set[str]:
-    """The names of all files of a dataset; a second attempt at the commit finds its manifest."""
+    """The names of all files of a dataset, the manifest of an earlier commit attempt included."""
     files = {MANIFEST}
     if manifest.vocabulary:
         files.add(VOCABULARY)

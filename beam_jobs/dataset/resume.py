@@ -1,8 +1,8 @@
-"""Shards that an earlier, unfinished run of the same job has committed, and what it knew of them.
+"""Notes about committed shards, with which the next run of an unfinished job resumes.
 
-A shard is a pure function of the records that the plan puts there and of the job's options. A
-digest of those stands in a small file beside the shard as long as the dataset is unfinished. The
-next run takes the shard as it is if the digest is the same and the file's own checksum agrees.
+A shard is a pure function of the records that the plan puts there and of the job's options. While
+the dataset is unfinished, a digest of these is kept in a small file. The next run keeps the shard
+if the digest is the same and the checksums of its files agree.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ _READ_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class ShardResult:
-    """What a shard's writer did.
+    """The result of writing one shard.
 
     Attributes:
-        split, index: Which shard.
-        shard: The committed file; None where a split has nothing but rejects.
-        index_bytes: Of its index.
-        largest: Bytes of its largest record, framing included.
-        rejected: All rejects of this shard.
-        first_reject: In the order of keys.
-        kept: Whether an earlier run had written it.
-        index_crc32c: Of its index.
-        rejects_crc32c: Of the list of its rejects, where there are any.
+        split, index: The numbers of the split and of the shard in it.
+        shard: The committed file; None if the split has nothing but rejects.
+        index_bytes: The size of its index in bytes.
+        largest: The size of its largest framed record in bytes.
+        rejected: The number of its rejects.
+        first_reject: The first reject in the order of keys.
+        kept: Whether an earlier run wrote the shard.
+        index_crc32c: The checksum of its index.
+        rejects_crc32c: The checksum of the list of its rejects, if there are any.
     """
 
     split: int
@@ -57,27 +57,21 @@ class ShardResult:
 
 
 class Digest:
-    """The digest of all that decides the bytes of a shard.
-
-    Args:
-        output: The dataset.
-        name: Of the shard.
-        names: Of classes, by feature.
-    """
+    """The digest of everything that decides the bytes of a shard; its records are added in order."""
 
     def __init__(self, output: Output, name: str, names: Names) -> None:
         context = [name, dict(names), output.schema.to_json(), output.options, versions()]
         self._hash = hashlib.blake2b(json.dumps(context).encode(), digest_size=16)
 
     def update(self, records: Iterable[bytes]) -> Digest:
-        """Adds records, in order: their references, or their encoded bytes; returns itself."""
+        """Adds the references or the encoded bytes of records; returns itself."""
         for record in records:
             self._hash.update(len(record).to_bytes(8, "little"))
             self._hash.update(record)
         return self
 
     def text(self) -> str:
-        """The digest of what was added so far."""
+        """The hexadecimal digest of the records added so far."""
         return self._hash.hexdigest()
 
 
@@ -86,19 +80,13 @@ def _path(name: str) -> str:
 
 
 def note_done(directory: str, name: str, digest: str, result: ShardResult, figures: Any) -> None:
-    """Leaves the note that a shard is committed, for a run after this one.
-
-    Args:
-        name: Of the shard.
-        digest: As `Digest.text` gives it.
-        figures: JSON values to find again.
-    """
+    """Writes the note that a shard is committed, with figures (JSON) for `find_done` to return."""
     note = {"digest": digest, "result": asdict(result), "figures": figures}
     write_file(directory, _path(name), json.dumps(note).encode())
 
 
 def read_note(directory: str, name: str) -> bytes | None:
-    """The note on a shard, whatever it says; None where there is none that can be read."""
+    """The unchecked note about a shard; None if none can be read."""
     try:
         return read_bytes(join(directory, _path(name)))
     except OSError:
@@ -108,10 +96,10 @@ def read_note(directory: str, name: str) -> bytes | None:
 def find_done(
     directory: str, name: str, digest: str, noted: bytes | None = None
 ) -> tuple[ShardResult, Any] | None:
-    """The (result, figures) of a committed shard; None where it must be written.
+    """The (result, figures) of a shard committed with this digest; None if it must be written.
 
     Args:
-        noted: As `read_note` gave it; None to look now.
+        noted: The note that `read_note` returned; None reads it.
     """
     noted = noted or read_note(directory, name)
     if noted is None:
@@ -125,14 +113,14 @@ def find_done(
             return None
         return result, note["figures"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return None  # Whatever is wrong with it, writing the shard anew is right.
+        return None  # Whatever is wrong with the note, writing the shard again is right.
 
 
 def _result_of(found: dict[str, Any], name: str) -> ShardResult:
     """The result in a note, as the result of a kept shard.
 
     Raises:
-        KeyError, TypeError, ValueError: It is none, or one of another shard.
+        KeyError, TypeError, ValueError: The note holds no result, or that of another shard.
     """
     shard = Shard(**found["shard"]) if found["shard"] else None
     first = Reject(**found["first_reject"]) if found["first_reject"] else None
@@ -149,7 +137,7 @@ def _result_of(found: dict[str, Any], name: str) -> ShardResult:
 
 
 def forget_done(directory: str, name: str) -> None:
-    """Removes the note of a shard that is about to be changed; several workers may do so at once."""
+    """Removes the note about a shard before it is changed; several workers may do so at once."""
     try:
         delete_files([join(directory, _path(name))])
     except OSError:
@@ -159,16 +147,14 @@ def forget_done(directory: str, name: str) -> None:
 
 def _is_whole(directory: str, name: str, result: ShardResult) -> bool:
     """Whether all files of a shard are as their writer left them."""
-    shard = result.shard
     expected = {}
-    if shard:
-        expected[name] = shard.bytes, shard.crc32c
+    if result.shard:
+        expected[name] = result.shard.bytes, result.shard.crc32c
         expected[name + INDEX_SUFFIX] = result.index_bytes, result.index_crc32c
     if any(_size_and_crc(join(directory, file)) != found for file, found in expected.items()):
         return False
-    if not result.rejected:
-        return True
-    return _size_and_crc(join(directory, rejects_file(name)))[1] == result.rejects_crc32c
+    rejects = join(directory, rejects_file(name))
+    return not result.rejected or _size_and_crc(rejects)[1] == result.rejects_crc32c
 
 
 def _size_and_crc(path: str) -> tuple[int, int]:

@@ -1,10 +1,9 @@
-"""One shard: its file, checksum and index as it grows, and the commit."""
+"""The file of one shard, with its checksum and its index."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from types import TracebackType
 
 import google_crc32c
 import numpy as np
@@ -17,10 +16,10 @@ from readers.format.manifest import INDEX_SUFFIX, Shard
 
 @contextlib.contextmanager
 def unwritable(directory: str, name: str) -> Iterator[None]:
-    """Makes one clear line of a filesystem that refuses to write.
+    """Reports a filesystem that refuses to write in one line.
 
     Raises:
-        DataError: It did.
+        DataError: The filesystem refuses to write.
     """
     try:
         yield
@@ -31,42 +30,39 @@ def unwritable(directory: str, name: str) -> Iterator[None]:
         ) from error
 
 
-class ShardFile:
-    """A TFRecord file being written; a context manager that cleans up what was not committed.
+class ShardFile(contextlib.ExitStack):
+    """A TFRecord file being written; leaving the context removes it unless it was committed.
 
     Args:
-        directory: Of the dataset, on any Beam filesystem.
-        name: The shard's final name.
+        directory: The dataset's directory, on any Beam filesystem.
+        name: The file's name.
 
     Attributes:
-        index_bytes, index_crc32c: Of the index, once it is committed.
-        largest: Bytes of the largest record, likewise.
+        index_bytes, index_crc32c: The size in bytes and the checksum of the committed index.
+        largest: The size of the largest framed record in bytes, once committed.
     """
 
     def __init__(self, directory: str, name: str) -> None:
+        super().__init__()
         self._directory, self._name = directory, name
-        self._file = NewFile(directory, name)
+        self._file = self.enter_context(NewFile(directory, name))
         self._lengths: list[np.ndarray] = []
         self._crc = 0
         self.index_bytes = self.index_crc32c = self.largest = 0
-
-    def __enter__(self) -> ShardFile:
-        self._file.__enter__()
-        return self
 
     def write(self, frames: bytes, lengths: np.ndarray) -> None:
         """Appends records.
 
         Args:
-            frames: Framed, one after another.
-            lengths: int64 [n], bytes of each.
+            frames: Framed records, one after another.
+            lengths: The size of each framed record in bytes, int64 [n].
         """
         self._file.write(frames)
         self._crc = google_crc32c.extend(self._crc, frames)
         self._lengths.append(lengths)
 
     def commit(self) -> Shard:
-        """Writes the index, and lets both appear."""
+        """Writes the index, and makes both files appear."""
         lengths = np.concatenate([np.empty(0, np.int64), *self._lengths])
         index = format_index(lengths)
         write_file(self._directory, self._name + INDEX_SUFFIX, index)
@@ -74,11 +70,3 @@ class ShardFile:
         self.largest = int(lengths.max(initial=0))
         self._file.publish()
         return Shard(self._name, len(lengths), int(lengths.sum()), self._crc)
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._file.__exit__(kind, error, traceback)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Any
 
 import google_crc32c
@@ -20,17 +19,12 @@ from beam_jobs.sources.classes import Names
 from beam_jobs.storage.atomic import write_file
 from readers.format.manifest import shard_name
 
-# Framed records one after another, their lengths (int64 [n]), and what was rejected among them.
+# Framed records one after another, their lengths in bytes (int64 [n]), and the rejects among them.
 Run = tuple[bytes, np.ndarray, list[Reject]]
 
 
 def rows_in_order(hashes: np.ndarray, key_of: Callable[[int], bytes]) -> list[int]:
-    """The order of a shard's records: by hash, and by key where hashes are the same.
-
-    Args:
-        hashes: uint64 [n].
-        key_of: The key of a record by its row.
-    """
+    """The order of a shard's records: by hash (uint64 [n]), then by key."""
     order: list[int] = np.argsort(hashes, kind="stable").tolist()
     if (np.diff(hashes[order]) == 0).any():
         order.sort(key=lambda row: (hashes[row], key_of(row)))
@@ -43,14 +37,14 @@ def check_records(
     """Checks the records that reached a shard's writer, sorted by hash and key.
 
     Args:
-        hashes: uint64 [n].
-        key_of: The key of a record by its row.
-        name: Of the shard.
-        expected: How many the plan put there.
+        hashes: The hash of each record, uint64 [n].
+        key_of: Row -> key of its record.
+        name: The shard's file name.
+        expected: The number of records that the plan put into the shard.
 
     Raises:
         UsageError: Two records have the same key.
-        DataError: Records were lost or duplicated on the way.
+        DataError: The runner lost or repeated records.
     """
     for row in np.flatnonzero(hashes[1:] == hashes[:-1]).tolist():
         if key_of(row) == key_of(row + 1):
@@ -63,12 +57,12 @@ def check_records(
 
 
 class ShardWriter:
-    """Writes the records of one shard and what was rejected among them.
+    """Writes the records of one shard and the list of its rejects.
 
     Args:
         output: The dataset.
-        plan: Of the whole dataset.
-        key: Split and shard, as `assign_shards` numbers them.
+        plan: The plan of the whole dataset.
+        key: Split and shard in one number, as `assign_shards` yields it.
     """
 
     def __init__(self, output: Output, plan: Plan, key: int) -> None:
@@ -80,16 +74,13 @@ class ShardWriter:
 
     @property
     def expected(self) -> int:
-        """How many records the plan put into this shard."""
+        """The number of records that the plan put into this shard."""
         if not self._plan.shards:
             return 0
         return shard_sizes(self._plan.records, self._plan.shards)[self.index]
 
     def write(self, runs: Iterable[Run]) -> ShardResult:
-        """Writes and commits the shard.
-
-        Args:
-            runs: In the order of the hashes.
+        """Writes and commits the shard, from its records in the order of their hashes.
 
         Raises:
             DataError: An input was rejected, and `on_reject` is "fail"; or the output cannot be
@@ -98,8 +89,8 @@ class ShardWriter:
         rejects: list[Reject] = []
         directory = self._output.directory
         progress.advance("writing", 0)
+        shard, index_bytes, index_crc32c, largest, listed = None, 0, 0, 0, b""
         with unwritable(directory, self.name):
-            result = ShardResult(self.split, self.index, None, 0, 0, 0, None)
             if self._plan.shards:
                 with ShardFile(directory, self.name) as file:
                     for frames, lengths, rejected in runs:
@@ -107,43 +98,47 @@ class ShardWriter:
                         file.write(frames, lengths)
                         progress.advance("writing", len(lengths) + len(rejected))
                     shard = file.commit()
-                result = replace(
-                    result,
-                    shard=shard,
-                    index_bytes=file.index_bytes,
-                    index_crc32c=file.index_crc32c,
-                    largest=file.largest,
-                )
+                index_bytes, index_crc32c = file.index_bytes, file.index_crc32c
+                largest = file.largest
             else:
                 rejects += [self._rejected(reject) for run in runs for reject in run[2]]
             if rejects:
                 listed = format_rejects(rejects)
                 write_file(directory, rejects_file(self.name), listed)
-                result = replace(result, rejects_crc32c=google_crc32c.value(listed))
-        return replace(result, rejected=len(rejects), first_reject=min(rejects, default=None))
+        return ShardResult(
+            split=self.split,
+            index=self.index,
+            shard=shard,
+            index_bytes=index_bytes,
+            largest=largest,
+            rejected=len(rejects),
+            first_reject=min(rejects, default=None),
+            index_crc32c=index_crc32c,
+            rejects_crc32c=google_crc32c.value(listed),
+        )
 
     @property
     def record_bytes(self) -> int:
-        """About how many bytes a record has, framing included."""
+        """The approximate size of a framed record in bytes."""
         return self._plan.record_bytes
 
     def digest(self, names: Names | None = None) -> Digest:
-        """The digest of the shard, without its records."""
+        """The digest of the shard, to which its records must be added."""
         return Digest(self._output, self.name, names or {})
 
     def read_note(self) -> bytes | None:
-        """What an earlier run that may have written the shard has noted."""
+        """The note of an earlier run about the shard, if there is one."""
         return read_note(self._output.directory, self.name)
 
     def find_done(self, digest: str, noted: bytes | None = None) -> tuple[ShardResult, Any] | None:
-        """What an earlier run wrote for the same digest, as `resume.find_done`."""
+        """The (result, figures) of a shard that an earlier run wrote with the same digest."""
         found = find_done(self._output.directory, self.name, digest, noted)
         if found:
             progress.advance("writing", self.expected)
         return found
 
     def note_done(self, digest: str, result: ShardResult, figures: Any = None) -> None:
-        """Leaves the note that the shard is done, as `resume.note_done`."""
+        """Writes the note that the shard is committed, with figures for `find_done` to return."""
         with unwritable(self._output.directory, self.name):
             note_done(self._output.directory, self.name, digest, result, figures)
 

@@ -1,12 +1,12 @@
-"""Balance to the last record: records move from the tails of fuller shards to shorter ones.
+"""Balances shards to the last record: records move from the ends of fuller shards to shorter ones.
 
-Shards are planned to ±1 record, but an input that turns out bad while its shard is written leaves
-the shard short, and nobody knows bytes before they are written. So at the end a plan, a pure
-function of what was written, says which records move. Their bytes are copied out of the tails of
-the donors first; only then shards change, each on its own: the work is that of the moved records.
+Shards are planned to ±1 record, but an input that is rejected while its shard is written leaves the
+shard short, and sizes in bytes are only known once everything is written. So at the end `moves`
+decides which records move. First their bytes are copied out of the ends of their shards; only then
+are shards changed, each by itself. The cost is that of the moved records.
 
-Every step may be done twice, or by two workers at once: the copies are the same, bytes are
-written at fixed places, and a shard that is about to change is forgotten as one that is done.
+Every step may run twice, or in two workers at once: the copies are the same, bytes are written at
+fixed offsets, and the note about a shard is removed before the shard changes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 import google_crc32c
 import numpy as np
 
-from beam_jobs.dataset.moves import Change, _shard, read_index
+from beam_jobs.dataset.moves import Change, read_index, shard_of
 from beam_jobs.dataset.resume import ShardResult, forget_done
 from beam_jobs.storage.atomic import STAGING, NewFile, write_file
 from beam_jobs.storage.files import open_file
@@ -32,12 +32,12 @@ _COPY_BYTES = 4 << 20
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedChange:
     """A change whose incoming records are copied out of their donors.
 
     Attributes:
-        change: What becomes of the shard.
-        kept_bytes, kept_crc32c: Of the part that stays.
+        change: The change of the shard.
+        kept_bytes, kept_crc32c: The size in bytes and the checksum of the part that stays.
     """
 
     change: Change
@@ -58,22 +58,22 @@ def _read_records(directory: str, name: str, first: int, count: int) -> bytes:
         return file.read(stop - start)
 
 
-def prepare_change(directory: str, change: Change) -> Prepared:
-    """Copies the records that a shard receives to a file of their own; changes no shard."""
-    shard = _shard(change.before)
+def prepare_change(directory: str, change: Change) -> PreparedChange:
+    """Copies the records that a shard receives to a file of their own; no shard is changed."""
+    shard = shard_of(change.before)
     if change.intake:
         parts = [_read_records(directory, *source) for source in change.intake]
         write_file(directory, _intake_name(change), b"".join(parts))
     leaving = shard.records - change.keep
     suffix = _read_records(directory, shard.file, change.keep, leaving) if leaving else b""
     crc = crc_without_suffix(shard.crc32c, suffix)
-    return Prepared(change, shard.bytes - len(suffix), crc)
+    return PreparedChange(change, shard.bytes - len(suffix), crc)
 
 
-def apply_change(directory: str, prepared: Prepared) -> ShardResult:
+def apply_change(directory: str, prepared: PreparedChange) -> ShardResult:
     """Cuts a shard to the records it keeps, and appends those it receives.
 
-    A local file is changed in place, at the cost of what changes; elsewhere it is written anew.
+    A local file is changed in place; elsewhere the whole file is written again.
     """
     change = prepared.change
     name, path = change.name, join(directory, change.name)
@@ -102,13 +102,13 @@ def apply_change(directory: str, prepared: Prepared) -> ShardResult:
 
 
 def _rewrite(directory: str, name: str, kept_bytes: int, intake: bytes) -> None:
-    """Replaces a shard by its first bytes followed by others."""
+    """Replaces a shard by its first bytes, followed by the incoming records."""
     with open_file(join(directory, name)) as source, NewFile(directory, name) as target:
         left = kept_bytes
         while left and (data := source.read(min(left, _COPY_BYTES))):
             target.write(data)
             left -= len(data)
         if left:
-            raise OSError(f"{name}: it ends {left} bytes early")
+            raise OSError(f"{name} ends {left} bytes early")
         target.write(intake)
         target.publish()

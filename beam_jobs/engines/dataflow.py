@@ -1,4 +1,4 @@
-"""Google Cloud Dataflow: what a submission needs, and following a job that runs elsewhere."""
+"""Google Cloud Dataflow: checks a submission, submits it, and follows the job."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from apache_beam.runners.runner import PipelineResult, PipelineState
 from beam_jobs.errors import DataError, JobError, UsageError, find_job_error
 from beam_jobs.storage.paths import is_local
 
-# The loggers that tell of what the service says, and of what is tried again.
-_TOLD = ("apache_beam.runners.dataflow.dataflow_runner", "apache_beam.utils.retry")
+# The loggers of the service's messages and of retries.
+_LOGGERS = ("apache_beam.runners.dataflow.dataflow_runner", "apache_beam.utils.retry")
 
-# What Beam says of every job that sends files, be they installed or not.
+# Beam's message about every job that sends files, whether they are installed or not.
 _ADVICE = "Pipeline has additional dependencies"
 
-# What the service adds to the text of a worker's exception.
+# The service's addition to the text of a worker's exception.
 _PASSED_THROUGH = re.compile(r"\s+passed through:\s.*", re.DOTALL)
 
 
@@ -38,7 +38,7 @@ def on_dataflow(options: PipelineOptions) -> bool:
 
 
 def is_followed(options: PipelineOptions) -> bool:
-    """Whether the command waits for the job; what a flex template launches is only described."""
+    """Whether the command waits for the job; the launch of a flex template only describes it."""
     return not (
         options.view_as(StandardOptions).no_wait_until_finish
         or options.view_as(GoogleCloudOptions).template_location
@@ -46,16 +46,17 @@ def is_followed(options: PipelineOptions) -> bool:
 
 
 def prepare_dataflow(options: PipelineOptions, output: str, inputs: Sequence[str]) -> None:
-    """Looks at all that can be known to fail before the pipeline is built and staged.
+    """Checks everything that can be known to fail before the pipeline is built and staged.
 
     Args:
-        options: `--setup_file` is made absolute in them, as Beam builds it in its own folder.
-        output: The directory of the dataset.
+        options: Beam's options, in which `--setup_file` is made absolute: Beam builds it in a folder
+            of its own.
+        output: The output directory.
         inputs: Patterns and folders.
 
     Raises:
-        UsageError: A path is of this machine, the workers would lack this package, or the bucket
-            for what is staged cannot be used.
+        UsageError: A path is on this machine, the workers would lack this package, or the bucket
+            for staged files cannot be used.
     """
     try:
         from apache_beam.runners.dataflow.internal import apiclient  # noqa: F401
@@ -75,8 +76,8 @@ def prepare_dataflow(options: PipelineOptions, output: str, inputs: Sequence[str
 def _check_remote(flag: str, path: str) -> None:
     if is_local(path):
         raise UsageError(
-            f"{flag} {path}: it lies on this machine, where Dataflow's workers do not see it; expected "
-            "a path such as gs://bucket/folder"
+            f"{flag} {path}: this path is on this machine, invisible to Dataflow's workers; expected a "
+            "path such as gs://bucket/folder"
         )
 
 
@@ -98,7 +99,7 @@ def _check_package(setup: Any, worker: Any) -> None:
 
 
 def _check_bucket(options: PipelineOptions) -> None:
-    """Asks for the bucket as Beam does, which tries again for ten minutes where it is not there."""
+    """Checks the bucket as Beam does, except that Beam retries for ten minutes if it is missing."""
     from apache_beam.io.gcp.gcsio import create_storage_client
     from google.api_core.exceptions import ClientError
     from google.auth.exceptions import GoogleAuthError
@@ -108,7 +109,7 @@ def _check_bucket(options: PipelineOptions) -> None:
     location = getattr(google, flag) or ""
     if not location.startswith("gs://"):
         raise UsageError(
-            f"--{flag} {location or 'is missing'}: expected a folder for what is sent, such as "
+            f"--{flag} {location or 'is missing'}: expected a folder for staged files, such as "
             "gs://bucket/tmp"
         )
     bucket = location.removeprefix("gs://").partition("/")[0]
@@ -118,8 +119,8 @@ def _check_bucket(options: PipelineOptions) -> None:
         raise _no_credentials(error) from None
     except (ClientError, ValueError) as error:
         raise UsageError(
-            f"--{flag} {location}: bucket {bucket} cannot be used ({_gist(str(error))}); expected one "
-            "that is there and that your account may read and write"
+            f"--{flag} {location}: bucket {bucket} cannot be used ({_gist(str(error))}); expected an "
+            "existing one that your account may read and write"
         ) from None
 
 
@@ -131,7 +132,7 @@ def _no_credentials(error: Exception) -> UsageError:
 
 
 def refusal(error: BaseException | None) -> JobError | None:
-    """One line for a service that did not take a job; None where an error tells of anything else."""
+    """One line for a job that the service did not accept; None for any other error."""
     from apache_beam.runners.dataflow.internal.apiclient import DataflowJobAlreadyExistsError
     from google.api_core.exceptions import ClientError, GoogleAPICallError
     from google.auth.exceptions import GoogleAuthError
@@ -143,41 +144,40 @@ def refusal(error: BaseException | None) -> JobError | None:
     if isinstance(error, ClientError):
         return UsageError(
             f"Dataflow refuses the job: {int(error.code or 0)} {_gist(error.message)}; check --project, "
-            "--region and what your account may do there"
+            "--region and your account's permissions there"
         )
     if isinstance(error, GoogleAPICallError):
         return DataError(
-            f"Dataflow did not take the job: {_gist(str(error))}; no dataset was written; run the same "
+            f"Dataflow did not accept the job: {_gist(str(error))}; no dataset was written; run the same "
             "command again"
         )
     return None
 
 
 class _Job:
-    """A job on the service, and how people find it."""
+    """A job on the service.
+
+    Attributes:
+        id: The service's id of the job.
+        console: The address of its page.
+        cancel: The command that cancels it.
+    """
 
     def __init__(self, result: Any, options: PipelineOptions) -> None:
         google = options.view_as(GoogleCloudOptions)
         self.id = result.job_id()
-        self._project, self._region = google.project, google.region
-
-    @property
-    def console(self) -> str:
-        return (
-            f"https://console.cloud.google.com/dataflow/jobs/{self._region}/{self.id}"
-            f"?project={self._project}"
+        self.console = (
+            f"https://console.cloud.google.com/dataflow/jobs/{google.region}/{self.id}"
+            f"?project={google.project}"
         )
-
-    @property
-    def cancel(self) -> str:
-        return (
-            f"gcloud dataflow jobs cancel {self.id} --region={self._region} "
-            f"--project={self._project}"
+        self.cancel = (
+            f"gcloud dataflow jobs cancel {self.id} --region={google.region} "
+            f"--project={google.project}"
         )
 
 
 class _Lines(logging.Handler):
-    """Prints the first line of what is logged, and of tracebacks their last."""
+    """Prints the first line of each message, or the last line of a traceback."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__(logging.INFO)
@@ -187,21 +187,21 @@ class _Lines(logging.Handler):
         text = record.getMessage()
         if _ADVICE in text:
             return
-        tried_again = record.name.endswith("retry")
-        line = text.splitlines()[0] if tried_again and text else _gist(text)
+        retried = record.name.endswith("retry")
+        line = text.splitlines()[0] if retried and text else _gist(text)
         print(line, file=self._stream, flush=True)
 
 
 @contextlib.contextmanager
-def told(stream: TextIO) -> Iterator[None]:
-    """Shows what the service says on a stream, and nothing else that Beam logs.
+def service_log_shown(stream: TextIO) -> Iterator[None]:
+    """Prints the service's messages on a stream, and hides everything else that Beam logs.
 
-    Beam logs a refusal three times, in many lines; the command says it in one.
+    Beam logs a refusal three times, in many lines; the command reports it in one.
     """
     handler, beam = _Lines(stream), logging.getLogger("apache_beam")
     level = beam.level
     beam.setLevel(logging.CRITICAL + 1)
-    loggers = [logging.getLogger(name) for name in _TOLD]
+    loggers = [logging.getLogger(name) for name in _LOGGERS]
     for logger in loggers:
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)
@@ -217,11 +217,11 @@ def told(stream: TextIO) -> Iterator[None]:
 
 
 def follow(runner: Any, result: Any, options: PipelineOptions, stream: TextIO) -> None:
-    """Waits for the end of a job that the service has taken, unless nobody asked to.
+    """Waits for the end of a job that the service has accepted, unless the options say not to.
 
     Raises:
-        JobError: It did not end well, or nothing more is heard of it.
-        KeyboardInterrupt: With what to tell: the job goes on.
+        JobError: The job failed or was cancelled, or the connection to the service was lost.
+        KeyboardInterrupt: The user pressed Ctrl-C; the message states that the job continues.
     """
     if not result.has_job:
         location = options.view_as(GoogleCloudOptions).template_location
@@ -230,29 +230,29 @@ def follow(runner: Any, result: Any, options: PipelineOptions, stream: TextIO) -
     job = _Job(result, options)
     print(f"Dataflow runs the job as {job.id}: {job.console}", file=stream, flush=True)
     if not is_followed(options):
-        print(f"not waiting for it; to end it: {job.cancel}", file=stream)
+        print(f"not waiting for it; to cancel it: {job.cancel}", file=stream)
         return
     try:
-        # Not the result's own way to wait: it polls in a thread, which dies with a traceback.
+        # The result's own method polls in a thread, which dies with a traceback.
         runner.poll_for_job_completion(runner, result, None)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
-            f"interrupted, but the job {job.id} goes on: follow it at {job.console}, or end it with "
+            f"interrupted, but the job {job.id} continues: follow it at {job.console}, or cancel it with "
             f"`{job.cancel}`"
         ) from None
     except Exception as error:
         raise DataError(
-            f"Dataflow says no more of the job {job.id} ({_gist(str(error))}); it may go on: follow "
-            f"it at {job.console}"
+            f"lost contact with Dataflow about the job {job.id} ({_gist(str(error))}); it may continue: "
+            f"follow it at {job.console}"
         ) from error
     _check_end(result, job, getattr(runner, "last_error_msg", None) or "")
 
 
-def _check_end(result: PipelineResult, job: _Job, said: str) -> None:
+def _check_end(result: PipelineResult, job: _Job, message: str) -> None:
     state = result.state
     if state == PipelineState.DONE:
         return
-    if found := find_job_error(Exception(said)):
+    if found := find_job_error(Exception(message)):
         raise found
     if state in (PipelineState.CANCELLED, PipelineState.CANCELLING):
         raise DataError(
@@ -260,12 +260,12 @@ def _check_end(result: PipelineResult, job: _Job, said: str) -> None:
             "keeps the shards that are done"
         )
     raise DataError(
-        f"the job {job.id} ended as {state}: {_gist(said) or 'the service does not say why'}; no "
+        f"the job {job.id} ended as {state}: {_gist(message) or 'the service does not say why'}; no "
         f"dataset was written; its log is at {job.console}"
     )
 
 
 def _gist(text: str) -> str:
-    """The last line of a text, which of a traceback is the exception."""
+    """The last line of a text; that of a traceback is the exception."""
     lines = _PASSED_THROUGH.sub("", text).strip().splitlines()
     return lines[-1].strip()[:500] if lines else ""

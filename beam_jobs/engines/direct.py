@@ -1,4 +1,4 @@
-"""Beam's DirectRunner: what it needs to be fast and to lose nothing."""
+"""Makes Beam's DirectRunner fast, and keeps it from losing records."""
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ def cores() -> int:
 
 
 def processes_of(options: PipelineOptions, flags: Sequence[str]) -> int:
-    """How many processes of ours load and encode in each of the runner's workers.
+    """The number of our own processes that load and encode in each of the runner's workers.
 
-    All cores of this machine, or `--direct_num_workers`, on the DirectRunner as it comes; none
-    but the worker itself where a runner, or a `--direct_running_mode`, is asked for.
+    On the DirectRunner it is `--direct_num_workers`, or by default the number of this machine's
+    cores. With another runner or a `--direct_running_mode` it is 1: the worker itself.
 
     Args:
-        flags: What `options` were parsed from: they do not tell a default from the same value.
+        options: Beam's options.
+        flags: The arguments they were parsed from, which show whether a flag was given.
     """
     given = {flag.split("=")[0] for flag in flags}
     if not on_this_machine(options) or "--direct_running_mode" in given:
@@ -44,16 +45,16 @@ def processes_of(options: PipelineOptions, flags: Sequence[str]) -> int:
 
 
 def prepare_direct_runner(options: PipelineOptions) -> None:
-    """Sets what the DirectRunner needs to be fast and to lose nothing; the user's own flags stay."""
+    """Sets the options with which the DirectRunner is fast and safe; the user's own flags stay."""
     from apache_beam.runners.portability.fn_api_runner import worker_handlers
 
-    # The timed flush of a worker's data channel drops what is written meanwhile; 0 turns the timer
-    # off. Every job checks its counts all the same.
+    # The timed flush of a worker's data channel drops data that is written meanwhile; 0 turns the
+    # timer off. Every job checks its counts in any case.
     worker_handlers.DATA_BUFFER_TIME_LIMIT_MS = 0
     options.view_as(StandardOptions).runner = "DirectRunner"
     # Otherwise DirectRunner tries to download Prism, another runner, and runs the job there.
     options.view_as(TypeOptions).allow_unsafe_triggers = True
     direct = options.view_as(DirectOptions)
     if direct.direct_running_mode == "in_memory":
-        # One worker of Beam's; processes of ours do the work (see processes_of).
+        # One worker of Beam's; our own processes do the work (see processes_of).
         direct.direct_num_workers = 1

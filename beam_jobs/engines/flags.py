@@ -1,4 +1,4 @@
-"""`--engine`: the flags of Beam that send a job to an engine, which nobody remembers."""
+"""The flags of Beam that `--engine` stands for."""
 
 from __future__ import annotations
 
@@ -10,39 +10,39 @@ from typing import Literal
 
 Engine = Literal["direct", "prism", "flink", "spark", "dataflow"]
 
-# Engines that a job service speaks to: one that is named, or one that the runner starts.
+# Engines behind a job service, which is named by --job_endpoint or started by the runner.
 _WITH_JOB_SERVICE = ("prism", "flink", "spark")
 
 _RUNNERS = {
     "dataflow": ["--runner=DataflowRunner"],
     "prism": ["--runner=PrismRunner"],
-    # Of Flink 2, Beam's default, Beam has the translator of streaming pipelines only.
+    # For Flink 2, Beam's default, Beam only has the translator for streaming pipelines.
     "flink": ["--runner=FlinkRunner", "--flink_version=1.20"],
     "spark": ["--runner=SparkRunner", "--spark_version=3"],
 }
 
-# Workers without a stage live on for so many milliseconds: the next stage would start them anew, which
-# takes 3 to 4 s. A worker that died is kept as long, and until then every new attempt fails with it.
-_WORKERS_LIVE_ON = 5_000
+# For how many milliseconds idle workers are kept, because starting new ones for the next stage takes 3
+# to 4 s. A dead worker is kept as long, too, and until then every retry fails.
+_IDLE_MILLISECONDS = 5_000
 
 
 def engine_flags(engine: Engine, given: Sequence[str]) -> list[str]:
-    """The flags of an engine; those that are given follow them, and win.
+    """The flags of an engine, to put before those of the user, which take precedence.
 
     Args:
         engine: The engine's name.
-        given: Flags for Beam.
+        given: The user's flags for Beam.
     """
     names = {flag.split("=", 1)[0] for flag in given}
     if engine == "direct":
         return []
     portable = engine in _WITH_JOB_SERVICE and "--job_endpoint" in names
     runner = ["--runner=PortableRunner"] if portable else _RUNNERS[engine]
-    # The list of the driver's packages costs a second, and no worker reads it.
+    # Listing the driver's packages takes a second, and no worker reads the list.
     flags = [*runner, "--experiments=disable_logging_submission_environment"]
     if engine not in _WITH_JOB_SERVICE:
         return flags
-    flags += [f"--environment_cache_millis={_WORKERS_LIVE_ON}"]
+    flags += [f"--environment_cache_millis={_IDLE_MILLISECONDS}"]
     if "--environment_type" in names:
         return flags
     command = json.dumps({"command": worker_program()})
@@ -50,5 +50,5 @@ def engine_flags(engine: Engine, given: Sequence[str]) -> list[str]:
 
 
 def worker_program() -> str:
-    """Where this environment has `beam-shards-worker`, which starts its workers."""
+    """The path of `beam-shards-worker`, which starts workers in this environment."""
     return str(Path(sys.executable).with_name("beam-shards-worker"))

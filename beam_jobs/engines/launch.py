@@ -16,20 +16,26 @@ from apache_beam.options.pipeline_options import PipelineOptions, PortableOption
 from apache_beam.runners.runner import PipelineResult
 
 from beam_jobs import progress
-from beam_jobs.engines.dataflow import follow, on_dataflow, prepare_dataflow, refusal, told
+from beam_jobs.engines.dataflow import (
+    follow,
+    on_dataflow,
+    prepare_dataflow,
+    refusal,
+    service_log_shown,
+)
 from beam_jobs.engines.direct import on_this_machine, prepare_direct_runner
 from beam_jobs.engines.pool import close_shared_pools
 from beam_jobs.errors import DataError, UsageError, find_job_error
 from beam_jobs.packages import check_crc32c
 
-# Of a job service: it takes the connection at once, or it is not there.
+# A running job service accepts a connection immediately.
 _SECONDS_TO_ANSWER = 10
 
 
 class _WithoutTracebacks(io.TextIOBase):
-    """A stream that passes on everything but tracebacks, which Beam's workers print as they fail.
+    """A stream without the tracebacks that Beam's workers print when they fail.
 
-    The driver gets the same text with the exception, and tells it in one line.
+    The driver gets the same text with the exception, and reports it in one line.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -76,8 +82,8 @@ def launch(
             contextlib.redirect_stderr(_WithoutTracebacks(sys.stderr)),
         ):
             if on_dataflow(options):
-                with told(sys.stderr):
-                    result = _submit(pipeline)
+                with service_log_shown(sys.stderr):
+                    result = pipeline.run()
                     follow(pipeline.runner, result, options, sys.stderr)
             else:
                 result = pipeline.run()
@@ -85,7 +91,8 @@ def launch(
     except Exception as error:
         if _is_interrupt(error):
             raise KeyboardInterrupt from None
-        raise (find_job_error(error) or _unforeseen(error)) from error
+        refused = refusal(error) if on_dataflow(options) else None
+        raise (find_job_error(error) or refused or _unforeseen(error)) from error
     finally:
         close_shared_pools()
     return result
@@ -95,8 +102,8 @@ def _wait(result: PipelineResult, elsewhere: bool) -> None:
     """Waits for the end of a job.
 
     Raises:
-        DataError: It was cancelled where it runs.
-        KeyboardInterrupt: With what to tell, of a job that runs elsewhere.
+        DataError: The job was cancelled on its engine.
+        KeyboardInterrupt: The user pressed Ctrl-C; the message says what becomes of a job elsewhere.
     """
     try:
         result.wait_until_finish()
@@ -104,9 +111,9 @@ def _wait(result: PipelineResult, elsewhere: bool) -> None:
         if elsewhere and _is_interrupt(error):
             result.cancel()
             raise KeyboardInterrupt(
-                "interrupted; the job service was asked to cancel the job, but Flink's lets it go on "
-                "to its end: cancel it there. Once it has stopped, the same command goes on with the "
-                "shards that are done"
+                "interrupted; the job service was asked to cancel the job, but Flink's lets it run to its "
+                "end: cancel it there. Once it has stopped, the same command resumes with the shards "
+                "that are done"
             ) from None
         if "JobCancellationException" in str(error):
             raise DataError(
@@ -120,7 +127,7 @@ def _pipeline(options: PipelineOptions) -> beam.Pipeline:
     """An empty pipeline.
 
     Raises:
-        UsageError: The runner needs an option that is missing or has no such value.
+        UsageError: An option that the runner needs is missing or has a wrong value.
     """
     try:
         return beam.Pipeline(options=options)
@@ -129,25 +136,11 @@ def _pipeline(options: PipelineOptions) -> beam.Pipeline:
         raise UsageError(" ".join(wrong.split())) from None
 
 
-def _submit(pipeline: beam.Pipeline) -> PipelineResult:
-    """Stages and hands over a pipeline to Dataflow.
-
-    Raises:
-        JobError: The service does not take it.
-    """
-    try:
-        return pipeline.run()
-    except Exception as error:
-        if refused := refusal(error):
-            raise refused from error
-        raise
-
-
 def _check_job_service(options: PipelineOptions) -> None:
-    """Looks whether somebody answers at `--job_endpoint`, for which Beam would wait without a word.
+    """Checks `--job_endpoint`, for which Beam would wait silently.
 
     Raises:
-        UsageError: Nobody does.
+        UsageError: Nothing answers there.
     """
     endpoint = options.view_as(PortableOptions).job_endpoint
     if not endpoint or endpoint == "embed":
@@ -157,13 +150,13 @@ def _check_job_service(options: PipelineOptions) -> None:
         socket.create_connection((host.strip("[]"), int(port)), _SECONDS_TO_ANSWER).close()
     except (OSError, ValueError, OverflowError) as error:
         raise UsageError(
-            f"--job_endpoint {endpoint}: no job service answers ({error}); expected HOST:PORT of one "
-            "that runs"
+            f"--job_endpoint {endpoint}: no job service answers ({error}); expected HOST:PORT of a "
+            "running one"
         ) from None
 
 
 def _is_interrupt(error: BaseException | None) -> bool:
-    """Whether Ctrl-C is what a runner's exception tells of."""
+    """Whether Ctrl-C caused a runner's exception."""
     while error and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
     return error is not None

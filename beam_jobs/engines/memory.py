@@ -1,4 +1,4 @@
-"""What the allocator does with memory that was freed, where it is glibc's; nothing elsewhere."""
+"""Controls what glibc's allocator does with freed memory; other allocators are left alone."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
 
 def keep_freed() -> None:
-    """Lets this process keep what it frees for the next time.
+    """Keeps freed memory in this process for the next allocation.
 
-    Handing megabytes back to the system and taking them again is a page fault for every 4 KiB: a
-    quarter of all processor time of a job of recordings, and in the process that writes up to ten
-    times what it takes to receive the same bytes into memory that it has.
+    Returning megabytes to the system and taking them again costs a page fault for every 4 KiB: a
+    quarter of the processor time of a job of recordings, and in the process that writes, up to ten
+    times the cost of receiving the same bytes into memory that it already has.
     """
     with contextlib.suppress(AttributeError, OSError):
         libc = ctypes.CDLL(None)
-        libc.mallopt(_M_MMAP_THRESHOLD, 32 << 20)  # the most it takes
+        libc.mallopt(_M_MMAP_THRESHOLD, 32 << 20)  # the maximum
         libc.mallopt(_M_TRIM_THRESHOLD, 64 << 20)
 
 
 def give_back_freed() -> None:
-    """Hands back to the system all that this process has freed, wherever it lies."""
+    """Returns all memory that this process has freed to the system."""
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).malloc_trim(0)

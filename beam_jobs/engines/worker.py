@@ -1,8 +1,8 @@
 """beam-shards-worker: starts Beam's Python worker in this environment, without a container.
 
-A runner's `PROCESS` environment, and the container executable of Beam's worker pool, call a program
-with a worker's id and the place where the rest can be asked for. Beam's own program lies in its
-container image alone, so this one keeps to the same contract; see docs/engines.md.
+A runner's `PROCESS` environment and Beam's worker pool (as its container executable) call a program
+with a worker's id and the endpoint that has everything else. Beam's own program exists only in its
+container image, so this one follows the same contract; see docs/engines.md.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from apache_beam.runners.worker.worker_id_interceptor import WorkerIdInterceptor
 from google.protobuf import json_format, text_format
 
 _DESCRIPTION = (
-    "Starts Beam's Python worker in this environment; runners call it, people do not: see "
+    "Starts Beam's Python worker in this environment. It is called by runners, not by people: see "
     "docs/engines.md."
 )
 
-# A runner that does not answer for so long is gone.
+# A runner that does not answer for this long is gone.
 _SECONDS = 60
 
-# Files that a driver sends to have installed, or loaded, before its first step; others, such as a
-# list of its packages and the jars of a job server, are not for Python workers.
+# Files that a driver sends to be installed or loaded before its first step. Others, such as a list of
+# its packages or the jars of a job server, are not for Python workers.
 _INSTALLED = (
     "requirements.txt",
     "extra_packages.txt",
@@ -46,8 +46,9 @@ def worker_environment(
     """The environment variables that Beam's worker reads.
 
     Args:
-        info: What the runner says to the worker.
-        given: Endpoints of the command line, by name; they win over those of `info`.
+        worker_id: The worker's id.
+        info: The runner's answer to the worker.
+        given: Name -> endpoint on the command line; these take precedence over those of `info`.
     """
 
     def endpoint(name: str) -> str:
@@ -68,10 +69,10 @@ def worker_environment(
 
 
 def ask(worker_id: str, endpoint: str) -> beam_provision_api_pb2.ProvisionInfo:
-    """What the runner says to a worker.
+    """Asks the runner for everything that a worker needs to know.
 
     Raises:
-        grpc.RpcError: It does not answer, or does not know the worker.
+        grpc.RpcError: The runner does not answer, or does not know the worker.
     """
     with grpc.insecure_channel(endpoint) as channel:
         service = beam_provision_api_pb2_grpc.ProvisionServiceStub(
@@ -93,22 +94,24 @@ def to_be_installed(info: beam_provision_api_pb2.ProvisionInfo) -> list[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Asks the runner, then becomes the worker; returns the exit code if that fails."""
+    """Asks the runner, then becomes the worker; returns the exit code if either fails."""
     parser = argparse.ArgumentParser(
         prog="beam-shards-worker", description=_DESCRIPTION, allow_abbrev=False
     )
-    parser.add_argument("--id", required=True, help="of the worker")
-    parser.add_argument("--provision_endpoint", required=True, help="where to ask for the rest")
+    parser.add_argument("--id", required=True, help="the worker's id")
+    parser.add_argument(
+        "--provision_endpoint", required=True, help="the endpoint that has everything else"
+    )
     for name in ("logging", "control"):
-        parser.add_argument(f"--{name}_endpoint", default="", help="(default: as the runner says)")
+        parser.add_argument(f"--{name}_endpoint", default="", help="(default: the runner's)")
     flags, _ = parser.parse_known_args(arguments)
-    worker_id = flags.id.strip("'")  # Prism quotes it, though no shell is there to take that off.
+    worker_id = flags.id.strip("'")  # Prism quotes it, though no shell removes the quotes.
     try:
         info = ask(worker_id, flags.provision_endpoint)
     except grpc.RpcError as error:
         print(
-            f"error: {flags.provision_endpoint} does not tell worker {worker_id} what to do: "
-            f"{error.details()}; is it the provision endpoint of a running job?",
+            f"error: {flags.provision_endpoint} does not answer worker {worker_id}: {error.details()}; "
+            "is it the provision endpoint of a running job?",
             file=sys.stderr,
         )
         return 1
@@ -125,6 +128,6 @@ def main(arguments: list[str]) -> int:
     worker = [sys.executable, "-m", "apache_beam.runners.worker.sdk_worker_main"]
     try:
         os.execv(sys.executable, worker)
-    except OSError as error:  # Options longer than the kernel lets a variable be, say.
+    except OSError as error:  # For example, options longer than the kernel allows for a variable.
         print(f"error: Beam's worker cannot be started: {error}", file=sys.stderr)
     return 1

@@ -101,7 +101,7 @@ class FileSecondPass(SecondPass):
         for source, data in _files(self.job, task):
             try:
                 values = source_values(self.job, source)
-                split = _split(self.known.rules, source, values.label)
+                split = _split(self.plan.rules, source, values.label)
             except RejectError as error:
                 yield EncodedRecords.of_reject(Reject.of(source.key, "read", error))
                 continue
@@ -161,5 +161,5 @@ class FilesInParts(RecordJob):
     def first_pass(self, rules: SplitRules, on_reject: OnReject, tokenizer: str = "") -> FirstPass:
         return FileFirstPass(rules=rules, on_reject=on_reject, job=cast(PartsJob, self))
 
-    def second_pass(self, known: EncodingPlan) -> SecondPass:
-        return FileSecondPass(known, cast(PartsJob, self))
+    def second_pass(self, plan: EncodingPlan) -> SecondPass:
+        return FileSecondPass(plan, cast(PartsJob, self))

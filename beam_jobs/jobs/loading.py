@@ -23,7 +23,7 @@ from readers.format.encode import Encoder
 from readers.format.schema import Schema
 
 
-def known_error(job: FileJob, source: Source) -> str:
+def source_error(job: FileJob, source: Source) -> str:
     """Why a source cannot become a record, if its name or its row already shows it; else empty.
 
     Raises:
@@ -48,7 +48,7 @@ def classes_in(job: FileJob, sources: Sequence[Source]) -> dict[str, Counter[str
     return found
 
 
-class Loaded(NamedTuple):
+class FramedRecords(NamedTuple):
     """Records in order, ready to be written.
 
     Attributes:
@@ -69,7 +69,7 @@ class Loader:
     """Loads and encodes the records of a job.
 
     Attributes:
-        job: What a record is.
+        job: Defines the records.
         schema: The features of every record.
         names: Names of classes by feature; None if they are not known yet.
         feature_names: Names of features in Examples that differ from those in the schema.
@@ -93,13 +93,13 @@ class Loader:
 
         Raises:
             RejectError: The source cannot become a record.
-            UsageError: It can, but does not fit the other records.
+            UsageError: The record does not fit the other records.
         """
         values = source_values(self.job, source)
         return whole_record(self.job.load(source), source.key, values, self._class_ids)
 
-    def load(self, references: Sequence[bytes]) -> Loaded:
-        """The framed records of some references, in order.
+    def load(self, references: Sequence[bytes]) -> FramedRecords:
+        """Loads, encodes and frames the records of some references, in order.
 
         Raises:
             UsageError: A record does not fit the others.
@@ -116,9 +116,9 @@ class Loader:
                 rejects.append(Reject.of(source.key, "encode", error))
         statistics = dict(encoder.statistics()).get(0, Statistics(self.schema))
         lengths = np.fromiter(map(len, frames), np.int64, len(frames))
-        return Loaded(b"".join(frames), lengths, rejects, statistics)
+        return FramedRecords(b"".join(frames), lengths, rejects, statistics)
 
     def measure(self, references: Sequence[bytes]) -> list[int | Reject]:
-        """The bytes of each framed record, or why there is none."""
+        """The size of each framed record in bytes, or its reject."""
         loaded = (self.load([reference]) for reference in references)
         return [part.rejects[0] if part.rejects else int(part.lengths[0]) for part in loaded]

@@ -1,7 +1,7 @@
 """The two passes of jobs whose records are parts of files.
 
-The first pass finds the records and where they belong, the second encodes them. What a record is,
-each job's own passes know. Nothing here imports Beam.
+The first pass finds the records and their splits, the second encodes them. Each kind of job has
+subclasses of both. Nothing here imports Beam.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from beam_jobs.errors import DataError, RejectError
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.shards import Plan, assign_shards
-from beam_jobs.plan.strata import Labelled, Strata
+from beam_jobs.plan.strata import LabelHashes, Strata
 from beam_jobs.plan.summary import Summary
 from beam_jobs.records.blocks import Block
 from beam_jobs.records.encode import RecordCounter, RecordEncoder
@@ -35,32 +35,22 @@ from readers.format.schema import Schema
 
 
 class Learner(Protocol):
-    """Collects what only one kind of job learns from its records, such as counts of words."""
+    """Collects facts that only one kind of job needs, such as counts of words."""
 
     def add(self, part: Any, /) -> None:
-        """Adds what `FoundRecords.learned` holds."""
+        """Adds the `FoundRecords.learned` of some records."""
 
     def elements(self) -> Iterator[Any]:
-        """Yields all that was collected, in the form in which the pipeline combines it."""
-
-
-class NoLearner:
-    """The `Learner` of a job that needs nothing but keys, labels and sizes."""
-
-    def add(self, part: Any, /) -> None:
-        pass
-
-    def elements(self) -> Iterator[Any]:
-        return iter(())
+        """Yields everything that was collected, in the form that the pipeline combines."""
 
 
 class FirstPassResult(NamedTuple):
-    """What the first pass learns from a task.
+    """The result of the first pass over a task.
 
     Attributes:
         summary: Counts of its records.
         block: The packed hashes of the records that can be written; None if there are none.
-        learned: The elements of the pass's `Learner`.
+        learned: The elements of the pass's `Learner`, if it has one.
     """
 
     summary: Summary
@@ -89,7 +79,7 @@ class FoundRecords(NamedTuple):
         sizes: int64 [n], roughly how many bytes each takes in its shard.
         labels: The label of each; None without labels.
         rejects: Inputs that cannot become records.
-        learned: What the pass's `Learner` adds; None if there is nothing to learn.
+        learned: The argument of `Learner.add`; None if there is nothing to learn.
         words: The number of words in the training split, if they are counted.
         duplicates: uint8 [m], the splits of records that were dropped.
         texts: The number of texts that the records were cut from.
@@ -170,7 +160,7 @@ class SplitRules:
         """
         placement = self.placement
         if self.strata:
-            found = Labelled.of(list(map(str, labels)), placement.group_hashes(keys))
+            found = LabelHashes.of(list(map(str, labels)), placement.group_hashes(keys))
             return self._strata.splits_of(found), {}
         if not self.needs_rows:
             return placement.splits_of(keys), {}
@@ -200,12 +190,12 @@ class FirstPass(abc.ABC):
     def found(self, task: Task) -> Iterator[FoundRecords]:
         """Yields the records of a task."""
 
-    def learner(self) -> Learner:
-        """A `Learner` for the records of one task."""
-        return NoLearner()
+    def learner(self) -> Learner | None:
+        """A `Learner` for the records of one task; None if keys, labels and sizes are all that is needed."""
+        return None
 
     def read(self, task: Task) -> FirstPassResult:
-        """What the first pass learns from a task.
+        """Reads the records of a task, without encoding them.
 
         Raises:
             DataError: An input cannot become a record and `on_reject` is "fail".
@@ -228,23 +218,23 @@ class FirstPass(abc.ABC):
             summary.add_duplicates(part.duplicates)
             summary.words += part.words
             summary.texts += part.texts + len(part.duplicates)
-            if part.learned is not None:
+            if learner and part.learned is not None:
                 learner.add(part.learned)
         order = np.concatenate(hashes)
         nothing = Ragged(np.zeros(len(order), np.uint32), b"")
         block = Block(order, np.concatenate(splits), nothing)
         summary.add_block(block)
         packed = block.pack() if order.size else None
-        return FirstPassResult(summary, packed, list(learner.elements()))
+        return FirstPassResult(summary, packed, list(learner.elements()) if learner else [])
 
-    def labelled(self, task: Task) -> Labelled:
+    def labelled(self, task: Task) -> LabelHashes:
         """The labels of the records of a task, and the hashes of their groups."""
         keys: list[bytes] = []
         labels: list[str] = []
         for part in self.found(task):
             keys += part.keys
             labels += map(str, part.labels)
-        return Labelled.of(labels, self.rules.placement.group_hashes(keys))
+        return LabelHashes.of(labels, self.rules.placement.group_hashes(keys))
 
 
 @dataclass(frozen=True)
@@ -255,7 +245,7 @@ class EncodingPlan:
         rules: Decides the split of each record.
         schema: The features of every record.
         names: Names of classes by feature.
-        plan: The packed `Plan`.
+        shard_plan: The packed `Plan` of the shards.
         feature_names: Names of features in Examples that differ from those in the schema.
         spool: Takes the encoded records, so that only locators pass the shuffle; None to pass the
             records.
@@ -266,7 +256,7 @@ class EncodingPlan:
     rules: SplitRules
     schema: Schema
     names: Names
-    plan: bytes
+    shard_plan: bytes
     feature_names: Mapping[str, str] = field(default_factory=dict)
     spool: Spool | None = None
     vocabulary: tuple[bytes, ...] = ()
@@ -278,17 +268,17 @@ class SecondPass(abc.ABC):
     """Task -> encoded records.
 
     Attributes:
-        known: What was learned before.
+        plan: Everything that was learned before.
     """
 
-    known: EncodingPlan
+    plan: EncodingPlan
 
     @abc.abstractmethod
     def encoded(self, task: Task, encoder: Any) -> Iterator[EncodedRecords]:
         """Yields the encoded records of a task.
 
         Args:
-            encoder: What `counter` made; it has to see every record.
+            encoder: The result of `counter`; it has to see every record.
         """
 
     def counter(self) -> RecordCounter:
@@ -296,20 +286,20 @@ class SecondPass(abc.ABC):
         return RecordEncoder(self._encoder)
 
     @functools.cached_property
-    def _plan(self) -> Plan:
-        return Plan.unpack(self.known.plan)
+    def _shard_plan(self) -> Plan:
+        return Plan.unpack(self.plan.shard_plan)
 
     @functools.cached_property
     def _encoder(self) -> Encoder:
-        return Encoder(self.known.schema, self.known.feature_names)
+        return Encoder(self.plan.schema, self.plan.feature_names)
 
     @functools.cached_property
     def label_ids(self) -> LabelIds:
-        return LabelIds(self.known.names.get(LABEL, ()))
+        return LabelIds(self.plan.names.get(LABEL, ()))
 
     @functools.cached_property
     def class_ids(self) -> ClassIds:
-        return ClassIds(self.known.names)
+        return ClassIds(self.plan.names)
 
     def encode(self, task: Task) -> SecondPassResult:
         """The records of a task, rejects among them.
@@ -319,13 +309,13 @@ class SecondPass(abc.ABC):
             DataError: The spool has no room, or a label was not seen in the first pass.
         """
         encoder = self.counter()
-        spool = self.known.spool
+        spool = self.plan.spool
         keep: Callable[[bytes], bytes] = spool.append if spool else bytes
         try:
             shards = [
                 (key, keep(part.pack()))
                 for records in self.encoded(task, encoder)
-                for key, part in assign_shards(self._block(records), self._plan)
+                for key, part in assign_shards(self._block(records), self._shard_plan)
             ]
         except RejectError as error:
             raise DataError(
@@ -335,7 +325,7 @@ class SecondPass(abc.ABC):
         return SecondPassResult(shards, list(encoder.statistics()))
 
     def _block(self, records: EncodedRecords) -> Block:
-        placement = self.known.rules.placement
+        placement = self.plan.rules.placement
         rejects = [pack_record(reject.key, reject) for reject in records.rejects]
         rejects += [pack_record(reject.key, reject, planned=True) for reject, _ in records.late]
         # A frame and its key are a payload; joined in one call, they are copied once.
@@ -344,8 +334,8 @@ class SecondPass(abc.ABC):
         sizes = np.fromiter(map(len, records.frames), np.uint32, len(records.frames))
         sizes += np.fromiter(map(len, records.keys), np.uint32, len(records.keys))
         lengths = np.concatenate([sizes, np.array(list(map(len, rejects)), np.uint32)])
-        rejected = [key_of(reject) for reject in records.rejects]
-        late = [key_of(reject) for reject, _ in records.late]
+        rejected = [_key_of(reject) for reject in records.rejects]
+        late = [_key_of(reject) for reject, _ in records.late]
         return Block(
             placement.orders([*records.keys, *rejected, *late]),
             np.concatenate(
@@ -359,6 +349,6 @@ class SecondPass(abc.ABC):
         )
 
 
-def key_of(reject: Reject) -> bytes:
+def _key_of(reject: Reject) -> bytes:
     """The key of a reject in UTF-8."""
     return reject.key.encode("utf-8", "surrogateescape")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
@@ -47,36 +47,20 @@ def complete_schema(
     return Schema(features)
 
 
+# A task of uncounted ranges -> the line ends in each range.
+LineCounter = Callable[[Task], list[RangeCount]]
+
+# A task -> its id, and three arrays with a row for each of its texts but the rejected ones: the text's
+# number among all texts of the task, int64 [n], its digest, uint8 [n, 16], and its place in the
+# global order, uint64 [n].
+Digester = Callable[[Task], tuple[str, tuple[np.ndarray, np.ndarray, np.ndarray]]]
+
+
 class Mergeable(Protocol):
     """An object that merges with others of its class, in any order."""
 
     def merge(self, other: Any, /) -> None:
         """Adds everything that the other one has seen."""
-
-
-class LineCounts(Protocol):
-    """Counts lines."""
-
-    def count(self, task: Task) -> list[RangeCount]:
-        """The line ends in each range of a task."""
-
-
-class DigestPass(Protocol):
-    """Task -> the digests of its texts."""
-
-    def digests(self, task: Task) -> tuple[str, tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """The id of a task, and three arrays with a row for each of its texts but the rejected ones.
-
-        They hold the text's number among all texts of the task, int64 [n], its digest, uint8 [n, 16],
-        and its place in the global order, uint64 [n].
-        """
-
-
-class SamplePass(Protocol):
-    """Task -> texts to learn a tokenizer from."""
-
-    def sample(self, task: Task) -> Any:
-        """A sample of a task's texts."""
 
 
 @dataclass(frozen=True)
@@ -96,12 +80,12 @@ class LearnSubwords:
 
     Attributes:
         size: The maximum number of ids.
-        sample_pass: Makes the sampling pass, from the rules of splits and the size of all inputs in
-            bytes.
+        sampler: Returns a function that samples a task, given the rules of splits and the size of all
+            inputs in bytes.
     """
 
     size: int
-    sample_pass: Callable[[SplitRules, int], SamplePass]
+    sampler: Callable[[SplitRules, int], Callable[[Task], Any]]
 
 
 @dataclass(frozen=True)
@@ -117,7 +101,7 @@ class LearnSchema:
     schema_of: Callable[[Any, Collection[str]], Schema]
 
 
-# What a job learns from all its records before it encodes the first one.
+# How a job learns from all its records before it encodes the first one; None if it does not.
 Learns = LearnWords | LearnSubwords | LearnSchema | None
 
 
@@ -229,7 +213,7 @@ class RecordJob(abc.ABC):
         """
 
     @abc.abstractmethod
-    def second_pass(self, known: EncodingPlan) -> SecondPass:
+    def second_pass(self, plan: EncodingPlan) -> SecondPass:
         """The pass that encodes the records."""
 
     @property
@@ -241,12 +225,12 @@ class RecordJob(abc.ABC):
         """The job itself if each record is a whole file, whose reference can be shuffled; else None."""
         return None
 
-    def line_counts(self) -> LineCounts | None:
-        """What counts the lines of chunks that are not numbered; None if there are no such chunks."""
+    def line_counter(self) -> LineCounter | None:
+        """Counts the lines of chunks that are not numbered; None if there are no such chunks."""
         return None
 
-    def digest_pass(self, rules: SplitRules) -> DigestPass | None:
-        """The pass that finds duplicate texts; None if they are kept."""
+    def digester(self, rules: SplitRules) -> Digester | None:
+        """Computes the digests that duplicate texts are found by; None if duplicates are kept."""
         return None
 
     def without_tokenizer(self) -> RecordJob:
@@ -254,4 +238,4 @@ class RecordJob(abc.ABC):
 
         Beam pickles a job anew for each step, which takes seconds for a tokenizer of megabytes.
         """
-        return self
+        return replace(cast(Any, self), tokenizer="") if self.tokenizer else self

@@ -13,7 +13,7 @@ from beam_jobs.sources.source import NOT_UTF8, Source, is_utf8
 
 
 class SourceValues(NamedTuple):
-    """What a source states of its records, before it is read.
+    """The values that a source states of its records, before it is read.
 
     Attributes:
         label: The label; None without labels.

@@ -1,8 +1,9 @@
-"""The end of a job: proof that nothing was lost, and then the manifest."""
+"""The end of a job: proof that nothing was lost, then the manifest."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import apache_beam as beam
@@ -15,7 +16,7 @@ from beam_jobs.dataset.output import Output, renamed_schema
 from beam_jobs.dataset.reconcile import check_files, dataset_files, reconcile
 from beam_jobs.dataset.resume import ShardResult
 from beam_jobs.dataset.shard_file import unwritable
-from beam_jobs.dataset.topup import Prepared, apply_change, prepare_change
+from beam_jobs.dataset.topup import PreparedChange, apply_change, prepare_change
 from beam_jobs.jobs.text.subwords import Subwords
 from beam_jobs.jobs.text.tokens import vocabulary_file
 from beam_jobs.packages import versions
@@ -31,7 +32,7 @@ from readers.format.schema import Schema
 
 
 class _MergeStatistics(beam.CombineFn):
-    """Merges statistics whose features are known to them alone."""
+    """Merges statistics; only they know their features, so an empty accumulator is None."""
 
     def create_accumulator(self) -> Statistics | None:
         return None
@@ -52,8 +53,56 @@ class _MergeStatistics(beam.CombineFn):
         return accumulator
 
 
+def _manifest_of(
+    output: Output,
+    splits: Sequence[Sequence[ShardResult]],
+    statistics: Iterable[tuple[int, Statistics]],
+    summary: Summary,
+    class_names: Names,
+    schema: Schema,
+    vocabulary: tuple[bytes, ...],
+    tokenizer: str,
+) -> Manifest:
+    """The manifest of a dataset whose shards are written.
+
+    Args:
+        output: The dataset.
+        splits: The results of all shards, by split.
+        statistics: (split, the statistics of its records).
+        summary: The summary of all records.
+        class_names: Names of classes by feature.
+        schema: The features of every record.
+        vocabulary: All words by id; empty if the job counts none.
+        tokenizer: The text of the tokenizer file; empty if the job has none.
+    """
+    names = output.placement.splits.names
+
+    def in_examples(values: Mapping[str, Any]) -> dict[str, Any]:
+        return {output.feature_names.get(name, name): value for name, value in values.items()}
+
+    figures = {names[split]: in_examples(found.to_json()) for split, found in statistics}
+    return Manifest(
+        schema=renamed_schema(schema, output.feature_names),
+        splits={
+            name: Split(
+                tuple(result.shard for result in results if result.shard),
+                sum(result.rejected for result in results),
+                figures.get(name, {}),
+                known.duplicates,
+            )
+            for name, results, known in zip(names, splits, summary.splits, strict=True)
+        },
+        label_names=class_names.get(LABEL, ()),
+        class_names=in_examples({n: found for n, found in class_names.items() if n != LABEL}),
+        vocabulary=len(vocabulary),
+        tokenizer=Subwords(tokenizer).size if tokenizer else 0,
+        options=output.options,
+        versions=versions(*(["tokenizers"] if tokenizer else [])),
+    )
+
+
 class _Commit(beam.DoFn):
-    """Reconciles, and writes the vocabulary and at last the manifest."""
+    """Checks that nothing was lost, then writes the vocabulary and, last, the manifest."""
 
     def __init__(self, output: Output) -> None:
         self._output = output
@@ -72,36 +121,15 @@ class _Commit(beam.DoFn):
         tokenizer: str,
     ) -> Iterator[Manifest]:
         output = self._output
-        names, renamed = output.placement.splits.names, output.feature_names
+        names = output.placement.splits.names
         counted = {split: values.records for split, values in statistics}
         splits = reconcile(Plan.unpack(plan), [*results, *changed], counted, names, output.balance)
-        figures = {
-            names[split]: {renamed.get(n, n): f for n, f in values.to_json().items()}
-            for split, values in statistics
-        }
-        every = [result for mine in splits for result in mine]
-        manifest = Manifest(
-            schema=renamed_schema(schema, renamed),
-            splits={
-                name: Split(
-                    tuple(result.shard for result in mine if result.shard),
-                    sum(result.rejected for result in mine),
-                    figures.get(name, {}),
-                    known.duplicates,
-                )
-                for name, mine, known in zip(names, splits, summary.splits, strict=True)
-            },
-            label_names=class_names.get(LABEL, ()),
-            class_names={
-                renamed.get(n, n): found for n, found in class_names.items() if n != LABEL
-            },
-            vocabulary=len(vocabulary),
-            tokenizer=Subwords(tokenizer).size if tokenizer else 0,
-            options=output.options,
-            versions=versions(*(["tokenizers"] if tokenizer else [])),
+        manifest = _manifest_of(
+            output, splits, statistics, summary, class_names, schema, vocabulary, tokenizer
         )
+        every = list(chain.from_iterable(splits))
         with unwritable(output.directory, MANIFEST):
-            found = list_files(output.directory)  # Once: a store counts, and charges for, listings.
+            found = list_files(output.directory)  # Once, because stores charge for listings.
             check_files(output.directory, every, found)
             if vocabulary:
                 write_file(output.directory, VOCABULARY, vocabulary_file(vocabulary))
@@ -118,7 +146,7 @@ class CommitDataset(beam.PTransform):
 
     Args:
         output: The dataset.
-        planned: What was known before the shards were written.
+        planned: The answers of the planning half.
     """
 
     def __init__(self, output: Output, planned: Planned) -> None:
@@ -131,16 +159,16 @@ class CommitDataset(beam.PTransform):
         merged = statistics | "MergeStatistics" >> beam.CombinePerKey(_MergeStatistics())
         changed = results | "TopUp" >> TopUp(self._output)
         return (
-            planned.plan.pipeline
+            planned.shards.plan.pipeline
             | "Last" >> beam.Create([None])
             | "Commit"
             >> beam.ParDo(
                 _Commit(self._output),
-                AsSingleton(planned.plan),
+                AsSingleton(planned.shards.plan),
                 AsList(results),
                 AsList(changed),
                 AsList(merged),
-                AsSingleton(planned.summary),
+                AsSingleton(planned.shards.summary),
                 planned.names,
                 planned.schema,
                 planned.vocabulary,
@@ -163,7 +191,7 @@ class _Prepare(beam.DoFn):
     def __init__(self, output: Output) -> None:
         self._directory = output.directory
 
-    def process(self, change: Change) -> Iterator[Prepared]:
+    def process(self, change: Change) -> Iterator[PreparedChange]:
         with unwritable(self._directory, change.name):
             yield prepare_change(self._directory, change)
 
@@ -172,16 +200,16 @@ class _Apply(beam.DoFn):
     def __init__(self, output: Output) -> None:
         self._directory = output.directory
 
-    def process(self, prepared: Prepared, _: int) -> Iterator[ShardResult]:
+    def process(self, prepared: PreparedChange, _: int) -> Iterator[ShardResult]:
         with unwritable(self._directory, prepared.change.name):
             yield apply_change(self._directory, prepared)
 
 
 class TopUp(beam.PTransform):
-    """PCollection of all shard results -> PCollection of those of shards that had to change.
+    """PCollection of all shard results -> PCollection of the new results of shards that changed.
 
     Args:
-        output: The dataset, and what its shards are balanced by.
+        output: The dataset, with the balance of its shards.
     """
 
     def __init__(self, output: Output) -> None:
@@ -196,7 +224,7 @@ class TopUp(beam.PTransform):
             | "SpreadChanges" >> beam.Reshuffle()
             | "CopyMoved" >> beam.ParDo(_Prepare(self._output))
         )
-        # No shard changes before the last record is copied out of its donor.
+        # No shard changes before every record that moves has been copied from its donor.
         all_copied = prepared | "AllCopied" >> beam.combiners.Count.Globally()
         return (
             prepared

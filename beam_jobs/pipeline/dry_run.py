@@ -1,4 +1,4 @@
-"""A dry run: what a job would find and write, learned without writing anything of it."""
+"""A dry run: what a job would find and write, without writing any of it."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from beam_jobs.records.blocks import Block
 from beam_jobs.records.rejects import Reject
 from readers.format.schema import Schema
 
-# Hashes meet in 16 groups: of a billion records 500 MB each.
+# Hashes are compared in 16 groups: 500 MB each for a billion records.
 _PARTITION_BITS = 4
 
 
 @dataclass(frozen=True)
 class SplitSurvey:
-    """What a job would make of one split.
+    """One split as a job would write it.
 
     Attributes:
-        name: Of the split.
-        records: That it would try to write.
-        shards: How many.
-        bytes: About how many the records take, framing included.
-        rejected: Known not to become records.
-        duplicates: Dropped, as they equal others.
+        name: The split's name.
+        records: The number of records that the job would try to write.
+        shards: The number of shards.
+        bytes: The approximate size of the records, framing included.
+        rejected: The number of inputs that are known to be rejected.
+        duplicates: The number of records that are dropped because they equal others.
     """
 
     name: str
@@ -50,16 +50,16 @@ class SplitSurvey:
 
 @dataclass(frozen=True)
 class Findings:
-    """What a dry run has found.
+    """The result of a dry run.
 
     Attributes:
-        splits: In order.
-        labels: How often each occurs, by feature.
-        rejects: The first of those known, in the order of keys.
-        tried: Records that were loaded to learn their size.
-        failed: Why some of those could not be.
-        schema: Of the records.
-        repeated: Keys that several records share.
+        splits: The splits, in order.
+        labels: The number of records with each label, by feature.
+        rejects: The first known rejects, in the order of their keys.
+        tried: The number of records that were loaded to measure them.
+        failed: The rejects among those.
+        schema: The schema of the records.
+        repeated: The number of keys that several records share.
     """
 
     splits: tuple[SplitSurvey, ...]
@@ -95,7 +95,7 @@ def findings_of(
     schema: Schema,
     repeated: int = 0,
 ) -> Findings:
-    """What a dry run has found, from what planning knows."""
+    """The findings that follow from the answers of the planning half."""
     splits = []
     names = output.placement.splits.names
     for name, known, planned in zip(names, summary.splits, plan.splits, strict=True):
@@ -123,7 +123,7 @@ def findings_of(
 
 
 def check_findings(findings: Findings, on_reject: str) -> None:
-    """Fails as the job would, where that is known.
+    """Fails if the job is known to fail.
 
     Raises:
         UsageError: Records share a key.
@@ -140,14 +140,14 @@ def check_findings(findings: Findings, on_reject: str) -> None:
 
 
 def count_repeated(hashes: Iterable[bytes]) -> int:
-    """How many hashes occur more than once, uint64 in little-endian bytes."""
+    """The number of hashes, uint64 in little-endian bytes, that occur more than once."""
     ordered = np.sort(np.frombuffer(b"".join(hashes), "<u8"))
     again = np.flatnonzero(ordered[1:] == ordered[:-1])
     return len(np.unique(ordered[again]))
 
 
 def _by_first_bits(packed: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yields (first bits, hashes that have them) of a packed block: all of one may meet in memory."""
+    """Yields (first bits, the hashes of a packed block that begin with them)."""
     hashes = Block.unpack(packed).hashes
     first = hashes >> np.uint64(64 - _PARTITION_BITS)
     for partition in np.unique(first).tolist():
@@ -159,7 +159,7 @@ def _count_repeated(group: tuple[int, Iterable[bytes]]) -> int:
 
 
 class _Report(beam.DoFn):
-    """Writes what was found to a local file, for the process that has started the pipeline."""
+    """Writes the findings to a local file for the process that started the pipeline."""
 
     def __init__(self, output: Output, path: str) -> None:
         self._output, self._path = output, path
@@ -182,9 +182,9 @@ class Survey(beam.PTransform):
     """The dry run of a job, from patterns to a local file of `Findings`.
 
     Args:
-        job: What a record is.
-        output: The dataset that it would write.
-        processes: Of the pool.
+        job: Defines the records.
+        output: The dataset that the job would write.
+        processes: The number of processes of the pool.
         path: The file's path.
     """
 
@@ -213,7 +213,7 @@ class Survey(beam.PTransform):
             | "Report"
             >> beam.ParDo(
                 _Report(self._output, self._path),
-                *map(AsSingleton, (planned.plan, planned.summary, planned.measured)),
+                *map(AsSingleton, planned.shards),
                 planned.schema,
                 AsSingleton(repeated),
             )

@@ -1,6 +1,6 @@
 """Plans jobs whose records are parts of files: from patterns to the plan, without encoding a record.
 
-A task is a few chunks of files, or the whole of a file that has to be read from its beginning.
+A task is a few chunks of files, or a whole file that has to be read from its start.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from beam_jobs import progress
 from beam_jobs.dataset.output import Output
 from beam_jobs.jobs.passes import FirstPassResult, SplitRules
 from beam_jobs.jobs.protocols import (
-    DigestPass,
+    Digester,
     LearnSchema,
     LearnSubwords,
     LearnWords,
-    LineCounts,
+    LineCounter,
     RecordJob,
 )
 from beam_jobs.jobs.text.duplicates import Tally, check_tally, pack_digests
@@ -31,14 +31,14 @@ from beam_jobs.pipeline.plan_shards import Planned, PlanShards, Side
 from beam_jobs.pipeline.plan_strata import PlanStrata
 from beam_jobs.pipeline.steps import MergeFn, TaskStep
 from beam_jobs.pipeline.text_steps import BuildVocabulary, MarkDuplicates
-from beam_jobs.plan.strata import Labelled, check_strata
+from beam_jobs.plan.strata import LabelHashes, check_strata
 from beam_jobs.plan.summary import Summary, label_names_of
 from beam_jobs.sources.chunks import RangeCount, Task, batch_chunks
 from readers.format.schema import Schema
 
 
 class _ListTasks(beam.DoFn):
-    """Patterns -> tasks, tasks of ranges whose lines are to be counted, and numbers of all of these.
+    """Patterns -> tasks, tasks of ranges whose lines must be counted first, and their numbers.
 
     Args:
         phases: What progress calls the passes over all tasks.
@@ -50,7 +50,7 @@ class _ListTasks(beam.DoFn):
         self._job, self._phases = job, phases
 
     def _tasks(self, pattern: str) -> Iterator[Task]:
-        """Yields tasks, each of chunks that are numbered, or of ranges of one file that are not."""
+        """Yields tasks of numbered chunks, and tasks of ranges of one file that have no numbers."""
         chunks = itertools.chain.from_iterable(map(self._job.chunks, self._job.sources(pattern)))
         for _, alike in itertools.groupby(chunks, lambda c: (not c.first) and c.source.key):
             yield from batch_chunks(alike)
@@ -80,12 +80,12 @@ class _CountLines(TaskStep[list[RangeCount]]):
 
     PHASE = "counting lines"
 
-    def __init__(self, counts: LineCounts, processes: int) -> None:
+    def __init__(self, count: LineCounter, processes: int) -> None:
         super().__init__(processes)
-        self._counts = counts
+        self._count = count
 
-    def work(self) -> Callable[[Task], list[RangeCount]]:
-        return self._counts.count
+    def work(self) -> LineCounter:
+        return self._count
 
     def outputs(self, result: list[RangeCount]) -> Iterator[tuple[str, list[RangeCount]]]:
         yield result[0].range.source.key, result
@@ -101,12 +101,12 @@ class _Digest(TaskStep[tuple[str, Any]]):
 
     PHASE = "comparing"
 
-    def __init__(self, digest_pass: DigestPass, processes: int) -> None:
+    def __init__(self, digest: Digester, processes: int) -> None:
         super().__init__(processes)
-        self._pass = digest_pass
+        self._digest = digest
 
-    def work(self) -> Callable[[Task], tuple[str, Any]]:
-        return self._pass.digests
+    def work(self) -> Digester:
+        return self._digest
 
     def outputs(self, result: tuple[str, Any]) -> Iterator[tuple[int, tuple[str, bytes]]]:
         name, found = result
@@ -114,7 +114,7 @@ class _Digest(TaskStep[tuple[str, Any]]):
             yield partition, (name, rows)
 
 
-class _ReadLabels(TaskStep[Labelled]):
+class _ReadLabels(TaskStep[LabelHashes]):
     """Task -> the labels of its records."""
 
     PHASE = "counting"
@@ -123,10 +123,10 @@ class _ReadLabels(TaskStep[Labelled]):
         super().__init__(processes)
         self._job, self._output = job, output
 
-    def work(self) -> Callable[[Task], Labelled]:
+    def work(self) -> Callable[[Task], LabelHashes]:
         return self._job.first_pass(SplitRules(self._output.placement), "skip").labelled
 
-    def outputs(self, result: Labelled) -> Iterator[Labelled]:
+    def outputs(self, result: LabelHashes) -> Iterator[LabelHashes]:
         yield result
 
 
@@ -141,7 +141,7 @@ class _Sample(TaskStep[Sample]):
 
     def work(self, strata: bytes, size: int) -> Callable[[Task], Sample]:
         rules = SplitRules(self._output.placement, strata)
-        return self._learns.sample_pass(rules, size).sample
+        return self._learns.sampler(rules, size)
 
     def outputs(self, result: Sample) -> Iterator[Sample]:
         yield result
@@ -189,7 +189,7 @@ class PlanRecords(beam.PTransform):
     Args:
         job: Defines the records.
         output: The dataset.
-        processes: Processes that read, in each of the runner's workers.
+        processes: The number of processes that read, in each of the runner's workers.
         prepare: Whether the output directory is made ready for shards.
         later: What progress calls the passes over all tasks that follow the plan.
     """
@@ -203,103 +203,128 @@ class PlanRecords(beam.PTransform):
         later: Sequence[str] = (),
     ) -> None:
         super().__init__()
-        self._job, self._output, self._processes = job, output, processes
+        self._given_tokenizer = job.tokenizer
+        self._job, self._output, self._processes = job.without_tokenizer(), output, processes
+        self._digester = job.digester(SplitRules(output.placement))
         self._prepare, self._later = prepare, later
 
     def expand(self, pipeline: beam.Pipeline) -> Planned:
-        output, processes = self._output, self._processes
-        job, given = self._job.without_tokenizer(), self._job.tokenizer
-        learns = job.learns
-        digest_pass = job.digest_pass(SplitRules(output.placement))
-        samples = isinstance(learns, LearnSubwords)
-        phases = [_Digest.PHASE] * bool(digest_pass) + [_ReadLabels.PHASE] * output.stratify
-        phases += [_Sample.PHASE] * samples + [_FirstPass.PHASE, *self._later]
+        job, output = self._job, self._output
         listed = (
             pipeline
             | "Patterns" >> beam.Create(job.inputs.patterns)
             | "List"
-            >> beam.ParDo(_ListTasks(job, phases)).with_outputs(
+            >> beam.ParDo(_ListTasks(job, self._phases())).with_outputs(
                 _ListTasks.FOUND, _ListTasks.BYTES, _ListTasks.UNCOUNTED, main="tasks"
             )
         )
         found = listed[_ListTasks.FOUND]
-        tasks = listed["tasks"]
-        if line_counts := job.line_counts():
-            numbered = (
-                listed[_ListTasks.UNCOUNTED]
-                | "SpreadRanges" >> beam.Reshuffle()
-                | "CountLines" >> beam.ParDo(_CountLines(line_counts, processes))
-                | "GroupByFile" >> beam.GroupByKey()
-                | "NumberLines" >> beam.FlatMap(_number_lines)
-            )
-            tasks = (tasks, numbered) | "AllTasks" >> beam.Flatten()
-        tasks |= "Spread" >> beam.Reshuffle()
-        tally: Side[Tally | None] = None
-        if digest_pass:
-            digests = tasks | "Digest" >> beam.ParDo(_Digest(digest_pass, processes))
-            marked = (tasks, digests) | "DropDuplicates" >> MarkDuplicates()
-            tasks, tally = marked.tasks, AsSingleton(marked.tally)
-        strata: Side[bytes] = b""
-        if output.stratify:
-            labels = tasks | "ReadLabels" >> beam.ParDo(_ReadLabels(job, output, processes))
-            strata = AsSingleton(labels | "Stratify" >> PlanStrata(output.placement))
-        tokenizer: Side[str] = given
-        if given:
-            tokenizer = AsSingleton(pipeline | "GivenTokenizer" >> beam.Create([given]))
-        if isinstance(learns, LearnSubwords):
-            size = listed[_ListTasks.BYTES] | "AllBytes" >> beam.CombineGlobally(sum)
-            tokenizer = AsSingleton(
-                tasks
-                | "SpreadSample" >> beam.Reshuffle()
-                | "Sample"
-                >> beam.ParDo(_Sample(learns, output, processes), strata, AsSingleton(size))
-                | "MergeSamples" >> beam.CombineGlobally(MergeFn(Sample))
-                | "Learn" >> beam.Map(learn, learns.size, AsList(found))
-            )
-        again = len(phases) > len([_FirstPass.PHASE, *self._later])
-        read = (
-            tasks | "SpreadAgain" >> beam.Reshuffle() if again else tasks
-        ) | "ReadKeys" >> beam.ParDo(
-            _FirstPass(job, output, processes), strata, tokenizer
-        ).with_outputs(_FirstPass.SUMMARY, _FirstPass.LEARNED, main="hashes")
+        tasks, tally = self._without_duplicates(self._numbered_tasks(listed))
+        strata = self._strata(tasks)
+        tokenizer = self._tokenizer(pipeline, tasks, strata, listed[_ListTasks.BYTES], found)
+        first_pass = _FirstPass(job, output, self._processes)
+        has_earlier_pass = self._phases()[0] != _FirstPass.PHASE
+        spread = tasks | "SpreadAgain" >> beam.Reshuffle() if has_earlier_pass else tasks
+        read = spread | "ReadKeys" >> beam.ParDo(first_pass, strata, tokenizer).with_outputs(
+            _FirstPass.SUMMARY, _FirstPass.LEARNED, main="hashes"
+        )
         schema: Side[Schema] = output.schema
-        if isinstance(learns, LearnSchema):
-            learned = (
+        if isinstance(job.learns, LearnSchema):
+            schema = AsSingleton(
                 read[_FirstPass.LEARNED]
-                | "MergeLearned" >> beam.CombineGlobally(MergeFn(learns.empty))
-                | "Schema" >> beam.Map(learns.schema_of, output.placement.split_features)
+                | "MergeLearned" >> beam.CombineGlobally(MergeFn(job.learns.empty))
+                | "Schema" >> beam.Map(job.learns.schema_of, output.placement.split_features)
             )
-            schema = AsSingleton(learned)
             # Records that contradict each other must end the job before it clears the output.
             found |= "AfterSchema" >> beam.Map(_found_after, schema)
-        learns_tokens = isinstance(learns, LearnWords | LearnSubwords)
-        planned = (read[_FirstPass.SUMMARY], read["hashes"], found) | "Plan" >> PlanShards(
+        learns_tokens = isinstance(job.learns, LearnWords | LearnSubwords)
+        learns_from = output.placement.splits.training if learns_tokens else None
+        shards = (read[_FirstPass.SUMMARY], read["hashes"], found) | "Plan" >> PlanShards(
             output,
             patterns=len(job.inputs.patterns),
             prepare=self._prepare,
-            check=beam.Map(
-                _check_passes,
-                strata,
-                tally,
-                output.placement.splits.training if learns_tokens else None,
-            ),
+            check=beam.Map(_check_passes, strata, tally, learns_from),
         )
         vocabulary: Side[tuple[bytes, ...]] = job.vocabulary
-        if isinstance(learns, LearnWords):
-            counts = read[_FirstPass.LEARNED]
-            vocabulary = AsSingleton(
-                (counts, planned.summary) | "Vocabulary" >> BuildVocabulary(learns.size)
-            )
-        names = planned.summary | "LabelNames" >> beam.Map(label_names_of, job.class_names)
+        if isinstance(job.learns, LearnWords):
+            counts = (read[_FirstPass.LEARNED], shards.summary)
+            vocabulary = AsSingleton(counts | "Vocabulary" >> BuildVocabulary(job.learns.size))
+        names = shards.summary | "LabelNames" >> beam.Map(label_names_of, job.class_names)
         return Planned(
             inputs=tasks,
             hashes=read["hashes"],
-            plan=planned.plan,
-            summary=planned.summary,
-            measured=planned.measured,
+            shards=shards,
             names=AsSingleton(names),
             schema=schema,
             vocabulary=vocabulary,
             tokenizer=tokenizer,
             strata=strata,
+        )
+
+    def _phases(self) -> list[str]:
+        """What progress calls the passes over all tasks, in order."""
+        samples = isinstance(self._job.learns, LearnSubwords)
+        return [
+            *[_Digest.PHASE] * bool(self._digester),
+            *[_ReadLabels.PHASE] * self._output.stratify,
+            *[_Sample.PHASE] * samples,
+            _FirstPass.PHASE,
+            *self._later,
+        ]
+
+    def _numbered_tasks(self, listed: beam.pvalue.DoOutputsTuple) -> beam.PCollection:
+        """All tasks; files that were cut into ranges come after their lines are counted."""
+        tasks = listed["tasks"]
+        if line_counter := self._job.line_counter():
+            numbered = (
+                listed[_ListTasks.UNCOUNTED]
+                | "SpreadRanges" >> beam.Reshuffle()
+                | "CountLines" >> beam.ParDo(_CountLines(line_counter, self._processes))
+                | "GroupByFile" >> beam.GroupByKey()
+                | "NumberLines" >> beam.FlatMap(_number_lines)
+            )
+            tasks = (tasks, numbered) | "AllTasks" >> beam.Flatten()
+        return tasks | "Spread" >> beam.Reshuffle()
+
+    def _without_duplicates(
+        self, tasks: beam.PCollection
+    ) -> tuple[beam.PCollection, Side[Tally | None]]:
+        """The tasks, which know the records that they drop, and a tally of those."""
+        if not self._digester:
+            return tasks, None
+        digests = tasks | "Digest" >> beam.ParDo(_Digest(self._digester, self._processes))
+        marked = (tasks, digests) | "DropDuplicates" >> MarkDuplicates()
+        return marked.tasks, AsSingleton(marked.tally)
+
+    def _strata(self, tasks: beam.PCollection) -> Side[bytes]:
+        if not self._output.stratify:
+            return b""
+        read = _ReadLabels(self._job, self._output, self._processes)
+        labels = tasks | "ReadLabels" >> beam.ParDo(read)
+        return AsSingleton(labels | "Stratify" >> PlanStrata(self._output.placement))
+
+    def _tokenizer(
+        self,
+        pipeline: beam.Pipeline,
+        tasks: beam.PCollection,
+        strata: Side[bytes],
+        sizes: beam.PCollection,
+        found: beam.PCollection,
+    ) -> Side[str]:
+        """The tokenizer that was given or is learned; "" without subwords."""
+        if self._given_tokenizer:
+            # An element, because a value would be pickled into every step that takes it.
+            given = pipeline | "GivenTokenizer" >> beam.Create([self._given_tokenizer])
+            return AsSingleton(given)
+        learns = self._job.learns
+        if not isinstance(learns, LearnSubwords):
+            return ""
+        sample = _Sample(learns, self._output, self._processes)
+        size = sizes | "AllBytes" >> beam.CombineGlobally(sum)
+        return AsSingleton(
+            tasks
+            | "SpreadSample" >> beam.Reshuffle()
+            | "Sample" >> beam.ParDo(sample, strata, AsSingleton(size))
+            | "MergeSamples" >> beam.CombineGlobally(MergeFn(Sample))
+            | "Learn" >> beam.Map(learn, learns.size, AsList(found))
         )

@@ -13,24 +13,24 @@ from apache_beam.pvalue import AsSingleton, TaggedOutput
 
 from beam_jobs import progress
 from beam_jobs.dataset.output import Output
-from beam_jobs.engines.pool import call
+from beam_jobs.engines.pool import call_pickled
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.jobs.loading import Loader, classes_in, known_error
+from beam_jobs.jobs.loading import Loader, classes_in, source_error
 from beam_jobs.jobs.protocols import FileJob
 from beam_jobs.jobs.record import label_or_none
 from beam_jobs.pipeline.plan_shards import Planned, PlanShards
 from beam_jobs.pipeline.plan_strata import PlanStrata
 from beam_jobs.pipeline.steps import loading_pool
 from beam_jobs.plan.placement import Placement
-from beam_jobs.plan.strata import Labelled, Strata, check_strata
-from beam_jobs.plan.summary import SAMPLE, Sampled, Summary, label_names_of
+from beam_jobs.plan.strata import LabelHashes, Strata, check_strata
+from beam_jobs.plan.summary import SAMPLE, SampledRecord, Summary, label_names_of
 from beam_jobs.records.blocks import Block, BlockBuilder
 from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.source import pack_reference, reference_key, unpack_reference
 
 
 class _ListFiles(beam.DoFn):
-    """Patterns -> packed blocks of references, and how many of them there are."""
+    """Patterns -> packed blocks of references, and the number of references."""
 
     FOUND = "found"
 
@@ -40,27 +40,27 @@ class _ListFiles(beam.DoFn):
     def process(self, pattern: str) -> Iterator[Any]:
         builder = BlockBuilder(compress=True)
         placement = self._placement
-        found = told = 0
+        found = reported = 0
         for source in self._job.sources(pattern):
             found += 1
             key = source.key
             try:
                 if source.packed:
                     raise UsageError(
-                        f"{key}: a packed archive can only be read from its front: name such "
-                        "files by an --input of their own that ends in .tar.gz or .tgz, and the "
-                        "others by patterns such as '*.jpg'"
+                        f"{key}: a packed archive can only be read from its start: name such files "
+                        "with an --input of their own that ends in .tar.gz or .tgz, and the "
+                        "others with patterns such as '*.jpg'"
                     )
                 split = placement.split_of(source.file, source.row)
             except RejectError as error:
                 split = placement.split(source.file)
                 source = source._replace(error=source.error or str(error))
             if not source.error:
-                source = source._replace(error=known_error(self._job, source))
+                source = source._replace(error=source_error(self._job, source))
             block = builder.add(placement.order(key), split, pack_reference(source))
             if block:
-                progress.advance("listing", found - told)
-                told = found
+                progress.advance("listing", found - reported)
+                reported = found
                 yield block
         left = builder.flush()
         if left:
@@ -70,7 +70,7 @@ class _ListFiles(beam.DoFn):
 
 
 class _Summarise(beam.DoFn):
-    """Packed blocks of references -> packed blocks of their hashes, and a summary of each."""
+    """Packed blocks of references -> packed blocks of their hashes, and a summary of each block."""
 
     SUMMARY = "summary"
 
@@ -94,7 +94,7 @@ class _Summarise(beam.DoFn):
         order = np.argsort(block.hashes).tolist()
         smallest = [row for row in order if not sources[row].error][:SAMPLE]
         summary.add_sample(
-            Sampled(int(block.hashes[row]), block.payloads[row], sources[row].size)
+            SampledRecord(int(block.hashes[row]), block.payloads[row], sources[row].size)
             for row in smallest
         )
         Metrics.counter("files", "planned").inc(len(sources))
@@ -103,7 +103,7 @@ class _Summarise(beam.DoFn):
 
 
 class _Measure:
-    """The bytes of records by their references, framing included, or why one cannot be loaded."""
+    """References -> the size in bytes of each record with its framing, or why it cannot be loaded."""
 
     def __init__(self, job: FileJob, output: Output, processes: int) -> None:
         loader = Loader(job, output.schema, feature_names=output.feature_names)
@@ -112,7 +112,11 @@ class _Measure:
     def __call__(self, references: list[bytes]) -> list[int | Reject]:
         packed = pickle.dumps(self._loader.measure)
         tasks = ((packed, [reference]) for reference in references)
-        return [size for sizes in loading_pool(self._processes).map(call, tasks) for size in sizes]
+        return [
+            size
+            for sizes in loading_pool(self._processes).map(call_pickled, tasks)
+            for size in sizes
+        ]
 
 
 class _LabelReferences(beam.DoFn):
@@ -121,12 +125,12 @@ class _LabelReferences(beam.DoFn):
     def __init__(self, job: FileJob, output: Output) -> None:
         self._job, self._placement = job, output.placement
 
-    def process(self, packed: bytes) -> Iterator[Labelled]:
+    def process(self, packed: bytes) -> Iterator[LabelHashes]:
         yield labelled(self._job, self._placement, Block.unpack(packed))[1]
 
 
 class _Resplit(beam.DoFn):
-    """Packed blocks of references -> the same in the splits of their labels."""
+    """Packed blocks of references -> the same blocks, with the splits that strata give."""
 
     def __init__(self, job: FileJob, output: Output) -> None:
         self._job, self._placement = job, output.placement
@@ -139,13 +143,13 @@ class _Resplit(beam.DoFn):
         yield Block(block.hashes, splits, block.payloads).pack(compress=True)
 
 
-def labelled(job: FileJob, placement: Placement, block: Block) -> tuple[np.ndarray, Labelled]:
-    """The rows, int64 [m], of a block of references that have a label, and what they have."""
+def labelled(job: FileJob, placement: Placement, block: Block) -> tuple[np.ndarray, LabelHashes]:
+    """The rows, int64 [m], of a block of references that have a label, and their labels."""
     sources = [unpack_reference(payload) for payload in block.payloads]
     labels = [label_or_none(job, source) for source in sources]
     rows = [row for row, label in enumerate(labels) if label is not None]
     keys = [reference_key(block.payloads[row]) for row in rows]
-    found = Labelled.of([str(labels[row]) for row in rows], placement.group_hashes(keys))
+    found = LabelHashes.of([str(labels[row]) for row in rows], placement.group_hashes(keys))
     return np.array(rows, np.int64), found
 
 
@@ -155,7 +159,7 @@ class PlanReferences(beam.PTransform):
     Args:
         job: Defines the records.
         output: The dataset.
-        processes: Processes that load the samples, in each of the runner's workers.
+        processes: The number of processes that load samples, in each of the runner's workers.
         prepare: Whether the output directory is made ready for shards.
     """
 
@@ -174,7 +178,7 @@ class PlanReferences(beam.PTransform):
         )
         blocks = listed["blocks"]
         if self._processes == 1:
-            # Over workers; where there is one, it would be one more copy of all references.
+            # Spread over workers; with one worker it would only copy all references once more.
             blocks |= "Spread" >> beam.Reshuffle()
         check = None
         if output.stratify:
@@ -189,24 +193,19 @@ class PlanReferences(beam.PTransform):
         places = blocks | "Summarise" >> beam.ParDo(_Summarise(job, output)).with_outputs(
             _Summarise.SUMMARY, main="blocks"
         )
-        planned = (
-            places[_Summarise.SUMMARY],
-            places["blocks"],
-            listed[_ListFiles.FOUND],
-        ) | "Plan" >> PlanShards(
+        counted = (places[_Summarise.SUMMARY], places["blocks"], listed[_ListFiles.FOUND])
+        shards = counted | "Plan" >> PlanShards(
             output,
             _Measure(job, output, self._processes),
             len(job.inputs.patterns),
             self._prepare,
             check,
         )
-        names = planned.summary | "LabelNames" >> beam.Map(label_names_of, job.class_names)
+        names = shards.summary | "LabelNames" >> beam.Map(label_names_of, job.class_names)
         return Planned(
             inputs=blocks,
             hashes=blocks,
-            plan=planned.plan,
-            summary=planned.summary,
-            measured=planned.measured,
+            shards=shards,
             names=AsSingleton(names),
             schema=output.schema,
         )

@@ -33,12 +33,12 @@ from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.classes import Names
 from readers.format.schema import Schema
 
-# References of records -> bytes of each in its shard, or why one cannot be encoded.
+# References of records -> the size in bytes of each in its shard, or why it cannot be encoded.
 Measure = Callable[[list[bytes]], list[int | Reject]]
 
 
 class _DraftPlan(beam.DoFn):
-    """Decides the number of shards; prepares the output, as nothing can be written before it."""
+    """Decides the number of shards, and prepares the output before anything is written to it."""
 
     MEASURED = "measured"
 
@@ -101,27 +101,37 @@ T = TypeVar("T")
 Side: TypeAlias = AsSingleton | T
 
 
-class Planned(NamedTuple):
-    """What is known before the first record is written.
+class PlannedShards(NamedTuple):
+    """PCollections of one element each.
 
     Attributes:
-        inputs: What the second half reads: packed blocks of references, tasks, or encoded records.
+        plan: The packed `Plan`.
+        summary: The `Summary` of all records.
+        measured: Sizes in bytes, or rejects, of the records that were sampled.
+    """
+
+    plan: beam.PCollection
+    summary: beam.PCollection
+    measured: beam.PCollection
+
+
+class Planned(NamedTuple):
+    """The answers of the planning half, which the writing half needs.
+
+    Attributes:
+        inputs: The elements that the writing half reads: packed blocks of references, tasks, or encoded records.
         hashes: Packed blocks that hold the hash of every record.
-        plan: One packed `Plan`.
-        summary: One `Summary` of all records.
-        measured: One list of sizes in bytes, or rejects, of the records that were sampled.
+        shards: The plan of the shards.
         names: Names of classes by feature.
         schema: The features of every record.
-        vocabulary: All words by id; empty without words.
-        tokenizer: The text of the tokenizer's file; empty without subwords.
-        strata: The packed splits by label; empty without them.
+        vocabulary: All words by id; empty if the job counts none.
+        tokenizer: The text of the tokenizer file; empty if the job has none.
+        strata: The packed splits by label; empty unless the job stratifies.
     """
 
     inputs: beam.PCollection
     hashes: beam.PCollection
-    plan: beam.PCollection
-    summary: beam.PCollection
-    measured: beam.PCollection
+    shards: PlannedShards
     names: Side[Names]
     schema: Side[Schema]
     vocabulary: Side[tuple[bytes, ...]] = ()
@@ -129,32 +139,18 @@ class Planned(NamedTuple):
     strata: Side[bytes] = b""
 
 
-class PlannedShards(NamedTuple):
-    """PCollections of one element each.
-
-    Attributes:
-        plan: The packed `Plan`.
-        summary: The `Summary` of all records.
-        measured: What came of the sampled records, as `Measure` tells it.
-    """
-
-    plan: beam.PCollection
-    summary: beam.PCollection
-    measured: beam.PCollection
-
-
 class PlanShards(beam.PTransform):
     """(Summary of each block, packed blocks of hashes, numbers of inputs by pattern) -> PlannedShards.
 
-    Without the last one nobody knows how many inputs there should be.
+    Without the numbers of inputs, nothing checks that the runner has handed over all of them.
 
     Args:
-        output: The dataset to be written.
-        measure: Tells the size of records; without it the summaries know it.
-        patterns: How many patterns are listed.
-        prepare: Whether the output directory is made ready.
-        keep: As `prepare_output`.
-        check: The summary -> the summary, once passes before have seen the same records.
+        output: The dataset.
+        measure: Measures sampled records; None if the summaries hold sizes already.
+        patterns: The number of patterns that are listed.
+        prepare: Whether the output directory is made ready for shards.
+        check: The summary -> the summary, or an error if earlier passes saw other records.
+        keep: The prefix of the paths of files in the output directory that stay.
     """
 
     def __init__(
@@ -188,8 +184,8 @@ class PlanShards(beam.PTransform):
         draft = drafted["draft"]
         boundaries = (
             blocks
-            # Directly before a side input: a runner that loses what it hands over twice (see
-            # docs/design.md) cannot lose it here.
+            # Directly before a side input: a runner that loses elements which it hands over twice
+            # (see docs/design.md) cannot lose them here.
             | "Rebalance" >> beam.Reshuffle()
             | "SelectHashes" >> beam.ParDo(_SelectHashes(), AsSingleton(draft))
             | "GroupByBin" >> beam.GroupByKey()

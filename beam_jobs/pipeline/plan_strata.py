@@ -14,7 +14,7 @@ from beam_jobs.plan.strata import (
     Histogram,
     LabelBins,
     LabelCounts,
-    Labelled,
+    LabelHashes,
     Strata,
     check_picked,
     pick_edges,
@@ -23,11 +23,11 @@ from beam_jobs.plan.strata import (
 )
 
 
-def _count(block: Labelled) -> LabelCounts:
+def _count(block: LabelHashes) -> LabelCounts:
     return LabelCounts().add(block)
 
 
-def _fill(block: Labelled, counts: LabelCounts) -> Histogram:
+def _fill(block: LabelHashes, counts: LabelCounts) -> Histogram:
     return Histogram().add(block, LabelBins(counts.counts))
 
 
@@ -44,10 +44,10 @@ class _Pick(beam.DoFn):
 
 
 class PlanStrata(beam.PTransform):
-    """PCollection of `Labelled` -> one packed `Strata`.
+    """PCollection of `LabelHashes` -> one packed `Strata`.
 
     Args:
-        placement: Seed, and the shares of the splits.
+        placement: The seed and the shares of the splits.
     """
 
     def __init__(self, placement: Placement) -> None:

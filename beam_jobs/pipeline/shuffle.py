@@ -1,4 +1,4 @@
-"""The one shuffle: records, or references to them, to the shard that the plan gives them."""
+"""The one shuffle: brings records, or references to them, to the shard that the plan assigns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.pvalue import AsSingleton
 
-from beam_jobs.dataset.encoded_records import StoredRecords, _kept, write_records, write_spooled
+from beam_jobs.dataset.encoded_records import (
+    StoredRecords,
+    copy_payloads,
+    write_records,
+    write_spooled,
+)
 from beam_jobs.dataset.output import Output
 from beam_jobs.dataset.resume import ShardResult
 from beam_jobs.dataset.shard_writer import ShardWriter
@@ -35,7 +40,7 @@ class _AssignShards(beam.DoFn):
 
 
 class _AssignSpooled(beam.DoFn):
-    """References to blocks -> references to the parts of them that belong to one shard."""
+    """Locators of blocks -> (split and shard, locators of the parts that belong to that shard)."""
 
     def __init__(self, spool: Spool) -> None:
         self._spool = spool
@@ -61,8 +66,8 @@ class GroupByShard(beam.PTransform):
     """(packed blocks, packed plan) -> PCollection of (split and shard, packed blocks of it).
 
     Args:
-        compress: As `Block.pack`.
-        spool: Has the blocks; what comes in and goes out are references to them.
+        compress: Whether the payloads are compressed.
+        spool: Holds the blocks, so that only locators come in and go out; None to pass blocks.
     """
 
     def __init__(self, compress: bool = False, spool: Spool | None = None) -> None:
@@ -79,10 +84,10 @@ class GroupByShard(beam.PTransform):
 
 
 class WriteEncoded(beam.DoFn):
-    """Writes shards of records that arrive encoded, as `pack_record` made them.
+    """Writes shards of encoded records, each packed by `pack_record`.
 
-    They arrive in any order, as a stream that may be larger than memory: they are kept in a local
-    file, and the shard is copied from there in the order of the hashes.
+    They arrive in any order, as a stream that may be larger than memory. A local file takes them,
+    and the shard is copied from it in the order of the hashes.
     """
 
     def __init__(self, output: Output) -> None:
@@ -93,7 +98,7 @@ class WriteEncoded(beam.DoFn):
         writer = ShardWriter(self._output, Plan.unpack(plan), key)
         with tempfile.TemporaryFile() as file:
             try:
-                records = StoredRecords([file], _kept(file, blocks))
+                records = StoredRecords([file], copy_payloads(file, blocks))
             except OSError as error:
                 raise DataError(
                     f"{writer.name}: its records cannot be kept in {tempfile.gettempdir()} "
@@ -105,7 +110,7 @@ class WriteEncoded(beam.DoFn):
 
 
 class WriteSpooled(ShardStep[ShardResult]):
-    """(split and shard, references to its records) -> its result."""
+    """(split and shard, locators of its records) -> its result."""
 
     def __init__(self, output: Output, processes: int, spool: Spool) -> None:
         super().__init__(processes)
@@ -113,7 +118,7 @@ class WriteSpooled(ShardStep[ShardResult]):
 
     def setup(self) -> None:
         super().setup()
-        # A shard has records of every task that encoded any, each in a file of its own.
+        # A shard may have records of every task, and each task has a file of its own.
         with contextlib.suppress(ValueError, OSError):
             _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
@@ -132,7 +137,7 @@ def spool_of(output: Output, name: str = "") -> Spool | None:
     """Files on the output's disk for encoded records; None if the output is in a store.
 
     Args:
-        name: The beginning of the files' names.
+        name: The start of the files' names.
     """
     if not is_local(output.directory):
         return None

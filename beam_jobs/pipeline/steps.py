@@ -17,15 +17,15 @@ from apache_beam.typehints.decorators import no_annotations
 
 from beam_jobs import progress
 from beam_jobs.dataset.resume import ShardResult
-from beam_jobs.engines.pool import Pool, Window, call, shared_pool
+from beam_jobs.engines.pool import Pool, Window, call_pickled, shared_pool
 from beam_jobs.jobs.protocols import Mergeable
 from beam_jobs.packages import check_crc32c
 from beam_jobs.sources.chunks import Task
 
 T = TypeVar("T")
 
-# Loaded once by the fork server, so that a process of the pool starts in milliseconds. By name: the
-# process that runs the pipeline need not import Pillow for texts.
+# The fork server loads these once, so that a process of the pool starts in milliseconds. Names,
+# because the process that runs the pipeline of a text job has no need of Pillow.
 _PRELOAD = (
     "beam_jobs.jobs.images.job",
     "beam_jobs.jobs.loading",
@@ -46,10 +46,10 @@ def loading_pool(processes: int) -> Pool:
 class WindowStep(beam.DoFn, abc.ABC, Generic[T]):
     """A step whose tasks run in the pool.
 
-    The result of one comes out when others come in, or at the end of the bundle.
+    Results are handed over when further tasks arrive, or at the end of the bundle.
 
     Args:
-        processes: Of the pool.
+        processes: The number of processes of the pool.
     """
 
     def __init__(self, processes: int) -> None:
@@ -75,11 +75,11 @@ class WindowStep(beam.DoFn, abc.ABC, Generic[T]):
 
     @abc.abstractmethod
     def outputs(self, result: T) -> Iterator[Any]:
-        """Yields what the step hands over of a result."""
+        """Yields the outputs of the step for a result."""
 
 
 class TaskStep(WindowStep[T]):
-    """A step that reads tasks: a pass over all files, whose bytes progress counts.
+    """A step that reads tasks: a pass over all files, with progress in bytes.
 
     Attributes:
         PHASE: What progress calls the pass.
@@ -96,13 +96,13 @@ class TaskStep(WindowStep[T]):
     def work(self, *sides: Any) -> Callable[[Task], T]:
         """The function that does a task, from the side inputs; pickled once for each bundle."""
 
-    @no_annotations  # Beam would take those of *sides for a promise that there are some.
+    @no_annotations  # Beam would read the annotation of *sides as a promise of side inputs.
     def process(self, task: Task, *sides: Any) -> Iterator[Any]:
         if self._packed is None:
             self._packed = pickle.dumps(self.work(*sides))
         progress.advance(self.PHASE, 0)
         self._sizes.append(task.size)
-        yield from self.submit(call, self._packed, task)
+        yield from self.submit(call_pickled, self._packed, task)
 
     def _finished(self, result: T) -> Iterator[Any]:
         progress.advance(self.PHASE, self._sizes.popleft())
@@ -110,7 +110,7 @@ class TaskStep(WindowStep[T]):
 
 
 class ShardStep(WindowStep[T]):
-    """A step whose tasks write a shard each, in threads of the process that has the pool."""
+    """A step whose tasks each write a shard, in threads of the process that owns the pool."""
 
     def start_bundle(self) -> None:
         super().start_bundle()
@@ -130,7 +130,7 @@ STATISTICS = "statistics"
 
 
 def at_end_of_bundle(output: Any) -> Any:
-    """An output as `finish_bundle` must hand it over: with a window of its own."""
+    """The output with a window of its own, which Beam demands in `finish_bundle`."""
     if isinstance(output, TaggedOutput):
         return TaggedOutput(output.tag, at_end_of_bundle(output.value))
     return GlobalWindows.windowed_value_at_end_of_window(output)
@@ -143,7 +143,7 @@ class MergeFn(beam.CombineFn, Generic[M]):
     """Merges elements into one.
 
     Args:
-        empty: Makes one that has seen nothing.
+        empty: Returns a new element that nothing has been merged into.
     """
 
     def __init__(self, empty: Callable[[], M]) -> None:

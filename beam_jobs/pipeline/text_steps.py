@@ -1,4 +1,4 @@
-"""Steps of text jobs: duplicates are marked, words are counted."""
+"""Steps of text jobs: mark duplicates, count words."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 from apache_beam.pvalue import AsList, AsSingleton, TaggedOutput
 
-from beam_jobs.jobs.text.duplicates import _ROW, Tally, find_duplicates, with_dropped
+from beam_jobs.jobs.text.duplicates import DIGEST_ROW, Tally, find_duplicates, with_dropped
 from beam_jobs.jobs.text.tokens import (
-    _FIRST_ID,
-    Ranked,
     WordCounts,
+    WordRanking,
     most_frequent,
     rank_words,
     unpack_counts,
 )
 from beam_jobs.pipeline.steps import MergeFn
 from beam_jobs.sources.chunks import Task
+from readers.format.manifest import RESERVED_IDS
 
 
 class CountWordsFn(beam.CombineFn):
-    """Packed counts of one partition -> how many words they count, and the most frequent ones.
+    """Packed counts of one partition -> the number of words, and the most frequent ones.
 
     Args:
-        size: How many words at most.
+        size: The largest number of words to return.
     """
 
     def __init__(self, size: int) -> None:
@@ -45,7 +45,7 @@ class CountWordsFn(beam.CombineFn):
             merged.update(accumulator)
         return merged
 
-    def extract_output(self, accumulator: Counter[bytes]) -> Ranked:
+    def extract_output(self, accumulator: Counter[bytes]) -> WordRanking:
         return accumulator.total(), most_frequent(accumulator.items(), self._size)
 
 
@@ -53,7 +53,7 @@ class BuildVocabulary(beam.PTransform):
     """(PCollection of `pack_counts`, the summary of all texts) -> one tuple of all tokens by id.
 
     Args:
-        size: How many ids there may be, the two reserved ones included.
+        size: The largest number of ids, including the two reserved ones.
     """
 
     def __init__(self, size: int) -> None:
@@ -64,7 +64,7 @@ class BuildVocabulary(beam.PTransform):
         counts, summary = inputs
         partitions = (
             counts
-            | "Count" >> beam.CombinePerKey(CountWordsFn(self._size - _FIRST_ID))
+            | "Count" >> beam.CombinePerKey(CountWordsFn(self._size - RESERVED_IDS))
             | "Words" >> beam.Values()
         )
         return (
@@ -79,10 +79,10 @@ class _Find(beam.DoFn):
 
     def process(self, element: tuple[int, Iterable[tuple[str, bytes]]]) -> Iterator[Any]:
         packed = list(element[1])
-        tally = Tally(sum(len(rows) for _, rows in packed) // _ROW.itemsize)
-        for work, numbers in find_duplicates(packed):
+        tally = Tally(sum(len(rows) for _, rows in packed) // DIGEST_ROW.itemsize)
+        for task, numbers in find_duplicates(packed):
             tally.dropped += len(numbers) // 8
-            yield work, numbers
+            yield task, numbers
         yield TaggedOutput(self.TALLY, tally)
 
 
@@ -90,12 +90,12 @@ def _with_id(task: Task) -> tuple[str, Task]:
     return task.id, task
 
 
-class Marked(NamedTuple):
-    """What `MarkDuplicates` gives.
+class MarkedTasks(NamedTuple):
+    """The result of `MarkDuplicates`.
 
     Attributes:
-        tasks: The tasks, which know the records that they drop.
-        tally: One `Tally`.
+        tasks: The tasks, each with the records that it drops.
+        tally: One `Tally` of all dropped records.
     """
 
     tasks: beam.PCollection
@@ -103,9 +103,9 @@ class Marked(NamedTuple):
 
 
 class MarkDuplicates(beam.PTransform):
-    """(tasks, (partition, (id of a task, packed digests))) -> `Marked`."""
+    """(tasks, (partition, (id of a task, packed digests))) -> `MarkedTasks`."""
 
-    def expand(self, inputs: tuple[beam.PCollection, beam.PCollection]) -> Marked:
+    def expand(self, inputs: tuple[beam.PCollection, beam.PCollection]) -> MarkedTasks:
         tasks, digests = inputs
         found = (
             digests
@@ -118,4 +118,4 @@ class MarkDuplicates(beam.PTransform):
             | "Mark" >> beam.FlatMap(with_dropped)
         )
         tally = found[_Find.TALLY] | "MergeTallies" >> beam.CombineGlobally(MergeFn(Tally))
-        return Marked(marked, tally)
+        return MarkedTasks(marked, tally)

@@ -49,22 +49,22 @@ class _SecondPass(TaskStep[SecondPassResult]):
         tokenizer: str,
         strata: bytes,
     ) -> Callable[[Task], SecondPassResult]:
-        known = EncodingPlan(
+        encoding = EncodingPlan(
             rules=SplitRules(self._output.placement, strata),
             schema=schema,
             names=names,
-            plan=plan,
+            shard_plan=plan,
             feature_names=self._output.feature_names,
             spool=self._spool,
             vocabulary=vocabulary,
             tokenizer=tokenizer,
         )
-        return self._job.second_pass(known).encode
+        return self._job.second_pass(encoding).encode
 
     def finish_bundle(self) -> Iterator[Any]:
         yield from super().finish_bundle()
         if self._spool:
-            self._spool.hand_over()  # Only this machine can read what its processes still append to.
+            self._spool.hand_over()  # Other machines can read only files that are closed.
         yield from map(at_end_of_bundle, self._references.release())
 
     def outputs(self, result: SecondPassResult) -> Iterator[Any]:
@@ -84,7 +84,7 @@ class WriteRecords(beam.PTransform):
     Args:
         job: Defines the records.
         output: The dataset.
-        processes: Processes that read and encode, in each of the runner's workers.
+        processes: The number of processes that read and encode, in each of the runner's workers.
     """
 
     def __init__(self, job: RecordJob, output: Output, processes: int = 1) -> None:
@@ -104,7 +104,7 @@ class WriteRecords(beam.PTransform):
             | "Encode"
             >> beam.ParDo(
                 _SecondPass(job, output, processes, spool),
-                AsSingleton(planned.plan),
+                AsSingleton(planned.shards.plan),
                 planned.names,
                 planned.schema,
                 planned.vocabulary,
@@ -115,6 +115,6 @@ class WriteRecords(beam.PTransform):
         results = (
             encoded["shards"]
             | "GroupByShard" >> beam.GroupByKey()
-            | "Write" >> write_encoded(output, processes, spool, planned.plan)
+            | "Write" >> write_encoded(output, processes, spool, planned.shards.plan)
         )
         return (results, encoded[STATISTICS]) | CommitDataset(output, planned)

@@ -1,6 +1,6 @@
 """The pipeline of jobs whose record is a file: references are shuffled, bytes are not.
 
-References travel; the writer of a shard has each file of its shard opened, decoded and encoded.
+The writer of a shard opens, decodes and encodes each file of its shard.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from beam_jobs.dataset.output import Output
 from beam_jobs.dataset.resume import ShardResult
 from beam_jobs.dataset.shard_writer import Run, ShardWriter, check_records, rows_in_order
 from beam_jobs.engines.memory import give_back_freed
-from beam_jobs.engines.pool import Pool, call
-from beam_jobs.jobs.loading import Loaded, Loader
+from beam_jobs.engines.pool import Pool, call_pickled
+from beam_jobs.jobs.loading import FramedRecords, Loader
 from beam_jobs.jobs.protocols import FileJob
 from beam_jobs.jobs.record import label_or_none
 from beam_jobs.pipeline.commit import CommitDataset
@@ -31,8 +31,8 @@ from beam_jobs.records.statistics import Statistics
 from beam_jobs.sources.classes import Names
 from beam_jobs.sources.source import reference_key, unpack_reference
 
-# Files that a process loads at a time: about so many bytes of records, so that handing them over
-# (0.2 ms) vanishes beside making them (5 ms or more) and a few in flight take little memory.
+# A process loads files of about this many bytes of records at a time: handing them over (0.2 ms)
+# is then cheap beside making them (5 ms or more), and a few in flight take little memory.
 _BATCH_BYTES = 1 << 20
 
 _BATCH_FILES = 256
@@ -46,14 +46,14 @@ class _WriteReferences(ShardStep[tuple[ShardResult, Statistics]]):
         self._job, self._output = job, output
 
     def start_bundle(self) -> None:
-        give_back_freed()  # What planning took, before the results of the pool come.
+        give_back_freed()  # The memory of planning, before the results of the pool need some.
         super().start_bundle()
 
     def process(
         self, element: tuple[int, Iterable[bytes]], plan: bytes, names: Names
     ) -> Iterator[ShardResult | TaggedOutput]:
         key, packed = element
-        # A list: what a runner hands over may be gone once this returns.
+        # A list, because the runner may free the elements once this returns.
         blocks = list(packed)
         writer = ShardWriter(self._output, Plan.unpack(plan), key)
         loader = Loader(self._job, self._output.schema, names, self._output.feature_names)
@@ -72,17 +72,18 @@ class _WriteReferences(ShardStep[tuple[ShardResult, Statistics]]):
 def write_references(
     writer: ShardWriter, packed: list[bytes], loader: Loader, pool: Pool
 ) -> tuple[ShardResult, Statistics]:
-    """Writes a shard from the packed references of its files, or finds it written.
+    """Writes a shard from the packed references of its files, unless a finished one exists.
 
     Raises:
-        JobError: As `check_records`, `Loader.load` and `ShardWriter.write`.
+        JobError: References are missing or repeated, a file is rejected and `on_reject` is "fail",
+            or the shard cannot be written.
     """
     references = _references_in_order(writer, packed)
     digest = writer.digest(loader.names).update(references).update(_labels(loader, references))
     found = writer.find_done(digest.text())
     if found:
         result, state = found
-        # Figures that cannot be read mean that the shard is written anew.
+        # If its statistics cannot be read, the shard is written again.
         with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):
             return result, Statistics.of_state(loader.schema, state)
     statistics = Statistics(loader.schema)
@@ -92,7 +93,7 @@ def write_references(
 
 
 def _labels(loader: Loader, references: list[bytes]) -> Iterator[bytes]:
-    """Yields the label of each record: a table of labels may change though no file does."""
+    """Yields the label of each record: a table of labels may change when no file does."""
     for reference in references:
         label = label_or_none(loader.job, unpack_reference(reference))
         yield str(label or "").encode("utf-8", "surrogateescape")
@@ -115,14 +116,14 @@ def _runs(
     pool: Pool,
     statistics: Statistics,
 ) -> Iterator[Run]:
-    """Yields the records of files in order, and gathers their statistics."""
+    """Yields the records of files in order, and merges their statistics."""
     packed = pickle.dumps(loader.load)
     step = max(1, min(_BATCH_BYTES // max(record_bytes, 1), _BATCH_FILES))
     tasks = (
         (packed, references[start : start + step]) for start in range(0, len(references), step)
     )
-    loaded: Loaded
-    for loaded in pool.map(call, tasks, step * record_bytes):
+    loaded: FramedRecords
+    for loaded in pool.map(call_pickled, tasks, step * record_bytes):
         statistics.merge(loaded.statistics)
         yield loaded.frames, loaded.lengths, loaded.rejects
 
@@ -133,7 +134,7 @@ class WriteReferences(beam.PTransform):
     Args:
         job: Defines the records.
         output: The dataset.
-        processes: Processes that load and encode, in each of the runner's workers.
+        processes: The number of processes that load and encode, in each of the runner's workers.
     """
 
     def __init__(self, job: FileJob, output: Output, processes: int = 1) -> None:
@@ -144,12 +145,12 @@ class WriteReferences(beam.PTransform):
         job, output = self._job, self._output
         planned = pipeline | "Read" >> PlanReferences(job, output, self._processes)
         written = (
-            (planned.inputs, planned.plan)
+            (planned.inputs, planned.shards.plan)
             | "Group" >> GroupByShard(compress=True)
             | "Write"
             >> beam.ParDo(
                 _WriteReferences(job, output, self._processes),
-                AsSingleton(planned.plan),
+                AsSingleton(planned.shards.plan),
                 planned.names,
             ).with_outputs(STATISTICS, main="results")
         )

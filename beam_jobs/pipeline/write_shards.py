@@ -43,10 +43,10 @@ from readers.format.schema import Feature, Schema
 
 
 class _EncodeRecords(beam.DoFn):
-    """(key, features) -> packed blocks of encoded records, or references to them.
+    """(key, features) -> packed blocks of encoded records, or locators of them.
 
-    Beside them a block without the records and a summary of each, and statistics: planning sees
-    small things, the records pass the one shuffle.
+    Further outputs are a summary and the hashes of each block, and statistics: planning sees only
+    these small elements, while the records wait for the one shuffle.
     """
 
     SUMMARY, HASHES = "summary", "hashes"
@@ -98,11 +98,11 @@ class _EncodeRecords(beam.DoFn):
             yield at_end_of_bundle(TaggedOutput(STATISTICS, item))
 
     def _kept(self, packed: bytes) -> bytes:
-        """A packed block, or the reference to it."""
+        """A packed block, or its locator."""
         if self._spool is None:
             return packed
         if not self._ready:
-            # Nothing of ours may come to lie beside what is not.
+            # Before the first file: no file of the job may appear in a directory that is not free.
             check_output(self._output.directory, self._output.overwrite)
             Path(self._spool.directory).mkdir(parents=True, exist_ok=True)
             self._ready = True
@@ -129,31 +129,31 @@ class _EncodeRecords(beam.DoFn):
 class WriteShards(beam.PTransform):
     """PCollection of (key, dict of arrays) -> a dataset of exactly balanced shards.
 
-    The result is a PCollection of one `readers.Manifest`, there when the dataset is complete.
-    Serialized Examples wait for their shards on the output's disk, and only references to them are
+    The result is a PCollection of one `readers.Manifest`, which exists once the dataset is complete.
+    Serialized Examples wait for their shards on the output's disk, and only their locators are
     shuffled. If the output is in an object store, the Examples themselves pass through the runner: on
     Flink and Spark, a task that hands over more than about a gigabyte of them can hang
     (docs/scale.md). Write to a disk that all workers share, and copy; or use more tasks.
 
     Args:
-        directory: Where the dataset goes, on any Beam filesystem; new or empty.
+        directory: The dataset's directory, on any Beam filesystem; new or empty.
         schema: The features of every record. A `key` feature is filled from the key.
-        num_shards: Of every split; None to choose by `shard_size`.
-        shard_size: Bytes a shard should have, roughly: a number, or text such as "128MiB".
-        balance: "records": shards of a split differ by one record at most; "bytes": by the bytes
-            of the largest record at most.
-        splits: Split names and shares that add up to 1.
-        seed: Decides the splits and the order of records.
+        num_shards: The number of shards of every split; None to derive it from `shard_size`.
+        shard_size: The approximate size of a shard: a number of bytes, or text such as "128MiB".
+        balance: "records": shards of a split differ by at most one record; "bytes": by at most the
+            bytes of the largest record.
+        splits: Split names and their shares, which add up to 1; None for "train" alone.
+        seed: Determines the splits and the order of records.
         on_reject: "skip" lists records that do not fit the schema in `rejects/`, "fail" stops.
         overwrite: Whether a dataset in `directory` may be replaced.
         label_names: Names of the labels by id, for the manifest.
-        options: Anything else the manifest should tell, as JSON values.
+        options: Anything else to record in the manifest, as JSON values.
 
     Raises:
         UsageError: An argument is wrong, the directory is not free, or two records share a key.
         DataError: The runner lost records, or all were rejected. No manifest is written then.
-            What is found while the pipeline runs arrives as an exception of the runner's, whose
-            text holds the message of one of these two.
+            If the pipeline is already running, the runner raises its own exception, whose text
+            contains the message of one of these two.
 
     Example:
         pairs | WriteShards("shards/mine", schema=Schema({"x": Feature("float32", [64])}))
@@ -210,26 +210,24 @@ class WriteShards(beam.PTransform):
     def expand(self, records: beam.PCollection) -> beam.PCollection:
         output = self._output
         spool = spool_of(output, f"{uuid.uuid4().hex}.")
-        # A dataset has no windows.
+        # A dataset has no event time, so windows of the input do not matter.
         records |= "Global" >> beam.WindowInto(GlobalWindows())
         encoded = records | "Encode" >> beam.ParDo(_EncodeRecords(output, spool)).with_outputs(
             _EncodeRecords.SUMMARY, _EncodeRecords.HASHES, STATISTICS, main="blocks"
         )
-        plan = (encoded[_EncodeRecords.SUMMARY], encoded[_EncodeRecords.HASHES]) | (
+        shards = (encoded[_EncodeRecords.SUMMARY], encoded[_EncodeRecords.HASHES]) | (
             "Plan" >> PlanShards(output, keep=spool.prefix if spool else "")
         )
         planned = Planned(
             inputs=encoded["blocks"],
             hashes=encoded[_EncodeRecords.HASHES],
-            plan=plan.plan,
-            summary=plan.summary,
-            measured=plan.measured,
+            shards=shards,
             names={LABEL: self._label_names},
             schema=output.schema,
         )
         results = (
-            (planned.inputs, planned.plan)
+            (planned.inputs, shards.plan)
             | "Group" >> GroupByShard(spool=spool)
-            | "Write" >> write_encoded(output, 1, spool, planned.plan)
+            | "Write" >> write_encoded(output, 1, spool, shards.plan)
         )
         return (results, encoded[STATISTICS]) | CommitDataset(output, planned)

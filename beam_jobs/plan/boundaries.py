@@ -27,9 +27,9 @@ class SplitDraft:
     """A split whose shard boundaries are not yet known.
 
     Attributes:
-        records, rejected, record_bytes, shards: As in `SplitPlan`.
+        records, rejected, record_bytes, shards: The same as in `SplitPlan`.
         ranks: Bin -> ranks of the boundaries within it.
-        counts: Bin -> records in it; the bins of `ranks` alone.
+        counts: Bin -> number of its records, for the bins of `ranks` alone.
     """
 
     records: int
@@ -49,10 +49,11 @@ def draft_split(
     """The draft of one split.
 
     Args:
-        records: int64 [BINS], by the top bits of their hash.
-        rejected: Inputs known not to become records.
-        record_bytes: Mean size of a record in its file.
-        num_shards: 0 to choose by `shard_size`, in bytes.
+        records: The number of records in each bin, int64 [BINS].
+        rejected: The number of inputs known not to become records.
+        record_bytes: The mean size of a framed record in bytes.
+        num_shards: The number of shards; 0 chooses it from `shard_size`.
+        shard_size: The size of a shard in bytes.
     """
     total = int(records.sum())
     shards = count_shards(total, record_bytes, num_shards, shard_size)
@@ -62,20 +63,20 @@ def draft_split(
 
 
 def mean_bytes(mean_file: float, sizes: list[int], measured: list[int | Reject]) -> float:
-    """The mean bytes of a record whose input is a file, from a sample: a regression estimate.
+    """The mean size in bytes of records made of files: a regression estimate from a sample.
 
-    A record is about as much larger than the mean as its file is (or not at all, where all
-    records have one size), and the mean of all files is known.
+    Larger files make larger records, in proportion (or not at all, if all records have one size),
+    and the mean size of all files is known.
 
     Args:
-        mean_file: Bytes of a file, over all of them.
-        sizes: Bytes of the sampled files.
-        measured: Bytes of their records, where there are any.
+        mean_file: The mean size of all files in bytes.
+        sizes: The sizes of the sampled files in bytes.
+        measured: The size of each one's record in bytes, or why there is none.
     """
     pairs = [(x, y) for x, y in zip(sizes, measured, strict=True) if isinstance(y, int)]
     if not pairs:
         return mean_file
-    # math.fsum: the same number in every run, whatever the machine.
+    # math.fsum gives the same number in every run, on every machine.
     x_mean = math.fsum(x for x, _ in pairs) / len(pairs)
     y_mean = math.fsum(y for _, y in pairs) / len(pairs)
     spread = math.fsum((x - x_mean) ** 2 for x, _ in pairs)
@@ -87,7 +88,7 @@ def mean_bytes(mean_file: float, sizes: list[int], measured: list[int | Reject])
 
 
 def wanted_hashes(block: Block, draft: Draft) -> Iterator[tuple[int, bytes]]:
-    """Yields (split and bin, hashes as bytes) for the bins in which boundaries fall."""
+    """Yields (split and bin in one number, hashes as bytes) for the bins that hold boundaries."""
     for split, hashes in block.hashes_by_split():
         bins = bins_of(hashes)
         inside = np.isin(bins, np.fromiter(draft[split].ranks, np.int64))
@@ -100,10 +101,10 @@ def wanted_hashes(block: Block, draft: Draft) -> Iterator[tuple[int, bytes]]:
 
 
 def pick_boundaries(key: int, hashes: Iterable[bytes], draft: Draft) -> tuple[int, bytes]:
-    """The (split, boundaries as bytes) that fall into one bin, from all hashes of that bin.
+    """Returns (split, boundaries as bytes) of one bin, from all hashes in that bin.
 
     Raises:
-        DataError: Hashes were lost or duplicated on the way.
+        DataError: The runner lost or repeated hashes.
         UsageError: A boundary falls between two records of one key.
     """
     split, bin_ = key >> BIN_BITS, key & ((1 << BIN_BITS) - 1)
@@ -115,7 +116,7 @@ def pick_boundaries(key: int, hashes: Iterable[bytes], draft: Draft) -> tuple[in
             "no dataset was written, run the job again"
         )
     ranks = draft[split].ranks[bin_]
-    # A shard takes all records of a hash, so the counts of both shards would be wrong.
+    # All records of a hash go to one shard, so the counts of both shards would be wrong.
     if any(rank and ordered[rank] == ordered[rank - 1] for rank in ranks):
         raise UsageError(f"two records have the same key: {ONE_KEY}")
     return split, ordered[ranks].tobytes()
@@ -125,7 +126,7 @@ def finish_plan(draft: Draft, boundaries: Iterable[tuple[int, bytes]]) -> Plan:
     """The plan, from the draft and the boundaries of all bins in any order.
 
     Raises:
-        DataError: Boundaries were lost or duplicated on the way.
+        DataError: The runner lost or repeated boundaries.
     """
     found: list[list[np.ndarray]] = [[] for _ in draft]
     for number, values in boundaries:

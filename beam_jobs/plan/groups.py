@@ -1,4 +1,4 @@
-"""What keeps records together: the group whose split all of its records share, or a column's split."""
+"""Groups of records that must share a split."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from beam_jobs.sources.source import COLUMN
 
 @dataclass(frozen=True)
 class Groups:
-    """Where the group of a record comes from: from nowhere, so that each is its own group.
+    """How the group of a record is found; by default each record is its own group.
 
     Attributes:
-        pattern: A regular expression that finds it in the key: its first group, or all of it.
-        column: A column that holds it.
+        pattern: A regular expression searched in the key: the record's group is the expression's
+            first group, or its whole match.
+        column: A column that holds the group.
     """
 
     pattern: str = ""
@@ -27,10 +28,10 @@ class Groups:
 
     @classmethod
     def parse(cls, text: str) -> Groups:
-        """The groups that a `--group_by` flag asks for.
+        """Parses the value of `--group_by`.
 
         Raises:
-            UsageError: It is no regular expression, or no column.
+            UsageError: The value is neither a regular expression nor `column:NAME`.
         """
         if text == COLUMN:
             raise UsageError(f"--group_by {text}: expected {COLUMN}NAME")
@@ -50,10 +51,10 @@ class Groups:
         return re.compile(self.pattern)
 
     def of(self, key: str, row: Mapping[str, Any]) -> str:
-        """The group of a record.
+        """The group of a record, from its key and its columns.
 
         Raises:
-            RejectError: It has none.
+            RejectError: The record has no group.
         """
         if self.column:
             try:
@@ -65,7 +66,7 @@ class Groups:
         found = self._regex.search(key)
         group = found and found[min(found.re.groups, 1)]
         if not group:
-            # Nothing is no group: all records without one would share a split.
+            # An empty match is not a group: all records with one would share a split.
             raise RejectError(f"--group_by {self.pattern} finds nothing in the key")
         return group
 

@@ -1,4 +1,4 @@
-"""Hashes of keys, and the split and place that follow from them."""
+"""The split of a record and its place in the global order, from hashes of its key."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def hash64(seed: int, purpose: bytes, text: str) -> int:
 
 
 def hashes64(seed: int, purpose: bytes, texts: Iterable[bytes]) -> np.ndarray:
-    """The `hash64` of many texts, given as UTF-8: uint64 [n], in half of the time."""
+    """The `hash64` of many texts, given as UTF-8: uint64 [n], in half the time."""
     keyed = _keyed(seed, purpose)
     digests = []
     for text in texts:
@@ -43,7 +43,7 @@ def hashes64(seed: int, purpose: bytes, texts: Iterable[bytes]) -> np.ndarray:
 
 @functools.lru_cache(maxsize=64)
 def _keyed(seed: int, purpose: bytes) -> hashlib.blake2b:
-    # Half of the time of hashing a key is mixing in the seed: that is done once.
+    # Mixing in the seed takes half the time of hashing a key, so it is done once.
     key = seed.to_bytes(8, "little", signed=True)
     return hashlib.blake2b(digest_size=8, key=key, person=purpose)
 
@@ -53,11 +53,11 @@ MAX_SPLITS = 256  # one byte a record
 
 @dataclass(frozen=True)
 class Splits:
-    """The splits asked for and their shares.
+    """Names and shares of the splits.
 
     Attributes:
-        names: In the order given.
-        fractions: Of the groups, as many as names; they add up to 1.
+        names: The names in the order given.
+        fractions: The share of each split; they add up to 1.
     """
 
     names: tuple[str, ...] = ("train",)
@@ -65,7 +65,7 @@ class Splits:
 
     @classmethod
     def parse(cls, text: str) -> Splits:
-        """The splits of a `--splits` flag such as `train=0.8,val=0.2`.
+        """Parses the value of `--splits`, such as `train=0.8,val=0.2`.
 
         Raises:
             UsageError: A name or number is wrong, or the shares do not add up to 1.
@@ -95,11 +95,11 @@ class Splits:
 
     @classmethod
     def named(cls, names: Sequence[str], column: str) -> Splits:
-        """The splits of a column that names them.
+        """The splits whose names are the values of a column.
 
         Raises:
-            UsageError: A name cannot be the beginning of a file's or is given twice, or there are
-                too many.
+            UsageError: A file name cannot begin with a name, a name is repeated, or there are more
+                than `MAX_SPLITS`.
         """
         for name in names:
             try:
@@ -115,7 +115,7 @@ class Splits:
 
     @property
     def training(self) -> int:
-        """The split from which vocabularies are learned: `train`, or the first one."""
+        """The number of the split that vocabularies are learned from: `train`, or the first one."""
         return self.names.index("train") if "train" in self.names else 0
 
     @cached_property
@@ -135,13 +135,13 @@ class Splits:
 
 @dataclass(frozen=True)
 class Placement:
-    """Where a record belongs, as a pure function of its key.
+    """The split and the order of records, as pure functions of their keys.
 
     Attributes:
-        seed: Other seeds give other splits and another order.
-        splits: The splits and their shares.
-        groups: What keeps records in one split.
-        split_column: The column that names the split of a record; empty to draw it.
+        seed: Determines splits and order.
+        splits: Names and shares of the splits.
+        groups: How records are kept together in one split.
+        split_column: The column that names a record's split; if empty, a hash decides.
     """
 
     seed: int
@@ -151,7 +151,7 @@ class Placement:
 
     @property
     def split_features(self) -> set[str]:
-        """The columns or features, beside the key, that decide the splits of records."""
+        """The columns or features that decide the splits of records together with their keys."""
         return {name for name in (self.groups.column, self.split_column) if name}
 
     def order(self, key: str) -> int:
@@ -162,17 +162,14 @@ class Placement:
         """The index of the split that a group of records falls into."""
         if len(self.splits.names) == 1:
             return 0
-        # One at a time, for every record: bisect takes a tenth of the time of an array of one.
+        # Called for every record: bisect takes a tenth of the time of an array of one element.
         return bisect_right(self.splits.edges, hash64(self.seed, b"split", group))
 
     def split_of(self, key: str, row: Mapping[str, Any]) -> int:
-        """The index of the split of a record.
-
-        Args:
-            row: Its columns.
+        """The index of the split of a record, from its key and its columns.
 
         Raises:
-            RejectError: The row does not tell it, or its group.
+            RejectError: The row has no valid split or group.
         """
         if not self.split_column:
             return self.split(self.groups.of(key, row))
@@ -185,7 +182,7 @@ class Placement:
         return self.splits.names.index(name)
 
     def orders(self, keys: Iterable[bytes]) -> np.ndarray:
-        """The `order` of many records by their keys in UTF-8, uint64 [n]."""
+        """The `order` of many keys in UTF-8, uint64 [n]."""
         return hashes64(self.seed, b"order", keys)
 
     def splits_of(self, groups: Sequence[bytes]) -> np.ndarray:
@@ -203,7 +200,7 @@ def check_seed(seed: int) -> None:
     """Refuses a seed that eight bytes cannot hold.
 
     Raises:
-        UsageError: It is none of -2**63 to 2**63 - 1.
+        UsageError: The seed is not a number from -2**63 to 2**63 - 1.
     """
     if not isinstance(seed, int) or not -(2**63) <= seed < 2**63:
         raise UsageError(f"--seed {seed!r}: expected a number from -2**63 to 2**63 - 1")

@@ -1,4 +1,4 @@
-"""Hashes -> shards of a split that differ by at most one record."""
+"""The shard of each hash; the shards of a split differ by at most one record."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from beam_jobs.records.blocks import Block
 
-# 2**16 counts are 512 KiB a split: small as a side input, and of a billion keys 15,000 a bin.
+# 2**16 counts take 512 KiB per split, small for a side input; a billion keys make 15,000 per bin.
 BIN_BITS = 16
 
 BINS = 1 << BIN_BITS
@@ -21,19 +21,19 @@ _BIN_SHIFT = np.uint64(64 - BIN_BITS)
 
 MAX_SHARDS = 99_999  # five digits in a shard's name
 
-SHARD_BITS = 17  # which hold them
+SHARD_BITS = 17  # enough for MAX_SHARDS
 
-# What to do where two records have one key.
+# Advice if two records have the same key.
 ONE_KEY = (
-    "every record needs a key of its own; do two --input patterns match the same file, has an "
-    "archive two members of one name, or name two rows of a --table the same file (--key row tells "
-    "them apart)?"
+    "every record needs a key of its own; do two --input patterns match the same file, does an "
+    "archive have two members of one name, or do two rows of a --table name the same file (--key row "
+    "distinguishes them)?"
 )
 
 
 def bin_counts(hashes: np.ndarray) -> np.ndarray:
     """The histogram of the top bits of uint64 hashes [n], int64 [BINS]."""
-    return np.bincount((hashes >> _BIN_SHIFT).astype(np.int64), minlength=BINS)
+    return np.bincount(bins_of(hashes), minlength=BINS)
 
 
 def bins_of(hashes: np.ndarray) -> np.ndarray:
@@ -42,22 +42,22 @@ def bins_of(hashes: np.ndarray) -> np.ndarray:
 
 
 def first_ranks(records: int, shards: int) -> list[int]:
-    """The rank of the first record of every shard but shard 0: `records` dealt out to ±1."""
+    """The rank of the first record of every shard but shard 0; sizes differ by at most one."""
     return [records * shard // shards for shard in range(1, shards)]
 
 
 def shard_sizes(records: int, shards: int) -> list[int]:
-    """How many records each shard holds."""
+    """The number of records in each shard."""
     edges = [0, *first_ranks(records, shards), records]
     return [b - a for a, b in itertools.pairwise(edges)]
 
 
 def boundary_ranks(counts: np.ndarray, shards: int) -> dict[int, list[int]]:
-    """Which bins hold shard boundaries: bin -> ranks within it, rising.
+    """The bins that hold shard boundaries: bin -> ascending ranks within it.
 
     Args:
-        counts: int64 [BINS], records of the split in each bin.
-        shards: Of the split, at most its records.
+        counts: The number of the split's records in each bin, int64 [BINS].
+        shards: The number of the split's shards, at most its number of records.
     """
     ends = np.cumsum(counts)
     ranks = np.array(first_ranks(int(ends[-1]), shards), np.int64)
@@ -71,14 +71,14 @@ def boundary_ranks(counts: np.ndarray, shards: int) -> dict[int, list[int]]:
 
 @dataclass(frozen=True)
 class SplitPlan:
-    """How the records of one split become shards.
+    """The shards of one split.
 
     Attributes:
-        records: To be written.
-        rejected: Known before writing not to become records.
-        record_bytes: About how many a record has, framing included.
-        shards: How many; 0 when there are no records.
-        boundaries: uint64 [shards - 1], the smallest hash of every shard but the first.
+        records: The number of records to write.
+        rejected: The number of inputs known before writing not to become records.
+        record_bytes: The approximate size of a framed record in bytes.
+        shards: The number of shards; 0 if there are no records.
+        boundaries: The smallest hash of every shard but the first, uint64 [shards - 1].
     """
 
     records: int
@@ -94,22 +94,19 @@ class SplitPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """Where everything goes: one `SplitPlan` for every split, in order."""
+    """The shards of a dataset: one `SplitPlan` for every split, in order."""
 
     splits: tuple[SplitPlan, ...]
 
     def pack(self) -> bytes:
         """The plan as bytes."""
-        head = json.dumps(
-            [[s.records, s.rejected, s.record_bytes, s.shards] for s in self.splits]
-        ).encode()
-        return b"\n".join(
-            (head, b"".join(s.boundaries.astype("<u8").tobytes() for s in self.splits))
-        )
+        head = [[s.records, s.rejected, s.record_bytes, s.shards] for s in self.splits]
+        boundaries = [s.boundaries.astype("<u8").tobytes() for s in self.splits]
+        return json.dumps(head).encode() + b"\n" + b"".join(boundaries)
 
     @classmethod
     def unpack(cls, data: bytes) -> Plan:
-        """The plan that `pack` gave."""
+        """The plan that `pack` turned into bytes."""
         head, _, tail = data.partition(b"\n")
         boundaries = np.frombuffer(tail, "<u8")
         splits, at = [], 0
@@ -121,7 +118,7 @@ class Plan:
 
 
 def assign_shards(block: Block, plan: Plan) -> Iterator[tuple[int, Block]]:
-    """Yields (split and shard in one number, the records of that shard)."""
+    """Yields (split and shard in one number, that shard's records)."""
     keys = block.splits.astype(np.int64) << SHARD_BITS
     for split in np.unique(block.splits).tolist():
         rows = block.splits == split
@@ -130,11 +127,13 @@ def assign_shards(block: Block, plan: Plan) -> Iterator[tuple[int, Block]]:
 
 
 def count_shards(records: int, record_bytes: float, num_shards: int, shard_size: int) -> int:
-    """How many shards a split gets: `num_shards`, or 0 to choose by size; no empty ones.
+    """The number of shards of a split; none of them is empty.
 
     Args:
-        record_bytes: Mean size of a record in its file.
-        shard_size: Bytes that a shard should not exceed by much.
+        records: The number of the split's records.
+        record_bytes: The mean size of a framed record in bytes.
+        num_shards: The number asked for; 0 chooses it from `shard_size`.
+        shard_size: The size in bytes that a shard should not exceed by much.
     """
     wanted = num_shards or max(1, math.ceil(records * record_bytes / shard_size))
     return min(wanted, records, MAX_SHARDS)

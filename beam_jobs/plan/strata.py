@@ -1,8 +1,8 @@
-"""Splits in which every label has its share, to the record.
+"""Stratified splits: every split gets its share of each label's records, exact to one record.
 
-The records of one label, in the order of their group hashes, are cut where the shares say. As for
-shards, the cuts are found without sorting everything: records are counted by label and by the top
-bits of their hash, and only the hashes of the bins in which a cut falls are looked at one by one.
+The records of a label, sorted by the hashes of their groups, are cut into shares. As with shards,
+nothing is sorted as a whole to find the cuts: records are counted by label and by the top bits of
+their hashes, and only the hashes in the bins that hold a cut are compared one by one.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.summary import Summary, check_labels
 from beam_jobs.sources.labels import LABEL
 
-# Hashes that are sorted together, at most about so many: 512 KiB.
+# About how many hashes are sorted together at most: 512 KiB.
 _BIN_RECORDS = 1 << 16
 
-# The fractional parts of its multiples are spread as evenly as any sequence's.
+# No sequence is spread more evenly than the fractional parts of its multiples.
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
 _NEVER = 2**64 - 1
 
 
 @dataclass(frozen=True)
-class Labelled:
+class LabelHashes:
     """The labels of some records, and the hashes of their groups.
 
     Attributes:
-        names: The labels there are.
-        codes: int64 [n], the place in `names` of each record's label.
-        hashes: uint64 [n].
+        names: The distinct labels.
+        codes: The position in `names` of each record's label, int64 [n].
+        hashes: The hash of each record's group, uint64 [n].
     """
 
     names: tuple[str, ...]
@@ -45,8 +45,8 @@ class Labelled:
     hashes: np.ndarray
 
     @classmethod
-    def of(cls, labels: Sequence[str], hashes: np.ndarray) -> Labelled:
-        """The records with these labels, and hashes uint64 [n]."""
+    def of(cls, labels: Sequence[str], hashes: np.ndarray) -> LabelHashes:
+        """Records by their labels and the hashes of their groups, uint64 [n]."""
         codes: dict[str, int] = {}
         numbers = [codes.setdefault(label, len(codes)) for label in labels]
         return cls(tuple(codes), np.array(numbers, np.int64), hashes)
@@ -54,11 +54,11 @@ class Labelled:
 
 @dataclass
 class LabelCounts:
-    """How many records have each label."""
+    """The number of records with each label."""
 
     counts: Counter[str] = field(default_factory=Counter)
 
-    def add(self, block: Labelled) -> LabelCounts:
+    def add(self, block: LabelHashes) -> LabelCounts:
         """Adds records; returns itself."""
         numbers = np.bincount(block.codes, minlength=len(block.names)).tolist()
         self.counts.update(dict(zip(block.names, numbers, strict=True)))
@@ -66,41 +66,41 @@ class LabelCounts:
         return self
 
     def merge(self, other: LabelCounts) -> None:
-        """Adds what another one has seen."""
+        """Adds the counts of `other`."""
         self.counts.update(other.counts)
         check_labels(self.counts)
 
 
 @dataclass(frozen=True)
 class LabelBins:
-    """Bins of group hashes for each label, as narrow as its records are many.
+    """Bins of group hashes for each label; the more records, the narrower the bins.
 
     Attributes:
-        counts: Records by label.
+        counts: The number of records with each label.
     """
 
     counts: Mapping[str, int]
 
     @cached_property
     def bits(self) -> dict[str, int]:
-        """How many top bits of a hash are the number of its bin, by label."""
+        """Label -> how many top bits of a hash are the number of its bin."""
         return {
             label: max(0, (count // _BIN_RECORDS).bit_length())
             for label, count in self.counts.items()
         }
 
     def of(self, label: str, hashes: np.ndarray) -> np.ndarray:
-        """The bins of hashes uint64 [n], int64 [n]."""
+        """The bin of each hash, int64 [n]."""
         bits = self.bits[label]
         if not bits:
             return np.zeros(len(hashes), np.int64)
         return (hashes >> np.uint64(64 - bits)).astype(np.int64)
 
-    def by_label(self, block: Labelled) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-        """Yields (label, hashes, bins) for every label of some records."""
+    def by_label(self, block: LabelHashes) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+        """Yields (label, hashes, bins) for each label in a block."""
         order = np.argsort(block.codes, kind="stable")
         ends = np.cumsum(np.bincount(block.codes, minlength=len(block.names)))
-        # Sorted once, not compared with each label: they may be as many as the records.
+        # Sorted once instead of compared with each label: there may be as many labels as records.
         parts = np.split(block.hashes[order], ends[:-1])
         for label, hashes in zip(block.names, parts, strict=False):
             yield label, hashes, self.of(label, hashes)
@@ -108,11 +108,11 @@ class LabelBins:
 
 @dataclass
 class Histogram:
-    """How many records lie in each bin, by label."""
+    """Label -> number of records in each bin."""
 
     bins: dict[str, np.ndarray] = field(default_factory=dict)
 
-    def add(self, block: Labelled, bins: LabelBins) -> Histogram:
+    def add(self, block: LabelHashes, bins: LabelBins) -> Histogram:
         """Adds records; returns itself."""
         for label, _, found in bins.by_label(block):
             self._add(label, np.bincount(found, minlength=1 << bins.bits[label]))
@@ -123,34 +123,34 @@ class Histogram:
         self.bins[label] = counts if known is None else known + counts
 
     def merge(self, other: Histogram) -> None:
-        """Adds what another one has seen."""
+        """Adds the counts of `other`."""
         for label, counts in other.bins.items():
             self._add(label, counts)
 
 
 def cut_ranks(records: int, fractions: Sequence[float], turn: float) -> list[int]:
-    """The rank of the first record of every split but the first, among those of one label.
+    """The rank, among the records of one label, of the first record of every split but the first.
 
-    Every split gets its share of the records to within one. `turn`, in 0..1, decides which of them
-    is given the record that does not divide, so that not all labels give it to the same.
+    Every split gets its share of the records, exact to one. `turn`, in 0..1, decides which splits
+    get the remaining records, so that they are not the same for all labels.
     """
     shares = [math.fsum(fractions[: i + 1]) for i in range(len(fractions) - 1)]
     return [min(math.floor(records * share + turn), records) for share in shares]
 
 
 def turn_of(number: int, seed: int) -> float:
-    """The `turn` of a label by its number among all, in order of their names."""
+    """The `turn` of a label, from its position among all labels in the order of their names."""
     return ((number + 1 + seed % 4096) * _GOLDEN) % 1.0
 
 
 @dataclass(frozen=True)
 class Cuts:
-    """Where the cuts of every label fall.
+    """The cuts between splits, for every label.
 
     Attributes:
-        bins: Of the hashes.
+        bins: The bins of the hashes.
         ranks: (label, bin) -> [(split, rank within the bin)].
-        sizes: (label, bin) -> records in it.
+        sizes: (label, bin) -> number of records in it.
     """
 
     bins: LabelBins
@@ -159,10 +159,10 @@ class Cuts:
 
 
 def place_cuts(counts: LabelCounts, histogram: Histogram, placement: Placement) -> Cuts:
-    """The cuts, from all records counted.
+    """The cuts, from the counts of all records.
 
     Raises:
-        DataError: The two passes have not seen the same records.
+        DataError: The two passes have not read the same records.
     """
     bins = LabelBins(dict(counts.counts))
     ranks: dict[tuple[str, int], list[tuple[int, int]]] = {}
@@ -190,8 +190,8 @@ def _lost(label: str, found: int, expected: int) -> DataError:
     )
 
 
-def wanted_hashes(block: Labelled, cuts: Cuts) -> Iterator[tuple[tuple[str, int], bytes]]:
-    """Yields ((label, bin), hashes as bytes) for the bins in which a cut falls."""
+def wanted_hashes(block: LabelHashes, cuts: Cuts) -> Iterator[tuple[tuple[str, int], bytes]]:
+    """Yields ((label, bin), hashes as bytes) for the bins that hold a cut."""
     for label, hashes, bins in cuts.bins.by_label(block):
         for bin_ in np.unique(bins).tolist():
             if (label, bin_) in cuts.ranks:
@@ -201,10 +201,10 @@ def wanted_hashes(block: Labelled, cuts: Cuts) -> Iterator[tuple[tuple[str, int]
 def pick_edges(
     key: tuple[str, int], hashes: Iterable[bytes], cuts: Cuts
 ) -> Iterator[tuple[str, int, int]]:
-    """Yields (label, split, its smallest hash) for the cuts in one bin, from all hashes there.
+    """Yields (label, split, the split's smallest hash) for the cuts in a bin, from all its hashes.
 
     Raises:
-        DataError: Hashes were lost or duplicated on the way.
+        DataError: The runner lost or repeated hashes.
     """
     ordered = np.sort(np.frombuffer(b"".join(hashes), "<u8"))
     if len(ordered) != cuts.sizes[key]:
@@ -214,10 +214,10 @@ def pick_edges(
 
 
 def check_picked(picked: Iterable[tuple[str, int, int]], cuts: Cuts) -> None:
-    """Makes sure that every cut has its edge, once.
+    """Checks that every cut has exactly one edge.
 
     Raises:
-        DataError: Edges were lost or duplicated on the way.
+        DataError: The runner lost or repeated edges.
     """
     found = sorted((label, split) for label, split, _ in picked)
     wanted = sorted(
@@ -235,9 +235,9 @@ class Strata:
     """The split of each record, from its label and the hash of its group.
 
     Attributes:
-        names: The labels, rising.
-        edges: uint64 [labels, splits - 1], the smallest hash of every split but the first.
-        counts: Of the records from which they were made, by label.
+        names: The labels in ascending order.
+        edges: The smallest hash of every split but the first, uint64 [labels, splits - 1].
+        counts: The number of records with each label.
     """
 
     names: tuple[str, ...]
@@ -248,7 +248,7 @@ class Strata:
     def of(
         cls, counts: Mapping[str, int], splits: int, picked: Iterable[tuple[str, int, int]]
     ) -> Strata:
-        """The strata, from the records of each label and what `pick_edges` gave of every bin."""
+        """The strata, from the number of records with each label and the edges of all bins."""
         names = tuple(sorted(counts))
         rows = {name: row for row, name in enumerate(names)}
         edges = np.full((len(names), splits - 1), _NEVER, np.uint64)
@@ -260,15 +260,15 @@ class Strata:
     def _rows(self) -> dict[str, int]:
         return {name: row for row, name in enumerate(self.names)}
 
-    def splits_of(self, block: Labelled) -> np.ndarray:
+    def splits_of(self, block: LabelHashes) -> np.ndarray:
         """The splits of some records, uint8 [n].
 
         Raises:
-            DataError: A label is new since splits were planned.
+            DataError: A label was not seen when splits were planned.
         """
         if new := next((name for name in block.names if name not in self._rows), None):
             raise DataError(
-                f"label {new!r} was not there when splits were planned: the runner lost records, or "
+                f"label {new!r} was not seen when splits were planned: the runner lost records, or "
                 "the inputs have changed while the job ran; no dataset was written, run it again"
             )
         rows = np.array([self._rows[name] for name in block.names], np.int64)[block.codes]
@@ -281,7 +281,7 @@ class Strata:
 
     @classmethod
     def unpack(cls, data: bytes) -> Strata:
-        """The strata that `pack` gave."""
+        """The strata that `pack` turned into bytes."""
         head, _, tail = data.partition(b"\n")
         names, cuts, counts = json.loads(head)
         edges = np.frombuffer(tail, "<u8").reshape(len(names), cuts)
@@ -289,18 +289,16 @@ class Strata:
 
 
 def check_strata(summary: Summary, strata: bytes) -> Summary:
-    """The summary itself, once the strata are known to be of the same records.
-
-    Args:
-        strata: Packed; empty where there are none.
+    """Returns the summary, after checking that packed strata, if there are any, count its records.
 
     Raises:
-        DataError: Labels were lost or duplicated on the way to them.
+        DataError: The runner lost or repeated labels.
     """
     if strata:
         made = Strata.unpack(strata)
         found = {label: n for label, n in summary.labels.get(LABEL, {}).items() if n}
-        if found != (counted := dict(zip(made.names, made.counts, strict=True))):
-            label = min(found.keys() | counted.keys(), key=lambda n: found.get(n) == counted.get(n))
-            raise _lost(label, counted.get(label, 0), found.get(label, 0))
+        counted = dict(zip(made.names, made.counts, strict=True))
+        for label in found.keys() | counted.keys():
+            if found.get(label, 0) != counted.get(label, 0):
+                raise _lost(label, counted.get(label, 0), found.get(label, 0))
     return summary

@@ -1,4 +1,4 @@
-"""What the first pass over all records learns: how many there are, where, and which labels."""
+"""Statistics of the first pass over all records: their number, hashes, sizes and labels."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.classes import MAX_LABELS, Names, label_names
 from beam_jobs.sources.labels import LABEL
 
-# Records whose size is measured before the number of shards is chosen. They are those with the
-# smallest hashes: a uniform sample, and the same one in every run.
+# Records whose size is measured before the number of shards is chosen: those with the smallest
+# hashes, which are a uniform sample and the same one in every run.
 SAMPLE = 32
 
-# Rejects that a dry run tells.
+# Rejects that a dry run prints.
 FIRST_REJECTS = 10
 
 
-class Sampled(NamedTuple):
-    """A record that may be measured: its hash, its reference, and the bytes of its file."""
+class SampledRecord(NamedTuple):
+    """A record that may be measured: its hash, its reference, and its file's size in bytes."""
 
     hash: int
     reference: bytes
@@ -37,7 +37,7 @@ def check_labels(labels: Collection[str]) -> None:
     """Refuses more labels than a classification could have.
 
     Raises:
-        UsageError: There are more.
+        UsageError: There are more than `MAX_LABELS` labels.
     """
     if len(labels) > MAX_LABELS:
         raise UsageError(
@@ -48,17 +48,17 @@ def check_labels(labels: Collection[str]) -> None:
 
 @dataclass
 class SplitSummary:
-    """What is known of one split.
+    """Statistics of one split.
 
     Attributes:
-        rejected: Inputs known not to become records.
-        bytes: Of the encoded records, where they are encoded already; of the files otherwise, but
-            those that are known to be unreadable.
-        pending: Hashes of records that are not yet counted, arrays of uint64.
-        counts: int64 [BINS], records by the top bits of their hash; None before the first.
-        records: How many there are.
-        duplicates: Records that were dropped because they equal others.
-        unreadable: Of the records, those that are known to be rejected when they are written.
+        rejected: The number of inputs known not to become records.
+        bytes: The size of the encoded records if they are encoded already; otherwise that of the
+            files, without those known to be unreadable.
+        pending: Hashes of records that are not in `counts` yet, arrays of uint64.
+        counts: The number of records in each bin, int64 [BINS]; None before the first.
+        records: The number of records.
+        duplicates: The number of records that were dropped because they equal others.
+        unreadable: The number of records that are known to be rejected when they are written.
     """
 
     rejected: int = 0
@@ -73,23 +73,20 @@ class SplitSummary:
         """Adds records by their hashes, uint64 [n]."""
         self.records += len(hashes)
         self.pending.append(hashes)
-        # As bytes, this many hashes are what a histogram is: a small bundle stays small.
+        # As many hashes as this take the bytes of a histogram: a small bundle stays small.
         if sum(map(len, self.pending)) >= BINS:
-            self._count()
+            self.histogram()
 
-    def _count(self) -> np.ndarray:
+    def histogram(self) -> np.ndarray:
+        """The number of records in each bin, int64 [BINS]."""
         hashes = np.concatenate([np.empty(0, np.uint64), *self.pending])
         counts = bin_counts(hashes)
         self.counts = counts if self.counts is None else self.counts + counts
         self.pending = []
         return self.counts
 
-    def histogram(self) -> np.ndarray:
-        """Records by bin, int64 [BINS]."""
-        return self._count()
-
     def merge(self, other: SplitSummary) -> None:
-        """Adds what another one has seen."""
+        """Adds the statistics of `other`."""
         self.rejected += other.rejected
         self.bytes += other.bytes
         self.duplicates += other.duplicates
@@ -103,21 +100,21 @@ class SplitSummary:
 
 @dataclass
 class Summary:
-    """What is known of all records.
+    """Statistics of all records.
 
     Attributes:
-        splits: One for every split, in order.
-        labels: How often each label occurs, as text, by feature.
-        sample: Those with the smallest hashes.
-        inputs: How many of the listed inputs are in it.
-        texts: How many there are, before they are cut, those that are dropped among them.
-        words: How many there are in the texts of the training split, where they are counted.
-        rejects: Of those known, the first in the order of keys.
+        splits: The statistics of every split, in order.
+        labels: Feature -> label as text -> number of its occurrences.
+        sample: The records with the smallest hashes.
+        inputs: The number of listed inputs that were read.
+        texts: The number of texts before they are cut into windows, dropped ones included.
+        words: The number of words in the texts of the training split, if they are counted.
+        rejects: The first known rejects in the order of their keys.
     """
 
     splits: list[SplitSummary]
     labels: dict[str, Counter[str]] = field(default_factory=dict)
-    sample: list[Sampled] = field(default_factory=list)
+    sample: list[SampledRecord] = field(default_factory=list)
     inputs: int = 0
     texts: int = 0
     words: int = 0
@@ -133,7 +130,7 @@ class Summary:
             self.splits[split].add(hashes)
 
     def add_sizes(self, splits: np.ndarray, sizes: np.ndarray) -> None:
-        """Adds the bytes of records, int64 [n], to their splits, uint8 [n]."""
+        """Adds the sizes of records in bytes, int64 [n], to their splits, uint8 [n]."""
         for split, size in enumerate(np.bincount(splits, sizes).tolist()):
             self.splits[split].bytes += int(size)
 
@@ -143,10 +140,10 @@ class Summary:
             self.splits[split].duplicates += count
 
     def add_labels(self, labels: Mapping[str, int], feature: str = LABEL) -> None:
-        """Adds labels of a feature, and how often each occurs.
+        """Adds labels of a feature with the number of their occurrences.
 
         Raises:
-            UsageError: There are more than a classification could have.
+            UsageError: There are more than `MAX_LABELS` labels.
         """
         found = self.labels.setdefault(feature, Counter())
         found.update(labels)
@@ -158,19 +155,19 @@ class Summary:
         self._add_rejects([reject])
 
     def add_unreadable(self, split: int, reject: Reject) -> None:
-        """Adds a reject that is planned as a record: who writes its shard rejects it."""
+        """Adds an input that is planned as a record, but rejected when its shard is written."""
         self.splits[split].unreadable += 1
         self._add_rejects([reject])
 
     def _add_rejects(self, rejects: Iterable[Reject]) -> None:
         self.rejects = heapq.nsmallest(FIRST_REJECTS, [*self.rejects, *rejects])
 
-    def add_sample(self, sample: Iterable[Sampled]) -> None:
+    def add_sample(self, sample: Iterable[SampledRecord]) -> None:
         """Adds records that may be measured."""
         self.sample = heapq.nsmallest(SAMPLE, [*self.sample, *sample])
 
     def merge(self, other: Summary) -> None:
-        """Adds what another one has seen."""
+        """Adds the statistics of `other`."""
         for mine, theirs in zip(self.splits, other.splits, strict=True):
             mine.merge(theirs)
         self.inputs += other.inputs
@@ -183,10 +180,6 @@ class Summary:
 
 
 def label_names_of(summary: Summary, known: Names) -> Names:
-    """The names of the classes of every feature by id.
-
-    Args:
-        known: Those that are known before any record is, by feature.
-    """
+    """Feature -> names of its classes by id; `known` has those that no record decides."""
     found = {feature: label_names(labels) for feature, labels in sorted(summary.labels.items())}
     return found | dict(known)

@@ -97,7 +97,7 @@ def text_rows(file: BinaryIO, kind: str, gzipped: bool) -> Iterator[Row]:
     with _as_rejects():
         text = _decompressed(file, gzipped)
         if kind == "jsonl":
-            yield from itertools.starmap(json_row, _numbered_lines(text))
+            yield from itertools.starmap(json_row, numbered_lines(text))
         else:
             yield from _delimited_rows(text, _DELIMITERS[kind])
 
@@ -123,15 +123,27 @@ def _as_rejects() -> Iterator[None]:
         raise RejectError(f"not a table that can be read to its end: {error}") from None
 
 
-def _numbered_lines(file: Any) -> Iterator[tuple[int, bytes | None]]:
-    """Yields (number from 1, line without its end) for each line that is not blank.
+def numbered_lines(
+    file: BinaryIO, start: int = 0, end: int = 0, number: int = 1
+) -> Iterator[tuple[int, bytes | None]]:
+    """Yields (number, line without its end) of the lines that are not blank.
 
     The line is None if it is longer than `MAX_LINE_BYTES`.
+
+    Args:
+        file: A file at its beginning.
+        start, end: The byte at which the first line begins, and the one after the last line; 0 for
+            the beginning and the end of the file.
+        number: The number of the first line.
     """
-    number = 1
-    while line := file.readline(MAX_LINE_BYTES):
+    if start:
+        file.seek(start)
+    at = start
+    while (not end or at < end) and (line := file.readline(MAX_LINE_BYTES)):
+        at += len(line)
         text: bytes | None = line.rstrip(b"\r\n")
         while not line.endswith(b"\n") and (line := file.readline(MAX_LINE_BYTES)):
+            at += len(line)
             text = None
         if text and number == 1:
             text = text.removeprefix(_BYTE_ORDER_MARK)

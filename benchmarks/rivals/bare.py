@@ -1,7 +1,7 @@
-"""The ceiling: the bytes of records in batches, checked by nobody but TensorFlow, and not decoded.
+"""The upper bound: batches of serialized records, which TensorFlow checks but nobody decodes.
 
-One thread reads file after file, as `TFRecordDataset` does unless it is told otherwise. And what is
-left of that where the records pass a buffer that shuffles them.
+One thread reads one file after another, the default of `TFRecordDataset`. The second mode adds a
+shuffle buffer.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from contender import Contender, Task
-from records import BATCH
-from rivals.per_record import BUFFER
+from records import BATCH, SHUFFLE_BUFFER
 from tensorflow.core.framework import tensor_pb2
 
 
@@ -21,7 +20,7 @@ def _open(task: Task) -> tf.data.Dataset:
     files = sorted(str(path) for path in task.store.glob("*.tfrecord"))
     records = tf.data.TFRecordDataset(files)
     if task.shuffle:
-        records = records.shuffle(BUFFER, seed=0)
+        records = records.shuffle(SHUFFLE_BUFFER, seed=0)
     return records.batch(BATCH).repeat(task.epochs)
 
 
@@ -32,4 +31,4 @@ def _rows(batch: Any) -> Iterable[np.ndarray]:
         yield tf.make_ndarray(proto)
 
 
-CONTENDER = Contender(ways={"bare TFRecordDataset": _open, "bare, shuffled": _open}, rows=_rows)
+CONTENDER = Contender(modes={"bare TFRecordDataset": _open, "bare, shuffled": _open}, rows=_rows)

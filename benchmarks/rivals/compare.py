@@ -22,7 +22,7 @@ FEATURES = {"sensors": "signal", "images": "image", "text": "text"}
 
 
 def contents(kind: str, contender: str, folder: str) -> Counter[tuple[bytes, int]]:
-    """How often each (hash of the value, label) occurs."""
+    """Counts each pair (hash of the value, label)."""
     paths = [str(path) for path in Path(folder).rglob("*.tfrecord*") if path.suffix != ".idx"]
     found: Counter[tuple[bytes, int]] = Counter()
     for record in tf.data.TFRecordDataset(paths).as_numpy_iterator():
@@ -35,16 +35,16 @@ def contents(kind: str, contender: str, folder: str) -> Counter[tuple[bytes, int
 
 
 def main() -> None:
-    """Leaves with one line where two contenders differ."""
+    """Exits with one line if the records of two contenders differ."""
     kind, *outputs = sys.argv[1:]
     (first, expected), *others = (
         (name, contents(kind, name, folder))
         for name, _, folder in (output.partition("=") for output in outputs)
     )
     for name, found in others:
-        missing, more = (expected - found).total(), (found - expected).total()
-        if missing or more:
-            sys.exit(f"{name} lacks {missing} records that {first} has, and has {more} others")
+        missing, extra = (expected - found).total(), (found - expected).total()
+        if missing or extra:
+            sys.exit(f"{name} lacks {missing} records of {first}, and has {extra} others")
 
 
 if __name__ == "__main__":

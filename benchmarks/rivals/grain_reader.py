@@ -1,7 +1,7 @@
 """Grain over ArrayRecord: random access, and a true global shuffle.
 
-The pipeline is that of Grain's README: source, shuffle, map, batch, then an iterator. Batches are made
-by the `MapDataset`, where threads make whole ones; batching the iterator was a tenth as fast.
+The pipeline follows Grain's README: source, shuffle, map, batch, then an iterator. The `MapDataset`
+makes the batches, so that each thread makes whole ones; batching the iterator was a tenth as fast.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from array_record.python.array_record_module import ArrayRecordWriter
 from contender import Contender, Task
 from records import BATCH, Kind, Records, pad
 
-# What Grain advises where data are in memory, as a warm page cache is: threads wait for each other.
+# Grain's advice for data in memory, such as a warm page cache, where threads wait for each other.
 _NO_THREADS = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
 
 
 def write(kind: Kind, records: Records, store: Path) -> None:
-    """Writes the bytes of arrays: Grain leaves the form to its users, and none is parsed faster.
+    """Writes the bytes of arrays: Grain leaves the encoding to its users, and none is parsed faster.
 
-    One record a group, as Grain wants it for random access; not compressed, as no other is here.
+    Groups have one record, as Grain requires for random access. Nothing is compressed, because no
+    other contender compresses.
     """
     store.mkdir()
     for number, shard in enumerate(records.shards()):
@@ -58,7 +59,7 @@ def _open(options: grain.ReadOptions | None, workers: int, task: Task) -> Iterab
 
 
 CONTENDER = Contender(
-    ways={
+    modes={
         "Grain": partial(_open, None, 0),
         "Grain, no threads": partial(_open, _NO_THREADS, 0),
         "Grain, 2 workers": partial(_open, _NO_THREADS, 2),

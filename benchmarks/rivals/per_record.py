@@ -1,7 +1,7 @@
 """The pipeline of TensorFlow's tutorials on the same shards: parse a record, parse its tensor, batch.
 
-As the guide "Better performance with the tf.data API" has it: a parallel map, files interleaved
-where the order does not matter, shuffled before they are parsed, prefetched at the end.
+It follows the guide "Better performance with the tf.data API": a parallel map, interleaved files if
+the order does not matter, shuffling before parsing, and prefetching at the end.
 """
 
 from __future__ import annotations
@@ -11,19 +11,17 @@ from typing import Any
 
 import tensorflow as tf
 from contender import Contender, Task
-from records import BATCH, Kind
-
-BUFFER = 10_000
+from records import BATCH, SHUFFLE_BUFFER, Kind
 
 
 def _parse(kind: Kind, record: tf.Tensor) -> dict[str, tf.Tensor]:
     example = tf.io.parse_single_example(record, {"x": tf.io.FixedLenFeature([], tf.string)})
-    # Without a shape there are no batches.
+    # Batching requires a static shape.
     return {"x": tf.ensure_shape(tf.io.parse_tensor(example["x"], kind.dtype), kind.shape)}
 
 
 def batched(dataset: tf.data.Dataset, task: Task) -> tf.data.Dataset:
-    """Batches of records, again and again, and prefetched."""
+    """Returns repeated, prefetched batches of records."""
     batch: Any = {
         "dense": dataset.batch,
         "padded": dataset.padded_batch,
@@ -38,11 +36,11 @@ def _open(task: Task) -> tf.data.Dataset:
         records = tf.data.Dataset.list_files(pattern, shuffle=True, seed=0).interleave(
             tf.data.TFRecordDataset, num_parallel_calls=tf.data.AUTOTUNE, deterministic=False
         )
-        records = records.shuffle(BUFFER, seed=0)
+        records = records.shuffle(SHUFFLE_BUFFER, seed=0)
     else:
         records = tf.data.TFRecordDataset(sorted(tf.io.gfile.glob(pattern)))
     parse = partial(_parse, task.kind)
     return batched(records.map(parse, num_parallel_calls=tf.data.AUTOTUNE), task)
 
 
-CONTENDER = Contender(ways={"tf.data by record": _open})
+CONTENDER = Contender(modes={"tf.data by record": _open})

@@ -1,4 +1,4 @@
-"""How the rivals read an input, so that they differ in what they do with it alone."""
+"""Reads inputs for all rivals, so that they differ only in the writing of records."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ _PATTERNS = {"sensors": "*/*.npy", "images": "*/*.jpg", "text": "*.jsonl"}
 
 
 def list_files(folder: str, kind: str) -> list[str]:
-    """The files of a kind, sorted."""
+    """Returns the files of a kind, sorted."""
     return sorted(map(str, Path(folder).glob(_PATTERNS[kind])))
 
 
 def class_names(folder: str) -> list[str]:
-    """The folders that name the classes, sorted: a label is a place in this list."""
+    """Returns the folders that name the classes, sorted: a label is an index into this list."""
     return sorted(path.name for path in Path(folder).iterdir() if path.is_dir())
 
 
 def class_name(path: str) -> str:
-    """The class of a file."""
+    """Returns the class of a file."""
     return path.rsplit("/", 2)[-2]
 
 
 def read_recording(path: str) -> np.ndarray:
-    """float32 [time, 6]."""
+    """Returns a recording, float32 [time, 6]."""
     return np.load(path)
 
 
-def read_picture(path: str) -> np.ndarray:
-    """uint8 [224, 224, 3].
+def read_image(path: str) -> np.ndarray:
+    """Returns an image, uint8 [224, 224, 3].
 
-    `draft` has the JPEG decoder skip what the resize would throw away: over twice as fast.
+    `draft` makes the JPEG decoder skip details that resizing would discard: over twice as fast.
     """
     with Image.open(path) as image:
         image.draft("RGB", _IMAGE_SIZE)
@@ -44,12 +44,12 @@ def read_picture(path: str) -> np.ndarray:
 
 
 def parse_line(line: bytes) -> tuple[str, int]:
-    """The text and the label of a line."""
+    """Returns the text and the label of a line."""
     row = json.loads(line)
     return row["text"], row["label"]
 
 
 def read_lines(path: str) -> Iterator[bytes]:
-    """The lines of a file."""
+    """Yields the lines of a file."""
     with Path(path).open("rb") as file:
         yield from file

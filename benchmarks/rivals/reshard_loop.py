@@ -1,7 +1,7 @@
-"""Records of TFRecord files dealt out to new ones, in the order in which they are read, with TensorFlow.
+"""Distributes the records of TFRecord files to new files with TensorFlow, round robin.
 
-Checksums of what is read are verified, as TensorFlow always does. Nothing is shuffled or looked into,
-there is no index and no manifest.
+TensorFlow verifies the checksums that it reads. Records are neither shuffled nor parsed, and there is
+no index and no manifest.
 """
 
 from __future__ import annotations

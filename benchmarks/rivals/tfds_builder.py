@@ -1,6 +1,6 @@
-"""The rival: the same work as a TensorFlow Datasets builder on Beam.
+"""The rival: a TensorFlow Datasets builder that does the same work on Beam.
 
-Options of Beam may follow the flags; the benchmark gives none.
+Beam options may follow the flags; the benchmark passes none.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from read import (
     class_names,
     list_files,
     parse_line,
+    read_image,
     read_lines,
-    read_picture,
     read_recording,
 )
 
 
 def features(kind: str, source: str) -> dict[str, Any]:
-    """What a record holds."""
+    """Returns the features of a record."""
     if kind == "text":
         return {"text": tfds.features.Text(), "label": tfds.features.Scalar(np.int64)}
     label = tfds.features.ClassLabel(names=class_names(source))
-    # Raw bytes are the fastest form that TFDS has, and what our tensors hold. Lists of numbers, its
-    # default, take three times as long for pixels and twice for floats, PNG (tfds.features.Image)
-    # twice.
+    # Raw bytes, which our tensors also contain, are the fastest encoding of TFDS. Its default, lists of
+    # numbers, takes three times as long for pixels and twice for floats; PNG (tfds.features.Image)
+    # takes twice as long.
     if kind == "images":
         image = tfds.features.Tensor(shape=(224, 224, 3), dtype=np.uint8, encoding="bytes")
         return {"image": image, "label": label}
@@ -43,17 +43,17 @@ def features(kind: str, source: str) -> dict[str, Any]:
 
 
 def read_recording_example(path: str) -> tuple[str, dict[str, Any]]:
-    """(key, example) of a recording."""
+    """Returns (key, example) of a recording."""
     return path, {"signal": read_recording(path), "label": class_name(path)}
 
 
-def read_picture_example(path: str) -> tuple[str, dict[str, Any]]:
-    """(key, example) of a picture."""
-    return path, {"image": read_picture(path), "label": class_name(path)}
+def read_image_example(path: str) -> tuple[str, dict[str, Any]]:
+    """Returns (key, example) of an image."""
+    return path, {"image": read_image(path), "label": class_name(path)}
 
 
 def read_text_examples(path: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(key, example) of every line of a file."""
+    """Yields (key, example) of every line of a file."""
     for number, line in enumerate(read_lines(path)):
         text, label = parse_line(line)
         yield f"{path}#{number}", {"text": text, "label": label}
@@ -61,13 +61,13 @@ def read_text_examples(path: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 READ = {
     "sensors": beam.Map(read_recording_example),
-    "images": beam.Map(read_picture_example),
+    "images": beam.Map(read_image_example),
     "text": beam.FlatMap(read_text_examples),
 }
 
 
 class Records(tfds.core.GeneratorBasedBuilder):
-    """One split of the records of a kind."""
+    """A dataset with one split, whose records are of one kind."""
 
     VERSION = tfds.core.Version("1.0.0")
 
@@ -95,8 +95,8 @@ def main() -> None:
     parser.add_argument("--output", required=True)
     parser.add_argument("--num_shards", type=int, required=True)
     flags, beam_flags = parser.parse_known_args()
-    # The DirectRunner as it comes, but for the one option that keeps it from downloading Prism,
-    # another runner, and from losing time over it where there is no network.
+    # The DirectRunner with its defaults, except for the option that keeps it from trying to download
+    # Prism, another runner, which costs time if there is no network.
     options = PipelineOptions(["--allow_unsafe_triggers", *beam_flags])
     builder = Records(kind=flags.kind, source=flags.input, data_dir=flags.output)
     builder.download_and_prepare(

@@ -10,12 +10,12 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_datasets as tfds
 from contender import Contender, Task
-from records import NUM_SHARDS, Kind, Records
-from rivals.per_record import BUFFER, batched
+from records import NUM_SHARDS, SHUFFLE_BUFFER, Kind, Records
+from rivals.per_record import batched
 
 
 class Stored(tfds.core.GeneratorBasedBuilder):
-    """One split of the records of a kind."""
+    """A dataset with one split, whose records are of one kind."""
 
     VERSION = tfds.core.Version("1.0.0")
 
@@ -24,7 +24,7 @@ class Stored(tfds.core.GeneratorBasedBuilder):
         super().__init__(**kwargs)
 
     def _info(self) -> tfds.core.DatasetInfo:
-        # Raw bytes, as our tensors hold them: lists of numbers, TFDS's default, are read no faster.
+        # Raw bytes, as in our tensors: lists of numbers, TFDS's default, are read no faster.
         value = tfds.features.Tensor(
             shape=self._kind.shape, dtype=np.dtype(self._kind.dtype), encoding="bytes"
         )
@@ -40,7 +40,7 @@ class Stored(tfds.core.GeneratorBasedBuilder):
 
 
 def write(kind: Kind, records: Records, store: Path) -> None:
-    """Writes the records in as many shards as all contenders have."""
+    """Writes the records to the same number of shards as the other contenders."""
     tfds.disable_progress_bar()
     Stored(kind=kind, records=records, data_dir=store).download_and_prepare(
         download_config=tfds.download.DownloadConfig(num_shards=NUM_SHARDS, try_download_gcs=False)
@@ -49,13 +49,13 @@ def write(kind: Kind, records: Records, store: Path) -> None:
 
 def _open(task: Task) -> tf.data.Dataset:
     builder = tfds.builder_from_directory(task.store / "stored" / "1.0.0")
-    # Below 250 MB TFDS keeps decoded records in memory from the second epoch on: then nothing
-    # would be read any more.
+    # By default, TFDS keeps datasets of less than 250 MB in memory after the first epoch, and would not
+    # read any more.
     read = tfds.ReadConfig(try_autocache=False, shuffle_seed=0)
     records = builder.as_dataset("train", shuffle_files=task.shuffle, read_config=read)
     if task.shuffle:
-        records = records.shuffle(BUFFER, seed=0)
+        records = records.shuffle(SHUFFLE_BUFFER, seed=0)
     return batched(records, task)
 
 
-CONTENDER = Contender(ways={"TFDS": _open}, write=write)
+CONTENDER = Contender(modes={"TFDS": _open}, write=write)

@@ -1,7 +1,7 @@
-"""WebDataset: tar files of `.npy` members, read as streams.
+"""WebDataset: tar files with `.npy` members, read as streams.
 
-In this process: the worker processes of its WebLoader are PyTorch's, and multiply the rate by the
-number of cores at most.
+It reads in this process. WebLoader's worker processes, which are PyTorch's, would multiply the rate by
+the number of cores at most.
 """
 
 from __future__ import annotations
@@ -13,13 +13,11 @@ from typing import Any
 import numpy as np
 import webdataset
 from contender import Contender, Task
-from records import BATCH, NUM_SHARDS, Kind, Records, pad
-
-_BUFFER = 10_000
+from records import BATCH, NUM_SHARDS, SHUFFLE_BUFFER, Kind, Records, pad
 
 
 def write(kind: Kind, records: Records, store: Path) -> None:
-    """Writes `.npy` members, the form of an array that WebDataset encodes and decodes by itself."""
+    """Writes `.npy` members, the array format that WebDataset itself encodes and decodes."""
     store.mkdir()
     for number, shard in enumerate(records.shards()):
         with webdataset.TarWriter(str(store / f"{number:05d}.tar")) as writer:
@@ -37,8 +35,8 @@ def _open(task: Task) -> Iterable[Any]:
         paths, shardshuffle=NUM_SHARDS if task.shuffle else False, seed=0
     )
     if task.shuffle:
-        # Before they are decoded, as its documentation has it: the buffer holds bytes.
-        records = records.shuffle(_BUFFER, seed=0)
+        # Before decoding, as its documentation advises, so that the buffer holds bytes.
+        records = records.shuffle(SHUFFLE_BUFFER, seed=0)
     records = records.decode().to_tuple("npy")
     batches = records.batched(BATCH) if task.batching == "dense" else records.batched(BATCH, _pad)
     return batches if task.epochs else batches.repeat()
@@ -48,4 +46,4 @@ def _rows(batch: Any) -> Iterable[np.ndarray]:
     return batch[0] if isinstance(batch, (tuple, list)) else batch
 
 
-CONTENDER = Contender(ways={"WebDataset": _open}, write=write, rows=_rows)
+CONTENDER = Contender(modes={"WebDataset": _open}, write=write, rows=_rows)

@@ -78,8 +78,7 @@ def pack(
     batch = {}
     for name, feature in schema.items():
         length = batch_format.limit(name) or 0
-        inner = [size for size in feature.shape[1:] if size is not None]
-        out = empty((count, length, *inner), numpy_dtype(feature.dtype))
+        out = empty((count, length, *feature.known_sizes), numpy_dtype(feature.dtype))
         out[...] = batch_format.padding_value(name, feature)
         segments = np.zeros((count, length), np.int32)
         positions = np.zeros((count, length), np.int32)
@@ -163,8 +162,8 @@ def _dense(feature: Feature, column: FeatureColumn) -> np.ndarray:
     values = column.flat()
     if not feature.is_sequence:
         return values
-    shape = (len(values), *(d for d in feature.shape if d is not None))
-    return np.array(values.tolist(), numpy_dtype(feature.dtype)).reshape(shape)
+    rows = np.array(values.tolist(), numpy_dtype(feature.dtype))
+    return rows.reshape(len(values), *feature.known_sizes)
 
 
 def _padded(feature: Feature, column: FeatureColumn, padding: Any, empty: Allocator) -> np.ndarray:
@@ -266,5 +265,4 @@ def _ragged(feature: Feature, value: Any) -> np.ndarray:
         return np.asarray(value)
     if None in feature.shape[1:]:
         return object_array(value)
-    inner = [d for d in feature.shape[1:] if d is not None]
-    return np.array(value, numpy_dtype(feature.dtype)).reshape(len(value), *inner)
+    return np.array(value, numpy_dtype(feature.dtype)).reshape(len(value), *feature.known_sizes)

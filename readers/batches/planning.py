@@ -23,16 +23,13 @@ def make_plan(
     """The plan of what to read, and the options after they were checked against it.
 
     Args:
-        path_or_files: As for `resolve`; with weights, a list of datasets.
-        split, schema, columns: As for `resolve`.
+        path_or_files, split, schema, columns: The arguments of `readers.load`.
         options: How to read.
         scan: Whether to count the records of files that have neither manifest nor index.
         any_order: Whether to refuse files that can only be read from front to back.
 
     Raises:
-        FileNotFoundError: A file is missing.
-        DatasetError: (a ValueError) There is no manifest, or a shard does not match it.
-        ValueError: The split, a feature, or an option does not suit the dataset.
+        FileNotFoundError, ValueError: `resolve` raises it, or an option does not suit the dataset.
     """
     names, accept_cut = options.features_to_read(columns), options.on_corrupt == "skip"
     if options.weights is None:

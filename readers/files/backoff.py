@@ -1,7 +1,6 @@
-"""When a store is asked again, and after which waits: one policy for reading and for writing datasets.
+"""Which requests to a store are retried, and after which waits: one policy for reading and writing.
 
-`beam_jobs.storage` uses it as well; it is the one module of `readers` besides `readers.format` that it
-may import.
+Besides `readers.format`, it is the only module of `readers` that `beam_jobs` may import.
 """
 
 from __future__ import annotations

@@ -14,8 +14,7 @@ from typing import BinaryIO, cast
 def locked(file: BinaryIO) -> Iterator[None]:
     """Holds an exclusive lock on an open file.
 
-    The lock is released explicitly: closing the file would not release it if the process was forked in
-    between.
+    It is released explicitly: after a fork, closing the file would not release it.
     """
     fcntl.flock(file, fcntl.LOCK_EX)
     try:

@@ -25,8 +25,7 @@ _EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs"}
 # takes to arrive.
 _READ_AHEAD_BYTES = 4 << 20
 
-# A range of a file: its path, its name in its filesystem, the first byte, and the one after the
-# last.
+# A range of a file: its path, its name in its filesystem, the first byte, and the end.
 Range = tuple[str, str, int, int]
 
 
@@ -70,12 +69,11 @@ def file_size(path: str) -> int:
     local = local_path(path)
     if local is not None:
         return Path(local).stat().st_size
-    filesystem, name = filesystem_of(path)
-    return int(with_retries(path, lambda: filesystem.size(name)))
+    return int(query(path, lambda filesystem, name: filesystem.size(name)))
 
 
 def query(path: str, question: Callable[[Any, str], Any]) -> Any:
-    """The answer of a path's filesystem to a question, retried if it is a store.
+    """The answer to a question about a path, retried if its filesystem is a store.
 
     Args:
         path: Any path or URL that fsspec knows.
@@ -169,7 +167,7 @@ def read_ranges(filesystem: Any, ranges: Sequence[Range]) -> list[bytes]:
         PermissionError: The store denies access to a file.
     """
     found: list[bytes] = [b""] * len(ranges)
-    left, backoff = list(range(len(ranges))), None
+    left, waits = list(range(len(ranges))), None
     while left:
         failed = dict[int, Exception]()
         answers = _request(filesystem, [ranges[number] for number in left])
@@ -183,8 +181,8 @@ def read_ranges(filesystem: Any, ranges: Sequence[Range]) -> list[bytes]:
                 failed[number] = error
         left = list(failed)
         if left:
-            backoff = backoff or Backoff(ranges[left[0]][0])
-            backoff.wait(failed[left[0]])
+            waits = waits or Backoff(ranges[left[0]][0])
+            waits.wait(failed[left[0]])
     return found
 
 

@@ -7,15 +7,13 @@ after the same errors for every store.
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
-_T = TypeVar("_T")
+from readers.files import backoff
 
-# HTTP statuses of a store that is overloaded, or briefly out of order.
-_TRANSIENT_STATUSES = {408, 429, 500, 502, 503, 504}
+_T = TypeVar("_T")
 
 # Error classes are identified by the root of their module and their name (or that of a base class),
 # because the driver's library may not be installed.
@@ -36,9 +34,8 @@ _MISSING_CREDENTIALS = {
     ("google", "GoogleAuthError"),
 }
 
-# The waits are about 0.5, 1, 2, ... seconds, randomised so that processes that were turned away
-# together do not come back together. The driver itself may have waited as long before each try.
-_TRIES, _SECONDS, _FIRST_WAIT, _LONGEST_WAIT = 6, 60.0, 0.5, 16.0
+# Fewer tries than for writing: before each, the driver itself may have waited as long.
+_TRIES, _SECONDS = 6, 60.0
 
 
 class StoreError(OSError):
@@ -79,35 +76,24 @@ class Backoff:
                 f"{self._path}: {_description(error)}, after {self._tries} tries in "
                 f"{seconds:.0f} s; {_advice(error)}"
             ) from error
-        longest = min(_FIRST_WAIT * 2 ** (self._tries - 1), _LONGEST_WAIT)
-        time.sleep(longest * random.uniform(0.5, 1.5))
+        backoff.wait(self._tries)
 
 
 def with_retries(path: str, read: Callable[[], _T]) -> _T:
-    """The result of a function that reads from a store, retried after transient errors.
-
-    Args:
-        path: The file being read, for error messages.
-        read: The function, called once for each try.
-
-    Raises:
-        StoreError: Every try failed.
-        OSError, ValueError, ImportError: The function's error, with the path in its message, if a
-            retry cannot help.
-    """
-    backoff = Backoff(path)
+    """The result of `read`, called again after transient errors; `Backoff.wait` raises the others."""
+    waits = Backoff(path)
     while True:
         try:
             return read()
         except Exception as error:
-            backoff.wait(error)
+            waits.wait(error)
 
 
 def is_transient(error: BaseException) -> bool:
     """Whether the same request may succeed a moment later."""
     status = _status(error)
     if status is not None:
-        return status in _TRANSIENT_STATUSES
+        return backoff.may_pass(status)
     if isinstance(error, (ConnectionError, TimeoutError, ShortBodyError)):
         return True
     return any(_is_any(cause, _TRANSIENT_ERRORS) for cause in _causes(error))

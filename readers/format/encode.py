@@ -27,8 +27,7 @@ from readers.format.wire import FLOAT_LIST, INT64_LIST, packed_varints, varint
 
 Parts = list[bytes | memoryview]
 
-# How many beginnings of an entry are kept, some 50 bytes each: recordings have a few thousand
-# lengths.
+# How many beginnings of an entry are kept, some 50 bytes each. Recordings have thousands of lengths.
 _MAX_LAYOUTS = 4096
 
 _INTEGER = Feature("int64", (), "list")
@@ -93,7 +92,7 @@ class Encoder:
         """The checked values of a record, in the form that `pack` takes.
 
         Args:
-            record: A value for every feature, as for `encode`.
+            record: A value for every feature, in a form that `encode` takes.
 
         Returns:
             Bytes for a text or an image; an int for a single int64 in a list if it was given as
@@ -231,7 +230,7 @@ def checked(name: str, feature: Feature, value: Any) -> Any:
     Args:
         name: The feature's name, for error messages.
         feature: The feature.
-        value: Its value in a record, as for `Encoder.encode`.
+        value: Its value in a record, in a form that `Encoder.encode` takes.
 
     Raises:
         ValueError: The value does not fit; the message names the feature, what was expected and
@@ -330,9 +329,7 @@ def _from_python(name: str, feature: Feature, value: Any) -> np.ndarray:
 def companion(feature: Feature, value: Any) -> np.ndarray:
     """The content of `<name>/shape`, int64 [n]: the shape of the value.
 
-    For a sequence it is one row per array, concatenated: the size of the array in bytes, and then
-        its
-    shape.
+    For a sequence it is one row per array, concatenated: the array's size in bytes, then its shape.
     """
     if feature.encoding == "sequence":
         rows = [(array.nbytes, *array.shape) for array in value]

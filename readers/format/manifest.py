@@ -18,8 +18,9 @@ FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
 VOCABULARY = "vocabulary.txt"
 
-# The first two words of every vocabulary, which are not stored in its file.
+# The first two words of every vocabulary, which are not stored in its file: ids 0 and 1 are reserved.
 PADDING, UNKNOWN = b"", b"[UNK]"
+UNKNOWN_ID, RESERVED_IDS = 1, 2
 
 TOKENIZER = "tokenizer.json"
 INDEX_SUFFIX = ".idx"

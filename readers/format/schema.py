@@ -193,7 +193,7 @@ class Feature:
         return Feature(self.dtype, self.shape[1:], self.encoding.removesuffix(_STEPS))
 
     @property
-    def is_picture(self) -> bool:
+    def is_image(self) -> bool:
         """Whether the feature, or each step of it, is an encoded image."""
         return (self.step or self).encoding in IMAGE_ENCODINGS
 

@@ -61,7 +61,7 @@ def frame(data: bytes) -> bytes:
 
 
 def frame_all(records: Sequence[bytes]) -> list[bytes]:
-    """What `frame` returns for each record, in a quarter of the time."""
+    """Frames many records, in a quarter of the time that `frame` takes."""
     crcs = np.fromiter(map(google_crc32c.value, records), np.uint32, len(records))
     footers = _masked(crcs).astype("<u4").tobytes()
     framed = []
@@ -187,15 +187,7 @@ def _masked(crcs: np.ndarray) -> np.ndarray:
 
 
 def read_records(stream: BinaryIO, file: str) -> Iterator[tuple[int, bytes]]:
-    """Yields (offset in bytes, data) of every record of an open TFRecord file, and verifies them.
-
-    Args:
-        stream: The open file.
-        file: The file's name, for error messages.
-
-    Raises:
-        CorruptRecordError: The framing or a checksum is wrong.
-    """
+    """Yields (offset in bytes, data) of every record; verifies lengths and data, unlike `read_framed`."""
     for offset, framed in read_framed(stream, file):
         yield offset, bytes(unframe(framed, file, offset))
 

@@ -14,6 +14,9 @@ import numpy as np
 # The kinds of list in a `tf.train.Feature`: the number of the list's field in that message.
 BYTES_LIST, FLOAT_LIST, INT64_LIST = 1, 2, 3
 
+# Lengths and sizes are below 2**63, so the common form has no longer varint.
+LONGEST_LENGTH = 9
+
 # Wire types.
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 

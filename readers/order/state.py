@@ -82,16 +82,14 @@ class State:
             raise ValueError(f"not a reader's state: {error}") from None
         if not isinstance(value, Mapping) or value.get("version") != _VERSION:
             raise ValueError(f"not a state of version {_VERSION}: {str(value)[:80]}")
-        fields: dict[str, Any] = {
-            name: value.get(name) for name in ("epoch", "place", "seed", "order", "dataset")
-        }
         held = value.get("held", [])
-        fields["held"] = tuple(held) if isinstance(held, list) else (held,)
-        numbers = [fields[name] for name in ("epoch", "place", "seed")]
-        numbers += fields["held"]
-        texts = [fields["order"], fields["dataset"]]
-        if not all(type(n) is int and n >= 0 for n in numbers) or not all(
-            isinstance(t, str) for t in texts
+        numbers = [value.get(name) for name in ("epoch", "place", "seed")]
+        texts = [value.get(name) for name in ("order", "dataset")]
+        if (
+            not isinstance(held, list)
+            or not all(type(number) is int and number >= 0 for number in numbers + held)
+            or not all(isinstance(text, str) for text in texts)
         ):
             raise ValueError(f"not a reader's state: {str(value)[:200]}")
-        return cls(**fields)
+        fields: list[Any] = [*numbers, *texts, tuple(held)]
+        return cls(*fields)

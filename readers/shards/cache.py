@@ -42,11 +42,7 @@ _DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 def cache_of(
     cache_dir: str | os.PathLike[str] | None, cache_size: int | str | None
 ) -> ShardCache | None:
-    """The cache that a reader's arguments describe; None without `cache_dir`.
-
-    Args:
-        cache_dir: A local directory, which is created if it does not exist.
-        cache_size: The limit in bytes, or as text such as `"500GiB"`; None for 10 GiB.
+    """The cache that a reader's arguments describe, which `readers.load` explains.
 
     Raises:
         ValueError: An argument is not valid, or `cache_size` comes without `cache_dir`.
@@ -72,12 +68,8 @@ def parse_cache_size(size: int | str) -> int:
     Raises:
         ValueError: The value is not a size, or not positive.
     """
-    count = 0
-    if isinstance(size, str):
-        count = parse_bytes(size) or 0
-    elif isinstance(size, int) and not isinstance(size, bool):
-        count = size
-    if count <= 0:
+    count = parse_bytes(size) if isinstance(size, str) else size
+    if type(count) is not int or count <= 0:
         raise ValueError(
             f"cache_size={size!r}: expected a size such as '10GiB', or a number of bytes"
         )
@@ -90,7 +82,7 @@ class ShardCache:
 
     A shard gets its name once it is complete and matches the manifest. Until then it is a partial file,
     locked by the process that fills it. The least recently opened shards are deleted to make room for
-    others. A process that has opened a deleted shard can go on reading it.
+    others; a process that has one of them open continues to read it.
 
     Args:
         directory: A local directory.
@@ -168,10 +160,10 @@ class ShardCache:
             return None
         crc = _fetch(part.path, size, partial)
         if crc is None or part.crc32c not in (None, crc):
-            # Which record is damaged, the records' own checksums will show.
+            # The checksums of the records will show which of them is damaged.
             self._warn(part, "it does not match the manifest")
             return None
-        # Otherwise a machine that crashes may be left with the name, but without the bytes.
+        # Otherwise the name may survive a crash of the machine, but not the bytes.
         os.fsync(partial.fileno())
         file = partial_path.open("rb")
         partial_path.rename(path)
@@ -186,7 +178,7 @@ class ShardCache:
         )
 
     def _make_room(self, size: int, partial: BinaryIO, own: Path) -> bool:
-        """Reserves so many bytes for a partial file, if there is room for them; returns whether."""
+        """Reserves space for a partial file, in bytes; returns False if there is no room for it."""
         with self._locked():
             files = [(path, stat) for path, stat in self._files() if path != own]
             held = sum(stat.st_size for _, stat in files)
@@ -218,9 +210,7 @@ class ShardCache:
 
 
 def _size_of(part: Part) -> int:
-    if part.bytes is not None:
-        return part.bytes
-    return int(query(part.path, lambda filesystem, name: filesystem.size(name)))
+    return file_size(part.path) if part.bytes is None else part.bytes
 
 
 def _key(part: Part, size: int) -> str:

@@ -26,8 +26,8 @@ from readers.shards.plan import Part, Plan
 # Linux allows a process 65,530 maps, and a process may read several datasets.
 _OPEN_SHARDS = 8_192
 
-# A plan with at most so many shards may keep a descriptor for each: an eighth of those that the process
-# may have, which are often 1,024.
+# A plan of more shards keeps no descriptors. The limit is an eighth of the descriptors that the process
+# may have, often 1,024.
 _FILES = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 _DESCRIPTORS = _OPEN_SHARDS if _FILES == resource.RLIM_INFINITY else _FILES // 8
 
@@ -180,7 +180,7 @@ class FramedReader:
         return self._empty((size + MARGIN,), np.dtype(np.uint8)), stops - lengths, stops
 
     def _buffer(self, size: int) -> bytearray:
-        """A buffer of at least so many bytes, the same for all calls of a thread."""
+        """A buffer of `size` bytes or more, the same for all calls of a thread."""
         if len(getattr(self._local, "buffer", b"")) < size:
             self._local.buffer = bytearray(size)
         buffer: bytearray = self._local.buffer
@@ -229,7 +229,7 @@ def _checked_index(part: Part) -> np.ndarray:
     index = read_index(part.path, part.bytes)
     if len(index) != part.total:
         raise DatasetError(
-            f"{part.path}: the manifest says {part.total} records, the index has {len(index)}"
+            f"{part.path}: the manifest states {part.total} records, the index has {len(index)}"
         )
     return index
 

@@ -74,10 +74,6 @@ def decompressed_extent(path: str) -> tuple[int, int]:
 def first_record_bytes(path: str, gzipped: bool) -> int | None:
     """The size of the first record in bytes, with framing; None for an empty file.
 
-    Args:
-        path: A local path or any URL that fsspec knows.
-        gzipped: Whether the file is compressed with GZIP.
-
     Raises:
         CorruptRecordError: The file does not begin with a TFRecord.
     """

@@ -15,13 +15,7 @@ from readers.format.tfrecord import FRAME_BYTES, HEADER_BYTES, CorruptRecordErro
 def read_index(path: str, size: int | None = None) -> np.ndarray:
     """The (offset, length) of every record, int64 [records, 2], from the `.idx` or else by a scan.
 
-    Args:
-        path: The path of the TFRecord file.
-        size: The size that the file must have, in bytes; None for its actual size.
-
-    Raises:
-        ValueError: The `.idx` is not an index, or does not fit the size.
-        CorruptRecordError: (a ValueError) There is no `.idx`, and the file is damaged.
+    The arguments and errors are those of `read_sidecar`; a scan may raise CorruptRecordError.
     """
     index = read_sidecar(path, size)
     return scan_index(path) if index is None else index

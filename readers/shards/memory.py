@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-# TensorFlow takes over an array without a copy if it is aligned to so many bytes.
+# In bytes: TensorFlow takes over an aligned array without a copy.
 _ALIGNMENT = 64
 
 # Smaller arrays are left to NumPy, whose allocator keeps their memory anyway.
@@ -20,8 +20,8 @@ _MIN_BYTES = 64 << 10
 # sizes leave some behind that fit no other batch.
 _MAX_SLABS, _MAX_UNUSED = 64, 16
 
-# Once in so many requests the slab that has been unused longest is freed. So the memory for arrays that
-# were held once, or for a size that occurred once, is not kept for good.
+# How often the slab that has been unused longest is freed, so that memory for arrays that were held
+# once, or for a size that occurred once, is not kept without end.
 _REQUESTS_PER_FREED_SLAB = 64
 
 
@@ -56,7 +56,7 @@ class RecyclingAllocator:
         return slab[start : start + nbytes].view(dtype).reshape(shape)
 
     def _slab(self, nbytes: int) -> np.ndarray:
-        """An unused slab of at least so many bytes, uint8 [n]."""
+        """An unused slab of `nbytes` or more, uint8 [n]."""
         slabs = self._slabs
         with self._lock:
             unused = [n for n in range(len(slabs)) if _references(slabs, n) == _UNUSED]

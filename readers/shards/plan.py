@@ -40,11 +40,6 @@ class Part:
     gzipped: bool = False
     crc32c: int | None = None
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether the run is the whole file."""
-        return self.skip == 0 and self.take == self.total
-
 
 @dataclass(frozen=True)
 class Plan:

@@ -154,7 +154,7 @@ class Records:
             every = np.arange(len(starts))
             columns |= self._one_by_one(framed, every, schema.select(left))
         for name, feature in schema.items():
-            if feature.is_picture:
+            if feature.is_image:
                 pixels = []
                 for row, data in enumerate(columns[name].flat().tolist()):
                     with self._locating_errors(framed, row):
@@ -163,13 +163,7 @@ class Records:
         return columns, kept
 
     def prefetch(self, numbers: np.ndarray) -> None:
-        """Reads records into memory, where `columns` finds them until the next call.
-
-        Each request to a store costs as long as a MiB takes to arrive, so it should fetch many records.
-
-        Args:
-            numbers: int64 [B], each from 0 to the number of records - 1.
-        """
+        """Reads records, int64 [B], into memory, where `columns` finds them until the next call."""
         self._reader.prefetch(numbers)
 
     def _report_skipped(self, damaged: FramedRecords) -> None:
@@ -218,4 +212,4 @@ class Records:
 
 
 def _column(feature: Feature, values: list[Any]) -> FeatureColumn:
-    return FeatureColumn(object_array(values)) if feature.is_picture else column_of(feature, values)
+    return FeatureColumn(object_array(values)) if feature.is_image else column_of(feature, values)

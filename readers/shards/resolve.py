@@ -38,7 +38,7 @@ def resolve(
         schema: The schema of files without a manifest; for a dataset, the features to read.
         columns: The features to read; None means all.
         scan: Whether to count the records of files without manifest and index by scanning them.
-        accept_cut: Whether to accept shards that are shorter or longer than the manifest says.
+        accept_cut: Whether to accept shards whose size is not the one in the manifest.
         any_order: Whether to refuse files whose records can only be read from front to back.
 
     Raises:
@@ -81,14 +81,11 @@ def resolve_mixture(
     Args:
         paths: A list with the path of each dataset, in any form that `resolve` takes.
         datasets: How many paths the list must have.
-        split, schema, columns, accept_cut, any_order: As for `resolve`, the same for each dataset.
+        split, schema, columns, accept_cut, any_order: The arguments of `resolve` for every dataset.
 
     Raises:
-        FileNotFoundError: A file is missing.
-        DatasetError: (a ValueError) A dataset has neither a manifest nor a schema, or a shard does
-            not match the manifest.
-        ValueError: Any other argument is wrong for a dataset, a dataset has no records, or the
-            datasets differ in their features.
+        FileNotFoundError, ValueError: `resolve` raises it for a dataset.
+        ValueError: A dataset has no records, or the datasets differ in their features.
     """
     if isinstance(paths, (str, os.PathLike)) or len(paths) != datasets:
         found = 1 if isinstance(paths, (str, os.PathLike)) else len(paths)
@@ -132,15 +129,7 @@ def default_split(names: Sequence[str]) -> str:
 
 
 def name_list(argument: str, names: Any) -> list[str]:
-    """A list of feature names from the value of an argument.
-
-    Args:
-        argument: The argument's name, for error messages.
-        names: Its value.
-
-    Raises:
-        ValueError: The value is not a list of names, or is empty.
-    """
+    """The list of feature names in an argument; raises ValueError if it is empty or not a list."""
     if isinstance(names, (list, tuple)) and names and all(isinstance(n, str) for n in names):
         return list(names)
     raise ValueError(f"{argument}={names!r}: expected a list of feature names")
@@ -193,7 +182,7 @@ def _check_shard(path: str, shard: Shard) -> None:
         ) from None
     if size != shard.bytes:
         raise DatasetError(
-            f"{path}: the manifest says {shard.bytes} bytes, the file has {size}; "
+            f"{path}: the manifest states {shard.bytes} bytes, the file has {size}; "
             + (_first_missing(path, shard, size) or "it is damaged or from another run of the job")
         )
 
@@ -224,7 +213,7 @@ def _chosen(stored: Schema, given: Schema) -> Schema:
     for name, feature in chosen.items():
         if feature != given[name]:
             raise ValueError(
-                f"feature {name!r}: schema= says {given[name]}, the manifest says {feature}"
+                f"feature {name!r}: schema= states {given[name]}, the manifest {feature}"
             )
     return chosen
 

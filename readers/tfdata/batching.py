@@ -123,7 +123,7 @@ def _mask(feature: Feature, column: TensorColumn) -> tf.Tensor:
 def _padded_rows(feature: Feature, raw: tf.Tensor, shapes: tf.Tensor) -> tf.Tensor:
     """Zero padding if only the first dimension is unknown: decode_raw pads while it decodes."""
     dtype = tf.as_dtype(feature.dtype)
-    inner = [d for d in feature.shape[1:] if d is not None]
+    inner = feature.known_sizes
     longest = tf.cast(tf.reduce_max(tf.pad(shapes[:, 0], [[0, 1]])), tf.int32)
     # decode_raw does not accept a length of 0.
     rows = tf.maximum(longest, 1)

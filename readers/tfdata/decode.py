@@ -142,7 +142,7 @@ def _raw(name: str, feature: Feature, value: tf.Tensor, shapes: tf.Tensor | None
     itemsize = tf.as_dtype(feature.dtype).size
     lengths = tf.strings.length(value)
     if feature.is_fixed:
-        nbytes = math.prod(_known(feature)) * itemsize
+        nbytes = math.prod(feature.known_sizes) * itemsize
         value = _checked(value, lengths == nbytes, name, feature, f"{nbytes} bytes, found", lengths)
         return _fixed_column(feature, value)
     value = _checked(
@@ -162,7 +162,7 @@ def _shapes_of_counts(
 ) -> tf.Tensor:
     """The shape of each record, int64 [B, rank], from its number of values and its stored shape."""
     if shapes is None:
-        known = math.prod(_known(feature))
+        known = math.prod(feature.known_sizes)
         counts = _checked(
             counts,
             counts % known == 0 if known else tf.zeros_like(counts, tf.bool),
@@ -257,9 +257,9 @@ def _list_steps(name: str, step: Feature, values: tf.Tensor, counts: tf.Tensor) 
     values = _narrowed(name, step, values)
     if not step.is_fixed:
         return TensorColumn(values, _shapes_of_counts(name, step, counts, None))
-    size = math.prod(_known(step))
+    size = math.prod(step.known_sizes)
     values = _checked(values, counts == size, name, step, f"{size} values per step, found", counts)
-    return TensorColumn(tf.reshape(values, [-1, *_known(step)]))
+    return TensorColumn(tf.reshape(values, [-1, *step.known_sizes]))
 
 
 def _tensors(name: str, feature: Feature, value: tf.Tensor) -> TensorColumn:
@@ -290,8 +290,8 @@ def _tensors(name: str, feature: Feature, value: tf.Tensor) -> TensorColumn:
 
 
 def _fixed_tensors(name: str, feature: Feature, value: tf.Tensor) -> TensorColumn:
-    shape = _known(feature)
-    header = tensor_header(feature.dtype, tuple(shape))
+    shape = feature.known_sizes
+    header = tensor_header(feature.dtype, shape)
     nbytes = math.prod(shape) * tf.as_dtype(feature.dtype).size
     canonical = tf.reduce_all(
         (tf.strings.substr(value, 0, len(header)) == header)
@@ -352,10 +352,6 @@ def _checked(
         return tf.identity(tensor)
 
 
-def _known(feature: Feature) -> list[int]:
-    return [d for d in feature.shape if d is not None]
-
-
 def _fixed_column(feature: Feature, raw: tf.Tensor) -> TensorColumn:
     values = _from_raw(raw, feature.dtype)
     shape = tf.concat([tf.shape(raw), tf.constant(feature.shape, tf.int32)], axis=0)
@@ -371,7 +367,7 @@ def _varying_column(feature: Feature, raw: tf.Tensor, shapes: tf.Tensor) -> Tens
 def first_rows(feature: Feature, column: TensorColumn, limit: int) -> TensorColumn:
     """A column with `raw` values, truncated in its first dimension, the only unknown one."""
     assert column.shapes is not None
-    nbytes = limit * math.prod(_known(feature)) * tf.as_dtype(feature.dtype).size
+    nbytes = limit * math.prod(feature.known_sizes) * tf.as_dtype(feature.dtype).size
     sizes = tf.minimum(column.shapes[:, :1], tf.constant(limit, tf.int64))
     shapes = tf.concat([sizes, column.shapes[:, 1:]], axis=1)
     return _varying_column(feature, tf.strings.substr(column.raw, 0, nbytes), shapes)

@@ -8,14 +8,18 @@ from typing import Any
 import tensorflow as tf
 
 from readers.files.remote import open_file
-from readers.format.manifest import TOKENIZER, VOCABULARY, DatasetError, Manifest, join
+from readers.format.manifest import (
+    RESERVED_IDS,
+    TOKENIZER,
+    UNKNOWN_ID,
+    VOCABULARY,
+    DatasetError,
+    Manifest,
+    join,
+)
 
 # The same as in beam_jobs/jobs/text/tokens.py; a test compares the two.
 _PUNCTUATION = r"[!\"#$%&()*+,\-./:;<=>?@\[\\\]^_`{|}~']"
-
-_UNKNOWN = 1
-
-_RESERVED = 2
 
 _BYTES = 256
 
@@ -55,12 +59,12 @@ class Vectorizer(tf.Module):
         self._tokens, self._most = manifest.options.get("tokens"), _most(manifest.options)
         if self._tokens == "words":
             words = _words(join(directory, VOCABULARY), manifest.vocabulary)
-            ids = tf.range(_RESERVED, _RESERVED + len(words), dtype=tf.int64)
+            ids = tf.range(RESERVED_IDS, RESERVED_IDS + len(words), dtype=tf.int64)
             table = tf.lookup.KeyValueTensorInitializer(tf.constant(words, tf.string), ids)
-            self._table = tf.lookup.StaticHashTable(table, _UNKNOWN)
-            self.size = _RESERVED + len(words)
+            self._table = tf.lookup.StaticHashTable(table, UNKNOWN_ID)
+            self.size = RESERVED_IDS + len(words)
         elif self._tokens == "bytes":
-            self.size = _RESERVED + _BYTES
+            self.size = RESERVED_IDS + _BYTES
         elif manifest.tokenizer:
             raise ValueError(
                 f"{directory}: it was tokenized by a tokenizer that TensorFlow cannot run: use "
@@ -99,7 +103,7 @@ class Vectorizer(tf.Module):
             texts = tf.strings.substr(texts, 0, self._most)
         octets = tf.io.decode_raw(tf.strings.reduce_join(texts), tf.uint8)
         return tf.RaggedTensor.from_row_lengths(
-            tf.cast(octets, tf.int64) + _RESERVED, tf.strings.length(texts), validate=False
+            tf.cast(octets, tf.int64) + RESERVED_IDS, tf.strings.length(texts), validate=False
         )
 
 
@@ -118,9 +122,9 @@ def _words(path: str, tokens: int) -> list[bytes]:
         raise FileNotFoundError(
             f"{path}: the manifest lists {tokens:,} tokens, but the file is missing"
         ) from None
-    if words.pop() or not tokens - _RESERVED == len(words) == len(set(words)):
+    if words.pop() or not tokens - RESERVED_IDS == len(words) == len(set(words)):
         raise DatasetError(
-            f"{path}: expected {tokens - _RESERVED:,} lines with a different word in each, found "
+            f"{path}: expected {tokens - RESERVED_IDS:,} lines with a different word in each, found "
             f"{len(words):,} lines with {len(set(words)):,} different words; it is damaged or from "
             "another run of the job"
         )

@@ -1,4 +1,4 @@
-"""The same bytes in every file, whatever runs the job; and golden bytes of two small datasets."""
+"""Every worker writes the same bytes; the bytes of two small datasets are pinned."""
 
 import gzip
 import json
@@ -10,9 +10,9 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from PIL import Image
 
-from beam_jobs.__main__ import main
 from beam_jobs.engines.direct import cores, processes_of
 from readers.format.manifest import Manifest
+from tests.support.commands import run
 from tests.support.datasets import files_of, npy, write_recordings
 
 SPLITS = ["--splits", "train=0.6,val=0.3,test=0.1", "--num_shards", "train=4,val=2,test=2"]
@@ -32,12 +32,8 @@ LETTERS = [
 ]
 
 
-def run(*arguments):
-    return main([str(argument) for argument in arguments])
-
-
-def run_as_users_do(*arguments):
-    """In a process of its own, where tests/support/quick_beam.py replaces nothing in Beam."""
+def run_in_a_process(*arguments):
+    """Runs a command in a separate process, where quick_beam.py replaces nothing in Beam."""
     command = [sys.executable, "-m", "beam_jobs", *map(str, arguments)]
     return subprocess.run(command).returncode
 
@@ -86,7 +82,7 @@ JOBS = {
 WORKERS = [["--direct_num_workers", n] for n in (1, 2, 4)]
 MODES = [
     *WORKERS,
-    ["--direct_running_mode", "in_memory"],  # always with one worker of Beam's
+    ["--direct_running_mode", "in_memory"],  # always with one Beam worker
     *(
         ["--direct_running_mode", mode, *workers]
         for mode in ("multi_threading", "multi_processing")
@@ -97,7 +93,7 @@ MODES = [
 
 @pytest.fixture(scope="module")
 def by_default(tmp_path_factory):
-    """Job -> (its command line, the files that the default run wrote)."""
+    """Job -> (its arguments, the files of the default run)."""
     found = {}
     for job, (make, flags) in JOBS.items():
         source, out = tmp_path_factory.mktemp(job) / "in", tmp_path_factory.mktemp(job) / "out"
@@ -122,7 +118,7 @@ def by_default(tmp_path_factory):
 )
 @pytest.mark.parametrize("mode", MODES, ids=lambda mode: "-".join(map(str, mode[1::2])))
 @pytest.mark.parametrize("job", JOBS)
-def test_every_file_is_that_of_the_default_run(by_default, tmp_path, job, mode):
+def test_all_modes_write_the_files_of_the_default_run(by_default, tmp_path, job, mode):
     arguments, expected = by_default[job]
     assert run(*arguments, *mode, "--output", tmp_path / "out") == 0
     assert files_of(tmp_path / "out") == expected
@@ -139,7 +135,7 @@ def test_files_listed_in_another_order_give_the_same_records(by_default, tmp_pat
     flags = [flag for path in inputs for flag in ("--input", path)]
     assert run(job, *flags, *arguments[3:], "--output", tmp_path / "out") == 0
     found = files_of(tmp_path / "out")
-    del found["manifest.json"]  # It tells the inputs as typed.
+    del found["manifest.json"]  # holds the inputs as typed
     assert found == {name: sha for name, sha in expected.items() if name != "manifest.json"}
 
 
@@ -157,7 +153,7 @@ def test_files_listed_in_another_order_give_the_same_records(by_default, tmp_pat
         (["--runner", "FlinkRunner", "--direct_num_workers", "4"], 1),
     ],
 )
-def test_as_many_processes_of_ours_work_as_are_asked_for(flags, expected):
+def test_the_number_of_processes_follows_from_the_flags(flags, expected):
     assert processes_of(PipelineOptions(flags), flags) == expected
 
 
@@ -194,7 +190,7 @@ GOLDEN = {
 }
 
 
-@pytest.mark.parametrize("run", [run, run_as_users_do])
+@pytest.mark.parametrize("run", [run, run_in_a_process])
 def test_the_bytes_of_a_small_sensors_dataset_are_pinned(tmp_path, monkeypatch, run):
     for label in ("rest", "walk"):
         (tmp_path / "in" / label).mkdir(parents=True)
@@ -202,13 +198,13 @@ def test_the_bytes_of_a_small_sensors_dataset_are_pinned(tmp_path, monkeypatch, 
             values = bytes(range(10 * n, 10 * n + 6)) * (n + 1)
             (tmp_path / "in" / label / f"{n}.npy").write_bytes(npy("|u1", (n + 1, 6), values))
     (tmp_path / "in" / "walk" / "notes.txt").write_text("no recording")
-    monkeypatch.chdir(tmp_path)  # The manifest tells the inputs as typed.
+    monkeypatch.chdir(tmp_path)  # the manifest holds the inputs as typed
     flags = ["--splits", "train=0.7,val=0.3", "--num_shards", "train=3,val=2", "--seed", 5]
     assert run("sensors", "--input", "in/*/*", "--output", "out", *flags) == 0
     assert files_of(tmp_path / "out") == GOLDEN["sensors"]
 
 
-@pytest.mark.parametrize("run", [run, run_as_users_do])
+@pytest.mark.parametrize("run", [run, run_in_a_process])
 def test_the_bytes_of_a_small_text_dataset_are_pinned(tmp_path, monkeypatch, run):
     lines = [
         f'{{"text": "{LETTERS[n % 12]} {LETTERS[n % 5]}", "label": {n % 3}}}' for n in range(30)

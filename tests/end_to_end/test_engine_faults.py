@@ -1,4 +1,4 @@
-"""What is left when parts of a Flink cluster die in the middle of a job."""
+"""Jobs survive or fail cleanly if parts of a Flink cluster die."""
 
 import contextlib
 import itertools
@@ -32,15 +32,15 @@ def flink(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def job(tmp_path_factory):
-    """The flags of a job that writes for some seconds, and what it writes undisturbed."""
+    """The flags of a job that writes for some seconds, and the files of an undisturbed run."""
     folder = tmp_path_factory.mktemp("job")
     make_samples(folder / "samples", per_class=20)
-    pictures = sorted((folder / "samples/images").rglob("*.*"))
-    for number, picture in enumerate(itertools.islice(itertools.cycle(pictures), 1200)):
-        link = folder / "in" / picture.parent.name / f"{number:04}{picture.suffix}"
+    images = sorted((folder / "samples/images").rglob("*.*"))
+    for number, image in enumerate(itertools.islice(itertools.cycle(images), 1200)):
+        link = folder / "in" / image.parent.name / f"{number:04}{image.suffix}"
         link.parent.mkdir(parents=True, exist_ok=True)
-        link.hardlink_to(picture)
-    (folder / "in/rings/broken.png").write_bytes(b"no picture")
+        link.hardlink_to(image)
+    (folder / "in/rings/broken.png").write_bytes(b"not an image")
     flags = ["images", "--input", f"{folder}/in", "--image_size", "256x256", "--encoding", "png"]
     flags += ["--num_shards", str(SHARDS)]
     assert main([*flags, "--output", f"{folder}/out"]) == 0
@@ -48,7 +48,7 @@ def job(tmp_path_factory):
 
 
 class Run:
-    """A job on Flink, submitted by a process of its own."""
+    """A job on Flink, submitted by a separate process."""
 
     def __init__(self, flink, flags, out):
         self.flink, self.out = flink, out
@@ -60,20 +60,20 @@ class Run:
             self.driver = subprocess.Popen(command, stderr=log, stdout=log)
         self.id = ""
         while not self.id:
-            self._wait("submitted")
+            self._wait("it was submitted")
             self.id = next((j["jid"] for j in flink.jobs() if j["jid"] not in known), "")
 
     def until_shards(self, count):
-        """Waits until so many shards are written, and not yet all."""
+        """Waits until some shards are written; the manifest must not be."""
         while len(self.shards()) < count:
-            self._wait(f"at {count} shards")
+            self._wait(f"it wrote {count} shards")
         assert not (self.out / "manifest.json").exists()
 
     def shards(self):
         return sorted(self.out.glob("*.tfrecord"))
 
-    def _wait(self, what):
-        assert self.driver.poll() is None, f"it ended before it was {what}: {self.printed()}"
+    def _wait(self, event):
+        assert self.driver.poll() is None, f"the job ended before {event}: {self.printed()}"
         time.sleep(0.02)
 
     def state(self):
@@ -100,8 +100,13 @@ def assert_undisturbed(out, job):
     assert verify(str(out)).ok
 
 
+def exceptions(run):
+    found = run.flink.ask(f"/jobs/{run.id}/exceptions?maxExceptions=9")
+    return found["exceptionHistory"]["entries"]
+
+
 def waits(run):
-    """Goes on for as long as a job does."""
+    """Yields until a job has ended."""
     deadline = time.monotonic() + 500
     while run.state() not in ("FINISHED", "CANCELED", "FAILED"):
         assert time.monotonic() < deadline, run.state()
@@ -110,13 +115,13 @@ def waits(run):
 
 
 def workers(flink):
-    """The pids of the Python workers by the TaskManager that started them."""
+    """The pids of the Python workers of each TaskManager."""
     managers = {name: pid for name, pid in pids(flink.folder).items() if "taskmanager" in name}
     return {name: workers_of(pid) for name, pid in managers.items()}
 
 
 def workers_of(pid):
-    """The pids of the Python workers that a process has started."""
+    """The pids of the Python workers that a process started."""
     found = []
     for listed in Path(f"/proc/{pid}/task").glob("*/children"):
         for child in listed.read_text().split():
@@ -126,7 +131,7 @@ def workers_of(pid):
     return found
 
 
-def test_a_task_manager_killed_in_the_middle_costs_nothing_but_time(flink, run, job):
+def test_a_job_survives_a_killed_task_manager(flink, run, job):
     run.until_shards(5)
     assert all(workers(flink).values()), workers(flink)
     victim = pids(flink.folder)["taskmanager1"]
@@ -134,9 +139,7 @@ def test_a_task_manager_killed_in_the_middle_costs_nothing_but_time(flink, run, 
     try:
         assert run.code() == 0, run.printed()
         assert not is_alive(victim)
-        assert flink.ask(f"/jobs/{run.id}/exceptions?maxExceptions=9")["exceptionHistory"][
-            "entries"
-        ]
+        assert exceptions(run)
         assert_undisturbed(run.out, job)
     finally:
         manager = flink.task_manager(1)
@@ -144,16 +147,16 @@ def test_a_task_manager_killed_in_the_middle_costs_nothing_but_time(flink, run, 
         manager.wait(flink.folder)
 
 
-def test_a_worker_killed_in_the_middle_costs_nothing_but_time(flink, run, job):
+def test_a_job_survives_a_killed_worker(flink, run, job):
     run.until_shards(5)
     victim, *_ = workers(flink)["taskmanager1"]
     os.kill(victim, signal.SIGKILL)
     assert run.code() == 0, run.printed()
-    assert flink.ask(f"/jobs/{run.id}/exceptions?maxExceptions=9")["exceptionHistory"]["entries"]
+    assert exceptions(run)
     assert_undisturbed(run.out, job)
 
 
-def test_a_job_that_is_cancelled_and_submitted_again_goes_on(flink, run, job, capsys):
+def test_a_cancelled_job_resumes_when_it_is_submitted_again(flink, run, job, capsys):
     run.until_shards(8)
     flink.ask(f"/jobs/{run.id}?mode=cancel", "PATCH")
     assert run.code() == 1
@@ -171,7 +174,7 @@ def test_a_job_that_is_cancelled_and_submitted_again_goes_on(flink, run, job, ca
     assert_undisturbed(run.out, job)
 
 
-def test_a_driver_that_is_interrupted_says_what_becomes_of_the_job(flink, run, job):
+def test_an_interrupted_driver_cancels_the_job_and_reports_it(flink, run, job):
     run.until_shards(3)
     run.driver.send_signal(signal.SIGINT)
     assert run.code() == 130
@@ -186,7 +189,7 @@ def test_a_driver_that_is_interrupted_says_what_becomes_of_the_job(flink, run, j
         assert run.state() == "CANCELED"
 
 
-def test_a_driver_that_is_killed_leaves_no_half_dataset_that_looks_whole(flink, run, job):
+def test_a_job_whose_driver_is_killed_ends_with_a_complete_dataset(flink, run, job):
     run.until_shards(3)
     run.driver.kill()
     for _ in waits(run):
@@ -196,7 +199,7 @@ def test_a_driver_that_is_killed_leaves_no_half_dataset_that_looks_whole(flink, 
     assert_undisturbed(run.out, job)
 
 
-def test_a_job_submitted_again_beside_one_that_still_runs_writes_the_same(flink, run, job):
+def test_two_runs_of_one_job_at_once_end_with_a_complete_dataset(flink, run, job):
     run.until_shards(3)
     run.driver.kill()
     again = Run(flink, job[0], run.out)
@@ -204,7 +207,7 @@ def test_a_job_submitted_again_beside_one_that_still_runs_writes_the_same(flink,
     for _ in waits(run):
         pass
     if code or not (run.out / "manifest.json").exists():
-        # One took away what the other was about to write: it fails, and the next run is whole.
+        # One deleted files that the other was writing: this one fails, and the next run succeeds.
         assert code == 1 and again.printed().startswith("error: "), again.printed()
         third = Run(flink, job[0], run.out)
         assert third.code() == 0, third.printed()

@@ -1,4 +1,4 @@
-"""The three jobs on real engines, with workers in processes of their own."""
+"""The three jobs on real engines, with workers in separate processes."""
 
 import json
 from pathlib import Path
@@ -55,13 +55,13 @@ def pool(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def jobs(tmp_path_factory):
-    """The flags of each job, whose inputs have something to reject, and what the DirectRunner writes."""
+    """Job -> (its flags, with inputs to reject, the files that the DirectRunner writes)."""
     folder = tmp_path_factory.mktemp("jobs")
     make_samples(folder / "in", per_class=20)
-    (folder / "in/images/rings/broken.jpg").write_bytes(b"\xff\xd8 no picture")
-    (folder / "in/sensors/walk/broken.npy").write_bytes(b"no array")
+    (folder / "in/images/rings/broken.jpg").write_bytes(b"\xff\xd8 not an image")
+    (folder / "in/sensors/walk/broken.npy").write_bytes(b"not an array")
     with next((folder / "in/text").glob("*.jsonl")).open("a") as file:
-        file.write("no object\n" + json.dumps({"label": "text is missing"}) + "\n")
+        file.write("not an object\n" + json.dumps({"label": "text is missing"}) + "\n")
     made = {
         "images": ["--image_size", "32x32"],
         "text": ["--label_field", "label", "--tokens", "words"],
@@ -77,7 +77,7 @@ def jobs(tmp_path_factory):
     return found
 
 
-def assert_same(jobs, job, out, engine_flags):
+def assert_same_files(jobs, job, out, engine_flags):
     flags, expected = jobs[job]
     assert main([*flags, "--output", str(out), *engine_flags]) == 0
     assert files_of(out) == expected
@@ -87,16 +87,16 @@ def assert_same(jobs, job, out, engine_flags):
 @pytest.mark.engines
 @pytest.mark.parametrize("workers", [1, 4])
 @pytest.mark.parametrize("job", JOBS)
-def test_on_flink_every_file_is_the_same(flink, jobs, tmp_path, job, workers):
-    assert_same(jobs, job, tmp_path / "out", [*flink.flags, f"--parallelism={workers}"])
+def test_flink_writes_the_same_files(flink, jobs, tmp_path, job, workers):
+    assert_same_files(jobs, job, tmp_path / "out", [*flink.flags, f"--parallelism={workers}"])
     ran = flink.ask(f"/jobs/{flink.jobs()[0]['jid']}")
     assert {vertex["parallelism"] for vertex in ran["vertices"]} >= {workers}
     assert len(flink.ask("/taskmanagers")["taskmanagers"]) == 2
 
 
 @pytest.mark.engines
-def test_on_flink_workers_of_a_pool_write_the_same(flink, pool, jobs, tmp_path):
-    assert_same(
+def test_a_worker_pool_of_flink_writes_the_same_files(flink, pool, jobs, tmp_path):
+    assert_same_files(
         jobs, "text", tmp_path / "out", [*flink.flags, *pool.worker_flags, "--parallelism=2"]
     )
     assert "beam-shards-worker" in (pool.folder / "workerpool.log").read_text()
@@ -104,18 +104,18 @@ def test_on_flink_workers_of_a_pool_write_the_same(flink, pool, jobs, tmp_path):
 
 @pytest.mark.engines
 @pytest.mark.parametrize("job", JOBS)
-def test_on_spark_every_file_is_the_same(spark, jobs, tmp_path, job):
-    assert_same(jobs, job, tmp_path / "out", spark.flags)
+def test_spark_writes_the_same_files(spark, jobs, tmp_path, job):
+    assert_same_files(jobs, job, tmp_path / "out", spark.flags)
 
 
 @pytest.mark.engines
 @pytest.mark.parametrize("job", JOBS)
-def test_on_prism_every_file_is_the_same(prism, jobs, tmp_path, job):
-    assert_same(jobs, job, tmp_path / "out", prism.flags)
+def test_prism_writes_the_same_files(prism, jobs, tmp_path, job):
+    assert_same_files(jobs, job, tmp_path / "out", prism.flags)
 
 
 @pytest.mark.engines
-def test_an_input_that_may_not_be_rejected_ends_a_job_on_any_engine_with_one_line(
+def test_on_reject_fail_ends_a_job_on_any_engine_with_one_line(
     flink, prism, jobs, tmp_path, capsys
 ):
     for engine in (flink, prism):
@@ -129,7 +129,7 @@ def test_an_input_that_may_not_be_rejected_ends_a_job_on_any_engine_with_one_lin
 
 
 def write_on(engine, out):
-    """Writes records that are made on the fly, on an engine."""
+    """Writes generated records on an engine."""
     given = [*engine.flags[1:], "--parallelism=2"]
     options = PipelineOptions([*engine_flags("flink", given), *given])
     schema = Schema({"key": ("string", ()), "number": ("int64", ())})
@@ -140,9 +140,9 @@ def write_on(engine, out):
 
 @pytest.mark.engines
 def test_elements_that_flink_loses_make_the_job_fail(flink, tmp_path, monkeypatch):
-    write_on(flink, tmp_path / "whole")
-    assert verify(str(tmp_path / "whole")).ok
-    splits = Manifest.read(tmp_path / "whole").splits.values()
+    write_on(flink, tmp_path / "complete")
+    assert verify(str(tmp_path / "complete")).ok
+    splits = Manifest.read(tmp_path / "complete").splits.values()
     assert sum(split.records for split in splits) == 2000
     group = GroupByShard.expand
 
@@ -159,13 +159,13 @@ def test_elements_that_flink_loses_make_the_job_fail(flink, tmp_path, monkeypatc
 
 @pytest.fixture
 def beam_flags(tmp_path):
-    """Beam's options of a job with some flags."""
+    """A function that gives Beam's options of a job with some flags."""
     np.save(tmp_path / "x.npy", np.zeros([3, 2]))
     job = ["sensors", "--input", str(tmp_path / "x.npy"), "--output", str(tmp_path / "none")]
     return lambda *flags: parse_command([*job, *flags]).beam
 
 
-def test_an_engine_sets_what_beam_needs_to_be_told(beam_flags):
+def test_an_engine_sets_the_options_that_beam_needs(beam_flags):
     command = json.dumps({"command": worker_program()})
     options = beam_flags("--engine=flink").get_all_options()
     assert options["runner"] == "FlinkRunner" and options["flink_version"] == "1.20"
@@ -177,7 +177,7 @@ def test_an_engine_sets_what_beam_needs_to_be_told(beam_flags):
     assert engine_flags("dataflow", ["--environment_type=DOCKER"])[0] == "--runner=DataflowRunner"
 
 
-def test_flags_of_beam_win_over_those_of_an_engine(beam_flags):
+def test_beam_flags_override_those_of_an_engine(beam_flags):
     options = beam_flags("--engine=flink", "--flink_version=1.19", "--environment_cache_millis=7")
     found = options.get_all_options()
     assert found["flink_version"] == "1.19" and found["environment_cache_millis"] == "7"

@@ -1,8 +1,7 @@
-"""The package in environments that lack what it must not need. They are made for real."""
+"""The package in real environments that lack the dependencies that it must not need."""
 
 import io
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -16,25 +15,19 @@ from PIL import Image
 import readers
 from beam_jobs.__main__ import main
 from examples.samples import make_samples
-from tests.beam_jobs.engines.test_worker import job_service
+from tests.engines.pool import Pool
+from tests.engines.running import running
 from tests.support.checkout import ROOT
 from tests.support.datasets import files_of, write_dataset
 from tests.support.packaged import build_wheel, run_in, user_environment
 
 pytestmark = pytest.mark.environments
 
-pytestmark = pytest.mark.environments
-
-
-def empty_environment(directory):
-    venv.create(directory, with_pip=True)
-    return directory / "bin" / "python"
-
 
 def make_environment(directory, requirement):
     venv.create(directory)
     python = directory / "bin" / "python"
-    # uv takes a tenth of pip's time; pip has settings of the machine that uv does not know.
+    # uv takes a tenth of pip's time, but does not read pip's settings on this machine.
     uv = [Path(sys.executable).with_name("uv"), "pip", "install", "--quiet", "--system-certs"]
     pip = [sys.executable, "-m", "pip", f"--python={python}", "install", "--quiet", "--no-compile"]
     if not uv[0].exists() or subprocess.run([*uv, f"--python={python}", requirement]).returncode:
@@ -55,13 +48,13 @@ def base(tmp_path_factory, wheel):
 
 @pytest.fixture(scope="module")
 def trainer(tmp_path_factory, wheel):
-    """Python with the `tensorflow` extra alone, as somebody has it who trains a model."""
+    """Python with the `tensorflow` extra alone, as for training a model."""
     return make_environment(tmp_path_factory.mktemp("trainer"), f"{wheel}[tensorflow]")
 
 
 @pytest.fixture(scope="module")
 def sdist(tmp_path_factory):
-    """The source distribution, made as Beam makes it for --setup_file; any setuptools will do."""
+    """The source distribution, built as by Beam for --setup_file, with the installed setuptools."""
     directory = tmp_path_factory.mktemp("sdist")
     command = [sys.executable, "-m", "build", "--no-isolation", "--skip-dependency-check"]
     command += ["--sdist", "--outdir", directory]
@@ -72,17 +65,17 @@ def sdist(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def worker(tmp_path_factory, sdist):
-    """Python as a Beam worker has it, no TensorFlow: the sdist, installed as the image does."""
-    python = empty_environment(tmp_path_factory.mktemp("worker"))
+    """Python of a Beam worker without TensorFlow: the sdist, installed as in the image."""
+    directory = tmp_path_factory.mktemp("worker")
+    venv.create(directory, with_pip=True)
+    python = directory / "bin" / "python"
     command = [ROOT / "docker/install.sh", sdist, python]
     subprocess.run(command, check=True, cwd=tmp_path_factory.getbasetemp())
     return python
 
 
 def run(python, *arguments, cwd):
-    command = [str(python), *map(str, arguments)]
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment)
+    return run_in(cwd, python, *arguments)
 
 
 def lacks(python, module, cwd):
@@ -115,7 +108,7 @@ def test_a_worker_runs_every_job_without_tensorflow(worker, tmp_path):
         assert info.returncode == 0, info.stderr
 
 
-def test_a_source_distribution_is_the_package_and_nothing_else(sdist):
+def test_a_source_distribution_holds_only_the_packages(sdist):
     with tarfile.open(sdist) as file:
         names = {name.partition("/")[2] for name in file.getnames()} - {""}
     code = {
@@ -131,14 +124,14 @@ def test_a_source_distribution_is_the_package_and_nothing_else(sdist):
     assert sdist.stat().st_size < 1 << 20
 
 
-def test_workers_of_the_source_distribution_write_the_same_bytes(worker, tmp_path):
+def test_workers_with_the_source_distribution_write_the_same_bytes(worker, tmp_path):
     where = run(worker, "-c", "import beam_jobs; print(beam_jobs.__file__)", cwd=tmp_path).stdout
     assert where.startswith(str(worker.parent.parent))
     make_samples(tmp_path / "in", per_class=8)
     flags = ["images", "--input", f"{tmp_path}/in/images/**", "--image_size=16x16"]
     assert main([*flags, "--output", f"{tmp_path}/here", "--direct_num_workers=1"]) == 0
-    with job_service(tmp_path, worker) as there:
-        assert main([*flags, "--output", f"{tmp_path}/there", *there]) == 0
+    with running(Pool, tmp_path / "pool", python=str(worker)) as pool:
+        assert main([*flags, "--output", f"{tmp_path}/there", *pool.flags]) == 0
     assert files_of(tmp_path / "there") == files_of(tmp_path / "here")
 
 
@@ -147,7 +140,7 @@ def test_a_worker_has_the_program_that_runners_start(worker, tmp_path):
     assert done.returncode == 0 and "--provision_endpoint" in done.stdout, done.stderr
 
 
-def test_the_program_of_workers_says_what_is_missing(base, tmp_path):
+def test_the_program_of_workers_reports_a_missing_package(base, tmp_path):
     done = run(base.parent / "beam-shards-worker", "--help", cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr == "error: grpc is missing: pip install 'beam-shards[beam]'\n"
@@ -169,7 +162,7 @@ def test_a_reader_needs_neither_beam_nor_tensorflow(base, dataset, tmp_path):
         assert done.returncode == 0, done.stderr
 
 
-def test_a_missing_extra_is_one_line_with_the_pip_command(base, dataset, tmp_path):
+def test_a_missing_extra_is_reported_with_the_pip_command(base, dataset, tmp_path):
     done = run(base, "-m", "beam_jobs", "images", "--input", "x", "--output", "y", cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr == "error: apache_beam is missing: pip install 'beam-shards[beam]'\n"
@@ -225,7 +218,7 @@ def test_the_tensorflow_extra_alone_reads_jpegs_in_every_way(trainer, tmp_path):
 
 
 def test_a_typed_program_passes_pyright_strict(wheel, tmp_path):
-    """Pyright is a program of Node.js, which its wheel brings along."""
+    """Pyright runs on Node.js, which its wheel contains."""
     checker = make_environment(tmp_path / "checker", "pyright[nodejs]>=1.1.414")
     python = user_environment(tmp_path / "user", wheel)
     shutil.copy(ROOT / "tests/support/typed_program.py", tmp_path / "program.py")

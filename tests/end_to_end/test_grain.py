@@ -1,4 +1,4 @@
-"""`RecordSource` in real Grain pipelines: threads, processes, checkpoints."""
+"""`RecordSource` in Grain pipelines with threads, processes and checkpoints."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.datasets import write_numbers
 
 @pytest.fixture(scope="module", autouse=True)
 def parsed_flags():
-    """Grain reads flags of absl, which only programs of absl parse."""
+    """Grain reads absl flags, which only absl programs parse."""
     if not flags.FLAGS.is_parsed():
         flags.FLAGS.mark_as_parsed()
 
@@ -70,7 +70,7 @@ def assert_two_epochs(lists):
     assert first != sorted(first)
 
 
-def test_a_source_is_one_of_grain(source):
+def test_a_record_source_is_a_data_source_of_grain(source):
     assert isinstance(source, grain.sources.RandomAccessDataSource)
 
 
@@ -100,7 +100,7 @@ def test_both_processes_read(source):
     assert os.getpid() not in processes
 
 
-def test_an_iterator_with_two_processes_goes_on_from_its_checkpoint(source):
+def test_an_iterator_with_two_processes_resumes_from_its_checkpoint(source):
     expected = ids(shuffled(source))
     iterator = iter(in_processes(shuffled(source)))
     assert ids([next(iterator) for _ in range(3)]) == expected[:3]
@@ -111,7 +111,7 @@ def test_an_iterator_with_two_processes_goes_on_from_its_checkpoint(source):
     assert ids(other) == expected[3:]
 
 
-def test_batches_are_read_as_batches_where_indices_are_batched(source):
+def test_batched_indices_are_read_as_a_batch(source):
     numbers = grain.MapDataset.range(len(source)).shuffle(seed=3).repeat(2).batch(4)
     dataset = numbers.map(source.__getitems__)
     assert [[int(record["id"]) for record in batch] for batch in dataset] == ids(shuffled(source))
@@ -126,7 +126,7 @@ def test_a_data_loader_holds_every_record_once_an_epoch(source):
 
 @pytest.mark.slow(base=["0"])
 @pytest.mark.parametrize("processes", [0, 2])
-def test_a_data_loader_goes_on_from_its_checkpoint_where_the_data_has_moved(
+def test_a_data_loader_resumes_from_its_checkpoint_after_the_data_moved(
     source, dataset, tmp_path, processes
 ):
     expected = ids(loader(source, worker_count=processes))
@@ -147,7 +147,7 @@ def test_a_data_loader_refuses_a_checkpoint_of_other_records(source, tmp_path):
         iter(loader(other)).set_state(state)
 
 
-def test_an_array_of_a_record_may_be_changed_in_a_transformation(source):
+def test_a_transformation_may_change_an_array_in_place(source):
     def scale(record):
         record["vector"] /= 2
         return record

@@ -1,4 +1,4 @@
-"""A job from and to a real HDFS, where files are staged and renamed."""
+"""A job that reads and writes a real HDFS, where files are staged and renamed."""
 
 import subprocess
 from pathlib import Path
@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from hdfs import InsecureClient
 
-from beam_jobs.__main__ import main
 from tests.engines import packages
+from tests.support.commands import TWO, run
 from tests.support.datasets import files_of, write_recordings
 
 pytestmark = pytest.mark.engines
@@ -15,25 +15,14 @@ pytestmark = pytest.mark.engines
 
 @pytest.fixture(scope="module")
 def hdfs(tmp_path_factory):
-    """The flags that lead to a server, and a client."""
+    """The flags of a server, and a client."""
     program = Path(packages.__file__).with_name("MiniHdfs.java")
-    command = [
-        "java",
-        "-Xmx512m",
-        "-cp",
-        f"{packages.hdfs()}/*",
-        program,
-        tmp_path_factory.mktemp("hdfs"),
-    ]
-    with subprocess.Popen(
-        [str(word) for word in command],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    ) as server:
+    folder = tmp_path_factory.mktemp("hdfs")
+    command = ["java", "-Xmx512m", "-cp", f"{packages.hdfs()}/*", str(program), str(folder)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+    with subprocess.Popen(command, **pipes) as server:
         try:
-            told = next(line for line in server.stdout if line.startswith("port "))
-            port = told.split()[1]
+            port = next(line for line in server.stdout if line.startswith("port ")).split()[1]
             flags = ["--hdfs_host", "localhost", "--hdfs_port", port, "--hdfs_user", "root"]
             yield flags, InsecureClient(f"http://localhost:{port}", user="root")
         finally:
@@ -41,7 +30,7 @@ def hdfs(tmp_path_factory):
 
 
 @pytest.mark.parametrize("balance", ["records", "bytes"])
-def test_a_job_from_hdfs_to_hdfs_makes_the_bytes_of_one_on_a_disk(hdfs, tmp_path, balance):
+def test_a_job_from_hdfs_to_hdfs_writes_the_same_bytes_as_on_a_disk(hdfs, tmp_path, balance):
     flags, client = hdfs
     write_recordings(tmp_path / "in", [1 + n * n % 90 for n in range(40)], range(0, 40, 3))
     client.makedirs(f"/{balance}/in")
@@ -49,18 +38,11 @@ def test_a_job_from_hdfs_to_hdfs_makes_the_bytes_of_one_on_a_disk(hdfs, tmp_path
         client.upload(f"/{balance}/in", str(tmp_path / "in" / label))
     common = ["--label", "parent", "--num_shards", "4", "--balance", balance]
     for top, more in ((tmp_path, []), (f"hdfs://{balance}", flags)):
-        arguments = [
-            "sensors",
-            "--input",
-            f"{top}/in/*/*.npy",
-            *common,
-            "--direct_num_workers",
-            "2",
-        ]
-        assert main([*arguments, "--output", f"{top}/out", *more]) == 0
+        arguments = ["sensors", "--input", f"{top}/in/*/*.npy", *common, *TWO]
+        assert run(*arguments, "--output", f"{top}/out", *more) == 0
     client.download(f"/{balance}/out", str(tmp_path / "back"))
     found, expected = files_of(tmp_path / "back"), files_of(tmp_path / "out")
-    del found["manifest.json"], expected["manifest.json"]  # They tell where the inputs are.
+    del found["manifest.json"], expected["manifest.json"]  # holds the paths of the inputs
     assert found == expected
-    assert main([*arguments, "--output", f"hdfs://{balance}/out", *flags]) == 2
-    assert main([*arguments, "--output", f"hdfs://{balance}/out", *flags, "--overwrite"]) == 0
+    assert run(*arguments, "--output", f"hdfs://{balance}/out", *flags) == 2
+    assert run(*arguments, "--output", f"hdfs://{balance}/out", *flags, "--overwrite") == 0

@@ -1,6 +1,6 @@
-"""The worker's image and the flex template, as far as they can be seen without a container engine.
+"""The worker's image and the flex template, checked without a container engine.
 
-What the image installs is installed for real in `test_environments.py`.
+`test_environments.py` installs the packages of the image.
 """
 
 import importlib.util
@@ -16,7 +16,7 @@ DOCKER = ROOT / "docker"
 
 
 def loaded(name):
-    """A script of the image's folder as a module."""
+    """A script of the docker folder as a module."""
     spec = importlib.util.spec_from_file_location(name, DOCKER / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -24,13 +24,13 @@ def loaded(name):
 
 
 def instructions():
-    """Of the Dockerfile: (name, words)."""
+    """The instructions of the Dockerfile: (name, words)."""
     text = re.sub(r"^#.*\n", "", (DOCKER / "Dockerfile").read_text(), flags=re.MULTILINE)
     lines = text.replace("\\\n", " ").splitlines()
     return [(line.split()[0], line.split()[1:]) for line in lines if line.strip()]
 
 
-def test_the_dockerfile_copies_what_is_there_from_stages_that_are_named():
+def test_the_dockerfile_copies_existing_files_from_named_stages():
     known = ["ARG", "FROM", "COPY", "ENV", "WORKDIR", "RUN", "ENTRYPOINT"]
     stages = set()
     for name, words in instructions():
@@ -46,27 +46,20 @@ def test_the_dockerfile_copies_what_is_there_from_stages_that_are_named():
                 assert (ROOT / source).exists(), source
 
 
-def test_the_image_installs_and_starts_what_the_checkout_has():
+def test_the_image_installs_the_files_of_the_checkout():
     found = instructions()
-    (install,) = [
-        " ".join(words) for name, words in found if name == "RUN" and "install" in words[0]
-    ]
-    assert install == "./install.sh /source && rm -r /source"
-    copied = {
-        source
-        for name, words in found
-        if name == "COPY" and words[-1].startswith("/source/")
-        for source in words[:-1]
-    }
+    (install,) = [words for name, words in found if name == "RUN" and "install" in words[0]]
+    assert install == ["./install.sh", "/source", "&&", "rm", "-r", "/source"]
+    copies = [words for name, words in found if name == "COPY" and words[-1].startswith("/source/")]
+    copied = {source for words in copies for source in words[:-1]}
     assert copied == {
-        *("setup.py", "pyproject.toml", "README.md", "LICENSE"),
-        *("beam_jobs", "readers"),
+        *["setup.py", "pyproject.toml", "README.md", "LICENSE", "beam_jobs", "readers"]
     }
     assert ("ENTRYPOINT", ['["/opt/apache/beam/boot"]']) in found
     assert ("ENV", ["FLEX_TEMPLATE_PYTHON_PY_FILE=/template/flex_template.py"]) in found
 
 
-def test_the_image_has_a_beam_that_the_package_takes():
+def test_the_version_of_beam_in_the_image_is_supported():
     (version,) = [
         words[0].removeprefix("BEAM=")
         for name, words in instructions()
@@ -79,7 +72,7 @@ def test_the_image_has_a_beam_that_the_package_takes():
     assert numbers[0] <= numbers[1] < numbers[2]
 
 
-def test_the_parameters_of_the_template_are_the_flags_of_the_jobs():
+def test_the_parameters_of_the_template_equal_the_flags_of_the_jobs():
     written = json.loads((DOCKER / "metadata.json").read_text())
     assert written == loaded("metadata").metadata(), (
         "a flag has changed: python docker/metadata.py > docker/metadata.json"
@@ -88,11 +81,9 @@ def test_the_parameters_of_the_template_are_the_flags_of_the_jobs():
     assert len(parameters) == len(written["parameters"])
     declared = declared_flags()
     for job, flags in declared.items():
-        for name, told in flags.items():
-            assert name in ("dry_run", "engine") or told["help"] in parameters[name]["helpText"], (
-                job,
-                name,
-            )
+        for name, flag in flags.items():
+            if name not in ("dry_run", "engine"):
+                assert flag["help"] in parameters[name]["helpText"], (job, name)
     own = {name for flags in declared.values() for name in flags}
     assert set(parameters) - own == {"job", "sdk_container_image", "max_num_workers"}
     needed = {name for name, found in parameters.items() if not found.get("isOptional")}
@@ -111,14 +102,14 @@ def test_the_parameters_of_the_template_are_the_flags_of_the_jobs():
         ("on_reject", "fail", "stop"),
     ],
 )
-def test_a_value_that_no_job_takes_is_refused_by_the_template(name, good, bad):
+def test_the_template_refuses_invalid_values(name, good, bad):
     parameters = json.loads((DOCKER / "metadata.json").read_text())["parameters"]
     (found,) = [parameter for parameter in parameters if parameter["name"] == name]
     (regex,) = found["regexes"]
     assert re.fullmatch(regex, good) and not re.fullmatch(regex, bad)
 
 
-def test_what_the_launcher_gives_becomes_a_command_line():
+def test_parameters_of_the_launcher_become_a_command_line():
     given = [
         *("--input=gs://b/in/*.npy", "--job=sensors", "--sequence=true", "--overwrite=false"),
         *("--output=gs://b/out", "--seed=7", "--runner=DataflowRunner", "--region=europe-west4"),
@@ -129,7 +120,7 @@ def test_what_the_launcher_gives_becomes_a_command_line():
     assert rest == ["--runner=DataflowRunner", "--region=europe-west4"]
 
 
-def test_the_launchers_program_says_what_is_wrong_in_one_line(capsys, monkeypatch):
+def test_the_program_of_the_launcher_reports_a_mistake_in_one_line(capsys, monkeypatch):
     program = loaded("flex_template")
     assert program.main(program.command_line(["--job=sensors", "--output=gs://b/out*"])) == 2
     assert capsys.readouterr().err.startswith("error: --output gs://b/out*: expected a path")

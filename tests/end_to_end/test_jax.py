@@ -18,7 +18,7 @@ def dataset(tmp_path_factory):
     return write_numbers(tmp_path_factory.mktemp("numbers"))
 
 
-def test_a_jitted_step_is_compiled_once_for_all_batches_of_two_epochs(dataset):
+def test_a_jitted_step_compiles_once_for_all_batches_of_two_epochs(dataset):
     compiled = []
 
     @jax.jit
@@ -56,7 +56,7 @@ def test_padded_batches_with_a_mask_give_the_mean_of_the_true_values(tmp_path):
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
-def test_a_model_is_trained_by_gradients_to_known_weights(dataset):
+def test_gradients_train_a_model_to_known_weights(dataset):
     @jax.jit
     def update(weights, vectors, targets):
         error = lambda w: ((vectors @ w - targets) ** 2).mean()  # noqa: E731

@@ -1,4 +1,4 @@
-"""The stores that other tests use, and the proxy in front of them that fails on request."""
+"""The object stores of other tests, and the proxy in front of them that fails on request."""
 
 import http.client
 import urllib.error

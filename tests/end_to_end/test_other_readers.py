@@ -1,4 +1,4 @@
-"""Shards of a real job, opened by readers of others: TensorFlow, `tfrecord`, and NVIDIA DALI."""
+"""Other programs read the shards of a job: TensorFlow, the `tfrecord` package, and NVIDIA DALI."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from PIL import Image
 
 from beam_jobs import Schema, WriteShards
 from readers.format.tensor import tensor_header
+from tests.support.images import encoded
 
 SCHEMA = Schema(
     {
@@ -35,12 +36,10 @@ SCHEMA = Schema(
 
 
 def photo(number):
-    """A smooth picture, which every decoder of JPEG takes for nearly the same."""
+    """A smooth JPEG, which all decoders decode to nearly the same pixels."""
     y, x = np.mgrid[: 20 + number, :30]
     pixels = np.stack([4 * y, 6 * x, 100 + y + x], axis=2).astype(np.uint8)
-    out = io.BytesIO()
-    Image.fromarray(pixels).save(out, "JPEG", quality=95, subsampling=0)
-    return out.getvalue()
+    return encoded(pixels, "JPEG", quality=95, subsampling=0)
 
 
 def record(number):
@@ -118,7 +117,7 @@ def test_tensorflow_alone_reads_every_feature(shards):
 def read_by_tfrecord(shard, names, worker=None):
     """The records of a shard, or of one of two workers, by the `tfrecord` package.
 
-    In a process of its own: it cannot be imported beside TensorFlow.
+    In a separate process: it cannot be imported together with TensorFlow.
     """
     code = f"""if True:
         import pickle, sys
@@ -130,7 +129,7 @@ def read_by_tfrecord(shard, names, worker=None):
     return pickle.loads(done.stdout)
 
 
-def test_an_index_is_the_one_that_the_tfrecord_package_makes(shards, tmp_path):
+def test_an_index_equals_the_one_of_the_tfrecord_package(shards, tmp_path):
     made = tmp_path / "made.idx"
     for shard in shards:
         command = [sys.executable, "-m", "tfrecord.tools.tfrecord2idx", shard, str(made)]
@@ -138,7 +137,7 @@ def test_an_index_is_the_one_that_the_tfrecord_package_makes(shards, tmp_path):
         assert Path(index_of(shard)).read_bytes() == made.read_bytes()
 
 
-def test_the_tfrecord_package_shares_a_shard_by_its_index(shards):
+def test_the_tfrecord_package_divides_a_shard_by_its_index(shards):
     names = {
         "image": "byte",
         "means": "byte",
@@ -157,7 +156,7 @@ def test_the_tfrecord_package_shares_a_shard_by_its_index(shards):
     for found in itertools.chain(*workers, *rest):
         keys.append(found["key"])
         expected = KEYS[found["key"]]
-        # The values of a TensorProto are its end.
+        # A TensorProto ends with its values.
         pixels = np.frombuffer(found["image"][-60:], np.uint8).reshape(5, 4, 3)
         np.testing.assert_array_equal(pixels, expected["image"])
         size = 4 * np.prod(found["signal/shape"])
@@ -173,7 +172,7 @@ def test_the_tfrecord_package_shares_a_shard_by_its_index(shards):
     assert sorted(keys) == sorted(KEYS)
 
 
-def test_the_tfrecord_package_begins_anywhere_by_the_index(shards):
+def test_the_tfrecord_package_starts_anywhere_by_the_index(shards):
     orders = [[r["key"] for r in read_by_tfrecord(shards[0], ["key"])] for _ in range(4)]
     expected = [r["key"] for r in read_by_tfrecord(shards[0], ["key"], worker=(0, 1))]
     for order in orders:
@@ -244,7 +243,7 @@ def test_dali_reads_and_decodes_on_the_cpu(shards):
 
 
 @pytest.mark.frameworks
-def test_dali_shares_an_epoch_by_the_index(shards):
+def test_dali_divides_an_epoch_by_the_index(shards):
     counts = [len(KEYS) * (host + 1) // 2 - len(KEYS) * host // 2 for host in range(2)]
     found = [[bytes(row[0]) for row in dali_batches(shards, host, 2)] for host in range(2)]
     seen = [key for keys, count in zip(found, counts, strict=True) for key in keys[:count]]

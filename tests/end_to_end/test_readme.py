@@ -1,4 +1,4 @@
-"""README and docs: their blocks run, the flags and arguments they name exist, their links lead somewhere."""
+"""README and docs: their blocks run, and the flags, arguments and links that they name exist."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.support.checkout import ROOT
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
 JOBS = ("images", "text", "sensors", "reshard")
 
-# Before a block that needs an installation, a cluster or a store; readers of the page do not see it.
+# Precedes a block that needs an installation, a cluster or a store; invisible on the page.
 PARSE_ONLY = "<!-- test: parse only -->"
 
 # Flags of Flink's job server, which Beam's Python options do not declare.
@@ -59,7 +59,7 @@ def blocks(page: Path) -> list[Block]:
 
 
 def commands(page: Path) -> list[list[str]]:
-    """The commands of the shell blocks of a page, in words."""
+    """The commands of the shell blocks of a page, as lists of words."""
     lines = []
     for block in blocks(page):
         if block.language == "bash":
@@ -76,7 +76,7 @@ def without_seconds(text: str) -> list[str]:
     return lines
 
 
-def test_the_blocks_of_the_readme_run_in_order_and_print_what_it_shows(tmp_path):
+def test_the_blocks_of_the_readme_run_in_order_and_print_its_outputs(tmp_path):
     make_samples(tmp_path / "sample_data" / "inputs")
     python = Path(sys.executable).parent
     environment = {
@@ -145,7 +145,7 @@ def unknown_flags(words: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_the_commands_of_a_page_have_the_flags_that_it_gives_them(page):
+def test_the_flags_in_the_commands_of_a_page_exist(page):
     assert [(words, unknown) for words in commands(page) if (unknown := unknown_flags(words))] == []
 
 
@@ -156,7 +156,7 @@ def test_a_flag_that_does_not_exist_is_found():
 
 
 @pytest.mark.parametrize("name", ["README.md", "docs/writing.md", "docs/inputs.md"])
-def test_the_flags_that_a_page_speaks_of_exist(name):
+def test_the_flags_in_the_text_of_a_page_exist(name):
     prose = re.sub(
         r"^ *```.*?^ *```$", "", (ROOT / name).read_text(encoding="utf-8"), flags=re.M | re.S
     )
@@ -168,7 +168,7 @@ def test_the_flags_that_a_page_speaks_of_exist(name):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_the_python_of_a_page_calls_what_exists_with_arguments_that_exist(page):
+def test_the_functions_and_arguments_in_the_python_of_a_page_exist(page):
     wrong = []
     for block in blocks(page):
         if block.language != "python":
@@ -197,7 +197,7 @@ def anchors(page: Path) -> set[str]:
 
 
 def broken_links(page: Path) -> list[str]:
-    """The relative links of a page that lead nowhere."""
+    """The relative links of a page whose target does not exist."""
     text = re.sub(r"^ *```.*?^ *```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
     broken = []
     for link in re.findall(r"\]\(([^)\s]+)", re.sub(r"`[^`]*`", "", text)):
@@ -211,11 +211,11 @@ def broken_links(page: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_relative_link_leads_to_a_file_and_a_heading(page):
+def test_every_relative_link_has_a_target(page):
     assert broken_links(page) == []
 
 
-def test_links_that_lead_nowhere_are_found(tmp_path):
+def test_broken_links_are_found(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("# One\n[a](#one) [b](#two) [c](gone.md) [d](page.md#one) [e](https://x.y/z)\n")
     assert broken_links(page) == ["#two", "gone.md"]

@@ -1,10 +1,9 @@
-"""A run that was killed goes on: no manifest before the end, then the bytes of an undisturbed run."""
+"""A killed run leaves no manifest, and the next one resumes to the bytes of an undisturbed run."""
 
 import contextlib
 import csv
 import os
 import random
-import re
 import shutil
 import signal
 import subprocess
@@ -17,52 +16,27 @@ import pytest
 from apache_beam.metrics import MetricsFilter
 
 from beam_jobs import Feature, Schema, WriteShards
-from beam_jobs.__main__ import main
 from beam_jobs.dataset import shard_writer, topup
 from beam_jobs.errors import DataError, find_job_error
 from beam_jobs.pipeline import commit
 from readers.format.manifest import Manifest
 from tests.support import forked
+from tests.support.commands import IN_MEMORY, TWO, interrupted, only_error, resumed, run
 from tests.support.datasets import files_of, npy, write_recordings
-
-IN_MEMORY = ["--direct_running_mode", "in_memory"]
-
-
-def run(*arguments):
-    return main([str(argument) for argument in arguments])
 
 
 def notes(out):
     return sorted(path.name for path in (out / ".staging").glob("*.done"))
 
 
-def kept(capsys):
-    """How many shards the last run said to have kept."""
-    found = re.search(r"^kept ([\d,]+) shards of an unfinished run$", capsys.readouterr().err, re.M)
-    return int(found[1].replace(",", "")) if found else 0
-
-
-def goes_on(capsys, arguments, out, expected):
-    """Runs a job that was interrupted to its end; returns how many shards it kept."""
+def assert_resumes(capsys, arguments, out, expected):
+    """Runs an interrupted job to its end; returns how many shards it kept."""
     before = len(notes(out))
-    capsys.readouterr()
-    assert run(*arguments) == 0
-    again = kept(capsys)
-    assert again <= before
+    kept = resumed(capsys, *arguments)
+    assert kept <= before
     assert files_of(out) == expected
     assert not (out / ".staging").exists()
-    return again
-
-
-def interrupted(*arguments):
-    """Runs a job that fails when all shards are done, before its manifest is written."""
-
-    def fails(*_):
-        raise DataError("interrupted")
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(commit, "check_files", fails)
-        assert run(*arguments) == 1
+    return kept
 
 
 SHARDS = 12
@@ -70,20 +44,19 @@ SHARDS = 12
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
-    """A sensors job: (flags, output without a manifest but all shards, whole output, its files)."""
+    """(arguments, output with all shards but no manifest, complete output, its files)."""
     source, base = tmp_path_factory.mktemp("done") / "in", tmp_path_factory.mktemp("outputs")
     write_recordings(source, [1 + n % 9 for n in range(300)])
     arguments = ["sensors", "--input", f"{source}/*/*.npy", "--num_shards", SHARDS]
     interrupted(*arguments, "--output", base / "unfinished")
     assert len(notes(base / "unfinished")) == SHARDS
-    assert not (base / "unfinished" / "manifest.json").exists()
-    assert run(*arguments, "--output", base / "whole") == 0
-    return arguments, base / "unfinished", base / "whole", files_of(base / "whole")
+    assert run(*arguments, "--output", base / "complete") == 0
+    return arguments, base / "unfinished", base / "complete", files_of(base / "complete")
 
 
 @pytest.fixture
 def unfinished(done, tmp_path):
-    """(flags, a copy of the output without a manifest, the files that it will have)."""
+    """(arguments, a copy of the output without a manifest, the files of the complete one)."""
     arguments, unfinished, _, expected = done
     shutil.copytree(unfinished, tmp_path / "out")
     return [*arguments, "--output", tmp_path / "out"], tmp_path / "out", expected
@@ -94,9 +67,9 @@ def unfinished(done, tmp_path):
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory):
-    """(inputs of many small shards some of which will change hands, flags, files, seconds).
+    """(arguments of a job with 40 shards that exchange records, its files, its seconds).
 
-    The seconds are those between the first trace of a run in its output and its end.
+    The seconds are those between the first file in its output and its end.
     """
     source, out = tmp_path_factory.mktemp("many") / "in", tmp_path_factory.mktemp("many") / "out"
     bad = random.Random(0).sample(range(3000), 120)
@@ -113,12 +86,12 @@ def many(tmp_path_factory):
 
 
 def within(part, parts):
-    """A moment in one of the equal parts of a run, so that together they cover all of it."""
+    """A random moment in one of the equal parts of a run."""
     return random.Random(part).uniform(part, part + 1) / parts
 
 
 def wait_for(out, process, seconds):
-    """Waits until a run has been writing for so long, or has ended."""
+    """Waits until a run has been writing for some seconds, or has ended."""
     while not (out / ".staging").exists() and process.poll() is None:
         time.sleep(0.001)
     with contextlib.suppress(subprocess.TimeoutExpired):
@@ -140,16 +113,18 @@ def loading_processes(pid):
     return []
 
 
-def assert_unfinished_or_whole(out, expected):
+def is_unfinished(out, *expected):
+    """Whether there is no manifest; with one, the files must be as expected."""
     if (out / "manifest.json").exists():
         found = {n: sha for n, sha in files_of(out).items() if not n.startswith(".staging/")}
-        assert found == expected
+        assert found in expected
         return False
     return True
 
 
-# Before the first trace in the output; then while references are planned and grouped, shards
-# written, records moved, files checked, the manifest written and the notes removed.
+# Negative moments are before the first file in the output; the others are while references are
+# planned and grouped, shards written, records moved, files checked, the manifest written and the
+# notes removed.
 @pytest.mark.slow(base=["3", "8"])
 @pytest.mark.parametrize("moment", range(-2, 10))
 def test_a_driver_killed_at_any_moment_leaves_what_the_next_run_completes(
@@ -165,12 +140,12 @@ def test_a_driver_killed_at_any_moment_leaves_what_the_next_run_completes(
         wait_for(out, process, 1.05 * seconds * within(moment, 10))
     process.kill()
     process.communicate(timeout=60)
-    if assert_unfinished_or_whole(out, expected):
+    if is_unfinished(out, expected):
         before = len(notes(out))
-        assert goes_on(capsys, arguments, out, expected) == before
+        assert assert_resumes(capsys, arguments, out, expected) == before
 
 
-# As they start, all the time that they have anything to do, and once it is done.
+# While the processes start, work and end.
 @pytest.mark.slow(base=["4"])
 @pytest.mark.parametrize("moment", range(10))
 def test_a_loading_process_killed_at_any_moment_ends_the_run_with_one_line(
@@ -178,7 +153,7 @@ def test_a_loading_process_killed_at_any_moment_ends_the_run_with_one_line(
 ):
     arguments, expected, seconds = many
     out = tmp_path / "out"
-    arguments = [*arguments, "--output", out, "--direct_num_workers", 2]
+    arguments = [*arguments, "--output", out, *TWO]
     process = forked.Job(*arguments)
     wait_for(out, process, 0.7 * seconds * within(moment, 10))
     while process.poll() is None and not loading_processes(process.pid):
@@ -187,19 +162,18 @@ def test_a_loading_process_killed_at_any_moment_ends_the_run_with_one_line(
         with contextlib.suppress(ProcessLookupError):
             os.kill(victims[moment % len(victims)], signal.SIGKILL)
     _, error = process.communicate(timeout=60)
-    if not assert_unfinished_or_whole(out, expected):
+    if not is_unfinished(out, expected):
         assert process.returncode == 0
         return
     assert process.returncode == 1
-    lines = forked.told(error)
-    assert len(lines) == 1 and "a process that loads records was killed" in lines[0], error
+    only_error(error, "a process that loads records was killed")
     before = len(notes(out))
-    assert goes_on(capsys, arguments, out, expected) == before
+    assert assert_resumes(capsys, arguments, out, expected) == before
 
 
 @pytest.mark.slow(base=["12"])
 @pytest.mark.parametrize("wanted", [1, 12, 39])
-def test_a_run_killed_when_some_shards_are_done_keeps_those(many, tmp_path, capsys, wanted):
+def test_a_run_killed_after_some_shards_keeps_those(many, tmp_path, capsys, wanted):
     arguments, expected, _ = many
     out = tmp_path / "out"
     arguments = [*arguments, "--output", out]
@@ -208,15 +182,15 @@ def test_a_run_killed_when_some_shards_are_done_keeps_those(many, tmp_path, caps
         time.sleep(0.001)
     process.kill()
     process.communicate(timeout=60)
-    if assert_unfinished_or_whole(out, expected):
+    if is_unfinished(out, expected):
         before = len(notes(out))
         assert before
-        assert goes_on(capsys, arguments, out, expected) == before
+        assert assert_resumes(capsys, arguments, out, expected) == before
 
 
 @pytest.mark.slow(base=["2"])
 @pytest.mark.parametrize("moment", range(5))
-def test_an_overwriting_run_killed_at_any_moment_leaves_the_old_or_what_goes_on(
+def test_an_overwriting_run_killed_at_any_moment_leaves_the_old_dataset_or_resumes(
     many, done, tmp_path, capsys, moment
 ):
     arguments, expected, seconds = many
@@ -228,10 +202,8 @@ def test_an_overwriting_run_killed_at_any_moment_leaves_the_old_or_what_goes_on(
     wait_for(out, process, seconds * within(moment, 5) if moment else 0)
     process.kill()
     process.communicate(timeout=60)
-    if (out / "manifest.json").exists():
-        found = {n: sha for n, sha in files_of(out).items() if not n.startswith(".staging/")}
-        assert found in (files, expected)
-    goes_on(capsys, arguments, out, expected)
+    is_unfinished(out, files, expected)
+    assert_resumes(capsys, arguments, out, expected)
 
 
 @pytest.mark.slow
@@ -248,21 +220,20 @@ def test_a_killed_overwriting_run_keeps_its_shards(many, done, tmp_path, capsys,
     process.communicate(timeout=60)
     assert not (out / "manifest.json").exists()
     before = len(notes(out))
-    assert goes_on(capsys, [*arguments, *overwrite], out, expected) == before >= 10
+    assert assert_resumes(capsys, [*arguments, *overwrite], out, expected) == before >= 10
 
 
-# Changed between the runs.
+# Changes between the runs.
 
 
 @pytest.fixture
 def few(tmp_path):
-    """(flags, output without a manifest but all shards) of a job whose inputs may be changed."""
+    """(arguments, output with all shards but no manifest) of a job whose inputs may change."""
     source, out = tmp_path / "in", tmp_path / "out"
     write_recordings(source, [1 + n % 9 for n in range(300)])
     arguments = ["sensors", "--input", f"{source}/*/*.npy", "--num_shards", SHARDS]
     interrupted(*arguments, "--output", out)
     assert len(notes(out)) == SHARDS
-    assert not (out / "manifest.json").exists()
     return arguments, out
 
 
@@ -273,39 +244,39 @@ def fresh(arguments, tmp_path):
 
 def test_a_run_that_failed_at_its_end_keeps_every_shard(unfinished, capsys):
     arguments, out, expected = unfinished
-    assert goes_on(capsys, arguments, out, expected) == SHARDS
+    assert assert_resumes(capsys, arguments, out, expected) == SHARDS
 
 
-def test_the_shard_of_an_input_that_changed_is_written_anew(few, tmp_path, capsys):
+def test_the_shard_of_a_changed_input_is_rewritten(few, tmp_path, capsys):
     arguments, out = few
     path = tmp_path / "in" / "a" / "00000.npy"
     before = path.stat()
     path.write_bytes(npy("<i2", (1, 3), b"abcdef"))
     assert path.stat().st_size == before.st_size and path.stat().st_mtime_ns != before.st_mtime_ns
     expected = fresh(arguments, tmp_path)
-    assert goes_on(capsys, [*arguments, "--output", out], out, expected) == SHARDS - 1
+    assert assert_resumes(capsys, [*arguments, "--output", out], out, expected) == SHARDS - 1
 
 
 @pytest.mark.slow
-def test_the_shard_of_an_input_that_became_a_reject_is_written_anew(few, tmp_path, capsys):
+def test_the_shard_of_an_input_that_became_a_reject_is_rewritten(few, tmp_path, capsys):
     arguments, out = few
     (tmp_path / "in" / "a" / "00000.npy").write_bytes(b"broken")
     expected = fresh(arguments, tmp_path)
-    assert goes_on(capsys, [*arguments, "--output", out], out, expected) == SHARDS - 1
+    assert assert_resumes(capsys, [*arguments, "--output", out], out, expected) == SHARDS - 1
     assert Manifest.read(str(out)).rejected == 1
 
 
 @pytest.mark.slow
-def test_the_shard_of_a_reject_that_was_mended_is_written_anew(tmp_path, capsys):
+def test_the_shard_of_a_repaired_reject_is_rewritten(tmp_path, capsys):
     source, out = tmp_path / "in", tmp_path / "out"
     write_recordings(source, [5] * 300, bad=(7,))
     arguments = ["sensors", "--input", f"{source}/*/*.npy", "--num_shards", SHARDS]
     interrupted(*arguments, "--output", out)
     assert list((out / "rejects").iterdir())
-    write_recordings(source, [5] * 300)  # All files get a new time.
+    write_recordings(source, [5] * 300)  # with new times
     expected = fresh(arguments, tmp_path)
     assert not any(name.startswith("rejects") for name in expected)
-    assert goes_on(capsys, [*arguments, "--output", out], out, expected) == 0
+    assert assert_resumes(capsys, [*arguments, "--output", out], out, expected) == 0
 
 
 @pytest.mark.slow(base=["renamed"])
@@ -322,8 +293,8 @@ def test_after_an_input_was_added_or_removed_the_result_is_that_of_a_fresh_run(
     else:
         path.rename(path.with_name("other.npy"))
     expected = fresh(arguments, tmp_path)
-    # Boundaries of shards move by a record at most, and not in those before the change.
-    assert goes_on(capsys, [*arguments, "--output", out], out, expected) < SHARDS
+    # The boundaries of shards move by one record at most, and not before the change.
+    assert assert_resumes(capsys, [*arguments, "--output", out], out, expected) < SHARDS
 
 
 @pytest.mark.slow(base=["--seed"])
@@ -343,13 +314,13 @@ def test_after_an_input_was_added_or_removed_the_result_is_that_of_a_fresh_run(
 def test_with_other_flags_nothing_is_kept(unfinished, done, tmp_path, capsys, flags):
     arguments, out, _ = unfinished
     expected = fresh([*done[0], *flags], tmp_path)
-    assert goes_on(capsys, [*arguments, *flags], out, expected) == 0
+    assert assert_resumes(capsys, [*arguments, *flags], out, expected) == 0
 
 
 def test_a_run_with_other_workers_keeps_the_shards(unfinished, capsys):
     arguments, out, expected = unfinished
     modes = ["--direct_running_mode", "multi_threading", "--direct_num_workers", 2]
-    assert goes_on(capsys, [*arguments, *modes], out, expected) == SHARDS
+    assert assert_resumes(capsys, [*arguments, *modes], out, expected) == SHARDS
 
 
 @pytest.mark.slow
@@ -368,7 +339,7 @@ def test_a_table_of_labels_that_changed_changes_the_shards(tmp_path, capsys):
     interrupted(*arguments, "--output", out)
     label(["run", "sit"] * 30)
     expected = fresh(arguments, tmp_path)
-    goes_on(capsys, [*arguments, "--output", out], out, expected)
+    assert_resumes(capsys, [*arguments, "--output", out], out, expected)
 
 
 def flip(path):
@@ -390,28 +361,28 @@ def empty(path):
 
 
 @pytest.mark.slow(base=["-flip", "-unlink", ".idx-truncate"])
-@pytest.mark.parametrize("harm", [flip, truncate, lengthen, empty, Path.unlink])
+@pytest.mark.parametrize("damage", [flip, truncate, lengthen, empty, Path.unlink])
 @pytest.mark.parametrize("suffix", ["", ".idx"])
-def test_a_done_shard_that_was_harmed_is_written_anew(unfinished, capsys, suffix, harm):
+def test_a_damaged_shard_is_rewritten(unfinished, capsys, suffix, damage):
     arguments, out, expected = unfinished
-    harm(out / f"train-00003-of-{SHARDS:05d}.tfrecord{suffix}")
-    assert goes_on(capsys, arguments, out, expected) == SHARDS - 1
+    damage(out / f"train-00003-of-{SHARDS:05d}.tfrecord{suffix}")
+    assert assert_resumes(capsys, arguments, out, expected) == SHARDS - 1
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("harm", [flip, truncate, empty, Path.unlink])
-def test_a_list_of_rejects_that_was_harmed_is_written_anew(tmp_path, capsys, harm):
+@pytest.mark.parametrize("damage", [flip, truncate, empty, Path.unlink])
+def test_a_damaged_list_of_rejects_is_rewritten(tmp_path, capsys, damage):
     source, out = tmp_path / "in", tmp_path / "out"
     write_recordings(source, [5] * 60, bad=(7,))
     arguments = ["sensors", "--input", f"{source}/*/*.npy", "--num_shards", 2]
     interrupted(*arguments, "--output", out)
     (rejects,) = (out / "rejects").iterdir()
-    harm(rejects)
+    damage(rejects)
     expected = fresh(arguments, tmp_path)
-    goes_on(capsys, [*arguments, "--output", out], out, expected)
+    assert_resumes(capsys, [*arguments, "--output", out], out, expected)
 
 
-def test_half_written_files_are_gone_before_a_run_goes_on(unfinished, capsys, monkeypatch):
+def test_partial_files_are_deleted_before_a_run_resumes(unfinished, capsys, monkeypatch):
     arguments, out, expected = unfinished
     half = out / ".staging" / f"train-00003-of-{SHARDS:05d}.tfrecord.0123456789abcdef"
     half.write_bytes(b"half")
@@ -423,33 +394,33 @@ def test_half_written_files_are_gone_before_a_run_goes_on(unfinished, capsys, mo
         return write(*given)
 
     monkeypatch.setattr(shard_writer.ShardWriter, "write", looks)
-    assert goes_on(capsys, arguments, out, expected) == SHARDS - 1
+    assert assert_resumes(capsys, arguments, out, expected) == SHARDS - 1
     assert there == [False]
 
 
 @pytest.mark.slow(base=["", "{", "\\xff\\xfe"])
 @pytest.mark.parametrize("note", [b"", b"{", b"[]", b"null", b"{}", b'{"digest": 1}', b"\xff\xfe"])
-def test_a_note_that_cannot_be_read_is_no_note(unfinished, capsys, note):
+def test_an_unreadable_note_is_ignored(unfinished, capsys, note):
     arguments, out, expected = unfinished
     (out / ".staging" / notes(out)[2]).write_bytes(note)
-    assert goes_on(capsys, arguments, out, expected) == SHARDS - 1
+    assert assert_resumes(capsys, arguments, out, expected) == SHARDS - 1
 
 
-def test_notes_of_two_shards_that_changed_places_are_no_notes(unfinished, capsys):
+def test_swapped_notes_of_two_shards_are_ignored(unfinished, capsys):
     arguments, out, expected = unfinished
     first, second = (out / ".staging" / name for name in notes(out)[:2])
     text = first.read_bytes()
     first.write_bytes(second.read_bytes())
     second.write_bytes(text)
-    assert goes_on(capsys, arguments, out, expected) == SHARDS - 2
+    assert assert_resumes(capsys, arguments, out, expected) == SHARDS - 2
 
 
-# Killed while records move between shards.
+# Failures while records move between shards.
 
 
 @pytest.fixture(scope="module", params=["records", "bytes"])
 def uneven(tmp_path_factory, request):
-    """(command line, files) of a job whose shards must exchange records at the end."""
+    """(arguments, files) of a job whose shards exchange records at the end."""
     source, out = tmp_path_factory.mktemp("uneven") / "in", tmp_path_factory.mktemp("u") / "out"
     bad = random.Random(3).sample(range(300), 90)
     write_recordings(source, [1 + n % 9 for n in range(300)], bad)
@@ -462,18 +433,18 @@ def uneven(tmp_path_factory, request):
 @pytest.mark.slow(base=["records-within-1"])
 @pytest.mark.parametrize("changes", [0, 1, 3])
 @pytest.mark.parametrize("half", [False, True], ids=["between", "within"])
-def test_a_run_that_dies_while_records_move_is_completed(
+def test_a_run_that_fails_while_records_move_is_completed(
     uneven, tmp_path, monkeypatch, capsys, changes, half
 ):
     arguments, expected = uneven
     out = tmp_path / "out"
     apply, write, done = topup.apply_change, topup.write_file, []
 
-    def dies(*change):
+    def fails(*change):
         if len(done) == changes:
             if half:
                 monkeypatch.setattr(topup, "write_file", no_write)
-                apply(*change)  # The shard itself is changed then, its index is not.
+                apply(*change)  # changes the shard, but not its index
             raise DataError("interrupted")
         done.append(change)
         return apply(*change)
@@ -481,7 +452,7 @@ def test_a_run_that_dies_while_records_move_is_completed(
     def no_write(*_):
         raise DataError("interrupted")
 
-    monkeypatch.setattr(commit, "apply_change", dies)
+    monkeypatch.setattr(commit, "apply_change", fails)
     assert run(*arguments, *IN_MEMORY, "--output", out) == 1
     assert len(done) == changes
     assert not (out / "manifest.json").exists()
@@ -489,30 +460,30 @@ def test_a_run_that_dies_while_records_move_is_completed(
     monkeypatch.setattr(topup, "write_file", write)
     before = len(notes(out))
     assert before <= SHARDS - changes - half
-    assert goes_on(capsys, [*arguments, "--output", out], out, expected) == before
+    assert assert_resumes(capsys, [*arguments, "--output", out], out, expected) == before
 
 
 @pytest.mark.slow
-def test_a_run_that_dies_while_moved_records_are_copied_is_completed(
+def test_a_run_that_fails_while_moved_records_are_copied_is_completed(
     uneven, tmp_path, monkeypatch, capsys
 ):
     arguments, expected = uneven
     out = tmp_path / "out"
     prepare, done = topup.prepare_change, []
 
-    def dies(*change):
+    def fails(*change):
         if len(done) == 2:
             raise DataError("interrupted")
         done.append(change)
         return prepare(*change)
 
     with monkeypatch.context() as patch:
-        patch.setattr(commit, "prepare_change", dies)
+        patch.setattr(commit, "prepare_change", fails)
         assert run(*arguments, *IN_MEMORY, "--output", out) == 1
-    assert goes_on(capsys, [*arguments, "--output", out], out, expected) == SHARDS
+    assert assert_resumes(capsys, [*arguments, "--output", out], out, expected) == SHARDS
 
 
-# The jobs whose records arrive encoded.
+# Jobs whose records arrive encoded.
 
 
 def write_lines(path, changed=""):
@@ -537,7 +508,7 @@ def test_the_text_job_keeps_its_shards(tmp_path, dying_after, capsys, tokens):
     with dying_after(5):
         assert run(*arguments, "--output", out) == 1
     assert len(notes(out)) == 5
-    assert goes_on(capsys, [*arguments, "--output", out], out, expected) == 5
+    assert assert_resumes(capsys, [*arguments, "--output", out], out, expected) == 5
 
 
 @pytest.mark.slow
@@ -548,7 +519,7 @@ def test_the_text_job_writes_the_shard_of_a_line_that_changed(tmp_path, capsys):
     interrupted(*arguments, "--output", out)
     write_lines(tmp_path / "a.jsonl", changed="another")
     expected = fresh(arguments, tmp_path)
-    assert goes_on(capsys, [*arguments, "--output", out], out, expected) == 11
+    assert assert_resumes(capsys, [*arguments, "--output", out], out, expected) == 11
 
 
 SCHEMA = Schema({"x": Feature("float32", (None,)), "key": Feature("string")})
@@ -585,7 +556,7 @@ def test_write_shards_keeps_its_shards(tmp_path, dying_after, balance):
 @pytest.mark.parametrize(
     ("arguments", "expected"), [({"changed": 5}, 7), ({"seed": 1}, 0), ({"count": 150}, 0)]
 )
-def test_write_shards_writes_what_changed(tmp_path, monkeypatch, arguments, expected):
+def test_write_shards_rewrites_changed_shards(tmp_path, monkeypatch, arguments, expected):
     out = tmp_path / "out"
     with monkeypatch.context() as patch, pytest.raises(Exception, match="division by zero"):
         patch.setattr(commit, "check_files", lambda *_: 1 / 0)

@@ -25,24 +25,24 @@ MILLION = 1_000_000
 
 
 def hashes_of(records: int) -> Iterator[np.ndarray]:
-    """Yields the same hashes in every pass, sorted by a million: no pass holds all of them."""
+    """Yields the same hashes in every pass, in sorted chunks of a million: no pass holds all of them."""
     for first in range(0, records, MILLION):
         rng = np.random.default_rng([records, first])
         yield np.sort(rng.integers(0, 2**64, min(MILLION, records - first), np.uint64))
 
 
 def blocks_of(hashes: np.ndarray) -> Iterator[Block]:
-    """Yields blocks of neighbours.
+    """Yields blocks of neighboring hashes.
 
-    `wanted_hashes` takes a block apart bin by bin, which for a million of hashes from everywhere
-    takes 2.6 s; for blocks of neighbours, of few bins each, 0.1 s.
+    `wanted_hashes` divides a block by bins: that takes 2.6 s for a million hashes of all bins, and
+    0.1 s for blocks of few bins each.
     """
     for part in np.array_split(hashes, 64):
         yield Block(part, np.zeros(len(part), np.uint8), [b""] * len(part))
 
 
 def drafted(records: int) -> Draft:
-    """What the first pass gives, each block summed up by itself."""
+    """The draft of the first pass, with a summary of each block."""
     summary = SplitSummary()
     for hashes in hashes_of(records):
         part = SplitSummary()
@@ -53,20 +53,20 @@ def drafted(records: int) -> Draft:
 
 
 def planned(records: int, draft: Draft) -> Plan:
-    """What the second pass gives, grouped by bin, as the workers get it."""
+    """The plan of the second pass, with the groups of hashes by bin that workers get."""
     groups: dict[int, list[bytes]] = {}
     for hashes in hashes_of(records):
         for block in blocks_of(hashes):
             for key, wanted in wanted_hashes(block, draft):
                 groups.setdefault(key, []).append(wanted)
-    # No worker gets more than one bin of the hash: n / 65,536, give or take seven deviations.
+    # A worker gets at most one bin of hashes: n / 65,536, within seven standard deviations.
     most = records / BINS + 7 * (records / BINS) ** 0.5
     assert max(sum(map(len, parts)) for parts in groups.values()) <= 8 * most
     return finish_plan(draft, [pick_boundaries(key, parts, draft) for key, parts in groups.items()])
 
 
 def peak_memory() -> int:
-    """The most bytes in memory since it was last asked for; 0 where nobody knows."""
+    """Peak memory in bytes since the previous call; 0 if the system does not report it."""
     if sys.platform != "linux":
         return 0
     status = Path("/proc/self/status").read_text()
@@ -93,7 +93,7 @@ def test_millions_of_records_fill_ten_thousand_shards_to_one_record(
     plan = planned(records, draft)
     packed = plan.pack()
 
-    # What every worker gets is as large as for a million records.
+    # The side inputs of workers are as large as for a million records.
     few_draft, few_plan = side_inputs_of_a_million
     assert len(pickle.dumps(draft)) < 1.5 * few_draft < 1 << 20
     assert len(packed) - few_plan in range(-10, 10)

@@ -1,4 +1,4 @@
-"""Jobs that read and write object stores: the same bytes as on a disk, few requests, no half dataset."""
+"""Jobs that read and write object stores: the bytes of a disk, few requests, no half datasets."""
 
 import io
 import json
@@ -8,47 +8,43 @@ import re
 import signal
 import subprocess
 import sys
-import tarfile
 import time
 
 import boto3
 import numpy as np
 import pytest
-from PIL import Image
 
-from beam_jobs.__main__ import main
 from beam_jobs.storage import atomic, objects
 from readers.files import backoff
 from readers.format.tfrecord import read_records
+from tests.support.archives import tarred
 from tests.support.checkout import ROOT
+from tests.support.commands import (
+    BEAM_WORKERS,
+    ONE,
+    TWO,
+    kept_shards,
+    refused,
+    run,
+    without_progress,
+)
 from tests.support.datasets import write_recordings
+from tests.support.images import encoded
 
-ONE = ["--direct_num_workers", "1"]
 SPLITS = ["--splits", "train=0.7,val=0.3", "--num_shards", "train=4,val=2"]
-
-
-def run(*arguments):
-    return main([str(argument) for argument in arguments])
 
 
 def stored(bucket, below=""):
     """All objects under a prefix as name -> bytes, read past the proxy."""
     if bucket.url.startswith("s3"):
+        name = bucket.url[5:]
         client = boto3.client("s3", endpoint_url=f"http://127.0.0.1:{bucket.server.port}")
-        pages = client.get_paginator("list_objects_v2").paginate(
-            Bucket=bucket.url[5:], Prefix=below
-        )
-        names = [found["Key"] for page in pages for found in page.get("Contents", ())]
-        got = {
-            name: client.get_object(Bucket=bucket.url[5:], Key=name)["Body"].read()
-            for name in names
-        }
+        pages = client.get_paginator("list_objects_v2").paginate(Bucket=name, Prefix=below)
+        keys = [found["Key"] for page in pages for found in page.get("Contents", ())]
+        got = {key: client.get_object(Bucket=name, Key=key)["Body"].read() for key in keys}
     else:
-        directory = f"{bucket.url}/{below}".rstrip("/")
-        got = {
-            path.removeprefix(f"{bucket.url}/"): bucket.get(path)
-            for path, *_ in atomic.list_files(directory)
-        }
+        paths = [path for path, *_ in atomic.list_files(f"{bucket.url}/{below}".rstrip("/"))]
+        got = {path.removeprefix(f"{bucket.url}/"): bucket.get(path) for path in paths}
     return {name.removeprefix(below): data for name, data in got.items()}
 
 
@@ -62,65 +58,45 @@ def inputs(tmp_path_factory):
         rows = [f'{{"text": "{name} {n % 7} {n}", "label": {n % 3}}}' for n in range(60)]
         rows[3] = "{"
         (base / "text" / f"{name}.jsonl").write_text("\n".join(rows))
-    pictures = random.Random(0)
+    noise = random.Random(0)
     for label in ("cat", "dog"):
         (base / "images" / label).mkdir(parents=True)
         for n in range(8):
-            pixels = np.frombuffer(pictures.randbytes(20 * 30 * 3), np.uint8).reshape(20, 30, 3)
-            Image.fromarray(pixels).save(base / "images" / label / f"{n}.png")
-    (base / "images" / "cat" / "bad.png").write_bytes(b"no picture")
-    with tarfile.open(base / "pictures.tar", "w") as tar:
-        for path in sorted((base / "images").rglob("*.png")):
-            tar.add(path, path.relative_to(base / "images"))
+            pixels = np.frombuffer(noise.randbytes(20 * 30 * 3), np.uint8).reshape(20, 30, 3)
+            (base / "images" / label / f"{n}.png").write_bytes(encoded(pixels, "PNG"))
+    (base / "images" / "cat" / "bad.png").write_bytes(b"not an image")
+    files = files_below(base / "images")
+    (base / "images.tar").write_bytes(tarred(sorted(files.items())))
     rows = "".join(f"{n % 3},{'abc'[n % 3]}/{n:05d}.npy\n" for n in range(90))
     (base / "sensors.csv").write_text("site,path\n" + rows)
     return base
 
 
-# Name -> job and flags; {} stands for the place of the inputs.
+# {} stands for the place of the inputs.
 JOBS = {
-    "images": [
-        "images",
-        "--input",
-        "{}/images/*/*.png",
-        "--image_size",
-        "16x16",
-        "--label",
-        "parent",
-    ],
-    "folder": ["images", "--input", "{}/images", "--image_size", "16x16", "--label", "parent"],
-    "archive": [
-        "images",
-        "--input",
-        "{}/pictures.tar",
-        "--image_size",
-        "16x16",
-        "--label",
-        "parent",
-    ],
-    "text": ["text", "--input", "{}/text/*.jsonl", "--label_field", "label", "--tokens", "words"],
-    "sensors": ["sensors", "--input", "{}/sensors/*/*.npy", "--label", "parent"],
-    "bytes": ["sensors", "--input", "{}/sensors", "--balance", "bytes"],
-    "table": [
-        "sensors",
-        "--table",
-        "{}/sensors.csv",
-        "--input",
-        "{}/sensors",
-        "--label",
-        "column:site",
-    ],
+    "images": "images --input {}/images/*/*.png --image_size 16x16 --label parent",
+    "folder": "images --input {}/images --image_size 16x16 --label parent",
+    "archive": "images --input {}/images.tar --image_size 16x16 --label parent",
+    "text": "text --input {}/text/*.jsonl --label_field label --tokens words",
+    "sensors": "sensors --input {}/sensors/*/*.npy --label parent",
+    "bytes": "sensors --input {}/sensors --balance bytes",
+    "table": "sensors --table {}/sensors.csv --input {}/sensors --label column:site",
 }
+
+
+def job(name, place):
+    """The arguments of a job."""
+    return JOBS[name].replace("{}", str(place)).split()
 
 
 @pytest.fixture(scope="module")
 def on_disk(inputs, tmp_path_factory):
-    """Job -> its files if everything is on a disk; each job runs when it is first needed."""
+    """Job -> its files on a disk; each job runs when it is first needed."""
     base = tmp_path_factory.mktemp("on_disk")
 
     class Run(dict):
         def __missing__(self, name):
-            arguments = [flag.format(inputs) for flag in JOBS[name]]
+            arguments = job(name, inputs)
             assert run(*arguments, *SPLITS, *ONE, "--output", base / name) == 0
             return self.setdefault(name, comparable(files_below(base / name)))
 
@@ -154,15 +130,15 @@ def test_a_job_from_store_to_store_writes_the_same_bytes_as_on_a_disk(
     filled, inputs, on_disk, name
 ):
     store = filled
-    arguments = [flag.format(f"{store.url}/in") for flag in JOBS[name]]
-    workers = ["--direct_num_workers", "2"] if name in ("images", "text") else ONE
+    arguments = job(name, f"{store.url}/in")
+    workers = TWO if name in ("images", "text") else ONE
     assert run(*arguments, *SPLITS, *workers, "--output", f"{store.url}/out/{name}") == 0
     assert comparable(stored(store, f"out/{name}/")) == on_disk[name]
 
 
 @pytest.mark.slow(base=["s3"])
 def test_a_job_makes_few_requests(store, inputs, on_disk):
-    arguments = [flag.format(inputs) for flag in JOBS["images"]]
+    arguments = job("images", inputs)
     assert run(*arguments, *SPLITS, *ONE, "--output", f"{store.url}/data") == 0
     found = store.proxy.seen("", None)
     written = [r for r in found if r.method in ("PUT", "POST") and "delete" not in r.query]
@@ -172,11 +148,11 @@ def test_a_job_makes_few_requests(store, inputs, on_disk):
     listed = [r for r in found if r.method == "GET" and r.path.endswith(("/o", store.url[5:]))]
     looked = [r for r in found if r.method in ("GET", "HEAD") and r not in listed]
     names = set(on_disk["images"])
-    # Each file of the dataset once, a note for each shard, and the mark of an unfinished run.
+    # Each file of the dataset once, a note of each shard, and the mark of an unfinished run.
     assert len(written) == len(names) + 6 + 1
-    # Before the run, as it begins, and at its end.
+    # Before, at the start and at the end of the run.
     assert len(listed) == 3
-    # A possible note of each shard, and the manifest, for the report.
+    # A possible note of each shard, and the manifest for the report.
     assert len(looked) == 6 + 1
     deleted = [r for r in found if r.method == "DELETE" or "delete" in r.query]
     assert len(deleted) == (1 if store.url.startswith("s3") else 6 + 1)
@@ -195,7 +171,7 @@ def test_a_job_survives_a_store_that_fails_every_third_request(
     monkeypatch.setattr(backoff, "LONGEST_WAIT", 0.01)
     store.upload(inputs, "in")
     store.proxy.fault(503, methods=None, every=3)
-    arguments = [flag.format(f"{store.url}/in") for flag in JOBS[name]]
+    arguments = job(name, f"{store.url}/in")
     assert run(*arguments, *SPLITS, *ONE, "--output", f"{store.url}/out") == 0
     assert len([r for r in store.proxy.seen("", None) if r.fault]) > 20
     store.proxy.faults.clear()
@@ -209,7 +185,7 @@ def test_a_store_that_keeps_failing_ends_the_job_in_one_line_and_the_next_run_re
 ):
     monkeypatch.setattr(backoff, "LONGEST_WAIT", 0.01)
     s3.upload(inputs, "in")
-    arguments = [flag.format(f"{s3.url}/in") for flag in JOBS["sensors"]]
+    arguments = job("sensors", f"{s3.url}/in")
     arguments += [*SPLITS, *ONE, "--output", f"{s3.url}/out"]
     count = {"/in": 20, "manifest": 0}.get(where, 2)
     s3.proxy.fault(503, where, methods=("PUT", "GET"), every=1)
@@ -220,7 +196,7 @@ def test_a_store_that_keeps_failing_ends_the_job_in_one_line_and_the_next_run_re
             strikes(method, path) and next(skipped, None) is None
         )
     assert run(*arguments) == 1
-    printed = capsys.readouterr().err.strip().splitlines()[-1]
+    printed = without_progress(capsys.readouterr().err)[-1]
     assert re.match(
         rf"error: {s3.url}/\S+: the store keeps failing \(503 SlowDown.*run the same", printed
     )
@@ -229,7 +205,8 @@ def test_a_store_that_keeps_failing_ends_the_job_in_one_line_and_the_next_run_re
     assert run(*arguments) == 0
     assert comparable(stored(s3, "out/")) == on_disk["sensors"]
     if where == "manifest":
-        assert "kept 4 shards" in capsys.readouterr().err  # The others gave or took records.
+        # The others gave or received records.
+        assert kept_shards(capsys.readouterr().err) == 4
 
 
 def command(*arguments):
@@ -239,19 +216,17 @@ def command(*arguments):
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_the_next_run_resumes_a_killed_one(store, inputs, on_disk, workers, tmp_path):
-    arguments = [flag.format(inputs) for flag in JOBS["text"]]
+    arguments = job("text", inputs)
     arguments += [*SPLITS, "--direct_num_workers", workers, "--output", f"{store.url}/out"]
-    # On S3 two notes; the names of objects that are uploaded to Google are not in their addresses.
+    # Two notes on S3; the URLs of uploads to Google do not hold the names of the objects.
     enough = 2 if store.url.startswith("s3") else 8
     with subprocess.Popen(
         command(*arguments), cwd=ROOT, stderr=subprocess.DEVNULL, start_new_session=True
     ) as process:
         end = time.monotonic() + 60
         while time.monotonic() < end and process.poll() is None:
-            if (
-                len([r for r in store.proxy.seen("done$|upload", None) if r.status == 200])
-                >= enough
-            ):
+            done = [r for r in store.proxy.seen("done$|upload", None) if r.status == 200]
+            if len(done) >= enough:
                 break
             time.sleep(0.01)
         os.killpg(process.pid, signal.SIGKILL)
@@ -264,8 +239,8 @@ def test_the_next_run_resumes_a_killed_one(store, inputs, on_disk, workers, tmp_
     noted = [name for name in left if name.endswith(".done")]
     again = subprocess.run(command(*arguments), cwd=ROOT, capture_output=True, text=True)
     assert again.returncode == 0, again.stderr
-    assert f"kept {len(noted)} shards" in again.stderr
-    # Shards that are kept are neither written again nor read.
+    assert kept_shards(again.stderr) == len(noted)
+    # Kept shards are neither written again nor read.
     shards = [name.split("/")[-1].removesuffix(".done") for name in noted]
     whole = store.proxy.seen("|".join(f"{name}$" for name in shards), None)
     assert not [r for r in whole if r.method == "PUT" or "alt=media" in r.query]
@@ -275,7 +250,7 @@ def test_the_next_run_resumes_a_killed_one(store, inputs, on_disk, workers, tmp_
 
 @pytest.mark.slow
 def test_overwrite_removes_all_earlier_files(store, inputs, on_disk):
-    arguments = [flag.format(inputs) for flag in JOBS["sensors"]]
+    arguments = job("sensors", inputs)
     to = [*ONE, "--output", f"{store.url}/out"]
     assert run(*arguments, "--num_shards", "7", *to) == 0
     assert run(*arguments, *SPLITS, *to) == 2
@@ -293,15 +268,13 @@ def test_options_reach_every_process_but_no_file(s3, inputs, on_disk, monkeypatc
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/none")
     flags = ["--s3_endpoint_url", s3.server.proxy.url, "--s3_access_key_id", "TheKeyId"]
     flags += ["--s3_secret_access_key", "TheSecretKey"]
-    arguments = [flag.format(f"{s3.url}/in") for flag in JOBS["sensors"]]
-    for number, how in enumerate(
-        (["--direct_num_workers", "2"], ["--direct_running_mode", "multi_processing", *ONE])
-    ):
+    arguments = job("sensors", f"{s3.url}/in")
+    for number, how in enumerate((TWO, BEAM_WORKERS)):
         to = ["--output", f"{s3.url}/out{number}"]
         assert run(*arguments, *SPLITS, *flags, *how, *to) == 0
-    assert run("plan", *arguments, *flags, "--direct_num_workers", "2") == 0
+    assert run("plan", *arguments, *flags, *TWO) == 0
     again = ["reshard", "--input", f"{s3.url}/out0/*.tfrecord", "--output", f"{s3.url}/again"]
-    assert run(*again, *flags, "--direct_num_workers", "2") == 0
+    assert run(*again, *flags, *TWO) == 0
     printed = "".join(capsys.readouterr())
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
@@ -314,32 +287,20 @@ def test_options_reach_every_process_but_no_file(s3, inputs, on_disk, monkeypatc
         assert comparable(below) == on_disk["sensors"]
 
 
-@pytest.mark.parametrize("flag", ["--output", "--input"])
-def test_a_missing_bucket_is_reported_in_one_line(store, inputs, flag, capsys):
-    arguments = [flag_.format(inputs) for flag_ in JOBS["sensors"]]
-    if flag == "--input":
-        arguments[2] = f"{store.url}-none/*.npy"
-    else:
-        arguments += ["--output", f"{store.url}-none/out"]
-    arguments += [] if "--output" in arguments else ["--output", f"{store.url}/out"]
-    assert run(*arguments, *ONE) == 2
-    assert re.search(
-        r"^error: \S+-none/\S*: there is no bucket '\S+-none': create", capsys.readouterr().err
-    )
+def test_a_missing_bucket_is_reported_in_one_line(store, inputs, capsys):
+    message = r"^error: \S+-none/\S*: there is no bucket '\S+-none': create"
+    refused(capsys, 2, message, *job("sensors", f"{store.url}-none"), "--output", f"{store.url}/o")
+    refused(capsys, 2, message, *job("sensors", inputs), "--output", f"{store.url}-none/out")
 
 
 def test_missing_or_wrong_credentials_are_reported_in_one_line(s3, inputs, monkeypatch, capsys):
-    arguments = [flag.format(inputs) for flag in JOBS["sensors"]] + ["--output", f"{s3.url}/out"]
+    arguments = [*job("sensors", inputs), *ONE, "--output", f"{s3.url}/out"]
     s3.proxy.fault(403, methods=None)
-    assert run(*arguments, *ONE) == 2
-    assert re.search(
-        r"^error: \S+: the store refuses .*--s3_access_key_id", capsys.readouterr().err
-    )
+    refused(capsys, 2, r"^error: \S+: the store refuses .*--s3_access_key_id", *arguments)
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/none")
-    assert run(*arguments, *ONE) == 2
-    assert re.search(r"^error: \S+: no credentials ", capsys.readouterr().err)
+    refused(capsys, 2, r"^error: \S+: no credentials ", *arguments)
 
 
 @pytest.mark.parametrize(
@@ -348,6 +309,5 @@ def test_missing_or_wrong_credentials_are_reported_in_one_line(s3, inputs, monke
 def test_a_missing_library_is_reported_in_one_line(inputs, url, module, extra, monkeypatch, capsys):
     objects._new_store.cache_clear()
     monkeypatch.setitem(sys.modules, module, None)
-    arguments = [flag.format(inputs) for flag in JOBS["sensors"]] + ["--output", url]
-    assert run(*arguments) == 2
-    assert f"pip install 'beam-shards[{extra}]'" in capsys.readouterr().err
+    message = rf"pip install 'beam-shards\[{extra}\]'"
+    refused(capsys, 2, message, *job("sensors", inputs), "--output", url)

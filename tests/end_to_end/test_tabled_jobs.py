@@ -1,4 +1,4 @@
-"""Tables, splits by column, groups, shares of labels: from the command to the records."""
+"""Jobs with tables: rows name files or hold texts, columns decide labels, splits and groups."""
 
 import csv
 import gzip
@@ -12,31 +12,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import soundfile
-from PIL import Image
 from sklearn import datasets
 from sklearn.datasets import load_digits
 
-from beam_jobs.__main__ import main
-from beam_jobs.errors import DataError
-from beam_jobs.pipeline import commit
-from beam_jobs.records.rejects import Reject
-from readers import RecordSource, as_numpy, verify
-from readers.format.manifest import Manifest
-from tests.support.datasets import files_of
-
-ONE = ["--direct_num_workers", 1]
-TWO = ["--direct_num_workers", 2]
-BEAMS_OWN = ["--direct_running_mode", "multi_processing", "--direct_num_workers", 2]
+from readers import as_numpy
+from tests.support.commands import BEAM_WORKERS, ONE, TWO, interrupted, refused, resumed, run
+from tests.support.datasets import balanced, files_of, records_of, rejects_of
+from tests.support.images import encoded
 
 COUNT, SUBJECTS = 150, 12
 DIGITS = load_digits()
 
 
-def run(*arguments) -> int:
-    return main([str(argument) for argument in arguments])
-
-
-def picture(number: int) -> np.ndarray:
+def image(number: int) -> np.ndarray:
     return (DIGITS.images[number] * 15).astype(np.uint8)
 
 
@@ -48,7 +36,7 @@ def row_of(number: int) -> dict:
         "subject": f"s{number % SUBJECTS}",
         "age": 20 + number / 8,
         "tags": [tag for tag, at in (("even", 2), ("third", 3), ("fifth", 5)) if not number % at],
-        "name": f"picture {number}",
+        "name": f"image {number}",
     }
 
 
@@ -73,12 +61,12 @@ def parquet(rows: list[dict]) -> bytes:
 
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory):
-    """Real digits in folders of subjects, tables beside them; one row names a file that is gone."""
+    """A folder of digits by subject, with tables of them; one row names a missing file."""
     root = tmp_path_factory.mktemp("digits")
     rows = [row_of(number) for number in range(COUNT)]
     for number, row in enumerate(rows):
         (root / row["path"]).parent.mkdir(exist_ok=True)
-        Image.fromarray(picture(number)).save(root / row["path"])
+        (root / row["path"]).write_bytes(encoded(image(number), "PNG"))
     rows.append({**row_of(0), "path": "gone.png", "name": "gone"})
     (root / "t.csv").write_bytes(delimited(rows, ","))
     (root / "t.tsv.gz").write_bytes(gzip.compress(delimited(rows, "\t")))
@@ -87,54 +75,12 @@ def digits(tmp_path_factory):
     return root
 
 
-def whole(out: Path) -> Manifest:
-    """The manifest of a dataset that is whole; nothing that was found is lost."""
-    report = verify(out)
-    assert report.ok, report.problems
-    assert not (out / ".staging").exists()
-    manifest = Manifest.read(str(out))
-    for name, split in manifest.splits.items():
-        counts = [shard.records for shard in split.shards]
-        assert max(counts, default=0) - min(counts, default=0) <= 1
-        assert len(RecordSource(str(out), name)) == sum(counts) if counts else not sum(counts)
-    assert sum(split.rejected for split in manifest.splits.values()) == len(rejects_of(out))
-    return manifest
-
-
-def rejects_of(out: Path) -> dict[str, str]:
-    files = sorted((out / "rejects").glob("*.jsonl"))
-    found = [Reject.from_json(line) for file in files for line in file.read_bytes().splitlines()]
-    return {reject.key: reject.error for reject in found}
-
-
-def records_of(out: Path) -> dict[str, dict]:
-    """Key -> the record, and the name of its `split`."""
-    found = {}
-    for split in Manifest.read(str(out)).splits:
-        for record in RecordSource(str(out), split):
-            key = record["key"].item().decode()
-            assert key not in found
-            found[key] = {**record, "split": split}
-    return found
-
-
 def shards_of(out: Path) -> dict[str, str]:
-    """All files but the manifest, which tells the flags."""
+    """All files but the manifest, which holds the flags."""
     return {name: digest for name, digest in files_of(out).items() if name != "manifest.json"}
 
 
-def interrupted(*arguments) -> None:
-    """Runs a job that fails when all shards are done, before its manifest is written."""
-
-    def fails(*_):
-        raise DataError("interrupted")
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(commit, "check_files", fails)
-        assert run(*arguments) == 1
-
-
-# Pictures that a table names.
+# Tables of images.
 
 TABLED = ["--label", "column:tags", "--split_column", "fold", "--num_shards", 2]
 TABLED += ["--extra_features", "age:float32,subject:string,digit:int8,tags:string[]"]
@@ -143,7 +89,7 @@ TABLED += ["--encoding", "png", "--channels", 1]
 
 @pytest.fixture(scope="module")
 def tabled(digits, tmp_path_factory):
-    """The datasets of all tables with lists, by the name of the table."""
+    """A folder with the dataset of each table that has lists."""
     base = tmp_path_factory.mktemp("tabled")
     for name, workers in (("t.jsonl", ONE), ("t.parquet", TWO)):
         flags = ["--table", digits / name, *TABLED, *workers]
@@ -153,7 +99,7 @@ def tabled(digits, tmp_path_factory):
 
 def test_every_row_becomes_a_record_with_its_columns(tabled):
     out = tabled / "t.jsonl"
-    manifest = whole(out)
+    manifest = balanced(out)
     assert list(manifest.splits) == ["0", "1", "2"]
     assert manifest.label_names == ("even", "fifth", "third")
     records = records_of(out)
@@ -161,7 +107,7 @@ def test_every_row_becomes_a_record_with_its_columns(tabled):
     for number in range(COUNT):
         row = row_of(number)
         record = records[row["path"]]
-        np.testing.assert_array_equal(record["image"][..., 0], picture(number))
+        np.testing.assert_array_equal(record["image"][..., 0], image(number))
         assert record["split"] == str(row["fold"])
         assert [manifest.label_names[label] for label in record["label"]] == row["tags"]
         assert record["label"].dtype == np.int64
@@ -172,16 +118,16 @@ def test_every_row_becomes_a_record_with_its_columns(tabled):
     assert rejects_of(out) == {"gone.png": "cannot be read: No such file or directory"}
 
 
-def test_several_labels_come_back_in_batches(tabled):
+def test_batches_hold_several_labels_a_record(tabled):
     out = str(tabled / "t.jsonl")
     (batch,) = as_numpy(out, split="0", columns=["key", "label"], batch_size=999, batching="ragged")
     for key, labels in zip(batch["key"], batch["label"], strict=True):
         assert len(labels) == len(row_of(int(key[-7:-4]))["tags"])
 
 
-def test_the_kind_of_table_changes_no_byte(digits, tabled, tmp_path):
+def test_tables_of_all_formats_give_the_same_bytes(digits, tabled, tmp_path):
     assert shards_of(tabled / "t.parquet") == shards_of(tabled / "t.jsonl")
-    # What is text in .csv and .tsv is read as the dtype that is asked for; lists are no labels there.
+    # Text in .csv and .tsv files is converted to the dtype of the feature; they have no lists.
     flags = [*TABLED[2:], "--label", "column:digit", *ONE]
     for name in ("t.tsv.gz", "t.jsonl"):
         assert run("images", "--table", digits / name, *flags, "--output", tmp_path / name) == 0
@@ -189,11 +135,11 @@ def test_the_kind_of_table_changes_no_byte(digits, tabled, tmp_path):
     assert all(r["label"] == r["digit"] for r in records_of(tmp_path / "t.tsv.gz").values())
 
 
-def test_names_of_splits_may_be_given_and_other_rows_are_rejects(digits, tmp_path):
+def test_rows_of_splits_that_are_not_listed_are_rejects(digits, tmp_path):
     out = tmp_path / "out"
     flags = ["--table", digits / "t.csv", "--label", "none", "--split_column", "fold", *ONE]
     assert run("images", *flags, "--splits", "2, 0", "--output", out) == 0
-    assert list(whole(out).splits) == ["2", "0"]
+    assert list(balanced(out).splits) == ["2", "0"]
     for key, record in records_of(out).items():
         assert record["split"] == str(int(key[-7:-4]) % 3)
     rejects = rejects_of(out)
@@ -201,14 +147,14 @@ def test_names_of_splits_may_be_given_and_other_rows_are_rejects(digits, tmp_pat
     assert rejects["subject01/001.png"] == "column 'fold' is '1', --splits has 2, 0"
 
 
-def test_a_split_whose_files_are_all_gone_is_there_and_empty(digits, tmp_path):
+def test_a_split_without_any_existing_file_is_empty(digits, tmp_path):
     table = tmp_path / "t.jsonl"
     rows = [row_of(number) for number in range(20)]
     gone = [{"path": f"gone{number}.png", "fold": 3} for number in range(5)]
     table.write_bytes(lines(rows + gone))
     flags = ["--table", table, "--input", digits, "--label", "none", "--split_column", "fold", *ONE]
     assert run("images", *flags, "--num_shards", 2, "--output", tmp_path / "out") == 0
-    split = whole(tmp_path / "out").splits["3"]
+    split = balanced(tmp_path / "out").splits["3"]
     assert (split.rejected, [shard.records for shard in split.shards]) == (5, [0, 0])
 
 
@@ -218,7 +164,7 @@ HOSTILE = [
     ("gs://bucket/x.png", "expected a path without .. below"),
     ("x.tar.gz", "an archive: name it with --input, without a --table"),
     ("subject00", "not a file"),
-    ("t.csv", "not a picture that can be decoded: of no format known"),
+    ("t.csv", "cannot be decoded: unknown image format"),
     (None, "column 'path' is None, expected a path"),
     (7, "column 'path' is 7, expected a path"),
     ("a\0b", "column 'path' is 'a\\x00b', expected a path"),
@@ -226,7 +172,7 @@ HOSTILE = [
 ]
 
 
-def test_rows_that_name_no_picture_are_rejects_each_with_its_reason(digits, tmp_path):
+def test_rows_that_name_no_image_are_rejects_with_a_reason_each(digits, tmp_path):
     rows = [{"path": row_of(0)["path"], "y": "1"}]
     rows += [
         {"path": path.format(name=digits.name) if isinstance(path, str) else path, "y": "2"}
@@ -243,11 +189,9 @@ def test_rows_that_name_no_picture_are_rejects_each_with_its_reason(digits, tmp_
     out = tmp_path / "out"
     flags = ["--table", table, "--input", digits, "--label", "column:y", *ONE]
     assert run("images", *flags, "--output", out) == 0
-    manifest = whole(out)
     assert list(records_of(out)) == [row_of(0)["path"]]
     rejects = rejects_of(out)
     assert len(rejects) == len(rows) - 1 + 4
-    assert manifest.rejected == len(rejects)
     for number, (path, reason) in enumerate(HOSTILE, 2):
         found = rejects.get(f"t.jsonl#{number}", rejects.get(str(path)))
         assert found is not None, path
@@ -266,24 +210,24 @@ def test_rows_that_name_no_picture_are_rejects_each_with_its_reason(digits, tmp_
 
 
 @pytest.mark.slow
-def test_a_file_may_be_named_twice_where_rows_or_a_column_are_the_keys(digits, tmp_path, capsys):
+def test_two_rows_may_name_one_file_if_keys_are_rows_or_a_column(digits, tmp_path, capsys):
     rows = [{"path": row_of(n // 2)["path"], "id": f"k/{n}.tar.gz", "what": n} for n in range(8)]
     (tmp_path / "t.jsonl").write_bytes(lines(rows))
     flags = ["--table", tmp_path / "t.jsonl", "--input", digits, "--extra_features", "what:int64"]
     flags += ["--channels", 1, "--splits", "a=0.5,b=0.5", *ONE]
-    assert run("images", *flags, "--output", tmp_path / "path") == 2
-    assert "(--key row tells them apart)" in capsys.readouterr().err
+    message = r"\(--key row distinguishes them\)"
+    refused(capsys, 2, message, "images", *flags, "--output", tmp_path / "path")
     assert not (tmp_path / "path" / "manifest.json").exists()
     for key in ("row", "column:id"):
         assert run("images", *flags, "--key", key, "--output", tmp_path / key) == 0
-        manifest = whole(tmp_path / key)
-        # Whatever the keys, folders of files are labels, and a file is in one split.
+        manifest = balanced(tmp_path / key)
+        # With any key, the folder of a file is its label, and a file is in one split.
         assert manifest.label_names == tuple(f"subject{n:02d}" for n in range(4))
         records = records_of(tmp_path / key)
         assert len(records) == 8
         for number, row in enumerate(rows):
             record = records[row["id"] if key == "column:id" else f"{row['path']}#{number + 1}"]
-            np.testing.assert_array_equal(record["image"][..., 0], picture(number // 2))
+            np.testing.assert_array_equal(record["image"][..., 0], image(number // 2))
             assert (record["what"], record["label"]) == (number, number // 2)
             other = [r for r in records.values() if r["what"] // 2 == number // 2]
             assert len({r["split"] for r in other}) == 1
@@ -297,7 +241,7 @@ def test_a_file_may_be_named_twice_where_rows_or_a_column_are_the_keys(digits, t
 def test_all_records_of_a_group_are_in_one_split(digits, tmp_path, group):
     flags = ["--table", digits / "t.csv", "--label", "none", "--group_by", group, *ONE]
     assert run("images", *flags, "--splits", "train=0.6,val=0.4", "--output", tmp_path / "o") == 0
-    whole(tmp_path / "o")
+    balanced(tmp_path / "o")
     splits = defaultdict(set)
     for key, record in records_of(tmp_path / "o").items():
         splits[key.split("/")[0]].add(record["split"])
@@ -309,7 +253,7 @@ def test_all_records_of_a_group_are_in_one_split(digits, tmp_path, group):
 
 
 @pytest.mark.slow
-def test_windows_of_the_recordings_of_a_group_are_in_one_split(tmp_path):
+def test_windows_of_all_recordings_of_a_group_are_in_one_split(tmp_path):
     rows = []
     for number in range(24):
         time = np.arange(400 + 37 * number) / 1000
@@ -321,7 +265,7 @@ def test_windows_of_the_recordings_of_a_group_are_in_one_split(tmp_path):
     flags += ["--stride", 50, "--group_by", "column:speaker", "--splits", "train=0.5,val=0.5"]
     flags += ["--extra_features", "speaker:int64", "--num_shards", 3]
     assert run("sensors", *flags, *ONE, "--output", tmp_path / "one") == 0
-    whole(tmp_path / "one")
+    balanced(tmp_path / "one")
     splits = defaultdict(set)
     windows: Counter[int] = Counter()
     for key, record in records_of(tmp_path / "one").items():
@@ -340,12 +284,12 @@ def test_windows_of_the_recordings_of_a_group_are_in_one_split(tmp_path):
     assert files_of(tmp_path / "two") == files_of(tmp_path / "one")
 
 
-# Texts of tables.
+# Tables of texts.
 
 
 @pytest.fixture(scope="module")
 def paragraphs(tmp_path_factory):
-    """Paragraphs of descriptions of datasets, as a table of Parquet."""
+    """A Parquet table of paragraphs that describe datasets, and its rows."""
     root = tmp_path_factory.mktemp("paragraphs")
     rows = []
     for file in sorted((Path(datasets.__file__).parent / "descr").glob("*.rst")):
@@ -355,11 +299,11 @@ def paragraphs(tmp_path_factory):
     return root, rows
 
 
-def test_texts_of_a_table_are_split_by_its_column(paragraphs, tmp_path):
+def test_a_column_decides_the_splits_of_texts(paragraphs, tmp_path):
     root, rows = paragraphs
     flags = ["--table", root / "t.parquet", "--label", "column:about", "--split_column", "fold"]
     assert run("text", *flags, *ONE, "--output", tmp_path / "o") == 0
-    manifest = whole(tmp_path / "o")
+    manifest = balanced(tmp_path / "o")
     assert list(manifest.splits) == ["0", "1", "2", "3"]
     records = records_of(tmp_path / "o")
     assert len(records) == len(rows)
@@ -370,12 +314,12 @@ def test_texts_of_a_table_are_split_by_its_column(paragraphs, tmp_path):
         assert record["split"] == str(row["fold"])
 
 
-def test_windows_of_the_texts_of_a_group_are_in_one_split(paragraphs, tmp_path):
+def test_windows_of_all_texts_of_a_group_are_in_one_split(paragraphs, tmp_path):
     root, rows = paragraphs
     flags = ["--table", root / "t.parquet", "--group_by", "column:about", "--tokens", "bytes"]
     flags += ["--window", 200, "--stride", 150, "--splits", "train=0.5,val=0.5"]
     assert run("text", *flags, *ONE, "--output", tmp_path / "o") == 0
-    whole(tmp_path / "o")
+    balanced(tmp_path / "o")
     splits, found = defaultdict(set), set()
     for key, record in records_of(tmp_path / "o").items():
         number = int(key.split("#")[1].split("@")[0])
@@ -386,7 +330,7 @@ def test_windows_of_the_texts_of_a_group_are_in_one_split(paragraphs, tmp_path):
     assert {"train", "val"} == set.union(*splits.values())
 
 
-def test_whole_files_that_a_table_names_are_texts_whatever_their_keys(tmp_path):
+def test_text_files_named_in_a_table_may_have_the_keys_of_a_column(tmp_path):
     rows = []
     for number, file in enumerate(sorted((Path(datasets.__file__).parent / "descr").glob("*.rst"))):
         (tmp_path / f"{file.stem}.txt").write_bytes(file.read_bytes())
@@ -395,7 +339,7 @@ def test_whole_files_that_a_table_names_are_texts_whatever_their_keys(tmp_path):
     flags = ["--table", tmp_path / "t.csv", "--path_column", "file", "--record", "file"]
     flags += ["--label", "column:kind", "--key", "column:id", "--extra_features", "file:string"]
     assert run("text", *flags, *ONE, "--output", tmp_path / "o") == 0
-    assert whole(tmp_path / "o").label_names == ("real", "toy")
+    assert balanced(tmp_path / "o").label_names == ("real", "toy")
     records = records_of(tmp_path / "o")
     assert sorted(records, key=int) == [str(row["id"]) for row in rows]
     for row in rows:
@@ -405,14 +349,14 @@ def test_whole_files_that_a_table_names_are_texts_whatever_their_keys(tmp_path):
         assert record["file"].item().decode() == row["file"]
 
 
-# Shares of labels.
+# Stratified splits.
 
 SHARES = {"train": 0.7, "val": 0.2, "test": 0.1}
 STRATIFIED = ["--stratify", "--splits", ",".join(f"{k}={v}" for k, v in SHARES.items())]
 
 
-def check_shares(out: Path, label_of) -> None:
-    """Every label has its share of records in every split, to one record."""
+def assert_shares(out: Path, label_of) -> None:
+    """Asserts that the splits divide the records of every label by their shares, to one record."""
     totals: Counter[str] = Counter()
     counts: Counter[tuple[str, str]] = Counter()
     for key, record in records_of(out).items():
@@ -426,7 +370,7 @@ def check_shares(out: Path, label_of) -> None:
 
 @pytest.fixture(scope="module")
 def stratified(digits, tmp_path_factory):
-    """(the flags of a stratified job, its dataset)."""
+    """The arguments of a stratified job, and its output."""
     flags = ["images", "--table", digits / "t.csv", "--label", "column:digit", *STRATIFIED]
     flags += ["--num_shards", 3, "--image_size", "8x8", "--channels", 1]
     out = tmp_path_factory.mktemp("stratified") / "one"
@@ -436,32 +380,29 @@ def stratified(digits, tmp_path_factory):
 
 def test_every_label_has_its_share_of_every_split(stratified):
     _, out = stratified
-    whole(out)
-    check_shares(out, lambda key: int(DIGITS.target[int(key[-7:-4])]))
+    balanced(out)
+    assert_shares(out, lambda key: int(DIGITS.target[int(key[-7:-4])]))
     assert rejects_of(out) == {"gone.png": "cannot be read: No such file or directory"}
 
 
 @pytest.mark.slow(base=["two"])
-@pytest.mark.parametrize("workers", [TWO, BEAMS_OWN], ids=["two", "beams own"])
-def test_shares_are_the_same_bytes_whoever_runs_the_job(stratified, tmp_path, workers):
+@pytest.mark.parametrize("workers", [TWO, BEAM_WORKERS], ids=["two", "beam"])
+def test_all_workers_write_the_same_stratified_bytes(stratified, tmp_path, workers):
     flags, out = stratified
     assert run(*flags, *workers, "--output", tmp_path / "o") == 0
     assert files_of(tmp_path / "o") == files_of(out)
 
 
 @pytest.mark.slow
-def test_a_job_that_was_interrupted_goes_on_to_the_same_bytes(stratified, tmp_path, capsys):
+def test_an_interrupted_stratified_run_resumes_to_the_same_bytes(stratified, tmp_path, capsys):
     flags, out = stratified
     interrupted(*flags, *ONE, "--output", tmp_path / "o")
-    assert not (tmp_path / "o" / "manifest.json").exists()
-    capsys.readouterr()
-    assert run(*flags, *ONE, "--output", tmp_path / "o") == 0
-    assert "kept 9 shards of an unfinished run" in capsys.readouterr().err
+    assert resumed(capsys, *flags, *ONE, "--output", tmp_path / "o") == 9
     assert files_of(tmp_path / "o") == files_of(out)
 
 
 @pytest.mark.slow
-def test_a_table_that_changes_after_an_interruption_is_read_anew(digits, tmp_path, capsys):
+def test_a_table_that_changes_after_an_interruption_is_read_again(digits, tmp_path, capsys):
     table = tmp_path / "t.jsonl"
     rows = [{**row_of(number), "note": f"{number}"} for number in range(60)]
     flags = ["images", "--table", table, "--input", digits, "--label", "column:digit", *ONE]
@@ -470,9 +411,7 @@ def test_a_table_that_changes_after_an_interruption_is_read_anew(digits, tmp_pat
     interrupted(*flags, "--output", tmp_path / "o")
     rows[7]["note"] = "another"
     table.write_bytes(lines(rows))
-    capsys.readouterr()
-    assert run(*flags, "--output", tmp_path / "o") == 0
-    assert "kept 5 shards of an unfinished run" in capsys.readouterr().err
+    assert resumed(capsys, *flags, "--output", tmp_path / "o") == 5
     assert run(*flags, "--output", tmp_path / "fresh") == 0
     assert files_of(tmp_path / "o") == files_of(tmp_path / "fresh")
     assert records_of(tmp_path / "o")[rows[7]["path"]]["note"] == b"another"
@@ -480,7 +419,7 @@ def test_a_table_that_changes_after_an_interruption_is_read_anew(digits, tmp_pat
 
 @pytest.fixture(scope="module")
 def stratified_texts(paragraphs, tmp_path_factory):
-    """The flags of a job, and its output."""
+    """The flags of a stratified text job, and its output."""
     table, out = paragraphs[0] / "t.parquet", tmp_path_factory.mktemp("texts") / "o"
     flags = ["--table", table, "--label_field", "about", "--drop_duplicates", *STRATIFIED]
     assert run("text", *flags, *ONE, "--output", out) == 0
@@ -490,38 +429,27 @@ def stratified_texts(paragraphs, tmp_path_factory):
 def test_texts_are_stratified_and_duplicates_counted(paragraphs, stratified_texts):
     _, rows = paragraphs
     _, out = stratified_texts
-    manifest = whole(out)
+    manifest = balanced(out)
     distinct = {row["text"] for row in rows}
     written = sum(shard.records for s in manifest.splits.values() for shard in s.shards)
     assert (written, manifest.duplicates) == (len(distinct), len(rows) - len(distinct))
     assert manifest.duplicates > 0
-    check_shares(out, lambda key: rows[int(key.split("#")[1]) - 1]["about"])
+    assert_shares(out, lambda key: rows[int(key.split("#")[1]) - 1]["about"])
 
 
 @pytest.mark.slow
-def test_stratified_texts_are_the_same_bytes_by_workers_of_beam(stratified_texts, tmp_path):
+def test_beam_workers_write_the_same_stratified_texts(stratified_texts, tmp_path):
     flags, out = stratified_texts
-    assert run("text", *flags, *BEAMS_OWN, "--output", tmp_path / "o") == 0
+    assert run("text", *flags, *BEAM_WORKERS, "--output", tmp_path / "o") == 0
     assert files_of(tmp_path / "o") == files_of(out)
 
 
-@pytest.mark.slow
-def test_labels_of_one_record_each_still_give_the_splits_their_shares(tmp_path):
-    rows = [{"text": f"text {number}", "label": f"label {number}"} for number in range(2000)]
-    (tmp_path / "t.jsonl").write_bytes(lines(rows))
-    flags = ["--input", tmp_path / "t.jsonl", "--label_field", "label", *STRATIFIED, *ONE]
-    assert run("text", *flags, "--output", tmp_path / "o") == 0
-    counts = {name: s.records for name, s in whole(tmp_path / "o").splits.items()}
-    assert counts == {split: pytest.approx(2000 * share, abs=10) for split, share in SHARES.items()}
-
-
-def test_a_stratified_job_without_any_label_fails_as_any_other(digits, tmp_path, capsys):
+def test_a_stratified_job_that_rejects_all_rows_fails_with_the_first_reason(
+    digits, tmp_path, capsys
+):
     rows = [{"path": row_of(number)["path"], "y": ""} for number in range(4)]
     (tmp_path / "t.csv").write_bytes(delimited(rows, ","))
     flags = ["--table", tmp_path / "t.csv", "--input", digits, "--label", "column:y", *STRATIFIED]
-    assert run("images", *flags, *ONE, "--output", tmp_path / "o") == 1
-    err = capsys.readouterr().err
-    assert (
-        "all 4 records were rejected, no dataset was written; the first: subject00/000.png" in err
-    )
+    message = "all 4 records were rejected, no dataset was written; the first: subject00/000.png"
+    refused(capsys, 1, message, "images", *flags, *ONE, "--output", tmp_path / "o")
     assert not (tmp_path / "o" / "manifest.json").exists()

@@ -1,4 +1,4 @@
-"""`RecordSource` as a map-style dataset of PyTorch's loader."""
+"""`RecordSource` as a map-style dataset of PyTorch."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 import readers
 from readers.format.schema import Schema
+from tests.support.arrays import ids
 from tests.support.datasets import write_dataset, write_numbers
 
 pytestmark = pytest.mark.frameworks
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.frameworks
 
 @pytest.fixture(scope="module", autouse=True)
 def imported():
-    """PyTorch, which is imported for these tests alone: the base tests have none."""
+    """Imports PyTorch when these tests run: the base tests do not have it."""
     global torch, data
     import torch
     from torch.utils import data
@@ -30,10 +31,6 @@ def dataset(tmp_path_factory):
 @pytest.fixture(scope="module")
 def source(dataset):
     return readers.RecordSource(dataset, columns=["id", "vector"])
-
-
-def ids(batches):
-    return [number for batch in batches for number in batch["id"].tolist()]
 
 
 def with_process(records):
@@ -74,7 +71,7 @@ def test_two_processes_shuffle_every_record_once_an_epoch(source, method):
     assert os.getpid() not in processes
 
 
-def test_a_batch_is_asked_for_at_once(source, monkeypatch):
+def test_a_batch_is_one_request(source, monkeypatch):
     asked = []
     read = readers.RecordSource.__getitems__
 
@@ -94,7 +91,7 @@ def test_records_come_one_by_one_without_batches(source):
     assert [record["id"].tolist() for record in loader] == [5, 2]
 
 
-def test_a_batch_of_a_hundred_is_decoded_by_columns_and_stays_what_it_is(tmp_path):
+def test_a_batch_of_a_hundred_is_decoded_by_columns(tmp_path):
     schema = Schema({"x": ("float32", (40, 30)), "label": ("int64", ())})
     records = [{"x": np.full((40, 30), i, np.float32), "label": i} for i in range(300)]
     source = readers.RecordSource(write_dataset(tmp_path, schema, {"train": [records]}))
@@ -105,7 +102,7 @@ def test_a_batch_of_a_hundred_is_decoded_by_columns_and_stays_what_it_is(tmp_pat
         assert (batch["x"] == batch["label"].reshape(-1, 1, 1)).all()
 
 
-def test_texts_are_left_out_or_collated_by_a_function(dataset):
+def test_texts_need_a_collate_function(dataset):
     source = readers.RecordSource(dataset)
     with pytest.raises(TypeError, match="object"):
         next(iter(data.DataLoader(source, batch_size=2)))
@@ -119,7 +116,7 @@ def test_texts_are_left_out_or_collated_by_a_function(dataset):
     assert batch["id"].tolist() == [0, 1]
 
 
-def test_a_subset_and_a_random_split_are_made_of_it(source):
+def test_subsets_random_splits_and_concatenations_of_a_source(source):
     parts = data.random_split(source, [15, 5], generator=torch.Generator().manual_seed(1))
     found = [ids(data.DataLoader(part, batch_size=4)) for part in parts]
     assert sorted(found[0] + found[1]) == list(range(20))

@@ -1,4 +1,4 @@
-"""Files in, a model that has learned out: a job, a reader, transforms and `model.fit` of each kind."""
+"""From files to a trained model: a job, a reader, transforms and `model.fit` for each kind of data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import tensorflow as tf
 from PIL import Image
 
 import readers
-from beam_jobs.__main__ import main
 from examples.samples import make_recordings, make_texts
 from readers.transforms import (
     Moments,
@@ -22,28 +21,27 @@ from readers.transforms import (
     random_crop,
     random_flip,
 )
+from tests.support.commands import run
 
 pytestmark = pytest.mark.slow
 
 SPLITS = ["--splits", "train=0.75,val=0.25", "--num_shards", "train=3,val=1"]
 
-# Of two classes; guessing the larger one is right for less than 0.65.
+# There are two classes; always guessing the larger one is right in less than 0.65.
 LEARNED = 0.9
 
 
-def run(*arguments: object) -> str:
-    """Runs a job with its splits; the directory of its dataset, which comes last."""
-    assert (
-        main([str(argument) for argument in (*arguments[:-1], *SPLITS, "--output", arguments[-1])])
-        == 0
-    )
-    return str(arguments[-1])
+def written(job: str, *arguments: object) -> str:
+    """Runs a job with two splits; returns the directory of its dataset, the last argument."""
+    *flags, out = arguments
+    assert run(job, *flags, *SPLITS, "--output", out) == 0
+    return str(out)
 
 
 def accuracy(
     model: keras.Model, train: tf.data.Dataset, val: tf.data.Dataset, epochs: int
 ) -> float:
-    """Of a model on the held-out split, after it was trained."""
+    """Trains a model; returns its accuracy on the held-out split."""
     loss = keras.losses.SparseCategoricalCrossentropy()
     model.compile(keras.optimizers.Adam(0.01), loss, metrics=["accuracy"])
     labels = np.concatenate([labels for _, labels in val])
@@ -62,25 +60,23 @@ def rng() -> np.random.Generator:
 
 
 def make_stripes(directory: Path, per_class: int) -> None:
-    """JPEG pictures of many sizes and tints, with stripes that lie or stand."""
+    """Writes JPEGs of many sizes and tints, with horizontal or vertical stripes."""
     generator = rng()
-    for axis, name in enumerate(("lying", "standing")):
+    for axis, name in enumerate(("horizontal", "vertical")):
         (directory / name).mkdir(parents=True)
         for number in range(per_class):
             places = np.indices(generator.integers(40, 90, 2))[axis]
             gray = np.sin(places * generator.uniform(0.3, 0.6) + generator.uniform(0, 6))
             pixels = 127.5 + 60 * gray[..., None] + generator.normal(0, 20, (1, 1, 3))
-            picture = Image.fromarray(pixels.clip(0, 255).astype(np.uint8))
-            picture.save(directory / name / f"{number}.jpg")
+            image = Image.fromarray(pixels.clip(0, 255).astype(np.uint8))
+            image.save(directory / name / f"{number}.jpg")
 
 
-@pytest.mark.slow
-def test_a_model_learns_from_augmented_pictures(tmp_path):
+def test_a_model_learns_from_augmented_images(tmp_path):
     make_stripes(tmp_path / "in", 120)
-    pictures = run(
-        "images", "--input", tmp_path / "in/*/*", "--image_size", "36x36", tmp_path / "out"
-    )
-    moments = Moments.of(readers.Manifest.read(pictures), "train", "image")
+    flags = ["--input", tmp_path / "in/*/*", "--image_size", "36x36"]
+    dataset = written("images", *flags, tmp_path / "out")
+    moments = Moments.of(readers.Manifest.read(dataset), "train", "image")
 
     def augmented(batch, keys):
         images = random_flip(batch["image"], keys)
@@ -92,7 +88,7 @@ def test_a_model_learns_from_augmented_pictures(tmp_path):
         images = batch["image"][:, 2:-2, 2:-2]
         return {"image": normalize(images, moments), "label": batch["label"]}
 
-    load = partial(readers.load, pictures, batch_size=32, as_supervised=("image", "label"))
+    load = partial(readers.load, dataset, batch_size=32, as_supervised=("image", "label"))
     train = load(split="train", shuffle=True, transform=augmented)
     val = load(split="val", transform=cut)
     model = keras.Sequential(
@@ -105,10 +101,10 @@ def test_a_model_learns_from_augmented_pictures(tmp_path):
     assert accuracy(model, train, val, epochs=4) > LEARNED
 
 
-def test_a_model_learns_from_texts_by_the_vocabulary_of_their_dataset(tmp_path):
+def test_a_model_learns_from_texts_with_the_vocabulary_of_the_dataset(tmp_path):
     make_texts(tmp_path / "in", 600, rng())
     flags = ["--label_field", "label", "--tokens", "words", "--vocabulary_size", 40]
-    texts = run("text", "--input", tmp_path / "in/*.jsonl", *flags, tmp_path / "out")
+    texts = written("text", "--input", tmp_path / "in/*.jsonl", *flags, tmp_path / "out")
     vectorizer = Vectorizer(texts, length=16)
 
     def ids(batch):
@@ -133,10 +129,9 @@ def test_a_model_learns_from_texts_by_the_vocabulary_of_their_dataset(tmp_path):
     assert found == ["positive", "negative"]
 
 
-@pytest.mark.slow
 def test_a_model_learns_from_recordings_of_different_lengths(tmp_path):
     make_recordings(tmp_path / "in", 80, rng())
-    recordings = run("sensors", "--input", tmp_path / "in/*/*.npy", tmp_path / "out")
+    recordings = written("sensors", "--input", tmp_path / "in/*/*.npy", tmp_path / "out")
     moments = Moments.of(readers.Manifest.read(recordings), "train", "signal")
 
     def normalised(batch):

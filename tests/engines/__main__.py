@@ -17,10 +17,10 @@ ENGINES = {"flink": Flink, "spark": Spark, "prism": Prism, "pool": Pool}
 
 
 def main(arguments: list[str]) -> int:
-    """Does what the command line says; returns the exit code."""
+    """Runs the command; returns the exit code."""
     parser = argparse.ArgumentParser(
         prog="run_local.sh engines",
-        description="Real engines on this machine, to try a job on: a Flink cluster of one "
+        description="Real engines on this machine for trying jobs: a Flink cluster of one "
         "JobManager and two TaskManagers, a Spark cluster of one master and two workers, Prism, and "
         f"Beam's worker pool. What they need is downloaded once, to {packages.CACHE} (or "
         "$BEAM_SHARDS_ENGINES).",
@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> int:
         "--folder",
         type=Path,
         default=packages.CACHE / "running",
-        help="for logs, settings and temporary files, below it one for each engine",
+        help="for logs, settings and temporary files, with one subfolder per engine",
     )
     flags = parser.parse_args(arguments)
     try:
@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> int:
             elif flags.action == "stop":
                 print(f"{name}: stopped {', '.join(stop(engine.folder)) or 'nothing'}")
             else:
-                print(f"{name}: {', '.join(pids(engine.folder)) or 'does not run'}")
+                print(f"{name}: {', '.join(pids(engine.folder)) or 'not running'}")
     except EngineError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -9,29 +9,20 @@ from pathlib import Path
 from typing import Any
 
 from tests.engines import packages
-from tests.engines.java import java
+from tests.engines.java import LOGGING, java, job_server_arguments
 from tests.engines.services import Service, answers, listens
 
 TASK_MANAGERS = 2
 
-_LOGGING = """\
-rootLogger.level = INFO
-rootLogger.appenderRef.console.ref = Console
-appender.console.type = CONSOLE
-appender.console.name = Console
-appender.console.layout.type = PatternLayout
-appender.console.layout.pattern = %d %-5p %c{1} - %m%n
-"""
-
 
 @dataclass(frozen=True)
 class Flink:
-    """Where a cluster lies, and where it listens.
+    """A cluster.
 
     Attributes:
-        folder: Its own, for configuration, logs and temporary files.
-        ports: Three: the JobManager's for its managers and for people, and the job server's.
-        slots: Of each TaskManager.
+        folder: The folder of its configuration, logs and temporary files.
+        ports: The JobManager's ports for TaskManagers and for people, and the job server's port.
+        slots: The number of slots of each TaskManager.
     """
 
     folder: Path
@@ -40,16 +31,16 @@ class Flink:
 
     @property
     def flags(self) -> list[str]:
-        """What sends a job to it."""
+        """The flags that send a job to it."""
         return ["--engine=flink", f"--job_endpoint=localhost:{self.ports[2]}"]
 
     def services(self) -> list[Service]:
-        """What has to run, in this order."""
+        """The processes to start, in this order."""
         conf = self.folder / "conf"
         conf.mkdir(parents=True, exist_ok=True)
         lines = [f"{key}: {value}\n" for key, value in self._configuration().items()]
         (conf / "config.yaml").write_text("".join(lines))
-        (conf / "log4j2.properties").write_text(_LOGGING)
+        (conf / "log4j2.properties").write_text(LOGGING)
         return [
             self._cluster_process(
                 "jobmanager",
@@ -61,7 +52,7 @@ class Flink:
         ]
 
     def task_manager(self, number: int) -> Service:
-        """One of them; it is ready once the JobManager knows it."""
+        """A TaskManager, which is ready once the JobManager knows it."""
         name = f"taskmanager{number}"
         return self._cluster_process(
             name,
@@ -72,13 +63,13 @@ class Flink:
         )
 
     def ask(self, path: str, method: str = "GET") -> Any:
-        """What the JobManager's REST interface says."""
+        """Sends a request to the JobManager's REST interface; returns the answer."""
         asked = urllib.request.Request(self._address + path, method=method)
         with urllib.request.urlopen(asked, timeout=30) as answer:
             return json.load(answer)
 
     def jobs(self) -> list[dict[str, Any]]:
-        """All jobs, the last one first."""
+        """All jobs, the latest first."""
         found = self.ask("/jobs/overview")["jobs"]
         return sorted(found, key=lambda job: -job["start-time"])
 
@@ -99,12 +90,12 @@ class Flink:
             "taskmanager.bind-host": "localhost",
             "taskmanager.numberOfTaskSlots": self.slots,
             "taskmanager.cpu.cores": 1,
-            # A job of two tasks at once has one on each: otherwise it is chance who gets them.
+            # Puts two concurrent tasks of a job on different TaskManagers, otherwise up to chance.
             "taskmanager.load-balance.mode": "SLOTS",
             "taskmanager.memory.task.heap.size": "384m",
             "taskmanager.memory.task.off-heap.size": "128m",
             "taskmanager.memory.managed.size": "128m",
-            # An exchange wants 512 buffers of 32 KiB unless told otherwise, and a job opens a dozen.
+            # By default an exchange needs 512 buffers of 32 KiB, and a job opens a dozen.
             "taskmanager.network.sort-shuffle.min-buffers": 64,
             "taskmanager.memory.network.min": "128m",
             "taskmanager.memory.network.max": "128m",
@@ -113,17 +104,17 @@ class Flink:
             "taskmanager.memory.jvm-metaspace.size": "320m",
             "taskmanager.memory.jvm-overhead.min": "192m",
             "taskmanager.memory.jvm-overhead.max": "192m",
-            # Beam's classes are the cluster's own: those that come with a job are new for every
-            # stage, and so are its Python workers then.
+            # Beam's classes are loaded from the cluster: those that come with a job are loaded again
+            # for every stage, which restarts its Python workers.
             "classloader.resolve-order": "parent-first",
-            # A stage is tried again, once Beam has forgotten a worker that died: see beam_jobs/engines.py.
+            # A stage is retried once Beam has forgotten a dead worker: see beam_jobs/engines/flags.py.
             "restart-strategy.type": "fixed-delay",
             "restart-strategy.fixed-delay.attempts": 2,
             "restart-strategy.fixed-delay.delay": "6 s",
-            # A thread of Flink's that dies, as of a full heap, ends its TaskManager: otherwise jobs
-            # wait for what it should have done.
+            # If one of Flink's threads dies, for example of a full heap, its TaskManager exits.
+            # Otherwise jobs hang.
             "cluster.uncaught-exception-handling": "FAIL",
-            # A TaskManager that was killed is missed after 10 s instead of 50.
+            # A killed TaskManager is noticed after 10 s instead of 50.
             "heartbeat.interval": 2000,
             "heartbeat.timeout": 10000,
             "io.tmp.dirs": self.folder / "tmp",
@@ -141,18 +132,11 @@ class Flink:
     def _job_server(self) -> Service:
         port = self.ports[2]
         classes = [packages.sends_nothing(), *self._classes()]
-        arguments = {
-            "flink-master": f"localhost:{self.ports[1]}",
-            "artifacts-dir": self.folder / "artifacts",
-            "job-port": port,
-            "artifact-port": 0,
-            "expansion-port": 0,
-        }
         command = java(
             "512m",
             classes,
             "org.apache.beam.runners.flink.FlinkJobServerDriver",
-            [text for name, value in arguments.items() for text in (f"--{name}", str(value))],
+            job_server_arguments(self.folder, port, "flink-master", f"localhost:{self.ports[1]}"),
             [self._logging],
         )
         return Service("jobserver", command, lambda: listens(port))

@@ -1,4 +1,4 @@
-"""What a runner that loses an element does; workers of engines load it from here."""
+"""A step that loses elements; workers of engines import it from here."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import apache_beam as beam
 
 
 class Lose(beam.DoFn):
-    """Passes on all elements of a bundle but its first."""
+    """Drops the first element of every bundle."""
 
     def start_bundle(self) -> None:
         self._first = True

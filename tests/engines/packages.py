@@ -1,4 +1,4 @@
-"""What engines are made of: packages of PyPI, Maven and Go, downloaded once and checked."""
+"""Packages of the engines, downloaded once from PyPI, Maven and Go, with checksums."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CACHE = Path(os.environ.get("BEAM_SHARDS_ENGINES") or Path.home() / ".cache/beam
 
 _HERE = Path(__file__).parent
 
-# Source packages, with the programs in a folder called deps; Python's part of them is not used.
+# Source packages with the programs in a folder `deps`; their Python code is not used.
 _FLINK = (
     "apache-flink-libraries==1.20.5",
     "e6aee62ea1a1fe7b32e28894ad079f3f1a50a372a4caac3df52405267f4228c8",
@@ -34,15 +34,15 @@ _SPARK = (
 _PRISM = "github.com/apache/beam/sdks/v2/go/cmd/prism@v2.77.0"
 _PRISM_SUM = "h1:RsC61pHEvtySEHAURQyP/+CVOJm/hy5hewuG9JF0+Ow="
 
-# Of jars, and of what those hold that are merged (see `_merge`). The folders' names have the versions
-# of the poms beside this file, so that other versions are other folders.
+# SHA-256 of jars, and of the contents of merged ones (see `_merge`). The names of folders contain the
+# versions in the poms next to this file, so that other versions are other folders.
 _HDFS_JARS = "95088ca1452dee2c9fd1daa02f23f33c6b4f8f43b701feb91518c25f7cded457"
 _JARS = {
     "flink": "21541905074570fdc5479ca221aeeef46c79829cd10364508a6540ab8516caee",
     "spark": "ecaf44000de3c02020ef932c25a7b156db6ee25295ac2c001f551d388c1f8425",
 }
 
-# Not in a merged jar: what the engine has in a version of its own, and signatures of single jars.
+# Left out of a merged jar: packages of which the engine has its own version, and signatures of jars.
 _LEFT_OUT = {
     "flink": r"(flink|slf4j|log4j|conscrypt|async-profiler|hamcrest)-.*",
     "spark": r"(spark|scala|slf4j|log4j|json4s|arrow|jackson|chill|kryo|metrics|antlr|hamcrest)[-_\d].*",
@@ -63,21 +63,21 @@ def spark() -> Path:
 
 
 def runner_jar(engine: str) -> Path:
-    """Beam's runner for an engine with all that it needs but the engine, as one jar."""
+    """Beam's runner for an engine with all its dependencies except the engine, as one jar."""
 
     def make(folder: Path) -> None:
         found = _merge(sorted(_resolved(engine, folder)), folder / "beam.jar", _LEFT_OUT[engine])
         if found != _JARS[engine]:
             raise EngineError(
                 f"the jars of {engine} have SHA-256 {found}, expected {_JARS[engine]}: the registry "
-                "holds others than those that were tested"
+                "does not have the jars that were tested"
             )
 
     return _once(f"beam-{engine}-2.70.0", make) / "beam.jar"
 
 
 def sends_nothing() -> Path:
-    """A folder of classes for a job server that sends no jars to its cluster."""
+    """A folder of classes with which a job server sends no jars to its cluster."""
 
     def make(folder: Path) -> None:
         source = _HERE / "ClasspathScanningResourcesDetector.java"
@@ -103,12 +103,12 @@ def hdfs() -> Path:
 
 
 def prism() -> Path:
-    """Beam's Prism, the program."""
+    """The program of Beam's Prism."""
 
     def make(folder: Path) -> None:
         _run(["go", "install", _PRISM], "Prism", {"GOBIN": str(folder)})
-        told = _run(["go", "version", "-m", str(folder / "prism")], "Prism")
-        sums = re.findall(r"^\s+mod\s+\S+\s+\S+\s+(\S+)", told, re.MULTILINE)
+        printed = _run(["go", "version", "-m", str(folder / "prism")], "Prism")
+        sums = re.findall(r"^\s+mod\s+\S+\s+\S+\s+(\S+)", printed, re.MULTILINE)
         if sums != [_PRISM_SUM]:
             raise EngineError(f"Prism is made of {sums}, expected {_PRISM_SUM}")
 
@@ -116,14 +116,14 @@ def prism() -> Path:
 
 
 def _once(name: str, make: Callable[[Path], None]) -> Path:
-    """A folder of the cache; it appears whole or not at all, for all processes that want it."""
+    """A folder of the cache, which appears whole or not at all, for all processes."""
     target = CACHE / name
     if target.exists():
         return target
     CACHE.mkdir(parents=True, exist_ok=True)
     with _locked(CACHE / f"{name}.lock"):
         if not target.exists():
-            print(f"making {target} (once; some minutes)", file=sys.stderr)
+            print(f"making {target} (once; takes minutes)", file=sys.stderr)
             with tempfile.TemporaryDirectory(dir=CACHE, prefix=f"{name}-") as folder:
                 made = Path(folder, "made")
                 made.mkdir()
@@ -140,7 +140,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _unpack(requirement: str, sha256: str, folder: Path) -> None:
-    """Unpacks the folder `deps` of a source package; pip compares the checksum."""
+    """Unpacks the folder `deps` of a source package, after pip has verified the checksum."""
     requirements = folder / "requirements.txt"
     requirements.write_text(f"{requirement} --hash=sha256:{sha256}\n")
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary=:all:"]
@@ -156,25 +156,18 @@ def _unpack(requirement: str, sha256: str, folder: Path) -> None:
 
 
 def _resolved(engine: str, folder: Path) -> list[Path]:
-    """The jars that a pom beside this file asks for, downloaded."""
+    """Downloads the jars of a pom next to this file."""
     jars = folder / "jars"
     plugin = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
-    maven = [
-        "mvn",
-        "--quiet",
-        "--batch-mode",
-        "--strict-checksums",
-        f"--file={_HERE}/{engine}.pom.xml",
-    ]
-    _run(
-        [*maven, plugin, "-DincludeScope=runtime", f"-DoutputDirectory={jars}"],
-        f"Beam's {engine} runner",
-    )
+    maven = ["mvn", "--quiet", "--batch-mode", "--strict-checksums"]
+    maven += [f"--file={_HERE}/{engine}.pom.xml", plugin]
+    maven += ["-DincludeScope=runtime", f"-DoutputDirectory={jars}"]
+    _run(maven, f"Beam's {engine} runner")
     return list(jars.iterdir())
 
 
 def _merge(jars: list[Path], target: Path, left_out: str) -> str:
-    """Makes one jar of many; returns the SHA-256 of the names and contents in it."""
+    """Merges jars into one; returns the SHA-256 of its names and contents."""
     digest, seen = hashlib.sha256(), set[str]()
     services: dict[str, list[bytes]] = {}
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as merged:
@@ -204,10 +197,10 @@ def _merge(jars: list[Path], target: Path, left_out: str) -> str:
 
 
 def _run(command: list[str], what: str, environment: dict[str, str] | None = None) -> str:
-    """What a program prints.
+    """Runs a program; returns its output.
 
     Raises:
-        EngineError: It is not there, or fails.
+        EngineError: The program is missing or fails.
     """
     needed_by(command[0], what)
     done = subprocess.run(
@@ -222,10 +215,10 @@ def _run(command: list[str], what: str, environment: dict[str, str] | None = Non
 
 
 def needed_by(program: str, what: str) -> str:
-    """Where a program is.
+    """The path of a program.
 
     Raises:
-        EngineError: It is not there.
+        EngineError: The program is missing; the message names its package.
     """
     packages = {"mvn": "maven", "go": "golang-go"}
     found = shutil.which(program)

@@ -11,43 +11,40 @@ from tests.engines.services import Service, listens
 
 @dataclass(frozen=True)
 class Pool:
-    """Where they lie and listen.
+    """A worker pool and a job service.
 
     Attributes:
-        folder: Their own, for logs.
-        ports: Two: for runners that want workers, and for jobs.
+        folder: The folder of their logs.
+        ports: The port for runners that need workers, and the port for jobs.
+        python: The interpreter of the environment in which workers run.
     """
 
     folder: Path
     ports: tuple[int, int] = (15000, 18097)
+    python: str = sys.executable
 
     @property
     def worker_flags(self) -> list[str]:
-        """What makes any runner take workers of the pool."""
+        """The flags with which any runner uses workers of the pool."""
         return ["--environment_type=EXTERNAL", f"--environment_config=localhost:{self.ports[0]}"]
 
     @property
     def flags(self) -> list[str]:
-        """What sends a job to the service, with workers of the pool."""
+        """The flags that send a job to the service, with workers of the pool."""
         service = f"--job_endpoint=localhost:{self.ports[1]}"
         return ["--runner=PortableRunner", service, *self.worker_flags]
 
     def services(self) -> list[Service]:
-        """What has to run."""
+        """The processes to start."""
         workers, jobs = self.ports
-        program = Path(sys.executable).with_name("beam-shards-worker")
+        program = Path(self.python).with_name("beam-shards-worker")
+        pool = [self.python, "-m", "apache_beam.runners.worker.worker_pool_main"]
+        pool += [f"--service_port={workers}", f"--container_executable={program}"]
+        module = "apache_beam.runners.portability.local_job_service_main"
+        # Another environment must have the package itself.
+        environment = {} if self.python == sys.executable else {"PYTHONPATH": ""}
+        service = [sys.executable, "-m", module, f"--port={jobs}"]
         return [
-            _module(
-                "workerpool",
-                "worker.worker_pool_main",
-                workers,
-                f"--service_port={workers}",
-                f"--container_executable={program}",
-            ),
-            _module("jobservice", "portability.local_job_service_main", jobs, f"--port={jobs}"),
+            Service("workerpool", pool, lambda: listens(workers), environment),
+            Service("jobservice", service, lambda: listens(jobs)),
         ]
-
-
-def _module(name: str, module: str, port: int, *flags: str) -> Service:
-    command = [sys.executable, "-m", f"apache_beam.runners.{module}", *flags]
-    return Service(name, command, lambda: listens(port))

@@ -11,11 +11,11 @@ from tests.engines.services import Service, listens
 
 @dataclass(frozen=True)
 class Prism:
-    """Where it lies and listens.
+    """Prism.
 
     Attributes:
-        folder: Its own, for its log.
-        ports: One: for jobs.
+        folder: The folder of its log.
+        ports: The port for jobs.
     """
 
     folder: Path
@@ -23,11 +23,11 @@ class Prism:
 
     @property
     def flags(self) -> list[str]:
-        """What sends a job to it."""
+        """The flags that send a job to it."""
         return ["--engine=prism", f"--job_endpoint=localhost:{self.ports[0]}"]
 
     def services(self) -> list[Service]:
-        """What has to run."""
+        """The processes to start."""
         (port,) = self.ports
         command = [str(packages.prism()), f"--job_port={port}", "--serve_http=false"]
         return [Service("prism", command, lambda: listens(port))]

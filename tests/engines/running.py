@@ -18,10 +18,7 @@ _CHECKOUT = str(ROOT)
 
 @contextlib.contextmanager
 def running(kind: type[Engine], folder: Path, **arguments: Any) -> Iterator[Engine]:
-    """An engine for as long as a block runs, on ports that nobody else has.
-
-    Its workers can import the tests.
-    """
+    """Runs an engine on unused ports during the context; its workers can import the tests."""
     defaults: Any = kind
     engine: Any = defaults(folder, tuple(free_ports(len(defaults.ports))), **arguments)
     before = os.environ.get("PYTHONPATH")

@@ -1,4 +1,4 @@
-"""Processes that outlive the command that starts them: their folder holds pids and logs."""
+"""Background processes; their folder holds pids and logs."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-# A JVM on a busy machine of two cores takes some 20 s until it answers.
+# A JVM on a busy machine with two cores takes some 20 s until it answers.
 _SECONDS_TO_START = 120
 _SECONDS_TO_STOP = 10
 
 
 class EngineError(Exception):
-    """What a person should read: an engine cannot be had, or does not start."""
+    """An engine cannot be installed or does not start; the message is for the user."""
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,10 @@ class Service:
     """One process.
 
     Attributes:
-        name: Of its log and its pid file.
-        command: What runs.
+        name: The name of its log and of its pid file.
+        command: The command.
         ready: Whether it can be used.
-        environment: Variables beside those of this process.
+        environment: Variables in addition to those of this process.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Service:
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def start(self, folder: Path) -> None:
-        """Starts it, as the leader of a group of its own."""
+        """Starts the process as the leader of its own group."""
         with self._log(folder).open("ab") as output:
             process = subprocess.Popen(
                 self.command,
@@ -54,10 +54,10 @@ class Service:
         self._pid_file(folder).write_text(str(process.pid))
 
     def wait(self, folder: Path) -> None:
-        """Waits until it is ready.
+        """Waits until the process is ready.
 
         Raises:
-            EngineError: It ends, or is not ready in two minutes.
+            EngineError: The process ends, or is not ready in two minutes.
         """
         pid = int(self._pid_file(folder).read_text())
         deadline = time.monotonic() + _SECONDS_TO_START
@@ -78,10 +78,10 @@ class Service:
 
 
 def start(folder: Path, services: Sequence[Service]) -> None:
-    """Starts services at once, as they find each other; when one fails, none is left.
+    """Starts services at the same time, because they connect to each other; all or none.
 
     Raises:
-        EngineError: Some run in this folder already, or one does not start.
+        EngineError: Services of this folder run already, or one does not start.
     """
     folder.mkdir(parents=True, exist_ok=True)
     if running := pids(folder):
@@ -97,7 +97,7 @@ def start(folder: Path, services: Sequence[Service]) -> None:
 
 
 def stop(folder: Path) -> list[str]:
-    """Ends all services of a folder, the last one first; returns their names."""
+    """Stops all services of a folder, the last one first; returns their names."""
     found = dict(reversed(pids(folder).items()))
     for pid in found.values():
         _end(pid)
@@ -107,14 +107,14 @@ def stop(folder: Path) -> list[str]:
 
 
 def pids(folder: Path) -> dict[str, int]:
-    """The pids of a folder's services by name, in the order of their start."""
+    """Name -> pid of a folder's services, in the order of their start."""
     files = sorted(folder.glob("*.pid"), key=lambda file: file.stat().st_mtime_ns)
     found = {file.stem: int(file.read_text()) for file in files}
     return {name: pid for name, pid in found.items() if is_alive(pid)}
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs; one that ended and was not waited for does not."""
+    """Whether a process runs; zombies do not."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
@@ -123,7 +123,7 @@ def is_alive(pid: int) -> bool:
 
 
 def _end(pid: int) -> None:
-    """Ends a process with all of its group, first by asking."""
+    """Ends a process with its whole group: SIGTERM, then SIGKILL."""
     for sent, seconds in ((signal.SIGTERM, _SECONDS_TO_STOP), (signal.SIGKILL, _SECONDS_TO_STOP)):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(pid, sent)
@@ -132,13 +132,13 @@ def _end(pid: int) -> None:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
             time.sleep(0.05)
-    # What its group started in the meantime, such as workers.
+    # Processes that its group started in the meantime, such as workers.
     with contextlib.suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of this machine that nobody listens at."""
+    """Unused ports of this machine."""
     with contextlib.ExitStack() as stack:
         found = [stack.enter_context(socket.socket()) for _ in range(count)]
         for one in found:
@@ -146,17 +146,17 @@ def free_ports(count: int) -> list[int]:
         return [one.getsockname()[1] for one in found]
 
 
-def answers(url: str, said: str = "") -> bool:
-    """Whether a page is there, and says something."""
+def answers(url: str, text: str = "") -> bool:
+    """Whether a page exists and contains a text."""
     try:
         with urllib.request.urlopen(url, timeout=5) as answer:
-            return said in answer.read().decode("utf-8", "replace")
+            return text in answer.read().decode("utf-8", "replace")
     except (urllib.error.URLError, ConnectionError, TimeoutError):
         return False
 
 
 def listens(port: int) -> bool:
-    """Whether somebody listens at a port of this machine."""
+    """Whether a process listens at a port of this machine."""
     with contextlib.suppress(OSError), socket.create_connection(("localhost", port), timeout=5):
         return True
     return False

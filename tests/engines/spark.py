@@ -10,30 +10,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.engines import packages
-from tests.engines.java import FAST_START, java
+from tests.engines.java import FAST_START, LOGGING, java, job_server_arguments
 from tests.engines.services import Service, listens
 
 WORKERS = 2
 
-_LOGGING = """\
-rootLogger.level = INFO
-rootLogger.appenderRef.console.ref = Console
-appender.console.type = CONSOLE
-appender.console.name = Console
-appender.console.target = SYSTEM_ERR
-appender.console.layout.type = PatternLayout
-appender.console.layout.pattern = %d %-5p %c{1} - %m%n
-"""
-
 
 @dataclass(frozen=True)
 class Spark:
-    """Where a cluster lies, and where it listens.
+    """A cluster.
 
     Attributes:
-        folder: Its own, for logs and temporary files.
-        ports: Three: the master's for jobs and for people, and the job server's.
-        cores: That a job may have; two workers share them.
+        folder: The folder of its logs and temporary files.
+        ports: The master's ports for jobs and for people, and the job server's port.
+        cores: The number of cores for a job, shared by two workers.
     """
 
     folder: Path
@@ -42,13 +32,13 @@ class Spark:
 
     @property
     def flags(self) -> list[str]:
-        """What sends a job to it."""
+        """The flags that send a job to it."""
         return ["--engine=spark", f"--job_endpoint=localhost:{self.ports[2]}"]
 
     def services(self) -> list[Service]:
-        """What has to run, in this order."""
+        """The processes to start, in this order."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / "log4j2.properties").write_text(_LOGGING)
+        (self.folder / "log4j2.properties").write_text(LOGGING)
         master, pages, _ = self.ports
         flags = ["--host", "localhost", "--port", str(master), "--webui-port", str(pages)]
         workers = [self._worker(number) for number in range(1, WORKERS + 1)]
@@ -71,7 +61,7 @@ class Spark:
         return f"spark://localhost:{self.ports[0]}"
 
     def _alive(self) -> int:
-        """How many workers the master knows; -1 while it does not answer."""
+        """The number of workers that the master knows; -1 while it does not answer."""
         try:
             with urllib.request.urlopen(
                 f"http://localhost:{self.ports[1]}/json/", timeout=5
@@ -101,18 +91,11 @@ class Spark:
             "spark.ui.enabled": "false",
             "spark.local.dir": self.folder / "tmp",
         }
-        arguments = {
-            "spark-master-url": self._master,
-            "artifacts-dir": self.folder / "artifacts",
-            "job-port": port,
-            "artifact-port": 0,
-            "expansion-port": 0,
-        }
         command = java(
             "640m",
             [packages.sends_nothing(), jar, packages.spark() / "jars/*"],
             "org.apache.beam.runners.spark.SparkJobServerDriver",
-            [text for name, value in arguments.items() for text in (f"--{name}", str(value))],
+            job_server_arguments(self.folder, port, "spark-master-url", self._master),
             [self._logging, *(f"-D{name}={value}" for name, value in properties.items())],
         )
         return Service("jobserver", command, lambda: listens(port), self._environment)

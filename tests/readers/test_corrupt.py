@@ -13,31 +13,20 @@ from fsspec.implementations.memory import MemoryFileSystem
 import readers
 from readers.format.index import parse_index
 from readers.format.tfrecord import CorruptRecordError
-from tests.support.datasets import SIGNALS, write_dataset, write_numbers
+from tests.support.arrays import ids
+from tests.support.datasets import SIGNALS, damage, index_of, write_dataset, write_numbers
 
 SHARD = "train-00001-of-00004.tfrecord"
 
 
-def ids(batches):
-    return [i for batch in batches for i in np.asarray(batch["id"]).tolist()]
-
-
-def damage(dataset, rows, shard=SHARD):
-    """Flips a bit in some records of a shard, and returns the records' offsets."""
-    index = parse_index((dataset / f"{shard}.idx").read_bytes(), shard)
-    data = bytearray((dataset / shard).read_bytes())
-    for row in rows:
-        data[index[row, 0] + 25] ^= 4
-    (dataset / shard).write_bytes(data)
-    return index[rows, 0].tolist()
-
-
 def test_a_damaged_record_is_reported_by_file_number_and_byte(tmp_path):
     dataset = write_numbers(tmp_path)
-    (offset,) = damage(dataset, [2])
+    (offset,) = damage(dataset / SHARD, 2)
     message = rf"{SHARD}: record 2: the record at byte {offset} fails its CRC32C"
+    batches = readers.as_numpy(dataset, batch_size=1)
+    assert ids(next(batches) for _ in range(7)) == list(range(7))
     with pytest.raises(CorruptRecordError, match=message):
-        list(readers.as_numpy(dataset, batch_size=4))
+        next(batches)
     with pytest.raises(CorruptRecordError, match=message):
         readers.RecordSource(dataset, split="train")[7]
     for shuffle in (False, True):
@@ -51,7 +40,7 @@ def test_a_damaged_record_is_reported_by_file_number_and_byte(tmp_path):
 @pytest.mark.parametrize("size", [1, 3, 20])
 def test_skipping_drops_only_the_damaged_records_and_counts_them(tmp_path, caplog, shuffle, size):
     dataset = write_numbers(tmp_path)
-    damage(dataset, [0, 2])
+    damage(dataset / SHARD, 0, 2)
     left = [i for i in range(20) if i not in (5, 7)]
     how = {"batch_size": size, "shuffle": shuffle, "on_corrupt": "skip", "repeat": 2}
     batches = readers.as_numpy(dataset, **how)
@@ -68,10 +57,10 @@ def test_skipping_drops_only_the_damaged_records_and_counts_them(tmp_path, caplo
 def test_a_truncated_shard_loses_only_the_missing_records(tmp_path):
     dataset = write_numbers(tmp_path)
     path = dataset / SHARD
-    index = parse_index((dataset / f"{SHARD}.idx").read_bytes(), SHARD)
+    index = index_of(path)
     path.write_bytes(path.read_bytes()[: index[2, 0] + 9])
     message = (
-        rf"{SHARD}: the manifest says .* record 2, at byte {index[2, 0]}, is cut off or missing"
+        rf"{SHARD}: the manifest states .* record 2, at byte {index[2, 0]}, is cut off or missing"
     )
     with pytest.raises(readers.DatasetError, match=message):
         readers.as_numpy(dataset, batch_size=4)
@@ -84,7 +73,7 @@ def test_a_truncated_shard_loses_only_the_missing_records(tmp_path):
 def test_a_batch_of_only_damaged_records_is_empty(tmp_path, batching):
     records = [{"signal": np.ones((n, 2), "f4"), "label": n} for n in (1, 2, 3, 4)]
     dataset = write_dataset(tmp_path, SIGNALS, {"train": [records]})
-    damage(dataset, [2, 3], "train-00000-of-00001.tfrecord")
+    damage(dataset / "train-00000-of-00001.tfrecord", 2, 3)
     how = {"batch_size": 2, "batching": batching, "on_corrupt": "skip"}
     assert [len(batch["label"]) for batch in readers.as_numpy(dataset, **how)] == [2, 0]
     found = [batch["label"].shape[0] for batch in readers.load(dataset, **how)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 
 import numpy as np
@@ -17,8 +16,9 @@ from readers.format.schema import (
     TENSORFLOW_DTYPES,
     Feature,
     Schema,
-    numpy_dtype,
 )
+from tests.support.arrays import assert_same, random_array
+from tests.support.images import encoded
 from tests.support.plain import example, tensor, write_plain
 
 LENGTHS = (2, 0, 3, 1, 5)
@@ -27,21 +27,6 @@ LENGTHS = (2, 0, 3, 1, 5)
 @pytest.fixture
 def rng():
     return np.random.default_rng(17)
-
-
-def array_of(rng, dtype, shape):
-    """Values from the whole range of the dtype, or texts."""
-    if dtype == "string":
-        array = np.empty(int(np.prod(shape)), object)
-        array[:] = [rng.bytes(int(rng.integers(0, 9))) for _ in range(array.size)]
-        return array.reshape(shape)
-    target = numpy_dtype(dtype)
-    if dtype == "bool":
-        return np.asarray(rng.integers(0, 2, shape)).astype(bool)
-    if target.kind in "iu":
-        limits = np.iinfo(target)
-        return np.asarray(rng.integers(limits.min, limits.max, shape, target, endpoint=True))
-    return np.asarray(rng.normal(size=shape) * 100).astype(target)
 
 
 def dtypes_and_shapes(dtypes):
@@ -69,16 +54,11 @@ CASES = [
 ]
 
 
-def same(found, expected):
-    assert isinstance(found, bytes) or found.dtype in (expected.dtype, tf.string)
+def assert_value(found, expected):
     # TensorFlow returns a single text, or a single bfloat16, as a value that is not an array.
-    found = np.asarray(found.numpy() if isinstance(found, tf.Tensor) else found, expected.dtype)
-    assert found.shape == expected.shape
-    if expected.dtype == object:
-        assert found.tolist() == expected.tolist()
-    else:
-        assert found.dtype == expected.dtype
-        assert found.tobytes() == expected.tobytes()
+    assert isinstance(found, bytes) or found.dtype in (expected.dtype, tf.string)
+    found = found.numpy() if isinstance(found, tf.Tensor) else found
+    assert_same(np.asarray(found, expected.dtype), expected)
 
 
 def assert_readers_agree(path, schema, records):
@@ -97,13 +77,13 @@ def assert_readers_agree(path, schema, records):
                     value = batch[name][row]
                     if isinstance(value, tf.RaggedTensor):
                         value = value.to_tensor()
-                    same(value, expected)
+                    assert_value(value, expected)
         assert next(rows, None) is None
     source = readers.RecordSource(path, schema=schema)
     for rows in (source, source.__getitems__(range(len(source)))):
         for found, record in zip(rows, records, strict=True):
             for name, expected in record.items():
-                same(found[name], expected)
+                assert_value(found[name], expected)
 
 
 @pytest.mark.slow(base=["raw", "list"])
@@ -117,7 +97,7 @@ def test_every_reader_reads_every_encoding_of_every_dtype(tmp_path, rng, encodin
     }
     records = [
         {
-            name: array_of(rng, f.dtype, [n if d is None else d for d in f.shape])
+            name: random_array(rng, f.dtype, [n if d is None else d for d in f.shape])
             for name, f in features.items()
         }
         for n in LENGTHS
@@ -144,9 +124,9 @@ def test_every_reader_reads_a_file_that_mixes_encodings_and_omits_empty_lists(tm
         pixels = rng.integers(0, 256, (4 + number, 5, 3)).astype(np.uint8)
         record = {
             "image/encoded": pixels,
-            "image/object/bbox": array_of(rng, "float32", (count, 4)),
-            "image/object/class": array_of(rng, "int64", (count,)),
-            "image/object/name": array_of(rng, "string", (count,)),
+            "image/object/bbox": random_array(rng, "float32", (count, 4)),
+            "image/object/class": random_array(rng, "int64", (count,)),
+            "image/object/name": random_array(rng, "string", (count,)),
             "image/filename": np.array(b"%d.png" % number, object),
         }
         written = {n: v.reshape(-1) for n, v in record.items() if v.size and "object" in n}
@@ -159,14 +139,6 @@ def test_every_reader_reads_a_file_that_mixes_encodings_and_omits_empty_lists(tm
 
 
 # Encoded images.
-
-
-def encoded(pixels, kind, **options):
-    out = io.BytesIO()
-    image = pixels if isinstance(pixels, Image.Image) else Image.fromarray(pixels)
-    image.save(out, kind, **options)
-    return out.getvalue()
-
 
 _PIXELS = np.random.default_rng(17)
 

@@ -41,9 +41,8 @@ def records(count=30, seed=0):
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory):
     found = records()
-    return str(
-        write_dataset(tmp_path_factory.mktemp("d"), SCHEMA, {"train": [found[:17], found[17:]]})
-    )
+    shards = [found[:17], found[17:]]
+    return str(write_dataset(tmp_path_factory.mktemp("d"), SCHEMA, {"train": shards}))
 
 
 READERS = [
@@ -54,18 +53,7 @@ READERS = [
 every_reader = pytest.mark.parametrize("read", READERS, ids=["numpy", "index", "streams"])
 
 
-@pytest.mark.slow(
-    base=[
-        "shape0-found0-2",
-        "shape1-found1-2",
-        "shape2-found2-2",
-        "shape3-found3-2",
-        "shape4-found4-2",
-        "shape5-found5-2",
-        "shape6-found6-2",
-        "shape7-found7-2",
-    ]
-)
+@pytest.mark.slow(base=[f"shape{n}-found{n}-2" for n in range(len(VARYING))])
 @pytest.mark.parametrize("limit", [1, 2, 4, 99])
 @pytest.mark.parametrize(("shape", "found"), VARYING)
 def test_the_first_unknown_dimension_is_truncated_to_its_limit(shape, found, limit):
@@ -108,11 +96,10 @@ def test_a_sequence_is_truncated_as_a_list_or_within_its_arrays(shape, counts, l
 @pytest.mark.slow(base=["index", "numpy"])
 @every_reader
 def test_padding_values_and_lengths_match_the_arguments(dataset, read):
-    how = {"tokens": -7, "signal": np.nan, "words": "<pad>", "parts": 5}
+    padding = {"tokens": -7, "signal": np.nan, "words": "<pad>", "parts": 5}
+    how = {"batching": "padded", "lengths": True, "mask": True, "padding_values": padding}
     written, seen = records(), []
-    for batch in read(
-        dataset, batch_size=8, batching="padded", lengths=True, mask=True, padding_values=how
-    ):
+    for batch in read(dataset, batch_size=8, **how):
         seen += batch["label"].tolist()
         rows = [written[label] for label in batch["label"]]
         lengths = [len(row["tokens"]) for row in rows]
@@ -136,9 +123,8 @@ def test_padding_values_and_lengths_match_the_arguments(dataset, read):
 
 @every_reader
 def test_a_single_padding_value_applies_to_all_numeric_features(dataset, read):
-    (batch, *_) = read(
-        dataset, batch_size=30, columns=["tokens", "words"], batching="padded", padding_values=-1
-    )
+    how = {"columns": ["tokens", "words"], "batching": "padded", "padding_values": -1}
+    (batch, *_) = read(dataset, batch_size=30, **how)
     shortest = int((batch["tokens"] != -1).sum(axis=1).argmin())
     assert batch["tokens"][shortest, -1] == -1
     assert batch["words"][shortest, -1] == b""
@@ -148,14 +134,9 @@ def test_a_single_padding_value_applies_to_all_numeric_features(dataset, read):
 @every_reader
 def test_lengths_are_those_after_truncation(dataset, read):
     lengths = []
-    for batch in read(
-        dataset,
-        batch_size=8,
-        batching="padded",
-        lengths=True,
-        max_length={"tokens": 3, "plane": 2},
-        columns=["tokens", "plane", "signal"],
-    ):
+    limits = {"tokens": 3, "plane": 2}
+    how = {"batching": "padded", "lengths": True, "columns": ["tokens", "plane", "signal"]}
+    for batch in read(dataset, batch_size=8, max_length=limits, **how):
         lengths += batch["tokens_length"].tolist()
         assert batch["tokens"].shape[1] <= 3 >= batch["tokens_length"].max()
         assert batch["plane"].shape[1] <= 2 >= batch["plane_length"][:, 0].max()
@@ -164,19 +145,12 @@ def test_lengths_are_those_after_truncation(dataset, read):
     assert lengths == [min(len(record["tokens"]), 3) for record in records()]
 
 
-def test_lengths_have_static_shapes(dataset):
-    for order in ("global", "interleave"):
-        ds = readers.load(
-            dataset,
-            batch_size=8,
-            batching="padded",
-            lengths=True,
-            drop_remainder=True,
-            order=order,
-        )
-        spec = ds.element_spec
-        assert spec["tokens_length"] == tf.TensorSpec([8], tf.int64)
-        assert spec["plane_length"] == tf.TensorSpec([8, 2], tf.int64)
+@pytest.mark.parametrize("order", ["global", "interleave"])
+def test_lengths_have_static_shapes(dataset, order):
+    how = {"batch_size": 8, "batching": "padded", "lengths": True, "drop_remainder": True}
+    spec = readers.load(dataset, order=order, **how).element_spec
+    assert spec["tokens_length"] == tf.TensorSpec([8], tf.int64)
+    assert spec["plane_length"] == tf.TensorSpec([8, 2], tf.int64)
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,7 @@ import tensorflow as tf
 
 import readers
 from readers.shards.records import Records
-from tests.readers.test_corrupt import damage
-from tests.support.datasets import write_numbers
+from tests.support.datasets import damage, write_numbers
 
 # More shards than are interleaved at a time, one of them empty.
 COUNTS = (50, 40, 70, 44, 0, 91, 33, 64, 5, 17, 18, 19, 20, 21, 22, 23, 24, 25, 60, 61)
@@ -175,7 +174,7 @@ def test_skipped_steps_are_not_read(dataset, way, tmp_path):
     ends = np.cumsum(COUNTS)
     shard = int(np.searchsorted(ends, whole[0][0], side="right"))
     file = f"train-{shard:05d}-of-{len(COUNTS):05d}.tfrecord"
-    damage(tmp_path, [whole[0][0] - (ends[shard] - COUNTS[shard])], file)
+    damage(tmp_path / file, whole[0][0] - (ends[shard] - COUNTS[shard]))
     for read in (readers.load, readers.as_numpy):
         assert ids(read(tmp_path, **how, start_step=20)) == whole[20:]
         with pytest.raises((ValueError, tf.errors.OpError)):

@@ -13,26 +13,14 @@ from beam_jobs import WriteShards
 from beam_jobs.errors import UsageError
 from readers.format.decode.records import Decoder, parse_feature_lists
 from readers.format.encode import Encoder
-from readers.format.schema import Feature, Schema, numpy_dtype
-from tests.support.plain import example, feature, jpeg, tensor, write_plain
+from readers.format.schema import Feature, Schema
+from tests.support.arrays import random_array
+from tests.support.plain import example, jpeg, sequence_example, tensor, write_plain
 
 
 @pytest.fixture
 def rng():
     return np.random.default_rng(5)
-
-
-def sequence_example(context=None, **lists):
-    """A serialized SequenceExample; each list is given step by step."""
-    return tf.train.SequenceExample(
-        context=tf.train.Features(feature={k: feature(v) for k, v in (context or {}).items()}),
-        feature_lists=tf.train.FeatureLists(
-            feature_list={
-                name: tf.train.FeatureList(feature=map(feature, steps))
-                for name, steps in lists.items()
-            }
-        ),
-    ).SerializeToString(deterministic=True)
 
 
 def nested(value):
@@ -106,19 +94,6 @@ def test_a_schema_distinguishes_the_context_from_feature_lists(tmp_path):
 WIRE = {"string": tf.string, "float32": tf.float32}
 
 
-def values_of(rng, dtype, shape):
-    if dtype == "string":
-        flat = [rng.bytes(rng.integers(0, 5)) for _ in range(np.prod(shape, dtype=int))]
-        array = np.empty(len(flat), object)
-        array[:] = flat
-        return array.reshape(shape)
-    if dtype == "bool":
-        return rng.integers(0, 2, shape).astype(bool)
-    if dtype.startswith(("float", "bfloat", "complex")):
-        return rng.normal(size=shape).astype(numpy_dtype(dtype))
-    return rng.integers(0, 100, shape).astype(numpy_dtype(dtype))
-
-
 def on_the_wire(array):
     """The array as a list of an Example holds it."""
     if array.dtype == object:
@@ -133,7 +108,7 @@ def on_the_wire(array):
 @pytest.mark.parametrize("dtype", ["int64", "float32", "string", "int16", "bool"])
 def test_steps_of_several_lengths_are_doubly_ragged(tmp_path, rng, dtype, batching):
     sizes = [[2, 0, 3], [], [1], [0, 0], [4, 1]]
-    values = [[values_of(rng, dtype, (size,)) for size in record] for record in sizes]
+    values = [[random_array(rng, dtype, (size,)) for size in record] for record in sizes]
     records = [sequence_example(x=[on_the_wire(v) for v in record]) for record in values]
     path = write_plain(tmp_path / "a.tfrecord", records)
     schema = Schema({"x": Feature(dtype, (None, None), "list steps")})
@@ -161,7 +136,7 @@ def test_steps_of_several_lengths_are_doubly_ragged(tmp_path, rng, dtype, batchi
 @pytest.mark.parametrize("encoding", ["list", "raw", "tensor"])
 @pytest.mark.parametrize("dtype", ["uint8", "float32", "int32"])
 def test_steps_of_one_shape_are_one_array(tmp_path, rng, encoding, dtype):
-    values = [values_of(rng, dtype, (count, 2, 3)) for count in (3, 0, 1)]
+    values = [random_array(rng, dtype, (count, 2, 3)) for count in (3, 0, 1)]
     write = {"list": on_the_wire, "raw": np.ndarray.tobytes, "tensor": tensor}[encoding]
     records = [sequence_example({"y": 1}, x=map(write, array)) for array in values]
     path = write_plain(tmp_path / "a.tfrecord", records)
@@ -179,7 +154,9 @@ def test_steps_of_one_shape_are_one_array(tmp_path, rng, encoding, dtype):
 @pytest.mark.slow(base=["raw"])
 @pytest.mark.parametrize("encoding", ["raw", "tensor"])
 def test_steps_of_several_shapes_are_a_list_of_arrays(tmp_path, rng, encoding):
-    values = [[values_of(rng, "int16", (n, 2)) for n in record] for record in ([3, 1], [], [0, 2])]
+    values = [
+        [random_array(rng, "int16", (n, 2)) for n in record] for record in ([3, 1], [], [0, 2])
+    ]
     write = {"raw": np.ndarray.tobytes, "tensor": tensor}[encoding]
     path = write_plain(
         tmp_path / "a.tfrecord", [sequence_example(x=map(write, record)) for record in values]
@@ -191,7 +168,7 @@ def test_steps_of_several_shapes_are_a_list_of_arrays(tmp_path, rng, encoding):
 
 
 def test_a_known_number_of_steps_is_dense(tmp_path, rng):
-    values = values_of(rng, "float32", (4, 5, 2))
+    values = random_array(rng, "float32", (4, 5, 2))
     records = [sequence_example(x=list(record)) for record in values]
     path = write_plain(tmp_path / "a.tfrecord", records)
     schema = Schema({"x": Feature("float32", (5, 2), "list steps")})
@@ -227,7 +204,7 @@ def test_the_frames_of_a_video_are_decoded(tmp_path, size):
 
 
 def test_feature_lists_are_truncated_counted_bucketed_and_packed_like_lists(tmp_path, rng):
-    values = [values_of(rng, "float32", (count, 2)) for count in (3, 0, 1, 5, 2, 4)]
+    values = [random_array(rng, "float32", (count, 2)) for count in (3, 0, 1, 5, 2, 4)]
     steps = write_plain(tmp_path / "a", [sequence_example(x=list(array)) for array in values])
     lists = write_plain(tmp_path / "b", [example(x=array) for array in values])
     for arguments in (
@@ -321,10 +298,9 @@ def test_a_step_that_does_not_fit_is_reported_by_feature(tmp_path, name, spec, m
     schema = Schema({name: Feature(*spec)})
     with pytest.raises(ValueError) as caught:
         next(readers.as_numpy(path, schema=schema, batch_size=1, batching="ragged"))
-    assert f"a.tfrecord: record 0 at byte 0: feature {name!r} ({schema[name]}): " in str(
-        caught.value
-    )
-    assert message in str(caught.value)
+    text = str(caught.value)
+    assert f"a.tfrecord: record 0 at byte 0: feature {name!r} ({schema[name]}): " in text
+    assert message in text
     ds = readers.load(path, schema=schema, batch_size=1, batching="ragged", order="interleave")
     with pytest.raises(tf.errors.InvalidArgumentError, match=rf"(feature|list|key).*{name}\b"):
         list(ds)
@@ -348,18 +324,9 @@ def test_bytes_that_are_not_a_sequence_example_are_rejected(data, reason):
     ("arguments", "message"),
     [
         (("int64", (), "list steps"), "counts its steps"),
-        (
-            ("string", (None, None), "text steps"),
-            "each step is string [None], text: text is a single UTF-8",
-        ),
-        (
-            ("float64", (None,), "list steps"),
-            "each step is float64 [], list: an Example's lists hold",
-        ),
-        (
-            ("int64", (None, None, None), "list steps"),
-            "only one unknown size per step can be inferred",
-        ),
+        (("string", (None, None), "text steps"), "each step is string [None], text: text is a"),
+        (("float64", (None,), "list steps"), "each step is float64 [], list: an Example's lists"),
+        (("int64", (None, None, None), "list steps"), "only one unknown size per step can be"),
         (("int64", (None,), "steps"), "unknown encoding 'steps': expected one of tensor, list"),
         (("int64", (None, None), "sequence steps"), "unknown encoding"),
     ],
@@ -372,14 +339,7 @@ def test_an_impossible_feature_of_steps_is_rejected(arguments, message):
 
 def test_feature_lists_cannot_be_written():
     schema = Schema({"x": Feature("int64", (None,), "list steps")})
-    with pytest.raises(
-        ValueError, match=r"feature 'x' .* read, not written; use the encoding tensor"
-    ):
+    with pytest.raises(ValueError, match=r"feature 'x' .* read, not written; use the encoding"):
         Encoder(schema)
     with pytest.raises(UsageError, match="feature lists are read, not written"):
         WriteShards("out", schema=schema)
-
-
-def test_a_schema_of_steps_survives_json():
-    schema = Schema({"x": Feature("int64", (None, 2), "list steps"), "y": Feature("int64")})
-    assert Schema.from_json(schema.to_json()) == schema

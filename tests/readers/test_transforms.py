@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import json
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -17,8 +14,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 import readers
-from beam_jobs.__main__ import main
-from beam_jobs.jobs.text.tokens import BYTE_OFFSET, PADDING, UNKNOWN, Tokenizer
+from beam_jobs.jobs.text.tokens import Tokenizer
+from readers.format.manifest import PADDING, RESERVED_IDS, UNKNOWN
 from readers.transforms import (
     Moments,
     Vectorizer,
@@ -32,8 +29,9 @@ from readers.transforms import (
     to_float,
     uniform,
 )
-from tests.support.checkout import ROOT
+from tests.support.commands import run
 from tests.support.datasets import SIGNALS, signals, write_dataset
+from tests.support.images import encoded
 
 # Consecutive keys: the numbers computed from them must not show it.
 KEYS = np.arange(1 << 16)
@@ -52,14 +50,6 @@ def assert_even(counts: np.ndarray) -> None:
     """Chi-squared of counts that should be equal is within 4.5 deviations of its mean."""
     freedom = counts.size - 1
     assert abs(chi_squared(counts) - freedom) < 4.5 * np.sqrt(2 * freedom) + 10
-
-
-def lowbias32(x: int) -> int:
-    """Source: Chris Wellons' hash-prospector, here with unbounded integers."""
-    x &= 0xFFFFFFFF
-    x = (x ^ x >> 16) * 0x7FEB352D & 0xFFFFFFFF
-    x = (x ^ x >> 15) * 0x846CA68B & 0xFFFFFFFF
-    return x ^ x >> 16
 
 
 # Random numbers.
@@ -145,15 +135,7 @@ def images_of(dtype: str) -> tf.Tensor:
     return tf.constant(IMAGES) if dtype == "uint8" else to_float(IMAGES)
 
 
-@pytest.mark.slow(
-    base=[
-        "uint8-flip",
-        "uint8-flip both ways",
-        "uint8-crop",
-        "uint8-padded crop",
-        "uint8-brightness",
-    ]
-)
+@pytest.mark.slow(base=[f"uint8-{name}" for name in RANDOM])
 @each_random
 @each_dtype
 def test_an_image_is_changed_in_the_same_way_in_every_batch(transform, dtype):
@@ -201,10 +183,8 @@ def test_a_resumed_run_augments_alike_and_every_epoch_differently(tmp_path, orde
 @each_random
 def test_another_key_or_salt_changes_images_differently(transform):
     found = transform(IMAGES, IMAGE_KEYS).numpy()
-    for other in (
-        transform(IMAGES, IMAGE_KEYS + 1),
-        transform(IMAGES, IMAGE_KEYS, salt="another"),
-    ):
+    for keys, more in ((IMAGE_KEYS + 1, {}), (IMAGE_KEYS, {"salt": "another"})):
+        other = transform(IMAGES, keys, **more)
         assert (found != other.numpy()).any(axis=(1, 2, 3)).sum() > 24
 
 
@@ -263,13 +243,24 @@ def test_a_crop_of_the_full_size_is_the_image():
     assert np.array_equal(random_crop(IMAGES, IMAGE_KEYS, (20, 24)), IMAGES)
 
 
-def test_a_crop_larger_than_the_image_is_rejected():
-    with pytest.raises(
-        ValueError, match="a height of at least 21, including padding, found 20: re"
-    ):
-        random_crop(IMAGES, IMAGE_KEYS, (21, 24))
-    with pytest.raises(ValueError, match="a width of at least 29, including padding, found 28: re"):
-        random_crop(IMAGES, IMAGE_KEYS, (20, 29), padding=2)
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"size": (21, 24)}, "a height of at least 21, including padding, found 20: resize"),
+        ({"size": (20, 29), "padding": 2}, "a width of at least 29, including padding, found 28"),
+        ({"size": (20, 24), "padding": -1}, "padding=-1: expected a number of pixels"),
+        *(
+            ({"size": size}, r"expected \(height, width\) in pixels")
+            for size in (20, (20,), (0, 20), (20.0, 24), (20, 24, 3))
+        ),
+    ],
+)
+def test_an_impossible_crop_is_rejected(how, message):
+    with pytest.raises(ValueError, match=message):
+        random_crop(IMAGES, IMAGE_KEYS, **how)
+
+
+def test_a_crop_larger_than_an_image_of_unknown_size_fails_when_run():
     crop = tf.function(
         partial(random_crop, size=(20, 25)),
         input_signature=[tf.TensorSpec([None] * 4, tf.uint8), tf.TensorSpec([None], tf.int64)],
@@ -277,11 +268,6 @@ def test_a_crop_larger_than_the_image_is_rejected():
     assert crop(IMAGES.repeat(2, axis=2), IMAGE_KEYS).shape == (96, 20, 25, 3)
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"a width of at least 25.*24"):
         crop(IMAGES, IMAGE_KEYS)
-    with pytest.raises(ValueError, match=r"padding=-1: expected a number of pixels"):
-        random_crop(IMAGES, IMAGE_KEYS, (20, 24), padding=-1)
-    for size in (20, (20,), (0, 20), (20.0, 24), (20, 24, 3)):
-        with pytest.raises(ValueError, match=r"expected \(height, width\) in pixels"):
-            random_crop(IMAGES, IMAGE_KEYS, size)
 
 
 @each_dtype
@@ -306,12 +292,6 @@ def test_brightness_cannot_change_by_more_than_the_full_range():
 
 
 # Images.
-
-
-def encoded(image: Image.Image, form: str, **options) -> bytes:
-    buffer = io.BytesIO()
-    image.save(buffer, form, **options)
-    return buffer.getvalue()
 
 
 def wave(height: int, width: int, mode: str = "RGB") -> Image.Image:
@@ -344,19 +324,11 @@ def test_encoded_images_are_decoded_and_resized_as_by_tensorflow(channels):
         assert np.array_equal(image, np.round(expected).astype(np.uint8))
 
 
-def test_an_image_of_the_right_size_has_the_pixels_of_pillow():
-    data = [encoded(wave(40, 60), "JPEG", quality=q) for q in (50, 95)]
-    found = decode_images(tf.constant(data), (40, 60))
-    for one, image in zip(data, found, strict=True):
-        assert np.array_equal(image, np.asarray(Image.open(io.BytesIO(one))))
-
-
 def test_images_are_decoded_in_a_pipeline_with_static_shapes():
     dataset = tf.data.Dataset.from_tensor_slices(ENCODED).batch(2)
     decoded = dataset.map(partial(decode_images, size=(16, 20)))
     assert decoded.element_spec == tf.TensorSpec([None, 16, 20, 3], tf.uint8)
-    whole = decode_images(tf.constant(ENCODED), (16, 20)).numpy()
-    assert np.array_equal(np.concatenate(list(decoded.as_numpy_iterator())), whole)
+    assert [len(batch) for batch in decoded] == [2, 2, 1]
     assert decode_images(tf.constant([], tf.string), (16, 20)).shape == (0, 16, 20, 3)
 
 
@@ -463,9 +435,7 @@ def test_values_of_another_dtype_than_the_statistics_are_rejected():
 def test_another_number_of_channels_is_rejected():
     moments = Moments((1.0, 2.0), (1.0, 1.0), "uint8")
     for values in (IMAGES, np.zeros(2, np.uint8)):
-        with pytest.raises(
-            ValueError, match="moments have 2 channels: expected as many in the last"
-        ):
+        with pytest.raises(ValueError, match="the moments have 2 channels: expected as many"):
             normalize(values, moments)
 
 
@@ -488,7 +458,7 @@ def runs(tmp_path_factory):
         np.save(directory / f"{number:02d}.npy", values.astype(np.float32))
     out = directory / "shards"
     flags = ["--label", "none", "--splits", "train=0.7,val=0.3", "--num_shards", "2"]
-    assert main(["sensors", "--input", f"{directory}/*.npy", "--output", str(out), *flags]) == 0
+    assert run("sensors", "--input", f"{directory}/*.npy", "--output", out, *flags) == 0
     return str(out)
 
 
@@ -507,13 +477,8 @@ def test_the_statistics_of_a_split_normalize_it(runs, per_channel):
 
 
 def manifest_with(statistics: object) -> readers.Manifest:
-    schema = readers.Schema(
-        {
-            "x": readers.Feature("float32", (3,)),
-            "image": readers.Feature("uint8", (8, 8, 3), "jpeg"),
-            "text": readers.Feature("string"),
-        }
-    )
+    image = ("uint8", (8, 8, 3), "jpeg")
+    schema = readers.Schema({"x": ("float32", (3,)), "image": image, "text": ("string",)})
     split = {"records": 0, "bytes": 0, "rejected": 0, "statistics": statistics, "shards": []}
     value = readers.Manifest(schema, {}).to_json()
     return readers.Manifest.from_json(json.loads(json.dumps(value | {"splits": {"train": split}})))
@@ -539,27 +504,34 @@ def test_a_feature_without_statistics_is_rejected(figures):
         Moments.of(manifest, "train", "x")
 
 
-def test_the_error_states_why_a_feature_cannot_be_normalized():
-    lengths = {"lengths": {"bytes": {"count": 3}}}
-    constant = {"count": 3, "mean": 2.0, "std": 0.0}
-    manifest = manifest_with({"x": constant, "image": lengths, "text": lengths})
-    with pytest.raises(ValueError, match=r"^feature 'x' is 2.0 throughout split 'train' \(std 0\)"):
-        Moments.of(manifest, "train", "x")
-    figures = constant | {"std": 1.0, "channels": {"mean": [0.5, 3.5], "std": [1.5, 0.0]}}
-    with pytest.raises(
-        ValueError, match=r"^channel 1 of feature 'x' is 3.5 throughout .*: use per_channel=False"
-    ):
-        Moments.of(manifest_with({"x": figures}), "train", "x")
-    single = Moments.of(manifest_with({"x": figures}), "train", "x", per_channel=False)
-    assert single == Moments((2.0,), (1.0,), "float32")
-    with pytest.raises(
-        ValueError, match=r"no statistics are kept for encoded images; .*--encoding tens"
-    ):
-        Moments.of(manifest, "train", "image")
-    with pytest.raises(ValueError, match="no statistics are kept for string"):
-        Moments.of(manifest, "train", "text")
-    with pytest.raises(ValueError, match="unknown feature 'y': the dataset has image, text, x"):
-        Moments.of(manifest, "train", "y")
+LENGTHS = {"lengths": {"bytes": {"count": 3}}}
+CONSTANT = {"count": 3, "mean": 2.0, "std": 0.0}
+ONE_CONSTANT = {"mean": 2.0, "std": 1.0, "channels": {"mean": [0.5, 3.5], "std": [1.5, 0.0]}}
+
+
+@pytest.mark.parametrize(
+    ("feature", "figures", "message"),
+    [
+        ("x", CONSTANT, r"^feature 'x' is 2.0 throughout split 'train' \(std 0\)"),
+        (
+            "x",
+            ONE_CONSTANT,
+            "^channel 1 of feature 'x' is 3.5 throughout .*: use per_channel=False",
+        ),
+        ("image", LENGTHS, "no statistics are kept for encoded images; .*--encoding tensor"),
+        ("text", LENGTHS, "no statistics are kept for string"),
+        ("y", {}, "unknown feature 'y': the dataset has image, text, x"),
+    ],
+)
+def test_the_error_states_why_a_feature_cannot_be_normalized(feature, figures, message):
+    with pytest.raises(ValueError, match=message):
+        Moments.of(manifest_with({feature: figures}), "train", feature)
+
+
+def test_a_feature_with_a_constant_channel_is_normalized_as_a_whole():
+    manifest = manifest_with({"x": ONE_CONSTANT})
+    found = Moments.of(manifest, "train", "x", per_channel=False)
+    assert found == Moments((2.0,), (1.0,), "float32")
     with pytest.raises(ValueError, match="unknown split 'val': the dataset has train"):
         Moments.of(manifest, "val", "x")
 
@@ -585,8 +557,8 @@ def write_texts(directory: Path, texts: list[str], *flags: str) -> str:
     lines = "".join(json.dumps({"text": text}) + "\n" for text in texts)
     (directory / "texts.jsonl").write_text(lines)
     out = directory / "shards"
-    arguments = ["--input", f"{directory}/texts.jsonl", "--output", str(out), *flags]
-    assert main(["text", *arguments, "--direct_num_workers", "1"]) == 0
+    arguments = ["--input", f"{directory}/texts.jsonl", "--output", out, *flags]
+    assert run("text", *arguments, "--direct_num_workers", 1) == 0
     return str(out)
 
 
@@ -622,7 +594,7 @@ def test_ids_equal_those_that_the_job_writes_for_the_same_texts(flags, tmp_path)
     if "words" in flags:
         assert vectorizer.size == readers.Manifest.read(directory).vocabulary == largest + 1
     else:
-        assert vectorizer.size == BYTE_OFFSET + 256
+        assert vectorizer.size == RESERVED_IDS + 256
 
 
 def test_a_fixed_length_truncates_and_pads_with_zeros(words):
@@ -674,9 +646,7 @@ def test_a_vectorizer_is_saved_with_a_model(words, tmp_path):
 
 def test_a_dataset_without_tokens_has_no_vocabulary(tmp_path):
     directory = write_texts(tmp_path / "in", ["a b"])
-    with pytest.raises(
-        ValueError, match=r"without tokens, .* with --tokens words or --tokens bytes"
-    ):
+    with pytest.raises(ValueError, match=r"without tokens, .* --tokens words or --tokens bytes"):
         Vectorizer(directory)
 
 
@@ -692,25 +662,8 @@ def test_a_vocabulary_that_does_not_match_the_manifest_is_rejected(tmp_path):
     assert vocabulary.read_text() == "c\nb\na\n"
     for text in ("a\nb\n", "a\nb\nc", "a\na\nb\n", "a\nb\nb\nc\n", "a\nb\nc\nd\n", ""):
         vocabulary.write_text(text)
-        with pytest.raises(
-            readers.DatasetError, match="expected 3 lines with a different word in each, found "
-        ):
+        with pytest.raises(readers.DatasetError, match="expected 3 lines with a different word"):
             Vectorizer(directory)
     vocabulary.unlink()
     with pytest.raises(FileNotFoundError, match="the manifest lists 5 tokens, but the file is mis"):
         Vectorizer(directory)
-
-
-# Imports.
-
-
-@pytest.mark.slow
-def test_transforms_import_no_jobs_and_readers_import_no_transforms():
-    code = (
-        "import sys, readers; "
-        "before = 'tensorflow' in sys.modules; "
-        "from readers import transforms; "
-        "print(before, [m for m in ('apache_beam', 'beam_jobs') if m in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
-    assert done.stdout == "False []\n", done.stderr

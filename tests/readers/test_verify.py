@@ -13,7 +13,7 @@ import pytest
 import readers
 from readers.__main__ import main
 from readers.format.index import parse_index
-from tests.support.datasets import write_numbers, write_signals
+from tests.support.datasets import index_of, write_numbers, write_signals
 
 # The module: `readers.verify` is the function.
 VERIFY = importlib.import_module("readers.verify")
@@ -27,10 +27,6 @@ def dataset(tmp_path, request, monkeypatch):
     monkeypatch.setattr(VERIFY, "_CHUNK_BYTES", request.param)
     monkeypatch.setattr(VERIFY, "_BLOCK_BYTES", 2 * request.param)
     return write_numbers(tmp_path / "numbers", (5, 6, 7, 4))
-
-
-def index_of(dataset):
-    return parse_index((dataset / f"{SHARD}.idx").read_bytes(), SHARD)
 
 
 def changed(dataset, change, name=SHARD):
@@ -56,7 +52,7 @@ def test_an_intact_dataset_has_no_problems(dataset, tmp_path, capsys):
 
 def test_every_byte_matters(dataset):
     """Wherever a bit of the first or the last record is flipped, that record is reported."""
-    index, path = index_of(dataset), dataset / SHARD
+    index, path = index_of(dataset / SHARD), dataset / SHARD
     data = path.read_bytes()
     shard = readers.Manifest.read(dataset).splits["train"].shards[1]
     for row in (0, 5):
@@ -68,7 +64,7 @@ def test_every_byte_matters(dataset):
 
 
 def test_all_damaged_records_are_reported(dataset):
-    index = index_of(dataset)
+    index = index_of(dataset / SHARD)
 
     def change(data):
         for row in (0, 3, 5):
@@ -80,7 +76,7 @@ def test_all_damaged_records_are_reported(dataset):
 
 
 def test_a_truncated_shard_is_reported_by_size_and_records(dataset):
-    index = index_of(dataset)
+    index = index_of(dataset / SHARD)
     problems = changed(dataset, lambda data: data[: index[4, 0] + 3])
     assert problems == [
         f"{SHARD}: {index[4, 0] + 3:,} bytes, the manifest states {index[-1].sum():,}",
@@ -95,7 +91,7 @@ def test_extra_bytes_at_the_end_are_reported(dataset):
 
 
 def test_swapped_records_are_found_although_each_is_intact(dataset):
-    index = index_of(dataset)
+    index = index_of(dataset / SHARD)
     (first, length), (second, same) = index[1].tolist(), index[3].tolist()
     assert length == same
 

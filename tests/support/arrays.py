@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+
+from readers.format.schema import FLOATS_IN_A_LIST, numpy_dtype
 
 
 def assert_same(found: Any, expected: Any) -> None:
@@ -22,3 +25,21 @@ def assert_same(found: Any, expected: Any) -> None:
 def ids(batches: Iterable[Mapping[str, Any]]) -> list[int]:
     """The feature `id` of all records, in the order of the batches."""
     return [number for batch in batches for number in np.asarray(batch["id"]).tolist()]
+
+
+def random_array(rng: np.random.Generator, dtype: str, shape: Sequence[int]) -> np.ndarray:
+    """Random bits of a feature's dtype: any integers, NaNs, or texts.
+
+    Floats that the lists of an Example can hold are numbers: lists do not keep all bits of a NaN.
+    """
+    count = math.prod(shape)
+    if dtype == "string":
+        texts = np.empty(count, object)
+        texts[:] = [rng.bytes(length) for length in rng.integers(0, 9, count)]
+        return texts.reshape(shape)
+    if dtype in FLOATS_IN_A_LIST:
+        return np.asarray(rng.normal(size=shape)).astype(numpy_dtype(dtype))
+    if dtype == "bool":
+        return np.asarray(rng.integers(0, 2, shape)).astype(bool)
+    target = numpy_dtype(dtype)
+    return np.frombuffer(rng.bytes(count * target.itemsize), target).reshape(shape)

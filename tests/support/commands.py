@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
+import pytest
+
 from beam_jobs.__main__ import main
+from beam_jobs.errors import DataError
+from beam_jobs.pipeline import commit
+
+IN_MEMORY = ["--direct_running_mode", "in_memory"]
+ONE = ["--direct_num_workers", "1"]
+TWO = ["--direct_num_workers", "2"]
+BEAM_WORKERS = ["--direct_running_mode", "multi_processing", *TWO]
+
+_PROGRESS = re.compile(r"\w+: [\d.,]+[kM]?( of [\d.,]+[kM]?)? (files|records|B), \S+/s")
 
 
 def run(*arguments: object) -> int:
@@ -13,12 +25,51 @@ def run(*arguments: object) -> int:
     return main([str(argument) for argument in arguments])
 
 
+def without_progress(stderr: str) -> list[str]:
+    """The lines of stderr, without the progress that a job of more than ten seconds reports.
+
+    On a busy machine even a short job takes that long.
+    """
+    return [line for line in stderr.splitlines() if not _PROGRESS.match(line)]
+
+
+def only_error(stderr: str, pattern: str = "") -> str:
+    """The only line of stderr, which must be an error that matches."""
+    (line,) = without_progress(stderr)
+    assert line.startswith("error: "), line
+    assert re.search(pattern, line), line
+    return line
+
+
 def refused(capsys: Any, code: int, pattern: str, *arguments: object) -> str:
     """Runs a command that must fail with one line that matches; returns that line."""
     capsys.readouterr()
     assert run(*arguments) == code
-    error = capsys.readouterr().err
-    assert re.search(pattern, error), error
-    assert error.startswith("error: ") and error.count("\n") == 1, error
-    assert "the pipeline failed" not in error
-    return error
+    line = only_error(capsys.readouterr().err, pattern)
+    assert "the pipeline failed" not in line
+    return line
+
+
+def interrupted(*arguments: object) -> None:
+    """Runs a job that fails after all shards are written, before its manifest is."""
+
+    def fails(*_: object) -> None:
+        raise DataError("interrupted")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(commit, "check_files", fails)
+        assert run(*arguments) == 1
+    assert not (Path(str(arguments[-1])) / "manifest.json").exists()
+
+
+def kept_shards(stderr: str) -> int:
+    """How many shards of an unfinished run a command reports to have kept."""
+    found = re.search(r"^kept ([\d,]+) shards of an unfinished run$", stderr, re.M)
+    return int(found[1].replace(",", "")) if found else 0
+
+
+def resumed(capsys: Any, *arguments: object) -> int:
+    """Runs a command that must succeed; returns how many shards of an unfinished run it kept."""
+    capsys.readouterr()
+    assert run(*arguments) == 0
+    return kept_shards(capsys.readouterr().err)

@@ -1,7 +1,7 @@
-"""A Dataflow service on this machine: it takes jobs as Google's does, and runs what was staged.
+"""A Dataflow service on this machine: it accepts jobs like Google's and runs the staged pipelines.
 
-Only the answers that Beam's client needs, as JSON over HTTP
-(https://cloud.google.com/dataflow/docs/reference/rest), and the tokens of Google's accounts.
+It gives the responses that Beam's client needs, as JSON over HTTP
+(https://cloud.google.com/dataflow/docs/reference/rest), and access tokens.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ TOKEN = "a-token-of-nobody"
 
 
 class Answer(NamedTuple):
-    """What the service does with a job instead of running it.
+    """The response to a job that the service does not run.
 
     Attributes:
-        code: Of HTTP; anything but 200 refuses the job.
-        text: Why, or the message of the failed job.
-        state: That the job reaches.
+        code: The HTTP status; any other than 200 refuses the job.
+        text: The reason, or the message of the failed job.
+        state: The final state of the job.
     """
 
     code: int = 200
@@ -44,15 +44,15 @@ class Answer(NamedTuple):
 
 
 class Job:
-    """A job that was posted."""
+    """A submitted job."""
 
     def __init__(self, number: int, posted: dict[str, Any], headers: Any, path: str) -> None:
         self.id = f"2026-01-01_00_00_00-{number}"
         self.posted, self.headers, self.path = posted, headers, path
         self.state, self.messages, self.counters = "JOB_STATE_RUNNING", [], []
-        self.say(1, "Worker configuration: n1-standard-1 in us-central1-b.")
+        self.report(1, "Worker configuration: n1-standard-1 in us-central1-b.")
 
-    def say(self, importance: int, text: str) -> None:
+    def report(self, importance: int, text: str) -> None:
         names = ["", "BASIC", "WARNING", "ERROR"]
         self.messages.append(
             {
@@ -74,11 +74,11 @@ class Job:
 
 
 class DataflowService:
-    """The service; a context manager.
+    """A context manager that runs the service.
 
     Args:
         store: The URL of an emulator of Google Cloud Storage.
-        workers: host:port of Beam's worker pool, in which every image is the same.
+        workers: host:port of a worker pool of Beam, which stands for all images.
     """
 
     def __init__(self, store: str, workers: str = "") -> None:
@@ -103,7 +103,7 @@ class DataflowService:
         return [job for job in self.jobs if job.posted["name"] == name][-1]
 
     def staged(self, path: str) -> bytes:
-        """What lies at gs://bucket/name."""
+        """The bytes of gs://bucket/name."""
         bucket, _, name = path.removeprefix("gs://").partition("/")
         quoted = urllib.parse.quote(name, safe="")
         url = f"{self._store}/download/storage/v1/b/{bucket}/o/{quoted}?alt=media"
@@ -121,7 +121,7 @@ class DataflowService:
         if answer:
             job.state = answer.state
             if answer.text:
-                job.say(3, answer.text)
+                job.report(3, answer.text)
         else:
             threading.Thread(target=self._run, args=(job,), daemon=True).start()
         return 200, described
@@ -147,7 +147,7 @@ class DataflowService:
         except Exception as error:
             text = "".join(traceback.format_exception(error))
             source = "dist_proc/dax/workflow/worker/fnapi_service_impl.cc:1334"
-            job.say(
+            job.report(
                 3,
                 f"Error message from worker: generic::unknown: {text}\n\npassed through:\n==>\n"
                 f"    {source}",
@@ -179,13 +179,13 @@ class DataflowService:
         runner = fn_runner.FnApiRunner(
             provision_info=fn_runner.ExtendedProvisionInfo(info, job_name=job.posted["name"])
         )
-        # Otherwise this runner loses what is written while it flushes; Google's does not.
+        # Otherwise this runner loses elements that are written while it flushes.
         worker_handlers.DATA_BUFFER_TIME_LIMIT_MS = 0
         return runner.run_via_runner_api(pipeline, PipelineOptions([]))
 
 
 def _whole(value: Any) -> Any:
-    """As text, a number without the fraction that JSON of protocol buffers gives it."""
+    """A whole number as text without the fraction that the JSON of protocol buffers adds."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else value
 
 

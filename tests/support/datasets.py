@@ -14,7 +14,7 @@ import numpy as np
 
 import readers
 from readers.format.encode import Encoder
-from readers.format.index import format_index
+from readers.format.index import format_index, parse_index
 from readers.format.manifest import Manifest, Shard, Split, shard_name
 from readers.format.schema import Schema
 from readers.format.tfrecord import frame
@@ -62,7 +62,7 @@ NUMBERS = Schema({"id": ("int64", ()), "vector": ("float32", (3,)), "name": ("st
 
 
 def numbers(first: int, count: int) -> list[Record]:
-    """Records of fixed shape that tell their own number."""
+    """Records of fixed shape whose values follow from their number."""
     return [
         {"id": i, "vector": np.full(3, i, np.float32), "name": f"record {i}"}
         for i in range(first, first + count)
@@ -81,7 +81,7 @@ SIGNALS = Schema({"signal": ("float32", (None, 2)), "label": ("int64", ())})
 
 
 def signals(lengths: Sequence[int]) -> list[Record]:
-    """Records of a feature of unknown length; values count up from 1, so none looks like padding."""
+    """Records with a feature of unknown length; values count up from 1, so none equals padding."""
     return [
         {"signal": np.arange(1, 2 * n + 1, dtype=np.float32).reshape(n, 2), "label": i}
         for i, n in enumerate(lengths)
@@ -93,10 +93,30 @@ def write_signals(directory: Path, lengths: Sequence[int] = (3, 0, 5, 1, 2)) -> 
     return write_dataset(directory, SIGNALS, {"train": [signals(lengths)]})
 
 
-def files_of(directory: Path) -> dict[str, str]:
-    """Relative path -> SHA-256 of every file below a directory, hidden ones included.
+def flip(path: Path, *places: int) -> None:
+    """Flips a bit of the bytes at some places of a file."""
+    data = bytearray(path.read_bytes())
+    for place in places:
+        data[place] ^= 4
+    path.write_bytes(data)
 
-    The versions of packages in a manifest do not count: they are not the data's.
+
+def index_of(path: Path) -> np.ndarray:
+    """The (offset, length) of every record in a shard, int64 [records, 2], from its index."""
+    return parse_index(Path(f"{path}.idx").read_bytes(), path.name)
+
+
+def damage(path: Path, *rows: int) -> list[int]:
+    """Flips a bit in some records of a shard; returns where these records begin."""
+    offsets: list[int] = index_of(path)[list(rows), 0].tolist()
+    flip(path, *(offset + 25 for offset in offsets))
+    return offsets
+
+
+def files_of(directory: Path) -> dict[str, str]:
+    """Relative path -> SHA-256 of every file in a directory, hidden ones included.
+
+    The versions of packages in a manifest are left out.
     """
     found = {}
     for path in sorted(directory.rglob("*")):
@@ -110,16 +130,31 @@ def files_of(directory: Path) -> dict[str, str]:
     return found
 
 
+def verified(directory: Path) -> Manifest:
+    """The manifest of a dataset that `verify` finds nothing wrong with."""
+    report = readers.verify(str(directory))
+    assert report.ok, report.problems
+    assert not (directory / ".staging").exists()
+    return Manifest.read(str(directory))
+
+
+def balanced(directory: Path) -> Manifest:
+    """The manifest of a verified dataset whose shards differ by at most one record."""
+    manifest = verified(directory)
+    for split in manifest.splits.values():
+        counts = [shard.records for shard in split.shards]
+        assert max(counts, default=0) - min(counts, default=0) <= 1, counts
+    return manifest
+
+
 def records_of(directory: Path, split: str = "") -> dict[str, Record]:
-    """Key -> record, with the name of its `split`, of a dataset that `verify` finds nothing wrong with.
+    """Key -> record, with the name of its `split`, of a verified dataset.
 
     Args:
         split: The only split to read; "" reads all.
     """
-    report = readers.verify(str(directory))
-    assert report.ok, report.problems
     found: dict[str, Record] = {}
-    for name, part in Manifest.read(str(directory)).splits.items():
+    for name, part in verified(directory).splits.items():
         if part.records and split in ("", name):
             for record in readers.RecordSource(str(directory), name):
                 key = record["key"].item().decode()
@@ -129,9 +164,9 @@ def records_of(directory: Path, split: str = "") -> dict[str, Record]:
 
 
 def rejects_of(directory: Path) -> dict[str, str]:
-    """Key -> reason of everything that a job rejected; no key has two reasons."""
+    """Key -> reason of every reject; no key is listed twice."""
     lines = [
-        json.loads(line)
+        json.loads(line.decode(errors="surrogateescape"))
         for path in sorted((directory / "rejects").glob("*.jsonl"))
         for line in path.read_bytes().splitlines()
     ]
@@ -151,7 +186,7 @@ def write_recordings(directory: Path, lengths: Sequence[int], bad: Sequence[int]
     """Writes recordings `a/00000.npy`, `b/00001.npy`, `c/00002.npy`, … of int16 [length, 3].
 
     Args:
-        bad: Numbers of those that are no recordings.
+        bad: The numbers of the files that hold no array.
     """
     for label in "abc":
         (directory / label).mkdir(parents=True, exist_ok=True)
@@ -162,7 +197,7 @@ def write_recordings(directory: Path, lengths: Sequence[int], bad: Sequence[int]
 
 
 def parse_tfrecord(data: bytes) -> list[bytes]:
-    """The records of a TFRecord file, read by nothing of ours; every checksum is verified.
+    """The records of a TFRecord file, parsed independently of the package, checksums verified.
 
     Source: tensorflow/core/lib/io/record_reader.cc.
     """

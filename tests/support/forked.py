@@ -1,10 +1,9 @@
-"""Jobs in processes of their own that are there at once: forked from one that has loaded Beam.
+"""Jobs in separate processes that start immediately: forked from one that has loaded Beam.
 
-Importing Beam takes a process longer than all that a small job does, and most tests that kill jobs
-or take their disk away care for neither. A forked process runs `python -m beam_jobs` from its first
-line to the interpreter's own end, with arguments, streams, environment, limits and a pid of its own;
-it differs from one that was started afresh in nothing but modules that are loaded already. That a
-fresh one works as well is what the tests in test_progress_cli.py and test_survey.py see.
+Importing Beam takes longer than a small job, and most tests that kill jobs or fill their disk do not
+test imports. A forked process runs `python -m beam_jobs` from its first line to the end of the
+interpreter, with its own arguments, streams, environment, limits and pid; only its modules are loaded
+already. Tests in test_progress_cli.py and test_dry_run.py start fresh processes.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import contextlib
 import functools
 import json
 import os
-import re
 import resource
 import runpy
 import selectors
@@ -31,18 +29,17 @@ from typing import Any
 from tests.support.checkout import ROOT
 
 _LONGEST_REQUEST = 1 << 20
-_PROGRESS = re.compile(r"\w+: [\d.,]+[kM]?( of [\d.,]+[kM]?)? (files|records|B), \S+/s")
 
 
 class Job:
-    """`python -m beam_jobs`, with what `subprocess.Popen` offers of a process.
+    """`python -m beam_jobs`, with the methods of `subprocess.Popen`.
 
     Args:
-        arguments: Of the command.
+        arguments: The command's arguments.
         stdout: A file descriptor, or `subprocess.PIPE`.
-        stderr: Likewise.
-        env: All variables of its environment; those of this process if there are none.
-        file_bytes: How large a file that it writes may be (`RLIMIT_FSIZE`).
+        stderr: A file descriptor, or `subprocess.PIPE`.
+        env: Its environment variables; None takes those of this process.
+        file_bytes: The size limit of each file that it writes (`RLIMIT_FSIZE`).
     """
 
     def __init__(
@@ -83,7 +80,7 @@ class Job:
         return line
 
     def wait(self, timeout: float | None = None) -> int:
-        """Its exit code, once it has ended; that of a killed one is the negative signal."""
+        """Waits for the end; returns the exit code, or the negative signal that killed it."""
         if self.returncode is None:
             self._news.settimeout(timeout)
             try:
@@ -100,12 +97,12 @@ class Job:
         return self.returncode
 
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
-        """What it wrote to stdout and to stderr until both were closed, once it has ended."""
-        said = {}
+        """Waits for the end; returns all of stdout and stderr."""
+        printed = {}
 
         def listen(name: str, stream: Any) -> None:
             with stream:
-                said[name] = stream.read()
+                printed[name] = stream.read()
 
         streams = {"stdout": self.stdout, "stderr": self.stderr}
         threads = [
@@ -117,10 +114,10 @@ class Job:
             thread.start()
         for thread in threads:
             thread.join(timeout)
-        if len(said) < len(threads):
+        if len(printed) < len(threads):
             raise subprocess.TimeoutExpired("python -m beam_jobs", timeout or 0)
         self.wait(timeout)
-        return said.get("stdout", ""), said.get("stderr", "")
+        return printed.get("stdout", ""), printed.get("stderr", "")
 
     def send_signal(self, number: int) -> None:
         """Sends it a signal if it still runs."""
@@ -132,16 +129,8 @@ class Job:
         self.send_signal(signal.SIGKILL)
 
 
-def told(error: str) -> list[str]:
-    """The lines that a job wrote to stderr, without those that tell of a long one how far it is.
-
-    They come every ten seconds, which a machine that does much else may make of a short one.
-    """
-    return [line for line in error.splitlines() if not _PROGRESS.match(line)]
-
-
 def run(*arguments: Any, timeout: float = 120, **how: Any) -> subprocess.CompletedProcess[str]:
-    """A job that has ended."""
+    """Runs a job to its end."""
     job = Job(*arguments, **how)
     try:
         stdout, stderr = job.communicate(timeout)
@@ -154,7 +143,7 @@ def run(*arguments: Any, timeout: float = 120, **how: Any) -> subprocess.Complet
 def _server() -> socket.socket:
     """The connection to the process that forks jobs."""
     here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    # No threads: a lock that one holds in the moment of a fork is never given back.
+    # No threads: a lock that one holds during a fork is never released.
     env = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.support.forked", str(there.fileno())],
@@ -176,7 +165,7 @@ def _server() -> socket.socket:
 
 
 def _serve(requests: socket.socket) -> list[str] | None:
-    """Forks a process for each request; returns its arguments there, and here None at the end."""
+    """Forks a process for each request; returns the arguments in the fork, and None here at the end."""
     running: dict[int, tuple[int, socket.socket]] = {}
     with selectors.DefaultSelector() as selector:
         selector.register(requests, selectors.EVENT_READ)
@@ -215,7 +204,7 @@ def _serve(requests: socket.socket) -> list[str] | None:
 
 
 def _become(stdout: int, stderr: int, env: dict[str, str], file_bytes: int) -> None:
-    """Gives this process the streams, the environment and the limits of the one asked for."""
+    """Gives this process the streams, the environment and the limits of a request."""
     for fd, standard in ((stdout, 1), (stderr, 2)):
         os.dup2(fd, standard)
         os.close(fd)
@@ -232,7 +221,7 @@ def _main(fd: int) -> None:
     import beam_jobs.cli.run  # noqa: F401
     from tests.support import quick_beam  # noqa: F401
 
-    # Arrow's allocator has one, and looks after itself in a fork.
+    # Arrow's allocator has one, and survives a fork.
     threads = [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
     threads = [name for name in threads if name != "jemalloc_bg_thd"]
     assert len(threads) == 1, f"importing Beam started threads: {threads}"

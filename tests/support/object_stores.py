@@ -1,8 +1,8 @@
 """Object stores for tests: real servers of S3 and Google Cloud Storage behind a faulty network.
 
-One server of each kind serves a whole session, each bucket one test or one module. Clients connect
-through a proxy, which records every request. For those that a test selects it returns an error, truncates
-the body, or closes the connection.
+One server of each kind runs for a session, and each bucket serves one test or one module. Clients
+connect through a proxy, which records every request. It returns an error, truncates the body or closes
+the connection for requests that a test selects.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""TFRecord files as plain TensorFlow writes them, with nothing of this package."""
+"""TFRecord files written by TensorFlow alone, without this package."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ import tensorflow as tf
 
 
 def feature(value: Any) -> tf.train.Feature:
-    """The feature that people make of a value by hand: bytes, floats or integers, one or a list.
+    """A feature of bytes, floats or integers, from one value, a list or an array.
 
-    Of an empty list the dtype of an array tells which; without one it is integers.
+    An empty list gives integers; an empty array gives the kind of its dtype. A `Feature` is returned
+    as it is.
     """
+    if isinstance(value, tf.train.Feature):
+        return value
     if isinstance(value, np.ndarray):
         kind, values = value.dtype.kind, value.reshape(-1).tolist()
     else:
@@ -37,7 +40,7 @@ def example(**values: Any) -> bytes:
 
 
 def sequence_example(context: Mapping[str, Any] | None = None, **lists: Iterable[Any]) -> bytes:
-    """A serialized SequenceExample; each list is given step by step."""
+    """A serialized SequenceExample; each list holds the values of its steps."""
     steps = {name: tf.train.FeatureList(feature=map(feature, v)) for name, v in lists.items()}
     context = {name: feature(value) for name, value in (context or {}).items()}
     return tf.train.SequenceExample(
@@ -47,7 +50,7 @@ def sequence_example(context: Mapping[str, Any] | None = None, **lists: Iterable
 
 
 def write_plain(path: str | os.PathLike[str], records: Iterable[bytes], packed: str = "") -> str:
-    """Writes a TFRecord file, packed with "GZIP", "ZLIB" or nothing; returns its path."""
+    """Writes a TFRecord file, compressed with "GZIP", "ZLIB" or "" for none; returns its path."""
     with tf.io.TFRecordWriter(os.fspath(path), packed) as writer:
         for record in records:
             writer.write(record)

@@ -1,4 +1,4 @@
-"""What the processes of a pool do in the tests; it imports nothing that takes time."""
+"""Functions that the processes of a pool run in tests; importing them takes no time."""
 
 import multiprocessing.connection
 import os
@@ -31,7 +31,7 @@ def loaded_modules() -> set[str]:
 
 
 class OwnError(ValueError):
-    """Keeps more than its text."""
+    """An error with an attribute besides its text."""
 
     def __init__(self, message: str, number: int) -> None:
         super().__init__(message, number)
@@ -45,14 +45,14 @@ class UnpicklableError(Exception):
 
 
 class OneWayError(Exception):
-    """Pickles, but cannot be made again."""
+    """Can be pickled, but not unpickled."""
 
     def __init__(self, one: int, two: int) -> None:
         super().__init__(f"one way {one + two}")
 
 
 ERRORS = {
-    "reject": RejectError("no picture"),
+    "reject": RejectError("not an image"),
     "usage": UsageError("a mistake"),
     "data": DataError("lost"),
     "value": ValueError("x", 3),
@@ -79,7 +79,7 @@ def die(*_):
 
 
 def die_while_sending(size: int) -> bytes:
-    """A result in the middle of which the process is killed."""
+    """Kills the process while it sends its result."""
 
     def send(self, buffer, write=os.write):
         if len(buffer) < 1000:
@@ -100,7 +100,7 @@ def touch_after(seconds: float, path: str) -> None:
 
 
 class Unpickled:
-    """Counts in each process how often one like it was unpickled."""
+    """Counts in each process how often an instance was unpickled."""
 
     times = 0
 
@@ -108,12 +108,12 @@ class Unpickled:
         type(self).times += 1
         self.__dict__.update(state)
 
-    def told(self, seconds: float) -> tuple[int, int]:
+    def report(self, seconds: float) -> tuple[int, int]:
         time.sleep(seconds)
         return os.getpid(), self.times
 
 
 def packed(number: int) -> bytes:
-    made = Unpickled()
-    made.number = number
-    return pickle.dumps(made.told)
+    counter = Unpickled()
+    counter.number = number
+    return pickle.dumps(counter.report)

@@ -1,4 +1,4 @@
-"""A typed program that uses every public name; `test_typing` checks it, and nothing runs it."""
+"""A typed program that uses every public name; `test_typing` checks it without running it."""
 
 import os
 from collections.abc import Iterator, Mapping

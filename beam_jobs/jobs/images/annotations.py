@@ -1,41 +1,36 @@
-"""Files that say something of a picture: its boxes, its captions, its mask."""
+"""The annotations of images: their boxes, captions and masks."""
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import os
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, BinaryIO, NamedTuple, TypeVar
+from typing import BinaryIO, Literal, cast, get_args
 
 import numpy as np
 
 from beam_jobs.errors import RejectError, UsageError
+from beam_jobs.jobs.images.annotation_files import (
+    LAYOUTS,
+    AnnotationFiles,
+    file_status,
+    open_joined,
+    read_joined,
+)
 from beam_jobs.jobs.images.boxes import Boxes
 from beam_jobs.jobs.images.coco import CocoAnnotations
 from beam_jobs.jobs.images.voc_yolo import MAX_BYTES, read_class_names, voc_boxes, yolo_boxes
 from beam_jobs.sources.classes import Names
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.source import COLUMN, Source, column_of
-from beam_jobs.storage.files import open_file, open_seekable, read_bytes
+from beam_jobs.storage.files import open_seekable, read_bytes
 from beam_jobs.storage.paths import absolute_path, is_local
 
-T = TypeVar("T")
+BoxFormat = Literal["", "coco", "voc", "yolo"]
 
-# Pictures among which one at least must have a file of boxes, or the folder is the wrong one.
-_TRIED = 100
+CaptionFormat = Literal["", "coco", "txt", "column"]
 
-
-def _stat(path: str) -> tuple[int, int] | None:
-    """Size and time of modification of a local file, or None; nothing is asked of a remote one."""
-    if not is_local(path):
-        return 0, 0
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    return status.st_size, status.st_mtime_ns
+# If none of the first images has a file of annotations, the folder is the wrong one.
+_IMAGES_CHECKED = 100
 
 
 @functools.lru_cache(maxsize=4)
@@ -44,115 +39,74 @@ def _read_coco(path: str, _: tuple[int, int] | None) -> CocoAnnotations:
 
 
 def _coco(path: str) -> CocoAnnotations:
-    return _read_coco(path, _stat(path))
-
-
-def _stem(key: str) -> str:
-    """The name of a file without its folder and its last extension."""
-    return key.rsplit("/", 1)[-1].rsplit(".", 1)[0]
-
-
-# The folder of pictures, and the one that annotations have in its place: of Pascal VOC, and as
-# Ultralytics has it.
-_LAYOUTS = {"voc": ("JPEGImages", "Annotations"), "yolo": ("images", "labels")}
-
-
-class _Kind(NamedTuple):
-    """Files beside pictures, one of each.
-
-    Attributes:
-        name: What they say.
-        folder: Where they lie; empty for where the pictures are, or as `layout` says.
-        extension: Of their names.
-        layout: A folder's name, and the name of the one in whose place they lie.
-    """
-
-    name: str
-    folder: str
-    extension: str
-    layout: tuple[str, str] | None = None
-
-    def files(self, source: Source, path: str) -> list[str]:
-        """Where that of a picture may lie, the likelier place first.
-
-        In a folder of their own they lie as the pictures do below theirs, or all side by side.
-
-        Args:
-            path: Of the picture.
-        """
-        if not self.folder:
-            return [self.beside(path)]
-        name = f"{_stem(path)}.{self.extension}"
-        below = source.file.rpartition("/")[0]
-        return [f"{self.folder}/{below}/{name}"] * bool(below) + [f"{self.folder}/{name}"]
-
-    def beside(self, path: str) -> str:
-        """That of a picture, where they have no folder of their own."""
-        folder, _, name = path.rpartition("/")
-        parts = folder.split("/")
-        if self.layout and self.layout[0] in parts:
-            last = len(parts) - 1 - parts[::-1].index(self.layout[0])
-            parts[last] = self.layout[1]
-        return f"{'/'.join(parts)}/{_stem(name)}.{self.extension}"
+    """The contents of a COCO file, read again only if the file has changed."""
+    return _read_coco(path, file_status(path))
 
 
 @dataclass(frozen=True)
-class Beside:
-    """Where boxes, captions and masks of pictures come from.
+class ImageAnnotations:
+    """Where boxes, captions and masks of images come from.
 
     Attributes:
-        boxes: "coco", "voc", "yolo", or empty for none.
-        boxes_path: The COCO file, or the folder of the others; empty for the usual place.
-        class_names: Of the classes of boxes by id, where they are known before any picture is.
-        captions: "coco", "txt", "column", or empty for none.
-        captions_path: The COCO file, the folder, or the column.
+        boxes: The format of the boxes; empty for none.
+        boxes_path: The COCO file, or the folder of VOC or YOLO files; empty for the usual place.
+        class_names: Names of the boxes' classes by id, as far as they are known before any image.
+        captions: The format of the captions; empty for none.
+        captions_path: The COCO file, the folder of text files, or the column.
         masks: The folder of masks; empty for none.
     """
 
-    boxes: str = ""
+    boxes: BoxFormat = ""
     boxes_path: str = ""
     class_names: tuple[str, ...] = ()
-    captions: str = ""
+    captions: CaptionFormat = ""
     captions_path: str = ""
     masks: str = ""
 
     @classmethod
-    def parse(cls, boxes: str, class_names: str, captions: str, masks: str) -> Beside:
-        """What the flags `--boxes`, `--class_names`, `--captions` and `--masks` ask for.
+    def parse(cls, boxes: str, class_names: str, captions: str, masks: str) -> ImageAnnotations:
+        """Parses the values of `--boxes`, `--class_names`, `--captions` and `--masks`.
 
         Raises:
-            UsageError: One of them cannot be meant so, or its file cannot be read.
+            UsageError: A value has no valid form, or its file cannot be read.
         """
-        mode, _, path = boxes.partition(":")
-        if mode not in ("", "coco", "voc", "yolo") or (mode == "coco" and not path):
+        box_format, _, boxes_path = boxes.partition(":")
+        if box_format not in get_args(BoxFormat) or (box_format == "coco" and not boxes_path):
             raise UsageError(f"--boxes {boxes}: expected coco:FILE, voc, voc:DIR, yolo or yolo:DIR")
-        if class_names and mode != "yolo":
+        if class_names and box_format != "yolo":
+            raise UsageError("--class_names names the classes in YOLO files: add --boxes yolo")
+        caption_format, _, captions_path = captions.partition(":")
+        if caption_format not in get_args(CaptionFormat) or (
+            caption_format in ("coco", "column") and not captions_path
+        ):
             raise UsageError(
-                "--class_names says what the numbers in YOLO files mean: add --boxes yolo"
+                f"--captions {captions}: expected coco:FILE, txt, txt:DIR or {COLUMN}NAME"
             )
         names: tuple[str, ...] = ()
-        path = absolute_path(path) if path else ""
+        boxes_path = absolute_path(boxes_path) if boxes_path else ""
         if class_names:
             try:
                 names = read_class_names(read_bytes(absolute_path(class_names)), class_names)
             except OSError as error:
                 raise UsageError(f"--class_names {class_names}: cannot be read: {error}") from None
-        if mode == "coco":
-            names = _coco(path).category_names
+        if box_format == "coco":
+            names = _coco(boxes_path).category_names
             if not names:
                 raise UsageError(
                     f"--boxes {boxes}: the file has no categories: are these captions?"
                 )
-        said, _, where = captions.partition(":")
-        if said not in ("", "coco", "txt", "column") or (said in ("coco", "column") and not where):
-            raise UsageError(
-                f"--captions {captions}: expected coco:FILE, txt, txt:DIR or {COLUMN}NAME"
-            )
-        if where and said != "column":
-            where = absolute_path(where)
-        if said == "coco":
-            _coco(where)
-        return cls(mode, path, names, said, where, absolute_path(masks) if masks else "")
+        if captions_path and caption_format != "column":
+            captions_path = absolute_path(captions_path)
+        if caption_format == "coco":
+            _coco(captions_path)
+        return cls(
+            cast(BoxFormat, box_format),
+            boxes_path,
+            names,
+            cast(CaptionFormat, caption_format),
+            captions_path,
+            absolute_path(masks) if masks else "",
+        )
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -160,42 +114,49 @@ class Beside:
         return (self.captions_path,) if self.captions == "column" else ()
 
     @property
-    def known_classes(self) -> Names:
-        """The names of classes that are known before any picture is."""
+    def class_names_by_feature(self) -> Names:
+        """Names of classes, by feature, that are known before any image is read."""
         if self.boxes == "yolo" or self.class_names:
             return {"box_labels": self.class_names}
         return {}
 
-    def says(self, path: str, root: str = "") -> bool:
-        """Whether a file among pictures is none, as it is what says something of them.
+    @functools.cached_property
+    def _files(self) -> list[AnnotationFiles]:
+        """The files for each image that the flags ask for."""
+        files = []
+        if self.boxes in ("voc", "yolo"):
+            extension = "xml" if self.boxes == "voc" else "txt"
+            files.append(AnnotationFiles("boxes", self.boxes_path, extension, LAYOUTS[self.boxes]))
+        if self.captions == "txt":
+            files.append(AnnotationFiles("captions", self.captions_path, "txt"))
+        if self.masks:
+            files.append(AnnotationFiles("mask", self.masks, "png"))
+        return files
+
+    def is_annotation(self, path: str, root: str = "") -> bool:
+        """Whether a file among the images is not an image, but annotates one.
 
         Args:
-            root: Of the pictures.
+            path: The file's path.
+            root: The common root of the images.
         """
-        for kind in self._kinds:
-            if not path.endswith(f".{kind.extension}"):
-                continue
-            if not kind.folder:
-                if path == kind.beside(path):
-                    return True
-            elif path.startswith(f"{kind.folder}/") and not root.startswith(f"{kind.folder}/"):
-                return True
-        return False
+        return any(files.include(path, root) for files in self._files)
 
-    def attach(self, source: Source, path: str) -> Source:
-        """The source with what is said of it, or with the files that say it.
+    def with_annotations(self, source: Source, path: str) -> Source:
+        """The source of an image with its annotations, or with the files that hold them.
 
         Args:
-            path: Of the picture.
+            source: The image.
+            path: The image's path.
 
         Raises:
-            UsageError: It lies in an archive, and files beside it are asked for.
+            UsageError: The image is in an archive, and the annotations are files next to images.
         """
         if source.error:
             return source
-        if (source.archive or source.packed) and self._kinds:
+        if (source.archive or source.packed) and self._files:
             raise UsageError(
-                f"{source.key}: files beside it are only found in folders: unpack the archive, or "
+                f"{source.key}: annotation files are only found in folders: unpack the archive, or "
                 f"use --boxes coco:FILE and --captions {COLUMN}txt"
             )
         if source.packed:
@@ -203,163 +164,111 @@ class Beside:
         row = dict(source.row)
         try:
             if self.boxes == "coco":
-                coco = _coco(self.boxes_path)
-                row["boxes"] = _packed(_found(coco.boxes(source.file), coco, source))
+                boxes = _coco(self.boxes_path).boxes(source.file)
+                row["boxes"] = [boxes.corners.tolist(), boxes.names, boxes.size]
             if self.captions == "coco":
-                coco = _coco(self.captions_path)
-                row["captions"] = _found(coco.captions(source.file), coco, source)
+                row["captions"] = _coco(self.captions_path).captions(source.file)
         except RejectError as error:
             return source._replace(error=str(error))
-        joined = []
-        for kind in self._kinds:
-            for file in kind.files(source, path):
-                if status := _stat(file):
-                    joined.append((kind.name, file, *status))
-                    if is_local(file):  # Of a remote one nobody knows whether it is there.
-                        break
+        joined = [entry for files in self._files for entry in files.find(source, path)]
         return source._replace(row=row, joined=tuple(joined))
 
-    @functools.cached_property
-    def _kinds(self) -> list[_Kind]:
-        """The files beside pictures that are asked for."""
-        kinds = []
-        if self.boxes in ("voc", "yolo"):
-            extension = "xml" if self.boxes == "voc" else "txt"
-            kinds.append(_Kind("boxes", self.boxes_path, extension, _LAYOUTS[self.boxes]))
-        if self.captions == "txt":
-            kinds.append(_Kind("captions", self.captions_path, "txt"))
-        if self.masks:
-            kinds.append(_Kind("mask", self.masks, "png"))
-        return kinds
-
-    def check(self, inputs: Inputs) -> None:
-        """Makes sure that the files of boxes, captions and masks are the right ones.
+    def check_files(self, inputs: Inputs) -> None:
+        """Checks with the first images that the folders of annotations are the right ones.
 
         Raises:
-            UsageError: All files are such files, none of the first pictures has one, two pictures
-                share one, or one would be two things.
+            UsageError: All inputs are annotations, none of the first images has a file of one kind,
+                two images share a file, or a file would be of two kinds.
         """
-        first = [source for p in inputs.patterns for source, _ in inputs.first(p, _TRIED)]
-        if not first and self._kinds:
+        first = [source for p in inputs.patterns for source, _ in inputs.first(p, _IMAGES_CHECKED)]
+        if not first and self._files:
             raise UsageError(
-                "--input: all files are what --boxes, --captions and --masks name; keep these in a "
+                "--input: all files belong to --boxes, --captions and --masks; keep those in a "
                 "folder of their own"
             )
-        tried = [
-            self.attach(source, inputs.path_of(source)) for source in first if not source.error
+        images = [
+            self.with_annotations(source, inputs.path_of(source))
+            for source in first
+            if not source.error
         ]
-        if not tried:
+        if not images:
             return
-        self._check_shared(tried)
-        for kind in self._kinds:
-            if not any(part[0] == kind.name for source in tried for part in source.joined):
-                flag = {"boxes": f"--boxes {self.boxes}", "captions": f"--captions {self.captions}"}
-                files = " or ".join(kind.files(tried[0], inputs.path_of(tried[0])))
+        _check_shared(images)
+        for files in self._files:
+            if not any(joined[0] == files.content for source in images for joined in source.joined):
+                flag = {
+                    "boxes": f"--boxes {self.boxes}",
+                    "captions": f"--captions {self.captions}",
+                    "mask": "--masks",
+                }[files.content]
+                expected = " or ".join(files.candidates(images[0], inputs.path_of(images[0])))
                 raise UsageError(
-                    f"{flag.get(kind.name, '--masks')}: none of the first {len(tried)} pictures has "
-                    f"such a file; that of {tried[0].key} would be {files}"
+                    f"{flag}: none of the first {len(images)} images has such a file; that of "
+                    f"{images[0].key} would be {expected}"
                 )
 
-    def _check_shared(self, tried: list[Source]) -> None:
-        owners: dict[str, tuple[str, str]] = {}
-        for source in tried:
-            for name, file, _, _ in source.joined:
-                said, picture = owners.setdefault(file, (name, source.file))
-                if said != name:
-                    raise UsageError(f"{file}: it cannot be {said} and {name} at once")
-                if picture != source.file and is_local(file):
-                    raise UsageError(
-                        f"{file}: {picture} and {source.file} would share it; lay such files out in "
-                        "folders as the pictures are"
-                    )
-
     def boxes_of(self, source: Source) -> Boxes:
-        """The boxes of a picture.
+        """The boxes of an image.
 
         Raises:
-            RejectError: Nothing can be learned of them.
+            RejectError: The file of its boxes is missing, cannot be read, or is not valid.
         """
         if self.boxes == "coco":
-            return _unpacked(column_of(source.row, "boxes"))
-        files = _joined(source, "boxes")
+            corners, names, size = column_of(source.row, "boxes")
+            return Boxes(np.array(corners, np.float64).reshape(-1, 4), tuple(names), tuple(size))
+        data = read_joined(source, "boxes")
         if self.boxes == "yolo":
-            # A picture of nothing has an empty file, or none.
-            return yolo_boxes(_read(files) if files else b"", self.class_names)
-        if not files:
-            raise RejectError("it has no annotation")
-        return voc_boxes(_read(files))
+            # An image without objects has an empty file, or no file.
+            return yolo_boxes(data or b"", self.class_names)
+        if data is None:
+            raise RejectError("no annotation file found")
+        return voc_boxes(data)
 
     def captions_of(self, source: Source) -> list[str]:
-        """The captions of a picture.
+        """The captions of an image.
 
         Raises:
-            RejectError: There are none to be had.
+            RejectError: The captions are missing, cannot be read, or are not text.
         """
         if self.captions == "coco":
             return list(column_of(source.row, "captions"))
         if self.captions == "column":
             value = column_of(source.row, self.captions_path)
-            found = value if isinstance(value, list) else [value]
-            if not all(isinstance(caption, str) for caption in found):
+            captions = value if isinstance(value, list) else [value]
+            if not all(isinstance(caption, str) for caption in captions):
                 raise RejectError(f"captions {value!r:.80}: expected text, or a list of texts")
-            return found
-        if not (files := _joined(source, "captions")):
-            raise RejectError("it has no file of captions")
+            return captions
+        data = read_joined(source, "captions")
+        if data is None:
+            raise RejectError("no caption file found")
+        if len(data) > MAX_BYTES:
+            raise RejectError(f"its captions are longer than {MAX_BYTES >> 20} MiB")
         try:
-            data = _read(files)
-            if len(data) > MAX_BYTES:
-                raise RejectError(f"its captions are longer than {MAX_BYTES >> 20} MiB")
             lines = data.decode("utf-8-sig").splitlines()
         except UnicodeDecodeError as error:
             raise RejectError(f"its captions are not UTF-8: {error}") from None
         return [line.strip() for line in lines if line.strip()]
 
     def open_mask(self, source: Source) -> BinaryIO:
-        """The mask of a picture, open for reading.
+        """Opens the mask of an image.
 
         Raises:
-            RejectError: There is none, or it cannot be read.
+            RejectError: The mask is missing or cannot be read.
         """
-        if not (files := _joined(source, "mask")):
-            raise RejectError("it has no mask")
-        return _first_of(files, open_seekable)
+        if (file := open_joined(source, "mask", open_seekable)) is None:
+            raise RejectError("no mask found")
+        return file
 
 
-def _joined(source: Source, name: str) -> list[str]:
-    return [path for joined, path, _, _ in source.joined if joined == name]
-
-
-def _first_of(paths: list[str], taken: Callable[[str], T]) -> T:
-    """What is taken of the first of some files that is there."""
-    for path in paths[:-1]:
-        with contextlib.suppress(OSError):
-            return taken(path)
-    try:
-        return taken(paths[-1])
-    except OSError as error:
-        raise RejectError(f"{paths[-1]}: cannot be read: {error}") from None
-
-
-def _read(paths: list[str]) -> bytes:
-    def read(path: str) -> bytes:
-        with open_file(path) as file:
-            return file.read(MAX_BYTES + 1)
-
-    return _first_of(paths, read)
-
-
-def _found(said: T | None, coco: CocoAnnotations, source: Source) -> T:
-    if said is None:
-        other = coco.called_alike(source.file)
-        has = f"; it has {other!r}, name the folder above with --input" if other else ""
-        raise RejectError(f"the COCO file has no picture of this name{has}")
-    return said
-
-
-def _packed(boxes: Boxes) -> list[Any]:
-    return [boxes.corners.tolist(), boxes.names, boxes.size]
-
-
-def _unpacked(packed: list[Any]) -> Boxes:
-    corners, names, size = packed
-    return Boxes(np.array(corners, np.float64).reshape(-1, 4), tuple(names), tuple(size))
+def _check_shared(images: list[Source]) -> None:
+    owners: dict[str, tuple[str, str]] = {}
+    for source in images:
+        for content, file, _, _ in source.joined:
+            first_content, first_image = owners.setdefault(file, (content, source.file))
+            if first_content != content:
+                raise UsageError(f"{file}: it cannot be {first_content} and {content} at once")
+            if first_image != source.file and is_local(file):
+                raise UsageError(
+                    f"{file}: {first_image} and {source.file} would share it; lay such files out "
+                    "in folders as the images are"
+                )

@@ -1,14 +1,19 @@
-"""Boxes of objects in pictures, and how they move when a picture is turned upright and resized."""
+"""Boxes of objects in images, and how they move when an image is turned upright and resized."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from beam_jobs.errors import RejectError
 
-# By EXIF orientation: whether the sides are swapped, then whether y and x run backwards.
+Resize = Literal["stretch", "fit", "crop"]
+
+# The limit of a height or width that an annotation gives, in pixels.
+MAX_SIDE = 1 << 31
+
+# By EXIF orientation: whether the sides are swapped, then whether y and x are reversed.
 _TURNS = {
     2: (False, False, True),
     3: (False, True, True),
@@ -26,13 +31,13 @@ _NO_AREA = 1e-6
 
 
 class Boxes(NamedTuple):
-    """The boxes of one picture.
+    """The boxes of one image.
 
     Attributes:
-        corners: float64 [n, 4]: y0, x0, y1, x1 in shares of the height and width of the picture
-            that was annotated. A box may reach beyond it.
-        names: Of the n classes.
-        size: (height, width) in pixels that the annotation gives the picture, or None.
+        corners: float64 [n, 4]: y0, x0, y1, x1 as fractions of the height and width of the image
+            that was annotated. A box may extend beyond it.
+        names: The class names of the n boxes.
+        size: The (height, width) of the image in pixels according to the annotation, or None.
     """
 
     corners: np.ndarray
@@ -41,21 +46,21 @@ class Boxes(NamedTuple):
 
 
 class Geometry(NamedTuple):
-    """How a point of a picture file becomes a point of the picture that is written.
+    """How a point of an image file becomes a point of the image that is written.
 
-    First the EXIF orientation, then on each axis `scale * share + offset`.
+    First the EXIF orientation is applied, then `scale * fraction + offset` on each axis.
 
     Attributes:
         stored: (height, width) of the file's pixels.
-        orientation: As EXIF has it; what is none of 1 to 8 is 1, as for Pillow.
-        scale: Of y and x, in shares.
-        offset: Of y and x, in shares.
+        orientation: The EXIF orientation; any value but 1 to 8 means 1, as in Pillow.
+        scale: The scales of y and x, in fractions.
+        offset: The offsets of y and x, in fractions.
     """
 
     stored: tuple[int, int]
     orientation: int
-    scale: tuple[float, float]
-    offset: tuple[float, float]
+    scale: tuple[float, float] = (1.0, 1.0)
+    offset: tuple[float, float] = (0.0, 0.0)
 
     @classmethod
     def of(
@@ -64,35 +69,41 @@ class Geometry(NamedTuple):
         orientation: int,
         decoded: tuple[int, int],
         image_size: tuple[int, int] | None,
-        resize: str,
+        resize: Resize,
     ) -> Geometry:
-        """What `ImageJob` does to a picture.
+        """The geometry of what `ImageJob` does to an image.
 
         Args:
             stored: (height, width) of the file's pixels.
-            orientation: As EXIF has it.
-            decoded: (height, width) of the upright picture that is resized: smaller than the
-                file's where the JPEG decoder has scaled it. That rounds up to whole pixels, which
-                moves no point by as much as one of them.
-            image_size: (height, width) of the result, or None for `decoded`.
-            resize: "stretch", "fit" or "crop".
+            orientation: The EXIF orientation.
+            decoded: (height, width) of the upright image that is resized: smaller than the file's
+                if the JPEG decoder has scaled it. The decoder rounds up to whole pixels, which
+                moves each point by less than one of them.
+            image_size: (height, width) of the result; None for `decoded`.
+            resize: How the image gets its size.
         """
-        scale, offset = (1.0, 1.0), (0.0, 0.0)
-        if image_size and resize == "fit":
-            scale, offset = _letterboxed(decoded, image_size)
-        elif image_size and resize == "crop":
-            scale, offset = _cropped(decoded, image_size)
-        return cls(stored, orientation, scale, offset)
+        if not image_size or resize == "stretch":
+            return cls(stored, orientation)
+        (height, width), (outer_height, outer_width) = decoded, image_size
+        if resize == "fit":
+            inner, (top, left) = letterbox(decoded, image_size)
+            scale = inner[0] / outer_height, inner[1] / outer_width
+            return cls(stored, orientation, scale, (top / outer_height, left / outer_width))
+        # The fraction of each axis that `PIL.ImageOps.fit` keeps; it cuts at fractions of a pixel.
+        ratio = outer_width / outer_height
+        kept = min(1.0, width / ratio / height), min(1.0, ratio * height / width)
+        scale = 1 / kept[0], 1 / kept[1]
+        return cls(stored, orientation, scale, ((1 - scale[0]) / 2, (1 - scale[1]) / 2))
 
 
 def letterbox(
     size: tuple[int, int], image_size: tuple[int, int]
 ) -> tuple[tuple[int, int], tuple[int, int]]:
-    """(height, width) of a picture that fits inside another, and its (top, left) there, in pixels.
+    """(height, width) of an image that fits inside another, and its (top, left) there, in pixels.
 
     Args:
-        size: (height, width) of the picture.
-        image_size: (height, width) of the other.
+        size: (height, width) of the image.
+        image_size: (height, width) of the other image.
     """
     (height, width), (outer_height, outer_width) = size, image_size
     scale = min(outer_width / width, outer_height / height)
@@ -100,38 +111,20 @@ def letterbox(
     return inner, ((outer_height - inner[0]) // 2, (outer_width - inner[1]) // 2)
 
 
-def _letterboxed(
-    size: tuple[int, int], image_size: tuple[int, int]
-) -> tuple[tuple[float, float], tuple[float, float]]:
-    inner, place = letterbox(size, image_size)
-    height, width = image_size
-    return (inner[0] / height, inner[1] / width), (place[0] / height, place[1] / width)
+def move_boxes(boxes: Boxes, geometry: Geometry) -> tuple[np.ndarray, np.ndarray]:
+    """Moves boxes to where their objects are in the image that is written.
 
-
-def _cropped(
-    size: tuple[int, int], image_size: tuple[int, int]
-) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Scale and offset of what `PIL.ImageOps.fit` keeps: the largest middle of the right ratio."""
-    (height, width), ratio = size, image_size[1] / image_size[0]
-    # The share of each axis that is kept; Pillow cuts at fractions of a pixel.
-    kept = min(1.0, width / ratio / height), min(1.0, ratio * height / width)
-    return (1 / kept[0], 1 / kept[1]), ((1 - 1 / kept[0]) / 2, (1 - 1 / kept[1]) / 2)
-
-
-def moved(boxes: Boxes, geometry: Geometry) -> tuple[np.ndarray, np.ndarray]:
-    """The boxes of the picture that is written, and which of the boxes they are.
-
-    An annotation of the size that the file's pixels have is about those pixels; one of the size of
-    the upright picture, or of no size, is about the upright picture.
+    An annotation that has the size of the file's pixels is about those pixels; one that has the
+    size of the upright image, or no size, is about the upright image.
 
     Returns:
         Corners y0, x0, y1, x1, float32 [m, 4] in 0..1, and their rows in `boxes`, int64 [m]. Boxes
-        end where the picture does; those of which nothing is left are dropped.
+        are clipped to the image, and dropped if nothing is left of them.
 
     Raises:
-        RejectError: The annotation is about a picture of another size.
+        RejectError: The annotation is about an image of another size.
     """
-    # Cut first, or a box that reaches beyond the picture would reach into the borders of "fit".
+    # Clip first, or a box that extends beyond the image would extend into the borders of "fit".
     corners = np.clip(boxes.corners, 0, 1)
     if is_about_stored(boxes.size, geometry, "its boxes are"):
         corners = _turned(corners, geometry.orientation)
@@ -141,16 +134,16 @@ def moved(boxes: Boxes, geometry: Geometry) -> tuple[np.ndarray, np.ndarray]:
     return result[kept], kept
 
 
-def is_about_stored(size: tuple[int, int] | None, geometry: Geometry, what: str) -> bool:
-    """Whether something of a size is about a file's pixels as they are stored, or upright.
+def is_about_stored(size: tuple[int, int] | None, geometry: Geometry, subject: str) -> bool:
+    """Whether an annotation is about a file's pixels as stored, and not about the upright image.
 
     Args:
-        size: (height, width) in pixels, or None: then it is about the upright picture.
-        geometry: Of the picture.
-        what: That is of the size, with its verb, such as "its mask is".
+        size: The (height, width) of the annotation in pixels; None means the upright image.
+        geometry: The image's geometry.
+        subject: The annotation and its verb in the error, such as "its mask is".
 
     Raises:
-        RejectError: It is about a picture of another size.
+        RejectError: The annotation is about an image of another size.
     """
     height, width = geometry.stored
     if size is None or size == geometry.stored:
@@ -158,21 +151,21 @@ def is_about_stored(size: tuple[int, int] | None, geometry: Geometry, what: str)
     swapped, _, _ = _TURNS.get(geometry.orientation, _UPRIGHT)
     if swapped and size == (width, height):
         return False
-    turned = f", upright {width} x {height}" if swapped else ""
+    upright = f", upright {width} x {height}" if swapped else ""
     raise RejectError(
-        f"{what} for a picture of {size[0]} x {size[1]} pixels (height x width), "
-        f"the file has {height} x {width}{turned}"
+        f"{subject} for an image of {size[0]} x {size[1]} pixels (height x width), "
+        f"the file has {height} x {width}{upright}"
     )
 
 
 def _turned(corners: np.ndarray, orientation: int) -> np.ndarray:
-    """Corners [n, 4] in the picture that `PIL.ImageOps.exif_transpose` makes."""
-    swapped, y_backwards, x_backwards = _TURNS.get(orientation, _UPRIGHT)
+    """Corners [n, 4] in the image that `PIL.ImageOps.exif_transpose` makes."""
+    swapped, y_reversed, x_reversed = _TURNS.get(orientation, _UPRIGHT)
     y0, x0, y1, x1 = corners.T
     if swapped:
         y0, x0, y1, x1 = x0, y0, x1, y1
-    if y_backwards:
+    if y_reversed:
         y0, y1 = 1 - y1, 1 - y0
-    if x_backwards:
+    if x_reversed:
         x0, x1 = 1 - x1, 1 - x0
     return np.stack((y0, x0, y1, x1), axis=1)

@@ -1,25 +1,24 @@
-"""The images job: a record is a picture file, decoded, turned upright and resized."""
+"""The images job: a record is an image file, decoded, turned upright and resized."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, Literal, get_args
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.file_passes import FilesInParts
-from beam_jobs.jobs.images.annotations import Beside
-from beam_jobs.jobs.images.boxes import Geometry, is_about_stored, letterbox, moved
+from beam_jobs.jobs.images.annotations import ImageAnnotations
+from beam_jobs.jobs.images.boxes import Geometry, Resize, is_about_stored, letterbox, move_boxes
 from beam_jobs.jobs.images.pixels import (
-    _ORIENTATION,
-    _is_kept,
-    _size_of,
-    _turned,
+    ORIENTATION,
     mask_values,
+    size_in_header,
+    tensorflow_decodes_alike,
     to_mode,
 )
 from beam_jobs.jobs.protocols import complete_schema
@@ -30,38 +29,32 @@ from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.source import Source
 from readers.format.schema import Feature, Schema
 
-Resize = Literal["stretch", "fit", "crop"]
-
-RESIZE: tuple[Resize, ...] = get_args(Resize)
-
 ImageEncoding = Literal["tensor", "raw", "jpeg", "png", "source"]
 
-# Antialiased when it shrinks, as Pillow does it; what training pipelines use.
+# Antialiased when it shrinks an image, as in training pipelines.
 _FILTER = Image.Resampling.BILINEAR
 
 _JPEG_QUALITY = 95
 
 _MAX_PIXELS = 89_478_485  # Pillow's own limit: 256 MiB of RGB
 
-_SWAPS_SIDES = (5, 6, 7, 8)
-
-# What an Example adds to its picture; only sizes of shards depend on it.
+# The bytes of an Example besides its image; only sizes of shards depend on it.
 _OVERHEAD_BYTES = 200
 
 
 @dataclass(frozen=True)
 class ImageJob(FilesInParts):
-    """What an image record is.
+    """The images job.
 
     Attributes:
-        inputs: The picture files, in any format Pillow opens.
+        inputs: The image files, in any format that Pillow opens.
         labels: Where labels come from.
-        image_size: (height, width), or None to keep each picture's own.
-        resize: "stretch" to the size, "fit" inside it with black borders, or "crop" its middle.
-        channels: 1 for gray, 3 for RGB.
+        image_size: (height, width) in pixels; None keeps each image's own size.
+        resize: "stretch" to the size, "fit" inside it with black borders, or "crop" the center.
+        channels: 1 for grayscale, 3 for RGB.
         encoding: "tensor" or "raw" for pixels, "jpeg", "png", or "source" for the files' own bytes.
-        extras: Columns that are kept as features.
-        beside: Where boxes, captions and masks come from.
+        extras: Columns that become features.
+        annotations: Where boxes, captions and masks come from.
     """
 
     inputs: Inputs
@@ -71,46 +64,48 @@ class ImageJob(FilesInParts):
     channels: int = 3
     encoding: ImageEncoding = "tensor"
     extras: tuple[ExtraFeature, ...] = ()
-    beside: Beside = field(default_factory=Beside)
+    annotations: ImageAnnotations = field(default_factory=ImageAnnotations)
 
     @property
     def schema(self) -> Schema:
-        """Of the records: the picture, what is said of it, and what every job's have."""
+        """The schema: the image and its annotations, then key, label and extra columns."""
         height, width = self.image_size or (None, None)
         own = {"image": Feature("uint8", (height, width, self.channels), self.encoding)}
-        if self.beside.boxes:
+        if self.annotations.boxes:
             own["boxes"] = Feature("float32", (None, 4))
             own["box_labels"] = Feature("int64", (None,), "list")
-        if self.beside.captions:
+        if self.annotations.captions:
             own["captions"] = Feature("string", (None,), "list")
-        if self.beside.masks:
+        if self.annotations.masks:
             own["mask"] = Feature("uint8", (height, width, 1), "png")
         return complete_schema(own, self.labels, self.extras)
 
     @property
     def class_names(self) -> Names:
-        return self.beside.known_classes
+        return self.annotations.class_names_by_feature
 
     def sources(self, pattern: str) -> Iterator[Source]:
         for source in self.inputs.sources(pattern):
-            yield self.beside.attach(source, self.inputs.path_of(source))
+            yield self.annotations.with_annotations(source, self.inputs.path_of(source))
 
     def unpacked(self, source: Source) -> Iterator[tuple[Source, bytes]]:
         for member, data in self.inputs.unpacked(source):
-            yield self.beside.attach(member, ""), data
+            yield self.annotations.with_annotations(member, ""), data
 
     def classes_of(self, source: Source) -> Mapping[str, Iterable[str]]:
-        if self.beside.boxes != "voc" or source.error:
+        if self.annotations.boxes != "voc" or source.error:
             return {}
-        return {"box_labels": self.beside.boxes_of(source).names}
+        return {"box_labels": self.annotations.boxes_of(source).names}
 
     def load(self, source: Source) -> dict[str, Any]:
-        """The `image` of a source, uint8 [H, W, C] or encoded bytes, and what is said of it.
+        """Reads and decodes an image and its annotations.
 
-        `boxes` float32 [n, 4] and `box_labels`, n names; `captions`, texts; `mask`, a PNG.
+        Returns:
+            `image`: uint8 [H, W, C], or encoded bytes. As far as the job has annotations: `boxes`,
+            float32 [n, 4]; `box_labels`, the n class names; `captions`, texts; `mask`, a PNG.
 
         Raises:
-            RejectError: The file cannot be read or decoded, or what is said of it does not fit.
+            RejectError: The file cannot be read or decoded, or an annotation does not fit it.
         """
         try:
             file = self.inputs.open(source)
@@ -120,48 +115,43 @@ class ImageJob(FilesInParts):
             return self.decode(source, file)
 
     def decode(self, source: Source, file: BinaryIO) -> dict[str, Any]:
-        """As `load`, of an open file."""
-        beside = self.beside
-        value, geometry = self._converted(file)
-        record: dict[str, Any] = {"image": value}
-        if beside.boxes:
-            boxes = beside.boxes_of(source)
-            corners, rows = moved(boxes, geometry)
-            record["boxes"] = corners
+        """The features that `load` returns, of an open image file.
+
+        Raises:
+            RejectError: The file cannot be decoded, or an annotation does not fit it.
+        """
+        annotations = self.annotations
+        image, geometry = self._convert(file)
+        record: dict[str, Any] = {"image": image}
+        if annotations.boxes:
+            boxes = annotations.boxes_of(source)
+            record["boxes"], rows = move_boxes(boxes, geometry)
             record["box_labels"] = tuple(boxes.names[row] for row in rows.tolist())
-        if beside.captions:
-            record["captions"] = beside.captions_of(source)
-        if beside.masks:
-            record["mask"] = self._mask(beside.open_mask(source), geometry)
+        if annotations.captions:
+            record["captions"] = annotations.captions_of(source)
+        if annotations.masks:
+            record["mask"] = self._mask(annotations.open_mask(source), geometry)
         return record
 
     def parts_of(self, source: Source, data: bytes) -> list[tuple[str, int]]:
         size = len(data)
         if self.encoding in ("tensor", "raw"):
-            height, width = self.image_size or _size_of(data) or (0, 0)
+            height, width = self.image_size or size_in_header(data) or (0, 0)
             size = height * width * self.channels
         return [(source.key, size + _OVERHEAD_BYTES)]
 
     def records_of(self, source: Source, data: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
         yield source.key, self.decode(source, io.BytesIO(data))
 
-    def convert(self, file: BinaryIO) -> np.ndarray | bytes:
-        """What is stored of an open picture file.
+    def _convert(self, file: BinaryIO) -> tuple[np.ndarray | bytes, Geometry]:
+        """The image as it is stored in a record, and how its points have moved.
 
         Raises:
-            RejectError: They are no whole picture, or one that is too large to be honest.
-        """
-        return self._converted(file)[0]
-
-    def _converted(self, file: BinaryIO) -> tuple[np.ndarray | bytes, Geometry]:
-        """What is stored of a picture, and how its points have moved.
-
-        Raises:
-            RejectError: As `convert`.
+            RejectError: The file is not a complete image, or its image is too large.
         """
         try:
             # Not its bytes at once: Pillow takes 64 KiB at a time, which stay in the processor's
-            # cache; 100 KB of fresh memory for each picture took 7 % of all time.
+            # cache; 100 KB of fresh memory for each image took 7 % of all time.
             with Image.open(file) as image:
                 # Up to twice its limit Pillow only warns, and filters of warnings are shared by
                 # all threads.
@@ -171,11 +161,11 @@ class ImageJob(FilesInParts):
                         f"than {_MAX_PIXELS}"
                     )
                 stored = image.height, image.width
-                if self.encoding == "source" and _is_kept(image, self.channels):
-                    image.load()  # a broken picture is a reject in every encoding
+                if self.encoding == "source" and tensorflow_decodes_alike(image, self.channels):
+                    image.load()  # a broken image is a reject in every encoding
                     file.seek(0)
-                    return file.read(), Geometry.of(stored, 1, stored, None, self.resize)
-                orientation = image.getexif().get(_ORIENTATION, 1)
+                    return file.read(), Geometry(stored, 1)
+                orientation = image.getexif().get(ORIENTATION, 1)
                 upright = self._upright(image, orientation)
                 decoded = upright.height, upright.width
                 geometry = Geometry.of(stored, orientation, decoded, self.image_size, self.resize)
@@ -186,18 +176,18 @@ class ImageJob(FilesInParts):
             if not file.seek(0, io.SEEK_END):
                 raise RejectError("the file is empty") from None
             # Pillow's own message names the file by its path, which is no part of a dataset.
-            raise RejectError("not a picture that can be decoded: of no format known") from None
+            raise RejectError("cannot be decoded: unknown image format") from None
         except Exception as error:  # Pillow's plugins raise nearly everything on broken input
-            raise RejectError(f"not a picture that can be decoded: {error}") from None
+            raise RejectError(f"cannot be decoded: {error}") from None
 
     def _upright(self, image: Image.Image, orientation: int) -> Image.Image:
         if self.image_size:
             height, width = self.image_size
-            swapped = orientation in _SWAPS_SIDES
-            # The JPEG decoder scales by 1/2, 1/4 or 1/8 for nearly nothing, never below this size:
+            swapped = orientation in (5, 6, 7, 8)
+            # The JPEG decoder scales by 1/2, 1/4 or 1/8 at little cost, never below this size:
             # 2.3 times as fast from 640x480 to 224x224.
             image.draft(None, (height, width) if swapped else (width, height))
-        if orientation != 1:  # or Pillow makes a copy
+        if orientation != 1:  # otherwise Pillow would only copy it
             image = ImageOps.exif_transpose(image)
         return to_mode(image, self.channels)
 
@@ -217,7 +207,7 @@ class ImageJob(FilesInParts):
         return ImageOps.fit(image, (width, height), method)
 
     def _mask(self, opened: BinaryIO, geometry: Geometry) -> bytes:
-        """The mask of a picture as a PNG, its values what they are, moved as the picture is."""
+        """A mask as a PNG with the same values, turned and resized like its image."""
         try:
             with opened as file, Image.open(file) as mask:
                 if mask.width * mask.height > _MAX_PIXELS:
@@ -231,7 +221,8 @@ class ImageJob(FilesInParts):
             raise RejectError(f"its mask cannot be decoded: {error}") from None
         size = values.height, values.width
         if is_about_stored(size, geometry, "its mask is"):
-            values = _turned(values, geometry.orientation)
+            values.getexif()[ORIENTATION] = geometry.orientation
+            values = ImageOps.exif_transpose(values)
         buffer = io.BytesIO()
         self._resized(values, Image.Resampling.NEAREST).save(buffer, "PNG")
         return buffer.getvalue()
@@ -248,10 +239,10 @@ class ImageJob(FilesInParts):
 
 
 def parse_image_size(text: str) -> tuple[int, int] | None:
-    """(height, width) of `224x224`, None of `none`.
+    """Parses `HEIGHTxWIDTH` in pixels into (height, width), and `none` into None.
 
     Raises:
-        UsageError: It is neither.
+        UsageError: The text has neither form.
     """
     if text == "none":
         return None

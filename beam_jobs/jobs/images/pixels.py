@@ -1,4 +1,4 @@
-"""Pixels: modes, orientation and size of pictures."""
+"""The modes, orientation and size of images."""
 
 from __future__ import annotations
 
@@ -9,41 +9,29 @@ from PIL import Image
 
 from beam_jobs.errors import RejectError
 
+# The EXIF tag.
+ORIENTATION = 0x0112
+
 _WHITE = (255, 255, 255, 255)
 
-_ORIENTATION = 0x0112
 
-_TRANSPOSES = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
-
-# Files that TensorFlow decodes to the picture that Pillow shows, so `source` keeps their bytes.
-_KEPT_MODES = {"JPEG": ("L", "RGB"), "PNG": ("L", "RGB")}
-
-
-def _is_kept(image: Image.Image, channels: int) -> bool:
-    """Whether TensorFlow decodes a file to the same picture; others are stored as PNG."""
+def tensorflow_decodes_alike(image: Image.Image, channels: int) -> bool:
+    """Whether TensorFlow decodes the file of an image to the same pixels as `to_mode`."""
     return (
-        image.mode in _KEPT_MODES.get(image.format or "", ())
-        and (channels == 3 or image.mode == "L")
-        and image.getexif().get(_ORIENTATION, 1) == 1
+        image.format in ("JPEG", "PNG")
+        and image.mode in (("L",) if channels == 1 else ("L", "RGB"))
+        and image.getexif().get(ORIENTATION, 1) == 1
         and "transparency" not in image.info
     )
 
 
 def to_mode(image: Image.Image, channels: int) -> Image.Image:
-    """The picture in 8-bit gray or RGB, whatever mode it has.
+    """Converts an image of any mode to 8-bit grayscale or RGB.
 
-    Transparent pixels are laid over white; 16-bit ones keep their upper byte.
+    Transparent pixels are blended with white; 16-bit pixels keep their upper byte.
 
     Raises:
-        RejectError: Its pixels are floating-point numbers, whose range nobody knows.
+        RejectError: The pixels are floating-point numbers, whose range is unknown.
     """
     if image.mode == "F":
         raise RejectError("its pixels are floating-point numbers: convert it to 8 or 16 bit")
@@ -59,10 +47,10 @@ def to_mode(image: Image.Image, channels: int) -> Image.Image:
 
 
 def mask_values(mask: Image.Image) -> Image.Image:
-    """A mask as 8-bit gray: of a palette its indices, of one bit 0 and 1.
+    """A mask as 8-bit grayscale: the indices of a palette, 0 and 1 for one bit.
 
     Raises:
-        RejectError: Its values are colours, or larger than 255.
+        RejectError: The values are colors, negative, or larger than 255.
     """
     if mask.mode == "1":
         return Image.fromarray(np.asarray(mask).astype(np.uint8))
@@ -74,20 +62,14 @@ def mask_values(mask: Image.Image) -> Image.Image:
             raise RejectError(f"its mask has values up to {values.max()}, expected 0 to 255")
         return Image.fromarray(values.astype(np.uint8))
     raise RejectError(
-        f"its mask is a picture of mode {mask.mode}, expected one value a pixel: gray or a palette"
+        f"its mask is an image of mode {mask.mode}, expected one value a pixel: gray or a palette"
     )
 
 
-def _turned(image: Image.Image, orientation: int) -> Image.Image:
-    """The picture that `ImageOps.exif_transpose` makes of one with this orientation."""
-    method = _TRANSPOSES.get(orientation)
-    return image if method is None else image.transpose(method)
-
-
-def _size_of(data: bytes) -> tuple[int, int] | None:
-    """(height, width) of a picture by its header; None where it is none."""
+def size_in_header(data: bytes) -> tuple[int, int] | None:
+    """(height, width) of an image file; None if its header cannot be read."""
     try:
         with Image.open(io.BytesIO(data)) as image:
             return image.height, image.width
-    except Exception:  # Pillow's plugins raise nearly everything; who decodes it tells why.
+    except Exception:  # Pillow's plugins raise nearly everything; decoding the file reports why.
         return None

@@ -1,4 +1,4 @@
-"""Files that say what one picture shows, boxes of Pascal VOC and YOLO, and names of classes."""
+"""Files of Pascal VOC and YOLO with the boxes of one image, and files of class names."""
 
 from __future__ import annotations
 
@@ -10,53 +10,50 @@ from xml.etree import ElementTree
 import numpy as np
 
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.jobs.images.boxes import Boxes
+from beam_jobs.jobs.images.boxes import MAX_SIDE, Boxes
 from beam_jobs.packages import require
 
-# Of an annotation of one picture, and of a file of class names: room for ten thousand objects. A
-# tree of XML can take 40 times the memory of its text.
+# The limit of one annotation file or file of class names: room for ten thousand objects. A tree of
+# XML can take 40 times the memory of its text.
 MAX_BYTES = 4 << 20
 
 _SIDES = ("ymin", "xmin", "ymax", "xmax")
 
-# As far as Ultralytics lets a share lie outside 0..1, for what other tools have rounded.
+# How far outside 0..1 Ultralytics accepts a fraction, because other tools round.
 _TOLERANCE = 0.01
 
 _MAX_CLASS = 1 << 31
 
-_MAX_SIDE = 1 << 31  # in pixels
 
-
-class _Tree(ElementTree.TreeBuilder):
-    """A tree of XML without entities, which may unpack to anything or name other files."""
+class _NoEntities(ElementTree.TreeBuilder):
+    """Rejects document types: their entities may expand without limit or name other files."""
 
     def doctype(self, name: str, pubid: str | None, system: str | None) -> None:
         raise RejectError("it has a document type (DOCTYPE), which no annotation needs")
 
 
 def voc_boxes(data: bytes) -> Boxes:
-    """The boxes of a Pascal VOC file.
+    """The boxes in the contents of a Pascal VOC file.
 
-    VOC counts pixels from 1 and includes the last one. Corners are divided by the sides of the
-    picture as they are, as in TensorFlow Datasets (`object_detection/voc.py`), so the upper and the
-    left edge of a box lie one pixel inside it. Names are taken as they are written.
+    VOC counts pixels from 1 and includes the last one. As in TensorFlow Datasets
+    (`object_detection/voc.py`), corners are divided by the sides of the image without a correction,
+    so the upper and the left edge of a box are one pixel inside it. Names are taken as written.
 
     Raises:
-        RejectError: It is no XML, has no size, or an object of it has no name or no box.
+        RejectError: The file is not XML, has no size, or an object has no name or no box.
     """
     _check_size(data)
     try:
-        root = ElementTree.fromstring(data, ElementTree.XMLParser(target=_Tree()))
+        root = ElementTree.fromstring(data, ElementTree.XMLParser(target=_NoEntities()))
     except RejectError:
         raise
-    # Beside its own error the parser has others for encodings that it does not know.
+    # The parser raises other errors for unknown encodings.
     except (ElementTree.ParseError, ValueError, LookupError) as error:
-        raise RejectError(f"not an annotation in XML: {error}") from None
+        raise RejectError(f"not XML: {error}") from None
     height, width = _voc_side(root, "height"), _voc_side(root, "width")
-    objects = root.findall("object")
-    found = [_voc_object(number, object_) for number, object_ in enumerate(objects, 1)]
-    corners = _corners([box for _, box in found]) / (height, width, height, width)
-    return Boxes(corners, tuple(name for name, _ in found), (height, width))
+    objects = [_voc_object(*found) for found in enumerate(root.findall("object"), 1)]
+    corners = _corners([box for _, box in objects]) / (height, width, height, width)
+    return Boxes(corners, tuple(name for name, _ in objects), (height, width))
 
 
 def _corners(rows: Sequence[Sequence[float]]) -> np.ndarray:
@@ -69,7 +66,7 @@ def _check_size(data: bytes) -> None:
 
 
 def _number(text: str | None) -> float:
-    """A number, NaN where it is none or infinite."""
+    """A finite number; NaN for any other text."""
     try:
         value = float(text or "")
     except ValueError:
@@ -80,7 +77,7 @@ def _number(text: str | None) -> float:
 def _voc_side(root: ElementTree.Element, side: str) -> int:
     text = root.findtext(f"size/{side}")
     value = _number(text)
-    if not (1 <= value < _MAX_SIDE and value.is_integer()):
+    if not (1 <= value < MAX_SIDE and value.is_integer()):
         raise RejectError(f"its size has {side} {text!r:.80}, expected a number of pixels")
     return int(value)
 
@@ -94,7 +91,9 @@ def _voc_object(number: int, object_: ElementTree.Element) -> tuple[str, list[fl
         text = object_.findtext(f"bndbox/{side}")
         box.append(_number(text))
         if math.isnan(box[-1]):
-            raise RejectError(f"object {number} {name!r:.80} has {side} {text!r:.80}, no number")
+            raise RejectError(
+                f"object {number} {name!r:.80} has {side} {text!r:.80}, expected a number"
+            )
     for low, high in ((0, 2), (1, 3)):
         if box[high] < box[low]:
             raise RejectError(
@@ -105,16 +104,16 @@ def _voc_object(number: int, object_: ElementTree.Element) -> tuple[str, list[fl
 
 
 def yolo_boxes(data: bytes, names: Sequence[str]) -> Boxes:
-    """The boxes of a YOLO file: `class x_center y_center width height` a line, in shares.
+    """The boxes of a YOLO file with lines `class x_center y_center width height`, in fractions.
 
-    A line `class x1 y1 x2 y2 x3 y3 ...` is a polygon, and stands for the box around it.
+    A line `class x1 y1 x2 y2 x3 y3 ...` is a polygon, which gives the box around it.
 
     Args:
-        data: The file.
-        names: Of the classes, or empty: then their numbers are their names.
+        data: The contents of the file.
+        names: The names of the classes; if empty, their numbers are their names.
 
     Raises:
-        RejectError: A line is no box, its class has no name, or its numbers are no shares.
+        RejectError: A line has another form, its class has no name, or a number is not a fraction.
     """
     _check_size(data)
     try:
@@ -144,33 +143,33 @@ def _yolo_box(number: int, fields: list[str]) -> tuple[float, float, float, floa
     if len(fields) != 4 and (len(fields) < 6 or len(fields) % 2):
         raise RejectError(
             f"line {number}: {len(fields) + 1} values, expected a class and 4 numbers, or a class "
-            "and the x and y of 3 points or more"
+            "and the x and y of 3 or more points"
         )
-    shares = [_number(field) for field in fields]
-    for field, share in zip(fields, shares, strict=True):
-        if not -_TOLERANCE <= share <= 1 + _TOLERANCE:
+    values = [_number(field) for field in fields]
+    for field, value in zip(fields, values, strict=True):
+        if not -_TOLERANCE <= value <= 1 + _TOLERANCE:
             raise RejectError(
-                f"line {number}: {field!r:.80}, expected a share of the picture from 0 to 1"
+                f"line {number}: {field!r:.80}, expected a fraction of the image from 0 to 1"
             )
-    if len(shares) == 4:
-        x, y, width, height = shares
+    if len(values) == 4:
+        x, y, width, height = values
         return y - height / 2, x - width / 2, y + height / 2, x + width / 2
-    xs, ys = shares[::2], shares[1::2]
+    xs, ys = values[::2], values[1::2]
     return min(ys), min(xs), max(ys), max(xs)
 
 
 def read_class_names(data: bytes, path: str) -> tuple[str, ...]:
-    """The names of classes by number: of a text file with a name a line, or of a `data.yaml`.
+    """The class names, by number, in a text file with a name per line or in a `data.yaml`.
 
     Args:
-        data: The file.
-        path: Its name: one that ends in `.yaml` or `.yml` is read as Ultralytics writes them.
+        data: The contents of the file.
+        path: The file's name; `.yaml` and `.yml` files are read as Ultralytics writes them.
 
     Raises:
-        UsageError: It names no class, a class without a name, or two by the same name.
+        UsageError: The file names no class, a name is empty, or two classes have the same name.
     """
     if len(data) > MAX_BYTES:
-        raise UsageError(f"{path}: {len(data)} bytes, expected a list of names of classes")
+        raise UsageError(f"{path}: {len(data)} bytes, expected a list of class names")
     try:
         text = data.decode("utf-8-sig").rstrip().replace("\r\n", "\n")
     except UnicodeDecodeError as error:
@@ -180,7 +179,7 @@ def read_class_names(data: bytes, path: str) -> tuple[str, ...]:
     else:
         names = [line.strip() for line in text.splitlines()]
     if not names:
-        raise UsageError(f"{path}: it names no class, expected a name a line")
+        raise UsageError(f"{path}: it names no class, expected a name per line")
     numbers: dict[str, int] = {}
     for number, name in enumerate(names):
         if not name:
@@ -193,7 +192,7 @@ def read_class_names(data: bytes, path: str) -> tuple[str, ...]:
 def _yaml_names(text: str, path: str) -> list[str]:
     """The `names` of a `data.yaml`: a list, or a mapping from 0, 1, 2 and so on.
 
-    All names are taken as text: a class called `no` or `7` is called so.
+    All names are text, even `no` and `7`.
     """
     yaml = require("yaml", "beam", ".yaml files")
     try:
@@ -210,5 +209,5 @@ def _yaml_names(text: str, path: str) -> list[str]:
         reason = f"{type(error).__name__}: {error}"
     raise UsageError(
         f"{path}: no `names` that are a list, or a mapping from 0, 1, 2 and so on ({reason}); or "
-        "name the classes in a text file, a name a line"
+        "name the classes in a text file, a name per line"
     )

@@ -1,4 +1,4 @@
-"""Tells whether byte strings are tensors, images or text."""
+"""Recognises tensors, images and text in byte strings."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class FeatureList:
 
 
 @dataclass
-class _Collected:
+class _PartialLists:
     """The lists of one feature and kind in the records parsed so far."""
 
     rows: list[int] = field(default_factory=list)
@@ -79,10 +79,10 @@ class _Collected:
 
 
 # The kind of a list, its number of values, and the values; numbers are packed in one piece.
-_Packed = tuple[int, int, Sequence[bytes | memoryview]]
+_PackedList = tuple[int, int, Sequence[bytes | memoryview]]
 
 # By name and kind.
-_Collection = dict[str, dict[int, _Collected]]
+_Collection = dict[str, dict[int, _PartialLists]]
 
 
 class _AllNames:
@@ -112,9 +112,9 @@ def parsed_lists(
     for row in rows.tolist():
         record = data.data[starts[row] : stops[row]]
         try:
-            lists = {name: [_packed(raw)] for name, raw in parse_example(record).items()}
+            lists = {name: [_pack(raw)] for name, raw in parse_example(record).items()}
             found = parse_feature_lists(record, _AllNames())
-            of_steps = {name: list(map(_packed, raw)) for name, raw in found.items()}
+            of_steps = {name: list(map(_pack, raw)) for name, raw in found.items()}
         except ValueError as error:
             broken.append((row, str(error)))
             continue
@@ -122,16 +122,16 @@ def parsed_lists(
         _collect(steps, row, of_steps)
         for name, each in of_steps.items():
             lengths.setdefault(name, []).append(len(each))
-    step_lists = _collected(steps)
+    step_lists = _finish(steps)
     feature_lists = {
         name: FeatureList(np.array(counts, np.int64), step_lists.get(name, []))
         for name, counts in lengths.items()
     }
-    return _collected(features), feature_lists, broken
+    return _finish(features), feature_lists, broken
 
 
-def _packed(raw: RawList) -> _Packed:
-    """A list in the form in which it is collected.
+def _pack(raw: RawList) -> _PackedList:
+    """A list with its numbers joined into one piece.
 
     Raises:
         ValueError: A number is cut off.
@@ -162,17 +162,17 @@ def _count_varints(packed: memoryview) -> int:
     return len(ends)
 
 
-def _collect(collection: _Collection, row: int, lists: dict[str, list[_Packed]]) -> None:
+def _collect(collection: _Collection, row: int, lists: dict[str, list[_PackedList]]) -> None:
     for name, items in lists.items():
         for kind, count, values in items:
             if kind:
-                into = collection.setdefault(name, {}).setdefault(kind, _Collected())
+                into = collection.setdefault(name, {}).setdefault(kind, _PartialLists())
                 into.rows.append(row)
                 into.counts.append(count)
                 into.values += values
 
 
-def _collected(collection: _Collection) -> Features:
+def _finish(collection: _Collection) -> Features:
     return {
         name: [into.lists(kind) for kind, into in sorted(kinds.items())]
         for name, kinds in collection.items()

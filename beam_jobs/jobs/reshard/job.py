@@ -76,11 +76,8 @@ class ReshardJob(RecordJob):
     def first_pass(self, rules: SplitRules, on_reject: OnReject, tokenizer: str = "") -> FirstPass:
         return ReshardFirstPass(rules=rules, on_reject=on_reject, job=self)
 
-    def second_pass(self, known: EncodingPlan) -> SecondPass:
-        return ReshardSecondPass(known, self)
-
-    def without_tokenizer(self) -> ReshardJob:
-        return replace(self, tokenizer="")
+    def second_pass(self, plan: EncodingPlan) -> SecondPass:
+        return ReshardSecondPass(plan, self)
 
     def schema_of(self, guess: SchemaGuess, needed: Collection[str] = ()) -> Schema:
         """The schema of the records that are written.

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _MEASURED = 16
 
 # Serialized records, uint8 [n], and where each begins and ends -> broken rows and the reasons.
-BrokenAmong = Callable[[np.ndarray, np.ndarray, np.ndarray], list[tuple[int, str]]]
+FindBroken = Callable[[np.ndarray, np.ndarray, np.ndarray], list[tuple[int, str]]]
 
 
 def _frame_batches(job: ReshardJob, source: Source) -> Iterator[FrameBatch | Reject]:
@@ -73,7 +73,7 @@ class _Records(NamedTuple):
 
 
 def _records(
-    rules: SplitRules, source: Source, batch: FrameBatch, broken_among: BrokenAmong
+    rules: SplitRules, source: Source, batch: FrameBatch, find_broken: FindBroken
 ) -> _Records:
     """The records of a batch, the same ones in both passes.
 
@@ -81,14 +81,14 @@ def _records(
         rules: Decides the splits of records.
         source: The file.
         batch: Some of its records.
-        broken_among: `broken_examples`, or a function that gives the same.
+        find_broken: `broken_examples`, or a function that gives the same.
     """
     data, stops = batch.data, batch.stops - FOOTER_BYTES
     starts = batch.stops - batch.lengths + HEADER_BYTES
     filled = np.flatnonzero(batch.good & (starts < stops))
     empty = np.flatnonzero(batch.good & (starts == stops)).tolist()
     broken = dict.fromkeys(empty, "it is empty")
-    for at, error in broken_among(data, starts[filled], stops[filled]):
+    for at, error in find_broken(data, starts[filled], stops[filled]):
         broken[int(filled[at])] = error
     rejects = [_reject(source, place.number, place.error) for place in batch.broken]
     for row, error in broken.items():
@@ -121,7 +121,7 @@ def broken_examples(
 
 
 class SchemaLearner:
-    """Merges what is known of the features of records."""
+    """Merges facts about the features of records."""
 
     def __init__(self) -> None:
         self._guess = SchemaGuess()
@@ -135,15 +135,15 @@ class SchemaLearner:
 
 @dataclass(frozen=True, kw_only=True)
 class ReshardFirstPass(FirstPass):
-    """Task -> keys of records, and what they hold.
+    """Task -> keys of records, and facts about their features.
 
     Attributes:
-        job: The job, which defines a record.
+        job: Defines the records.
     """
 
     job: ReshardJob
 
-    def learner(self) -> Learner:
+    def learner(self) -> Learner | None:
         return SchemaLearner()
 
     def found(self, task: Task) -> Iterator[FoundRecords]:
@@ -181,7 +181,7 @@ class ReshardFirstPass(FirstPass):
 def _columns(
     rules: SplitRules, data: np.ndarray, starts: np.ndarray, stops: np.ndarray
 ) -> list[dict[str, Any]]:
-    """The features that decide the splits of records; no rows where none does."""
+    """The features that decide the splits of records; no rows if there are none."""
     names = rules.placement.split_features
     if not names:
         return []
@@ -210,21 +210,21 @@ class ReshardSecondPass(SecondPass):
     """Task -> records, as they are or without some features, and their statistics.
 
     Attributes:
-        job: The job, which defines a record.
+        job: Defines the records.
     """
 
     job: ReshardJob
 
     @functools.cached_property
     def _columns(self) -> ColumnDecoder:
-        return ColumnDecoder(self.known.schema)
+        return ColumnDecoder(self.plan.schema)
 
     @functools.cached_property
     def _decoder(self) -> Decoder:
-        return Decoder(self.known.schema)
+        return Decoder(self.plan.schema)
 
     def counter(self) -> RecordCounter:
-        return RecordCounter({n: f for n, f in self.known.schema.items() if not f.step})
+        return RecordCounter({n: f for n, f in self.plan.schema.items() if not f.step})
 
     def encoded(self, task: Task, encoder: RecordCounter) -> Iterator[EncodedRecords]:
         for chunk in task.chunks:
@@ -233,10 +233,12 @@ class ReshardSecondPass(SecondPass):
                 if isinstance(batch, Reject):
                     yield EncodedRecords.of_reject(batch)
                 else:
-                    yield self._made(source, batch, encoder)
+                    yield self._encode_batch(source, batch, encoder)
 
-    def _made(self, source: Source, batch: FrameBatch, encoder: RecordCounter) -> EncodedRecords:
-        found = _records(self.known.rules, source, batch, broken_examples)
+    def _encode_batch(
+        self, source: Source, batch: FrameBatch, encoder: RecordCounter
+    ) -> EncodedRecords:
+        found = _records(self.plan.rules, source, batch, broken_examples)
         columns, errors = self._decoded(batch.data, found.starts, found.stops)
         late = []
         for at, error in sorted(errors.items()):
@@ -257,8 +259,8 @@ class ReshardSecondPass(SecondPass):
         return view[start - HEADER_BYTES : stop + FOOTER_BYTES]
 
     def _keeps(self, name: str) -> bool:
-        """Whether what has this name in an Example does: a feature, or the shapes of one."""
-        of, schema = name.removesuffix("/shape"), self.known.schema
+        """Whether to keep a feature of an Example, which may hold the shapes of another feature."""
+        of, schema = name.removesuffix("/shape"), self.plan.schema
         if self.job.keep:
             return name in schema or (of in schema and schema[of].has_companion)
         return name not in self.job.drop and (of not in self.job.drop or name in schema)
@@ -268,9 +270,9 @@ class ReshardSecondPass(SecondPass):
     ) -> tuple[dict[str, list[Any]], dict[int, str]]:
         """The values of all counted features, and the errors of records that do not fit the schema."""
         found, regular = self._columns.decode(data, starts, stops)
-        whole = {name for name, feature in self.known.schema.items() if not feature.step}
+        whole = {name for name, feature in self.plan.schema.items() if not feature.step}
         odd = np.setdiff1d(np.arange(len(starts)), regular)
-        left = [name for name in self.known.schema if name not in found]
+        left = [name for name in self.plan.schema if name not in found]
         errors: dict[int, str] = {}
         values: dict[str, list[Any]] = {name: [None] * len(starts) for name in whole}
         for name, column in found.items():
@@ -278,7 +280,7 @@ class ReshardSecondPass(SecondPass):
                 values[name][at] = value
         if not left and not len(odd):
             return values, errors
-        rest = Decoder(self.known.schema.select(left)) if left else None
+        rest = Decoder(self.plan.schema.select(left)) if left else None
         view = data.data
         odd_rows = set(odd.tolist())
         for at in range(len(starts)) if rest else odd.tolist():
@@ -291,7 +293,7 @@ class ReshardSecondPass(SecondPass):
             for name in record.keys() & whole:
                 value = record[name]
                 values[name][at] = (
-                    value.item() if self.known.schema[name].encoding == "text" else value
+                    value.item() if self.plan.schema[name].encoding == "text" else value
                 )
         return values, errors
 

@@ -12,29 +12,30 @@ import numpy as np
 
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.sensors.recording import (
-    Reading,
+    ReadOptions,
     Recording,
-    _alone,
-    _check_size,
-    _chosen,
-    _named,
+    check_size,
+    choose_arrays,
+    name_arrays,
+    single_signal,
 )
 from beam_jobs.packages import require
 from readers.format.schema import format_shape
 
 
-def _load_npy(data: bytes, reading: Reading) -> Recording:
-    return _alone(parse_npy(data), reading)
+def load_npy(data: bytes, options: ReadOptions) -> Recording:
+    """Reads the array of a `.npy` file."""
+    return single_signal(parse_npy(data), options)
 
 
 def parse_npy(data: bytes) -> np.ndarray:
-    """The array of a `.npy` file's bytes, as `np.load` reads it but never from pickled objects.
+    """Returns the array that `np.load` reads from the bytes of a `.npy` file; never unpickles.
 
     Raises:
-        RejectError: It holds objects.
-        ValueError: The bytes are no whole `.npy` file.
+        RejectError: the array holds Python objects.
+        ValueError: the bytes are not a complete `.npy` file.
     """
-    # The parts of a header that NumPy needs 30 us to read; few headers differ in a dataset.
+    # Cached, because NumPy takes 30 us to parse a header and a dataset has few different ones.
     shape, fortran_order, dtype = _npy_header(data[: _npy_header_bytes(data)])
     if dtype.hasobject:
         raise RejectError("it holds pickled objects, which are never loaded")
@@ -56,7 +57,7 @@ def _npy_header(head: bytes) -> tuple[tuple[int, ...], bool, np.dtype]:
     version = np.lib.format.read_magic(stream)
     if version not in ((1, 0), (2, 0), (3, 0)):
         raise ValueError(f"version {version}")
-    # Version 3 is version 2 with names of fields in UTF-8, which no recording has.
+    # Version 3 is version 2 with field names in UTF-8, which no recording has.
     wide = version != (1, 0)
     read = np.lib.format.read_array_header_2_0 if wide else np.lib.format.read_array_header_1_0
     shape, fortran_order, dtype = read(stream)
@@ -65,39 +66,47 @@ def _npy_header(head: bytes) -> tuple[tuple[int, ...], bool, np.dtype]:
     return shape, fortran_order, dtype
 
 
-def _load_npz(data: bytes, reading: Reading) -> Recording:
+def load_npz(data: bytes, options: ReadOptions) -> Recording:
+    """Reads the wanted arrays of a `.npz` archive."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        _check_size(sum(member.file_size for member in archive.infolist()))
+        check_size(sum(member.file_size for member in archive.infolist()))
         members = {
             member.filename.removesuffix(".npy"): member
             for member in archive.infolist()
             if member.filename.endswith(".npy")
         }
-        names = _chosen(members, reading.arrays)
-        return Recording(_named({name: parse_npy(archive.read(members[name])) for name in names}))
+        names = choose_arrays(members, options.arrays)
+        return Recording(
+            name_arrays({name: parse_npy(archive.read(members[name])) for name in names})
+        )
 
 
-def _load_h5(data: bytes, reading: Reading) -> Recording:
+def load_h5(data: bytes, options: ReadOptions) -> Recording:
+    """Reads the wanted arrays of an HDF5 file by their paths, or all that are numbers along time."""
     h5py = require("h5py", "hdf5", ".h5 files")
     with h5py.File(io.BytesIO(data), "r") as file:
         found = _h5_datasets(h5py, file)
-        chosen = _chosen(found, reading.arrays)
+        chosen = choose_arrays(found, options.arrays)
         for name in chosen:
             _check_inside(h5py, name, found[name])
-        series = {name: found[name] for name in chosen if _is_series(found[name])}
-        if other := [name for name in reading.arrays if name not in series]:
+        series = {
+            name: found[name]
+            for name in chosen
+            if found[name].dtype.kind in "biufc" and found[name].shape
+        }
+        if other := [name for name in options.arrays if name not in series]:
             shape = format_shape(found[other[0]].shape or ())
             raise RejectError(
                 f"array {other[0]!r} is {found[other[0]].dtype} {shape}: expected numbers along time"
             )
         if not series:
             raise RejectError("it holds no array of numbers")
-        _check_size(sum(array.nbytes for array in series.values()))
-        return Recording(_named({name: array[()] for name, array in series.items()}))
+        check_size(sum(array.nbytes for array in series.values()))
+        return Recording(name_arrays({name: array[()] for name, array in series.items()}))
 
 
 def _h5_datasets(h5py: Any, file: Any) -> dict[str, Any]:
-    """Path -> dataset, or link to another file, in the order of the paths; soft links are left out."""
+    """Returns datasets and links to other files by path, sorted by path; soft links are skipped."""
     found, groups, seen = {}, [("", file["/"])], {file["/"]}
     while groups:
         path, group = groups.pop()
@@ -110,19 +119,15 @@ def _h5_datasets(h5py: Any, file: Any) -> dict[str, Any]:
             item = group[name]
             if isinstance(item, h5py.Dataset):
                 found[path + name] = item
-            elif isinstance(item, h5py.Group) and item not in seen:  # a group may hold itself
+            elif isinstance(item, h5py.Group) and item not in seen:  # a group may contain itself
                 seen.add(item)
                 groups.append((f"{path}{name}/", item))
     return dict(sorted(found.items()))
 
 
 def _check_inside(h5py: Any, name: str, item: Any) -> None:
-    """Raises RejectError where an array lies in other files, before one of them is opened."""
+    """Rejects an array that is stored in another file, before that file is opened."""
     if isinstance(item, h5py.ExternalLink) or item.external or item.is_virtual:
-        raise RejectError(f"array {name!r} lies in another file, which is never opened")
-    # A whole chunk is unpacked, however few of its values an array has.
-    _check_size(math.prod(item.chunks or ()) * item.dtype.itemsize)
-
-
-def _is_series(dataset: Any) -> bool:
-    return dataset.dtype.kind in "biufc" and bool(dataset.shape)
+        raise RejectError(f"array {name!r} is in another file, which is never opened")
+    # HDF5 unpacks whole chunks, even if an array has only a few of the values.
+    check_size(math.prod(item.chunks or ()) * item.dtype.itemsize)

@@ -1,50 +1,47 @@
-"""From a recording as files have it to records: gaps filled, one clock, windows, spectra."""
+"""Turns a recording into records: missing values filled, resampled, cut into windows, transformed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.sensors.signals import (
+    NanPolicy,
     Segment,
     Span,
-    filled,
-    gaps,
+    fill_missing,
+    find_gaps,
     parse_rate,
     parse_span,
-    resampled,
+    resample_arrays,
     spectrogram,
     window_starts,
 )
 
-NanPolicy = Literal["keep", "reject", "interpolate"]
-
-NAN_POLICIES: tuple[NanPolicy, ...] = get_args(NanPolicy)
-
-# The share of samples that were not measured.
+# The feature that holds the share of samples that were interpolated, not measured.
 FILLED = "filled"
 
 _MAX_WINDOWS = 10_000_000
 
-_NOTHING_FILLED = np.empty(0, bool)
-
 
 @dataclass(frozen=True)
 class Conditioning:
-    """What is done to recordings.
+    """The steps from a recording to records.
 
     Attributes:
-        nan: What to do with NaN and infinite values.
-        rate: Samples a second where files do not say; 0 if nobody knows.
-        resample: Samples a second of the records; 0 to leave them as they are.
-        max_gap: Seconds between two measurements that may be bridged.
-        window, stride: Of each record; None for whole recordings.
-        frame, step: Of the spectrogram; None without.
-        sequence: Whether all pieces of a recording are one record.
+        nan: Treatment of NaN and infinite values.
+        rate: Samples per second of files that do not state it; 0 if unknown.
+        resample: Samples per second of the records; 0 leaves recordings as they are.
+        max_gap: Longest time between two measurements that is interpolated, in seconds.
+        window: Length of each record; None for whole recordings.
+        stride: Distance from the start of one window to the next; None for whole recordings.
+        frame: Length of a spectrogram's frame; None without spectrograms.
+        step: Distance from one frame to the next; None without spectrograms.
+        sequence: Whether all pieces of a recording become one record.
     """
 
     nan: NanPolicy = "keep"
@@ -69,15 +66,15 @@ class Conditioning:
         spectrogram: str = "",
         sequence: bool = False,
     ) -> Conditioning:
-        """What the flags of these names ask for.
+        """Parses the flags of the same names.
 
         Raises:
-            UsageError: One of them is wrong, or makes no sense beside another.
+            UsageError: a flag is malformed, or needs another one.
         """
         if stride and not window:
-            raise UsageError(f"--stride {stride}: it says where windows begin: add --window")
+            raise UsageError(f"--stride {stride} sets where windows begin: add --window")
         if max_gap and not resample:
-            raise UsageError(f"--max_gap {max_gap}: it bounds what is interpolated: add --resample")
+            raise UsageError(f"--max_gap {max_gap} limits interpolation: add --resample")
         frame, _, step = spectrogram.partition(":")
         if spectrogram and not (frame and step):
             raise UsageError(
@@ -100,152 +97,150 @@ class Conditioning:
 
     @property
     def cuts(self) -> bool:
-        """Whether a recording gives any number of records."""
+        """Whether a recording may become several records."""
         return self.window is not None and not self.sequence
 
     @property
     def keeps_whole(self) -> bool:
-        """Whether a recording is one record of its own samples."""
+        """Whether a recording becomes one record of all its samples, unchanged."""
         return not (self.window or self.resample or self.frame or self.sequence)
 
-    def rate_of(self, found: float | None) -> float | None:
-        """Samples a second of the records.
-
-        Args:
-            found: What the files say; None if nothing.
-        """
-        return self.resample or found or self.rate or None
+    def record_rate(self, file_rate: float | None) -> float | None:
+        """Returns the samples per second of the records; None if unknown."""
+        return self.resample or file_rate or self.rate or None
 
     def segments(
         self,
         arrays: Mapping[str, np.ndarray],
         times: Mapping[str, np.ndarray],
-        found_rate: float | None,
+        file_rate: float | None,
     ) -> list[Segment]:
-        """The stretches of a recording between its gaps; a single one without resampling.
+        """Fills missing values, resamples, and returns the segments between gaps.
+
+        Without resampling there is one segment, the whole recording.
 
         Args:
             arrays: Name -> [time, ...].
-            times: float64 [time], seconds, of those arrays that have a clock of their own.
-            found_rate: What the files say.
+            times: Name -> float64 [time], seconds, for the arrays that have sample times.
+            file_rate: Samples per second, if the files state it.
 
         Raises:
-            RejectError: The recording cannot become a record.
-            UsageError: Nobody knows when its samples were taken.
+            RejectError: the recording cannot become a record.
+            UsageError: `resample` is set and the times of an array are unknown.
         """
-        whole = {name: self._filled(name, array) for name, array in arrays.items()}
+        whole = {name: self._fill_missing(name, array) for name, array in arrays.items()}
         if self.resample:
-            return self._resampled(whole, times, found_rate or self.rate)
-        return [Segment(0.0, whole, _NOTHING_FILLED)]
+            return self._resample(whole, times, file_rate or self.rate)
+        return [Segment(whole, np.empty(0, bool))]
 
-    def _filled(self, name: str, array: np.ndarray) -> np.ndarray:
+    def _fill_missing(self, name: str, array: np.ndarray) -> np.ndarray:
         try:
             if array.ndim == 0:
                 raise RejectError("a single number is not a recording")
             if array.dtype.kind not in "biufc":
-                raise RejectError(f"dtype {array.dtype} is none that a tensor can have")
-            return filled(array, self.nan)
+                raise RejectError(f"dtype {array.dtype} is not supported in tensors")
+            return fill_missing(array, self.nan)
         except RejectError as error:
             raise RejectError(f"{name}: {error}") from None
 
-    def _resampled(
+    def _resample(
         self, arrays: Mapping[str, np.ndarray], times: Mapping[str, np.ndarray], rate: float
     ) -> list[Segment]:
         if FILLED in arrays:
-            raise RejectError(f"an array may not be called {FILLED!r}, as --resample adds that")
+            raise RejectError(
+                f"an array may not be called {FILLED!r}: --resample adds that feature"
+            )
         clocks = dict(times)
         for name in arrays.keys() - times.keys():
             if not rate:
                 raise UsageError(
-                    f"--resample: nobody knows when the samples of {name!r} were taken: name the "
-                    "column of times with --time_column, or the files' --rate"
+                    f"--resample: the sample times of {name!r} are unknown: name their column with "
+                    "--time_column, or give the files' --rate"
                 )
             clocks[name] = np.arange(len(arrays[name])) / rate
-        found = resampled(arrays, clocks, self.resample, self.max_gap)
-        holes = gaps(clocks, self.resample, self.max_gap)
-        if not found or (holes and not (self.sequence or self.window)):
-            start, length = holes[0]
+        segments = resample_arrays(arrays, clocks, self.resample, self.max_gap)
+        gaps = find_gaps(clocks, self.resample, self.max_gap)
+        if not segments or (gaps and not (self.sequence or self.window)):
+            start, length = gaps[0]
             raise RejectError(
-                f"a gap of {length:g} s, {start:g} s after its begin, is longer than --max_gap "
+                f"a gap of {length:g} s, {start:g} s after its start, is longer than --max_gap "
                 f"{self.max_gap:g}s; with --window or --sequence the parts between gaps are kept"
             )
-        return found
+        return segments
 
 
-class Records:
-    """The records of a recording: how many there are is known before one is made.
+class RecordingRecords:
+    """The records of a recording; their number is known before the first one is made.
 
     Args:
-        conditioning: What is done to the recording.
-        segments: Of it, as `Conditioning.segments` gives them.
-        found_rate: What the files say.
-        convert: What is done to the values in the end.
+        conditioning: The steps from the recording to its records.
+        segments: The result of `Conditioning.segments`.
+        file_rate: Samples per second, if the files state it.
+        convert: Converts the values of a record.
 
     Raises:
-        RejectError: The recording cannot become a record. Iteration may raise it, too.
-        UsageError: A length is in seconds and no rate is known, or a frame has a single sample.
+        RejectError: the recording cannot become a record. Iteration may raise it, too.
+        UsageError: a length is in seconds and no rate is known, or a frame has a single sample.
     """
 
     def __init__(
         self,
         conditioning: Conditioning,
         segments: list[Segment],
-        found_rate: float | None,
+        file_rate: float | None,
         convert: Callable[[np.ndarray], np.ndarray],
     ) -> None:
         self._conditioning, self._convert = conditioning, convert
-        self._rate = conditioning.rate_of(found_rate)
+        self._rate = conditioning.record_rate(file_rate)
         self._segments = segments
         if not conditioning.frame:
-            # Here, as windows may overlap: what is cut need not be converted again.
+            # Before windows are cut, because they may overlap.
             self._segments = [
                 segment._replace(arrays={n: convert(a) for n, a in segment.arrays.items()})
                 for segment in segments
             ]
         window = conditioning.window
         self._size = window.samples(self._rate) if window else None
-        self._starts = self._found_starts(self._size, conditioning.stride)
+        self._starts = self._find_starts(self._size, conditioning.stride)
 
     def __len__(self) -> int:
         return sum(map(len, self._starts)) if self._conditioning.cuts else 1
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Yields the features of each record."""
+        """Yields each record's features by name."""
         if self._conditioning.sequence:
             yield self._sequence()
             return
-        for arrays, missing in self._pieces():
-            yield {**self._transformed(arrays), **self._share(missing)}
+        for arrays, filled in self._pieces():
+            yield {**self._transform(arrays), **self._filled_share(filled)}
 
-    def _found_starts(self, size: int | None, stride: Span | None) -> list[range]:
-        """Where the records of each segment begin."""
+    def _find_starts(self, size: int | None, stride: Span | None) -> list[range]:
+        """Returns the first samples of the records of each segment."""
         if not size or not stride:
             return [range(1)] * len(self._segments)
-        lengths = [_length(segment.arrays) for segment in self._segments]
+        lengths = [_common_length(segment.arrays) for segment in self._segments]
         step = stride.samples(self._rate)
         starts = [window_starts(length, size, step) for length in lengths]
-        found = sum(map(len, starts))
-        if found > _MAX_WINDOWS:
-            raise RejectError(
-                f"{found} windows are more than {_MAX_WINDOWS}: is --stride meant so?"
-            )
-        if not found:
+        count = sum(map(len, starts))
+        if count > _MAX_WINDOWS:
+            raise RejectError(f"{count} windows are more than {_MAX_WINDOWS}: is --stride correct?")
+        if not count:
             without = " without a gap" if self._conditioning.resample else ""
             raise RejectError(f"it has {max(lengths)} samples{without}, a window has {size}")
         return starts
 
     def _pieces(self) -> Iterator[tuple[dict[str, np.ndarray], np.ndarray]]:
-        """Yields the arrays of every window or stretch, and which samples were filled in."""
+        """Yields the arrays of each window or segment, and bool [time]: the interpolated samples."""
         for segment, starts in zip(self._segments, self._starts, strict=True):
             for start in starts:
                 part = slice(start, start + self._size if self._size else None)
                 arrays = {name: array[part] for name, array in segment.arrays.items()}
                 yield arrays, segment.filled[part]
 
-    def _share(self, missing: np.ndarray) -> dict[str, np.float32]:
-        return {FILLED: np.float32(missing.mean())} if self._conditioning.resample else {}
+    def _filled_share(self, filled: np.ndarray) -> dict[str, np.float32]:
+        return {FILLED: np.float32(filled.mean())} if self._conditioning.resample else {}
 
-    def _transformed(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def _transform(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         if not self._conditioning.frame or not self._conditioning.step:
             return dict(arrays)
         frame = self._conditioning.frame.samples(self._rate)
@@ -262,23 +257,23 @@ class Records:
         return result
 
     def _sequence(self) -> dict[str, Any]:
-        """One record: of one stretch all its arrays, of several those of each name."""
+        """Returns one record: a list of all arrays of a recording, or of all pieces of each array."""
         pieces = list(self._pieces())
-        transformed = [self._transformed(arrays) for arrays, _ in pieces]
+        transformed = [self._transform(arrays) for arrays, _ in pieces]
         if not self._conditioning.window and not self._conditioning.resample:
             (arrays,) = transformed
             return {"signal": list(arrays.values())}
         record: dict[str, Any] = {
             name: [arrays[name] for arrays in transformed] for name in transformed[0]
         }
-        return {**record, **self._share(np.concatenate([missing for _, missing in pieces]))}
+        return {**record, **self._filled_share(np.concatenate([filled for _, filled in pieces]))}
 
 
-def _length(arrays: Mapping[str, np.ndarray]) -> int:
-    """The samples of arrays that are cut together.
+def _common_length(arrays: Mapping[str, np.ndarray]) -> int:
+    """Returns the number of samples of arrays that are cut together.
 
     Raises:
-        RejectError: They differ.
+        RejectError: the arrays differ in length.
     """
     lengths = {name: len(array) for name, array in arrays.items()}
     (first, length), *others = lengths.items()

@@ -1,8 +1,7 @@
-"""The sensors job: a record is a recording, an array whose first axis is time, or a window of one."""
+"""The sensors job: a record is a recording, arrays whose first axis is time, or a window of one."""
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -13,57 +12,57 @@ import numpy as np
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.file_passes import FilesInParts
 from beam_jobs.jobs.protocols import complete_schema
-from beam_jobs.jobs.sensors.conditioning import Conditioning, Records
+from beam_jobs.jobs.sensors.conditioning import Conditioning, RecordingRecords
 from beam_jobs.jobs.sensors.formats import read_recording
-from beam_jobs.jobs.sensors.recording import Reading, Recording
+from beam_jobs.jobs.sensors.recording import ReadOptions, Recording
+from beam_jobs.jobs.sensors.values import (
+    convert_array,
+    count_bytes,
+    describe,
+    fits_feature,
+    prepare_array,
+)
 from beam_jobs.sources.classes import Names
 from beam_jobs.sources.extra_features import ExtraFeature
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.source import Source
 from beam_jobs.storage.files import read_bytes
-from readers.format.schema import (
-    TENSORFLOW_DTYPES,
-    Feature,
-    Schema,
-    fits,
-    format_shape,
-    numpy_dtype,
-)
+from readers.format.schema import Feature, Schema
 
 SensorEncoding = Literal["tensor", "raw", "list"]
 
-# A CSV file names no dtype; float32 is what models take.
-CSV_DTYPE = "float32"
+# A CSV file states no dtype; models take float32.
+_CSV_DTYPE = "float32"
 
-# Files looked at for one that can be read, to learn the schema from.
+# Files that are tried when the schema is learned from the first readable one.
 _TRIED = 20
 
-# What an Example adds to its arrays; only sizes of shards depend on it.
+# Bytes of an Example besides its arrays; affects only the planned sizes of shards.
 _OVERHEAD_BYTES = 150
 
 
 @dataclass(frozen=True)
 class SensorJob(FilesInParts):
-    """What a sensor record is.
+    """Turns recording files into records.
 
     Attributes:
-        inputs: Files of the kinds of `read_recording`.
+        inputs: Files of the kinds that `read_recording` reads.
         labels: Where labels come from.
-        features: Name -> dtype, shape and encoding of every array of a record.
-        reading: How files are read.
-        dtype: What to convert every array to; empty for the input's own.
+        features: Name and feature of every array of a record.
+        read_options: How files are read.
+        dtype: The dtype to convert every array to; "" keeps the input's own.
         example: The key of the file that `features` was learned from.
         encoding: The encoding of every array.
         extras: Columns that are kept as features.
-        conditioning: What is done to recordings.
-        rate: Samples a second of all records, where the first file says.
+        conditioning: The steps from a recording to its records.
+        rate: Samples per second of all records, if the first file states it.
     """
 
     inputs: Inputs
     labels: Labels
     features: tuple[tuple[str, Feature], ...] = ()
-    reading: Reading = field(default_factory=Reading)
+    read_options: ReadOptions = field(default_factory=ReadOptions)
     dtype: str = ""
     example: str = ""
     encoding: SensorEncoding = "tensor"
@@ -71,28 +70,27 @@ class SensorJob(FilesInParts):
     conditioning: Conditioning = field(default_factory=Conditioning)
     rate: float | None = None
 
-    def learned(self) -> SensorJob:
-        """The job whose schema is that of the first readable file: all others must agree with it.
+    def with_schema(self) -> SensorJob:
+        """Returns the job with the schema of the first readable file, which all files must fit.
 
         Raises:
-            UsageError: None of the first files can be read, or what it holds cannot be encoded so.
+            UsageError: none of the first files can be read, or its arrays cannot be encoded.
         """
         errors: list[str] = []
         first = (self.inputs.first(pattern, _TRIED) for pattern in self.inputs.patterns)
         for source, data in itertools.chain.from_iterable(first):
             try:
-                recording, records = self._records(source, data)
+                recording, records = self.read(source, data)
                 record = next(iter(records))
             except RejectError as error:
                 errors.append(f"{source.key}: {error}")
                 continue
-            return replace(self, rate=recording.rate)._like(source.key, record)
+            return replace(self, rate=recording.rate)._with_schema_of(source.key, record)
         if not errors:
             raise UsageError("the inputs hold no recording: no dataset was written")
         raise UsageError(f"no recording among the first {len(errors)} files: {errors[0]}")
 
-    def _like(self, key: str, record: dict[str, Any]) -> SensorJob:
-        """The job whose schema is that of one record."""
+    def _with_schema_of(self, key: str, record: dict[str, Any]) -> SensorJob:
         try:
             features = tuple((name, self._feature(value)) for name, value in record.items())
         except ValueError as error:
@@ -101,13 +99,13 @@ class SensorJob(FilesInParts):
             ) from None
         job = replace(self, features=features, example=key)
         for name, feature in features:
-            if not _agrees(record[name], feature):
+            if not fits_feature(record[name], feature):
                 raise UsageError(
-                    f"{key}: {_described(name, record[name])}: the arrays of a --sequence must "
+                    f"{key}: {describe(name, record[name])}: the arrays of a --sequence must "
                     "agree: convert with --dtype, or choose with --arrays"
                 )
         try:
-            job.schema  # noqa: B018  (the names of arrays are the file's)
+            job.schema  # noqa: B018  (raises if a name in the file cannot be a feature's)
         except ValueError as error:
             raise UsageError(f"{key}: {error}; choose others with --arrays") from None
         return job
@@ -116,14 +114,14 @@ class SensorJob(FilesInParts):
         if isinstance(value, list):
             first = value[0]
             return Feature(first.dtype.name, (None, None, *first.shape[1:]), "sequence")
-        if value.ndim == 0:  # the share of samples that were filled in
+        if value.ndim == 0:  # the share of interpolated samples
             return Feature(value.dtype.name)
         length = len(value) if self.conditioning.cuts else None
         return Feature(value.dtype.name, (length, *value.shape[1:]), self.encoding)
 
     @property
     def schema(self) -> Schema:
-        """Of the records: the arrays, and what every job's have."""
+        """The schema of the records: their arrays, key, label and extra columns."""
         return complete_schema(dict(self.features), self.labels, self.extras)
 
     @property
@@ -144,101 +142,103 @@ class SensorJob(FilesInParts):
         return {}
 
     def load(self, source: Source) -> dict[str, Any]:
-        """The arrays of one recording, [time, ...] each.
-
-        Raises:
-            RejectError: It cannot be read as a recording.
-            UsageError: It can, but its arrays do not fit those of the other files.
-        """
-        recording, records = self._records(source, None)
-        return self._checked(source.key, recording, next(iter(records)))
+        recording, records = self.read(source)
+        return self._check_record(source.key, recording, next(iter(records)))
 
     def parts_of(self, source: Source, data: bytes) -> list[tuple[str, int]]:
-        recording, records = self._records(source, data)
-        # Several records of a file are windows, of which one is as large as another.
-        first = self._checked(source.key, recording, next(iter(records)))
-        size = _OVERHEAD_BYTES + sum(map(_bytes_of, first.values()))
+        recording, records = self.read(source, data)
+        # Several records of a file are windows, which all have the same size.
+        first = self._check_record(source.key, recording, next(iter(records)))
+        size = _OVERHEAD_BYTES + sum(map(count_bytes, first.values()))
         return [(key, size) for key in self._keys(source, len(records))]
 
     def records_of(self, source: Source, data: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
-        recording, records = self._records(source, data)
+        recording, records = self.read(source, data)
         for key, record in zip(self._keys(source, len(records)), records, strict=True):
-            yield key, self._checked(source.key, recording, record)
+            yield key, self._check_record(source.key, recording, record)
 
     def _keys(self, source: Source, records: int) -> list[str]:
         if not self.conditioning.cuts:
             return [source.key]
         return [f"{source.key}#{number}" for number in range(1, records + 1)]
 
-    def _records(
-        self, source: Source, data: bytes | None
-    ) -> tuple[Recording, Records | list[dict[str, Any]]]:
-        """What a source holds, and the records that become of it."""
-        recording, times = self._recording(source, data)
-        segments = self.conditioning.segments(recording.arrays, times, recording.rate)
-        if self.conditioning.keeps_whole:  # `Records` would give the same, in 5 us more
-            arrays = segments[0].arrays.items()
-            return recording, [{name: self._prepared(array) for name, array in arrays}]
-        return recording, Records(self.conditioning, segments, recording.rate, self._prepared)
+    def read(
+        self, source: Source, data: bytes | None = None
+    ) -> tuple[Recording, RecordingRecords | list[dict[str, Any]]]:
+        """Reads a source, whatever the schema.
 
-    def _prepared(self, array: np.ndarray) -> np.ndarray:
-        return _prepared(array, self.dtype)
+        Args:
+            data: The bytes of the file if they were read already.
 
-    def _checked(self, key: str, recording: Recording, record: dict[str, Any]) -> dict[str, Any]:
-        """The record, which agrees with the first one.
+        Returns:
+            The recording, and its records as arrays [time, ...] by name.
 
         Raises:
-            UsageError: It does not.
+            RejectError: the source cannot be read as a recording. Iteration may raise it, too.
+            UsageError: a length is in seconds and no rate is known.
+        """
+        recording, times = self._read_recording(source, data)
+        segments = self.conditioning.segments(recording.arrays, times, recording.rate)
+        if self.conditioning.keeps_whole:  # as `RecordingRecords` gives it, which takes 5 us more
+            arrays = segments[0].arrays.items()
+            return recording, [{name: self._prepare(array) for name, array in arrays}]
+        records = RecordingRecords(self.conditioning, segments, recording.rate, self._prepare)
+        return recording, records
+
+    def _prepare(self, array: np.ndarray) -> np.ndarray:
+        return prepare_array(array, self.dtype)
+
+    def _check_record(
+        self, key: str, recording: Recording, record: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Returns the record.
+
+        Raises:
+            UsageError: the record does not fit the schema, or its rate is another.
         """
         if recording.rate != self.rate and not self.conditioning.resample:
             raise UsageError(
-                f"{key}: {_rate(recording.rate)}, but {self.example} has {_rate(self.rate)}; "
-                "records of one dataset must agree: narrow --input, or add --resample"
+                f"{key}: {_format_rate(recording.rate)}, but {self.example} has "
+                f"{_format_rate(self.rate)}; records of one dataset must agree: narrow --input, or "
+                "add --resample"
             )
         expected = dict(self.features)
         for name in sorted(expected.keys() | record.keys()):
             found, feature = record.get(name), expected.get(name)
-            if feature and _agrees(found, feature):
-                continue
-            raise UsageError(
-                f"{key}: {_described(name, found)}, but {self.example} has "
-                f"{_described(name, feature)}; records of one dataset must agree: narrow "
-                "--input, or convert with --dtype"
-            )
+            if not feature or not fits_feature(found, feature):
+                raise UsageError(
+                    f"{key}: {describe(name, found)}, but {self.example} has "
+                    f"{describe(name, feature)}; records of one dataset must agree: narrow "
+                    "--input, or convert with --dtype"
+                )
         return record
 
-    def read(self, source: Source) -> dict[str, np.ndarray]:
-        """The arrays of one file by feature name, [time, ...] each, whatever the others hold.
-
-        Raises:
-            RejectError: The file cannot be read as a recording.
-        """
-        _, records = self._records(source, None)
-        return next(iter(records))
-
-    def _recording(
+    def _read_recording(
         self, source: Source, data: bytes | None
     ) -> tuple[Recording, dict[str, np.ndarray]]:
-        """What a source holds, and the times of those arrays that have some.
-
-        Args:
-            data: Its bytes, where they are read.
-
-        Raises:
-            RejectError: It cannot be read as a recording.
-        """
+        """Returns the recording of a source, and the sample times of the arrays that have some."""
         if source.error:
             raise RejectError(source.error)
-        if not source.joined:
-            found = self._file(source.file, self._bytes(source) if data is None else data)
-            times = {} if found.times is None else dict.fromkeys(found.arrays, found.times)
-            return found, times
+        if source.joined:
+            return self._read_joined(source)
+        if data is None:
+            try:
+                data = self.inputs.read(source)
+            except OSError as error:
+                raise RejectError(f"cannot be read: {error}") from None
+        recording = self._read_file(source.file, data)
+        if recording.times is None:
+            return recording, {}
+        return recording, dict.fromkeys(recording.arrays, recording.times)
+
+    def _read_joined(self, source: Source) -> tuple[Recording, dict[str, np.ndarray]]:
+        """Returns the recording that several files form, and the sample times of its arrays."""
         arrays: dict[str, np.ndarray] = {}
         clocks: dict[str, np.ndarray] = {}
         rates: set[float | None] = set()
         for name, path, _, _ in source.joined:
             try:
-                found = self._file(path, read_bytes(path))
+                found = self._read_file(path, read_bytes(path))
             except OSError as error:
                 raise RejectError(f"{name}: cannot be read: {error}") from None
             except RejectError as error:
@@ -254,82 +254,18 @@ class SensorJob(FilesInParts):
         if self.conditioning.resample:
             return Recording(arrays), clocks
         if len(rates) > 1:
-            raise RejectError(
-                f"its files have {' and '.join(sorted(map(_rate, rates)))}: --resample brings them "
-                "to one rate"
-            )
+            found_rates = " and ".join(sorted(map(_format_rate, rates)))
+            raise RejectError(f"its files have {found_rates}: --resample brings them to one rate")
         return Recording(arrays, rates.pop()), clocks
 
-    def _bytes(self, source: Source) -> bytes:
-        try:
-            return self.inputs.read(source)
-        except OSError as error:
-            raise RejectError(f"cannot be read: {error}") from None
-
-    def _file(self, name: str, data: bytes) -> Recording:
+    def _read_file(self, name: str, data: bytes) -> Recording:
         kind = name.rsplit(".", 1)[-1].lower()
-        found = read_recording(kind, data, self.reading)
+        recording = read_recording(kind, data, self.read_options)
         if kind == "csv" and not self.dtype:
-            arrays = {n: _converted(array, CSV_DTYPE) for n, array in found.arrays.items()}
-            found = found._replace(arrays=arrays)
-        return found
+            arrays = {n: convert_array(a, _CSV_DTYPE) for n, a in recording.arrays.items()}
+            recording = recording._replace(arrays=arrays)
+        return recording
 
 
-def _rate(rate: float | None) -> str:
+def _format_rate(rate: float | None) -> str:
     return f"{rate:g} Hz" if rate else "no rate"
-
-
-def _bytes_of(value: Any) -> int:
-    if isinstance(value, list):
-        return sum(map(_bytes_of, value))
-    size: int = value.nbytes
-    return size
-
-
-def _agrees(value: Any, feature: Feature) -> bool:
-    if value is None:
-        return False
-    if isinstance(value, list):
-        part = Feature(feature.dtype, feature.shape[1:], "tensor")
-        return feature.encoding == "sequence" and all(_agrees(array, part) for array in value)
-    array: np.ndarray = value
-    # The name of a dtype takes ten times as long as the comparison that nearly always decides.
-    same = array.dtype == numpy_dtype(feature.dtype) or array.dtype.name == feature.dtype
-    return same and fits(feature.shape, array.shape)
-
-
-@functools.cache
-def _is_tensor_dtype(dtype: np.dtype) -> bool:
-    return dtype.name in TENSORFLOW_DTYPES
-
-
-def _prepared(array: np.ndarray, dtype: str) -> np.ndarray:
-    if dtype:
-        array = _converted(array, dtype)
-    if not _is_tensor_dtype(array.dtype):
-        raise RejectError(f"dtype {array.dtype} is none that a tensor can have")
-    return array[:, None] if array.ndim == 1 else array
-
-
-def _converted(array: np.ndarray, dtype: str) -> np.ndarray:
-    if np.can_cast(array.dtype, dtype, "same_kind"):
-        with np.errstate(over="ignore"):
-            result = array.astype(dtype)
-        if result.dtype.kind in "iu":
-            kept = np.array_equal(result, array)
-        else:
-            kept = np.array_equal(np.isfinite(result), np.isfinite(array))
-        if kept:
-            return result
-    raise RejectError(f"{array.dtype.name} cannot become {dtype} without harm")
-
-
-def _described(name: str, spec: Any) -> str:
-    if spec is None:
-        return f"no {name}"
-    if isinstance(spec, list):
-        shapes = sorted({f"{array.dtype.name} {format_shape(array.shape)}" for array in spec})
-        return f"{name} of {', '.join(shapes[:3])}"
-    shape = spec.shape if isinstance(spec, Feature) else (None, *spec.shape[1:])
-    dtype = spec.dtype if isinstance(spec, Feature) else spec.dtype.name
-    return f"{name} {dtype} {format_shape(shape)}"

@@ -1,4 +1,4 @@
-"""A recording, how to read one, and the checks that all formats share."""
+"""A recording, the options for reading one, and the checks that all formats share."""
 
 from __future__ import annotations
 
@@ -9,23 +9,18 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from beam_jobs.errors import RejectError
+from readers.format.tfrecord import MAX_RECORD_BYTES
 
 TimeUnit = Literal["s", "ms", "us", "ns"]
 
-# Ticks in a second.
-_PER_SECOND: dict[str, int] = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
-
-# A file may claim to unpack to anything; a record cannot exceed protobuf's 2 GiB.
-_MAX_ARRAY_BYTES = 1 << 31
-
 
 class Recording(NamedTuple):
-    """What a file holds.
+    """The contents of a recording file.
 
     Attributes:
-        arrays: Name -> [time, ...] as the file has it; the only array of a file is `signal`.
-        rate: Samples a second, where the file says.
-        times: float64 [time], seconds on the file's own clock, where a time column was asked for.
+        arrays: Name -> [time, ...] in the file's dtype; the only array of a file is called `signal`.
+        rate: Samples per second, if the file states it.
+        times: float64 [time], seconds on the file's own clock, if a time column was asked for.
     """
 
     arrays: dict[str, np.ndarray]
@@ -34,14 +29,14 @@ class Recording(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Reading:
-    """How files are read; each kind of file takes what concerns it.
+class ReadOptions:
+    """How files are read; each format uses the options that apply to it.
 
     Attributes:
-        arrays: The names of the arrays to take; all of them if empty.
-        columns: Of `.csv` and `.parquet` files, the channels in this order; if empty, every column
-            of a `.csv` file but the time, every column of numbers of a `.parquet` file but the time.
-        time_column: The column that has the times; none if empty.
+        arrays: The names of the arrays to read; all of them if empty.
+        columns: The channels to read from `.csv` and `.parquet` files, in this order; if empty, every
+            column of a `.csv` file, or every numeric column of a `.parquet` file, except the time.
+        time_column: The column of sample times; "" if there is none.
         time_unit: The unit of times that are plain numbers.
         float_audio: Whether integer samples of audio become float32 from -1 to 1.
     """
@@ -53,14 +48,24 @@ class Reading:
     float_audio: bool = False
 
 
-def _chosen(names: Iterable[str], wanted: tuple[str, ...]) -> list[str]:
+def choose_arrays(names: Iterable[str], wanted: tuple[str, ...]) -> list[str]:
+    """Returns the wanted names, or all of them if none is wanted.
+
+    Raises:
+        RejectError: the file lacks a wanted array.
+    """
     names = list(names)
     if missing := [name for name in wanted if name not in names]:
         raise RejectError(f"no array {missing[0]!r}: the file has {', '.join(names)}")
     return list(wanted) or names
 
 
-def _named(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def name_arrays(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Returns the arrays of an archive by feature name: a single array becomes `signal`.
+
+    Raises:
+        RejectError: there is no array, or one has the name of another feature.
+    """
     if not arrays:
         raise RejectError("the archive holds no array")
     if len(arrays) == 1:
@@ -70,48 +75,26 @@ def _named(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _alone(
-    signal: np.ndarray, reading: Reading, rate: float | None = None, times: np.ndarray | None = None
+def single_signal(
+    signal: np.ndarray,
+    options: ReadOptions,
+    rate: float | None = None,
+    times: np.ndarray | None = None,
 ) -> Recording:
-    if reading.arrays:
-        _chosen(("signal",), reading.arrays)
+    """Returns the recording of a file whose format holds one array without a name.
+
+    Raises:
+        RejectError: an array other than `signal` is wanted.
+    """
+    choose_arrays(("signal",), options.arrays)
     return Recording({"signal": signal}, rate, times)
 
 
-def _check_size(size: int) -> None:
-    if size > _MAX_ARRAY_BYTES:
-        raise RejectError(f"it unpacks to {size} bytes, more than a record can hold (2 GiB)")
-
-
-def _place(names: list[str], name: str) -> int:
-    if names.count(name) != 1:
-        count = "two columns" if name in names else "no column"
-        raise RejectError(f"{count} {name!r}: the file has {', '.join(names)}")
-    return names.index(name)
-
-
-def _seconds(ticks: np.ndarray, unit: str) -> np.ndarray:
-    """Times in float64 seconds, rounded once where they are integers."""
-    per_second = _PER_SECOND[unit]
-    if not np.can_cast(ticks.dtype, np.int64):
-        return ticks.astype(np.float64) / per_second
-    whole, rest = np.divmod(ticks.astype(np.int64), per_second)
-    return whole + rest / per_second
-
-
-def _checked(times: np.ndarray) -> np.ndarray:
-    """Times that can be a clock's.
+def check_size(size: int, claim: str = "it unpacks to") -> None:
+    """Checks a number of bytes before they are allocated: a small file may claim to hold anything.
 
     Raises:
-        RejectError: One is missing or infinite, or does not come after the one before.
+        RejectError: the size exceeds protobuf's 2 GiB for a record.
     """
-    if not np.isfinite(times).all():
-        row = int(np.argmin(np.isfinite(times)))
-        raise RejectError(f"row {row + 1}: time {times[row]} is not finite")
-    steps = np.diff(times)
-    if (steps <= 0).any():
-        row = int(np.argmax(steps <= 0)) + 1
-        raise RejectError(
-            f"row {row + 1}: time {times[row]} s does not come after {times[row - 1]} s"
-        )
-    return times
+    if size > MAX_RECORD_BYTES:
+        raise RejectError(f"{claim} {size} bytes, more than a record can hold (2 GiB)")

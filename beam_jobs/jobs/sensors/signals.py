@@ -1,4 +1,4 @@
-"""What is done to the arrays of a recording: missing values, a common clock, windows, spectra."""
+"""Signal processing: missing values filled, arrays resampled to one clock, windows, spectrograms."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from beam_jobs.errors import RejectError, UsageError
+from beam_jobs.jobs.sensors.recording import check_size
+
+NanPolicy = Literal["keep", "reject", "interpolate"]
 
 _RATE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)\s*(?:(k?)hz)?", re.IGNORECASE)
 
@@ -19,22 +22,20 @@ _SPAN = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)\s*(s|ms|us)|([0-9]{1,12})")
 
 _SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000}
 
-# Parts of a step: files round their times, so that ten steps of 1/30 s may be 0.3333 s.
+# In steps of the grid: files round their times, so ten steps of 1/30 s may be 0.3333 s.
 _SLACK = 0.01
 
 _MAX_POINTS = 1 << 28
 
-_MAX_ARRAY_BYTES = 1 << 31
-
-# Values that are transformed at once: they stay in the processor's cache.
+# Values that are transformed at a time, so that they stay in the processor's cache.
 _BLOCK = 1 << 15
 
 
 def parse_rate(text: str, flag: str = "--rate") -> float:
-    """Samples a second of `50Hz`, `16kHz`, `0.5Hz` or `50`.
+    """Parses a rate such as `50Hz`, `16kHz`, `0.5Hz` or `50` into samples per second.
 
     Raises:
-        UsageError: It is no such rate, or zero.
+        UsageError: the text is not a rate, or is zero.
     """
     found = _RATE.fullmatch(text)
     rate = float(found[1]) * (1000 if found[2] else 1) if found else 0.0
@@ -48,8 +49,8 @@ class Span:
     """A length of time.
 
     Attributes:
-        amount: A number of samples, or of seconds.
-        in_seconds: Which of the two.
+        amount: A number of samples or of seconds.
+        in_seconds: Whether `amount` is in seconds.
         source: The flag and its value, for messages.
     """
 
@@ -58,29 +59,29 @@ class Span:
     source: str
 
     def samples(self, rate: float | None) -> int:
-        """The nearest number of samples, at least one.
+        """Returns the nearest number of samples, at least one.
 
         Args:
-            rate: Samples a second, None where nobody knows.
+            rate: Samples per second; None if unknown.
 
         Raises:
-            UsageError: It is in seconds and there is no rate.
+            UsageError: the span is in seconds and the rate is unknown.
         """
         if not self.in_seconds:
             return int(self.amount)
         if rate is None:
             raise UsageError(
-                f"{self.source}: the recordings do not say how many samples a second has; give a "
-                "number of samples, or resample them to a rate"
+                f"{self.source}: the recordings do not state their sample rate; give a number of "
+                "samples, the files' --rate, or --resample"
             )
         return max(1, round(self.amount * rate))
 
 
 def parse_span(text: str, flag: str = "--window") -> Span:
-    """The length of time of `128` (samples), `2s`, `500ms` or `10us`.
+    """Parses a length of time such as `128` (samples), `2s`, `500ms` or `10us`.
 
     Raises:
-        UsageError: It is no such length, or zero.
+        UsageError: the text is not a length of time, or is zero.
     """
     found = _SPAN.fullmatch(text)
     amount = float(found[1] or found[3]) if found else 0.0
@@ -92,17 +93,17 @@ def parse_span(text: str, flag: str = "--window") -> Span:
     return Span(amount / _SECOND[found[2]] if in_seconds else amount, in_seconds, f"{flag} {text}")
 
 
-def filled(array: np.ndarray, policy: str) -> np.ndarray:
-    """The array without values that are NaN or infinite; one of integers as it is.
+def fill_missing(array: np.ndarray, policy: NanPolicy) -> np.ndarray:
+    """Returns the array with its NaN and infinite values treated as the policy states.
 
     Args:
-        array: [time, ...]; all but the first dimension are channels.
-        policy: "reject", "keep" them after all, or "interpolate": within each channel on a line
-            over the rows between the numbers around them, at its ends the nearest number.
+        array: [time, ...] of any dtype; all dimensions but the first are channels.
+        policy: "keep", "reject", or "interpolate": each channel linearly over the rows between the
+            nearest finite values; at its ends, the nearest one.
 
     Raises:
-        RejectError: There are some and the policy is "reject", or a channel holds no number.
-            Rows and channels are counted from 1.
+        RejectError: the policy is "reject" and a value is not finite, or it is "interpolate" and
+            no value of a channel is. Rows and channels are counted from 1.
     """
     if policy == "keep" or array.dtype.kind not in "fc":
         return array
@@ -120,7 +121,7 @@ def filled(array: np.ndarray, policy: str) -> np.ndarray:
         known, missing = np.flatnonzero(good[:, place]), np.flatnonzero(~good[:, place])
         if not len(known):
             channel = list(np.unravel_index(place, array.shape[1:]))
-            raise RejectError(f"no number to go by{_channel(channel)}: all are NaN or infinite")
+            raise RejectError(f"no finite value to interpolate from{_channel(channel)}")
         result[missing, place] = np.interp(missing, known, result[known, place])
     return result.reshape(array.shape)
 
@@ -130,83 +131,81 @@ def _channel(place: Sequence[np.intp]) -> str:
 
 
 class Segment(NamedTuple):
-    """A stretch of a recording on the common grid.
+    """A part of a recording without a gap, on the common grid.
 
     Attributes:
-        start: Seconds after the first point of the grid.
         arrays: Name -> [time, ...], all of one length.
-        filled: bool [time], whether some array was not measured within half a step of the point.
+        filled: bool [time], whether an array was not measured within half a step of the point.
     """
 
-    start: float
     arrays: dict[str, np.ndarray]
     filled: np.ndarray
 
 
-def resampled(
+def resample_arrays(
     arrays: Mapping[str, np.ndarray],
     times: Mapping[str, np.ndarray],
     rate: float,
     max_gap: float,
 ) -> list[Segment]:
-    """The stretches of a recording without a gap, interpolated on one grid.
+    """Interpolates arrays on one grid and returns the segments between gaps.
 
     The grid begins at the latest first time of all arrays and ends at their earliest last one; its
-    point k lies k / rate seconds after its first. Each channel follows straight lines from one
-    measurement to the next, computed in float64. What float32 can hold becomes float32 (float16 and
-    integers of up to 16 bits too), anything else float64. The points strictly inside a gap belong
-    to no stretch. Times count as equal that differ by less than a hundredth of a step.
+    point k is k / rate seconds after its first. Each channel is interpolated linearly in float64
+    and stored as float32 if that can hold its dtype (float16 and integers of up to 16 bits too),
+    else as float64. Points strictly inside a gap belong to no segment. Times that differ by less
+    than a hundredth of a step count as equal.
 
     Args:
         arrays: Name -> [t, ...] of numbers.
         times: Name -> float64 [t], finite and strictly increasing seconds on one clock.
-        rate: Points a second.
-        max_gap: Two neighbouring measurements of an array further apart, in seconds, are a gap.
+        rate: Points per second.
+        max_gap: Seconds; two successive measurements of an array further apart are a gap.
 
     Raises:
-        RejectError: The arrays have no time in common, or the result would be larger than a record.
+        RejectError: the arrays have no time in common, an array has more or fewer rows than times,
+            or the result would exceed a record.
     """
     for name, array in arrays.items():
         if len(array) != len(times[name]):
             raise RejectError(f"{name} has {len(array)} rows, but {len(times[name])} times")
     times = {name: times[name] for name in arrays}
-    stretches = _stretches(times, rate, max_gap)
+    ranges = _ranges_between_gaps(times, rate, max_gap)
     dtypes = {name: np.result_type(array.dtype, np.float32) for name, array in arrays.items()}
-    size = sum(last - first for first, last in stretches) * sum(
+    size = sum(last - first for first, last in ranges) * sum(
         math.prod(array.shape[1:]) * dtypes[name].itemsize for name, array in arrays.items()
     )
-    if size > _MAX_ARRAY_BYTES:
-        raise RejectError(
-            f"at {rate:g} Hz it takes {size} bytes, more than a record can hold (2 GiB)"
-        )
-    start, _ = _common(times)
+    check_size(size, f"at {rate:g} Hz it takes")
+    start, _ = _common_time(times)
     clocks = {name: clock - start for name, clock in times.items()}
-    # All stretches at once: a recording may have thousands.
-    grid = np.concatenate([np.empty(0), *(np.arange(*stretch) for stretch in stretches)]) / rate
+    # All segments at once, because a recording may have thousands.
+    grid = np.concatenate([np.empty(0), *(np.arange(*points) for points in ranges)]) / rate
     values = {
-        name: _interpolated(grid, clocks[name], array, dtypes[name])
+        name: _interpolate(grid, clocks[name], array, dtypes[name])
         for name, array in arrays.items()
     }
-    unmeasured = _unmeasured(grid, clocks, rate)
+    filled = _find_filled(grid, clocks, rate)
     segments, at = [], 0
-    for first, last in stretches:
+    for first, last in ranges:
         part = slice(at, at + last - first)
         at = part.stop
-        stretch = {name: array[part] for name, array in values.items()}
-        segments.append(Segment(first / rate, stretch, unmeasured[part]))
+        cut = {name: array[part] for name, array in values.items()}
+        segments.append(Segment(cut, filled[part]))
     return segments
 
 
-def gaps(times: Mapping[str, np.ndarray], rate: float, max_gap: float) -> list[tuple[float, float]]:
-    """Where an array was not measured for too long: (start, length) in seconds, in order.
+def find_gaps(
+    times: Mapping[str, np.ndarray], rate: float, max_gap: float
+) -> list[tuple[float, float]]:
+    """Returns (start, length) in seconds of the gaps in any of the arrays, in order.
 
-    Starts count from the first point of the grid, so that of a gap around it is negative. Gaps of
-    several arrays that overlap are one. The arguments are those of `resampled`.
+    Starts count from the first point of the grid; a gap that begins before it has a negative one.
+    Overlapping gaps of several arrays are merged. The arguments are those of `resample_arrays`.
 
     Raises:
-        RejectError: The arrays have no time in common.
+        RejectError: the arrays have no time in common.
     """
-    start, end = _common(times)
+    start, end = _common_time(times)
     found: list[tuple[float, float]] = []
     for clock in times.values():
         at = np.flatnonzero(np.diff(clock) * rate > max_gap * rate + _SLACK)
@@ -219,8 +218,8 @@ def gaps(times: Mapping[str, np.ndarray], rate: float, max_gap: float) -> list[t
     return [(first, last - first) for first, last in merged if last > 0 and first < end - start]
 
 
-def _common(times: Mapping[str, np.ndarray]) -> tuple[float, float]:
-    """The latest first and the earliest last time."""
+def _common_time(times: Mapping[str, np.ndarray]) -> tuple[float, float]:
+    """Returns the latest first and the earliest last time."""
     if empty := [name for name, clock in times.items() if not len(clock)]:
         raise RejectError(f"{empty[0]} was never measured")
     start, late = max((float(clock[0]), name) for name, clock in times.items())
@@ -230,11 +229,11 @@ def _common(times: Mapping[str, np.ndarray]) -> tuple[float, float]:
     return start, end
 
 
-def _stretches(
+def _ranges_between_gaps(
     times: Mapping[str, np.ndarray], rate: float, max_gap: float
 ) -> list[tuple[int, int]]:
-    """The points of the grid without a gap: ranges, the end of each excluded."""
-    start, end = _common(times)
+    """Returns the points of the grid outside gaps as ranges; the end of each is excluded."""
+    start, end = _common_time(times)
     steps = (end - start) * rate
     if not steps < _MAX_POINTS:
         raise RejectError(
@@ -242,7 +241,7 @@ def _stretches(
             "of the times"
         )
     edges = [0]
-    for first, length in gaps(times, rate, max_gap):
+    for first, length in find_gaps(times, rate, max_gap):
         inside = math.floor(first * rate + _SLACK) + 1
         beyond = math.ceil((first + length) * rate - _SLACK)
         if inside < beyond:
@@ -252,7 +251,7 @@ def _stretches(
     return [(first, last) for first, last in ranges if first < last]
 
 
-def _interpolated(
+def _interpolate(
     grid: np.ndarray, clock: np.ndarray, array: np.ndarray, dtype: np.dtype
 ) -> np.ndarray:
     channels = _flat(array)
@@ -262,7 +261,8 @@ def _interpolated(
     return result.reshape(len(grid), *array.shape[1:])
 
 
-def _unmeasured(grid: np.ndarray, clocks: Mapping[str, np.ndarray], rate: float) -> np.ndarray:
+def _find_filled(grid: np.ndarray, clocks: Mapping[str, np.ndarray], rate: float) -> np.ndarray:
+    """Returns bool [time]: whether an array was not measured within half a step of the point."""
     result = np.zeros(len(grid), bool)
     for clock in clocks.values():
         after = np.searchsorted(clock, grid)
@@ -273,38 +273,34 @@ def _unmeasured(grid: np.ndarray, clocks: Mapping[str, np.ndarray], rate: float)
 
 
 def window_starts(length: int, window: int, stride: int) -> range:
-    """Where the windows begin that lie wholly inside a recording, all in samples."""
+    """Returns the starts of all windows that lie entirely inside a recording, in samples."""
     return range(0, length - window + 1, stride)
 
 
 def spectrogram(signal: np.ndarray, frame: int, step: int) -> np.ndarray:
-    """The magnitudes of a short-time Fourier transform: float32 [frames, frame // 2 + 1, ...].
+    """Returns short-time Fourier magnitudes: float32 [frames, frame // 2 + 1, ...].
 
-    Those of `tf.abs(tf.signal.stft(x, frame, step, fft_length=frame))` for each channel x, where
+    They equal `tf.abs(tf.signal.stft(x, frame, step, fft_length=frame))` of each channel x if
     `frame` is even: TensorFlow's window of an odd number of samples is not periodic. Values are
-    taken as float32, and transformed in float64.
+    converted to float32, then transformed in float64.
 
     Args:
-        signal: [time, ...] of real numbers; a single channel, [time, 1], leaves no dimension.
-        frame: Samples of a frame, at least 2. Each is multiplied by a periodic Hann window.
-        step: Samples from one frame to the next. Frames lie wholly inside the signal.
+        signal: [time, ...] of real numbers; the only channel of [time, 1] adds no dimension.
+        frame: Samples per frame, at least 2; each frame is multiplied by a periodic Hann window.
+        step: Samples from one frame to the next. Frames lie entirely inside the signal.
 
     Raises:
-        RejectError: It is complex, or its spectrogram would be larger than a record.
+        RejectError: the signal is complex, or its spectrogram would exceed a record.
     """
     if signal.dtype.kind == "c":
-        raise RejectError(f"a spectrogram is of real numbers, not of {signal.dtype}")
+        raise RejectError(f"a spectrogram needs real numbers, not {signal.dtype}")
     channels = _flat(signal)
     starts, bins = window_starts(len(signal), frame, step), frame // 2 + 1
-    size = 4 * len(starts) * bins * channels.shape[1]
-    if size > _MAX_ARRAY_BYTES:
-        raise RejectError(
-            f"its spectrogram takes {size} bytes, more than a record can hold (2 GiB)"
-        )
+    check_size(4 * len(starts) * bins * channels.shape[1], "its spectrogram takes")
     result = np.empty((len(starts), bins, channels.shape[1]), np.float32)
     window = 0.5 - 0.5 * np.cos(2 * np.pi / frame * np.arange(frame))
     block = max(1, _BLOCK // max(1, frame * channels.shape[1]))
-    with np.errstate(over="ignore", invalid="ignore"):  # of values that are not finite
+    with np.errstate(over="ignore", invalid="ignore"):  # from values that are not finite
         series = np.ascontiguousarray(channels.T, np.float32)
         for first in range(0, len(starts), block):
             part = starts[first : first + block]
@@ -316,5 +312,5 @@ def spectrogram(signal: np.ndarray, frame: int, step: int) -> np.ndarray:
 
 
 def _flat(array: np.ndarray) -> np.ndarray:
-    """The array as [time, channels]."""
+    """Returns the array as [time, channels]."""
     return array.reshape(len(array), math.prod(array.shape[1:]))

@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
-import itertools
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from beam_jobs.errors import RejectError
-from beam_jobs.jobs.sensors.recording import (
-    Reading,
-    Recording,
-    _alone,
-    _check_size,
-    _checked,
-    _place,
-    _seconds,
-)
+from beam_jobs.jobs.sensors.recording import ReadOptions, Recording, check_size, single_signal
 from beam_jobs.packages import require
 
-# Rows of a table that are text at the same time.
-_BLOCK = 4096
+# Bytes of a .csv file that are held as text at a time. A row cannot be longer; wide tables get more.
+_BLOCK_BYTES = 1 << 22
 
-# What 64-bit nanoseconds can hold; NumPy takes words such as "now" for times, too.
+# Ticks in a second.
+_PER_SECOND: dict[str, int] = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+
+# The range of 64-bit nanoseconds; NumPy would also take words such as "now" for times.
 _ISO_8601 = re.compile(
     r"(?:1[7-9]|2[01])[0-9]{2}-[0-9]{2}-[0-9]{2}"
     r"(?:[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,9})?)?(?:Z|[+-][0-9]{2}:?[0-9]{2})?)?"
@@ -38,79 +33,65 @@ _ARROW_NUMBERS = frozenset(
     + tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 )
 
-_ARROW_TIMES = ("timestamp", "date")
+# Arrow's message. A handler of invalid rows would fail, with a traceback, on rows that are not UTF-8.
+_ARROW_RAGGED = re.compile(r"Row #(\d+): Expected \d+ columns, got (\d+)")
 
 
-def _load_csv(data: bytes, reading: Reading) -> Recording:
-    """Rows are times; the first line names the columns, unless it is of numbers itself."""
+def load_csv(data: bytes, options: ReadOptions) -> Recording:
+    """Reads float64 [rows, channels]; empty cells are NaN.
+
+    The first row names the columns, unless all of its cells are numbers.
+    """
     # Every cell but the last ends in one of these.
-    _check_size(8 * (1 + data.count(b",") + max(data.count(b"\n"), data.count(b"\r"))))
-    if b"\0" in data:  # which Python takes from 3.11 on
+    check_size(8 * (1 + data.count(b",") + max(data.count(b"\n"), data.count(b"\r"))))
+    if b"\0" in data:  # Python's csv module accepts these since 3.11
         raise ValueError("it holds bytes that are zero")
-    first = next(_csv_rows(data), None)
+    first = next(
+        filter(None, csv.reader(io.TextIOWrapper(io.BytesIO(data), "utf-8-sig", newline=""))), None
+    )
     if first is None:
         raise RejectError("the file is empty")
     names = [] if all(map(_is_number, first)) else [name.strip() for name in first]
-    if not names and (reading.columns or reading.time_column):
+    if not names and (options.columns or options.time_column):
         raise RejectError("its first line has no names for --columns and --time_column")
-    time = _place(names, reading.time_column) if reading.time_column else None
-    places = [_place(names, name) for name in reading.columns]
+    time = _column_index(names, options.time_column) if options.time_column else None
+    places = [_column_index(names, name) for name in options.columns]
     places = places or [place for place in range(len(first)) if place != time]
     if not places:
-        raise RejectError(f"it has no column but the time {reading.time_column!r}")
-    table = _plain_table(data, bool(names), len(first))
-    if table is None:
-        signal, times = _mixed_table(data, names, len(first), places, time, reading.time_unit)
-    else:
-        signal = table[:, places]
-        times = None if time is None else _seconds(table[:, time], reading.time_unit)
-    return _alone(signal, reading, times=None if times is None else _checked(times))
-
-
-def _csv_text(data: bytes) -> io.TextIOWrapper:
-    return io.TextIOWrapper(io.BytesIO(data), "utf-8-sig", newline="")
-
-
-def _csv_rows(data: bytes) -> Iterator[list[str]]:
-    return filter(None, csv.reader(_csv_text(data)))
-
-
-def _plain_table(data: bytes, header: bool, width: int) -> np.ndarray | None:
-    """The numbers of a table of nothing else, in a quarter of the time of `_mixed_table`."""
-    text = _csv_text(data)
-    if header:
-        next(filter(None, csv.reader(text)))
-    line = next((line for line in text if line.strip("\r\n")), "")
-    if not line:
-        return None
-    try:
-        table = np.loadtxt(
-            itertools.chain([line], text), delimiter=",", comments=None, quotechar='"', ndmin=2
-        )
-    except ValueError:
-        return None
-    return table if table.shape[1] == width else None
-
-
-def _mixed_table(
-    data: bytes, names: list[str], width: int, places: list[int], time: int | None, unit: str
-) -> tuple[np.ndarray, np.ndarray | None]:
-    """Columns of numbers, empty cells NaN, and of times, among others of anything."""
-    rows = _csv_rows(data)
-    if names:
-        next(rows)
-    blocks, times, row = [np.empty((0, len(places)))], [np.empty(0)], 1
-    while block := list(itertools.islice(rows, _BLOCK)):
-        for number, cells in enumerate(block, row):
-            if len(cells) != width:
-                raise RejectError(f"row {number} has {len(cells)} values, not {width}")
-        columns = list(zip(*block, strict=True))
-        signal = [_numbers(columns[i], row, names[i] if names else None) for i in places]
-        blocks.append(np.stack(signal, 1))
+        raise RejectError(f"it has no column but the time {options.time_column!r}")
+    blocks, times = [np.empty((0, len(places)))], [np.empty(0)]
+    for row, cells in _csv_blocks(data, len(first), header=bool(names)):
+        columns = [_numbers(cells[i], row, names[i] if names else None) for i in places]
+        blocks.append(np.stack(columns, 1))
         if time is not None:
-            times.append(_csv_seconds(columns[time], row, unit))
-        row += len(block)
-    return np.concatenate(blocks), None if time is None else np.concatenate(times)
+            times.append(_csv_seconds(cells[time], row, options.time_unit))
+    clock = None if time is None else _check_clock(np.concatenate(times))
+    return single_signal(np.concatenate(blocks), options, times=clock)
+
+
+def _csv_blocks(data: bytes, width: int, header: bool) -> Iterator[tuple[int, list[Any]]]:
+    """Yields blocks of rows below the header: the first row's number, and columns of Arrow strings."""
+    arrow = require("pyarrow", "beam", ".csv files")
+    reader = require("pyarrow.csv", "beam", ".csv files")
+    names = [str(place) for place in range(width)]
+    row = 1 - header
+    try:
+        for block in reader.open_csv(
+            arrow.BufferReader(data),
+            reader.ReadOptions(
+                use_threads=False, block_size=max(_BLOCK_BYTES, 64 * width), column_names=names
+            ),
+            reader.ParseOptions(newlines_in_values=True),
+            reader.ConvertOptions(column_types=dict.fromkeys(names, arrow.string())),
+        ):
+            yield max(row, 1), (block if row else block.slice(1)).columns
+            row += block.num_rows
+    except arrow.ArrowInvalid as error:
+        ragged = _ARROW_RAGGED.search(str(error))
+        if not ragged:
+            raise
+        number, values = int(ragged[1]) - header, ragged[2]
+        raise RejectError(f"row {number} has {values} values, not {width}") from None
 
 
 def _number(cell: str) -> float:
@@ -125,62 +106,79 @@ def _is_number(cell: str) -> bool:
     return True
 
 
-def _numbers(cells: Sequence[str], row: int, column: str | None) -> np.ndarray:
+def _numbers(cells: Any, row: int, column: str | None = None) -> np.ndarray:
+    """Returns the cells, Arrow strings from a row on, as Python reads them; NaN for empty ones.
+
+    Raises:
+        RejectError: a cell is not a number and the column has a name. Without one: ValueError.
+    """
+    with contextlib.suppress(ValueError):
+        return cells.cast("float64").to_numpy()
+    compute = require("pyarrow.compute", "beam", ".csv files")
+    trimmed = compute.utf8_trim_whitespace(cells)
+    filled = compute.replace_with_mask(trimmed, compute.equal(trimmed, ""), "nan")
+    with contextlib.suppress(ValueError):
+        return filled.cast("float64").to_numpy()
+    # Python reads a few numbers that Arrow does not, such as digits of other scripts.
+    texts = cells.to_pylist()
     try:
-        return np.fromiter(map(_number, cells), np.float64, len(cells))
+        return np.fromiter(map(_number, texts), np.float64, len(texts))
     except ValueError:
-        at = next(i for i, cell in enumerate(cells) if not _is_number(cell))
-    found = f"{cells[at]!r:.80} in row {row + at}"
+        at = next(i for i, text in enumerate(texts) if not _is_number(text))
+    found = f"{texts[at]!r:.80} in row {row + at}"
     if column is None:
-        raise ValueError(f"{found} is no number")
+        raise ValueError(f"{found} is not a number")
     raise RejectError(f"column {column!r} is not numeric: {found}; choose others with --columns")
 
 
-def _csv_seconds(cells: Sequence[str], row: int, unit: str) -> np.ndarray:
-    cells = [cell.strip() for cell in cells]
-    try:
-        return _seconds(np.fromiter(map(_number, cells), np.float64, len(cells)), unit)
-    except ValueError:
-        is_time = _ISO_8601.fullmatch if _ISO_8601.fullmatch(cells[0]) else _is_number
-    for number, cell in enumerate(cells, row):
-        if not is_time(cell):
+def _csv_seconds(cells: Any, row: int, unit: str) -> np.ndarray:
+    with contextlib.suppress(ValueError):
+        return _seconds(_numbers(cells, row), unit)
+    times = [text.strip() for text in cells.to_pylist()]
+    is_time = _ISO_8601.fullmatch if _ISO_8601.fullmatch(times[0]) else _is_number
+    for number, time in enumerate(times, row):
+        if not is_time(time):
             raise RejectError(
-                f"row {number}: time {cell!r:.80} is neither a number nor ISO 8601, or not the one "
-                "that the others are"
+                f"row {number}: time {time!r:.80} is neither a number nor ISO 8601, or not of the "
+                "same kind as the first"
             )
-    return _seconds(np.array(cells, "M8[ns]").astype(np.int64), "ns")
+    return _seconds(np.array(times, "M8[ns]").astype(np.int64), "ns")
 
 
-def _load_parquet(data: bytes, reading: Reading) -> Recording:
-    """Columns of numbers in the dtype that holds all of them, nulls NaN."""
+def load_parquet(data: bytes, options: ReadOptions) -> Recording:
+    """Reads [rows, channels] in the dtype that holds all of the columns; nulls are NaN."""
     parquet = require("pyarrow.parquet", "beam", ".parquet files")
     file = parquet.ParquetFile(io.BytesIO(data))
-    names, time = file.schema_arrow.names, reading.time_column
+    names, time = file.schema_arrow.names, options.time_column
     types = dict(zip(names, map(str, file.schema_arrow.types), strict=True))
     numeric = [name for name in names if types[name] in _ARROW_NUMBERS and name != time]
-    chosen = list(reading.columns) or numeric
+    chosen = list(options.columns) or numeric
     if not chosen:
-        raise RejectError(f"no column of numbers but the time: the file has {', '.join(names)}")
+        raise RejectError(f"no numeric column but the time: the file has {', '.join(names)}")
     for name in filter(None, (*chosen, time)):
-        _place(names, name)
+        _column_index(names, name)
     for name in chosen:
         if types[name] not in _ARROW_NUMBERS:
             raise RejectError(
                 f"column {name!r} is not numeric but {types[name]}: choose others with --columns"
             )
-    if time and types[time] not in _ARROW_NUMBERS and not types[time].startswith(_ARROW_TIMES):
+    if (
+        time
+        and types[time] not in _ARROW_NUMBERS
+        and not types[time].startswith(("timestamp", "date"))
+    ):
         raise RejectError(
             f"column {time!r} is {types[time]}: expected numbers, timestamps or dates as times"
         )
     wanted = sorted({*chosen, time} - {""})
     rows = file.metadata.num_rows
-    _check_size(8 * rows * len(wanted))
+    check_size(8 * rows * len(wanted))
     table = file.read(wanted, use_threads=False)
     if table.num_rows != rows:
         raise ValueError(f"it has {table.num_rows} of {rows} rows")
     signal = np.stack([_arrow_numbers(table[name]) for name in chosen], 1)
-    times = _checked(_arrow_seconds(table[time], reading.time_unit)) if time else None
-    return _alone(signal, reading, times=times)
+    times = _check_clock(_arrow_seconds(table[time], options.time_unit)) if time else None
+    return single_signal(signal, options, times=times)
 
 
 def _arrow_numbers(column: Any) -> np.ndarray:
@@ -195,3 +193,37 @@ def _arrow_seconds(column: Any, unit: str) -> np.ndarray:
     if str(column.type) not in _ARROW_NUMBERS:
         unit, column = column.type.unit, column.cast("int64")
     return _seconds(column.to_numpy(), unit)
+
+
+def _column_index(names: list[str], name: str) -> int:
+    if names.count(name) != 1:
+        count = "two columns" if name in names else "no column"
+        raise RejectError(f"{count} {name!r}: the file has {', '.join(names)}")
+    return names.index(name)
+
+
+def _seconds(ticks: np.ndarray, unit: str) -> np.ndarray:
+    """Returns times in float64 seconds, rounded only once if they are integers."""
+    per_second = _PER_SECOND[unit]
+    if not np.can_cast(ticks.dtype, np.int64):
+        return ticks.astype(np.float64) / per_second
+    whole, rest = np.divmod(ticks.astype(np.int64), per_second)
+    return whole + rest / per_second
+
+
+def _check_clock(times: np.ndarray) -> np.ndarray:
+    """Returns the times.
+
+    Raises:
+        RejectError: a time is missing or infinite, or does not come after the one before.
+    """
+    if not np.isfinite(times).all():
+        row = int(np.argmin(np.isfinite(times)))
+        raise RejectError(f"row {row + 1}: time {times[row]} is not finite")
+    steps = np.diff(times)
+    if (steps <= 0).any():
+        row = int(np.argmax(steps <= 0)) + 1
+        raise RejectError(
+            f"row {row + 1}: time {times[row]} s does not come after {times[row - 1]} s"
+        )
+    return times

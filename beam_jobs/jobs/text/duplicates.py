@@ -1,4 +1,4 @@
-"""Equal texts: all but one of them are found without bringing texts together, only their digests."""
+"""Finds equal texts by their digests, without bringing the texts together."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from beam_jobs.errors import DataError, UsageError
 from beam_jobs.plan.summary import Summary
 from beam_jobs.sources.chunks import Task
 
-# Of each text of some work: its number there, its digest, and its place in the order. Digests meet
-# in 256 groups, by their first byte: of a billion texts 125 MB each.
-_DIGEST_BYTES = 16
+DIGEST_BYTES = 16
 
-_ROW = np.dtype([("row", "<i8"), ("digest", f"V{_DIGEST_BYTES}"), ("order", "<u8")])
+# A text: its number in its task, its digest, and its place in the global order. The rows of all texts
+# are split into 256 partitions by the first byte of the digest: 125 MB each for a billion texts.
+DIGEST_ROW = np.dtype([("row", "<i8"), ("digest", f"V{DIGEST_BYTES}"), ("order", "<u8")])
 
 
 def pack_digests(
     numbers: np.ndarray, digests: np.ndarray, orders: np.ndarray
 ) -> Iterator[tuple[int, bytes]]:
-    """Yields (partition, the texts of one piece of work that fall into it).
+    """Yields (partition, the rows of a task's texts in it).
 
     Args:
-        numbers: int64 [n], of the texts among all of that work.
+        numbers: int64 [n], the number of each text among all texts of the task.
         digests: uint8 [n, 16].
-        orders: uint64 [n].
+        orders: uint64 [n], the place of each text in the global order.
     """
-    rows = np.empty(len(digests), _ROW)
+    rows = np.empty(len(digests), DIGEST_ROW)
     rows["row"] = numbers
-    rows["digest"] = np.ascontiguousarray(digests).view(f"V{_DIGEST_BYTES}")[:, 0]
+    rows["digest"] = np.ascontiguousarray(digests).view(f"V{DIGEST_BYTES}")[:, 0]
     rows["order"] = orders
     parts = digests[:, 0]
     order = np.argsort(parts, kind="stable")
@@ -40,73 +40,72 @@ def pack_digests(
 
 
 def find_duplicates(packed: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, bytes]]:
-    """Yields (work, the numbers of its texts that equal one that stays, int64 as bytes).
+    """Yields (id of a task, the numbers of its texts to drop, int64 as bytes).
 
-    Of equal texts the one with the smallest place in the order stays.
+    Of equal texts, the one with the smallest place in the order is kept.
 
     Args:
-        packed: (work, what `pack_digests` gave of it) of all work, for one partition.
+        packed: (id of a task, its rows from `pack_digests`) for all tasks, in one partition.
 
     Raises:
         UsageError: Two equal texts have the same key.
     """
-    works = sorted(packed)
-    tables = [np.frombuffer(rows, _ROW) for _, rows in works]
-    rows = np.concatenate([np.empty(0, _ROW), *tables])
-    sizes = [len(table) for table in tables]
-    owners = np.repeat(np.arange(len(works)), sizes)
+    tasks = sorted(packed)
+    tables = [np.frombuffer(rows, DIGEST_ROW) for _, rows in tasks]
+    rows = np.concatenate([np.empty(0, DIGEST_ROW), *tables])
+    owners = np.repeat(np.arange(len(tasks)), [len(table) for table in tables])
     halves = np.frombuffer(rows["digest"].tobytes(), "<u8").reshape(-1, 2)
     order = np.lexsort((rows["row"], owners, rows["order"], halves[:, 1], halves[:, 0]))
     same = (halves[order[1:]] == halves[order[:-1]]).all(axis=1)
     dropped = order[1:][same]
     if (twice := rows["order"][dropped] == rows["order"][order[:-1][same]]).any():
-        raise _one_key(works[owners[dropped[twice]].min()][0])
+        raise _duplicate_key(tasks[owners[dropped[twice]].min()][0])
     for owner in np.unique(owners[dropped]).tolist():
         numbers = np.sort(rows["row"][dropped[owners[dropped] == owner]])
-        yield works[owner][0], numbers.astype("<i8").tobytes()
+        yield tasks[owner][0], numbers.astype("<i8").tobytes()
 
 
 def with_dropped(element: tuple[str, tuple[list[Task], list[bytes]]]) -> Iterator[Task]:
-    """Yields the work, told which of its records go.
+    """Yields a task with the numbers of the texts to drop.
 
     Args:
-        element: Its id, and the work and what was found of it in any partition.
+        element: The task's id, the task, and the numbers found in all partitions.
 
     Raises:
-        UsageError: Some other work has the same id.
-        DataError: Numbers were repeated on the way.
+        UsageError: Two tasks have this id.
+        DataError: The runner repeated some numbers.
     """
-    name, (works, dropped) = element
-    if len(works) > 1:
-        raise _one_key(name)
+    name, (tasks, dropped) = element
+    if len(tasks) > 1:
+        raise _duplicate_key(name)
     numbers = np.frombuffer(b"".join(dropped), "<i8")
     if len(np.unique(numbers)) < len(numbers):
         raise DataError(
             f"{name}: the runner handed over the same duplicates twice; no dataset was written, run "
             "the job again"
         )
-    for work in works:
-        yield Task(work.chunks, numbers.tobytes())
+    for task in tasks:
+        yield Task(task.chunks, numbers.tobytes())
 
 
-def _one_key(work: str) -> UsageError:
-    first, _, _ = work.rpartition("#")
+def _duplicate_key(task: str) -> UsageError:
+    first, _, _ = task.rpartition("#")
     return UsageError(
         f"duplicate key of a text in {first} or soon after it: every record needs a key of its own; "
-        "do two --input patterns match the same file, or two rows of a --table name it (--key row "
+        "do two --input patterns match the same file, or do two rows of a --table name it (--key row "
         "tells them apart)?"
     )
 
 
 @dataclass
 class Tally:
-    """How many texts were compared with each other, and how many of them were dropped."""
+    """How many texts were compared, and how many of them are duplicates to drop."""
 
     texts: int = 0
     dropped: int = 0
 
     def merge(self, other: Tally) -> None:
-        """Adds what another one has seen."""
+        """Adds the counts of another instance."""
         self.texts += other.texts
         self.dropped += other.dropped
 
@@ -115,10 +114,11 @@ def check_tally(summary: Summary, tally: Tally | None) -> Summary:
     """The summary itself, once all of its texts are known to have been compared.
 
     Args:
-        tally: None where duplicates stay.
+        summary: The summary of all texts.
+        tally: None if duplicates are kept.
 
     Raises:
-        DataError: Digests, or what was found by them, were lost or duplicated on the way.
+        DataError: The runner lost or repeated texts or duplicates.
     """
     if tally:
         dropped = sum(split.duplicates for split in summary.splits)

@@ -1,14 +1,13 @@
-"""Large files of lines: cut by bytes, counted in parallel, and numbered from the counts.
+"""Cuts large files of lines by bytes, counts the lines in parallel, and numbers them.
 
-A line is numbered from the beginning of its file, and a file is cut without being read. So each range of
-bytes is counted by a task of its own; the counts of a file, in order, say where the first line of every
-range begins and which number it has.
+Lines are numbered from the beginning of their file, but a file is cut without reading it. So a task
+counts the lines of each range of bytes, and from all counts of a file follow the place and the number of
+the first line in each range.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from beam_jobs.errors import DataError
 from beam_jobs.sources.chunks import CHUNK_BYTES, Chunk, RangeCount, Task
@@ -19,58 +18,49 @@ _BLOCK_BYTES = 1 << 20
 
 
 def byte_ranges(source: Source, size: int = CHUNK_BYTES) -> Iterator[Chunk]:
-    """Yields the ranges of a file's bytes, not numbered, of up to `size` bytes each."""
+    """Yields the ranges of a file's bytes, up to `size` bytes each, with lines not yet counted."""
     for start in range(0, source.size, size):
         end = min(start + size, source.size)
         yield Chunk(source, start, end, 0, end - start)
 
 
-@dataclass(frozen=True)
-class LineCounts:
-    """Counts the lines of ranges.
+def count_lines(inputs: Inputs, task: Task) -> list[RangeCount]:
+    """The line ends in each range of a task."""
+    return [_count_range(inputs, chunk) for chunk in task.chunks]
 
-    Attributes:
-        inputs: Opens the files.
-    """
 
-    inputs: Inputs
-
-    def count(self, task: Task) -> list[RangeCount]:
-        """The line ends in each range of a task."""
-        return [self._count(chunk) for chunk in task.chunks]
-
-    def _count(self, chunk: Chunk) -> RangeCount:
-        # A line begins at the range's first byte if the byte before it ends one.
-        at = max(chunk.start - 1, 0)
-        begin = 0 if chunk.start == 0 else chunk.end
-        newlines, last = 0, chunk.start
-        try:
-            with self.inputs.stream(chunk.source) as file:
-                file.seek(at)
-                while at < chunk.end and (block := file.read(min(_BLOCK_BYTES, chunk.end - at))):
-                    newlines += block.count(b"\n")
-                    if begin == chunk.end and (found := block.find(b"\n")) >= 0:
-                        begin = min(at + found + 1, chunk.end)
-                    if at < chunk.start:
-                        newlines -= block.startswith(b"\n")
-                    last = max(last, at + block.rfind(b"\n") + 1) if b"\n" in block else last
-                    at += len(block)
-        except OSError as error:
-            return RangeCount(chunk, error=f"cannot be read to its end: {error}")
-        return RangeCount(chunk, newlines, begin, last)
+def _count_range(inputs: Inputs, chunk: Chunk) -> RangeCount:
+    # A line begins at the range's first byte if the byte before it ends one.
+    at = max(chunk.start - 1, 0)
+    begin = 0 if chunk.start == 0 else chunk.end
+    newlines, last = 0, chunk.start
+    try:
+        with inputs.stream(chunk.source) as file:
+            file.seek(at)
+            while at < chunk.end and (block := file.read(min(_BLOCK_BYTES, chunk.end - at))):
+                newlines += block.count(b"\n")
+                if begin == chunk.end and (found := block.find(b"\n")) >= 0:
+                    begin = min(at + found + 1, chunk.end)
+                if at < chunk.start:
+                    newlines -= block.startswith(b"\n")
+                last = max(last, at + block.rfind(b"\n") + 1) if b"\n" in block else last
+                at += len(block)
+    except OSError as error:
+        return RangeCount(chunk, error=f"cannot be read to its end: {error}")
+    return RangeCount(chunk, newlines, begin, last)
 
 
 def numbered_chunks(counts: Iterable[RangeCount]) -> Iterator[Chunk]:
-    """Yields the numbered chunks of one file, which begin and end with a line; as many as ranges.
+    """Yields one numbered chunk of whole lines for each range of a file.
 
-    A range in which no line begins becomes an empty chunk, and so does every range after one that
-    cannot be read, which becomes a chunk of a source with an error.
+    The chunk is empty if no line begins in the range. A range that cannot be read becomes a chunk
+    whose source has an error, and all chunks after it are empty.
 
     Args:
-        counts: Those of all ranges of the file, in any order.
+        counts: The counts of all ranges of the file, in any order.
 
     Raises:
-        DataError: The ranges do not follow each other from the beginning of the file to its end.
+        DataError: The ranges do not cover the file, or overlap.
     """
     ranges = sorted(counts, key=lambda count: count.range.start)
     source = ranges[0].range.source
@@ -80,7 +70,7 @@ def numbered_chunks(counts: Iterable[RangeCount]) -> Iterator[Chunk]:
             f"{source.key}: the runner lost or repeated a range of its lines; no dataset was written, "
             "run the job again"
         )
-    # Where the last line ends that begins in a range: where the next line begins.
+    # The last line that begins in a range ends where the next line begins.
     stops, stop = [], source.size
     for count in reversed(ranges):
         stops.append(stop)

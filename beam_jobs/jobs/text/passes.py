@@ -1,4 +1,4 @@
-"""The passes over the files of a text job, in any process: nothing here imports Beam."""
+"""The passes over the files of a text job. Nothing here imports Beam."""
 
 from __future__ import annotations
 
@@ -18,48 +18,49 @@ from beam_jobs.jobs.passes import (
     FirstPass,
     FoundRecords,
     Learner,
-    NoLearner,
     SecondPass,
     SplitRules,
 )
+from beam_jobs.jobs.text.duplicates import DIGEST_BYTES
 from beam_jobs.jobs.text.sample import Sample
 from beam_jobs.jobs.text.subwords import Subwords
 from beam_jobs.jobs.text.texts import Texts
-from beam_jobs.jobs.text.tokens import AnyTokenizer, Tokenizer, WordCounts, pack_counts, words
+from beam_jobs.jobs.text.tokens import Tokenizer, WordCounts, pack_counts, words
 from beam_jobs.jobs.text.windows import slice_of, window_bounds
 from beam_jobs.records.encode import RecordEncoder
 from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.chunks import Task
 from beam_jobs.sources.extra_features import extra_values
+from beam_jobs.sources.labels import Label
 from readers.format.encode import checked
 
 if TYPE_CHECKING:
     from beam_jobs.jobs.text.job import TextJob
 
-# What tokens take, and what an Example adds to its text, its key and them: names, lengths, framing.
-# Only sizes of shards depend on it.
-_BYTES_PER_TOKEN = {"bytes": 1, "words": 2}
-
-_BYTES_PER_SUBWORD = 2
-
-_OVERHEAD_BYTES = 50
-
-_OF_TOKENS, _OF_LABEL, _OF_EXTRA = 40, 16, 30
-
-# Text that makes a token, in bytes, where tokens are not counted: that takes as long as to make them.
-_BYTES_OF_A_TOKEN = {"words": 6, "bytes": 1}
-
-_BYTES_OF_A_SUBWORD = 4
-
-_DIGEST_BYTES = 16
+# Estimates that only the sizes of shards depend on, all in bytes: what a token takes in an Example,
+# how much text makes a token (counting tokens would take as long as making them), and what an
+# Example adds to its text, key and tokens: names, lengths, framing.
+_TOKEN_BYTES = {"none": 0, "bytes": 1, "words": 2, "bpe": 2, "file": 2}
+_TEXT_BYTES_PER_TOKEN = {"none": 1, "bytes": 1, "words": 6, "bpe": 4, "file": 4}
+_EXAMPLE_BYTES, _TOKENS_BYTES, _LABEL_BYTES, _EXTRA_BYTES = 50, 40, 16, 30
 
 
-def tokenizer_of(job: TextJob, vocabulary: tuple[bytes, ...], file: str) -> AnyTokenizer | None:
-    """What makes tokens of texts; None without any.
+def _overhead(job: TextJob) -> int:
+    """Roughly how many bytes an Example adds to its text, its key and its tokens."""
+    tokens = _TOKENS_BYTES if job.tokens != "none" else 0
+    label = _LABEL_BYTES if job.has_labels else 0
+    return _EXAMPLE_BYTES + tokens + label + _EXTRA_BYTES * len(job.extras)
+
+
+def _tokenizer_of(
+    job: TextJob, vocabulary: tuple[bytes, ...], file: str
+) -> Tokenizer | Subwords | None:
+    """The tokenizer of a job; None without tokens.
 
     Args:
-        vocabulary: All words by id; empty where they are not known yet.
-        file: The text of the tokenizer's file; empty without subwords.
+        job: The job.
+        vocabulary: All words by id; empty if they are not known yet.
+        file: The contents of the tokenizer's file; empty without subwords.
     """
     if job.tokens == "none":
         return None
@@ -68,23 +69,12 @@ def tokenizer_of(job: TextJob, vocabulary: tuple[bytes, ...], file: str) -> AnyT
     return Subwords(file, job.max_length)
 
 
-def _token_bytes(job: TextJob) -> int:
-    return _BYTES_PER_TOKEN.get(job.tokens, _BYTES_PER_SUBWORD)
-
-
-def _overhead(job: TextJob) -> int:
-    """What an Example adds to its text, its key and its tokens."""
-    of_tokens = _OF_TOKENS if job.tokens != "none" else 0
-    of_label = _OF_LABEL if job.labelled else 0
-    return _OVERHEAD_BYTES + of_tokens + of_label + _OF_EXTRA * len(job.extras)
-
-
-class _Kept(NamedTuple):
-    """The texts of some task that become records, and what becomes of them.
+class _SplitTexts(NamedTuple):
+    """Texts that become records, and their splits.
 
     Attributes:
-        texts: Without those that are dropped or rejected.
-        splits: uint8 [n].
+        texts: The texts, without those that are dropped or rejected.
+        splits: uint8 [n], the split of each.
         duplicates: uint8 [m], the splits of those that are dropped.
     """
 
@@ -97,8 +87,8 @@ def _all_texts(job: TextJob, task: Task) -> Iterator[Texts]:
     return chain.from_iterable(map(job.batches, task.chunks))
 
 
-def _kept(job: TextJob, task: Task, rules: SplitRules) -> Iterator[_Kept]:
-    """Yields the texts of some task."""
+def _split_texts(job: TextJob, task: Task, rules: SplitRules) -> Iterator[_SplitTexts]:
+    """Yields the texts of a task that become records."""
     dropped = np.sort(np.frombuffer(task.dropped, "<i8"))
     first = 0
     for texts in _all_texts(job, task):
@@ -108,22 +98,21 @@ def _kept(job: TextJob, task: Task, rules: SplitRules) -> Iterator[_Kept]:
         first += len(rows)
         duplicates = np.empty(0, np.uint8)
         if len(gone):
-            # The strata know the labels of those alone that stay.
-            duplicates, _ = _placed(job, texts.take(gone), replace(rules, strata=b""))
+            # The strata only know the labels of texts that are kept.
+            duplicates, _ = _splits_of(job, texts.take(gone), replace(rules, strata=b""))
             texts = texts.take(np.delete(rows, gone))
-        splits, errors = _placed(job, texts, rules)
+        splits, errors = _splits_of(job, texts, rules)
         if errors:
-            rejects = [
+            texts.rejects.extend(
                 Reject.of(texts.keys[row].decode(), "read", error) for row, error in errors.items()
-            ]
-            stay = np.delete(np.arange(len(texts.keys)), list(errors))
-            texts, splits = texts.take(stay), splits[stay]
-            texts.rejects.extend(rejects)
-        yield _Kept(texts, splits, duplicates)
+            )
+            kept = np.delete(np.arange(len(texts.keys)), list(errors))
+            texts, splits = texts.take(kept), splits[kept]
+        yield _SplitTexts(texts, splits, duplicates)
 
 
-def _placed(job: TextJob, texts: Texts, rules: SplitRules) -> tuple[np.ndarray, dict[int, str]]:
-    """The split of each text, uint8 [n], and why some must be rejected, by row."""
+def _splits_of(job: TextJob, texts: Texts, rules: SplitRules) -> tuple[np.ndarray, dict[int, str]]:
+    """The split of each text, uint8 [n], and why some rows must be rejected."""
     splits, errors = rules.splits_of(texts.keys, texts.rows, texts.labels)
     if job.extras:
         for number, row in enumerate(texts.rows):
@@ -152,8 +141,8 @@ class TextFirstPass(FirstPass):
     """Task -> keys, labels and words of texts.
 
     Attributes:
-        job: What a record is.
-        tokenizer: The text of the tokenizer's file; empty without subwords.
+        job: Defines the records.
+        tokenizer: The contents of the tokenizer's file; empty without subwords.
     """
 
     job: TextJob
@@ -161,24 +150,24 @@ class TextFirstPass(FirstPass):
 
     @functools.cached_property
     def _tokenizer(self) -> Any:
-        return tokenizer_of(self.job, (), self.tokenizer)
+        return _tokenizer_of(self.job, (), self.tokenizer)
 
-    def learner(self) -> Learner:
-        return WordLearner() if self.job.tokens == "words" else NoLearner()
+    def learner(self) -> Learner | None:
+        return WordLearner() if self.job.tokens == "words" else None
 
     def found(self, task: Task) -> Iterator[FoundRecords]:
-        for texts, splits, duplicates in _kept(self.job, task, self.rules):
-            training = (splits == self.rules.placement.splits.training).tolist()
+        for texts, splits, duplicates in _split_texts(self.job, task, self.rules):
             counted: list[bytes] | None = None
-            of_a_token: float = _BYTES_OF_A_TOKEN.get(self.job.tokens, _BYTES_OF_A_SUBWORD)
+            text_per_token: float = _TEXT_BYTES_PER_TOKEN[self.job.tokens]
             if self.job.tokens == "words":
-                together = b" ".join(compress(texts.texts, training))
-                counted = words(together)
-                of_a_token = len(together) / len(counted) if counted else of_a_token
+                training = (splits == self.rules.placement.splits.training).tolist()
+                joined = b" ".join(compress(texts.texts, training))
+                counted = words(joined)
+                text_per_token = len(joined) / len(counted) if counted else text_per_token
             if self.job.window:
                 found = self._windows(texts, splits)
             else:
-                sizes = self._sizes(texts, of_a_token)
+                sizes = self._sizes(texts, text_per_token)
                 found = FoundRecords(texts.keys, splits, sizes, texts.labels, texts.rejects)
             yield found._replace(
                 learned=counted,
@@ -187,30 +176,28 @@ class TextFirstPass(FirstPass):
                 texts=len(texts.keys),
             )
 
-    def _sizes(self, texts: Texts, of_a_token: float) -> np.ndarray:
+    def _sizes(self, texts: Texts, text_per_token: float) -> np.ndarray:
         lengths = np.fromiter(map(len, texts.texts), np.int64, len(texts.texts))
         keys = np.fromiter(map(len, texts.keys), np.int64, len(texts.keys))
-        tokens = (lengths / of_a_token).astype(np.int64)
-        if self.job.tokens == "none":
-            tokens = np.zeros_like(lengths)
-        return lengths + keys + _overhead(self.job) + _token_bytes(self.job) * tokens
+        tokens = (lengths / text_per_token).astype(np.int64)
+        return lengths + keys + _overhead(self.job) + _TOKEN_BYTES[self.job.tokens] * tokens
 
     def _windows(self, texts: Texts, splits: np.ndarray) -> FoundRecords:
-        """The windows of texts; about as many bytes of a text fall to each of its tokens."""
+        """The windows of texts; their sizes assume that all tokens of a text are of one length."""
         job = self.job
         keys: list[bytes] = []
         sizes: list[int] = []
         repeats = np.zeros(len(texts.keys), np.int64)
         for row, (key, text) in enumerate(zip(texts.keys, texts.texts, strict=True)):
             if job.tokens == "bpe" and len(text) <= job.window:
-                # One window whatever the tokens: none is of less than a byte.
-                tokens = len(text) // _BYTES_OF_A_SUBWORD
+                # No token is shorter than a byte, so this is one window without tokenizing it.
+                tokens = len(text) // _TEXT_BYTES_PER_TOKEN["bpe"]
             else:
                 tokens = self._tokenizer.count(text)
             bounds = window_bounds(tokens, job.window, job.stride)
             repeats[row] = len(bounds)
-            keys += window_keys(key, len(bounds))
-            each = len(text) / max(tokens, 1) + _token_bytes(job)
+            keys += _window_keys(key, len(bounds))
+            each = len(text) / max(tokens, 1) + _TOKEN_BYTES[job.tokens]
             fixed = len(key) + _overhead(job)
             sizes += [fixed + int(each * (stop - start)) for start, stop in bounds]
         labels = [texts.labels[row] for row in np.repeat(np.arange(len(repeats)), repeats)]
@@ -218,7 +205,7 @@ class TextFirstPass(FirstPass):
         return FoundRecords(keys, every, np.array(sizes, np.int64), labels, texts.rejects)
 
 
-def window_keys(key: bytes, windows: int) -> list[bytes]:
+def _window_keys(key: bytes, windows: int) -> list[bytes]:
     """The keys of the windows of a text, numbered from 1."""
     return [b"%s@%d" % (key, number) for number in range(1, windows + 1)]
 
@@ -235,10 +222,10 @@ class TextSecondPass(SecondPass):
 
     @functools.cached_property
     def _tokenizer(self) -> Any:
-        return tokenizer_of(self.job, self.known.vocabulary, self.known.tokenizer)
+        return _tokenizer_of(self.job, self.plan.vocabulary, self.plan.tokenizer)
 
     def encoded(self, task: Task, encoder: RecordEncoder) -> Iterator[EncodedRecords]:
-        for texts, splits, _ in _kept(self.job, task, self.known.rules):
+        for texts, splits, _ in _split_texts(self.job, task, self.plan.rules):
             columns = self._columns(texts)
             if self.job.window:
                 repeats = [len(tokens) for tokens in columns["tokens"]]
@@ -248,12 +235,12 @@ class TextSecondPass(SecondPass):
             yield EncodedRecords(columns["key"], splits, frames, texts.rejects)
 
     def _columns(self, texts: Texts) -> dict[str, list[Any]]:
-        """The columns of the texts; with windows, those of each text are lists of windows."""
+        """The columns of texts; key, text and tokens of a text are lists if it is cut into windows."""
         columns: dict[str, list[Any]] = {"key": texts.keys, "text": texts.texts}
-        if self.job.labelled:
+        if self.job.has_labels:
             labels = [label for label in texts.labels if label is not None]
-            ids = {label: self.label_ids[label] for label in set(labels)}
-            columns["label"] = [self._label(ids[label]) for label in labels]
+            ids = {label: self._label(label) for label in set(labels)}
+            columns["label"] = [ids[label] for label in labels]
         if self._tokenizer and not self.job.window:
             columns["tokens"] = self._tokenizer.encode_all(texts.texts)
         elif self._tokenizer:
@@ -261,7 +248,7 @@ class TextSecondPass(SecondPass):
             columns["text"] = [text for text, _ in pairs]
             columns["tokens"] = [tokens for _, tokens in pairs]
             columns["key"] = [
-                window_keys(key, len(tokens))
+                _window_keys(key, len(tokens))
                 for key, (_, tokens) in zip(texts.keys, pairs, strict=True)
             ]
         if self.job.extras:
@@ -270,11 +257,12 @@ class TextSecondPass(SecondPass):
                 columns[name] = [checked(name, feature, row[name]) for row in rows]
         return columns
 
-    def _label(self, ids: int | list[int]) -> Any:
+    def _label(self, label: Label) -> Any:
+        ids = self.label_ids[label]
         return np.array(ids, np.int64) if isinstance(ids, list) else ids
 
     def _windows(self, text: bytes) -> tuple[list[bytes], list[np.ndarray]]:
-        """The parts of a text, and the tokens of each."""
+        """The text of each window, and its tokens."""
         ids, spans = self._tokenizer.encode_spans(text)
         bounds = window_bounds(len(ids), self.job.window, self.job.stride)
         parts = [slice_of(text, spans, start, stop) for start, stop in bounds]
@@ -282,7 +270,7 @@ class TextSecondPass(SecondPass):
 
 
 def _flattened(columns: dict[str, list[Any]], repeats: list[int]) -> dict[str, list[Any]]:
-    """The columns of all windows: a list for each text is taken apart, other values repeated."""
+    """The columns of all windows, given the number of windows of each text."""
     flat = {}
     for name, values in columns.items():
         if name in ("key", "text", "tokens"):
@@ -293,62 +281,31 @@ def _flattened(columns: dict[str, list[Any]], repeats: list[int]) -> dict[str, l
     return flat
 
 
-@dataclass(frozen=True)
-class TextDigests:
-    """Task -> the digest of each text, by which equal ones are found.
-
-    Attributes:
-        job: What a record is.
-        rules: Where records go: of equal texts, the first in the global order stays.
-    """
-
-    job: TextJob
-    rules: SplitRules
-
-    def digests(self, task: Task) -> tuple[str, tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """The id of some task, and of each of its texts that is not rejected:
-
-        its number among all of them, int64 [n], its digest, uint8 [n, 16], and its place in the
-        order, uint64 [n].
-        """
-        numbers = [np.empty(0, np.int64)]
-        digests: list[bytes] = []
-        orders = [np.empty(0, np.uint64)]
-        first = 0
-        for texts in _all_texts(self.job, task):
-            _, errors = _placed(self.job, texts, self.rules)
-            rows = np.delete(np.arange(len(texts.keys)), list(errors))
-            good = texts.take(rows)
-            numbers.append(rows + first)
-            digests += [
-                hashlib.blake2b(text, digest_size=_DIGEST_BYTES).digest() for text in good.texts
-            ]
-            orders.append(self.rules.placement.orders(good.keys))
-            first += len(texts.keys)
-        found = np.frombuffer(b"".join(digests), np.uint8).reshape(-1, _DIGEST_BYTES)
-        return task.id, (np.concatenate(numbers), found, np.concatenate(orders))
+def text_digests(
+    job: TextJob, rules: SplitRules, task: Task
+) -> tuple[str, tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """The digests of a task's texts, as `protocols.Digester` describes them."""
+    numbers = [np.empty(0, np.int64)]
+    digests: list[bytes] = []
+    orders = [np.empty(0, np.uint64)]
+    first = 0
+    for texts in _all_texts(job, task):
+        _, errors = _splits_of(job, texts, rules)
+        rows = np.delete(np.arange(len(texts.keys)), list(errors))
+        good = texts.take(rows)
+        numbers.append(rows + first)
+        digests += [hashlib.blake2b(t, digest_size=DIGEST_BYTES).digest() for t in good.texts]
+        orders.append(rules.placement.orders(good.keys))
+        first += len(texts.keys)
+    found = np.frombuffer(b"".join(digests), np.uint8).reshape(-1, DIGEST_BYTES)
+    return task.id, (np.concatenate(numbers), found, np.concatenate(orders))
 
 
-@dataclass(frozen=True)
-class TextSample:
-    """Task -> texts of the training split, from which a tokenizer is learned.
-
-    Attributes:
-        job: What a record is.
-        rules: Where records go.
-        below: Those are taken whose place in the order is below it.
-    """
-
-    job: TextJob
-    rules: SplitRules
-    below: int
-
-    def sample(self, task: Task) -> Sample:
-        """Those of some task."""
-        found = Sample(len(task.chunks))
-        training = self.rules.placement.splits.training
-        for texts, splits, _ in _kept(self.job, task, self.rules):
-            orders = self.rules.placement.orders(texts.keys)
-            chosen = (splits == training) & (orders < np.uint64(self.below))
-            found.add(orders[chosen], list(compress(texts.texts, chosen.tolist())))
-        return found
+def sample_texts(job: TextJob, rules: SplitRules, below: int, task: Task) -> Sample:
+    """The training texts of a task whose place in the global order is below some number."""
+    sample = Sample(len(task.chunks))
+    for texts, splits, _ in _split_texts(job, task, rules):
+        orders = rules.placement.orders(texts.keys)
+        chosen = (splits == rules.placement.splits.training) & (orders < np.uint64(below))
+        sample.add(orders[chosen], list(compress(texts.texts, chosen.tolist())))
+    return sample

@@ -1,4 +1,4 @@
-"""What a tokenizer is learned from: a sample of the texts of the training split."""
+"""The sample of the training split from which a tokenizer is learned."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from beam_jobs.jobs.text.subwords import train_bpe
 from beam_jobs.plan.summary import Summary
 from beam_jobs.records.ragged import Ragged
 
-# Text that a tokenizer is learned from: one worker holds it, and more changes few of the merges.
+# Text to learn a tokenizer from: one worker holds it, and more text changes few of the merges.
 _SAMPLE_BYTES = 64 << 20
 
 _ALL = 2**64 - 1
 
 
 def sample_below(size: int) -> int:
-    """The place in the order below which texts are in the sample, so that it has about its size.
+    """The place in the global order below which texts are sampled, to get about `_SAMPLE_BYTES`.
 
     Args:
-        size: Bytes of all files.
+        size: The bytes of all files.
     """
     return _ALL if size <= _SAMPLE_BYTES else _ALL * _SAMPLE_BYTES // size
 
 
 class Sample:
-    """The first texts in the global order, of those that were added, that fit in a sample.
+    """The texts that are first in the global order, as many as fit in `_SAMPLE_BYTES`.
 
-    A packed file holds more text than its size says, so there may be more than that.
+    More texts than that may be added: a compressed file holds more text than its size suggests.
 
     Args:
-        inputs: The chunks of files that they are from.
+        inputs: The number of chunks that they come from.
     """
 
     def __init__(self, inputs: int = 0) -> None:
@@ -46,7 +46,7 @@ class Sample:
         self._extend([(orders, Ragged.of(texts))])
 
     def merge(self, other: Sample) -> None:
-        """Adds what another one has kept."""
+        """Adds the texts of another instance."""
         self.inputs += other.inputs
         self._extend(other._parts)
 
@@ -58,8 +58,8 @@ class Sample:
             self._cut()
 
     def _cut(self) -> None:
-        # The first text that does not fit stays: in a part of all texts it might, and where the
-        # sample ends must not depend on the parts.
+        # Keep the first text that does not fit: it would fit in a part of the texts, and the end of
+        # the sample must not depend on the parts.
         orders = np.concatenate([orders for orders, _ in self._parts])
         lengths = np.concatenate([texts.lengths for _, texts in self._parts])
         every = Ragged(lengths, b"".join([texts.data for _, texts in self._parts]))
@@ -69,14 +69,14 @@ class Sample:
         self._parts, self._added = [(orders[kept], every.take(kept))], 0
 
     def texts(self) -> Iterator[bytes]:
-        """Yields them in their order, the first one whatever its size."""
+        """Yields the texts in their order, the first one whatever its size."""
         self._cut()
         ((_, texts),) = self._parts
         yield from itertools.islice(texts, max(_fitting(texts.ends), 1))
 
 
 def _fitting(ends: np.ndarray) -> int:
-    """How many texts fit, by where they end one after another, int64 [n]."""
+    """The number of texts that fit, given where each one ends, int64 [n]."""
     return int(np.searchsorted(ends, _SAMPLE_BYTES, side="right"))
 
 
@@ -84,9 +84,9 @@ def check_training(summary: Summary, split: int) -> Summary:
     """The summary itself, once the training split is known to hold a text to learn from.
 
     Raises:
-        DataError: It has none, but another has.
+        DataError: The training split is empty, but another split is not.
     """
-    if not summary.splits[split].records and any(found.records for found in summary.splits):
+    if not summary.splits[split].records and any(part.records for part in summary.splits):
         raise DataError(
             "the training split has no text to learn tokens from: give it a larger share with --splits"
         )
@@ -94,17 +94,19 @@ def check_training(summary: Summary, split: int) -> Summary:
 
 
 def learn(sample: Sample, vocabulary_size: int, listed: Sequence[int] = ()) -> str:
-    """The text of the tokenizer's file that is learned from a sample, as `train_bpe` gives it.
+    """The contents of the tokenizer's file that `train_bpe` learns from a sample.
 
     Args:
-        listed: How many chunks of files there are, by pattern.
+        sample: The texts to learn from.
+        vocabulary_size: The maximum number of ids.
+        listed: The number of chunks that each pattern matches.
 
     Raises:
-        DataError: The sample is not of all of them.
+        DataError: The sample does not come from all of them.
     """
     if sample.inputs != sum(listed):
         raise DataError(
-            f"{sum(listed)} inputs were listed, texts to learn from came of {sample.inputs}. The "
-            "runner lost or repeated some: no dataset was written, run the job again"
+            f"{sample.inputs} of {sum(listed)} inputs contributed training text. The runner lost or "
+            "repeated some: no dataset was written, run the job again"
         )
     return train_bpe(sample.texts(), vocabulary_size)

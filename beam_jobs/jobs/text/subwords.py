@@ -1,4 +1,4 @@
-"""Subword tokens: tokenizers of Hugging Face's `tokenizers`, from their files or trained on texts."""
+"""Subword tokens by Hugging Face's `tokenizers`, read from a file or trained on texts."""
 
 from __future__ import annotations
 
@@ -14,33 +14,35 @@ import numpy as np
 from beam_jobs.errors import UsageError
 from beam_jobs.packages import require
 from beam_jobs.storage.files import open_file
+from readers.format.manifest import RESERVED_IDS, UNKNOWN
 
-_RESERVED = ("[PAD]", "[UNK]")
+# The tokens of the reserved ids; the tokenizer's file needs a name for padding, too.
+_RESERVED = ["[PAD]", UNKNOWN.decode()]
 
-# All bytes have an id. The trainer takes room for the most ids at once, and the process dies where
-# there is none; the largest vocabularies in use have 2 ** 18.
-_SIZES = range(len(_RESERVED) + 256, (1 << 24) + 1)
+# Every byte has an id. The trainer allocates memory for all ids at once, and the process dies if
+# there is too little; the largest vocabularies in use have 2 ** 18.
+_SIZES = range(RESERVED_IDS + 256, (1 << 24) + 1)
 
-# The files of the largest vocabularies in use are an eighth of it.
+# Eight times the size of the largest files in use.
 _MAX_FILE_BYTES = 256 << 20
 
-# A pair of tokens that comes up once says nothing about the language.
+# A pair of tokens that occurs once says nothing about the language.
 _MIN_FREQUENCY = 2
 
-# The trainer takes the square of a word's length: 0.5 s for 50,000 letters, 8 s for 200,000.
+# Training time grows with the square of a word's length: 0.5 s for 50,000 letters, 8 s for 200,000.
 _MAX_WORD = 1000
 
 
 @dataclass(frozen=True)
 class Subwords:
-    """Text -> token ids, by a tokenizer of Hugging Face.
+    """Text -> token ids, by a Hugging Face tokenizer.
 
-    What the file says of truncation, padding and dropout is passed over: texts are cut here, and
-    the same text always has the same ids.
+    Truncation, padding and dropout in the file are ignored: texts are cut here, and the same text
+    always has the same ids.
 
     Attributes:
-        json: The text of its file, `tokenizer.json`.
-        max_length: How many ids of a text are kept, special tokens among them; 0 for all.
+        json: The contents of the tokenizer's file, `tokenizer.json`.
+        max_length: The most ids of a text that are kept, including special tokens; 0 keeps all.
     """
 
     json: str = field(repr=False)
@@ -48,10 +50,11 @@ class Subwords:
 
     @classmethod
     def read(cls, path: str, max_length: int = 0) -> Subwords:
-        """The tokenizer of a file.
+        """The tokenizer in a file.
 
         Raises:
-            UsageError: It is no tokenizer, or leaves no room for its special tokens.
+            UsageError: The file is not a tokenizer, or `max_length` leaves no room for its special
+                tokens.
         """
         try:
             with open_file(path) as file:
@@ -61,14 +64,16 @@ class Subwords:
             subwords = cls(data.decode(), max_length)
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError(f"--tokens {path}: cannot be read ({error})") from None
-        with _named(f"--tokens {path}: expected a tokenizer.json of Hugging Face tokenizers"):
-            subwords._cut  # noqa: B018  (build it now: a broken file is a mistake to name at once)
+        with _library_errors(
+            f"--tokens {path}: expected a tokenizer.json of Hugging Face tokenizers"
+        ):
+            subwords._cut  # noqa: B018  (build it now, to report a broken file at once)
         return subwords
 
     def _build(self) -> Any:
         tokenizers = require("tokenizers", "tokens", "--tokens FILE.json")
-        # There is a process for each core. Threads in each, which the library starts otherwise, bring
-        # nothing: on two cores, two processes take 60 us a text of 200 characters with and without.
+        # Every core has a process of its own, so the threads that the library would start gain
+        # nothing: two processes on two cores take 60 µs a text of 200 characters with and without.
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         tokenizer = tokenizers.Tokenizer.from_str(self.json)
         tokenizer.no_truncation()
@@ -104,27 +109,27 @@ class Subwords:
 
     @property
     def size(self) -> int:
-        """One more than the largest id: the rows that an embedding needs."""
+        """One more than the largest id: the number of rows that an embedding needs."""
         return 1 + max(self._whole.get_vocab().values(), default=-1)
 
     def __call__(self, text: bytes) -> np.ndarray:
-        """As `encode_all`, of one text."""
+        """The ids of one text; see `encode_all`."""
         return self.encode_all([text])[0]
 
     def encode_all(self, texts: Sequence[bytes]) -> list[np.ndarray]:
-        """The ids of each text, int64 [n]: `tokenizer.encode(text).ids` of the library.
+        """The ids of each text, int64 [n], as `tokenizers` returns them in `encode(text).ids`.
 
-        So the special tokens that the file adds to every text are among them, such as [CLS] and
-        [SEP], and a text that spells one has its id there.
+        They include the special tokens that the file adds to every text, such as [CLS] and [SEP]. A
+        text that spells out a special token has its id there.
 
         Args:
             texts: In UTF-8.
 
         Raises:
-            UsageError: The tokenizer fails at a text, for want of an unknown token for example.
+            UsageError: The tokenizer fails on a text, for example if it has no unknown token.
         """
-        with _named("--tokens: the tokenizer fails at a text"):
-            # A tenth faster than `encode_batch`, which finds out where the tokens stand as well.
+        with _library_errors("--tokens: the tokenizer fails on a text"):
+            # A tenth faster than `encode_batch`, which also computes the spans of the tokens.
             encodings = self._cut.encode_batch_fast([text.decode() for text in texts])
         return [np.array(encoding.ids, np.int64) for encoding in encodings]
 
@@ -132,12 +137,13 @@ class Subwords:
         """All ids of a text without added special tokens, int64 [n], and their spans, int64 [n, 2].
 
         Args:
-            text: In UTF-8; spans are bytes of it, as it was before the tokenizer's normalizer.
+            text: In UTF-8. Spans are positions of bytes in it, whatever the tokenizer's normalizer
+                does.
 
         Raises:
-            UsageError: As `encode_all`.
+            UsageError: The tokenizer fails on the text.
         """
-        with _named("--tokens: the tokenizer fails at a text"):
+        with _library_errors("--tokens: the tokenizer fails on a text"):
             encoding = self._whole.encode(text.decode(), add_special_tokens=False)
         spans = np.array(encoding.offsets, np.int64).reshape(-1, 2)
         if not text.isascii():
@@ -145,56 +151,56 @@ class Subwords:
         return np.array(encoding.ids, np.int64), spans
 
     def count(self, text: bytes) -> int:
-        """How many ids `encode_spans` gives.
+        """The number of ids that `encode_spans` returns.
 
         Raises:
-            UsageError: As `encode_all`.
+            UsageError: The tokenizer fails on the text.
         """
-        with _named("--tokens: the tokenizer fails at a text"):
+        with _library_errors("--tokens: the tokenizer fails on a text"):
             return len(self._whole.encode_batch_fast([text.decode()], add_special_tokens=False)[0])
 
 
 def _character_starts(text: bytes) -> np.ndarray:
-    """Where each character of a text begins in UTF-8, and its length at the end, int64."""
+    """The byte at which each character of a text in UTF-8 begins, and the text's length, int64."""
     continues = (np.frombuffer(text, np.uint8) & 0xC0) == 0x80
     return np.append(np.flatnonzero(~continues), len(text))
 
 
 @contextlib.contextmanager
-def _named(failure: str) -> Iterator[None]:
-    """Turns whatever the library raises into a UsageError."""
+def _library_errors(failure: str) -> Iterator[None]:
+    """Turns any error of the library into a UsageError."""
     try:
         yield
     except (UsageError, KeyboardInterrupt, SystemExit):
         raise
-    except BaseException as error:  # A panic of Rust is no Exception.
+    except BaseException as error:  # A panic in Rust is not an Exception.
         raise UsageError(f"{failure} ({error})") from None
 
 
 def check_vocabulary_size(vocabulary_size: int) -> None:
-    """Refuses a vocabulary of byte pairs that has no room for all bytes, or that memory has none for.
+    """Refuses sizes of a byte-pair vocabulary that are too small for all bytes, or too large for memory.
 
     Raises:
-        UsageError: It is one.
+        UsageError: The size is out of range.
     """
     if vocabulary_size not in _SIZES:
         raise UsageError(
             f"--vocabulary_size {vocabulary_size}: expected {_SIZES[0]} to {_SIZES[-1]} with --tokens "
-            f"bpe, {len(_RESERVED)} reserved ids and the 256 bytes among them"
+            f"bpe, including {RESERVED_IDS} reserved ids and the 256 bytes"
         )
 
 
 def train_bpe(texts: Iterable[bytes], vocabulary_size: int) -> str:
-    """The text of a `tokenizer.json`: byte pairs, learned from texts in any order.
+    """The contents of a `tokenizer.json` with byte pairs learned from texts, whatever their order.
 
-    Ids 0 and 1 are [PAD] and [UNK], then come the 256 bytes, then merges, most frequent first.
+    Ids 0 and 1 are [PAD] and [UNK]; then come the 256 bytes, then the merges, most frequent first.
 
     Args:
         texts: In UTF-8.
-        vocabulary_size: How many ids at most; there are fewer where too few pairs come up twice.
+        vocabulary_size: The maximum number of ids; there are fewer if too few pairs occur twice.
 
     Raises:
-        UsageError: As `check_vocabulary_size`.
+        UsageError: The size is out of range.
     """
     check_vocabulary_size(vocabulary_size)
     tokenizers = require("tokenizers", "tokens", "--tokens bpe")
@@ -202,25 +208,24 @@ def train_bpe(texts: Iterable[bytes], vocabulary_size: int) -> str:
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(unk_token=_RESERVED[1]))
     tokenizer.pre_tokenizer = level(add_prefix_space=False)
     tokenizer.decoder = tokenizers.decoders.ByteLevel()
-    # The trainer walks hash maps whose order differs in every process. What it learns does not:
-    # counts are exact, ties go to the smaller ids, the alphabet is sorted, and a pair is in the
-    # queue once, as a merge leaves none of its own behind. (A `continuing_subword_prefix` would
-    # number tokens in the order of a map: huggingface/tokenizers#2066.)
+    # The trainer iterates over hash maps whose order differs from process to process, but the result
+    # does not: counts are exact, ties go to the smaller ids, the alphabet is sorted, and a pair is in
+    # the queue only once, because a merge removes all its occurrences. (A `continuing_subword_prefix`
+    # would number tokens in the order of a map: huggingface/tokenizers#2066.)
     trainer = tokenizers.trainers.BpeTrainer(
         vocab_size=vocabulary_size,
         min_frequency=_MIN_FREQUENCY,
-        special_tokens=list(_RESERVED),
+        special_tokens=_RESERVED,
         initial_alphabet=level.alphabet(),
         show_progress=False,
     )
     pieces = (piece for text in texts for piece in _pieces(text.decode()))
     tokenizer.train_from_iterator(pieces, trainer)
-    found: str = tokenizer.to_str()
-    return found
+    return str(tokenizer.to_str())
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """Yields a text in pieces that bound the length of a word, cut before a space if one is near."""
+    """Yields a text in pieces that limit the length of a word, cut before a space if one is near."""
     start = 0
     while len(text) - start > _MAX_WORD:
         space = text.rfind(" ", start + 1, start + _MAX_WORD)

@@ -1,55 +1,52 @@
-"""Texts and where they come from: lines, rows or whole files."""
+"""Texts as they were read, one or many, and the kinds of files that hold them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, BinaryIO, NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from beam_jobs.errors import RejectError
 from beam_jobs.records.rejects import Reject
-from beam_jobs.sources.chunks import Chunk
 from beam_jobs.sources.labels import Label
-from beam_jobs.sources.rows import MAX_LINE_BYTES
+from beam_jobs.sources.tables import table_kind
 
+# Tables with a header; the lines of .jsonl can be read from any place in the file.
 TABLES = ("csv", "tsv", "parquet")
-
-FORMATS = ("txt", "jsonl", *TABLES)
-
-PLAIN = (".txt", ".jsonl")
-
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-
-_NO_ROW: Mapping[str, Any] = {}
 
 
 class Text(NamedTuple):
-    """One text as it stands in a file.
+    """A text and what belongs to it.
 
     Attributes:
-        key: Of the record.
-        text: Or None where it cannot become a record.
-        label: As text; None without labels.
+        key: The key of its record.
+        text: The text; None if it cannot become a record.
+        label: Its label, or labels, as text; None without labels.
         error: Why it cannot become a record.
-        row: The columns of `TextJob.columns`.
+        row: The values of `TextReader.columns`; None without columns.
     """
 
     key: str
     text: str | None
     label: Label | None
     error: str = ""
-    row: Mapping[str, Any] = _NO_ROW
+    row: Mapping[str, Any] | None = None
+
+    @classmethod
+    def of_error(cls, key: str, error: object) -> Text:
+        """A text that cannot become a record."""
+        return cls(key, None, None, str(error))
 
 
 class Texts(NamedTuple):
-    """Many texts, side by side.
+    """The columns of many texts, and what could not become a record.
 
     Attributes:
         keys, texts: In UTF-8.
-        labels: As text; None without labels.
-        rejects: Those that cannot become records, which are in no column.
-        rows: The columns of `TextJob.columns`; no row at all where there are none.
+        labels: Labels as text; None without labels.
+        rejects: Texts that cannot become records; they are in no column.
+        rows: The values of `TextReader.columns`; empty without columns.
     """
 
     keys: list[bytes]
@@ -63,18 +60,18 @@ class Texts(NamedTuple):
         return cls([], [], [], [], [])
 
     def add(self, text: Text) -> None:
-        """Adds one more."""
+        """Adds a text."""
         if text.text is None:
             self.rejects.append(Reject.of(text.key, "read", text.error))
             return
         self.keys.append(text.key.encode())
         self.texts.append(text.text.encode())
         self.labels.append(text.label)
-        if text.row is not _NO_ROW:
+        if text.row is not None:
             self.rows.append(text.row)
 
     def take(self, rows: np.ndarray) -> Texts:
-        """The texts of these rows, int [m], and all rejects."""
+        """The texts of some rows, int [m], and all rejects."""
         chosen = rows.tolist()
         return Texts(
             [self.keys[row] for row in chosen],
@@ -85,37 +82,15 @@ class Texts(NamedTuple):
         )
 
 
-def file_kind(key: str) -> tuple[str, bool]:
-    """A file's kind, one of `FORMATS`, by its name, and whether it is gzipped.
+def file_kind(path: str) -> tuple[str, bool]:
+    """A file's kind by its name, "txt" or a `table_kind`, and whether it is gzipped.
 
     Raises:
-        RejectError: It is none of them.
+        RejectError: The name has another ending.
     """
-    packed = key.lower().endswith(".gz")
-    kind = (key[:-3] if packed else key).rsplit(".", 1)[-1].lower()
-    if kind not in FORMATS or (packed and kind == "parquet"):
-        raise RejectError(
-            "expected a .txt, .jsonl, .csv or .tsv file, each also with .gz, or .parquet"
-        )
-    return kind, packed
-
-
-def _lines(file: BinaryIO, chunk: Chunk) -> Iterator[tuple[int, bytes | None]]:
-    """Yields (number from 1, line without its end) of the lines that are not blank.
-
-    The line is None where it is longer than any text.
-    """
-    if chunk.start:
-        file.seek(chunk.start)
-    at, number = chunk.start, chunk.first
-    while (not chunk.end or at < chunk.end) and (line := file.readline(MAX_LINE_BYTES)):
-        at += len(line)
-        text: bytes | None = line.rstrip(b"\r\n")
-        while not line.endswith(b"\n") and (line := file.readline(MAX_LINE_BYTES)):
-            at += len(line)
-            text = None
-        if text and number == 1:
-            text = text.removeprefix(_BYTE_ORDER_MARK)
-        if text is None or text.strip():
-            yield number, text
-        number += 1
+    name = path.lower()
+    if name.endswith((".txt", ".txt.gz")):
+        return "txt", name.endswith(".gz")
+    if kind := table_kind(path):
+        return kind
+    raise RejectError("expected a .txt, .jsonl, .csv or .tsv file, each also with .gz, or .parquet")

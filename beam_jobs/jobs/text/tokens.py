@@ -1,4 +1,4 @@
-"""Texts -> words and token ids, in any process: nothing here imports Beam.
+"""Texts -> words and token ids. Nothing here imports Beam.
 
 Source: keras/src/layers/preprocessing/{text_vectorization,index_lookup}.py: lower case and
 punctuation are those of ASCII, words are separated by ASCII whitespace.
@@ -10,29 +10,26 @@ import heapq
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from beam_jobs.errors import DataError
 from beam_jobs.plan.summary import Summary
-from readers.format.manifest import PADDING, UNKNOWN
-
-# Byte tokens keep the two reserved ids as words do.
-BYTE_OFFSET = 2
+from readers.format.manifest import PADDING, RESERVED_IDS, UNKNOWN, UNKNOWN_ID
 
 _PUNCTUATION = rb"""!"#$%&()*+,-./:;<=>?@[\]^_`{|}~'"""
 
-# Counts travel in so many elements a block, whatever the number of words; each is merged by one
-# worker, so this also bounds what one holds of the vocabulary of the web.
+# Counts travel in at most this many elements a block, whatever the number of words. Each partition
+# is merged by one worker, so this also bounds how much of a large vocabulary a worker holds.
 _PARTITIONS = 16
 
+# Words joined by spaces, and their counts as int64 bytes.
 WordCounts = tuple[bytes, bytes]
 
 
 def words(text: bytes) -> list[bytes]:
-    """The words of a text in UTF-8, standardised."""
+    """The words of a text in UTF-8, in lower case and without punctuation."""
     return text.lower().translate(None, _PUNCTUATION).split()
 
 
@@ -42,7 +39,7 @@ _IS_KEPT = np.array([bool(words(bytes([octet]))) for octet in range(256)])
 
 
 def pack_counts(counts: Counter[bytes]) -> Iterator[tuple[int, WordCounts]]:
-    """Yields (partition, (words joined by spaces, their counts as int64 bytes))."""
+    """Yields (partition, counts of its words)."""
     parts: list[list[bytes]] = [[] for _ in range(_PARTITIONS)]
     for word in counts:
         parts[zlib.crc32(word) % _PARTITIONS].append(word)
@@ -53,40 +50,19 @@ def pack_counts(counts: Counter[bytes]) -> Iterator[tuple[int, WordCounts]]:
 
 
 def unpack_counts(packed: WordCounts) -> Counter[bytes]:
-    """The counts that `pack_counts` gave."""
+    """The counts that `pack_counts` packed."""
     joined, numbers = packed
-    return Counter(
-        dict(zip(joined.split(b" "), np.frombuffer(numbers, "<i8").tolist(), strict=True))
-    )
-
-
-class AnyTokenizer(Protocol):
-    """What every tokenizer does: `Tokenizer`, and the `Subwords` of a file."""
-
-    def __call__(self, text: bytes) -> np.ndarray:
-        """The ids of the tokens of a text in UTF-8, cut to `max_length`, int64 [n]."""
-
-    def encode_all(self, texts: Sequence[bytes]) -> list[np.ndarray]:
-        """The same of each text."""
-
-    def encode_spans(self, text: bytes) -> tuple[np.ndarray, np.ndarray]:
-        """The ids of all tokens of a text, int64 [n], and where they stand in it, int64 [n, 2].
-
-        A span is the first of a token's bytes and the one after its last; neither ever falls from
-        one token to the next.
-        """
-
-    def count(self, text: bytes) -> int:
-        """How many tokens `encode_spans` gives."""
+    counts = np.frombuffer(numbers, "<i8").tolist()
+    return Counter(dict(zip(joined.split(b" "), counts, strict=True)))
 
 
 class Tokenizer:
-    """Text -> token ids.
+    """Text -> ids of words or bytes.
 
     Args:
         tokens: "words" or "bytes".
-        vocabulary: With "words", all tokens by id; to count, none is needed.
-        max_length: How many tokens of a text are kept; 0 for all.
+        vocabulary: All words by id; not needed for "bytes", nor to count.
+        max_length: The most tokens of a text that are kept; 0 keeps all.
     """
 
     def __init__(self, tokens: str, vocabulary: tuple[bytes, ...], max_length: int) -> None:
@@ -95,80 +71,66 @@ class Tokenizer:
         self._stop = max_length or None
 
     def __call__(self, text: bytes) -> np.ndarray:
-        """The ids of the tokens of a text in UTF-8, int64 [n]."""
+        """The ids of a text in UTF-8, cut to `max_length`, int64 [n]."""
         if self._words:
             return self._ids_of(words(text)[: self._stop])
         return _byte_ids(text[: self._stop])
 
     def encode_all(self, texts: Sequence[bytes]) -> list[np.ndarray]:
-        """As `__call__`, of each text."""
+        """The ids of each text, cut to `max_length`, int64 [n]."""
         return [self(text) for text in texts]
 
     def encode_spans(self, text: bytes) -> tuple[np.ndarray, np.ndarray]:
-        """The ids of all tokens of a text in UTF-8, int64 [n], and their spans, int64 [n, 2].
+        """All ids of a text, int64 [n], and the first byte of each token and the one after its last.
 
-        Spans are in bytes. That of a word holds the punctuation that stood at it as well.
+        The latter are int64 [n, 2] and never decrease from one token to the next.
         """
         if self._words:
             return self._ids_of(words(text)), _word_spans(text)
         return _byte_ids(text), sliding_window_view(np.arange(len(text) + 2), 2)[:-1]
 
     def count(self, text: bytes) -> int:
-        """How many tokens `encode_spans` gives."""
+        """The number of ids that `encode_spans` returns."""
         return len(words(text)) if self._words else len(text)
 
     def _ids_of(self, found: list[bytes]) -> np.ndarray:
-        unknown = self._ids[UNKNOWN]
-        return np.array([self._ids.get(word, unknown) for word in found], np.int64)
+        return np.array([self._ids.get(word, UNKNOWN_ID) for word in found], np.int64)
 
 
 def _byte_ids(text: bytes) -> np.ndarray:
-    return np.frombuffer(text, np.uint8).astype(np.int64) + BYTE_OFFSET
+    return np.frombuffer(text, np.uint8).astype(np.int64) + RESERVED_IDS
 
 
 def _word_spans(text: bytes) -> np.ndarray:
-    """Where each of `words` stands: the bytes from one whitespace to the next, int64 [n, 2]."""
+    """The span of each of `words` with its punctuation, from whitespace to whitespace: int64 [n, 2]."""
     octets = np.frombuffer(text, np.uint8)
     runs = np.flatnonzero(np.diff(_IS_SPACE[octets], prepend=True, append=True)).reshape(-1, 2)
-    # What is nothing but punctuation is no word.
+    # Punctuation alone is not a word.
     return runs[np.logical_or.reduceat(_IS_KEPT[octets], runs[:, 0])]
 
 
-_FIRST_ID = 2
-
-
 def most_frequent(counts: Iterable[tuple[bytes, int]], size: int) -> list[tuple[int, bytes]]:
-    """The (count, word) of the most frequent words, falling; at most `size`."""
-    named = ((count, word) for word, count in counts if word not in (PADDING, UNKNOWN))
-    return heapq.nlargest(size, named)
+    """The (count, word) of the most frequent words, in descending order; at most `size`."""
+    pairs = ((count, word) for word, count in counts if word not in (PADDING, UNKNOWN))
+    return heapq.nlargest(size, pairs)
 
 
-# How many words were counted, and the (count, word) of the most frequent ones, falling.
-Ranked = tuple[int, list[tuple[int, bytes]]]
+# The number of words counted in a partition, and the (count, word) of its most frequent ones.
+WordRanking = tuple[int, list[tuple[int, bytes]]]
 
 
-def vocabulary_of(
-    _: None, partitions: Iterable[list[tuple[int, bytes]]], size: int
+def rank_words(
+    _: None, summary: Summary, partitions: list[WordRanking], size: int
 ) -> tuple[bytes, ...]:
-    """All tokens by id, the two reserved ones first, from the words of every partition."""
-    every = (pair for partition in partitions for pair in partition)
-    learned = heapq.nlargest(size - _FIRST_ID, every)
-    return (PADDING, UNKNOWN, *(word for _, word in learned))
+    """All words by id, the two reserved ones first.
 
-
-def vocabulary_file(vocabulary: tuple[bytes, ...]) -> bytes:
-    """The text of vocabulary.txt: a word a line, from id 2 on.
-
-    The reserved ones are left out: `TextVectorization(vocabulary=path)` takes no empty line.
-    """
-    return b"".join(word + b"\n" for word in vocabulary[_FIRST_ID:])
-
-
-def rank_words(_: None, summary: Summary, partitions: list[Ranked], size: int) -> tuple[bytes, ...]:
-    """All tokens by id, after proving that every word of the summary was counted.
+    Args:
+        summary: The summary of all texts.
+        partitions: The most frequent words of each partition.
+        size: The maximum number of ids.
 
     Raises:
-        DataError: Counts were lost or repeated on the way.
+        DataError: Counts were lost or repeated by the runner.
     """
     counted = sum(total for total, _ in partitions)
     if counted != summary.words:
@@ -176,4 +138,14 @@ def rank_words(_: None, summary: Summary, partitions: list[Ranked], size: int) -
             f"the texts have {summary.words} words, {counted} were counted for the vocabulary. The "
             "runner lost or repeated some: no dataset was written, run the job again"
         )
-    return vocabulary_of(None, [ranked for _, ranked in partitions], size)
+    pairs = (pair for _, ranked in partitions for pair in ranked)
+    ranked = heapq.nlargest(size - RESERVED_IDS, pairs)
+    return (PADDING, UNKNOWN, *(word for _, word in ranked))
+
+
+def vocabulary_file(vocabulary: tuple[bytes, ...]) -> bytes:
+    """The contents of vocabulary.txt: one word per line, from id 2 on.
+
+    The reserved words are left out: `TextVectorization(vocabulary=path)` takes no empty line.
+    """
+    return b"".join(word + b"\n" for word in vocabulary[RESERVED_IDS:])

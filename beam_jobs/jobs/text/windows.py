@@ -1,4 +1,4 @@
-"""Passages: windows of so many tokens over a long text, and the part of the text under each."""
+"""Windows of a fixed number of tokens over a long text, and the part of the text in each."""
 
 from __future__ import annotations
 
@@ -6,39 +6,38 @@ import numpy as np
 
 
 def window_bounds(tokens: int, window: int, stride: int) -> list[tuple[int, int]]:
-    """The first token of each window and the one after its last, at least one pair.
+    """The first token of each window and the one after its last; at least one pair.
 
-    Windows begin every `stride` tokens until one reaches the end, and that one may be shorter.
+    Windows begin every `stride` tokens until one reaches the end; the last one may be shorter.
 
     Args:
-        tokens: Of the text; none give (0, 0).
-        window: Tokens, at least 1.
-        stride: Tokens, from 1 to `window`, so that none is left out.
+        tokens: The number of tokens of the text; 0 gives one empty window.
+        window: The number of tokens in a window, at least 1.
+        stride: Tokens from one window to the next, from 1 to `window`, so that none is left out.
     """
     starts = range(0, max(tokens - window, 0) + stride, stride)
     return [(start, min(start + window, tokens)) for start in starts]
 
 
 def slice_of(text: bytes, spans: np.ndarray, start: int, stop: int) -> bytes:
-    """The part of a text that tokens `start` to `stop` cover, and what stands between them.
+    """The part of a text from token `start` up to token `stop`.
 
-    Tokens of bytes may begin or end within a character: the part is widened to whole ones.
+    Byte tokens may begin or end within a character: the part is widened to whole characters.
 
     Args:
         text: In UTF-8.
-        spans: Where its tokens stand, as `encode_spans` gives them.
-        start, stop: As `window_bounds` gives them.
+        spans: int64 [n, 2], the bytes of its tokens, from `encode_spans`.
+        start, stop: A pair from `window_bounds`.
     """
     if start == stop:
         return b""
     first, end = int(spans[start, 0]), int(spans[stop - 1, 1])
-    while first < len(text) and _continues(text[first]):
+    while first < len(text) and _continues_character(text[first]):
         first -= 1
-    while end < len(text) and _continues(text[end]):
+    while end < len(text) and _continues_character(text[end]):
         end += 1
     return text[first:end]
 
 
-def _continues(octet: int) -> bool:
-    """Whether a byte of UTF-8 is one of a character's after its first."""
+def _continues_character(octet: int) -> bool:
     return octet & 0xC0 == 0x80

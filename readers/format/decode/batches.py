@@ -17,15 +17,9 @@ import numpy as np
 
 from readers.format.decode.column import Allocator, FeatureColumn, LazyValues, Spans, object_array
 from readers.format.decode.records import list_kind, parse_example
-from readers.format.schema import (
-    IMAGE_ENCODINGS,
-    TENSORFLOW_DTYPES,
-    Feature,
-    Schema,
-    numpy_dtype,
-)
+from readers.format.schema import IMAGE_ENCODINGS, TENSORFLOW_DTYPES, Feature, Schema, numpy_dtype
 from readers.format.tensor import tensor_header
-from readers.format.wire import BYTES_LIST, INT64_LIST, unpacked_varints, varint
+from readers.format.wire import BYTES_LIST, INT64_LIST, LONGEST_LENGTH, unpacked_varints, varint
 
 # Bytes that the buffer needs after the last record, so that no step reads outside of it: a varint
 # may run past the end of a record before this is noticed, and eight bytes are read at a time.
@@ -36,9 +30,6 @@ _ATTEMPTS = 8
 
 # How many layouts are kept, each for one length of record: keys of a few lengths make as many.
 _MAX_LAYOUTS = 256
-
-# Lengths and sizes are below 2**63; a longer varint is not in the common form.
-_LONGEST_VARINT = 9
 
 
 class _IrregularRecords(Exception):
@@ -89,7 +80,7 @@ class _Scanner:
         more = octet >= 128
         if more.any():
             value &= 127
-        for place in range(1, _LONGEST_VARINT):
+        for place in range(1, LONGEST_LENGTH):
             if not more.any():
                 return value
             octet = self._octets[self.at] * more

@@ -13,13 +13,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from readers.format.schema import TENSORFLOW_DTYPES, numpy_dtype
-from readers.format.wire import BYTES_LIST, FLOAT_LIST, INT64_LIST
+from readers.format.wire import BYTES_LIST, FLOAT_LIST, INT64_LIST, LONGEST_LENGTH
 
 # Arrays of higher rank need NumPy 2 and do not occur in datasets.
 _MAX_RANK = 32
-
-# A length has at most so many bytes; a longer varint is not in the common form.
-_LONGEST_VARINT = 9
 
 _KINDS = {kind << 3 | 2: kind for kind in (BYTES_LIST, FLOAT_LIST, INT64_LIST)}
 
@@ -42,8 +39,8 @@ def fast_lists(
         wanted: The features to look for: name in UTF-8 -> name.
 
     Returns:
-        As `parse_example`: name -> (kind of list, its chunks). None if a feature is missing or
-        anything is not in the common form.
+        Name -> (kind of list, its chunks); None if a feature is missing or anything is not in the
+        common form.
     """
     found = {}
     try:
@@ -117,7 +114,7 @@ def _number(data: memoryview, at: int, tag: int) -> tuple[int, int]:
     if value < 128:
         return value, at + 2
     value &= 127
-    for place in range(1, _LONGEST_VARINT):
+    for place in range(1, LONGEST_LENGTH):
         octet = data[at + 1 + place]
         value |= (octet & 127) << 7 * place
         if octet < 128:

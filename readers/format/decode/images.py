@@ -19,7 +19,7 @@ def decode_image(name: str, feature: Feature, data: bytes) -> np.ndarray:
 
     Args:
         name: The feature's name, for error messages.
-        feature: The feature; its shape says whether the pixels are gray (1 channel) or RGB (3).
+        feature: The feature; the last size of its shape is 1 for gray pixels, 3 for RGB.
         data: The encoded image, in any format that Pillow reads.
 
     Raises:
@@ -34,8 +34,7 @@ def decode_image(name: str, feature: Feature, data: bytes) -> np.ndarray:
         with Image.open(io.BytesIO(data)) as image:
             mode = "L" if feature.shape[2] == 1 else "RGB"
             if mode == "L":
-                # A JPEG stores the gray values of its colours; gray made from RGB is up to ten
-                # levels off.
+                # A JPEG stores gray values; those computed from RGB are up to ten levels off.
                 image.draft("L", image.size)
             pixels = np.array(_with_8_bits(image).convert(mode))
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
@@ -65,14 +64,8 @@ def pixels_of(
 ) -> np.ndarray | list[np.ndarray]:
     """The pixels of an image feature, or those of each step of a feature list of images.
 
-    Args:
-        name: The feature's name, for error messages.
-        feature: An image feature.
-        data: Its value as `Decoder` returns it: an encoded image, or one for each step.
-
-    Raises:
-        ValueError: Pillow cannot decode an image, or its size does not fit the feature.
-        ImportError: Pillow is not installed.
+    `data` is the value that `Decoder` returns: an encoded image, or one for each step. Errors are those
+    of `decode_image`.
     """
     if isinstance(data, bytes):
         return decode_image(name, feature, data)
@@ -83,6 +76,6 @@ def pixels_of(
 def with_pixels(record: dict[str, Any], schema: Schema) -> dict[str, Any]:
     """The record, with each encoded image replaced by its pixels in place."""
     for name, feature in schema.items():
-        if feature.is_picture:
+        if feature.is_image:
             record[name] = pixels_of(name, feature, record[name])
     return record

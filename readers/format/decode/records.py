@@ -185,7 +185,7 @@ def _decode_steps(name: str, feature: Feature, step: Feature, lists: Sequence[Ra
             values.append(_decode(step, kind, chunks, []))
         except ValueError as error:
             raise ValueError(f"feature {name!r} ({feature}): step {number}: {error}") from None
-    return values if feature.is_picture else stacked_steps(feature, values)
+    return values if feature.is_image else stacked_steps(feature, values)
 
 
 def stacked_steps(feature: Feature, steps: list[np.ndarray]) -> np.ndarray | list[np.ndarray]:

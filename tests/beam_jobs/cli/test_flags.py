@@ -1,4 +1,4 @@
-"""Flags as dataclass fields: what their declarations give to argparse, the help, and the checks."""
+"""Flags as dataclass fields: their declarations for argparse, the help, and the checks."""
 
 import argparse
 from dataclasses import FrozenInstanceError, asdict, dataclass

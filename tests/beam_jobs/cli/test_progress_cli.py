@@ -19,19 +19,15 @@ import pytest
 from apache_beam.metrics import MetricsFilter
 
 from beam_jobs import Feature, Schema, WriteShards, progress
-from beam_jobs.__main__ import main
 from beam_jobs.cli import command
 from beam_jobs.cli.command import parse_command
 from beam_jobs.jobs import loading
 from readers.format.manifest import Manifest
 from tests.support.checkout import ROOT
+from tests.support.commands import run
 from tests.support.datasets import write_recordings
 
 IN_MEMORY = ["--direct_running_mode", "in_memory"]
-
-
-def run(*arguments):
-    return main([str(argument) for argument in arguments])
 
 
 def write_texts(source):
@@ -59,7 +55,7 @@ def inputs(tmp_path_factory):
 
 
 def on_a_terminal(arguments, columns=100):
-    """The output of a command whose standard error is a terminal, and its exit code."""
+    """Runs a command with a terminal as its standard error; returns its output and exit code."""
     controller, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     process = subprocess.Popen(

@@ -5,6 +5,7 @@ from beam_jobs.dataset.output import parse_names, parse_num_shards, resolve
 from beam_jobs.errors import UsageError
 from beam_jobs.storage.atomic import list_files
 from readers.format.schema import Schema
+from tests.support.datasets import files_of
 
 LEFT_BY_A_RUN = [
     "manifest.json",
@@ -37,15 +38,15 @@ FOREIGN = [
 def write(directory, *names):
     for name in names:
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
-        (directory / name).write_text("x")
+        (directory / name).write_text('{"versions": {}}')
 
 
 def files(directory):
-    return sorted(str(p.relative_to(directory)) for p in directory.rglob("*") if p.is_file())
+    return sorted(files_of(directory))
 
 
 @pytest.mark.parametrize("make", [False, True])
-def test_a_new_or_empty_directory_is_free(tmp_path, make):
+def test_a_new_or_empty_directory_is_accepted(tmp_path, make):
     directory = tmp_path / "out"
     if make:
         directory.mkdir()
@@ -66,7 +67,7 @@ def test_an_existing_dataset_is_refused(tmp_path):
     assert files(tmp_path) == sorted(LEFT_BY_A_RUN)
 
 
-def test_an_existing_dataset_is_deleted_when_asked(tmp_path):
+def test_an_existing_dataset_is_deleted_with_overwrite(tmp_path):
     write(tmp_path, *LEFT_BY_A_RUN)
     assert len(check_output(str(tmp_path), overwrite=True)) == len(LEFT_BY_A_RUN)
     prepare_output(str(tmp_path), overwrite=True)
@@ -74,34 +75,23 @@ def test_an_existing_dataset_is_deleted_when_asked(tmp_path):
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
-def test_the_shards_of_an_unfinished_run_and_its_notes_are_kept_but_no_half_files(
-    tmp_path, overwrite
-):
+def test_shards_and_notes_of_an_unfinished_run_are_kept_but_no_half_files(tmp_path, overwrite):
     prepare_output(str(tmp_path), overwrite)
     marker = (tmp_path / MARKER).read_bytes()
     write(tmp_path, *LEFT_BY_A_RUN[1:])
     prepare_output(str(tmp_path), overwrite)
-    assert files(tmp_path) == sorted(
-        [
-            MARKER,
-            "vocabulary.txt",
-            "train-00000-of-00002.tfrecord",
-            "train-00000-of-00002.tfrecord.idx",
-            "a_b.c-12345-of-99999.tfrecord",
-            "rejects/train-00000-of-00002.jsonl",
-            f".staging/train-00000-of-00002.tfrecord{DONE}",
-        ]
-    )
+    kept = [n for n in LEFT_BY_A_RUN[1:] if not n.startswith(".staging/") or n.endswith(DONE)]
+    assert files(tmp_path) == sorted([MARKER, *kept])
     assert (tmp_path / MARKER).read_bytes() == marker
 
 
-def test_what_has_no_mark_of_a_run_is_deleted_though_its_staging_folder_is_there(tmp_path):
+def test_without_the_mark_of_a_run_everything_is_deleted_despite_a_staging_folder(tmp_path):
     write(tmp_path, *LEFT_BY_A_RUN[1:])
     prepare_output(str(tmp_path), overwrite=False)
     assert files(tmp_path) == [MARKER]
 
 
-def test_a_dataset_that_was_about_to_be_replaced_is_none_whose_shards_are_kept(tmp_path):
+def test_no_shards_of_a_dataset_that_was_about_to_be_replaced_are_kept(tmp_path):
     write(tmp_path, *LEFT_BY_A_RUN, MARKER)
     with pytest.raises(UsageError, match="a dataset is here already"):
         prepare_output(str(tmp_path), overwrite=False)
@@ -110,7 +100,7 @@ def test_a_dataset_that_was_about_to_be_replaced_is_none_whose_shards_are_kept(t
     assert files(tmp_path) == [MARKER]
 
 
-def test_what_is_no_part_of_the_dataset_goes_at_its_end_but_for_the_staging_folder(tmp_path):
+def test_leftovers_are_deleted_except_the_staging_folder(tmp_path):
     names = {"train-00000-of-00002.tfrecord", "train-00000-of-00002.tfrecord.idx"}
     write(tmp_path, *LEFT_BY_A_RUN[1:], MARKER)
     remove_leftovers(str(tmp_path), names, list_files(str(tmp_path)))
@@ -120,7 +110,7 @@ def test_what_is_no_part_of_the_dataset_goes_at_its_end_but_for_the_staging_fold
     remove_leftovers(f"{tmp_path}/new", names, [])
 
 
-def test_shards_without_a_manifest_or_the_marks_of_a_run_are_not_ours_to_delete(tmp_path):
+def test_shards_without_a_manifest_or_the_marks_of_a_run_are_not_deleted(tmp_path):
     write(tmp_path, "train-00000-of-00001.tfrecord")
     with pytest.raises(UsageError, match="neither a manifest nor the marks of an unfinished run"):
         prepare_output(str(tmp_path), overwrite=False)
@@ -145,23 +135,23 @@ def test_a_file_in_place_of_the_directory_is_refused(tmp_path, overwrite):
         check_output(f"{tmp_path}/out", overwrite)
 
 
-def test_a_directory_below_a_file_cannot_be_written(tmp_path):
+def test_a_directory_under_a_file_cannot_be_written(tmp_path):
     write(tmp_path, "file")
     with pytest.raises(UsageError, match="cannot be written"):
         prepare_output(f"{tmp_path}/file/out", overwrite=False)
 
 
-def test_a_file_beside_a_directory_of_similar_name_does_not_matter(tmp_path):
+def test_files_next_to_the_directory_do_not_matter(tmp_path):
     write(tmp_path, "out2/notes.txt", "notes.txt")
     assert check_output(f"{tmp_path}/out", overwrite=False) == []
 
 
-def test_an_unknown_filesystem_is_the_users_mistake():
+def test_an_unknown_filesystem_is_refused():
     with pytest.raises(UsageError, match="--output nosuch://x"):
         check_output("nosuch://x", overwrite=False)
 
 
-def test_the_directory_is_resolved_for_workers_elsewhere(tmp_path, monkeypatch):
+def test_the_directory_is_made_absolute(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", "/home/me")
     assert resolve("out/") == f"{tmp_path}/out"
@@ -199,7 +189,7 @@ def test_the_number_of_shards_may_differ_by_split(text, expected):
         ("²", "'²' is not a number"),
     ],
 )
-def test_a_wrong_number_of_shards_is_refused_with_the_cure(text, message):
+def test_a_wrong_number_of_shards_is_refused_with_the_remedy(text, message):
     with pytest.raises(UsageError) as caught:
         parse_num_shards(text, ("train", "val"))
     assert caught.value.message.startswith(f"--num_shards {text}: ")
@@ -209,7 +199,7 @@ def test_a_wrong_number_of_shards_is_refused_with_the_cure(text, message):
 NAMED = Schema({"image": ("uint8", (None, None, 3)), "key": ("string",), "label": ("int64",)})
 
 
-def test_features_are_called_what_names_says():
+def test_names_rename_features():
     assert parse_names("image=image_raw, label=labels", NAMED) == {
         "image": "image_raw",
         "label": "labels",
@@ -230,7 +220,7 @@ def test_features_are_called_what_names_says():
         ("label=image/shape", "is taken by the shapes of 'image'"),
     ],
 )
-def test_wrong_names_are_refused_with_the_cure(text, message):
+def test_wrong_names_are_refused_with_the_remedy(text, message):
     with pytest.raises(UsageError) as caught:
         parse_names(text, NAMED)
     assert caught.value.message.startswith(f"--names {text}: ")

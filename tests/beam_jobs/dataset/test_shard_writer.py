@@ -1,4 +1,4 @@
-"""Writers of shards: what they leave on disk, and what they find done by an earlier run."""
+"""Writers of shards: the files they write, and shards of earlier runs that they keep."""
 
 import json
 import os
@@ -38,6 +38,7 @@ from readers.format.encode import Encoder
 from readers.format.index import parse_index
 from readers.format.schema import Feature, Schema
 from readers.format.tfrecord import frame, read_records
+from tests.support.datasets import write_recordings
 
 SCHEMA = Schema({"key": Feature("string"), "x": Feature("uint8", (None,))})
 
@@ -48,7 +49,7 @@ def output_of(directory: Path, schema: Schema = SCHEMA, **changes) -> Output:
 
 
 def plan_of(records: int, rejected: int = 0) -> Plan:
-    """The records as the only shard of the second split."""
+    """A plan whose second split has one shard with these records."""
     empty = np.empty(0, np.uint64)
     return Plan(
         (SplitPlan(3, 0, 50, 1, empty), SplitPlan(records, rejected, 50, min(records, 1), empty))
@@ -77,7 +78,7 @@ def blocks_of(rows: list[tuple[int, bytes]], per_block: int = 3) -> list[bytes]:
 
 
 def encoded(rng: random.Random, records: int, rejects: int = 0, size: int = 20):
-    """Rows of a block in the order of their hashes, and the Examples among them."""
+    """Rows of a block in the order of their hashes, and their Examples."""
     hashes = sorted(rng.getrandbits(64) for _ in range(records + rejects))
     bad = set(rng.sample(range(records + rejects), rejects))
     rows, examples = [], []
@@ -97,7 +98,7 @@ def write_encoded(output: Output, plan: Plan, blocks: list[bytes]) -> ShardResul
 
 
 def check_shard(directory: Path, result: ShardResult, examples: list[bytes]) -> None:
-    """The shard holds these Examples; checksum, index and result agree with it."""
+    """Asserts that the shard holds these Examples, and that checksum, index and result agree."""
     path = directory / NAME
     data = b"".join(map(frame, examples))
     assert path.read_bytes() == data
@@ -128,42 +129,33 @@ def test_encoded_records_are_written_in_the_order_of_their_hashes(tmp_path, reco
     assert staged(tmp_path) == [f"{NAME}.done"]
 
 
+@pytest.fixture
+def spool(tmp_path) -> Spool:
+    (tmp_path / "spool").mkdir()
+    return Spool(str(tmp_path / "spool"))
+
+
 @pytest.mark.parametrize(("records", "rejects"), [(1, 0), (100, 7), (0, 3)])
-def test_a_spooled_shard_is_the_one_of_records_that_arrive(tmp_path, records, rejects):
+def test_spooled_records_make_the_same_shard(tmp_path, spool, records, rejects):
     rows, examples = encoded(random.Random(2), records, rejects)
     random.Random(3).shuffle(rows)
     plan, blocks = plan_of(records, rejects), blocks_of(rows)
-    (tmp_path / "spool").mkdir()
-    spool = Spool(str(tmp_path / "spool"))
-    references = [spool.append(block) for block in blocks]
-    references = [b"".join(references[:3]), *references[3:]]
-    found = write_spooled(ShardWriter(output_of(tmp_path / "a"), plan, KEY), spool, references)
+    locators = [spool.append(block) for block in blocks]
+    locators = [b"".join(locators[:3]), *locators[3:]]
+    found = write_spooled(ShardWriter(output_of(tmp_path / "a"), plan, KEY), spool, locators)
     assert found == write_encoded(output_of(tmp_path / "b"), plan, blocks)
     if records:
         check_shard(tmp_path / "a", found, examples)
     # A second attempt finds the first.
-    again = write_spooled(ShardWriter(output_of(tmp_path / "a"), plan, KEY), spool, references)
+    again = write_spooled(ShardWriter(output_of(tmp_path / "a"), plan, KEY), spool, locators)
     assert again == replace(found, kept=True)
 
 
-def test_records_that_are_gone_from_a_spool_are_one_line(tmp_path):
-    rows, _ = encoded(random.Random(2), 5)
-    (tmp_path / "spool").mkdir()
-    spool = Spool(str(tmp_path / "spool"))
-    references = [spool.append(block) for block in blocks_of(rows)]
-    for path in (tmp_path / "spool").iterdir():
-        path.unlink()
-    with pytest.raises(DataError, match="encoded records are gone from"):
-        write_spooled(ShardWriter(output_of(tmp_path), plan_of(5), KEY), spool, references)
-
-
-def test_a_shard_may_have_records_of_more_tasks_than_files_may_be_open_at_first(tmp_path):
+def test_a_shard_may_have_records_of_more_tasks_than_files_may_be_open(tmp_path, spool):
     rows, examples = encoded(random.Random(2), 300)
-    (tmp_path / "spool").mkdir()
-    spool = Spool(str(tmp_path / "spool"))
-    references = []
+    locators = []
     for block in blocks_of(rows, 1):
-        references.append(spool.append(block))
+        locators.append(spool.append(block))
         spool.hand_over()
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, before[1]))
@@ -171,7 +163,7 @@ def test_a_shard_may_have_records_of_more_tasks_than_files_may_be_open_at_first(
         writer = WriteSpooled(output_of(tmp_path / "out"), 1, spool)
         writer.setup()
         writer.start_bundle()
-        given = writer.process((KEY, references), plan_of(300).pack())
+        given = writer.process((KEY, locators), plan_of(300).pack())
         (result,) = [*given, *(each.value for each in writer.finish_bundle())]
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
@@ -187,7 +179,7 @@ def test_runs_of_any_size_make_the_same_shard(tmp_path, monkeypatch, run_bytes):
     assert result.rejected == 5
 
 
-def test_rejects_are_listed_beside_their_shard(tmp_path):
+def test_rejects_are_listed_by_shard(tmp_path):
     rows, examples = encoded(random.Random(2), 7, 4)
     result = write_encoded(output_of(tmp_path), plan_of(7, 4), blocks_of(rows[::-1]))
     check_shard(tmp_path, result, examples)
@@ -197,7 +189,7 @@ def test_rejects_are_listed_beside_their_shard(tmp_path):
     assert result.first_reject.key == keys[0]
 
 
-def test_a_split_of_nothing_but_rejects_has_a_list_and_no_shard(tmp_path):
+def test_a_split_with_only_rejects_has_a_list_and_no_shard(tmp_path):
     rows, _ = encoded(random.Random(3), 0, 3)
     output = output_of(tmp_path)
     for kept in (False, True):
@@ -207,7 +199,7 @@ def test_a_split_of_nothing_but_rejects_has_a_list_and_no_shard(tmp_path):
     assert (tmp_path / "rejects" / NAME.replace("tfrecord", "jsonl")).exists()
 
 
-def test_a_reject_may_end_the_job(tmp_path):
+def test_on_reject_fail_ends_the_job(tmp_path):
     rows, _ = encoded(random.Random(4), 3, 1)
     output = output_of(tmp_path, on_reject="fail")
     with pytest.raises(DataError, match=r"why \(--on_reject fail\)"):
@@ -216,7 +208,7 @@ def test_a_reject_may_end_the_job(tmp_path):
     assert staged(tmp_path) == []
 
 
-def test_a_record_of_the_plan_may_arrive_as_a_reject(tmp_path):
+def test_a_planned_record_may_arrive_as_a_reject(tmp_path):
     rows, examples = encoded(random.Random(5), 8)
     late = Reject.of("k3", "decode", "late")
     rows[3] = rows[3][0], pack_record("k3", late, planned=True)
@@ -229,7 +221,7 @@ def test_a_record_of_the_plan_may_arrive_as_a_reject(tmp_path):
             write_encoded(output_of(tmp_path / "b"), plan_of(8), blocks_of(wrong))
 
 
-def test_too_few_records_and_a_key_given_twice_are_noticed(tmp_path):
+def test_missing_records_and_repeated_keys_are_noticed(tmp_path):
     rows, _ = encoded(random.Random(5), 5)
     output = output_of(tmp_path)
     with pytest.raises(DataError, match="handed over 4 of 5 records"):
@@ -239,7 +231,7 @@ def test_too_few_records_and_a_key_given_twice_are_noticed(tmp_path):
     assert not (tmp_path / NAME).exists()
 
 
-# A run after one that did not finish.
+# Runs after one that did not finish.
 
 
 def written_at(directory: Path) -> tuple[int, int]:
@@ -247,7 +239,7 @@ def written_at(directory: Path) -> tuple[int, int]:
     return status.st_ino, status.st_mtime_ns
 
 
-def test_a_shard_of_the_same_records_is_kept_in_whatever_order_they_arrive(tmp_path):
+def test_a_shard_of_the_same_records_is_kept_in_any_order_of_arrival(tmp_path):
     rng = random.Random(6)
     rows, examples = encoded(rng, 30, 3)
     output, plan = output_of(tmp_path), plan_of(30, 3)
@@ -264,7 +256,7 @@ def test_a_shard_of_the_same_records_is_kept_in_whatever_order_they_arrive(tmp_p
 
 
 @pytest.mark.parametrize("other", ["value", "reject", "options", "damage", "order"])
-def test_a_shard_of_other_records_or_options_is_written_anew(tmp_path, other):
+def test_a_shard_of_other_records_or_options_is_written_again(tmp_path, other):
     rows, examples = encoded(random.Random(7), 10, 2)
     output, plan = output_of(tmp_path), plan_of(10, 2)
     first = write_encoded(output, plan, blocks_of(rows))
@@ -293,38 +285,41 @@ def test_a_shard_of_other_records_or_options_is_written_anew(tmp_path, other):
 # Shards whose records are files.
 
 
-def recordings(directory: Path, count: int = 30) -> list[str]:
-    keys = []
-    for n in range(count):
-        key = f"{'ab'[n % 2]}/{n:02d}.npy"
-        (directory / key).parent.mkdir(parents=True, exist_ok=True)
-        np.save(directory / key, np.random.default_rng(n).normal(size=(n % 7, 2)))
-        keys.append(key)
-    return keys
+@pytest.fixture
+def source(tmp_path):
+    """A folder of 30 recordings."""
+    write_recordings(tmp_path / "in", [n % 7 for n in range(30)])
+    return tmp_path / "in"
 
 
-def references_of(directory: Path, keys: list[str], rng: random.Random) -> list[bytes]:
-    """The references of files in blocks, in any order; the hash of a file is its place in keys."""
+def keys_of(source: Path) -> list[str]:
+    return sorted(str(path.relative_to(source)) for path in source.glob("*/*.npy"))
+
+
+def references_of(source: Path, seed: int = 0) -> list[bytes]:
+    """Blocks of references in any order; the hash of a file is its position in `keys_of`."""
+    rng = random.Random(seed)
     rows = []
-    for place, key in enumerate(keys):
-        status = (directory / key).stat()
+    for place, key in enumerate(keys_of(source)):
+        status = (source / key).stat()
         rows.append((place, pack_reference(Source(key, status.st_size, status.st_mtime_ns))))
     rng.shuffle(rows)
     return blocks_of(rows, rng.randint(1, 12))
 
 
-def loader_of(directory: Path, labels: Labels | None = None, names=("a", "b")) -> Loader:
-    inputs = Inputs.of([f"{directory}/*/*.npy"])
-    job = SensorJob(inputs, labels or Labels("parent")).learned()
+def loader_of(source: Path, labels: Labels | None = None, names=("a", "b", "c")) -> Loader:
+    job = SensorJob(Inputs.of([f"{source}/*/*.npy"]), labels or Labels("parent")).with_schema()
     return Loader(job, job.schema, {"label": names})
 
 
-def write_files(output: Output, loader: Loader, blocks: list[bytes], processes: int = 1):
+def write_files(
+    directory: Path, loader: Loader, blocks: list[bytes], processes: int = 1, **options
+) -> tuple[ShardResult, Statistics]:
     pool = Pool(processes)
     records = sum(len(Block.unpack(block).hashes) for block in blocks)
-    writer = ShardWriter(output, plan_of(records), KEY)
+    output = output_of(directory, loader.schema, options=options)
     try:
-        return write_references(writer, blocks, loader, pool)
+        return write_references(ShardWriter(output, plan_of(records), KEY), blocks, loader, pool)
     finally:
         pool.close()
 
@@ -333,67 +328,52 @@ def examples_of(loader: Loader, keys: list[str]) -> list[bytes]:
     return [Encoder(loader.schema).encode(loader.record(Source(key))) for key in keys]
 
 
-@pytest.mark.parametrize("processes", [1, 2, 3])
+@pytest.mark.parametrize("processes", [1, 3])
 @pytest.mark.parametrize("record_bytes", [1, 1 << 19, 1 << 30])
 def test_files_are_written_in_the_order_of_their_hashes_by_any_number_of_processes(
-    tmp_path, monkeypatch, processes, record_bytes
+    tmp_path, monkeypatch, source, processes, record_bytes
 ):
-    keys = recordings(tmp_path / "in")
-    loader = loader_of(tmp_path / "in")
-    output = output_of(tmp_path / "out", loader.schema)
+    loader = loader_of(source)
     monkeypatch.setattr(ShardWriter, "record_bytes", record_bytes)
-    blocks = references_of(tmp_path / "in", keys, random.Random(processes))
-    result, statistics = write_files(output, loader, blocks, processes)
-    check_shard(tmp_path / "out", result, examples_of(loader, keys))
+    blocks = references_of(source, processes)
+    result, statistics = write_files(tmp_path, loader, blocks, processes)
+    check_shard(tmp_path, result, examples_of(loader, keys_of(source)))
     alone = Statistics(loader.schema)
-    for key in keys:
+    for key in keys_of(source):
         alone.add([Encoder(loader.schema).check(loader.record(Source(key)))])
     assert statistics.state() == alone.state()
 
 
-def test_bad_files_leave_a_shard_short_and_are_listed(tmp_path):
-    keys = recordings(tmp_path / "in")
-    for key in keys[4:7]:
-        (tmp_path / "in" / key).write_bytes(b"bad")
-    loader = loader_of(tmp_path / "in")
-    output = output_of(tmp_path / "out", loader.schema)
-    blocks = references_of(tmp_path / "in", keys, random.Random(0))
-    result, statistics = write_files(output, loader, blocks, 2)
-    check_shard(tmp_path / "out", result, examples_of(loader, keys[:4] + keys[7:]))
-    assert (result.rejected, statistics.records) == (3, 27)
-    assert result.first_reject.key == min(keys[4:7])
-
-
-def test_a_shard_of_the_same_files_is_kept_with_its_statistics_and_no_file_is_opened(tmp_path):
-    keys = recordings(tmp_path / "in")
-    (tmp_path / "in" / keys[3]).write_bytes(b"bad")
-    loader = loader_of(tmp_path / "in")
-    output = output_of(tmp_path / "out", loader.schema)
-    rng = random.Random(1)
-    blocks = references_of(tmp_path / "in", keys, rng)
-    first, figures = write_files(output, loader, blocks, 2)
-    before = written_at(tmp_path / "out")
-    again_blocks = references_of(tmp_path / "in", keys, rng)
+def test_a_shard_with_a_bad_file_is_kept_with_its_statistics_and_no_file_is_opened(
+    tmp_path, source
+):
+    keys = keys_of(source)
+    (source / keys[3]).write_bytes(b"bad")
+    loader = loader_of(source)
+    good = examples_of(loader, keys[:3] + keys[4:])
+    blocks = references_of(source)
+    first, figures = write_files(tmp_path, loader, blocks, 2)
+    check_shard(tmp_path, first, good)
+    assert (first.rejected, first.first_reject.key, figures.records) == (1, keys[3], 29)
+    before = written_at(tmp_path)
+    blocks = references_of(source, 1)
     for key in keys:
-        (tmp_path / "in" / key).unlink()
-    again, statistics = write_files(output, loader, again_blocks)
-    assert again.kept and again.shard == first.shard and again.rejected == 1
+        (source / key).unlink()
+    again, statistics = write_files(tmp_path, loader, blocks)
+    assert again == replace(first, kept=True)
     assert statistics.state() == figures.state()
-    assert written_at(tmp_path / "out") == before
+    assert written_at(tmp_path) == before
 
 
 @pytest.mark.parametrize("change", ["size", "time", "key", "names", "options"])
-def test_a_shard_of_other_files_is_written_anew(tmp_path, change):
-    keys = recordings(tmp_path / "in")
-    names, options = ("a", "b"), {}
-    loader = loader_of(tmp_path / "in")
-    output = output_of(tmp_path / "out", loader.schema)
-    write_files(output, loader, references_of(tmp_path / "in", keys, random.Random(0)))
-    file = tmp_path / "in" / keys[5]
+def test_a_shard_of_other_files_is_written_again(tmp_path, source, change):
+    names, options = ("a", "b", "c"), {}
+    write_files(tmp_path, loader_of(source), references_of(source))
+    file = source / keys_of(source)[5]
     match change:
         case "size":
             status = file.stat()
-            np.save(file, np.ones((9, 2)))
+            np.save(file, np.ones((9, 3), np.int16))
             os.utime(file, ns=(0, status.st_mtime_ns))
         case "time":
             data = bytearray(file.read_bytes())
@@ -401,58 +381,47 @@ def test_a_shard_of_other_files_is_written_anew(tmp_path, change):
             file.write_bytes(data)
             os.utime(file, ns=(0, 12345))
         case "key":
-            keys[5] = keys[5].replace("05", "55")
-            file.rename(tmp_path / "in" / keys[5])
+            file.rename(file.with_name("99999.npy"))
         case "names":
-            names = ("a", "b", "c")
+            names += ("d",)
         case "options":
             options = {"x": 1}
-    loader = loader_of(tmp_path / "in", names=names)
-    output = output_of(tmp_path / "out", loader.schema, options=options)
-    blocks = references_of(tmp_path / "in", keys, random.Random(0))
-    result, _ = write_files(output, loader, blocks)
+    loader = loader_of(source, names=names)
+    result, _ = write_files(tmp_path, loader, references_of(source), **options)
     assert not result.kept
-    check_shard(tmp_path / "out", result, examples_of(loader, keys))
+    check_shard(tmp_path, result, examples_of(loader, keys_of(source)))
 
 
-def test_a_shard_whose_labels_changed_in_the_table_is_written_anew(tmp_path):
-    keys = recordings(tmp_path / "in")
+def test_a_shard_whose_labels_changed_in_the_table_is_written_again(tmp_path, source):
     table = tmp_path / "labels.csv"
     labels = []
-    for order in ("cat,dog", "dog,cat"):
-        lines = [f"{key},{order.split(',')[n % 2]}" for n, key in enumerate(keys)]
+    for order in (("cat", "dog"), ("dog", "cat")):
+        lines = [f"{key},{order[n % 2]}" for n, key in enumerate(keys_of(source))]
         table.write_text("\n".join(["path,label", *lines]))
-        loader = loader_of(tmp_path / "in", Labels.parse(f"csv:{table}"), ("cat", "dog"))
-        output = output_of(tmp_path / "out", loader.schema)
-        blocks = references_of(tmp_path / "in", keys, random.Random(0))
-        write_files(output, loader, blocks)
-        with (tmp_path / "out" / NAME).open("rb") as file:
+        loader = loader_of(source, Labels.parse(f"csv:{table}"), ("cat", "dog"))
+        write_files(tmp_path, loader, references_of(source))
+        with (tmp_path / NAME).open("rb") as file:
             decoded = [Decoder(loader.schema).decode(d) for _, d in read_records(file, NAME)]
         labels.append([int(record["label"]) for record in decoded])
     assert labels == [[0, 1] * 15, [1, 0] * 15]
 
 
 @pytest.mark.parametrize("figures", [None, {}, {"records": 30, "features": {}}], ids=str)
-def test_a_shard_whose_figures_cannot_be_read_is_written_anew(tmp_path, figures):
-    keys = recordings(tmp_path / "in")
-    loader = loader_of(tmp_path / "in")
-    output = output_of(tmp_path / "out", loader.schema)
-    blocks = references_of(tmp_path / "in", keys, random.Random(0))
-    _, expected = write_files(output, loader, blocks)
-    note = tmp_path / "out" / ".staging" / f"{NAME}.done"
+def test_a_shard_whose_figures_cannot_be_read_is_written_again(tmp_path, source, figures):
+    loader = loader_of(source)
+    _, expected = write_files(tmp_path, loader, references_of(source))
+    note = tmp_path / ".staging" / f"{NAME}.done"
     note.write_text(json.dumps(json.loads(note.read_text()) | {"figures": figures}))
-    _, statistics = write_files(output, loader, blocks)
+    _, statistics = write_files(tmp_path, loader, references_of(source))
     assert statistics.state() == expected.state()
 
 
-def test_a_users_mistake_in_one_file_ends_the_job_and_leaves_no_half_shard(tmp_path):
-    keys = recordings(tmp_path / "in")
-    loader = loader_of(tmp_path / "in")
-    np.save(tmp_path / "in" / keys[20], np.ones((2, 5)))
-    output = output_of(tmp_path / "out", loader.schema)
-    blocks = references_of(tmp_path / "in", keys, random.Random(0))
-    for processes in (1, 2):
-        with pytest.raises(UsageError, match=f"{keys[20]}: signal float64"):
-            write_files(output, loader, blocks, processes)
-        assert staged(tmp_path / "out") == []
-        assert not (tmp_path / "out" / NAME).exists()
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_mistake_of_the_user_ends_the_job_and_leaves_no_half_shard(tmp_path, source, processes):
+    loader = loader_of(source)
+    key = keys_of(source)[20]
+    np.save(source / key, np.ones((2, 5)))
+    with pytest.raises(UsageError, match=f"{key}: signal float64"):
+        write_files(tmp_path, loader, references_of(source), processes)
+    assert staged(tmp_path) == []
+    assert not (tmp_path / NAME).exists()

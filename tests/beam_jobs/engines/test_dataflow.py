@@ -1,7 +1,7 @@
-"""Jobs on Dataflow: what is submitted, a whole run of it on this machine, and how it may end.
+"""Jobs on Dataflow: what is submitted, how it runs, and how it may end.
 
-What Google runs is played by `dataflow_service.py`; its store by an emulator; its workers are
-processes that `beam-shards-worker` starts.
+`dataflow_service.py` stands in for Google's service, an emulator for its store, and processes that
+`beam-shards-worker` starts for its workers.
 """
 
 import io
@@ -30,7 +30,7 @@ from gcp_storage_emulator.server import create_server
 from beam_jobs.__main__ import main
 from beam_jobs.cli.command import parse_command
 from examples.samples import make_samples
-from tests.beam_jobs.engines.test_worker import free_port, listens
+from tests.engines.services import Service, free_ports, listens, start, stop
 from tests.support.checkout import ROOT
 from tests.support.dataflow_service import TOKEN, Answer, DataflowService
 from tests.support.datasets import files_of
@@ -57,7 +57,7 @@ SENT = {
 
 
 class Cloud:
-    """A store with inputs, a service, and how a driver finds both."""
+    """A store with inputs, a service, and the environment of a driver that uses both."""
 
     def __init__(self, store, service, key, inputs):
         self.store, self.service, self.inputs = store, service, inputs
@@ -98,7 +98,7 @@ class Cloud:
 
 
 def write_key(path, service):
-    """The key of an account that the service believes."""
+    """Writes the key of an account that the service accepts."""
     private = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     pem = private.private_bytes(
         serialization.Encoding.PEM,
@@ -120,7 +120,7 @@ def write_key(path, service):
 @pytest.fixture(scope="module")
 def cloud(tmp_path_factory):
     directory = tmp_path_factory.mktemp("cloud")
-    port, workers = free_port(), free_port()
+    port, workers = free_ports(2)
     store = create_server("localhost", port, in_memory=True, default_bucket="data")
     store.start()
     with DataflowService(f"http://localhost:{port}", f"localhost:{workers}") as service:
@@ -134,29 +134,18 @@ def cloud(tmp_path_factory):
         command = [sys.executable, "-m", "apache_beam.runners.worker.worker_pool_main"]
         command += [f"--service_port={workers}"]
         command += [f"--container_executable={Path(sys.executable).parent}/beam-shards-worker"]
-        with (directory / "workers.log").open("wb") as log:
-            pool = subprocess.Popen(
-                command,
-                stdout=log,
-                stderr=log,
-                cwd=directory,
-                env={**os.environ, **found.environment},
-                start_new_session=True,
-            )
+        pool = Service("workers", command, lambda: listens(workers), found.environment)
         try:
-            while not listens(workers):
-                assert pool.poll() is None, (directory / "workers.log").read_text()
-                time.sleep(0.05)
+            start(directory, [pool])
             yield found
         finally:
-            os.killpg(pool.pid, signal.SIGKILL)
-            pool.wait()
+            stop(directory)
             store.stop()
 
 
 @pytest.fixture
 def driver(cloud, monkeypatch):
-    """Runs a submission in this process, where the clock of Beam's polls goes a hundred times as fast."""
+    """Runs a submission in this process, with Beam polling a hundred times as often."""
     for name, value in cloud.environment.items():
         monkeypatch.setenv(name, value)
     clock = types.SimpleNamespace(time=time.time, sleep=lambda seconds: time.sleep(seconds / 100))
@@ -173,7 +162,7 @@ def driver(cloud, monkeypatch):
 
 
 class Submission:
-    """A driver in a process of its own, and what it printed."""
+    """A driver in its own process, with its output."""
 
     def __init__(self, cloud, job):
         self.job, self._cloud = job, cloud
@@ -188,7 +177,7 @@ class Submission:
         )
 
     def end(self):
-        self.printed, self.told = self.process.communicate(timeout=600)
+        self.printed, self.log = self.process.communicate(timeout=600)
         self.code = self.process.returncode
         self.taken = self._cloud.service.named(f"whole-{self.job}")
         self.environment = self.taken.posted["environment"]
@@ -207,7 +196,7 @@ def submitted(cloud):
 
 
 def without_inputs(directory):
-    """The files of a dataset; where its inputs lay is no part of it."""
+    """The files of a dataset, without the paths of its inputs in the manifest."""
     path = directory / "manifest.json"
     manifest = json.loads(path.read_text())
     del manifest["options"]["input"]
@@ -219,7 +208,7 @@ def without_inputs(directory):
 @pytest.mark.parametrize("job", JOBS)
 def test_a_whole_submission_writes_the_same_bytes_as_this_machine(cloud, submitted, tmp_path, job):
     there = submitted[job]
-    assert there.code == 0, there.told
+    assert there.code == 0, there.log
     here = [flag.replace("gs://data/in", str(cloud.inputs)) for flag in JOBS[job]]
     assert main([job, *here, "--output", f"{tmp_path}/here", "--direct_num_workers=1"]) == 0
     downloaded = cloud.download(job, tmp_path / "there")
@@ -229,20 +218,20 @@ def test_a_whole_submission_writes_the_same_bytes_as_this_machine(cloud, submitt
 
 @pytest.mark.slow
 @pytest.mark.parametrize("job", JOBS)
-def test_the_driver_says_where_the_job_is_and_what_the_service_says(submitted, job):
+def test_the_driver_prints_the_address_of_the_job_and_the_messages_of_the_service(submitted, job):
     there = submitted[job]
     console = f"https://console.cloud.google.com/dataflow/jobs/europe-west4/{there.taken.id}"
-    lines = there.told.splitlines()
+    lines = there.log.splitlines()
     assert f"Dataflow runs the job as {there.taken.id}: {console}?project=a-project" in lines
     assert any("Worker configuration: n1-standard-1" in line for line in lines)
-    assert "Traceback" not in there.told and "error" not in there.told
+    assert "Traceback" not in there.log and "error" not in there.log
     rejected = ["1 rejected, listed in gs://data/sensors/rejects/"] if job == "sensors" else []
     assert [line for line in lines if "rejected" in line] == rejected
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("job", JOBS)
-def test_a_job_is_posted_with_its_image_its_files_and_its_options(submitted, job):
+def test_a_job_is_posted_with_its_image_files_and_options(submitted, job):
     there = submitted[job]
     assert there.taken.path == "/v1b3/projects/a-project/locations/europe-west4/jobs"
     assert there.taken.headers["Authorization"] == f"Bearer {TOKEN}"
@@ -260,7 +249,7 @@ def test_a_job_is_posted_with_its_image_its_files_and_its_options(submitted, job
 
 @pytest.mark.slow
 @pytest.mark.parametrize("job", JOBS)
-def test_nothing_that_is_sent_holds_a_credential(cloud, submitted, job):
+def test_no_credentials_are_sent(cloud, submitted, job):
     key = json.loads(Path(cloud.environment["GOOGLE_APPLICATION_CREDENTIALS"]).read_text())
     there = submitted[job]
     sent = json.dumps(there.taken.posted).encode() + cloud.service.staged(
@@ -271,7 +260,7 @@ def test_nothing_that_is_sent_holds_a_credential(cloud, submitted, job):
 
 
 @pytest.mark.slow
-def test_setup_file_stages_the_package_alone(cloud, submitted):
+def test_setup_file_stages_only_the_package(cloud, submitted):
     (package,) = submitted["text"].environment["workerPools"][0]["packages"]
     staged = package["location"].replace("storage.googleapis.com", "gs:/")
     with tarfile.open(fileobj=io.BytesIO(cloud.service.staged(staged))) as file:
@@ -286,7 +275,7 @@ def test_setup_file_stages_the_package_alone(cloud, submitted):
 
 
 def described(cloud, job):
-    """What would be submitted: Beam's own dry run, which the command has no flag for."""
+    """The pipeline that would be submitted, from a dry run of Beam's."""
     flags = [*JOBS[job], f"--output=gs://data/dry-{job}", *cloud.flags("dry")]
     command = parse_command([job, *flags, QUIET])
     command.beam.view_as(pipeline_options.TestOptions).dry_run = True
@@ -298,7 +287,7 @@ def described(cloud, job):
 
 @pytest.fixture(scope="module")
 def graphs(cloud):
-    """The graphs of all jobs, by a dry run that leaves store and service as they were."""
+    """The graphs of all jobs, from dry runs, which leave store and service untouched."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in cloud.environment.items():
             patch.setenv(name, value)
@@ -313,12 +302,12 @@ def steps_of(graph):
 
 
 def is_beams(name):
-    """Whether Beam, not this package, has named the step."""
+    """Whether Beam named the step, not this package."""
     return name.startswith(("FlatMap(<lambda at core.py", "Map(decode)"))
 
 
 @pytest.mark.parametrize("job", JOBS)
-def test_a_dry_run_touches_nothing_and_its_graph_reads_well(graphs, job):
+def test_the_steps_of_a_graph_have_readable_names(graphs, job):
     graph = graphs[job]
     names = [name for name in steps_of(graph) if name.startswith(job.capitalize())]
     assert {"Write", "CommitDataset/Commit", "CommitDataset/TopUp/PlanMoves"} <= {
@@ -329,7 +318,7 @@ def test_a_dry_run_touches_nothing_and_its_graph_reads_well(graphs, job):
 
 
 @pytest.mark.parametrize("job", JOBS)
-def test_a_graph_holds_no_inputs_and_nothing_large(cloud, graphs, job):
+def test_a_graph_contains_no_inputs_and_nothing_large(cloud, graphs, job):
     graph = graphs[job]
     largest = max(len(step.spec.payload) for step in graph.components.transforms.values())
     assert largest < 16 << 10
@@ -339,8 +328,8 @@ def test_a_graph_holds_no_inputs_and_nothing_large(cloud, graphs, job):
     ]
 
 
-# What every worker of a step holds comes from these: plans, names, words, counts and figures of
-# shards, and a summary for each bundle of listed inputs; records and their references never.
+# The steps whose outputs every worker of another step holds: plans, names, words, counts and figures
+# of shards, and a summary of each bundle of listed inputs, but never records or references to them.
 SMALL = {
     *("Read/Plan/Summarise", "Read/Plan/Draft", "Read/Plan/PickBoundaries", "Read/Plan/Finish"),
     *("Read/Plan/CheckPasses", "Read/List", "Read/LabelNames", "Read/Vocabulary", "Read/Schema"),
@@ -364,11 +353,11 @@ def test_side_inputs_are_plans_names_and_figures(graphs):
                     assert any(f"{maker}/".startswith(f"{small}/") for small in SMALL), maker
 
 
-def error_of(told):
-    """The one line of a failure, which comes last."""
-    lines = told.splitlines()
-    assert [line for line in lines if line.startswith("error: ")] == lines[-1:], told
-    assert "Traceback" not in told
+def error_of(log):
+    """The one line about a failure, which comes last."""
+    lines = log.splitlines()
+    assert [line for line in lines if line.startswith("error: ")] == lines[-1:], log
+    assert "Traceback" not in log
     return lines[-1].removeprefix("error: ")
 
 
@@ -384,7 +373,7 @@ UNFORESEEN = (
     "\n\npassed through:\n==>\n    dist_proc/dax/workflow/worker/fnapi_service_impl.cc:1334"
 )
 STOCKOUT = "Startup of the worker pool in zone europe-west4-a failed: ZONE_RESOURCE_POOL_EXHAUSTED"
-# Beam looks at options only where they are for Google's own service.
+# Beam only checks options for Google's own service.
 GOOGLES = "--dataflow_endpoint=https://dataflow.googleapis.com"
 CONSOLE = "https://console.cloud.google.com/dataflow/jobs/europe-west4/"
 
@@ -406,7 +395,7 @@ CONSOLE = "https://console.cloud.google.com/dataflow/jobs/europe-west4/"
     ],
     ids=["fenced", "unforeseen", "stockout", "silent", "cancelled", "drained", "nothing-written"],
 )
-def test_a_job_that_does_not_end_well_is_one_line(cloud, driver, capfd, answer, code, line):
+def test_a_job_that_fails_is_reported_in_one_line(cloud, driver, capfd, answer, code, line):
     cloud.service.answers["ends"] = answer
     assert driver("ends") == code
     found = error_of(capfd.readouterr().err)
@@ -421,7 +410,7 @@ def test_a_job_that_does_not_end_well_is_one_line(cloud, driver, capfd, answer, 
         (400, "bad image"),
     ],
 )
-def test_a_service_that_refuses_a_job_is_one_line_and_asked_once(
+def test_a_refused_job_is_reported_in_one_line_and_not_sent_again(
     cloud, driver, capfd, status, reason
 ):
     cloud.service.answers["refused"] = Answer(status, reason)
@@ -433,43 +422,47 @@ def test_a_service_that_refuses_a_job_is_one_line_and_asked_once(
     assert cloud.service.posts == posts + 1
 
 
-def test_an_interrupted_driver_says_that_the_job_goes_on(cloud, driver, capfd):
+def test_an_interrupted_driver_reports_that_the_job_continues(cloud, driver, capfd):
     cloud.service.answers["long"] = Answer(state="JOB_STATE_RUNNING")
     driver.clock.sleep = lambda _: signal.raise_signal(signal.SIGINT)
     assert driver("long") == 130
     found = error_of(capfd.readouterr().err)
     job = cloud.service.named("long").id
-    assert found.startswith(f"interrupted, but the job {job} goes on: follow it at {CONSOLE}{job}")
+    assert found.startswith(
+        f"interrupted, but the job {job} continues: follow it at {CONSOLE}{job}"
+    )
     cancel = f"gcloud dataflow jobs cancel {job} --region=europe-west4 --project=a-project"
     assert f"`{cancel}`" in found
 
 
-def test_a_service_that_says_no_more_is_one_line(cloud, driver, capfd, monkeypatch):
+def test_lost_contact_with_the_service_is_reported_in_one_line(cloud, driver, capfd, monkeypatch):
     cloud.service.answers["long"] = Answer(state="JOB_STATE_RUNNING")
     monkeypatch.setattr(cloud.service, "get", lambda _: (403, {"error": {"message": "expired"}}))
     assert driver("long") == 1
     job = cloud.service.named("long").id
     found = error_of(capfd.readouterr().err)
-    assert found.startswith(f"Dataflow says no more of the job {job} (") and "expired" in found
-    assert found.endswith(f"it may go on: follow it at {CONSOLE}{job}?project=a-project")
+    assert (
+        found.startswith(f"lost contact with Dataflow about the job {job} (") and "expired" in found
+    )
+    assert found.endswith(f"it may continue: follow it at {CONSOLE}{job}?project=a-project")
 
 
 def test_a_driver_need_not_wait(cloud, driver, capfd):
     cloud.service.answers["long"] = Answer(state="JOB_STATE_RUNNING")
     assert driver("long", "--no_wait_until_finish") == 0
-    printed, told = capfd.readouterr()
+    printed, log = capfd.readouterr()
     job = cloud.service.named("long").id
     assert printed == ""
-    assert told.splitlines()[-1].startswith(
-        f"not waiting for it; to end it: gcloud dataflow jobs cancel {job} "
+    assert log.splitlines()[-1].startswith(
+        f"not waiting for it; to cancel it: gcloud dataflow jobs cancel {job} "
     )
 
 
 def test_a_template_is_described_and_not_run(cloud, driver, capfd):
     posts = cloud.service.posts
     assert driver("described", "--template_location=gs://data/templates/job") == 0
-    told = capfd.readouterr().err
-    assert told == "the job is described in gs://data/templates/job; nothing has run\n"
+    log = capfd.readouterr().err
+    assert log == "the job is described in gs://data/templates/job; nothing has run\n"
     assert cloud.service.posts == posts
     described = json.loads(cloud.service.staged("gs://data/templates/job"))
     assert described["name"] == "described"
@@ -479,9 +472,13 @@ def test_a_template_is_described_and_not_run(cloud, driver, capfd):
 @pytest.mark.parametrize(
     ("arguments", "more", "line"),
     [
-        ({"output": "{here}/o"}, [], "--output {here}/o: it lies on this machine"),
+        ({"output": "{here}/o"}, [], "--output {here}/o: this path is on this machine"),
         ({}, ["--input={here}/x"], "--input "),
-        ({}, ["--template_location={here}/t"], "--template_location {here}/t: it lies on this"),
+        (
+            {},
+            ["--template_location={here}/t"],
+            "--template_location {here}/t: this path is on this",
+        ),
         ({"image": ""}, [], "--runner DataflowRunner: the workers would not have this package"),
         (
             {"image": ""},
@@ -493,7 +490,7 @@ def test_a_template_is_described_and_not_run(cloud, driver, capfd):
         ({}, ["--project=A Project", GOOGLES], "Invalid Project ID (A Project)."),
     ],
 )
-def test_what_cannot_run_is_told_before_anything_is_sent(
+def test_a_job_that_cannot_run_is_refused_before_anything_is_sent(
     cloud, driver, capfd, tmp_path, arguments, more, line
 ):
     before, posts = cloud.names("tmp"), cloud.service.posts

@@ -1,4 +1,4 @@
-"""Processes that work for one process: what comes back, and what happens when one dies."""
+"""Pools of processes: results, failures, and killed processes."""
 
 import multiprocessing
 import os
@@ -9,26 +9,26 @@ import sys
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import closing
 from multiprocessing import forkserver
-from pathlib import Path
 
 import pytest
 
 from beam_jobs.engines import pool as pools
-from beam_jobs.engines.pool import Pool, Window, call, close_shared_pools, shared_pool
+from beam_jobs.engines.pool import Pool, Window, call_pickled, close_shared_pools, shared_pool
 from beam_jobs.errors import DataError, RejectError
+from tests.engines.services import is_alive
 from tests.support import tasks
 from tests.support.checkout import ROOT
 
-# No test may hang where one of these processes does.
+# No test may hang if one of these processes does.
 SECONDS = 60
 
 
 @pytest.fixture
 def pool():
-    opened = Pool(2)
-    yield opened
-    opened.close()
+    with closing(Pool(2)) as opened:
+        yield opened
 
 
 def done(futures: list[Future]) -> None:
@@ -36,38 +36,33 @@ def done(futures: list[Future]) -> None:
 
 
 def pids_of(pool: Pool) -> set[int]:
-    """The processes of a pool of two."""
+    """The pids of a pool of two processes."""
     return {f.result(SECONDS) for f in [pool.submit(tasks.pid_after, 0.2) for _ in range(4)]}
 
 
-def is_alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state != "Z"
-
-
 def gone(pids: set[int]) -> bool:
-    """Whether processes end within a while."""
+    """Whether processes end within `SECONDS`."""
     end = time.monotonic() + SECONDS
     while any(map(is_alive, pids)) and time.monotonic() < end:
         time.sleep(0.02)
     return not any(map(is_alive, pids))
 
 
-def test_results_come_back_in_the_order_of_the_tasks(pool):
-    given = [((9 - n) % 10 / 100, n) for n in range(30)]
-    assert list(pool.map(tasks.echo_after, given)) == list(range(30))
+@pytest.mark.parametrize("processes", [1, 2, 3])
+@pytest.mark.parametrize("count", [0, 1, 30])
+def test_results_come_back_in_the_order_of_the_tasks(processes, count):
+    given = [((9 - n) % 10 / 100, n) for n in range(count)]
+    with closing(Pool(processes)) as pool:
+        assert list(pool.map(tasks.echo_after, given)) == list(range(count))
 
 
-def test_as_many_processes_work_as_were_asked_for_and_none_of_them_is_this_one(pool):
+def test_a_pool_has_as_many_other_processes_as_asked_for(pool):
     pids = pids_of(pool)
     assert len(pids) == 2
     assert os.getpid() not in pids
 
 
-def test_one_process_is_this_one_and_does_each_task_at_once():
+def test_with_one_process_tasks_run_in_this_one_immediately():
     pool = Pool(1)
     drawn = []
 
@@ -80,17 +75,6 @@ def test_one_process_is_this_one_and_does_each_task_at_once():
         assert value == n
         assert drawn == list(range(n + 1))
     assert pool.submit(tasks.pid_after, 0).result(0) == os.getpid()
-    pool.close()
-
-
-@pytest.mark.parametrize("processes", [1, 2, 3])
-@pytest.mark.parametrize("count", [0, 1, 7, 100])
-def test_every_task_gives_its_own_result(processes, count):
-    pool = Pool(processes)
-    assert list(pool.map(tasks.doubled, ((n,) for n in range(count)))) == [
-        2 * n for n in range(count)
-    ]
-    pool.close()
 
 
 def test_large_arguments_and_results_arrive_whole(pool):
@@ -115,11 +99,11 @@ def test_threads_may_share_a_pool(pool):
             assert found == [2 * (base + n) for n in range(200)]
 
 
-# How far ahead.
+# Tasks that run ahead.
 
 
 @pytest.mark.parametrize("processes", [2, 3])
-def test_few_tasks_are_under_way_while_a_result_is_waited_for(processes):
+def test_few_tasks_run_ahead_of_a_result(processes):
     pool = Pool(processes)
     drawn = 0
 
@@ -135,7 +119,7 @@ def test_few_tasks_are_under_way_while_a_result_is_waited_for(processes):
     pool.close()
 
 
-def test_a_window_hands_results_over_in_order_as_soon_as_there_is_no_room():
+def test_a_window_yields_results_in_order_beyond_its_limit():
     with ThreadPoolExecutor(3) as threads:
         window: Window = Window(threads, 2)
         given = [(0.05, "a"), (0.0, "b"), (0.02, "c"), (0.0, "d")]
@@ -165,14 +149,16 @@ def test_an_exception_arrives_as_it_was_raised(processes, kind):
     ("function", "text"),
     [(tasks.fail_unpicklably, "nobody can pickle me"), (tasks.fail_one_way, "one way 3")],
 )
-def test_an_exception_that_cannot_travel_arrives_as_the_text_of_its_traceback(pool, function, text):
+def test_an_exception_that_cannot_be_pickled_arrives_as_the_text_of_its_traceback(
+    pool, function, text
+):
     with pytest.raises(RuntimeError, match=text) as caught:
         pool.submit(function).result(SECONDS)
     assert f"in {function.__name__}" in str(caught.value)
     pickle.loads(pickle.dumps(caught.value))
 
 
-def test_a_task_that_fails_is_no_end_for_the_others(pool):
+def test_a_failed_task_does_not_end_the_others(pool):
     futures = [
         pool.submit(*(tasks.fail, "reject") if n % 3 == 1 else (tasks.doubled, n))
         for n in range(30)
@@ -207,22 +193,20 @@ def killed(future: Future, seconds: float = SECONDS) -> bool:
     [(tasks.die, None), (tasks.die_while_sending, 1 << 24), (tasks.die_while_sending, 2000)],
     ids=["at work", "while sending much", "while sending little"],
 )
-def test_a_process_that_is_killed_fails_all_that_waits_and_nothing_hangs(
-    processes, function, argument
-):
+def test_a_killed_process_fails_all_waiting_tasks_and_nothing_hangs(processes, function, argument):
     pool = Pool(processes)
     before = [pool.submit(tasks.doubled, n) for n in range(5)]
     done(before)
     futures = [pool.submit(tasks.echo_after, 0.1, n) for n in range(processes - 1)]
     futures.append(pool.submit(function, argument))
-    # So long that none of them is done before the process is dead.
+    # Long enough that none is done before the process is dead.
     futures += [pool.submit(tasks.echo_after, 2, n) for n in range(20)]
     done(futures)
     assert [f.result() for f in before] == [0, 2, 4, 6, 8]
     assert killed(futures[processes - 1])
-    # What another process has begun, it may end.
+    # Another process may finish the task that it has begun.
     assert sum(map(killed, futures[processes:])) >= 20 - processes
-    # And all that comes later.
+    # All later tasks fail, too.
     later = [pool.submit(tasks.doubled, n) for n in range(9)]
     done(later)
     assert all(map(killed, later))
@@ -243,18 +227,9 @@ def test_processes_killed_while_they_idle_are_noticed_by_the_next_tasks(pool):
     assert all(map(killed, futures))
 
 
-def test_one_of_many_that_is_killed_fails_a_map_instead_of_hanging_it(pool):
-    given = [(0.01, n) for n in range(400)]
-    victim = pids_of(pool).pop()
-    with pytest.raises(DataError, match="was killed"):
-        for n, _ in enumerate(pool.map(tasks.echo_after, given)):
-            if n == 20:
-                os.kill(victim, signal.SIGKILL)
-
-
 def test_a_process_that_cannot_be_started_fails_all_tasks(monkeypatch):
     class Dead:
-        """The context of a fork server that is gone."""
+        """The context of a fork server that has died."""
 
         Pipe = staticmethod(multiprocessing.Pipe)
 
@@ -266,7 +241,7 @@ def test_a_process_that_cannot_be_started_fails_all_tasks(monkeypatch):
 
             return Unstarted()
 
-    monkeypatch.setattr(pools, "_context", lambda _: Dead())
+    monkeypatch.setattr(pools, "fork_context", lambda _: Dead())
     pool = Pool(2)
     futures = [pool.submit(tasks.doubled, n) for n in range(10)]
     done(futures)
@@ -298,7 +273,7 @@ def test_a_result_that_cannot_be_pickled_fails_instead_of_hanging(pool):
     assert futures[0].exception() is not None
 
 
-# Its end.
+# Closing.
 
 
 def test_closing_ends_the_processes_and_the_threads():
@@ -310,10 +285,10 @@ def test_closing_ends_the_processes_and_the_threads():
     assert threading.active_count() == before
 
 
-def test_closing_waits_for_what_is_done_and_fails_what_waits():
+def test_closing_waits_for_running_tasks_and_fails_waiting_ones():
     pool = Pool(2)
     busy = [pool.submit(tasks.echo_after, 1, n) for n in range(2)]
-    time.sleep(0.3)  # until they are at it
+    time.sleep(0.3)  # until they have begun
     waiting = [pool.submit(tasks.echo_after, 1, n) for n in range(10)]
     began = time.monotonic()
     pool.close()
@@ -323,16 +298,14 @@ def test_closing_waits_for_what_is_done_and_fails_what_waits():
     assert all(map(killed, waiting))
 
 
-AFTER_THE_END = "what is submitted after `close` waits for threads that are gone"
-
-
-def test_a_task_that_comes_after_the_end_fails_instead_of_hanging():
+def test_a_task_after_the_end_fails_instead_of_hanging():
     pool = Pool(2)
-    pool.close()
+    for _ in range(2):
+        pool.close()
     assert killed(pool.submit(tasks.doubled, 3), 2)
 
 
-def test_a_thread_that_still_works_with_a_pool_that_is_closed_comes_to_an_end():
+def test_a_thread_that_uses_a_closed_pool_ends():
     # A job that fails or is interrupted closes the pool while its other shards are being written.
     pool = Pool(2)
     writing, closed = threading.Event(), threading.Event()
@@ -349,17 +322,11 @@ def test_a_thread_that_still_works_with_a_pool_that_is_closed_comes_to_an_end():
     writer = threading.Thread(target=write_shard, daemon=True)
     writer.start()
     writing.wait(SECONDS)
-    time.sleep(0.3)  # until what is under way is done
+    time.sleep(0.3)  # until running tasks are done
     pool.close()
     closed.set()
     writer.join(3)
     assert not writer.is_alive() and len(errors) == 1
-
-
-def test_a_pool_is_closed_once_more_without_harm():
-    pool = Pool(2)
-    pool.close()
-    pool.close()
 
 
 def test_processes_leave_ctrl_c_to_their_parent(pool):
@@ -409,7 +376,7 @@ def test_no_process_outlives_a_parent_that_is_killed(tmp_path, state):
         parent.kill()
         assert gone(pids)
         assert parent.stderr.read() == ""
-    # What was begun is done, and nothing after it.
+    # Tasks that had begun are done, and none after them.
     assert sorted(path.name for path in traces.iterdir()) == (["0", "1"] if state == "busy" else [])
 
 
@@ -418,16 +385,16 @@ def test_the_fork_server_may_be_killed_between_two_pools():
         pool = Pool(2)
         pids = pids_of(pool)
         os.kill(forkserver._forkserver._forkserver_pid, signal.SIGKILL)
-        # Its children go on.
+        # Its children continue.
         assert pids_of(pool) == pids
         pool.close()
         assert gone(pids)
 
 
-# What all steps of a pipeline share.
+# Shared pools.
 
 
-def test_processes_start_where_temporary_files_lie_deep_down(tmp_path):
+def test_processes_start_if_the_folder_for_temporary_files_has_a_long_path(tmp_path):
     folder = tmp_path / ("x" * 60) / ("y" * 60)
     folder.mkdir(parents=True)
     code = (
@@ -473,10 +440,10 @@ def test_threads_that_ask_at_once_get_one_pool():
 def test_a_packed_object_is_unpickled_once_in_each_process(pool):
     packed = tasks.packed(1)
     given = [(packed, 0.05)] * 20
-    found = list(pool.map(call, given))
+    found = list(pool.map(call_pickled, given))
     assert len({pid for pid, _ in found}) == 2
     assert {times for _, times in found} == {1}
-    # Another one is another; a few are kept.
+    # A few other objects are kept, too.
     for number in (2, 3, 1, 2):
-        found = list(pool.map(call, [(tasks.packed(number), 0.05)] * 20))
+        found = list(pool.map(call_pickled, [(tasks.packed(number), 0.05)] * 20))
     assert {times for _, times in found} == {3}

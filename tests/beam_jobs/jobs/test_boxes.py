@@ -1,22 +1,27 @@
+"""Boxes of images that are turned and resized stay around their objects."""
+
 import io
+from typing import get_args
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PIL import Image, ImageOps
+from PIL import ExifTags, Image, ImageOps
 
 from beam_jobs.errors import RejectError
-from beam_jobs.jobs.images.boxes import Boxes, Geometry, letterbox, moved
-from beam_jobs.jobs.images.job import RESIZE, ImageJob
+from beam_jobs.jobs.images.boxes import Boxes, Geometry, Resize, letterbox, move_boxes
+from beam_jobs.jobs.images.job import ImageJob
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
+from beam_jobs.sources.source import Source
+from tests.support.images import encoded
 
-ORIENTATION = 0x0112
+RESIZE = get_args(Resize)
 ORIENTATIONS = range(1, 9)
 SWAPPED = (5, 6, 7, 8)
 
-# In shares of the picture that is annotated: y0, x0, y1, x1.
+# As fractions of the annotated image: y0, x0, y1, x1.
 PLACES = [(0.25, 0.125, 0.5, 0.75), (0.0, 0.6, 0.3, 1.0), (0.7, 0.05, 0.95, 0.2)]
 
 
@@ -26,23 +31,15 @@ def boxes(*corners, size=None) -> Boxes:
 
 
 def plain(stored=(10, 10), orientation=1) -> Geometry:
-    return Geometry.of(stored, orientation, stored, None, "stretch")
+    return Geometry(stored, orientation)
 
 
 def upright(size: tuple[int, int], orientation: int) -> tuple[int, int]:
     return size[::-1] if orientation in SWAPPED else size
 
 
-def encoded(image: Image.Image, orientation: int, kind: str) -> bytes:
-    exif = image.getexif()
-    exif[ORIENTATION] = orientation
-    buffer = io.BytesIO()
-    image.save(buffer, kind, exif=exif.tobytes(), **({"quality": 98} if kind == "JPEG" else {}))
-    return buffer.getvalue()
-
-
 def with_rectangle(size: tuple[int, int], place) -> tuple[Image.Image, tuple[float, ...]]:
-    """A black picture of (height, width) with a white rectangle, and its exact corners."""
+    """A black image of (height, width) with a white rectangle, and its exact corners."""
     pixels = np.zeros(size, np.uint8)
     edges = [round(share * side) for share, side in zip(place, size * 2, strict=True)]
     pixels[edges[0] : edges[2], edges[1] : edges[3]] = 255
@@ -50,15 +47,13 @@ def with_rectangle(size: tuple[int, int], place) -> tuple[Image.Image, tuple[flo
 
 
 def written(data: bytes, size, resize: str) -> np.ndarray:
-    """The picture that the images job makes of a file, uint8 [H, W]."""
+    """The image that the images job makes of a file, uint8 [H, W]."""
     job = ImageJob(Inputs((), ""), Labels(), size, resize, channels=1)
-    pixels = job.convert(io.BytesIO(data))
-    assert isinstance(pixels, np.ndarray)
-    return pixels[..., 0]
+    return job.decode(Source("key"), io.BytesIO(data))["image"][..., 0]
 
 
 def decoded_size(data: bytes, orientation: int, size) -> tuple[int, int]:
-    """(height, width) of the upright picture that the images job resizes."""
+    """(height, width) of the upright image that the images job resizes."""
     with Image.open(io.BytesIO(data)) as image:
         if size:
             image.draft(None, upright(size, orientation)[::-1])
@@ -66,13 +61,13 @@ def decoded_size(data: bytes, orientation: int, size) -> tuple[int, int]:
 
 
 def extent(pixels: np.ndarray) -> list[int]:
-    """Edges y0, x0, y1, x1 of what is white in a picture, in pixels; empty if nothing is."""
+    """Edges y0, x0, y1, x1 of the white part of an image, in pixels; empty if nothing is white."""
     y, x = np.nonzero(pixels > 127)
     return [y.min(), x.min(), y.max() + 1, x.max() + 1] if len(y) else []
 
 
 def assert_around(found: np.ndarray, pixels: np.ndarray) -> None:
-    """The boxes are the one around what is white, within a pixel."""
+    """Asserts that the only box is the one around the white part, within a pixel."""
     assert found.dtype == np.float32
     expected = extent(pixels)
     if not expected:  # A sliver at the edge of a crop may be too thin to be seen.
@@ -86,48 +81,48 @@ def assert_around(found: np.ndarray, pixels: np.ndarray) -> None:
 @pytest.mark.parametrize("resize", RESIZE)
 @pytest.mark.parametrize("orientation", ORIENTATIONS)
 @pytest.mark.parametrize("size", [None, (60, 60), (20, 31), (90, 33), (200, 230)])
-def test_a_box_stays_around_what_it_was_drawn_around(kind, resize, orientation, size):
+def test_a_box_stays_around_its_object(kind, resize, orientation, size):
     stored = (181, 263)
     for place in PLACES:
         image, corners = with_rectangle(stored, place)
-        data = encoded(image, orientation, kind)
+        data = encoded(image, kind, orientation, quality=98)
         geometry = Geometry.of(
             stored, orientation, decoded_size(data, orientation, size), size, resize
         )
-        found, _ = moved(boxes(corners, size=stored), geometry)
+        found, _ = move_boxes(boxes(corners, size=stored), geometry)
         assert_around(found, written(data, size, resize))
 
 
 @pytest.mark.parametrize("resize", RESIZE)
 @pytest.mark.parametrize("orientation", ORIENTATIONS)
-def test_a_box_of_the_upright_picture_is_not_turned(resize, orientation):
+def test_a_box_of_the_upright_image_is_not_turned(resize, orientation):
     seen, size = (120, 80), (50, 64)
     stored = upright(seen, orientation)
     for place in PLACES:
         image, corners = with_rectangle(seen, place)
         # The file's pixels: turned so that its orientation turns them back.
         back = {6: 8, 8: 6}.get(orientation, orientation)
-        image.getexif()[ORIENTATION] = back
-        data = encoded(ImageOps.exif_transpose(image), orientation, "PNG")
+        image.getexif()[ExifTags.Base.Orientation] = back
+        data = encoded(ImageOps.exif_transpose(image), "PNG", orientation)
         pixels = written(data, size, resize)
         geometry = Geometry.of(stored, orientation, seen, size, resize)
-        assert_around(moved(boxes(corners), geometry)[0], pixels)
+        assert_around(move_boxes(boxes(corners), geometry)[0], pixels)
         if orientation in SWAPPED:
-            assert_around(moved(boxes(corners, size=seen), geometry)[0], pixels)
+            assert_around(move_boxes(boxes(corners, size=seen), geometry)[0], pixels)
 
 
 @pytest.mark.parametrize("orientation", ORIENTATIONS)
-def test_a_size_that_fits_both_is_that_of_the_stored_pixels(orientation):
+def test_a_size_that_fits_both_means_the_stored_pixels(orientation):
     image, corners = with_rectangle((40, 40), PLACES[0])
-    pixels = written(encoded(image, orientation, "PNG"), None, "stretch")
-    found, _ = moved(boxes(corners, size=(40, 40)), plain((40, 40), orientation))
+    pixels = written(encoded(image, "PNG", orientation), None, "stretch")
+    found, _ = move_boxes(boxes(corners, size=(40, 40)), plain((40, 40), orientation))
     assert_around(found, pixels)
 
 
 @pytest.mark.parametrize("orientation", [0, 9, 300, "6", (6,), b"6", None])
-def test_what_is_no_orientation_turns_nothing_as_in_pillow(orientation):
+def test_undefined_orientations_turn_nothing_as_in_pillow(orientation):
     box = (0.1, 0.2, 0.3, 0.5)
-    found, _ = moved(boxes(box, size=(30, 20)), plain((30, 20), orientation))
+    found, _ = move_boxes(boxes(box, size=(30, 20)), plain((30, 20), orientation))
     np.testing.assert_array_equal(found, np.array([box], np.float32))
 
 
@@ -141,23 +136,23 @@ def test_what_is_no_orientation_turns_nothing_as_in_pillow(orientation):
 )
 def test_an_annotation_of_another_size_is_rejected(orientation, size, message):
     with pytest.raises(RejectError, match=message):
-        moved(boxes((0, 0, 1, 1), size=size), plain((30, 20), orientation))
+        move_boxes(boxes((0, 0, 1, 1), size=size), plain((30, 20), orientation))
 
 
-def test_boxes_end_where_the_picture_does():
-    found, kept = moved(boxes((-0.5, 0.25, 0.5, 1.75), (-9, -9, 9, 9)), plain())
+def test_boxes_are_clipped_to_the_image():
+    found, kept = move_boxes(boxes((-0.5, 0.25, 0.5, 1.75), (-9, -9, 9, 9)), plain())
     assert found.tolist() == [[0, 0.25, 0.5, 1], [0, 0, 1, 1]]
     assert kept.tolist() == [0, 1]
 
 
-def test_boxes_do_not_reach_into_the_borders_of_fit():
+def test_boxes_do_not_extend_into_the_borders_of_fit():
     # 20 x 40 in 40 x 40: rows 10 to 30.
     geometry = Geometry.of((20, 40), 1, (20, 40), (40, 40), "fit")
-    found, _ = moved(boxes((-0.5, 0, 1.5, 1)), geometry)
+    found, _ = move_boxes(boxes((-0.5, 0, 1.5, 1)), geometry)
     assert found.tolist() == [[0.25, 0, 0.75, 1]]
 
 
-def test_boxes_of_which_nothing_is_left_are_dropped():
+def test_boxes_without_an_area_are_dropped():
     # 20 x 60 in 20 x 20: the middle third of the columns.
     geometry = Geometry.of((20, 60), 1, (20, 60), (20, 20), "crop")
     given_boxes = boxes(
@@ -168,33 +163,33 @@ def test_boxes_of_which_nothing_is_left_are_dropped():
         (0.5, 0.4, 0.5, 0.6),  # without a height
         (0.2, 0.5, 0.4, 0.5),  # without a width
         (0.6, 0.4, 0.4, 0.6),  # upside down
-        (-2, 0.4, -1, 0.6),  # outside the picture
+        (-2, 0.4, -1, 0.6),  # outside the image
         (0, 0, 1, 0.5),
     )
-    found, kept = moved(given_boxes, geometry)
+    found, kept = move_boxes(given_boxes, geometry)
     assert kept.dtype == np.int64
     assert kept.tolist() == [1, 8]
     np.testing.assert_allclose(found, [[0, 0.2, 1, 0.8], [0, 0, 1, 0.5]], atol=1e-6)
 
 
 @pytest.mark.parametrize("orientation", ORIENTATIONS)
-def test_no_boxes_stay_no_boxes(orientation):
-    found, kept = moved(boxes(size=(10, 10)), plain((10, 10), orientation))
+def test_no_boxes_give_no_boxes(orientation):
+    found, kept = move_boxes(boxes(size=(10, 10)), plain((10, 10), orientation))
     assert (found.shape, found.dtype, kept.shape) == ((0, 4), np.float32, (0,))
 
 
 SIDES = st.integers(1, 5000)
 SIZES = st.tuples(SIDES, SIDES)
-SHARES = st.floats(-0.5, 1.5)
+FRACTIONS = st.floats(-0.5, 1.5)
 
 
 @given(
     SIZES, SIZES, st.sampled_from(RESIZE), st.sampled_from(ORIENTATIONS), st.booleans(), st.data()
 )
-def test_boxes_come_out_ordered_and_inside_the_picture(stored, size, resize, turn, about, data):
-    corners = data.draw(st.lists(st.tuples(SHARES, SHARES, SHARES, SHARES), max_size=4))
+def test_moved_boxes_are_ordered_and_inside_the_image(stored, size, resize, turn, about, data):
+    corners = data.draw(st.lists(st.tuples(FRACTIONS, FRACTIONS, FRACTIONS, FRACTIONS), max_size=4))
     geometry = Geometry.of(stored, turn, upright(stored, turn), size, resize)
-    found, kept = moved(boxes(*corners, size=stored if about else None), geometry)
+    found, kept = move_boxes(boxes(*corners, size=stored if about else None), geometry)
     assert ((found >= 0) & (found <= 1)).all()
     assert (found[:, :2] < found[:, 2:]).all()
     assert kept.tolist() == sorted(set(kept.tolist()))
@@ -204,29 +199,15 @@ def test_boxes_come_out_ordered_and_inside_the_picture(stored, size, resize, tur
 @given(SIZES, SIZES, st.sampled_from([0, 1]))
 def test_a_box_that_ends_where_a_crop_begins_is_dropped(stored, size, axis):
     geometry = Geometry.of(stored, 1, stored, size, "crop")
-    beside = -geometry.offset[axis] / geometry.scale[axis]
-    before, behind = [0.0, 0.0, 1.0, 1.0], [0.0, 0.0, 1.0, 1.0]
-    before[2 + axis], behind[axis] = beside, 1 - beside
-    found, _ = moved(boxes(before, behind), geometry)
-    assert len(found) == 0 or beside > 0.499
-
-
-@pytest.mark.parametrize(
-    ("size", "outer", "expected"),
-    [
-        ((480, 640), (224, 224), ((168, 224), (28, 0))),
-        ((334, 500), (224, 224), ((150, 224), (37, 0))),
-        ((500, 333), (224, 224), ((224, 149), (0, 37))),
-        ((1, 5000), (224, 224), ((1, 224), (111, 0))),
-        ((5, 5), (7, 10), ((7, 7), (0, 1))),
-    ],
-)
-def test_a_letterbox_has_whole_pixels(size, outer, expected):
-    assert letterbox(size, outer) == expected
+    edge = -geometry.offset[axis] / geometry.scale[axis]
+    before, after = [0.0, 0.0, 1.0, 1.0], [0.0, 0.0, 1.0, 1.0]
+    before[2 + axis], after[axis] = edge, 1 - edge
+    found, _ = move_boxes(boxes(before, after), geometry)
+    assert len(found) == 0 or edge > 0.499
 
 
 @given(SIZES, SIZES)
-def test_a_letterbox_keeps_the_proportions_and_lies_in_the_middle(size, outer):
+def test_a_letterbox_keeps_the_proportions_and_is_centered(size, outer):
     (height, width), (top, left) = letterbox(size, outer)
     assert 1 <= height <= outer[0] and 1 <= width <= outer[1]
     assert height == outer[0] or width == outer[1]
@@ -239,18 +220,18 @@ def test_a_letterbox_keeps_the_proportions_and_lies_in_the_middle(size, outer):
 
 @pytest.mark.parametrize("size", [(1, 300), (300, 1), (7, 50), (33, 32)])
 @pytest.mark.parametrize("outer", [(32, 32), (10, 57), (5, 5)])
-def test_the_whole_picture_is_the_inner_part_of_a_letterbox(size, outer):
+def test_the_whole_image_is_the_inner_part_of_a_letterbox(size, outer):
     white = Image.new("L", size[::-1], 255)
-    pixels = written(encoded(white, 1, "PNG"), outer, "fit")
+    pixels = written(encoded(white, "PNG"), outer, "fit")
     (height, width), (top, left) = letterbox(size, outer)
     assert extent(pixels) == [top, left, top + height, left + width]
-    found, _ = moved(boxes((0, 0, 1, 1)), Geometry.of(size, 1, size, outer, "fit"))
+    found, _ = move_boxes(boxes((0, 0, 1, 1)), Geometry.of(size, 1, size, outer, "fit"))
     np.testing.assert_allclose(found[0] * (outer * 2), extent(pixels), atol=1e-4)
 
 
 @pytest.mark.parametrize("size", [(7, 50), (50, 7), (33, 32), (32, 32), (5, 6)])
 @pytest.mark.parametrize("outer", [(64, 64), (70, 114), (121, 93)])
-def test_a_crop_keeps_what_pillow_keeps_to_a_fraction_of_a_pixel(size, outer):
+def test_a_crop_keeps_the_same_part_as_pillow_to_a_fraction_of_a_pixel(size, outer):
     geometry = Geometry.of(size, 1, size, outer, "crop")
     for axis in (0, 1):
         # A ramp of coordinates, which linear interpolation keeps except at the very edges.

@@ -1,3 +1,5 @@
+"""Equal texts are found by their digests."""
+
 import hashlib
 
 import apache_beam as beam
@@ -24,10 +26,10 @@ def packed(texts: list[bytes], orders: list[int], numbers: list[int] | None = No
     return list(pack_digests(rows, digests_of(texts), np.array(orders, np.uint64)))
 
 
-def dropped_of(works: dict[str, tuple[list[bytes], list[int]]]) -> dict[str, list[int]]:
-    """What goes of each work, by way of all partitions."""
+def dropped_of(tasks: dict[str, tuple[list[bytes], list[int]]]) -> dict[str, list[int]]:
+    """The numbers of the texts that each task drops, found in all partitions."""
     partitions: dict[int, list[tuple[str, bytes]]] = {}
-    for name, (texts, orders) in works.items():
+    for name, (texts, orders) in tasks.items():
         for part, rows in packed(texts, orders):
             partitions.setdefault(part, []).append((name, rows))
     found: dict[str, list[int]] = {}
@@ -37,14 +39,14 @@ def dropped_of(works: dict[str, tuple[list[bytes], list[int]]]) -> dict[str, lis
     return {name: sorted(rows) for name, rows in found.items()}
 
 
-def dropped_by_a_dict(works: dict[str, tuple[list[bytes], list[int]]]) -> dict[str, list[int]]:
+def dropped_by_a_dict(tasks: dict[str, tuple[list[bytes], list[int]]]) -> dict[str, list[int]]:
     first: dict[bytes, int] = {}
-    for texts, orders in works.values():
+    for texts, orders in tasks.values():
         for text, order in zip(texts, orders, strict=True):
             first[text] = min(order, first.get(text, order))
     found = {
         name: [row for row, text in enumerate(texts) if orders[row] != first[text]]
-        for name, (texts, orders) in works.items()
+        for name, (texts, orders) in tasks.items()
     }
     return {name: rows for name, rows in found.items() if rows}
 
@@ -54,17 +56,13 @@ def dropped_by_a_dict(works: dict[str, tuple[list[bytes], list[int]]]) -> dict[s
     st.data(),
 )
 @settings(max_examples=150, deadline=None)
-def test_all_but_the_first_of_equal_texts_go(texts, data):
+def test_all_but_the_first_of_equal_texts_are_dropped(texts, data):
     count = sum(map(len, texts))
     places = st.lists(st.integers(0, 2**64 - 1), min_size=count, max_size=count, unique=True)
     orders = iter(data.draw(places))
-    works = {f"file {n}#0": (some, [next(orders) for _ in some]) for n, some in enumerate(texts)}
-    assert dropped_of(works) == dropped_by_a_dict(works)
-
-
-def test_places_are_compared_as_unsigned_numbers():
-    works = {"a#0": ([b"x"], [2**64 - 1]), "b#0": ([b"x"], [2**63 - 1]), "c#0": ([b"x"], [2**63])}
-    assert dropped_of(works) == {"a#0": [0], "c#0": [0]}
+    tasks = {f"file {n}#0": (some, [next(orders) for _ in some]) for n, some in enumerate(texts)}
+    assert dropped_of(tasks) == dropped_by_a_dict(tasks)
+    assert dropped_of(dict(reversed(tasks.items()))) == dropped_by_a_dict(tasks)
 
 
 def test_digests_that_differ_in_one_bit_are_different_texts():
@@ -78,7 +76,7 @@ def test_digests_that_differ_in_one_bit_are_different_texts():
     assert list(find_duplicates(every)) == []
 
 
-def test_texts_of_one_partition_have_one_first_byte_and_keep_their_numbers():
+def test_the_digests_of_a_partition_begin_with_its_number():
     texts = [b"%d" % n for n in range(3000)]
     digests = digests_of(texts)
     found = dict(packed(texts, list(range(3000)), [7 * n for n in range(3000)]))
@@ -90,25 +88,13 @@ def test_texts_of_one_partition_have_one_first_byte_and_keep_their_numbers():
     assert sum(map(len, rows.values())) == 3000
 
 
-def test_no_texts_have_no_partition():
-    assert packed([], []) == []
-    assert list(find_duplicates([])) == []
-
-
-def test_the_result_does_not_depend_on_the_order_in_which_work_arrives():
-    works = {f"{n}#0": ([b"x", b"y"], [n, 10 - n]) for n in range(5)}
-    expected = dropped_of(works)
-    assert dropped_of(dict(reversed(works.items()))) == expected
-    assert expected == dropped_by_a_dict(works)
-
-
-def test_equal_texts_of_one_key_are_the_users_mistake():
-    works = {"a b.txt#0": ([b"x", b"y"], [1, 2]), "c.txt#4096": ([b"z", b"y"], [3, 2])}
+def test_equal_texts_with_one_key_are_a_usage_error():
+    tasks = {"a b.txt#0": ([b"x", b"y"], [1, 2]), "c.txt#4096": ([b"z", b"y"], [3, 2])}
     with pytest.raises(UsageError, match=r"^.*duplicate key of a text in c\.txt or soon after it"):
-        dropped_of(works)
+        dropped_of(tasks)
 
 
-def work(name: str, dropped: bytes = b"") -> Task:
+def task_of(name: str, dropped: bytes = b"") -> Task:
     return Task((Chunk(Source(name), 0, 0, 1, 10),), dropped)
 
 
@@ -116,34 +102,29 @@ def rows(*numbers: int) -> bytes:
     return np.array(numbers, "<i8").tobytes()
 
 
-def test_work_is_told_what_it_drops_of_every_partition():
-    assert list(with_dropped(("a#0", ([work("a")], [])))) == [work("a")]
-    found = with_dropped(("a#0", ([work("a")], [rows(1, 4), rows(2)])))
-    assert list(found) == [work("a", rows(1, 4, 2))]
+def test_a_task_gets_the_numbers_from_all_partitions():
+    assert list(with_dropped(("a#0", ([task_of("a")], [])))) == [task_of("a")]
+    found = with_dropped(("a#0", ([task_of("a")], [rows(1, 4), rows(2)])))
+    assert list(found) == [task_of("a", rows(1, 4, 2))]
 
 
-def test_work_that_is_there_twice_is_the_users_mistake():
-    with pytest.raises(UsageError, match=r"duplicate key of a text in a\.txt or soon after"):
-        list(with_dropped(("a.txt#0", ([work("a.txt"), work("a.txt")], []))))
-
-
-def marked(works: list[Task], digests: list[tuple[int, tuple[str, bytes]]], check) -> None:
+def marked(tasks: list[Task], digests: list[tuple[int, tuple[str, bytes]]], check) -> None:
     with beam.Pipeline() as pipeline:
         inputs = (
-            pipeline | "Works" >> beam.Create(works),
+            pipeline | "Tasks" >> beam.Create(tasks),
             pipeline | "Digests" >> beam.Create(digests),
         )
         assert_that((inputs | MarkDuplicates()).tasks, check)
 
 
-def test_all_work_comes_out_whether_it_drops_anything_or_not():
+def test_all_tasks_are_kept_whether_they_drop_texts_or_not():
     texts = {"a": ([b"x", b"y"], [5, 1]), "b": ([b"y", b"x"], [2, 4]), "c": ([b"z"], [3])}
     digests = [
         (part, (f"{name}#0", found))
         for name, (some, orders) in texts.items()
         for part, found in packed(some, orders)
     ]
-    works = [work("a"), work("b"), work("c"), work("nothing but rejects")]
+    tasks = [task_of("a"), task_of("b"), task_of("c"), task_of("nothing but rejects")]
 
     def check(found: list[Task]) -> None:
         assert sorted((w.id, np.frombuffer(w.dropped, "<i8").tolist()) for w in found) == [
@@ -153,19 +134,19 @@ def test_all_work_comes_out_whether_it_drops_anything_or_not():
             ("nothing but rejects#0", []),
         ]
 
-    marked(works, digests, check)
+    marked(tasks, digests, check)
 
 
-def test_a_file_that_is_listed_twice_ends_a_pipeline_with_one_line():
+def test_a_file_that_is_listed_twice_is_a_usage_error():
     digests = [(part, ("a#0", found)) for _ in range(2) for part, found in packed([b"x"], [1])]
     with pytest.raises(Exception) as caught:
-        marked([work("a"), work("a")], digests, list)
+        marked([task_of("a"), task_of("a")], digests, list)
     error = find_job_error(caught.value)
     assert error.exit_code == 2
     assert error.message.startswith("duplicate key of a text in a or soon after it: every record")
 
 
-def test_numbers_that_are_repeated_on_the_way_are_noticed():
+def test_numbers_that_the_runner_repeats_are_a_data_error():
     numbers = np.array([3, 5], "<i8").tobytes()
     with pytest.raises(DataError, match="the same duplicates twice"):
         list(with_dropped(("a.txt#0", ([Task(())], [numbers, numbers]))))

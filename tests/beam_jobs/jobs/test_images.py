@@ -1,3 +1,5 @@
+"""The pixels that the images job makes of image files."""
+
 import io
 import struct
 import threading
@@ -13,40 +15,31 @@ from PIL import Image
 
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.images.job import ImageJob, parse_image_size
-from beam_jobs.jobs.images.pixels import to_mode
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.source import Source
 from readers.format.schema import Feature, Schema
-
-ORIENTATION = 0x0112
-LOSSLESS = ("PNG", "BMP", "TIFF")
+from tests.support.images import encoded
 
 
 def job(size=None, resize="stretch", channels=3, encoding="tensor", label="none") -> ImageJob:
     return ImageJob(Inputs((), ""), Labels(label), size, resize, channels, encoding)
 
 
-def encoded(image: Image.Image, kind: str, **options) -> bytes:
-    buffer = io.BytesIO()
-    image.save(buffer, kind, **options)
-    return buffer.getvalue()
-
-
 def stored(job: ImageJob, data: bytes) -> np.ndarray | bytes:
-    """What a job stores of a picture file."""
-    return job.convert(io.BytesIO(data))
+    """The image of an image file as a job stores it."""
+    return job.decode(Source("key"), io.BytesIO(data))["image"]
 
 
 def smooth(height: int = 48, width: int = 64) -> np.ndarray:
-    """A picture without sharp edges, uint8 [H, W, 3], that no two of its corners share."""
+    """An image without sharp edges and with four different corners, uint8 [H, W, 3]."""
     y, x = np.mgrid[:height, :width]
     planes = (255 * y / height, 255 * x / width, 255 * (x + y) / (height + width))
     return np.stack(planes, -1).astype(np.uint8)
 
 
 def error(a: np.ndarray, b: np.ndarray) -> float:
-    """Mean absolute difference of two pictures."""
+    """Mean absolute difference of two images."""
     assert a.shape == b.shape
     return float(abs(a.astype(int) - b.astype(int)).mean())
 
@@ -55,9 +48,9 @@ def by_tensorflow(data: bytes, channels: int = 3) -> np.ndarray:
     return tf.io.decode_image(data, channels, expand_animations=False).numpy()
 
 
-@pytest.mark.parametrize("kind", LOSSLESS)
+@pytest.mark.parametrize("kind", ["PNG", "BMP", "TIFF"])
 def test_lossless_files_keep_every_pixel(kind):
-    found = stored(job(), encoded(Image.fromarray(smooth()), kind))
+    found = stored(job(), encoded(smooth(), kind))
     assert found.dtype == np.uint8
     np.testing.assert_array_equal(found, smooth())
 
@@ -73,7 +66,7 @@ def test_lossless_files_keep_every_pixel(kind):
     ],
 )
 def test_lossy_files_stay_close(kind, options, limit):
-    found = stored(job(), encoded(Image.fromarray(smooth()), kind, **options))
+    found = stored(job(), encoded(smooth(), kind, **options))
     assert error(found, smooth()) <= limit
 
 
@@ -96,35 +89,34 @@ def test_lossy_files_stay_close(kind, options, limit):
 )
 @pytest.mark.parametrize("channels", [1, 3])
 def test_every_mode_becomes_gray_or_rgb(mode, kind, channels):
-    # Pure colours come through every conversion; a fill avoids dithering.
-    for colour, gray in (((255, 255, 255), 255), ((0, 0, 0), 0)):
-        image = Image.new("RGB", (20, 10), colour).convert(mode)
+    # Pure colors come through every conversion; a fill avoids dithering.
+    for color, gray in (((255, 255, 255), 255), ((0, 0, 0), 0)):
+        image = Image.new("RGB", (20, 10), color).convert(mode)
         found = stored(job(channels=channels), encoded(image, kind))
         assert found.shape == (10, 20, channels)
         assert error(found, np.full((10, 20, channels), gray, np.uint8)) <= 2
 
 
-def test_colours_become_their_luminance_in_gray():
+def test_colors_become_their_luminance_in_gray():
     data = encoded(Image.new("RGB", (4, 4), (10, 200, 60)), "PNG")
     assert (stored(job(channels=1), data) == round(0.299 * 10 + 0.587 * 200 + 0.114 * 60)).all()
 
 
-def test_palettes_give_their_colours():
+@pytest.mark.parametrize(
+    ("kind", "options", "first"),
+    [
+        ("PNG", {}, [10, 20, 30]),
+        ("GIF", {}, [10, 20, 30]),
+        ("BMP", {}, [10, 20, 30]),
+        ("PNG", {"transparency": 0}, [255, 255, 255]),
+        ("GIF", {"transparency": 0}, [255, 255, 255]),
+    ],
+)
+def test_palettes_give_their_colors_and_transparent_entries_white(kind, options, first):
     image = Image.new("P", (2, 1))
     image.putpalette([10, 20, 30, 200, 100, 50])
     image.putdata([0, 1])
-    for kind in ("PNG", "GIF", "BMP"):
-        found = stored(job(), encoded(image, kind))
-        assert found.tolist() == [[[10, 20, 30], [200, 100, 50]]]
-
-
-@pytest.mark.parametrize("kind", ["PNG", "GIF"])
-def test_transparent_palette_entries_become_white(kind):
-    image = Image.new("P", (2, 1))
-    image.putpalette([10, 20, 30, 200, 100, 50])
-    image.putdata([0, 1])
-    found = stored(job(), encoded(image, kind, transparency=0))
-    assert found.tolist() == [[[255, 255, 255], [200, 100, 50]]]
+    assert stored(job(), encoded(image, kind, **options)).tolist() == [[first, [200, 100, 50]]]
 
 
 @pytest.mark.parametrize(
@@ -137,12 +129,12 @@ def test_transparent_palette_entries_become_white(kind):
         ("LA", (77, 255), (77, 77, 77)),
     ],
 )
-def test_transparency_is_laid_over_white(mode, pixel, expected):
+def test_transparency_is_blended_with_white(mode, pixel, expected):
     data = encoded(Image.new(mode, (3, 2), pixel), "PNG")
     assert (stored(job(), data) == expected).all()
 
 
-def test_a_transparent_colour_of_a_png_without_alpha_becomes_white():
+def test_a_transparent_color_of_a_png_without_alpha_becomes_white():
     image = Image.fromarray(np.array([[[1, 2, 3], [4, 5, 6]]], np.uint8))
     found = stored(job(), encoded(image, "PNG", transparency=(1, 2, 3)))
     assert found.tolist() == [[[255, 255, 255], [4, 5, 6]]]
@@ -155,25 +147,25 @@ def test_a_transparent_colour_of_a_png_without_alpha_becomes_white():
 @pytest.mark.parametrize("channels", [1, 3])
 def test_sixteen_bits_keep_their_upper_byte(kind, channels):
     pixels = np.array([[0, 255, 256, 0x1234, 65535]], np.uint16)
-    found = stored(job(channels=channels), encoded(Image.fromarray(pixels), kind))
+    found = stored(job(channels=channels), encoded(pixels, kind))
     assert found.shape == (1, 5, channels)
     assert found[0, :, 0].tolist() == [0, 0, 1, 0x12, 255]
 
 
 def test_thirty_two_bit_integers_are_clipped_to_sixteen():
     pixels = np.array([[-5, 0, 0x1234, 65535, 70000]], np.int32)
-    found = stored(job(channels=1), encoded(Image.fromarray(pixels), "TIFF"))
+    found = stored(job(channels=1), encoded(pixels, "TIFF"))
     assert found.reshape(-1).tolist() == [0, 0, 0x12, 255, 255]
 
 
-def test_floating_point_pictures_are_rejected():
-    data = encoded(Image.fromarray(np.ones((4, 4), np.float32)), "TIFF")
+def test_floating_point_images_are_rejected():
+    data = encoded(np.ones((4, 4), np.float32), "TIFF")
     with pytest.raises(RejectError, match="floating-point numbers: convert it to 8 or 16 bit"):
         stored(job(), data)
 
 
 def turned(upright: np.ndarray, orientation: int) -> np.ndarray:
-    """How a camera stores a picture that shows `upright` after its EXIF orientation."""
+    """The pixels that a camera stores if the image is `upright` after its EXIF orientation."""
     undo = {
         1: lambda a: a,
         2: lambda a: a[:, ::-1],
@@ -187,46 +179,40 @@ def turned(upright: np.ndarray, orientation: int) -> np.ndarray:
     return np.ascontiguousarray(undo[orientation](upright))
 
 
-def with_orientation(pixels: np.ndarray, orientation: int, kind: str, **options) -> bytes:
-    exif = Image.Exif()
-    exif[ORIENTATION] = orientation
-    return encoded(Image.fromarray(pixels), kind, exif=exif, **options)
-
-
 @pytest.mark.parametrize("orientation", range(1, 9))
 @pytest.mark.parametrize("kind", ["PNG", "TIFF", "WEBP"])
-def test_pictures_are_turned_upright(orientation, kind):
+def test_images_are_turned_upright(orientation, kind):
     upright = smooth(6, 10)
     options = {"lossless": True} if kind == "WEBP" else {}
-    data = with_orientation(turned(upright, orientation), orientation, kind, **options)
+    data = encoded(turned(upright, orientation), kind, orientation, **options)
     np.testing.assert_array_equal(stored(job(), data), upright)
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
 @pytest.mark.parametrize("resize", ["stretch", "fit", "crop"])
-# With its sides mixed up, the decoder would scale the second to half the size asked for.
+# With its sides mixed up, the decoder would scale the second to half the requested size.
 @pytest.mark.parametrize("size", [(60, 160), (320, 200)])
 def test_turned_jpegs_look_like_upright_ones_when_they_are_resized(orientation, resize, size):
     noise = np.random.default_rng(0).integers(-40, 41, (480, 640, 1))
     upright = np.clip(smooth(480, 640) + noise, 0, 255).astype(np.uint8)
-    data = with_orientation(turned(upright, orientation), orientation, "JPEG", quality=95)
-    expected = encoded(Image.fromarray(upright), "JPEG", quality=95)
+    data = encoded(turned(upright, orientation), "JPEG", orientation, quality=95)
+    expected = encoded(upright, "JPEG", quality=95)
     sized = job(size, resize)
     assert error(stored(sized, data), stored(sized, expected)) < 1
 
 
-@pytest.mark.parametrize("orientation", [0, 9, 65535])
-def test_orientations_that_mean_nothing_are_passed_over(orientation):
-    data = with_orientation(smooth(), orientation, "PNG")
+@pytest.mark.parametrize("orientation", [9, 65535])
+def test_undefined_orientations_are_ignored(orientation):
+    data = encoded(smooth(), "PNG", orientation)
     np.testing.assert_array_equal(stored(job(), data), smooth())
 
 
 def test_garbage_in_place_of_exif_does_not_reject_a_jpeg():
-    data = encoded(Image.fromarray(smooth()), "JPEG", exif=b"Exif\0\0garbage garbage", quality=95)
+    data = encoded(smooth(), "JPEG", exif=b"Exif\0\0garbage garbage", quality=95)
     assert (
         error(
             stored(job((24, 32)), data),
-            stored(job((24, 32)), encoded(Image.fromarray(smooth()), "PNG")),
+            stored(job((24, 32)), encoded(smooth(), "PNG")),
         )
         < 2
     )
@@ -235,34 +221,28 @@ def test_garbage_in_place_of_exif_does_not_reject_a_jpeg():
 @pytest.mark.parametrize("resize", ["stretch", "fit", "crop"])
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("source", [(48, 64), (64, 48), (7, 300), (300, 7), (1, 1), (32, 32)])
-def test_every_picture_gets_the_size_asked_for(resize, channels, source):
+def test_every_image_gets_the_requested_size(resize, channels, source):
     data = encoded(Image.fromarray(smooth(*source)), "PNG")
     assert stored(job((32, 32), resize, channels), data).shape == (32, 32, channels)
 
 
-def test_stretching_keeps_the_corners():
-    found = stored(job((24, 24)), encoded(Image.fromarray(smooth()), "PNG"))
-    for row, column in ((0, 0), (0, -1), (-1, 0), (-1, -1)):
-        assert error(found[row, column], smooth()[row, column]) < 12
-
-
 def test_fitting_adds_black_borders_and_keeps_the_proportions():
     white = np.full((20, 40, 3), 255, np.uint8)
-    found = stored(job((40, 40), "fit"), encoded(Image.fromarray(white), "PNG"))
+    found = stored(job((40, 40), "fit"), encoded(white, "PNG"))
     assert (found[10:30] == 255).all()
     assert not found[:10].any()
     assert not found[30:].any()
 
 
-def test_cropping_keeps_the_middle():
+def test_cropping_keeps_the_center():
     pixels = np.zeros((20, 60, 3), np.uint8)
     pixels[:, 20:40] = 255
-    found = stored(job((20, 20), "crop"), encoded(Image.fromarray(pixels), "PNG"))
+    found = stored(job((20, 20), "crop"), encoded(pixels, "PNG"))
     assert (found == 255).all()
 
 
-def test_a_picture_of_the_right_size_is_not_touched():
-    data = encoded(Image.fromarray(smooth()), "PNG")
+def test_an_image_of_the_right_size_is_unchanged():
+    data = encoded(smooth(), "PNG")
     for resize in ("stretch", "fit", "crop"):
         np.testing.assert_array_equal(stored(job((48, 64), resize), data), smooth())
 
@@ -272,7 +252,7 @@ def test_a_picture_of_the_right_size_is_not_touched():
 def test_scaling_in_the_jpeg_decoder_looks_like_a_full_decode(size, resize):
     noise = np.random.default_rng(0).integers(-20, 21, (480, 640, 1))
     pixels = np.clip(smooth(480, 640) + noise, 0, 255).astype(np.uint8)
-    jpeg = encoded(Image.fromarray(pixels), "JPEG", quality=90)
+    jpeg = encoded(pixels, "JPEG", quality=90)
     full = encoded(Image.open(io.BytesIO(jpeg)), "PNG")
     sized = job(size, resize)
     assert error(stored(sized, jpeg), stored(sized, full)) < 3
@@ -281,8 +261,8 @@ def test_scaling_in_the_jpeg_decoder_looks_like_a_full_decode(size, resize):
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("encoding", ["jpeg", "png"])
 @pytest.mark.parametrize("size", [None, (20, 30)])
-def test_encoded_pictures_are_what_tensorflow_decodes(channels, encoding, size):
-    data = encoded(Image.fromarray(smooth()), "PNG")
+def test_tensorflow_decodes_encoded_images_to_the_stored_pixels(channels, encoding, size):
+    data = encoded(smooth(), "PNG")
     kept = stored(job(size, "stretch", channels, encoding), data)
     pixels = stored(job(size, "stretch", channels), data)
     magic = {"jpeg": b"\xff\xd8\xff", "png": b"\x89PNG"}[encoding]
@@ -310,18 +290,18 @@ def sixteen_bit_rgb_png() -> bytes:
 
 GRAY = Image.fromarray(smooth()[..., 0])
 PLAIN = {
-    "rgb.jpg": encoded(Image.fromarray(smooth()), "JPEG"),
-    "progressive.jpg": encoded(Image.fromarray(smooth()), "JPEG", progressive=True),
+    "rgb.jpg": encoded(smooth(), "JPEG"),
+    "progressive.jpg": encoded(smooth(), "JPEG", progressive=True),
     "gray.jpg": encoded(GRAY, "JPEG"),
-    "rgb.png": encoded(Image.fromarray(smooth()), "PNG"),
+    "rgb.png": encoded(smooth(), "PNG"),
     "gray.png": encoded(GRAY, "PNG"),
     "rgb16.png": sixteen_bit_rgb_png(),
-    "upright.jpg": with_orientation(smooth(), 1, "JPEG"),
+    "upright.jpg": encoded(smooth(), "JPEG", 1),
 }
 
 
 @pytest.mark.parametrize("name", PLAIN)
-def test_source_keeps_the_bytes_of_what_tensorflow_decodes_alike(name):
+def test_source_keeps_files_that_tensorflow_decodes_to_the_same_pixels(name):
     data = PLAIN[name]
     assert stored(job(encoding="source"), data) == data
     # Decoders of JPEG may differ by rounding.
@@ -329,7 +309,7 @@ def test_source_keeps_the_bytes_of_what_tensorflow_decodes_alike(name):
 
 
 OTHERS = {
-    **{f"turned{i}.jpg": with_orientation(smooth(), i, "JPEG") for i in range(2, 9)},
+    **{f"turned{i}.jpg": encoded(smooth(), "JPEG", i) for i in range(2, 9)},
     "cmyk.jpg": encoded(Image.fromarray(smooth()).convert("CMYK"), "JPEG"),
     "rgba.png": encoded(Image.fromarray(smooth()).convert("RGBA"), "PNG"),
     "half.png": encoded(Image.new("RGBA", (5, 4), (9, 8, 7, 100)), "PNG"),
@@ -337,38 +317,31 @@ OTHERS = {
     "palette.png": encoded(Image.fromarray(smooth()).quantize(8), "PNG"),
     "bits.png": encoded(GRAY.convert("1"), "PNG"),
     "sixteen.png": encoded(Image.fromarray(smooth()[..., 0].astype(np.uint16) * 257), "PNG"),
-    "transparent.png": encoded(Image.fromarray(smooth()), "PNG", transparency=(0, 0, 0)),
-    "turned.png": with_orientation(smooth(), 8, "PNG"),
-    "a.gif": encoded(Image.fromarray(smooth()), "GIF"),
-    "a.bmp": encoded(Image.fromarray(smooth()), "BMP"),
-    "a.tif": encoded(Image.fromarray(smooth()), "TIFF"),
-    "a.webp": encoded(Image.fromarray(smooth()), "WEBP"),
+    "transparent.png": encoded(smooth(), "PNG", transparency=(0, 0, 0)),
+    "turned.png": encoded(smooth(), "PNG", 8),
+    "a.gif": encoded(smooth(), "GIF"),
+    "a.bmp": encoded(smooth(), "BMP"),
+    "a.tif": encoded(smooth(), "TIFF"),
+    "a.webp": encoded(smooth(), "WEBP"),
 }
 
 
 @pytest.mark.parametrize("name", OTHERS)
 @pytest.mark.parametrize("channels", [1, 3])
-def test_source_turns_what_tensorflow_decodes_otherwise_into_png(name, channels):
+def test_source_turns_other_files_into_png(name, channels):
     kept = stored(job(channels=channels, encoding="source"), OTHERS[name])
     assert kept.startswith(b"\x89PNG")
     pixels = stored(job(channels=channels), OTHERS[name])
     np.testing.assert_array_equal(by_tensorflow(kept, channels), pixels)
 
 
-def test_source_in_gray_keeps_gray_files_alone():
+def test_source_in_gray_keeps_only_gray_files():
     gray = job(channels=1, encoding="source")
     assert stored(gray, PLAIN["gray.jpg"]) == PLAIN["gray.jpg"]
     assert stored(gray, PLAIN["rgb.jpg"]).startswith(b"\x89PNG")
 
 
-WHOLE = {
-    "jpg": encoded(Image.fromarray(smooth()), "JPEG"),
-    "png": encoded(Image.fromarray(smooth()), "PNG"),
-    "gif": encoded(Image.fromarray(smooth()), "GIF"),
-    "tif": encoded(Image.fromarray(smooth()), "TIFF"),
-    "bmp": encoded(Image.fromarray(smooth()), "BMP"),
-    "webp": encoded(Image.fromarray(smooth()), "WEBP"),
-}
+WHOLE = {kind: encoded(smooth(), kind) for kind in ("JPEG", "PNG", "GIF", "TIFF", "BMP", "WEBP")}
 
 
 @pytest.mark.filterwarnings("ignore:Truncated File Read")
@@ -377,21 +350,24 @@ WHOLE = {
 @pytest.mark.parametrize("kind", WHOLE)
 def test_truncated_files_are_rejected(encoding, share, kind):
     data = WHOLE[kind]
-    with pytest.raises(RejectError, match="not a picture that can be decoded"):
+    with pytest.raises(RejectError, match="cannot be decoded"):
         stored(job(encoding=encoding), data[: int(len(data) * share)])
 
 
 @pytest.mark.parametrize(
-    "data", [b"garbage", b"\0" * 100, b"\xff\xd8\xff\xe0 no jpeg", b"GIF89a", b"<svg></svg>"]
+    ("data", "message"),
+    [
+        (b"", "^the file is empty$"),
+        (b"garbage", "^cannot be decoded: unknown image format$"),
+        (b"\0" * 100, "^cannot be decoded: unknown image format$"),
+        (b"\xff\xd8\xff\xe0 no jpeg", "^cannot be decoded: "),
+        (b"GIF89a", "^cannot be decoded: "),
+        (b"<svg></svg>", "^cannot be decoded: unknown image format$"),
+    ],
 )
-def test_garbage_is_rejected(data):
-    with pytest.raises(RejectError, match="not a picture that can be decoded"):
+def test_files_that_are_not_images_are_rejected(data, message):
+    with pytest.raises(RejectError, match=message):
         stored(job((8, 8)), data)
-
-
-def test_an_empty_file_is_rejected():
-    with pytest.raises(RejectError, match="the file is empty"):
-        stored(job(), b"")
 
 
 @given(st.sampled_from(sorted(WHOLE)), st.data())
@@ -425,7 +401,7 @@ def test_a_decompression_bomb_is_rejected_before_it_is_decoded(side, encoding):
 
 @pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
 def test_threads_of_one_worker_reject_the_same_files():
-    data, small = bomb(9_500), WHOLE["png"]
+    data, small = bomb(9_500), WHOLE["PNG"]
     before = list(warnings.filters)
     outcomes: list[str] = []
 
@@ -449,7 +425,7 @@ def test_threads_of_one_worker_reject_the_same_files():
 
 def test_a_file_is_loaded_by_its_key(tmp_path):
     (tmp_path / "cat").mkdir()
-    (tmp_path / "cat/1.png").write_bytes(WHOLE["png"])
+    (tmp_path / "cat/1.png").write_bytes(WHOLE["PNG"])
     loaded = ImageJob(Inputs.of([f"{tmp_path}/*/*.png"]), Labels("parent")).load(
         Source("cat/1.png")
     )
@@ -458,7 +434,7 @@ def test_a_file_is_loaded_by_its_key(tmp_path):
         ImageJob(Inputs((), str(tmp_path)), Labels()).load(Source("cat/none.png"))
 
 
-def test_the_schema_says_what_is_stored():
+def test_the_schema_describes_what_is_stored():
     assert job((20, 30), channels=1, encoding="jpeg", label="parent").schema == Schema(
         {
             "image": Feature("uint8", (20, 30, 1), "jpeg"),
@@ -469,16 +445,6 @@ def test_the_schema_says_what_is_stored():
     assert job().schema == Schema(
         {"image": Feature("uint8", (None, None, 3)), "key": Feature("string")}
     )
-
-
-def test_a_mode_that_has_no_rgb_is_rejected_as_a_file():
-    lab = encoded(Image.new("LAB", (4, 4)), "TIFF")
-    with pytest.raises((RejectError, ValueError)):
-        to_mode(Image.new("F", (2, 2)), 3)
-    try:
-        assert stored(job(), lab).shape == (4, 4, 3)
-    except RejectError as error_:
-        assert "not a picture" in str(error_)
 
 
 @pytest.mark.parametrize(

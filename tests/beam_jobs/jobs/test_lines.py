@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_jobs.errors import DataError
-from beam_jobs.jobs.text.lines import LineCounts, byte_ranges, numbered_chunks
-from beam_jobs.jobs.text.texts import _lines
-from beam_jobs.sources.chunks import Chunk, Task
+from beam_jobs.jobs.text.lines import byte_ranges, count_lines, numbered_chunks
+from beam_jobs.sources.chunks import Task
+from beam_jobs.sources.rows import numbered_lines
 from beam_jobs.sources.source import Source
 
 
@@ -38,11 +38,15 @@ class Breaking(io.BytesIO):
 
 def counts_of(data, size, broken_from=1 << 60):
     ranges = Task(tuple(byte_ranges(Source("a.txt", len(data)), size)))
-    return LineCounts(Held(data, broken_from)).count(ranges)
+    return count_lines(Held(data, broken_from), ranges)
 
 
 def lines_of(data, chunks):
-    return [line for chunk in chunks for line in _lines(io.BytesIO(data), chunk)]
+    return [
+        line
+        for chunk in chunks
+        for line in numbered_lines(io.BytesIO(data), chunk.start, chunk.end, chunk.first)
+    ]
 
 
 @given(
@@ -56,8 +60,7 @@ def test_numbered_chunks_hold_the_lines_of_the_file(data, draw):
     full = [chunk for chunk in chunks if not chunk.is_empty]
     assert [chunk.start for chunk in full] == [0, *(chunk.end for chunk in full[:-1])]
     assert sum(chunk.size for chunk in full) == len(data)
-    whole = Chunk(Source("a.txt"), 0, 0, 1, 0)
-    assert lines_of(data, full) == list(_lines(io.BytesIO(data), whole))
+    assert lines_of(data, full) == list(numbered_lines(io.BytesIO(data)))
 
 
 def test_lines_before_a_range_that_cannot_be_read_are_kept():

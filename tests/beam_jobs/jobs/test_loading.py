@@ -1,6 +1,5 @@
-"""Files to framed records, as the processes of a pool make them."""
+"""Files become framed records in the processes of a pool."""
 
-import io
 import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PIL import Image
 
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.images.job import ImageJob
@@ -26,9 +24,10 @@ from beam_jobs.sources.source import Source, pack_reference, reference_key, unpa
 from readers.format import encode
 from readers.format.encode import Encoder
 from readers.format.schema import Feature, Schema
-from readers.format.tfrecord import frame, read_records
+from readers.format.tfrecord import frame
+from tests.support.images import encoded
 
-# Names of files are any bytes but zero and the slash; a lone surrogate is a byte that is not UTF-8.
+# File names hold any bytes but zero and the slash; a lone surrogate is a byte that is not UTF-8.
 file_keys = st.binary(min_size=1, max_size=60).map(
     lambda b: b.replace(b"\0", b"").decode("utf-8", "surrogateescape")
 )
@@ -48,21 +47,21 @@ def references_of(keys: list[str]) -> list[bytes]:
 
 
 def write_sensors(root: Path) -> list[str]:
-    """Recordings of two labels; some cannot become one."""
+    """Writes recordings of two labels; numbers 5 to 7 cannot be read."""
     keys = []
     for n in range(40):
         key = f"{'rest' if n % 2 else 'walk'}/{n:02d}.npy"
         (root / key).parent.mkdir(exist_ok=True)
         np.save(root / key, np.random.default_rng(n).normal(size=(n % 9, 3)).astype(np.float32))
         keys.append(key)
-    (root / keys[5]).write_bytes(b"no recording")
+    (root / keys[5]).write_bytes(b"not a recording")
     (root / keys[6]).unlink()
     (root / keys[7]).write_bytes((root / keys[8]).read_bytes()[:-1])
     return keys
 
 
 def sensors(root: Path) -> Loader:
-    job = SensorJob(Inputs.of([f"{root}/*/*"]), Labels("parent")).learned()
+    job = SensorJob(Inputs.of([f"{root}/*/*"]), Labels("parent")).with_schema()
     return Loader(job, job.schema, {"label": ("rest", "walk")})
 
 
@@ -72,14 +71,20 @@ def recordings(tmp_path_factory) -> tuple[Path, list[str]]:
     return root, write_sensors(root)
 
 
-def test_loading_many_is_encoding_one_by_one(recordings):
+def test_loading_many_gives_the_same_as_encoding_one_by_one_in_the_requested_order(recordings):
     root, keys = recordings
+    order = [keys[n] for n in np.random.default_rng(0).permutation(40)]
     loader = sensors(root)
-    found = loader.load(references_of(keys))
-    good = [key for n, key in enumerate(keys) if n not in (5, 6, 7)]
+    found = loader.load(references_of(order))
+    reasons = {
+        keys[5]: "not a whole .npy",
+        keys[6]: "cannot be read",
+        keys[7]: "not a whole .npy",
+    }
     records = [
         {"signal": np.load(root / key), "key": key, "label": int(key.startswith("walk"))}
-        for key in good
+        for key in order
+        if key not in reasons
     ]
     expected = [frame(Encoder(loader.schema).encode(record)) for record in records]
     assert found.frames == b"".join(expected)
@@ -89,37 +94,18 @@ def test_loading_many_is_encoding_one_by_one(recordings):
     for record in records:
         statistics.add([Encoder(loader.schema).check(record)])
     assert found.statistics.state() == statistics.state()
-    assert [(reject.key, reject.stage) for reject in found.rejects] == [
-        (keys[n], "decode") for n in (5, 6, 7)
-    ]
-    for reject, text in zip(
-        found.rejects, ("not a whole .npy", "cannot be read", "not a whole .npy"), strict=True
-    ):
-        assert reject.error.startswith(text)
+    assert [reject.key for reject in found.rejects] == [key for key in order if key in reasons]
+    for reject in found.rejects:
+        assert reject.stage == "decode" and reject.error.startswith(reasons[reject.key])
 
 
-def test_records_come_in_the_order_they_were_asked_for(recordings):
+@pytest.mark.parametrize("rejects", [0, 2])
+def test_without_records_everything_but_the_rejects_is_empty(recordings, rejects):
     root, keys = recordings
-    order = [keys[n] for n in (30, 2, 17, 6, 39, 0)]
-    loaded = sensors(root).load(references_of(order))
-    found = [data[data.index(b"key") :] for _, data in read_records(io.BytesIO(loaded.frames), "a")]
-    assert [key for key in order if key != keys[6]] == [
-        next(key for key in keys if key.encode() in data) for data in found
-    ]
-
-
-def test_nothing_to_load_gives_nothing(recordings):
-    loaded = sensors(recordings[0]).load([])
-    assert (loaded.frames, loaded.lengths.tolist(), loaded.rejects) == (b"", [], [])
-    assert loaded.lengths.dtype == np.int64
-    assert loaded.statistics.state() == Statistics(sensors(recordings[0]).schema).state()
-
-
-def test_nothing_but_rejects_gives_nothing_else(recordings):
-    root, keys = recordings
-    loaded = sensors(root).load(references_of([keys[5], keys[6]]))
-    assert (loaded.frames, loaded.lengths.tolist(), len(loaded.rejects)) == (b"", [], 2)
-    assert loaded.statistics.records == 0
+    found = sensors(root).load(references_of(keys[5 : 5 + rejects]))
+    assert (found.frames, found.lengths.tolist(), len(found.rejects)) == (b"", [], rejects)
+    assert found.lengths.dtype == np.int64
+    assert found.statistics.state() == Statistics(sensors(root).schema).state()
 
 
 def test_a_file_whose_name_is_not_utf_8_is_a_reject(tmp_path):
@@ -133,7 +119,7 @@ def test_a_file_whose_name_is_not_utf_8_is_a_reject(tmp_path):
     assert loader.measure(references_of([key])) == [reject]
 
 
-def test_labels_are_numbers_or_the_places_of_their_names(recordings):
+def test_labels_are_numbers_or_the_indices_of_their_names(recordings):
     root, keys = recordings
     job = sensors(root).job
     loader = Loader(job, job.schema, {"label": ("other", "rest", "walk")})
@@ -147,7 +133,7 @@ def test_labels_are_numbers_or_the_places_of_their_names(recordings):
 
 @dataclass(frozen=True)
 class OddJob:
-    """A job of files that are not there: what its records are follows from their keys."""
+    """A job without files: its records follow from their keys."""
 
     inputs: Inputs = field(default_factory=lambda: Inputs((), "/"))
     labels: Labels = field(default_factory=Labels)
@@ -159,12 +145,12 @@ class OddJob:
             case "reject":
                 raise RejectError("broken")
             case "usage":
-                raise UsageError("no two agree")
+                raise UsageError("it differs from the others")
             case "wide":
                 return {"x": np.ones((2, 2), np.float32)}
             case "other":
                 return {"y": 1}
-        # Unless they are added up one by one, figures would tell in which order.
+        # Statistics show the order of values unless they are added one by one.
         return {"x": (np.arange(int(source.key.split()[1])) * 0.1).astype(np.float32)}
 
 
@@ -184,14 +170,14 @@ def test_a_record_that_does_not_fit_the_schema_is_a_reject_of_another_stage():
     assert loaded.statistics.records == 1
 
 
-def test_a_users_mistake_ends_the_job():
+def test_a_usage_error_ends_the_job():
     references = references_of(["good 1", "usage"])
     for act in (odd().load, odd().measure):
-        with pytest.raises(UsageError, match="no two agree"):
+        with pytest.raises(UsageError, match="it differs from the others"):
             act(references)
 
 
-def test_a_record_is_measured_to_the_byte_unless_it_cannot_become_one(recordings):
+def test_a_record_is_measured_to_the_byte_and_a_reject_is_returned(recordings):
     root, keys = recordings
     loader = sensors(root)
     sizes = loader.measure(references_of(keys))
@@ -205,14 +191,14 @@ def test_a_record_is_measured_to_the_byte_unless_it_cannot_become_one(recordings
 
 
 @pytest.mark.parametrize("encoding", ["tensor", "jpeg", "png", "source"])
-def test_pictures_are_loaded_and_measured_alike(tmp_path, encoding):
+def test_images_are_loaded_and_measured_alike(tmp_path, encoding):
     rng = np.random.default_rng(0)
-    for n in range(5):
+    keys = [f"{n}.png" for n in range(5)]
+    for n, key in enumerate(keys):
         pixels = rng.integers(0, 256, (9 + n, 7, 3), np.uint8)
-        Image.fromarray(pixels).save(tmp_path / f"{n}.png")
+        (tmp_path / key).write_bytes(encoded(pixels, "PNG"))
     job = ImageJob(Inputs.of([f"{tmp_path}/*"]), Labels(), encoding=encoding)
     loader = Loader(job, job.schema)
-    keys = [f"{n}.png" for n in range(5)]
     loaded = loader.load(references_of(keys))
     assert loader.measure(references_of(keys)) == loaded.lengths.tolist()
     records = [{"key": key, **job.load(Source(key))} for key in keys]
@@ -220,21 +206,21 @@ def test_pictures_are_loaded_and_measured_alike(tmp_path, encoding):
     assert loaded.frames == b"".join(expected)
 
 
-def test_a_loader_travels_whether_it_was_used_or_not(recordings):
+def test_a_loader_can_be_pickled_before_and_after_its_use(recordings):
     root, keys = recordings
     loader = sensors(root)
     fresh = pickle.dumps(loader)
     first = loader.load(references_of(keys))
-    # A process unpickles each only once as long as they are the same bytes.
+    # Loaders with the same bytes are unpickled once in each process.
     assert pickle.dumps(sensors(root)) == fresh
-    for travelled in (fresh, pickle.dumps(loader)):
-        again = pickle.loads(travelled).load(references_of(keys))
+    for pickled in (fresh, pickle.dumps(loader)):
+        again = pickle.loads(pickled).load(references_of(keys))
         assert (again.frames, again.rejects) == (first.frames, first.rejects)
         assert again.statistics.state() == first.statistics.state()
 
 
 @pytest.mark.parametrize("layouts", [4096, 3])
-def test_threads_that_share_a_loader_get_what_each_would_get_alone(monkeypatch, layouts):
+def test_threads_that_share_a_loader_get_the_same_as_each_alone(monkeypatch, layouts):
     monkeypatch.setattr(encode, "_MAX_LAYOUTS", layouts)
     batches = [references_of([f"good {n * step % 300}" for n in range(150)]) for step in (1, 7)]
     alone = [odd().load(batch) for batch in batches]

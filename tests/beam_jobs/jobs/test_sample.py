@@ -1,3 +1,5 @@
+"""The sample of texts from which a tokenizer is learned."""
+
 import pickle
 
 import numpy as np
@@ -6,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from beam_jobs.jobs.text import sample as learn_module
+from beam_jobs.jobs.text import sample as module
 from beam_jobs.jobs.text.sample import Sample, learn, sample_below
 from beam_jobs.jobs.text.subwords import train_bpe
 
@@ -17,7 +19,7 @@ texts_by_order = st.dictionaries(st.integers(0, 2**64 - 1), st.binary(max_size=3
 
 
 def sampled(limit: int, texts: dict[int, bytes]) -> list[bytes]:
-    """The texts of a sample of so many bytes: of all of them, in their order, one after another."""
+    """The texts of a sample of up to `limit` bytes, chosen one by one in their order."""
     found, size = [], 0
     for _, text in sorted(texts.items()):
         size += len(text)
@@ -37,10 +39,10 @@ def sample_of(texts: dict[int, bytes]) -> Sample:
 @settings(
     max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-def test_a_sample_is_the_first_texts_that_fit_however_they_are_brought_together(
+def test_a_sample_holds_the_first_texts_that_fit_however_it_is_merged(
     monkeypatch, texts, owners, travels
 ):
-    monkeypatch.setattr(learn_module, "_SAMPLE_BYTES", LIMIT)
+    monkeypatch.setattr(module, "_SAMPLE_BYTES", LIMIT)
     parts: dict[int, dict[int, bytes]] = {}
     for number, (order, text) in enumerate(texts.items()):
         owner = owners[number] if number < len(owners) else 0
@@ -51,13 +53,13 @@ def test_a_sample_is_the_first_texts_that_fit_however_they_are_brought_together(
         merged.merge(pickle.loads(pickle.dumps(found)) if travels else found)
     found = list(merged.texts())
     expected = sampled(LIMIT, texts)
-    # Where texts fill it to the last byte, one of no bytes may follow them or not.
+    # If texts fill it to the last byte, empty texts may or may not follow.
     assert [text for text in found if text] == [text for text in expected if text]
     assert b"".join(found) == b"".join(expected)
 
 
-def test_a_text_that_does_not_fit_ends_the_sample_whatever_part_it_was_in(monkeypatch):
-    monkeypatch.setattr(learn_module, "_SAMPLE_BYTES", LIMIT)
+def test_a_text_that_does_not_fit_ends_the_sample_in_whichever_part_it_is(monkeypatch):
+    monkeypatch.setattr(module, "_SAMPLE_BYTES", LIMIT)
     texts = {1: b"a" * 9, 2: b"b" * 9, 3: b"c" * 9, 4: b"d"}
     together, apart = sample_of(texts), Sample()
     for order, text in texts.items():
@@ -65,24 +67,8 @@ def test_a_text_that_does_not_fit_ends_the_sample_whatever_part_it_was_in(monkey
     assert list(together.texts()) == list(apart.texts()) == [b"a" * 9, b"b" * 9]
 
 
-def test_a_first_text_larger_than_a_sample_is_the_sample(monkeypatch):
-    monkeypatch.setattr(learn_module, "_SAMPLE_BYTES", LIMIT)
-    assert list(sample_of({7: b"x" * 100, 8: b"y"}).texts()) == [b"x" * 100]
-    assert list(sample_of({7: b"y", 8: b"x" * 100}).texts()) == [b"y"]
-
-
-def test_places_are_compared_as_unsigned_numbers():
-    assert list(sample_of({2**64 - 1: b"c", 0: b"a", 2**63: b"b"}).texts()) == [b"a", b"b", b"c"]
-
-
-def test_nothing_added_is_no_text():
-    empty = Sample()
-    empty.merge(Sample())
-    assert list(empty.texts()) == []
-
-
-def test_what_a_sample_holds_is_bounded_while_it_is_filled(monkeypatch):
-    monkeypatch.setattr(learn_module, "_SAMPLE_BYTES", 1000)
+def test_the_memory_of_a_sample_is_bounded(monkeypatch):
+    monkeypatch.setattr(module, "_SAMPLE_BYTES", 1000)
     sample, rng = Sample(), np.random.default_rng(0)
     for _ in range(200):
         sample.add(rng.integers(2**64, size=20, dtype=np.uint64), [b"x" * 50] * 20)
@@ -92,37 +78,19 @@ def test_what_a_sample_holds_is_bounded_while_it_is_filled(monkeypatch):
 
 @pytest.mark.parametrize(
     ("size", "share"),
-    [(0, 1), (1, 1), (64 << 20, 1), (128 << 20, 1 / 2), (10**12, (64 << 20) / 1e12)],
+    [(0, 1), (64 << 20, 1), (128 << 20, 1 / 2), (10**12, (64 << 20) / 1e12)],
 )
-def test_as_large_a_share_of_all_places_is_taken_as_gives_a_sample(size, share):
+def test_the_share_of_sampled_places_follows_from_the_size_of_all_files(size, share):
     below = sample_below(size)
     assert 0 < below < 2**64
     assert below / 2**64 == pytest.approx(share)
 
 
-def test_files_that_fit_in_a_sample_are_taken_whole():
-    assert sample_below(0) == 2**64 - 1
-    assert sample_below((64 << 20) + 1) < 2**64 - 1
-
-
-def test_a_tokenizer_is_learned_from_the_texts_of_the_sample_alone(monkeypatch):
+def test_a_tokenizer_is_learned_only_from_texts_in_the_sample(monkeypatch):
     texts = dict.fromkeys(range(4), b"alpha beta gamma")
     texts |= dict.fromkeys(range(100, 109), b"omega psi")
     assert learn(sample_of(texts), 270) == train_bpe(texts.values(), 270)
-    monkeypatch.setattr(learn_module, "_SAMPLE_BYTES", 4 * len(b"alpha beta gamma"))
+    monkeypatch.setattr(module, "_SAMPLE_BYTES", 4 * len(b"alpha beta gamma"))
     learned = learn(sample_of(texts), 270)
     assert learned == train_bpe([b"alpha beta gamma"] * 4, 270)
     assert not any("om" in token for token in Tokenizer.from_str(learned).get_vocab())
-
-
-def test_what_is_learned_does_not_depend_on_how_the_texts_came_together():
-    texts = {n * 7919 % 1000: b"text %d of %d" % (n, n % 13) for n in range(300)}
-    parts = [dict(list(texts.items())[n::3]) for n in range(3)]
-    merged = Sample()
-    for part in reversed(parts):
-        merged.merge(sample_of(part))
-    assert learn(merged, 400) == learn(sample_of(texts), 400)
-
-
-def test_a_tokenizer_of_nothing_has_the_bytes_and_the_reserved_ids():
-    assert Tokenizer.from_str(learn(Sample(), 1000)).get_vocab_size() == 258

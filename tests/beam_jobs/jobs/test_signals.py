@@ -1,3 +1,5 @@
+"""Signal processing, compared with NumPy, SciPy, TensorFlow and plain definitions."""
+
 import math
 
 import numpy as np
@@ -10,14 +12,14 @@ from hypothesis import strategies as st
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.sensors import signals
 from beam_jobs.jobs.sensors.signals import (
-    filled,
-    gaps,
+    fill_missing,
+    find_gaps,
     parse_rate,
     parse_span,
-    resampled,
+    resample_arrays,
     spectrogram,
-    window_starts,
 )
+from tests.support.arrays import assert_same
 
 NAN, INF = np.nan, np.inf
 
@@ -26,22 +28,10 @@ def noise(*shape: int) -> np.ndarray:
     return np.random.default_rng(0).normal(size=shape).astype(np.float32)
 
 
-def same(found: np.ndarray, expected: np.ndarray) -> None:
-    assert found.dtype == expected.dtype
-    np.testing.assert_array_equal(found, expected)
+RATES = {"50Hz": 50, "16kHz": 16e3, "0.5Hz": 0.5, "50": 50, "44.1 KHZ": 44_100, "0.1": 0.1}
 
 
-@pytest.mark.parametrize(
-    ("text", "rate"),
-    [
-        ("50Hz", 50),
-        ("16kHz", 16_000),
-        ("0.5Hz", 0.5),
-        ("50", 50),
-        ("44.1 KHZ", 44_100),
-        ("0.1", 0.1),
-    ],
-)
+@pytest.mark.parametrize(("text", "rate"), RATES.items())
 def test_a_rate_is_a_number_of_samples_a_second(text, rate):
     assert parse_rate(text) == rate
 
@@ -49,7 +39,7 @@ def test_a_rate_is_a_number_of_samples_a_second(text, rate):
 @pytest.mark.parametrize(
     "text", ["", "Hz", "0", "0Hz", "-5Hz", "1e3", "50k", "5MHz", "\u0665", "9" * 400]
 )
-def test_what_is_no_rate_is_refused(text):
+def test_a_malformed_rate_is_refused(text):
     with pytest.raises(UsageError) as caught:
         parse_rate(text, "--resample")
     expected = f"--resample {text}: expected a rate such as 50Hz, 16kHz or 0.5Hz"
@@ -78,14 +68,16 @@ def test_a_span_is_a_number_of_samples_or_of_seconds_at_a_rate(text, rate, sampl
 @pytest.mark.parametrize(
     "text", ["", "0", "0s", "1.5", "-1", "s", "2m", "2S", "1e3", "9" * 400, "\u0665"]
 )
-def test_what_is_no_span_is_refused(text):
+def test_a_malformed_span_is_refused(text):
     with pytest.raises(UsageError) as caught:
         parse_span(text, "--stride")
     assert caught.value.message.startswith(f"--stride {text}: expected a number of samples such as")
 
 
 def test_a_span_in_seconds_needs_a_rate():
-    with pytest.raises(UsageError, match="--window 2s: the recordings do not say how many samples"):
+    with pytest.raises(
+        UsageError, match="--window 2s: the recordings do not state their sample rate"
+    ):
         parse_span("2s").samples(None)
 
 
@@ -95,38 +87,34 @@ def test_a_span_in_seconds_needs_a_rate():
 def test_an_array_without_missing_values_is_the_array_itself():
     for array in (noise(5, 2), np.arange(5), np.ones((0, 3)), np.ones((3, 0)), np.ones(3, bool)):
         for policy in ("reject", "keep", "interpolate"):
-            assert filled(array, policy) is array
+            assert fill_missing(array, policy) is array
 
 
 def test_missing_values_are_counted_and_the_first_is_named():
     array = noise(4, 3)
     array[2, 1], array[3, 0], array[3, 2] = INF, NAN, -INF
     with pytest.raises(RejectError) as caught:
-        filled(array, "reject")
+        fill_missing(array, "reject")
     expected = "3 of 12 values are NaN or infinite, the first in row 3, channel 2"
     assert str(caught.value) == expected
     with pytest.raises(RejectError, match=r"^1 of 3 values .* in row 2$"):
-        filled(np.array([0, NAN, 1]), "reject")
+        fill_missing(np.array([0, NAN, 1]), "reject")
     with pytest.raises(RejectError, match=r"in row 1, channel 2 1$"):
-        filled(np.array([[[0.0, 1], [NAN, 2]]]), "reject")
+        fill_missing(np.array([[[0.0, 1], [NAN, 2]]]), "reject")
 
 
-def test_missing_values_may_be_kept():
-    array = np.array([NAN, 1, INF])
-    assert filled(array, "keep") is array
-
-
-def test_missing_values_lie_on_a_line_between_those_around_them():
+def test_missing_values_are_interpolated_between_their_neighbours():
     array = np.array([[NAN, 1], [1, 2], [INF, NAN], [NAN, 4], [7, -INF]], np.float32)
     before = array.copy()
-    same(
-        filled(array, "interpolate"), np.array([[1, 1], [1, 2], [3, 3], [5, 4], [7, 4]], np.float32)
+    assert_same(
+        fill_missing(array, "interpolate"),
+        np.array([[1, 1], [1, 2], [3, 3], [5, 4], [7, 4]], np.float32),
     )
-    same(array, before)
+    assert_same(array, before)
 
 
 def line_by_line(values: list[complex]) -> list[complex]:
-    """What `filled` makes of a channel, one value after the other."""
+    """A channel without missing values, interpolated one value after the other."""
     good = [i for i, value in enumerate(values) if np.isfinite(value)]
     result = []
     for i in range(len(values)):
@@ -148,40 +136,37 @@ def test_every_channel_is_filled_on_its_own(values, dtype, shape):
     channels = array.reshape(shape[0], -1)
     if np.isfinite(channels).any(0).all():
         expected = np.stack([line_by_line(channel) for channel in channels.T.tolist()], 1)
-        found = filled(array, "interpolate")
+        found = fill_missing(array, "interpolate")
         assert (found.dtype, found.shape) == (array.dtype, array.shape)
         np.testing.assert_allclose(found, expected.reshape(shape), rtol=2e-3, atol=2e-3)
     else:
-        with pytest.raises(RejectError, match="all are NaN or infinite"):
-            filled(array, "interpolate")
+        with pytest.raises(RejectError, match="no finite value to interpolate from"):
+            fill_missing(array, "interpolate")
 
 
 def test_a_channel_without_numbers_is_named():
     array = noise(4, 3, 2)
     array[:, 1, 0] = NAN
-    with pytest.raises(
-        RejectError, match=r"^no number to go by, channel 2 1: all are NaN or infinite"
-    ):
-        filled(array, "interpolate")
-    with pytest.raises(RejectError, match=r"^no number to go by: all are"):
-        filled(np.array([NAN, INF]), "interpolate")
+    with pytest.raises(RejectError, match=r"^no finite value to interpolate from, channel 2 1$"):
+        fill_missing(array, "interpolate")
+    with pytest.raises(RejectError, match=r"^no finite value to interpolate from$"):
+        fill_missing(np.array([NAN, INF]), "interpolate")
 
 
 # A common clock.
 
 
-def one(array: np.ndarray, times: np.ndarray, rate: float, max_gap: float = 1e9):
-    return resampled({"x": array}, {"x": np.asarray(times, np.float64)}, rate, max_gap)
+def resample_one(array: np.ndarray, times: np.ndarray, rate: float, max_gap: float = 1e9):
+    return resample_arrays({"x": array}, {"x": np.asarray(times, np.float64)}, rate, max_gap)
 
 
 @pytest.mark.parametrize("rate", [1, 3, 7, 30, 44.1, 50, 1000, 44_100])
 @pytest.mark.parametrize("length", [1, 2, 10, 1001])
-def test_a_recording_at_the_rate_stays_what_it_is_to_its_last_sample(rate, length):
+def test_a_recording_at_the_rate_is_unchanged_to_its_last_sample(rate, length):
     array = noise(length, 2)
-    (segment,) = one(array, np.arange(length) / rate, rate)
-    same(segment.arrays["x"], array)
-    same(segment.filled, np.zeros(length, bool))
-    assert segment.start == 0
+    (segment,) = resample_one(array, np.arange(length) / rate, rate)
+    assert_same(segment.arrays["x"], array)
+    assert_same(segment.filled, np.zeros(length, bool))
 
 
 @pytest.mark.parametrize("rate", [3, 30, 50, 1000])
@@ -190,42 +175,29 @@ def test_a_recording_at_the_rate_stays_what_it_is_to_its_last_sample(rate, lengt
 def test_no_sample_is_lost_to_the_rounding_of_times(rate, start, decimals):
     array = noise(1000)
     times = np.round(start + np.arange(1000) / rate, decimals)
-    (segment,) = one(array, times, rate, 1 / rate)
+    (segment,) = resample_one(array, times, rate, 1 / rate)
     assert len(segment.filled) == 1000
     assert not segment.filled.any()
     np.testing.assert_allclose(segment.arrays["x"], array, atol=0.02)
 
 
-def test_points_lie_on_lines_between_measurements():
-    (segment,) = one(np.array([[0.0, 5], [10, 5], [0, 15]]), [2.0, 4, 5], 2)
-    expected = [[0, 5], [2.5, 5], [5, 5], [7.5, 5], [10, 5], [5, 10], [0, 15]]
-    same(segment.arrays["x"], np.array(expected))
-    same(segment.filled, np.array([0, 1, 1, 1, 0, 1, 0], bool))
-
-
-def test_a_recording_of_a_higher_rate_is_thinned_out():
-    (segment,) = one(np.arange(100.0), np.arange(100) / 100, 10)
-    same(segment.arrays["x"], np.arange(0.0, 100, 10))
-    assert not segment.filled.any()
-
-
 def test_the_grid_spans_the_time_that_all_arrays_have():
     fast, slow = np.arange(0, 10, 0.25), np.arange(1.5, 12, 1.0)
-    (segment,) = resampled({"a": fast * 2, "b": slow}, {"a": fast, "b": slow}, 4, 5)
-    same(segment.arrays["b"], np.arange(1.5, 9.8, 0.25))
-    same(segment.arrays["a"], segment.arrays["b"] * 2)
-    same(segment.filled, np.arange(34) % 4 != 0)
+    (segment,) = resample_arrays({"a": fast * 2, "b": slow}, {"a": fast, "b": slow}, 4, 5)
+    assert_same(segment.arrays["b"], np.arange(1.5, 9.8, 0.25))
+    assert_same(segment.arrays["a"], segment.arrays["b"] * 2)
+    assert_same(segment.filled, np.arange(34) % 4 != 0)
 
 
 def test_a_gap_splits_a_recording_and_its_points_belong_to_neither_side():
     times = np.array([0.0, 1, 2, 5, 6, 9.5, 10])
-    found = one(times * 10, times, 2, 1)
-    assert [segment.start for segment in found] == [0, 5, 9.5]
-    same(found[0].arrays["x"], np.array([0.0, 5, 10, 15, 20]))
-    same(found[1].arrays["x"], np.array([50.0, 55, 60]))
-    same(found[2].arrays["x"], np.array([95.0, 100]))
-    assert gaps({"x": times}, 2, 1) == [(2, 3), (6, 3.5)]
-    assert len(one(times, times, 2, 3.5)) == 1
+    found = resample_one(times * 10, times, 2, 1)
+    assert len(found) == 3
+    assert_same(found[0].arrays["x"], np.array([0.0, 5, 10, 15, 20]))
+    assert_same(found[1].arrays["x"], np.array([50.0, 55, 60]))
+    assert_same(found[2].arrays["x"], np.array([95.0, 100]))
+    assert find_gaps({"x": times}, 2, 1) == [(2, 3), (6, 3.5)]
+    assert len(resample_one(times, times, 2, 3.5)) == 1
 
 
 def test_a_gap_of_any_array_is_a_gap_of_the_recording():
@@ -235,32 +207,30 @@ def test_a_gap_of_any_array_is_a_gap_of_the_recording():
         "b": np.array([0.0, 1, 4, 5, 6, 7, 20]),
         "c": np.array([-5.0, 0, 3, 6, 25]),
     }
-    assert gaps(times, 2, 2) == [(0, 6), (6, 19)]
-    found = resampled(times, times, 2, 2)
-    assert [(segment.start, len(segment.filled)) for segment in found] == [(0, 1), (6, 1)]
+    assert find_gaps(times, 2, 2) == [(0, 6), (6, 19)]
+    found = resample_arrays(times, times, 2, 2)
+    assert [segment.arrays["b"].tolist() for segment in found] == [[0], [6]]
     del times["c"]
-    assert gaps(times, 2, 2) == [(1, 3), (7, 13)]
-    found = resampled(times, times, 2, 2)
-    assert [(segment.start, len(segment.filled)) for segment in found] == [(0, 3), (4, 7), (20, 1)]
+    assert find_gaps(times, 2, 2) == [(1, 3), (7, 13)]
+    found = resample_arrays(times, times, 2, 2)
+    assert [(segment.arrays["b"][0], len(segment.filled)) for segment in found] == [
+        (0, 3),
+        (4, 7),
+        (20, 1),
+    ]
 
 
-def test_a_gap_around_the_grid_leaves_nothing_of_it():
+def test_a_gap_around_the_grid_leaves_no_segment():
     times = {"a": np.arange(5.0), "b": np.array([-10.0, 10])}
-    assert gaps(times, 1, 3) == [(-10, 20)]
-    assert resampled({"a": np.arange(5), "b": np.arange(2)}, times, 1, 3) == []
-
-
-def test_a_gap_between_two_points_splits_nothing():
-    times = np.array([0.0, 0.1, 0.9, 1])
-    (segment,) = one(times, times, 1, 0.5)
-    same(segment.arrays["x"], np.array([0.0, 1]))
+    assert find_gaps(times, 1, 3) == [(-10, 20)]
+    assert resample_arrays({"a": np.arange(5), "b": np.arange(2)}, times, 1, 3) == []
 
 
 EIGHTHS = st.lists(st.integers(0, 60), min_size=1, max_size=15, unique=True).map(sorted)
 
 
 def point_by_point(arrays, times, rate, max_gap):
-    """The segments as (first point, values of each array, filled), one point after the other."""
+    """The segments as (values of each array, filled), one point after the other."""
     start = max(clock[0] for clock in times.values())
     end = min(clock[-1] for clock in times.values())
     segments, inside = [], False
@@ -278,11 +248,11 @@ def point_by_point(arrays, times, rate, max_gap):
             inside = False
             continue
         if not inside:
-            segments.append((k, {name: [] for name in times}, []))
+            segments.append(({name: [] for name in times}, []))
         inside = True
         for name, value in row.items():
-            segments[-1][1][name].append(value)
-        segments[-1][2].append(far)
+            segments[-1][0][name].append(value)
+        segments[-1][1].append(far)
     return segments
 
 
@@ -290,19 +260,18 @@ def point_by_point(arrays, times, rate, max_gap):
     EIGHTHS, EIGHTHS, st.sampled_from([0.5, 1, 2, 8, 32]), st.sampled_from([0.0, 0.25, 0.5, 2, 9])
 )
 @settings(max_examples=150, deadline=None)
-def test_segments_are_what_one_point_after_the_other_gives(a, b, rate, max_gap):
-    # Eighths of a second are exact, so that nothing is a question of rounding.
+def test_segments_are_those_computed_point_by_point(a, b, rate, max_gap):
+    # Eighths of a second are exact, so rounding plays no part.
     times = {"a": np.array(a) / 8, "b": np.array(b) / 8}
     arrays = {"a": noise(len(a), 2), "b": noise(len(b)).astype(np.float64)}
     if max(a[0], b[0]) > min(a[-1], b[-1]):
         with pytest.raises(RejectError, match="begins after the end of"):
-            resampled(arrays, times, rate, max_gap)
+            resample_arrays(arrays, times, rate, max_gap)
         return
-    found = resampled(arrays, times, rate, max_gap)
+    found = resample_arrays(arrays, times, rate, max_gap)
     expected = point_by_point(arrays, times, rate, max_gap)
-    assert [segment.start for segment in found] == [k / rate for k, _, _ in expected]
-    for segment, (_, values, missing) in zip(found, expected, strict=True):
-        same(segment.filled, np.array(missing))
+    for segment, (values, missing) in zip(found, expected, strict=True):
+        assert_same(segment.filled, np.array(missing))
         for name, array in segment.arrays.items():
             np.testing.assert_allclose(array, np.array(values[name]), rtol=1e-5, atol=1e-6)
 
@@ -319,21 +288,21 @@ def test_segments_are_what_one_point_after_the_other_gives(a, b, rate, max_gap):
         ("complex128", "complex128"),
     ],
 )
-def test_points_are_floats_that_hold_what_was_measured(dtype, expected):
+def test_points_are_floats_that_hold_the_measured_dtype(dtype, expected):
     array = np.array([[0, 1], [1, 0], [1, 1]]).astype(dtype)
-    (segment,) = one(array, [0, 1, 2], 1)
-    same(segment.arrays["x"], array.astype(expected))
+    (segment,) = resample_one(array, [0, 1, 2], 1)
+    assert_same(segment.arrays["x"], array.astype(expected))
 
 
 @pytest.mark.parametrize("trailing", [(), (1,), (3,), (2, 3), (0,), (2, 0)])
 def test_points_have_the_shape_of_measurements(trailing):
-    (segment,) = one(np.ones((3, *trailing)), [0, 1, 2], 4)
+    (segment,) = resample_one(np.ones((3, *trailing)), [0, 1, 2], 4)
     assert segment.arrays["x"].shape == (9, *trailing)
 
 
-def test_values_that_are_not_finite_stay_where_they_were_measured():
-    (segment,) = one(np.array([0, NAN, 2, 3, INF]), np.arange(5), 1)
-    same(segment.arrays["x"], np.array([0, NAN, 2, 3, INF]))
+def test_values_that_are_not_finite_stay_at_their_times():
+    (segment,) = resample_one(np.array([0, NAN, 2, 3, INF]), np.arange(5), 1)
+    assert_same(segment.arrays["x"], np.array([0, NAN, 2, 3, INF]))
 
 
 def test_arrays_without_a_common_time_are_rejected():
@@ -344,41 +313,36 @@ def test_arrays_without_a_common_time_are_rejected():
     ]
     for times, message in cases:
         with pytest.raises(RejectError, match=f"^{message}$"):
-            resampled({name: np.zeros(len(clock)) for name, clock in times.items()}, times, 1, 1)
+            resample_arrays(
+                {name: np.zeros(len(clock)) for name, clock in times.items()}, times, 1, 1
+            )
         with pytest.raises(RejectError, match=f"^{message}$"):
-            gaps(times, 1, 1)
+            find_gaps(times, 1, 1)
 
 
 def test_arrays_need_a_time_for_each_row():
     with pytest.raises(RejectError, match=r"^x has 3 rows, but 2 times$"):
-        one(np.zeros(3), [0, 1], 1)
+        resample_one(np.zeros(3), [0, 1], 1)
 
 
-def test_a_grid_that_only_a_wrong_unit_explains_is_rejected():
+def test_a_grid_far_too_long_is_rejected():
     for times in ([0, 2.0**28], [0, 1e300], [-1e308, 1e308]):
         with pytest.raises(RejectError, match=r"samples: check the unit of the times$"):
-            one(np.zeros(2), times, 1)
+            resample_one(np.zeros(2), times, 1)
     message = r"^1e\+12 s at 50 Hz are more than 268435456 samples"
     with pytest.raises(RejectError, match=message):
-        one(np.zeros(2), [0, 1e12], 50)
+        resample_one(np.zeros(2), [0, 1e12], 50)
 
 
-def test_a_result_larger_than_a_record_is_rejected_unmade():
+def test_a_result_larger_than_a_record_is_rejected_before_it_is_made():
     with pytest.raises(RejectError) as caught:
-        one(np.zeros((2, 1000), np.float32), [0, 1e6], 1)
+        resample_one(np.zeros((2, 1000), np.float32), [0, 1e6], 1)
     expected = "at 1 Hz it takes 4000004000 bytes, more than a record can hold (2 GiB)"
     assert str(caught.value) == expected
-    assert one(np.zeros((2, 1000), np.float32), [0, 1e6], 1, 10)[1].start == 1e6
+    assert len(resample_one(np.zeros((2, 1000), np.float32), [0, 1e6], 1, 10)) == 2
 
 
-# Windows and spectra.
-
-
-@given(st.integers(0, 30), st.integers(1, 12), st.integers(1, 12))
-@settings(max_examples=100, deadline=None)
-def test_windows_lie_wholly_inside(length, window, stride):
-    expected = [at for at in range(0, length, stride) if at + window <= length]
-    assert list(window_starts(length, window, stride)) == expected
+# Spectrograms.
 
 
 def close(found: np.ndarray, expected: np.ndarray) -> None:
@@ -414,12 +378,12 @@ def test_a_spectrogram_is_that_of_scipy(frame, step):
     close(spectrogram(signal, frame, step), abs(expected.T) * scale)
 
 
-def test_blocks_make_no_difference(monkeypatch):
+def test_the_size_of_blocks_makes_no_difference(monkeypatch):
     signal = noise(3000, 3)
     whole = spectrogram(signal, 64, 16)
     for block in (1, 64 * 3 * 5, 1 << 30):
         monkeypatch.setattr(signals, "_BLOCK", block)
-        same(spectrogram(signal, 64, 16), whole)
+        assert_same(spectrogram(signal, 64, 16), whole)
 
 
 @pytest.mark.parametrize(
@@ -442,16 +406,16 @@ def test_a_spectrogram_has_frames_bins_and_channels(shape, expected):
     assert (found.dtype, found.shape) == (np.float32, expected)
     for place in np.ndindex(shape[1:]):
         channel = spectrogram(signal[(slice(None), *place)], 8, 4)
-        same(found[(..., *place)] if len(expected) > 2 else found, channel)
+        assert_same(found[(..., *place)] if len(expected) > 2 else found, channel)
 
 
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int16", "int64", "float64", ">f4"])
-def test_numbers_of_any_dtype_are_taken_as_float32(dtype):
+def test_a_spectrogram_converts_any_dtype_to_float32(dtype):
     signal = (np.random.default_rng(0).normal(size=100) * 3e5).astype(dtype)
-    same(spectrogram(signal, 16, 8), spectrogram(signal.astype(np.float32), 16, 8))
+    assert_same(spectrogram(signal, 16, 8), spectrogram(signal.astype(np.float32), 16, 8))
 
 
-def test_frames_that_are_not_finite_harm_no_others(recwarn):
+def test_a_value_that_is_not_finite_affects_its_own_frame_alone(recwarn):
     signal = np.ones(64)
     signal[3], signal[40] = NAN, 1e300
     found = spectrogram(signal, 16, 16)
@@ -459,12 +423,12 @@ def test_frames_that_are_not_finite_harm_no_others(recwarn):
     assert not recwarn.list
 
 
-def test_complex_numbers_have_no_spectrogram_here():
-    with pytest.raises(RejectError, match=r"^a spectrogram is of real numbers, not of complex64$"):
+def test_a_spectrogram_of_complex_numbers_is_rejected():
+    with pytest.raises(RejectError, match=r"^a spectrogram needs real numbers, not complex64$"):
         spectrogram(np.ones(10, np.complex64), 4, 2)
 
 
-def test_a_spectrogram_larger_than_a_record_is_rejected_unmade():
+def test_a_spectrogram_larger_than_a_record_is_rejected_before_it_is_made():
     with pytest.raises(
         RejectError, match=r"^its spectrogram takes 2199029547012 bytes, more than a"
     ):

@@ -1,3 +1,5 @@
+"""Subword tokens against the `tokenizers` library, and tokenizers that are trained on texts."""
+
 import functools
 import itertools
 import json
@@ -26,7 +28,7 @@ CORPUS = [
     "日本語の文章 한국어 🎉🎉 a🎉b 👨\u200d👩\u200d👧 1234 ½ ①",
 ] * 3
 
-# With what normalizers change: case, accents, compatibility forms, marks in another order.
+# Characters that normalizers change: case, accents, compatibility forms, marks in another order.
 texts = st.one_of(
     st.text("aB éÉßﬁ½日🎉\u0301\u0323\u200d\t\n\u00a0.'[]▁\0", max_size=30),
     st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
@@ -34,20 +36,10 @@ texts = st.one_of(
 )
 
 
-def trained(
-    model: object,
-    trainer: object,
-    normalizer: object = None,
-    pre_tokenizer: object = None,
-    post_processor: object = None,
-) -> str:
+def trained(model: object, trainer: object, **parts: object) -> str:
     tokenizer = tokenizers.Tokenizer(model)
-    if normalizer:
-        tokenizer.normalizer = normalizer
-    if pre_tokenizer:
-        tokenizer.pre_tokenizer = pre_tokenizer
-    if post_processor:
-        tokenizer.post_processor = post_processor
+    for name, part in parts.items():
+        setattr(tokenizer, name, part)
     tokenizer.train_from_iterator(CORPUS, trainer)
     return tokenizer.to_str()
 
@@ -60,7 +52,7 @@ AROUND = processors.TemplateProcessing(
 
 @functools.cache
 def file(kind: str) -> str:
-    """The text of a tokenizer's file."""
+    """The contents of a tokenizer's file."""
     if kind == "ours":
         return train_bpe([text.encode() for text in CORPUS], 400)
     if kind == "gpt2":
@@ -69,24 +61,23 @@ def file(kind: str) -> str:
             trainers.BpeTrainer(
                 vocab_size=400, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), **SPECIAL
             ),
-            None,
-            pre_tokenizers.ByteLevel(add_prefix_space=True),
-            processors.ByteLevel(trim_offsets=True),
+            pre_tokenizer=pre_tokenizers.ByteLevel(add_prefix_space=True),
+            post_processor=processors.ByteLevel(trim_offsets=True),
         )
     if kind == "bert":
         return trained(
             models.WordPiece(unk_token="[UNK]"),
             trainers.WordPieceTrainer(vocab_size=200, **SPECIAL),
-            normalizers.BertNormalizer(lowercase=True),
-            pre_tokenizers.BertPreTokenizer(),
-            AROUND,
+            normalizer=normalizers.BertNormalizer(lowercase=True),
+            pre_tokenizer=pre_tokenizers.BertPreTokenizer(),
+            post_processor=AROUND,
         )
     assert kind == "t5"
     return trained(
         models.Unigram(),
         trainers.UnigramTrainer(vocab_size=120, unk_token="[UNK]", **SPECIAL),
-        normalizers.NFKC(),
-        pre_tokenizers.Metaspace(),
+        normalizer=normalizers.NFKC(),
+        pre_tokenizer=pre_tokenizers.Metaspace(),
     )
 
 
@@ -95,15 +86,6 @@ KINDS = ("ours", "gpt2", "bert", "t5")
 
 def library(kind: str) -> tokenizers.Tokenizer:
     return tokenizers.Tokenizer.from_str(file(kind))
-
-
-def changed(kind: str, **changes: object) -> str:
-    """A tokenizer's file with other values of `part__name`."""
-    fields = json.loads(file(kind))
-    for names, value in changes.items():
-        *parts, last = names.split("__")
-        functools.reduce(dict.__getitem__, parts, fields)[last] = value
-    return json.dumps(fields)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -119,14 +101,14 @@ def test_ids_are_those_of_the_library(kind, batch):
 @pytest.mark.parametrize("kind", KINDS)
 @given(text=texts, max_length=st.integers(2, 8))
 @settings(max_examples=30, deadline=None)
-def test_long_texts_are_cut_as_the_library_cuts_them(kind, text, max_length):
+def test_long_texts_are_cut_as_in_the_library(kind, text, max_length):
     cut, whole = library(kind), library(kind).encode(text).ids
     cut.enable_truncation(max_length)
     found = Subwords(file(kind), max_length)(text.encode()).tolist()
     assert found == cut.encode(text).ids
     assert len(found) == min(len(whole), max_length)
     kept = whole[:max_length]
-    # What the file adds at the end stays there.
+    # A special token at the end is kept.
     assert found == (kept if kind != "bert" else kept[:-1] + whole[-1:])
 
 
@@ -135,7 +117,7 @@ def test_long_texts_are_cut_as_the_library_cuts_them(kind, text, max_length):
 @settings(max_examples=60, deadline=None)
 @example(text="")
 @example(text="ÉLAN a\u0323\u0301 ﬁ ½ 🎉 日 İ")
-def test_spans_are_the_bytes_of_the_text_as_it_was_before_the_normalizer(kind, text):
+def test_spans_are_bytes_of_the_text_before_normalization(kind, text):
     octets, made = text.encode(), Subwords(file(kind), 2)
     ids, spans = made.encode_spans(octets)
     expected = library(kind).encode(text, add_special_tokens=False)
@@ -149,17 +131,7 @@ def test_spans_are_the_bytes_of_the_text_as_it_was_before_the_normalizer(kind, t
     assert made.count(octets) == len(ids)
 
 
-def test_spans_of_a_text_that_is_lowered_and_stripped_of_accents():
-    text = "Élan, THE  fox"
-    ids, spans = Subwords(file("bert")).encode_spans(text.encode())
-    names = [library("bert").id_to_token(id_) for id_ in ids.tolist()]
-    parts = [text.encode()[start:end].decode() for start, end in spans.tolist()]
-    assert "".join(names).replace("##", "") == "elan,thefox"
-    assert "".join(parts) == "Élan,THEfox"
-    assert spans[0].tolist()[0] == 0 and "É" in parts[0]
-
-
-def test_truncation_padding_and_dropout_of_the_file_are_passed_over():
+def test_truncation_padding_and_dropout_in_the_file_are_ignored():
     text = " ".join(CORPUS)
     tokenizer = library("ours")
     tokenizer.enable_truncation(5)
@@ -184,7 +156,7 @@ def test_the_size_is_one_more_than_the_largest_id():
     assert Subwords(json.dumps(fields)).size == 5001
 
 
-def test_it_travels_as_the_text_of_its_file():
+def test_only_the_contents_of_the_file_are_pickled():
     made = Subwords(file("bert"), 5)
     before = pickle.dumps(made)
     ids = made(b"the fox does not sleep").tolist()
@@ -238,16 +210,17 @@ def refused(tmp_path: Path, data: bytes, max_length: int = 0) -> str:
     [b"", b"hello", b"[]", b"{}", b'{"model": 1}', b"[" * 100_000, b'{"tokens": ["a", "b"]}'],
     ids=lambda data: data[:20],
 )
-def test_a_file_that_is_no_tokenizer_is_refused(tmp_path, data):
+def test_a_file_that_is_not_a_tokenizer_is_refused(tmp_path, data):
     found = refused(tmp_path, data)
     assert found.startswith(
         "--tokens t.json: expected a tokenizer.json of Hugging Face tokenizers ("
     )
 
 
-def test_a_file_at_which_the_library_panics_is_refused(tmp_path):
-    data = changed("ours", model__continuing_subword_prefix="longer than any token of it")
-    found = refused(tmp_path, data.encode())
+def test_a_file_that_makes_the_library_panic_is_refused(tmp_path):
+    fields = json.loads(file("ours"))
+    fields["model"]["continuing_subword_prefix"] = "longer than any token of it"
+    found = refused(tmp_path, json.dumps(fields).encode())
     assert "expected a tokenizer.json of Hugging Face tokenizers (range end index" in found
 
 
@@ -270,8 +243,8 @@ def test_a_limit_with_no_room_for_special_tokens_is_refused(tmp_path):
     assert Subwords(file("bert"), 2)(b"the fox").tolist() == [1, 2]
 
 
-def unable(kind: str) -> Subwords:
-    """A tokenizer that fails at some texts."""
+def failing(kind: str) -> Subwords:
+    """A tokenizer that fails on some texts."""
     if kind == "panic":
         fields = json.loads(file("bert"))
         del fields["post_processor"]["special_tokens"]["[SEP]"]
@@ -291,22 +264,22 @@ def unable(kind: str) -> Subwords:
         ("panic", "no entry found for key"),
     ],
 )
-def test_a_tokenizer_that_fails_at_a_text_is_the_users_mistake(kind, reason):
-    made = unable(kind)
+def test_a_tokenizer_that_fails_on_a_text_is_a_usage_error(kind, reason):
+    made = failing(kind)
     uses = [made, made.encode_spans, made.count, lambda text: made.encode_all([b"a", text])]
     for use in uses[:1] if kind == "panic" else uses:
         with pytest.raises(UsageError) as caught:
             use(b"a zebra")
-        assert caught.value.message == f"--tokens: the tokenizer fails at a text ({reason})"
+        assert caught.value.message == f"--tokens: the tokenizer fails on a text ({reason})"
 
 
-def test_an_interrupt_stays_one():
+def test_interrupts_are_not_turned_into_usage_errors():
     for error in (KeyboardInterrupt, SystemExit):
-        with pytest.raises(error), subwords._named("failure"):
+        with pytest.raises(error), subwords._library_errors("failure"):
             raise error
 
 
-def test_without_the_library_the_message_says_how_to_install_it(monkeypatch, tmp_path):
+def test_if_the_library_is_missing_the_error_states_how_to_install_it(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     found = refused(tmp_path, b"{}")
     assert found.startswith("--tokens FILE.json need tokenizers")
@@ -322,7 +295,7 @@ def merges_of(trained_file: str) -> list[tuple[str, str]]:
     return [tuple(merge) for merge in json.loads(trained_file)["model"]["merges"]]
 
 
-def test_the_reserved_ids_come_first_then_the_bytes_then_what_was_learned():
+def test_reserved_ids_come_first_then_bytes_then_merges():
     vocabulary = json.loads(file("ours"))["model"]["vocab"]
     names = sorted(vocabulary, key=vocabulary.__getitem__)
     assert list(vocabulary.values()) == list(range(len(names)))
@@ -335,7 +308,7 @@ def test_the_reserved_ids_come_first_then_the_bytes_then_what_was_learned():
 @given(texts)
 @settings(max_examples=100, deadline=None)
 @example("".join(map(chr, range(256))))
-def test_any_text_comes_back_from_its_ids(text):
+def test_any_text_can_be_restored_from_its_ids(text):
     assume("[PAD]" not in text and "[UNK]" not in text)
     ids = Subwords(file("ours"))(text.encode())
     assert library("ours").decode(ids.tolist(), skip_special_tokens=False) == text
@@ -350,12 +323,12 @@ def test_few_texts_give_a_smaller_vocabulary():
 
 
 @pytest.mark.parametrize("size", [-1, 0, 3, 257, (1 << 24) + 1, 1 << 60])
-def test_a_vocabulary_without_room_for_all_bytes_or_too_large_for_memory_is_refused(size):
+def test_a_vocabulary_that_is_too_small_or_too_large_is_refused(size):
     with pytest.raises(UsageError) as caught:
         train_bpe([b"a"], size)
     assert caught.value.message == (
-        f"--vocabulary_size {size}: expected 258 to 16777216 with --tokens bpe, 2 reserved ids and "
-        "the 256 bytes among them"
+        f"--vocabulary_size {size}: expected 258 to 16777216 with --tokens bpe, including 2 reserved ids "
+        "and the 256 bytes"
     )
 
 
@@ -394,7 +367,7 @@ tied = st.lists(st.text("aabcé '", max_size=30), max_size=8)
 @given(tied, st.integers(258, 300), st.randoms(use_true_random=False))
 @settings(max_examples=80, deadline=None)
 @example(["aaaaaaa aaaa aaa", "ababababa bababab"], 300, None)
-def test_ties_go_to_the_smaller_ids_whatever_the_order_of_the_texts(given_texts, size, random):
+def test_ties_go_to_the_smaller_ids_whatever_the_order_of_texts(given_texts, size, random):
     found = train_bpe([text.encode() for text in given_texts], size)
     assert merges_of(found) == learned_one_by_one(given_texts, size)
     if random:
@@ -403,7 +376,7 @@ def test_ties_go_to_the_smaller_ids_whatever_the_order_of_the_texts(given_texts,
 
 
 @pytest.mark.slow
-def test_what_is_learned_is_the_same_in_every_process_with_any_number_of_threads():
+def test_training_gives_the_same_result_in_every_process_with_any_number_of_threads():
     code = (
         "import pathlib, sys, json; from beam_jobs.jobs.text.subwords import train_bpe; import hashlib;"
         "files = sorted(pathlib.Path(json.__file__).parents[1].glob('*.py'));"
@@ -458,7 +431,7 @@ def test_pieces_are_the_text_cut_before_spaces(text, longest):
         assert after[0] == " " or " " not in before[1:]
 
 
-def test_words_of_usual_length_are_learned_from_long_texts_as_from_short_ones():
+def test_long_texts_teach_the_same_words_as_short_ones():
     words = [word for text in CORPUS for word in text.split()] * 30
     together = " ".join(words).encode()
     assert len(together) > 5000

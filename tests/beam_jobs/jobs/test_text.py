@@ -1,3 +1,5 @@
+"""Texts as they are read from files of every kind, one by one and in batches."""
+
 import gzip
 import json
 from pathlib import Path
@@ -10,16 +12,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from beam_jobs.errors import UsageError
-from beam_jobs.jobs.text import job as text_module
-from beam_jobs.jobs.text.job import TextJob, has_several_labels
-from beam_jobs.jobs.text.lines import numbered_chunks
+from beam_jobs.jobs.text import reading
+from beam_jobs.jobs.text.job import TextJob
+from beam_jobs.jobs.text.lines import byte_ranges, count_lines, numbered_chunks
+from beam_jobs.jobs.text.reading import has_several_labels
 from beam_jobs.jobs.text.texts import Text
 from beam_jobs.records.rejects import Reject, format_rejects
 from beam_jobs.sources.chunks import CHUNK_BYTES, Chunk, Task
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
+from beam_jobs.sources.rows import MAX_LINE_BYTES
 from beam_jobs.sources.source import Source
-from readers.format.manifest import Manifest
 from readers.format.schema import Feature, Schema
 
 
@@ -29,18 +32,18 @@ def job(root: Path, **options) -> TextJob:
 
 
 def read(root: Path, name: str, data: bytes | str, **options) -> list[Text]:
-    """Every record of one file, chunk by chunk."""
+    """All texts of one file, chunk by chunk."""
     data = data.encode() if isinstance(data, str) else data
     (root / name).write_bytes(data)
     reader = job(root, **options)
     chunks = list(reader.chunks(Source(name, len(data))))
     if not chunks[0].first:
-        chunks = list(numbered_chunks(reader.line_counts().count(Task(tuple(chunks)))))
-    return records_of(reader, chunks)
+        chunks = list(numbered_chunks(reader.line_counter()(Task(tuple(chunks)))))
+    return texts_of(reader, chunks)
 
 
-def records_of(reader: TextJob, chunks: list[Chunk]) -> list[Text]:
-    """Every record of some chunks, one by one; read in batches they must be the same."""
+def texts_of(reader: TextJob, chunks: list[Chunk]) -> list[Text]:
+    """All texts of some chunks; `read` and `batches` must give the same."""
     texts = []
     for chunk in chunks:
         found = list(reader.read(chunk))
@@ -57,7 +60,7 @@ def records_of(reader: TextJob, chunks: list[Chunk]) -> list[Text]:
     return texts
 
 
-def texts(found: list[Text]) -> list[tuple[str, str | None]]:
+def numbered_texts(found: list[Text]) -> list[tuple[str, str | None]]:
     return [(text.key.rpartition("#")[2], text.text) for text in found]
 
 
@@ -93,15 +96,15 @@ def test_a_record_is_a_line_with_its_number(tmp_path, name):
         (b"#1\n", [("1", "#1")]),
     ],
 )
-def test_lines_end_with_newlines_alone_and_blank_ones_are_passed_over(tmp_path, data, expected):
-    assert texts(read(tmp_path, "a.txt", data)) == expected
-    assert texts(read(tmp_path, "a.txt.gz", gzip.compress(data))) == expected
+def test_only_newlines_end_a_line_and_blank_lines_are_skipped(tmp_path, data, expected):
+    assert numbered_texts(read(tmp_path, "a.txt", data)) == expected
+    assert numbered_texts(read(tmp_path, "a.txt.gz", gzip.compress(data))) == expected
 
 
 @pytest.mark.parametrize("bad", [b"\xff", b"caf\xe9", b"\xed\xa0\x80", b"\xc3"])
 def test_a_line_that_is_not_utf8_is_rejected_alone(tmp_path, bad):
     found = read(tmp_path, "a.txt", b"good\n" + bad + b"\nfine\n")
-    assert texts(found) == [("1", "good"), ("2", None), ("3", "fine")]
+    assert numbered_texts(found) == [("1", "good"), ("2", None), ("3", "fine")]
     assert found[1].error.startswith("not UTF-8: ")
 
 
@@ -133,18 +136,14 @@ def test_files_of_other_kinds_are_rejected(tmp_path, name):
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
 def test_a_record_is_a_json_object(tmp_path, name):
     lines = [
-        '{"text": "a\\nb", "x": [1]}',
+        '\ufeff{"text": "a\\nb", "x": [1]}',
         "",
         ' {"text": "", "text": "last"} ',
         '{"text":"\\u00e9🎉"}',
     ]
     data = "\r\n".join(lines).encode()
     found = read(tmp_path, name, gzip.compress(data) if name.endswith("gz") else data)
-    assert texts(found) == [("1", "a\nb"), ("3", "last"), ("4", "é🎉")]
-
-
-def test_a_byte_order_mark_before_json_is_passed_over(tmp_path):
-    assert texts(read(tmp_path, "a.jsonl", '\ufeff{"text": "a"}\n')) == [("1", "a")]
+    assert numbered_texts(found) == [("1", "a\nb"), ("3", "last"), ("4", "é🎉")]
 
 
 @pytest.mark.parametrize(
@@ -166,32 +165,33 @@ def test_a_byte_order_mark_before_json_is_passed_over(tmp_path):
         ('{"text": 1' + "0" * 5000 + "}", "not JSON: "),
     ],
 )
-def test_a_line_that_is_no_such_object_is_rejected_alone(tmp_path, line, message):
+def test_a_line_that_is_not_a_json_object_with_a_text_is_rejected(tmp_path, line, message):
     found = read(tmp_path, "a.jsonl", f'{line}\n{{"text": "fine"}}\n')
-    assert texts(found) == [("1", None), ("2", "fine")]
+    assert numbered_texts(found) == [("1", None), ("2", "fine")]
     assert message in found[0].error
 
 
-def test_a_long_wrong_value_is_quoted_in_part(tmp_path):
+def test_a_long_wrong_value_is_shortened_in_the_error(tmp_path):
     found = only(read(tmp_path, "a.jsonl", json.dumps({"text": ["x" * 10_000]})))
     assert len(found.error) < 200
 
 
 def test_another_field_may_hold_the_text(tmp_path):
     data = '{"body": "a", "text": "no"}\n'
-    assert texts(read(tmp_path, "a.jsonl", data, text_field="body")) == [("1", "a")]
+    assert numbered_texts(read(tmp_path, "a.jsonl", data, text_field="body")) == [("1", "a")]
 
 
 @pytest.mark.parametrize(
     ("value", "label"),
-    [('"cat"', "cat"), ("3", "3"), ("-7", "-7"), ("true", "1"), ("false", "0"), ('"3"', "3")],
+    [('"cat"', "cat"), ("3", "3"), ("-7", "-7"), ("true", "1"), ("false", "0"), ('"3"', "3")]
+    + [(r'"\ud83c\udf89 é \u0000"', "🎉 é \0")],
 )
 def test_labels_are_text_or_whole_numbers(tmp_path, value, label):
     found = read(tmp_path, "a.jsonl", f'{{"text": "a", "y": {value}}}', label_field="y")
     assert found == [Text("a.jsonl#1", "a", label)]
 
 
-def test_lines_and_whole_texts_have_no_field_for_a_label(tmp_path):
+def test_lines_and_whole_files_have_no_label_field(tmp_path):
     for record in ("line", "file"):
         found = only(read(tmp_path, "a.txt", "one", label_field="y", record=record))
         assert found.text is None
@@ -216,7 +216,7 @@ def test_a_record_without_a_usable_label_is_rejected(tmp_path, fields, message):
     assert message in found.error
 
 
-def test_half_a_surrogate_pair_anywhere_ends_in_a_reject_that_can_be_written(tmp_path):
+def test_half_a_surrogate_pair_makes_a_reject_that_can_be_written(tmp_path):
     lines = [
         r'{"text": "\ud800"}',
         r'{"text": "a", "y": "\ud800"}',
@@ -229,15 +229,6 @@ def test_half_a_surrogate_pair_anywhere_ends_in_a_reject_that_can_be_written(tmp
     written = format_rejects(Reject.of(text.key, "read", text.error) for text in found)
     again = [json.loads(line) for line in written.decode().splitlines()]
     assert [reject["key"] for reject in again] == [f"a.jsonl#{i}" for i in range(1, 6)]
-
-
-def test_every_label_that_is_read_can_be_written_to_a_manifest(tmp_path):
-    data = r'{"text": "a", "y": "\ud83c\udf89 é \u0000"}'
-    label = only(read(tmp_path, "a.jsonl", data, label_field="y")).label
-    assert label == "🎉 é \0"
-    schema = Schema({"key": Feature("string")})
-    manifest = Manifest(schema=schema, splits={}, label_names=(label,))
-    assert json.loads(manifest.to_bytes())["label_names"] == [label]
 
 
 TABLE = 'id,text,y\n1,plain,cat\n2,"quoted, with ""quotes""\nand a newline",dog\n\n3,é,7\n'
@@ -256,26 +247,19 @@ def test_a_record_is_a_row_of_a_table(tmp_path, end, start, name):
     ]
 
 
-def test_columns_may_stand_in_any_order_and_texts_may_be_empty(tmp_path):
+def test_columns_may_be_in_any_order_and_texts_may_be_empty(tmp_path):
     data = "y,id,text\ncat,1,\ndog,2,b"
     found = read(tmp_path, "a.csv", data, label_field="y")
     assert [(text.text, text.label) for text in found] == [("", "cat"), ("b", "dog")]
 
 
-@pytest.mark.parametrize(("row", "columns"), [("1", 1), ("1,2,3,4", 4), ('"1,2,3"', 1)])
-def test_rows_of_another_length_are_rejected_alone(tmp_path, row, columns):
-    found = read(tmp_path, "a.csv", f"id,text,y\n{row}\n1,fine,cat\n")
-    assert texts(found) == [("1", None), ("2", "fine")]
-    assert found[0].error == f"{columns} columns, the first line has 3"
+def test_a_row_that_cannot_be_read_is_rejected(tmp_path):
+    found = read(tmp_path, "a.csv", "id,text\n1\n1,fine\n")
+    assert numbered_texts(found) == [("1", None), ("2", "fine")]
+    assert found[0].error == "1 columns, the first line has 2"
 
 
-def test_a_row_without_a_label_is_rejected(tmp_path):
-    found = read(tmp_path, "a.csv", "text,y\na,\nb,cat\n", label_field="y")
-    assert texts(found) == [("1", None), ("2", "b")]
-    assert "label ''" in found[0].error
-
-
-@pytest.mark.parametrize("data", ["", "text,y\n", "\ufefftext,y"])
+@pytest.mark.parametrize("data", ["", "text,y\n"])
 def test_a_table_without_rows_has_no_records(tmp_path, data):
     assert read(tmp_path, "a.csv", data) == []
 
@@ -286,38 +270,21 @@ def test_a_table_without_the_column_is_the_users_mistake(tmp_path, field):
         read(tmp_path, "a.csv", "text,y\na,b\n", **{field: "z"})
 
 
-def test_long_texts_fit_in_a_table(tmp_path):
-    long = "words, and more words\n" * 20_000
-    found = read(tmp_path, "a.csv", f'text,y\n"{long}",cat\nshort,dog\n')
-    assert texts(found) == [("1", long), ("2", "short")]
-
-
-def test_a_row_that_is_not_utf_8_costs_that_row_alone(tmp_path):
-    rows = b"".join(b"row %d\n" % i for i in range(10_000))
-    found = read(tmp_path, "a.csv", b"text\n" + rows + b"\xff\n" + rows)
-    assert len(found) == 20_001
-    assert [(text.key, text.error) for text in found if text.error] == [
-        ("a.csv#10001", "not UTF-8")
-    ]
-
-
 def test_a_line_longer_than_any_text_is_one_reject(tmp_path):
-    from beam_jobs.jobs.text.job import MAX_LINE_BYTES
-
     data = b"before\n" + b"x" * (2 * MAX_LINE_BYTES + 7) + b"\nafter\n"
     found = read(tmp_path, "a.txt", data)
-    assert texts([found[0], found[2]]) == [("1", "before"), ("3", "after")]
+    assert numbered_texts([found[0], found[2]]) == [("1", "before"), ("3", "after")]
     assert (found[1].key, found[1].error) == ("a.txt#2", "longer than 64 MiB")
     assert len(found) == 3
 
 
 @pytest.mark.parametrize("name", ["a.txt.gz", "a.jsonl.gz", "a.csv.gz"])
 @pytest.mark.parametrize("damage", ["cut", "flipped", "garbage"])
-def test_a_damaged_gzip_file_is_reported_once_and_the_same_each_time(tmp_path, name, damage):
+def test_a_damaged_gzip_file_is_reported_once_after_the_texts_before_the_damage(
+    tmp_path, name, damage
+):
     rng = np.random.default_rng(0)
-    rows = [f'{{"text": "{rng.integers(1 << 60)}"}}' for _ in range(5000)]
-    if "csv" in name:
-        rows = ["text", *(str(rng.integers(1 << 60)) for _ in range(5000))]
+    rows = ["text", *(f'{{"text": "{rng.integers(1 << 60)}"}}' for _ in range(5000))]
     whole = gzip.compress("\n".join(rows).encode())
     broken = {
         "cut": whole[: len(whole) // 2],
@@ -327,24 +294,22 @@ def test_a_damaged_gzip_file_is_reported_once_and_the_same_each_time(tmp_path, n
     found = read(tmp_path, name, broken)
     assert found[-1].key == name
     assert "to its end: " in found[-1].error
-    assert len(found) < 5000
+    assert (1000 if damage == "cut" else 0) < len(found) < 5000
     assert found == read(tmp_path, name, broken)
-    if damage == "cut":
-        assert len(found) > 1000
 
 
 def test_gzip_files_of_several_members_are_read_to_their_end(tmp_path):
     data = gzip.compress(b"a\n") + gzip.compress(b"b\n")
-    assert texts(read(tmp_path, "a.txt.gz", data)) == [("1", "a"), ("2", "b")]
+    assert numbered_texts(read(tmp_path, "a.txt.gz", data)) == [("1", "a"), ("2", "b")]
 
 
 def test_a_file_that_is_gone_is_reported(tmp_path):
-    found = only(records_of(job(tmp_path), [Chunk(Source("none.txt"), 0, 0, 1, 0)]))
+    found = only(texts_of(job(tmp_path), [Chunk(Source("none.txt"), 0, 0, 1, 0)]))
     assert (found.key, found.text) == ("none.txt", None)
     assert found.error.startswith("cannot be read to its end")
 
 
-def test_labels_of_files_hold_for_all_their_records(tmp_path):
+def test_the_label_of_a_file_is_the_label_of_all_its_records(tmp_path):
     (tmp_path / "cat").mkdir()
     found = read(tmp_path, "cat/a.txt", "x\ny\n", labels=Labels("parent"))
     assert [(text.key, text.label) for text in found] == [
@@ -353,7 +318,7 @@ def test_labels_of_files_hold_for_all_their_records(tmp_path):
     ]
 
 
-def test_the_schema_holds_what_was_asked_for(tmp_path):
+def test_the_schema_has_tokens_and_labels_if_there_are_any(tmp_path):
     plain = {"text": Feature("string"), "key": Feature("string")}
     assert job(tmp_path).schema == Schema(plain)
     full = job(tmp_path, tokens="words", label_field="y", max_length=5).schema
@@ -361,19 +326,15 @@ def test_the_schema_holds_what_was_asked_for(tmp_path):
     assert full == Schema({**plain, **extra})
 
 
-def in_pieces(name: str, data: bytes, first: int) -> list[Chunk]:
-    """Chunks of `first` bytes and the rest of a line, as `chunks` cuts them from large files."""
-    pieces, start, number = [], 0, 1
-    while start < len(data):
-        end = data.find(b"\n", start + first - 1) + 1 or len(data)
-        pieces.append(Chunk(Source(name), start, end, number, end - start))
-        number += data.count(b"\n", start, end)
-        start = end
-    return pieces
+def in_pieces(reader: TextJob, source: Source, size: int) -> list[Chunk]:
+    """Chunks of about `size` bytes, as `chunks` cuts them from large files."""
+    return list(numbered_chunks(count_lines(reader.inputs, Task(tuple(byte_ranges(source, size))))))
 
 
 @given(
-    st.lists(st.sampled_from([b"a", b"bc", b"\n", b"\r\n", b" ", b"\xff", "\ufeff".encode()])),
+    st.lists(
+        st.sampled_from([b"a", b"bc", b"\n", b"\r\n", b" ", b"\xff", "\ufeff".encode()]), min_size=1
+    ),
     st.integers(1, 9),
 )
 @settings(
@@ -383,8 +344,8 @@ def test_reading_pieces_gives_the_same_as_reading_the_whole(tmp_path, parts, siz
     data = b"".join(parts)
     (tmp_path / "a.txt").write_bytes(data)
     reader = job(tmp_path)
-    whole = records_of(reader, [Chunk(Source("a.txt"), 0, 0, 1, 0)])
-    assert records_of(reader, in_pieces("a.txt", data, size)) == whole
+    whole = texts_of(reader, [Chunk(Source("a.txt"), 0, 0, 1, 0)])
+    assert texts_of(reader, in_pieces(reader, Source("a.txt", len(data)), size)) == whole
     assert len({text.key for text in whole}) == len(whole)
 
 
@@ -417,7 +378,7 @@ LINES = [
 @settings(
     max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-def test_json_is_read_in_batches_as_it_is_line_by_line(tmp_path, lines, label_field):
+def test_json_lines_are_the_same_in_batches_and_one_by_one(tmp_path, lines, label_field):
     data = b"\n".join(lines)
     found = read(tmp_path, "a.jsonl", data, label_field=label_field)
     assert len(found) == sum(not line.isspace() for line in lines if line)
@@ -441,14 +402,14 @@ def large_file(tmp_path_factory) -> Path:
     return root
 
 
-def test_a_large_file_is_read_in_chunks_that_give_the_same_as_one_pass(large_file):
+def test_the_chunks_of_a_large_file_give_the_same_texts_as_the_whole_file(large_file):
     size = (large_file / "a.txt").stat().st_size
     assert size > 2 * CHUNK_BYTES
     reader = job(large_file)
     ranges = Task(tuple(reader.chunks(Source("a.txt", size))))
-    every = list(numbered_chunks(reversed(reader.line_counts().count(ranges))))
+    every = list(numbered_chunks(reversed(reader.line_counter()(ranges))))
     assert len(every) == len(ranges.chunks)
-    # No line begins in a range that is within the long line.
+    # No line begins in a range inside the long line.
     chunks = [chunk for chunk in every if not chunk.is_empty]
     assert 3 <= len(chunks) < len(every)
     assert [chunk.start for chunk in chunks] == [0, *(chunk.end for chunk in chunks[:-1])]
@@ -458,32 +419,26 @@ def test_a_large_file_is_read_in_chunks_that_give_the_same_as_one_pass(large_fil
     for chunk in chunks:
         assert chunk.start == 0 or data[chunk.start - 1 : chunk.start] == b"\n"
         assert chunk.first == data.count(b"\n", 0, chunk.start) + 1
-    whole = records_of(reader, [Chunk(Source("a.txt"), 0, 0, 1, 0)])
+    whole = texts_of(reader, [Chunk(Source("a.txt"), 0, 0, 1, 0)])
     assert len(whole) > 9_000
     # A worker may get the chunks in any order.
-    pieces = {chunk.first: records_of(reader, [chunk]) for chunk in reversed(chunks)}
+    pieces = {chunk.first: texts_of(reader, [chunk]) for chunk in reversed(chunks)}
     assert [text for first in sorted(pieces) for text in pieces[first]] == whole
 
 
 @pytest.mark.parametrize(
-    ("name", "options"),
-    [("a.txt.gz", {}), ("a.csv", {}), ("a.tsv", {}), ("a.txt", {"record": "file"})],
+    ("name", "size", "options"),
+    [(name, 10 * CHUNK_BYTES, {}) for name in ("a.txt.gz", "a.csv", "a.tsv")]
+    + [("a.txt", 10 * CHUNK_BYTES, {"record": "file"}), ("a.txt", CHUNK_BYTES, {})],
 )
-def test_what_cannot_be_cut_is_read_whole(tmp_path, name, options):
-    source = Source(name, 10 * CHUNK_BYTES)
-    assert list(job(tmp_path, **options).chunks(source)) == [
-        Chunk(source, 0, 0, 1, 10 * CHUNK_BYTES)
-    ]
-
-
-def test_a_small_file_is_one_chunk(tmp_path):
-    source = Source("a.txt", CHUNK_BYTES)
-    assert list(job(tmp_path).chunks(source)) == [Chunk(source, 0, 0, 1, CHUNK_BYTES)]
+def test_small_files_and_files_that_cannot_be_cut_are_one_chunk(tmp_path, name, size, options):
+    source = Source(name, size)
+    assert list(job(tmp_path, **options).chunks(source)) == [Chunk(source, 0, 0, 1, size)]
 
 
 @pytest.mark.parametrize("size", [1, 500, 10**6])
-def test_row_groups_of_a_table_are_read_apart_or_together(tmp_path, monkeypatch, size):
-    monkeypatch.setattr(text_module, "CHUNK_BYTES", size)
+def test_row_groups_are_read_one_by_one_or_several_at_a_time(tmp_path, monkeypatch, size):
+    monkeypatch.setattr(reading, "CHUNK_BYTES", size)
     table = {"text": [f"text {n}" for n in range(100)], "other": list(range(100))}
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table(table), path, row_group_size=7)
@@ -495,25 +450,25 @@ def test_row_groups_of_a_table_are_read_apart_or_together(tmp_path, monkeypatch,
     assert 0 <= path.stat().st_size - sum(chunk.size for chunk in chunks) < len(chunks)
     assert all(chunk.size >= size for chunk in chunks[:-1])
     expected = [Text(f"a.parquet#{n}", f"text {n - 1}", None) for n in range(1, 101)]
-    assert records_of(reader, chunks) == expected
-    # Of an archive's member the row groups are not known beforehand.
-    assert records_of(reader, [Chunk(Source("a.parquet"), 0, 0, 1, 0)]) == expected
+    assert texts_of(reader, chunks) == expected
+    # The row groups of an archive's member are not known in advance.
+    assert texts_of(reader, [Chunk(Source("a.parquet"), 0, 0, 1, 0)]) == expected
 
 
-def test_a_table_that_is_none_is_one_reject(tmp_path):
+def test_a_parquet_file_that_cannot_be_read_is_one_reject(tmp_path):
     (tmp_path / "a.parquet").write_bytes(b"no table")
     reader = job(tmp_path)
-    found = only(records_of(reader, list(reader.chunks(Source("a.parquet", 8)))))
+    found = only(texts_of(reader, list(reader.chunks(Source("a.parquet", 8)))))
     assert (found.key, found.text) == ("a.parquet", None)
     assert found.error.startswith("not a Parquet file that can be read: ")
-    found = only(records_of(reader, list(reader.chunks(Source("gone.parquet", 8)))))
+    found = only(texts_of(reader, list(reader.chunks(Source("gone.parquet", 8)))))
     assert (found.key, found.error[:32]) == ("gone.parquet", "[Errno 2] No such file or direct")
 
 
 def test_row_groups_without_rows_have_no_records(tmp_path):
     pq.write_table(pa.table({"text": pa.array([], pa.string())}), tmp_path / "a.parquet")
     reader = job(tmp_path)
-    assert records_of(reader, list(reader.chunks(Source("a.parquet", 100)))) == []
+    assert texts_of(reader, list(reader.chunks(Source("a.parquet", 100)))) == []
 
 
 @pytest.mark.parametrize(
@@ -531,7 +486,7 @@ def test_row_groups_without_rows_have_no_records(tmp_path):
         ({"a.txt": "a"}, False),
     ],
 )
-def test_the_first_label_says_whether_there_are_several(tmp_path, files, expected):
+def test_the_first_label_decides_whether_records_have_several_labels(tmp_path, files, expected):
     for name, data in files.items():
         (tmp_path / name).write_text(data)
     assert has_several_labels(job(tmp_path, label_field="y")) is expected

@@ -1,3 +1,5 @@
+"""The passes over texts: windows, duplicates, and what is learned."""
+
 import gzip
 import json
 from collections import Counter
@@ -12,13 +14,13 @@ from tokenizers import Tokenizer as Library
 
 from beam_jobs.errors import DataError
 from beam_jobs.jobs.passes import EncodingPlan, FirstPassResult, SecondPassResult, SplitRules
-from beam_jobs.jobs.text import job as text_module
+from beam_jobs.jobs.text import reading
 from beam_jobs.jobs.text.duplicates import find_duplicates, pack_digests
 from beam_jobs.jobs.text.job import TextJob
 from beam_jobs.jobs.text.lines import numbered_chunks
-from beam_jobs.jobs.text.passes import TextDigests, TextFirstPass, TextSample, TextSecondPass
+from beam_jobs.jobs.text.passes import TextFirstPass, TextSecondPass, sample_texts, text_digests
 from beam_jobs.jobs.text.subwords import train_bpe
-from beam_jobs.jobs.text.tokens import BYTE_OFFSET, UNKNOWN, unpack_counts, words
+from beam_jobs.jobs.text.tokens import unpack_counts, words
 from beam_jobs.plan.groups import Groups
 from beam_jobs.plan.placement import Placement, Splits
 from beam_jobs.plan.shards import Plan, SplitPlan
@@ -32,6 +34,7 @@ from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.source import Source
 from readers.format.decode.records import Decoder
+from readers.format.manifest import RESERVED_IDS, UNKNOWN
 from tests.support.datasets import parse_tfrecord
 
 quick = settings(
@@ -55,11 +58,10 @@ def numbered(reader: TextJob, source: Source) -> list[Chunk]:
     chunks = list(reader.chunks(source))
     if chunks[0].first:
         return chunks
-    counts = reader.line_counts()
-    return list(numbered_chunks(counts.count(Task(tuple(chunks)))))
+    return list(numbered_chunks(reader.line_counter()(Task(tuple(chunks)))))
 
 
-def works_of(reader: TextJob) -> list[Task]:
+def tasks_of(reader: TextJob) -> list[Task]:
     chunks = [
         chunk
         for pattern in reader.inputs.patterns
@@ -69,34 +71,33 @@ def works_of(reader: TextJob) -> list[Task]:
     return list(batch_chunks(chunks))
 
 
-def places(splits: Splits = TRAIN_AND_VAL, seed: int = 0, **options) -> SplitRules:
-    strata = options.pop("strata", b"")
-    return SplitRules(Placement(seed, splits, **options), strata)
+def rules_of(splits: Splits = TRAIN_AND_VAL, strata: bytes = b"", **options) -> SplitRules:
+    return SplitRules(Placement(0, splits, **options), strata)
 
 
 def first_pass(
-    reader: TextJob, where: SplitRules, work: Task, on_reject: str = "skip"
+    reader: TextJob, rules: SplitRules, task: Task, on_reject: str = "skip"
 ) -> FirstPassResult:
-    one = TextFirstPass(rules=where, on_reject=on_reject, job=reader, tokenizer=BPE)
-    return one.read(work)
+    one = TextFirstPass(rules=rules, on_reject=on_reject, job=reader, tokenizer=BPE)
+    return one.read(task)
 
 
-def second_pass(reader: TextJob, where: SplitRules, work: Task, names=()) -> SecondPassResult:
-    every = len(where.placement.splits.names)
+def second_pass(reader: TextJob, rules: SplitRules, task: Task, names=()) -> SecondPassResult:
+    every = len(rules.placement.splits.names)
     plan = Plan(tuple(SplitPlan(1, 0, 1, 1, np.empty(0, np.uint64)) for _ in range(every)))
-    known = EncodingPlan(
-        rules=where,
+    encoding = EncodingPlan(
+        rules=rules,
         schema=reader.schema,
         names={"label": names},
-        plan=plan.pack(),
+        shard_plan=plan.pack(),
         vocabulary=VOCABULARY,
         tokenizer=BPE,
     )
-    return TextSecondPass(known, reader).encode(work)
+    return TextSecondPass(encoding, reader).encode(task)
 
 
 def records_of(reader: TextJob, encoded: SecondPassResult) -> tuple[dict[str, dict], list[Reject]]:
-    """The records of some work by key, with their splits; and the rejects."""
+    """The records of a task by key, with their splits; and the rejects."""
     decoder, found, rejects = Decoder(reader.schema), {}, []
     for shard, packed in encoded.shards:
         block = Block.unpack(packed)
@@ -112,7 +113,7 @@ def records_of(reader: TextJob, encoded: SecondPassResult) -> tuple[dict[str, di
 
 
 def found_by(read: FirstPassResult) -> list[tuple[int, int]]:
-    """(place in the order, split) of all records of the first pass, rising."""
+    """(place in the order, split) of all records of the first pass, sorted."""
     if read.block is None:
         return []
     block = Block.unpack(read.block)
@@ -127,13 +128,13 @@ def write_json(root: Path, rows: list[dict], name: str = "a.jsonl") -> None:
 
 
 def naive_tokens(kind: str, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-    """The ids of a text and where they stand in it, in characters, or bytes of "bytes"."""
+    """The ids of a text and their spans, in characters, or in bytes for "bytes"."""
     if kind in ("file", "bpe"):
         encoding = Library.from_str(BPE).encode(text, add_special_tokens=False)
         return encoding.ids, encoding.offsets
     if kind == "bytes":
         octets = text.encode()
-        return [BYTE_OFFSET + octet for octet in octets], [(n, n + 1) for n in range(len(octets))]
+        return [RESERVED_IDS + octet for octet in octets], [(n, n + 1) for n in range(len(octets))]
     ids = {word: id_ for id_, word in enumerate(VOCABULARY)}
     return [ids.get(word, 1) for word in words(text.encode())], []
 
@@ -151,7 +152,7 @@ texts = st.one_of(st.text("aB é日🎉.,'\t\n\u00a0", max_size=30), st.text("aB
 @pytest.mark.parametrize("kind", TOKENS)
 @given(st.lists(texts, min_size=1, max_size=5), st.integers(1, 9), st.data())
 @quick
-def test_windows_are_those_of_each_text_cut_by_hand(tmp_path, kind, written, window, data):
+def test_windows_equal_those_of_a_naive_implementation(tmp_path, kind, written, window, data):
     stride = data.draw(st.integers(1, window))
     rows = [{"text": text, "y": f"c{n % 2}", "n": n} for n, text in enumerate(written)]
     write_json(tmp_path, rows)
@@ -164,8 +165,8 @@ def test_windows_are_those_of_each_text_cut_by_hand(tmp_path, kind, written, win
         extras=parse_extra_features("n:int32"),
         columns=("n",),
     )
-    (work,) = works_of(reader)
-    found, rejects = records_of(reader, second_pass(reader, places(), work, ("c0", "c1")))
+    (task,) = tasks_of(reader)
+    found, rejects = records_of(reader, second_pass(reader, rules_of(), task, ("c0", "c1")))
     assert rejects == []
     expected = {}
     for number, text in enumerate(written, 1):
@@ -180,7 +181,7 @@ def test_windows_are_those_of_each_text_cut_by_hand(tmp_path, kind, written, win
         record = found[key]
         assert record["tokens"].tolist() == ids
         assert (record["label"], record["n"]) == ((number - 1) % 2, number - 1)
-        assert record["split"] == places().placement.split(f"a.jsonl#{number}")
+        assert record["split"] == rules_of().placement.split(f"a.jsonl#{number}")
         part = record["text"].item()
         if kind == "words":
             assert part in text.encode()
@@ -192,67 +193,57 @@ def test_windows_are_those_of_each_text_cut_by_hand(tmp_path, kind, written, win
             assert part.decode() in text
         else:
             assert part.decode() == text[spans[0][0] : spans[-1][1]]
-    # Both passes know of the same records, and where each belongs.
-    read = first_pass(reader, places(), work)
-    order = places().placement.order
+    # Both passes find the same records and splits.
+    read = first_pass(reader, rules_of(), task)
+    order = rules_of().placement.order
     assert found_by(read) == sorted((order(key), row["split"]) for key, row in found.items())
     assert read.summary.labels["label"] == Counter(f"c{row['label']}" for row in found.values())
 
 
-def test_windows_of_a_text_that_shares_its_group_are_in_its_split(tmp_path):
+def test_windows_are_in_the_split_of_their_group(tmp_path):
     write_json(tmp_path, [{"text": f"a b a {n}", "g": n % 3} for n in range(60)])
     reader = job(tmp_path, tokens="words", window=2, stride=1, columns=("g",))
-    where = places(groups=Groups.parse("column:g"))
-    found, _ = records_of(reader, second_pass(reader, where, works_of(reader)[0]))
+    rules = rules_of(groups=Groups.parse("column:g"))
+    found, _ = records_of(reader, second_pass(reader, rules, tasks_of(reader)[0]))
     assert len(found) == 180
     splits = {(key.split("@")[0], row["split"]) for key, row in found.items()}
     assert len(splits) == 60
     for key, split in splits:
         group = str((int(key.split("#")[1]) - 1) % 3)
-        assert split == where.placement.split(group)
+        assert split == rules.placement.split(group)
 
 
 @pytest.mark.parametrize(
     ("kind", "window"), [("none", 0), *((kind, window) for kind in TOKENS for window in (0, 8))]
 )
-def test_records_are_about_as_large_as_the_plan_is_told(tmp_path, kind, window):
+def test_the_sizes_of_records_are_estimated(tmp_path, kind, window):
     source = Path(json.__file__).with_name("decoder.py").read_text()
     write_json(tmp_path, [{"text": part} for part in source.split("\n\n")])
     reader = job(tmp_path, tokens=kind, window=window, stride=window)
-    (work,) = works_of(reader)
-    where = places(Splits())
-    told = first_pass(reader, where, work).summary.splits[0].bytes
-    ((_, packed),) = second_pass(reader, where, work).shards
+    (task,) = tasks_of(reader)
+    rules = rules_of(Splits())
+    planned = first_pass(reader, rules, task).summary.splits[0].bytes
+    ((_, packed),) = second_pass(reader, rules, task).shards
     written = frame_lengths(Block.unpack(packed).payloads).sum()
-    assert told == pytest.approx(written, rel=0.5)
-
-
-def test_a_text_without_a_token_is_one_window_without_text(tmp_path):
-    write_json(tmp_path, [{"text": ""}, {"text": "?!"}])
-    reader = job(tmp_path, tokens="words", window=3, stride=3)
-    found, _ = records_of(reader, second_pass(reader, places(), works_of(reader)[0]))
-    assert {key: (row["text"].item(), row["tokens"].size) for key, row in found.items()} == {
-        "a.jsonl#1@1": (b"", 0),
-        "a.jsonl#2@1": (b"", 0),
-    }
+    assert planned == pytest.approx(written, rel=0.5)
 
 
 # Duplicates.
 
 
-def without_duplicates(reader: TextJob, where: SplitRules) -> list[Task]:
-    """All work, told what it drops, as the pipeline does it."""
-    works, partitions = works_of(reader), {}
-    for work in works:
-        name, found = TextDigests(reader, where).digests(work)
-        assert name == work.id
+def without_duplicates(reader: TextJob, rules: SplitRules) -> list[Task]:
+    """All tasks with the numbers of the texts that they drop, as the pipeline makes them."""
+    tasks, partitions = tasks_of(reader), {}
+    for task in tasks:
+        name, found = text_digests(reader, rules, task)
+        assert name == task.id
         for part, rows in pack_digests(*found):
             partitions.setdefault(part, []).append((name, rows))
     dropped: dict[str, bytes] = {}
     for members in partitions.values():
         for name, rows in find_duplicates(members):
             dropped[name] = dropped.get(name, b"") + rows
-    return [replace(work, dropped=dropped.get(work.id, b"")) for work in works]
+    return [replace(task, dropped=dropped.get(task.id, b"")) for task in tasks]
 
 
 COLUMN = st.sampled_from(["train", "val", "other", None, 7])
@@ -264,10 +255,10 @@ COLUMN = st.sampled_from(["train", "val", "other", None, 7])
     st.booleans(),
 )
 @quick
-def test_of_equal_texts_the_first_that_can_be_a_record_stays(
+def test_of_equal_texts_the_first_that_can_be_a_record_is_kept(
     tmp_path, monkeypatch, rows, size, packed
 ):
-    monkeypatch.setattr(text_module, "CHUNK_BYTES", size)  # so that work has many batches
+    monkeypatch.setattr(reading, "CHUNK_BYTES", size)  # so that a task has many batches
     lines = [json.dumps(dict(zip(("text", "split", "n"), row, strict=True))) for row in rows]
     stored = "\n".join(lines).encode()
     for old in tmp_path.iterdir():
@@ -280,21 +271,21 @@ def test_of_equal_texts_the_first_that_can_be_a_record_stays(
         extras=parse_extra_features("n:int64"),
         columns=("split", "n"),
     )
-    where = places(split_column="split")
-    good, order = {}, where.placement.order
+    rules = rules_of(split_column="split")
+    good, order = {}, rules.placement.order
     for number, (text, column, n) in enumerate(rows, 1):
         key = f"{name}#{number}"
         if text != 3 and column in ("train", "val") and n == 1:
             good.setdefault(text, []).append((order(key), key, column))
     stay = {min(found)[1]: min(found)[2] for found in good.values()}
     found, rejects, summary = {}, [], [Counter(), Counter()]
-    for work in without_duplicates(reader, where):
-        read = first_pass(reader, where, work)
+    for task in without_duplicates(reader, rules):
+        read = first_pass(reader, rules, task)
         for split, part in enumerate(read.summary.splits):
             summary[split].update(
                 records=part.records, rejected=part.rejected, duplicates=part.duplicates
             )
-        some, bad = records_of(reader, second_pass(reader, where, work))
+        some, bad = records_of(reader, second_pass(reader, rules, task))
         assert not found.keys() & some.keys()
         found |= some
         rejects += bad
@@ -311,125 +302,119 @@ def test_of_equal_texts_the_first_that_can_be_a_record_stays(
     assert [part["duplicates"] for part in summary] == [every["train"], every["val"]]
 
 
-def test_a_label_that_dropped_texts_alone_have_needs_no_stratum(tmp_path):
+def test_a_label_of_only_dropped_texts_needs_no_stratum(tmp_path):
     write_json(tmp_path, [{"text": "x", "y": "kept"}, {"text": "x", "y": "dropped"}])
     reader = job(tmp_path, label_field="y", drop_duplicates=True)
     edges = np.full((1, 1), 2**64 - 1, np.uint64)
-    where = places(strata=Strata(("kept",), edges, (1,)).pack())
-    work = replace(works_of(reader)[0], dropped=np.array([1], "<i8").tobytes())
-    summary = first_pass(reader, where, work).summary
+    rules = rules_of(strata=Strata(("kept",), edges, (1,)).pack())
+    task = replace(tasks_of(reader)[0], dropped=np.array([1], "<i8").tobytes())
+    summary = first_pass(reader, rules, task).summary
     assert summary.labels["label"] == {"kept": 1}
     assert summary.splits[0].records == 1
-    drawn = where.placement.split("a.jsonl#2")
+    drawn = rules.placement.split("a.jsonl#2")
     assert [split.duplicates for split in summary.splits] == [drawn == 0, drawn == 1]
 
 
-def test_dropped_numbers_count_through_all_files_of_some_work(tmp_path):
+def test_dropped_numbers_count_through_all_files_of_a_task(tmp_path):
     for name in ("a.txt", "b.csv", "c.jsonl"):
         (tmp_path / name).write_text("text\nt\n" if name == "b.csv" else '{"text": "t"}\n"no"\n')
     reader = job(tmp_path)
-    (work,) = works_of(reader)
+    (task,) = tasks_of(reader)
     # Lines of a.txt are 0 and 1, the row of b.csv 2; the reject of c.jsonl has no number.
-    work = replace(work, dropped=np.array([3, 0], "<i8").tobytes())
-    found, rejects = records_of(reader, second_pass(reader, places(), work))
+    task = replace(task, dropped=np.array([3, 0], "<i8").tobytes())
+    found, rejects = records_of(reader, second_pass(reader, rules_of(), task))
     assert sorted(found) == ["a.txt#2", "b.csv#1"]
     assert [reject.key for reject in rejects] == ["c.jsonl#2"]
 
 
-def test_digests_are_of_the_text_alone_and_of_all_its_bytes(tmp_path):
+def test_digests_cover_all_bytes_of_the_text_and_nothing_else(tmp_path):
     written = ["x", "x ", "X", "x\0", "é", "e\u0301", "", "x"]
     write_json(tmp_path, [{"text": text, "y": n} for n, text in enumerate(written)])
     reader = job(tmp_path, label_field="y")
-    _, (numbers, digests, orders) = TextDigests(reader, places()).digests(works_of(reader)[0])
+    _, (numbers, digests, orders) = text_digests(reader, rules_of(), tasks_of(reader)[0])
     assert numbers.tolist() == list(range(8))
     assert digests.shape == (8, 16)
     assert len({row.tobytes() for row in digests}) == 7
     assert digests[0].tobytes() == digests[7].tobytes()
-    assert orders.tolist() == [places().placement.order(f"a.jsonl#{n}") for n in range(1, 9)]
-
-
-def test_work_without_a_text_has_no_digest(tmp_path):
-    write_json(tmp_path, [{"no": "text"}])
-    _, found = TextDigests(job(tmp_path), places()).digests(works_of(job(tmp_path))[0])
-    assert [len(column) for column in found] == [0, 0, 0]
+    assert orders.tolist() == [rules_of().placement.order(f"a.jsonl#{n}") for n in range(1, 9)]
 
 
 # What is learned.
 
 
-def test_words_are_counted_and_sampled_of_the_training_split_alone(tmp_path):
+def test_only_words_of_the_training_split_are_counted_and_sampled(tmp_path):
     rows = [
         {"text": f"word{n % 5} of {n}!", "split": "val" if n % 3 else "train"} for n in range(90)
     ]
     rows[4] = {"text": 5}
     write_json(tmp_path, rows)
     reader = job(tmp_path, tokens="words", columns=("split",))
-    where = places(Splits(("val", "train"), (0.5, 0.5)), split_column="split")
-    (work,) = works_of(reader)
+    rules = rules_of(Splits(("val", "train"), (0.5, 0.5)), split_column="split")
+    (task,) = tasks_of(reader)
     training = [row["text"] for row in rows if row.get("split") == "train"]
-    read = first_pass(reader, where, work)
+    read = first_pass(reader, rules, task)
     counts = sum((unpack_counts(packed) for _, packed in read.learned), Counter())
     assert counts == Counter(word for text in training for word in words(text.encode()))
     assert read.summary.words == counts.total() == 90
-    sample = TextSample(reader, where, 2**64 - 1).sample(work)
+    sample = sample_texts(reader, rules, 2**64 - 1, task)
     keys = {
         f"a.jsonl#{n}": row["text"] for n, row in enumerate(rows, 1) if row.get("split") == "train"
     }
-    in_order = [keys[key].encode() for key in sorted(keys, key=where.placement.order)]
+    in_order = [keys[key].encode() for key in sorted(keys, key=rules.placement.order)]
     assert list(sample.texts()) == in_order
     below = 2**62
-    expected = [keys[key].encode() for key in keys if where.placement.order(key) < below]
-    assert sorted(TextSample(reader, where, below).sample(work).texts()) == sorted(expected)
+    expected = [keys[key].encode() for key in keys if rules.placement.order(key) < below]
+    assert sorted(sample_texts(reader, rules, below, task).texts()) == sorted(expected)
     assert 0 < len(expected) < 30
 
 
-def test_what_is_dropped_or_rejected_is_in_no_sample_and_no_count(tmp_path):
+def test_dropped_and_rejected_texts_are_neither_sampled_nor_counted(tmp_path):
     write_json(
         tmp_path, [{"text": "one", "n": 1}, {"text": "two", "n": "x"}, {"text": "one", "n": 1}]
     )
     reader = job(tmp_path, tokens="words", extras=parse_extra_features("n:int64"), columns=("n",))
-    where = places(Splits())
-    work = replace(works_of(reader)[0], dropped=np.array([2], "<i8").tobytes())
-    assert list(TextSample(reader, where, 2**64 - 1).sample(work).texts()) == [b"one"]
-    read = first_pass(reader, where, work)
+    rules = rules_of(Splits())
+    task = replace(tasks_of(reader)[0], dropped=np.array([2], "<i8").tobytes())
+    assert list(sample_texts(reader, rules, 2**64 - 1, task).texts()) == [b"one"]
+    read = first_pass(reader, rules, task)
     assert sum((unpack_counts(c) for _, c in read.learned), Counter()) == {b"one": 1}
     split = read.summary.splits[0]
     assert (split.records, split.rejected, split.duplicates) == (1, 1, 1)
     assert read.summary.rejects[0].key == "a.jsonl#2"
 
 
-# What goes wrong.
+# Failures.
 
 
-def test_a_reject_ends_the_job_where_it_shall(tmp_path):
+def test_a_reject_ends_the_job_with_on_reject_fail(tmp_path):
     write_json(tmp_path, [{"text": "a", "n": "x"}])
     reader = job(tmp_path, extras=parse_extra_features("n:int64"), columns=("n",))
     with pytest.raises(DataError, match=r"^.*a\.jsonl#1: column 'n' holds 'x'.*--on_reject fail"):
-        first_pass(reader, places(), works_of(reader)[0], "fail")
+        first_pass(reader, rules_of(), tasks_of(reader)[0], "fail")
 
 
-def test_a_label_that_is_new_since_the_first_pass_ends_the_job(tmp_path):
+def test_a_label_that_the_first_pass_did_not_see_ends_the_job(tmp_path):
     write_json(tmp_path, [{"text": "a", "y": "new"}])
     reader = job(tmp_path, label_field="y")
     with pytest.raises(DataError, match=r"'new' was not seen .* have changed while the job ran"):
-        second_pass(reader, places(), works_of(reader)[0], ("old",))
+        second_pass(reader, rules_of(), tasks_of(reader)[0], ("old",))
 
 
 def test_the_texts_of_a_file_without_a_usable_label_are_one_reject(tmp_path):
     (tmp_path / "a.txt").write_text("x\ny\n")
     reader = job(tmp_path, labels=Labels("column", "y"))
-    (chunk,) = works_of(reader)[0].chunks
+    (chunk,) = tasks_of(reader)[0].chunks
     for row, key, message in (
         ({"y": ""}, "a.txt", "column 'y': label '': expected text or a whole number"),
         ({}, "a.txt", "no column 'y'; it has none"),
     ):
-        work = Task((replace(chunk, source=chunk.source._replace(row=row)),))
-        found, rejects = records_of(reader, second_pass(reader, places(), work))
+        task = Task((replace(chunk, source=chunk.source._replace(row=row)),))
+        found, rejects = records_of(reader, second_pass(reader, rules_of(), task))
         assert found == {}
         assert rejects == [Reject(key, "read", message)]
-        assert first_pass(reader, places(), work).summary.splits[0].records == 0
-    work = Task((replace(chunk, source=chunk.source._replace(row={"y": "cat"})),))
-    found, rejects = records_of(reader, second_pass(reader, places(), work, ("cat",)))
+        assert first_pass(reader, rules_of(), task).summary.splits[0].records == 0
+    task = Task((replace(chunk, source=chunk.source._replace(row={"y": "cat"})),))
+    found, rejects = records_of(reader, second_pass(reader, rules_of(), task, ("cat",)))
     assert len(found) == 2 and not rejects
 
 
@@ -438,17 +423,17 @@ def test_several_labels_are_lists_of_ids(tmp_path):
         tmp_path, [{"text": "a", "y": ["p", "q"]}, {"text": "b", "y": []}, {"text": "c", "y": "q"}]
     )
     reader = job(tmp_path, label_field="y", several_labels=True, tokens="bytes", window=1, stride=1)
-    found, _ = records_of(reader, second_pass(reader, places(), works_of(reader)[0], ("p", "q")))
+    found, _ = records_of(reader, second_pass(reader, rules_of(), tasks_of(reader)[0], ("p", "q")))
     assert {key: row["label"].tolist() for key, row in found.items()} == {
         "a.jsonl#1@1": [0, 1],
         "a.jsonl#2@1": [],
         "a.jsonl#3@1": [1],
     }
-    counted = first_pass(reader, places(), works_of(reader)[0]).summary.labels["label"]
+    counted = first_pass(reader, rules_of(), tasks_of(reader)[0]).summary.labels["label"]
     assert counted == {"p": 1, "q": 2}
 
 
-def test_a_large_file_that_cannot_be_read_when_its_lines_are_counted_is_one_reject(tmp_path):
+def test_a_large_file_whose_lines_cannot_be_counted_is_one_reject(tmp_path):
     (tmp_path / "a.txt").write_text("x")
     reader = job(tmp_path)
     chunk, *others = numbered(reader, Source("gone.txt", 10 * CHUNK_BYTES))

@@ -1,6 +1,7 @@
+"""Boxes of Pascal VOC, YOLO and COCO, class names of YOLO, and captions of COCO."""
+
 import json
 import math
-import pickle
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -15,44 +16,23 @@ from beam_jobs.jobs.images.boxes import Boxes
 from beam_jobs.jobs.images.coco import CocoAnnotations
 from beam_jobs.jobs.images.voc_yolo import MAX_BYTES, read_class_names, voc_boxes, yolo_boxes
 
-# As the authors of VOC2012 publish it, shortened.
+# A file of VOC2012, shortened.
 VOC = b"""<annotation>
-	<folder>VOC2012</folder>
-	<filename>2007_000027.jpg</filename>
-	<size>
-		<width>486</width>
-		<height>500</height>
-		<depth>3</depth>
-	</size>
-	<segmented>0</segmented>
-	<object>
-		<name>person</name>
-		<pose>Unspecified</pose>
-		<bndbox>
-			<xmin>174</xmin>
-			<ymin>101</ymin>
-			<xmax>349</xmax>
-			<ymax>351</ymax>
-		</bndbox>
-		<part>
-			<name>head</name>
-			<bndbox>
-				<xmin>169</xmin>
-				<ymin>104</ymin>
-				<xmax>209</xmax>
-				<ymax>146</ymax>
-			</bndbox>
-		</part>
-	</object>
-	<object>
-		<bndbox>
-			<ymax>500.0</ymax>
-			<xmax>486</xmax>
-			<ymin>1</ymin>
-			<xmin> 1.5 </xmin>
-		</bndbox>
-		<name> Dog &amp; cat </name>
-	</object>
+<folder>VOC2012</folder><filename>2007_000027.jpg</filename>
+<size><width>486</width><height>500</height><depth>3</depth></size>
+<segmented>0</segmented>
+<object>
+	<name>person</name><pose>Unspecified</pose>
+	<bndbox><xmin>174</xmin><ymin>101</ymin><xmax>349</xmax><ymax>351</ymax></bndbox>
+	<part>
+		<name>head</name>
+		<bndbox><xmin>169</xmin><ymin>104</ymin><xmax>209</xmax><ymax>146</ymax></bndbox>
+	</part>
+</object>
+<object>
+	<bndbox><ymax>500.0</ymax><xmax>486</xmax><ymin>1</ymin><xmin> 1.5 </xmin></bndbox>
+	<name> Dog &amp; cat </name>
+</object>
 </annotation>
 """
 
@@ -69,8 +49,7 @@ def voc(**changes: str) -> bytes:
     ).encode()
 
 
-def same(found: Boxes | None, corners, names, size) -> None:
-    assert found is not None
+def assert_boxes(found: Boxes, corners, names, size) -> None:
     assert found.corners.dtype == np.float64
     np.testing.assert_allclose(found.corners, np.array(corners, float).reshape(-1, 4), atol=1e-12)
     assert (found.names, found.size) == (tuple(names), size)
@@ -79,14 +58,14 @@ def same(found: Boxes | None, corners, names, size) -> None:
 def test_voc_corners_are_divided_by_the_sides_as_tensorflow_datasets_does():
     h, w = 500, 486
     corners = [[101 / h, 174 / w, 351 / h, 349 / w], [1 / h, 1.5 / w, 1, 1]]
-    same(voc_boxes(VOC), corners, ["person", "Dog & cat"], (h, w))
+    assert_boxes(voc_boxes(VOC), corners, ["person", "Dog & cat"], (h, w))
 
 
 def test_a_voc_file_without_objects_has_no_boxes():
     root = ElementTree.fromstring(VOC)
     for object_ in root.findall("object"):
         root.remove(object_)
-    same(voc_boxes(ElementTree.tostring(root)), [], [], (500, 486))
+    assert_boxes(voc_boxes(ElementTree.tostring(root)), [], [], (500, 486))
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "iso-8859-1"])
@@ -98,42 +77,33 @@ def test_voc_files_may_have_any_encoding_that_they_name(encoding):
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "not an annotation in XML: no element found"),
-        (b"1 2 3", "not an annotation in XML: syntax error"),
-        (VOC[:-20], "not an annotation in XML: "),
-        (b"<a>\xff</a>", "not an annotation in XML: "),
-        (b'<?xml version="1.0" encoding="klingon"?><a/>', "not an annotation in XML: "),
-        (b'<?xml version="1.0" encoding="utf-7"?><a/>', "not an annotation in XML: "),
-        (b"<a>&undefined;</a>", "not an annotation in XML: undefined entity"),
+        (b"", "not XML: no element found"),
+        (b"<a>\xff</a>", "not XML: "),
+        (b'<?xml version="1.0" encoding="klingon"?><a/>', "not XML: "),
+        (b'<?xml version="1.0" encoding="utf-7"?><a/>', "not XML: "),
+        (b"<a>&undefined;</a>", "not XML: undefined entity"),
         (b"<html/>", "its size has height None, expected a number of pixels"),
         (voc(height=""), "its size has height None, expected a number of pixels"),
         (voc(width=""), "its size has width None, expected a number of pixels"),
         (voc(width="0"), "its size has width '0', expected a number of pixels"),
-        (voc(width="-4"), "its size has width '-4', expected a number of pixels"),
         (voc(width="1.5"), "its size has width '1.5', expected a number of pixels"),
         (voc(height="nan"), "its size has height 'nan', expected a number of pixels"),
-        (voc(height="inf"), "its size has height 'inf', expected a number of pixels"),
         (voc(height="1e300"), "its size has height '1e300', expected a number of pixels"),
         (voc(name=""), "object 1 has no name"),
         (voc(name="  "), "object 1 has no name"),
-        (voc(ymax=""), "object 1 'dog' has ymax None, no number"),
-        (voc(xmin="left"), "object 1 'dog' has xmin 'left', no number"),
-        (voc(ymin="NaN"), "object 1 'dog' has ymin 'NaN', no number"),
-        (voc(xmax="inf"), "object 1 'dog' has xmax 'inf', no number"),
-        (voc(xmax="1e999"), "object 1 'dog' has xmax '1e999', no number"),
+        (voc(ymax=""), "object 1 'dog' has ymax None, expected a number"),
+        (voc(xmin="left"), "object 1 'dog' has xmin 'left', expected a number"),
+        (voc(ymin="NaN"), "object 1 'dog' has ymin 'NaN', expected a number"),
+        (voc(xmax="inf"), "object 1 'dog' has xmax 'inf', expected a number"),
         (voc(ymax="1.5"), "object 1 'dog' has ymax 1.5 below ymin 2"),
         (voc(xmin="31"), "object 1 'dog' has xmax 30 below xmin 31"),
+        (voc(name="n" * 1000, xmin="x" * 1000), "object 1 'nnnn"),
     ],
 )
-def test_what_is_no_voc_file_is_rejected(data, message):
+def test_an_invalid_voc_file_is_rejected(data, message):
     with pytest.raises(RejectError) as caught:
         voc_boxes(data)
     assert str(caught.value).startswith(message)
-
-
-def test_a_long_wrong_value_is_quoted_in_part():
-    with pytest.raises(RejectError) as caught:
-        voc_boxes(voc(name="n" * 1000, xmin="x" * 1000))
     assert len(str(caught.value)) < 300
 
 
@@ -143,7 +113,7 @@ def with_doctype(declaration: str, encoding: str) -> bytes:
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
-def test_entities_of_xml_are_never_unpacked(tmp_path, encoding):
+def test_entities_of_xml_are_never_expanded(tmp_path, encoding):
     secret = tmp_path / "secret"
     secret.write_text("secret")
     laughs = "".join(f'<!ENTITY e{i} "{f"&e{i + 1};" * 10}">' for i in range(9))
@@ -155,7 +125,7 @@ def test_entities_of_xml_are_never_unpacked(tmp_path, encoding):
     ):
         with pytest.raises(RejectError, match=r"it has a document type \(DOCTYPE\)"):
             voc_boxes(with_doctype(declaration, encoding))
-    # The trap works: the parser alone unpacks the first.
+    # The first would work: the parser alone expands it.
     assert b"dog" in ElementTree.tostring(
         ElementTree.fromstring(with_doctype('<!DOCTYPE a [<!ENTITY e "dog">]>', encoding))
     )
@@ -167,7 +137,7 @@ def test_an_annotation_of_megabytes_is_rejected_unread(read):
         read(b" " * (MAX_BYTES + 1))
 
 
-def test_xml_that_is_nested_deeply_is_rejected():
+def test_deeply_nested_xml_is_rejected():
     depth = MAX_BYTES // 7
     with pytest.raises(RejectError, match="its size has height None"):
         voc_boxes(b"<a>" * depth + b"</a>" * depth)
@@ -187,26 +157,26 @@ def test_a_damaged_voc_file_is_rejected_or_read_and_nothing_else(data):
     assert found.corners.shape == (len(found.names), 4)
 
 
-SHARES = st.floats(0, 1).map(lambda share: round(share, 6))
+FRACTIONS = st.floats(0, 1).map(lambda value: round(value, 6))
 
 
-@given(st.lists(st.tuples(st.integers(0, 2), SHARES, SHARES, SHARES, SHARES)))
-def test_yolo_lines_are_centres_and_sides(rows):
+@given(st.lists(st.tuples(st.integers(0, 2), FRACTIONS, FRACTIONS, FRACTIONS, FRACTIONS)))
+def test_yolo_lines_are_centers_and_sides(rows):
     data = "\n".join(" ".join(map(str, row)) for row in rows).encode()
     names = ("cat", "dog", "hen")
     corners = [
         [y - height / 2, x - width / 2, y + height / 2, x + width / 2]
         for _, x, y, width, height in rows
     ]
-    same(yolo_boxes(data, names), corners, [names[row[0]] for row in rows], None)
+    assert_boxes(yolo_boxes(data, names), corners, [names[row[0]] for row in rows], None)
     assert yolo_boxes(data, ()).names == tuple(str(row[0]) for row in rows)
 
 
-@given(st.lists(st.tuples(SHARES, SHARES), min_size=3, max_size=9))
-def test_a_yolo_polygon_stands_for_the_box_around_it(points):
+@given(st.lists(st.tuples(FRACTIONS, FRACTIONS), min_size=3, max_size=9))
+def test_a_yolo_polygon_gives_the_box_around_it(points):
     line = "1 " + " ".join(f"{x} {y}" for x, y in points)
     low, high = np.min(points, axis=0), np.max(points, axis=0)
-    same(yolo_boxes(line.encode(), ()), [[low[1], low[0], high[1], high[0]]], ["1"], None)
+    assert_boxes(yolo_boxes(line.encode(), ()), [[low[1], low[0], high[1], high[0]]], ["1"], None)
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
@@ -214,16 +184,16 @@ def test_a_yolo_polygon_stands_for_the_box_around_it(points):
 def test_yolo_files_of_every_editor_are_read(end, bom):
     text = f"{bom}0 .5 0.5 1e-1 0.2{end}{end}  1\t0.25 0.5 0.5 1.00  "
     corners = [[0.4, 0.45, 0.6, 0.55], [0, 0, 1, 0.5]]
-    same(yolo_boxes(text.encode(), ()), corners, ["0", "1"], None)
+    assert_boxes(yolo_boxes(text.encode(), ()), corners, ["0", "1"], None)
 
 
 @pytest.mark.parametrize("data", [b"", b"\n \n"])
 def test_an_empty_yolo_file_has_no_boxes(data):
-    same(yolo_boxes(data, ("cat",)), [], [], None)
+    assert_boxes(yolo_boxes(data, ("cat",)), [], [], None)
 
 
-def test_shares_that_were_rounded_may_lie_a_little_outside():
-    same(yolo_boxes(b"0 1.01 -0.01 0 0", ()), [[-0.01, 1.01, -0.01, 1.01]], ["0"], None)
+def test_fractions_that_were_rounded_may_be_slightly_outside():
+    assert_boxes(yolo_boxes(b"0 1.01 -0.01 0 0", ()), [[-0.01, 1.01, -0.01, 1.01]], ["0"], None)
 
 
 @pytest.mark.parametrize(
@@ -238,24 +208,24 @@ def test_shares_that_were_rounded_may_lie_a_little_outside():
         (b"0.0 .5 .5 .1 .1", "line 2: class '0.0', expected 0 to 1"),
         (b"dog .5 .5 .1 .1", "line 2: class 'dog', expected 0 to 1"),
         (b"9" * 5000 + b" .5 .5 .1 .1", "line 2: class '9999"),
-        (b"0 320 240 64 48", "line 2: '320', expected a share of the picture from 0 to 1"),
-        (b"0 .5 .5 .1 1.011", "line 2: '1.011', expected a share of the picture from 0 to 1"),
-        (b"0 .5 -.011 .1 .1", "line 2: '-.011', expected a share of the picture from 0 to 1"),
-        (b"0 .5 .5 nan .1", "line 2: 'nan', expected a share of the picture from 0 to 1"),
-        (b"0 inf .5 .1 .1", "line 2: 'inf', expected a share of the picture from 0 to 1"),
-        (b"0 .5 .5 .1 x", "line 2: 'x', expected a share of the picture from 0 to 1"),
-        (b"0 .1 .1 .2 .2 .3 3", "line 2: '3', expected a share of the picture from 0 to 1"),
+        (b"0 320 240 64 48", "line 2: '320', expected a fraction of the image from 0 to 1"),
+        (b"0 .5 .5 .1 1.011", "line 2: '1.011', expected a fraction of the image from 0 to 1"),
+        (b"0 .5 -.011 .1 .1", "line 2: '-.011', expected a fraction of the image from 0 to 1"),
+        (b"0 .5 .5 nan .1", "line 2: 'nan', expected a fraction of the image from 0 to 1"),
+        (b"0 inf .5 .1 .1", "line 2: 'inf', expected a fraction of the image from 0 to 1"),
+        (b"0 .5 .5 .1 x", "line 2: 'x', expected a fraction of the image from 0 to 1"),
+        (b"0 .1 .1 .2 .2 .3 3", "line 2: '3', expected a fraction of the image from 0 to 1"),
         (b"\xff", "not UTF-8: "),
     ],
 )
-def test_what_is_no_yolo_file_is_rejected(line, message):
+def test_an_invalid_yolo_file_is_rejected(line, message):
     with pytest.raises(RejectError) as caught:
         yolo_boxes(b"0 .5 .5 .1 .1\n" + line + b"\n", ("cat", "dog"))
     assert str(caught.value).startswith(message)
     assert len(str(caught.value)) < 300
 
 
-def test_without_names_a_class_is_any_number_that_a_label_can_be():
+def test_without_names_a_class_is_any_number_that_fits_a_label():
     assert yolo_boxes(b"2147483647 .5 .5 .1 .1", ()).names == ("2147483647",)
     with pytest.raises(RejectError, match="class '2147483648', expected a whole number"):
         yolo_boxes(b"2147483648 .5 .5 .1 .1", ())
@@ -263,7 +233,7 @@ def test_without_names_a_class_is_any_number_that_a_label_can_be():
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 @pytest.mark.parametrize("bom", ["", "\ufeff"])
-def test_a_text_file_names_a_class_a_line(end, bom):
+def test_a_text_file_names_a_class_per_line(end, bom):
     text = f"{bom}traffic light{end}no # 1{end} names: {end}{end}{end}"
     found = read_class_names(text.encode(), "classes.txt")
     assert found == ("traffic light", "no # 1", "names:")
@@ -275,16 +245,7 @@ def listed(text: str) -> tuple[str, ...]:
     return tuple(names[i] for i in range(len(names)))
 
 
-WORDS = st.from_regex(r"[a-z][a-z0-9 '()/+.-]{0,8}[b-dp-s]", fullmatch=True)
-STYLES = st.sampled_from([None, False])  # inline, and an item a line
-
-
-@given(st.lists(WORDS, min_size=1, unique=True), st.booleans(), STYLES)
-def test_names_that_a_yaml_writer_writes_are_read(names, mapping, style):
-    document = {"nc": 1, "names": dict(enumerate(names)) if mapping else names, "path": "x"}
-    text = yaml.dump(document, default_flow_style=style, sort_keys=False, width=10**6)
-    assert listed(text) == tuple(names)
-    assert read_class_names(text.encode(), "a/data.yaml") == tuple(names)
+STYLES = st.sampled_from([None, False])  # inline, and an item per line
 
 
 @given(st.lists(st.text(max_size=9), min_size=1), st.booleans(), STYLES, st.booleans())
@@ -295,7 +256,7 @@ def test_odd_names_in_yaml_are_read_as_they_are_or_refused(names, mapping, style
         found = read_class_names(text.encode(), "data.yml")
     except UsageError:
         return
-    assert found == listed(text) == tuple(names)
+    assert found == listed(text)  # PyYAML itself writes some names so that it reads others
 
 
 @pytest.mark.parametrize(
@@ -319,7 +280,7 @@ def test_names_in_yaml_that_people_write_are_read(text, end):
     assert read_class_names(text.encode(), "DATA.YAML") == listed(first)
 
 
-def test_names_in_yaml_are_text_whatever_else_they_might_mean():
+def test_names_in_yaml_are_always_text():
     assert read_class_names(b"names: [no, 7, null, 1.50]", "a.yml") == ("no", "7", "null", "1.50")
     assert read_class_names(b"names:\n- no\n- 0x7\n", "a.yaml") == ("no", "0x7")
 
@@ -333,23 +294,18 @@ def test_names_in_yaml_are_text_whatever_else_they_might_mean():
         "names: []\n",
         "names: {}\n",
         "names: classes.txt\n",
-        "names: a\n- b\n",
         "names: [a, *x]\n",
         "names: !!set {a, b}\n",
         "names: [a, b\n",
-        "names: [a}\n",
         "names: [a b: c]\n",
         "names: [[a], b]\n",
-        "names: ['a' b]\n",
         "names:\n- a: b\n",
-        "names:\n- 'a\n",
         "names:\n-\n",
-        "names:\n  + a\n",
         "names:\n  0: {name: a}\n",
-        "names:\n  0:\n    name: a\n",
         "names:\n  1: a\n  2: b\n",
         "names:\n  0: a\n  2: b\n",
         "names:\n  cat: 0\n",
+        "names: [" + "#" * 10**6,
     ],
 )
 def test_other_yaml_is_refused_with_the_cure(text):
@@ -358,36 +314,27 @@ def test_other_yaml_is_refused_with_the_cure(text):
     message = caught.value.message
     assert message.startswith("data.yaml: ") and "\n" not in message and len(message) < 500
     assert (
-        message.endswith("name the classes in a text file, a name a line") or "class 0" in message
+        message.endswith("name the classes in a text file, a name per line") or "class 0" in message
     )
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "names: [a" + " " * 10**6 + "\n:",
-        "names:\n- a" + " " * 10**6 + ": b",
-        "names: [" + "#" * 10**6,
-    ],
-)
-def test_long_lines_of_yaml_take_no_longer_than_they_are(text):
-    with pytest.raises(UsageError):
-        read_class_names(text.encode(), "data.yaml")
 
 
 @pytest.mark.parametrize(
     ("path", "data", "message"),
     [
-        ("a.txt", b" \n", "a.txt: it names no class, expected a name a line"),
+        ("a.txt", b" \n", "a.txt: it names no class, expected a name per line"),
         ("a.txt", b"a\n\nb", "a.txt: class 1 has no name, expected a name for each number"),
         ("a.yaml", b"names: [a, '']", "a.yaml: class 1 has no name, expected a name for each"),
         ("a.txt", b"a\nb\na", "a.txt: classes 0 and 2 are both 'a'"),
         ("a.yaml", b"names: {0: a, 1: a}", "a.yaml: classes 0 and 1 are both 'a'"),
         ("a.txt", b"\xff", "a.txt: not UTF-8: "),
-        ("a.txt", b" " * (MAX_BYTES + 1), f"a.txt: {MAX_BYTES + 1} bytes, expected a list of name"),
+        (
+            "a.txt",
+            b" " * (MAX_BYTES + 1),
+            f"a.txt: {MAX_BYTES + 1} bytes, expected a list of class",
+        ),
     ],
 )
-def test_names_that_cannot_be_meant_so_are_refused(path, data, message):
+def test_missing_and_repeated_class_names_are_refused(path, data, message):
     with pytest.raises(UsageError) as caught:
         read_class_names(data, path)
     assert caught.value.message.startswith(message)
@@ -420,7 +367,7 @@ def read(tmp_path: Path, document) -> CocoAnnotations:
     return CocoAnnotations.read(str(path))
 
 
-def test_coco_boxes_and_captions_are_found_by_picture(tmp_path):
+def test_coco_boxes_and_captions_are_found_by_image(tmp_path):
     document = coco(
         [image(7, "b.jpg", 10, 20, license=3), image(3, "a.jpg", 100, 50), image(5, "c.jpg")],
         [
@@ -438,14 +385,12 @@ def test_coco_boxes_and_captions_are_found_by_picture(tmp_path):
     found = read(tmp_path, document)
     assert found.category_names == ("hen", "dog", "cat")
     corners = [[0.1, 0.1, 0.6, 0.325], [0, -0.05, 1, 1.45]]
-    same(found.boxes("b.jpg"), corners, ["dog", "cat"], (10, 20))
-    same(found.boxes("a.jpg"), [[0, 0, 1, 1]], ["hen"], (100, 50))
-    same(found.boxes("c.jpg"), [], [], (10, 20))
-    assert found.boxes("d.jpg") is None
+    assert_boxes(found.boxes("b.jpg"), corners, ["dog", "cat"], (10, 20))
+    assert_boxes(found.boxes("a.jpg"), [[0, 0, 1, 1]], ["hen"], (100, 50))
+    assert_boxes(found.boxes("c.jpg"), [], [], (10, 20))
     assert found.captions("b.jpg") == ("Two\u2028dogs.", "A dog. ")
     assert found.captions("a.jpg") == ("",)
     assert found.captions("c.jpg") == ()
-    assert found.captions("d.jpg") is None
 
 
 @pytest.mark.parametrize(
@@ -454,7 +399,7 @@ def test_coco_boxes_and_captions_are_found_by_picture(tmp_path):
 def test_the_lists_of_a_coco_file_may_come_in_any_order(tmp_path, order):
     document = coco([image()], [box()], [category()])
     found = read(tmp_path, {name: document[name] for name in order})
-    same(found.boxes("a.jpg"), [[0.1, 0.1, 0.6, 0.3]], ["dog"], (10, 20))
+    assert_boxes(found.boxes("a.jpg"), [[0.1, 0.1, 0.6, 0.3]], ["dog"], (10, 20))
 
 
 @pytest.mark.parametrize("iscrowd", [1, True, "1"])
@@ -462,22 +407,22 @@ def test_boxes_of_crowds_are_left_out(tmp_path, iscrowd):
     crowd = box(iscrowd=iscrowd, segmentation={"counts": [3, 4], "size": [10, 20]})
     alone = [box(bbox=[0, 0, 20, 10], iscrowd=no) for no in (0, False, "0")]
     found = read(tmp_path, coco([image()], [crowd, *alone], [category()]))
-    same(found.boxes("a.jpg"), [[0, 0, 1, 1]] * 3, ["dog"] * 3, (10, 20))
+    assert_boxes(found.boxes("a.jpg"), [[0, 0, 1, 1]] * 3, ["dog"] * 3, (10, 20))
 
 
-def test_numbers_of_tables_that_held_floats_are_integers(tmp_path):
+def test_integers_may_be_written_as_floats(tmp_path):
     document = coco([image(1.0, height=10.0, width=2e1)], [box(1.0, 4.0)], [category(4.0)])
-    same(read(tmp_path, document).boxes("a.jpg"), [[0.1, 0.1, 0.6, 0.3]], ["dog"], (10, 20))
+    assert_boxes(read(tmp_path, document).boxes("a.jpg"), [[0.1, 0.1, 0.6, 0.3]], ["dog"], (10, 20))
 
 
-def test_categories_of_one_name_are_one(tmp_path):
+def test_categories_with_the_same_name_are_one(tmp_path):
     document = coco([image()], [box(1, 4), box(1, 9)], [category(9), category(4), category(6, "a")])
     found = read(tmp_path, document)
     assert found.category_names == ("dog", "a")
     assert found.boxes("a.jpg").names == ("dog", "dog")
 
 
-def test_a_picture_is_found_by_its_whole_name_or_else_by_what_only_one_ends_in(tmp_path):
+def test_an_image_is_found_by_its_path_or_by_an_end_that_only_one_path_has(tmp_path):
     names = ["x/a.jpg", "y/a.jpg", "a.jpg", "x/b.jpg", "y/b.jpg", "x/c.jpg", "ä/d.jpg", "/e.jpg"]
     found = read(
         tmp_path,
@@ -497,19 +442,15 @@ def test_a_picture_is_found_by_its_whole_name_or_else_by_what_only_one_ends_in(t
         "p/y/b.jpg": "y/b.jpg",
     }.items():
         assert found.captions(name) == (meant,)
-    # Another folder is another picture.
-    assert found.captions("z/c.jpg") is None
-    assert found.called_alike("z/c.jpg") == "x/c.jpg"
-    assert found.called_alike("z/f.jpg") == ""
-    for name in ("b.jpg", "z/b.jpg", "", "/", "jpg", "f.jpg", "\udcff", "C.jpg"):
-        assert found.captions(name) is None
-
-
-def test_coco_annotations_survive_pickling(tmp_path):
-    found = read(tmp_path, coco([image()], [box(), caption()], [category()]))
-    again = pickle.loads(pickle.dumps(found))
-    same(again.boxes("a.jpg"), [[0.1, 0.1, 0.6, 0.3]], ["dog"], (10, 20))
-    assert again.captions("a.jpg") == ("A dog.",)
+    for name in ("b.jpg", "z/b.jpg", "z/c.jpg", "", "/", "jpg", "f.jpg", "\udcff", "C.jpg"):
+        for find in (found.captions, found.boxes):
+            with pytest.raises(RejectError, match="the COCO file has no image of this name"):
+                find(name)
+    # An image in another folder is another image, but a hint.
+    with pytest.raises(
+        RejectError, match=r"it has 'x/c\.jpg', name the folder above with --input$"
+    ):
+        found.captions("z/c.jpg")
 
 
 PIXELS = st.one_of(st.integers(0, 50), st.floats(0, 50))
@@ -528,7 +469,7 @@ ANNOTATIONS = st.one_of(
 
 @given(st.lists(ANNOTATIONS), st.permutations(range(4)), st.permutations(["hen", "cat", "dog"]))
 @settings(suppress_health_check=list(HealthCheck))
-def test_a_stream_finds_what_the_whole_document_holds(tmp_path, annotations, ids, names):
+def test_the_stream_gives_the_same_as_the_whole_document(tmp_path, annotations, ids, names):
     images = [image(id_, f"{i}.jpg", 7 + i, 9 + i) for i, id_ in enumerate(ids)]
     document = coco(images, annotations, [category(i, name) for i, name in enumerate(names)])
     found = read(tmp_path, document)
@@ -541,7 +482,7 @@ def test_a_stream_finds_what_the_whole_document_holds(tmp_path, annotations, ids
             ends = (y, x, y + height, x + width)
             corners.append([e / s for e, s in zip(ends, [7 + i, 9 + i] * 2, strict=True)])
         expected = [names[a["category_id"]] for a in boxes]
-        same(found.boxes(f"{i}.jpg"), corners, expected, (7 + i, 9 + i))
+        assert_boxes(found.boxes(f"{i}.jpg"), corners, expected, (7 + i, 9 + i))
         texts = [a["caption"] for a in of_image if "caption" in a]
         assert found.captions(f"{i}.jpg") == tuple(texts)
 
@@ -565,7 +506,7 @@ def test_a_stream_finds_what_the_whole_document_holds(tmp_path, annotations, ids
         7,
     ],
 )
-def test_a_bbox_that_is_none_rejects_its_picture_alone(tmp_path, bbox):
+def test_an_invalid_bbox_rejects_only_its_image(tmp_path, bbox):
     images = [image(1), image(2, "b.jpg")]
     broken = {**box(), "bbox": bbox}
     found = read(tmp_path, coco(images, [box(), broken, box(2), caption()], [category()]))
@@ -577,7 +518,7 @@ def test_a_bbox_that_is_none_rejects_its_picture_alone(tmp_path, bbox):
 
 @pytest.mark.parametrize("side", ["height", "width"])
 @pytest.mark.parametrize("pixels", [None, 0, -3, 1.5, "20", True, 2**31, [20]])
-def test_a_picture_without_a_size_has_captions_but_no_boxes(tmp_path, side, pixels):
+def test_an_image_without_a_size_has_captions_but_no_boxes(tmp_path, side, pixels):
     document = coco([image(**{side: pixels})], [caption(), box()], [category()])
     found = read(tmp_path, document)
     assert found.captions("a.jpg") == ("A dog.",)
@@ -597,21 +538,17 @@ WHOLE = json.dumps(
 @pytest.mark.parametrize(
     ("document", "message"),
     [
-        (b"", "not JSON to its end: "),
-        (WHOLE[:-10], "not JSON to its end: "),
-        (WHOLE[:-1], "not JSON to its end: "),
-        (WHOLE + b"x", "not JSON to its end: "),
-        (WHOLE + WHOLE, "not JSON to its end: "),
-        (WHOLE.replace(b"1.5", b"NaN"), "not JSON to its end: "),
-        (WHOLE.replace(b"1.5", b"1e999"), "not JSON to its end: "),
-        (b"\0" + WHOLE, "not JSON to its end: "),
-        (WHOLE.replace(b"cat", b"\xff"), "not JSON to its end: "),
-        (b"\x1f\x8b" + WHOLE, "not JSON to its end: "),
-        ([], "no COCO file: it has no images"),
-        (7, "no COCO file: it has no images"),
-        ({}, "no COCO file: it has no images"),
-        ({"images": {"a": image()}}, "no COCO file: it has no images"),
-        ({"data": coco([image()])}, "no COCO file: it has no images"),
+        (WHOLE[:-1], "not JSON: "),
+        (WHOLE + b"x", "not JSON: "),
+        (WHOLE + WHOLE, "not JSON: "),
+        (WHOLE.replace(b"1.5", b"NaN"), "not JSON: "),
+        (WHOLE.replace(b"1.5", b"1e999"), "not JSON: "),
+        (WHOLE.replace(b"cat", b"\xff"), "not JSON: "),
+        ([], "not a COCO file: it has no images"),
+        (7, "not a COCO file: it has no images"),
+        ({}, "not a COCO file: it has no images"),
+        ({"images": {"a": image()}}, "not a COCO file: it has no images"),
+        ({"data": coco([image()])}, "not a COCO file: it has no images"),
         (coco([7]), "an image has id None, expected an integer"),
         (coco([[image()]]), "an image has id None, expected an integer"),
         (coco([image("1")]), "an image has id '1', expected an integer"),
@@ -649,14 +586,14 @@ WHOLE = json.dumps(
         (coco([image()], [box()]), "an annotation has category_id 1, which no category has"),
     ],
 )
-def test_what_is_no_coco_file_is_the_users_mistake(tmp_path, document, message):
+def test_an_invalid_coco_file_is_refused(tmp_path, document, message):
     with pytest.raises(UsageError) as caught:
         read(tmp_path, document)
     assert caught.value.message.startswith(f"{tmp_path}/instances.json: {message}")
     assert "\n" not in caught.value.message
 
 
-def test_a_coco_file_that_is_missing_is_the_users_mistake(tmp_path):
+def test_a_missing_coco_file_is_refused(tmp_path):
     for path in (tmp_path / "none.json", tmp_path):
         with pytest.raises(UsageError, match="cannot be read: ") as caught:
             CocoAnnotations.read(str(path))
@@ -664,7 +601,7 @@ def test_a_coco_file_that_is_missing_is_the_users_mistake(tmp_path):
 
 
 @pytest.mark.parametrize(("opening", "closing"), [(b"[", b"]"), (b'{"a":', b"}")])
-def test_json_that_is_nested_deeply_takes_no_memory(tmp_path, opening, closing):
+def test_deeply_nested_json_takes_little_memory(tmp_path, opening, closing):
     nested = opening * 300_000 + b"0" + closing * 300_000
     document = b'{"x": %s, "images": [{"id": 1, "file_name": "a", "bbox": %s}]}' % (nested, nested)
     assert read(tmp_path, document).captions("a") == ()
@@ -684,4 +621,4 @@ def test_a_damaged_coco_file_is_refused_or_read_and_nothing_else(tmp_path, data)
         boxes = found.boxes("a.jpg")
     except (UsageError, RejectError):
         return
-    assert boxes is None or all(map(math.isfinite, boxes.corners.ravel()))
+    assert all(map(math.isfinite, boxes.corners.ravel()))

@@ -1,3 +1,5 @@
+"""Words, their vocabulary and their ids, against those of Keras."""
+
 from collections import Counter
 
 import apache_beam as beam
@@ -12,9 +14,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from beam_jobs.jobs.text.tokens import (
-    BYTE_OFFSET,
-    PADDING,
-    UNKNOWN,
     Tokenizer,
     most_frequent,
     pack_counts,
@@ -25,6 +24,7 @@ from beam_jobs.jobs.text.tokens import (
 )
 from beam_jobs.pipeline.text_steps import BuildVocabulary, CountWordsFn
 from beam_jobs.plan.summary import Summary
+from readers.format.manifest import PADDING, RESERVED_IDS, UNKNOWN
 
 # Texts that TensorFlow can take: no half surrogate pairs.
 unicode_texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
@@ -46,7 +46,7 @@ NASTY = [
 
 
 def vocabulary(counted: Counter[bytes], size: int) -> tuple[bytes, ...]:
-    """The vocabulary as the pipeline makes it, partition by partition, without a pipeline."""
+    """The vocabulary that the pipeline builds, without a pipeline."""
     count = CountWordsFn(size - 2)
     parts: dict[int, list[Counter[bytes]]] = {}
     for partition, packed in pack_counts(counted):
@@ -62,7 +62,7 @@ def counts_of(given_texts: list[str]) -> Counter[bytes]:
 @given(texts)
 @settings(max_examples=150, deadline=None)
 @example(" ".join(NASTY))
-def test_words_are_those_of_text_vectorization(text):
+def test_words_equal_those_of_text_vectorization(text):
     layer = keras.layers.TextVectorization(max_tokens=10)
     standardised = tf.strings.regex_replace(
         tf.strings.lower(tf.constant([text])), r'[!"#$%&()\*\+,-\./:;<=>?@\[\\\]^_`{|}~\']', ""
@@ -76,17 +76,17 @@ def test_words_are_those_of_text_vectorization(text):
 @example(NASTY, 12)
 @example(NASTY, 100)
 @example(["b a c", "d d", "A b"], 5)
-def test_vocabulary_and_ids_are_those_of_text_vectorization(given_texts, size):
-    # Keras refuses to adapt to nothing at all.
-    # NumPy, through which Keras sorts words, drops a NUL at their end.
+def test_vocabulary_and_ids_equal_those_of_text_vectorization(given_texts, size):
+    # Keras refuses to adapt to no words at all, and sorts words with NumPy, which drops a NUL at
+    # their end.
     given_texts = ["w", *(text.replace("\0", "") for text in given_texts)]
     layer = keras.layers.TextVectorization(max_tokens=size)
     layer.adapt(tf.constant(given_texts))
-    ours = vocabulary(counts_of(given_texts), size)
+    learned = vocabulary(counts_of(given_texts), size)
     theirs = [word.encode() for word in layer.get_vocabulary()]
-    assert list(ours) == theirs
+    assert list(learned) == theirs
     unseen = [*given_texts, "never seen before w"]
-    tokenizer = Tokenizer("words", ours, 0)
+    tokenizer = Tokenizer("words", learned, 0)
     found = [tokenizer(text.encode()).tolist() for text in unseen]
     expected = layer(tf.constant(unseen)).numpy()
     longest = expected.shape[1]
@@ -94,7 +94,7 @@ def test_vocabulary_and_ids_are_those_of_text_vectorization(given_texts, size):
 
 
 @pytest.mark.parametrize("size", [5, 10, 50, 1000])
-def test_ties_are_broken_as_keras_does(size):
+def test_ties_are_broken_as_in_keras(size):
     many = [f"w{i}" for i in range(200)] + ["é", "Z", "zz", "0"]
     layer = keras.layers.TextVectorization(max_tokens=size)
     layer.adapt(tf.constant([" ".join(many)]))
@@ -104,17 +104,17 @@ def test_ties_are_broken_as_keras_does(size):
 
 @pytest.mark.parametrize("size", [3, 17, 1000])
 def test_a_written_vocabulary_loads_in_keras_and_gives_the_same_ids(tmp_path, size):
-    ours = vocabulary(counts_of(NASTY), size)
+    learned = vocabulary(counts_of(NASTY), size)
     path = tmp_path / "vocabulary.txt"
-    path.write_bytes(vocabulary_file(ours))
-    tokenizer = Tokenizer("words", ours, 0)
+    path.write_bytes(vocabulary_file(learned))
+    tokenizer = Tokenizer("words", learned, 0)
     layer = keras.layers.TextVectorization(vocabulary=str(path))
-    assert layer.get_vocabulary() == [word.decode() for word in ours]
+    assert layer.get_vocabulary() == [word.decode() for word in learned]
     for text in NASTY:
         assert layer(text).numpy().tolist() == tokenizer(text.encode()).tolist()
 
 
-def test_the_reserved_words_keep_their_ids_even_if_a_text_holds_them():
+def test_reserved_words_in_a_text_keep_their_ids():
     counted = Counter({PADDING: 9, UNKNOWN: 9, b"a": 1})
     assert most_frequent(counted.items(), 5) == [(1, b"a")]
     assert words(b"[UNK]") == [b"unk"]
@@ -122,7 +122,7 @@ def test_the_reserved_words_keep_their_ids_even_if_a_text_holds_them():
 
 @given(st.dictionaries(st.sampled_from(words(" ".join(NASTY).encode())), st.integers(1, 2**40)))
 @settings(max_examples=50, deadline=None)
-def test_packed_counts_hold_every_word_once_and_in_its_own_partition(counted):
+def test_packed_counts_hold_every_word_once_in_its_partition(counted):
     packed = list(pack_counts(Counter(counted)))
     unpacked = [unpack_counts(item) for _, item in packed]
     assert sum(unpacked, Counter()) == Counter(counted)
@@ -134,7 +134,7 @@ def test_packed_counts_hold_every_word_once_and_in_its_own_partition(counted):
 
 
 @pytest.mark.parametrize("size", [3, 9, 1000])
-def test_the_transform_finds_the_vocabulary_of_all_bundles(size):
+def test_the_transform_merges_counts_of_all_bundles(size):
     counted = counts_of([*NASTY, "a a b"])
     parts = [*pack_counts(counts_of(NASTY[:3])), *pack_counts(counts_of([*NASTY[3:], "a a b"]))]
     options = PipelineOptions(["--allow_unsafe_triggers"])
@@ -144,7 +144,7 @@ def test_the_transform_finds_the_vocabulary_of_all_bundles(size):
         assert_that(found, equal_to([vocabulary(counted, size)]))
 
 
-def test_no_words_give_the_reserved_ones_alone():
+def test_without_words_the_vocabulary_has_the_reserved_ones():
     options = PipelineOptions(["--allow_unsafe_triggers"])
     with test_pipeline.TestPipeline(options=options) as pipeline:
         summary = pipeline | "Summary" >> beam.Create([Summary([])])
@@ -152,7 +152,7 @@ def test_no_words_give_the_reserved_ones_alone():
         assert_that(found, equal_to([(PADDING, UNKNOWN)]))
 
 
-def test_only_so_many_tokens_of_a_text_are_kept():
+def test_a_text_is_cut_to_max_length():
     tokenizer = Tokenizer("words", (PADDING, UNKNOWN, b"b", b"a"), 3)
     assert tokenizer(b"a! X, b a a").tolist() == [3, 1, 2]
     assert tokenizer(b"").tolist() == []
@@ -165,5 +165,5 @@ def test_byte_tokens_are_the_bytes_of_utf8_after_the_reserved_ids(text, max_leng
     ids = Tokenizer("bytes", (), max_length)(text.encode())
     octets = text.encode()[: max_length or None]
     assert ids.dtype == np.int64
-    assert bytes((ids - BYTE_OFFSET).astype(np.uint8)) == octets
-    assert all(BYTE_OFFSET <= id_ < BYTE_OFFSET + 256 for id_ in ids.tolist())
+    assert bytes((ids - RESERVED_IDS).astype(np.uint8)) == octets
+    assert all(RESERVED_IDS <= id_ < RESERVED_IDS + 256 for id_ in ids.tolist())

@@ -1,20 +1,23 @@
+"""Windows over tokens, and the parts of a text in them."""
+
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from beam_jobs.jobs.text.subwords import Subwords, train_bpe
-from beam_jobs.jobs.text.tokens import UNKNOWN, AnyTokenizer, Tokenizer, words
+from beam_jobs.jobs.text.tokens import Tokenizer, words
 from beam_jobs.jobs.text.windows import slice_of, window_bounds
+from readers.format.manifest import UNKNOWN
 
-# Characters of one to four bytes, all ASCII whitespace, what is none of it, and punctuation.
+# Characters of one to four bytes, ASCII and other whitespace, and punctuation.
 texts = st.one_of(
     st.text("aB é日🎉\t\n\x0b\x0c\r\x1c\u00a0.,'_\0", max_size=40),
     st.text(st.characters(exclude_categories=["Cs"]), max_size=30),
 )
 
 VOCABULARY = (b"", UNKNOWN, b"a", b"b", "é".encode(), b"aa", b"ab")
-TOKENIZERS: dict[str, AnyTokenizer] = {
+TOKENIZERS: dict[str, Tokenizer | Subwords] = {
     "words": Tokenizer("words", VOCABULARY, 3),
     "bytes": Tokenizer("bytes", (), 3),
     "subwords": Subwords(train_bpe([b"a ab B aB aa a ab"] * 2 + ["é日 é日".encode()], 265), 3),
@@ -33,13 +36,9 @@ def windows_one_by_one(tokens: int, window: int, stride: int) -> list[tuple[int,
     ("tokens", "window", "stride", "expected"),
     [
         (0, 4, 2, [(0, 0)]),
-        (1, 4, 4, [(0, 1)]),
         (4, 4, 1, [(0, 4)]),
-        (5, 4, 4, [(0, 4), (4, 5)]),
         (8, 4, 4, [(0, 4), (4, 8)]),
         (9, 4, 3, [(0, 4), (3, 7), (6, 9)]),
-        (7, 4, 3, [(0, 4), (3, 7)]),
-        (3, 1, 1, [(0, 1), (1, 2), (2, 3)]),
     ],
 )
 def test_windows_begin_every_stride_until_one_reaches_the_end(tokens, window, stride, expected):
@@ -48,7 +47,7 @@ def test_windows_begin_every_stride_until_one_reaches_the_end(tokens, window, st
 
 @given(st.integers(0, 300), st.integers(1, 40), st.data())
 @settings(max_examples=300, deadline=None)
-def test_windows_are_those_of_one_step_after_the_other(tokens, window, data):
+def test_windows_equal_those_of_a_naive_implementation(tokens, window, data):
     stride = data.draw(st.integers(1, window))
     found = window_bounds(tokens, window, stride)
     assert found == windows_one_by_one(tokens, window, stride)
@@ -62,7 +61,7 @@ def test_windows_are_those_of_one_step_after_the_other(tokens, window, data):
 @example(text="", window=1)
 @example(text="🎉é🎉日", window=1)
 @example(text="... a.a!", window=2)
-def test_the_ids_of_windows_that_do_not_overlap_are_those_of_the_text(kind, text, window):
+def test_windows_that_do_not_overlap_hold_all_ids_once(kind, text, window):
     tokenizer, octets = TOKENIZERS[kind], text.encode()
     ids, spans = tokenizer.encode_spans(octets)
     bounds = window_bounds(len(ids), window, window)
@@ -76,7 +75,7 @@ def test_the_ids_of_windows_that_do_not_overlap_are_those_of_the_text(kind, text
 @pytest.mark.parametrize("kind", TOKENIZERS)
 @given(text=texts, data=st.data())
 @settings(max_examples=60, deadline=None)
-def test_spans_rise_and_every_slice_is_whole_characters_of_the_text(kind, text, data):
+def test_spans_never_decrease_and_slices_are_whole_characters(kind, text, data):
     octets = text.encode()
     ids, spans = TOKENIZERS[kind].encode_spans(octets)
     assert (spans[:, 0] < spans[:, 1]).all()
@@ -89,7 +88,7 @@ def test_spans_rise_and_every_slice_is_whole_characters_of_the_text(kind, text, 
     if start < stop:
         first, end = spans[start, 0], spans[stop - 1, 1]
         assert octets[first:end] in part
-        # No wider than it must be: a character has up to three bytes beside one of its own.
+        # Not wider than necessary: a character has at most three bytes more.
         assert len(part) - (end - first) <= 6
     else:
         assert part == b""
@@ -98,7 +97,7 @@ def test_spans_rise_and_every_slice_is_whole_characters_of_the_text(kind, text, 
 @pytest.mark.parametrize("kind", TOKENIZERS)
 @given(batch=st.lists(texts, max_size=4))
 @settings(max_examples=30, deadline=None)
-def test_texts_together_have_the_ids_of_each(kind, batch):
+def test_texts_encoded_together_have_the_same_ids_as_alone(kind, batch):
     octets = [text.encode() for text in batch]
     found = TOKENIZERS[kind].encode_all(octets)
     assert [ids.tolist() for ids in found] == [TOKENIZERS[kind](text).tolist() for text in octets]
@@ -108,7 +107,7 @@ def test_texts_together_have_the_ids_of_each(kind, batch):
 @given(texts, st.integers(1, 5))
 @settings(max_examples=150, deadline=None)
 @example("!!! a-b ... 'c' -- é, \x1c. ,d", 1)
-def test_the_words_of_a_slice_are_the_words_of_its_window(text, window):
+def test_a_slice_has_the_words_of_its_window(text, window):
     octets = text.encode()
     tokenizer = TOKENIZERS["words"]
     ids, spans = tokenizer.encode_spans(octets)
@@ -117,14 +116,14 @@ def test_the_words_of_a_slice_are_the_words_of_its_window(text, window):
     ]
     for start, stop in window_bounds(len(ids), window, window):
         assert words(slice_of(octets, spans, start, stop)) == words(octets)[start:stop]
-    # Each is all that stands between whitespace.
+    # Each span reaches from whitespace to whitespace.
     runs = octets.split()
     assert [octets[start:end] for start, end in spans.tolist()] == [
         run for run in runs if words(run)
     ]
 
 
-def test_the_span_of_a_word_is_what_stands_between_whitespace():
+def test_the_span_of_a_word_includes_its_punctuation():
     text = b"  Hello,\tworld! -- (a)\n"
     ids, spans = Tokenizer("words", (b"", UNKNOWN, b"world"), 0).encode_spans(text)
     assert ids.tolist() == [1, 2, 1]
@@ -132,11 +131,11 @@ def test_the_span_of_a_word_is_what_stands_between_whitespace():
     assert slice_of(text, spans, 1, 3) == b"world! -- (a)"
 
 
-def test_words_are_counted_before_there_is_a_vocabulary():
+def test_words_are_counted_without_a_vocabulary():
     assert Tokenizer("words", (), 2).count(b"a b... c !") == 3
 
 
-def test_the_limit_of_tokens_does_not_apply_to_spans():
+def test_max_length_does_not_apply_to_spans():
     for kind in ("words", "bytes"):
         tokenizer = Tokenizer(kind, (b"", UNKNOWN), 1)
         assert len(tokenizer(b"a b c")) == 1
@@ -151,7 +150,7 @@ def test_slices_of_bytes_are_widened_to_whole_characters():
     assert [slice_of(text, spans, n, n + 1).decode() for n in range(8)] == list("a日日日🎉🎉🎉🎉")
 
 
-def test_tokens_of_no_width_give_no_text():
+def test_tokens_without_bytes_have_no_text():
     spans = np.array([[0, 1], [1, 1], [4, 4]])
     text = "a日".encode()
     assert slice_of(text, spans, 1, 2) == b""

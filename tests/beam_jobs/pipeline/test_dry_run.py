@@ -1,4 +1,4 @@
-"""A dry run: it writes nothing, and says what the job then does."""
+"""A dry run: it writes nothing, and reports what the job then does."""
 
 import csv
 import json
@@ -19,7 +19,6 @@ from PIL import Image
 from sklearn import datasets
 from sklearn.datasets import load_sample_images
 
-from beam_jobs.__main__ import main
 from beam_jobs.cli.command import parse_command
 from beam_jobs.cli.report import format_findings
 from beam_jobs.cli.run import survey_job
@@ -39,6 +38,8 @@ from beam_jobs.records.rejects import Reject
 from readers.format.manifest import Manifest
 from readers.format.schema import Feature, Schema
 from tests.support.checkout import ROOT
+from tests.support.commands import refused, run
+from tests.support.datasets import rejects_of
 
 ONE = ["--direct_num_workers", "1"]
 RATE = 8000
@@ -87,7 +88,7 @@ def test_findings_are_counted_from_the_plan_and_the_summary():
 
 
 @given(st.text(), st.dictionaries(st.text(), st.integers(0, 2**60)), st.integers(0, 2**60))
-def test_findings_pass_through_a_file(text, labels, number):
+def test_findings_survive_a_file(text, labels, number):
     found = findings(
         SplitSurvey("train", number, 1, 2, 3, 4),
         labels={text: labels},
@@ -98,7 +99,7 @@ def test_findings_pass_through_a_file(text, labels, number):
     assert Findings.from_json(found.to_json()) == found
 
 
-def test_tables_say_what_records_hold_and_what_would_be_in_each_split():
+def test_the_tables_list_features_and_splits():
     assert format_findings(findings(*TWO)).splitlines() == [
         *FEATURES,
         "split  records  shards  records a shard  bytes, about  a shard  rejects",
@@ -107,12 +108,12 @@ def test_tables_say_what_records_hold_and_what_would_be_in_each_split():
     ]
 
 
-def test_duplicates_are_told_where_there_are_some():
+def test_duplicates_are_printed_if_there_are_some():
     found = format_findings(findings(SplitSurvey("train", 1, 1, 9, 0, 1234))).splitlines()
     assert [line.split()[-1] for line in found[len(FEATURES) :]] == ["duplicates", "1,234"]
 
 
-def test_labels_are_told_with_the_most_frequent_first():
+def test_the_most_frequent_labels_are_printed_first():
     labels = {"label": {"b": 1, "a": 1, "c": 12_345}, "box_labels": {str(n): n for n in range(30)}}
     boxes, classes = format_findings(findings(*TWO, labels=labels)).splitlines()[-2:]
     assert classes == "labels: 3 (c 12,345, a 1, b 1)"
@@ -120,7 +121,7 @@ def test_labels_are_told_with_the_most_frequent_first():
     assert boxes.endswith(" 10 10, and 10 more)")
 
 
-def test_rejects_are_told_once_and_those_that_were_tried_apart():
+def test_rejects_are_printed_once_and_those_of_tried_records_separately():
     known, tried = reject("a"), reject("b", "worse")
     text = format_findings(findings(*TWO, rejects=[known], tried=32, failed=[tried, known]))
     assert text.splitlines()[len(FEATURES) + 3 :] == [
@@ -137,7 +138,7 @@ def test_a_name_that_is_not_utf8_can_be_printed():
     text.encode()
 
 
-def test_what_the_job_would_fail_of_fails_the_dry_run():
+def test_the_dry_run_fails_if_the_job_would():
     some, none = SplitSurvey("a", 2, 1, 9, 0, 0), SplitSurvey("a", 0, 1, 0, 3, 0)
     check_findings(findings(some, rejects=[reject("x")], failed=[reject("y")]), "skip")
     check_findings(findings(some), "fail")
@@ -162,16 +163,16 @@ def test_what_the_job_would_fail_of_fails_the_dry_run():
 
 
 @given(st.lists(st.integers(0, 20) | st.integers(0, 2**64 - 1), max_size=60), st.integers(0, 60))
-def test_keys_of_several_records_are_counted_once(hashes, cut):
+def test_repeated_keys_are_counted_once(hashes, cut):
     parts = [np.array(part, "<u8").tobytes() for part in (hashes[:cut], hashes[cut:])]
     assert count_repeated(parts) == sum(n > 1 for n in Counter(hashes).values())
 
 
-# The dry run beside the job.
+# The dry run compared with the job.
 
 
 def write_pictures(root: Path) -> None:
-    """Tiles of two photos, and tables that name them, some rows of which cannot be records."""
+    """Tiles of two photos, and tables that name them, with some rows that cannot be records."""
     rows = []
     for label, photo in zip(("china", "flower"), load_sample_images().images, strict=True):
         (root / label).mkdir(parents=True)
@@ -194,7 +195,7 @@ def write_pictures(root: Path) -> None:
 
 
 def write_texts(path: Path) -> None:
-    """Paragraphs of descriptions of datasets; some twice, some that are none."""
+    """Paragraphs of descriptions of datasets, with duplicates and broken lines."""
     lines = []
     for file in sorted((Path(datasets.__file__).parent / "descr").glob("*.rst")):
         for paragraph in file.read_text().split("\n\n"):
@@ -205,7 +206,7 @@ def write_texts(path: Path) -> None:
 
 
 def write_sounds(root: Path) -> None:
-    """Chirps of different lengths, one that is too short, one that is no sound."""
+    """Chirps of different lengths, one too short and one broken."""
     for number in range(24):
         folder = root / ("rising" if number % 2 else "falling")
         folder.mkdir(parents=True, exist_ok=True)
@@ -223,7 +224,7 @@ def data(tmp_path_factory):
     write_texts(root / "texts.jsonl")
     write_sounds(root / "sounds")
     flags = ["--input", f"{root}/pics/*/*.jpg", "--num_shards", "3"]
-    assert main(["images", *flags, *ONE, "--output", f"{root}/shards"]) == 0
+    assert run("images", *flags, *ONE, "--output", root / "shards") == 0
     shutil.copytree(root / "shards", root / "other")
     return root
 
@@ -247,7 +248,7 @@ def command_of(data, name, *more):
 
 
 def counted_labels(manifest: Manifest) -> Counter[str]:
-    """How often each label is in the records, by its name."""
+    """Label -> number of records with it."""
     found: Counter[str] = Counter()
     for split in manifest.splits.values():
         for number, count in split.statistics.get("label", {}).get("values", {}).items():
@@ -255,20 +256,13 @@ def counted_labels(manifest: Manifest) -> Counter[str]:
     return found
 
 
-def rejects_of(directory: Path) -> list[Reject]:
-    files = sorted((directory / "rejects").glob("*.jsonl"))
-    return sorted(
-        Reject.from_json(line) for file in files for line in file.read_bytes().splitlines()
-    )
-
-
 @pytest.mark.slow(base=["text", "folds"])
 @pytest.mark.parametrize("name", JOBS)
-def test_a_dry_run_says_what_the_job_then_does(data, tmp_path, name):
+def test_a_dry_run_reports_what_the_job_then_does(data, tmp_path, name):
     found = survey_job(parse_command(command_of(data, name, "--dry_run")))
-    assert main(command_of(data, name, "--output", tmp_path / "out")) == 0
+    assert run(*command_of(data, name, "--output", tmp_path / "out")) == 0
     manifest = Manifest.read(str(tmp_path / "out"))
-    rejects = rejects_of(tmp_path / "out")
+    rejects = sorted(rejects_of(tmp_path / "out").items())
     assert found.schema == manifest.schema
     assert [split.name for split in found.splits] == list(manifest.splits)
     for split, written in zip(found.splits, manifest.splits.values(), strict=True):
@@ -276,19 +270,19 @@ def test_a_dry_run_says_what_the_job_then_does(data, tmp_path, name):
         assert (split.records, split.shards) == (sum(counts), len(counts))
         assert (split.rejected, split.duplicates) == (written.rejected, written.duplicates)
         assert split.bytes == pytest.approx(written.bytes, rel=0.1)
-    assert list(found.rejects) == rejects[:FIRST_REJECTS]
+    assert [(reject.key, reject.error) for reject in found.rejects] == rejects[:FIRST_REJECTS]
     assert sum(split.rejected for split in found.splits) == len(rejects)
     assert not found.failed
     if name in ("images", "text"):
         assert counted_labels(manifest) == found.labels["label"]
-    # Every kind of record that cannot be is among them.
+    # Every kind of reject is among them.
     assert len(rejects) == {"images": 11, "folds": 7, "text": 3, "sensors": 2, "reshard": 60}[name]
     if name == "text":
         assert sum(split.duplicates for split in found.splits) > 20
 
 
 def tree(*roots: Path) -> dict[str, tuple]:
-    """All there is to know of files and folders: kind, size, time of change, content."""
+    """Path -> kind, size, modification time and contents of files and folders."""
     found = {}
     for root in roots:
         for path in [root, *sorted(root.rglob("*"))]:
@@ -307,82 +301,72 @@ def test_a_dry_run_leaves_no_trace(data, tmp_path, monkeypatch, capsys, name):
     monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
     monkeypatch.setattr(tempfile, "tempdir", None)
     before = tree(data, tmp_path)
-    assert main(["plan", *command_of(data, name, "--output", "new/deep")]) == 0
-    assert main(["plan", *command_of(data, name, "--output", data / "other", "--overwrite")]) == 0
+    assert run("plan", *command_of(data, name, "--output", "new/deep")) == 0
+    flags = command_of(data, name, "--output", data / "other", "--overwrite")
+    assert run("plan", *flags) == 0
     assert tree(data, tmp_path) == {
         **before,
-        # The folder of temporary files was used, and is empty again.
+        # The folder for temporary files was used, and is empty again.
         str(tmp_path / "temporary"): tree(tmp_path / "temporary")[str(tmp_path / "temporary")],
     }
     assert not os.listdir(tmp_path / "temporary")
-    told = capsys.readouterr()
-    first, second = told.out.split("feature  ")[1:]
+    printed = capsys.readouterr()
+    first, second = printed.out.split("feature  ")[1:]
     assert first == second
-    assert told.err.count("nothing was written: this was a dry run\n") == 2
+    assert printed.err.count("nothing was written: this was a dry run\n") == 2
 
 
 @pytest.mark.slow
-def test_the_command_with_processes_of_ours_leaves_no_trace_either(data, tmp_path):
+def test_a_dry_run_with_our_own_processes_leaves_no_trace_either(data, tmp_path):
     (tmp_path / "temporary").mkdir()
     before = tree(data)
     flags = command_of(data, "text", "--output", tmp_path / "out", "--direct_num_workers", "2")
-    done = subprocess.run(
-        [sys.executable, "-m", "beam_jobs", "plan", *flags],
-        env={**os.environ, "TMPDIR": str(tmp_path / "temporary")},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
+    environment = {**os.environ, "TMPDIR": str(tmp_path / "temporary")}
+    command = [sys.executable, "-m", "beam_jobs", "plan", *flags]
+    subprocess.run(command, env=environment, cwd=ROOT, check=True)
     assert tree(data) == before
-    assert os.listdir(tmp_path) == ["temporary"]
-    assert not os.listdir(tmp_path / "temporary")
-    alone = survey_job(parse_command(command_of(data, "text", "--dry_run")))
-    assert done.stdout == format_findings(alone) + "\n"
+    assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")] == ["temporary"]
 
 
-def test_a_dry_run_where_a_dataset_is_says_so_as_the_job_would(data, capsys):
-    assert main(["plan", *command_of(data, "images", "--output", data / "shards")]) == 2
-    assert "a dataset is here already; add --overwrite" in capsys.readouterr().err
+def test_a_dry_run_refuses_an_existing_dataset_like_the_job(data, capsys):
+    flags = command_of(data, "images", "--output", data / "shards")
+    refused(capsys, 2, "a dataset is here already; add --overwrite", "plan", *flags)
 
 
-def test_pictures_that_turn_out_broken_are_named_among_those_tried(data, tmp_path, capsys):
+def test_broken_pictures_are_named_among_tried_records(data, tmp_path, capsys):
     for number in range(20):
         kind = "broken" if number < 5 else "whole"
         source = data / "pics" / "china" / f"{number:02d}.jpg"
         path = tmp_path / "in" / kind / source.name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"no picture" if kind == "broken" else source.read_bytes())
-    flags = ["--input", str(tmp_path / "in"), *ONE]
-    assert main(["plan", "images", *flags]) == 0
+    plan = ["plan", "images", *ONE, "--label", "none", "--input"]
+    assert run(*plan, tmp_path / "in") == 0
     out = capsys.readouterr().out
     assert "20 records tried, 5 of them rejected\n" in out
-    assert out.count(": not a picture that can be decoded: of no format known") == 5
-    assert main(["plan", "images", *flags, "--on_reject", "fail"]) == 1
-    assert "error: broken/00.jpg: not a picture" in capsys.readouterr().err
-    assert (
-        main(["plan", "images", "--input", f"{tmp_path}/in/broken", *ONE, "--label", "none"]) == 1
-    )
-    assert (
-        "error: the job would reject all records; the first: 00.jpg: not" in capsys.readouterr().err
-    )
+    assert out.count(": cannot be decoded: unknown image format") == 5
+    assert run(*plan, tmp_path / "in", "--on_reject", "fail") == 1
+    assert "error: broken/00.jpg: cannot be decoded" in capsys.readouterr().err
+    assert run(*plan, tmp_path / "in/broken") == 1
+    error = capsys.readouterr().err
+    assert "error: the job would reject all records; the first: 00.jpg: cannot" in error
 
 
 @pytest.mark.slow(base=["lines"])
 @pytest.mark.parametrize("more", [[], ["--window", "1", "--tokens", "bytes"]], ids=["lines", "cut"])
-def test_keys_of_several_records_fail_the_dry_run_as_they_would_the_job(tmp_path, capsys, more):
+def test_repeated_keys_fail_the_dry_run_like_the_job(tmp_path, capsys, more):
     for name in "ab":
         (tmp_path / f"{name}.txt").write_text("x\ny\nz\n")
     flags = ["text", "--input", f"{tmp_path}/*.txt", "--input", f"{tmp_path}/b.txt", *ONE, *more]
-    assert main(["plan", *flags]) == 2
+    assert run("plan", *flags) == 2
     found = capsys.readouterr()
     assert "error: keys of several records: 3; every record needs a key of its own;" in found.err
     assert "train  9 " in found.out
-    assert main([*flags, "--output", f"{tmp_path}/out"]) == 2
-    assert "every record needs a key of its own" in capsys.readouterr().err
+    message = "every record needs a key of its own"
+    refused(capsys, 2, message, *flags, "--output", tmp_path / "out")
 
 
-def test_inputs_without_any_record_are_refused_as_the_job_would(tmp_path, capsys):
+def test_inputs_without_a_record_are_refused_like_by_the_job(tmp_path, capsys):
     (tmp_path / "t.csv").write_text("path\n")
-    assert main(["plan", "images", "--table", f"{tmp_path}/t.csv", "--label", "none", *ONE]) == 2
-    assert "the inputs hold no record: no dataset was written" in capsys.readouterr().err
+    flags = ["--table", tmp_path / "t.csv", "--label", "none", *ONE]
+    refused(capsys, 2, "the inputs hold no record: no dataset was", "plan", "images", *flags)

@@ -24,7 +24,7 @@ from beam_jobs.plan.boundaries import (
 )
 from beam_jobs.plan.placement import Placement, Splits
 from beam_jobs.plan.shards import BIN_BITS, Plan, bin_counts, shard_sizes
-from beam_jobs.plan.summary import SAMPLE, Sampled, Summary
+from beam_jobs.plan.summary import SAMPLE, SampledRecord, Summary
 from beam_jobs.records.blocks import Block, BlockBuilder
 from beam_jobs.records.rejects import Reject
 from readers.format.schema import Feature, Schema
@@ -58,7 +58,7 @@ def drafts_of(places: list[tuple[int, int]], shards: tuple[int, ...]) -> tuple[S
 
 
 def check_plan(plan: Plan, places: list[tuple[int, int]]) -> None:
-    """Every shard is a range of the sorted hashes, and holds what `shard_sizes` says."""
+    """Every shard is a range of the sorted hashes, with the number of records of `shard_sizes`."""
     for number, split in enumerate(plan.splits):
         hashes = np.sort(np.array([h for h, s in places if s == number], np.uint64))
         assert split.records == len(hashes)
@@ -93,7 +93,7 @@ def test_draft_pick_and_finish_balance_every_split_exactly(placed, num_shards, p
         assert split.shards == min(num_shards[number], split.records)
 
 
-def test_a_draft_knows_the_bins_of_its_boundaries_and_nothing_else():
+def test_a_draft_has_only_the_bins_of_its_boundaries():
     counts = np.zeros(1 << BIN_BITS, np.int64)
     counts[[5, 9]] = 3, 1
     assert draft_split(counts, 2, 9.7, 2, 1) == SplitDraft(4, 2, 10, 2, {5: [2]}, {5: 3})
@@ -102,7 +102,7 @@ def test_a_draft_knows_the_bins_of_its_boundaries_and_nothing_else():
     assert draft_split(counts, 0, 50.0, 0, 100).shards == 2
 
 
-def test_hashes_lost_on_the_way_are_noticed():
+def test_lost_or_repeated_hashes_are_noticed():
     places = random_places(50, 1)
     drafts = drafts_of(places, (5,))
     selected = list(wanted_hashes(Block.unpack(blocks_of(places, 99)[0]), drafts))
@@ -112,7 +112,7 @@ def test_hashes_lost_on_the_way_are_noticed():
             pick_boundaries(key, wrong, drafts)
 
 
-def test_boundaries_lost_or_doubled_on_the_way_are_noticed():
+def test_lost_or_repeated_boundaries_are_noticed():
     places = random_places(50, 2)
     drafts = drafts_of(places, (4, 1))
     found = [
@@ -148,7 +148,7 @@ def run_plan(
         summary = Summary.empty(len(num_shards))
         summary.inputs = len(block.hashes)
         summary.add_block(block)
-        summary.add_sample(Sampled(int(h), b"%d" % h, int(h) % 50 + 1) for h in block.hashes)
+        summary.add_sample(SampledRecord(int(h), b"%d" % h, int(h) % 50 + 1) for h in block.hashes)
         for split in block.splits.tolist():
             summary.splits[split].bytes += record_bytes
         summaries.append(summary)
@@ -180,7 +180,7 @@ def run_plan(
 @pytest.mark.parametrize(
     ("count", "num_shards"), [(1, (1,)), (1, (8,)), (3, (8,)), (257, (8,)), (500, (3, 40))]
 )
-def test_the_transform_plans_exact_shards(count, num_shards):
+def test_the_transform_plans_exactly_balanced_shards(count, num_shards):
     places = random_places(count, len(num_shards))
     plan = run_plan(places, num_shards)
     check_plan(plan, places)
@@ -188,16 +188,11 @@ def test_the_transform_plans_exact_shards(count, num_shards):
         assert split.shards == min(num_shards[number], split.records)
 
 
-def test_a_split_of_nothing_but_rejects_gets_no_shard():
+def test_a_split_with_only_rejects_has_no_shard():
     places = [(hash_, 0) for hash_, _ in random_places(20, 1)]
     plan = run_plan(places, (4, 4), rejected=(1, 3))
     check_plan(plan, places)
     assert [(s.records, s.rejected, s.shards) for s in plan.splits] == [(20, 1, 4), (0, 3, 0)]
-
-
-def test_no_records_at_all_give_no_shard():
-    plan = run_plan([], (4,), rejected=(2,))
-    assert [(s.records, s.rejected, s.shards) for s in plan.splits] == [(0, 2, 0)]
 
 
 def test_the_number_of_shards_follows_from_the_bytes_of_the_records():
@@ -224,8 +219,8 @@ def unmeasurable(references: list[bytes]) -> list[int | Reject]:
 @pytest.mark.parametrize(
     ("measure", "expected"), [(hundred_bytes, 100), (twice_the_file, 240), (unmeasurable, 100)]
 )
-def test_the_number_of_shards_follows_from_a_sample_where_bytes_are_not_known(measure, expected):
-    # A file has 100 bytes in the mean.
+def test_the_number_of_shards_follows_from_a_sample_if_sizes_are_unknown(measure, expected):
+    # The mean size of a file is 100 bytes.
     split = run_plan(
         random_places(100, 1), (0,), shard_size=1000, record_bytes=100, measure=measure
     ).splits[0]
@@ -233,7 +228,7 @@ def test_the_number_of_shards_follows_from_a_sample_where_bytes_are_not_known(me
     assert split.shards == expected // 10
 
 
-def test_the_sample_is_that_of_the_smallest_hashes_however_records_came_in_blocks():
+def test_the_sample_does_not_depend_on_blocks():
     places = random_places(300, 1)
     smallest = sorted(hash_ for hash_, _ in places)[:SAMPLE]
 
@@ -253,7 +248,7 @@ def test_as_many_inputs_must_be_planned_as_were_listed(listed):
 
 
 @pytest.mark.parametrize("listed", [(51,), (49,), (50, 50), (0,)])
-def test_inputs_lost_or_doubled_before_the_planning_are_noticed(listed):
+def test_inputs_lost_or_repeated_before_the_planning_are_noticed(listed):
     with pytest.raises(Exception) as caught:
         run_plan(random_places(50, 2), (3, 3), listed=listed)
     error = find_job_error(caught.value)
@@ -280,7 +275,7 @@ files = st.lists(st.integers(0, 10**6), min_size=1, max_size=SAMPLE)
 
 
 @given(files, st.integers(0, 20), st.integers(1, 10**6), st.integers(0, 10**6))
-def test_the_mean_is_exact_where_records_grow_as_their_files_do(sizes, slope, offset, mean_file):
+def test_the_mean_is_exact_if_records_grow_with_their_files(sizes, slope, offset, mean_file):
     found = mean_bytes(mean_file, sizes, [slope * size + offset for size in sizes])
     if len(set(sizes)) > 1:
         assert found == pytest.approx(slope * mean_file + offset, rel=1e-6)
@@ -295,7 +290,7 @@ def test_records_of_one_size_have_that_size_whatever_their_files(sizes, constant
 
 
 @given(st.lists(st.integers(0, 10**9)), st.floats(0, 1e9))
-def test_where_nothing_could_be_measured_a_record_is_as_large_as_its_file(sizes, mean_file):
+def test_without_measurements_a_record_is_as_large_as_its_file(sizes, mean_file):
     assert mean_bytes(mean_file, sizes, [REJECT] * len(sizes)) == mean_file
 
 
@@ -306,7 +301,7 @@ sampled = st.lists(
 
 
 @given(sampled, st.floats(0, 1e9))
-def test_what_could_not_be_measured_changes_nothing(pairs, mean_file):
+def test_records_that_could_not_be_measured_are_ignored(pairs, mean_file):
     good = [(size, record) for size, record in pairs if record is not REJECT]
     found = mean_bytes(mean_file, [p[0] for p in pairs], [p[1] for p in pairs])
     assert found == mean_bytes(mean_file, [p[0] for p in good], [p[1] for p in good])
@@ -317,7 +312,7 @@ def test_what_could_not_be_measured_changes_nothing(pairs, mean_file):
     st.floats(0, 1e9),
     st.randoms(),
 )
-def test_the_mean_is_positive_and_to_the_last_bit_the_same_in_any_order(pairs, mean_file, random):
+def test_the_mean_is_positive_and_the_same_in_any_order(pairs, mean_file, random):
     shuffled = pairs.copy()
     random.shuffle(shuffled)
     found = [
@@ -327,12 +322,12 @@ def test_the_mean_is_positive_and_to_the_last_bit_the_same_in_any_order(pairs, m
     assert found[0] == found[1] > 0
 
 
-def test_a_line_that_would_fall_below_nothing_is_not_followed():
+def test_a_negative_estimate_is_replaced_by_the_mean_of_the_sample():
     assert mean_bytes(100.0, [100, 200], [900, 100]) == 900
     assert mean_bytes(1000.0, [100, 200], [900, 100]) == 500
 
 
-def test_the_plan_does_not_depend_on_how_records_came_in_blocks():
+def test_the_plan_does_not_depend_on_order_or_blocks():
     places = random_places(120, 2)
     plans = [run_plan(places, (5, 3), per_block=n).pack() for n in (1, 50)]
     plans.append(run_plan(places[::-1], (5, 3), per_block=7).pack())

@@ -31,7 +31,7 @@ hash_lists = st.one_of(
 
 
 def plan_of(hashes: np.ndarray, shards: int) -> SplitPlan:
-    """The plan of a split as the pipeline finds it: ranks within bins, then a look into those."""
+    """The plan of a split as the pipeline makes it: ranks within bins, then hashes in these bins."""
     ranks = boundary_ranks(bin_counts(hashes), shards)
     edges = [np.sort(hashes[bins_of(hashes) == bin_])[within] for bin_, within in ranks.items()]
     boundaries = np.sort(np.concatenate([np.empty(0, np.uint64), *edges]))
@@ -75,7 +75,7 @@ def test_splits_are_parsed_in_the_order_given(text, names, fractions):
         ("train=0.9,val=0.9", "the shares add up to 1.8, not 1"),
     ],
 )
-def test_splits_that_cannot_be_meant_so_are_refused(text, message):
+def test_wrong_splits_are_refused(text, message):
     with pytest.raises(UsageError) as caught:
         Splits.parse(text)
     assert caught.value.message.startswith(f"--splits {text}: ")
@@ -95,13 +95,13 @@ def test_every_split_gets_its_share_of_uniform_hashes(weights, seed):
         assert abs(count - n * share) < 6 * max((n * share * (1 - share)) ** 0.5, 2)
 
 
-def test_every_hash_has_a_split_even_the_first_and_the_last():
+def test_the_first_and_the_last_hash_have_a_split():
     assert THREE.of(np.array([0, 2**64 - 1], np.uint64)).tolist() == [0, 2]
     thirds = Splits.parse("a=0.3333333,b=0.3333333,c=0.3333333")
     assert thirds.of(np.array([2**64 - 1], np.uint64)).tolist() == [2]
 
 
-def test_a_hash_on_the_edge_belongs_to_the_split_that_begins_there():
+def test_a_hash_on_an_edge_belongs_to_the_split_that_begins_there():
     halves = Splits.parse("a=0.5,b=0.5")
     assert halves.of(np.array([2**63 - 1, 2**63], np.uint64)).tolist() == [0, 1]
 
@@ -114,7 +114,7 @@ def test_the_split_of_a_key_never_changes():
 
 @given(st.text(), st.integers(-(2**63), 2**63 - 1))
 @settings(max_examples=100, deadline=None)
-def test_a_place_is_a_pure_function_of_seed_and_key(key, seed):
+def test_order_and_split_are_pure_functions_of_seed_and_key(key, seed):
     a, b = Placement(seed, THREE), Placement(seed, THREE)
     assert (a.order(key), a.split(key)) == (b.order(key), b.split(key))
     assert 0 <= a.order(key) < 2**64
@@ -122,7 +122,7 @@ def test_a_place_is_a_pure_function_of_seed_and_key(key, seed):
     assert Placement(seed, Splits()).split(key) == 0
 
 
-def test_seeds_give_other_orders_and_other_splits():
+def test_the_seed_changes_order_and_splits():
     keys = [f"k{i}" for i in range(300)]
     places = [
         ([p.order(k) for k in keys], [p.split(k) for k in keys])
@@ -161,7 +161,7 @@ def test_the_histogram_counts_the_top_bits(hashes):
 
 @given(hash_lists.filter(bool), st.data())
 @settings(max_examples=300, deadline=None)
-def test_shards_are_contiguous_ranges_of_the_sorted_hashes_exactly_balanced(hashes, data):
+def test_shards_are_exactly_balanced_ranges_of_the_sorted_hashes(hashes, data):
     shards = data.draw(st.integers(1, len(hashes)))
     array = np.array(hashes, np.uint64)
     plan = plan_of(array, shards)
@@ -175,20 +175,14 @@ def test_shards_are_contiguous_ranges_of_the_sorted_hashes_exactly_balanced(hash
     assert sizes.tolist() == shard_sizes(len(hashes), shards)
 
 
-def test_a_large_split_is_balanced_to_one_record():
-    hashes = np.random.default_rng(0).integers(0, 2**64, 300_007, np.uint64)
-    sizes = np.bincount(plan_of(hashes, 100).shard_of(hashes), minlength=100)
-    assert set(sizes.tolist()) == {3000, 3001}
-
-
-def test_only_the_bins_of_boundaries_are_looked_into():
+def test_only_the_hashes_in_bins_of_boundaries_are_needed():
     hashes = np.random.default_rng(0).integers(0, 2**64, 100_000, np.uint64)
     ranks = boundary_ranks(bin_counts(hashes), 16)
     assert sum(map(len, ranks.values())) == 15
     assert np.isin(bins_of(hashes), list(ranks)).sum() < 100
 
 
-def test_ranks_within_a_bin_rise_and_lie_in_it():
+def test_ranks_within_a_bin_are_ascending():
     counts = np.zeros(BINS, np.int64)
     counts[[3, 70, BINS - 1]] = 5, 1, 4
     assert boundary_ranks(counts, 10) == {3: [1, 2, 3, 4], 70: [0], BINS - 1: [0, 1, 2, 3]}
@@ -207,7 +201,7 @@ def test_ranks_within_a_bin_rise_and_lie_in_it():
     )
 )
 @settings(max_examples=100, deadline=None)
-def test_unpack_gives_back_the_plan_that_was_packed(splits):
+def test_unpack_reverses_pack(splits):
     plan = Plan(
         tuple(
             SplitPlan(
@@ -241,7 +235,7 @@ def test_unpack_gives_back_the_plan_that_was_packed(splits):
         (10**9, 1e6, 0, 1, MAX_SHARDS),
     ],
 )
-def test_there_are_as_many_shards_as_asked_for_or_as_their_size_asks_for(
+def test_the_number_of_shards_is_the_one_given_or_follows_from_their_size(
     records, record_bytes, num_shards, shard_size, expected
 ):
     assert count_shards(records, record_bytes, num_shards, shard_size) == expected
@@ -277,7 +271,7 @@ def test_sizes_have_decimal_and_binary_units(text, size):
     ["", "MiB", "0", "0.5", "-1", "1TB", "1e3", "1..5k", "nan", "inf", "12MiBs", "1,5k"]
     + ["9" * 400, "٣k", "b"],
 )
-def test_what_is_no_size_is_refused(text):
+def test_wrong_sizes_are_refused(text):
     with pytest.raises(UsageError) as caught:
         parse_size(text)
     assert f"--shard_size {text}: expected a size such as 128MiB" in caught.value.message

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from beam_jobs.errors import UsageError
 from beam_jobs.plan.shards import BINS, bin_counts
-from beam_jobs.plan.summary import SAMPLE, Sampled, SplitSummary, Summary, label_names_of
+from beam_jobs.plan.summary import SAMPLE, SampledRecord, SplitSummary, Summary, label_names_of
 from beam_jobs.records.blocks import Block
 from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.classes import MAX_LABELS
@@ -35,7 +35,7 @@ sizes = st.lists(st.sampled_from([0, 1, 5, 1000, BINS - 1, BINS, BINS + 1, 200_0
 
 @given(st.lists(sizes, min_size=1, max_size=4), st.randoms())
 @settings(max_examples=40)
-def test_records_are_counted_in_whatever_portions_and_order_they_come(parts, random):
+def test_records_are_counted_in_any_portions_and_order(parts, random):
     numbers = [(count, seed) for seed, count in enumerate(c for part in parts for c in part)]
     expected = np.concatenate([np.empty(0, np.uint64), *(hashes(c, s) for c, s in numbers)])
     summaries = []
@@ -54,7 +54,7 @@ def test_records_are_counted_in_whatever_portions_and_order_they_come(parts, ran
     assert summaries[0].bytes == sum(map(sum, parts))
 
 
-def test_a_merged_summary_is_not_tied_to_what_it_was_merged_from():
+def test_merged_summaries_share_no_arrays():
     one, other = summary_of(BINS), summary_of(BINS, 7)
     before = other.histogram().copy()
     one.merge(other)
@@ -68,7 +68,7 @@ def test_a_merged_summary_is_not_tied_to_what_it_was_merged_from():
     assert before.sum() == BINS + 7
 
 
-def test_a_summary_is_never_much_larger_than_a_histogram_nor_than_its_hashes():
+def test_a_summary_is_at_most_about_as_large_as_a_histogram_or_its_hashes():
     few, many = summary_of(10), summary_of(*[1000] * 500)
     assert len(pickle.dumps(few)) < 500
     assert len(pickle.dumps(many)) < 3 * 8 * BINS
@@ -80,7 +80,7 @@ def block(count: int, splits: int) -> Block:
     return Block(hashes(count), rng.integers(0, splits, count).astype(np.uint8), [b""] * count)
 
 
-def test_each_record_counts_for_its_split():
+def test_each_record_is_counted_in_its_split():
     summary = Summary.empty(3)
     given_block = block(1000, 2)
     summary.add_block(given_block)
@@ -89,15 +89,13 @@ def test_each_record_counts_for_its_split():
 
 
 samples = st.lists(
-    st.builds(Sampled, st.integers(0, 2**64 - 1), st.binary(max_size=3), st.integers(0, 99)),
+    st.builds(SampledRecord, st.integers(0, 2**64 - 1), st.binary(max_size=3), st.integers(0, 99)),
     max_size=100,
 )
 
 
 @given(samples, st.lists(st.integers(0, 100), max_size=3), st.randoms())
-def test_the_sample_is_the_records_of_the_smallest_hashes_however_they_are_merged(
-    drawn, cuts, random
-):
+def test_the_sample_has_the_smallest_hashes_in_any_order_of_merging(drawn, cuts, random):
     shuffled = drawn.copy()
     random.shuffle(shuffled)
     cuts = sorted(min(cut, len(drawn)) for cut in cuts)
@@ -133,7 +131,7 @@ def test_inputs_labels_and_the_first_rejects_are_merged():
         assert [reject.key for reject in empty.rejects] == ["b", "m", "x", "z"]
 
 
-def test_more_labels_than_a_classification_could_have_are_refused():
+def test_too_many_labels_are_refused_when_merging():
     summary, other = Summary.empty(1), Summary.empty(1)
     summary.add_labels(dict.fromkeys(map(str, range(MAX_LABELS)), 1))
     summary.merge(summary)

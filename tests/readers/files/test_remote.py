@@ -13,16 +13,13 @@ import numpy as np
 import pytest
 
 import readers
-from readers.files import remote, retries
+from readers.files import backoff, remote, retries
 from readers.order.orders import GlobalOrder
+from tests.support.arrays import ids
 from tests.support.datasets import NUMBERS, write_dataset, write_numbers
 from tests.support.object_stores import Bucket
 
 LARGE = readers.Schema({"id": ("int64", ()), "data": ("uint8", (None,))})
-
-
-def ids(batches):
-    return [int(i) for batch in batches for i in batch["id"]]
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +40,7 @@ def large(tmp_path_factory) -> Path:
 @pytest.fixture
 def hasty(monkeypatch):
     """Drivers that do not retry by themselves, and readers that do not wait long."""
-    monkeypatch.setattr(retries, "_FIRST_WAIT", 0.01)
+    monkeypatch.setattr(backoff, "FIRST_WAIT", 0.01)
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     monkeypatch.setattr(fsspec.get_filesystem_class("s3"), "retries", 1)
 
@@ -246,7 +243,7 @@ def test_a_driver_s_cached_listing_does_not_hide_new_files(store, numbered) -> N
 
 def test_waits_grow_and_are_randomised(monkeypatch) -> None:
     waits: list[float] = []
-    monkeypatch.setattr(retries, "time", types.SimpleNamespace(sleep=waits.append, monotonic=int))
+    monkeypatch.setattr(backoff, "time", types.SimpleNamespace(sleep=waits.append))
 
     def fails() -> None:
         raise ConnectionResetError("reset")

@@ -40,30 +40,6 @@ def test_the_crc_of_a_prefix_follows_from_the_whole_and_the_suffix(beginning, en
     assert crc_without_suffix(whole, end) == crc_by_division(beginning)
 
 
-@given(st.binary(max_size=300), st.binary(max_size=300), st.binary(max_size=300))
-def test_a_suffix_can_be_removed_in_parts(beginning, middle, end):
-    whole = google_crc32c.value(beginning + middle + end)
-    at_once = crc_without_suffix(whole, middle + end)
-    assert crc_without_suffix(crc_without_suffix(whole, end), middle) == at_once
-    assert at_once == google_crc32c.value(beginning)
-
-
-@given(st.binary(max_size=300), st.binary(max_size=300), st.binary(max_size=300))
-def test_a_suffix_can_be_replaced(beginning, old, new):
-    kept = crc_without_suffix(google_crc32c.value(beginning + old), old)
-    assert google_crc32c.extend(kept, new) == google_crc32c.value(beginning + new)
-
-
-@given(st.integers(0, 2**32 - 1))
-def test_removing_an_empty_suffix_keeps_the_crc(crc):
-    assert crc_without_suffix(crc, b"") == crc
-
-
-@given(st.binary(max_size=100))
-def test_removing_everything_leaves_the_crc_of_nothing(data):
-    assert crc_without_suffix(google_crc32c.value(data), data) == 0
-
-
 @pytest.mark.parametrize(
     ("kept", "taken"),
     [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +13,7 @@ from readers.format.decode.records import Decoder
 from readers.format.encode import Encoder
 from readers.format.schema import Feature, Schema, numpy_dtype
 from readers.format.wire import varint
+from tests.support.plain import example, tensor
 
 SCHEMA = Schema(
     {
@@ -67,27 +67,24 @@ def encoded(count, seed=3):
     return [Encoder(SCHEMA).encode(record(rng, number)) for number in range(count)]
 
 
-def laid_out(examples, gap=5, after=b"\xff"):
+def laid_out(examples, after=b"\xff"):
     """The Examples in one buffer, with other bytes between and after them."""
-    starts, data = [], b""
-    for example in examples:
-        data += b"\xff" * gap
-        starts.append(len(data))
-        data += example
-    starts = np.array(starts, np.int64)
-    lengths = np.array([len(example) for example in examples], np.int64)
-    return np.frombuffer(data + after * MARGIN, np.uint8), starts, starts + lengths
+    gap = b"\xff" * 5
+    lengths = np.array([len(data) for data in examples], np.int64)
+    stops = np.cumsum(lengths + len(gap))
+    data = b"".join(gap + data for data in examples) + after * MARGIN
+    return np.frombuffer(data, np.uint8), stops - lengths, stops
 
 
 def same(feature, column, examples, name):
     """Asserts that a column holds the values that `Decoder` finds one by one."""
     schema = Schema({name: feature})
-    expected = [Decoder(schema).decode(example)[name] for example in examples]
+    expected = [Decoder(schema).decode(data)[name] for data in examples]
     for found, value in zip(column.arrays(), expected, strict=True):
         if isinstance(value, bytes):
             assert found == value
-            continue
-        np.testing.assert_array_equal(np.asarray(found, value.dtype), value)
+        else:
+            np.testing.assert_array_equal(np.asarray(found, value.dtype), value)
     if feature.is_fixed and feature.dtype != "string":
         assert column.values.dtype == numpy_dtype(feature.dtype)
         assert column.values.shape == (len(examples), *feature.shape)
@@ -130,27 +127,15 @@ def test_features_of_several_values_are_left_to_the_decoder():
             "e": ("int64", ()),
         }
     )
-    value = {
-        "a": [np.ones((2,), np.float32)],
-        "b": ["x", "y"],
-        "c": ["z"],
-        "e": 7,
-    }
+    value = {"a": [np.ones((2,), np.float32)], "b": ["x", "y"], "c": ["z"], "e": 7}
     assert list(check(schema, [Encoder(schema).encode(value)] * 3)) == ["e"]
 
 
 def test_examples_written_by_tensorflow_are_decoded():
     schema = Schema({"x": ("float32", (None, 2)), "n": ("int64", ()), "t": ("string", ())})
-    examples = []
-    for number in range(30):
-        x = tf.io.serialize_tensor(np.full((number + 1, 2), number, np.float32)).numpy()
-        features = {
-            "x": tf.train.Feature(bytes_list=tf.train.BytesList(value=[x])),
-            "n": tf.train.Feature(int64_list=tf.train.Int64List(value=[-number])),
-            "t": tf.train.Feature(bytes_list=tf.train.BytesList(value=[b"t" * number])),
-        }
-        example = tf.train.Example(features=tf.train.Features(feature=features))
-        examples.append(example.SerializeToString(deterministic=True))
+    examples = [
+        example(x=tensor(np.full((n + 1, 2), n, np.float32)), n=-n, t=b"t" * n) for n in range(30)
+    ]
     columns = check(schema, examples, list(range(30)))
     assert set(columns) == {"x", "n", "t"}
 
@@ -160,9 +145,8 @@ def regular_and_irregular_examples():
     schema = Schema({"x": ("float32", (None,)), "n": ("int64", ())})
     regular = Encoder(schema).encode({"x": np.ones(3, np.float32), "n": 5})
     empty = Encoder(schema).encode({"x": np.ones(0, np.float32), "n": 5})
-    features = tf.train.Example.FromString(regular)
-    features.features.feature["extra"].int64_list.value.append(1)
-    return schema, regular, empty, features.SerializeToString(deterministic=True)
+    other = example(**{"x/shape": [3]}, x=tensor(np.ones(3, np.float32)), n=5, extra=1)
+    return schema, regular, empty, other
 
 
 @pytest.mark.parametrize("at", [0, 3, 9])
@@ -183,9 +167,7 @@ def test_several_irregular_records_do_not_affect_the_others():
 
 def test_a_name_is_not_read_past_the_end_of_a_record():
     schema = Schema({"n": ("int64", ())})
-    first = tf.train.Example.FromString(Encoder(schema).encode({"n": 3}))
-    first.features.feature["a" * 6000].int64_list.value.append(1)
-    first = first.SerializeToString(deterministic=True)
+    first = example(**{"a" * 6000: 1}, n=3)
     # It claims to have an equally long name, and ends with the beginning of that name.
     cut = b"\x0a" + varint(63) + b"\x0a" + varint(61) + b"\x0a" + varint(6000) + b"a" * 58
     data, starts, stops = laid_out([first, first, cut], after=b"a")
@@ -194,7 +176,7 @@ def test_a_name_is_not_read_past_the_end_of_a_record():
 
 @pytest.mark.slow
 @given(st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_mutated_records_are_decoded_as_one_by_one(data):
     """Whatever a record contains, it is decoded as by `Decoder`, or left to it."""
     examples = encoded(6, seed=data.draw(st.integers(0, 99)))

@@ -1,12 +1,14 @@
 import math
-import re
+from collections.abc import Mapping
+from typing import Any
 
+import hypothesis
 import hypothesis.extra.numpy as hnp
 import ml_dtypes
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from readers.format.decode.records import Decoder, parse_example
@@ -19,8 +21,10 @@ from readers.format.schema import (
     Schema,
     numpy_dtype,
 )
-from readers.format.tensor import serialize_tensor
 from readers.format.wire import varint
+from tests.readers.format.mutations import mutated
+from tests.support.arrays import assert_same, random_array
+from tests.support.plain import example, tensor
 
 # Computed once with TensorFlow and upb. The format on disk never changes.
 GOLDEN_SCHEMA = Schema(
@@ -46,74 +50,51 @@ GOLDEN = bytes.fromhex(
 PNG = tf.io.encode_png(np.zeros((2, 3, 3), np.uint8)).numpy()
 
 
-def ints(*values) -> tf.train.Feature:
-    return tf.train.Feature(int64_list=tf.train.Int64List(value=values))
+def expected_example(schema: Mapping[str, Feature], record: Mapping[str, Any]) -> bytes:
+    """The Example that the format prescribes for a record, built with TensorFlow alone."""
+    values: dict[str, Any] = {}
+    for name, feature in schema.items():
+        value = record[name]
+        if feature.has_companion and feature.encoding != "sequence":
+            values[f"{name}/shape"] = list(value.shape)
+        match feature.encoding:
+            case "tensor":
+                values[name] = tensor(value)
+            case "raw":
+                values[name] = value.astype(value.dtype.newbyteorder("<")).tobytes()
+            case "sequence":
+                values[name] = np.array(list(map(tensor, value)), object)
+                rows = [n for array in value for n in (array.nbytes, *array.shape)]
+                values[f"{name}/shape"] = rows
+            case "list" if feature.dtype != "string":
+                kind = np.float32 if feature.dtype in FLOATS_IN_A_LIST else np.int64
+                values[name] = value.astype(kind)
+            case _:
+                values[name] = value
+    return example(**values)
 
 
-def floats(*values) -> tf.train.Feature:
-    return tf.train.Feature(float_list=tf.train.FloatList(value=values))
-
-
-def texts(*values) -> tf.train.Feature:
-    return tf.train.Feature(bytes_list=tf.train.BytesList(value=values))
-
-
-def message(**features: tf.train.Feature) -> bytes:
-    """The Example as protobuf writes it. The argument `x_shape` becomes the feature `x/shape`."""
-    named = {name.replace("_shape", "/shape"): value for name, value in features.items()}
-    return by_protobuf(named)
-
-
-def by_protobuf(features: dict[str, tf.train.Feature]) -> bytes:
-    built = tf.train.Example(features=tf.train.Features(feature=features))
-    return built.SerializeToString(deterministic=True)
-
-
-def by_tensorflow(array) -> bytes:
-    return tf.io.serialize_tensor(array).numpy()
-
-
-def as_bytes(array: np.ndarray) -> list[bytes]:
-    return [v.encode() if isinstance(v, str) else v for v in array.ravel().tolist()]
-
-
-def expected_features(name: str, feature: Feature, value) -> dict[str, tf.train.Feature]:
-    """The content that the format prescribes for an Example, built with TensorFlow alone."""
-    varies = not feature.is_fixed and isinstance(value, np.ndarray)
-    shape = {f"{name}/shape": ints(*value.shape)} if varies else {}
-    match feature.encoding:
-        case "jpeg" | "png" | "source":
-            return {name: texts(value)}
-        case "text":
-            return {name: texts(*as_bytes(np.array(value, object)))}
-        case "raw":
-            native = value.astype(value.dtype.newbyteorder("<"))
-            return {name: texts(native.tobytes()), **shape}
-        case "tensor":
-            return {name: texts(by_tensorflow(value)), **shape}
-        case "sequence":
-            rows = [n for array in value for n in (array.nbytes, *array.shape)]
-            return {name: texts(*map(by_tensorflow, value)), f"{name}/shape": ints(*rows)}
-        case "list" if feature.dtype == "string":
-            return {name: texts(*as_bytes(value)), **shape}
-        case "list" if feature.dtype in FLOATS_IN_A_LIST:
-            return {name: floats(*value.astype(np.float32).ravel().tolist()), **shape}
-        case _:
-            return {name: ints(*value.astype(np.int64).ravel().tolist()), **shape}
-
-
-def same(a, b) -> bool:
-    if isinstance(a, (list, tuple)):
-        return len(a) == len(b) and all(map(same, a, b))
-    if isinstance(a, np.ndarray) and a.dtype == object:
-        return b.dtype == object and a.shape == b.shape and as_bytes(a) == as_bytes(b)
-    if isinstance(a, np.ndarray):
-        return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
-    return type(a) is type(b) and a == b
+def assert_value(found: Any, expected: Any) -> None:
+    """Asserts that a decoded value is the one that was encoded: an array, or a list of arrays."""
+    if isinstance(expected, list):
+        for one, other in zip(found, expected, strict=True):
+            assert_same(one, other)
+        return
+    expected = np.asarray(expected)
+    if expected.dtype == object:
+        texts = [v.encode() if isinstance(v, str) else v for v in expected.ravel().tolist()]
+        assert (found.dtype, found.shape) == (object, expected.shape)
+        assert found.ravel().tolist() == texts
+    else:
+        assert_same(found, expected)
 
 
 def one(feature: Feature, value) -> bytes:
     return Encoder(Schema({"x": feature})).encode({"x": value})
+
+
+def expected_one(feature: Feature, value) -> bytes:
+    return expected_example({"x": feature}, {"x": value})
 
 
 def read(feature: Feature, data: bytes):
@@ -123,10 +104,10 @@ def read(feature: Feature, data: bytes):
 def test_golden_bytes_are_written_and_read():
     assert Encoder(GOLDEN_SCHEMA).encode(GOLDEN_RECORD) == GOLDEN
     record = Decoder(GOLDEN_SCHEMA).decode(GOLDEN)
-    assert same(record["signal"], GOLDEN_RECORD["signal"])
-    assert same(record["label"], np.array(-1))
-    assert same(record["score"], np.array(0.5, np.float32))
-    assert record["key"].item() == "é#0".encode()
+    assert_value(record["signal"], GOLDEN_RECORD["signal"])
+    assert_value(record["label"], np.array(-1))
+    assert_value(record["score"], np.array(0.5, np.float32))
+    assert_value(record["key"], np.array("é#0", object))
 
 
 # Every encoding with each dtype it supports, with fixed and varying shapes, empty and not.
@@ -150,32 +131,15 @@ CASES = [
 
 
 def values_of(dtype: str, shape: tuple[int, ...]) -> np.ndarray:
-    """Values that cover the range of the dtype, including negative ones."""
-    random = np.random.default_rng(len(shape))
-    if dtype == "string":
-        array = np.empty(shape, object)
-        array[...] = "é"
-        if array.size > 1:
-            array.reshape(-1)[1] = b"\xff\x00"
-        return array
-    target = numpy_dtype(dtype)
-    if dtype == "bool":
-        return random.integers(0, 2, shape).astype(bool)
-    if target.kind in "iu":
-        limits = np.iinfo(target)
-        array = random.integers(limits.min, limits.max, shape, target, endpoint=True)
-        array = np.asarray(array, target)
-        array.reshape(-1)[:2] = [limits.min, limits.max][: array.size]
-        return array
-    return np.asarray(random.normal(size=shape), np.float64).astype(target)
+    return random_array(np.random.default_rng(len(shape)), dtype, shape)
 
 
 @pytest.mark.parametrize(("feature", "shape"), CASES, ids=str)
 def test_every_encoding_matches_tensorflow_and_round_trips(feature, shape):
     array = values_of(feature.dtype, shape)
     data = one(feature, array)
-    assert data == by_protobuf(expected_features("x", feature, array))
-    assert same(read(feature, data), array)
+    assert data == expected_one(feature, array)
+    assert_value(read(feature, data), array)
 
 
 @pytest.mark.parametrize("encoding", ["tensor", "list", "raw"])
@@ -184,7 +148,7 @@ def test_the_bytes_do_not_depend_on_memory_layout_or_byte_order(encoding, dtype)
     array = values_of(dtype, (4, 6))
     feature = Feature(dtype, (None, None), encoding)
     for plain in (array, array.T, array[::-1, ::2], np.broadcast_to(array[:1], (3, 6))):
-        expected = by_protobuf(expected_features("x", feature, np.array(plain, order="C")))
+        expected = expected_one(feature, np.array(plain, order="C"))
         swapped = plain.astype(plain.dtype.newbyteorder(">"))
         for laid_out in (plain, np.asfortranarray(plain), swapped, np.asfortranarray(swapped)):
             assert one(feature, laid_out) == expected
@@ -194,14 +158,14 @@ def test_the_bytes_do_not_depend_on_memory_layout_or_byte_order(encoding, dtype)
 def test_an_image_is_stored_as_its_own_bytes(encoding):
     feature = Feature("uint8", (None, None, 3), encoding)
     for value in (PNG, bytearray(PNG), memoryview(PNG)):
-        assert one(feature, value) == by_protobuf({"x": texts(PNG)})
+        assert one(feature, value) == example(x=PNG)
     assert read(feature, one(feature, PNG)) == PNG
 
 
 @pytest.mark.parametrize("text", ["", "plain", "é €𝄞", "x" * 200, "x" * 20000, "nul \0 inside"])
 def test_text_is_stored_as_utf_8(text):
     feature = Feature("string")
-    expected = by_protobuf({"x": texts(text.encode())})
+    expected = example(x=text)
     for value in (text, text.encode(), np.array(text.encode(), object)):
         if value or not isinstance(value, np.ndarray):
             assert one(feature, value) == expected
@@ -224,8 +188,8 @@ def test_a_sequence_is_stored_as_tensors_with_sizes_and_shapes(dtype, shape, siz
     feature = Feature(dtype, shape, "sequence")
     arrays = [values_of(dtype, size) for size in sizes]
     data = one(feature, arrays)
-    assert data == by_protobuf(expected_features("x", feature, arrays))
-    assert same(read(feature, data), arrays)
+    assert data == expected_one(feature, arrays)
+    assert_value(read(feature, data), arrays)
     assert one(feature, tuple(arrays)) == data
     assert one(feature, iter(arrays)) == data
 
@@ -243,22 +207,7 @@ def test_nan_infinity_and_negative_zero_round_trip(dtype, encoding):
     feature = Feature(dtype, (None,), encoding)
     expected = np.array(special, numpy_dtype(dtype))
     for value in (special, expected):
-        assert same(read(feature, one(feature, value)), expected)
-
-
-def test_many_features_are_written_in_the_order_of_protobuf():
-    names = [f"f{n}" for n in range(150)]
-    schema = Schema({name: Feature("int64", (None,), "list") for name in names})
-    record = {name: np.arange(n) for n, name in enumerate(names)}
-    expected = {}
-    for name in names:
-        expected |= expected_features(name, schema[name], record[name])
-    data = Encoder(schema).encode(record)
-    assert data == by_protobuf(expected)
-    assert Encoder(schema).encode(dict(reversed(record.items()))) == data
-    decoded = Decoder(schema).decode(data)
-    assert list(decoded) == sorted(names)
-    assert all(same(decoded[name], record[name]) for name in names)
+        assert_value(read(feature, one(feature, value)), expected)
 
 
 NAMES = ["a", "ab", "abc", "a!", "a.", "a0", "a ", "é", "éa", "e", "𝄞", "￿", "A", "a_shape", "ÿ"]
@@ -270,120 +219,78 @@ def test_prefixes_and_unicode_names_are_written_in_the_order_of_protobuf(encodin
     value = np.ones((2, 1), np.int64)
     schema = Schema(dict.fromkeys(NAMES, feature))
     record = dict.fromkeys(NAMES, list(value) if encoding == "sequence" else value)
-    expected = {}
-    for name in NAMES:
-        expected |= expected_features(name, feature, record[name])
     data = Encoder(schema).encode(record)
-    assert data == by_protobuf(expected)
-    assert set(Decoder(schema).decode(data)) == set(NAMES)
+    assert data == expected_example(schema, record)
+    assert Encoder(schema).encode(dict(reversed(record.items()))) == data
+    assert list(Decoder(schema).decode(data)) == list(schema)
 
 
 @given(st.lists(st.text("a/b\0é𝄞", min_size=1, max_size=4), unique=True, min_size=1, max_size=12))
-@example(["a", "a/", "aa", "a\0"])
+@hypothesis.example(["a", "a/", "aa", "a\0"])
 def test_map_order_matches_protobuf(names):
-    data = by_protobuf({name: ints() for name in names})
+    data = example(**{name: [] for name in names})
     assert list(parse_example(data)) == sorted(names, key=map_order)
 
 
-def features() -> st.SearchStrategy:
-    """A feature of any encoding except images, and a value that fits it."""
+DTYPES = {
+    "tensor": sorted(set(TENSORFLOW_DTYPES) - {"bfloat16", "string"}),
+    "list": [d for d in (*INTEGERS_IN_A_LIST, *FLOATS_IN_A_LIST) if d != "bfloat16"],
+}
 
-    @st.composite
-    def draw_one(draw):
-        encoding = draw(st.sampled_from(["tensor", "list", "raw", "text", "sequence"]))
-        if encoding == "text":
-            return Feature("string"), draw(st.text(max_size=20))
-        dtypes = {
-            "list": [d for d in (*INTEGERS_IN_A_LIST, *FLOATS_IN_A_LIST) if d != "bfloat16"],
-            "tensor": sorted(set(TENSORFLOW_DTYPES) - {"bfloat16", "string"}),
-        }
-        dtype = draw(st.sampled_from(dtypes.get(encoding, dtypes["tensor"])))
-        rank = draw(st.integers(0, 3))
-        unknown = [draw(st.booleans()) for _ in range(rank)]
-        shapes = hnp.array_shapes(min_dims=rank, max_dims=rank, min_side=0, max_side=5)
-        shape = draw(shapes) if rank else ()
-        spec = tuple(None if u else d for u, d in zip(unknown, shape, strict=True))
-        # A float list turns the signalling NaNs of float16 into quiet ones.
-        elements = {"allow_nan": False} if numpy_dtype(dtype).kind in "fc" else {}
-        elements = hnp.from_dtype(numpy_dtype(dtype), **elements)
-        array = hnp.arrays(numpy_dtype(dtype), shape, elements=elements)
-        if encoding == "sequence":
-            arrays = draw(st.lists(array, max_size=3))
-            return Feature(dtype, (None, *spec), "sequence"), arrays
-        return Feature(dtype, spec, encoding), draw(array)
 
-    return draw_one()
+def features_with_values(draw) -> tuple[Feature, st.SearchStrategy]:
+    """A feature of any encoding, and values that fit it, with shapes that differ and repeat."""
+    encoding = draw(
+        st.sampled_from(["tensor", "list", "raw", "text", "sequence", "strings", "png"])
+    )
+    if encoding == "text":
+        return Feature("string"), st.text(max_size=20)
+    if encoding == "png":
+        return Feature("uint8", (None, None, 3), "png"), st.binary(min_size=1, max_size=5)
+    if encoding == "strings":
+        texts = st.lists(st.text(max_size=2), max_size=3).map(lambda items: np.array(items, object))
+        return Feature("string", (None,), draw(st.sampled_from(["list", "tensor"]))), texts
+    dtype = draw(st.sampled_from(DTYPES.get(encoding, DTYPES["tensor"])))
+    spec = draw(st.lists(st.sampled_from([None, None, 0, 2]), max_size=3))
+    shapes = st.tuples(*(st.integers(0, 3) if size is None else st.just(size) for size in spec))
+    # A float list turns the signalling NaNs of float16 into quiet ones.
+    no_nan = {"allow_nan": False} if numpy_dtype(dtype).kind in "fc" else {}
+    elements = hnp.from_dtype(numpy_dtype(dtype), **no_nan)
+    arrays = hnp.arrays(numpy_dtype(dtype), shapes, elements=elements)
+    if encoding == "sequence":
+        return Feature(dtype, (None, *spec), "sequence"), st.lists(arrays, max_size=3)
+    return Feature(dtype, spec, encoding), arrays
 
 
 @settings(max_examples=300)
-@given(
-    st.dictionaries(
-        st.text("abé𝄞#._ ", min_size=1, max_size=4),
-        features(),
-        min_size=1,
-        max_size=5,
-    )
-)
-def test_any_record_matches_tensorflow_and_round_trips(drawn):
+@given(st.data())
+def test_any_records_match_tensorflow_and_round_trip_with_one_encoder(data):
+    """The encoder keeps the beginning of an entry for each layout; no record may change others."""
+    names = data.draw(st.sets(st.text("abé𝄞#._ ", min_size=1, max_size=4), min_size=1, max_size=4))
+    drawn = {name: features_with_values(data.draw) for name in sorted(names)}
     schema = Schema({name: feature for name, (feature, _) in drawn.items()})
-    record = {name: value for name, (_, value) in drawn.items()}
-    expected = {}
-    for name, feature in schema.items():
-        expected |= expected_features(name, feature, record[name])
-    data = Encoder(schema).encode(record)
-    assert data == by_protobuf(expected)
-    decoded = Decoder(schema).decode(data)
-    for name, feature in schema.items():
-        value = record[name]
-        assert same(decoded[name], np.array(value, object) if feature.encoding == "text" else value)
-
-
-@given(
-    hnp.arrays(np.int64, st.integers(0, 40)),
-    hnp.arrays(np.float32, (3, 2), elements=st.floats(width=32)),
-    hnp.arrays(np.int16, (2, 3)),
-    st.text(max_size=20).map(str.encode),
-    st.integers(-(2**63), 2**63 - 1),
-)
-def test_tensorflow_parses_the_same_values_as_the_decoder(numbers, real, tensor, text, label):
-    schema = Schema(
-        {
-            "numbers": Feature("int64", (None,), "list"),
-            "real": Feature("float32", (3, 2), "list"),
-            "tensor": Feature("int16", (None, 3)),
-            "text": Feature("string"),
-            "label": Feature("int64"),
-        }
-    )
-    record = {"numbers": numbers, "real": real, "tensor": tensor, "text": text, "label": label}
-    data = Encoder(schema).encode(record)
-    parsed = tf.io.parse_single_example(
-        data,
-        {
-            "numbers": tf.io.VarLenFeature(tf.int64),
-            "numbers/shape": tf.io.FixedLenFeature([1], tf.int64),
-            "real": tf.io.FixedLenFeature([3, 2], tf.float32),
-            "tensor": tf.io.FixedLenFeature([], tf.string),
-            "tensor/shape": tf.io.FixedLenFeature([2], tf.int64),
-            "text": tf.io.FixedLenFeature([], tf.string),
-            "label": tf.io.FixedLenFeature([], tf.int64),
-        },
-    )
-    decoded = Decoder(schema).decode(data)
-    assert same(decoded["numbers"], parsed["numbers"].values.numpy())
-    assert parsed["numbers/shape"].numpy().tolist() == [len(numbers)]
-    assert same(decoded["real"], parsed["real"].numpy())
-    assert same(decoded["tensor"], tf.io.parse_tensor(parsed["tensor"], tf.int16).numpy())
-    assert parsed["tensor/shape"].numpy().tolist() == [2, 3]
-    assert decoded["text"].item() == parsed["text"].numpy()
-    assert decoded["label"] == parsed["label"].numpy()
+    values = st.fixed_dictionaries({name: values for name, (_, values) in drawn.items()})
+    records = data.draw(st.lists(values, min_size=2, max_size=8))
+    encoder = Encoder(schema)
+    for record in [*records, *records]:
+        encoded = encoder.encode(record)
+        assert encoded == expected_example(schema, record)
+        decoded = Decoder(schema).decode(encoded)
+        for name, feature in schema.items():
+            if feature.encoding == "png":
+                assert decoded[name] == record[name]
+            else:
+                is_text = feature.encoding == "text"
+                assert_value(
+                    decoded[name], np.array(record[name], object) if is_text else record[name]
+                )
 
 
 def field(number: int, content: bytes) -> bytes:
     return varint(number << 3 | 2) + varint(len(content)) + content
 
 
-def example_of(value: bytes, name: bytes = b"x") -> bytes:
+def entry(value: bytes, name: bytes = b"x") -> bytes:
     """An Example with one feature, whose `tf.train.Feature` is given as bytes."""
     return field(1, field(1, field(1, name) + field(2, value)))
 
@@ -391,7 +298,7 @@ def example_of(value: bytes, name: bytes = b"x") -> bytes:
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=20))
 def test_unpacked_integers_are_read(values):
     unpacked = b"".join(b"\x08" + varint(v & 0xFFFFFFFFFFFFFFFF) for v in values)
-    data = example_of(field(3, unpacked))
+    data = entry(field(3, unpacked))
     assert list(tf.train.Example.FromString(data).features.feature["x"].int64_list.value) == values
     assert read(Feature("int64", (None,), "list"), data).tolist() == values
 
@@ -399,10 +306,10 @@ def test_unpacked_integers_are_read(values):
 def test_unpacked_floats_and_lists_in_several_runs_are_read():
     real = np.array([0.5, -1.5, np.inf], np.float32)
     unpacked = b"".join(b"\x0d" + v.tobytes() for v in real)
-    assert same(read(Feature("float32", (3,), "list"), example_of(field(2, unpacked))), real)
+    assert_value(read(Feature("float32", (3,), "list"), entry(field(2, unpacked))), real)
     runs = field(1, real[:1].tobytes()) + b"\x0d" + real[1].tobytes() + field(1, real[2:].tobytes())
-    assert same(read(Feature("float32", (3,), "list"), example_of(field(2, runs))), real)
-    mixed = example_of(field(3, b"\x08\x05" + field(1, b"\x81\x01\x02") + b"\x08\x07"))
+    assert_value(read(Feature("float32", (3,), "list"), entry(field(2, runs))), real)
+    mixed = entry(field(3, b"\x08\x05" + field(1, b"\x81\x01\x02") + b"\x08\x07"))
     assert read(Feature("int64", (4,), "list"), mixed).tolist() == [5, 129, 2, 7]
 
 
@@ -415,7 +322,7 @@ def test_unpacked_floats_and_lists_in_several_runs_are_read():
     ids=["the same list twice", "one list after another"],
 )
 def test_a_list_in_several_fields_is_read_as_by_protobuf(value):
-    data = example_of(value)
+    data = entry(value)
     expected = tf.train.Example.FromString(data).features.feature["x"].int64_list.value
     assert read(Feature("int64", (None,), "list"), data).tolist() == list(expected) == [1, 2]
 
@@ -428,15 +335,15 @@ def test_the_last_of_two_features_of_one_name_wins_as_in_protobuf():
 
 
 def test_features_that_are_not_in_the_schema_are_ignored():
-    data = message(x=ints(1), other=texts(b"\xff"), more=floats(1.0))
+    data = example(x=[1], other=b"\xff", more=1.0)
     assert Decoder(Schema({"x": Feature("int64")})).decode(data) == {"x": 1}
 
 
 def test_one_unknown_dimension_is_inferred_without_a_companion():
-    data = message(x=ints(*range(6)))
+    data = example(x=[*range(6)])
     assert read(Feature("int64", (None, 2), "list"), data).shape == (3, 2)
     assert read(Feature("int64", (2, None), "list"), data).shape == (2, 3)
-    raw = message(x=texts(np.arange(6, dtype=np.int16).tobytes()))
+    raw = example(x=np.arange(6, dtype=np.int16).tobytes())
     assert read(Feature("int16", (None,), "raw"), raw).tolist() == list(range(6))
     with pytest.raises(ValueError, match="several unknown dimensions need the companion"):
         read(Feature("int64", (None, None), "list"), data)
@@ -446,21 +353,20 @@ def test_one_unknown_dimension_is_inferred_without_a_companion():
         read(Feature("int64", (None, 0), "list"), data)
 
 
-@pytest.mark.parametrize("unset", [{}, {"x": tf.train.Feature()}], ids=["missing", "unset"])
+@pytest.mark.parametrize("data", [example(y=[1]), entry(b"")], ids=["missing", "unset"])
 @pytest.mark.parametrize("dtype", ["int64", "float32", "string", "uint8"])
-def test_a_missing_list_of_variable_length_is_empty_as_in_tensorflow(dtype, unset):
+def test_a_missing_list_of_variable_length_is_empty_as_in_tensorflow(dtype, data):
     wire = {"string": tf.string, "float32": tf.float32}.get(dtype, tf.int64)
-    data = message(y=ints(1), **unset)
     parsed = tf.io.parse_single_example(data, {"x": tf.io.VarLenFeature(wire)})
     assert parsed["x"].shape == [0]
     found = read(Feature(dtype, (None, 4), "list"), data)
-    assert same(found, np.empty((0, 4), numpy_dtype(dtype)))
+    assert_value(found, np.empty((0, 4), numpy_dtype(dtype)))
 
 
 def test_a_missing_sequence_has_no_arrays():
-    assert read(Feature("int64", (None, 2), "sequence"), message(y=ints(1))) == []
+    assert read(Feature("int64", (None, 2), "sequence"), example(y=[1])) == []
     with pytest.raises(ValueError, match="expected 3 arrays, found 0"):
-        read(Feature("int64", (3, None), "sequence"), message(y=ints(1)))
+        read(Feature("int64", (3, None), "sequence"), example(y=[1]))
 
 
 @pytest.mark.parametrize(
@@ -528,6 +434,7 @@ def test_missing_and_extra_features_are_named_in_the_error(record, message):
         (Feature("string", (None,), "list"), [["a"], ["b", "c"]], "string [None]", "got list"),
         (Feature("string", (1,), "list"), np.array([1.5], object), "string [1]", "got float"),
         (Feature("string"), "\ud800", "string []", "surrogates not allowed"),
+        (Feature("string"), b"\xff", "expected UTF-8", "invalid start byte"),
         # Images.
         (Feature("uint8", (None, None, 3), "jpeg"), b"", "bytes of an image (jpeg)", "got bytes"),
         (Feature("uint8", (2, 2, 3), "png"), np.zeros((2, 2, 3), np.uint8), "png", "got ndarray"),
@@ -536,7 +443,7 @@ def test_missing_and_extra_features_are_named_in_the_error(record, message):
         (Feature("int64", (None, None), "sequence"), 5, "a list of arrays", "got int"),
         (Feature("int64", (None, 2), "sequence"), np.array(5), "a list of arrays", "got ndarray"),
         (Feature("int64", (3, None), "sequence"), [[1], [2]], "expected 3 arrays", "got 2"),
-        (Feature("int64", (None, 2), "sequence"), [[1, 2], [3]], "int64 [2]", "int64 [1]"),
+        (Feature("int64", (None, 2), "sequence"), [[1], [3, 4]], "[0]': expected int64 [2]", "[1]"),
         (Feature("int64", (None, 2), "sequence"), [np.zeros(2)], "int64 [2]", "float64 [2]"),
     ],
     ids=lambda value: repr(value)[:30],
@@ -553,9 +460,7 @@ def test_an_error_about_a_value_names_feature_expectation_and_value(
     assert found in text.split(expected, 1)[1]
 
 
-def test_an_error_about_a_sequence_names_the_item():
-    with pytest.raises(ValueError, match=re.escape("feature 'x[1]': expected int64 [2]")):
-        one(Feature("int64", (None, 2), "sequence"), [[1, 2], [3]])
+ONE = np.ones(1, ml_dtypes.bfloat16)
 
 
 @pytest.mark.parametrize(
@@ -572,11 +477,7 @@ def test_an_error_about_a_sequence_names_the_item():
         (Feature("complex64"), 1.5, np.complex64(1.5)),
         (Feature("complex128", (2,)), [1, 2j], np.array([1, 2j])),
         (Feature("bfloat16", (2,)), [1, 2.5], np.array([1, 2.5], ml_dtypes.bfloat16)),
-        (
-            Feature("bfloat16", (2, 1)),
-            [np.ones(1, ml_dtypes.bfloat16)] * 2,
-            np.ones((2, 1), ml_dtypes.bfloat16),
-        ),
+        (Feature("bfloat16", (2, 1)), [ONE] * 2, np.array([ONE, ONE])),
         (Feature("uint64"), 2**64 - 1, np.uint64(2**64 - 1)),
         (Feature("uint64", (2,)), [2**63 + 1, 1], np.array([2**63 + 1, 1], np.uint64)),
         (Feature("int64", (2,)), [2**62 + 1, 1.0], np.array([2**62 + 1, 1])),
@@ -588,81 +489,52 @@ def test_an_error_about_a_sequence_names_the_item():
 )
 @pytest.mark.filterwarnings("error")
 def test_python_values_that_the_dtype_can_hold_are_stored_exactly(feature, value, expected):
-    assert same(read(feature, one(feature, value)), np.asarray(expected))
+    assert_value(read(feature, one(feature, value)), expected)
 
 
-TENSOR = serialize_tensor(np.zeros((2, 3), np.int16))
+TENSOR = tensor(np.zeros((2, 3), np.int16))
+NO_TEXTS = np.empty(0, object)
+PAIRS = Feature("int64", (None, 2), "list")
+SEQUENCE = Feature("int16", (2, None, 2), "sequence")
+
+
+def shaped(values, shape) -> bytes:
+    return example(x=values, **{"x/shape": shape})
 
 
 @pytest.mark.parametrize(
     ("feature", "data", "reason"),
     [
-        (Feature("int64"), message(y=ints(1), z=ints(2)), "is missing: the Example has"),
-        (Feature("int64"), message(x=tf.train.Feature()), "is missing: the Example has x"),
+        (Feature("int64"), example(y=[1], z=[2]), "is missing: the Example has"),
+        (Feature("int64"), entry(b""), "is missing: the Example has x"),
         (Feature("int64"), b"", "is missing: the Example has"),
-        (Feature("int64"), message(x=floats(1)), "holds a list of floats, not of integers"),
-        (Feature("float32"), message(x=ints(1)), "holds a list of integers, not of floats"),
-        (Feature("int64"), message(x=texts(b"1")), "holds a list of bytes, not of integers"),
-        (Feature("int64"), message(x=ints()), r"0 values do not fill shape \[\]"),
-        (Feature("int64"), message(x=ints(1, 2)), r"2 values do not fill shape \[\]"),
-        (Feature("uint8"), message(x=ints(300)), "holds 300, which is not a valid uint8"),
-        (
-            Feature("uint8", (2,), "list"),
-            message(x=ints(1, -1)),
-            "holds -1, which is not a valid uint8",
-        ),
-        (Feature("bool"), message(x=ints(2)), "holds 2, which is not a valid bool"),
-        (Feature("int16", (2, 3)), message(x=ints(1)), "numbers where bytes are expected"),
-        (Feature("string"), message(x=texts()), "expected one bytes value, found 0"),
-        (Feature("string"), message(x=texts(b"a", b"b")), "expected one bytes value, found 2"),
-        (Feature("int16", (2, 2)), message(x=texts(TENSOR)), r"expected \[2, 2\], found \[2, 3\]"),
-        (Feature("int16", (None,)), message(x=texts(TENSOR)), r"expected \[None\], found"),
-        (Feature("int32", (2, 3)), message(x=texts(TENSOR)), "a tensor of int32, found int16"),
-        (Feature("int16", (2, 3)), message(x=texts(TENSOR[:-1])), "runs past the end"),
-        (Feature("int16", (2, 3)), message(x=texts(b"")), "found 0"),
-        (Feature("int16", (2,), "raw"), message(x=texts(b"abc")), "3 bytes are not a whole number"),
-        (Feature("int16", (2,), "raw"), message(x=texts(b"ab")), r"1 values do not fill shape"),
-        (Feature("uint8", (2, 2, 3), "png"), message(x=texts()), "expected one bytes value"),
-        (
-            Feature("int16", (3, None, None), "sequence"),
-            message(x=texts(TENSOR, TENSOR)),
-            "expected 3 arrays, found 2",
-        ),
-        (
-            Feature("int16", (None, None, 2), "sequence"),
-            message(x=texts(TENSOR)),
-            r"expected \[None, 2\], found \[2, 3\]",
-        ),
-        (
-            Feature("int64", (None, 2), "list"),
-            message(x=ints(1, 2), x_shape=ints(2, 2)),
-            r"2 values do not fill shape \[2, 2\]",
-        ),
-        (
-            Feature("int64", (None, 2), "list"),
-            message(x=ints(1, 2), x_shape=ints(2, 1)),
-            r"expected \[None, 2\], found \[2, 1\]",
-        ),
-        (
-            Feature("int64", (None, 2), "list"),
-            message(x=ints(1, 2), x_shape=ints(-1, -2)),
-            r"2 values do not fill shape \[-1, -2\]",
-        ),
-        (
-            Feature("int64", (None, None), "list"),
-            message(x=ints(), x_shape=ints(0, 2**63 - 1)),
-            "too big|maximum",
-        ),
-        (
-            Feature("int64", (None,), "list"),
-            message(x=ints(1), x_shape=texts(b"\x01")),
-            "x/shape is not a list of integers",
-        ),
-        (
-            Feature("int64", (None,), "list"),
-            message(x=ints(1), x_shape=floats(1)),
-            "x/shape is not a list of integers",
-        ),
+        (Feature("int64"), example(x=1.0), "holds a list of floats, not of integers"),
+        (Feature("float32"), example(x=[1]), "holds a list of integers, not of floats"),
+        (Feature("int64"), example(x=b"1"), "holds a list of bytes, not of integers"),
+        (Feature("int64"), example(x=[]), r"0 values do not fill shape \[\]"),
+        (Feature("int64"), example(x=[1, 2]), r"2 values do not fill shape \[\]"),
+        (Feature("uint8"), example(x=[300]), "holds 300, which is not a valid uint8"),
+        (Feature("uint8"), example(x=[-1]), "holds -1, which is not a valid uint8"),
+        (Feature("bool"), example(x=[2]), "holds 2, which is not a valid bool"),
+        (Feature("int16", (2, 3)), example(x=[1]), "numbers where bytes are expected"),
+        (Feature("string"), example(x=NO_TEXTS), "expected one bytes value, found 0"),
+        (Feature("string"), example(x=[b"a", b"b"]), "expected one bytes value, found 2"),
+        (Feature("int16", (2, 2)), example(x=TENSOR), r"expected \[2, 2\], found \[2, 3\]"),
+        (Feature("int16", (None,)), example(x=TENSOR), r"expected \[None\], found"),
+        (Feature("int32", (2, 3)), example(x=TENSOR), "a tensor of int32, found int16"),
+        (Feature("int16", (2, 3)), example(x=TENSOR[:-1]), "runs past the end"),
+        (Feature("int16", (2, 3)), example(x=b""), "found 0"),
+        (Feature("int16", (2,), "raw"), example(x=b"abc"), "3 bytes are not a whole number"),
+        (Feature("int16", (2,), "raw"), example(x=b"ab"), r"1 values do not fill shape"),
+        (Feature("uint8", (2, 2, 3), "png"), example(x=NO_TEXTS), "expected one bytes value"),
+        (SEQUENCE, example(x=[TENSOR]), "expected 2 arrays, found 1"),
+        (SEQUENCE, example(x=[TENSOR, TENSOR]), r"expected \[None, 2\], found \[2, 3\]"),
+        (PAIRS, shaped([1, 2], [2, 2]), r"2 values do not fill shape \[2, 2\]"),
+        (PAIRS, shaped([1, 2], [2, 1]), r"expected \[None, 2\], found \[2, 1\]"),
+        (PAIRS, shaped([1, 2], [-1, -2]), r"2 values do not fill shape \[-1, -2\]"),
+        (PAIRS, shaped([1, 2], b"\x01"), "x/shape is not a list of integers"),
+        (PAIRS, shaped([1, 2], 1.0), "x/shape is not a list of integers"),
+        (Feature("int64", (None, None), "list"), shaped([], [0, 2**63 - 1]), "too big|maximum"),
     ],
     ids=lambda value: repr(value)[:30],
 )
@@ -679,13 +551,13 @@ def test_an_error_about_an_example_names_the_feature_and_the_reason(feature, dat
         (field(1, b"\x12\x00"), "field 2 is not one of tf.train.Features"),
         (field(1, field(1, b"\x1a\x00")), "neither key nor value"),
         (field(1, field(1, b"\x08\x01")), "neither key nor value"),
-        (example_of(field(4, b"")), "field 4 is not one of tf.train.Feature"),
-        (example_of(field(3, field(2, b"\x01"))), "field 2 is not one of a tf.train list"),
-        (example_of(field(1, b"\x08\x01")), "field 1 is not one of a tf.train list"),
-        (example_of(field(2, b"\x08\x01")), "field 1 is not one of a tf.train list"),
-        (example_of(field(2, b"\x09" + bytes(8))), "field 1 is not one of a tf.train list"),
-        (example_of(field(3, b"\x0d\0\0\0\0")), "field 1 is not one of a tf.train list"),
-        (example_of(field(3, b""), name=b"\xff"), "codec can't decode"),
+        (entry(field(4, b"")), "field 4 is not one of tf.train.Feature"),
+        (entry(field(3, field(2, b"\x01"))), "field 2 is not one of a tf.train list"),
+        (entry(field(1, b"\x08\x01")), "field 1 is not one of a tf.train list"),
+        (entry(field(2, b"\x08\x01")), "field 1 is not one of a tf.train list"),
+        (entry(field(2, b"\x09" + bytes(8))), "field 1 is not one of a tf.train list"),
+        (entry(field(3, b"\x0d\0\0\0\0")), "field 1 is not one of a tf.train list"),
+        (entry(field(3, b""), name=b"\xff"), "codec can't decode"),
         (b"\x0a\x05abc", "runs past the end"),
     ],
 )
@@ -701,7 +573,7 @@ def test_bytes_that_are_not_an_example_are_refused_with_the_reason(data, reason)
 def test_truncated_packed_numbers_are_refused(dtype, content, reason):
     kind = 3 if dtype == "int64" else 2
     with pytest.raises(ValueError, match=f"feature 'x'.*{reason}"):
-        read(Feature(dtype, (None,), "list"), example_of(field(kind, field(1, content))))
+        read(Feature(dtype, (None,), "list"), entry(field(kind, field(1, content))))
 
 
 def test_features_can_have_other_names_in_the_example():
@@ -743,20 +615,9 @@ FUZZED_EXAMPLE = Encoder(FUZZED).encode(
 @settings(max_examples=2000)
 @given(st.randoms(use_true_random=False))
 def test_a_mutated_example_gives_a_valid_record_or_a_value_error(random):
-    octets = bytearray(FUZZED_EXAMPLE)
-    for _ in range(random.randint(1, 3)):
-        at = random.randrange(len(octets))
-        match random.randrange(4):
-            case 0:
-                octets[at] = random.getrandbits(8)
-            case 1:
-                del octets[at : at + random.randint(1, 4)]
-            case 2:
-                octets[at:at] = bytes(random.getrandbits(8) for _ in range(random.randint(1, 10)))
-            case 3:
-                octets[at : at + 1] = random.choice((b"\xff" * 9 + b"\x01", b"\xff" * 8 + b"\x7f"))
+    data = mutated(random, FUZZED_EXAMPLE)
     try:
-        record = Decoder(FUZZED).decode(bytes(octets))
+        record = Decoder(FUZZED).decode(data)
     except ValueError:
         return
     assert record.keys() == FUZZED.keys()
@@ -764,7 +625,7 @@ def test_a_mutated_example_gives_a_valid_record_or_a_value_error(random):
         if isinstance(record[name], np.ndarray):
             assert record[name].dtype == numpy_dtype(feature.dtype)
             assert record[name].ndim == len(feature.shape)
-            assert record[name].nbytes <= 8 * len(octets)
+            assert record[name].nbytes <= 8 * len(data)
 
 
 def test_every_truncation_is_refused():
@@ -779,72 +640,6 @@ def test_random_bytes_raise_a_value_error(data):
         Decoder(FUZZED).decode(data)
 
 
-def test_text_that_is_not_utf_8_is_refused():
-    schema = Schema({"x": Feature("string")})
-    with pytest.raises(ValueError, match="feature 'x': expected UTF-8"):
-        Encoder(schema).encode({"x": b"\xff"})
-
-
-# The beginning of an entry is kept for each layout. No record may be affected by earlier ones.
-
-
-def by_fresh_encoders(schema: Schema, records: list[dict]) -> list[bytes]:
-    return [Encoder(schema).encode(record) for record in records]
-
-
-@st.composite
-def schemas_with_records(draw):
-    """A schema, and records of it with shapes that differ and repeat."""
-    drawn = draw(
-        st.dictionaries(
-            st.text("abé", min_size=1, max_size=2),
-            st.sampled_from(["tensor", "list", "raw", "text", "sequence", "strings", "png"]),
-            min_size=1,
-            max_size=4,
-        )
-    )
-    features, values = {}, {}
-    for name, encoding in drawn.items():
-        if encoding == "text":
-            feature, elements = Feature("string"), st.text(max_size=5)
-        elif encoding == "png":
-            feature = Feature("uint8", (None, None, 3), "png")
-            elements = st.binary(min_size=1, max_size=5)
-        elif encoding == "strings":
-            feature = Feature("string", (None,), draw(st.sampled_from(["list", "tensor"])))
-            texts_of = st.lists(st.text(max_size=2), max_size=3)
-            elements = texts_of.map(lambda items: np.array(items, object))
-        else:
-            dtypes = ["int64", "float32", "bool", "int8"]
-            if encoding != "list":
-                dtypes.append("complex64")
-            dtype = draw(st.sampled_from(dtypes))
-            rank = draw(st.integers(0, 2))
-            shapes = st.tuples(*[st.integers(0, 3)] * rank)
-            element = hnp.from_dtype(np.dtype(dtype), allow_nan=False)
-            if np.dtype(dtype).kind in "fc":
-                # Zeros of both signs compare equal but differ in their bytes: see the test below.
-                element = element.map(lambda value: value + 0)
-            arrays = hnp.arrays(np.dtype(dtype), shapes, elements=element)
-            if encoding == "sequence":
-                feature = Feature(dtype, (None,) * (rank + 1), "sequence")
-                elements = st.lists(arrays, max_size=2)
-            else:
-                feature, elements = Feature(dtype, (None,) * rank, encoding), arrays
-        features[name], values[name] = feature, elements
-    records = draw(st.lists(st.fixed_dictionaries(values), min_size=1, max_size=8))
-    order = draw(st.lists(st.sampled_from(range(len(records))), max_size=20))
-    return Schema(features), [records[i] for i in order]
-
-
-@settings(max_examples=300)
-@given(schemas_with_records())
-def test_the_bytes_of_a_record_do_not_depend_on_earlier_records(drawn):
-    schema, records = drawn
-    encoder = Encoder(schema)
-    assert [encoder.encode(record) for record in records] == by_fresh_encoders(schema, records)
-
-
 @pytest.mark.parametrize("kept", [1, 2, 7, 4096])
 @pytest.mark.parametrize(("feature", "shape"), CASES[::3], ids=str)
 def test_an_encoder_of_many_layouts_matches_tensorflow(monkeypatch, kept, feature, shape):
@@ -857,21 +652,8 @@ def test_an_encoder_of_many_layouts_matches_tensorflow(monkeypatch, kept, featur
         sizes = [shape] * 3
     for size in sizes:
         array = values_of(feature.dtype, size)
-        expected = by_protobuf(expected_features("x", feature, array))
-        assert encoder.encode({"x": array}) == expected
-
-
-def test_more_layouts_than_are_kept_match_tensorflow():
-    feature = Feature("int16", (None, 2))
-    encoder = Encoder(Schema({"x": feature, "n": Feature("int64")}))
-    rounds = [*range(5000), *range(0, 5000, 97), *range(4999, 0, -101)]
-    for n in rounds:
-        array = np.full((n % 700, 2), n, np.int16)
-        if n % 11 == 0:
-            array = np.full((n, 2), n, np.int16)
-        expected = expected_features("x", feature, array) | {"n": ints(n)}
-        assert encoder.encode({"x": array, "n": n}) == by_protobuf(expected)
-    assert all(len(entry._beginnings) <= 4096 for entry in encoder._entries)
+        assert encoder.encode({"x": array}) == expected_one(feature, array)
+        assert all(len(entry._beginnings) <= kept for entry in encoder._entries)
 
 
 @pytest.mark.parametrize("encoding", ["tensor", "raw", "list"])
@@ -880,8 +662,7 @@ def test_different_shapes_of_one_size_are_different_layouts(encoding):
     encoder = Encoder(Schema({"x": feature}))
     for shape in [(3, 4), (4, 3), (12, 1), (1, 12), (3, 4), (2, 6), (0, 3), (3, 0), (0, 0)]:
         array = values_of("int32", shape)
-        expected = by_protobuf(expected_features("x", feature, array))
-        assert encoder.encode({"x": array}) == expected
+        assert encoder.encode({"x": array}) == expected_one(feature, array)
 
 
 def test_only_the_beginning_of_a_layout_is_kept():
@@ -897,13 +678,10 @@ def test_arrays_can_change_after_their_record_is_encoded():
     schema = Schema({"x": Feature("int32", (2,)), "raw": Feature("int32", (2,), "raw")})
     encoder = Encoder(schema)
     array = np.array([1, 2], np.int32)
-    first = encoder.encode({"x": array, "raw": array})
+    encoder.encode({"x": array, "raw": array})
     array[:] = 7
-    second = encoder.encode({"x": array, "raw": array})
-    assert [first, second] == by_fresh_encoders(
-        schema,
-        [{"x": np.array(v, np.int32), "raw": np.array(v, np.int32)} for v in ([1, 2], [7, 7])],
-    )
+    expected = Encoder(schema).encode({"x": array.copy(), "raw": array.copy()})
+    assert encoder.encode({"x": array, "raw": array}) == expected
 
 
 @pytest.mark.parametrize("encoding", ["list", "tensor", "raw"])
@@ -914,8 +692,7 @@ def test_scalars_that_compare_equal_keep_their_own_bytes(dtype, encoding, shape)
     encoder = Encoder(Schema({"x": feature}))
     for value in (0.0, -0.0, 1.0, np.nan, np.nan, 0.0):
         array = np.full(shape, value, numpy_dtype(dtype))
-        expected = by_protobuf(expected_features("x", feature, array))
-        assert encoder.encode({"x": array}) == expected
+        assert encoder.encode({"x": array}) == expected_one(feature, array)
 
 
 def test_a_failed_record_does_not_affect_later_ones():
@@ -930,7 +707,7 @@ def test_a_failed_record_does_not_affect_later_ones():
 
 
 def test_a_companion_with_too_many_dimensions_is_refused_without_multiplying_them(monkeypatch):
-    data = message(**{"x": ints(7), "x/shape": ints(*[1] * 1_000)})
+    data = shaped([7], [1] * 1_000)
     monkeypatch.setattr(math, "prod", lambda _: pytest.fail("a product that takes very long"))
     with pytest.raises(ValueError, match="1000 dimensions, expected 2"):
         read(Feature("int64", (None, None), "list"), data)

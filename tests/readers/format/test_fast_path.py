@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +15,10 @@ from readers.format.decode.records import parse_example
 from readers.format.encode import Encoder
 from readers.format.schema import Schema
 from readers.format.tensor import parse_tensor, serialize_tensor
+from tests.readers.format.mutations import mutated
+from tests.support import plain
+from tests.support.arrays import assert_same
+from tests.support.plain import example
 
 SCHEMA = Schema(
     {
@@ -48,7 +51,7 @@ def definition(data, names):
 
 
 def parsed_tensor(data, dtype, monkeypatch):
-    """What `parse_tensor` returns without the fast path; None if it raises an error."""
+    """The array that `parse_tensor` returns without the fast path; None if it raises an error."""
     with monkeypatch.context() as patch:
         patch.setattr(tensor, "fast_tensor", lambda data, dtype: None)
         try:
@@ -57,44 +60,23 @@ def parsed_tensor(data, dtype, monkeypatch):
             return None
 
 
-def changed(draw, data):
-    octets = bytearray(data)
-    for _ in range(draw(st.integers(1, 2))):
-        at = draw(st.integers(0, len(octets) - 1))
-        cut = draw(st.integers(0, 2))
-        octets[at : at + cut] = draw(st.binary(max_size=3))
-        octets = octets or bytearray(b"\0")
-    return bytes(octets)
-
-
 @pytest.mark.parametrize("names", [NAMES, ["label"], ["é"], ["image", "tokens"]])
 def test_our_own_examples_are_in_the_common_form(names):
     assert lists(EXAMPLE, names) == definition(EXAMPLE, names)
 
 
 def test_examples_of_tensorflow_are_in_the_common_form():
-    feature = {
-        "a": tf.train.Feature(int64_list=tf.train.Int64List(value=[1, -2, 300])),
-        "b": tf.train.Feature(float_list=tf.train.FloatList(value=[0.5] * 99)),
-        "c": tf.train.Feature(bytes_list=tf.train.BytesList(value=[b"x" * 5000])),
-    }
-    example = tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString()
-    assert lists(example, ["a", "b", "c"]) == definition(example, ["a", "b", "c"])
+    data = example(a=[1, -2, 300], b=[0.5] * 99, c=b"x" * 5000)
+    assert lists(data, ["a", "b", "c"]) == definition(data, ["a", "b", "c"])
 
 
 def test_a_name_that_is_not_utf_8_is_left_to_parse_example():
-    example = EXAMPLE.replace("é".encode(), b"\xff\xff")
-    assert lists(example, ["label"]) is None
+    assert lists(EXAMPLE.replace("é".encode(), b"\xff\xff"), ["label"]) is None
 
 
 @pytest.mark.parametrize("name", ["none", "empty", "two"])
 def test_missing_empty_and_multiple_values_are_left_to_parse_example(name):
-    feature = {
-        "empty": tf.train.Feature(int64_list=tf.train.Int64List()),
-        "two": tf.train.Feature(bytes_list=tf.train.BytesList(value=[b"x", b"y"])),
-    }
-    example = tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString()
-    assert lists(example, [name]) is None
+    assert lists(example(empty=[], two=[b"x", b"y"]), [name]) is None
 
 
 @pytest.mark.parametrize(
@@ -107,19 +89,17 @@ def test_missing_empty_and_multiple_values_are_left_to_parse_example(name):
 def test_a_list_in_several_parts_is_left_to_parse_example(feature):
     entry = b"\x0a\x01a\x12" + bytes([len(feature)]) + feature
     features = b"\x0a" + bytes([len(entry)]) + entry
-    example = b"\x0a" + bytes([len(features)]) + features
-    assert [bytes(chunk) for chunk in parse_example(example)["a"][1]] == [b"\x07", b"\x09"]
-    assert lists(example, ["a"]) is None
+    data = b"\x0a" + bytes([len(features)]) + features
+    assert [bytes(chunk) for chunk in parse_example(data)["a"][1]] == [b"\x07", b"\x09"]
+    assert lists(data, ["a"]) is None
 
 
-@given(st.data())
+@given(st.randoms(use_true_random=False), st.sampled_from([NAMES, ["label"], ["image", "text"]]))
 @settings(max_examples=1000)
-def test_mutated_examples_are_parsed_the_same_or_left_to_parse_example(data):
-    example = changed(data.draw, EXAMPLE)
-    names = data.draw(st.sampled_from([NAMES, ["label"], ["image", "text"]]))
-    found = lists(example, names)
-    if found is not None:
-        assert found == definition(example, names)
+def test_mutated_examples_are_parsed_the_same_or_left_to_parse_example(random, names):
+    data = mutated(random, EXAMPLE)
+    found = lists(data, names)
+    assert found is None or found == definition(data, names)
 
 
 TENSORS = [
@@ -133,10 +113,7 @@ TENSORS = [
 
 @pytest.mark.parametrize("array", TENSORS, ids=lambda array: f"{array.dtype}{array.shape}")
 def test_tensors_of_tensorflow_are_in_the_common_form(array):
-    found = fast_tensor(memoryview(tf.io.serialize_tensor(array).numpy()), array.dtype.name)
-    assert found is not None
-    assert found.dtype == array.dtype
-    np.testing.assert_array_equal(found, array)
+    assert_same(fast_tensor(memoryview(plain.tensor(array)), array.dtype.name), array)
 
 
 @pytest.mark.parametrize(
@@ -154,20 +131,20 @@ def test_a_truncated_shape_is_left_to_parse_tensor():
     assert fast_tensor(memoryview(data), "int8") is None
 
 
-@given(st.data())
+@given(
+    st.randoms(use_true_random=False),
+    st.sampled_from(TENSORS),
+    st.sampled_from(["float32", "int8", "string"]) | st.none(),
+)
 @settings(max_examples=1000)
-def test_mutated_tensors_are_parsed_the_same_or_left_to_parse_tensor(data):
-    array = data.draw(st.sampled_from(TENSORS))
-    octets = changed(data.draw, serialize_tensor(array))
-    dtype = data.draw(st.sampled_from([array.dtype.name, "float32", "int8", "string"]))
+def test_mutated_tensors_are_parsed_the_same_or_left_to_parse_tensor(random, array, dtype):
+    octets, dtype = mutated(random, serialize_tensor(array)), dtype or array.dtype.name
     found = fast_tensor(memoryview(octets), dtype)
     if found is not None:
         with pytest.MonkeyPatch.context() as monkeypatch:
             expected = parsed_tensor(octets, dtype, monkeypatch)
         assert expected is not None
-        assert found.dtype == expected.dtype
-        assert found.shape == expected.shape
-        assert found.tobytes() == expected.tobytes()
+        assert_same(found, expected)
 
 
 def test_more_dimensions_than_numpy_supports_are_never_multiplied(monkeypatch):

@@ -184,12 +184,7 @@ def test_the_error_for_another_format_version_names_both_versions(version):
 
 
 # Fields that were added later, so that older manifests lack them.
-LATER = [
-    ("class_names",),
-    ("tokenizer",),
-    (*TRAIN, "duplicates"),
-    ("splits", "val", "duplicates"),
-]
+LATER = [("class_names",), ("tokenizer",), (*TRAIN, "duplicates"), ("splits", "val", "duplicates")]
 
 REQUIRED = [
     path
@@ -254,23 +249,17 @@ def test_values_of_the_wrong_type_are_refused_in_every_field(path, wrong):
         (("vocabulary",), -1, "vocabulary: expected a count, found -1"),
         (("vocabulary",), "7", "vocabulary: expected int, found '7'"),
         (("rejected",), 4, "4 rejected, but the splits add up to 3"),
-        (("rejected",), -3, "rejected: expected a count, found -3"),
         (("label_names",), "ab", "label_names: expected list, found 'ab'"),
         (("label_names",), [1, 2], "label_names: expected a list of text"),
         (("class_names",), ["a"], "class_names: expected dict, found"),
         (("class_names", "box_labels"), "ab", "class_names: expected lists of text"),
         (("class_names", "box_labels"), ["a", 1], "class_names: expected lists of text"),
-        (("tokenizer",), -1, "tokenizer: expected a count, found -1"),
-        ((*TRAIN, "duplicates"), -1, "duplicates: expected a count, found -1"),
-        ((*TRAIN, "duplicates"), "4", "duplicates: expected int, found '4'"),
         (("options",), [["a", 1]], "options: expected dict"),
         (("splits",), [], "splits: expected dict"),
         ((*TRAIN, "records"), 6, "split train: 6 records, but its shards add up to 5"),
         ((*TRAIN, "bytes"), 501, "split train: 501 bytes, but its shards add up to 500"),
-        ((*TRAIN, "rejected"), -1, "rejected: expected a count, found -1"),
         ((*TRAIN, "rejected"), float("inf"), "rejected: expected int, found 'inf'"),
         ((*SHARD, "records"), -3, "train-00000-of-00002.tfrecord: records: expected a count"),
-        ((*SHARD, "bytes"), -1, "train-00000-of-00002.tfrecord: bytes: expected a count"),
         ((*SHARD, "bytes"), "300", "train-00000-of-00002.tfrecord: bytes: expected int"),
         ((*SHARD, "crc32c"), "xyz", "crc32c must be 8 hex digits, found 'xyz'"),
         ((*SHARD, "crc32c"), "-0000001", "crc32c must be 8 hex digits"),
@@ -358,25 +347,14 @@ def test_a_file_is_joined_to_a_directory_on_any_filesystem(directory, path):
     assert join(directory, "x") == path
 
 
-@pytest.mark.parametrize("ending", ["", "/"])
-def test_a_manifest_is_read_from_a_directory(tmp_path, ending):
-    (tmp_path / "manifest.json").write_bytes(MANIFEST.to_bytes())
-    assert Manifest.read(f"{tmp_path}{ending}") == MANIFEST
-    assert Manifest.read(f"file://{tmp_path}{ending}") == MANIFEST
-    assert Manifest.read(tmp_path) == MANIFEST
-
-
-def test_a_manifest_is_read_from_the_working_directory(tmp_path, monkeypatch):
-    (tmp_path / "manifest.json").write_bytes(MANIFEST.to_bytes())
-    monkeypatch.chdir(tmp_path)
-    assert Manifest.read("") == Manifest.read(".") == MANIFEST
-
-
-def test_a_directory_with_brackets_and_stars_in_its_name_is_read(tmp_path):
+def test_a_manifest_is_read_from_any_local_directory(tmp_path, monkeypatch):
     directory = tmp_path / "a[1] *?"
     directory.mkdir()
     (directory / "manifest.json").write_bytes(MANIFEST.to_bytes())
-    assert Manifest.read(str(directory)) == MANIFEST
+    for path in (directory, str(directory), f"{directory}/", f"file://{directory}"):
+        assert Manifest.read(path) == MANIFEST
+    monkeypatch.chdir(directory)
+    assert Manifest.read("") == Manifest.read(".") == MANIFEST
 
 
 @pytest.fixture
@@ -394,7 +372,7 @@ def test_a_manifest_is_read_from_any_fsspec_filesystem(memory, below):
 
 
 @pytest.mark.parametrize("where", ["local", "memory", "missing directory", "a file"])
-def test_the_error_for_a_missing_manifest_says_what_to_do(tmp_path, where):
+def test_the_error_for_a_missing_manifest_states_what_to_do(tmp_path, where):
     (tmp_path / "file").write_bytes(b"")
     directory = {
         "local": str(tmp_path),

@@ -1,6 +1,3 @@
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -14,37 +11,6 @@ from readers.format.schema import (
     format_shape,
     numpy_dtype,
 )
-from tests.support.checkout import ROOT
-
-# Modules of readers.format, each of which is imported alone in a fresh process.
-MODULES = [
-    "",
-    ".decode.records",
-    ".encode",
-    ".index",
-    ".manifest",
-    ".schema",
-    ".tensor",
-    ".tfrecord",
-    ".wire",
-]
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_the_format_is_imported_without_tensorflow_and_without_beam(module):
-    script = (
-        f"import sys, readers.format{module}; "
-        "print([m for m in ('tensorflow', 'apache_beam', 'keras', 'jax', 'torch') "
-        "if m in sys.modules])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "[]", "")
 
 
 @pytest.mark.parametrize("name", sorted(TENSORFLOW_DTYPES))

@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 from readers.format.schema import TENSORFLOW_DTYPES, numpy_dtype
 from readers.format.tensor import parse_tensor, serialize_tensor, tensor_header
 from readers.format.wire import varint
+from tests.readers.format.mutations import mutated
+from tests.support.arrays import assert_same
+from tests.support.plain import tensor
 
 NUMERIC = sorted(set(TENSORFLOW_DTYPES) - {"string"})
 ORDERED = [name for name in NUMERIC if name not in ("bool", "bfloat16")]
 
 # Computed once with tf.io.serialize_tensor. The format on disk never changes.
 GOLDEN = [
-    (
-        np.array([[1, 2, 3], [4, 5, 6]], np.uint8),
-        "0804120812020802120208032206010203040506",
-    ),
+    (np.array([[1, 2, 3], [4, 5, 6]], np.uint8), "0804120812020802120208032206010203040506"),
     (np.float32(1.5), "0801120022040000c03f"),
     (np.array([True, False]), "080a12041202080222020100"),
     (np.array([1, -2], np.int64), "080912041202080222100100000000000000feffffffffffffff"),
@@ -32,10 +32,6 @@ GOLDEN = [
 ]
 
 
-def by_tensorflow(array) -> bytes:
-    return tf.io.serialize_tensor(array).numpy()
-
-
 def filled(name: str, shape: tuple[int, ...]) -> np.ndarray:
     """Values of random bits, so that every exponent, NaN payload and sign occurs."""
     dtype = numpy_dtype(name)
@@ -44,10 +40,6 @@ def filled(name: str, shape: tuple[int, ...]) -> np.ndarray:
     if name == "bool":
         return (np.frombuffer(bits, np.uint8) & 1).astype(bool).reshape(shape)
     return np.frombuffer(bits, dtype).reshape(shape).copy()
-
-
-def same_bits(a: np.ndarray, b: np.ndarray) -> bool:
-    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
 
 
 def proto(dims: list[int], content: bytes = b"", dtype: int = 1) -> bytes:
@@ -67,7 +59,7 @@ def test_golden_bytes_are_written_and_read(array, golden):
     if array.dtype == object:
         assert parse_tensor(data, "string").tolist() == ["é".encode(), b"a\0b"]
     else:
-        assert same_bits(parse_tensor(data, array.dtype.name), array)
+        assert_same(parse_tensor(data, array.dtype.name), array)
 
 
 @pytest.mark.parametrize("name", NUMERIC)
@@ -79,10 +71,10 @@ def test_golden_bytes_are_written_and_read(array, golden):
 def test_every_dtype_and_rank_matches_tensorflow(name, shape):
     array = filled(name, shape)
     data = serialize_tensor(array)
-    assert data == by_tensorflow(array)
+    assert data == tensor(array)
     parsed = parse_tensor(data, name)
-    assert same_bits(parsed, array)
-    assert same_bits(parsed, tf.io.parse_tensor(data, name).numpy())
+    assert_same(parsed, array)
+    assert_same(parsed, tf.io.parse_tensor(data, name).numpy())
 
 
 @pytest.mark.parametrize("size", [127, 128, 129, 16383, 16384, 16385])
@@ -90,10 +82,10 @@ def test_sizes_at_the_boundaries_of_varints_match_tensorflow(size):
     for shape in ((size,), (1, size), (size, 0), (size, 2)):
         array = filled("uint8", shape)
         data = serialize_tensor(array)
-        assert data == by_tensorflow(array)
-        assert same_bits(parse_tensor(data, "uint8"), array)
+        assert data == tensor(array)
+        assert_same(parse_tensor(data, "uint8"), array)
     texts = np.array([b"x" * size, b""], object)
-    assert serialize_tensor(texts) == by_tensorflow(texts)
+    assert serialize_tensor(texts) == tensor(texts)
 
 
 def layouts(array: np.ndarray) -> dict[str, np.ndarray]:
@@ -121,7 +113,7 @@ def layouts(array: np.ndarray) -> dict[str, np.ndarray]:
 def test_the_bytes_do_not_depend_on_the_memory_layout(name, layout):
     array = layouts(filled(name, (4, 6, 3)))[layout]
     plain = np.array(array, order="C", copy=True)
-    assert serialize_tensor(array) == serialize_tensor(plain) == by_tensorflow(plain)
+    assert serialize_tensor(array) == serialize_tensor(plain) == tensor(plain)
 
 
 @pytest.mark.parametrize("name", ORDERED)
@@ -137,7 +129,7 @@ def test_big_endian_input_is_written_little_endian(name):
         (swapped[0, 0:1].reshape(()), native[0, 0]),
         (swapped[:0], native[:0]),
     ):
-        assert serialize_tensor(array) == by_tensorflow(np.array(expected, order="C"))
+        assert serialize_tensor(array) == tensor(np.array(expected, order="C"))
 
 
 @pytest.mark.parametrize(
@@ -171,7 +163,7 @@ def test_text_and_bytes_of_every_kind_match_tensorflow(value):
         if not value.size:
             tensorflow_value = tf.zeros(value.shape, tf.string)
     data = serialize_tensor(value)
-    assert data == by_tensorflow(tensorflow_value)
+    assert data == tensor(tensorflow_value)
     parsed = parse_tensor(data, "string")
     expected = tf.io.parse_tensor(data, tf.string).numpy()
     assert parsed.dtype == object
@@ -183,7 +175,7 @@ def test_text_and_bytes_of_every_kind_match_tensorflow(value):
 def test_variable_width_strings_are_written_like_other_text():
     texts = ["a", "é", "x" * 300]
     array = np.array(texts, np.dtypes.StringDType())
-    assert serialize_tensor(array) == by_tensorflow(np.array(texts, object))
+    assert serialize_tensor(array) == tensor(np.array(texts, object))
 
 
 @given(
@@ -193,8 +185,8 @@ def test_variable_width_strings_are_written_like_other_text():
 )
 def test_any_numeric_array_matches_tensorflow_and_round_trips(array):
     data = serialize_tensor(array)
-    assert data == by_tensorflow(array)
-    assert same_bits(parse_tensor(data, array.dtype.name), array)
+    assert data == tensor(array)
+    assert_same(parse_tensor(data, array.dtype.name), array)
 
 
 @given(
@@ -210,7 +202,7 @@ def test_any_array_of_text_and_bytes_round_trips(array):
     as_bytes = [v.encode() if isinstance(v, str) else v for v in array.ravel().tolist()]
     assert parsed.ravel().tolist() == as_bytes
     if array.size:
-        assert serialize_tensor(array) == by_tensorflow(array)
+        assert serialize_tensor(array) == tensor(array)
 
 
 def test_a_message_is_its_header_followed_by_the_values():
@@ -327,25 +319,6 @@ def test_every_truncation_is_refused(array):
     for length in range(len(data)):
         with pytest.raises(ValueError):
             parse_tensor(data[:length], name)
-
-
-def mutated(random, data: bytes) -> bytes:
-    """The data with a few bytes changed, removed, repeated or inserted anywhere."""
-    octets = bytearray(data)
-    for _ in range(random.randint(1, 4)):
-        at = random.randrange(len(octets) + 1)
-        match random.randrange(5):
-            case 0:
-                octets[at : at + 1] = bytes([random.getrandbits(8)])
-            case 1:
-                del octets[at : at + random.randint(1, 4)]
-            case 2:
-                octets[at:at] = bytes(random.getrandbits(8) for _ in range(random.randint(1, 10)))
-            case 3:
-                octets[at:at] = octets[at : at + 8]
-            case 4:
-                octets[at : at + 1] = random.choice((b"\xff" * 9 + b"\x01", b"\xff" * 8 + b"\x7f"))
-    return bytes(octets)
 
 
 SEEDS = [

@@ -17,14 +17,11 @@ from readers.shards import cache
 from readers.shards.cache import ShardCache, cache_of, parse_cache_size
 from readers.shards.plan import Part
 from readers.shards.resolve import resolve
+from tests.support.arrays import ids
 from tests.support.datasets import NUMBERS, numbers, write_dataset, write_numbers
 from tests.support.object_stores import Bucket
 
 RECORDS = 200
-
-
-def ids(batches):
-    return [int(i) for batch in batches for i in batch["id"]]
 
 
 def shards(bucket: Bucket):

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import gc
-import io
 from pathlib import Path
 
+import numpy as np
 import pytest
 import tensorflow as tf
-from PIL import Image
 
 import readers
 from readers.batches.by_step import BatchesByStep
 from readers.tfdata import dataset as dataset_module
 from tests.support.datasets import write_dataset, write_numbers, write_signals
+from tests.support.images import encoded
 
 WAYS = {
     "in order": {},
@@ -109,8 +109,7 @@ def test_a_dataset_held_only_by_tensorflow_reopens_its_files(paths, way):
 def test_a_dataset_held_only_by_tensorflow_does_not_reopen_its_files_for_each_batch(
     paths, monkeypatch
 ):
-    opened = []
-    original = BatchesByStep
+    opened, original = [], BatchesByStep
     monkeypatch.setattr(
         dataset_module, "BatchesByStep", lambda *a: opened.append(1) or original(*a)
     )
@@ -165,9 +164,8 @@ def test_a_failing_step_is_not_retried_without_end_if_errors_are_ignored(paths, 
 @pytest.mark.parametrize("side", [4, 512])
 def test_a_python_call_ends_with_the_batch_that_makes_it_large(tmp_path, monkeypatch, side):
     schema = readers.Schema({"image": ("uint8", (side, side, 3), "png")})
-    out = io.BytesIO()
-    Image.new("RGB", (side, side)).save(out, "PNG")
-    path = write_dataset(tmp_path, schema, {"train": [[{"image": out.getvalue()}] * 32]})
+    png = encoded(np.zeros((side, side, 3), np.uint8), "PNG")
+    path = write_dataset(tmp_path, schema, {"train": [[{"image": png}] * 32]})
     steps, original = [], tf.numpy_function
 
     def spy(function, inputs, dtypes, **options):

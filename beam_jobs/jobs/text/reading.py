@@ -1,0 +1,305 @@
+"""Cuts files into chunks and reads the texts in them: lines, rows of tables, or whole files."""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import io
+import itertools
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, BinaryIO, Literal, cast
+
+import orjson
+
+from beam_jobs.errors import RejectError, UsageError
+from beam_jobs.jobs.text.lines import byte_ranges
+from beam_jobs.jobs.text.texts import TABLES, Text, Texts, file_kind
+from beam_jobs.sources.chunks import CHUNK_BYTES, Chunk
+from beam_jobs.sources.inputs import Inputs
+from beam_jobs.sources.labels import Label, Labels, field_label, label_of
+from beam_jobs.sources.parquet import read_row_groups, row_groups
+from beam_jobs.sources.rows import MAX_LINE_BYTES, Row, json_row, numbered_lines
+from beam_jobs.sources.source import NOT_UTF8, Source, is_utf8
+from beam_jobs.sources.tables import column_names, read_rows
+
+TextUnit = Literal["line", "file"]
+
+# Files whose lines can be cut by bytes.
+_CUTTABLE = (".txt", ".jsonl")
+
+# Files of a pattern, and texts of a file, in which a label is looked for.
+_MAX_TRIED = 100
+
+
+@dataclass(frozen=True)
+class TextReader:
+    """Cuts files into chunks and reads the texts in them.
+
+    Attributes:
+        inputs: `.txt`, `.jsonl`, `.csv`, `.tsv` and `.parquet` files; all but the last also `.gz`.
+        labels: Where the labels of files come from, if no field holds them.
+        record: "line", or "file" if each `.txt` file is one text.
+        text_field, label_field: The fields or columns that hold them; an empty `label_field` if
+            none holds labels.
+        several_labels: Whether `label_field` holds lists.
+        columns: Further fields or columns to read.
+    """
+
+    inputs: Inputs
+    labels: Labels
+    record: TextUnit = "line"
+    text_field: str = "text"
+    label_field: str = ""
+    several_labels: bool = False
+    columns: tuple[str, ...] = ()
+
+    def chunks(self, source: Source) -> Iterator[Chunk]:
+        """Yields the pieces of a source: row groups of a table, byte ranges of a large file of lines."""
+        on_its_own = source.location is None and not source.error
+        if on_its_own and source.file.lower().endswith(".parquet"):
+            yield from self._row_group_chunks(source)
+        elif source.size > CHUNK_BYTES and self._has_lines_to_cut(source):
+            yield from byte_ranges(source)
+        else:
+            yield Chunk(source, 0, 0, 1, source.size)
+
+    def _has_lines_to_cut(self, source: Source) -> bool:
+        by_lines = self.record == "line" and source.file.lower().endswith(_CUTTABLE)
+        return by_lines and source.location is None and not source.error
+
+    def _row_group_chunks(self, source: Source) -> Iterator[Chunk]:
+        try:
+            with self.inputs.open(source) as file:
+                groups = row_groups(file)
+        except (OSError, RejectError) as error:
+            yield Chunk(source._replace(error=str(error)), 0, 0, 1, source.size)
+            return
+        start, first, rows = 0, 1, 0
+        total = max(sum(groups), 1)
+        for end, count in enumerate(groups, 1):
+            rows += count
+            size = source.size * rows // total
+            # Small groups share a chunk, since each chunk opens the file again.
+            if size >= CHUNK_BYTES or end == len(groups):
+                yield Chunk(source, start, end, first, size)
+                start, first, rows = end, first + rows, 0
+
+    def batches(self, chunk: Chunk) -> Iterator[Texts]:
+        """Yields the texts that `read` yields, a few megabytes at a time.
+
+        Raises:
+            UsageError: A table lacks a column that is needed.
+        """
+        if chunk.is_empty:
+            return
+        if (data := self._whole_lines(chunk)) is not None:
+            yield self._parse_lines(chunk, data)
+            return
+        texts, size = Texts.empty(), 0
+        for text in self.read(chunk):
+            texts.add(text)
+            size += len(text.text or text.error)
+            if size >= CHUNK_BYTES:
+                yield texts
+                texts, size = Texts.empty(), 0
+        yield texts
+
+    def _whole_lines(self, chunk: Chunk) -> bytes | None:
+        """The bytes of a chunk of lines; None if `_parse_lines` cannot parse them."""
+        limit = 2 * CHUNK_BYTES
+        end = chunk.end or chunk.start + limit
+        source = chunk.source
+        if not self._has_lines_to_cut(source) or not is_utf8(source.key):
+            return None
+        if self.columns or self.labels.columns:
+            return None
+        if end - chunk.start > limit:  # It has a very long line.
+            return None
+        try:
+            with self.inputs.stream(source) as file:
+                file.seek(chunk.start)
+                data = file.read(end - chunk.start)
+        except OSError:
+            return None
+        # As long as the limit, though its end is unknown: the file has grown since it was listed.
+        return None if not chunk.end and len(data) == limit else data
+
+    def _parse_lines(self, chunk: Chunk, data: bytes) -> Texts:
+        """The texts of whole lines, as `read` yields them, in half the time."""
+        texts = Texts.empty()
+        source = chunk.source
+        kind, _ = file_kind(source.file)
+        prefix, file_label = f"{source.key}#".encode(), self.labels.of(source)
+        is_json, text_field, label_field = kind == "jsonl", self.text_field, self.label_field
+        add_key, add_text, add_label = texts.keys.append, texts.texts.append, texts.labels.append
+        if chunk.first == 1:
+            data = data.removeprefix(codecs.BOM_UTF8)
+        for number, line in enumerate(data.split(b"\n"), chunk.first):
+            if not line or line.isspace():
+                continue
+            label = file_label
+            try:
+                if is_json:
+                    fields = orjson.loads(line)
+                    text = fields[text_field].encode()
+                    if label_field:
+                        label = fields[label_field]
+                        if type(label) is not str or not label or self.several_labels:
+                            label = label_of(label, self.several_labels)
+                else:
+                    text = line.rstrip(b"\r")
+                    if label_field:
+                        raise LookupError(label_field)
+                    if not text.isascii():
+                        text.decode()
+            except (ValueError, LookupError, TypeError, AttributeError, RejectError):
+                # `_line` knows what is wrong with it, if anything is.
+                texts.add(self._line(source, number, kind, line.rstrip(b"\r"), file_label))
+                continue
+            add_key(b"%s%d" % (prefix, number))
+            add_text(text)
+            add_label(label)
+        return texts
+
+    def read(self, chunk: Chunk) -> Iterator[Text]:
+        """Yields all texts of a chunk, including those that cannot become records.
+
+        Raises:
+            UsageError: A table lacks a column that is needed.
+        """
+        source = chunk.source
+        if source.packed and not source.error:
+            for member, data in self.inputs.unpacked(source):
+                whole = Chunk(member, 0, 0, 1, len(data))
+                yield from self._read_file(whole, io.BytesIO(data))
+        else:
+            yield from self._read_file(chunk)
+
+    def _read_file(self, chunk: Chunk, unpacked: io.BytesIO | None = None) -> Iterator[Text]:
+        """Yields all texts of a chunk of one file, which may come out of an archive."""
+        source = chunk.source
+        if not is_utf8(source.key):
+            yield Text.of_error(source.key, NOT_UTF8)
+            return
+        try:
+            if source.error:
+                raise RejectError(source.error)
+            label = self.labels.of(source)
+            kind, packed = file_kind(source.file)
+            if self.record == "file" and kind != "txt":
+                raise RejectError("--record file is for .txt files")
+            open_source = self.inputs.open if kind in TABLES else self.inputs.stream
+            with unpacked or open_source(source) as raw:
+                if kind in TABLES:
+                    yield from self._table_texts(chunk, raw, kind, packed, label)
+                    return
+                file = cast(BinaryIO, gzip.GzipFile(fileobj=raw)) if packed else raw
+                if self.record == "file":
+                    data = file.read(MAX_LINE_BYTES + 1).removeprefix(codecs.BOM_UTF8)
+                    yield self._plain_text(source.key, data, label, source.row)
+                    return
+                for number, line in numbered_lines(file, chunk.start, chunk.end, chunk.first):
+                    yield self._line(source, number, kind, line, label)
+        except RejectError as error:
+            yield Text.of_error(source.key, error)
+        except (OSError, EOFError, zlib.error) as error:
+            yield Text.of_error(source.key, f"cannot be read to its end: {error}")
+
+    def _table_texts(
+        self, chunk: Chunk, file: BinaryIO, kind: str, packed: bool, label: Label | None
+    ) -> Iterator[Text]:
+        source = chunk.source
+        try:
+            header = column_names(file, kind, packed)
+        except UsageError as error:
+            raise UsageError(f"{source.key}: {error.message}") from None
+        file.seek(0)
+        if not header:
+            return
+        needed = [name for name in (self.text_field, self.label_field, *self.columns) if name]
+        for name in needed:
+            if name not in header and name not in source.row:
+                raise UsageError(f"{source.key}: no column {name!r}, it has {', '.join(header)}")
+        if kind == "parquet":
+            groups = range(chunk.start, chunk.end or len(row_groups(file)))
+            rows = read_row_groups(file, groups, needed, chunk.first)
+        else:
+            rows = read_rows(file, kind, packed)
+        for row in rows:
+            key = f"{source.key}#{row.number}" if row.number else source.key
+            yield self._row_text(key, row, label, source.row)
+
+    def _line(
+        self, source: Source, number: int, kind: str, line: bytes | None, label: Label | None
+    ) -> Text:
+        """The text of a line; None is a line that is too long."""
+        key = f"{source.key}#{number}"
+        if kind == "jsonl":
+            return self._row_text(key, json_row(number, line), label, source.row)
+        return self._plain_text(key, line, label, source.row)
+
+    def _plain_text(
+        self, key: str, data: bytes | None, label: Label | None, file_row: Mapping[str, Any]
+    ) -> Text:
+        if data is None or len(data) > MAX_LINE_BYTES:
+            return Text.of_error(key, f"longer than {MAX_LINE_BYTES >> 20} MiB")
+        try:
+            return self._text(key, data.decode(), {}, label, file_row)
+        except UnicodeDecodeError as error:
+            return Text.of_error(key, f"not UTF-8: {error}")
+
+    def _row_text(
+        self, key: str, row: Row, label: Label | None, file_row: Mapping[str, Any]
+    ) -> Text:
+        if row.values is None:
+            return Text.of_error(key, row.error)
+        text = row.values.get(self.text_field)
+        if isinstance(text, str):
+            return self._text(key, text, row.values, label, file_row)
+        return Text.of_error(
+            key,
+            f"field {self.text_field!r} is {text!r:.80}, expected text; "
+            f"the record has {', '.join(map(str, row.values))}",
+        )
+
+    def _text(
+        self,
+        key: str,
+        text: str,
+        fields: Mapping[str, Any],
+        label: Label | None,
+        file_row: Mapping[str, Any],
+    ) -> Text:
+        """A text with its label and columns.
+
+        Args:
+            fields: The fields that were read with the text.
+            label: The label of its file.
+            file_row: The columns of its file.
+        """
+        if self.label_field:
+            try:
+                label = field_label(fields, self.label_field, self.several_labels)
+            except RejectError as error:
+                return Text.of_error(key, error)
+        if not self.columns:
+            return Text(key, text, label)
+        every = {**file_row, **fields}
+        return Text(key, text, label, row={n: every[n] for n in self.columns if n in every})
+
+
+def has_several_labels(reader: TextReader) -> bool:
+    """Whether the label field of the first text that has one holds a list."""
+    name = reader.label_field
+    if not name:
+        return False
+    reader = replace(reader, label_field="", columns=(name,))
+    for pattern in reader.inputs.patterns:
+        for source in reader.inputs.sources(pattern, limit=_MAX_TRIED):
+            texts = itertools.chain.from_iterable(map(reader.read, reader.chunks(source)))
+            for text in itertools.islice(texts, _MAX_TRIED):
+                if text.row and text.row.get(name) is not None:
+                    return isinstance(text.row[name], list)
+    return False
