@@ -122,7 +122,7 @@ def test_a_terminal_shows_one_line_after_the_bar_if_a_job_fails(tmp_path):
 def test_plain_lines_report_progress_without_a_terminal(
     inputs, tmp_path, monkeypatch, capsys, job, phases
 ):
-    monkeypatch.setattr(progress.shown.__wrapped__, "__defaults__", (0.0,))
+    monkeypatch.setattr(progress.display.__wrapped__, "__defaults__", (0.0,))
     assert run(*inputs[job], *IN_MEMORY, "--output", tmp_path / "out") == 0
     error = capsys.readouterr().err
     assert "\r" not in error and "\x1b" not in error
@@ -145,7 +145,7 @@ def test_a_resumed_run_reports_all_records(inputs, tmp_path, monkeypatch, capsys
     with monkeypatch.context() as patch:
         patch.setattr("beam_jobs.pipeline.commit.check_files", lambda *_: 1 / 0)
         assert run(*arguments) == 1
-    monkeypatch.setattr(progress.shown.__wrapped__, "__defaults__", (0.0,))
+    monkeypatch.setattr(progress.display.__wrapped__, "__defaults__", (0.0,))
     capsys.readouterr()
     assert run(*arguments) == 0
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("writing")]
@@ -178,7 +178,7 @@ def test_progress_lines_keep_their_interval(inputs, tmp_path, monkeypatch, capsy
         return load(self, keys)
 
     monkeypatch.setattr(loading.Loader, "load", slow)
-    monkeypatch.setattr(progress.shown.__wrapped__, "__defaults__", (0.5,))
+    monkeypatch.setattr(progress.display.__wrapped__, "__defaults__", (0.5,))
     began = time.monotonic()
     monkeypatch.setattr(command, "processes_of", lambda *_: 1)  # Load files in this process.
     assert run(*inputs["sensors"], "--output", tmp_path / "out") == 0
