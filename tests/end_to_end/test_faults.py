@@ -258,7 +258,7 @@ def test_two_workers_that_move_the_same_records_agree(jobs, tmp_path, monkeypatc
 NUMBERS = re.compile(
     r"\d+ of \d+ (records|keys|shard boundaries)|\d+ inputs were listed, \d+ reached"
     r"|found \d+ records, written \d+, rejected \d+, \d+ in the statistics; \d+ of \d+ shards"
-    r"|\d+ of \d+ edges of splits|label '.*' was not there|the same duplicates twice"
+    r"|\d+ of \d+ edges of splits|label '.*' was not seen|the same duplicates twice"
     r"|have \d+ texts, \d+ were compared|\d+ of \d+ inputs contributed training text"
     r"|duplicate key of a text"
     r"|shards of \d+ to \d+ (records|bytes)|texts have \d+ words, \d+ were counted"
