@@ -18,7 +18,7 @@ FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
 VOCABULARY = "vocabulary.txt"
 
-# The first two words of every vocabulary, which are not stored in its file: ids 0 and 1 are reserved.
+# The first two words of every vocabulary, with the ids 0 and 1, are not stored in its file.
 PADDING, UNKNOWN = b"", b"[UNK]"
 UNKNOWN_ID, RESERVED_IDS = 1, 2
 
