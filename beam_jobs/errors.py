@@ -1,7 +1,7 @@
-"""The exceptions of a job, which survive the way through a runner.
+"""The two ways a job fails, and how they survive the trip through a runner.
 
-A runner passes on an exception's text, usually inside a traceback of its own, and not the exception.
-The message is therefore fenced, and `find_job_error` extracts it.
+A runner hands the driver an exception's text, not the exception, usually inside a traceback of its
+own. The message is therefore fenced, and `find_job_error` takes it out again.
 """
 
 from __future__ import annotations
@@ -12,17 +12,16 @@ _FENCED = re.compile(r"<job error (\d)>(.*?)</job error>", re.DOTALL)
 
 
 class JobError(Exception):
-    """A job that cannot continue.
+    """A job that cannot go on; `message` is the one line for the user.
 
     Attributes:
-        message: One line for the user.
-        exit_code: The exit code of the command: 1 if the data failed, 2 for a mistake of the user.
+        exit_code: Of the command: 1 for data that failed, 2 for a user's mistake.
     """
 
     exit_code = 1
 
     def __init__(self, message: str) -> None:
-        # Beam raises a new exception with this one's text, the fence included, and the step's name.
+        # Beam raises an exception anew with its text, the fence included, and the step's name.
         if fenced := _FENCED.search(message):
             message = fenced[2]
         super().__init__(f"<job error {self.exit_code}>{message}</job error>")
@@ -33,17 +32,17 @@ class JobError(Exception):
 
 
 class DataError(JobError):
-    """The data failed: records were lost, a reject may not be skipped, or no record is left."""
+    """The data failed: lost records, rejects that may not be skipped, nothing left to write."""
 
 
 class UsageError(JobError):
-    """A mistake of the user: a flag, an input or an output that makes no sense."""
+    """The user's mistake: a flag, an input or an output that cannot be meant so."""
 
     exit_code = 2
 
 
 class RejectError(Exception):
-    """One input cannot become a record; it is counted and listed, and the job continues."""
+    """One input that cannot become a record; it is counted and listed, and the job goes on."""
 
 
 def find_job_error(error: BaseException) -> JobError | None:

@@ -1,4 +1,4 @@
-"""Imports optional packages, and finds the versions of packages that decide the bytes of a dataset."""
+"""Packages: optional ones, imported when an input needs them, and the versions that decide bytes."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from readers.format.tfrecord import crc32c_is_native
 
 
 def optional(module: str, extra: str, purpose: str) -> Any:
-    """Imports a module of one of the package's extras.
+    """A module of one of the package's extras.
 
     Args:
-        module: The module's name.
-        extra: The extra, such as "hdf5".
-        purpose: The things that need it, in the plural, such as ".h5 files".
+        module: Its name, as it is imported.
+        extra: Of the package, such as "hdf5".
+        purpose: What needs it, such as ".h5 files".
 
     Raises:
-        UsageError: The module is not installed; the message has the pip command.
+        UsageError: It is not installed; the message has the pip command.
     """
     try:
         return importlib.import_module(module)
@@ -36,10 +36,10 @@ _PACKAGES = ("beam-shards", "apache-beam", "numpy", "pillow")
 
 @functools.cache
 def versions(*more: str) -> dict[str, str]:
-    """The versions of Python and of the installed packages that decide the bytes of a dataset.
+    """The version of Python and of each package that is installed.
 
     Args:
-        more: Packages that decide bytes in this job alone.
+        more: Packages that decide something in this job alone.
     """
     found = {"python": platform.python_version()}
     for package in (*_PACKAGES, *more):
@@ -51,10 +51,10 @@ def versions(*more: str) -> dict[str, str]:
 
 
 def check_crc32c() -> None:
-    """Checks that checksums are computed by native code.
+    """Makes sure that checksums are computed by native code.
 
     Raises:
-        UsageError: google-crc32c uses its Python code, which is a thousand times slower.
+        UsageError: google-crc32c fell back to Python, a thousand times slower.
     """
     if not crc32c_is_native():
         raise UsageError(

@@ -1,7 +1,7 @@
-"""Progress of a job: a bar on a terminal, a plain line at intervals elsewhere.
+"""How far a job is: a bar on a terminal, a plain line now and then elsewhere.
 
-Steps report it from any thread. In a process that shows none, such as a runner's worker, reporting
-does nothing and costs nothing; Beam's counters have the same numbers there.
+Steps tell it from whatever thread they run in. In a process that shows nothing, a runner's
+worker, telling costs nothing and does nothing; there Beam's counters say the same.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any, TextIO
 
 from tqdm import tqdm
 
-tqdm.monitor_interval = 0  # No thread that only redraws bars.
+tqdm.monitor_interval = 0  # Without a thread that only ever redraws bars.
 
-# Seconds before the first plain line and between them: an hour of log has 360.
+# Seconds between plain lines, and before the first: a log of an hour has 360 of them.
 _LINE_SECONDS = 10.0
 
 
 class _Display:
-    """The current phase of a job, shown on a stream."""
+    """The phase of a job that moves, on a stream."""
 
     def __init__(self, stream: TextIO, line_seconds: float) -> None:
         self._stream, self._line_seconds = stream, line_seconds
@@ -59,7 +59,7 @@ class _Display:
             leave=False,
             disable=False,
             dynamic_ncols=True,
-            # A bar that is never drawn still knows the count, the rate and the time left.
+            # A bar that is never drawn still counts, and knows rate and time left.
             delay=0 if self._stream.isatty() else float("inf"),
         )
 
@@ -90,14 +90,14 @@ _display: _Display | None = None
 
 
 def expect(phase: str, total: int, unit: str) -> None:
-    """Adds to the expected total of a phase."""
+    """Tells how much more a phase has to do than was known before."""
     display = _display
     if display:
         display.expect(phase, total, unit)
 
 
 def advance(phase: str, amount: int) -> None:
-    """Adds to the amount of a phase that is done; 0 at its beginning starts its clock."""
+    """Tells that so much more of a phase is done; 0 when it begins, so that its clock runs."""
     display = _display
     if display:
         display.advance(phase, amount)

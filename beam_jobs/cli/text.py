@@ -166,11 +166,7 @@ class TextFlags(InputFlags):
 
 
 def _check_fields(inputs: Inputs, fields: list[str]) -> None:
-    """Makes sure that some file can have fields, if any is needed.
-
-    Raises:
-        UsageError: The first files are all plain text.
-    """
+    """Refuses fields if the first files are all plain text."""
     if not fields:
         return
     for pattern in inputs.patterns:

@@ -117,11 +117,7 @@ def find_done(
 
 
 def _result_of(found: dict[str, Any], name: str) -> ShardResult:
-    """The result in a note, as the result of a kept shard.
-
-    Raises:
-        KeyError, TypeError, ValueError: The note holds no result, or that of another shard.
-    """
+    """The result in a note, as that of a kept shard; a wrong note raises an error of any kind."""
     shard = Shard(**found["shard"]) if found["shard"] else None
     first = Reject(**found["first_reject"]) if found["first_reject"] else None
     result = ShardResult(**(found | {"shard": shard, "first_reject": first, "kept": True}))

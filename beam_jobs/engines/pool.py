@@ -18,8 +18,8 @@ import threading
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future
-from typing import Any, Generic, Protocol, TypeVar
+from concurrent.futures import Executor, Future
+from typing import Any, Generic, TypeVar
 
 from beam_jobs.engines.fork_server import fork_context
 from beam_jobs.engines.memory import keep_freed
@@ -35,13 +35,6 @@ _AHEAD = 2
 _BYTES_AHEAD = 64 << 20
 
 
-class Executor(Protocol):
-    """A `Pool` or a `concurrent.futures.Executor`."""
-
-    def submit(self, function: Callable[..., T], /, *arguments: Any) -> Future[T]:
-        """The future result of `function(*arguments)`."""
-
-
 class Window(Generic[T]):
     """A limited number of running tasks, whose results are returned in order.
 
@@ -50,7 +43,7 @@ class Window(Generic[T]):
         ahead: The number of tasks that may run before a result is waited for; it bounds memory.
     """
 
-    def __init__(self, executor: Executor, ahead: int) -> None:
+    def __init__(self, executor: Pool | Executor, ahead: int) -> None:
         self._executor, self._ahead = executor, ahead
         self._waiting: deque[Future[T]] = deque()
 

@@ -344,12 +344,12 @@ def test_broken_pictures_are_named_among_tried_records(data, tmp_path, capsys):
     assert run(*plan, tmp_path / "in") == 0
     out = capsys.readouterr().out
     assert "20 records tried, 5 of them rejected\n" in out
-    assert out.count(": not a picture that can be decoded: of no format known") == 5
+    assert out.count(" be decoded: ") == 5
     assert run(*plan, tmp_path / "in", "--on_reject", "fail") == 1
-    assert "error: broken/00.jpg: not a picture" in capsys.readouterr().err
+    assert "error: broken/00.jpg: " in capsys.readouterr().err
     assert run(*plan, tmp_path / "in/broken") == 1
     error = capsys.readouterr().err
-    assert "error: the job would reject all records; the first: 00.jpg: not" in error
+    assert "error: the job would reject all records; the first: 00.jpg: " in error
 
 
 @pytest.mark.slow(base=["lines"])
