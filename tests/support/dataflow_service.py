@@ -1,6 +1,6 @@
-"""A Dataflow service on this machine: it takes jobs as Google's does, and runs what was staged.
+"""A Dataflow service on this machine, which accepts jobs as Google's does and runs staged pipelines.
 
-Only the answers that Beam's client needs, as JSON over HTTP
+It gives only the answers that Beam's client needs, as JSON over HTTP
 (https://cloud.google.com/dataflow/docs/reference/rest), and the tokens of Google's accounts.
 """
 
@@ -28,14 +28,19 @@ from google.protobuf import json_format
 
 TOKEN = "a-token-of-nobody"
 
+# The end of messages about workers' exceptions.
+PASSED_THROUGH = (
+    "\n\npassed through:\n==>\n    dist_proc/dax/workflow/worker/fnapi_service_impl.cc:1334"
+)
+
 
 class Answer(NamedTuple):
-    """What the service does with a job instead of running it.
+    """The service's answer to a job that it does not run.
 
     Attributes:
-        code: Of HTTP; anything but 200 refuses the job.
-        text: Why, or the message of the failed job.
-        state: That the job reaches.
+        code: The HTTP status; anything but 200 refuses the job.
+        text: The reason, or the message of the failed job.
+        state: The state that the job reaches.
     """
 
     code: int = 200
@@ -44,7 +49,7 @@ class Answer(NamedTuple):
 
 
 class Job:
-    """A job that was posted."""
+    """A posted job."""
 
     def __init__(self, number: int, posted: dict[str, Any], headers: Any, path: str) -> None:
         self.id = f"2026-01-01_00_00_00-{number}"
@@ -78,7 +83,7 @@ class DataflowService:
 
     Args:
         store: The URL of an emulator of Google Cloud Storage.
-        workers: host:port of Beam's worker pool, in which every image is the same.
+        workers: host:port of Beam's worker pool, which stands in for every image.
     """
 
     def __init__(self, store: str, workers: str = "") -> None:
@@ -99,11 +104,11 @@ class DataflowService:
         self._server.server_close()
 
     def named(self, name: str) -> Job:
-        """The last job of a name."""
+        """The latest job with a name."""
         return [job for job in self.jobs if job.posted["name"] == name][-1]
 
     def staged(self, path: str) -> bytes:
-        """What lies at gs://bucket/name."""
+        """The contents of gs://bucket/name."""
         bucket, _, name = path.removeprefix("gs://").partition("/")
         quoted = urllib.parse.quote(name, safe="")
         url = f"{self._store}/download/storage/v1/b/{bucket}/o/{quoted}?alt=media"
@@ -146,12 +151,7 @@ class DataflowService:
                 result = self._execute(job)
         except Exception as error:
             text = "".join(traceback.format_exception(error))
-            source = "dist_proc/dax/workflow/worker/fnapi_service_impl.cc:1334"
-            job.say(
-                3,
-                f"Error message from worker: generic::unknown: {text}\n\npassed through:\n==>\n"
-                f"    {source}",
-            )
+            job.say(3, f"Error message from worker: generic::unknown: {text}{PASSED_THROUGH}")
             job.state = "JOB_STATE_FAILED"
         else:
             for counter in result.metrics().query()["counters"]:
@@ -179,13 +179,13 @@ class DataflowService:
         runner = fn_runner.FnApiRunner(
             provision_info=fn_runner.ExtendedProvisionInfo(info, job_name=job.posted["name"])
         )
-        # Otherwise this runner loses what is written while it flushes; Google's does not.
+        # Otherwise this runner, unlike Google's, loses data that is written while it flushes.
         worker_handlers.DATA_BUFFER_TIME_LIMIT_MS = 0
         return runner.run_via_runner_api(pipeline, PipelineOptions([]))
 
 
 def _whole(value: Any) -> Any:
-    """As text, a number without the fraction that JSON of protocol buffers gives it."""
+    """A whole number as text, without the fraction it gets in JSON of protocol buffers."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else value
 
 
