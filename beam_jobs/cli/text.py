@@ -152,7 +152,7 @@ class TextFlags(InputFlags):
         return "file", Subwords.read(absolute_path(self.tokens), self.max_length).json
 
     def _find_texts(self, columns: tuple[str, ...], output: str) -> tuple[Inputs, Labels, str]:
-        """The files that hold the texts, where the labels of files come from, and the label field."""
+        """The files with the texts, the source of the files' labels, and the label field."""
         if self.table and self.path_column:
             return *self.find_inputs(self.label, columns, output), self.label_field
         for table in self.table:

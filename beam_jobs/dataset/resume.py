@@ -57,7 +57,7 @@ class ShardResult:
 
 
 class Digest:
-    """The digest of everything that decides the bytes of a shard; its records are added in order."""
+    """The digest of everything that decides the bytes of a shard; records are added in order."""
 
     def __init__(self, output: Output, name: str, names: Names) -> None:
         context = [name, dict(names), output.schema.to_json(), output.options, versions()]

@@ -1,4 +1,4 @@
-"""A Dataflow service on this machine, which accepts jobs as Google's does and runs staged pipelines.
+"""A Dataflow service on this machine, which accepts jobs and runs their staged pipelines.
 
 It gives only the answers that Beam's client needs, as JSON over HTTP
 (https://cloud.google.com/dataflow/docs/reference/rest), and the tokens of Google's accounts.

@@ -1,4 +1,4 @@
-"""Progress of a running job: a bar on a terminal, lines at intervals elsewhere; and its counters."""
+"""Progress of a running job on a terminal and elsewhere, and its counters."""
 
 import fcntl
 import os

@@ -324,8 +324,8 @@ def test_a_graph_contains_no_inputs_and_nothing_large(cloud, graphs, job):
     ]
 
 
-# The steps whose outputs every worker of another step holds: plans, names, words, counts and figures
-# of shards, and a summary of each bundle of listed inputs, but never records or references to them.
+# The steps whose outputs every worker of another step holds: plans, names, words, counts, figures of
+# shards, and a summary of each bundle of listed inputs, but never records or references to them.
 SMALL = {
     *("Read/Plan/Summarise", "Read/Plan/Draft", "Read/Plan/PickBoundaries", "Read/Plan/Finish"),
     *("Read/Plan/CheckPasses", "Read/List", "Read/LabelNames", "Read/Vocabulary", "Read/Schema"),
