@@ -32,7 +32,7 @@ ONE_KEY = (
 )
 
 
-def lost(found: int, expected: int, what: str) -> DataError:
+def loss_error(found: int, expected: int, what: str) -> DataError:
     """The error of a runner that loses or repeats elements."""
     return DataError(
         f"the runner handed over {found} of {expected} {what}; no dataset was written, run the job "
