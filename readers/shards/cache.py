@@ -42,7 +42,7 @@ _DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 def cache_of(
     cache_dir: str | os.PathLike[str] | None, cache_size: int | str | None
 ) -> ShardCache | None:
-    """The cache that a reader's arguments describe, which `readers.load` explains.
+    """The cache that a reader's arguments describe (see `readers.load`); None without `cache_dir`.
 
     Raises:
         ValueError: An argument is not valid, or `cache_size` comes without `cache_dir`.
