@@ -1,4 +1,4 @@
-"""Image jobs with annotations: shapes drawn into photographs are found where the dataset has them."""
+"""Image jobs with annotations, whose boxes and masks must surround the shapes in the images."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def rectangles(tmp_path_factory):
     ],
     ids=lambda value: value[:4],
 )
-def test_boxes_and_masks_surround_what_the_image_shows(
+def test_boxes_and_masks_surround_the_shapes_in_the_image(
     rectangles, tmp_path, boxes, encoding, size, resize
 ):
     flags = ["--boxes", boxes.format(rectangles), "--masks", rectangles / "m", "--label", "none"]
@@ -209,7 +209,7 @@ def test_an_ultralytics_dataset(tmp_path):
     for split, numbers in (("train", range(4)), ("val", range(4, 6))):
         for n in numbers:
             write(source / "images" / split / f"{n}.jpg", photo())
-            if n != 2:  # a missing file stands for no boxes
+            if n != 2:  # a missing file means no boxes
                 line = f"{n % 3} 0.5 0.5 0.25 0.5\n" if n else ""
                 write(source / "labels" / split / f"{n}.txt", line)
     write(source / "labels" / "train" / "9.txt", "0 0.5 0.5 1 1\n")

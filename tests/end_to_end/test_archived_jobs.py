@@ -31,7 +31,7 @@ Files = list[tuple[str, bytes]]
 
 
 def pack(path: Path, files: Files, method: int = zipfile.ZIP_DEFLATED) -> bytes:
-    """Writes an archive of the kind that its name says; returns its bytes."""
+    """Writes an archive in the format of its extension; returns its bytes."""
     if path.suffix == ".zip":
         data = zipped(files, method)
     else:

@@ -83,7 +83,7 @@ def die_while_sending(size: int) -> bytes:
 
     def send(self, buffer, write=os.write):
         if len(buffer) < 1000:
-            write(self._handle, buffer)  # the header says how long the message is
+            write(self._handle, buffer)  # the header holds the length of the message
             return
         left = buffer[: len(buffer) // 2]
         while left:
