@@ -188,20 +188,20 @@ def test_a_pascal_voc_dataset(tmp_path):
     assert_rejects(
         out,
         {
-            "000003.jpg": "its boxes are for a picture of 30 x 41 pixels (height x width), the file",
-            "000004.jpg": "not an annotation in XML: ",
-            "000005.jpg": "it has no annotation",
-            "000006.jpg": "not a picture that can be decoded: ",
+            "000003.jpg": "of 30 x 41 pixels (height x width), the file has 30 x 40",
+            "000004.jpg": "XML: ",
+            "000005.jpg": "no annotation",
+            "000006.jpg": "decoded: ",
         },
     )
 
 
 def assert_rejects(out: Path, expected: dict[str, str]) -> None:
-    """Asserts that exactly these keys are rejects, whose reasons begin as given."""
+    """Asserts that exactly these keys are rejects, with these parts of their reasons."""
     found = rejects_of(out)
     assert found.keys() == expected.keys()
     for key, reason in expected.items():
-        assert found[key].startswith(reason), (key, found[key])
+        assert reason in found[key], (key, found[key])
 
 
 def test_an_ultralytics_dataset(tmp_path):
@@ -230,7 +230,7 @@ def test_an_ultralytics_dataset(tmp_path):
     }
     np.testing.assert_allclose(found["images/val/4.jpg"]["boxes"], [[0.25, 0.375, 0.75, 0.625]])
     wrong = "line 1: class '7', expected 0 to 2"
-    assert_rejects(out, {"images/val/5.jpg": wrong, "data.yaml": "not a picture"})
+    assert_rejects(out, {"images/val/5.jpg": wrong, "data.yaml": "decoded: "})
 
 
 def test_a_coco_dataset(tmp_path):
@@ -278,8 +278,8 @@ def test_a_coco_dataset(tmp_path):
     assert_rejects(
         out,
         {
-            "000000000632.jpg": "its boxes are for a picture of 9 x 8 pixels (height x width), the",
-            "unknown.jpg": "the COCO file has no picture of this name",
+            "000000000632.jpg": "of 9 x 8 pixels (height x width), the file has 8 x 8",
+            "unknown.jpg": "the COCO file has no ",
         },
     )
 
@@ -318,12 +318,12 @@ def test_captions_and_masks_next_to_images(tmp_path):
     assert_rejects(
         out,
         {
-            "2.jpg": "its mask is a picture of mode RGB, expected one value a pixel",
-            "3.jpg": "its mask is for a picture of 31 x 40 pixels",
+            "2.jpg": "of mode RGB, expected one value a pixel",
+            "3.jpg": "of 31 x 40 pixels",
             "4.jpg": "its mask has values up to 300, expected 0 to 255",
-            "5.jpg": "it has no mask",
+            "5.jpg": "no mask",
             "6.jpg": "its mask cannot be ",
-            "7.jpg": "it has no file of captions",
+            "7.jpg": "caption",
         },
     )
 
@@ -346,7 +346,7 @@ def test_missing_annotations_are_a_usage_error(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "in" / "1.jpg", photo())
     for flags, message in (
-        (["--boxes", "voc"], r"--boxes voc: none of the first 1 pictures has such a file"),
+        (["--boxes", "voc"], r"--boxes voc: none of the first 1 \w+ has such a file"),
         (["--boxes", "coco:in/1.jpg"], r"1\.jpg: not JSON"),
     ):
         inputs = ["--input", "in/*.jpg", "--label", "none", *flags]

@@ -43,7 +43,7 @@ def stored(bucket, below=""):
         keys = [found["Key"] for page in pages for found in page.get("Contents", ())]
         got = {key: client.get_object(Bucket=name, Key=key)["Body"].read() for key in keys}
     else:
-        paths = [path for path, _ in atomic.list_files(f"{bucket.url}/{below}".rstrip("/"))]
+        paths = [path for path, *_ in atomic.list_files(f"{bucket.url}/{below}".rstrip("/"))]
         got = {path.removeprefix(f"{bucket.url}/"): bucket.get(path) for path in paths}
     return {name.removeprefix(below): data for name, data in got.items()}
 

@@ -13,7 +13,7 @@ import tensorflow as tf
 def feature(value: Any) -> tf.train.Feature:
     """A feature of bytes, floats or integers, from one value, a list or an array.
 
-    An empty list gives integers; an empty array gives the kind of its dtype.
+    Of an empty list the dtype of an array tells which; without one it is integers.
     """
     if isinstance(value, np.ndarray):
         kind, values = value.dtype.kind, value.reshape(-1).tolist()
