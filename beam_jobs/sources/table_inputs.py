@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import os
@@ -246,18 +247,24 @@ def _columns_of(path: str) -> tuple[str, ...]:
         UsageError: the table cannot be read, or two columns have the same name.
     """
     kind, gzipped = _kind_of(path)
+    with _usage_errors(f"--table {path}"), open_seekable(path) as file:
+        names = dict.fromkeys(column_names(file, kind, gzipped))
+        if kind == "jsonl":
+            file.seek(0)
+            for row in itertools.islice(read_rows(file, kind, gzipped), _SAMPLED_ROWS):
+                names.update(dict.fromkeys(row.values or ()))
+        return tuple(names)
+
+
+@contextlib.contextmanager
+def _usage_errors(where: str) -> Iterator[None]:
+    """Raises all errors of reading a table as UsageError, with a prefix."""
     try:
-        with open_seekable(path) as file:
-            names = dict.fromkeys(column_names(file, kind, gzipped))
-            if kind == "jsonl":
-                file.seek(0)
-                for row in itertools.islice(read_rows(file, kind, gzipped), _SAMPLED_ROWS):
-                    names.update(dict.fromkeys(row.values or ()))
-            return tuple(names)
+        yield
     except (OSError, RejectError) as error:
-        raise UsageError(f"--table {path}: cannot be read: {error}") from None
+        raise UsageError(f"{where}: cannot be read: {error}") from None
     except UsageError as error:
-        raise UsageError(f"--table {path}: {error.message}") from None
+        raise UsageError(f"{where}: {error.message}") from None
 
 
 def first_value(inputs: Inputs, column: str) -> Any:
@@ -286,15 +293,9 @@ def split_names(patterns: tuple[str, ...], column: str) -> list[str]:
                     f"--split_column {column}: {path} is not a table, so names of splits cannot "
                     "be read from it: give them, such as --splits train,val"
                 )
-            try:
-                with open_seekable(path) as file:
-                    found |= set(
-                        distinct(read_rows(file, *kind, {column}), column, _MAX_SPLIT_NAMES)
-                    )
-            except OSError as error:
-                raise UsageError(f"--split_column {column}: {path}: {error}") from None
-            except UsageError as error:
-                raise UsageError(f"--split_column {column}: {path}: {error.message}") from None
+            where = f"--split_column {column}: {path}"
+            with _usage_errors(where), open_seekable(path) as file:
+                found |= set(distinct(read_rows(file, *kind, {column}), column, _MAX_SPLIT_NAMES))
     if not found:
         raise UsageError(
             f"--split_column {column}: no row has a name there; is it the right column?"

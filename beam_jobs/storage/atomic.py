@@ -39,7 +39,7 @@ class _Destination(Protocol):
         """Removes all traces of the file, as far as possible."""
 
 
-class _Staged:
+class _StagedFile:
     """A file that is renamed when it is whole."""
 
     def __init__(self, directory: str, name: str) -> None:
@@ -89,7 +89,7 @@ class NewFile:
     def __enter__(self) -> NewFile:
         path = join(self._directory, self._name)
         self._destination: _Destination = (
-            NewObject(path) if is_store(path) else _Staged(self._directory, self._name)
+            NewObject(path) if is_store(path) else _StagedFile(self._directory, self._name)
         )
         return self
 

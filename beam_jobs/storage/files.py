@@ -7,7 +7,7 @@ import os
 import stat
 from typing import Any, BinaryIO
 
-from beam_jobs.storage.objects import is_store, open_near, open_object, read_object
+from beam_jobs.storage.objects import is_store, open_object, read_object
 from beam_jobs.storage.options import set_beam_options
 from beam_jobs.storage.paths import is_local
 
@@ -53,7 +53,7 @@ def open_seekable(path: str) -> BinaryIO:
         OSError: the file is missing or unreadable.
     """
     if is_store(path):
-        return open_near(path)
+        return open_object(path, eager=True)
     return open_file(path) if is_local(path) else io.BytesIO(read_bytes(path))
 
 

@@ -108,7 +108,7 @@ class GcsStore(Store):
             )
 
     def upload(self, path: str) -> Upload:
-        return _Resumable(self.blob(path), path, self._retry)
+        return _ResumableUpload(self.blob(path), path, self._retry)
 
     def delete(self, paths: Sequence[str]) -> None:
         with ThreadPoolExecutor(_DELETED_AT_ONCE) as threads:
@@ -160,35 +160,27 @@ def _client(options: Mapping[str, Any]) -> Any:
     )
 
 
-class _Resumable:
-    """An upload in parts."""
-
-    def __init__(self, blob: Any, path: str, retry: Any) -> None:
-        self._path = path
-        self._writer = _Writer(blob, chunk_size=PART_BYTES, retry=retry)
-
-    def add(self, data: bytes) -> None:
-        with _job_errors(self._path):
-            self._writer.write(data)
-
-    def finish(self) -> None:
-        with _job_errors(self._path):
-            self._writer.finish()
-
-    def give_up(self) -> None:
-        with _job_errors(self._path):
-            self._writer.terminate()
-
-
-class _Writer(BlobWriter):
-    """A writer that makes an object only when `finish` is called.
+class _ResumableUpload(BlobWriter):
+    """An upload in parts, which becomes an object only when `finish` is called.
 
     The library's own writer does so when it is closed, and the garbage collector closes files.
     """
 
+    def __init__(self, blob: Any, path: str, retry: Any) -> None:
+        super().__init__(blob, chunk_size=PART_BYTES, retry=retry)
+        self._path = path
+
+    def add(self, data: bytes) -> None:
+        with _job_errors(self._path):
+            self.write(data)
+
     def finish(self) -> None:
-        """Makes the object."""
-        super().close()
+        with _job_errors(self._path):
+            super().close()
+
+    def give_up(self) -> None:
+        with _job_errors(self._path):
+            self.terminate()
 
     def close(self) -> None:
         """Does nothing."""

@@ -26,8 +26,8 @@ _FIRST_BYTES = 256 << 10
 
 _WINDOW_BYTES = 8 << 20
 
-# The first request of `open_near`. Most inputs are smaller, and are read with this request alone.
-_NEAR_BYTES = 8 << 20
+# Most inputs are smaller, so one eager request reads them whole.
+_EAGER_BYTES = 8 << 20
 
 _STORE = re.compile(r"(s3|gs)://")
 
@@ -124,23 +124,23 @@ def read_object(path: str) -> bytes:
     return store_of(path).read(path, 0, None).data
 
 
-def open_object(path: str) -> BinaryIO:
-    """Opens an object for sequential reading, or for reading a little at any position."""
-    return io.BufferedReader(_Object(path, _FIRST_BYTES), _FIRST_BYTES)
+def open_object(path: str, eager: bool = False) -> BinaryIO:
+    """Opens an object for reading sequentially, or a little at any position.
 
-
-def open_near(path: str) -> BinaryIO:
-    """Opens an object for reading with many seeks: a small object is read with one request.
+    Args:
+        path: The object's URL.
+        eager: Whether to fetch the first 8 MiB now, for many seeks in a small object.
 
     Raises:
-        OSError: the object is missing or may not be read.
+        OSError: the object is missing or may not be read; without `eager`, reading raises this.
     """
-    raw = _Object(path, _NEAR_BYTES)
-    raw.begin()
+    raw = _ObjectReader(path, _EAGER_BYTES if eager else _FIRST_BYTES)
+    if eager:
+        raw.fetch(0, _EAGER_BYTES)
     return io.BufferedReader(raw, _FIRST_BYTES)
 
 
-class _Object(io.RawIOBase):
+class _ObjectReader(io.RawIOBase):
     """An object that is read in windows, which grow while they follow each other."""
 
     def __init__(self, path: str, first: int) -> None:
@@ -152,10 +152,6 @@ class _Object(io.RawIOBase):
         self._total: int | None = None
         self._version: Any = None
 
-    def begin(self) -> None:
-        """Fetches the first window."""
-        self._fetch(0, self._first)
-
     def readable(self) -> bool:
         return True
 
@@ -164,7 +160,7 @@ class _Object(io.RawIOBase):
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         if whence == io.SEEK_END and self._total is None:
-            self._fetch(0, self._first)
+            self.fetch(0, self._first)
         bases = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._total or 0}
         at = bases[whence] + offset
         if at < 0:
@@ -181,13 +177,14 @@ class _Object(io.RawIOBase):
             follows = bool(end) and self._at == end
             size = min(2 * self._next, _WINDOW_BYTES) if follows else _FIRST_BYTES
             self._next = size if end else self._first
-            self._fetch(self._at, max(self._next, wanted))
+            self.fetch(self._at, max(self._next, wanted))
         data = self._window[self._at - self._start :][:wanted]
         buffer[: len(data)] = data
         self._at += len(data)
         return len(data)
 
-    def _fetch(self, start: int, size: int) -> None:
+    def fetch(self, start: int, size: int) -> None:
+        """Makes a range of the object the current window."""
         part = store_of(self.name).read(self.name, start, size, self._version)
         self._start, self._window = start, memoryview(part.data)
         self._total, self._version = part.total, part.version

@@ -181,7 +181,7 @@ class S3Store(Store):
         self.call("put_object", path, Body=data, **known)
 
     def upload(self, path: str) -> Upload:
-        return _Multipart(self, path)
+        return _MultipartUpload(self, path)
 
     def delete(self, paths: Sequence[str]) -> None:
         buckets: dict[str, list[str]] = {}
@@ -209,7 +209,7 @@ class S3Store(Store):
                     self.call("abort_multipart_upload", path, UploadId=found["UploadId"])
 
 
-class _Multipart:
+class _MultipartUpload:
     """An upload in parts."""
 
     def __init__(self, store: S3Store, path: str) -> None:

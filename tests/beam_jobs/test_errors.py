@@ -40,7 +40,7 @@ def test_the_first_of_two_errors_is_found():
     assert found.message == "first"
 
 
-def test_a_job_error_is_its_own_answer():
+def test_a_job_error_is_found_as_itself():
     error = DataError("x")
     assert find_job_error(error) is error
 

@@ -5,8 +5,9 @@ from importlib import metadata
 
 import pytest
 
+from beam_jobs import packages
 from beam_jobs.errors import UsageError
-from beam_jobs.packages import require
+from beam_jobs.packages import check_crc32c, require
 from tests.support.checkout import ROOT
 
 
@@ -30,3 +31,10 @@ def test_a_missing_module_is_reported_with_the_command_that_installs_it():
         UsageError, match=r"\.x files need no_such \(.*\): pip install 'beam-shards\[hdf5\]'"
     ):
         require("no_such.part", "hdf5", ".x files")
+
+
+def test_checksums_without_native_code_are_refused(monkeypatch):
+    check_crc32c()
+    monkeypatch.setattr(packages, "crc32c_is_native", lambda: False)
+    with pytest.raises(UsageError, match="pip install --force-reinstall google-crc32c"):
+        check_crc32c()

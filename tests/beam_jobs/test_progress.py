@@ -1,4 +1,4 @@
-"""What a user sees of a job that runs: a bar on a terminal, lines elsewhere, nothing unasked."""
+"""Progress of a running job: a bar on a terminal, lines elsewhere, nothing without a display."""
 
 import fcntl
 import io
@@ -17,14 +17,14 @@ LINE = re.compile(r"(\w+): ([\d,]+)(?: of ([\d,]+))? (\w+), ([\d,]+)/s(?:, ([\d:
 
 
 class Pipe(io.StringIO):
-    """What is written to something that is no terminal."""
+    """A stream that is not a terminal."""
 
     def lines(self) -> list[str]:
         return self.getvalue().splitlines()
 
 
 class Terminal:
-    """A stream on a real terminal, and what arrives on its other side."""
+    """A stream on a real terminal, and the text that arrives at its other end."""
 
     def __init__(self) -> None:
         self._there, here = os.openpty()
@@ -38,12 +38,12 @@ class Terminal:
         while True:
             try:
                 data = os.read(self._there, 4096)
-            except OSError:  # the other side is closed
+            except OSError:  # The other end is closed.
                 return
             self._read.append(data)
 
     def text(self) -> str:
-        """All that was written; the terminal is gone after that."""
+        """Closes the terminal and returns all text that was written."""
         self.stream.close()
         self._thread.join(10)
         os.close(self._there)
@@ -88,7 +88,7 @@ def test_a_pipe_gets_no_line_before_its_time():
     assert pipe.getvalue() == ""
 
 
-def test_a_pipe_gets_plain_lines_as_often_as_asked_for():
+def test_a_pipe_gets_plain_lines_at_the_chosen_interval():
     pipe = Pipe()
     began = time.monotonic()
     with progress.display(pipe, line_seconds=0.1):
@@ -107,22 +107,22 @@ def test_a_pipe_gets_plain_lines_as_often_as_asked_for():
     assert "\r" not in pipe.getvalue()
 
 
-def test_a_line_tells_how_fast_it_goes_and_how_long_it_still_takes():
+def test_a_line_shows_the_rate_and_the_time_left():
     pipe = Pipe()
     with progress.display(pipe, line_seconds=0):
         progress.expect("writing", 10_000, "records")
         progress.advance("writing", 0)
-        progress._display._bar.start_t -= 100  # as if it had begun so many seconds ago
+        progress._display._bar.start_t -= 100  # As if it had begun 100 seconds ago.
         progress.advance("writing", 2_500)
     assert pipe.lines()[0] == "writing: 2,500 of 10,000 records, 25/s, 05:00 left"
 
 
-def test_a_line_tells_the_total_and_the_time_left_only_where_they_are_known():
+def test_a_line_shows_the_total_and_the_time_left_only_if_they_are_known():
     pipe = Pipe()
     with progress.display(pipe, line_seconds=0):
         progress.advance("listing", 7)
         progress.advance("listing", 2_000)
-        progress.advance("writing", 0)  # begins, and has nothing to tell
+        progress.advance("writing", 0)  # Begins; there is nothing to show yet.
         progress.expect("other", 10, "things")
         progress.advance("other", 4)
     found = [LINE.fullmatch(line).groups() for line in pipe.lines()]
@@ -134,7 +134,7 @@ def test_a_line_tells_the_total_and_the_time_left_only_where_they_are_known():
 
 
 class OneAtATime(Pipe):
-    """A slow stream that is not to be written by two threads at once."""
+    """A slow stream that notices if two threads write at the same time."""
 
     busy = crossed = False
 
@@ -146,7 +146,7 @@ class OneAtATime(Pipe):
         return super().write(text)
 
 
-def test_threads_may_tell_at_once_and_nothing_is_lost():
+def test_threads_may_report_at_the_same_time():
     pipe = OneAtATime()
 
     def work() -> None:
@@ -166,7 +166,7 @@ def test_threads_may_tell_at_once_and_nothing_is_lost():
     assert done == list(range(3, 2_401, 3))
 
 
-def test_where_nothing_is_shown_telling_does_nothing(capfd):
+def test_without_a_display_reporting_does_nothing(capfd):
     progress.expect("writing", 10, "records")
     progress.advance("writing", 3)
     pipe = Pipe()
@@ -177,7 +177,7 @@ def test_where_nothing_is_shown_telling_does_nothing(capfd):
     assert capfd.readouterr() == ("", "")
 
 
-def test_what_was_told_to_one_display_is_not_told_by_the_next():
+def test_a_display_shows_nothing_of_an_earlier_one():
     for _ in range(2):
         pipe = Pipe()
         with progress.display(pipe, line_seconds=0):
@@ -186,7 +186,7 @@ def test_what_was_told_to_one_display_is_not_told_by_the_next():
         assert [LINE.fullmatch(line).groups()[1:3] for line in pipe.lines()] == [("3", None)]
 
 
-def test_a_failure_ends_what_is_shown():
+def test_a_failure_ends_the_display():
     pipe = Pipe()
     with pytest.raises(ValueError), progress.display(pipe, line_seconds=0):
         progress.advance("writing", 3)

@@ -45,7 +45,7 @@ from beam_jobs.pipeline import (
 from beam_jobs.pipeline.commit import _Commit
 from beam_jobs.pipeline.shuffle import WriteEncoded, _AssignShards
 from beam_jobs.pipeline.steps import STATISTICS
-from beam_jobs.records.spool import HeldReferences
+from beam_jobs.records.spool import HeldLocators
 from readers.format.manifest import Manifest
 from tests.support import forked
 from tests.support.checkout import ROOT
@@ -337,7 +337,7 @@ def hand_overs():
     yield "assigned blocks", files, outputs(_AssignShards)
     yield "work to be encoded", texts, inputs(write_records._SecondPass)
     yield "encoded blocks", texts, outputs(write_records._SecondPass, None, "outputs")
-    yield "references to blocks", ["spooled"], outputs(HeldReferences, None, "release")
+    yield "references to blocks", ["spooled"], outputs(HeldLocators, None, "release")
     yield "statistics of texts", texts, outputs(write_records._SecondPass, STATISTICS, "outputs")
     yield "grouped references", files, inputs(write_references._WriteReferences)
     yield "grouped records", texts, inputs(WriteEncoded)

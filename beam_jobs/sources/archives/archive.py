@@ -11,8 +11,8 @@ from beam_jobs.errors import RejectError
 from beam_jobs.sources.archives.member import DEFLATED, IN_TAR, Member, MemberLocation
 from beam_jobs.sources.archives.streams import (
     READ_BYTES,
-    Deflated,
-    Stored,
+    DeflatedStream,
+    StoredStream,
     decompressed,
     read_at,
     read_exactly,
@@ -78,7 +78,7 @@ def walk(file: BinaryIO) -> Iterator[tuple[Member, BinaryIO]]:
     try:
         for member in tar_members(tar, seekable=False):
             start, _, size, _, _ = member.location or _NOWHERE
-            raw = Stored(tar, start, size, name=member.name, seekable=False)
+            raw = StoredStream(tar, start, size, name=member.name, seekable=False)
             with io.BufferedReader(raw, READ_BYTES) as stream:
                 yield member._replace(location=None), stream
             if size:
@@ -109,9 +109,9 @@ def open_member(file: BinaryIO, location: MemberLocation, name: str) -> BinaryIO
     if location.method != IN_TAR:
         start += local_header_bytes(read_at(file, start, LOCAL_HEADER.size), location)
     crc = None if location.method == IN_TAR else location.crc
-    raw: io.RawIOBase = Stored(file, start, location.size, crc, name)
+    raw: io.RawIOBase = StoredStream(file, start, location.size, crc, name)
     if location.method == DEFLATED:
-        raw = Deflated(file, start, location, name)
+        raw = DeflatedStream(file, start, location, name)
     return io.BufferedReader(raw, READ_BYTES)
 
 

@@ -80,7 +80,7 @@ def _check_crc(found: int, expected: int) -> None:
         raise RejectError(f"damaged: the CRC-32 is {found:08x}, expected {expected:08x}")
 
 
-class Stored(io.RawIOBase):
+class StoredStream(io.RawIOBase):
     """A range of a file's bytes.
 
     Args:
@@ -146,7 +146,7 @@ class Stored(io.RawIOBase):
         _check_crc(self._crc, self._expected_crc or 0)
 
 
-class Deflated(Stored):
+class DeflatedStream(StoredStream):
     """A deflated member of a zip, read from its front; it never yields more than its size."""
 
     def __init__(self, file: BinaryIO, start: int, location: MemberLocation, name: str) -> None:

@@ -22,7 +22,7 @@ from typing import BinaryIO
 
 from beam_jobs.errors import RejectError
 from beam_jobs.sources.archives.member import DEFLATED, STORED, Member, MemberLocation, checked_name
-from beam_jobs.sources.archives.streams import READ_BYTES, Stored, read_at
+from beam_jobs.sources.archives.streams import READ_BYTES, StoredStream, read_at
 
 _END = struct.Struct("<4s4H2LH")
 _LOCATOR64 = struct.Struct("<4sLQL")
@@ -112,7 +112,7 @@ def _find_directory(file: BinaryIO) -> tuple[int, int, int]:
 
 def _entries(file: BinaryIO, start: int, size: int) -> Iterator[tuple[tuple, bytes, bytes]]:
     """Yields (fields, name, extra fields) of each directory entry, in bounded memory."""
-    directory = io.BufferedReader(Stored(file, start, size), READ_BYTES)
+    directory = io.BufferedReader(StoredStream(file, start, size), READ_BYTES)
     at, end = start, start + size
     while at < end:
         head = directory.read(_ENTRY.size)

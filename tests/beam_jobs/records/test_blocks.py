@@ -10,7 +10,7 @@ from beam_jobs.records.ragged import Ragged
 records = st.lists(
     st.tuples(st.integers(0, 2**64 - 1), st.integers(0, 255), st.binary(max_size=20)), max_size=40
 )
-# What is on disk and which split a key falls into never change, so neither may these.
+# Existing datasets depend on these, so they may never change.
 GOLDEN_HASHES = [
     (0, b"order", "", 0xF0206C71E2E84812),
     (0, b"order", "a.jpg", 0x709CB7EE7FEF0962),
@@ -31,18 +31,15 @@ def block_of(rows) -> Block:
 
 
 def rows_of(block: Block) -> list[tuple[int, int, bytes]]:
-    return list(
-        zip(block.hashes.tolist(), block.splits.tolist(), map(bytes, block.payloads), strict=True)
-    )
+    columns = block.hashes.tolist(), block.splits.tolist(), block.payloads
+    return list(zip(*columns, strict=True))
 
 
 @pytest.mark.parametrize(("seed", "purpose", "text", "expected"), GOLDEN_HASHES)
 def test_hashes_never_change(seed, purpose, text, expected):
     assert hash64(seed, purpose, text) == expected
-    assert (
-        hashes64(seed, purpose, [text.encode("utf-8", "surrogateescape")] * 2).tolist()
-        == [expected] * 2
-    )
+    texts = [text.encode("utf-8", "surrogateescape")] * 2
+    assert hashes64(seed, purpose, texts).tolist() == [expected] * 2
 
 
 def test_hashes_are_uniform():
@@ -80,7 +77,7 @@ def test_a_block_of_big_endian_hashes_packs_the_same():
 
 @given(records, st.data())
 @settings(max_examples=100, deadline=None)
-def test_take_gives_the_rows_asked_for_in_that_order(rows, data):
+def test_take_gives_the_chosen_rows_in_order(rows, data):
     indices = st.lists(st.integers(0, len(rows) - 1), max_size=9) if rows else st.just([])
     chosen = data.draw(indices)
     taken = Block.unpack(block_of(rows).pack()).take(np.array(chosen, np.int64))
@@ -131,7 +128,7 @@ def test_a_record_larger_than_a_block_is_a_block_of_its_own():
     assert list(Block.unpack(builder.add(3, 1, b"z" * 100) or b"").payloads) == [b"z" * 100]
 
 
-def test_a_block_handed_over_is_not_changed_by_what_follows():
+def test_a_full_block_is_not_changed_by_later_records():
     builder = BlockBuilder(1)
     first = builder.add(1, 0, b"one")
     builder.add(2, 0, b"two")

@@ -72,7 +72,7 @@ def test_files_are_closed_after_reading(tmp_path):
     assert reader.files[0].closed
 
 
-def test_a_disk_that_is_full_is_one_line_with_the_cure(tmp_path, monkeypatch):
+def test_a_full_disk_is_a_data_error_with_a_hint(tmp_path, monkeypatch):
     class Full:
         def tell(self):
             return 0
@@ -87,7 +87,7 @@ def test_a_disk_that_is_full_is_one_line_with_the_cure(tmp_path, monkeypatch):
     assert e.value.message.startswith(f"--output {tmp_path}/out: ")
 
 
-def test_a_directory_that_is_gone_is_one_line(tmp_path):
+def test_a_missing_directory_is_a_data_error(tmp_path):
     with pytest.raises(DataError, match="cannot be kept there"):
         Spool(f"{tmp_path}/out/.staging").append(b"block")
 
@@ -103,7 +103,7 @@ def test_threads_append_to_one_file_without_mixing_blocks(tmp_path):
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_what_was_handed_over_stays_and_what_comes_then_lies_in_another_file(tmp_path):
+def test_blocks_after_hand_over_are_in_another_file(tmp_path):
     spool = Spool(str(tmp_path), "run.")
     first = spool.append(block_of(1).pack())
     spool.hand_over()
@@ -115,7 +115,7 @@ def test_what_was_handed_over_stays_and_what_comes_then_lies_in_another_file(tmp
     assert len(names) == 2 and all(name.startswith("records.run.") for name in names)
 
 
-def test_a_block_that_is_gone_is_one_line(tmp_path):
+def test_a_missing_block_is_a_data_error(tmp_path):
     spool = Spool(str(tmp_path))
     locator = spool.append(block_of(1).pack())
     (file,) = tmp_path.iterdir()

@@ -13,7 +13,6 @@ import stat
 import struct
 import subprocess
 import tarfile
-import tracemalloc
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -28,6 +27,7 @@ from beam_jobs.errors import RejectError
 from beam_jobs.sources.archives.archive import archive_kind, members, open_member, read_member, walk
 from beam_jobs.sources.archives.member import IN_TAR, Member, MemberLocation
 from tests.support.archives import zipped
+from tests.support.memory import peak_below
 
 LIMIT = 1 << 31
 NOISE = random.Random(0).randbytes(200_000)
@@ -407,12 +407,8 @@ def test_a_large_directory_is_read_in_bounded_memory():
             archive.writestr(info, data)
     assert len(out.getvalue()) > 3_500_000
     assert dict(contents(out.getvalue(), "zip")) == files
-    tracemalloc.start()
-    try:
+    with peak_below(2 << 20):
         assert len(list(members(out, "zip"))) == 120
-        assert tracemalloc.get_traced_memory()[1] < 2 << 20
-    finally:
-        tracemalloc.stop()
 
 
 BROKEN = "the archive is damaged or cut off before its first member: "
@@ -524,12 +520,8 @@ def test_a_truncated_deflated_member_is_rejected():
 def test_a_bomb_is_unpacked_no_further_than_its_size():
     data = zip_of({"a": b"\0" * 10_000_000})
     place = listed(data, "zip")[0].location._replace(size=1000)
-    tracemalloc.start()
-    try:
+    with peak_below(1 << 20):
         reject(data, place)
-        assert tracemalloc.get_traced_memory()[1] < 1 << 20
-    finally:
-        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("size", [0, 1, 65_536, 9_999_999])
@@ -652,16 +644,12 @@ def test_a_large_member_is_streamed_in_bounded_memory():
     for data in (zip_of({"a": text}), zip_of({"a": text}, 0), tar_of([entry("a", text)])):
         file = io.BytesIO(data)
         kind = "zip" if data.startswith(b"PK") else "tar"
-        tracemalloc.start()
-        try:
+        with peak_below(1 << 20):
             for member in members(file, kind):
                 assert length(open_member(file, member.location, "a")) == len(text)
             for _, stream in walk(io.BytesIO(packed)):
                 assert length(stream) == len(text)
             assert len(list(members(io.BytesIO(packed), "tar.gz"))) == 1
-            assert tracemalloc.get_traced_memory()[1] < 1 << 20
-        finally:
-            tracemalloc.stop()
 
 
 def header(**fields: tuple[int, bytes]) -> bytes:
@@ -767,12 +755,8 @@ def test_many_large_headers_are_read_in_bounded_memory():
         record = b"500016 key%04d=%s\n" % (number, b"x" * 500_000)
         parts += [header(kind=(156, b"g"), size=(124, b"%011o" % len(record))), block(record)]
     data = b"".join(parts) + WHOLE + ZEROS
-    tracemalloc.start()
-    try:
+    with peak_below(4 << 20):
         assert [member.name for member in listed(data, "tar")] == ["whole"]
-        assert tracemalloc.get_traced_memory()[1] < 4 << 20
-    finally:
-        tracemalloc.stop()
 
 
 def extended(data: bytes, size: int | None = None) -> bytes:

@@ -9,7 +9,6 @@ import os
 import random
 import re
 import tempfile
-import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from beam_jobs.sources.sidecars import ALONE
 from beam_jobs.sources.source import Source, pack_reference, unpack_reference
 from beam_jobs.storage.object_store import FileInfo
 from tests.support.archives import tarred, zipped
+from tests.support.memory import peak_below
 
 KINDS = ("zip", "tar", "tar.gz")
 Files = list[tuple[str, bytes]]
@@ -440,12 +440,8 @@ def test_members_of_a_packed_archive_are_held_one_by_one_though_they_share_a_ste
     (tmp_path / "x.tar.gz").write_bytes(packed("tar.gz", frames))
     inputs = inputs_of(tmp_path, "x.tar.gz", samples=samples)
     (archive,) = inputs.sources(inputs.patterns[0])
-    tracemalloc.start()
-    try:
+    with peak_below(8 << 20):
         assert sum(1 for _ in inputs.unpacked(archive)) == 40
-        assert tracemalloc.get_traced_memory()[1] < 8 << 20
-    finally:
-        tracemalloc.stop()
 
 
 # The first ones.

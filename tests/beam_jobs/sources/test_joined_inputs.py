@@ -9,6 +9,7 @@ from beam_jobs.errors import UsageError
 from beam_jobs.sources import joined_inputs as joined
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.joined_inputs import JoinedInputs, join_regex
+from tests.support.archives import zipped
 
 
 def found(pattern, key):
@@ -112,21 +113,17 @@ def test_partners_may_match_different_patterns(tmp_path):
     assert len(sources(job)) == 3
 
 
-def test_a_recording_without_a_partner_is_an_error_and_no_other_one(tmp_path):
-    job = inputs(
-        tmp_path, *(f"r{n}_{a}.csv" for n in range(4) for a in "xyz" if (n, a) != (0, "y"))
-    )
-    assert errors(job) == {"r0": "its arrays are x, z, most recordings have x, y, z"}
-    assert list(good(job)) == ["r1", "r2", "r3"]
+def test_recordings_with_other_arrays_than_most_are_errors(tmp_path):
+    names = [f"r{n}_{a}.csv" for n in range(5) for a in "xyz" if (n, a) != (0, "y")]
+    job = inputs(tmp_path, *names, "r1_notes.csv")
+    assert errors(job) == {
+        "r0": "its arrays are x, z, most recordings have x, y, z",
+        "r1": "its arrays are notes, x, y, z, most recordings have x, y, z",
+    }
+    assert list(good(job)) == ["r2", "r3", "r4"]
 
 
-def test_a_recording_with_one_more_file_is_an_error_and_no_other_one(tmp_path):
-    job = inputs(tmp_path, *(f"r{n}_{a}.csv" for n in range(3) for a in "xy"), "r1_notes.csv")
-    assert errors(job) == {"r1": "its arrays are notes, x, y, most recordings have x, y"}
-    assert list(good(job)) == ["r0", "r2"]
-
-
-def test_of_two_kinds_of_recordings_as_frequent_those_with_more_arrays_count(tmp_path):
+def test_of_equally_frequent_sets_of_arrays_the_larger_counts(tmp_path):
     job = inputs(tmp_path, "r1_x.csv", "r2_x.csv", "r2_y.csv")
     assert good(job) == {"r2": ["x", "y"]}
     other = inputs(tmp_path / "other", "r1_y.csv", "r2_x.csv")
@@ -140,7 +137,7 @@ def test_a_second_file_of_one_array_is_an_error_that_names_the_first(tmp_path):
     assert path.endswith("r1_acc.csv")
 
 
-def test_what_a_folder_lists_first_does_not_matter(tmp_path, monkeypatch):
+def test_the_order_of_a_folder_does_not_matter(tmp_path, monkeypatch):
     job = inputs(
         tmp_path, *(f"r{n}_{a}.{e}" for n in range(3) for a in "xy" for e in ("csv", "npy"))
     )
@@ -161,10 +158,7 @@ def test_a_name_that_does_not_fit_is_an_error(tmp_path):
 
 
 def test_members_of_archives_are_not_joined(tmp_path):
-    import zipfile
-
-    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
-        archive.writestr("r1_acc.csv", "1\n")
+    (tmp_path / "a.zip").write_bytes(zipped([("r1_acc.csv", b"1\n")]))
     job = inputs(tmp_path, "r1_acc.csv")
     message = "it is in an archive, whose members cannot be joined"
     assert errors(job) == {"a.zip/r1_acc.csv": message}
@@ -178,7 +172,7 @@ def test_inputs_that_cannot_be_listed_keep_their_own_error(tmp_path):
     assert "does not fit" not in errors(job)["a.zip"]
 
 
-def test_a_limit_counts_recordings_that_are_whole_in_the_order_of_their_names(tmp_path):
+def test_a_limit_counts_whole_recordings_by_name(tmp_path):
     names = [f"r{n}_{a}.csv" for n in range(6) for a in "xy" if (n, a) != (1, "y")]
     job = inputs(tmp_path, *names)
     for limit in range(7):
@@ -186,7 +180,7 @@ def test_a_limit_counts_recordings_that_are_whole_in_the_order_of_their_names(tm
 
 
 @pytest.mark.parametrize("name", ["key", "label"])
-def test_arrays_called_as_other_features_are_refused_with_the_cure(tmp_path, name):
+def test_arrays_with_names_of_other_features_are_refused(tmp_path, name):
     job = inputs(tmp_path, "r1_acc.csv", f"r1_{name}.csv")
     with pytest.raises(UsageError) as caught:
         sources(job)
@@ -196,7 +190,7 @@ def test_arrays_called_as_other_features_are_refused_with_the_cure(tmp_path, nam
     )
 
 
-def test_nothing_matched_is_nothing_joined(monkeypatch):
+def test_no_files_give_no_recordings(monkeypatch):
     monkeypatch.setattr(joined.Inputs, "files", lambda *_: iter(()))
     assert sources(JoinedInputs(("/none/*",), "/none", join="{recording}_{array}.csv")) == []
 

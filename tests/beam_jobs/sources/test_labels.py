@@ -19,7 +19,7 @@ def table(tmp_path, text: str) -> Labels:
 
 
 @given(st.lists(INTEGERS))
-def test_integers_stay_what_they_are(labels):
+def test_integers_are_kept(labels):
     names = label_names(labels)
     assert names == ()
     ids = LabelIds(names)
@@ -27,7 +27,7 @@ def test_integers_stay_what_they_are(labels):
 
 
 @given(st.lists(INTEGERS), st.lists(WORDS, min_size=1))
-def test_as_soon_as_one_label_is_a_word_all_are_numbered_by_name(integers, words):
+def test_if_one_label_is_a_word_all_are_numbered_by_name(integers, words):
     labels = integers + words
     names = label_names(iter(labels))
     assert names == tuple(sorted(set(labels)))
@@ -42,14 +42,10 @@ def test_names_depend_on_neither_order_nor_repetition(labels, random):
     assert label_names(shuffled) == label_names(labels)
 
 
-def test_a_folder_called_10_is_label_10():
-    assert LabelIds(label_names(["9", "10", "0"]))["10"] == 10
-
-
 @pytest.mark.parametrize(
     "odd", ["007", "+1", "1.0", " 1", "-0", "", "1e3", "٣", str(2**63), "9" * 30]
 )
-def test_what_is_not_written_as_an_int64_is_a_name(odd):
+def test_labels_that_are_not_written_as_an_int64_are_names(odd):
     assert label_names([odd, "1"]) == tuple(sorted([odd, "1"]))
 
 
@@ -79,15 +75,12 @@ def test_a_long_wrong_label_is_quoted_in_part():
 )
 def test_the_parent_is_the_name_of_the_folder(key, label):
     assert Labels.parse("parent").of(Source(key)) == label
+    assert Labels.parse("none").of(Source(key)) is None
 
 
 def test_a_file_in_no_folder_has_no_parent():
     with pytest.raises(UsageError, match=r"^<job error 2>1.jpg: it is in no folder"):
         Labels.parse("parent").of(Source("1.jpg"))
-
-
-def test_none_gives_no_label():
-    assert Labels.parse("none").of(Source("cat/1.jpg")) is None
 
 
 @pytest.mark.parametrize(
@@ -98,7 +91,7 @@ def test_an_unknown_source_of_labels_is_refused(text):
         Labels.parse(text)
 
 
-def test_a_missing_table_is_named_at_once(tmp_path):
+def test_a_missing_table_is_reported_at_once(tmp_path):
     with pytest.raises(UsageError, match="cannot be read") as caught:
         Labels.parse(f"csv:{tmp_path}/no.csv")
     assert f"{tmp_path}/no.csv" in caught.value.message
@@ -135,15 +128,13 @@ def test_a_file_that_the_table_does_not_name_is_an_error(tmp_path):
     [
         ("", "it has none"),
         ("1.jpg,cat\n", "it has 1.jpg, cat"),
+        ("x" * 200_000, ""),
         ("path,sort\n1.jpg,cat\n", "a column label/class"),
         ("path,label\n1.jpg,cat\n2.jpg\n", "line 3 has too few columns"),
-        (
-            "path,label\n1.jpg,cat\n2.jpg,cat\n1.jpg,dog\n",
-            "line 4 labels '1.jpg' 'dog', an earlier line labels it 'cat'",
-        ),
+        ("path,label\na,cat\nb,cat\na,dog\n", "line 4 labels 'a' 'dog', an earlier line labels it"),
     ],
 )
-def test_a_table_that_cannot_be_meant_so_is_refused(tmp_path, text, message):
+def test_an_unusable_table_is_refused(tmp_path, text, message):
     with pytest.raises(UsageError) as caught:
         table(tmp_path, text)
     assert f"--label csv:{tmp_path}/labels.csv: " in caught.value.message
@@ -161,15 +152,10 @@ def test_a_line_may_be_repeated_word_for_word(tmp_path):
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
-def test_lines_of_a_table_may_end_as_on_any_system(tmp_path, end):
+def test_lines_of_a_table_may_end_as_in_any_system(tmp_path, end):
     labels = table(tmp_path, end.join(["path,label", "1.jpg,cat", "2.jpg,dog", ""]))
     assert labels.of(Source("1.jpg")) == "cat"
     assert labels.of(Source("2.jpg")) == "dog"
-
-
-def test_a_table_that_is_no_table_is_refused(tmp_path):
-    with pytest.raises(UsageError, match=r"labels.csv: "):
-        table(tmp_path, "x" * 200_000)
 
 
 def test_labels_are_sent_to_workers_without_their_table(tmp_path):

@@ -37,20 +37,10 @@ def sidecar(name: str, data: bytes, error: str = "") -> tuple[Member, bytes]:
 
 
 def test_sidecars_are_columns():
-    row = row_of(
-        [
-            sidecar("1.cls", b" 7\n"),
-            sidecar("1.txt", "\ufeffEin Hündchen.\r\n".encode()),
-            sidecar("1.json", b'{"age": 3, "tags": ["a", null], "deep": {"x": 1.5}}'),
-        ]
-    )
-    assert row == {
-        "cls": "7",
-        "txt": "Ein Hündchen.",
-        "age": 3,
-        "tags": ["a", None],
-        "deep": {"x": 1.5},
-    }
+    texts = [sidecar("1.cls", b" 7\n"), sidecar("1.txt", "\ufeffEin Hündchen.\r\n".encode())]
+    fields = {"age": 3, "tags": ["a", None], "deep": {"x": 1.5}}
+    row = row_of([*texts, sidecar("1.json", json.dumps(fields).encode())])
+    assert row == {"cls": "7", "txt": "Ein Hündchen.", **fields}
     assert row_of([]) == {}
 
 

@@ -1,4 +1,4 @@
-"""References: what is known of an input, as a few bytes."""
+"""References: sources packed into a few bytes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from beam_jobs.sources.source import (
     unpack_reference,
 )
 
-# Names as the file system gives them: bytes that are no UTF-8 are lone surrogates.
+# File names as Python decodes them: bytes that are not UTF-8 become lone surrogates.
 NAMES = st.binary(min_size=1, max_size=12).map(
     lambda data: data.replace(b"\0", b"/").decode("utf-8", "surrogateescape")
 )
@@ -50,7 +50,7 @@ SOURCES = st.builds(
 
 
 @given(SOURCES)
-def test_a_reference_is_all_that_is_known_of_a_source(source):
+def test_a_reference_holds_the_whole_source(source):
     reference = pack_reference(source)
     assert unpack_reference(reference) == source
     assert reference_key(reference) == source.key.encode("utf-8", "surrogateescape")
@@ -62,7 +62,7 @@ def test_the_reference_of_a_plain_file_is_16_bytes_and_its_key(key, size, modifi
     assert len(reference) == 16 + len(key.encode("utf-8", "surrogateescape"))
 
 
-def test_a_place_comes_back_as_a_place():
+def test_a_location_is_unpacked_as_a_location():
     source = Source("a.zip/1.jpg", archive="a.zip", location=MemberLocation(1, 2, 3, 8, 4))
     assert unpack_reference(pack_reference(source)).location.packed == 2
 
@@ -80,11 +80,11 @@ def test_a_place_comes_back_as_a_place():
         (Source("named.tar.gz", path="a.jpg"), False),
     ],
 )
-def test_a_packed_archive_is_told_by_the_name_of_the_file_itself(source, packed):
+def test_a_packed_archive_is_recognised_by_the_name_of_its_file(source, packed):
     assert source.packed == packed
 
 
-def test_a_column_that_is_missing_is_a_reject_that_names_those_there_are():
+def test_a_missing_column_is_a_reject_that_lists_the_others():
     assert column_of({"a": None}, "a") is None
     with pytest.raises(RejectError, match=r"^no column 'c'; it has a, b$"):
         column_of({"a": 1, "b": 2}, "c")

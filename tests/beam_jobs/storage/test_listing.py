@@ -99,7 +99,7 @@ def test_a_home_directory_is_expanded(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("slash", ["", "/", "//"])
-def test_a_folder_stands_for_all_files_below_it(tmp_path, slash):
+def test_a_folder_means_all_files_under_it(tmp_path, slash):
     write(tmp_path, "in/a.txt", "in/deep/er/b.txt", "out.txt")
     inputs = Inputs.of([f"{tmp_path}/in{slash}"])
     assert inputs.patterns == (f"{tmp_path}/in/**",)
@@ -147,7 +147,7 @@ def test_an_unknown_filesystem_is_a_usage_error():
         list(match("nosuch://x/*"))
 
 
-def test_keys_are_paths_below_the_common_root_wherever_the_data_lies(tmp_path):
+def test_keys_are_relative_to_the_common_root(tmp_path):
     found = []
     for place in ("one", "two/three/four"):
         write(tmp_path / place, "p/cat/1.jpg", "p/dog/2.jpg", "q/cat/3.jpg")

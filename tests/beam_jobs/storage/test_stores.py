@@ -180,7 +180,7 @@ def test_a_few_bytes_of_a_large_object_cost_one_window(store):
     assert sum(request.sent for request in store.proxy.seen()) < 300_000
 
 
-def test_a_missing_object_is_a_problem_of_that_object_alone(store):
+def test_a_missing_object_is_an_error_of_only_that_object(store):
     with pytest.raises(FileNotFoundError, match="no such object"):
         read_bytes(f"{store.url}/none")
     with pytest.raises(OSError, match="no such object"):
