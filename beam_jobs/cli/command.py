@@ -79,11 +79,10 @@ def parse_command(arguments: Sequence[str]) -> Command:
 
 
 def _beam_options(rest: list[str], job: str) -> PipelineOptions:
-    """Beam's options, made from the arguments that are not flags of a job.
+    """Beam's options, made from the arguments that are not flags of the job.
 
-    Raises:
-        UsageError: An argument is unknown to Beam as well, which would ignore it; or is a flag of
-            another job, some of which Beam would take for its own.
+    Refuses arguments that Beam does not know, which it would ignore, and flags of other jobs, some
+    of which it would take for its own.
     """
     declared = declared_flags()
     for name in filter(None, map(_flag_name, rest)):

@@ -109,41 +109,27 @@ class DatasetFlags(Flags):
         return tuple(filter(None, (Groups.parse(self.group_by).column, self.split_column)))
 
     def find_splits(self, job: RecordJob) -> Splits:
-        """The splits; a job's inputs may have to be read for their names.
-
-        Raises:
-            UsageError: A name or a share is wrong.
-        """
+        """The splits, whose names may have to be read from the job's inputs."""
         if not self.split_column:
             return Splits.parse(self.splits)
         return Splits.named([name.strip() for name in self.splits.split(",")], self.split_column)
 
     def make_output(self, directory: str, job: RecordJob, options: dict[str, Any]) -> Output:
-        """The dataset that a job writes.
-
-        Args:
-            directory: As `directory` returns it.
-            job: Defines the records.
-            options: The options that the manifest states.
+        """The dataset that a job writes; the manifest states the options.
 
         Raises:
             UsageError: The flags do not fit the job.
         """
         splits = self.find_splits(job)
+        groups = Groups.parse(self.group_by)
+        num_shards = (0,) * len(splits.names)
+        if self.num_shards:
+            num_shards = parse_num_shards(self.num_shards, splits.names)
         return Output(
             directory=directory,
             schema=job.schema,
-            placement=Placement(
-                seed=self.seed,
-                splits=splits,
-                groups=Groups.parse(self.group_by),
-                split_column=self.split_column,
-            ),
-            num_shards=(
-                parse_num_shards(self.num_shards, splits.names)
-                if self.num_shards
-                else (0,) * len(splits.names)
-            ),
+            placement=Placement(self.seed, splits, groups, self.split_column),
+            num_shards=num_shards,
             shard_size=parse_size(self.shard_size),
             on_reject=self.on_reject,
             overwrite=self.overwrite,

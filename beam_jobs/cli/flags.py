@@ -1,4 +1,4 @@
-"""Command-line flags as typed dataclass fields, each declared once with its default and its help."""
+"""Flags as typed dataclass fields, each declared once with its default and its help."""
 
 from __future__ import annotations
 

@@ -97,10 +97,9 @@ class InputFlags(JobFlags):
         """The input files, with the columns that the job needs, and where their labels come from.
 
         Args:
-            label: The value of `--label`.
+            label, join: The values of `--label` and `--join`.
             columns: Columns needed for anything but the label; an empty name is ignored.
             output: The output directory, whose files are never inputs.
-            join: The value of `--join`.
 
         Raises:
             UsageError: Inputs are missing, or have no columns.

@@ -71,11 +71,7 @@ def stall_warning(command: Command) -> str:
 
 
 def _manifest(directory: str) -> Manifest:
-    """The manifest of a dataset, read with the options of the job that wrote it.
-
-    Raises:
-        DatasetError, OSError, ValueError: The manifest is missing or unreadable.
-    """
+    """The manifest of a dataset, read with the options of the job that wrote it."""
     if is_local(directory):
         return Manifest.read(directory)
     return Manifest.from_json(json.loads(read_bytes(join(directory, MANIFEST))))

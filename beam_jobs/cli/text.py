@@ -153,7 +153,7 @@ class TextFlags(InputFlags):
         return "file", Subwords.read(absolute_path(self.tokens), self.max_length).json
 
     def _find_texts(self, columns: tuple[str, ...], output: str) -> tuple[Inputs, Labels, str]:
-        """The files that hold the texts, where the labels of files come from, and the label field."""
+        """The files with the texts, the source of the files' labels, and the label field."""
         if self.table and self.path_column:
             return *self.find_inputs(self.label, columns, output), self.label_field
         for table in self.table:
@@ -167,11 +167,7 @@ class TextFlags(InputFlags):
 
 
 def _check_fields(inputs: Inputs, fields: list[str]) -> None:
-    """Makes sure that some file can have fields, if any is needed.
-
-    Raises:
-        UsageError: The first files are all plain text.
-    """
+    """Refuses fields if the first files are all plain text."""
     if not fields:
         return
     for pattern in inputs.patterns:

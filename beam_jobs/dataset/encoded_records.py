@@ -22,7 +22,7 @@ _RUN_BYTES = 1 << 20
 
 
 def copy_payloads(file: BinaryIO, packed: Iterable[bytes]) -> Iterator[tuple[int, int, Block]]:
-    """Writes the payloads of blocks to a file; yields their places as `StoredRecords` takes them."""
+    """Writes payloads of blocks to a file; yields their places as `StoredRecords` takes them."""
     at = 0
     for block in map(Block.unpack, packed):
         file.write(block.payloads.data)

@@ -91,8 +91,8 @@ def moves_by_bytes(
             current[shard] += change
             heapq.heappush(low, (current[shard], shard))
             heapq.heappush(high, (-current[shard], shard))
-    # Sorted, so that records which go from one shard to another are read in one piece. A record that
-    # returned to its own shard is appended like others, unless all before it are in place again.
+    # Sorted, so that records which go from one shard to another are read in one piece. A record
+    # that returned to its own shard is appended, unless all before it are in place again.
     single: list[Move] = []
     for shard in sorted(rows):
         after = [(donor, row) for _, donor, row in rows[shard]]

@@ -82,7 +82,7 @@ def _check_balance(name: str, results: list[ShardResult], balance: Balance) -> N
 
 
 def check_files(directory: str, results: Iterable[ShardResult], found: Iterable[FileInfo]) -> None:
-    """Checks that the files of all shards are among those `found`, with the sizes that were written.
+    """Checks that the files of all shards are among those found, with the sizes as written.
 
     Raises:
         DataError: A file is missing or has another size.

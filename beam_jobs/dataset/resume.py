@@ -57,7 +57,7 @@ class ShardResult:
 
 
 class Digest:
-    """The digest of everything that decides the bytes of a shard; its records are added in order."""
+    """The digest of everything that decides the bytes of a shard; records are added in order."""
 
     def __init__(self, output: Output, name: str, names: Names) -> None:
         context = [name, dict(names), output.schema.to_json(), output.options, versions()]
@@ -117,11 +117,7 @@ def find_done(
 
 
 def _result_of(found: dict[str, Any], name: str) -> ShardResult:
-    """The result in a note, as the result of a kept shard.
-
-    Raises:
-        KeyError, TypeError, ValueError: The note holds no result, or that of another shard.
-    """
+    """The result in a note, as that of a kept shard; a wrong note raises an error of any kind."""
     shard = Shard(**found["shard"]) if found["shard"] else None
     first = Reject(**found["first_reject"]) if found["first_reject"] else None
     result = ShardResult(**(found | {"shard": shard, "first_reject": first, "kept": True}))

@@ -13,7 +13,7 @@ from beam_jobs.dataset.output import Output
 from beam_jobs.dataset.resume import Digest, ShardResult, find_done, note_done, read_note
 from beam_jobs.dataset.shard_file import ShardFile, unwritable
 from beam_jobs.errors import DataError, UsageError
-from beam_jobs.plan.shards import ONE_KEY, SHARD_BITS, Plan, shard_sizes
+from beam_jobs.plan.shards import ONE_KEY, SHARD_BITS, Plan, loss_error, shard_sizes
 from beam_jobs.records.rejects import Reject, format_rejects, rejects_file
 from beam_jobs.sources.classes import Names
 from beam_jobs.storage.atomic import write_file
@@ -50,10 +50,7 @@ def check_records(
         if key_of(row) == key_of(row + 1):
             raise UsageError(f"duplicate key {key_of(row).decode('utf-8', 'replace')!r}: {ONE_KEY}")
     if len(hashes) != expected:
-        raise DataError(
-            f"{name}: the runner handed over {len(hashes)} of {expected} records; no dataset was "
-            "written, run the job again"
-        )
+        raise loss_error(len(hashes), expected, f"records of {name}")
 
 
 class ShardWriter:

@@ -49,8 +49,7 @@ def prepare_dataflow(options: PipelineOptions, output: str, inputs: Sequence[str
     """Checks everything that can be known to fail before the pipeline is built and staged.
 
     Args:
-        options: Beam's options, in which `--setup_file` is made absolute: Beam builds it in a folder
-            of its own.
+        options: Beam's options; `--setup_file` is made absolute, because Beam builds it elsewhere.
         output: The output directory.
         inputs: Patterns and folders.
 

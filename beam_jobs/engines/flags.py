@@ -21,8 +21,8 @@ _RUNNERS = {
     "spark": ["--runner=SparkRunner", "--spark_version=3"],
 }
 
-# For how many milliseconds idle workers are kept, because starting new ones for the next stage takes 3
-# to 4 s. A dead worker is kept as long, too, and until then every retry fails.
+# For how many milliseconds idle workers are kept: starting new ones for the next stage takes 3 to
+# 4 s. A dead worker is kept as long, too, and until then every retry fails.
 _IDLE_MILLISECONDS = 5_000
 
 

@@ -8,8 +8,8 @@ import tempfile
 from collections.abc import Sequence
 from typing import Any
 
-# The fork server listens at a socket in the folder for temporary files. The kernel accepts names of up
-# to 107 bytes, to which Python contributes `/pymp-xxxxxxxx/listener-xxxxxxxx`.
+# The fork server listens at a socket in the folder for temporary files. The kernel accepts names of
+# up to 107 bytes, to which Python contributes `/pymp-xxxxxxxx/listener-xxxxxxxx`.
 _LONGEST_FOLDER = 107 - 32
 
 _SHORT_FOLDERS = ("/tmp", "/var/tmp", "/dev/shm")

@@ -99,12 +99,7 @@ def launch(
 
 
 def _wait(result: PipelineResult, elsewhere: bool) -> None:
-    """Waits for the end of a job.
-
-    Raises:
-        DataError: The job was cancelled on its engine.
-        KeyboardInterrupt: The user pressed Ctrl-C; the message says what becomes of a job elsewhere.
-    """
+    """Waits for the end of a job; Ctrl-C cancels one that runs elsewhere."""
     try:
         result.wait_until_finish()
     except BaseException as error:
@@ -124,11 +119,7 @@ def _wait(result: PipelineResult, elsewhere: bool) -> None:
 
 
 def _pipeline(options: PipelineOptions) -> beam.Pipeline:
-    """An empty pipeline.
-
-    Raises:
-        UsageError: An option that the runner needs is missing or has a wrong value.
-    """
+    """An empty pipeline, once the runner has accepted the options."""
     try:
         return beam.Pipeline(options=options)
     except ValueError as error:
@@ -137,11 +128,7 @@ def _pipeline(options: PipelineOptions) -> beam.Pipeline:
 
 
 def _check_job_service(options: PipelineOptions) -> None:
-    """Checks `--job_endpoint`, for which Beam would wait silently.
-
-    Raises:
-        UsageError: Nothing answers there.
-    """
+    """Refuses a `--job_endpoint` that does not answer; Beam would wait for it silently."""
     endpoint = options.view_as(PortableOptions).job_endpoint
     if not endpoint or endpoint == "embed":
         return

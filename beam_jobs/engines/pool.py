@@ -1,10 +1,10 @@
 """Processes that load and encode for the process in which the DirectRunner runs a pipeline.
 
 They were chosen by measurement (docs/design.md has the figures). For recordings, images and texts,
-jobs with these processes are the fastest, or within 5 % of it; with one worker, threads or Beam's own
-processes, one of the three takes 1.4 to 1.6 times as long. They never import Beam, so they start in a
-fraction of the time of Beam's workers; they share the work of a single shard, and return bytes that
-are ready to be written.
+jobs with these processes are the fastest, or within 5 % of it; with one worker, threads or Beam's
+own processes, one of the three takes 1.4 to 1.6 times as long. They never import Beam, so they
+start in a fraction of the time of Beam's workers; they share the work of a single shard, and
+return bytes that are ready to be written.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import threading
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future
-from typing import Any, Generic, Protocol, TypeVar
+from concurrent.futures import Executor, Future
+from typing import Any, Generic, TypeVar
 
 from beam_jobs.engines.fork_server import fork_context
 from beam_jobs.engines.memory import keep_freed
@@ -35,13 +35,6 @@ _AHEAD = 2
 _BYTES_AHEAD = 64 << 20
 
 
-class Executor(Protocol):
-    """A `Pool` or a `concurrent.futures.Executor`."""
-
-    def submit(self, function: Callable[..., T], /, *arguments: Any) -> Future[T]:
-        """The future result of `function(*arguments)`."""
-
-
 class Window(Generic[T]):
     """A limited number of running tasks, whose results are returned in order.
 
@@ -50,7 +43,7 @@ class Window(Generic[T]):
         ahead: The number of tasks that may run before a result is waited for; it bounds memory.
     """
 
-    def __init__(self, executor: Executor, ahead: int) -> None:
+    def __init__(self, executor: Pool | Executor, ahead: int) -> None:
         self._executor, self._ahead = executor, ahead
         self._waiting: deque[Future[T]] = deque()
 

@@ -29,8 +29,8 @@ _DESCRIPTION = (
 # A runner that does not answer for this long is gone.
 _SECONDS = 60
 
-# Files that a driver sends to be installed or loaded before its first step. Others, such as a list of
-# its packages or the jars of a job server, are not for Python workers.
+# Files that a driver sends to be installed or loaded before its first step. Others, such as a list
+# of its packages or the jars of a job server, are not for Python workers.
 _INSTALLED = (
     "requirements.txt",
     "extra_packages.txt",

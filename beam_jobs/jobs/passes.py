@@ -191,7 +191,7 @@ class FirstPass(abc.ABC):
         """Yields the records of a task."""
 
     def learner(self) -> Learner | None:
-        """A `Learner` for the records of one task; None if keys, labels and sizes are all that is needed."""
+        """A `Learner` for the records of one task; None if there is nothing more to learn."""
         return None
 
     def read(self, task: Task) -> FirstPassResult:
@@ -282,7 +282,7 @@ class SecondPass(abc.ABC):
         """
 
     def counter(self) -> RecordCounter:
-        """Encodes records and keeps their statistics; or only counts, if they are encoded already."""
+        """Encodes records and keeps statistics; or only counts, if records are encoded already."""
         return RecordEncoder(self._encoder)
 
     @functools.cached_property

@@ -50,9 +50,9 @@ def complete_schema(
 # A task of uncounted ranges -> the line ends in each range.
 LineCounter = Callable[[Task], list[RangeCount]]
 
-# A task -> its id, and three arrays with a row for each of its texts but the rejected ones: the text's
-# number among all texts of the task, int64 [n], its digest, uint8 [n, 16], and its place in the
-# global order, uint64 [n].
+# A task -> its id, and three arrays with a row for each of its texts but the rejected ones: the
+# text's number among all texts of the task, int64 [n], its digest, uint8 [n, 16], and its place in
+# the global order, uint64 [n].
 Digester = Callable[[Task], tuple[str, tuple[np.ndarray, np.ndarray, np.ndarray]]]
 
 
@@ -80,8 +80,8 @@ class LearnSubwords:
 
     Attributes:
         size: The maximum number of ids.
-        sampler: Returns a function that samples a task, given the rules of splits and the size of all
-            inputs in bytes.
+        sampler: Returns a function that samples a task, given the rules of splits and the size of
+            all inputs in bytes.
     """
 
     size: int
@@ -222,7 +222,7 @@ class RecordJob(abc.ABC):
         return False
 
     def as_file_job(self) -> FileJob | None:
-        """The job itself if each record is a whole file, whose reference can be shuffled; else None."""
+        """The job itself if each record is a whole file, so references can be shuffled; else None."""
         return None
 
     def line_counter(self) -> LineCounter | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from beam_jobs.errors import DataError, UsageError
+from beam_jobs.errors import UsageError
 from beam_jobs.plan.shards import (
     BIN_BITS,
     ONE_KEY,
@@ -17,6 +17,7 @@ from beam_jobs.plan.shards import (
     bins_of,
     boundary_ranks,
     count_shards,
+    loss_error,
 )
 from beam_jobs.records.blocks import Block
 from beam_jobs.records.rejects import Reject
@@ -111,10 +112,7 @@ def pick_boundaries(key: int, hashes: Iterable[bytes], draft: Draft) -> tuple[in
     ordered = np.sort(np.frombuffer(b"".join(hashes), "<u8"))
     expected = draft[split].counts[bin_]
     if len(ordered) != expected:
-        raise DataError(
-            f"the runner handed over {len(ordered)} of {expected} keys while shards were planned; "
-            "no dataset was written, run the job again"
-        )
+        raise loss_error(len(ordered), expected, "keys while shards were planned")
     ranks = draft[split].ranks[bin_]
     # All records of a hash go to one shard, so the counts of both shards would be wrong.
     if any(rank and ordered[rank] == ordered[rank - 1] for rank in ranks):
@@ -135,10 +133,7 @@ def finish_plan(draft: Draft, boundaries: Iterable[tuple[int, bytes]]) -> Plan:
     for split, parts in zip(draft, found, strict=True):
         edges = np.sort(np.concatenate([np.empty(0, np.uint64), *parts]))
         if len(edges) != max(split.shards - 1, 0):
-            raise DataError(
-                f"the runner handed over {len(edges)} of {split.shards - 1} shard boundaries; "
-                "no dataset was written, run the job again"
-            )
+            raise loss_error(len(edges), split.shards - 1, "shard boundaries")
         splits.append(
             SplitPlan(split.records, split.rejected, split.record_bytes, split.shards, edges)
         )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from beam_jobs.errors import DataError
 from beam_jobs.records.blocks import Block
 
 # 2**16 counts take 512 KiB per split, small for a side input; a billion keys make 15,000 per bin.
@@ -29,6 +30,14 @@ ONE_KEY = (
     "archive have two members of one name, or do two rows of a --table name the same file (--key row "
     "distinguishes them)?"
 )
+
+
+def loss_error(found: int, expected: int, what: str) -> DataError:
+    """The error of a runner that loses or repeats elements."""
+    return DataError(
+        f"the runner handed over {found} of {expected} {what}; no dataset was written, run the job "
+        "again"
+    )
 
 
 def bin_counts(hashes: np.ndarray) -> np.ndarray:

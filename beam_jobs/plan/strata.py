@@ -18,6 +18,7 @@ import numpy as np
 
 from beam_jobs.errors import DataError
 from beam_jobs.plan.placement import Placement
+from beam_jobs.plan.shards import loss_error
 from beam_jobs.plan.summary import Summary, check_labels
 from beam_jobs.sources.labels import LABEL
 
@@ -184,10 +185,7 @@ def place_cuts(counts: LabelCounts, histogram: Histogram, placement: Placement) 
 
 
 def _lost(label: str, found: int, expected: int) -> DataError:
-    return DataError(
-        f"label {label!r}: the runner handed over {found} of {expected} records while splits were "
-        "planned; no dataset was written, run the job again"
-    )
+    return loss_error(found, expected, f"records of label {label!r} while splits were planned")
 
 
 def wanted_hashes(block: LabelHashes, cuts: Cuts) -> Iterator[tuple[tuple[str, int], bytes]]:
@@ -224,10 +222,7 @@ def check_picked(picked: Iterable[tuple[str, int, int]], cuts: Cuts) -> None:
         (label, split) for (label, _), ranks in cuts.ranks.items() for split, _ in ranks
     )
     if found != wanted:
-        raise DataError(
-            f"the runner handed over {len(found)} of {len(wanted)} edges of splits; no dataset was "
-            "written, run the job again"
-        )
+        raise loss_error(len(found), len(wanted), "edges of splits")
 
 
 @dataclass(frozen=True)

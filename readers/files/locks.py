@@ -48,7 +48,7 @@ def open_partial(path: Path) -> Iterator[BinaryIO | None]:
 
 
 def remove_abandoned(path: Path) -> bool:
-    """Deletes a partial file unless a process is filling it; returns whether none is."""
+    """Deletes a partial file; returns False if a process is filling it, or if it does not exist."""
     try:
         with path.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

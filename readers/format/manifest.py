@@ -18,7 +18,7 @@ FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
 VOCABULARY = "vocabulary.txt"
 
-# The first two words of every vocabulary, which are not stored in its file: ids 0 and 1 are reserved.
+# The first two words of every vocabulary, with the ids 0 and 1, are not stored in its file.
 PADDING, UNKNOWN = b"", b"[UNK]"
 UNKNOWN_ID, RESERVED_IDS = 1, 2
 
@@ -63,7 +63,7 @@ class Shard:
         file: The file's name in the dataset's directory.
         records: The number of records.
         bytes: The size of the file.
-        crc32c: The CRC32C of the whole file, not masked.
+        crc32c: The CRC32C of the whole file, without TFRecord's masking.
     """
 
     file: str
@@ -106,8 +106,8 @@ class Manifest:
 
     Attributes:
         schema: The features of every record.
-        splits: Name -> split, in the order in which the job was given them.
-        label_names: The names of the classes by id; empty if labels are plain numbers.
+        splits: Name -> split, in the order of the job's options.
+        label_names: The names of the classes by id; empty if the labels are plain numbers.
         vocabulary: The number of tokens in `vocabulary.txt`; 0 if there is none.
         options: The job and its own options, without those of the runner or the machine.
         versions: Package -> version, of the packages that wrote the dataset.

@@ -115,15 +115,15 @@ class Feature:
             each encoded as `list`, and so on.
 
     Raises:
-        ValueError: The dtype or the encoding is unknown, or they do not go with each other or with
-            the shape.
+        ValueError: The dtype or the encoding is unknown, or dtype, encoding and shape do not fit
+            together.
     """
 
     dtype: str
     shape: tuple[int | None, ...] = ()
     encoding: str = ""
 
-    if TYPE_CHECKING:  # Any sequence is taken for a shape, and kept as a tuple.
+    if TYPE_CHECKING:  # The shape may be any sequence, and is stored as a tuple.
 
         def __init__(
             self, dtype: str, shape: Sequence[int | None] = (), encoding: str = ""
@@ -150,7 +150,7 @@ class Feature:
             raise ValueError(f"{self}: {problem}")
 
     def _problem(self) -> str | None:
-        """Why dtype, shape and encoding do not go together; None if they do."""
+        """The reason why dtype, shape and encoding do not fit together; None if they do."""
         numeric = self.dtype != "string"
         if self.encoding not in ENCODINGS:
             return f"unknown encoding {self.encoding!r}: expected one of {', '.join(ENCODINGS)}"

@@ -11,8 +11,8 @@ import numpy as np
 from readers.order.orders import MIXTURE, Order
 from readers.order.permutation import Permutation
 
-# The proportions are exact over every period of so many places. A long period can represent finer
-# weights; a short one keeps every part of an epoch closer to them.
+# In places. The proportions are exact over every period: a long one can represent finer weights, a
+# short one keeps every part of an epoch closer to them.
 _MIN_PERIOD, _MAX_PERIOD = 256, 4096
 
 

@@ -84,8 +84,7 @@ def _bound(text: str, bound: str, records: int, default: int) -> int:
         number = round(number * records / 100)
     if abs(number) > records:
         raise ValueError(f"split {text!r}: {number} is outside of its {records} records")
-    # Decided by the sign in the text: -1% of a few records, rounded to 0, still counts from the
-    # end.
+    # The sign in the text decides: -1% of a few records is rounded to 0, but counts from the end.
     return records + number if bound.strip().startswith("-") else number
 
 

@@ -42,7 +42,7 @@ _DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 def cache_of(
     cache_dir: str | os.PathLike[str] | None, cache_size: int | str | None
 ) -> ShardCache | None:
-    """The cache that a reader's arguments describe, which `readers.load` explains.
+    """The cache that a reader's arguments describe (see `readers.load`); None without `cache_dir`.
 
     Raises:
         ValueError: An argument is not valid, or `cache_size` comes without `cache_dir`.
@@ -156,7 +156,9 @@ class ShardCache:
         """Fetches a shard and opens its file; None if there is no room or it is not as expected."""
         partial_path = path.with_suffix(".partial")
         if not self._make_room(size, partial, partial_path):
-            self._warn(part, f"no room for {format_bytes(size)} beside what is being fetched")
+            self._warn(
+                part, f"no room for {format_bytes(size)} next to the shards that are being fetched"
+            )
             return None
         crc = _fetch(part.path, size, partial)
         if crc is None or part.crc32c not in (None, crc):

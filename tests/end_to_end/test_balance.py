@@ -1,4 +1,4 @@
-"""The shards of a split differ by one record, or by the largest one, whatever is rejected."""
+"""The shards of a split differ by at most one record, or by the bytes of the largest one."""
 
 import random
 
@@ -184,7 +184,7 @@ def test_write_shards_balanced_by_bytes_differs_by_the_largest_at_most(tmp_path)
 
 @pytest.mark.slow(base=["0"])
 @pytest.mark.parametrize("seed", range(3))
-def test_write_shards_is_balanced_whatever_it_rejects(tmp_path, seed):
+def test_write_shards_with_rejects_is_balanced(tmp_path, seed):
     # Enough rejects for one to have its hash next to a boundary of shards.
     records = [(f"r{n}", {"x": np.full(n % 5, n % 256, np.uint8)}) for n in range(2000)]
     records += [(f"bad{n}", {"x": "no array"}) for n in range(1000)]

@@ -1,7 +1,7 @@
 """Programs of plain TensorFlow and of `readers` read the same from the same TFRecord files.
 
 Each pair of functions is one program: `plain_…` in TensorFlow alone, `ours_…` with `readers`. The
-plain programs also read what the jobs write.
+plain programs also read the shards of jobs.
 """
 
 from __future__ import annotations
@@ -322,7 +322,7 @@ def test_raw_images_come_with_labels(tmp_path):
     assert_close(list(ours_raw_images(path)), plain_raw_images(path))
 
 
-# The plain programs read what the jobs write, with the names and encodings of choice.
+# The plain programs read the shards of jobs, with the names and encodings they expect.
 
 
 def shards_of(job, source, directory, *flags):

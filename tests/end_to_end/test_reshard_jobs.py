@@ -133,7 +133,7 @@ def test_other_workers_write_the_same_bytes(resharded, tmp_path, workers):
     assert files_of(tmp_path / "out") == files_of(out)
 
 
-def test_the_inferred_schema_reads_what_tensorflow_parses(resharded):
+def test_the_inferred_schema_reads_the_values_that_tensorflow_parses(resharded):
     _, out = resharded
     assert Manifest.read(str(out)).schema == FOREIGN
     source = readers.RecordSource(out, "train")
@@ -165,7 +165,7 @@ def test_the_statistics_of_each_split_are_those_of_its_records(resharded):
         assert figures["label"]["values"] == dict(zip(texts, counts.tolist(), strict=True))
 
 
-def test_a_plan_equals_what_the_job_writes_and_writes_nothing(resharded, tmp_path, capsys):
+def test_a_plan_matches_the_job_and_writes_nothing(resharded, tmp_path, capsys):
     flags, out = resharded
     assert run("plan", *flags, "--output", tmp_path / "out") == 0
     printed = capsys.readouterr().out

@@ -127,9 +127,7 @@ def is_unfinished(out, *expected):
 # notes removed.
 @pytest.mark.slow(base=["3", "8"])
 @pytest.mark.parametrize("moment", range(-2, 10))
-def test_a_driver_killed_at_any_moment_leaves_what_the_next_run_completes(
-    many, tmp_path, capsys, moment
-):
+def test_the_next_run_completes_one_killed_at_any_moment(many, tmp_path, capsys, moment):
     arguments, expected, seconds = many
     out = tmp_path / "out"
     arguments = [*arguments, "--output", out]
@@ -281,9 +279,7 @@ def test_the_shard_of_a_repaired_reject_is_rewritten(tmp_path, capsys):
 
 @pytest.mark.slow(base=["renamed"])
 @pytest.mark.parametrize("change", ["added", "removed", "renamed"])
-def test_after_an_input_was_added_or_removed_the_result_is_that_of_a_fresh_run(
-    few, tmp_path, capsys, change
-):
+def test_adding_or_removing_an_input_gives_the_files_of_a_fresh_run(few, tmp_path, capsys, change):
     arguments, out = few
     path = tmp_path / "in" / "b" / "00001.npy"
     if change == "added":

@@ -223,7 +223,7 @@ def test_an_interrupted_run_resumes_to_the_same_bytes(cut, tmp_path, capsys):
     assert files_of(tmp_path / "out") == files
 
 
-def test_a_plan_of_windows_equals_what_the_job_writes(cut, capsys):
+def test_a_plan_of_windows_matches_the_job(cut, capsys):
     flags, _, out, _ = cut
     capsys.readouterr()
     assert run("plan", "sensors", *flags) == 0

@@ -72,7 +72,7 @@ def inputs(tmp_path_factory):
     return base
 
 
-# {} stands for the place of the inputs.
+# {} is the location of the inputs.
 JOBS = {
     "images": "images --input {}/images/*/*.png --image_size 16x16 --label parent",
     "folder": "images --input {}/images --image_size 16x16 --label parent",
@@ -109,7 +109,7 @@ def files_below(directory):
 
 
 def comparable(files):
-    """Files, without what the manifest states about the place of the inputs."""
+    """Files, without the location of the inputs in the manifest."""
     manifest = json.loads(files["manifest.json"])
     for option in ("input", "table"):
         manifest["options"].pop(option)

@@ -104,10 +104,10 @@ class Flink:
             "taskmanager.memory.jvm-metaspace.size": "320m",
             "taskmanager.memory.jvm-overhead.min": "192m",
             "taskmanager.memory.jvm-overhead.max": "192m",
-            # Beam's classes are loaded from the cluster: those that come with a job are loaded again
-            # for every stage, which restarts its Python workers.
+            # Beam's classes are the cluster's: those of a job are loaded again for every stage, which
+            # restarts its Python workers.
             "classloader.resolve-order": "parent-first",
-            # A stage is retried once Beam has forgotten a dead worker: see beam_jobs/engines/flags.py.
+            # Stages are retried once Beam has forgotten a dead worker: beam_jobs/engines/flags.py.
             "restart-strategy.type": "fixed-delay",
             "restart-strategy.fixed-delay.attempts": 2,
             "restart-strategy.fixed-delay.delay": "6 s",

@@ -34,15 +34,15 @@ _SPARK = (
 _PRISM = "github.com/apache/beam/sdks/v2/go/cmd/prism@v2.77.0"
 _PRISM_SUM = "h1:RsC61pHEvtySEHAURQyP/+CVOJm/hy5hewuG9JF0+Ow="
 
-# SHA-256 of jars, and of the contents of merged ones (see `_merge`). The names of folders contain the
-# versions in the poms next to this file, so that other versions are other folders.
+# SHA-256 of jars, and of the contents of merged ones (see `_merge`). The names of folders contain
+# the versions in the poms next to this file, so that other versions are other folders.
 _HDFS_JARS = "95088ca1452dee2c9fd1daa02f23f33c6b4f8f43b701feb91518c25f7cded457"
 _JARS = {
     "flink": "21541905074570fdc5479ca221aeeef46c79829cd10364508a6540ab8516caee",
     "spark": "ecaf44000de3c02020ef932c25a7b156db6ee25295ac2c001f551d388c1f8425",
 }
 
-# Left out of a merged jar: packages of which the engine has its own version, and signatures of jars.
+# Left out of a merged jar: packages of which the engine has its own version, and signatures.
 _LEFT_OUT = {
     "flink": r"(flink|slf4j|log4j|conscrypt|async-profiler|hamcrest)-.*",
     "spark": r"(spark|scala|slf4j|log4j|json4s|arrow|jackson|chill|kryo|metrics|antlr|hamcrest)[-_\d].*",

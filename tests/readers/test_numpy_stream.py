@@ -17,7 +17,7 @@ from readers.shards import fetch
 from readers.shards.fetch import ShardBytes, merged_ranges
 from readers.shards.index import scan_index
 from tests.readers import encodings
-from tests.support.arrays import assert_same, ids
+from tests.support.arrays import assert_same, ids, nested
 from tests.support.datasets import NUMBERS, index_of, write_dataset, write_numbers, write_signals
 from tests.support.images import encoded
 
@@ -45,12 +45,6 @@ def test_batches_equal_those_of_tensorflow(everything, batching, order):
                 assert nested(arrays[name]) == value.to_list(), name
             else:
                 assert_same(arrays[name], value.numpy())
-
-
-def nested(value):
-    if isinstance(value, np.ndarray):
-        return [nested(item) for item in value] if value.dtype == object else value.tolist()
-    return value
 
 
 def test_shuffled_epochs_are_the_permutations_of_seed_and_epoch(dataset):

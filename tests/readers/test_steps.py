@@ -14,23 +14,13 @@ from beam_jobs.errors import UsageError
 from readers.format.decode.records import Decoder, parse_feature_lists
 from readers.format.encode import Encoder
 from readers.format.schema import Feature, Schema
-from tests.support.arrays import random_array
+from tests.support.arrays import as_lists, assert_same, nested, random_array
 from tests.support.plain import example, jpeg, sequence_example, tensor, write_plain
 
 
 @pytest.fixture
 def rng():
     return np.random.default_rng(5)
-
-
-def nested(value):
-    """The values of a batch, dense or ragged, as nested lists."""
-    if isinstance(value, tf.RaggedTensor):
-        return value.to_list()
-    value = np.asarray(value)
-    return (
-        [nested(item) for item in value] if value.dtype == object and value.ndim else value.tolist()
-    )
 
 
 def all_ways(path, schema, batching, **arguments):
@@ -41,6 +31,12 @@ def all_ways(path, schema, batching, **arguments):
         "index": list(readers.load(path, order="global", **arguments)),
         "NumPy": list(readers.as_numpy(path, **arguments)),
     }
+
+
+def assert_all_ways(expected, path, schema, **arguments):
+    """Asserts that each reader gives these values of `x`, one for each record."""
+    for way, batches in all_ways(path, schema, "ragged", **arguments).items():
+        assert [row for batch in batches for row in nested(batch["x"])] == expected, way
 
 
 def test_a_schema_distinguishes_the_context_from_feature_lists(tmp_path):
@@ -101,35 +97,25 @@ def on_the_wire(array):
     return array.astype(np.float32 if array.dtype.kind == "f" else np.int64)
 
 
-@pytest.mark.slow(
-    base=["int64-ragged", "float32-ragged", "string-ragged", "int16-ragged", "bool-ragged"]
-)
-@pytest.mark.parametrize("batching", ["padded", "ragged"])
+WRITE = {"list": on_the_wire, "raw": np.ndarray.tobytes, "tensor": tensor}
+
+
 @pytest.mark.parametrize("dtype", ["int64", "float32", "string", "int16", "bool"])
-def test_steps_of_several_lengths_are_doubly_ragged(tmp_path, rng, dtype, batching):
+def test_steps_of_several_lengths_are_doubly_ragged(tmp_path, rng, dtype):
     sizes = [[2, 0, 3], [], [1], [0, 0], [4, 1]]
     values = [[random_array(rng, dtype, (size,)) for size in record] for record in sizes]
     records = [sequence_example(x=[on_the_wire(v) for v in record]) for record in values]
     path = write_plain(tmp_path / "a.tfrecord", records)
     schema = Schema({"x": Feature(dtype, (None, None), "list steps")})
     wire = tf.io.RaggedFeature(WIRE.get(dtype, tf.int64))
-    expected = []
-    for start in range(0, 5, 2):
-        _, lists, _ = tf.io.parse_sequence_example(
-            records[start : start + 2], sequence_features={"x": wire}
-        )
-        rows = tf.cast(lists["x"], tf.as_dtype(dtype))
-        expected.append(rows.to_list() if batching == "ragged" else rows.to_tensor().numpy())
-    for way, batches in all_ways(path, schema, batching).items():
-        for batch, rows in zip(batches, expected, strict=True):
-            if batching == "ragged":
-                assert nested(batch["x"]) == rows, way
-            else:
-                np.testing.assert_array_equal(batch["x"], rows, err_msg=way)
+    _, lists, _ = tf.io.parse_sequence_example(records, sequence_features={"x": wire})
+    expected = tf.cast(lists["x"], tf.as_dtype(dtype))
+    assert_all_ways(expected.to_list(), path, schema)
+    for way, (batch,) in all_ways(path, schema, "padded", batch_size=5).items():
+        np.testing.assert_array_equal(batch["x"], expected.to_tensor(), err_msg=way)
     for record, arrays in zip(readers.RecordSource(path, schema=schema), values, strict=True):
         for found, array in zip(record["x"], arrays, strict=True):
-            np.testing.assert_array_equal(found, array)
-            assert found.dtype == array.dtype
+            assert_same(found, array)
 
 
 @pytest.mark.slow(base=["uint8-tensor", "float32-raw", "int32-list"])
@@ -137,34 +123,27 @@ def test_steps_of_several_lengths_are_doubly_ragged(tmp_path, rng, dtype, batchi
 @pytest.mark.parametrize("dtype", ["uint8", "float32", "int32"])
 def test_steps_of_one_shape_are_one_array(tmp_path, rng, encoding, dtype):
     values = [random_array(rng, dtype, (count, 2, 3)) for count in (3, 0, 1)]
-    write = {"list": on_the_wire, "raw": np.ndarray.tobytes, "tensor": tensor}[encoding]
-    records = [sequence_example({"y": 1}, x=map(write, array)) for array in values]
+    records = [sequence_example({"y": 1}, x=map(WRITE[encoding], array)) for array in values]
     path = write_plain(tmp_path / "a.tfrecord", records)
     schema = Schema({"x": Feature(dtype, (None, 2, 3), f"{encoding} steps")})
-    for way, batches in all_ways(path, schema, "ragged").items():
-        found = [row for batch in batches for row in batch["x"]]
-        for row, array in zip(found, values, strict=True):
-            np.testing.assert_array_equal(row, array, err_msg=way)
-            assert np.asarray(row).dtype == array.dtype
+    for batches in all_ways(path, schema, "ragged").values():
+        for row, array in zip(
+            (row for batch in batches for row in batch["x"]), values, strict=True
+        ):
+            assert_same(row, array)
     for record, array in zip(readers.RecordSource(path, schema=schema), values, strict=True):
-        assert record["x"].dtype == array.dtype
-        np.testing.assert_array_equal(record["x"], array)
+        assert_same(record["x"], array)
 
 
 @pytest.mark.slow(base=["raw"])
 @pytest.mark.parametrize("encoding", ["raw", "tensor"])
 def test_steps_of_several_shapes_are_a_list_of_arrays(tmp_path, rng, encoding):
-    values = [
-        [random_array(rng, "int16", (n, 2)) for n in record] for record in ([3, 1], [], [0, 2])
-    ]
-    write = {"raw": np.ndarray.tobytes, "tensor": tensor}[encoding]
-    path = write_plain(
-        tmp_path / "a.tfrecord", [sequence_example(x=map(write, record)) for record in values]
-    )
+    sizes = [[3, 1], [], [0, 2]]
+    values = [[random_array(rng, "int16", (n, 2)) for n in record] for record in sizes]
+    records = [sequence_example(x=map(WRITE[encoding], record)) for record in values]
+    path = write_plain(tmp_path / "a.tfrecord", records)
     schema = Schema({"x": Feature("int16", (None, None, 2), f"{encoding} steps")})
-    expected = [[array.tolist() for array in record] for record in values]
-    for way, batches in all_ways(path, schema, "ragged").items():
-        assert [row for batch in batches for row in nested(batch["x"])] == expected, way
+    assert_all_ways([[array.tolist() for array in record] for record in values], path, schema)
 
 
 def test_a_known_number_of_steps_is_dense(tmp_path, rng):
@@ -172,8 +151,8 @@ def test_a_known_number_of_steps_is_dense(tmp_path, rng):
     records = [sequence_example(x=list(record)) for record in values]
     path = write_plain(tmp_path / "a.tfrecord", records)
     schema = Schema({"x": Feature("float32", (5, 2), "list steps")})
-    for batches in all_ways(path, schema, "dense").values():
-        np.testing.assert_array_equal(np.concatenate([batch["x"] for batch in batches]), values)
+    for (batch,) in all_ways(path, schema, "dense", batch_size=4).values():
+        assert_same(batch["x"], values)
     assert readers.load(path, schema=schema, batch_size=4).element_spec["x"].shape[1:] == [5, 2]
 
 
@@ -207,20 +186,19 @@ def test_feature_lists_are_truncated_counted_bucketed_and_packed_like_lists(tmp_
     values = [random_array(rng, "float32", (count, 2)) for count in (3, 0, 1, 5, 2, 4)]
     steps = write_plain(tmp_path / "a", [sequence_example(x=list(array)) for array in values])
     lists = write_plain(tmp_path / "b", [example(x=array) for array in values])
+    schema, list_schema = (
+        Schema({"x": ("float32", (None, 2), encoding)}) for encoding in ("list steps", "list")
+    )
     for arguments in (
         {"batching": "padded", "max_length": 3, "lengths": True},
         {"batching": "ragged", "max_length": 3},
         {"batching": "packed", "max_length": 6},
         {"batching": "padded", "bucket_boundaries": [3]},
     ):
-        expected = readers.as_numpy(
-            lists, schema=Schema({"x": ("float32", (None, 2), "list")}), batch_size=2, **arguments
-        )
-        expected = [{name: nested(value) for name, value in batch.items()} for batch in expected]
-        schema = Schema({"x": ("float32", (None, 2), "list steps")})
+        found = readers.as_numpy(lists, schema=list_schema, batch_size=2, **arguments)
+        expected = as_lists(found)
         for way, batches in all_ways(steps, schema, **arguments).items():
-            found = [{name: nested(value) for name, value in batch.items()} for batch in batches]
-            assert found == expected, (way, arguments)
+            assert as_lists(batches) == expected, (way, arguments)
 
 
 def test_steps_of_several_lengths_are_truncated_within_each_step(tmp_path):
@@ -228,9 +206,7 @@ def test_steps_of_several_lengths_are_truncated_within_each_step(tmp_path):
     records = [sequence_example(x=[[7] * size for size in record]) for record in sizes]
     path = write_plain(tmp_path / "a", records)
     schema = Schema({"x": ("int64", (None, None), "list steps")})
-    for way, batches in all_ways(path, schema, "ragged", max_length=1).items():
-        found = [row for batch in batches for row in nested(batch["x"])]
-        assert found == [[[7] * 2], [[7] * 4], []], way
+    assert_all_ways([[[7] * 2], [[7] * 4], []], path, schema, max_length=1)
     with pytest.raises(ValueError, match="lengths=True: each array of 'x' has its own length"):
         readers.as_numpy(path, schema=schema, batch_size=1, batching="padded", lengths=True)
 
@@ -256,8 +232,7 @@ def test_a_feature_list_is_never_taken_from_the_context(tmp_path):
     records = [example(x=np.arange(2).tobytes()) for _ in range(3)]
     path = write_plain(tmp_path / "a.tfrecord", records)
     schema = Schema({"x": Feature("int64", (None, 2), "raw steps")})
-    for way, batches in all_ways(path, schema, "ragged").items():
-        assert [row for batch in batches for row in nested(batch["x"])] == [[], [], []], way
+    assert_all_ways([[], [], []], path, schema)
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])

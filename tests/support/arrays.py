@@ -43,3 +43,17 @@ def random_array(rng: np.random.Generator, dtype: str, shape: Sequence[int]) -> 
         return np.asarray(rng.integers(0, 2, shape)).astype(bool)
     target = numpy_dtype(dtype)
     return np.frombuffer(rng.bytes(count * target.itemsize), target).reshape(shape)
+
+
+def nested(value: Any) -> Any:
+    """The values of a batch, dense or ragged, as nested lists."""
+    if hasattr(value, "to_list"):  # a RaggedTensor
+        return value.to_list()
+    array = np.asarray(value)
+    is_ragged = array.dtype == object and array.ndim > 0
+    return [nested(item) for item in array] if is_ragged else array.tolist()
+
+
+def as_lists(batches: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Batches as dicts of nested lists."""
+    return [{name: nested(value) for name, value in batch.items()} for batch in batches]

@@ -28,6 +28,11 @@ from google.protobuf import json_format
 
 TOKEN = "a-token-of-nobody"
 
+# The end of messages about workers' exceptions.
+PASSED_THROUGH = (
+    "\n\npassed through:\n==>\n    dist_proc/dax/workflow/worker/fnapi_service_impl.cc:1334"
+)
+
 
 class Answer(NamedTuple):
     """The response to a job that the service does not run.
@@ -99,7 +104,7 @@ class DataflowService:
         self._server.server_close()
 
     def named(self, name: str) -> Job:
-        """The last job of a name."""
+        """The latest job with a name."""
         return [job for job in self.jobs if job.posted["name"] == name][-1]
 
     def staged(self, path: str) -> bytes:
@@ -146,12 +151,7 @@ class DataflowService:
                 result = self._execute(job)
         except Exception as error:
             text = "".join(traceback.format_exception(error))
-            source = "dist_proc/dax/workflow/worker/fnapi_service_impl.cc:1334"
-            job.report(
-                3,
-                f"Error message from worker: generic::unknown: {text}\n\npassed through:\n==>\n"
-                f"    {source}",
-            )
+            job.report(3, f"Error message from worker: generic::unknown: {text}{PASSED_THROUGH}")
             job.state = "JOB_STATE_FAILED"
         else:
             for counter in result.metrics().query()["counters"]:

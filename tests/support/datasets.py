@@ -1,4 +1,4 @@
-"""Small inputs and datasets on disk, and how tests look at what jobs write."""
+"""Writes small inputs and datasets, and reads the output of jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions that the processes of a pool run in tests; importing them takes no time."""
+"""What the processes of a pool do in the tests; it imports nothing that takes time."""
 
 import multiprocessing.connection
 import os
@@ -31,7 +31,7 @@ def loaded_modules() -> set[str]:
 
 
 class OwnError(ValueError):
-    """An error with an attribute besides its text."""
+    """Keeps more than its text."""
 
     def __init__(self, message: str, number: int) -> None:
         super().__init__(message, number)
@@ -45,14 +45,14 @@ class UnpicklableError(Exception):
 
 
 class OneWayError(Exception):
-    """Can be pickled, but not unpickled."""
+    """Pickles, but cannot be made again."""
 
     def __init__(self, one: int, two: int) -> None:
         super().__init__(f"one way {one + two}")
 
 
 ERRORS = {
-    "reject": RejectError("not an image"),
+    "reject": RejectError("no picture"),
     "usage": UsageError("a mistake"),
     "data": DataError("lost"),
     "value": ValueError("x", 3),
@@ -79,7 +79,7 @@ def die(*_):
 
 
 def die_while_sending(size: int) -> bytes:
-    """Kills the process while it sends its result."""
+    """A result in the middle of which the process is killed."""
 
     def send(self, buffer, write=os.write):
         if len(buffer) < 1000:
@@ -100,7 +100,7 @@ def touch_after(seconds: float, path: str) -> None:
 
 
 class Unpickled:
-    """Counts in each process how often an instance was unpickled."""
+    """Counts in each process how often one like it was unpickled."""
 
     times = 0
 
@@ -108,12 +108,12 @@ class Unpickled:
         type(self).times += 1
         self.__dict__.update(state)
 
-    def report(self, seconds: float) -> tuple[int, int]:
+    def told(self, seconds: float) -> tuple[int, int]:
         time.sleep(seconds)
         return os.getpid(), self.times
 
 
 def packed(number: int) -> bytes:
-    counter = Unpickled()
-    counter.number = number
-    return pickle.dumps(counter.report)
+    made = Unpickled()
+    made.number = number
+    return pickle.dumps(made.told)

@@ -13,8 +13,8 @@ from beam_jobs.sources.chunks import Task
 
 DIGEST_BYTES = 16
 
-# A text: its number in its task, its digest, and its place in the global order. The rows of all texts
-# are split into 256 partitions by the first byte of the digest: 125 MB each for a billion texts.
+# A text: its number in its task, its digest, and its place in the global order. The rows of all
+# texts are split into 256 partitions by the first byte of the digest: 125 MB each for a billion.
 DIGEST_ROW = np.dtype([("row", "<i8"), ("digest", f"V{DIGEST_BYTES}"), ("order", "<u8")])
 
 

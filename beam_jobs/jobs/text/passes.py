@@ -235,7 +235,7 @@ class TextSecondPass(SecondPass):
             yield EncodedRecords(columns["key"], splits, frames, texts.rejects)
 
     def _columns(self, texts: Texts) -> dict[str, list[Any]]:
-        """The columns of texts; key, text and tokens of a text are lists if it is cut into windows."""
+        """The columns of texts; with windows, key, text and tokens hold a list for each text."""
         columns: dict[str, list[Any]] = {"key": texts.keys, "text": texts.texts}
         if self.job.has_labels:
             labels = [label for label in texts.labels if label is not None]

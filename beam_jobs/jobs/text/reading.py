@@ -56,7 +56,7 @@ class TextReader:
     columns: tuple[str, ...] = ()
 
     def chunks(self, source: Source) -> Iterator[Chunk]:
-        """Yields the pieces of a source: row groups of a table, byte ranges of a large file of lines."""
+        """Yields the pieces of a source: row groups of a table, or byte ranges of a large file."""
         on_its_own = source.location is None and not source.error
         if on_its_own and source.file.lower().endswith(".parquet"):
             yield from self._row_group_chunks(source)

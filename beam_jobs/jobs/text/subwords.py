@@ -178,7 +178,7 @@ def _library_errors(failure: str) -> Iterator[None]:
 
 
 def check_vocabulary_size(vocabulary_size: int) -> None:
-    """Refuses sizes of a byte-pair vocabulary that are too small for all bytes, or too large for memory.
+    """Refuses a byte-pair vocabulary that is too small for all bytes or too large for memory.
 
     Raises:
         UsageError: The size is out of range.
@@ -208,10 +208,11 @@ def train_bpe(texts: Iterable[bytes], vocabulary_size: int) -> str:
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(unk_token=_RESERVED[1]))
     tokenizer.pre_tokenizer = level(add_prefix_space=False)
     tokenizer.decoder = tokenizers.decoders.ByteLevel()
-    # The trainer iterates over hash maps whose order differs from process to process, but the result
-    # does not: counts are exact, ties go to the smaller ids, the alphabet is sorted, and a pair is in
-    # the queue only once, because a merge removes all its occurrences. (A `continuing_subword_prefix`
-    # would number tokens in the order of a map: huggingface/tokenizers#2066.)
+    # The trainer iterates over hash maps whose order differs from process to process, but the
+    # result does not: counts are exact, ties go to the smaller ids, the alphabet is sorted, and a
+    # pair is in the queue only once, because a merge removes all its occurrences. (With a
+    # `continuing_subword_prefix`, tokens are numbered in the order of a map:
+    # huggingface/tokenizers#2066.)
     trainer = tokenizers.trainers.BpeTrainer(
         vocab_size=vocabulary_size,
         min_frequency=_MIN_FREQUENCY,

@@ -81,9 +81,10 @@ class Tokenizer:
         return [self(text) for text in texts]
 
     def encode_spans(self, text: bytes) -> tuple[np.ndarray, np.ndarray]:
-        """All ids of a text, int64 [n], and the first byte of each token and the one after its last.
+        """All ids of a text, int64 [n], and the span of each token, int64 [n, 2].
 
-        The latter are int64 [n, 2] and never decrease from one token to the next.
+        A span holds the token's first byte and the one after its last. Neither ever decreases from
+        one token to the next.
         """
         if self._words:
             return self._ids_of(words(text)), _word_spans(text)
@@ -102,7 +103,7 @@ def _byte_ids(text: bytes) -> np.ndarray:
 
 
 def _word_spans(text: bytes) -> np.ndarray:
-    """The span of each of `words` with its punctuation, from whitespace to whitespace: int64 [n, 2]."""
+    """The span of each word and its punctuation, from whitespace to whitespace, int64 [n, 2]."""
     octets = np.frombuffer(text, np.uint8)
     runs = np.flatnonzero(np.diff(_IS_SPACE[octets], prepend=True, append=True)).reshape(-1, 2)
     # Punctuation alone is not a word.

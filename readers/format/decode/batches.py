@@ -147,7 +147,7 @@ class ColumnDecoder:
                 rows = rows[error.regular] if most else rows[1:]
             except ValueError:  # The first record is not an Example.
                 rows = rows[1:]
-        # No columns, but of all records: every record is left to `Decoder`, and decoded only once.
+        # Without columns, `Decoder` gets all records, and decodes each only once.
         return {}, np.arange(len(starts))
 
     def _decode(

@@ -1,7 +1,6 @@
-"""Progress of a running job: a bar on a terminal, lines at intervals elsewhere; and its counters."""
+"""Progress of a running job on a terminal and elsewhere, and its counters."""
 
 import fcntl
-import functools
 import os
 import pty
 import re
@@ -10,7 +9,6 @@ import struct
 import subprocess
 import sys
 import termios
-import time
 from pathlib import Path
 
 import apache_beam as beam
@@ -19,9 +17,7 @@ import pytest
 from apache_beam.metrics import MetricsFilter
 
 from beam_jobs import Feature, Schema, WriteShards, progress
-from beam_jobs.cli import command
 from beam_jobs.cli.command import parse_command
-from beam_jobs.jobs import loading
 from readers.format.manifest import Manifest
 from tests.support.checkout import ROOT
 from tests.support.commands import run
@@ -166,29 +162,6 @@ def test_a_short_job_without_a_terminal_reports_only_its_rejects(inputs, tmp_pat
     rejected = Manifest.read(str(tmp_path / "out")).rejected
     assert done.stderr == f"{rejected} rejected, listed in {tmp_path / 'out'}/rejects/\n"
     assert done.stdout.count("\n") == 2
-
-
-def test_progress_lines_keep_their_interval(inputs, tmp_path, monkeypatch, capsys):
-    # A wait of 2 ms for each of 1000 files: the job takes two seconds.
-    load = loading.Loader.load
-
-    @functools.wraps(load)  # A method is pickled by its name.
-    def slow(self, keys):
-        time.sleep(0.002 * len(keys))
-        return load(self, keys)
-
-    monkeypatch.setattr(loading.Loader, "load", slow)
-    monkeypatch.setattr(progress.display.__wrapped__, "__defaults__", (0.5,))
-    began = time.monotonic()
-    monkeypatch.setattr(command, "processes_of", lambda *_: 1)  # Load files in this process.
-    assert run(*inputs["sensors"], "--output", tmp_path / "out") == 0
-    seconds = time.monotonic() - began
-    error = capsys.readouterr().err
-    lines = [line for line in error.splitlines() if line.startswith("writing")]
-    assert 2 <= len(lines) <= seconds / 0.5
-    # With that wait, at most 500 records a second.
-    rates = [int(re.search(r", ([\d,]+)/s", line)[1].replace(",", "")) for line in lines]
-    assert max(rates) <= 500, lines
 
 
 def counters(*arguments):

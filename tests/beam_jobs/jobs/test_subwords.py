@@ -118,8 +118,8 @@ def test_long_texts_are_cut_as_in_the_library(kind, text, max_length):
 @example(text="")
 @example(text="ÉLAN a\u0323\u0301 ﬁ ½ 🎉 日 İ")
 def test_spans_are_bytes_of_the_text_before_normalization(kind, text):
-    octets, made = text.encode(), Subwords(file(kind), 2)
-    ids, spans = made.encode_spans(octets)
+    octets, tokenizer = text.encode(), Subwords(file(kind), 2)
+    ids, spans = tokenizer.encode_spans(octets)
     expected = library(kind).encode(text, add_special_tokens=False)
     assert ids.tolist() == expected.ids
     assert ids.dtype == spans.dtype == np.int64
@@ -128,7 +128,7 @@ def test_spans_are_bytes_of_the_text_before_normalization(kind, text):
     ]
     assert spans.shape == (len(ids), 2)
     assert (np.diff(spans, axis=0) >= 0).all()
-    assert made.count(octets) == len(ids)
+    assert tokenizer.count(octets) == len(ids)
 
 
 def test_truncation_padding_and_dropout_in_the_file_are_ignored():
@@ -157,23 +157,23 @@ def test_the_size_is_one_more_than_the_largest_id():
 
 
 def test_only_the_contents_of_the_file_are_pickled():
-    made = Subwords(file("bert"), 5)
-    before = pickle.dumps(made)
-    ids = made(b"the fox does not sleep").tolist()
-    made.encode_spans(b"a")
-    assert pickle.dumps(made) == before
+    tokenizer = Subwords(file("bert"), 5)
+    before = pickle.dumps(tokenizer)
+    ids = tokenizer(b"the fox does not sleep").tolist()
+    tokenizer.encode_spans(b"a")
+    assert pickle.dumps(tokenizer) == before
     assert len(before) < len(file("bert").encode()) + 300
     again = pickle.loads(before)
-    assert again == made
+    assert again == tokenizer
     assert again(b"the fox does not sleep").tolist() == ids
-    assert "quick" not in repr(made)
+    assert "quick" not in repr(tokenizer)
 
 
 def test_the_library_is_imported_for_the_first_text():
     code = (
-        "import sys; from beam_jobs.jobs.text.subwords import Subwords; made = Subwords(sys.stdin.read());"
-        "import pickle; pickle.loads(pickle.dumps(made)); assert 'tokenizers' not in sys.modules;"
-        "made(b'a'); assert 'tokenizers' in sys.modules and 'apache_beam' not in sys.modules;"
+        "import sys; from beam_jobs.jobs.text.subwords import Subwords; tokenizer = Subwords(sys.stdin.read());"
+        "import pickle; pickle.loads(pickle.dumps(tokenizer)); assert 'tokenizers' not in sys.modules;"
+        "tokenizer(b'a'); assert 'tokenizers' in sys.modules and 'apache_beam' not in sys.modules;"
         "import os; print(os.environ['TOKENIZERS_PARALLELISM'])"
     )
     environment = {k: v for k, v in os.environ.items() if k != "TOKENIZERS_PARALLELISM"}
@@ -265,8 +265,13 @@ def failing(kind: str) -> Subwords:
     ],
 )
 def test_a_tokenizer_that_fails_on_a_text_is_a_usage_error(kind, reason):
-    made = failing(kind)
-    uses = [made, made.encode_spans, made.count, lambda text: made.encode_all([b"a", text])]
+    tokenizer = failing(kind)
+    uses = [
+        tokenizer,
+        tokenizer.encode_spans,
+        tokenizer.count,
+        lambda text: tokenizer.encode_all([b"a", text]),
+    ]
     for use in uses[:1] if kind == "panic" else uses:
         with pytest.raises(UsageError) as caught:
             use(b"a zebra")

@@ -22,7 +22,7 @@ from beam_jobs.sources.chunks import CHUNK_BYTES, Chunk, Task
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.rows import MAX_LINE_BYTES
-from beam_jobs.sources.source import Source
+from beam_jobs.sources.source import NOT_UTF8, Source
 from readers.format.schema import Feature, Schema
 
 
@@ -307,6 +307,24 @@ def test_a_file_that_is_gone_is_reported(tmp_path):
     found = only(texts_of(job(tmp_path), [Chunk(Source("none.txt"), 0, 0, 1, 0)]))
     assert (found.key, found.text) == ("none.txt", None)
     assert found.error.startswith("cannot be read to its end")
+
+
+def test_a_file_whose_name_is_not_utf8_is_one_reject(tmp_path):
+    name = b"f\xff.txt".decode("utf-8", "surrogateescape")
+    try:
+        (tmp_path / name).write_text("x")
+    except OSError:
+        pytest.skip("the filesystem does not accept this name")
+    found = only(texts_of(job(tmp_path), [Chunk(Source(name), 0, 0, 1, 0)]))
+    assert (found.text, found.error) == (None, NOT_UTF8)
+
+
+def test_a_column_may_come_from_the_row_that_names_the_file(tmp_path):
+    (tmp_path / "a.csv").write_text("text\nx\n")
+    source = Source("a.csv", row={"site": "here", "other": 1})
+    reader = job(tmp_path, columns=("site", "text"))
+    found = only(texts_of(reader, [Chunk(source, 0, 0, 1, 0)]))
+    assert (found.text, found.row) == ("x", {"site": "here", "text": "x"})
 
 
 def test_the_label_of_a_file_is_the_label_of_all_its_records(tmp_path):

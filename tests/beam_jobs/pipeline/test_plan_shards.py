@@ -283,12 +283,6 @@ def test_the_mean_is_exact_if_records_grow_with_their_files(sizes, slope, offset
         assert found == slope * sizes[0] + offset
 
 
-@given(files, st.integers(1, 10**9), st.floats(0, 1e9))
-def test_records_of_one_size_have_that_size_whatever_their_files(sizes, constant, mean_file):
-    found = mean_bytes(mean_file, sizes, [constant] * len(sizes))
-    assert found == pytest.approx(constant, rel=1e-12)
-
-
 @given(st.lists(st.integers(0, 10**9)), st.floats(0, 1e9))
 def test_without_measurements_a_record_is_as_large_as_its_file(sizes, mean_file):
     assert mean_bytes(mean_file, sizes, [REJECT] * len(sizes)) == mean_file

@@ -31,7 +31,7 @@ hash_lists = st.one_of(
 
 
 def plan_of(hashes: np.ndarray, shards: int) -> SplitPlan:
-    """The plan of a split as the pipeline makes it: ranks within bins, then hashes in these bins."""
+    """The plan of a split as the pipeline makes it: ranks within bins, then hashes of these."""
     ranks = boundary_ranks(bin_counts(hashes), shards)
     edges = [np.sort(hashes[bins_of(hashes) == bin_])[within] for bin_, within in ranks.items()]
     boundaries = np.sort(np.concatenate([np.empty(0, np.uint64), *edges]))

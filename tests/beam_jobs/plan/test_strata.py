@@ -192,15 +192,15 @@ def test_records_that_a_runner_loses_or_repeats_are_noticed():
     with pytest.raises(DataError) as caught:
         place_cuts(counts, Histogram().add(block_of([("a", 1)]), bins), placement)
     assert caught.value.message == (
-        "label 'a': the runner handed over 1 of 3 records while splits were planned; no dataset was "
-        "written, run the job again"
+        "the runner handed over 1 of 3 records of label 'a' while splits were planned; no dataset "
+        "was written, run the job again"
     )
     with pytest.raises(DataError, match="handed over 0 of 3 records"):
         place_cuts(counts, Histogram(), placement)
     cuts = place_cuts(counts, Histogram().add(block, bins), placement)
     (key, data) = next(wanted_hashes(block, cuts))
     for wrong in ([], [data[:-8]], [data, data]):
-        with pytest.raises(DataError, match=r"label 'a': the runner handed over \d of 3 records"):
+        with pytest.raises(DataError, match=r"the runner handed over \d of 3 records of label 'a'"):
             list(pick_edges(key, wrong, cuts))
 
 

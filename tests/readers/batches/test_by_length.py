@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import readers
 from readers.batches.grouping import Buckets, Packing
 from readers.format.schema import Schema
+from tests.support.arrays import as_lists
 from tests.support.datasets import damage, write_dataset
 
 SCHEMA = Schema(
@@ -80,20 +81,6 @@ orders = pytest.mark.parametrize(
 )
 
 
-def plain(batch):
-    """A batch as lists."""
-    return {
-        name: value.to_list()
-        if isinstance(value, tf.RaggedTensor)
-        else [np.asarray(row).tolist() for row in np.asarray(value)]
-        for name, value in batch.items()
-    }
-
-
-def plains(batches):
-    return [plain(batch) for batch in batches]
-
-
 def labels(batch):
     """The labels of all records of a batch, found from their tokens."""
     tokens = batch["tokens"]
@@ -130,44 +117,44 @@ def test_every_record_is_in_one_batch_of_its_kind(dataset, way, order):
 @orders
 @ways
 def test_both_readers_give_the_same_batches_from_any_step(dataset, way, order):
-    whole = plains(readers.as_numpy(dataset, **way, **order, repeat=2))
+    whole = as_lists(readers.as_numpy(dataset, **way, **order, repeat=2))
     ds = readers.load(dataset, **way, **order, repeat=2)
-    assert plains(ds) == whole
-    half = len(plains(readers.as_numpy(dataset, **way, **order)))
+    assert as_lists(ds) == whole
+    half = len(as_lists(readers.as_numpy(dataset, **way, **order)))
     for done in (1, 7, half - 2, half, half + 3, len(whole) - 1):
         begun = readers.as_numpy(dataset, **way, **order, repeat=2)
-        assert plains(itertools.islice(begun, done)) == whole[:done]
+        assert as_lists(itertools.islice(begun, done)) == whole[:done]
         state = begun.state().to_json()
         for how in ({"state": state}, {"start_step": done}):
             again = readers.as_numpy(dataset, **way, **order, repeat=2, **how)
-            assert plains(itertools.islice(again, 5)) == whole[done : done + 5]
+            assert as_lists(itertools.islice(again, 5)) == whole[done : done + 5]
         resumed = readers.load(dataset, **way, **order, repeat=2, state=state)
-        assert plains(resumed) == whole[done:]
+        assert as_lists(resumed) == whole[done:]
 
 
 @pytest.mark.slow
 @ways
 def test_a_checkpoint_of_the_iterator_resumes_in_another_pipeline(dataset, way, tmp_path):
     how = {**way, "shuffle": True, "repeat": 3}
-    whole = plains(readers.load(dataset, **how))
+    whole = as_lists(readers.load(dataset, **how))
     for done in (5, len(whole) // 2):
         iterator = iter(readers.load(dataset, **how))
-        assert plains(itertools.islice(iterator, done)) == whole[:done]
+        assert as_lists(itertools.islice(iterator, done)) == whole[:done]
         path = tf.train.Checkpoint(iterator=iterator).save(str(tmp_path / "checkpoint"))
         another = iter(readers.load(dataset, **how))
         tf.train.Checkpoint(iterator=another).restore(path)
-        assert plains(another) == whole[done:]
+        assert as_lists(another) == whole[done:]
 
 
 @pytest.mark.slow(base=["packed"])
 @ways
 def test_each_new_pass_reads_the_next_epochs(dataset, way):
-    epochs = plains(readers.as_numpy(dataset, **way, shuffle=True, repeat=3))
+    epochs = as_lists(readers.as_numpy(dataset, **way, shuffle=True, repeat=3))
     ds = readers.load(dataset, **way, shuffle=True)
-    assert plains(ds) + plains(ds) + plains(ds) == epochs
+    assert as_lists(ds) + as_lists(ds) + as_lists(ds) == epochs
     endless = readers.load(dataset, **way, shuffle=True, repeat=None)
     assert endless.cardinality() == tf.data.INFINITE_CARDINALITY
-    assert plains(endless.take(len(epochs))) == epochs
+    assert as_lists(endless.take(len(epochs))) == epochs
 
 
 @ways

@@ -14,7 +14,7 @@ import tensorflow as tf
 import readers
 from readers.format.tfrecord import MAX_RECORD_BYTES, CorruptRecordError, frame, masked_crc32c
 from readers.shards.gzip_files import GzippedShard, decompressed_extent, is_gzipped
-from tests.support.arrays import ids
+from tests.support.arrays import as_lists, ids
 from tests.support.plain import example, write_plain
 
 SCHEMA = readers.Schema({"id": ("int64", ()), "data": ("string", ())})
@@ -168,13 +168,8 @@ def test_rows_are_packed_in_order(tmp_path, read):
         write_plain(tmp_path / name, [example(x=[n + 1] * (n % 5 + 1)) for n in range(9)], packed)
         for name, packed in (("a.gz", "GZIP"), ("b", ""))
     ]
-    found, expected = (
-        [np.asarray(batch["x"]).tolist() for batch in batches]
-        for batches in (
-            read(path, schema=LISTS, batch_size=2, batching="packed", max_length=6, repeat=2)
-            for path in paths
-        )
-    )
+    how = {"batch_size": 2, "batching": "packed", "max_length": 6, "repeat": 2}
+    found, expected = (as_lists(read(path, schema=LISTS, **how)) for path in paths)
     assert found == expected
     assert len(found) > 4
 

@@ -12,6 +12,7 @@ import tensorflow as tf
 import readers
 from readers.batches.by_step import BatchesByStep
 from readers.tfdata import dataset as dataset_module
+from tests.support.arrays import as_lists
 from tests.support.datasets import write_dataset, write_numbers, write_signals
 from tests.support.images import encoded
 
@@ -29,10 +30,6 @@ def paths(tmp_path_factory):
     numbers = str(write_numbers(tmp_path_factory.mktemp("numbers")))
     signals = str(write_signals(tmp_path_factory.mktemp("signals")))
     return {"mixed": [numbers, numbers], "padded": signals, "in buckets": signals, None: numbers}
-
-
-def values(batch):
-    return {name: tensor.numpy().tolist() for name, tensor in batch.items()}
 
 
 def open_shards():
@@ -100,10 +97,10 @@ def test_a_dataset_held_only_by_tensorflow_reopens_its_files(paths, way):
     def inner(_):
         return readers.load(paths.get(way, paths[None]), **options)
 
-    expected = [values(batch) for batch in inner(0)]
+    expected = as_lists(inner(0))
     nested = tf.data.Dataset.range(2).flat_map(inner)
     gc.collect()
-    assert [values(batch) for batch in nested] == expected * 2
+    assert as_lists(nested) == expected * 2
 
 
 def test_a_dataset_held_only_by_tensorflow_does_not_reopen_its_files_for_each_batch(
@@ -114,12 +111,12 @@ def test_a_dataset_held_only_by_tensorflow_does_not_reopen_its_files_for_each_ba
         dataset_module, "BatchesByStep", lambda *a: opened.append(1) or original(*a)
     )
     dataset = readers.load(paths[None], batch_size=20, repeat=400, order="global")
-    expected = [values(batch) for batch in dataset]
+    expected = as_lists(dataset)
     rest = without_its_object(dataset)
     del dataset
     gc.collect()
     opened.clear()
-    assert [values(batch) for batch in rest] == expected
+    assert as_lists(rest) == expected
     assert 0 < len(opened) < 40 < len(expected)
 
 
@@ -130,13 +127,13 @@ def test_skipped_steps_are_not_read_again_after_reopening(paths, monkeypatch):
         dataset_module, "open_by_length", lambda *a: opened.append(a[1]) or original(*a)
     )
     options = {"order": "global", "repeat": 3, "start_step": 2} | WAYS["in buckets"]
-    expected = [values(batch) for batch in readers.load(paths["in buckets"], **options)]
+    expected = as_lists(readers.load(paths["in buckets"], **options))
     dataset = readers.load(paths["in buckets"], **options)
     rest = without_its_object(dataset)
     del dataset
     gc.collect()
     opened.clear()
-    assert [values(batch) for batch in rest] == expected
+    assert as_lists(rest) == expected
     assert opened
     assert not any(again.start_step for again in opened)
 
