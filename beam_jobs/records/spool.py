@@ -62,10 +62,10 @@ class Spool:
                 file.write(packed)
                 file.flush()
         except OSError as error:
-            raise DataError(
-                f"--output {Path(self.directory).parent}: encoded records cannot be kept there "
-                f"({error}); a job takes twice the room of its dataset while it runs, WriteShards "
-                "three times: make room or choose another place, and run the same command again"
+            raise self._unwritable(
+                error,
+                "a job takes twice the room of its dataset while it runs, WriteShards three times: "
+                "make room or choose another place, and run the same command again",
             ) from error
         return _LOCATOR.pack(name, start, len(packed))
 
@@ -84,10 +84,13 @@ class Spool:
         try:
             file.close()
         except OSError as error:
-            raise DataError(
-                f"--output {Path(self.directory).parent}: encoded records cannot be kept there "
-                f"({error}); no dataset was written, run the job again"
-            ) from error
+            raise self._unwritable(error, "no dataset was written, run the job again") from error
+
+    def _unwritable(self, error: OSError, hint: str) -> DataError:
+        output = Path(self.directory).parent
+        return DataError(
+            f"--output {output}: encoded records cannot be kept there ({error}); {hint}"
+        )
 
     def path(self, name: bytes) -> Path:
         """The path of the file with a name."""

@@ -29,7 +29,10 @@ def row_groups(file: BinaryIO) -> list[int]:
 
 
 def read_row_groups(
-    file: BinaryIO, groups: Iterable[int], columns: Collection[str] | None = None, first: int = 1
+    file: BinaryIO,
+    groups: Iterable[int] | None = None,
+    columns: Collection[str] | None = None,
+    first: int = 1,
 ) -> Iterator[Row]:
     """Yields the rows of some row groups of a Parquet file, including those that cannot be read.
 
@@ -37,7 +40,7 @@ def read_row_groups(
 
     Args:
         file: The file, seekable.
-        groups: Consecutive numbers of row groups, from 0.
+        groups: Consecutive numbers of row groups, from 0; None for all.
         columns: The columns to read; None for all.
         first: Number of the first row.
 
@@ -46,7 +49,7 @@ def read_row_groups(
         UsageError: two columns have the same name.
     """
     table = _open_parquet(file)
-    for group in groups:
+    for group in range(table.num_row_groups) if groups is None else groups:
         try:
             yield from _group_rows(table, group, columns, first)
         except RejectError as error:
@@ -79,28 +82,15 @@ def _open_parquet(file: BinaryIO) -> Any:
 
 
 def parquet_columns(file: BinaryIO) -> tuple[str, ...]:
-    """The column names of a Parquet file; arguments and errors as for `parquet_rows`."""
+    """The column names of a Parquet file.
+
+    Raises:
+        RejectError: the file cannot be read.
+        UsageError: two columns have the same name.
+    """
     names = _open_parquet(file).schema_arrow.names
     check_names(names)
     return tuple(names)
-
-
-def parquet_rows(file: BinaryIO, columns: Collection[str] | None) -> Iterator[Row]:
-    """Yields every row of a Parquet file, including those that cannot be read.
-
-    Args:
-        file: The file, seekable.
-        columns: The columns to read; None for all.
-
-    Raises:
-        RejectError: the file cannot be read to its end.
-        UsageError: two columns have the same name.
-    """
-    table = _open_parquet(file)
-    first = 1
-    for number in range(table.num_row_groups):
-        yield from _group_rows(table, number, columns, first)
-        first += table.metadata.row_group(number).num_rows
 
 
 def _group_rows(

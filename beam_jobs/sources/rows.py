@@ -16,6 +16,7 @@ from typing import Any, BinaryIO, NamedTuple
 import orjson
 
 from beam_jobs.errors import RejectError, UsageError
+from beam_jobs.sources.source import is_utf8
 
 _DELIMITERS = {"csv": ",", "tsv": "\t"}
 
@@ -159,7 +160,7 @@ def _delimited_rows(file: Any, delimiter: str) -> Iterator[Row]:
         if len(row) != len(header):
             error = f"{len(row)} columns, the first line has {len(header)}"
             yield Row(number, None, error)
-        elif not _is_utf8(row):
+        elif not is_utf8("".join(row)):
             yield Row(number, None, "not UTF-8")
         else:
             yield Row(number, dict(zip(header, row, strict=True)))
@@ -199,18 +200,10 @@ def _split_rows(file: Any, delimiter: str) -> Iterator[list[str]]:
 
 def _header(rows: Iterator[list[str]]) -> list[str]:
     header = next(rows, [])
-    if not _is_utf8(header):
+    if not is_utf8("".join(header)):
         raise csv.Error("its first line is not UTF-8")
     check_names(header)
     return header
-
-
-def _is_utf8(row: list[str]) -> bool:
-    text = "".join(row)
-    try:
-        return text.isascii() or bool(text.encode())
-    except UnicodeEncodeError:
-        return False
 
 
 def check_names(names: Iterable[str]) -> None:

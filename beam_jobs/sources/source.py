@@ -128,10 +128,9 @@ def reference_key(reference: bytes) -> bytes:
 NOT_UTF8 = "the file's name is not UTF-8: rename it"
 
 
-def is_utf8(key: str) -> bool:
-    """Whether a file's name is UTF-8; Python keeps other bytes as lone surrogates."""
+def is_utf8(text: str) -> bool:
+    """Whether a decoded name or text was UTF-8; Python keeps other bytes as lone surrogates."""
     try:
-        key.encode()
+        return text.isascii() or bool(text.encode())
     except UnicodeEncodeError:
         return False
-    return True

@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.sources.labels import label_text
-from beam_jobs.sources.parquet import parquet_columns, parquet_rows
+from beam_jobs.sources.parquet import parquet_columns, read_row_groups
 from beam_jobs.sources.rows import TEXT_KINDS, Row, text_header, text_rows
 
 
@@ -44,10 +44,13 @@ def read_rows(
         UsageError: two columns have the same name.
     """
     try:
-        if kind == "parquet":
-            yield from parquet_rows(file, columns)
-        else:
+        if kind != "parquet":
             yield from text_rows(file, kind, gzipped)
+            return
+        for row in read_row_groups(file, columns=columns):
+            yield row
+            if not row.number:
+                return
     except RejectError as error:
         yield Row(0, None, str(error))
 

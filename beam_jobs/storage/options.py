@@ -31,11 +31,9 @@ _last: tuple[Any, Mapping[str, Any]] = (None, {})
 
 def storage_options() -> Mapping[str, Any]:
     """Beam's options by name, except those with their default value."""
-    return _of_beam() if _adopted is None else _adopted
-
-
-def _of_beam() -> Mapping[str, Any]:
     global _last
+    if _adopted is not None:
+        return _adopted
     from apache_beam.io.filesystems import FileSystems
     from apache_beam.options.value_provider import RuntimeValueProvider
 
