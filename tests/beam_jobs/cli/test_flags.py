@@ -89,7 +89,7 @@ def test_a_bare_command_line_gives_the_defaults_of_the_fields(job):
     assert asdict(flags.dataset) == asdict(type(flags.dataset)())
 
 
-def test_arguments_that_are_no_flags_of_the_job_are_returned():
+def test_other_arguments_are_returned():
     flags, rest = parse_flags(["text", "--window", "4", "--runner=x", "--keep", "y"])
     assert flags.job.window == 4
     assert rest == ["--runner=x", "--keep", "y"]

@@ -249,16 +249,6 @@ def test_a_process_that_cannot_be_started_fails_all_tasks(monkeypatch):
     pool.close()
 
 
-def test_after_a_failed_pool_there_is_a_new_one():
-    for _ in range(2):
-        pool = Pool(2)
-        assert killed(pool.submit(tasks.die))
-        pool.close()
-    pool = Pool(2)
-    assert pool.submit(tasks.doubled, 3).result(SECONDS) == 6
-    pool.close()
-
-
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_task_that_cannot_be_pickled_fails_instead_of_hanging():
     pool = Pool(2)
