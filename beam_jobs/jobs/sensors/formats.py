@@ -32,7 +32,7 @@ def read_recording(kind: str, data: bytes, options: ReadOptions) -> Recording:
     """
     if kind not in LOADERS:
         kinds = ", ".join(f".{kind}" for kind in LOADERS)
-        raise RejectError(f"expected a file name that ends in one of {kinds}")
+        raise RejectError(f"expected a file of one of the kinds {kinds}, by its name")
     try:
         return LOADERS[kind](data, options)
     except (RejectError, UsageError):
