@@ -227,7 +227,7 @@ class FirstPass(abc.ABC):
         packed = block.pack() if order.size else None
         return FirstPassResult(summary, packed, list(learner.elements()) if learner else [])
 
-    def labelled(self, task: Task) -> LabelHashes:
+    def label_hashes(self, task: Task) -> LabelHashes:
         """The labels of the records of a task, and the hashes of their groups."""
         keys: list[bytes] = []
         labels: list[str] = []

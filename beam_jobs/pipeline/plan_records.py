@@ -124,7 +124,7 @@ class _ReadLabels(TaskStep[LabelHashes]):
         self._job, self._output = job, output
 
     def work(self) -> Callable[[Task], LabelHashes]:
-        return self._job.first_pass(SplitRules(self._output.placement), "skip").labelled
+        return self._job.first_pass(SplitRules(self._output.placement), "skip").label_hashes
 
     def outputs(self, result: LabelHashes) -> Iterator[LabelHashes]:
         yield result

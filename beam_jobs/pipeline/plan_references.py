@@ -126,7 +126,7 @@ class _LabelReferences(beam.DoFn):
         self._job, self._placement = job, output.placement
 
     def process(self, packed: bytes) -> Iterator[LabelHashes]:
-        yield labelled(self._job, self._placement, Block.unpack(packed))[1]
+        yield label_hashes(self._job, self._placement, Block.unpack(packed))[1]
 
 
 class _Resplit(beam.DoFn):
@@ -137,13 +137,15 @@ class _Resplit(beam.DoFn):
 
     def process(self, packed: bytes, strata: bytes) -> Iterator[bytes]:
         block = Block.unpack(packed)
-        rows, found = labelled(self._job, self._placement, block)
+        rows, found = label_hashes(self._job, self._placement, block)
         splits = block.splits.copy()
         splits[rows] = Strata.unpack(strata).splits_of(found)
         yield Block(block.hashes, splits, block.payloads).pack(compress=True)
 
 
-def labelled(job: FileJob, placement: Placement, block: Block) -> tuple[np.ndarray, LabelHashes]:
+def label_hashes(
+    job: FileJob, placement: Placement, block: Block
+) -> tuple[np.ndarray, LabelHashes]:
     """The rows, int64 [m], of a block of references that have a label, and their labels."""
     sources = [unpack_reference(payload) for payload in block.payloads]
     labels = [label_or_none(job, source) for source in sources]

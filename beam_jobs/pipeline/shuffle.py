@@ -46,20 +46,20 @@ class _AssignSpooled(beam.DoFn):
         self._spool = spool
 
     def start_bundle(self) -> None:
-        self._references = HeldLocators()
+        self._locators = HeldLocators()
 
-    def process(self, reference: bytes, plan: bytes) -> Iterator[tuple[int, bytes]]:
+    def process(self, locator: bytes, plan: bytes) -> Iterator[tuple[int, bytes]]:
         with SpoolReader(self._spool) as reader:
-            blocks = [block for _, _, block in reader.blocks(reference)]
+            blocks = [block for _, _, block in reader.blocks(locator)]
         for block in blocks:
             parts = assign_shards(block, Plan.unpack(plan))
-            yield from self._references.add(
+            yield from self._locators.add(
                 (key, self._spool.append(part.pack())) for key, part in parts
             )
 
     def finish_bundle(self) -> Iterator[Any]:
         self._spool.hand_over()
-        yield from map(at_end_of_bundle, self._references.release())
+        yield from map(at_end_of_bundle, self._locators.release())
 
 
 class GroupByShard(beam.PTransform):

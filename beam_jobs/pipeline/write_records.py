@@ -38,7 +38,7 @@ class _SecondPass(TaskStep[SecondPassResult]):
 
     def start_bundle(self) -> None:
         super().start_bundle()
-        self._references = HeldLocators()
+        self._locators = HeldLocators()
 
     def work(
         self,
@@ -65,7 +65,7 @@ class _SecondPass(TaskStep[SecondPassResult]):
         yield from super().finish_bundle()
         if self._spool:
             self._spool.hand_over()  # Other machines can read only files that are closed.
-        yield from map(at_end_of_bundle, self._references.release())
+        yield from map(at_end_of_bundle, self._locators.release())
 
     def outputs(self, result: SecondPassResult) -> Iterator[Any]:
         records = sum(statistics.records for _, statistics in result.statistics)
@@ -73,7 +73,7 @@ class _SecondPass(TaskStep[SecondPassResult]):
         for item in result.statistics:
             yield TaggedOutput(STATISTICS, item)
         if self._spool:
-            yield from self._references.add(result.shards)
+            yield from self._locators.add(result.shards)
         else:
             yield from result.shards
 

@@ -339,7 +339,7 @@ def test_digests_cover_all_bytes_of_the_text_and_nothing_else(tmp_path):
     assert orders.tolist() == [rules_of().placement.order(f"a.jsonl#{n}") for n in range(1, 9)]
 
 
-# What is learned.
+# What the first pass learns.
 
 
 def test_only_words_of_the_training_split_are_counted_and_sampled(tmp_path):

@@ -168,7 +168,7 @@ def test_packed_files_are_read_back_unchanged(tmp_path, name):
     PACKERS[name](folder, tmp_path / name)
     data, kind = (tmp_path / name).read_bytes(), archive_kind(name)
     expected = dict(FILES)
-    # The zip command follows links unless told not to.
+    # The zip command follows links by default.
     if kind == "zip" and name != "links.zip":
         expected["link.txt"] = FILES["a.txt"]
     assert dict(contents(data, kind)) == expected
