@@ -48,6 +48,7 @@ def test_a_wheel_marks_both_packages_as_typed_and_holds_the_licence(wheel):
     assert any(name.endswith("/LICENSE") for name in names)
 
 
+@pytest.mark.slow
 def test_a_typed_program_passes_mypy_strict(python, mypy, tmp_path):
     found = run_in(tmp_path, python, "-c", "import readers; print(readers.__file__)").stdout
     assert found.startswith(str(python.parent.parent))

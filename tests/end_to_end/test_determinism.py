@@ -111,7 +111,6 @@ def by_default(tmp_path_factory):
     base=[
         "text-1",
         "images-2",
-        "sensors-in_memory",
         "text-multi_threading-2",
         "sensors-multi_processing-2",
     ]
@@ -204,6 +203,7 @@ def test_the_bytes_of_a_small_sensors_dataset_are_pinned(tmp_path, monkeypatch, 
     assert files_of(tmp_path / "out") == GOLDEN["sensors"]
 
 
+@pytest.mark.slow(base=["run"])
 @pytest.mark.parametrize("run", [run, run_in_a_process])
 def test_the_bytes_of_a_small_text_dataset_are_pinned(tmp_path, monkeypatch, run):
     lines = [

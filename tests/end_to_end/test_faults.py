@@ -96,7 +96,7 @@ def jobs(tmp_path_factory):
 # A runner that repeats bundles.
 
 
-@pytest.mark.slow(base=["text"])
+@pytest.mark.slow
 @pytest.mark.parametrize("job", ["sensors", "bytes", "text"])
 def test_a_runner_that_repeats_every_bundle_writes_the_same_files(jobs, tmp_path, job):
     arguments, expected = jobs[job]
@@ -638,6 +638,7 @@ def large(tmp_path_factory):
     return arguments, files_of(out)
 
 
+@pytest.mark.slow
 def test_a_file_over_the_size_limit_ends_the_run_and_the_next_one_resumes(large, tmp_path):
     arguments, expected = large
     arguments = [*arguments, "--output", tmp_path / "out"]

@@ -82,6 +82,7 @@ def test_a_map_dataset_holds_every_record_once_an_epoch(source):
         assert batch["name"].tolist() == [b"record %d" % i for i in batch["id"].tolist()]
 
 
+@pytest.mark.slow
 def test_threads_and_processes_of_a_map_dataset_give_the_same_batches(source):
     expected = ids(shuffled(source))
     assert ids(shuffled(source).to_iter_dataset(grain.ReadOptions(num_threads=8))) == expected
@@ -100,6 +101,7 @@ def test_both_processes_read(source):
     assert os.getpid() not in processes
 
 
+@pytest.mark.slow
 def test_an_iterator_with_two_processes_resumes_from_its_checkpoint(source):
     expected = ids(shuffled(source))
     iterator = iter(in_processes(shuffled(source)))

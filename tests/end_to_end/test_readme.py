@@ -76,6 +76,7 @@ def without_seconds(text: str) -> list[str]:
     return lines
 
 
+@pytest.mark.slow
 def test_the_blocks_of_the_readme_run_in_order_and_print_its_outputs(tmp_path):
     make_samples(tmp_path / "sample_data" / "inputs")
     python = Path(sys.executable).parent

@@ -125,7 +125,7 @@ def is_unfinished(out, *expected):
 # Negative moments are before the first file in the output; the others are while references are
 # planned and grouped, shards written, records moved, files checked, the manifest written and the
 # notes removed.
-@pytest.mark.slow(base=["3", "8"])
+@pytest.mark.slow(base=["3"])
 @pytest.mark.parametrize("moment", range(-2, 10))
 def test_the_next_run_completes_one_killed_at_any_moment(many, tmp_path, capsys, moment):
     arguments, expected, seconds = many
@@ -356,7 +356,7 @@ def empty(path):
     path.write_bytes(b"")
 
 
-@pytest.mark.slow(base=["-flip", "-unlink", ".idx-truncate"])
+@pytest.mark.slow(base=["-flip", ".idx-truncate"])
 @pytest.mark.parametrize("damage", [flip, truncate, lengthen, empty, Path.unlink])
 @pytest.mark.parametrize("suffix", ["", ".idx"])
 def test_a_damaged_shard_is_rewritten(unfinished, capsys, suffix, damage):
@@ -394,7 +394,7 @@ def test_partial_files_are_deleted_before_a_run_resumes(unfinished, capsys, monk
     assert there == [False]
 
 
-@pytest.mark.slow(base=["", "{", "\\xff\\xfe"])
+@pytest.mark.slow(base=["{"])
 @pytest.mark.parametrize("note", [b"", b"{", b"[]", b"null", b"{}", b'{"digest": 1}', b"\xff\xfe"])
 def test_an_unreadable_note_is_ignored(unfinished, capsys, note):
     arguments, out, expected = unfinished

@@ -163,7 +163,7 @@ def test_a_job_makes_few_requests(store, inputs, on_disk):
     assert not [name for name in stored(store) if ".staging" in name]
 
 
-@pytest.mark.slow(base=["s3-text"])
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["images", "text"])
 def test_a_job_survives_a_store_that_fails_every_third_request(
     store, inputs, on_disk, name, monkeypatch
@@ -178,7 +178,7 @@ def test_a_job_survives_a_store_that_fails_every_third_request(
     assert comparable(stored(store, "out/")) == on_disk[name]
 
 
-@pytest.mark.slow(base=["manifest"])
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["/in", r"out.*tfrecord$|shard.*tfrecord", "manifest"])
 def test_a_store_that_keeps_failing_ends_the_job_in_one_line_and_the_next_run_resumes(
     s3, inputs, on_disk, where, monkeypatch, capsys

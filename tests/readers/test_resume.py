@@ -39,7 +39,7 @@ def arguments(way, **more):
     return {"split": "train", "seed": 5, **way, **more}
 
 
-@pytest.mark.slow(base=["7-2-shard0-global-True", "16-3-shard1-interleave-False"])
+@pytest.mark.slow(base=["7-2-shard0-global-True"])
 @ways
 @pytest.mark.parametrize(("size", "repeat", "shard"), [(7, 2, (0, 1)), (16, 3, (1, 3))])
 def test_both_readers_give_the_same_batches_from_any_step(dataset, way, size, repeat, shard):
@@ -58,7 +58,7 @@ def test_both_readers_give_the_same_batches_from_any_step(dataset, way, size, re
         assert ids(readers.load(dataset, state=state, **how)) == whole[done:]
 
 
-@pytest.mark.slow(base=["global-True", "interleave-False"])
+@pytest.mark.slow(base=["interleave-False"])
 @ways
 def test_each_new_pass_reads_the_next_epochs(dataset, way):
     how = arguments(way, batch_size=16)
@@ -71,7 +71,7 @@ def test_each_new_pass_reads_the_next_epochs(dataset, way):
     assert ids(resumed) == epochs[2 * steps : 3 * steps]
 
 
-@pytest.mark.slow(base=["95-global-True", "150-interleave-True"])
+@pytest.mark.slow(base=["95-global-True"])
 @ways
 @pytest.mark.parametrize("done", [11, 95, 150])
 def test_a_checkpoint_of_the_iterator_resumes_in_another_pipeline(dataset, way, done, tmp_path):
@@ -165,7 +165,7 @@ def test_nothing_is_read_beyond_an_epoch(tmp_path, monkeypatch):
     assert asked == [0, 1, 2, 3, 4]
 
 
-@pytest.mark.slow(base=["global-False", "global-True", "interleave-False"])
+@pytest.mark.slow(base=["global-True", "interleave-False"])
 @ways
 def test_skipped_steps_are_not_read(dataset, way, tmp_path):
     how = arguments(way, batch_size=16)

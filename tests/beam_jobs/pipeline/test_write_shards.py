@@ -83,6 +83,7 @@ def test_locators_of_records_are_shuffled_instead_of_their_bytes(tmp_path, monke
     assert sum(grouped) <= 11 * 4 * 32 < manifest.splits["train"].bytes / 100
 
 
+@pytest.mark.slow
 def test_an_output_in_a_store_gets_the_same_bytes(tmp_path, monkeypatch):
     flags = {"num_shards": 3, "splits": {"train": 0.5, "val": 0.5}}
     write(map(record, range(700)), tmp_path / "a", **flags)

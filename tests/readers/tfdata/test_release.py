@@ -89,7 +89,7 @@ def test_a_derived_dataset_keeps_the_files_open(paths):
     assert open_shards() == before
 
 
-@pytest.mark.slow(base=["in buckets"])
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["in order", "in buckets"])
 def test_a_dataset_held_only_by_tensorflow_reopens_its_files(paths, way):
     options = {"batch_size": 2, "order": "global"} | WAYS[way]
