@@ -56,6 +56,7 @@ def test_a_typed_program_passes_mypy_strict(python, mypy, tmp_path):
     assert code == 0, output
 
 
+@pytest.mark.slow
 def test_mypy_reports_misspelt_names_and_wrong_arguments(mypy):
     expected = {
         "readers.laod('x', batch_size=2)": 'Module has no attribute "laod"',

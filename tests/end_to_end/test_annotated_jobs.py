@@ -107,6 +107,7 @@ def rectangles(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow(base=["coco-tens-120x-stre"])
 @pytest.mark.parametrize(
     ("boxes", "encoding", "size", "resize"),
     [

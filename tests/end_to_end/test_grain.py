@@ -119,6 +119,7 @@ def test_batched_indices_are_read_as_a_batch(source):
     assert [[int(record["id"]) for record in batch] for batch in dataset] == ids(shuffled(source))
 
 
+@pytest.mark.slow
 def test_a_data_loader_holds_every_record_once_an_epoch(source):
     assert_two_epochs(ids(loader(source, worker_count=0)))
     # Each process batches its own half, so batches mix epochs, but no record is lost or seen twice.

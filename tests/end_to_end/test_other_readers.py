@@ -129,6 +129,7 @@ def read_by_tfrecord(shard, names, worker=None):
     return pickle.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_an_index_equals_the_one_of_the_tfrecord_package(shards, tmp_path):
     made = tmp_path / "made.idx"
     for shard in shards:
@@ -137,6 +138,7 @@ def test_an_index_equals_the_one_of_the_tfrecord_package(shards, tmp_path):
         assert Path(index_of(shard)).read_bytes() == made.read_bytes()
 
 
+@pytest.mark.slow
 def test_the_tfrecord_package_divides_a_shard_by_its_index(shards):
     names = {
         "image": "byte",
@@ -172,6 +174,7 @@ def test_the_tfrecord_package_divides_a_shard_by_its_index(shards):
     assert sorted(keys) == sorted(KEYS)
 
 
+@pytest.mark.slow
 def test_the_tfrecord_package_starts_anywhere_by_the_index(shards):
     orders = [[r["key"] for r in read_by_tfrecord(shards[0], ["key"])] for _ in range(4)]
     expected = [r["key"] for r in read_by_tfrecord(shards[0], ["key"], worker=(0, 1))]

@@ -186,7 +186,7 @@ def test_a_run_killed_after_some_shards_keeps_those(many, tmp_path, capsys, want
         assert assert_resumes(capsys, arguments, out, expected) == before
 
 
-@pytest.mark.slow(base=["2"])
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", range(5))
 def test_an_overwriting_run_killed_at_any_moment_leaves_the_old_dataset_or_resumes(
     many, done, tmp_path, capsys, moment
@@ -493,7 +493,7 @@ def write_lines(path, changed=""):
 TEXT_FLAGS = ["--label_field", "label", "--splits", "train=0.8,val=0.2"]
 
 
-@pytest.mark.slow(base=["words"])
+@pytest.mark.slow
 @pytest.mark.parametrize("tokens", ["none", "words"])
 def test_the_text_job_keeps_its_shards(tmp_path, dying_after, capsys, tokens):
     out = tmp_path / "out"
@@ -548,7 +548,7 @@ def test_write_shards_keeps_its_shards(tmp_path, dying_after, balance):
     assert files_of(out) == files_of(tmp_path / "fresh")
 
 
-@pytest.mark.slow(base=["arguments0-7"])
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "expected"), [({"changed": 5}, 7), ({"seed": 1}, 0), ({"count": 150}, 0)]
 )

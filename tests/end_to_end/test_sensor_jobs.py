@@ -489,6 +489,7 @@ def assert_sequences(out, expected, channels):
         np.testing.assert_allclose(batch["signal"], padded(rows, channels)[0], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_every_reader_reads_arrays_of_different_lengths_as_one_sequence(tmp_path):
     (tmp_path / "in").mkdir()
     expected = {}

@@ -477,7 +477,7 @@ def large(tmp_path_factory):
     shutil.rmtree(path)
 
 
-@pytest.mark.slow(base=["export"])
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("how", ["in order", "shuffled", "export"])
 def test_memory_stays_within_four_batches(large, tmp_path, how):

@@ -100,6 +100,7 @@ def on_the_wire(array):
 WRITE = {"list": on_the_wire, "raw": np.ndarray.tobytes, "tensor": tensor}
 
 
+@pytest.mark.slow(base=["float32", "string"])
 @pytest.mark.parametrize("dtype", ["int64", "float32", "string", "int16", "bool"])
 def test_steps_of_several_lengths_are_doubly_ragged(tmp_path, rng, dtype):
     sizes = [[2, 0, 3], [], [1], [0, 0], [4, 1]]

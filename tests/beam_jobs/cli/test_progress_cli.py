@@ -148,7 +148,7 @@ def test_a_resumed_run_reports_all_records(inputs, tmp_path, monkeypatch, capsys
     assert lines[-1].startswith("writing: 1,000 of 1,000 records, ")
 
 
-@pytest.mark.slow(base=["sensors"])
+@pytest.mark.slow
 @pytest.mark.parametrize("job", ["sensors", "text"])
 def test_a_short_job_without_a_terminal_reports_only_its_rejects(inputs, tmp_path, job):
     done = subprocess.run(

@@ -373,6 +373,7 @@ GOOGLES = "--dataflow_endpoint=https://dataflow.googleapis.com"
 CONSOLE = "https://console.cloud.google.com/dataflow/jobs/europe-west4/"
 
 
+@pytest.mark.slow(base=["fenced", "drained"])
 @pytest.mark.parametrize(
     ("answer", "code", "line"),
     [

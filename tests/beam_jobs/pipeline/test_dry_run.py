@@ -292,7 +292,7 @@ def tree(*roots: Path) -> dict[str, tuple]:
     return found
 
 
-@pytest.mark.slow(base=["text"])
+@pytest.mark.slow(base=["sensors"])
 @pytest.mark.parametrize("name", ["images", "text", "sensors", "reshard"])
 def test_a_dry_run_leaves_no_trace(data, tmp_path, monkeypatch, capsys, name):
     (tmp_path / "temporary").mkdir()
