@@ -329,6 +329,7 @@ def test_captions_and_masks_next_to_images(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_annotations_that_change_after_an_interruption_are_read_again(tmp_path, capsys):
     for n in range(6):
         write(tmp_path / "in" / f"{n}.jpg", photo())

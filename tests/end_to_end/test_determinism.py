@@ -109,9 +109,7 @@ def by_default(tmp_path_factory):
 
 @pytest.mark.slow(
     base=[
-        "text-1",
         "images-2",
-        "text-multi_threading-2",
         "sensors-multi_processing-2",
     ]
 )
@@ -189,6 +187,7 @@ GOLDEN = {
 }
 
 
+@pytest.mark.slow(base=["run"])
 @pytest.mark.parametrize("run", [run, run_in_a_process])
 def test_the_bytes_of_a_small_sensors_dataset_are_pinned(tmp_path, monkeypatch, run):
     for label in ("rest", "walk"):

@@ -144,7 +144,7 @@ def test_the_next_run_completes_one_killed_at_any_moment(many, tmp_path, capsys,
 
 
 # While the processes start, work and end.
-@pytest.mark.slow(base=["4"])
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", range(10))
 def test_a_loading_process_killed_at_any_moment_ends_the_run_with_one_line(
     many, tmp_path, capsys, moment
@@ -169,7 +169,7 @@ def test_a_loading_process_killed_at_any_moment_ends_the_run_with_one_line(
     assert assert_resumes(capsys, arguments, out, expected) == before
 
 
-@pytest.mark.slow(base=["12"])
+@pytest.mark.slow
 @pytest.mark.parametrize("wanted", [1, 12, 39])
 def test_a_run_killed_after_some_shards_keeps_those(many, tmp_path, capsys, wanted):
     arguments, expected, _ = many
@@ -426,7 +426,7 @@ def uneven(tmp_path_factory, request):
     return arguments, files_of(out)
 
 
-@pytest.mark.slow(base=["records-within-1"])
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", [0, 1, 3])
 @pytest.mark.parametrize("half", [False, True], ids=["between", "within"])
 def test_a_run_that_fails_while_records_move_is_completed(

@@ -124,7 +124,7 @@ def filled(request, inputs):
     return bucket
 
 
-@pytest.mark.slow(base=["s3_of_module-sensors"])
+@pytest.mark.slow
 @pytest.mark.parametrize("name", JOBS)
 def test_a_job_from_store_to_store_writes_the_same_bytes_as_on_a_disk(
     filled, inputs, on_disk, name

@@ -238,6 +238,7 @@ def windows(source, tmp_path_factory) -> tuple[list, Path]:
     return arguments, out
 
 
+@pytest.mark.slow
 def test_windows_of_learned_tokens_equal_those_of_the_library(windows, rows):
     manifest, records = verified(windows[1]), records_of(windows[1])
     kept = first_of_equal(rows)

@@ -32,7 +32,7 @@ def everything(tmp_path_factory):
     return encodings.write(tmp_path_factory.mktemp("everything"))[0]
 
 
-@pytest.mark.slow(base=["padded-global", "ragged-interleave"])
+@pytest.mark.slow(base=["padded-global"])
 @pytest.mark.parametrize("order", ["global", "interleave"])
 @pytest.mark.parametrize("batching", ["padded", "ragged"])
 def test_batches_equal_those_of_tensorflow(everything, batching, order):

@@ -76,6 +76,7 @@ def on_a_terminal(arguments, columns=100):
     return written.decode(), process.wait(60)
 
 
+@pytest.mark.slow
 def test_a_terminal_shows_a_bar_with_records_rate_and_time_left(tmp_path):
     write_recordings(tmp_path / "in", [3000] * 2500)
     arguments = ["sensors", "--input", f"{tmp_path}/in/*/*.npy", "--num_shards", 30]

@@ -113,7 +113,7 @@ def test_every_record_is_in_one_batch_of_its_kind(dataset, way, order):
     assert sorted(seen) == list(expected)
 
 
-@pytest.mark.slow(base=["packed-in order"])
+@pytest.mark.slow
 @orders
 @ways
 def test_both_readers_give_the_same_batches_from_any_step(dataset, way, order):

@@ -292,6 +292,7 @@ def foreign(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_files_of_plain_tensorflow_can_be_read_with_a_schema(foreign):
     for path in (
         [foreign / "a.tfrecord", foreign / "b.tfrecord"],
