@@ -122,7 +122,7 @@ def collections(job_endpoint: str, job_id: str) -> list[Collection]:
 
 
 def newest_job(job_endpoint: str) -> str:
-    """Returns the id of the last job that a job service accepted; empty if there is none."""
+    """Returns the id of the last job that a job service accepted; "" before the first."""
     with grpc.insecure_channel(job_endpoint) as channel:
         service = beam_job_api_pb2_grpc.JobServiceStub(channel)
         jobs = service.GetJobs(beam_job_api_pb2.GetJobsRequest()).job_info

@@ -162,7 +162,7 @@ def format_margins(results: Sequence[Result]) -> str:
             "MB/s",
             "CPU µs/record",
             "peak MB",
-            "speed of ours",
+            "our speed",
         ]
     ]
     larger = {(r.dataset, r.contender): r for r in results}

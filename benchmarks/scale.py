@@ -3,8 +3,8 @@
     python benchmarks/scale.py --json scale.json
 
 `made` generates recordings and passes them to WriteShards; `files` reads a thousand recordings from
-disk, each of which many rows of a table name; `scattered` writes the same to so many shards that few
-records of a block share one; `text` reads lines, with a vocabulary.
+disk, each named by many rows of a table; `scattered` writes them to so many shards that few records
+of a block share one; `text` reads lines, with a vocabulary.
 
 The cluster is that of the tests, on this machine: one JobManager, two TaskManagers, and workers in
 their own processes. Flink reports the elements and bytes that stages exchange, Beam's workers the

@@ -72,7 +72,7 @@ def mean_bytes(mean_file: float, sizes: list[int], measured: list[int | Reject])
     Args:
         mean_file: The mean size of all files in bytes.
         sizes: The sizes of the sampled files in bytes.
-        measured: The size of each one's record in bytes, or why there is none.
+        measured: The size in bytes of each sampled record, or the reason why it was rejected.
     """
     pairs = [(x, y) for x, y in zip(sizes, measured, strict=True) if isinstance(y, int)]
     if not pairs:

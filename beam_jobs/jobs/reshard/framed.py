@@ -202,7 +202,7 @@ def _frames(data: np.ndarray) -> tuple[np.ndarray, int, str]:
 
 
 def _wrong_with(header: bytes) -> str:
-    """The error in the header of a record; empty if there is none."""
+    """The error in the header of a record; "" if it is intact."""
     if masked_crc32c(header[:8]) != _CRC.unpack_from(header, 8)[0]:
         return (
             "the checksum of its length does not match: the next record cannot be found, so the "

@@ -36,7 +36,7 @@ class ReadOptions:
         arrays: The names of the arrays to read; all of them if empty.
         columns: The channels to read from `.csv` and `.parquet` files, in this order; if empty, every
             column of a `.csv` file, or every numeric column of a `.parquet` file, except the time.
-        time_column: The column of sample times; "" if there is none.
+        time_column: The column of sample times; "" without one.
         time_unit: The unit of times that are plain numbers.
         float_audio: Whether integer samples of audio become float32 from -1 to 1.
     """
