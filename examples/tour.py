@@ -60,8 +60,9 @@ def main(directory: Path) -> None:
     rows = [HEADER]
     for name, arguments in jobs(inputs, outputs).items():
         began = time.monotonic()
-        manifest = run_job(parse_command(arguments)).manifest
-        rows += summary_rows(name, manifest, time.monotonic() - began)
+        outcome = run_job(parse_command(arguments))
+        assert outcome, "a job on this machine runs to its end"
+        rows += summary_rows(name, outcome.manifest, time.monotonic() - began)
     print(format_table(rows), flush=True)
 
     with silenced():  # TensorFlow logs notes on CPUs, GPUs and buffers

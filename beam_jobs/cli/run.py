@@ -7,6 +7,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import apache_beam as beam
 from apache_beam.metrics import MetricsFilter
@@ -26,10 +27,15 @@ from readers.format.display import format_table
 from readers.format.manifest import MANIFEST, DatasetError, Manifest, join
 
 
-def run_job(command: Command) -> tuple[Manifest, int] | None:
-    """Runs a job to its end; returns its manifest and the number of shards kept from earlier runs.
+class Outcome(NamedTuple):
+    """What a job that ran to its end left."""
 
-    The result is None if the job continues on Dataflow without this command.
+    manifest: Manifest
+    kept_shards: int  # shards of an unfinished run, which were not written again
+
+
+def run_job(command: Command) -> Outcome | None:
+    """Runs a job to its end; None if it continues on Dataflow without this command.
 
     Raises:
         JobError: The job failed; no manifest was written.
@@ -40,7 +46,7 @@ def run_job(command: Command) -> tuple[Manifest, int] | None:
     if on_dataflow(command.beam) and not is_followed(command.beam):
         return None
     try:
-        return _manifest(command.output.directory), _kept(result)
+        return Outcome(_manifest(command.output.directory), _kept_shards(result))
     except (DatasetError, OSError, ValueError) as error:
         raise DataError(
             f"the runner reports success, but {error}; no dataset was written: run the job again"
@@ -90,7 +96,7 @@ def survey_job(command: Command) -> Findings:
         return Findings.from_json(path.read_text(encoding="utf-8"))
 
 
-def _kept(result: PipelineResult) -> int:
+def _kept_shards(result: PipelineResult) -> int:
     try:
         counters = result.metrics().query(MetricsFilter().with_name("kept"))["counters"]
     except Exception:  # A service may refuse to report counters; the dataset is complete.
@@ -114,11 +120,11 @@ def main_job(command: Command) -> None:
     outcome = run_job(command)
     if outcome is None:
         return
-    manifest, kept = outcome
+    manifest = outcome.manifest
     rows = summary_rows(command.name, manifest, time.monotonic() - began)
     print(format_table([HEADER, *rows]))
-    if kept:
-        print(f"kept {kept:,} shards of an unfinished run", file=sys.stderr)
+    if outcome.kept_shards:
+        print(f"kept {outcome.kept_shards:,} shards of an unfinished run", file=sys.stderr)
     if manifest.duplicates:
         print(f"duplicates dropped: {manifest.duplicates:,}", file=sys.stderr)
     if manifest.rejected:
