@@ -27,6 +27,7 @@ from beam_jobs.plan.boundaries import draft_split, finish_plan, pick_boundaries,
 from beam_jobs.plan.placement import Placement, Splits
 from beam_jobs.plan.shards import BINS, Plan, bin_counts
 from beam_jobs.records.blocks import Block
+from beam_jobs.records.ragged import Ragged
 from readers.format.display import format_table
 
 # Keys generated and hashed at a time: 8 MB of hashes.
@@ -44,7 +45,7 @@ class Keys:
         began = time.perf_counter()
         keys = (b"site-%d/run-%09d.npy" % (n % 97, n) for n in range(start, stop))
         hashes = self._placement.orders(keys)
-        block = Block(hashes, np.zeros(len(hashes), np.uint8), ())
+        block = Block(hashes, np.zeros(len(hashes), np.uint8), Ragged.of(()))
         return block, time.perf_counter() - began
 
     def histogram(self, start: int, stop: int) -> tuple[np.ndarray, float, float]:

@@ -297,14 +297,15 @@ def format_held(small: Result, large: Result) -> str:
     """Formats the data that a worker holds as a whole: side inputs, and the values of a key."""
     before = {each.name: each for each in small.collections}
     rows = []
-    for b in large.collections:
-        a = before.get(b.name)
-        if b.side and a:
-            rows.append([f"side input `{b.name}`", format_bytes(a.size), format_bytes(b.size)])
+    for collection in large.collections:
+        smaller = before.get(collection.name)
+        if collection.side and smaller:
+            sizes = (format_bytes(each.size) for each in (smaller, collection))
+            rows.append([f"side input `{collection.name}`", *sizes])
     for a, b in _pairs(small, large):
         if b.grouped and b.written:
-            sizes = (each.read_bytes / max(each.written, 1) for each in (a, b))
-            rows.append([f"values of a key, `{b.name}`", *map(format_bytes, sizes)])
+            sizes = (format_bytes(each.read_bytes / max(each.written, 1)) for each in (a, b))
+            rows.append([f"values of a key, `{b.name}`", *sizes])
     return _markdown(["held", f"{small.records:,}", f"{large.records:,}"], rows)
 
 

@@ -15,7 +15,7 @@ from beam_jobs.cli.parser import declared_flags
 _COMMAND_ONLY = ("dry_run", "engine")
 _REMOTE = r"^[a-z0-9]+://[^*?\[]+$"
 _REGEXES = {"output": _REMOTE, "input": "^[a-z0-9]+://.+$", "table": "^[a-z0-9]+://.+$"}
-_BEAM_PARAMETERS = [
+_BEAM_PARAMETERS: list[dict[str, Any]] = [
     {
         "name": "sdk_container_image",
         "label": "sdk_container_image",
