@@ -15,6 +15,7 @@ from beam_jobs.dataset.output import (
     parse_size,
     resolve,
 )
+from beam_jobs.dataset.replace import finish_replacement, placed
 from beam_jobs.engines.flags import Engine
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.protocols import RecordJob
@@ -100,6 +101,8 @@ class DatasetFlags(Flags):
         if self.output is None:
             return ""
         output = resolve(self.output)
+        if not self.dry_run:
+            finish_replacement(output)
         check_output(output, self.overwrite)
         return output
 
@@ -125,7 +128,7 @@ class DatasetFlags(Flags):
         num_shards = (0,) * len(splits.names)
         if self.num_shards:
             num_shards = parse_num_shards(self.num_shards, splits.names)
-        return Output(
+        output = Output(
             directory=directory,
             schema=job.schema,
             placement=Placement(self.seed, splits, groups, self.split_column),
@@ -136,6 +139,7 @@ class DatasetFlags(Flags):
             options=options,
             balance=self.balance,
         )
+        return output if self.dry_run else placed(output)
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ def run_job(command: Command) -> Outcome | None:
     if on_dataflow(command.beam) and not is_followed(command.beam):
         return None
     try:
-        return Outcome(_manifest(command.output.directory), _kept_shards(result))
+        return Outcome(_manifest(command.output.destination), _kept_shards(result))
     except (DatasetError, OSError, ValueError) as error:
         raise DataError(
             f"the runner reports success, but {error}; no dataset was written: run the job again"
@@ -56,7 +56,7 @@ def run_job(command: Command) -> Outcome | None:
 def _launch(command: Command, transform: beam.PTransform) -> PipelineResult:
     inputs = command.job.inputs
     return launch(
-        transform, command.beam, command.output.directory, [*inputs.patterns, inputs.root]
+        transform, command.beam, command.output.destination, [*inputs.patterns, inputs.root]
     )
 
 
@@ -66,11 +66,11 @@ def stall_warning(command: Command) -> str:
     if (
         runner not in ("FlinkRunner", "SparkRunner", "PortableRunner")
         or command.job.as_file_job()
-        or is_local(command.output.directory)
+        or is_local(command.output.destination)
     ):
         return ""
     return (
-        f"warning: --output {command.output.directory}: records are shuffled through the engine on "
+        f"warning: --output {command.output.destination}: records are shuffled through the engine on "
         "their way to a store; on Flink and Spark a task with more than 400 MB of them may hang: write "
         "to a disk that all workers share, or use more tasks (docs/scale.md)"
     )
@@ -129,6 +129,6 @@ def main_job(command: Command) -> None:
         print(f"duplicates dropped: {manifest.duplicates:,}", file=sys.stderr)
     if manifest.rejected:
         print(
-            f"{manifest.rejected} rejected, listed in {join(command.output.directory, REJECTS)}/",
+            f"{manifest.rejected} rejected, listed in {join(command.output.destination, REJECTS)}/",
             file=sys.stderr,
         )

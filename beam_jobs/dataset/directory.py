@@ -36,10 +36,34 @@ _OURS = re.compile(
     rf"|{REJECTS}/[^/]+\.jsonl|{re.escape(STAGING)}/[^/]+"
 )
 
+# Where a dataset is written that will replace the complete one in the directory.
+NEXT = f"{STAGING}/next"
 
-def _files(directory: str) -> list[str]:
+
+def relative_names(directory: str, found: Iterable[FileInfo]) -> set[str]:
+    """The names of files relative to the directory that they are in."""
+    start = len(join(directory, ""))
+    return {file.path[start:] for file in found}
+
+
+def working_directory(directory: str, overwrite: bool) -> str:
+    """The directory into which a job writes: `directory`, or `.staging/next` in it to replace a dataset.
+
+    Raises:
+        UsageError: `check_output` refuses the directory.
+    """
+    complete = join(directory, MANIFEST) in check_output(directory, overwrite)
+    return join(directory, NEXT) if complete else directory
+
+
+def files_in(directory: str) -> list[FileInfo]:
+    """The files in an output directory.
+
+    Raises:
+        UsageError: They cannot be listed.
+    """
     try:
-        return [file.path for file in list_files(directory)]
+        return list_files(directory)
     except (BeamIOError, ValueError, OSError) as error:
         raise UsageError(f"--output {directory}: {error}") from None
 
@@ -53,9 +77,9 @@ def check_output(directory: str, overwrite: bool) -> list[str]:
     """
     if is_local(directory) and Path(directory).exists() and not Path(directory).is_dir():
         raise UsageError(f"--output {directory}: this is a file; name a directory")
-    paths = _files(directory)
-    names = {path[len(directory.rstrip("/")) + 1 :] for path in paths}
-    strange = sorted(name for name in names if not _OURS.fullmatch(name))
+    found = files_in(directory)
+    names = relative_names(directory, found)
+    strange = sorted(n for n in names if not _OURS.fullmatch(n.removeprefix(f"{NEXT}/")))
     if strange:
         raise UsageError(
             f"--output {directory}: it holds {strange[0]!r}, which is not part of a dataset; "
@@ -71,23 +95,30 @@ def check_output(directory: str, overwrite: bool) -> list[str]:
         raise UsageError(
             f"--output {directory}: a dataset is here already; add --overwrite to replace it"
         )
-    return paths
+    return [file.path for file in found]
 
 
 def prepare_output(directory: str, overwrite: bool, keep: str = "") -> None:
-    """Prepares a directory for a job: marked as unfinished, and empty or with shards to keep.
+    """Prepares a `working_directory` for a job: marked as unfinished, and empty or with shards to keep.
 
     The shards of an unfinished run stay, because this job may be about to write the same. Anything
-    else is deleted, the manifest first, so that half a dataset never looks complete.
+    else is deleted, but never a dataset that was complete before the job: only in `.staging/next` may
+    there be one, which another job completed without moving it to its place.
 
     Files whose paths begin with `keep`, unless it is empty, are this job's own and stay, too.
 
     Raises:
-        UsageError: `check_output` refuses the directory, or it cannot be written.
+        UsageError: `check_output` refuses the directory, or it cannot be written, or another job has
+            completed a dataset there since this one began.
     """
-    paths = check_output(directory, overwrite)
-    paths = [path for path in paths if not (keep and path.startswith(keep))]
     manifest, marker = join(directory, MANIFEST), join(directory, MARKER)
+    paths = check_output(directory, overwrite)
+    if manifest in paths and not directory.endswith(f"/{NEXT}"):
+        raise UsageError(
+            f"--output {directory}: another job completed a dataset here while this one was planned; "
+            "run the command again to replace it"
+        )
+    paths = [path for path in paths if not (keep and path.startswith(keep))]
     try:
         make_directory(join(directory, STAGING))
         if marker in paths and manifest not in paths:

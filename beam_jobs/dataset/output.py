@@ -46,7 +46,7 @@ class Output:
     """A dataset to write.
 
     Attributes:
-        directory: The output directory, returned by `resolve`.
+        directory: Where the job writes, returned by `working_directory`.
         schema: The features of every record.
         placement: Seed and splits, which decide where each key goes.
         num_shards: The number of shards of each split; 0 chooses it from `shard_size`.
@@ -57,6 +57,8 @@ class Output:
         balance: Whether the shards of a split have about the same number of records or of bytes.
         feature_names: Names of features in Examples, if they differ from those in the schema.
         stratify: Whether every split gets its share of each label's records.
+        replaces: The directory of the complete dataset that this one will replace; empty if there is
+            none. `directory` is then inside it.
     """
 
     directory: str
@@ -70,6 +72,12 @@ class Output:
     balance: Balance = "records"
     feature_names: Mapping[str, str] = field(default_factory=dict)
     stratify: bool = False
+    replaces: str = ""
+
+    @property
+    def destination(self) -> str:
+        """The directory in which the dataset will be."""
+        return self.replaces or self.directory
 
 
 def resolve(directory: str) -> str:

@@ -14,6 +14,7 @@ from beam_jobs.dataset.directory import remove_leftovers
 from beam_jobs.dataset.moves import Change, plan_changes
 from beam_jobs.dataset.output import Output, renamed_schema
 from beam_jobs.dataset.reconcile import check_files, dataset_files, reconcile
+from beam_jobs.dataset.replace import replace_dataset, was_committed
 from beam_jobs.dataset.resume import ShardResult
 from beam_jobs.dataset.shard_file import unwritable
 from beam_jobs.dataset.topup import PreparedChange, apply_change, prepare_change
@@ -23,11 +24,17 @@ from beam_jobs.packages import versions
 from beam_jobs.pipeline.plan_shards import Planned
 from beam_jobs.plan.shards import Plan
 from beam_jobs.plan.summary import Summary
+from beam_jobs.records.rejects import REJECTS
 from beam_jobs.records.statistics import Statistics
 from beam_jobs.sources.classes import Names
 from beam_jobs.sources.labels import LABEL
-from beam_jobs.storage.atomic import clear_staging, list_files, write_file
-from readers.format.manifest import MANIFEST, TOKENIZER, VOCABULARY, Manifest, Split
+from beam_jobs.storage.atomic import (
+    clear_staging,
+    drop_empty_directory,
+    list_files,
+    write_file,
+)
+from readers.format.manifest import MANIFEST, TOKENIZER, VOCABULARY, Manifest, Split, join
 from readers.format.schema import Schema
 
 
@@ -128,16 +135,22 @@ class _Commit(beam.DoFn):
             output, splits, statistics, summary, class_names, schema, vocabulary, tokenizer
         )
         every = list(chain.from_iterable(splits))
-        with unwritable(output.directory, MANIFEST):
-            found = list_files(output.directory)  # Once, because stores charge for listings.
-            check_files(output.directory, every, found)
-            if vocabulary:
-                write_file(output.directory, VOCABULARY, vocabulary_file(vocabulary))
-            if tokenizer:
-                write_file(output.directory, TOKENIZER, tokenizer.encode())
-            remove_leftovers(output.directory, dataset_files(manifest, every, names), found)
-            write_file(output.directory, MANIFEST, manifest.to_bytes())
-            clear_staging(output.directory, found)
+        with unwritable(output.destination, MANIFEST):
+            if not (output.replaces and was_committed(output, manifest)):
+                found = list_files(output.directory)  # Once, because stores charge for listings.
+                check_files(output.directory, every, found)
+                if vocabulary:
+                    write_file(output.directory, VOCABULARY, vocabulary_file(vocabulary))
+                if tokenizer:
+                    write_file(output.directory, TOKENIZER, tokenizer.encode())
+                files = dataset_files(manifest, every, names)
+                remove_leftovers(output.directory, files, found)
+                if not manifest.rejected:
+                    drop_empty_directory(join(output.directory, REJECTS))
+                write_file(output.directory, MANIFEST, manifest.to_bytes())
+                clear_staging(output.directory, found)
+            if output.replaces:
+                replace_dataset(output.replaces)
         yield manifest
 
 

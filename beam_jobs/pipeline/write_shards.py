@@ -24,6 +24,7 @@ from beam_jobs.dataset.output import (
     parse_size,
     resolve,
 )
+from beam_jobs.dataset.replace import finish_replacement, placed
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.packages import check_crc32c
 from beam_jobs.pipeline.commit import CommitDataset
@@ -208,7 +209,8 @@ class WriteShards(beam.PTransform):
         )
 
     def expand(self, records: beam.PCollection) -> beam.PCollection:
-        output = self._output
+        finish_replacement(self._output.directory)
+        output = placed(self._output)
         spool = spool_of(output, f"{uuid.uuid4().hex}.")
         # A dataset has no event time, so windows of the input do not matter.
         records |= "Global" >> beam.WindowInto(GlobalWindows())

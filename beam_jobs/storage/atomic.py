@@ -9,8 +9,10 @@ a file. It may write a whole file again, because all attempts write the same byt
 from __future__ import annotations
 
 import contextlib
+import os
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
 from apache_beam.io.filesystem import BeamIOError, CompressionTypes
@@ -24,6 +26,9 @@ from beam_jobs.storage.paths import is_local
 from readers.format.manifest import join
 
 STAGING = ".staging"
+
+# A copy inside a store is a request without a body: it waits for the store, not for the network.
+_COPIED_AT_ONCE = 16
 
 
 class _Destination(Protocol):
@@ -56,15 +61,7 @@ class _StagedFile:
         self._file.close()
         if "/" in self._name:
             make_directory(join(self._directory, self._name.rsplit("/", 1)[0]))
-        target = join(self._directory, self._name)
-        try:
-            FileSystems.rename([self._staged], [target])
-        except OSError:
-            if is_local(target) or not FileSystems.exists(target):
-                raise
-            # HDFS cannot rename onto a file. For a moment the file is missing, but never half of it.
-            FileSystems.delete([target])
-            FileSystems.rename([self._staged], [target])
+        _rename(self._staged, join(self._directory, self._name))
 
     def give_up(self) -> None:
         # The error that led here is the one to report: on a full disk, closing fails again.
@@ -72,6 +69,17 @@ class _StagedFile:
             self._file.close()
         with contextlib.suppress(OSError, BeamIOError):
             FileSystems.delete([self._staged])
+
+
+def _rename(source: str, target: str) -> None:
+    try:
+        FileSystems.rename([source], [target])
+    except OSError:
+        if is_local(target) or not FileSystems.exists(target):
+            raise
+        # HDFS cannot rename onto a file. For a moment the file is missing, but never half of it.
+        FileSystems.delete([target])
+        FileSystems.rename([source], [target])
 
 
 class NewFile:
@@ -150,6 +158,31 @@ def delete_files(paths: Iterable[str]) -> None:
         store_of(named[0]).delete(named)
     elif named:
         FileSystems.delete(named)
+
+
+def move_files(moves: Sequence[tuple[str, str]]) -> None:
+    """Moves files, in place of any that have the new names; a store copies and deletes them.
+
+    Args:
+        moves: (path, new path) of each file, all on the same filesystem.
+    """
+    if moves and is_store(moves[0][0]):
+        store = store_of(moves[0][0])
+        with ThreadPoolExecutor(_COPIED_AT_ONCE) as threads:
+            list(threads.map(lambda move: store.copy(*move), moves))
+        store.delete([source for source, _ in moves])
+        return
+    for folder in {target.rsplit("/", 1)[0] for _, target in moves}:
+        make_directory(folder)
+    for source, target in moves:
+        _rename(source, target)
+
+
+def drop_empty_directory(path: str) -> None:
+    """Removes a local directory if it is empty; elsewhere an empty directory does not matter."""
+    if is_local(path):
+        with contextlib.suppress(OSError):
+            os.rmdir(path)
 
 
 def clear_staging(directory: str, found: Iterable[FileInfo]) -> None:

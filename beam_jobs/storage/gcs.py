@@ -110,6 +110,14 @@ class GcsStore(Store):
     def upload(self, path: str) -> Upload:
         return _ResumableUpload(self.blob(path), path, self._retry)
 
+    def copy(self, path: str, target: str) -> None:
+        source, token = self.blob(path), None
+        with _job_errors(path, reads=True):
+            while True:  # The store copies a part of a large object with each request.
+                token, *_ = self.blob(target).rewrite(source, token=token, retry=self._retry)
+                if token is None:
+                    return
+
     def delete(self, paths: Sequence[str]) -> None:
         with ThreadPoolExecutor(_DELETED_AT_ONCE) as threads:
             list(threads.map(self._delete, paths))

@@ -97,6 +97,14 @@ class Store(abc.ABC):
         """Begins an object that is uploaded in parts."""
 
     @abc.abstractmethod
+    def copy(self, path: str, target: str) -> None:
+        """Copies an object within the store, in place of any that has the new name.
+
+        Raises:
+            OSError: the object is missing.
+        """
+
+    @abc.abstractmethod
     def delete(self, paths: Sequence[str]) -> None:
         """Deletes objects; missing ones are ignored."""
 

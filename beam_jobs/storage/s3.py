@@ -183,6 +183,10 @@ class S3Store(Store):
     def upload(self, path: str) -> Upload:
         return _MultipartUpload(self, path)
 
+    def copy(self, path: str, target: str) -> None:
+        bucket, key = bucket_and_key(path)
+        self.call("copy", target, CopySource={"Bucket": bucket, "Key": key})
+
     def delete(self, paths: Sequence[str]) -> None:
         buckets: dict[str, list[str]] = {}
         for path in paths:

@@ -197,6 +197,18 @@ def test_only_overwrite_replaces_a_dataset_and_it_leaves_no_old_file(samples, tm
     pattern = (*arguments[:-1], tmp_path / "o?t")
     refused(capsys, 2, r"without \* \? and \[", *pattern, "--overwrite")
     assert files_of(tmp_path / "out") == before
+    # Nor a job that writes nothing, because its command is wrong.
+    wrong = (
+        "images",
+        "--input",
+        f"{samples}/sensors/*/*",
+        "--output",
+        tmp_path / "out",
+        "--overwrite",
+    )
+    refused(capsys, 1, "records were rejected, no dataset was written", *wrong)
+    found = files_of(tmp_path / "out")
+    assert {name: found[name] for name in found if not name.startswith(".staging/")} == before
     assert run(*arguments, "--num_shards", 2, "--overwrite") == 0
     assert sorted(files_of(tmp_path / "out")) == [
         "manifest.json",

@@ -21,12 +21,12 @@ from beam_jobs.errors import DataError, find_job_error
 from beam_jobs.pipeline import commit
 from readers.format.manifest import Manifest
 from tests.support import forked
-from tests.support.commands import IN_MEMORY, TWO, interrupted, only_error, resumed, run
+from tests.support.commands import IN_MEMORY, TWO, interrupted, only_error, refused, resumed, run
 from tests.support.datasets import files_of, npy, write_recordings
 
 
 def notes(out):
-    return sorted(path.name for path in (out / ".staging").glob("*.done"))
+    return sorted(path.name for path in (out / ".staging").rglob("*.done"))
 
 
 def assert_resumes(capsys, arguments, out, expected):
@@ -200,13 +200,14 @@ def test_an_overwriting_run_killed_at_any_moment_leaves_the_old_dataset_or_resum
     wait_for(out, process, seconds * within(moment, 5) if moment else 0)
     process.kill()
     process.communicate(timeout=60)
-    is_unfinished(out, files, expected)
+    assert not is_unfinished(out, files, expected) or (out / ".staging/REPLACING").exists()
     assert_resumes(capsys, arguments, out, expected)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("overwrite", [[], ["--overwrite"]])
-def test_a_killed_overwriting_run_keeps_its_shards(many, done, tmp_path, capsys, overwrite):
+def test_a_killed_overwriting_run_leaves_the_old_dataset_whole_and_keeps_its_shards(
+    many, done, tmp_path, capsys
+):
     arguments, expected, _ = many
     out = tmp_path / "out"
     shutil.copytree(done[2], out)
@@ -216,9 +217,10 @@ def test_a_killed_overwriting_run_keeps_its_shards(many, done, tmp_path, capsys,
         time.sleep(0.001)
     process.kill()
     process.communicate(timeout=60)
-    assert not (out / "manifest.json").exists()
+    assert not is_unfinished(out, done[3])
+    refused(capsys, 2, "a dataset is here already", *arguments)
     before = len(notes(out))
-    assert assert_resumes(capsys, [*arguments, *overwrite], out, expected) == before >= 10
+    assert assert_resumes(capsys, [*arguments, "--overwrite"], out, expected) == before >= 10
 
 
 # Changes between the runs.

@@ -1,6 +1,13 @@
 import pytest
 
-from beam_jobs.dataset.directory import DONE, MARKER, check_output, prepare_output, remove_leftovers
+from beam_jobs.dataset.directory import (
+    DONE,
+    MARKER,
+    NEXT,
+    check_output,
+    prepare_output,
+    remove_leftovers,
+)
 from beam_jobs.dataset.output import parse_names, parse_num_shards, resolve
 from beam_jobs.errors import UsageError
 from beam_jobs.storage.atomic import list_files
@@ -67,11 +74,15 @@ def test_an_existing_dataset_is_refused(tmp_path):
     assert files(tmp_path) == sorted(LEFT_BY_A_RUN)
 
 
-def test_an_existing_dataset_is_deleted_with_overwrite(tmp_path):
+def test_a_complete_dataset_is_never_deleted_but_in_the_place_of_the_next_one(tmp_path):
     write(tmp_path, *LEFT_BY_A_RUN)
     assert len(check_output(str(tmp_path), overwrite=True)) == len(LEFT_BY_A_RUN)
-    prepare_output(str(tmp_path), overwrite=True)
-    assert files(tmp_path) == [MARKER]
+    with pytest.raises(UsageError, match="another job completed a dataset here"):
+        prepare_output(str(tmp_path), overwrite=True)
+    assert files(tmp_path) == sorted(LEFT_BY_A_RUN)
+    write(tmp_path / NEXT, *LEFT_BY_A_RUN)
+    prepare_output(str(tmp_path / NEXT), overwrite=True)
+    assert files(tmp_path) == sorted([*LEFT_BY_A_RUN, f"{NEXT}/{MARKER}"])
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
@@ -91,13 +102,10 @@ def test_without_the_mark_of_a_run_everything_is_deleted_despite_a_staging_folde
     assert files(tmp_path) == [MARKER]
 
 
-def test_no_shards_of_a_dataset_that_was_about_to_be_replaced_are_kept(tmp_path):
-    write(tmp_path, *LEFT_BY_A_RUN, MARKER)
-    with pytest.raises(UsageError, match="a dataset is here already"):
-        prepare_output(str(tmp_path), overwrite=False)
-    assert "manifest.json" in files(tmp_path)
-    prepare_output(str(tmp_path), overwrite=True)
-    assert files(tmp_path) == [MARKER]
+def test_no_shards_of_a_complete_dataset_are_kept(tmp_path):
+    write(tmp_path / NEXT, *LEFT_BY_A_RUN, MARKER)
+    prepare_output(str(tmp_path / NEXT), overwrite=True)
+    assert files(tmp_path / NEXT) == [MARKER]
 
 
 def test_leftovers_are_deleted_except_the_staging_folder(tmp_path):

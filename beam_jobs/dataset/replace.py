@@ -1,0 +1,119 @@
+"""A dataset that replaces an older one: it is written into `.staging/next`, then moved to its place.
+
+The older dataset stays whole and readable until the new one is complete. Then its manifest is deleted, the
+new files are moved, and the new manifest is moved last. If that is interrupted, the next job for the same
+directory finishes it, so at every moment one of the two datasets is complete.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+from beam_jobs.dataset.directory import (
+    NEXT,
+    files_in,
+    relative_names,
+    working_directory,
+)
+from beam_jobs.dataset.output import Output
+from beam_jobs.errors import UsageError
+from beam_jobs.records.rejects import REJECTS
+from beam_jobs.storage.atomic import (
+    STAGING,
+    clear_staging,
+    delete_files,
+    drop_empty_directory,
+    list_files,
+    move_files,
+    write_file,
+)
+from beam_jobs.storage.files import read_bytes
+from readers.format.manifest import MANIFEST, Manifest, join
+
+# Lists the files of the new dataset; exists while they are being moved.
+JOURNAL = f"{STAGING}/REPLACING"
+
+
+def placed(output: Output) -> Output:
+    """The output with the directory to write into, which is another one if a dataset is replaced.
+
+    Raises:
+        UsageError: The directory holds something that may not be replaced.
+    """
+    directory = working_directory(output.directory, output.overwrite)
+    if directory == output.directory:
+        return output
+    return dataclasses.replace(output, directory=directory, replaces=output.directory)
+
+
+def finish_replacement(directory: str) -> None:
+    """Moves a new dataset to its place if an earlier job was interrupted while it did so.
+
+    Raises:
+        UsageError: The directory cannot be read or written.
+    """
+    if JOURNAL not in relative_names(directory, files_in(directory)):
+        return
+    try:
+        replace_dataset(directory)
+    except OSError as error:
+        raise UsageError(
+            f"--output {directory}: an interrupted job left a complete dataset in {NEXT}, which cannot "
+            f"be moved to its place ({error})"
+        ) from None
+
+
+def replace_dataset(directory: str) -> None:
+    """Moves the complete dataset in `.staging/next` to the place of the older one in `directory`.
+
+    It may be interrupted and called again. Without a complete dataset in `.staging/next` it does nothing.
+
+    Raises:
+        OSError: A file cannot be moved or deleted.
+    """
+    found = list_files(directory)
+    names = relative_names(directory, found)
+    new = _new_names(directory, names)
+    if MANIFEST not in new:
+        return
+    here = [name for name in new if f"{NEXT}/{name}" in names]
+    if MANIFEST in here and MANIFEST in names:
+        delete_files([join(directory, MANIFEST)])
+    for group in (
+        [name for name in here if name != MANIFEST],
+        [MANIFEST] if MANIFEST in here else [],
+    ):
+        move_files([(join(directory, f"{NEXT}/{n}"), join(directory, n)) for n in group])
+    old = names - set(new)
+    delete_files(join(directory, n) for n in sorted(old) if not n.startswith(f"{STAGING}/"))
+    if not any(name.startswith(f"{REJECTS}/") for name in new):
+        drop_empty_directory(join(directory, REJECTS))
+    clear_staging(directory, list_files(directory))
+
+
+def _new_names(directory: str, names: set[str]) -> list[str]:
+    """The names of the new dataset's files, from the journal, which is written if there is none."""
+    if JOURNAL in names:
+        return list(json.loads(read_bytes(join(directory, JOURNAL))))
+    inside = {name.removeprefix(f"{NEXT}/") for name in names if name.startswith(f"{NEXT}/")}
+    new = sorted(name for name in inside if not name.startswith(f"{STAGING}/"))
+    if MANIFEST in new:
+        write_file(directory, JOURNAL, json.dumps(new).encode())
+    return new
+
+
+def was_committed(output: Output, manifest: Manifest) -> bool:
+    """Whether an attempt that a runner repeats has already written this manifest, or even moved it."""
+    expected = manifest.to_bytes()
+    if _content(join(output.directory, MANIFEST)) == expected:
+        return True
+    moved = not list_files(output.directory)
+    return moved and _content(join(output.replaces, MANIFEST)) == expected
+
+
+def _content(path: str) -> bytes | None:
+    try:
+        return read_bytes(path)
+    except OSError:
+        return None
