@@ -10,6 +10,7 @@ from typing import Any
 
 import boto3
 import urllib3.exceptions
+from boto3.s3.transfer import TransferConfig
 from botocore.config import Config
 from botocore.exceptions import (
     BotoCoreError,
@@ -75,6 +76,9 @@ _STATUSES = dict.fromkeys(
     ],
     503,
 )
+
+# One request copies up to 5 GiB, and only such a copy keeps the checksum of the whole object.
+_COPIES = TransferConfig(multipart_threshold=5 << 30)
 
 _SIGN_IN = (
     "give --s3_access_key_id and --s3_secret_access_key, or AWS_ACCESS_KEY_ID and "
@@ -185,7 +189,7 @@ class S3Store(Store):
 
     def copy(self, path: str, target: str) -> None:
         bucket, key = bucket_and_key(path)
-        self.call("copy", target, CopySource={"Bucket": bucket, "Key": key})
+        self.call("copy", target, CopySource={"Bucket": bucket, "Key": key}, Config=_COPIES)
 
     def delete(self, paths: Sequence[str]) -> None:
         buckets: dict[str, list[str]] = {}

@@ -14,10 +14,17 @@ import pytest
 
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.storage import gcs, objects
-from beam_jobs.storage.atomic import NewFile, delete_files, drop_uploads, list_files, write_file
+from beam_jobs.storage.atomic import (
+    NewFile,
+    delete_files,
+    drop_uploads,
+    list_files,
+    move_files,
+    write_file,
+)
 from beam_jobs.storage.files import open_file, open_seekable, read_bytes
 from beam_jobs.storage.listing import match
-from beam_jobs.storage.objects import NewObject
+from beam_jobs.storage.objects import NewObject, store_of
 from beam_jobs.storage.paths import absolute
 from readers.files import backoff
 from tests.support.checkout import ROOT
@@ -73,6 +80,20 @@ def test_a_small_object_is_uploaded_with_one_request(store):
     assert len(first) <= 1
     (upload,) = [request for request in seen if request not in first]
     assert upload.method in ("PUT", "POST")
+
+
+@pytest.mark.parametrize("data", [b"", LARGE])
+def test_files_are_moved_in_place_of_others(store, data):
+    write_file(store.url, "next/a/b", data)
+    write_file(store.url, "next/c", b"c")
+    write_file(store.url, "a/b", b"old")
+    names = ["a/b", "c"]
+    move_files([(f"{store.url}/next/{name}", f"{store.url}/{name}") for name in names])
+    assert [file.path for file in list_files(store.url)] == [f"{store.url}/{n}" for n in names]
+    assert stored(store, "a/b") == data
+    assert store_of(store.url).checksum(f"{store.url}/a/b")[1] == google_crc32c.value(data)
+    with pytest.raises(FileNotFoundError):
+        move_files([(f"{store.url}/next/c", f"{store.url}/c")])
 
 
 @pytest.mark.slow(base=["s3"])
