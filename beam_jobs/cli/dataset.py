@@ -16,6 +16,7 @@ from beam_jobs.dataset.output import (
     resolve,
 )
 from beam_jobs.dataset.replace import finish_replacement, placed
+from beam_jobs.dataset.reservation import refuse_if_running
 from beam_jobs.engines.flags import Engine
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.protocols import RecordJob
@@ -102,6 +103,7 @@ class DatasetFlags(Flags):
             return ""
         output = resolve(self.output)
         if not self.dry_run:
+            refuse_if_running(output)
             finish_replacement(output)
         check_output(output, self.overwrite)
         return output

@@ -16,6 +16,7 @@ from apache_beam.runners.runner import PipelineResult
 
 from beam_jobs.cli.command import Command
 from beam_jobs.cli.report import HEADER, format_findings, summary_rows
+from beam_jobs.dataset.reservation import reserved
 from beam_jobs.engines.dataflow import is_followed, on_dataflow
 from beam_jobs.engines.launch import launch
 from beam_jobs.errors import DataError
@@ -42,7 +43,8 @@ def run_job(command: Command) -> Outcome | None:
     """
     if warning := stall_warning(command):
         print(warning, file=sys.stderr)
-    result = _launch(command, command.name.capitalize() >> command.transform)
+    with reserved(command.output.destination, command.name):
+        result = _launch(command, command.name.capitalize() >> command.transform)
     if on_dataflow(command.beam) and not is_followed(command.beam):
         return None
     try:

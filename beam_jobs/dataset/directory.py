@@ -28,6 +28,9 @@ DONE = ".done"
 # Exists while a run is unfinished; the files next to it may be deleted.
 MARKER = f"{STAGING}/UNFINISHED"
 
+# Names the job that is running; it belongs to the command, and no step of the job deletes it.
+RUNNING = f"{STAGING}/RUNNING"
+
 _UNFINISHED = b"An unfinished run of beam_jobs: no dataset yet. Run the job again.\n"
 
 _OURS = re.compile(
@@ -57,13 +60,14 @@ def working_directory(directory: str, overwrite: bool) -> str:
 
 
 def files_in(directory: str) -> list[FileInfo]:
-    """The files in an output directory.
+    """The files in an output directory, without the note of the running job.
 
     Raises:
         UsageError: They cannot be listed.
     """
+    running = join(directory, RUNNING)
     try:
-        return list_files(directory)
+        return [file for file in list_files(directory) if file.path != running]
     except (BeamIOError, ValueError, OSError) as error:
         raise UsageError(f"--output {directory}: {error}") from None
 

@@ -13,6 +13,7 @@ import os
 import uuid
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, Protocol
 
 from apache_beam.io.filesystem import BeamIOError, CompressionTypes
@@ -121,6 +122,31 @@ def write_file(directory: str, name: str, data: bytes) -> None:
     with NewFile(directory, name) as file:
         file.write(data)
         file.publish()
+
+
+def create_file(directory: str, name: str, data: bytes) -> bool:
+    """Writes a small file unless there is one of this name; returns whether it did.
+
+    Of several processes on this machine, or of several that use a store, only one does so.
+    """
+    path = join(directory, name)
+    if is_store(path):
+        return store_of(path).create(path, data)
+    make_directory(path.rsplit("/", 1)[0])
+    if not is_local(path):
+        if FileSystems.exists(path):
+            return False
+        write_file(directory, name, data)
+        return True
+    staged = Path(f"{path}.{uuid.uuid4().hex}")
+    try:
+        staged.write_bytes(data)
+        os.link(staged, path)  # Unlike a rename, it never replaces a file.
+    except FileExistsError:
+        return False
+    finally:
+        staged.unlink(missing_ok=True)
+    return True
 
 
 def make_directory(path: str) -> None:

@@ -20,6 +20,7 @@ from google.cloud.storage.retry import DEFAULT_RETRY
 
 from beam_jobs.storage.object_store import (
     PART_BYTES,
+    ChangedError,
     FileInfo,
     Part,
     Store,
@@ -106,6 +107,14 @@ class GcsStore(Store):
             self.blob(path).upload_from_string(
                 data, content_type="application/octet-stream", retry=self._retry
             )
+
+    def create(self, path: str, data: bytes) -> bool:
+        try:
+            with _job_errors(path):
+                self.blob(path).upload_from_string(data, if_generation_match=0, retry=self._retry)
+        except ChangedError:
+            return False
+        return True
 
     def upload(self, path: str) -> Upload:
         return _ResumableUpload(self.blob(path), path, self._retry)

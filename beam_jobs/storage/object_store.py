@@ -61,6 +61,10 @@ class Upload(Protocol):
         """Drops the parts, so that they never become an object."""
 
 
+class ChangedError(OSError):
+    """An object does not have the version, or the absence, that a request demanded."""
+
+
 class Store(abc.ABC):
     """The buckets of one kind of store.
 
@@ -91,6 +95,10 @@ class Store(abc.ABC):
     @abc.abstractmethod
     def put(self, path: str, data: bytes) -> None:
         """Writes an object with one request."""
+
+    @abc.abstractmethod
+    def create(self, path: str, data: bytes) -> bool:
+        """Writes an object with one request unless it exists; returns whether it did."""
 
     @abc.abstractmethod
     def upload(self, path: str) -> Upload:
@@ -151,7 +159,7 @@ def refusal(path: str, status: int, answer: str, sign_in: str, reads: bool) -> E
     if status == 404:
         return FileNotFoundError(f"{path}: no such object")
     if status == 412:
-        return OSError(f"{path}: it was replaced while it was read")
+        return ChangedError(f"{path}: it was replaced while it was read")
     if status == 401:
         return UsageError(f"{path}: the store refuses the credentials ({answer}): {sign_in}")
     if status == 403 and reads:

@@ -25,6 +25,7 @@ from botocore.exceptions import (
 
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.storage.object_store import (
+    ChangedError,
     FileInfo,
     Part,
     Store,
@@ -183,6 +184,13 @@ class S3Store(Store):
         # The store compares the checksum with the bytes that arrived, and keeps it for `checksum`.
         known = {"ChecksumAlgorithm": "CRC32C", "ChecksumCRC32C": crc32c_text(data)}
         self.call("put_object", path, Body=data, **known)
+
+    def create(self, path: str, data: bytes) -> bool:
+        try:
+            self.call("put_object", path, Body=data, IfNoneMatch="*")
+        except ChangedError:
+            return False
+        return True
 
     def upload(self, path: str) -> Upload:
         return _MultipartUpload(self, path)
