@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -11,7 +13,7 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 from apache_beam.metrics import Metrics
-from apache_beam.pvalue import TaggedOutput
+from apache_beam.pvalue import AsList, TaggedOutput
 from apache_beam.transforms.window import GlobalWindows
 
 from beam_jobs.dataset.directory import check_output
@@ -24,6 +26,7 @@ from beam_jobs.dataset.output import (
     parse_size,
     resolve,
 )
+from beam_jobs.dataset.resume import ShardResult
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.packages import check_crc32c
 from beam_jobs.pipeline.commit import CommitDataset
@@ -35,11 +38,28 @@ from beam_jobs.plan.summary import Summary
 from beam_jobs.records.blocks import Block, BlockBuilder
 from beam_jobs.records.encode import RecordEncoder
 from beam_jobs.records.payload import frame_lengths, pack_record, unpack_reject
-from beam_jobs.records.rejects import OnReject, Reject
+from beam_jobs.records.rejects import REJECTS, OnReject, Reject
 from beam_jobs.records.spool import Spool
 from beam_jobs.sources.labels import LABEL
 from readers.format.encode import Encoder
+from readers.format.manifest import Manifest, join
 from readers.format.schema import Feature, Schema
+
+_logger = logging.getLogger("beam_jobs")
+
+# A record's array, and an array of another dtype that the schema asks for.
+_OTHER_DTYPE = re.compile(r"expected (\w+) \[.*\], got (\w+) \[")
+
+
+def _cure(mismatch: str) -> str:
+    """What to change in a program whose record does not fit the schema."""
+    cure = "make it fit the schema"
+    if dtypes := _OTHER_DTYPE.search(mismatch):
+        expected, found = dtypes.groups()
+        numbers = "string" not in (expected, found) and "bfloat16" not in (expected, found)
+        if numbers and expected != found and np.can_cast(found, expected, "same_kind"):
+            cure = f"convert it with value.astype(np.{expected})"
+    return f"{cure}, or pass on_reject='skip' to list such records in rejects/ and write the others"
 
 
 class _EncodeRecords(beam.DoFn):
@@ -84,7 +104,7 @@ class _EncodeRecords(beam.DoFn):
         except ValueError as error:
             body = Reject.of(key, "encode", error)
             if self._output.on_reject == "fail":
-                raise DataError(f"{body} (on_reject='fail')") from None
+                raise DataError(f"{body}; {_cure(body.error)}") from None
         full = self._builder.add(placement.order(key), split, pack_record(key, body))
         if full:
             yield from self._emit(full)
@@ -126,6 +146,26 @@ class _EncodeRecords(beam.DoFn):
         yield TaggedOutput(self.HASHES, good_block.pack())
 
 
+class _WarnOfRejects(beam.DoFn):
+    """Logs how many records were rejected, once the dataset is complete."""
+
+    def __init__(self, output: Output) -> None:
+        self._directory = output.directory
+
+    def process(self, manifest: Manifest, results: list[ShardResult]) -> Iterator[Manifest]:
+        if rejected := manifest.rejected:
+            found = rejected + sum(split.records for split in manifest.splits.values())
+            _logger.warning(
+                "%s of %s records do not fit the schema and were not written; the first: %s; "
+                "all are listed in %s",
+                f"{rejected:,}",
+                f"{found:,}",
+                min(result.first_reject for result in results if result.first_reject),
+                f"{join(self._directory, REJECTS)}/",
+            )
+        yield manifest
+
+
 class WriteShards(beam.PTransform):
     """PCollection of (key, dict of arrays) -> a dataset of exactly balanced shards.
 
@@ -144,7 +184,8 @@ class WriteShards(beam.PTransform):
             bytes of the largest record.
         splits: Split names and their shares, which add up to 1; None for "train" alone.
         seed: Determines the splits and the order of records.
-        on_reject: "skip" lists records that do not fit the schema in `rejects/`, "fail" stops.
+        on_reject: "fail" stops at the first record that does not fit the schema; "skip" lists such
+            records in `rejects/`, writes the others, and logs a warning with their number.
         overwrite: Whether a dataset in `directory` may be replaced.
         label_names: Names of the labels by id, for the manifest.
         options: Anything else to record in the manifest, as JSON values.
@@ -168,7 +209,7 @@ class WriteShards(beam.PTransform):
         balance: Balance = "records",
         splits: Mapping[str, float] | None = None,
         seed: int = 0,
-        on_reject: OnReject = "skip",
+        on_reject: OnReject = "fail",
         overwrite: bool = False,
         label_names: Iterable[str] = (),
         options: Mapping[str, Any] | None = None,
@@ -230,4 +271,5 @@ class WriteShards(beam.PTransform):
             | "Group" >> GroupByShard(spool=spool)
             | "Write" >> write_encoded(output, 1, spool, shards.plan)
         )
-        return (results, encoded[STATISTICS]) | CommitDataset(output, planned)
+        manifest = (results, encoded[STATISTICS]) | CommitDataset(output, planned)
+        return manifest | "WarnOfRejects" >> beam.ParDo(_WarnOfRejects(output), AsList(results))

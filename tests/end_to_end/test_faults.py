@@ -494,7 +494,8 @@ def test_write_shards_notices_an_element_lost_or_repeated(tmp_path, monkeypatch,
 
     def write_to(out):
         with beam.Pipeline() as pipeline:
-            pipeline | beam.Create(records) | WriteShards(str(out), SCHEMA, num_shards=1)
+            write = WriteShards(str(out), SCHEMA, num_shards=1, on_reject="skip")
+            pipeline | beam.Create(records) | write
 
     write_to(tmp_path / "complete")
     # Both the end of a bundle and a full block give such elements.

@@ -17,6 +17,7 @@ from beam_jobs.errors import find_job_error
 from beam_jobs.pipeline import shuffle
 from beam_jobs.pipeline.commit import _Commit
 from beam_jobs.pipeline.shuffle import WriteSpooled
+from beam_jobs.pipeline.write_shards import _cure
 from beam_jobs.plan.shards import Plan, SplitPlan
 from beam_jobs.plan.summary import Summary
 from beam_jobs.records.payload import frame_lengths, pack_record, unpack_reject
@@ -24,6 +25,7 @@ from beam_jobs.records.ragged import Ragged
 from beam_jobs.records.rejects import Reject
 from beam_jobs.records.statistics import Statistics
 from beam_jobs.storage.atomic import list_files
+from readers.format.encode import Encoder
 from readers.format.manifest import Manifest, Shard
 from readers.format.tfrecord import frame
 from readers.verify import verify
@@ -129,12 +131,18 @@ def test_the_order_of_the_pcollection_does_not_change_a_byte(tmp_path):
         assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
 
 
-def test_records_that_do_not_fit_the_schema_are_rejected_and_the_rest_is_balanced(tmp_path):
+def test_records_that_do_not_fit_the_schema_are_rejected_and_the_rest_is_balanced(tmp_path, caplog):
     records = [record(n) for n in range(50)]
     records += [(f"bad{n}", {**record(1)[1], "x": np.ones(3)}) for n in range(7)]
-    manifest = write(records, tmp_path, num_shards=5)
+    manifest = write(records, tmp_path, num_shards=5, on_reject="skip")
     assert [shard.records for shard in manifest.splits["train"].shards] == [10] * 5
     assert manifest.rejected == 7
+    (warning,) = [record for record in caplog.records if record.name == "beam_jobs"]
+    assert warning.levelname == "WARNING"
+    assert warning.getMessage() == (
+        "7 of 57 records do not fit the schema and were not written; the first: bad0: feature 'x': "
+        f"expected float32 [None, 2], got float64 [3]; all are listed in {tmp_path}/rejects/"
+    )
 
 
 def failure(records, directory, **arguments):
@@ -151,11 +159,36 @@ def test_a_repeated_key_is_refused(tmp_path):
     assert isinstance(error, UsageError) and "duplicate key 'r1'" in error.message
 
 
-def test_on_reject_fail_stops_with_the_reason(tmp_path):
-    bad = ("bad", {**record(1)[1], "x": np.ones(3)})
-    error = failure([record(1), bad], tmp_path / "out", on_reject="fail")
+def test_a_record_that_does_not_fit_the_schema_fails_with_the_reason_and_the_cure(tmp_path):
+    bad = ("bad", {**record(1)[1], "x": np.ones((1, 2))})
+    error = failure([record(1), bad], tmp_path / "out")
     assert isinstance(error, DataError)
-    assert "bad: feature 'x': expected float32 [None, 2], got float64 [3]" in error.message
+    assert str(error) == (
+        "bad: feature 'x': expected float32 [None, 2], got float64 [1, 2]; convert it with "
+        "value.astype(np.float32), or pass on_reject='skip' to list such records in rejects/ and "
+        "write the others"
+    )
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "cure"),
+    [
+        ("float32", np.zeros(2), "convert it with value.astype(np.float32), or"),
+        ("float64", np.zeros(2, np.float32), "convert it with value.astype(np.float64), or"),
+        ("int64", np.zeros(2, np.uint8), "convert it with value.astype(np.int64), or"),
+        ("int64", np.zeros(2), "make it fit the schema, or"),  # Its fractions would be lost.
+        ("float32", np.zeros(3, np.float32), "make it fit the schema, or"),
+        ("float32", np.array(["a", "b"]), "make it fit the schema, or"),
+        ("string", np.zeros(2), "make it fit the schema, or"),
+        ("float32", "text", "make it fit the schema, or"),
+    ],
+)
+def test_the_cure_is_a_cast_if_only_the_dtype_differs_and_nothing_but_precision_is_lost(
+    dtype, value, cure
+):
+    with pytest.raises(ValueError, match=r"^feature 'x': expected ") as caught:
+        Encoder(Schema({"x": Feature(dtype, (2,))})).check({"x": value})
+    assert _cure(str(caught.value)).startswith(cure)
 
 
 def test_an_empty_pcollection_is_refused(tmp_path):
