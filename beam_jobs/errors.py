@@ -1,7 +1,7 @@
 """The errors that end a job, and how their messages survive a runner.
 
 A runner passes only the text of an exception to the driver, usually at the end of a traceback, whose
-last line names the class. `find_job_error` recognizes it there.
+last line names the class and the message. `find_job_error` finds both.
 """
 
 from __future__ import annotations

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
+import os
 import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
@@ -47,17 +49,34 @@ from readers.format.schema import Feature, Schema
 
 _logger = logging.getLogger("beam_jobs")
 
-# A record's array, and an array of another dtype that the schema asks for.
-_OTHER_DTYPE = re.compile(r"expected (\w+) \[.*\], got (\w+) \[")
+# An option in a message that the command line and `WriteShards` share.
+_FLAG = re.compile(r"(?<!\S)--(\w+)")
+
+# Options whose arguments have other names, or are best shown with a value.
+_ARGUMENTS = {"output": "directory", "overwrite": "overwrite=True"}
+
+# The dtype that the schema asks for, and that of an array of numbers.
+_DTYPES = re.compile(
+    r"expected ((?:u?int|float|complex)\d+) \[.*\], got (bool|(?:u?int|float|complex)\d+) \["
+)
+
+
+@contextlib.contextmanager
+def _named_as_arguments() -> Iterator[None]:
+    """Names the arguments of `WriteShards` in an error that names flags of the command line."""
+    try:
+        yield
+    except UsageError as error:
+        message = _FLAG.sub(lambda flag: _ARGUMENTS.get(flag[1], flag[1]), error.message)
+        raise UsageError(message) from None
 
 
 def _cure(mismatch: str) -> str:
     """What to change in a program whose record does not fit the schema."""
     cure = "make it fit the schema"
-    if dtypes := _OTHER_DTYPE.search(mismatch):
+    if dtypes := _DTYPES.search(mismatch):
         expected, found = dtypes.groups()
-        numbers = "string" not in (expected, found) and "bfloat16" not in (expected, found)
-        if numbers and expected != found and np.can_cast(found, expected, "same_kind"):
+        if expected != found and np.can_cast(found, expected, "same_kind"):
             cure = f"convert it with value.astype(np.{expected})"
     return f"{cure}, or pass on_reject='skip' to list such records in rejects/ and write the others"
 
@@ -123,8 +142,15 @@ class _EncodeRecords(beam.DoFn):
             return packed
         if not self._ready:
             # Before the first file: no file of the job may appear in a directory that is not free.
-            check_output(self._output.directory, self._output.overwrite)
-            Path(self._spool.directory).mkdir(parents=True, exist_ok=True)
+            directory = self._output.directory
+            with _named_as_arguments():
+                check_output(directory, self._output.overwrite)
+            try:
+                Path(self._spool.directory).mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise UsageError(
+                    f"directory {directory}: cannot be written ({error}); choose another place"
+                ) from None
             self._ready = True
         return self._spool.append(packed)
 
@@ -176,7 +202,7 @@ class WriteShards(beam.PTransform):
     (docs/scale.md). Write to a disk that all workers share, and copy; or use more tasks.
 
     Args:
-        directory: The dataset's directory, on any Beam filesystem; new or empty.
+        directory: The path or URL of the dataset, on any Beam filesystem; new or empty.
         schema: The features of every record. A `key` feature is filled from the key.
         num_shards: The number of shards of every split; None to derive it from `shard_size`.
         shard_size: The approximate size of a shard: a number of bytes, or text such as "128MiB".
@@ -191,10 +217,13 @@ class WriteShards(beam.PTransform):
         options: Anything else to record in the manifest, as JSON values.
 
     Raises:
-        UsageError: An argument is wrong, the directory is not free, or two records share a key.
-        DataError: The runner lost records, or all were rejected. No manifest is written then.
-            If the pipeline is already running, the runner raises its own exception, whose text
-            contains the message of one of these two.
+        UsageError: An argument is wrong, or the directory is not free: before the pipeline runs.
+            Two records have the same key, or the directory cannot be written: while it runs.
+        DataError: A record does not fit the schema, all were rejected, the disk is full, or the
+            runner lost records: while the pipeline runs. No manifest is written.
+
+    While the pipeline runs, a runner with processes of its own raises its own exception. The text of
+    that exception contains the name and the message of the error.
 
     Example:
         pairs | WriteShards("shards/mine", schema=Schema({"x": Feature("float32", [64])}))
@@ -202,7 +231,7 @@ class WriteShards(beam.PTransform):
 
     def __init__(
         self,
-        directory: str,
+        directory: str | os.PathLike[str],
         schema: Schema,
         num_shards: int | None = None,
         shard_size: int | str = DEFAULT_SHARD_SIZE,
@@ -215,12 +244,20 @@ class WriteShards(beam.PTransform):
         options: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
-        shares = Splits.parse(",".join(f"{n}={s}" for n, s in (splits or {"train": 1}).items()))
+        if not isinstance(schema, Schema):
+            raise UsageError(
+                f"schema {schema!r:.80}: expected a Schema, such as "
+                "Schema({'x': Feature('float32', (8,))})"
+            )
+        splits = splits or {"train": 1}
+        if not isinstance(splits, Mapping):
+            raise UsageError(
+                f"splits {splits!r:.80}: expected a dict such as {{'train': 0.8, 'val': 0.2}}"
+            )
         if on_reject not in ("skip", "fail"):
             raise UsageError(f"on_reject={on_reject!r}: expected 'skip' or 'fail'")
         if balance not in BALANCES:
             raise UsageError(f"balance={balance!r}: expected 'records' or 'bytes'")
-        check_seed(seed)
         try:
             json.dumps(dict(options or {}), allow_nan=False)
         except (TypeError, ValueError) as error:
@@ -232,24 +269,30 @@ class WriteShards(beam.PTransform):
         if "key" in schema and schema["key"] != Feature("string"):
             raise UsageError(f"feature 'key' is {schema['key']}: expected string [], text")
         self._label_names = tuple(label_names)
-        self._output = Output(
-            directory=resolve(directory),
-            schema=schema,
-            placement=Placement(seed, shares),
-            num_shards=(
-                (0,) * len(shares.names)
-                if num_shards is None
-                else parse_num_shards(str(num_shards), shares.names)
-            ),
-            shard_size=parse_size(str(shard_size)),
-            on_reject=on_reject,
-            overwrite=overwrite,
-            options=dict(options or {}),
-            balance=balance,
-        )
+        with _named_as_arguments():
+            check_seed(seed)
+            shares = Splits.parse(",".join(f"{name}={share}" for name, share in splits.items()))
+            self._output = Output(
+                directory=resolve(os.fspath(directory)),
+                schema=schema,
+                placement=Placement(seed, shares),
+                num_shards=(
+                    (0,) * len(shares.names)
+                    if num_shards is None
+                    else parse_num_shards(str(num_shards), shares.names)
+                ),
+                shard_size=parse_size(str(shard_size)),
+                on_reject=on_reject,
+                overwrite=overwrite,
+                options=dict(options or {}),
+                balance=balance,
+            )
 
     def expand(self, records: beam.PCollection) -> beam.PCollection:
         output = self._output
+        # Here, because the pipeline has the options of the store by now.
+        with _named_as_arguments():
+            check_output(output.directory, output.overwrite)
         spool = spool_of(output, f"{uuid.uuid4().hex}.")
         # A dataset has no event time, so windows of the input do not matter.
         records |= "Global" >> beam.WindowInto(GlobalWindows())
