@@ -37,6 +37,7 @@ def main(arguments: list[str]) -> int:
     logging.basicConfig(level=logging.ERROR, handlers=[handler])
     try:
         from beam_jobs.cli.command import parse_command
+        from beam_jobs.cli.report import format_error
         from beam_jobs.cli.run import main_job
         from beam_jobs.errors import JobError
     except ImportError as error:
@@ -46,7 +47,7 @@ def main(arguments: list[str]) -> int:
     try:
         main_job(parse_command(arguments))
     except JobError as error:
-        print(f"error: {error.message}", file=sys.stderr)
+        print(format_error(error), file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt as interrupt:
         message = str(interrupt) or (

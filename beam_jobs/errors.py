@@ -1,42 +1,43 @@
 """The errors that end a job, and how their messages survive a runner.
 
-A runner passes only the text of an exception to the driver, usually inside a traceback of its own.
-The message is therefore enclosed in tags, from which `find_job_error` extracts it.
+A runner passes only the text of an exception to the driver, usually at the end of a traceback, whose
+last line names the class and the message. `find_job_error` finds both.
 """
 
 from __future__ import annotations
 
 import re
 
-_TAGGED = re.compile(r"<job error (\d)>(.*?)</job error>", re.DOTALL)
+_IN_A_TRACEBACK = re.compile(
+    r"\bbeam_jobs\.errors\.(UsageError|DataError): (.*?)(?: \[while running '.*)?$", re.MULTILINE
+)
 
 
 class JobError(Exception):
-    """An error that ends the job; `message` is the one line shown to the user.
+    """An error that ends the job.
 
     Attributes:
+        message: Its text, on one line.
         exit_code: The command's exit code: 1 for bad data, 2 for a user's mistake.
     """
 
     exit_code = 1
 
-    def __init__(self, message: str) -> None:
-        # Beam re-raises an exception with its text, tags included, and the name of the step.
-        if tagged := _TAGGED.search(message):
-            message = tagged[2]
-        super().__init__(f"<job error {self.exit_code}>{message}</job error>")
-        self.message = message
+    # Beam would log the error, and raise a copy whose text names the step.
+    _tagged_with_step = True
 
-    def __reduce__(self) -> tuple[type[JobError], tuple[str]]:
-        return type(self), (self.message,)
+    def __init__(self, message: str) -> None:
+        # Otherwise nothing in a traceback would show where the message ends.
+        self.message = " ".join(message.splitlines())
+        super().__init__(self.message)
 
 
 class DataError(JobError):
-    """Bad data: lost records, rejects with `--on_reject fail`, or nothing left to write."""
+    """Bad data: lost records, rejects that may not be skipped, or nothing left to write."""
 
 
 class UsageError(JobError):
-    """A mistake of the user: a flag, an input or an output that makes no sense."""
+    """A mistake of the user: an option, an input or an output that makes no sense."""
 
     exit_code = 2
 
@@ -49,8 +50,8 @@ def find_job_error(error: BaseException) -> JobError | None:
     """Returns the `JobError` in the text of a runner's exception, if there is one."""
     if isinstance(error, JobError):
         return error
-    found = _TAGGED.search(str(error))
+    found = _IN_A_TRACEBACK.search(str(error))
     if not found:
         return None
-    kind = UsageError if found[1] == "2" else DataError
+    kind = UsageError if found[1] == "UsageError" else DataError
     return kind(found[2])

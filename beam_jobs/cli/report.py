@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+from beam_jobs.errors import JobError
 from beam_jobs.pipeline.dry_run import Findings
-from beam_jobs.plan.shards import shard_sizes
+from beam_jobs.plan.shards import ONE_KEY, shard_sizes
 from beam_jobs.sources.labels import LABEL
 from readers.format.display import format_balance, format_bytes, format_table
 from readers.format.manifest import Manifest
 from readers.format.schema import Schema, format_shape
 
+# What gives two records of a job one key.
+_ONE_KEY_OF_FILES = (
+    "every record needs a key of its own; do two --input patterns match the same file, does an "
+    "archive have two members of one name, or do two rows of a --table name the same file (--key row "
+    "distinguishes them)?"
+)
+
 HEADER = ["job", "split", "records", "shards", "records a shard", "bytes", "rejects", "seconds"]
 
 # Labels whose counts are printed.
 _MAX_LABELS = 20
+
+
+def format_error(error: JobError) -> str:
+    """The line that reports the end of a job that failed."""
+    return f"error: {error.message.replace(ONE_KEY, _ONE_KEY_OF_FILES)}"
 
 
 def format_findings(findings: Findings) -> str:

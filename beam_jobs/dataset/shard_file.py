@@ -11,7 +11,7 @@ import numpy as np
 from beam_jobs.errors import DataError
 from beam_jobs.storage.atomic import NewFile, write_file
 from readers.format.index import format_index
-from readers.format.manifest import INDEX_SUFFIX, Shard
+from readers.format.manifest import INDEX_SUFFIX, Shard, join
 
 
 @contextlib.contextmanager
@@ -25,8 +25,8 @@ def unwritable(directory: str, name: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise DataError(
-            f"--output {directory}: {name} cannot be written ({error}); make room or choose "
-            "another place, and run the same command again: it keeps the shards that are done"
+            f"{join(directory, name)} cannot be written ({error}); make room or choose another "
+            "place, and run the same command again: it keeps the shards that are done"
         ) from error
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import logging
+import os
+import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -11,7 +15,7 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 from apache_beam.metrics import Metrics
-from apache_beam.pvalue import TaggedOutput
+from apache_beam.pvalue import AsList, TaggedOutput
 from apache_beam.transforms.window import GlobalWindows
 
 from beam_jobs.dataset.directory import check_output
@@ -25,6 +29,7 @@ from beam_jobs.dataset.output import (
     resolve,
 )
 from beam_jobs.dataset.replace import finish_replacement, placed
+from beam_jobs.dataset.resume import ShardResult
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.packages import check_crc32c
 from beam_jobs.pipeline.commit import CommitDataset
@@ -36,11 +41,45 @@ from beam_jobs.plan.summary import Summary
 from beam_jobs.records.blocks import Block, BlockBuilder
 from beam_jobs.records.encode import RecordEncoder
 from beam_jobs.records.payload import frame_lengths, pack_record, unpack_reject
-from beam_jobs.records.rejects import OnReject, Reject
+from beam_jobs.records.rejects import REJECTS, OnReject, Reject
 from beam_jobs.records.spool import Spool
 from beam_jobs.sources.labels import LABEL
 from readers.format.encode import Encoder
+from readers.format.manifest import Manifest, join
 from readers.format.schema import Feature, Schema
+
+_logger = logging.getLogger("beam_jobs")
+
+# An option in a message that the command line and `WriteShards` share.
+_FLAG = re.compile(r"(?<!\S)--(\w+)")
+
+# Options whose arguments have other names, or are best shown with a value.
+_ARGUMENTS = {"output": "directory", "overwrite": "overwrite=True"}
+
+# The dtype that the schema asks for, and that of an array of numbers.
+_DTYPES = re.compile(
+    r"expected ((?:u?int|float|complex)\d+) \[.*\], got (bool|(?:u?int|float|complex)\d+) \["
+)
+
+
+@contextlib.contextmanager
+def _named_as_arguments() -> Iterator[None]:
+    """Names the arguments of `WriteShards` in an error that names flags of the command line."""
+    try:
+        yield
+    except UsageError as error:
+        message = _FLAG.sub(lambda flag: _ARGUMENTS.get(flag[1], flag[1]), error.message)
+        raise UsageError(message) from None
+
+
+def _cure(mismatch: str) -> str:
+    """What to change in a program whose record does not fit the schema."""
+    cure = "make it fit the schema"
+    if dtypes := _DTYPES.search(mismatch):
+        expected, found = dtypes.groups()
+        if expected != found and np.can_cast(found, expected, "same_kind"):
+            cure = f"convert it with value.astype(np.{expected})"
+    return f"{cure}, or pass on_reject='skip' to list such records in rejects/ and write the others"
 
 
 class _EncodeRecords(beam.DoFn):
@@ -85,7 +124,7 @@ class _EncodeRecords(beam.DoFn):
         except ValueError as error:
             body = Reject.of(key, "encode", error)
             if self._output.on_reject == "fail":
-                raise DataError(f"{body} (on_reject='fail')") from None
+                raise DataError(f"{body}; {_cure(body.error)}") from None
         full = self._builder.add(placement.order(key), split, pack_record(key, body))
         if full:
             yield from self._emit(full)
@@ -104,8 +143,15 @@ class _EncodeRecords(beam.DoFn):
             return packed
         if not self._ready:
             # Before the first file: no file of the job may appear in a directory that is not free.
-            check_output(self._output.directory, self._output.overwrite)
-            Path(self._spool.directory).mkdir(parents=True, exist_ok=True)
+            directory = self._output.directory
+            with _named_as_arguments():
+                check_output(directory, self._output.overwrite)
+            try:
+                Path(self._spool.directory).mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise UsageError(
+                    f"directory {directory}: cannot be written ({error}); choose another place"
+                ) from None
             self._ready = True
         return self._spool.append(packed)
 
@@ -127,6 +173,26 @@ class _EncodeRecords(beam.DoFn):
         yield TaggedOutput(self.HASHES, good_block.pack())
 
 
+class _WarnOfRejects(beam.DoFn):
+    """Logs how many records were rejected, once the dataset is complete."""
+
+    def __init__(self, output: Output) -> None:
+        self._directory = output.directory
+
+    def process(self, manifest: Manifest, results: list[ShardResult]) -> Iterator[Manifest]:
+        if rejected := manifest.rejected:
+            found = rejected + sum(split.records for split in manifest.splits.values())
+            _logger.warning(
+                "%s of %s records do not fit the schema and were not written; the first: %s; "
+                "all are listed in %s",
+                f"{rejected:,}",
+                f"{found:,}",
+                min(result.first_reject for result in results if result.first_reject),
+                f"{join(self._directory, REJECTS)}/",
+            )
+        yield manifest
+
+
 class WriteShards(beam.PTransform):
     """PCollection of (key, dict of arrays) -> a dataset of exactly balanced shards.
 
@@ -137,7 +203,7 @@ class WriteShards(beam.PTransform):
     (docs/scale.md). Write to a disk that all workers share, and copy; or use more tasks.
 
     Args:
-        directory: The dataset's directory, on any Beam filesystem; new or empty.
+        directory: The path or URL of the dataset, on any Beam filesystem; new or empty.
         schema: The features of every record. A `key` feature is filled from the key.
         num_shards: The number of shards of every split; None to derive it from `shard_size`.
         shard_size: The approximate size of a shard: a number of bytes, or text such as "128MiB".
@@ -145,16 +211,20 @@ class WriteShards(beam.PTransform):
             bytes of the largest record.
         splits: Split names and their shares, which add up to 1; None for "train" alone.
         seed: Determines the splits and the order of records.
-        on_reject: "skip" lists records that do not fit the schema in `rejects/`, "fail" stops.
+        on_reject: "fail" stops at the first record that does not fit the schema; "skip" lists such
+            records in `rejects/`, writes the others, and logs a warning with their number.
         overwrite: Whether a dataset in `directory` may be replaced.
         label_names: Names of the labels by id, for the manifest.
         options: Anything else to record in the manifest, as JSON values.
 
     Raises:
-        UsageError: An argument is wrong, the directory is not free, or two records share a key.
-        DataError: The runner lost records, or all were rejected. No manifest is written then.
-            If the pipeline is already running, the runner raises its own exception, whose text
-            contains the message of one of these two.
+        UsageError: An argument is wrong, or the directory is not free: before the pipeline runs.
+            Two records have the same key, or the directory cannot be written: while it runs.
+        DataError: A record does not fit the schema, all were rejected, the disk is full, or the
+            runner lost records: while the pipeline runs. No manifest is written.
+
+    While the pipeline runs, a runner with processes of its own raises its own exception. The text of
+    that exception contains the name and the message of the error.
 
     Example:
         pairs | WriteShards("shards/mine", schema=Schema({"x": Feature("float32", [64])}))
@@ -162,25 +232,33 @@ class WriteShards(beam.PTransform):
 
     def __init__(
         self,
-        directory: str,
+        directory: str | os.PathLike[str],
         schema: Schema,
         num_shards: int | None = None,
         shard_size: int | str = DEFAULT_SHARD_SIZE,
         balance: Balance = "records",
         splits: Mapping[str, float] | None = None,
         seed: int = 0,
-        on_reject: OnReject = "skip",
+        on_reject: OnReject = "fail",
         overwrite: bool = False,
         label_names: Iterable[str] = (),
         options: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
-        shares = Splits.parse(",".join(f"{n}={s}" for n, s in (splits or {"train": 1}).items()))
+        if not isinstance(schema, Schema):
+            raise UsageError(
+                f"schema {schema!r:.80}: expected a Schema, such as "
+                "Schema({'x': Feature('float32', (8,))})"
+            )
+        splits = splits or {"train": 1}
+        if not isinstance(splits, Mapping):
+            raise UsageError(
+                f"splits {splits!r:.80}: expected a dict such as {{'train': 0.8, 'val': 0.2}}"
+            )
         if on_reject not in ("skip", "fail"):
             raise UsageError(f"on_reject={on_reject!r}: expected 'skip' or 'fail'")
         if balance not in BALANCES:
             raise UsageError(f"balance={balance!r}: expected 'records' or 'bytes'")
-        check_seed(seed)
         try:
             json.dumps(dict(options or {}), allow_nan=False)
         except (TypeError, ValueError) as error:
@@ -192,25 +270,30 @@ class WriteShards(beam.PTransform):
         if "key" in schema and schema["key"] != Feature("string"):
             raise UsageError(f"feature 'key' is {schema['key']}: expected string [], text")
         self._label_names = tuple(label_names)
-        self._output = Output(
-            directory=resolve(directory),
-            schema=schema,
-            placement=Placement(seed, shares),
-            num_shards=(
-                (0,) * len(shares.names)
-                if num_shards is None
-                else parse_num_shards(str(num_shards), shares.names)
-            ),
-            shard_size=parse_size(str(shard_size)),
-            on_reject=on_reject,
-            overwrite=overwrite,
-            options=dict(options or {}),
-            balance=balance,
-        )
+        with _named_as_arguments():
+            check_seed(seed)
+            shares = Splits.parse(",".join(f"{name}={share}" for name, share in splits.items()))
+            self._output = Output(
+                directory=resolve(os.fspath(directory)),
+                schema=schema,
+                placement=Placement(seed, shares),
+                num_shards=(
+                    (0,) * len(shares.names)
+                    if num_shards is None
+                    else parse_num_shards(str(num_shards), shares.names)
+                ),
+                shard_size=parse_size(str(shard_size)),
+                on_reject=on_reject,
+                overwrite=overwrite,
+                options=dict(options or {}),
+                balance=balance,
+            )
 
     def expand(self, records: beam.PCollection) -> beam.PCollection:
-        finish_replacement(self._output.directory)
-        output = placed(self._output)
+        # Here, because the pipeline has the options of the store by now.
+        with _named_as_arguments():
+            finish_replacement(self._output.directory)
+            output = placed(self._output)
         spool = spool_of(output, f"{uuid.uuid4().hex}.")
         # A dataset has no event time, so windows of the input do not matter.
         records |= "Global" >> beam.WindowInto(GlobalWindows())
@@ -232,4 +315,5 @@ class WriteShards(beam.PTransform):
             | "Group" >> GroupByShard(spool=spool)
             | "Write" >> write_encoded(output, 1, spool, shards.plan)
         )
-        return (results, encoded[STATISTICS]) | CommitDataset(output, planned)
+        manifest = (results, encoded[STATISTICS]) | CommitDataset(output, planned)
+        return manifest | "WarnOfRejects" >> beam.ParDo(_WarnOfRejects(output), AsList(results))

@@ -24,11 +24,11 @@ MAX_SHARDS = 99_999  # five digits in a shard's name
 
 SHARD_BITS = 17  # enough for MAX_SHARDS
 
-# Advice if two records have the same key.
+# The end of every error about two records of one key, for `WriteShards`; the command line replaces it,
+# because its users see no PCollection.
 ONE_KEY = (
-    "every record needs a key of its own; do two --input patterns match the same file, does an "
-    "archive have two members of one name, or do two rows of a --table name the same file (--key row "
-    "distinguishes them)?"
+    "every record needs a key of its own; two elements (key, features) of the PCollection have the "
+    "same one"
 )
 
 

@@ -88,9 +88,7 @@ class Spool:
 
     def _unwritable(self, error: OSError, hint: str) -> DataError:
         output = Path(self.directory).parent
-        return DataError(
-            f"--output {output}: encoded records cannot be kept there ({error}); {hint}"
-        )
+        return DataError(f"{output}: encoded records cannot be kept there ({error}); {hint}")
 
     def path(self, name: bytes) -> Path:
         """The path of the file with a name."""

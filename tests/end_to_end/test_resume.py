@@ -530,7 +530,8 @@ def write_shards(out, count=200, changed=-1, **arguments):
     ]
     records.append(("bad", {"x": "no array"}))
     pipeline = beam.Pipeline()
-    pipeline | beam.Create(records) | WriteShards(str(out), SCHEMA, num_shards=8, **arguments)
+    write = WriteShards(str(out), SCHEMA, num_shards=8, on_reject="skip", **arguments)
+    pipeline | beam.Create(records) | write
     result = pipeline.run()
     result.wait_until_finish()
     found = result.metrics().query(MetricsFilter().with_name("kept"))["counters"]

@@ -241,7 +241,8 @@ def test_counters_of_write_shards(tmp_path):
     schema = Schema({"x": Feature("float32", (None,))})
     records = [(f"r{n}", {"x": np.ones(n % 5, "f4")}) for n in range(100)] + [("bad", {"x": "x"})]
     pipeline = beam.Pipeline()
-    pipeline | beam.Create(records) | WriteShards(str(tmp_path / "out"), schema, num_shards=4)
+    write = WriteShards(str(tmp_path / "out"), schema, num_shards=4, on_reject="skip")
+    pipeline | beam.Create(records) | write
     found = counted(pipeline)
     assert found["shards/written"] == 4
     assert found["shards/records"] == 100

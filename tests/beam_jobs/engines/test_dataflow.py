@@ -360,7 +360,7 @@ def error_of(log):
 FENCED = (
     "Error message from worker: generic::unknown: Traceback (most recent call last):\n"
     '  File "/usr/local/lib/python3.11/site-packages/beam_jobs/plan.py", line 1, in process\n'
-    "beam_jobs.errors.UsageError: <job error 2>--input gs://data/x: no file matches</job error>"
+    "beam_jobs.errors.UsageError: --input gs://data/x: no file matches"
     f" [while running 'Sensors/Read/Plan/Draft-ptransform-30']{PASSED_THROUGH}"
 )
 UNFORESEEN = (

@@ -493,7 +493,7 @@ def test_a_schema_is_read_from_a_manifest_or_alone(tmp_path):
 )
 def test_a_file_that_is_not_a_schema_is_refused(tmp_path, text, message):
     (tmp_path / "s.json").write_text(text)
-    with pytest.raises(UsageError, match=r"^<job error 2>--schema given: ") as caught:
+    with pytest.raises(UsageError, match=r"^--schema given: ") as caught:
         read_schema(f"{tmp_path}/s.json", "given")
     assert message in caught.value.message
     with pytest.raises(UsageError, match=r"--schema given: .*No such file"):

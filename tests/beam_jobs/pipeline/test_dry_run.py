@@ -362,7 +362,7 @@ def test_repeated_keys_fail_the_dry_run_like_the_job(tmp_path, capsys, more):
     found = capsys.readouterr()
     assert "error: keys of several records: 3; every record needs a key of its own;" in found.err
     assert "train  9 " in found.out
-    message = "every record needs a key of its own"
+    message = "every record needs a key of its own; do two --input patterns match the same file"
     refused(capsys, 2, message, *flags, "--output", tmp_path / "out")
 
 

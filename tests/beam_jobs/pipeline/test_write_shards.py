@@ -1,6 +1,7 @@
 """WriteShards, and the checks that nothing was lost."""
 
 import functools
+import re
 
 import apache_beam as beam
 import numpy as np
@@ -8,15 +9,15 @@ import pytest
 from apache_beam.testing.test_pipeline import TestPipeline
 from apache_beam.testing.util import assert_that, equal_to
 
-from beam_jobs import DataError, Feature, Schema, UsageError, WriteShards
+from beam_jobs import DataError, Feature, JobError, Schema, UsageError, WriteShards
 from beam_jobs.dataset.directory import MARKER
 from beam_jobs.dataset.reconcile import check_files, reconcile
 from beam_jobs.dataset.resume import ShardResult
 from beam_jobs.dataset.shard_writer import check_records
-from beam_jobs.errors import find_job_error
 from beam_jobs.pipeline import shuffle
 from beam_jobs.pipeline.commit import _Commit
-from beam_jobs.pipeline.shuffle import WriteSpooled
+from beam_jobs.pipeline.shuffle import WriteSpooled, spool_of
+from beam_jobs.pipeline.write_shards import _cure, _EncodeRecords
 from beam_jobs.plan.shards import Plan, SplitPlan
 from beam_jobs.plan.summary import Summary
 from beam_jobs.records.payload import frame_lengths, pack_record, unpack_reject
@@ -24,6 +25,7 @@ from beam_jobs.records.ragged import Ragged
 from beam_jobs.records.rejects import Reject
 from beam_jobs.records.statistics import Statistics
 from beam_jobs.storage.atomic import list_files
+from readers.format.encode import Encoder
 from readers.format.manifest import Manifest, Shard
 from readers.format.tfrecord import frame
 from readers.verify import verify
@@ -101,13 +103,12 @@ def test_a_failure_before_the_plan_leaves_the_existing_dataset(tmp_path):
             raise ValueError("a mistake of the user's")
         return record(number)
 
-    for flags, error in (({"overwrite": True}, "a mistake"), ({}, "a dataset is here already")):
-        with pytest.raises(Exception, match=error), beam.Pipeline() as pipeline:
-            made = pipeline | beam.Create(range(1600), reshuffle=False) | beam.Map(breaks)
-            made | WriteShards(str(tmp_path / "out"), SCHEMA, num_shards=2, **flags)
-        found = files_of(tmp_path / "out")
-        assert {n: sha for n, sha in found.items() if not n.startswith(".staging/")} == before
-        assert verify(tmp_path / "out").ok
+    with pytest.raises(ValueError, match="a mistake"), beam.Pipeline() as pipeline:
+        made = pipeline | beam.Create(range(1600), reshuffle=False) | beam.Map(breaks)
+        made | WriteShards(str(tmp_path / "out"), SCHEMA, num_shards=2, overwrite=True)
+    found = files_of(tmp_path / "out")
+    assert {n: sha for n, sha in found.items() if not n.startswith(".staging/")} == before
+    assert verify(tmp_path / "out").ok
     # The leftovers do not disturb the next run, which deletes them.
     write(map(record, range(40)), tmp_path / "out", num_shards=2, overwrite=True)
     assert files_of(tmp_path / "out") == before
@@ -129,33 +130,103 @@ def test_the_order_of_the_pcollection_does_not_change_a_byte(tmp_path):
         assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
 
 
-def test_records_that_do_not_fit_the_schema_are_rejected_and_the_rest_is_balanced(tmp_path):
+def test_records_that_do_not_fit_the_schema_are_rejected_and_the_rest_is_balanced(tmp_path, caplog):
     records = [record(n) for n in range(50)]
     records += [(f"bad{n}", {**record(1)[1], "x": np.ones(3)}) for n in range(7)]
-    manifest = write(records, tmp_path, num_shards=5)
+    manifest = write(records, tmp_path, num_shards=5, on_reject="skip")
     assert [shard.records for shard in manifest.splits["train"].shards] == [10] * 5
     assert manifest.rejected == 7
+    (warning,) = [record for record in caplog.records if record.name == "beam_jobs"]
+    assert warning.levelname == "WARNING"
+    assert warning.getMessage() == (
+        "7 of 57 records do not fit the schema and were not written; the first: bad0: feature 'x': "
+        f"expected float32 [None, 2], got float64 [3]; all are listed in {tmp_path}/rejects/"
+    )
 
 
 def failure(records, directory, **arguments):
-    with pytest.raises(Exception) as caught:
+    with pytest.raises(JobError) as caught:
         write(records, directory, **arguments)
     assert not (directory / "manifest.json").exists()
-    found = find_job_error(caught.value)
-    assert found is not None, caught.value
-    return found
+    assert "<" not in str(caught.value) and "--" not in str(caught.value)
+    return caught.value
 
 
 def test_a_repeated_key_is_refused(tmp_path):
     error = failure([record(1), record(2), record(1)], tmp_path / "out")
-    assert isinstance(error, UsageError) and "duplicate key 'r1'" in error.message
+    assert isinstance(error, UsageError)
+    assert re.fullmatch(
+        r"(duplicate key 'r1'|two records have the same key): every record needs a key of its own; "
+        r"two elements \(key, features\) of the PCollection have the same one",
+        str(error),
+    )
 
 
-def test_on_reject_fail_stops_with_the_reason(tmp_path):
-    bad = ("bad", {**record(1)[1], "x": np.ones(3)})
-    error = failure([record(1), bad], tmp_path / "out", on_reject="fail")
+def test_a_directory_with_a_dataset_is_refused_before_the_pipeline_runs(tmp_path):
+    (tmp_path / "manifest.json").write_text("{}")
+    pipeline = beam.Pipeline()
+    pairs = pipeline | beam.Create([record(1)])
+    message = f"directory {tmp_path}: a dataset is here already; add overwrite=True to replace it"
+    with pytest.raises(UsageError, match=f"^{re.escape(message)}$"):
+        pairs | WriteShards(tmp_path, SCHEMA)
+    pairs | "Overwrite" >> WriteShards(tmp_path, SCHEMA, overwrite=True)
+
+
+@pytest.mark.parametrize(
+    ("obstacle", "message"),
+    [
+        ("out/manifest.json", "a dataset is here already; add overwrite=True"),
+        ("out", "this is a file; name a directory"),
+        (".", "cannot be written"),
+    ],
+)
+def test_a_directory_that_is_found_unusable_while_the_pipeline_runs_is_named_in_words_of_python(
+    tmp_path, obstacle, message
+):
+    output = WriteShards(tmp_path / "parent/out", SCHEMA)._output
+    file = tmp_path / "parent" / obstacle
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.touch()
+    step = _EncodeRecords(output, spool_of(output, "x."))
+    step.setup()
+    step.start_bundle()
+    list(step.process(record(1)))
+    with pytest.raises(UsageError, match=f"^directory {tmp_path}/parent/out: {message}"):
+        list(step.finish_bundle())
+
+
+def test_a_record_that_does_not_fit_the_schema_fails_with_the_reason_and_the_cure(tmp_path):
+    bad = ("bad", {**record(1)[1], "x": np.ones((1, 2))})
+    error = failure([record(1), bad], tmp_path / "out")
     assert isinstance(error, DataError)
-    assert "bad: feature 'x': expected float32 [None, 2], got float64 [3]" in error.message
+    assert str(error) == (
+        "bad: feature 'x': expected float32 [None, 2], got float64 [1, 2]; convert it with "
+        "value.astype(np.float32), or pass on_reject='skip' to list such records in rejects/ and "
+        "write the others"
+    )
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "cure"),
+    [
+        ("float32", np.zeros(2), "convert it with value.astype(np.float32), or"),
+        ("float64", np.zeros(2, np.float32), "convert it with value.astype(np.float64), or"),
+        ("int64", np.zeros(2, np.uint8), "convert it with value.astype(np.int64), or"),
+        ("int64", np.zeros(2), "make it fit the schema, or"),  # Its fractions would be lost.
+        ("float32", np.zeros(3, np.float32), "make it fit the schema, or"),
+        ("float32", np.array(["a", "b"]), "make it fit the schema, or"),
+        ("string", np.zeros(2), "make it fit the schema, or"),
+        ("float32", np.zeros(2, "f4,f4"), "make it fit the schema, or"),
+        ("float32", np.zeros(2, "datetime64[s]"), "make it fit the schema, or"),
+        ("float32", "text", "make it fit the schema, or"),
+    ],
+)
+def test_the_cure_is_a_cast_if_only_the_dtype_differs_and_nothing_but_precision_is_lost(
+    dtype, value, cure
+):
+    with pytest.raises(ValueError, match=r"^feature 'x': expected ") as caught:
+        Encoder(Schema({"x": Feature(dtype, (2,))})).check({"x": value})
+    assert _cure(str(caught.value)).startswith(cure)
 
 
 def test_an_empty_pcollection_is_refused(tmp_path):
@@ -167,19 +238,31 @@ def test_elements_that_are_not_pairs_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    ("arguments", "message"),
     [
-        {"num_shards": 0},
-        {"shard_size": "0"},
-        {"splits": {"train": 0.5}},
-        {"on_reject": "ask"},
-        {"balance": "size"},
-        {"schema": Schema({"key": Feature("int64")})},
+        ({"directory": ""}, "directory is empty: name a directory"),
+        ({"directory": "a--b/*"}, "directory .*/a--b/*: expected a path without"),
+        ({"num_shards": 0}, "num_shards 0: '0' is not a number in 1..99999"),
+        ({"num_shards": "val=1"}, "num_shards val=1: no split 'val', splits has train"),
+        ({"shard_size": "0"}, "shard_size 0: expected a size such as 128MiB or 500MB"),
+        ({"splits": {"train": 0.5}}, "splits train=0.5: the shares add up to 0.5, not 1"),
+        ({"splits": "train=1"}, "splits 'train=1': expected a dict such as {'train': 0.8,"),
+        ({"seed": 2**63}, f"seed {2**63}: expected a number from"),
+        ({"on_reject": "ask"}, "on_reject='ask': expected 'skip' or 'fail'"),
+        ({"balance": "size"}, "balance='size': expected 'records' or 'bytes'"),
+        ({"schema": {"x": Feature("int64")}}, "schema {'x': .*: expected a Schema, such as"),
+        (
+            {"schema": Schema({"key": Feature("int64")})},
+            "feature 'key' is int64 .*: expected string",
+        ),
     ],
 )
-def test_wrong_arguments_are_refused_when_the_transform_is_made(tmp_path, arguments):
-    with pytest.raises(UsageError):
-        WriteShards(str(tmp_path), **{"schema": SCHEMA, **arguments})
+def test_wrong_arguments_are_refused_in_words_of_python_when_the_transform_is_made(
+    tmp_path, arguments, message
+):
+    pattern = re.escape(message).replace(r"\.\*", ".*")
+    with pytest.raises(UsageError, match=f"^{pattern}"):
+        WriteShards(**{"directory": tmp_path, "schema": SCHEMA, **arguments})
 
 
 def test_a_payload_holds_a_record_or_a_reject():

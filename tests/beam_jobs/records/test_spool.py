@@ -84,7 +84,7 @@ def test_a_full_disk_is_a_data_error_with_a_hint(tmp_path, monkeypatch):
     monkeypatch.setitem(spools._open_files, spool, (b"x" * 16, Full()))
     with pytest.raises(DataError, match=r"cannot be kept there \(.*No space left.*make room") as e:
         spool.append(b"block")
-    assert e.value.message.startswith(f"--output {tmp_path}/out: ")
+    assert e.value.message.startswith(f"{tmp_path}/out: ")
 
 
 def test_a_missing_directory_is_a_data_error(tmp_path):

@@ -79,7 +79,7 @@ def test_the_parent_is_the_name_of_the_folder(key, label):
 
 
 def test_a_file_in_no_folder_has_no_parent():
-    with pytest.raises(UsageError, match=r"^<job error 2>1.jpg: it is in no folder"):
+    with pytest.raises(UsageError, match=r"^1.jpg: it is in no folder"):
         Labels.parse("parent").of(Source("1.jpg"))
 
 
