@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from dataclasses import dataclass
 
 from beam_jobs.cli.flags import flag, names_in
@@ -72,8 +73,9 @@ class SensorFlags(InputFlags):
     time_unit: TimeUnit = flag("s", "unit of times that are numbers; dates need none")
     resample: str = flag(
         "",
-        "sampling rate of all records, reached by linear interpolation, such as 50Hz; adds "
-        "`filled`, the share of samples without a measurement within half a step",
+        "sampling rate of all records, such as 50Hz: audio and files with --rate are filtered if "
+        "it is lower than theirs, anything else is interpolated linearly; adds `filled`, the share "
+        "of samples without a measurement within half a step of theirs or of the file's",
         unset="samples are kept as they are",
         metavar="HZ",
     )
@@ -165,7 +167,7 @@ class SensorFlags(InputFlags):
             time_unit=self.time_unit,
             float_audio=self.dtype.startswith("float"),
         )
-        return SensorJob(
+        job = SensorJob(
             inputs=inputs,
             labels=labels,
             read_options=read_options,
@@ -174,6 +176,9 @@ class SensorFlags(InputFlags):
             extras=extras,
             conditioning=self._conditioning(),
         ).with_schema()
+        for warning in job.warnings:
+            print(f"warning: {warning}", file=sys.stderr)
+        return job
 
 
 def _has_columns(inputs: Inputs) -> bool:

@@ -112,7 +112,7 @@ class Conditioning:
     def segments(
         self,
         arrays: Mapping[str, np.ndarray],
-        times: Mapping[str, np.ndarray],
+        clocks: Mapping[str, np.ndarray | float],
         file_rate: float | None,
     ) -> list[Segment]:
         """Fills missing values, resamples, and returns the segments between gaps.
@@ -121,8 +121,9 @@ class Conditioning:
 
         Args:
             arrays: Name -> [time, ...].
-            times: Name -> float64 [time], seconds, for the arrays that have sample times.
-            file_rate: Samples per second, if the files state it.
+            clocks: Name -> float64 [time] in seconds, for the arrays that have sample times; or the
+                samples per second, for the arrays that have a rate of their own.
+            file_rate: Samples per second of the other arrays, if the files state it.
 
         Raises:
             RejectError: the recording cannot become a record.
@@ -130,7 +131,7 @@ class Conditioning:
         """
         whole = {name: self._fill_missing(name, array) for name, array in arrays.items()}
         if self.resample:
-            return self._resample(whole, times, file_rate or self.rate)
+            return self._resample(whole, clocks, file_rate or self.rate)
         return [Segment(whole, np.empty(0, bool))]
 
     def _fill_missing(self, name: str, array: np.ndarray) -> np.ndarray:
@@ -144,22 +145,29 @@ class Conditioning:
             raise RejectError(f"{name}: {error}") from None
 
     def _resample(
-        self, arrays: Mapping[str, np.ndarray], times: Mapping[str, np.ndarray], rate: float
+        self,
+        arrays: Mapping[str, np.ndarray],
+        clocks: Mapping[str, np.ndarray | float],
+        file_rate: float,
     ) -> list[Segment]:
         if FILLED in arrays:
             raise RejectError(
                 f"an array may not be called {FILLED!r}: --resample adds that feature"
             )
-        clocks = dict(times)
-        for name in arrays.keys() - times.keys():
-            if not rate:
+        times, rates = {}, {}
+        for name, array in arrays.items():
+            clock = clocks.get(name, file_rate)
+            if isinstance(clock, np.ndarray):
+                times[name] = clock
+            elif clock:
+                times[name], rates[name] = np.arange(len(array)) / clock, clock
+            else:
                 raise UsageError(
-                    f"--resample: the sample times of {name!r} are unknown: name their column with "
-                    "--time_column, or give the files' --rate"
+                    f"--resample needs the times of the samples of {name!r}: add --time_column "
+                    "NAME, or --rate 50Hz if they are evenly spaced"
                 )
-            clocks[name] = np.arange(len(arrays[name])) / rate
-        segments = resample_arrays(arrays, clocks, self.resample, self.max_gap)
-        gaps = find_gaps(clocks, self.resample, self.max_gap)
+        segments = resample_arrays(arrays, times, self.resample, self.max_gap, rates)
+        gaps = find_gaps(times, self.resample, self.max_gap)
         if not segments or (gaps and not (self.sequence or self.window)):
             start, length = gaps[0]
             raise RejectError(

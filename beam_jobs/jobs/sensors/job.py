@@ -57,6 +57,7 @@ class SensorJob(FilesInParts):
         extras: Columns that are kept as features.
         conditioning: The steps from a recording to its records.
         rate: Samples per second of all records, if the first file states it.
+        warnings: What the owner of the first file should know before the job runs.
     """
 
     inputs: Inputs
@@ -69,6 +70,7 @@ class SensorJob(FilesInParts):
     extras: tuple[ExtraFeature, ...] = ()
     conditioning: Conditioning = field(default_factory=Conditioning)
     rate: float | None = None
+    warnings: tuple[str, ...] = ()
 
     def with_schema(self) -> SensorJob:
         """Returns the job with the schema of the first readable file, which all files must fit.
@@ -85,7 +87,8 @@ class SensorJob(FilesInParts):
             except RejectError as error:
                 errors.append(f"{source.key}: {error}")
                 continue
-            return replace(self, rate=recording.rate)._with_schema_of(source.key, record)
+            job = replace(self, rate=recording.rate, warnings=self._warnings(source, data))
+            return job._with_schema_of(source.key, record)
         if not errors:
             raise UsageError("the inputs hold no recording: no dataset was written")
         raise UsageError(f"no recording among the first {len(errors)} files: {errors[0]}")
@@ -109,6 +112,19 @@ class SensorJob(FilesInParts):
         except ValueError as error:
             raise UsageError(f"{key}: {error}; choose others with --arrays") from None
         return job
+
+    def _warnings(self, source: Source, data: bytes | None) -> tuple[str, ...]:
+        _, clocks = self._read_recording(source, data)
+        rate = self.conditioning.resample
+        return tuple(
+            f"{source.key}: {name!r} has about {found:g} samples a second at irregular times: "
+            f"--resample {rate:g}Hz interpolates them, and frequencies above {rate / 2:g} Hz appear "
+            "as lower ones; --rate, without --time_column, filters evenly spaced samples"
+            for name, clock in clocks.items()
+            if rate
+            and isinstance(clock, np.ndarray)
+            and (found := round(1 / float(np.median(np.diff(clock))), 1)) > 1.1 * rate
+        )
 
     def _feature(self, value: Any) -> Feature:
         if isinstance(value, list):
@@ -177,8 +193,8 @@ class SensorJob(FilesInParts):
             RejectError: the source cannot be read as a recording. Iteration may raise it, too.
             UsageError: a length is in seconds and no rate is known.
         """
-        recording, times = self._read_recording(source, data)
-        segments = self.conditioning.segments(recording.arrays, times, recording.rate)
+        recording, clocks = self._read_recording(source, data)
+        segments = self.conditioning.segments(recording.arrays, clocks, recording.rate)
         if self.conditioning.keeps_whole:  # as `RecordingRecords` gives it, which takes 5 us more
             arrays = segments[0].arrays.items()
             return recording, [{name: self._prepare(array) for name, array in arrays}]
@@ -215,8 +231,8 @@ class SensorJob(FilesInParts):
 
     def _read_recording(
         self, source: Source, data: bytes | None
-    ) -> tuple[Recording, dict[str, np.ndarray]]:
-        """Returns the recording of a source, and the sample times of the arrays that have some."""
+    ) -> tuple[Recording, dict[str, np.ndarray | float]]:
+        """Returns the recording of a source, and the clocks for `Conditioning.segments`."""
         if source.error:
             raise RejectError(source.error)
         if source.joined:
@@ -231,10 +247,10 @@ class SensorJob(FilesInParts):
             return recording, {}
         return recording, dict.fromkeys(recording.arrays, recording.times)
 
-    def _read_joined(self, source: Source) -> tuple[Recording, dict[str, np.ndarray]]:
-        """Returns the recording that several files form, and the sample times of its arrays."""
+    def _read_joined(self, source: Source) -> tuple[Recording, dict[str, np.ndarray | float]]:
+        """Returns the recording that several files form, and the clocks of its arrays."""
         arrays: dict[str, np.ndarray] = {}
-        clocks: dict[str, np.ndarray] = {}
+        clocks: dict[str, np.ndarray | float] = {}
         rates: set[float | None] = set()
         for name, path, _, _ in source.joined:
             try:
@@ -249,8 +265,8 @@ class SensorJob(FilesInParts):
                 arrays[whole] = values
                 if found.times is not None:
                     clocks[whole] = found.times
-                elif found.rate and self.conditioning.resample:
-                    clocks[whole] = np.arange(len(values)) / found.rate
+                elif found.rate:
+                    clocks[whole] = found.rate
         if self.conditioning.resample:
             return Recording(arrays), clocks
         if len(rates) > 1:

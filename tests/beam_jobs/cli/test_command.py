@@ -231,7 +231,7 @@ REFUSALS = [
     (SENSORS + "--window 2s", "--window 2s: the recordings do not state their sample rate"),
     (
         SENSORS + "--resample 5Hz",
-        "--resample: the sample times of 'signal' are unknown",
+        "--resample needs the times of the samples of 'signal'",
     ),
     (SENSORS + "--join '{recording}.csv'", "expected {recording} and {array} once each, such as"),
     (

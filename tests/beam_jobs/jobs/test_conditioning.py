@@ -166,22 +166,46 @@ def test_a_resampled_recording_is_what_numpy_and_scipy_interpolate(times, rate, 
     )
     np.testing.assert_allclose(found, line(grid), rtol=1e-5, atol=1e-5)
     near = np.abs(grid[:, None] - times).min(1) * rate
-    if (abs(near - 0.51) > 1e-6).all():
-        assert record[FILLED] == np.float32((near > 0.51).mean())
+    limit = 0.5 * max(1, np.median(np.diff(times)) * rate) + 0.01
+    if (abs(near - limit) > 1e-6).all():
+        assert record[FILLED] == np.float32((near > limit).mean())
 
 
 def test_a_clock_follows_from_the_rate_of_the_file_or_of_the_flag():
     array = noise(40, 1)
-    by_clock = records_of({"resample": "10Hz"}, {"x": array}, {"x": np.arange(40) / 20})
+    by_clock = records_of({"resample": "40Hz"}, {"x": array}, {"x": np.arange(40) / 20})
     for flags, rate in (({"rate": "20Hz"}, None), ({}, 20.0), ({"rate": "7Hz"}, 20.0)):
-        found = records_of({"resample": "10Hz", **flags}, {"x": array}, rate=rate)
+        found = records_of({"resample": "40Hz", **flags}, {"x": array}, rate=rate)
         assert_same(found[0]["x"], by_clock[0]["x"])
     with pytest.raises(UsageError) as caught:
         records_of({"resample": "10Hz"}, {"x": array})
     assert caught.value.message == (
-        "--resample: the sample times of 'x' are unknown: name their column with --time_column, or "
-        "give the files' --rate"
+        "--resample needs the times of the samples of 'x': add --time_column NAME, or --rate 50Hz "
+        "if they are evenly spaced"
     )
+
+
+def test_evenly_spaced_samples_are_filtered_and_timed_ones_interpolated():
+    seconds = np.arange(1000) / 1000
+    array = np.sin(2 * np.pi * 90 * seconds)  # 10 Hz too much for 100 samples a second
+    flags = {"resample": "100Hz", "rate": "1kHz"}
+    filtered = records_of(flags, {"x": array})[0]["x"]
+    assert abs(filtered[16:-16]).max() < 1e-3
+    assert_same(records_of({"resample": "100Hz"}, {"x": array}, {"x": 1000.0})[0]["x"], filtered)
+    timed = records_of(flags, {"x": array}, {"x": seconds})[0]["x"]
+    np.testing.assert_allclose(timed, array[::10], atol=1e-9)
+
+
+def test_missing_values_of_a_filtered_recording_follow_the_policy():
+    array = np.cos(np.arange(300) / 100)[:, None]
+    array[[90, 91], 0] = NAN
+    flags = {"rate": "30Hz", "resample": "10Hz"}
+    kept = records_of({**flags, "nan": "keep"}, {"x": array})[0]["x"]
+    assert np.flatnonzero(np.isnan(kept[:, 0])).tolist() == [30]
+    bridged = records_of({**flags, "nan": "interpolate"}, {"x": array})[0]["x"]
+    np.testing.assert_allclose(bridged[16:-16, 0], np.cos(np.arange(100) * 0.03)[16:-16], atol=1e-3)
+    with pytest.raises(RejectError, match="2 of 300 values are NaN"):
+        records_of({**flags, "nan": "reject"}, {"x": array})
 
 
 GAP = np.concatenate([np.arange(20) / 10, 5 + np.arange(30) / 10])
@@ -334,12 +358,12 @@ def test_a_sequence_holds_the_segments_between_gaps():
 
 
 def test_the_filled_share_of_a_sequence_is_that_of_all_its_samples():
-    times = np.concatenate([np.arange(10) / 10, 5 + np.arange(20) / 5])
+    times = np.concatenate([np.arange(30) / 10, 5 + np.arange(20) / 5])
     flags = {"resample": "10Hz", "sequence": True}
-    (record,) = records_of(flags, {"x": noise(30, 1)}, {"x": times})
-    # 10 points, all measured, and 39, of which every other one is not.
-    assert [len(piece) for piece in record["x"]] == [10, 39]
-    assert record[FILLED] == np.float32(19 / 49)
+    (record,) = records_of(flags, {"x": noise(50, 1)}, {"x": times})
+    # 30 points, all measured, and 39, of which every other one is not.
+    assert [len(piece) for piece in record["x"]] == [30, 39]
+    assert record[FILLED] == np.float32(19 / 69)
 
 
 # Anything.

@@ -203,6 +203,26 @@ def test_the_schema_is_that_of_the_first_file_that_can_be_read(tmp_path):
     assert labelled.schema["label"] == Feature("int64")
 
 
+def test_a_lower_rate_of_irregular_samples_is_warned_of(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("t,x\n" + "".join(f"{n / 100},{n}\n" for n in range(300)))
+    for rate, warns in (("50Hz", True), ("100Hz", False), ("200Hz", False)):
+        made = SensorJob(
+            Inputs.of([str(path)]),
+            Labels(),
+            read_options=ReadOptions(time_column="t"),
+            conditioning=Conditioning.parse(resample=rate),
+        ).with_schema()
+        assert ["frequencies above 25 Hz appear" in text for text in made.warnings] == [
+            True
+        ] * warns
+    (tmp_path / "in").mkdir()
+    assert (
+        job(tmp_path / "in", x_npy=npy(np.ones(5)), flags={"rate": "9", "resample": "3"}).warnings
+        == ()
+    )
+
+
 def test_several_arrays_are_several_features(tmp_path):
     found = job(tmp_path, a_npz=npz(t=np.arange(4.0), xyz=np.ones((4, 3), np.float32)))
     assert dict(found.schema) == {
