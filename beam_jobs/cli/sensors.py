@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from beam_jobs.cli.flags import flag, names_in
 from beam_jobs.cli.inputs import InputFlags, label_flag
 from beam_jobs.errors import UsageError
-from beam_jobs.jobs.sensors.conditioning import Conditioning
+from beam_jobs.jobs.sensors.conditioning import Conditioning, LastWindow
 from beam_jobs.jobs.sensors.job import SensorEncoding, SensorJob
 from beam_jobs.jobs.sensors.recording import ReadOptions, TimeUnit
 from beam_jobs.jobs.sensors.signals import NanPolicy
@@ -94,8 +94,7 @@ class SensorFlags(InputFlags):
     )
     window: str = flag(
         "",
-        "cut recordings into records of N samples, or of a time such as 2s; a shorter remainder is "
-        "dropped",
+        "cut recordings into records of N samples, or of a time such as 2s",
         unset="a recording is a record",
         metavar="N|TIME",
     )
@@ -104,6 +103,11 @@ class SensorFlags(InputFlags):
         "samples or time from the start of one window to the next",
         unset="--window",
         metavar="N|TIME",
+    )
+    last_window: LastWindow = flag(
+        "drop",
+        "samples after the last whole window: drop them, or pad them with zeros to a window and "
+        "add `length`, the number of samples before the zeros, to each record",
     )
     spectrogram: str = flag(
         "",
@@ -150,6 +154,7 @@ class SensorFlags(InputFlags):
             stride=self.stride,
             spectrogram=self.spectrogram,
             sequence=self.sequence,
+            last_window=self.last_window,
         )
 
     def make_job(self, columns: tuple[str, ...], output: str) -> SensorJob:

@@ -187,13 +187,28 @@ def test_windows_equal_those_of_numpy_and_a_recording_stays_in_one_split(cut):
 def test_recordings_shorter_than_a_window_are_rejected_with_their_length(cut):
     _, arrays, out, _ = cut
     short = {
-        key: f"it has {len(array)} samples, a window has 60"
+        key: f"it has {len(array)} samples, a window has 60; --last_window pad keeps shorter recordings"
         for key, array in arrays.items()
         if len(array) < 60
     }
     found = rejects_of(out)
     assert short.items() <= found.items()
     assert found.keys() - short.keys() == {"a/00x.npy", "b/notes.txt"}
+
+
+def test_every_sample_of_padded_windows_is_in_the_dataset(cut, tmp_path):
+    flags, arrays, _, _ = cut
+    flags = [60 if flag == 20 else flag for flag in flags]
+    assert run("sensors", *flags, "--last_window", "pad", "--output", tmp_path / "out") == 0
+    assert rejects_of(tmp_path / "out").keys() == {"a/00x.npy", "b/notes.txt"}
+    found = records_of(tmp_path / "out", "train") | records_of(tmp_path / "out", "val")
+    assert Manifest.read(str(tmp_path / "out")).schema["length"] == Feature("int64")
+    for key, array in arrays.items():
+        windows = [found.pop(f"{key}#{n}") for n in range(1, 1 + -(-len(array) // 60))]
+        parts = [window["signal"][: window["length"]] for window in windows]
+        np.testing.assert_array_equal(np.concatenate(parts), array)
+        assert all(not window["signal"][window["length"] :].any() for window in windows)
+    assert not found
 
 
 @pytest.mark.slow

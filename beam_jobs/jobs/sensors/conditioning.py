@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from beam_jobs.errors import RejectError, UsageError
+from beam_jobs.jobs.sensors.recording import check_size
 from beam_jobs.jobs.sensors.signals import (
     NanPolicy,
     Segment,
@@ -24,6 +25,11 @@ from beam_jobs.jobs.sensors.signals import (
 
 # The feature that holds the share of samples that were interpolated, not measured.
 FILLED = "filled"
+
+# The feature that holds the number of samples of a window before the zeros that pad it.
+LENGTH = "length"
+
+LastWindow = Literal["drop", "pad"]
 
 _MAX_WINDOWS = 10_000_000
 
@@ -42,6 +48,7 @@ class Conditioning:
         frame: Length of a spectrogram's frame; None without spectrograms.
         step: Distance from one frame to the next; None without spectrograms.
         sequence: Whether all pieces of a recording become one record.
+        pad: Whether the samples after the last whole window become a window that zeros complete.
     """
 
     nan: NanPolicy = "keep"
@@ -53,6 +60,7 @@ class Conditioning:
     frame: Span | None = None
     step: Span | None = None
     sequence: bool = False
+    pad: bool = False
 
     @classmethod
     def parse(
@@ -65,6 +73,7 @@ class Conditioning:
         stride: str = "",
         spectrogram: str = "",
         sequence: bool = False,
+        last_window: LastWindow = "drop",
     ) -> Conditioning:
         """Parses the flags of the same names.
 
@@ -73,6 +82,11 @@ class Conditioning:
         """
         if stride and not window:
             raise UsageError(f"--stride {stride} sets where windows begin: add --window")
+        pad = last_window == "pad"
+        if pad and not window:
+            raise UsageError("--last_window pad completes windows with zeros: add --window")
+        if pad and sequence:
+            raise UsageError("--last_window pad: a --sequence has no padded windows: drop one")
         if max_gap and not resample:
             raise UsageError(f"--max_gap {max_gap} limits interpolation: add --resample")
         frame, _, step = spectrogram.partition(":")
@@ -93,6 +107,7 @@ class Conditioning:
             parse_span(frame, "--spectrogram") if spectrogram else None,
             parse_span(step, "--spectrogram") if spectrogram else None,
             sequence,
+            pad,
         )
 
     @property
@@ -198,6 +213,10 @@ class RecordingRecords:
         file_rate: float | None,
         convert: Callable[[np.ndarray], np.ndarray],
     ) -> None:
+        if conditioning.pad and LENGTH in segments[0].arrays:
+            raise RejectError(
+                f"an array may not be called {LENGTH!r}: --last_window pad adds that feature"
+            )
         self._conditioning, self._convert = conditioning, convert
         self._rate = conditioning.record_rate(file_rate)
         self._segments = segments
@@ -220,7 +239,11 @@ class RecordingRecords:
             yield self._sequence()
             return
         for arrays, filled in self._pieces():
-            yield {**self._transform(arrays), **self._filled_share(filled)}
+            yield {
+                **self._transform(self._padded(arrays)),
+                **self._filled_share(filled),
+                **self._length(arrays),
+            }
 
     def _find_starts(self, size: int | None, stride: Span | None) -> list[range]:
         """Returns the first samples of the records of each segment."""
@@ -228,13 +251,17 @@ class RecordingRecords:
             return [range(1)] * len(self._segments)
         lengths = [_common_length(segment.arrays) for segment in self._segments]
         step = stride.samples(self._rate)
-        starts = [window_starts(length, size, step) for length in lengths]
+        pad = self._conditioning.pad
+        starts = [window_starts(length, size, step, pad) for length in lengths]
         count = sum(map(len, starts))
         if count > _MAX_WINDOWS:
             raise RejectError(f"{count} windows are more than {_MAX_WINDOWS}: is --stride correct?")
         if not count:
             without = " without a gap" if self._conditioning.resample else ""
-            raise RejectError(f"it has {max(lengths)} samples{without}, a window has {size}")
+            raise RejectError(
+                f"it has {max(lengths)} samples{without}, a window has {size}; --last_window pad "
+                "keeps shorter recordings"
+            )
         return starts
 
     def _pieces(self) -> Iterator[tuple[dict[str, np.ndarray], np.ndarray]]:
@@ -247,6 +274,22 @@ class RecordingRecords:
 
     def _filled_share(self, filled: np.ndarray) -> dict[str, np.float32]:
         return {FILLED: np.float32(filled.mean())} if self._conditioning.resample else {}
+
+    def _padded(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        if not self._conditioning.pad or not self._size:
+            return arrays
+        missing = self._size - _common_length(arrays)
+        if not missing:
+            return arrays
+        size = sum(array.nbytes // len(array) * self._size for array in arrays.values())
+        check_size(size, "a padded window takes")
+        return {
+            name: np.pad(array, [(0, missing)] + [(0, 0)] * (array.ndim - 1))
+            for name, array in arrays.items()
+        }
+
+    def _length(self, arrays: dict[str, np.ndarray]) -> dict[str, np.int64]:
+        return {LENGTH: np.int64(_common_length(arrays))} if self._conditioning.pad else {}
 
     def _transform(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         if not self._conditioning.frame or not self._conditioning.step:

@@ -319,9 +319,16 @@ def _find_filled(grid: np.ndarray, clocks: Mapping[str, np.ndarray], rate: float
     return result
 
 
-def window_starts(length: int, window: int, stride: int) -> range:
-    """Returns the starts of all windows that lie entirely inside a recording, in samples."""
-    return range(0, length - window + 1, stride)
+def window_starts(length: int, window: int, stride: int, padded: bool = False) -> range:
+    """Returns the starts of the windows of a recording, in samples.
+
+    Args:
+        length, window, stride: Samples of the recording, of a window, and between two starts.
+        padded: Whether samples after the last window that fits begin one more, which does not.
+    """
+    if not padded:
+        return range(0, length - window + 1, stride)
+    return range(0, min(length, max(length - window, 0) + stride), stride)
 
 
 def spectrogram(signal: np.ndarray, frame: int, step: int) -> np.ndarray:

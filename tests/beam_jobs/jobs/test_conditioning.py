@@ -11,7 +11,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.sensors import conditioning
-from beam_jobs.jobs.sensors.conditioning import FILLED, Conditioning, RecordingRecords
+from beam_jobs.jobs.sensors.conditioning import FILLED, Conditioning, LastWindow, RecordingRecords
 from beam_jobs.jobs.sensors.signals import NanPolicy, Span, spectrogram
 from tests.support.arrays import assert_same
 
@@ -67,6 +67,11 @@ def test_flags_are_parsed_with_their_units():
     ("flags", "message"),
     [
         ({"stride": "5"}, "--stride 5 sets where windows begin: add --window"),
+        ({"last_window": "pad"}, "--last_window pad completes windows with zeros: add --window"),
+        (
+            {"last_window": "pad", "window": "5", "sequence": True},
+            "--last_window pad: a --sequence has no padded windows: drop one",
+        ),
         ({"max_gap": "1s"}, "--max_gap 1s limits interpolation: add --resample"),
         ({"spectrogram": "256"}, "--spectrogram 256: expected FRAME:STEP"),
         ({"spectrogram": "256:"}, "--spectrogram 256:: expected FRAME:STEP"),
@@ -96,10 +101,61 @@ def test_windows_are_those_of_numpy(length, window, stride, channels):
     if length < window:
         with pytest.raises(RejectError) as caught:
             records_of(flags, {"x": array})
-        assert str(caught.value) == f"it has {length} samples, a window has {window}"
+        assert str(caught.value) == (
+            f"it has {length} samples, a window has {window}; --last_window pad keeps shorter "
+            "recordings"
+        )
         return
     expected = np.moveaxis(sliding_window_view(array, window, 0)[::stride], -1, 1)
     assert_same(np.stack([record["x"] for record in records_of(flags, {"x": array})]), expected)
+
+
+@given(st.integers(1, 60), st.integers(1, 20), st.integers(1, 25))
+def test_padded_windows_hold_every_sample_that_strides_do_not_skip(length, window, stride):
+    array = noise(length, 2)
+    flags = {"window": str(window), "stride": str(stride)}
+    found = records_of({**flags, "last_window": "pad"}, {"x": array})
+    held = set()
+    for number, record in enumerate(found):
+        start, count = number * stride, int(record["length"])
+        assert_same(record["x"][:count], array[start : start + count])
+        assert record["x"].shape == (window, 2) and not record["x"][count:].any()
+        held.update(range(start, start + count))
+    skipped = {n for n in range(length) if stride > window and n % stride >= window}
+    assert held == set(range(length)) - skipped
+    whole = records_of(flags, {"x": array}) if length >= window else []
+    assert [record["length"] for record in found[: len(whole)]] == [window] * len(whole)
+    assert len(found) - len(whole) in (0, 1)
+
+
+def test_a_padded_window_tells_measured_samples_from_zeros():
+    flags = {"window": "1s", "last_window": "pad", "rate": "10Hz"}
+    arrays = {"x": np.arange(1, 14, dtype=np.int16)[:, None], "y": np.ones(13)}
+    first, last = records_of(flags, arrays)
+    assert (first["length"], last["length"]) == (10, 3)
+    assert first["length"].dtype == np.int64
+    assert_same(last["x"], np.array([[11], [12], [13], *[[0]] * 7], np.int16))
+    assert_same(last["y"], np.array([1.0] * 3 + [0.0] * 7))
+    (short,) = records_of(flags, {"x": noise(4)})
+    assert (short["length"], short["x"].shape) == (4, (10,))
+    with pytest.raises(RejectError, match=r"^it has 0 samples, a window has 10;"):
+        records_of(flags, {"x": noise(0)})
+    with pytest.raises(RejectError, match=r"^a padded window takes 39999999960 bytes, more than"):
+        records_of({**flags, "window": "999999999s"}, {"x": noise(4)})
+    with pytest.raises(RejectError, match="may not be called 'length': --last_window pad adds"):
+        records_of(flags, {"length": noise(4)})
+
+
+def test_padding_adds_nothing_to_the_filled_share_and_precedes_a_spectrogram():
+    flags = {"window": "20", "last_window": "pad", "resample": "10Hz", "max_gap": "1s"}
+    found = records_of(flags, {"x": noise(50, 1)}, {"x": GAP})
+    assert [record["length"] for record in found] == [20, 20, 10]
+    assert {float(record[FILLED]) for record in found} == {0.0}
+    array = noise(30)
+    flags = {"window": "20", "last_window": "pad", "spectrogram": "8:4"}
+    _, last = records_of(flags, {"x": array})
+    assert_same(last["x"], spectrogram(np.append(array[20:], np.zeros(10, np.float32)), 8, 4))
+    assert last["length"] == 10
 
 
 @pytest.mark.parametrize(("rate", "found"), [("", 100.0), ("100Hz", None), ("7Hz", 100.0)])
@@ -235,7 +291,8 @@ def test_no_window_spans_a_gap():
 def test_a_window_longer_than_every_segment_rejects_a_recording():
     with pytest.raises(RejectError) as caught:
         records_of({"resample": "10Hz", "window": "31"}, {"x": noise(50, 1)}, {"x": GAP})
-    assert str(caught.value) == "it has 30 samples without a gap, a window has 31"
+    message = "it has 30 samples without a gap, a window has 31; --last_window pad keeps shorter"
+    assert str(caught.value).startswith(message)
 
 
 def test_a_bridged_gap_counts_as_filled():
@@ -382,6 +439,8 @@ def any_flags(draw):
     }
     flags["stride"] = flags["window"] and draw(spans)
     flags["max_gap"] = flags["resample"] and draw(spans)
+    if flags["window"] and not flags["sequence"]:
+        flags["last_window"] = draw(st.sampled_from(get_args(LastWindow)))
     return flags
 
 
@@ -415,4 +474,4 @@ def test_any_recording_gives_the_announced_number_of_records_or_a_reason(
     for record in found:
         for value in record.values():
             for array in value if isinstance(value, list) else [value]:
-                assert isinstance(array, np.ndarray | np.float32)
+                assert isinstance(array, np.ndarray | np.float32 | np.int64)
