@@ -36,7 +36,14 @@ class SensorFlags(InputFlags):
     columns: str = flag(
         "",
         "columns of .csv and .parquet files that are channels",
-        unset="all; of .parquet, all that hold numbers",
+        unset="all (of .parquet, all that hold numbers) but --drop_columns, columns of --label and "
+        "other metadata, those called like times, such as `timestamp`, and pandas' row numbers",
+        metavar="NAME,…",
+    )
+    drop_columns: str = flag(
+        "",
+        "columns of .csv and .parquet files that are no channels, such as is_anomaly,comment",
+        unset="none",
         metavar="NAME,…",
     )
     join: str = flag(
@@ -129,8 +136,8 @@ class SensorFlags(InputFlags):
             raise UsageError("--join and --table both say which files are a recording: drop one")
         if self.time_column and not self.resample:
             raise UsageError(
-                f"--time_column {self.time_column}: only --resample uses times: add it, or drop "
-                "--time_column to keep the times as a channel"
+                f"--time_column {self.time_column}: only --resample uses times: add it, or leave "
+                f"the times out with --drop_columns {self.time_column}"
             )
         if self.time_unit != "s" and not self.time_column:
             raise UsageError(f"--time_unit {self.time_unit}: add the --time_column in this unit")
@@ -138,7 +145,12 @@ class SensorFlags(InputFlags):
             raise UsageError(
                 f"--encoding {self.encoding}: --sequence stores arrays as tensors: drop one"
             )
-        for name, value in (("arrays", self.arrays), ("columns", self.columns)):
+        if self.columns and self.drop_columns:
+            raise UsageError(
+                f"--drop_columns {self.drop_columns}: --columns names all channels: drop one of them"
+            )
+        for name in ("arrays", "columns", "drop_columns"):
+            value = getattr(self, name)
             names = names_in(value)
             if len(set(names)) < len(names):
                 raise UsageError(f"--{name} {value}: a name is repeated")
@@ -161,13 +173,17 @@ class SensorFlags(InputFlags):
         extras = self.extras
         names = [*columns, *(extra.name for extra in extras)]
         inputs, labels = self.find_inputs(self.label, names, output, self.join)
-        if self.columns and not _has_columns(inputs):
-            raise UsageError(
-                f"--columns {self.columns}: none of the first files is a .csv or a .parquet: drop it"
-            )
+        for name in ("columns", "drop_columns"):
+            value = getattr(self, name)
+            if value and not _has_columns(inputs):
+                raise UsageError(
+                    f"--{name} {value}: none of the first files is a .csv or a .parquet: drop it"
+                )
         read_options = ReadOptions(
             arrays=names_in(self.arrays),
             columns=names_in(self.columns),
+            drop_columns=names_in(self.drop_columns),
+            metadata_columns=(*labels.columns, *filter(None, names)),
             time_column=self.time_column,
             time_unit=self.time_unit,
             float_audio=self.dtype.startswith("float"),

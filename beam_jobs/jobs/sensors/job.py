@@ -20,6 +20,7 @@ from beam_jobs.jobs.sensors.values import (
     count_bytes,
     describe,
     fits_feature,
+    note_rounded,
     prepare_array,
 )
 from beam_jobs.sources.classes import Names
@@ -114,17 +115,21 @@ class SensorJob(FilesInParts):
         return job
 
     def _warnings(self, source: Source, data: bytes | None) -> tuple[str, ...]:
-        _, clocks = self._read_recording(source, data)
+        recording, clocks = self._read_recording(source, data)
+        notes = [f"{source.key}: {note}" for note in recording.notes]
         rate = self.conditioning.resample
-        return tuple(
-            f"{source.key}: {name!r} has about {found:g} samples a second at irregular times: "
-            f"--resample {rate:g}Hz interpolates them, and frequencies above {rate / 2:g} Hz appear "
-            "as lower ones; --rate, without --time_column, filters evenly spaced samples"
-            for name, clock in clocks.items()
-            if rate
-            and isinstance(clock, np.ndarray)
-            and (found := round(1 / float(np.median(np.diff(clock))), 1)) > 1.1 * rate
-        )
+        for name, clock in clocks.items():
+            if not rate or not isinstance(clock, np.ndarray) or len(clock) < 2:
+                continue
+            found = 1 / float(np.median(np.diff(clock)))
+            if found > 1.1 * rate:
+                notes.append(
+                    f"{source.key}: {name!r} has about {found:.3g} samples a second at irregular "
+                    f"times: --resample {rate:g}Hz interpolates them, and frequencies above "
+                    f"{rate / 2:g} Hz appear as lower ones; --rate, without --time_column, filters "
+                    "evenly spaced samples"
+                )
+        return tuple(notes)
 
     def _feature(self, value: Any) -> Feature:
         if isinstance(value, list):
@@ -252,6 +257,7 @@ class SensorJob(FilesInParts):
         arrays: dict[str, np.ndarray] = {}
         clocks: dict[str, np.ndarray | float] = {}
         rates: set[float | None] = set()
+        notes: list[str] = []
         for name, path, _, _ in source.joined:
             try:
                 found = self._read_file(path, read_bytes(path))
@@ -260,6 +266,7 @@ class SensorJob(FilesInParts):
             except RejectError as error:
                 raise RejectError(f"{name}: {error}") from None
             rates.add(found.rate)
+            notes += (f"{name}: {note}" for note in found.notes)
             for array, values in found.arrays.items():
                 whole = name if array == "signal" else f"{name}/{array}"
                 arrays[whole] = values
@@ -268,18 +275,19 @@ class SensorJob(FilesInParts):
                 elif found.rate:
                     clocks[whole] = found.rate
         if self.conditioning.resample:
-            return Recording(arrays), clocks
+            return Recording(arrays, notes=tuple(notes)), clocks
         if len(rates) > 1:
             found_rates = " and ".join(sorted(map(_format_rate, rates)))
             raise RejectError(f"its files have {found_rates}: --resample brings them to one rate")
-        return Recording(arrays, rates.pop()), clocks
+        return Recording(arrays, rates.pop(), notes=tuple(notes)), clocks
 
     def _read_file(self, name: str, data: bytes) -> Recording:
         kind = name.rsplit(".", 1)[-1].lower()
         recording = read_recording(kind, data, self.read_options)
         if kind == "csv" and not self.dtype:
             arrays = {n: convert_array(a, _CSV_DTYPE) for n, a in recording.arrays.items()}
-            recording = recording._replace(arrays=arrays)
+            rounded = itertools.chain.from_iterable(map(note_rounded, recording.arrays.values()))
+            recording = recording._replace(arrays=arrays, notes=(*recording.notes, *rounded))
         return recording
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from beam_jobs.errors import RejectError
+from beam_jobs.jobs.sensors.channels import choose_channels, column_index, note_left_out
 from beam_jobs.jobs.sensors.recording import ReadOptions, Recording, check_size, single_signal
 from beam_jobs.packages import require
 
@@ -52,21 +53,21 @@ def load_csv(data: bytes, options: ReadOptions) -> Recording:
     if first is None:
         raise RejectError("the file is empty")
     names = [] if all(map(_is_number, first)) else [name.strip() for name in first]
-    if not names and (options.columns or options.time_column):
+    if not names and (options.columns or options.drop_columns or options.time_column):
         raise RejectError("its first line has no names for --columns and --time_column")
-    time = _column_index(names, options.time_column) if options.time_column else None
-    places = [_column_index(names, name) for name in options.columns]
-    places = places or [place for place in range(len(first)) if place != time]
-    if not places:
-        raise RejectError(f"it has no column but the time {options.time_column!r}")
+    time = column_index(names, options.time_column) if options.time_column else None
+    places, left_out = choose_channels(names, options) if names else (range(len(first)), [])
     blocks, times = [np.empty((0, len(places)))], [np.empty(0)]
     for row, cells in _csv_blocks(data, len(first), header=bool(names)):
         columns = [_numbers(cells[i], row, names[i] if names else None) for i in places]
         blocks.append(np.stack(columns, 1))
         if time is not None:
             times.append(_csv_seconds(cells[time], row, options.time_unit))
+    signal = np.concatenate(blocks)
+    if not names and len(places) > 1 and np.isnan(signal[:, -1]).all():
+        signal = signal[:, :-1]  # every line ends in a comma
     clock = None if time is None else _check_clock(np.concatenate(times))
-    return single_signal(np.concatenate(blocks), options, times=clock)
+    return single_signal(signal, options, times=clock, notes=note_left_out(left_out))
 
 
 def _csv_blocks(data: bytes, width: int, header: bool) -> Iterator[tuple[int, list[Any]]]:
@@ -128,7 +129,9 @@ def _numbers(cells: Any, row: int, column: str | None = None) -> np.ndarray:
     found = f"{texts[at]!r:.80} in row {row + at}"
     if column is None:
         raise ValueError(f"{found} is not a number")
-    raise RejectError(f"column {column!r} is not numeric: {found}; choose others with --columns")
+    raise RejectError(
+        f"column {column!r} is not numeric: {found}; leave it out with --drop_columns {column}"
+    )
 
 
 def _csv_seconds(cells: Any, row: int, unit: str) -> np.ndarray:
@@ -151,13 +154,14 @@ def load_parquet(data: bytes, options: ReadOptions) -> Recording:
     file = parquet.ParquetFile(io.BytesIO(data))
     names, time = file.schema_arrow.names, options.time_column
     types = dict(zip(names, map(str, file.schema_arrow.types), strict=True))
-    numeric = [name for name in names if types[name] in _ARROW_NUMBERS and name != time]
-    chosen = list(options.columns) or numeric
+    places, left_out = choose_channels(names, options)
+    chosen = [names[place] for place in places]
+    if not options.columns:
+        chosen = [name for name in chosen if types[name] in _ARROW_NUMBERS]
     if not chosen:
         raise RejectError(f"no numeric column but the time: the file has {', '.join(names)}")
-    for name in filter(None, (*chosen, time)):
-        _column_index(names, name)
     for name in chosen:
+        column_index(names, name)
         if types[name] not in _ARROW_NUMBERS:
             raise RejectError(
                 f"column {name!r} is not numeric but {types[name]}: choose others with --columns"
@@ -178,7 +182,8 @@ def load_parquet(data: bytes, options: ReadOptions) -> Recording:
         raise ValueError(f"it has {table.num_rows} of {rows} rows")
     signal = np.stack([_arrow_numbers(table[name]) for name in chosen], 1)
     times = _check_clock(_arrow_seconds(table[time], options.time_unit)) if time else None
-    return single_signal(signal, options, times=times)
+    left_out = [name for name in left_out if types[name] in _ARROW_NUMBERS]
+    return single_signal(signal, options, times=times, notes=note_left_out(left_out))
 
 
 def _arrow_numbers(column: Any) -> np.ndarray:
@@ -193,13 +198,6 @@ def _arrow_seconds(column: Any, unit: str) -> np.ndarray:
     if str(column.type) not in _ARROW_NUMBERS:
         unit, column = column.type.unit, column.cast("int64")
     return _seconds(column.to_numpy(), unit)
-
-
-def _column_index(names: list[str], name: str) -> int:
-    if names.count(name) != 1:
-        count = "two columns" if name in names else "no column"
-        raise RejectError(f"{count} {name!r}: the file has {', '.join(names)}")
-    return names.index(name)
 
 
 def _seconds(ticks: np.ndarray, unit: str) -> np.ndarray:

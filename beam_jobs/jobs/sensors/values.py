@@ -10,6 +10,9 @@ import numpy as np
 from beam_jobs.errors import RejectError
 from readers.format.schema import TENSORFLOW_DTYPES, Feature, fits, format_shape, numpy_dtype
 
+# Integers up to this one are different numbers in float32.
+_EXACT_IN_FLOAT32 = 1 << 24
+
 
 def prepare_array(array: np.ndarray, dtype: str) -> np.ndarray:
     """Returns the array [time, ...] in a dtype of tensors; a single channel becomes [time, 1].
@@ -49,6 +52,22 @@ def convert_array(array: np.ndarray, dtype: str) -> np.ndarray:
     if not kept:
         raise RejectError(f"a {array.dtype.name} value is out of the range of {dtype}")
     return result
+
+
+def note_rounded(array: np.ndarray) -> tuple[str, ...]:
+    """Returns what the owner of a float64 array should know if float32 makes neighbours equal."""
+    if not (abs(array) > _EXACT_IN_FLOAT32).any():
+        return ()
+    with np.errstate(over="ignore", invalid="ignore"):
+        lost = (np.diff(array.astype(np.float32), axis=0) == 0) & (np.diff(array, axis=0) != 0)
+    lost &= abs(array[1:]) > _EXACT_IN_FLOAT32
+    if not lost.any():
+        return ()
+    example = array[1:][lost][0]
+    return (
+        f"{example:.0f} and the value before it are equal in float32, the dtype of .csv files: add "
+        "--dtype float64, or leave the column out with --drop_columns",
+    )
 
 
 def count_bytes(value: Any) -> int:

@@ -125,9 +125,9 @@ REFUSALS = [
     (TABLE + "--extra_features age:int64,path:string,age:int8", "'age' is repeated"),
     (TABLE + "--table {data}/no.csv", "--table {data}/no.csv: no file matches; check it with ls"),
     (TABLE + "--table {data}/a.txt", "--table {data}/a.txt: expected .csv, .tsv, .jsonl (each"),
-    (IMAGES + "--label column:kind", "column 'kind': files have no columns; list them in a"),
-    (IMAGES + "--group_by column:age", "column 'age': files have no columns; list them in a"),
-    (IMAGES + "--captions column:txt", "column 'txt': files have no columns; list them in a"),
+    (IMAGES + "--label column:kind", "column 'kind': expected a --table with a row"),
+    (IMAGES + "--group_by column:age", "column 'age': expected a --table with a row"),
+    (IMAGES + "--captions column:txt", "column 'txt': expected a --table with a row"),
     # Labels and groups.
     (IMAGES + "--label folder", "--label folder: expected parent, none, csv:FILE or column:NAME"),
     (IMAGES + "--label csv:{data}/no.csv", "--label csv:{data}/no.csv: cannot be read"),
@@ -208,6 +208,10 @@ REFUSALS = [
     (TEXT.replace("b.jsonl", "a.txt") + "--split_column s", "field 's': .txt files have no fields"),
     (TEXT + "--vocabulary_size 100", "--vocabulary_size 100: only --tokens words and bpe learn a"),
     (IMAGES + "--resize fit", "--resize fit: add the --image_size to resize to"),
+    (SENSORS + "--drop_columns a", "--drop_columns a: none of the first files is a .csv or a"),
+    (SENSORS + "--columns a --drop_columns b", "--drop_columns b: --columns names all channels"),
+    (SENSORS + "--drop_columns a,a", "--drop_columns a,a: a name is repeated"),
+    (SENSORS + "--label column:a", "column 'a': expected a --table with a row for each file, or"),
     (SENSORS + "--columns a", "--columns a: none of the first files is a .csv or a .parquet: drop"),
     (SENSORS + "--arrays a,b,a", "--arrays a,b,a: a name is repeated"),
     (

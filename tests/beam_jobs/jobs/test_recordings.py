@@ -319,7 +319,13 @@ def by_python(text: str, header: bool) -> np.ndarray | None:
         if "\0" in text or len({len(row) for row in rows}) != 1:
             return None
         cells = [[float(cell) if cell.strip() else np.nan for cell in row] for row in rows[header:]]
-        return np.array(cells, np.float64).reshape(-1, len(rows[0]))
+        table = np.array(cells, np.float64).reshape(-1, len(rows[0]))
+        # A comma at the end of every line makes no channel.
+        return (
+            table[:, :-1]
+            if not header and len(rows[0]) > 1 and np.isnan(table[:, -1]).all()
+            else table
+        )
     except (csv.Error, ValueError):
         return None
 
@@ -382,14 +388,68 @@ def test_all_columns_but_the_time_are_channels():
     found = read("csv", b"x,t,y\n5,0.5,6\n7,0.75,8\n", time_column="t")
     assert_same(found.arrays["signal"], np.array([[5.0, 6], [7, 8]]))
     assert_same(found.times, np.array([0.5, 0.75]))
-    message = "it has no column but the time 't'"
+    message = "none of its columns t is a channel; name channels with --columns"
     assert rejected("csv", b"t\n1\n2\n", time_column="t") == message
+
+
+TIME_NAMES = ["time", "Timestamp", "t", "Time (s)", "time_ms", "datetime", "date time", "Unix Time"]
+ROW_NUMBERS = ["", "Unnamed: 0", "__index_level_0__"]
+
+
+@pytest.mark.parametrize("name", TIME_NAMES + ROW_NUMBERS)
+def test_times_and_row_numbers_are_channels_only_if_they_are_named(name):
+    tables = {"csv": f"x,{name},y\n5,0,6\n7,1,8\n".encode()}
+    tables["parquet"] = parquet({"x": [5.0, 7], name: [0.0, 1], "y": [6.0, 8]})
+    for kind, data in tables.items():
+        found = read(kind, data)
+        assert_same(found.arrays["signal"], np.array([[5.0, 6], [7, 8]]))
+        (note,) = found.notes
+        assert f"column {name or 'without a name'}; name the channels with --columns" in note
+        if name:
+            named = read(kind, data, columns=("y", name))
+            assert_same(named.arrays["signal"], np.array([[6.0, 0], [8, 1]]))
+            assert named.notes == ()
+
+
+def test_only_a_column_that_could_be_a_channel_is_said_to_be_left_out():
+    assert read("parquet", parquet({"x": [5.0], "time": ["12:00"]})).notes == ()
+
+
+@pytest.mark.parametrize("name", ["time_to_peak", "tx", "temperature", "times", "update", "index"])
+def test_other_names_are_channels(name):
+    found = read("csv", f"x,{name}\n5,0\n".encode())
+    assert_same(found.arrays["signal"], np.array([[5.0, 0]]))
+    assert found.notes == ()
+
+
+def test_a_comma_at_the_end_of_every_line_is_no_channel():
+    assert_same(signal("csv", b"x,y,\n1,2,\n3,4,\n"), np.array([[1.0, 2], [3, 4]]))
+    assert_same(signal("csv", b"1,2,\n3,4,\n"), np.array([[1.0, 2], [3, 4]]))
+
+
+def test_columns_may_be_left_out_by_name():
+    tables = {
+        "csv": b"x,y,who\n5,6,me\n",
+        "parquet": parquet({"x": [5.0], "y": [6.0], "who": ["me"]}),
+    }
+    for kind, data in tables.items():
+        found = read(kind, data, drop_columns=("y", "who"))
+        assert_same(found.arrays["signal"], np.array([[5.0]]))
+        assert found.notes == ()
+        message = "no column 'z': the file has x, y, who"
+        assert rejected(kind, data, drop_columns=("z",)) == message
+        # Metadata of the record need not be in the file.
+        found = read(kind, data, metadata_columns=("who", "z"))
+        assert_same(found.arrays["signal"], np.array([[5.0, 6]]))
+        assert_same(
+            signal(kind, data, columns=("y",), metadata_columns=("y", "who")), np.array([[6.0]])
+        )
 
 
 def test_a_column_of_text_is_refused_with_the_cure():
     data = b"x,activity\n1,2\n\n1,walking\n"
     assert rejected("csv", data) == (
-        "column 'activity' is not numeric: 'walking' in row 2; choose others with --columns"
+        "column 'activity' is not numeric: 'walking' in row 2; leave it out with --drop_columns activity"
     )
     assert_same(signal("csv", data, columns=("x",)), np.array([[1.0], [1]]))
 
@@ -403,7 +463,7 @@ def test_columns_without_names_cannot_be_chosen():
 def test_a_name_of_two_columns_cannot_be_chosen():
     data = b"t,x,x\n0,1,2\n"
     assert rejected("csv", data, columns=("x",)) == "two columns 'x': the file has t, x, x"
-    assert_same(signal("csv", data), np.array([[0.0, 1, 2]]))
+    assert_same(signal("csv", data), np.array([[1.0, 2]]))
 
 
 def test_empty_cells_are_nan():
@@ -411,7 +471,7 @@ def test_empty_cells_are_nan():
     assert_same(signal("csv", b"x,y\n1,\n , 2 \n"), np.array([[1, nan], [nan, 2]]))
     assert_same(signal("csv", b"1,\n2,3\n"), np.array([[1, nan], [2, 3]]))
     assert_same(signal("csv", b",\n2,3\n"), np.array([[nan, nan], [2, 3]]))
-    assert_same(signal("csv", b",x\n0,1\n"), np.array([[0.0, 1]]))
+    assert_same(signal("csv", b",x\n0,1\n"), np.array([[1.0]]))
     assert_same(signal("csv", b"x\n\n \n1\n"), np.array([[nan], [1]]))
 
 
@@ -838,7 +898,7 @@ def test_nulls_are_nan(kind):
 
 def test_parquet_columns_are_chosen_by_name():
     data = parquet({"t": [0, 1], "s": ["a", "b"], "x": [1, 2], "l": [[1], [2]], "y": [3, 4]})
-    assert_same(signal("parquet", data), np.array([[0, 1, 3], [1, 2, 4]]))
+    assert_same(signal("parquet", data), np.array([[1, 3], [2, 4]]))
     assert_same(signal("parquet", data, columns=("y", "x", "y")), np.array([[3, 1, 3], [4, 2, 4]]))
     assert_same(signal("parquet", data, time_column="t"), np.array([[1, 3], [2, 4]]))
     found = read("parquet", data, columns=("t",), time_column="t")

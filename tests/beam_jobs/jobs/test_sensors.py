@@ -223,6 +223,24 @@ def test_a_lower_rate_of_irregular_samples_is_warned_of(tmp_path):
     )
 
 
+def test_values_that_float32_makes_equal_are_warned_of(tmp_path):
+    cases = {"1700000038912,1\n1700000038913,2\n": True, "16777216,1\n16777215,2\n": False}
+    cases |= {"1e30,1\n2e30,2\n": False, "nan,1\ninf,2\n": False}
+    for number, (rows, warns) in enumerate(cases.items()):
+        (tmp_path / str(number)).mkdir()
+        made = job(tmp_path / str(number), a_csv=f"stamp,x\n{rows}".encode())
+        assert ["add --dtype float64" in text for text in made.warnings] == [True] * warns
+        as_float64 = job(tmp_path / str(number), dtype="float64")
+        assert as_float64.warnings == ()
+
+
+def test_columns_that_are_left_out_are_warned_of(tmp_path):
+    made = job(tmp_path, a_csv=b"time,x\n0,1\n")
+    assert made.schema["signal"].shape == (None, 1)
+    (warning,) = made.warnings
+    assert warning.startswith("a.csv: left out as times or row numbers: column time; name the")
+
+
 def test_several_arrays_are_several_features(tmp_path):
     found = job(tmp_path, a_npz=npz(t=np.arange(4.0), xyz=np.ones((4, 3), np.float32)))
     assert dict(found.schema) == {
