@@ -11,7 +11,7 @@ from beam_jobs.cli.inputs import InputFlags, label_flag
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.sensors.conditioning import Conditioning, LastWindow
 from beam_jobs.jobs.sensors.job import SensorEncoding, SensorJob
-from beam_jobs.jobs.sensors.recording import ReadOptions, TimeUnit
+from beam_jobs.jobs.sensors.recording import ReadOptions, TimesPolicy, TimeUnit
 from beam_jobs.jobs.sensors.signals import NanPolicy
 from beam_jobs.sources.inputs import Inputs
 from readers.format.schema import TENSORFLOW_DTYPES
@@ -78,6 +78,11 @@ class SensorFlags(InputFlags):
         metavar="NAME",
     )
     time_unit: TimeUnit = flag("s", "unit of times that are numbers; dates need none")
+    times: TimesPolicy = flag(
+        "strict",
+        "rows whose times do not increase: strict rejects the recording; drop_duplicates drops rows "
+        "that repeat the time of the row before; sort sorts rows by time, then drops repeated times",
+    )
     resample: str = flag(
         "",
         "sampling rate of all records, such as 50Hz: audio and files with --rate are filtered if "
@@ -141,6 +146,8 @@ class SensorFlags(InputFlags):
             )
         if self.time_unit != "s" and not self.time_column:
             raise UsageError(f"--time_unit {self.time_unit}: add the --time_column in this unit")
+        if self.times != "strict" and not self.time_column:
+            raise UsageError(f"--times {self.times}: add the --time_column that has the times")
         if self.sequence and self.encoding != "tensor":
             raise UsageError(
                 f"--encoding {self.encoding}: --sequence stores arrays as tensors: drop one"
@@ -186,6 +193,7 @@ class SensorFlags(InputFlags):
             metadata_columns=(*labels.columns, *filter(None, names)),
             time_column=self.time_column,
             time_unit=self.time_unit,
+            times=self.times,
             float_audio=self.dtype.startswith("float"),
         )
         job = SensorJob(

@@ -13,6 +13,8 @@ from readers.format.tfrecord import MAX_RECORD_BYTES
 
 TimeUnit = Literal["s", "ms", "us", "ns"]
 
+TimesPolicy = Literal["strict", "drop_duplicates", "sort"]
+
 
 class Recording(NamedTuple):
     """The contents of a recording file.
@@ -43,6 +45,8 @@ class ReadOptions:
         metadata_columns: Columns that are no channels in the files that have them.
         time_column: The column of sample times; "" without one.
         time_unit: The unit of times that are plain numbers.
+        times: "strict" rejects recordings whose times do not increase, "drop_duplicates" drops rows with
+            the time of the row before, "sort" sorts rows by time first.
         float_audio: Whether integer samples of audio become float32 from -1 to 1.
     """
 
@@ -52,6 +56,7 @@ class ReadOptions:
     metadata_columns: tuple[str, ...] = ()
     time_column: str = ""
     time_unit: TimeUnit = "s"
+    times: TimesPolicy = "strict"
     float_audio: bool = False
 
 

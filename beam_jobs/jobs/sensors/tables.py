@@ -14,7 +14,13 @@ import numpy as np
 
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.sensors.channels import choose_channels, column_index, note_left_out
-from beam_jobs.jobs.sensors.recording import ReadOptions, Recording, check_size, single_signal
+from beam_jobs.jobs.sensors.recording import (
+    ReadOptions,
+    Recording,
+    TimesPolicy,
+    check_size,
+    single_signal,
+)
 from beam_jobs.packages import require
 
 # Bytes of a .csv file that are held as text at a time. A row cannot be longer; wide tables get more.
@@ -66,7 +72,9 @@ def load_csv(data: bytes, options: ReadOptions) -> Recording:
     signal = np.concatenate(blocks)
     if not names and len(places) > 1 and np.isnan(signal[:, -1]).all():
         signal = signal[:, :-1]  # every line ends in a comma
-    clock = None if time is None else _check_clock(np.concatenate(times))
+    clock = None
+    if time is not None:
+        signal, clock = _in_order(signal, np.concatenate(times), options.times)
     return single_signal(signal, options, times=clock, notes=note_left_out(left_out))
 
 
@@ -181,7 +189,10 @@ def load_parquet(data: bytes, options: ReadOptions) -> Recording:
     if table.num_rows != rows:
         raise ValueError(f"it has {table.num_rows} of {rows} rows")
     signal = np.stack([_arrow_numbers(table[name]) for name in chosen], 1)
-    times = _check_clock(_arrow_seconds(table[time], options.time_unit)) if time else None
+    times = None
+    if time:
+        times = _arrow_seconds(table[time], options.time_unit)
+        signal, times = _in_order(signal, times, options.times)
     left_out = [name for name in left_out if types[name] in _ARROW_NUMBERS]
     return single_signal(signal, options, times=times, notes=note_left_out(left_out))
 
@@ -209,19 +220,28 @@ def _seconds(ticks: np.ndarray, unit: str) -> np.ndarray:
     return whole + rest / per_second
 
 
-def _check_clock(times: np.ndarray) -> np.ndarray:
-    """Returns the times.
+def _in_order(
+    signal: np.ndarray, times: np.ndarray, policy: TimesPolicy
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the rows and their times, in order as the policy states.
 
     Raises:
-        RejectError: a time is missing or infinite, or does not come after the one before.
+        RejectError: a time is missing or infinite, or the policy does not allow their order.
     """
     if not np.isfinite(times).all():
         row = int(np.argmin(np.isfinite(times)))
         raise RejectError(f"row {row + 1}: time {times[row]} is not finite")
-    steps = np.diff(times)
-    if (steps <= 0).any():
-        row = int(np.argmax(steps <= 0)) + 1
+    if policy == "sort":
+        order = np.argsort(times, kind="stable")
+        signal, times = signal[order], times[order]
+    steps = np.diff(times, prepend=-np.inf)
+    wrong = steps <= 0 if policy == "strict" else steps < 0
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        cure = "drop_duplicates" if steps[row] == 0 else "sort"
         raise RejectError(
-            f"row {row + 1}: time {times[row]} s does not come after {times[row - 1]} s"
+            f"row {row + 1}: time {times[row]} s does not come after {times[row - 1]} s; --times "
+            f"{cure} accepts it"
         )
-    return times
+    kept = steps > 0
+    return (signal, times) if kept.all() else (signal[kept], times[kept])

@@ -208,6 +208,7 @@ REFUSALS = [
     (TEXT.replace("b.jsonl", "a.txt") + "--split_column s", "field 's': .txt files have no fields"),
     (TEXT + "--vocabulary_size 100", "--vocabulary_size 100: only --tokens words and bpe learn a"),
     (IMAGES + "--resize fit", "--resize fit: add the --image_size to resize to"),
+    (SENSORS + "--times sort", "--times sort: add the --time_column that has the times"),
     (SENSORS + "--drop_columns a", "--drop_columns a: none of the first files is a .csv or a"),
     (SENSORS + "--columns a --drop_columns b", "--drop_columns b: --columns names all channels"),
     (SENSORS + "--drop_columns a,a", "--drop_columns a,a: a name is repeated"),

@@ -392,6 +392,35 @@ def test_all_columns_but_the_time_are_channels():
     assert rejected("csv", b"t\n1\n2\n", time_column="t") == message
 
 
+UNORDERED = [3.0, 1, 1, 2, 3, 0]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_rows_out_of_order_are_rejected_dropped_or_sorted(kind):
+    def table(times, rows=None):
+        rows = np.arange(1.0, 1 + len(times)) if rows is None else rows
+        if kind == "parquet":
+            return parquet({"t": times, "x": rows})
+        return ("t,x\n" + "".join(f"{t},{x}\n" for t, x in zip(times, rows, strict=True))).encode()
+
+    def kept(times, policy):
+        found = read(kind, table(times), time_column="t", times=policy)
+        return list(zip(found.times.tolist(), found.arrays["signal"][:, 0].tolist(), strict=True))
+
+    assert kept(UNORDERED, "sort") == [(0, 6), (1, 2), (2, 4), (3, 1)]
+    assert kept([0.0, 1, 1, 1, 2], "drop_duplicates") == [(0, 1), (1, 2), (2, 5)]
+    assert kept([0.0, 1], "strict") == kept([0.0, 1], "sort") == [(0, 1), (1, 2)]
+    assert kept(np.empty(0), "sort") == []
+    message = "row 2: time 1.0 s does not come after 3.0 s; --times sort accepts it"
+    for policy in ("strict", "drop_duplicates"):
+        assert rejected(kind, table(UNORDERED), time_column="t", times=policy) == message
+    message = "row 3: time 1.0 s does not come after 1.0 s; --times drop_duplicates accepts it"
+    assert rejected(kind, table([0.0, 1, 1]), time_column="t") == message
+    for policy in ("strict", "drop_duplicates", "sort"):
+        found = rejected(kind, table([2.0, np.nan, 1]), time_column="t", times=policy)
+        assert found == "row 2: time nan is not finite"
+
+
 TIME_NAMES = ["time", "Timestamp", "t", "Time (s)", "time_ms", "datetime", "date time", "Unix Time"]
 ROW_NUMBERS = ["", "Unnamed: 0", "__index_level_0__"]
 
