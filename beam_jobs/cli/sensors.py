@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 from dataclasses import dataclass
+from typing import Literal
 
 from beam_jobs.cli.flags import flag, names_in
 from beam_jobs.cli.inputs import InputFlags, label_flag
@@ -16,7 +17,7 @@ from beam_jobs.jobs.sensors.signals import NanPolicy
 from beam_jobs.sources.inputs import Inputs
 from readers.format.schema import TENSORFLOW_DTYPES
 
-# Files that are looked at for one that has columns.
+# Files that are looked at for one that a flag applies to.
 _TRIED = 100
 
 
@@ -45,6 +46,9 @@ class SensorFlags(InputFlags):
         "columns of .csv and .parquet files that are no channels, such as is_anomaly,comment",
         unset="none",
         metavar="NAME,…",
+    )
+    channels: Literal[0, 1] = flag(
+        0, "1 mixes the channels of audio to one, their mean; 0 keeps the channels of the files"
     )
     join: str = flag(
         "",
@@ -180,11 +184,15 @@ class SensorFlags(InputFlags):
         extras = self.extras
         names = [*columns, *(extra.name for extra in extras)]
         inputs, labels = self.find_inputs(self.label, names, output, self.join)
-        for name in ("columns", "drop_columns"):
+        for name, kinds in (
+            ("columns", (".csv", ".parquet")),
+            ("drop_columns", (".csv", ".parquet")),
+            ("channels", (".wav", ".flac")),
+        ):
             value = getattr(self, name)
-            if value and not _has_columns(inputs):
+            if value and not _has_kind(inputs, kinds):
                 raise UsageError(
-                    f"--{name} {value}: none of the first files is a .csv or a .parquet: drop it"
+                    f"--{name} {value}: none of the first files is a {' or a '.join(kinds)}: drop it"
                 )
         read_options = ReadOptions(
             arrays=names_in(self.arrays),
@@ -195,6 +203,7 @@ class SensorFlags(InputFlags):
             time_unit=self.time_unit,
             times=self.times,
             float_audio=self.dtype.startswith("float"),
+            mono=self.channels == 1,
         )
         job = SensorJob(
             inputs=inputs,
@@ -210,10 +219,10 @@ class SensorFlags(InputFlags):
         return job
 
 
-def _has_columns(inputs: Inputs) -> bool:
+def _has_kind(inputs: Inputs, kinds: tuple[str, ...]) -> bool:
     first = itertools.chain.from_iterable(inputs.first(p, _TRIED) for p in inputs.patterns)
     return any(
-        name.lower().endswith((".csv", ".parquet"))
+        name.lower().endswith(kinds)
         for source, _ in first
         for name in (source.file, *(path for _, path, _, _ in source.joined))
     )

@@ -567,7 +567,11 @@ def test_every_reader_reads_the_stretches_between_gaps_as_one_sequence(tmp_path)
             "a.npz: signal of float32 [40, 2], float32 [50, 3]: the arrays of a",
         ),
         ("a.npz", "--arrays z", "a.npz: no array 'z': the fil"),
-        ("c.npz", "--window 5", "c.npz: y: a single number is"),
+        (
+            "c.npz",
+            "--window 5",
+            "c.npz: array 'y' is a single number; choose arrays with --arrays x",
+        ),
     ],
 )
 def test_flags_that_do_not_fit_the_recordings_are_refused_in_one_line(

@@ -137,4 +137,7 @@ def _sound(samples: np.ndarray, rate: float, options: ReadOptions) -> Recording:
         middle = 128 if samples.dtype == np.uint8 else 0
         scale = np.float32(2.0 ** (1 - 8 * samples.dtype.itemsize))
         samples = (samples.astype(np.float32) - np.float32(middle)) * scale
+    if options.mono and samples.shape[1] > 1:
+        mean = samples.mean(1, np.float64, keepdims=True)
+        samples = (np.rint(mean) if samples.dtype.kind in "iu" else mean).astype(samples.dtype)
     return single_signal(samples, options, rate)

@@ -22,6 +22,7 @@ from beam_jobs.jobs.sensors.signals import (
     spectrogram,
     window_starts,
 )
+from beam_jobs.jobs.sensors.values import no_tensor
 
 # The feature that holds the share of samples that were interpolated, not measured.
 FILLED = "filled"
@@ -144,6 +145,10 @@ class Conditioning:
             RejectError: the recording cannot become a record.
             UsageError: `resample` is set and the times of an array are unknown.
         """
+        series = [name for name, array in arrays.items() if array.ndim]
+        if single := [name for name in arrays if name not in series]:
+            cure = f"; choose arrays with --arrays {','.join(series)}" if series else ""
+            raise RejectError(f"array {single[0]!r} is a single number{cure}")
         whole = {name: self._fill_missing(name, array) for name, array in arrays.items()}
         if self.resample:
             return self._resample(whole, clocks, file_rate or self.rate)
@@ -151,10 +156,8 @@ class Conditioning:
 
     def _fill_missing(self, name: str, array: np.ndarray) -> np.ndarray:
         try:
-            if array.ndim == 0:
-                raise RejectError("a single number is not a recording")
             if array.dtype.kind not in "biufc":
-                raise RejectError(f"dtype {array.dtype} is not supported in tensors")
+                raise no_tensor(array.dtype)
             return fill_missing(array, self.nan)
         except RejectError as error:
             raise RejectError(f"{name}: {error}") from None

@@ -92,6 +92,8 @@ class SensorJob(FilesInParts):
             return job._with_schema_of(source.key, record)
         if not errors:
             raise UsageError("the inputs hold no recording: no dataset was written")
+        if len(errors) == 1:
+            raise UsageError(errors[0])
         raise UsageError(f"no recording among the first {len(errors)} files: {errors[0]}")
 
     def _with_schema_of(self, key: str, record: dict[str, Any]) -> SensorJob:
@@ -230,9 +232,20 @@ class SensorJob(FilesInParts):
                 raise UsageError(
                     f"{key}: {describe(name, found)}, but {self.example} has "
                     f"{describe(name, feature)}; records of one dataset must agree: narrow "
-                    "--input, or convert with --dtype"
+                    f"--input, or {self._cure(key, found, feature)}"
                 )
         return record
+
+    def _cure(self, key: str, found: Any, feature: Feature | None) -> str:
+        """Returns the flag that makes an array fit the feature."""
+        if found is None or feature is None:
+            return "choose with --arrays"
+        if isinstance(found, list) or found.dtype.name != feature.dtype:
+            return "convert with --dtype"
+        kind = key.rsplit(".", 1)[-1].lower()
+        if kind in ("wav", "flac") and not self.read_options.mono:
+            return "mix audio to one channel with --channels 1"
+        return "choose with --columns" if kind in ("csv", "parquet") else "choose with --arrays"
 
     def _read_recording(
         self, source: Source, data: bytes | None

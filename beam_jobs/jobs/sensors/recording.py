@@ -48,6 +48,7 @@ class ReadOptions:
         times: "strict" rejects recordings whose times do not increase, "drop_duplicates" drops rows with
             the time of the row before, "sort" sorts rows by time first.
         float_audio: Whether integer samples of audio become float32 from -1 to 1.
+        mono: Whether the channels of audio become one, their mean.
     """
 
     arrays: tuple[str, ...] = ()
@@ -58,6 +59,7 @@ class ReadOptions:
     time_unit: TimeUnit = "s"
     times: TimesPolicy = "strict"
     float_audio: bool = False
+    mono: bool = False
 
 
 def choose_arrays(names: Iterable[str], wanted: tuple[str, ...]) -> list[str]:

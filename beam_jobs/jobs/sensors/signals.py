@@ -74,8 +74,8 @@ class Span:
             return int(self.amount)
         if rate is None:
             raise UsageError(
-                f"{self.source}: the recordings do not state their sample rate; give a number of "
-                "samples, the files' --rate, or --resample"
+                f"{self.source}: the recordings do not state how many samples a second has; add "
+                "--rate 50Hz if they are evenly spaced, or --resample, or give a number of samples"
             )
         return max(1, round(self.amount * rate))
 

@@ -146,12 +146,17 @@ def _csv_seconds(cells: Any, row: int, unit: str) -> np.ndarray:
     with contextlib.suppress(ValueError):
         return _seconds(_numbers(cells, row), unit)
     times = [text.strip() for text in cells.to_pylist()]
-    is_time = _ISO_8601.fullmatch if _ISO_8601.fullmatch(times[0]) else _is_number
-    for number, time in enumerate(times, row):
-        if not is_time(time):
+    dates = [bool(_ISO_8601.fullmatch(time)) for time in times]
+    for number, (time, date) in enumerate(zip(times, dates, strict=True), row):
+        if not date and not _is_number(time):
             raise RejectError(
-                f"row {number}: time {time!r:.80} is neither a number nor ISO 8601, or not of the "
-                "same kind as the first"
+                f"row {number}: time {time!r:.80} is neither a number nor ISO 8601 such as "
+                "2024-01-31T12:30:05.5"
+            )
+        if date != dates[0]:
+            kinds = ("a date", "a number") if date else ("a number", "a date")
+            raise RejectError(
+                f"row {number}: time {time!r:.80} is {kinds[0]}, row {row} has {kinds[1]}"
             )
     return _seconds(np.array(times, "M8[ns]").astype(np.int64), "ns")
 

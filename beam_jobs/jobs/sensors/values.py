@@ -26,8 +26,14 @@ def prepare_array(array: np.ndarray, dtype: str) -> np.ndarray:
     if dtype:
         array = convert_array(array, dtype)
     if not _is_tensor_dtype(array.dtype):
-        raise RejectError(f"dtype {array.dtype} is not supported in tensors")
+        raise no_tensor(array.dtype)
     return array[:, None] if array.ndim == 1 else array
+
+
+def no_tensor(dtype: np.dtype) -> RejectError:
+    """Returns the error about an array that no tensor can hold."""
+    what = f"text ({dtype})" if dtype.kind in "US" else f"dtype {dtype}"
+    return RejectError(f"{what} cannot be stored as a tensor")
 
 
 @functools.cache

@@ -209,6 +209,7 @@ REFUSALS = [
     (TEXT + "--vocabulary_size 100", "--vocabulary_size 100: only --tokens words and bpe learn a"),
     (IMAGES + "--resize fit", "--resize fit: add the --image_size to resize to"),
     (SENSORS + "--times sort", "--times sort: add the --time_column that has the times"),
+    (SENSORS + "--channels 1", "--channels 1: none of the first files is a .wav or a .flac: drop"),
     (SENSORS + "--drop_columns a", "--drop_columns a: none of the first files is a .csv or a"),
     (SENSORS + "--columns a --drop_columns b", "--drop_columns b: --columns names all channels"),
     (SENSORS + "--drop_columns a,a", "--drop_columns a,a: a name is repeated"),
@@ -233,7 +234,10 @@ REFUSALS = [
     (SENSORS + "--stride 4", "--stride 4 sets where windows begin: add --window"),
     (SENSORS + "--max_gap 1s", "--max_gap 1s limits interpolation: add --resample"),
     (SENSORS + "--spectrogram 256", "expected FRAME:STEP such as 256:128 or 25ms:10ms"),
-    (SENSORS + "--window 2s", "--window 2s: the recordings do not state their sample rate"),
+    (
+        SENSORS + "--window 2s",
+        "--window 2s: the recordings do not state how many samples a second has",
+    ),
     (
         SENSORS + "--resample 5Hz",
         "--resample needs the times of the samples of 'signal'",

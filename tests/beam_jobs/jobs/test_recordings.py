@@ -115,6 +115,19 @@ def test_float_samples_are_unchanged():
         assert_same(signal("wav", sound(values, subtype), float_audio=True), values)
 
 
+@pytest.mark.parametrize("subtype", WAVES)
+def test_the_channels_of_audio_are_mixed_to_their_mean(subtype):
+    data = sound(waves(3), subtype)
+    for floats in (False, True):
+        expected = signal("wav", data, float_audio=floats)
+        found = signal("wav", data, float_audio=floats, mono=True)
+        assert (found.dtype, found.shape) == (expected.dtype, (500, 1))
+        exact = expected.astype(np.float64).mean(1, keepdims=True)
+        np.testing.assert_allclose(found, exact, rtol=1e-6, atol=1e-7 if floats else 0.5)
+    one = sound(waves(1), subtype)
+    assert_same(signal("wav", one, mono=True), signal("wav", one))
+
+
 def test_other_chunks_of_a_wav_file_are_skipped():
     samples = chunk(b"data", SAMPLES.tobytes())
     for chunks in (
@@ -578,8 +591,8 @@ def test_times_may_be_written_short_or_long(cells, expected):
         ("now", "row 1: time 'now' is neither a number nor ISO 8601"),
         ("1,NaT", "row 2: time 'NaT' is neither"),
         ("2024-01-01,today", "row 2: time 'today' is neither"),
-        ("2024-01-01,5", "row 2: time '5' is neither a number nor ISO 8601, or not of the same"),
-        ("5,2024-01-01", "row 2: time '2024-01-01' is neither"),
+        ("2024-01-01,5", "row 2: time '5' is a number, row 1 has a date"),
+        ("5,2024-01-01", "row 2: time '2024-01-01' is a date, row 1 has a number"),
         ("12:30:05", "row 1: time '12:30:05' is neither"),
         ("0001-01-01", "row 1: time '0001-01-01' is neither"),
         ("2024-13-01", "not a whole .csv file: Month out of range"),

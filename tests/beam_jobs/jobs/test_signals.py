@@ -77,7 +77,7 @@ def test_a_malformed_span_is_refused(text):
 
 def test_a_span_in_seconds_needs_a_rate():
     with pytest.raises(
-        UsageError, match="--window 2s: the recordings do not state their sample rate"
+        UsageError, match="--window 2s: the recordings do not state how many samples a second has"
     ):
         parse_span("2s").samples(None)
 
