@@ -18,7 +18,7 @@ _ROW_NUMBER = re.compile(r"|Unnamed: \d+|__index_level_\d+__")
 
 
 def choose_channels(names: Sequence[str], options: ReadOptions) -> tuple[list[int], list[str]]:
-    """Returns the places of the channels, and the names of columns that only look like no channel.
+    """Returns the places of the channels, and the names of columns that are left out by name alone.
 
     The channels are `options.columns`; without it all columns but those that `options` names
     otherwise, those called like times, and those called like the numbers of rows.
@@ -32,7 +32,7 @@ def choose_channels(names: Sequence[str], options: ReadOptions) -> tuple[list[in
         return [column_index(names, name) for name in options.columns], []
     named = {options.time_column, *options.drop_columns, *options.metadata_columns} - {""}
     rest = [place for place, name in enumerate(names) if name not in named]
-    places = [place for place in rest if not _looks_like_no_channel(names[place])]
+    places = [place for place in rest if not _is_time_or_row_number(names[place])]
     left_out = [names[place] for place in rest if place not in places]
     if not places:
         raise RejectError(
@@ -41,12 +41,12 @@ def choose_channels(names: Sequence[str], options: ReadOptions) -> tuple[list[in
     return places, left_out
 
 
-def _looks_like_no_channel(name: str) -> bool:
+def _is_time_or_row_number(name: str) -> bool:
     return bool(_TIME.fullmatch(name) or _ROW_NUMBER.fullmatch(name))
 
 
 def note_left_out(names: Sequence[str]) -> tuple[str, ...]:
-    """Returns what the owner of a recording should know about columns that were left out."""
+    """Returns a remark about columns that were left out by name alone, if there are any."""
     if not names:
         return ()
     listed = ", ".join(name or "without a name" for name in names)

@@ -261,10 +261,8 @@ class RecordingRecords:
             raise RejectError(f"{count} windows are more than {_MAX_WINDOWS}: is --stride correct?")
         if not count:
             without = " without a gap" if self._conditioning.resample else ""
-            raise RejectError(
-                f"it has {max(lengths)} samples{without}, a window has {size}; --last_window pad "
-                "keeps shorter recordings"
-            )
+            cure = "" if pad else "; --last_window pad keeps shorter recordings"
+            raise RejectError(f"it has {max(lengths)} samples{without}, a window has {size}{cure}")
         return starts
 
     def _pieces(self) -> Iterator[tuple[dict[str, np.ndarray], np.ndarray]]:

@@ -58,7 +58,7 @@ class SensorJob(FilesInParts):
         extras: Columns that are kept as features.
         conditioning: The steps from a recording to its records.
         rate: Samples per second of all records, if the first file states it.
-        warnings: What the owner of the first file should know before the job runs.
+        warnings: Remarks about the first file, to be printed before the job runs.
     """
 
     inputs: Inputs
@@ -88,6 +88,7 @@ class SensorJob(FilesInParts):
             except RejectError as error:
                 errors.append(f"{source.key}: {error}")
                 continue
+            self._check_label(source)
             job = replace(self, rate=recording.rate, warnings=self._warnings(source, data))
             return job._with_schema_of(source.key, record)
         if not errors:
@@ -116,6 +117,19 @@ class SensorJob(FilesInParts):
             raise UsageError(f"{key}: {error}; choose others with --arrays") from None
         return job
 
+    def _check_label(self, source: Source) -> None:
+        """Checks that the label's column can be in the metadata of a file.
+
+        Raises:
+            UsageError: the file has no metadata.
+        """
+        if self.labels.mode == "column" and not source.row and not source.archive:
+            raise UsageError(
+                f"--label column:{self.labels.table}: {source.key} has no metadata, and columns "
+                "inside a recording are its channels; name one label for each file in a --table, "
+                "or with --label csv:FILE or --label parent"
+            )
+
     def _warnings(self, source: Source, data: bytes | None) -> tuple[str, ...]:
         recording, clocks = self._read_recording(source, data)
         notes = [f"{source.key}: {note}" for note in recording.notes]
@@ -126,10 +140,10 @@ class SensorJob(FilesInParts):
             found = 1 / float(np.median(np.diff(clock)))
             if found > 1.1 * rate:
                 notes.append(
-                    f"{source.key}: {name!r} has about {found:.3g} samples a second at irregular "
-                    f"times: --resample {rate:g}Hz interpolates them, and frequencies above "
-                    f"{rate / 2:g} Hz appear as lower ones; --rate, without --time_column, filters "
-                    "evenly spaced samples"
+                    f"{source.key}: {name!r} has about {found:.3g} samples a second, at the times of "
+                    f"--time_column: --resample {rate:g}Hz interpolates them without a filter, and "
+                    f"frequencies above {rate / 2:g} Hz appear as lower ones; if they are evenly "
+                    "spaced, --rate instead of --time_column filters them"
                 )
         return tuple(notes)
 

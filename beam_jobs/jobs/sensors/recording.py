@@ -23,7 +23,7 @@ class Recording(NamedTuple):
         arrays: Name -> [time, ...] in the file's dtype; the only array of a file is called `signal`.
         rate: Samples per second, if the file states it.
         times: float64 [time], seconds on the file's own clock, if a time column was asked for.
-        notes: What the owner of the file should know about how it was read.
+        notes: Remarks for the owner of the file, such as columns that were left out.
     """
 
     arrays: dict[str, np.ndarray]

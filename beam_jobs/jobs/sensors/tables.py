@@ -60,7 +60,9 @@ def load_csv(data: bytes, options: ReadOptions) -> Recording:
         raise RejectError("the file is empty")
     names = [] if all(map(_is_number, first)) else [name.strip() for name in first]
     if not names and (options.columns or options.drop_columns or options.time_column):
-        raise RejectError("its first line has no names for --columns and --time_column")
+        raise RejectError(
+            "its first line has no names for --columns, --drop_columns or --time_column"
+        )
     time = column_index(names, options.time_column) if options.time_column else None
     places, left_out = choose_channels(names, options) if names else (range(len(first)), [])
     blocks, times = [np.empty((0, len(places)))], [np.empty(0)]
@@ -138,7 +140,8 @@ def _numbers(cells: Any, row: int, column: str | None = None) -> np.ndarray:
     if column is None:
         raise ValueError(f"{found} is not a number")
     raise RejectError(
-        f"column {column!r} is not numeric: {found}; leave it out with --drop_columns {column}"
+        f"column {column!r} is not numeric: {found}; choose others with --columns, or leave it out "
+        f"with --drop_columns {column}"
     )
 
 

@@ -61,7 +61,7 @@ def convert_array(array: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def note_rounded(array: np.ndarray) -> tuple[str, ...]:
-    """Returns what the owner of a float64 array should know if float32 makes neighbours equal."""
+    """Returns a remark about a float64 array if float32 makes neighbours equal that differ."""
     if not (abs(array) > _EXACT_IN_FLOAT32).any():
         return ()
     with np.errstate(over="ignore", invalid="ignore"):

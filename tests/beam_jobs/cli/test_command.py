@@ -213,6 +213,10 @@ REFUSALS = [
     (SENSORS + "--drop_columns a", "--drop_columns a: none of the first files is a .csv or a"),
     (SENSORS + "--columns a --drop_columns b", "--drop_columns b: --columns names all channels"),
     (SENSORS + "--drop_columns a,a", "--drop_columns a,a: a name is repeated"),
+    (
+        "sensors --input '{data}/r*' --output {data}/out --label column:a",
+        "--label column:a: r.npy has no metadata, and columns inside a recording",
+    ),
     (SENSORS + "--label column:a", "column 'a': expected a --table with a row for each file, or"),
     (SENSORS + "--columns a", "--columns a: none of the first files is a .csv or a .parquet: drop"),
     (SENSORS + "--arrays a,b,a", "--arrays a,b,a: a name is repeated"),

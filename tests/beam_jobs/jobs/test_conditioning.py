@@ -138,7 +138,7 @@ def test_a_padded_window_tells_measured_samples_from_zeros():
     assert_same(last["y"], np.array([1.0] * 3 + [0.0] * 7))
     (short,) = records_of(flags, {"x": noise(4)})
     assert (short["length"], short["x"].shape) == (4, (10,))
-    with pytest.raises(RejectError, match=r"^it has 0 samples, a window has 10;"):
+    with pytest.raises(RejectError, match=r"^it has 0 samples, a window has 10$"):
         records_of(flags, {"x": noise(0)})
     with pytest.raises(RejectError, match=r"^a padded window takes 39999999960 bytes, more than"):
         records_of({**flags, "window": "999999999s"}, {"x": noise(4)})

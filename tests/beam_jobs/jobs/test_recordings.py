@@ -491,14 +491,15 @@ def test_columns_may_be_left_out_by_name():
 def test_a_column_of_text_is_refused_with_the_cure():
     data = b"x,activity\n1,2\n\n1,walking\n"
     assert rejected("csv", data) == (
-        "column 'activity' is not numeric: 'walking' in row 2; leave it out with --drop_columns activity"
+        "column 'activity' is not numeric: 'walking' in row 2; choose others with --columns, or leave it "
+        "out with --drop_columns activity"
     )
     assert_same(signal("csv", data, columns=("x",)), np.array([[1.0], [1]]))
 
 
 def test_columns_without_names_cannot_be_chosen():
-    for options in ({"columns": ("x",)}, {"time_column": "x"}):
-        message = "its first line has no names for --columns and --time_column"
+    for options in ({"columns": ("x",)}, {"drop_columns": ("x",)}, {"time_column": "x"}):
+        message = "its first line has no names for --columns, --drop_columns or --time_column"
         assert rejected("csv", b"1,2\n3,4\n", **options) == message
 
 
