@@ -126,8 +126,8 @@ class InputFlags(JobFlags):
             archive_kind(pattern) or pattern.endswith("*") for pattern in inputs.patterns
         ):
             raise UsageError(
-                f"column {columns[0]!r}: files have no columns; list them in a --table, or read "
-                "archives with a .json next to each member"
+                f"column {columns[0]!r}: expected a --table with a row for each file, or archives "
+                "with a .json next to each member; columns inside the files are not read for this"
             )
         if join:
             return JoinedInputs(inputs.patterns, inputs.root, output, join=join)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from dataclasses import dataclass
+from typing import Literal
 
 from beam_jobs.cli.flags import flag, names_in
 from beam_jobs.cli.inputs import InputFlags, label_flag
 from beam_jobs.errors import UsageError
-from beam_jobs.jobs.sensors.conditioning import Conditioning
+from beam_jobs.jobs.sensors.conditioning import Conditioning, LastWindow
 from beam_jobs.jobs.sensors.job import SensorEncoding, SensorJob
-from beam_jobs.jobs.sensors.recording import ReadOptions, TimeUnit
+from beam_jobs.jobs.sensors.recording import ReadOptions, TimesPolicy, TimeUnit
 from beam_jobs.jobs.sensors.signals import NanPolicy
 from beam_jobs.sources.inputs import Inputs
 from readers.format.schema import TENSORFLOW_DTYPES
 
-# Files that are looked at for one that has columns.
+# Files that are looked at for one that a flag applies to.
 _TRIED = 100
 
 
@@ -35,8 +37,18 @@ class SensorFlags(InputFlags):
     columns: str = flag(
         "",
         "columns of .csv and .parquet files that are channels",
-        unset="all; of .parquet, all that hold numbers",
+        unset="all (of .parquet, all that hold numbers) but --drop_columns, columns of --label and "
+        "other metadata, those called like times, such as `timestamp`, and pandas' row numbers",
         metavar="NAME,…",
+    )
+    drop_columns: str = flag(
+        "",
+        "columns of .csv and .parquet files that are no channels, such as is_anomaly,comment",
+        unset="none",
+        metavar="NAME,…",
+    )
+    channels: Literal[0, 1] = flag(
+        0, "1 mixes the channels of audio to one, their mean; 0 keeps the channels of the files"
     )
     join: str = flag(
         "",
@@ -70,10 +82,16 @@ class SensorFlags(InputFlags):
         metavar="NAME",
     )
     time_unit: TimeUnit = flag("s", "unit of times that are numbers; dates need none")
+    times: TimesPolicy = flag(
+        "strict",
+        "rows whose times do not increase: strict rejects the recording; drop_duplicates drops rows "
+        "that repeat the time of the row before; sort sorts rows by time, then drops repeated times",
+    )
     resample: str = flag(
         "",
-        "sampling rate of all records, reached by linear interpolation, such as 50Hz; adds "
-        "`filled`, the share of samples without a measurement within half a step",
+        "sampling rate of all records, such as 50Hz: audio and files with --rate are filtered if "
+        "it is lower than theirs, anything else is interpolated linearly; adds `filled`, the share "
+        "of samples without a measurement within half a step of theirs or of the file's",
         unset="samples are kept as they are",
         metavar="HZ",
     )
@@ -92,8 +110,7 @@ class SensorFlags(InputFlags):
     )
     window: str = flag(
         "",
-        "cut recordings into records of N samples, or of a time such as 2s; a shorter remainder is "
-        "dropped",
+        "cut recordings into records of N samples, or of a time such as 2s",
         unset="a recording is a record",
         metavar="N|TIME",
     )
@@ -102,6 +119,11 @@ class SensorFlags(InputFlags):
         "samples or time from the start of one window to the next",
         unset="--window",
         metavar="N|TIME",
+    )
+    last_window: LastWindow = flag(
+        "drop",
+        "samples after the last whole window: drop them, or pad them with zeros to a window and "
+        "add `length`, the number of samples before the zeros, to each record",
     )
     spectrogram: str = flag(
         "",
@@ -123,16 +145,23 @@ class SensorFlags(InputFlags):
             raise UsageError("--join and --table both say which files are a recording: drop one")
         if self.time_column and not self.resample:
             raise UsageError(
-                f"--time_column {self.time_column}: only --resample uses times: add it, or drop "
-                "--time_column to keep the times as a channel"
+                f"--time_column {self.time_column}: only --resample uses times: add it, or leave "
+                f"the times out with --drop_columns {self.time_column}"
             )
         if self.time_unit != "s" and not self.time_column:
             raise UsageError(f"--time_unit {self.time_unit}: add the --time_column in this unit")
+        if self.times != "strict" and not self.time_column:
+            raise UsageError(f"--times {self.times}: add the --time_column that has the times")
         if self.sequence and self.encoding != "tensor":
             raise UsageError(
                 f"--encoding {self.encoding}: --sequence stores arrays as tensors: drop one"
             )
-        for name, value in (("arrays", self.arrays), ("columns", self.columns)):
+        if self.columns and self.drop_columns:
+            raise UsageError(
+                f"--drop_columns {self.drop_columns}: --columns names all channels: drop one of them"
+            )
+        for name in ("arrays", "columns", "drop_columns"):
+            value = getattr(self, name)
             names = names_in(value)
             if len(set(names)) < len(names):
                 raise UsageError(f"--{name} {value}: a name is repeated")
@@ -148,24 +177,35 @@ class SensorFlags(InputFlags):
             stride=self.stride,
             spectrogram=self.spectrogram,
             sequence=self.sequence,
+            last_window=self.last_window,
         )
 
     def make_job(self, columns: tuple[str, ...], output: str) -> SensorJob:
         extras = self.extras
         names = [*columns, *(extra.name for extra in extras)]
         inputs, labels = self.find_inputs(self.label, names, output, self.join)
-        if self.columns and not _has_columns(inputs):
-            raise UsageError(
-                f"--columns {self.columns}: none of the first files is a .csv or a .parquet: drop it"
-            )
+        for name, kinds in (
+            ("columns", (".csv", ".parquet")),
+            ("drop_columns", (".csv", ".parquet")),
+            ("channels", (".wav", ".flac")),
+        ):
+            value = getattr(self, name)
+            if value and not _has_kind(inputs, kinds):
+                raise UsageError(
+                    f"--{name} {value}: none of the first files is a {' or a '.join(kinds)}: drop it"
+                )
         read_options = ReadOptions(
             arrays=names_in(self.arrays),
             columns=names_in(self.columns),
+            drop_columns=names_in(self.drop_columns),
+            metadata_columns=(*labels.columns, *filter(None, names)),
             time_column=self.time_column,
             time_unit=self.time_unit,
+            times=self.times,
             float_audio=self.dtype.startswith("float"),
+            mono=self.channels == 1,
         )
-        return SensorJob(
+        job = SensorJob(
             inputs=inputs,
             labels=labels,
             read_options=read_options,
@@ -174,12 +214,15 @@ class SensorFlags(InputFlags):
             extras=extras,
             conditioning=self._conditioning(),
         ).with_schema()
+        for warning in job.warnings:
+            print(f"warning: {warning}", file=sys.stderr)
+        return job
 
 
-def _has_columns(inputs: Inputs) -> bool:
+def _has_kind(inputs: Inputs, kinds: tuple[str, ...]) -> bool:
     first = itertools.chain.from_iterable(inputs.first(p, _TRIED) for p in inputs.patterns)
     return any(
-        name.lower().endswith((".csv", ".parquet"))
+        name.lower().endswith(kinds)
         for source, _ in first
         for name in (source.file, *(path for _, path, _, _ in source.joined))
     )

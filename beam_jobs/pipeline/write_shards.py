@@ -177,7 +177,7 @@ class _WarnOfRejects(beam.DoFn):
     """Logs how many records were rejected, once the dataset is complete."""
 
     def __init__(self, output: Output) -> None:
-        self._directory = output.directory
+        self._directory = output.destination
 
     def process(self, manifest: Manifest, results: list[ShardResult]) -> Iterator[Manifest]:
         if rejected := manifest.rejected:

@@ -25,42 +25,78 @@ _WAVE_DTYPES = {
     (_FLOAT, 64): "<f8",
 }
 
+_OTHER_FORMATS = {
+    2: "ADPCM",
+    6: "A-law",
+    7: "mu-law",
+    17: "IMA ADPCM",
+    49: "GSM",
+    80: "MPEG",
+    85: "MP3",
+}
+
+_CONVERT = "convert with ffmpeg -c:a pcm_s16le"
+
+# A size that was unknown when the header was written.
+_UNKNOWN_SIZE = 0xFFFFFFFF
+
 # The count that libsndfile gives for FLAC that was written to a pipe.
 _UNKNOWN_FRAMES = 2**63 - 1
 
 
 def load_wav(data: bytes, options: ReadOptions) -> Recording:
-    """Reads [time, channels] from a RIFF file.
+    """Reads [time, channels] from a RIFF file, or one of its form for large files, RF64.
 
     Not with libsndfile, which cuts damaged files short without an error, nor with `wave`, which
     knows no floats (docs/design.md).
     """
-    if data[:4] != b"RIFF" or data[8:12] != b"WAVE":
+    if data[:4] == b"RIFX":
+        raise RejectError(f"big-endian audio (RIFX) is not supported; {_CONVERT}")
+    if data[:4] not in (b"RIFF", b"RF64") or data[8:12] != b"WAVE":
         raise ValueError("it does not begin with a RIFF WAVE header")
-    form, at = None, 12
+    form, at, long_size = b"", 12, _UNKNOWN_SIZE
     while at + 8 <= len(data):
         name, size = data[at : at + 4], int.from_bytes(data[at + 4 : at + 8], "little")
         at += 8
-        if size > len(data) - at:
-            raise ValueError(f"its chunk {name!r} has {len(data) - at} of {size} bytes")
+        rest = len(data) - at
+        if name == b"data":
+            if not form:
+                raise ValueError("its format does not come before its audio")
+            size = long_size if size == _UNKNOWN_SIZE else size
+            if size == _UNKNOWN_SIZE or (not size and _is_unfinished(data, at)):
+                frame = int.from_bytes(form[12:14], "little")
+                size = rest - rest % max(1, frame)
+        if size > rest:
+            what = "audio" if name == b"data" else "header"
+            raise ValueError(f"the file ends in its {what}, after {rest} of {size} bytes")
+        if name == b"data":
+            return _wav_samples(form, data, at, size, options)
         if name == b"fmt ":
             form = data[at : at + size]
-        if name == b"data":
-            if form is None:
-                raise ValueError("no chunk b'fmt ' comes before its samples")
-            return _wav_samples(form, data, at, size, options)
+        if name == b"ds64":
+            long_size = int.from_bytes(data[at + 8 : at + 16], "little")
         at += size + size % 2
-    raise ValueError("it has no chunk b'data'")
+    raise ValueError("the file ends before its audio")
+
+
+def _is_unfinished(data: bytes, at: int) -> bool:
+    """Whether a header was never completed: it ends the file at its audio, or before."""
+    end = 8 + int.from_bytes(data[4:8], "little")
+    return end <= at or end == 8 + _UNKNOWN_SIZE
 
 
 def _wav_samples(form: bytes, data: bytes, at: int, size: int, options: ReadOptions) -> Recording:
+    if len(form) < 16:
+        raise ValueError(f"its format has {len(form)} bytes, expected at least 16")
     tag, channels, rate, _, frame, bits = struct.unpack_from("<HHIIHH", form)
     if tag == _EXTENSIBLE and form[26:40] == _WAVE_GUID:
         tag = int.from_bytes(form[24:26], "little")
+    if tag in _OTHER_FORMATS:
+        raise RejectError(f"{_OTHER_FORMATS[tag]} audio is not supported; {_CONVERT}")
     if (tag, bits) not in _WAVE_DTYPES:
         raise RejectError(
-            f"samples of format {tag} with {bits} bits: expected PCM of 8, 16, 24 or 32 bits, "
-            "or floats of 32 or 64"
+            f"audio of format {tag} with {bits} bits is not supported, only PCM of 8, 16, 24 or 32 "
+            f"bits, or floats of 32 or 64; {_CONVERT}"
         )
     if not rate or not channels or frame != channels * bits // 8 or size % frame:
         raise ValueError(f"{size} bytes at {rate} Hz, {channels} channels in {frame} bytes")
@@ -95,8 +131,13 @@ def load_flac(data: bytes, options: ReadOptions) -> Recording:
 
 
 def _sound(samples: np.ndarray, rate: float, options: ReadOptions) -> Recording:
+    if not len(samples):
+        raise RejectError("the recording has no samples")
     if options.float_audio and samples.dtype.kind in "iu":
         middle = 128 if samples.dtype == np.uint8 else 0
         scale = np.float32(2.0 ** (1 - 8 * samples.dtype.itemsize))
         samples = (samples.astype(np.float32) - np.float32(middle)) * scale
+    if options.mono and samples.shape[1] > 1:
+        mean = samples.mean(1, np.float64, keepdims=True)
+        samples = (np.rint(mean) if samples.dtype.kind in "iu" else mean).astype(samples.dtype)
     return single_signal(samples, options, rate)

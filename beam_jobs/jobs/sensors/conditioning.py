@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from beam_jobs.errors import RejectError, UsageError
+from beam_jobs.jobs.sensors.recording import check_size
 from beam_jobs.jobs.sensors.signals import (
     NanPolicy,
     Segment,
@@ -21,9 +22,15 @@ from beam_jobs.jobs.sensors.signals import (
     spectrogram,
     window_starts,
 )
+from beam_jobs.jobs.sensors.values import no_tensor
 
 # The feature that holds the share of samples that were interpolated, not measured.
 FILLED = "filled"
+
+# The feature that holds the number of samples of a window before the zeros that pad it.
+LENGTH = "length"
+
+LastWindow = Literal["drop", "pad"]
 
 _MAX_WINDOWS = 10_000_000
 
@@ -42,6 +49,7 @@ class Conditioning:
         frame: Length of a spectrogram's frame; None without spectrograms.
         step: Distance from one frame to the next; None without spectrograms.
         sequence: Whether all pieces of a recording become one record.
+        pad: Whether the samples after the last whole window become a window that zeros complete.
     """
 
     nan: NanPolicy = "keep"
@@ -53,6 +61,7 @@ class Conditioning:
     frame: Span | None = None
     step: Span | None = None
     sequence: bool = False
+    pad: bool = False
 
     @classmethod
     def parse(
@@ -65,6 +74,7 @@ class Conditioning:
         stride: str = "",
         spectrogram: str = "",
         sequence: bool = False,
+        last_window: LastWindow = "drop",
     ) -> Conditioning:
         """Parses the flags of the same names.
 
@@ -73,6 +83,11 @@ class Conditioning:
         """
         if stride and not window:
             raise UsageError(f"--stride {stride} sets where windows begin: add --window")
+        pad = last_window == "pad"
+        if pad and not window:
+            raise UsageError("--last_window pad completes windows with zeros: add --window")
+        if pad and sequence:
+            raise UsageError("--last_window pad: a --sequence has no padded windows: drop one")
         if max_gap and not resample:
             raise UsageError(f"--max_gap {max_gap} limits interpolation: add --resample")
         frame, _, step = spectrogram.partition(":")
@@ -93,6 +108,7 @@ class Conditioning:
             parse_span(frame, "--spectrogram") if spectrogram else None,
             parse_span(step, "--spectrogram") if spectrogram else None,
             sequence,
+            pad,
         )
 
     @property
@@ -112,7 +128,7 @@ class Conditioning:
     def segments(
         self,
         arrays: Mapping[str, np.ndarray],
-        times: Mapping[str, np.ndarray],
+        clocks: Mapping[str, np.ndarray | float],
         file_rate: float | None,
     ) -> list[Segment]:
         """Fills missing values, resamples, and returns the segments between gaps.
@@ -121,45 +137,55 @@ class Conditioning:
 
         Args:
             arrays: Name -> [time, ...].
-            times: Name -> float64 [time], seconds, for the arrays that have sample times.
-            file_rate: Samples per second, if the files state it.
+            clocks: Name -> float64 [time] in seconds, for the arrays that have sample times; or the
+                samples per second, for the arrays that have a rate of their own.
+            file_rate: Samples per second of the other arrays, if the files state it.
 
         Raises:
             RejectError: the recording cannot become a record.
             UsageError: `resample` is set and the times of an array are unknown.
         """
+        series = [name for name, array in arrays.items() if array.ndim]
+        if single := [name for name in arrays if name not in series]:
+            cure = f"; choose arrays with --arrays {','.join(series)}" if series else ""
+            raise RejectError(f"array {single[0]!r} is a single number{cure}")
         whole = {name: self._fill_missing(name, array) for name, array in arrays.items()}
         if self.resample:
-            return self._resample(whole, times, file_rate or self.rate)
+            return self._resample(whole, clocks, file_rate or self.rate)
         return [Segment(whole, np.empty(0, bool))]
 
     def _fill_missing(self, name: str, array: np.ndarray) -> np.ndarray:
         try:
-            if array.ndim == 0:
-                raise RejectError("a single number is not a recording")
             if array.dtype.kind not in "biufc":
-                raise RejectError(f"dtype {array.dtype} is not supported in tensors")
+                raise no_tensor(array.dtype)
             return fill_missing(array, self.nan)
         except RejectError as error:
             raise RejectError(f"{name}: {error}") from None
 
     def _resample(
-        self, arrays: Mapping[str, np.ndarray], times: Mapping[str, np.ndarray], rate: float
+        self,
+        arrays: Mapping[str, np.ndarray],
+        clocks: Mapping[str, np.ndarray | float],
+        file_rate: float,
     ) -> list[Segment]:
         if FILLED in arrays:
             raise RejectError(
                 f"an array may not be called {FILLED!r}: --resample adds that feature"
             )
-        clocks = dict(times)
-        for name in arrays.keys() - times.keys():
-            if not rate:
+        times, rates = {}, {}
+        for name, array in arrays.items():
+            clock = clocks.get(name, file_rate)
+            if isinstance(clock, np.ndarray):
+                times[name] = clock
+            elif clock:
+                times[name], rates[name] = np.arange(len(array)) / clock, clock
+            else:
                 raise UsageError(
-                    f"--resample: the sample times of {name!r} are unknown: name their column with "
-                    "--time_column, or give the files' --rate"
+                    f"--resample needs the times of the samples of {name!r}: add --time_column "
+                    "NAME, or --rate 50Hz if they are evenly spaced"
                 )
-            clocks[name] = np.arange(len(arrays[name])) / rate
-        segments = resample_arrays(arrays, clocks, self.resample, self.max_gap)
-        gaps = find_gaps(clocks, self.resample, self.max_gap)
+        segments = resample_arrays(arrays, times, self.resample, self.max_gap, rates)
+        gaps = find_gaps(times, self.resample, self.max_gap)
         if not segments or (gaps and not (self.sequence or self.window)):
             start, length = gaps[0]
             raise RejectError(
@@ -190,6 +216,10 @@ class RecordingRecords:
         file_rate: float | None,
         convert: Callable[[np.ndarray], np.ndarray],
     ) -> None:
+        if conditioning.pad and LENGTH in segments[0].arrays:
+            raise RejectError(
+                f"an array may not be called {LENGTH!r}: --last_window pad adds that feature"
+            )
         self._conditioning, self._convert = conditioning, convert
         self._rate = conditioning.record_rate(file_rate)
         self._segments = segments
@@ -212,7 +242,11 @@ class RecordingRecords:
             yield self._sequence()
             return
         for arrays, filled in self._pieces():
-            yield {**self._transform(arrays), **self._filled_share(filled)}
+            yield {
+                **self._transform(self._padded(arrays)),
+                **self._filled_share(filled),
+                **self._length(arrays),
+            }
 
     def _find_starts(self, size: int | None, stride: Span | None) -> list[range]:
         """Returns the first samples of the records of each segment."""
@@ -220,13 +254,15 @@ class RecordingRecords:
             return [range(1)] * len(self._segments)
         lengths = [_common_length(segment.arrays) for segment in self._segments]
         step = stride.samples(self._rate)
-        starts = [window_starts(length, size, step) for length in lengths]
+        pad = self._conditioning.pad
+        starts = [window_starts(length, size, step, pad) for length in lengths]
         count = sum(map(len, starts))
         if count > _MAX_WINDOWS:
             raise RejectError(f"{count} windows are more than {_MAX_WINDOWS}: is --stride correct?")
         if not count:
             without = " without a gap" if self._conditioning.resample else ""
-            raise RejectError(f"it has {max(lengths)} samples{without}, a window has {size}")
+            cure = "" if pad else "; --last_window pad keeps shorter recordings"
+            raise RejectError(f"it has {max(lengths)} samples{without}, a window has {size}{cure}")
         return starts
 
     def _pieces(self) -> Iterator[tuple[dict[str, np.ndarray], np.ndarray]]:
@@ -239,6 +275,22 @@ class RecordingRecords:
 
     def _filled_share(self, filled: np.ndarray) -> dict[str, np.float32]:
         return {FILLED: np.float32(filled.mean())} if self._conditioning.resample else {}
+
+    def _padded(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        if not self._conditioning.pad or not self._size:
+            return arrays
+        missing = self._size - _common_length(arrays)
+        if not missing:
+            return arrays
+        size = sum(array.nbytes // len(array) * self._size for array in arrays.values())
+        check_size(size, "a padded window takes")
+        return {
+            name: np.pad(array, [(0, missing)] + [(0, 0)] * (array.ndim - 1))
+            for name, array in arrays.items()
+        }
+
+    def _length(self, arrays: dict[str, np.ndarray]) -> dict[str, np.int64]:
+        return {LENGTH: np.int64(_common_length(arrays))} if self._conditioning.pad else {}
 
     def _transform(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         if not self._conditioning.frame or not self._conditioning.step:

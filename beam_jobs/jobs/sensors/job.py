@@ -20,6 +20,7 @@ from beam_jobs.jobs.sensors.values import (
     count_bytes,
     describe,
     fits_feature,
+    note_rounded,
     prepare_array,
 )
 from beam_jobs.sources.classes import Names
@@ -57,6 +58,7 @@ class SensorJob(FilesInParts):
         extras: Columns that are kept as features.
         conditioning: The steps from a recording to its records.
         rate: Samples per second of all records, if the first file states it.
+        warnings: Remarks about the first file, to be printed before the job runs.
     """
 
     inputs: Inputs
@@ -69,6 +71,7 @@ class SensorJob(FilesInParts):
     extras: tuple[ExtraFeature, ...] = ()
     conditioning: Conditioning = field(default_factory=Conditioning)
     rate: float | None = None
+    warnings: tuple[str, ...] = ()
 
     def with_schema(self) -> SensorJob:
         """Returns the job with the schema of the first readable file, which all files must fit.
@@ -85,9 +88,13 @@ class SensorJob(FilesInParts):
             except RejectError as error:
                 errors.append(f"{source.key}: {error}")
                 continue
-            return replace(self, rate=recording.rate)._with_schema_of(source.key, record)
+            self._check_label(source)
+            job = replace(self, rate=recording.rate, warnings=self._warnings(source, data))
+            return job._with_schema_of(source.key, record)
         if not errors:
             raise UsageError("the inputs hold no recording: no dataset was written")
+        if len(errors) == 1:
+            raise UsageError(errors[0])
         raise UsageError(f"no recording among the first {len(errors)} files: {errors[0]}")
 
     def _with_schema_of(self, key: str, record: dict[str, Any]) -> SensorJob:
@@ -109,6 +116,36 @@ class SensorJob(FilesInParts):
         except ValueError as error:
             raise UsageError(f"{key}: {error}; choose others with --arrays") from None
         return job
+
+    def _check_label(self, source: Source) -> None:
+        """Checks that the label's column can be in the metadata of a file.
+
+        Raises:
+            UsageError: the file has no metadata.
+        """
+        if self.labels.mode == "column" and not source.row and not source.archive:
+            raise UsageError(
+                f"--label column:{self.labels.table}: {source.key} has no metadata, and columns "
+                "inside a recording are its channels; name one label for each file in a --table, "
+                "or with --label csv:FILE or --label parent"
+            )
+
+    def _warnings(self, source: Source, data: bytes | None) -> tuple[str, ...]:
+        recording, clocks = self._read_recording(source, data)
+        notes = [f"{source.key}: {note}" for note in recording.notes]
+        rate = self.conditioning.resample
+        for name, clock in clocks.items():
+            if not rate or not isinstance(clock, np.ndarray) or len(clock) < 2:
+                continue
+            found = 1 / float(np.median(np.diff(clock)))
+            if found > 1.1 * rate:
+                notes.append(
+                    f"{source.key}: {name!r} has about {found:.3g} samples a second, at the times of "
+                    f"--time_column: --resample {rate:g}Hz interpolates them without a filter, and "
+                    f"frequencies above {rate / 2:g} Hz appear as lower ones; if they are evenly "
+                    "spaced, --rate instead of --time_column filters them"
+                )
+        return tuple(notes)
 
     def _feature(self, value: Any) -> Feature:
         if isinstance(value, list):
@@ -177,8 +214,8 @@ class SensorJob(FilesInParts):
             RejectError: the source cannot be read as a recording. Iteration may raise it, too.
             UsageError: a length is in seconds and no rate is known.
         """
-        recording, times = self._read_recording(source, data)
-        segments = self.conditioning.segments(recording.arrays, times, recording.rate)
+        recording, clocks = self._read_recording(source, data)
+        segments = self.conditioning.segments(recording.arrays, clocks, recording.rate)
         if self.conditioning.keeps_whole:  # as `RecordingRecords` gives it, which takes 5 us more
             arrays = segments[0].arrays.items()
             return recording, [{name: self._prepare(array) for name, array in arrays}]
@@ -209,14 +246,25 @@ class SensorJob(FilesInParts):
                 raise UsageError(
                     f"{key}: {describe(name, found)}, but {self.example} has "
                     f"{describe(name, feature)}; records of one dataset must agree: narrow "
-                    "--input, or convert with --dtype"
+                    f"--input, or {self._cure(key, found, feature)}"
                 )
         return record
 
+    def _cure(self, key: str, found: Any, feature: Feature | None) -> str:
+        """Returns the flag that makes an array fit the feature."""
+        if found is None or feature is None:
+            return "choose with --arrays"
+        if isinstance(found, list) or found.dtype.name != feature.dtype:
+            return "convert with --dtype"
+        kind = key.rsplit(".", 1)[-1].lower()
+        if kind in ("wav", "flac") and not self.read_options.mono:
+            return "mix audio to one channel with --channels 1"
+        return "choose with --columns" if kind in ("csv", "parquet") else "choose with --arrays"
+
     def _read_recording(
         self, source: Source, data: bytes | None
-    ) -> tuple[Recording, dict[str, np.ndarray]]:
-        """Returns the recording of a source, and the sample times of the arrays that have some."""
+    ) -> tuple[Recording, dict[str, np.ndarray | float]]:
+        """Returns the recording of a source, and the clocks for `Conditioning.segments`."""
         if source.error:
             raise RejectError(source.error)
         if source.joined:
@@ -231,11 +279,12 @@ class SensorJob(FilesInParts):
             return recording, {}
         return recording, dict.fromkeys(recording.arrays, recording.times)
 
-    def _read_joined(self, source: Source) -> tuple[Recording, dict[str, np.ndarray]]:
-        """Returns the recording that several files form, and the sample times of its arrays."""
+    def _read_joined(self, source: Source) -> tuple[Recording, dict[str, np.ndarray | float]]:
+        """Returns the recording that several files form, and the clocks of its arrays."""
         arrays: dict[str, np.ndarray] = {}
-        clocks: dict[str, np.ndarray] = {}
+        clocks: dict[str, np.ndarray | float] = {}
         rates: set[float | None] = set()
+        notes: list[str] = []
         for name, path, _, _ in source.joined:
             try:
                 found = self._read_file(path, read_bytes(path))
@@ -244,26 +293,28 @@ class SensorJob(FilesInParts):
             except RejectError as error:
                 raise RejectError(f"{name}: {error}") from None
             rates.add(found.rate)
+            notes += (f"{name}: {note}" for note in found.notes)
             for array, values in found.arrays.items():
                 whole = name if array == "signal" else f"{name}/{array}"
                 arrays[whole] = values
                 if found.times is not None:
                     clocks[whole] = found.times
-                elif found.rate and self.conditioning.resample:
-                    clocks[whole] = np.arange(len(values)) / found.rate
+                elif found.rate:
+                    clocks[whole] = found.rate
         if self.conditioning.resample:
-            return Recording(arrays), clocks
+            return Recording(arrays, notes=tuple(notes)), clocks
         if len(rates) > 1:
             found_rates = " and ".join(sorted(map(_format_rate, rates)))
             raise RejectError(f"its files have {found_rates}: --resample brings them to one rate")
-        return Recording(arrays, rates.pop()), clocks
+        return Recording(arrays, rates.pop(), notes=tuple(notes)), clocks
 
     def _read_file(self, name: str, data: bytes) -> Recording:
         kind = name.rsplit(".", 1)[-1].lower()
         recording = read_recording(kind, data, self.read_options)
         if kind == "csv" and not self.dtype:
             arrays = {n: convert_array(a, _CSV_DTYPE) for n, a in recording.arrays.items()}
-            recording = recording._replace(arrays=arrays)
+            rounded = itertools.chain.from_iterable(map(note_rounded, recording.arrays.values()))
+            recording = recording._replace(arrays=arrays, notes=(*recording.notes, *rounded))
         return recording
 
 

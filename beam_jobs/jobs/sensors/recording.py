@@ -13,6 +13,8 @@ from readers.format.tfrecord import MAX_RECORD_BYTES
 
 TimeUnit = Literal["s", "ms", "us", "ns"]
 
+TimesPolicy = Literal["strict", "drop_duplicates", "sort"]
+
 
 class Recording(NamedTuple):
     """The contents of a recording file.
@@ -21,11 +23,13 @@ class Recording(NamedTuple):
         arrays: Name -> [time, ...] in the file's dtype; the only array of a file is called `signal`.
         rate: Samples per second, if the file states it.
         times: float64 [time], seconds on the file's own clock, if a time column was asked for.
+        notes: Remarks for the owner of the file, such as columns that were left out.
     """
 
     arrays: dict[str, np.ndarray]
     rate: float | None = None
     times: np.ndarray | None = None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -35,17 +39,27 @@ class ReadOptions:
     Attributes:
         arrays: The names of the arrays to read; all of them if empty.
         columns: The channels to read from `.csv` and `.parquet` files, in this order; if empty, every
-            column of a `.csv` file, or every numeric column of a `.parquet` file, except the time.
+            column of a `.csv` file, or every numeric column of a `.parquet` file, except those
+            below, times and row numbers.
+        drop_columns: Columns that every file has and that are no channels.
+        metadata_columns: Columns that are no channels in the files that have them.
         time_column: The column of sample times; "" without one.
         time_unit: The unit of times that are plain numbers.
+        times: "strict" rejects recordings whose times do not increase, "drop_duplicates" drops rows with
+            the time of the row before, "sort" sorts rows by time first.
         float_audio: Whether integer samples of audio become float32 from -1 to 1.
+        mono: Whether the channels of audio become one, their mean.
     """
 
     arrays: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
+    drop_columns: tuple[str, ...] = ()
+    metadata_columns: tuple[str, ...] = ()
     time_column: str = ""
     time_unit: TimeUnit = "s"
+    times: TimesPolicy = "strict"
     float_audio: bool = False
+    mono: bool = False
 
 
 def choose_arrays(names: Iterable[str], wanted: tuple[str, ...]) -> list[str]:
@@ -80,6 +94,7 @@ def single_signal(
     options: ReadOptions,
     rate: float | None = None,
     times: np.ndarray | None = None,
+    notes: tuple[str, ...] = (),
 ) -> Recording:
     """Returns the recording of a file whose format holds one array without a name.
 
@@ -87,7 +102,7 @@ def single_signal(
         RejectError: an array other than `signal` is wanted.
     """
     choose_arrays(("signal",), options.arrays)
-    return Recording({"signal": signal}, rate, times)
+    return Recording({"signal": signal}, rate, times, notes)
 
 
 def check_size(size: int, claim: str = "it unpacks to") -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from beam_jobs.errors import RejectError, UsageError
+from beam_jobs.jobs.sensors.lowpass import sample_at_lower_rate
 from beam_jobs.jobs.sensors.recording import check_size
 
 NanPolicy = Literal["keep", "reject", "interpolate"]
@@ -71,8 +74,8 @@ class Span:
             return int(self.amount)
         if rate is None:
             raise UsageError(
-                f"{self.source}: the recordings do not state their sample rate; give a number of "
-                "samples, the files' --rate, or --resample"
+                f"{self.source}: the recordings do not state how many samples a second has; add "
+                "--rate 50Hz if they are evenly spaced, or --resample, or give a number of samples"
             )
         return max(1, round(self.amount * rate))
 
@@ -135,7 +138,8 @@ class Segment(NamedTuple):
 
     Attributes:
         arrays: Name -> [time, ...], all of one length.
-        filled: bool [time], whether an array was not measured within half a step of the point.
+        filled: bool [time], whether an array was not measured within half a step, of the grid or of
+            its own, of the point.
     """
 
     arrays: dict[str, np.ndarray]
@@ -147,20 +151,22 @@ def resample_arrays(
     times: Mapping[str, np.ndarray],
     rate: float,
     max_gap: float,
+    rates: Mapping[str, float] | None = None,
 ) -> list[Segment]:
-    """Interpolates arrays on one grid and returns the segments between gaps.
+    """Brings arrays to one grid and returns the segments between gaps.
 
     The grid begins at the latest first time of all arrays and ends at their earliest last one; its
-    point k is k / rate seconds after its first. Each channel is interpolated linearly in float64
-    and stored as float32 if that can hold its dtype (float16 and integers of up to 16 bits too),
-    else as float64. Points strictly inside a gap belong to no segment. Times that differ by less
-    than a hundredth of a step count as equal.
+    point k is k / rate seconds after its first. Each channel is interpolated linearly, or filtered
+    if it is sampled regularly at a higher rate, in float64 and stored as float32 if that can hold
+    its dtype (float16 and integers of up to 16 bits too), else as float64. Points strictly inside a
+    gap belong to no segment. Times that differ by less than a hundredth of a step count as equal.
 
     Args:
         arrays: Name -> [t, ...] of numbers.
         times: Name -> float64 [t], finite and strictly increasing seconds on one clock.
         rate: Points per second.
         max_gap: Seconds; two successive measurements of an array further apart are a gap.
+        rates: Name -> samples per second, for the arrays that are sampled regularly.
 
     Raises:
         RejectError: the arrays have no time in common, an array has more or fewer rows than times,
@@ -179,11 +185,15 @@ def resample_arrays(
     start, _ = _common_time(times)
     clocks = {name: clock - start for name, clock in times.items()}
     # All segments at once, because a recording may have thousands.
-    grid = np.concatenate([np.empty(0), *(np.arange(*points) for points in ranges)]) / rate
-    values = {
-        name: _interpolate(grid, clocks[name], array, dtypes[name])
-        for name, array in arrays.items()
-    }
+    points = np.concatenate([np.empty(0, int), *(np.arange(*points) for points in ranges)])
+    grid = points / rate
+    values = {}
+    for name, array in arrays.items():
+        if rates and rates.get(name, 0) > rate:
+            at_points = functools.partial(_filter, points, clocks[name], rates[name], rate)
+        else:
+            at_points = functools.partial(_interpolate, grid, clocks[name])
+        values[name] = _by_channel(array, at_points, len(grid), dtypes[name])
     filled = _find_filled(grid, clocks, rate)
     segments, at = [], 0
     for first, last in ranges:
@@ -221,7 +231,8 @@ def find_gaps(
 def _common_time(times: Mapping[str, np.ndarray]) -> tuple[float, float]:
     """Returns the latest first and the earliest last time."""
     if empty := [name for name, clock in times.items() if not len(clock)]:
-        raise RejectError(f"{empty[0]} was never measured")
+        who = "the recording" if len(times) == 1 else empty[0]
+        raise RejectError(f"{who} has no samples")
     start, late = max((float(clock[0]), name) for name, clock in times.items())
     end, early = min((float(clock[-1]), name) for name, clock in times.items())
     if start > end:
@@ -251,30 +262,73 @@ def _ranges_between_gaps(
     return [(first, last) for first, last in ranges if first < last]
 
 
-def _interpolate(
-    grid: np.ndarray, clock: np.ndarray, array: np.ndarray, dtype: np.dtype
+def _by_channel(
+    array: np.ndarray, at_points: Callable[[np.ndarray], np.ndarray], count: int, dtype: np.dtype
 ) -> np.ndarray:
     channels = _flat(array)
-    result = np.empty((len(grid), channels.shape[1]), dtype)
+    result = np.empty((count, channels.shape[1]), dtype)
     for place in range(channels.shape[1]):
-        result[:, place] = np.interp(grid, clock, channels[:, place])
-    return result.reshape(len(grid), *array.shape[1:])
+        result[:, place] = at_points(channels[:, place])
+    return result.reshape(count, *array.shape[1:])
 
 
-def _find_filled(grid: np.ndarray, clocks: Mapping[str, np.ndarray], rate: float) -> np.ndarray:
-    """Returns bool [time]: whether an array was not measured within half a step of the point."""
-    result = np.zeros(len(grid), bool)
-    for clock in clocks.values():
-        after = np.searchsorted(clock, grid)
-        before = clock[np.maximum(after - 1, 0)]
-        nearest = np.minimum(abs(grid - before), abs(clock[after.clip(max=len(clock) - 1)] - grid))
-        result |= nearest * rate > 0.5 + _SLACK
+def _interpolate(grid: np.ndarray, clock: np.ndarray, values: np.ndarray) -> np.ndarray:
+    return np.interp(grid, clock, values)
+
+
+def _filter(
+    points: np.ndarray, clock: np.ndarray, found_rate: float, rate: float, values: np.ndarray
+) -> np.ndarray:
+    """Returns the values at points of the grid without frequencies above half of its rate.
+
+    A value that is not finite makes the point nearest to it NaN, and no other.
+
+    Args:
+        points: int64 [points], numbers of points of the grid.
+        clock: float64 [time], seconds after point 0.
+        found_rate, rate: Samples per second of the values and of the grid.
+        values: [time].
+    """
+    good = np.isfinite(values)
+    if not len(points) or not good.any():
+        return np.full(len(points), np.nan)
+    # By their decimals: 44.1 has a huge denominator as a binary number.
+    in_samples = Fraction(repr(found_rate))
+    step, offset = in_samples / Fraction(repr(rate)), -Fraction(float(clock[0])) * in_samples
+    whole = fill_missing(values, "interpolate")
+    result = sample_at_lower_rate(whole, step, offset, int(points[-1]) + 1)[points]
+    if not good.all():
+        missing = np.concatenate([[0], np.cumsum(~good)])
+        edges = [np.searchsorted(clock, points / rate + half) for half in (-0.5 / rate, 0.5 / rate)]
+        result[missing[edges[1]] > missing[edges[0]]] = np.nan
     return result
 
 
-def window_starts(length: int, window: int, stride: int) -> range:
-    """Returns the starts of all windows that lie entirely inside a recording, in samples."""
-    return range(0, length - window + 1, stride)
+def _find_filled(grid: np.ndarray, clocks: Mapping[str, np.ndarray], rate: float) -> np.ndarray:
+    """Returns bool [time]: whether an array was not measured near the point.
+
+    Near is half a step of the grid, or of the array's own median step if that is longer.
+    """
+    result = np.zeros(len(grid), bool)
+    for clock in clocks.values():
+        step = max(1.0, float(np.median(np.diff(clock))) * rate) if len(clock) > 1 else 1.0
+        after = np.searchsorted(clock, grid)
+        before = clock[np.maximum(after - 1, 0)]
+        nearest = np.minimum(abs(grid - before), abs(clock[after.clip(max=len(clock) - 1)] - grid))
+        result |= nearest * rate > 0.5 * step + _SLACK
+    return result
+
+
+def window_starts(length: int, window: int, stride: int, padded: bool = False) -> range:
+    """Returns the starts of the windows of a recording, in samples.
+
+    Args:
+        length, window, stride: Samples of the recording, of a window, and between two starts.
+        padded: Whether samples after the last window that fits begin one more, which does not.
+    """
+    if not padded:
+        return range(0, length - window + 1, stride)
+    return range(0, min(length, max(length - window, 0) + stride), stride)
 
 
 def spectrogram(signal: np.ndarray, frame: int, step: int) -> np.ndarray:

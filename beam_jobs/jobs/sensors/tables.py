@@ -13,7 +13,14 @@ from typing import Any
 import numpy as np
 
 from beam_jobs.errors import RejectError
-from beam_jobs.jobs.sensors.recording import ReadOptions, Recording, check_size, single_signal
+from beam_jobs.jobs.sensors.channels import choose_channels, column_index, note_left_out
+from beam_jobs.jobs.sensors.recording import (
+    ReadOptions,
+    Recording,
+    TimesPolicy,
+    check_size,
+    single_signal,
+)
 from beam_jobs.packages import require
 
 # Bytes of a .csv file that are held as text at a time. A row cannot be longer; wide tables get more.
@@ -52,21 +59,25 @@ def load_csv(data: bytes, options: ReadOptions) -> Recording:
     if first is None:
         raise RejectError("the file is empty")
     names = [] if all(map(_is_number, first)) else [name.strip() for name in first]
-    if not names and (options.columns or options.time_column):
-        raise RejectError("its first line has no names for --columns and --time_column")
-    time = _column_index(names, options.time_column) if options.time_column else None
-    places = [_column_index(names, name) for name in options.columns]
-    places = places or [place for place in range(len(first)) if place != time]
-    if not places:
-        raise RejectError(f"it has no column but the time {options.time_column!r}")
+    if not names and (options.columns or options.drop_columns or options.time_column):
+        raise RejectError(
+            "its first line has no names for --columns, --drop_columns or --time_column"
+        )
+    time = column_index(names, options.time_column) if options.time_column else None
+    places, left_out = choose_channels(names, options) if names else (range(len(first)), [])
     blocks, times = [np.empty((0, len(places)))], [np.empty(0)]
     for row, cells in _csv_blocks(data, len(first), header=bool(names)):
         columns = [_numbers(cells[i], row, names[i] if names else None) for i in places]
         blocks.append(np.stack(columns, 1))
         if time is not None:
             times.append(_csv_seconds(cells[time], row, options.time_unit))
-    clock = None if time is None else _check_clock(np.concatenate(times))
-    return single_signal(np.concatenate(blocks), options, times=clock)
+    signal = np.concatenate(blocks)
+    if not names and len(places) > 1 and np.isnan(signal[:, -1]).all():
+        signal = signal[:, :-1]  # every line ends in a comma
+    clock = None
+    if time is not None:
+        signal, clock = _in_order(signal, np.concatenate(times), options.times)
+    return single_signal(signal, options, times=clock, notes=note_left_out(left_out))
 
 
 def _csv_blocks(data: bytes, width: int, header: bool) -> Iterator[tuple[int, list[Any]]]:
@@ -128,19 +139,27 @@ def _numbers(cells: Any, row: int, column: str | None = None) -> np.ndarray:
     found = f"{texts[at]!r:.80} in row {row + at}"
     if column is None:
         raise ValueError(f"{found} is not a number")
-    raise RejectError(f"column {column!r} is not numeric: {found}; choose others with --columns")
+    raise RejectError(
+        f"column {column!r} is not numeric: {found}; choose others with --columns, or leave it out "
+        f"with --drop_columns {column}"
+    )
 
 
 def _csv_seconds(cells: Any, row: int, unit: str) -> np.ndarray:
     with contextlib.suppress(ValueError):
         return _seconds(_numbers(cells, row), unit)
     times = [text.strip() for text in cells.to_pylist()]
-    is_time = _ISO_8601.fullmatch if _ISO_8601.fullmatch(times[0]) else _is_number
-    for number, time in enumerate(times, row):
-        if not is_time(time):
+    dates = [bool(_ISO_8601.fullmatch(time)) for time in times]
+    for number, (time, date) in enumerate(zip(times, dates, strict=True), row):
+        if not date and not _is_number(time):
             raise RejectError(
-                f"row {number}: time {time!r:.80} is neither a number nor ISO 8601, or not of the "
-                "same kind as the first"
+                f"row {number}: time {time!r:.80} is neither a number nor ISO 8601 such as "
+                "2024-01-31T12:30:05.5"
+            )
+        if date != dates[0]:
+            kinds = ("a date", "a number") if date else ("a number", "a date")
+            raise RejectError(
+                f"row {number}: time {time!r:.80} is {kinds[0]}, row {row} has {kinds[1]}"
             )
     return _seconds(np.array(times, "M8[ns]").astype(np.int64), "ns")
 
@@ -151,13 +170,14 @@ def load_parquet(data: bytes, options: ReadOptions) -> Recording:
     file = parquet.ParquetFile(io.BytesIO(data))
     names, time = file.schema_arrow.names, options.time_column
     types = dict(zip(names, map(str, file.schema_arrow.types), strict=True))
-    numeric = [name for name in names if types[name] in _ARROW_NUMBERS and name != time]
-    chosen = list(options.columns) or numeric
+    places, left_out = choose_channels(names, options)
+    chosen = [names[place] for place in places]
+    if not options.columns:
+        chosen = [name for name in chosen if types[name] in _ARROW_NUMBERS]
     if not chosen:
         raise RejectError(f"no numeric column but the time: the file has {', '.join(names)}")
-    for name in filter(None, (*chosen, time)):
-        _column_index(names, name)
     for name in chosen:
+        column_index(names, name)
         if types[name] not in _ARROW_NUMBERS:
             raise RejectError(
                 f"column {name!r} is not numeric but {types[name]}: choose others with --columns"
@@ -177,8 +197,12 @@ def load_parquet(data: bytes, options: ReadOptions) -> Recording:
     if table.num_rows != rows:
         raise ValueError(f"it has {table.num_rows} of {rows} rows")
     signal = np.stack([_arrow_numbers(table[name]) for name in chosen], 1)
-    times = _check_clock(_arrow_seconds(table[time], options.time_unit)) if time else None
-    return single_signal(signal, options, times=times)
+    times = None
+    if time:
+        times = _arrow_seconds(table[time], options.time_unit)
+        signal, times = _in_order(signal, times, options.times)
+    left_out = [name for name in left_out if types[name] in _ARROW_NUMBERS]
+    return single_signal(signal, options, times=times, notes=note_left_out(left_out))
 
 
 def _arrow_numbers(column: Any) -> np.ndarray:
@@ -195,13 +219,6 @@ def _arrow_seconds(column: Any, unit: str) -> np.ndarray:
     return _seconds(column.to_numpy(), unit)
 
 
-def _column_index(names: list[str], name: str) -> int:
-    if names.count(name) != 1:
-        count = "two columns" if name in names else "no column"
-        raise RejectError(f"{count} {name!r}: the file has {', '.join(names)}")
-    return names.index(name)
-
-
 def _seconds(ticks: np.ndarray, unit: str) -> np.ndarray:
     """Returns times in float64 seconds, rounded only once if they are integers."""
     per_second = _PER_SECOND[unit]
@@ -211,19 +228,28 @@ def _seconds(ticks: np.ndarray, unit: str) -> np.ndarray:
     return whole + rest / per_second
 
 
-def _check_clock(times: np.ndarray) -> np.ndarray:
-    """Returns the times.
+def _in_order(
+    signal: np.ndarray, times: np.ndarray, policy: TimesPolicy
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the rows and their times, in order as the policy states.
 
     Raises:
-        RejectError: a time is missing or infinite, or does not come after the one before.
+        RejectError: a time is missing or infinite, or the policy does not allow their order.
     """
     if not np.isfinite(times).all():
         row = int(np.argmin(np.isfinite(times)))
         raise RejectError(f"row {row + 1}: time {times[row]} is not finite")
-    steps = np.diff(times)
-    if (steps <= 0).any():
-        row = int(np.argmax(steps <= 0)) + 1
+    if policy == "sort":
+        order = np.argsort(times, kind="stable")
+        signal, times = signal[order], times[order]
+    steps = np.diff(times, prepend=-np.inf)
+    wrong = steps <= 0 if policy == "strict" else steps < 0
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        cure = "drop_duplicates" if steps[row] == 0 else "sort"
         raise RejectError(
-            f"row {row + 1}: time {times[row]} s does not come after {times[row - 1]} s"
+            f"row {row + 1}: time {times[row]} s does not come after {times[row - 1]} s; --times "
+            f"{cure} accepts it"
         )
-    return times
+    kept = steps > 0
+    return (signal, times) if kept.all() else (signal[kept], times[kept])

@@ -10,6 +10,9 @@ import numpy as np
 from beam_jobs.errors import RejectError
 from readers.format.schema import TENSORFLOW_DTYPES, Feature, fits, format_shape, numpy_dtype
 
+# Integers up to this one are different numbers in float32.
+_EXACT_IN_FLOAT32 = 1 << 24
+
 
 def prepare_array(array: np.ndarray, dtype: str) -> np.ndarray:
     """Returns the array [time, ...] in a dtype of tensors; a single channel becomes [time, 1].
@@ -23,8 +26,14 @@ def prepare_array(array: np.ndarray, dtype: str) -> np.ndarray:
     if dtype:
         array = convert_array(array, dtype)
     if not _is_tensor_dtype(array.dtype):
-        raise RejectError(f"dtype {array.dtype} is not supported in tensors")
+        raise no_tensor(array.dtype)
     return array[:, None] if array.ndim == 1 else array
+
+
+def no_tensor(dtype: np.dtype) -> RejectError:
+    """Returns the error about an array that no tensor can hold."""
+    what = f"text ({dtype})" if dtype.kind in "US" else f"dtype {dtype}"
+    return RejectError(f"{what} cannot be stored as a tensor")
 
 
 @functools.cache
@@ -49,6 +58,22 @@ def convert_array(array: np.ndarray, dtype: str) -> np.ndarray:
     if not kept:
         raise RejectError(f"a {array.dtype.name} value is out of the range of {dtype}")
     return result
+
+
+def note_rounded(array: np.ndarray) -> tuple[str, ...]:
+    """Returns a remark about a float64 array if float32 makes neighbours equal that differ."""
+    if not (abs(array) > _EXACT_IN_FLOAT32).any():
+        return ()
+    with np.errstate(over="ignore", invalid="ignore"):
+        lost = (np.diff(array.astype(np.float32), axis=0) == 0) & (np.diff(array, axis=0) != 0)
+    lost &= abs(array[1:]) > _EXACT_IN_FLOAT32
+    if not lost.any():
+        return ()
+    example = array[1:][lost][0]
+    return (
+        f"{example:.0f} and the value before it are equal in float32, the dtype of .csv files: add "
+        "--dtype float64, or leave the column out with --drop_columns",
+    )
 
 
 def count_bytes(value: Any) -> int:

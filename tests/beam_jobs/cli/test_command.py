@@ -125,9 +125,9 @@ REFUSALS = [
     (TABLE + "--extra_features age:int64,path:string,age:int8", "'age' is repeated"),
     (TABLE + "--table {data}/no.csv", "--table {data}/no.csv: no file matches; check it with ls"),
     (TABLE + "--table {data}/a.txt", "--table {data}/a.txt: expected .csv, .tsv, .jsonl (each"),
-    (IMAGES + "--label column:kind", "column 'kind': files have no columns; list them in a"),
-    (IMAGES + "--group_by column:age", "column 'age': files have no columns; list them in a"),
-    (IMAGES + "--captions column:txt", "column 'txt': files have no columns; list them in a"),
+    (IMAGES + "--label column:kind", "column 'kind': expected a --table with a row"),
+    (IMAGES + "--group_by column:age", "column 'age': expected a --table with a row"),
+    (IMAGES + "--captions column:txt", "column 'txt': expected a --table with a row"),
     # Labels and groups.
     (IMAGES + "--label folder", "--label folder: expected parent, none, csv:FILE or column:NAME"),
     (IMAGES + "--label csv:{data}/no.csv", "--label csv:{data}/no.csv: cannot be read"),
@@ -208,6 +208,16 @@ REFUSALS = [
     (TEXT.replace("b.jsonl", "a.txt") + "--split_column s", "field 's': .txt files have no fields"),
     (TEXT + "--vocabulary_size 100", "--vocabulary_size 100: only --tokens words and bpe learn a"),
     (IMAGES + "--resize fit", "--resize fit: add the --image_size to resize to"),
+    (SENSORS + "--times sort", "--times sort: add the --time_column that has the times"),
+    (SENSORS + "--channels 1", "--channels 1: none of the first files is a .wav or a .flac: drop"),
+    (SENSORS + "--drop_columns a", "--drop_columns a: none of the first files is a .csv or a"),
+    (SENSORS + "--columns a --drop_columns b", "--drop_columns b: --columns names all channels"),
+    (SENSORS + "--drop_columns a,a", "--drop_columns a,a: a name is repeated"),
+    (
+        "sensors --input '{data}/r*' --output {data}/out --label column:a",
+        "--label column:a: r.npy has no metadata, and columns inside a recording",
+    ),
+    (SENSORS + "--label column:a", "column 'a': expected a --table with a row for each file, or"),
     (SENSORS + "--columns a", "--columns a: none of the first files is a .csv or a .parquet: drop"),
     (SENSORS + "--arrays a,b,a", "--arrays a,b,a: a name is repeated"),
     (
@@ -228,10 +238,13 @@ REFUSALS = [
     (SENSORS + "--stride 4", "--stride 4 sets where windows begin: add --window"),
     (SENSORS + "--max_gap 1s", "--max_gap 1s limits interpolation: add --resample"),
     (SENSORS + "--spectrogram 256", "expected FRAME:STEP such as 256:128 or 25ms:10ms"),
-    (SENSORS + "--window 2s", "--window 2s: the recordings do not state their sample rate"),
+    (
+        SENSORS + "--window 2s",
+        "--window 2s: the recordings do not state how many samples a second has",
+    ),
     (
         SENSORS + "--resample 5Hz",
-        "--resample: the sample times of 'signal' are unknown",
+        "--resample needs the times of the samples of 'signal'",
     ),
     (SENSORS + "--join '{recording}.csv'", "expected {recording} and {array} once each, such as"),
     (

@@ -11,7 +11,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.sensors import conditioning
-from beam_jobs.jobs.sensors.conditioning import FILLED, Conditioning, RecordingRecords
+from beam_jobs.jobs.sensors.conditioning import FILLED, Conditioning, LastWindow, RecordingRecords
 from beam_jobs.jobs.sensors.signals import NanPolicy, Span, spectrogram
 from tests.support.arrays import assert_same
 
@@ -67,6 +67,11 @@ def test_flags_are_parsed_with_their_units():
     ("flags", "message"),
     [
         ({"stride": "5"}, "--stride 5 sets where windows begin: add --window"),
+        ({"last_window": "pad"}, "--last_window pad completes windows with zeros: add --window"),
+        (
+            {"last_window": "pad", "window": "5", "sequence": True},
+            "--last_window pad: a --sequence has no padded windows: drop one",
+        ),
         ({"max_gap": "1s"}, "--max_gap 1s limits interpolation: add --resample"),
         ({"spectrogram": "256"}, "--spectrogram 256: expected FRAME:STEP"),
         ({"spectrogram": "256:"}, "--spectrogram 256:: expected FRAME:STEP"),
@@ -96,10 +101,61 @@ def test_windows_are_those_of_numpy(length, window, stride, channels):
     if length < window:
         with pytest.raises(RejectError) as caught:
             records_of(flags, {"x": array})
-        assert str(caught.value) == f"it has {length} samples, a window has {window}"
+        assert str(caught.value) == (
+            f"it has {length} samples, a window has {window}; --last_window pad keeps shorter "
+            "recordings"
+        )
         return
     expected = np.moveaxis(sliding_window_view(array, window, 0)[::stride], -1, 1)
     assert_same(np.stack([record["x"] for record in records_of(flags, {"x": array})]), expected)
+
+
+@given(st.integers(1, 60), st.integers(1, 20), st.integers(1, 25))
+def test_padded_windows_hold_every_sample_that_strides_do_not_skip(length, window, stride):
+    array = noise(length, 2)
+    flags = {"window": str(window), "stride": str(stride)}
+    found = records_of({**flags, "last_window": "pad"}, {"x": array})
+    held = set()
+    for number, record in enumerate(found):
+        start, count = number * stride, int(record["length"])
+        assert_same(record["x"][:count], array[start : start + count])
+        assert record["x"].shape == (window, 2) and not record["x"][count:].any()
+        held.update(range(start, start + count))
+    skipped = {n for n in range(length) if stride > window and n % stride >= window}
+    assert held == set(range(length)) - skipped
+    whole = records_of(flags, {"x": array}) if length >= window else []
+    assert [record["length"] for record in found[: len(whole)]] == [window] * len(whole)
+    assert len(found) - len(whole) in (0, 1)
+
+
+def test_a_padded_window_tells_measured_samples_from_zeros():
+    flags = {"window": "1s", "last_window": "pad", "rate": "10Hz"}
+    arrays = {"x": np.arange(1, 14, dtype=np.int16)[:, None], "y": np.ones(13)}
+    first, last = records_of(flags, arrays)
+    assert (first["length"], last["length"]) == (10, 3)
+    assert first["length"].dtype == np.int64
+    assert_same(last["x"], np.array([[11], [12], [13], *[[0]] * 7], np.int16))
+    assert_same(last["y"], np.array([1.0] * 3 + [0.0] * 7))
+    (short,) = records_of(flags, {"x": noise(4)})
+    assert (short["length"], short["x"].shape) == (4, (10,))
+    with pytest.raises(RejectError, match=r"^it has 0 samples, a window has 10$"):
+        records_of(flags, {"x": noise(0)})
+    with pytest.raises(RejectError, match=r"^a padded window takes 39999999960 bytes, more than"):
+        records_of({**flags, "window": "999999999s"}, {"x": noise(4)})
+    with pytest.raises(RejectError, match="may not be called 'length': --last_window pad adds"):
+        records_of(flags, {"length": noise(4)})
+
+
+def test_padding_adds_nothing_to_the_filled_share_and_precedes_a_spectrogram():
+    flags = {"window": "20", "last_window": "pad", "resample": "10Hz", "max_gap": "1s"}
+    found = records_of(flags, {"x": noise(50, 1)}, {"x": GAP})
+    assert [record["length"] for record in found] == [20, 20, 10]
+    assert {float(record[FILLED]) for record in found} == {0.0}
+    array = noise(30)
+    flags = {"window": "20", "last_window": "pad", "spectrogram": "8:4"}
+    _, last = records_of(flags, {"x": array})
+    assert_same(last["x"], spectrogram(np.append(array[20:], np.zeros(10, np.float32)), 8, 4))
+    assert last["length"] == 10
 
 
 @pytest.mark.parametrize(("rate", "found"), [("", 100.0), ("100Hz", None), ("7Hz", 100.0)])
@@ -111,7 +167,7 @@ def test_times_become_samples_by_the_rate_of_the_file_before_that_of_the_flag(ra
 
 def test_a_time_without_a_rate_is_refused_with_the_cure():
     for flags in ({"window": "1s"}, {"window": "5", "stride": "1s"}, {"spectrogram": "1s:4"}):
-        with pytest.raises(UsageError, match="do not state their sample rate; give a"):
+        with pytest.raises(UsageError, match="do not state how many samples a second has; add"):
             records_of(flags, {"x": noise(50, 1)})
 
 
@@ -166,22 +222,46 @@ def test_a_resampled_recording_is_what_numpy_and_scipy_interpolate(times, rate, 
     )
     np.testing.assert_allclose(found, line(grid), rtol=1e-5, atol=1e-5)
     near = np.abs(grid[:, None] - times).min(1) * rate
-    if (abs(near - 0.51) > 1e-6).all():
-        assert record[FILLED] == np.float32((near > 0.51).mean())
+    limit = 0.5 * max(1, np.median(np.diff(times)) * rate) + 0.01
+    if (abs(near - limit) > 1e-6).all():
+        assert record[FILLED] == np.float32((near > limit).mean())
 
 
 def test_a_clock_follows_from_the_rate_of_the_file_or_of_the_flag():
     array = noise(40, 1)
-    by_clock = records_of({"resample": "10Hz"}, {"x": array}, {"x": np.arange(40) / 20})
+    by_clock = records_of({"resample": "40Hz"}, {"x": array}, {"x": np.arange(40) / 20})
     for flags, rate in (({"rate": "20Hz"}, None), ({}, 20.0), ({"rate": "7Hz"}, 20.0)):
-        found = records_of({"resample": "10Hz", **flags}, {"x": array}, rate=rate)
+        found = records_of({"resample": "40Hz", **flags}, {"x": array}, rate=rate)
         assert_same(found[0]["x"], by_clock[0]["x"])
     with pytest.raises(UsageError) as caught:
         records_of({"resample": "10Hz"}, {"x": array})
     assert caught.value.message == (
-        "--resample: the sample times of 'x' are unknown: name their column with --time_column, or "
-        "give the files' --rate"
+        "--resample needs the times of the samples of 'x': add --time_column NAME, or --rate 50Hz "
+        "if they are evenly spaced"
     )
+
+
+def test_evenly_spaced_samples_are_filtered_and_timed_ones_interpolated():
+    seconds = np.arange(1000) / 1000
+    array = np.sin(2 * np.pi * 90 * seconds)  # 10 Hz too much for 100 samples a second
+    flags = {"resample": "100Hz", "rate": "1kHz"}
+    filtered = records_of(flags, {"x": array})[0]["x"]
+    assert abs(filtered[16:-16]).max() < 1e-3
+    assert_same(records_of({"resample": "100Hz"}, {"x": array}, {"x": 1000.0})[0]["x"], filtered)
+    timed = records_of(flags, {"x": array}, {"x": seconds})[0]["x"]
+    np.testing.assert_allclose(timed, array[::10], atol=1e-9)
+
+
+def test_missing_values_of_a_filtered_recording_follow_the_policy():
+    array = np.cos(np.arange(300) / 100)[:, None]
+    array[[90, 91], 0] = NAN
+    flags = {"rate": "30Hz", "resample": "10Hz"}
+    kept = records_of({**flags, "nan": "keep"}, {"x": array})[0]["x"]
+    assert np.flatnonzero(np.isnan(kept[:, 0])).tolist() == [30]
+    bridged = records_of({**flags, "nan": "interpolate"}, {"x": array})[0]["x"]
+    np.testing.assert_allclose(bridged[16:-16, 0], np.cos(np.arange(100) * 0.03)[16:-16], atol=1e-3)
+    with pytest.raises(RejectError, match="2 of 300 values are NaN"):
+        records_of({**flags, "nan": "reject"}, {"x": array})
 
 
 GAP = np.concatenate([np.arange(20) / 10, 5 + np.arange(30) / 10])
@@ -211,7 +291,8 @@ def test_no_window_spans_a_gap():
 def test_a_window_longer_than_every_segment_rejects_a_recording():
     with pytest.raises(RejectError) as caught:
         records_of({"resample": "10Hz", "window": "31"}, {"x": noise(50, 1)}, {"x": GAP})
-    assert str(caught.value) == "it has 30 samples without a gap, a window has 31"
+    message = "it has 30 samples without a gap, a window has 31; --last_window pad keeps shorter"
+    assert str(caught.value).startswith(message)
 
 
 def test_a_bridged_gap_counts_as_filled():
@@ -262,10 +343,10 @@ def test_missing_values_are_filled_first():
 @pytest.mark.parametrize(
     ("array", "message"),
     [
-        (np.array(3), "x: a single number is not a recording"),
-        (np.array(["a", "b", "c"]), "x: dtype <U1 is not supported in tensors"),
-        (np.arange(3).astype("M8[s]"), "x: dtype datetime64[s] is not supported in tensors"),
-        (np.zeros(3, [("a", "<f4")]), "x: dtype [('a', '<f4')] is not supported in tensors"),
+        (np.array(3), "array 'x' is a single number"),
+        (np.array(["a", "b", "c"]), "x: text (<U1) cannot be stored as a tensor"),
+        (np.arange(3).astype("M8[s]"), "x: dtype datetime64[s] cannot be stored as a tensor"),
+        (np.zeros(3, [("a", "<f4")]), "x: dtype [('a', '<f4')] cannot be stored as a tensor"),
     ],
 )
 def test_arrays_other_than_series_of_numbers_are_rejected_with_all_flags(flags, array, message):
@@ -334,12 +415,12 @@ def test_a_sequence_holds_the_segments_between_gaps():
 
 
 def test_the_filled_share_of_a_sequence_is_that_of_all_its_samples():
-    times = np.concatenate([np.arange(10) / 10, 5 + np.arange(20) / 5])
+    times = np.concatenate([np.arange(30) / 10, 5 + np.arange(20) / 5])
     flags = {"resample": "10Hz", "sequence": True}
-    (record,) = records_of(flags, {"x": noise(30, 1)}, {"x": times})
-    # 10 points, all measured, and 39, of which every other one is not.
-    assert [len(piece) for piece in record["x"]] == [10, 39]
-    assert record[FILLED] == np.float32(19 / 49)
+    (record,) = records_of(flags, {"x": noise(50, 1)}, {"x": times})
+    # 30 points, all measured, and 39, of which every other one is not.
+    assert [len(piece) for piece in record["x"]] == [30, 39]
+    assert record[FILLED] == np.float32(19 / 69)
 
 
 # Anything.
@@ -358,6 +439,8 @@ def any_flags(draw):
     }
     flags["stride"] = flags["window"] and draw(spans)
     flags["max_gap"] = flags["resample"] and draw(spans)
+    if flags["window"] and not flags["sequence"]:
+        flags["last_window"] = draw(st.sampled_from(get_args(LastWindow)))
     return flags
 
 
@@ -391,4 +474,4 @@ def test_any_recording_gives_the_announced_number_of_records_or_a_reason(
     for record in found:
         for value in record.values():
             for array in value if isinstance(value, list) else [value]:
-                assert isinstance(array, np.ndarray | np.float32)
+                assert isinstance(array, np.ndarray | np.float32 | np.int64)

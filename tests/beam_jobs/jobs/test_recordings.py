@@ -115,6 +115,19 @@ def test_float_samples_are_unchanged():
         assert_same(signal("wav", sound(values, subtype), float_audio=True), values)
 
 
+@pytest.mark.parametrize("subtype", WAVES)
+def test_the_channels_of_audio_are_mixed_to_their_mean(subtype):
+    data = sound(waves(3), subtype)
+    for floats in (False, True):
+        expected = signal("wav", data, float_audio=floats)
+        found = signal("wav", data, float_audio=floats, mono=True)
+        assert (found.dtype, found.shape) == (expected.dtype, (500, 1))
+        exact = expected.astype(np.float64).mean(1, keepdims=True)
+        np.testing.assert_allclose(found, exact, rtol=1e-6, atol=1e-7 if floats else 0.5)
+    one = sound(waves(1), subtype)
+    assert_same(signal("wav", one, mono=True), signal("wav", one))
+
+
 def test_other_chunks_of_a_wav_file_are_skipped():
     samples = chunk(b"data", SAMPLES.tobytes())
     for chunks in (
@@ -125,9 +138,46 @@ def test_other_chunks_of_a_wav_file_are_skipped():
         assert_same(signal("wav", riff(*chunks)), SAMPLES)
 
 
-def test_a_wav_file_without_samples_is_an_empty_recording():
-    data = riff(chunk(b"fmt ", form(channels=3)), chunk(b"data", b""))
-    assert_same(signal("wav", data), np.empty((0, 3), np.int16))
+def test_audio_without_samples_is_rejected():
+    empty = chunk(b"data", b"")
+    head = chunk(b"fmt ", form(channels=3))
+    for data in (riff(head, empty), riff(head, empty, chunk(b"LIST", b"more"))):
+        assert rejected("wav", data) == "the recording has no samples"
+
+
+UNKNOWN = b"\xff" * 4
+
+
+@pytest.mark.parametrize("whole_size", [UNKNOWN, struct.pack("<I", 36), bytes(4)])
+@pytest.mark.parametrize("audio_size", [UNKNOWN, bytes(4)])
+def test_audio_whose_size_was_never_written_is_read_to_the_end_of_the_file(whole_size, audio_size):
+    data = b"RIFF" + whole_size + WHOLE[8:40] + audio_size + WHOLE[44:]
+    assert_same(signal("wav", data), SAMPLES)
+    assert_same(signal("wav", data + b"\0"), SAMPLES)
+    assert rejected("wav", data[:44]) == "the recording has no samples"
+
+
+def test_streamed_audio_with_other_chunks_before_it_is_what_soundfile_reads():
+    data = riff(
+        chunk(b"LIST", b"Lavf"),
+        chunk(b"fmt ", form()),
+        b"data" + UNKNOWN + waves()[:, :1].tobytes(),
+    )
+    expected, _ = soundfile.read(io.BytesIO(data), dtype="int16", always_2d=True)
+    assert_same(signal("wav", data), expected)
+
+
+@pytest.mark.parametrize("subtype", WAVES)
+def test_the_form_of_wav_for_large_files_is_read(subtype):
+    values = waves()
+    expected = signal("wav", sound(values, subtype))
+    assert_same(signal("wav", sound(values, subtype, "RF64")), expected)
+    samples = SAMPLES.tobytes()
+    sizes = struct.pack("<QQQI", 100, len(samples), 3, 0)
+    data = b"RF64" + UNKNOWN + b"WAVE" + chunk(b"ds64", sizes) + chunk(b"fmt ", form())
+    data += b"data" + UNKNOWN
+    assert_same(signal("wav", data + samples + chunk(b"LIST", b"more")), SAMPLES)
+    assert "after 5 of 6 bytes" in rejected("wav", data + samples[:5])
 
 
 WHOLE = riff(chunk(b"fmt ", form()), chunk(b"data", SAMPLES.tobytes()))
@@ -137,14 +187,13 @@ WHOLE = riff(chunk(b"fmt ", form()), chunk(b"data", SAMPLES.tobytes()))
     ("data", "message"),
     [
         (b"", "it does not begin with a RIFF WAVE header"),
-        (b"RIFX" + WHOLE[4:], "it does not begin with a RIFF WAVE header"),
         (WHOLE[:8] + b"AVI " + WHOLE[12:], "it does not begin with a RIFF WAVE header"),
-        (WHOLE[:12], "it has no chunk b'data'"),
-        (WHOLE[:-1], "its chunk b'data' has 5 of 6 bytes"),
-        (WHOLE[:40] + b"\xff" * 4 + WHOLE[44:], "its chunk b'data' has 6 of 4294967295 bytes"),
-        (WHOLE[:16] + b"\xff" * 4 + WHOLE[20:], "its chunk b'fmt ' has 30 of 4294967295 bytes"),
-        (riff(chunk(b"data", b""), chunk(b"fmt ", form())), "no chunk b'fmt ' comes before"),
-        (riff(chunk(b"fmt ", form()[:15]), chunk(b"data", b"")), "requires a buffer of at least"),
+        (WHOLE[:12], "the file ends before its audio"),
+        (WHOLE[:-1], "the file ends in its audio, after 5 of 6 bytes"),
+        (WHOLE[:40] + b"\xfe" * 4 + WHOLE[44:], "in its audio, after 6 of 4278124286 bytes"),
+        (WHOLE[:16] + b"\xff" * 4 + WHOLE[20:], "in its header, after 30 of 4294967295 bytes"),
+        (riff(chunk(b"data", b""), chunk(b"fmt ", form())), "its format does not come before"),
+        (riff(chunk(b"fmt ", form()[:15]), chunk(b"data", b"")), "its format has 15 bytes"),
         (riff(chunk(b"fmt ", form(channels=0)), chunk(b"data", b"12")), "0 channels in"),
         (riff(chunk(b"fmt ", form(rate=0)), chunk(b"data", b"12")), "2 bytes at 0 Hz"),
         (riff(chunk(b"fmt ", form(frame=4)), chunk(b"data", b"1234")), "1 channels in 4 bytes"),
@@ -157,18 +206,25 @@ def test_a_wav_file_that_is_not_whole_is_rejected(data, message):
     assert message in found
 
 
-@pytest.mark.parametrize("subtype", ["ALAW", "ULAW", "MS_ADPCM", "GSM610"])
-def test_samples_of_other_formats_are_rejected(subtype):
-    assert "expected PCM of 8, 16, 24 or 32 bits, or floats" in rejected(
-        "wav", sound(waves(1), subtype)
-    )
+NAMES = {"ALAW": "A-law", "ULAW": "mu-law", "MS_ADPCM": "ADPCM", "GSM610": "GSM"}
+
+
+@pytest.mark.parametrize(("subtype", "name"), NAMES.items())
+def test_compressed_audio_is_rejected_by_its_name(subtype, name):
+    message = f"{name} audio is not supported; convert with ffmpeg -c:a pcm_s16le"
+    assert rejected("wav", sound(waves(1), subtype)) == message
+
+
+def test_big_endian_audio_is_rejected_by_its_name():
+    message = "big-endian audio (RIFX) is not supported; convert with ffmpeg -c:a pcm_s16le"
+    assert rejected("wav", b"RIFX" + WHOLE[4:]) == message
 
 
 @pytest.mark.parametrize(("tag", "bits"), [(1, 12), (1, 64), (3, 16), (0xFFFE, 16)])
 def test_samples_of_other_sizes_are_rejected(tag, bits):
     data = riff(chunk(b"fmt ", form(tag, bits=bits)), chunk(b"data", b""))
     assert rejected("wav", data).startswith(
-        f"samples of format {tag} with {bits} bits: expected PCM"
+        f"audio of format {tag} with {bits} bits is not supported, only PCM"
     )
 
 
@@ -276,7 +332,13 @@ def by_python(text: str, header: bool) -> np.ndarray | None:
         if "\0" in text or len({len(row) for row in rows}) != 1:
             return None
         cells = [[float(cell) if cell.strip() else np.nan for cell in row] for row in rows[header:]]
-        return np.array(cells, np.float64).reshape(-1, len(rows[0]))
+        table = np.array(cells, np.float64).reshape(-1, len(rows[0]))
+        # A comma at the end of every line makes no channel.
+        return (
+            table[:, :-1]
+            if not header and len(rows[0]) > 1 and np.isnan(table[:, -1]).all()
+            else table
+        )
     except (csv.Error, ValueError):
         return None
 
@@ -339,28 +401,112 @@ def test_all_columns_but_the_time_are_channels():
     found = read("csv", b"x,t,y\n5,0.5,6\n7,0.75,8\n", time_column="t")
     assert_same(found.arrays["signal"], np.array([[5.0, 6], [7, 8]]))
     assert_same(found.times, np.array([0.5, 0.75]))
-    message = "it has no column but the time 't'"
+    message = "none of its columns t is a channel; name channels with --columns"
     assert rejected("csv", b"t\n1\n2\n", time_column="t") == message
+
+
+UNORDERED = [3.0, 1, 1, 2, 3, 0]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_rows_out_of_order_are_rejected_dropped_or_sorted(kind):
+    def table(times, rows=None):
+        rows = np.arange(1.0, 1 + len(times)) if rows is None else rows
+        if kind == "parquet":
+            return parquet({"t": times, "x": rows})
+        return ("t,x\n" + "".join(f"{t},{x}\n" for t, x in zip(times, rows, strict=True))).encode()
+
+    def kept(times, policy):
+        found = read(kind, table(times), time_column="t", times=policy)
+        return list(zip(found.times.tolist(), found.arrays["signal"][:, 0].tolist(), strict=True))
+
+    assert kept(UNORDERED, "sort") == [(0, 6), (1, 2), (2, 4), (3, 1)]
+    assert kept([0.0, 1, 1, 1, 2], "drop_duplicates") == [(0, 1), (1, 2), (2, 5)]
+    assert kept([0.0, 1], "strict") == kept([0.0, 1], "sort") == [(0, 1), (1, 2)]
+    assert kept(np.empty(0), "sort") == []
+    message = "row 2: time 1.0 s does not come after 3.0 s; --times sort accepts it"
+    for policy in ("strict", "drop_duplicates"):
+        assert rejected(kind, table(UNORDERED), time_column="t", times=policy) == message
+    message = "row 3: time 1.0 s does not come after 1.0 s; --times drop_duplicates accepts it"
+    assert rejected(kind, table([0.0, 1, 1]), time_column="t") == message
+    for policy in ("strict", "drop_duplicates", "sort"):
+        found = rejected(kind, table([2.0, np.nan, 1]), time_column="t", times=policy)
+        assert found == "row 2: time nan is not finite"
+
+
+TIME_NAMES = ["time", "Timestamp", "t", "Time (s)", "time_ms", "datetime", "date time", "Unix Time"]
+ROW_NUMBERS = ["", "Unnamed: 0", "__index_level_0__"]
+
+
+@pytest.mark.parametrize("name", TIME_NAMES + ROW_NUMBERS)
+def test_times_and_row_numbers_are_channels_only_if_they_are_named(name):
+    tables = {"csv": f"x,{name},y\n5,0,6\n7,1,8\n".encode()}
+    tables["parquet"] = parquet({"x": [5.0, 7], name: [0.0, 1], "y": [6.0, 8]})
+    for kind, data in tables.items():
+        found = read(kind, data)
+        assert_same(found.arrays["signal"], np.array([[5.0, 6], [7, 8]]))
+        (note,) = found.notes
+        assert f"column {name or 'without a name'}; name the channels with --columns" in note
+        if name:
+            named = read(kind, data, columns=("y", name))
+            assert_same(named.arrays["signal"], np.array([[6.0, 0], [8, 1]]))
+            assert named.notes == ()
+
+
+def test_only_a_column_that_could_be_a_channel_is_said_to_be_left_out():
+    assert read("parquet", parquet({"x": [5.0], "time": ["12:00"]})).notes == ()
+
+
+@pytest.mark.parametrize("name", ["time_to_peak", "tx", "temperature", "times", "update", "index"])
+def test_other_names_are_channels(name):
+    found = read("csv", f"x,{name}\n5,0\n".encode())
+    assert_same(found.arrays["signal"], np.array([[5.0, 0]]))
+    assert found.notes == ()
+
+
+def test_a_comma_at_the_end_of_every_line_is_no_channel():
+    assert_same(signal("csv", b"x,y,\n1,2,\n3,4,\n"), np.array([[1.0, 2], [3, 4]]))
+    assert_same(signal("csv", b"1,2,\n3,4,\n"), np.array([[1.0, 2], [3, 4]]))
+
+
+def test_columns_may_be_left_out_by_name():
+    tables = {
+        "csv": b"x,y,who\n5,6,me\n",
+        "parquet": parquet({"x": [5.0], "y": [6.0], "who": ["me"]}),
+    }
+    for kind, data in tables.items():
+        found = read(kind, data, drop_columns=("y", "who"))
+        assert_same(found.arrays["signal"], np.array([[5.0]]))
+        assert found.notes == ()
+        message = "no column 'z': the file has x, y, who"
+        assert rejected(kind, data, drop_columns=("z",)) == message
+        # Metadata of the record need not be in the file.
+        found = read(kind, data, metadata_columns=("who", "z"))
+        assert_same(found.arrays["signal"], np.array([[5.0, 6]]))
+        assert_same(
+            signal(kind, data, columns=("y",), metadata_columns=("y", "who")), np.array([[6.0]])
+        )
 
 
 def test_a_column_of_text_is_refused_with_the_cure():
     data = b"x,activity\n1,2\n\n1,walking\n"
     assert rejected("csv", data) == (
-        "column 'activity' is not numeric: 'walking' in row 2; choose others with --columns"
+        "column 'activity' is not numeric: 'walking' in row 2; choose others with --columns, or leave it "
+        "out with --drop_columns activity"
     )
     assert_same(signal("csv", data, columns=("x",)), np.array([[1.0], [1]]))
 
 
 def test_columns_without_names_cannot_be_chosen():
-    for options in ({"columns": ("x",)}, {"time_column": "x"}):
-        message = "its first line has no names for --columns and --time_column"
+    for options in ({"columns": ("x",)}, {"drop_columns": ("x",)}, {"time_column": "x"}):
+        message = "its first line has no names for --columns, --drop_columns or --time_column"
         assert rejected("csv", b"1,2\n3,4\n", **options) == message
 
 
 def test_a_name_of_two_columns_cannot_be_chosen():
     data = b"t,x,x\n0,1,2\n"
     assert rejected("csv", data, columns=("x",)) == "two columns 'x': the file has t, x, x"
-    assert_same(signal("csv", data), np.array([[0.0, 1, 2]]))
+    assert_same(signal("csv", data), np.array([[1.0, 2]]))
 
 
 def test_empty_cells_are_nan():
@@ -368,7 +514,7 @@ def test_empty_cells_are_nan():
     assert_same(signal("csv", b"x,y\n1,\n , 2 \n"), np.array([[1, nan], [nan, 2]]))
     assert_same(signal("csv", b"1,\n2,3\n"), np.array([[1, nan], [2, 3]]))
     assert_same(signal("csv", b",\n2,3\n"), np.array([[nan, nan], [2, 3]]))
-    assert_same(signal("csv", b",x\n0,1\n"), np.array([[0.0, 1]]))
+    assert_same(signal("csv", b",x\n0,1\n"), np.array([[1.0]]))
     assert_same(signal("csv", b"x\n\n \n1\n"), np.array([[nan], [1]]))
 
 
@@ -446,8 +592,8 @@ def test_times_may_be_written_short_or_long(cells, expected):
         ("now", "row 1: time 'now' is neither a number nor ISO 8601"),
         ("1,NaT", "row 2: time 'NaT' is neither"),
         ("2024-01-01,today", "row 2: time 'today' is neither"),
-        ("2024-01-01,5", "row 2: time '5' is neither a number nor ISO 8601, or not of the same"),
-        ("5,2024-01-01", "row 2: time '2024-01-01' is neither"),
+        ("2024-01-01,5", "row 2: time '5' is a number, row 1 has a date"),
+        ("5,2024-01-01", "row 2: time '2024-01-01' is a date, row 1 has a number"),
         ("12:30:05", "row 1: time '12:30:05' is neither"),
         ("0001-01-01", "row 1: time '0001-01-01' is neither"),
         ("2024-13-01", "not a whole .csv file: Month out of range"),
@@ -795,7 +941,7 @@ def test_nulls_are_nan(kind):
 
 def test_parquet_columns_are_chosen_by_name():
     data = parquet({"t": [0, 1], "s": ["a", "b"], "x": [1, 2], "l": [[1], [2]], "y": [3, 4]})
-    assert_same(signal("parquet", data), np.array([[0, 1, 3], [1, 2, 4]]))
+    assert_same(signal("parquet", data), np.array([[1, 3], [2, 4]]))
     assert_same(signal("parquet", data, columns=("y", "x", "y")), np.array([[3, 1, 3], [4, 2, 4]]))
     assert_same(signal("parquet", data, time_column="t"), np.array([[1, 3], [2, 4]]))
     found = read("parquet", data, columns=("t",), time_column="t")

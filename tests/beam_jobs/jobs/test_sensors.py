@@ -1,11 +1,13 @@
 """The sensors job: its schema, conversions, misfits, and the records of a file."""
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 import pytest
+import soundfile
 
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.sensors.conditioning import Conditioning
@@ -105,7 +107,7 @@ def test_a_missing_file_is_rejected(tmp_path):
 )
 def test_arrays_of_other_things_than_numbers_are_rejected(tmp_path, array):
     for dtype in ("", "float32", "int64"):
-        with pytest.raises(RejectError, match=r"dtype .* is not supported in tensors"):
+        with pytest.raises(RejectError, match=r"(text|dtype) .* cannot be stored as a tensor$"):
             read(tmp_path, "a.npy", npy(array), dtype=dtype)
 
 
@@ -203,6 +205,44 @@ def test_the_schema_is_that_of_the_first_file_that_can_be_read(tmp_path):
     assert labelled.schema["label"] == Feature("int64")
 
 
+def test_a_lower_rate_of_irregular_samples_is_warned_of(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("t,x\n" + "".join(f"{n / 100},{n}\n" for n in range(300)))
+    for rate, warns in (("50Hz", True), ("100Hz", False), ("200Hz", False)):
+        made = SensorJob(
+            Inputs.of([str(path)]),
+            Labels(),
+            read_options=ReadOptions(time_column="t"),
+            conditioning=Conditioning.parse(resample=rate),
+        ).with_schema()
+        assert ["frequencies above 25 Hz appear" in text for text in made.warnings] == [
+            True
+        ] * warns
+    (tmp_path / "in").mkdir()
+    assert (
+        job(tmp_path / "in", x_npy=npy(np.ones(5)), flags={"rate": "9", "resample": "3"}).warnings
+        == ()
+    )
+
+
+def test_values_that_float32_makes_equal_are_warned_of(tmp_path):
+    cases = {"1700000038912,1\n1700000038913,2\n": True, "16777216,1\n16777215,2\n": False}
+    cases |= {"1e30,1\n2e30,2\n": False, "nan,1\ninf,2\n": False}
+    for number, (rows, warns) in enumerate(cases.items()):
+        (tmp_path / str(number)).mkdir()
+        made = job(tmp_path / str(number), a_csv=f"stamp,x\n{rows}".encode())
+        assert ["add --dtype float64" in text for text in made.warnings] == [True] * warns
+        as_float64 = job(tmp_path / str(number), dtype="float64")
+        assert as_float64.warnings == ()
+
+
+def test_columns_that_are_left_out_are_warned_of(tmp_path):
+    made = job(tmp_path, a_csv=b"time,x\n0,1\n")
+    assert made.schema["signal"].shape == (None, 1)
+    (warning,) = made.warnings
+    assert warning.startswith("a.csv: left out as times or row numbers: column time; name the")
+
+
 def test_several_arrays_are_several_features(tmp_path):
     found = job(tmp_path, a_npz=npz(t=np.arange(4.0), xyz=np.ones((4, 3), np.float32)))
     assert dict(found.schema) == {
@@ -217,6 +257,10 @@ def test_no_readable_file_is_the_users_mistake(tmp_path):
         UsageError, match=r"no recording among the first 2 files: a.npy: not a whole"
     ):
         job(tmp_path, a_npy=b"x", b_npy=b"y")
+    (tmp_path / "b.npy").unlink()
+    with pytest.raises(UsageError, match=r"a\.npy: not a whole") as caught:
+        job(tmp_path)
+    assert caught.value.message.startswith("a.npy: ")
 
 
 # Records that fit the schema.
@@ -246,7 +290,22 @@ def test_a_misfit_names_both_files_and_their_arrays(tmp_path, misfit, described)
     assert caught.value.message.startswith(
         f"b.npy: {described}, but a.npy has signal float32 [None, 3]; "
     )
-    assert "--dtype" in caught.value.message
+    cure = "convert with --dtype" if "float64" in described else "choose with --arrays"
+    assert caught.value.message.endswith(f"narrow --input, or {cure}")
+
+
+def test_mono_beside_stereo_is_refused_with_the_flag_that_helps(tmp_path):
+    for name, channels in (("a", 1), ("b", 2)):
+        soundfile.write(tmp_path / f"{name}.wav", np.zeros((5, channels)), 8000)
+    made = job(tmp_path)
+    with pytest.raises(UsageError) as caught:
+        made.load(Source("b.wav"))
+    assert caught.value.message == (
+        "b.wav: signal int16 [None, 2], but a.wav has signal int16 [None, 1]; records of one dataset "
+        "must agree: narrow --input, or mix audio to one channel with --channels 1"
+    )
+    mixed = replace(made, read_options=ReadOptions(mono=True))
+    assert mixed.load(Source("b.wav"))["signal"].shape == (5, 1)
 
 
 def test_missing_and_additional_arrays_are_misfits(tmp_path):

@@ -1,6 +1,7 @@
 """Signal processing, compared with NumPy, SciPy, TensorFlow and plain definitions."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.jobs.sensors import signals
+from beam_jobs.jobs.sensors import lowpass, signals
 from beam_jobs.jobs.sensors.signals import (
     fill_missing,
     find_gaps,
@@ -76,7 +77,7 @@ def test_a_malformed_span_is_refused(text):
 
 def test_a_span_in_seconds_needs_a_rate():
     with pytest.raises(
-        UsageError, match="--window 2s: the recordings do not state their sample rate"
+        UsageError, match="--window 2s: the recordings do not state how many samples a second has"
     ):
         parse_span("2s").samples(None)
 
@@ -186,7 +187,7 @@ def test_the_grid_spans_the_time_that_all_arrays_have():
     (segment,) = resample_arrays({"a": fast * 2, "b": slow}, {"a": fast, "b": slow}, 4, 5)
     assert_same(segment.arrays["b"], np.arange(1.5, 9.8, 0.25))
     assert_same(segment.arrays["a"], segment.arrays["b"] * 2)
-    assert_same(segment.filled, np.arange(34) % 4 != 0)
+    assert not segment.filled.any()  # each was measured at its own rate
 
 
 def test_a_gap_splits_a_recording_and_its_points_belong_to_neither_side():
@@ -243,7 +244,8 @@ def point_by_point(arrays, times, rate, max_gap):
             share = (now - clock[before]) / width if width else 0
             row[name] = arrays[name][before] + (arrays[name][after] - arrays[name][before]) * share
             missing |= width > max_gap
-            far |= min(abs(now - t) for t in clock) > 0.5 / rate
+            own_step = np.median(np.diff(clock)) if len(clock) > 1 else 0
+            far |= min(abs(now - t) for t in clock) > 0.5 * max(1 / rate, own_step) + 0.01 / rate
         if missing:
             inside = False
             continue
@@ -309,7 +311,7 @@ def test_arrays_without_a_common_time_are_rejected():
     empty = np.empty(0)
     cases = [
         ({"a": np.array([0.0, 1]), "b": np.array([2.5])}, "b begins after the end of a, by 1.5 s"),
-        ({"a": np.array([0.0, 1]), "b": empty}, "b was never measured"),
+        ({"a": np.array([0.0, 1]), "b": empty}, "b has no samples"),
     ]
     for times, message in cases:
         with pytest.raises(RejectError, match=f"^{message}$"):
@@ -340,6 +342,121 @@ def test_a_result_larger_than_a_record_is_rejected_before_it_is_made():
     expected = "at 1 Hz it takes 4000004000 bytes, more than a record can hold (2 GiB)"
     assert str(caught.value) == expected
     assert len(resample_one(np.zeros((2, 1000), np.float32), [0, 1e6], 1, 10)) == 2
+
+
+# To a lower rate.
+
+
+def tone(frequency: float, rate: float, seconds: float = 1.0) -> np.ndarray:
+    return np.sin(2 * np.pi * frequency * np.arange(round(rate * seconds)) / rate)
+
+
+def lowered(array: np.ndarray, found: float, rate: float) -> np.ndarray:
+    times = {"x": np.arange(len(array)) / found}
+    (segment,) = resample_arrays({"x": array}, times, rate, 1e9, {"x": found})
+    assert not segment.filled.any()
+    return segment.arrays["x"]
+
+
+RATIOS = [(48_000, 16_000), (44_100, 16_000), (48_000, 11_025), (44.1, 16), (100, 7.5), (50, 49)]
+
+
+@pytest.mark.parametrize(("found", "rate"), RATIOS)
+def test_a_lower_rate_is_what_scipy_filters(found, rate):
+    array = noise(2000, 2).astype(np.float64)
+    up, down = Fraction(str(rate)), Fraction(str(found))
+    up, down = (up / down).numerator, (up / down).denominator
+    taps = scipy.signal.firwin(2 * 16 * down + 1, 1 / down, window=("kaiser", 8.0))
+    expected = scipy.signal.resample_poly(array, up, down, window=taps, padtype="edge")
+    result = lowered(array, found, rate)
+    assert len(result) == math.floor(1999 / found * rate + 0.01) + 1
+    np.testing.assert_allclose(result, expected[: len(result)], atol=5e-4)
+
+
+@pytest.mark.parametrize(("found", "rate"), RATIOS)
+def test_frequencies_that_the_lower_rate_cannot_hold_are_removed(found, rate):
+    limit, inside = rate / 2, slice(16, -16)
+    kept = lowered(tone(limit / 8, found, 20_000 / found), found, rate)
+    expected = np.sin(np.pi * np.arange(len(kept)) / 8)
+    np.testing.assert_allclose(kept[inside], expected[inside], atol=1e-3)
+    if 1.25 * limit < found / 2:
+        folded = lowered(tone(1.25 * limit, found, 20_000 / found), found, rate)
+        assert abs(folded[inside]).max() < 1e-3
+
+
+def test_a_tone_of_14_khz_is_gone_at_16_khz_and_one_of_1_khz_is_not():
+    high = lowered(tone(14_000, 48_000), 48_000, 16_000)
+    assert abs(high[20:-20]).max() < 1e-4
+    low = lowered(tone(1000, 48_000), 48_000, 16_000)
+    np.testing.assert_allclose(low[20:-20], tone(1000, 16_000)[20:-20], atol=1e-4)
+
+
+@pytest.mark.parametrize(("found", "rate"), RATIOS)
+def test_a_constant_keeps_its_value_to_the_ends(found, rate):
+    np.testing.assert_allclose(lowered(np.full(300, 9.81), found, rate), 9.81, rtol=1e-12)
+
+
+def test_the_place_of_points_between_samples_follows_from_the_common_start():
+    found, rate, late = 1000.0, 100.0, 0.01234
+    clock = {"x": np.arange(3000) / found, "y": late + np.arange(200) / 90}
+    arrays = {"x": tone(3, found, 3.0), "y": np.zeros(200)}
+    (segment,) = resample_arrays(arrays, clock, rate, 1e9, {"x": found})
+    times = late + np.arange(len(segment.filled)) / rate
+    inside = slice(16, -16)
+    expected = np.sin(2 * np.pi * 3 * times)
+    np.testing.assert_allclose(segment.arrays["x"][inside], expected[inside], atol=1e-4)
+
+
+def test_only_the_parts_between_the_gaps_of_other_arrays_remain():
+    times = {"x": np.arange(1000) / 100, "y": np.array([0.0, 1, 2, 5, 6, 9.9])}
+    arrays = {"x": noise(1000), "y": np.zeros(6)}
+    found = resample_arrays(arrays, times, 10, 1, {"x": 100.0})
+    whole = lowered(arrays["x"], 100.0, 10)
+    assert_same(found[0].arrays["x"], whole[:21])
+    assert_same(found[1].arrays["x"], whole[50:61])
+
+
+def test_a_missing_value_stays_missing_at_the_nearest_point_alone():
+    array = tone(5, 3000).astype(np.float32)
+    expected = lowered(array, 3000, 1000)
+    array[[301, 601]] = NAN, INF
+    result = lowered(array, 3000, 1000)
+    assert np.flatnonzero(~np.isfinite(result)).tolist() == [100, 200]
+    np.testing.assert_allclose(
+        np.delete(result, [100, 200]), np.delete(expected, [100, 200]), atol=1e-5
+    )
+    assert np.isnan(lowered(np.full(90, NAN), 3000, 1000)).all()
+
+
+def test_filtered_points_have_the_shape_and_dtype_of_interpolated_ones():
+    for dtype, kept in (("int16", "float32"), ("int32", "float64"), ("complex64", "complex64")):
+        array = np.arange(600).reshape(100, 3, 2).astype(dtype)
+        result = lowered(array, 50, 25)
+        assert (result.dtype, result.shape) == (kept, (50, 3, 2))
+        np.testing.assert_allclose(result[20:30], array[40:60:2], atol=1e-3)
+
+
+def test_a_recording_is_filtered_to_the_same_bytes_whatever_was_filtered_before():
+    arrays = [noise(500 + n).astype(np.float64) for n in range(4)]
+    first = [lowered(array, 44_100, 16_000).tobytes() for array in arrays]
+    for function in (np.sin, np.cos):
+        lowered(function(np.arange(700)), 48_000, 16_000)
+    lowpass._weights.cache_clear()
+    assert [lowered(array, 44_100, 16_000).tobytes() for array in arrays[::-1]] == first[::-1]
+
+
+def test_a_filter_larger_than_a_record_is_rejected():
+    with pytest.raises(RejectError, match=r"the filter of --resample takes \d+ bytes, more than"):
+        lowered(noise(10), 48_000, 0.001)
+
+
+def test_a_flawless_recording_at_a_higher_rate_has_nothing_filled():
+    for rates in ({}, {"x": 25.0}):
+        (segment,) = resample_arrays({"x": noise(50)}, {"x": np.arange(50) / 25}, 50, 1, rates)
+        assert not segment.filled.any()
+    times = np.delete(np.arange(50) / 25, [10, 11])
+    (segment,) = resample_one(noise(48), times, 50, 1)
+    assert np.flatnonzero(segment.filled).tolist() == [20, 21, 22]
 
 
 # Spectrograms.
