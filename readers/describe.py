@@ -49,9 +49,7 @@ def _lines(directory: str, manifest: Manifest) -> Iterator[str]:
         if split.statistics:
             yield ""
             yield f"statistics of {name}"
-            yield format_table(
-                [("  feature", "of", "count", "min", "max", "mean", "std"), *_figures(split)]
-            )
+            yield format_table(_statistics(split))
 
 
 def _split_row(name: str, split: Split) -> tuple[str, ...]:
@@ -71,9 +69,21 @@ def _shortened(names: Sequence[str]) -> str:
     return ", ".join(names[:_LABELS_SHOWN]) + (f" and {rest:,} more" if rest > 0 else "")
 
 
-def _figures(split: Split) -> Iterator[tuple[str, ...]]:
+def _statistics(split: Split) -> Iterator[tuple[str, ...]]:
     """A row for the values of each feature, and one for each of its unknown dimensions."""
-    columns = ("count", "min", "max", "mean", "std")
+    figures = list(_figures(split))
+    columns = {name: name for name in ("count", "nan", "min", "max", "mean", "std")}
+    if any("nan" in row for _, _, row in figures):
+        columns["nan"] = "nan or inf"
+    else:
+        del columns["nan"]
+    yield ("  feature", "of", *columns.values())
+    for feature, what, row in figures:
+        yield (f"  {feature}", what, *(_number(row.get(column, "")) for column in columns))
+
+
+def _figures(split: Split) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """(feature, "values", "bytes" or its dimension, statistics)."""
     for feature, figures in split.statistics.items():
         if not isinstance(figures, Mapping):
             continue
@@ -83,11 +93,13 @@ def _figures(split: Split) -> Iterator[tuple[str, ...]]:
             rows[what if what == "bytes" else f"dimension {what}"] = lengths
         for what, row in rows.items():
             if isinstance(row, Mapping):
-                yield (f"  {feature}", what, *(_number(row.get(column, "")) for column in columns))
+                yield feature, what, row
 
 
 def _number(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:,.6g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def first_records(directory: str, split: str | None, count: int) -> Iterator[str]:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -57,6 +58,37 @@ def test_info_describes_a_dataset(dataset, capsys):
         "statistics of train feature of count min max mean std id values 20 0 19 9.5",
     ):
         assert expected in words
+
+
+def with_statistics(dataset, statistics):
+    """Gives the split `train` of a dataset these statistics."""
+    manifest = Manifest.read(dataset)
+    train = replace(manifest.splits["train"], statistics=statistics)
+    manifest = replace(manifest, splits={**manifest.splits, "train": train})
+    (Path(dataset) / "manifest.json").write_bytes(manifest.to_bytes())
+
+
+def table_in(out, first):
+    """The words of the lines that follow the line which begins with this word, up to an empty one."""
+    lines = [line.split() for line in out.splitlines()]
+    (start,) = [number for number, words in enumerate(lines) if words[:1] == [first]]
+    return lines[start : (lines + [[]]).index([], start)]
+
+
+def test_info_counts_values_that_are_not_finite(dataset, capsys):
+    vector = {"count": 1444, "nan": 140, "min": 0.5, "max": 12345.5, "mean": 1.0, "std": 2.0}
+    with_statistics(dataset, {"id": {"count": 20, "min": 0, "max": 19}, "vector": vector})
+    _, out, _ = run("info", dataset, capsys=capsys)
+    assert table_in(out, "statistics")[1:] == [
+        "feature of count nan or inf min max mean std".split(),
+        "id values 20 0 19".split(),
+        "vector values 1,444 140 0.5 12,345.5 1 2".split(),
+    ]
+
+
+def test_info_has_no_column_for_nan_if_all_values_are_finite(dataset, capsys):
+    _, out, _ = run("info", dataset, capsys=capsys)
+    assert "statistics of train" in out and "nan" not in out
 
 
 def test_head_shows_the_first_records(dataset, capsys):
