@@ -37,10 +37,14 @@ def main(arguments: list[str]) -> int:
     logging.basicConfig(level=logging.ERROR, handlers=[handler])
     try:
         from beam_jobs.cli.command import parse_command
+        from beam_jobs.cli.parser import build_parser
         from beam_jobs.cli.run import main_job
         from beam_jobs.errors import JobError
     except ImportError as error:
         return _missing(error)
+    if arguments in ([], ["plan"]):
+        build_parser().print_help(sys.stderr)
+        return 2
     if arguments[:1] == ["plan"]:
         arguments = [*arguments[1:], "--dry_run"]
     try:

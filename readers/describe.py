@@ -33,7 +33,7 @@ def _lines(directory: str, manifest: Manifest, shown: int | None) -> Iterator[st
     yield format_table([("feature", "dtype", "shape", "encoding"), *features])
     yield ""
     splits = [_split_row(name, split) for name, split in manifest.splits.items()]
-    header = ("split", "records", "shards", "records a shard", "bytes", "rejected", "duplicates")
+    header = ("split", "records", "shards", "records/shard", "bytes", "rejected", "duplicates")
     columns = None if manifest.duplicates else -1
     yield format_table(row[:columns] for row in (header, *splits))
     yield ""

@@ -9,7 +9,7 @@ from readers.format.display import format_balance, format_bytes, format_table
 from readers.format.manifest import Manifest
 from readers.format.schema import Schema, format_shape
 
-HEADER = ["job", "split", "records", "shards", "records a shard", "bytes", "rejects", "seconds"]
+HEADER = ["job", "split", "records", "shards", "records/shard", "bytes", "rejects", "seconds"]
 
 # Labels whose counts are printed.
 _MAX_LABELS = 20
@@ -17,7 +17,15 @@ _MAX_LABELS = 20
 
 def format_findings(findings: Findings) -> str:
     """The lines that a dry run prints."""
-    header = ["split", "records", "shards", "records a shard", "bytes, about", "a shard", "rejects"]
+    header = [
+        "split",
+        "records",
+        "shards",
+        "records/shard",
+        "bytes (est.)",
+        "bytes/shard",
+        "rejects",
+    ]
     some_dropped = any(split.duplicates for split in findings.splits)
     rows = []
     for split in findings.splits:
@@ -40,7 +48,7 @@ def format_findings(findings: Findings) -> str:
         lines.append("first rejects:")
         lines += [f"  {reject}" for reject in findings.rejects]
     if findings.tried:
-        lines.append(f"{findings.tried} records tried, {len(findings.failed)} of them rejected")
+        lines.append(f"{findings.tried:,} records tried, {len(findings.failed):,} of them rejected")
         known = set(findings.rejects)
         lines += [f"  {reject}" for reject in findings.failed if reject not in known]
     # Names of files that are not UTF-8 hold lone surrogates, which terminals cannot print.
@@ -54,7 +62,7 @@ def _features(schema: Schema) -> str:
 
 def _label_line(name: str, counts: dict[str, int]) -> str:
     most = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
-    shown = ", ".join(f"{label} {count:,}" for label, count in most[:_MAX_LABELS])
+    shown = ", ".join(f"{label}: {count:,}" for label, count in most[:_MAX_LABELS])
     more = f", and {len(most) - _MAX_LABELS:,} more" if len(most) > _MAX_LABELS else ""
     return f"{name}: {len(most):,} ({shown}{more})"
 
@@ -69,7 +77,7 @@ def summary_rows(job: str, manifest: Manifest, seconds: float) -> list[list[str]
                 job,
                 name,
                 f"{split.records:,}",
-                str(len(sizes)),
+                f"{len(sizes):,}",
                 format_balance(sizes),
                 format_bytes(split.bytes),
                 f"{split.rejected:,}",

@@ -55,13 +55,8 @@ class ReshardedDatasetFlags(DatasetFlags):
 
     def check(self) -> None:
         super().check()
-        if self.split_column and self.group_by:
-            raise UsageError(
-                f"--split_column {self.split_column}: the feature decides the splits, and so would "
-                "--group_by: drop one"
-            )
-        if self.split_column and "=" in self.splits:
+        if self.split_column and (self.group_by or "=" in self.splits):
             raise UsageError(
                 f"--split_column {self.split_column}: the feature decides the splits: give names "
-                "alone, such as --splits train,val"
+                "alone, such as --splits train,val, and drop --group_by"
             )

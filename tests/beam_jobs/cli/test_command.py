@@ -72,7 +72,6 @@ RESHARD = "reshard --input {data}/old.tfrecord --output {data}/out "
 
 REFUSALS = [
     # Refused by argparse.
-    ("", "the following arguments are required: images|text|sensors|reshard; see --help"),
     ("pictures", "invalid choice: 'pictures'"),
     (IMAGES + "--seed x", "argument --seed: invalid int value: 'x'; see --help"),
     (IMAGES + "--channels 2", "argument --channels: invalid choice: 2"),
@@ -155,8 +154,8 @@ REFUSALS = [
     ),
     ("text --input {data}/pics.zip --split_column s --output {data}/out", "{data}/pics.zip is no"),
     (TEXT + "--split_column s", "--split_column s: no row has a name there; is it the right"),
-    (RESHARD + "--split_column s", "decides the splits: give names alone, such as --splits train"),
-    (RESHARD + "--split_column s --splits a,b --group_by x", "so would --group_by: drop one"),
+    (RESHARD + "--split_column s", "--split_column s: the feature decides the splits: give names"),
+    (RESHARD + "--split_column s --splits a,b --group_by x", "give names alone, such as"),
     # Stratified splits.
     (IMAGES + "--stratify", "--stratify: there is one split: add --splits train=0.8,val=0.2"),
     (IMAGES + "--stratify --splits a=0.5,b=0.5 --group_by cat", "--group_by keeps records"),
@@ -260,11 +259,6 @@ def test_a_mistake_is_reported_in_one_line_and_nothing_is_written(
     before = sorted(data.rglob("*"))
     refused(capsys, 2, re.escape(message).replace(r"\{data\}", str(data)), *split(data, command))
     assert sorted(data.rglob("*")) == before
-
-
-def test_a_refused_split_column_names_only_flags_that_were_given(data, capsys):
-    line = refused(capsys, 2, "--splits train,val", *split(data, RESHARD + "--split_column s"))
-    assert "--group_by" not in line
 
 
 def test_a_table_with_its_flags_becomes_inputs(data):
