@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 
@@ -13,6 +14,8 @@ _PACKAGES = {
     "google_crc32c": "beam-shards",
     "grpc": "beam-shards[beam]",
 }
+
+_STARTING = "starting ..."
 
 
 def _missing(error: ImportError) -> int:
@@ -71,5 +74,17 @@ def worker() -> int:
     return boot(sys.argv[1:])
 
 
+def _import_jobs() -> None:
+    """Imports the jobs, which takes seconds; until then a terminal shows that the command starts."""
+    terminal = sys.stderr.isatty()
+    if terminal:
+        print(_STARTING, end="", file=sys.stderr, flush=True)
+    with contextlib.suppress(ImportError):  # `main` reports it.
+        import beam_jobs.cli.run  # noqa: F401
+    if terminal:
+        print(f"\r{' ' * len(_STARTING)}\r", end="", file=sys.stderr, flush=True)
+
+
 if __name__ == "__main__":
+    _import_jobs()
     sys.exit(main(sys.argv[1:]))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 from beam_jobs.pipeline.dry_run import Findings
 from beam_jobs.plan.shards import shard_sizes
 from beam_jobs.sources.labels import LABEL
@@ -65,6 +67,11 @@ def _label_line(name: str, counts: dict[str, int]) -> str:
     shown = ", ".join(f"{label}: {count:,}" for label, count in most[:_MAX_LABELS])
     more = f", and {len(most) - _MAX_LABELS:,} more" if len(most) > _MAX_LABELS else ""
     return f"{name}: {len(most):,} ({shown}{more})"
+
+
+def next_step(directory: str) -> str:
+    """The line that says where a finished dataset is, and which command shows it."""
+    return f"written to {directory}; python -m readers head {shlex.quote(directory)} shows records"
 
 
 def summary_rows(job: str, manifest: Manifest, seconds: float) -> list[list[str]]:

@@ -20,7 +20,7 @@ from sklearn import datasets
 from sklearn.datasets import load_sample_images
 
 from beam_jobs.cli.command import parse_command
-from beam_jobs.cli.report import format_findings
+from beam_jobs.cli.report import format_findings, next_step
 from beam_jobs.cli.run import survey_job
 from beam_jobs.dataset.output import Output
 from beam_jobs.errors import DataError
@@ -106,6 +106,11 @@ def test_the_tables_list_features_and_splits():
         "train  10,001   3       3,333 to 3,334  3.0 MiB       1.0 MiB      2",
         "val    0        0       0 to 0          0 B           0 B          1",
     ]
+
+
+def test_the_next_step_names_the_directory_as_a_shell_takes_it():
+    expected = "written to /my data; python -m readers head '/my data' shows records"
+    assert next_step("/my data") == expected
 
 
 def test_duplicates_are_printed_if_there_are_some():
