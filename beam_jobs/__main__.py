@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 
@@ -13,6 +14,8 @@ _PACKAGES = {
     "google_crc32c": "beam-shards",
     "grpc": "beam-shards[beam]",
 }
+
+_STARTING = "starting ..."
 
 
 def _missing(error: ImportError) -> int:
@@ -37,11 +40,15 @@ def main(arguments: list[str]) -> int:
     logging.basicConfig(level=logging.ERROR, handlers=[handler])
     try:
         from beam_jobs.cli.command import parse_command
+        from beam_jobs.cli.parser import build_parser
         from beam_jobs.cli.report import format_error
         from beam_jobs.cli.run import main_job
         from beam_jobs.errors import JobError
     except ImportError as error:
         return _missing(error)
+    if arguments in ([], ["plan"]):
+        build_parser().print_help(sys.stderr)
+        return 2
     if arguments[:1] == ["plan"]:
         arguments = [*arguments[1:], "--dry_run"]
     try:
@@ -68,5 +75,17 @@ def worker() -> int:
     return boot(sys.argv[1:])
 
 
+def _import_jobs() -> None:
+    """Imports the jobs, which takes seconds; until then a terminal shows that the command starts."""
+    terminal = sys.stderr.isatty()
+    if terminal:
+        print(_STARTING, end="", file=sys.stderr, flush=True)
+    with contextlib.suppress(ImportError):  # `main` reports it.
+        import beam_jobs.cli.run  # noqa: F401
+    if terminal:
+        print(f"\r{' ' * len(_STARTING)}\r", end="", file=sys.stderr, flush=True)
+
+
 if __name__ == "__main__":
+    _import_jobs()
     sys.exit(main(sys.argv[1:]))

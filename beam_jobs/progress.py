@@ -1,4 +1,6 @@
-"""The progress of a job: a bar on a terminal, otherwise a plain line every few seconds.
+"""The progress of a job: a bar on a terminal, otherwise plain lines.
+
+A plain line appears when a phase begins, and every few seconds.
 
 Steps report progress from any thread. In a process without a display, such as a runner's worker,
 reporting does nothing; there Beam's counters show the progress.
@@ -16,7 +18,7 @@ from tqdm import tqdm
 
 tqdm.monitor_interval = 0  # no thread that only redraws bars
 
-# Seconds before the first plain line and between lines: an hour of log has 360 of them.
+# Seconds between plain lines: an hour of log has 360 of them.
 _LINE_SECONDS = 10.0
 
 
@@ -28,6 +30,7 @@ class _Display:
         self._lock = threading.Lock()
         self._expected: dict[str, tuple[int, str]] = {}
         self._phase = ""
+        self._begun: set[str] = set()
         self._bar: Any = None
         self._next_line = time.monotonic() + line_seconds
 
@@ -41,7 +44,9 @@ class _Display:
             if phase != self._phase:
                 self._begin(phase)
             self._bar.update(amount)
-            due = amount and time.monotonic() >= self._next_line
+            # A phase may continue after another one, but begins once.
+            due = phase not in self._begun or (amount and time.monotonic() >= self._next_line)
+            self._begun.add(phase)
             if due and not self._stream.isatty():
                 self._next_line = time.monotonic() + self._line_seconds
                 print(self._line(), file=self._stream, flush=True)
@@ -69,13 +74,15 @@ class _Display:
         rate = done / seconds
         unit = known["unit"].strip()
         if unit == "B":
-            amount, unit = (lambda n: tqdm.format_sizeof(n, divisor=1000)), "B"
+            amount, unit = (lambda n: tqdm.format_sizeof(n, divisor=1000) if n else "0"), "B"
         else:
             amount = "{:,.0f}".format
         text = f"{known['prefix']}: {amount(done)}"
         if total:
             text += f" of {amount(total)}"
-        text += f" {unit}, {amount(rate)}/s"
+        text += f" {unit}"
+        if done:
+            text += f", {amount(rate)}/s"
         if total and rate:
             text += f", {tqdm.format_interval((total - done) / rate)} left"
         return text

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 
-from readers.describe import describe, first_records
+from readers.describe import describe
 from readers.export import export_npy
 from readers.files.retries import StoreError
 from readers.format.manifest import Manifest
 from readers.format.tfrecord import CorruptRecordError
+from readers.format.version import __version__
+from readers.head import first_records, first_records_as_json
 from readers.verify import verify
 
 
@@ -21,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     code = 0
     try:
         if parsed.command == "verify":
-            code = _verified(parsed.directory)
+            code = _verified(parsed.directory, parsed.json)
         else:
             for line in _output(parsed):
                 print(line)
@@ -37,23 +41,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def _verified(directory: str) -> int:
+def _verified(directory: str, as_json: bool) -> int:
     report = verify(directory)
-    for problem in report.problems:
-        print(problem)
-    print(report)
+    if as_json:
+        print(json.dumps({"ok": report.ok, **asdict(report)}, ensure_ascii=False))
+    else:
+        print(*report.problems, report, sep="\n")
     return 0 if report.ok else 1
 
 
 def _output(parsed: argparse.Namespace) -> Iterable[str]:
     if parsed.command == "info":
-        return [describe(parsed.directory, Manifest.read(parsed.directory))]
+        manifest = Manifest.read(parsed.directory)
+        if parsed.json:
+            return [manifest.to_bytes().decode().rstrip()]
+        return [describe(parsed.directory, manifest, parsed.labels)]
     if parsed.command == "export":
         several = len(parsed.feature) > 1
         features = parsed.feature if several else parsed.feature[0]
         paths = export_npy(parsed.directory, features, parsed.output, split=parsed.split)
         return map(str, paths if isinstance(paths, list) else [paths])
-    return first_records(parsed.directory, parsed.split, parsed.n)
+    shown = first_records_as_json if parsed.json else first_records
+    return shown(parsed.directory, parsed.split, parsed.n)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -61,6 +70,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m readers",
         description="Inspects, verifies and exports datasets of TFRecord shards.",
     )
+    parser.add_argument("--version", action="version", version=f"beam-shards {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     info = commands.add_parser("info", help="show the schema, splits, labels and statistics")
     head = commands.add_parser("head", help="show the first records")
@@ -79,6 +89,15 @@ def _parser() -> argparse.ArgumentParser:
             "--split",
             help="a split or a slice, as 'train[100:]' (default: the only split, or train)",
         )
+    for command, printed in (
+        (info, "the manifest"),
+        (head, "each record as an object of one line, with all its values"),
+        (check, "the report"),
+    ):
+        command.add_argument("--json", action="store_true", help=f"print {printed} as JSON")
+    info.add_argument(
+        "--labels", action="store_true", help="list all classes (default: the first ones)"
+    )
     export.add_argument(
         "--feature",
         required=True,

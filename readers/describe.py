@@ -1,4 +1,4 @@
-"""Describes a dataset and its first records as text, for `python -m readers info` and `head`."""
+"""Describes a dataset by its manifest, as text for `python -m readers info`."""
 
 from __future__ import annotations
 
@@ -7,20 +7,24 @@ from typing import Any
 
 from readers.format.display import format_balance, format_bytes, format_table
 from readers.format.manifest import TOKENIZER, Manifest, Split
-from readers.format.schema import dtype_name, format_shape
-from readers.shards.records import Records
-from readers.shards.resolve import resolve
+from readers.format.schema import format_shape
 
-# How much to show of an array, a text, and a list of labels.
-_VALUES_SHOWN, _CHARACTERS_SHOWN, _LABELS_SHOWN = 5, 100, 12
+# Classes that are shown unless all are asked for.
+_CLASSES_SHOWN = 12
 
 
-def describe(directory: str, manifest: Manifest) -> str:
-    """The schema, splits, labels, vocabulary, rejected inputs and statistics as text."""
-    return "\n".join(_lines(directory, manifest))
+def describe(directory: str, manifest: Manifest, all_labels: bool = False) -> str:
+    """The schema, splits, labels, vocabulary, rejected inputs and statistics as text.
+
+    Args:
+        directory: The dataset's directory.
+        manifest: Its manifest.
+        all_labels: Whether to list all classes, not only the first ones.
+    """
+    return "\n".join(_lines(directory, manifest, None if all_labels else _CLASSES_SHOWN))
 
 
-def _lines(directory: str, manifest: Manifest) -> Iterator[str]:
+def _lines(directory: str, manifest: Manifest, shown: int | None) -> Iterator[str]:
     yield directory
     yield ""
     features = [
@@ -29,15 +33,21 @@ def _lines(directory: str, manifest: Manifest) -> Iterator[str]:
     yield format_table([("feature", "dtype", "shape", "encoding"), *features])
     yield ""
     splits = [_split_row(name, split) for name, split in manifest.splits.items()]
-    header = ("split", "records", "shards", "records a shard", "bytes", "rejected", "duplicates")
+    header = ("split", "records", "shards", "records/shard", "bytes", "rejected", "duplicates")
     columns = None if manifest.duplicates else -1
     yield format_table(row[:columns] for row in (header, *splits))
     yield ""
-    if manifest.label_names:
-        yield f"labels      {len(manifest.label_names)}: {_shortened(manifest.label_names)}"
-    for name, names in manifest.class_names.items():
-        if names:
-            yield f"{name:<10}  {len(names)}: {_shortened(names)}"
+    counted, names = counted_label(manifest), class_names(manifest)
+    if counted:
+        rows = list(_label_counts(manifest, counted, names.get(counted, ())))
+        yield format_table([(f"records by {counted}", *manifest.splits), *rows[:shown]])
+        if len(rows) > len(rows[:shown]):
+            yield f"and {len(rows) - len(rows[:shown]):,} more: --labels shows all"
+        yield ""
+    for feature, found in names.items():
+        if feature != counted:
+            title = "labels" if feature == "label" else feature
+            yield f"{title:<10}  {len(found):,}: {_first_names(found, shown)}"
     if manifest.vocabulary:
         yield f"vocabulary  {manifest.vocabulary:,} tokens"
     if manifest.tokenizer:
@@ -49,9 +59,7 @@ def _lines(directory: str, manifest: Manifest) -> Iterator[str]:
         if split.statistics:
             yield ""
             yield f"statistics of {name}"
-            yield format_table(
-                [("  feature", "of", "count", "min", "max", "mean", "std"), *_figures(split)]
-            )
+            yield format_table(_statistics(split))
 
 
 def _split_row(name: str, split: Split) -> tuple[str, ...]:
@@ -66,14 +74,62 @@ def _split_row(name: str, split: Split) -> tuple[str, ...]:
     )
 
 
-def _shortened(names: Sequence[str]) -> str:
-    rest = len(names) - _LABELS_SHOWN
-    return ", ".join(names[:_LABELS_SHOWN]) + (f" and {rest:,} more" if rest > 0 else "")
+def class_names(manifest: Manifest) -> dict[str, tuple[str, ...]]:
+    """Feature -> names of its classes by id, of all features that have any."""
+    names = {counted_label(manifest) or "label": manifest.label_names, **manifest.class_names}
+    return {feature: found for feature, found in names.items() if found}
 
 
-def _figures(split: Split) -> Iterator[tuple[str, ...]]:
-    """A row for the values of each feature, and one for each of its unknown dimensions."""
-    columns = ("count", "min", "max", "mean", "std")
+def counted_label(manifest: Manifest) -> str:
+    """The feature that holds one label a record, whose values are counted; empty if there is none."""
+    for name, feature in manifest.schema.items():
+        # Tokens are counted, too, but they are arrays.
+        if not feature.shape and any(_counts(split, name) for split in manifest.splits.values()):
+            return name
+    return ""
+
+
+def _counts(split: Split, feature: str) -> dict[int, int]:
+    """How often each value of a feature occurs in a split, if the statistics contain that."""
+    figures = split.statistics.get(feature)
+    counts = figures.get("values") if isinstance(figures, Mapping) else None
+    return {int(v): n for v, n in counts.items()} if isinstance(counts, Mapping) else {}
+
+
+def _label_counts(
+    manifest: Manifest, feature: str, names: Sequence[str]
+) -> Iterator[tuple[str, ...]]:
+    """A row for each label in the order of the ids: the id with its name, its records by split."""
+    splits = [_counts(split, feature) for split in manifest.splits.values()]
+    for label in sorted({*range(len(names)), *(value for counts in splits for value in counts)}):
+        yield (named(label, names), *(f"{counts.get(label, 0):,}" for counts in splits))
+
+
+def named(label: int, names: Sequence[str]) -> str:
+    """A label as text, with the name of its class if there is one: `3 (cat)`."""
+    return f"{label} ({names[label]})" if 0 <= label < len(names) else str(label)
+
+
+def _first_names(names: Sequence[str], shown: int | None) -> str:
+    rest = len(names) - len(names[:shown])
+    return ", ".join(names[:shown]) + (f" and {rest:,} more" if rest else "")
+
+
+def _statistics(split: Split) -> Iterator[tuple[str, ...]]:
+    """The table of a split's statistics, with a column for values that are not finite if any are."""
+    figures = list(_figures(split))
+    columns = {name: name for name in ("count", "nan", "min", "max", "mean", "std")}
+    if any("nan" in row for _, _, row in figures):
+        columns["nan"] = "nan or inf"
+    else:
+        del columns["nan"]
+    yield ("  feature", "of", *columns.values())
+    for feature, what, row in figures:
+        yield (f"  {feature}", what, *(_number(row.get(column, "")) for column in columns))
+
+
+def _figures(split: Split) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """(feature, `values`, `bytes` or a dimension of unknown size, its statistics)."""
     for feature, figures in split.statistics.items():
         if not isinstance(figures, Mapping):
             continue
@@ -83,58 +139,10 @@ def _figures(split: Split) -> Iterator[tuple[str, ...]]:
             rows[what if what == "bytes" else f"dimension {what}"] = lengths
         for what, row in rows.items():
             if isinstance(row, Mapping):
-                yield (f"  {feature}", what, *(_number(row.get(column, "")) for column in columns))
+                yield feature, what, row
 
 
 def _number(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def first_records(directory: str, split: str | None, count: int) -> Iterator[str]:
-    """Yields lines that show the first records of a split or a slice of one.
-
-    Each array is shown by its dtype, shape and first values.
-
-    Args:
-        directory: The dataset's directory.
-        split: The split or slice; None means the only split, or `train`.
-        count: The number of records.
-
-    Raises:
-        ValueError: The count is below 1, or the dataset, split or a record cannot be read.
-    """
-    if count < 1:
-        raise ValueError(f"-n {count}: expected a number of at least 1")
-    records = Records(resolve(directory, split, None, None))
-    shown = min(count, len(records))
-    width = max(map(len, records.plan.schema))
-    for number in range(shown):
-        yield f"{records.plan.name}, record {number} of {len(records)}"
-        for name, value in records.read([number])[0].items():
-            yield f"  {name.ljust(width)}  {summary(value)}"
-    if not shown:
-        yield f"{records.plan.name} holds no records"
-
-
-def summary(value: Any) -> str:
-    """An array, or a list of arrays, in one line: dtype, shape, first values and range."""
-    if isinstance(value, list):
-        shown = "; ".join(summary(array) for array in value[:3])
-        return f"{len(value)} arrays: {shown}{'; ...' if len(value) > 3 else ''}"
-    kind = f"{dtype_name(value.dtype)} {format_shape(value.shape)}"
-    first = value.reshape(-1)[:_VALUES_SHOWN]
-    if value.dtype == object:
-        shown = ", ".join(_text(item) for item in first)
-    else:
-        shown = ", ".join(f"{item}" for item in first)
-    if value.size > _VALUES_SHOWN:
-        shown += ", ..."
-    if value.size > 1 and value.dtype.kind not in "Oc":
-        shown += f"  ({value.min()} to {value.max()})"
-    return f"{kind}  {shown}".rstrip()
-
-
-def _text(data: bytes) -> str:
-    text = data.decode("utf-8", "replace")
-    cut = len(text) > _CHARACTERS_SHOWN
-    return repr(text[:_CHARACTERS_SHOWN]) + ("..." if cut else "")
+    if isinstance(value, float):
+        return f"{value:,.6g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -150,8 +150,8 @@ def _check(name: str, feature: Feature) -> None:
         )
     if not feature.is_fixed:
         raise ValueError(
-            f"feature {name!r} has the shape {format_shape(feature.shape)}, which differs between "
-            "records, so it is not one array: read it with readers.as_numpy(..., "
+            f"feature {name!r} has the shape {format_shape(feature.shape)}: None is a size that the "
+            "schema does not fix, so it is not one array: read it with readers.as_numpy(..., "
             "batching='padded') or readers.RecordSource"
         )
 

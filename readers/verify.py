@@ -12,7 +12,7 @@ import google_crc32c
 import numpy as np
 
 from readers.files.remote import file_size, open_file
-from readers.format.display import format_bytes
+from readers.format.display import counted, format_bytes
 from readers.format.manifest import (
     INDEX_SUFFIX,
     RESERVED_IDS,
@@ -77,10 +77,9 @@ class Report:
         return not self.problems
 
     def __str__(self) -> str:
-        checked = f"{self.shards:,} shards, {self.records:,} records, {format_bytes(self.bytes)}"
-        if self.ok:
-            return f"{checked}: no problems"
-        return f"{checked}: {len(self.problems):,} problems"
+        shards, records = counted(self.shards, "shard"), counted(self.records, "record")
+        problems = counted(len(self.problems), "problem") if self.problems else "no problems"
+        return f"{shards}, {records}, {format_bytes(self.bytes)}: {problems}"
 
 
 def verify(path: str | os.PathLike[str]) -> Report:
@@ -149,7 +148,7 @@ def _index(path: str, shard: Shard) -> tuple[np.ndarray | None, str | None]:
     if index is None:
         return None, "missing"
     if len(index) != shard.records:
-        return None, f"{len(index)} records, the manifest states {shard.records}"
+        return None, f"{len(index):,} records, the manifest states {shard.records:,}"
     if (index[:, 0] != np.cumsum(index[:, 1]) - index[:, 1]).any():
         return None, "its records do not follow one after another"
     return index, None

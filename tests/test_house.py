@@ -16,7 +16,7 @@ FLOORS = {
         "progress packages errors"
     ),
     "readers": (
-        "__main__ __init__ load numpy_stream source export export_file verify describe transforms "
+        "__main__ __init__ load numpy_stream source export export_file verify head describe transforms "
         "tfdata batches shards order format files"
     ),
 }

@@ -52,8 +52,9 @@ class DatasetFlags(Flags):
     )
     group_by: str = flag(
         "",
-        "keep records together in one split if they share this: the first group of a regular "
-        "expression on their keys, or all that it matches; or a column",
+        "keep records together in one split if they share this: a column, or a part of their keys "
+        "given by a regular expression such as 'subj(\\d+)', whose first group counts (without "
+        "parentheses all that it matches)",
         unset="each record, or with --window each recording or text, is assigned by itself",
         metavar="REGEX|column:NAME",
     )

@@ -14,6 +14,7 @@ from beam_jobs.cli.images import ImageFlags
 from beam_jobs.cli.reshard import ReshardedDatasetFlags, ReshardFlags
 from beam_jobs.cli.sensors import SensorFlags
 from beam_jobs.cli.text import TextFlags
+from readers.format.version import __version__
 
 _DESCRIPTION = """\
 Turns raw images, texts and sensor recordings into balanced TFRecord shards. `plan` before a job
@@ -145,7 +146,8 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    jobs = parser.add_subparsers(dest="job", required=True, metavar="|".join(_JOBS))
+    parser.add_argument("--version", action="version", version=f"beam-shards {__version__}")
+    jobs = parser.add_subparsers(dest="job", required=True, metavar=f"[plan] {'|'.join(_JOBS)}")
     for name, job in _JOBS.items():
         subparser = jobs.add_parser(
             name,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 from beam_jobs.errors import JobError
 from beam_jobs.pipeline.dry_run import Findings
 from beam_jobs.plan.shards import ONE_KEY, shard_sizes
@@ -17,7 +19,7 @@ _ONE_KEY_OF_FILES = (
     "distinguishes them)?"
 )
 
-HEADER = ["job", "split", "records", "shards", "records a shard", "bytes", "rejects", "seconds"]
+HEADER = ["job", "split", "records", "shards", "records/shard", "bytes", "rejects", "seconds"]
 
 # Labels whose counts are printed.
 _MAX_LABELS = 20
@@ -30,7 +32,15 @@ def format_error(error: JobError) -> str:
 
 def format_findings(findings: Findings) -> str:
     """The lines that a dry run prints."""
-    header = ["split", "records", "shards", "records a shard", "bytes, about", "a shard", "rejects"]
+    header = [
+        "split",
+        "records",
+        "shards",
+        "records/shard",
+        "bytes (est.)",
+        "bytes/shard",
+        "rejects",
+    ]
     some_dropped = any(split.duplicates for split in findings.splits)
     rows = []
     for split in findings.splits:
@@ -53,7 +63,7 @@ def format_findings(findings: Findings) -> str:
         lines.append("first rejects:")
         lines += [f"  {reject}" for reject in findings.rejects]
     if findings.tried:
-        lines.append(f"{findings.tried} records tried, {len(findings.failed)} of them rejected")
+        lines.append(f"{findings.tried:,} records tried, {len(findings.failed):,} of them rejected")
         known = set(findings.rejects)
         lines += [f"  {reject}" for reject in findings.failed if reject not in known]
     # Names of files that are not UTF-8 hold lone surrogates, which terminals cannot print.
@@ -67,9 +77,14 @@ def _features(schema: Schema) -> str:
 
 def _label_line(name: str, counts: dict[str, int]) -> str:
     most = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
-    shown = ", ".join(f"{label} {count:,}" for label, count in most[:_MAX_LABELS])
+    shown = ", ".join(f"{label}: {count:,}" for label, count in most[:_MAX_LABELS])
     more = f", and {len(most) - _MAX_LABELS:,} more" if len(most) > _MAX_LABELS else ""
     return f"{name}: {len(most):,} ({shown}{more})"
+
+
+def next_step(directory: str) -> str:
+    """The line that says where a finished dataset is, and which command shows it."""
+    return f"written to {directory}; python -m readers head {shlex.quote(directory)} shows records"
 
 
 def summary_rows(job: str, manifest: Manifest, seconds: float) -> list[list[str]]:
@@ -82,7 +97,7 @@ def summary_rows(job: str, manifest: Manifest, seconds: float) -> list[list[str]
                 job,
                 name,
                 f"{split.records:,}",
-                str(len(sizes)),
+                f"{len(sizes):,}",
                 format_balance(sizes),
                 format_bytes(split.bytes),
                 f"{split.rejected:,}",

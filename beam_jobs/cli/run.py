@@ -15,7 +15,7 @@ from apache_beam.options.pipeline_options import StandardOptions
 from apache_beam.runners.runner import PipelineResult
 
 from beam_jobs.cli.command import Command
-from beam_jobs.cli.report import HEADER, format_findings, summary_rows
+from beam_jobs.cli.report import HEADER, format_findings, next_step, summary_rows
 from beam_jobs.dataset.reservation import reserved
 from beam_jobs.engines.dataflow import is_followed, on_dataflow
 from beam_jobs.engines.launch import launch
@@ -131,6 +131,7 @@ def main_job(command: Command) -> None:
         print(f"duplicates dropped: {manifest.duplicates:,}", file=sys.stderr)
     if manifest.rejected:
         print(
-            f"{manifest.rejected} rejected, listed in {join(command.output.destination, REJECTS)}/",
+            f"{manifest.rejected:,} rejected, listed in {join(command.output.destination, REJECTS)}/",
             file=sys.stderr,
         )
+    print(next_step(command.output.destination), file=sys.stderr)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import math
@@ -51,6 +52,14 @@ def _keyed(seed: int, purpose: bytes) -> hashlib.blake2b:
 MAX_SPLITS = 256  # one byte a record
 
 
+def _share(splits: str, part: str, share: str) -> float:
+    """The share of one split, a part of the value of `--splits`."""
+    with contextlib.suppress(ValueError):
+        if 0 < float(share) <= 1:
+            return float(share)
+    raise UsageError(f"--splits {splits}: {part!r}: expected a share up to 1, such as train=0.8")
+
+
 @dataclass(frozen=True)
 class Splits:
     """Names and shares of the splits.
@@ -74,17 +83,16 @@ class Splits:
         for part in text.split(","):
             name, equals, share = part.strip().partition("=")
             if not equals:
-                raise UsageError(f"--splits {text}: expected NAME=SHARE, found {part!r}")
+                raise UsageError(
+                    f"--splits {text}: expected NAME=SHARE, such as train=0.8,val=0.2; found {part!r}"
+                )
             try:
-                value = float(share)
                 check_split_name(name)
             except ValueError as error:
                 raise UsageError(f"--splits {text}: {part!r} ({error})") from None
-            if name in shares or not 0 < value <= 1:
-                raise UsageError(
-                    f"--splits {text}: {part!r} is not a new name with a share in 0..1"
-                )
-            shares[name] = value
+            if name in shares:
+                raise UsageError(f"--splits {text}: {name!r} is repeated")
+            shares[name] = _share(text, part, share)
         if len(shares) > MAX_SPLITS:
             raise UsageError(f"--splits: {len(shares)} splits, at most {MAX_SPLITS} are possible")
         if abs(sum(shares.values()) - 1) > 1e-6:

@@ -181,7 +181,10 @@ class Inputs:
             row = row_of(sidecars)
         except RejectError as error:
             return source._replace(error=str(error))
-        return source._replace(row={name: row[name] for name in self.columns if name in row})
+        wanted = {name: row[name] for name in self.columns if name in row}
+        if len(wanted) < len(self.columns):  # The reject lists the columns that there are.
+            wanted = dict.fromkeys(row) | wanted
+        return source._replace(row=wanted)
 
     def unpacked(self, source: Source) -> Iterator[tuple[Source, bytes]]:
         """Yields the members of a `.tar.gz` with their bytes, reading it once from front to back.

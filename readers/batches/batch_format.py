@@ -106,10 +106,11 @@ class BatchFormat:
         varying = {name: feature for name, feature in schema.items() if not feature.is_fixed}
         if self.batching == "dense" and varying:
             name, feature = next(iter(varying.items()))
+            fixed = ", or write the dataset with --image_size" if feature.is_image else ""
             raise ValueError(
-                f"feature {name!r} has the shape {format_shape(feature.shape)}, which differs "
-                "between records, so it cannot be stacked: use batching='padded' or 'ragged', or "
-                "leave it out with columns="
+                f"feature {name!r} has the shape {format_shape(feature.shape)}: None is a size that "
+                "the schema does not fix, so records cannot be stacked: use batching='padded' or "
+                f"'ragged', leave it out with columns={fixed}"
             )
         for argument, by_name in (
             ("padding_values", self.padding_values),

@@ -35,6 +35,11 @@ def format_balance(records: list[int]) -> str:
     return f"{min(records, default=0):,} to {max(records, default=0):,}"
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things: `1 shard`, `1,250 shards`."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
 def format_table(rows: Iterable[Iterable[str]]) -> str:
     """Rows of text as a table with aligned columns. The first row is the header."""
     cells = [list(row) for row in rows]

@@ -7,9 +7,10 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from readers.files.remote import read_file
+from readers.files.remote import local_path, read_file
 from readers.format.schema import Schema
 
 FORMAT_VERSION = 1
@@ -234,16 +235,27 @@ class Manifest:
         try:
             text = read_file(path)
         except (FileNotFoundError, NotADirectoryError):
-            raise DatasetError(
-                f"{directory}: no {MANIFEST} here, so this is not a finished dataset; run the job "
-                "again, or give schema= to read TFRecord files without a manifest"
-            ) from None
+            raise DatasetError(_without_manifest(str(directory))) from None
         except (ImportError, ValueError) as error:  # A missing driver, or an unknown protocol.
             raise DatasetError(f"{path}: {error}") from None
         try:
             return cls.from_json(json.loads(text))
         except (ValueError, RecursionError) as error:
             raise DatasetError(f"{path}: {error}") from None
+
+
+def _without_manifest(directory: str) -> str:
+    """The error of a directory that holds no manifest."""
+    local = local_path(directory)
+    if local is not None and not os.path.exists(local):
+        return f"{directory}: no such directory"
+    message = (
+        f"{directory}: no {MANIFEST} here, so this is not a finished dataset; run the job again, or "
+        "give schema= to read TFRecord files without a manifest"
+    )
+    if local is not None and any(Path(local).glob("*.tfrecord*")):
+        message += f"; python -m beam_jobs plan reshard --input {directory} shows what they hold"
+    return message
 
 
 def _typed(value: Mapping[str, Any], key: str, kind: type) -> Any:

@@ -182,7 +182,7 @@ def _check_shard(path: str, shard: Shard) -> None:
         ) from None
     if size != shard.bytes:
         raise DatasetError(
-            f"{path}: the manifest states {shard.bytes} bytes, the file has {size}; "
+            f"{path}: the manifest states {shard.bytes:,} bytes, the file has {size:,}; "
             + (_first_missing(path, shard, size) or "it is damaged or from another run of the job")
         )
 

@@ -13,7 +13,7 @@ import pytest
 
 from beam_jobs import progress
 
-LINE = re.compile(r"(\w+): ([\d,]+)(?: of ([\d,]+))? (\w+), ([\d,]+)/s(?:, ([\d:?]+) left)?")
+LINE = re.compile(r"(\w+): ([\d,]+)(?: of ([\d,]+))? (\w+)(?:, ([\d,]+)/s)?(?:, ([\d:?]+) left)?")
 
 
 class Pipe(io.StringIO):
@@ -79,13 +79,15 @@ def test_each_phase_has_its_own_bar_on_a_terminal():
     assert text.index("listing") < text.index("writing")
 
 
-def test_a_pipe_gets_no_line_before_its_time():
+def test_a_pipe_gets_a_line_when_a_phase_begins_and_no_other_before_its_time():
     pipe = Pipe()
     with progress.display(pipe, line_seconds=60):
-        progress.expect("writing", 100, "records")
         for _ in range(100):
+            progress.advance("reading", 0)
+            progress.expect("writing", 1000, "records")
+            progress.advance("writing", 0)
             progress.advance("writing", 1)
-    assert pipe.getvalue() == ""
+    assert pipe.lines() == ["reading: 0 files", "writing: 0 of 1,000 records"]
 
 
 def test_a_pipe_gets_plain_lines_at_the_chosen_interval():
@@ -98,7 +100,7 @@ def test_a_pipe_gets_plain_lines_at_the_chosen_interval():
             time.sleep(0.01)
     seconds = time.monotonic() - began
     found = [LINE.fullmatch(line).groups() for line in pipe.lines()]
-    assert 2 <= len(found) <= seconds / 0.1
+    assert 3 <= len(found) <= 1 + seconds / 0.1
     assert {(name, total, unit) for name, _, total, unit, _, _ in found} == {
         ("writing", "1,000,000", "records")
     }
@@ -114,7 +116,7 @@ def test_a_line_shows_the_rate_and_the_time_left():
         progress.advance("writing", 0)
         progress._display._bar.start_t -= 100  # As if it had begun 100 seconds ago.
         progress.advance("writing", 2_500)
-    assert pipe.lines()[0] == "writing: 2,500 of 10,000 records, 25/s, 05:00 left"
+    assert pipe.lines()[1] == "writing: 2,500 of 10,000 records, 25/s, 05:00 left"
 
 
 def test_a_line_shows_the_total_and_the_time_left_only_if_they_are_known():
@@ -122,13 +124,14 @@ def test_a_line_shows_the_total_and_the_time_left_only_if_they_are_known():
     with progress.display(pipe, line_seconds=0):
         progress.advance("listing", 7)
         progress.advance("listing", 2_000)
-        progress.advance("writing", 0)  # Begins; there is nothing to show yet.
+        progress.advance("writing", 0)
         progress.expect("other", 10, "things")
         progress.advance("other", 4)
     found = [LINE.fullmatch(line).groups() for line in pipe.lines()]
     assert [(f[0], f[1], f[2], f[3], f[5]) for f in found] == [
         ("listing", "7", None, "files", None),
         ("listing", "2,007", None, "files", None),
+        ("writing", "0", None, "files", None),
         ("other", "4", "10", "things", "00:00"),
     ]
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import readers
 from readers.__main__ import main
-from readers.describe import summary
 from readers.format.display import format_bytes
 from readers.format.manifest import Manifest
-from tests.support.datasets import write_numbers, write_signals
+from readers.format.schema import Schema
+from readers.head import summary
+from tests.support.datasets import flip, write_dataset, write_numbers, write_signals
 
 
 @pytest.fixture
@@ -59,6 +63,37 @@ def test_info_describes_a_dataset(dataset, capsys):
         assert expected in words
 
 
+def with_statistics(dataset, statistics):
+    """Gives the split `train` of a dataset these statistics."""
+    manifest = Manifest.read(dataset)
+    train = replace(manifest.splits["train"], statistics=statistics)
+    manifest = replace(manifest, splits={**manifest.splits, "train": train})
+    (Path(dataset) / "manifest.json").write_bytes(manifest.to_bytes())
+
+
+def table_in(out, first):
+    """The words of the lines that follow the line which begins with this word, up to an empty one."""
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    (start,) = [number for number, line in enumerate(lines) if line.split()[:1] == [first]]
+    return lines[start : [*lines, ""].index("", start)]
+
+
+def test_info_counts_values_that_are_not_finite(dataset, capsys):
+    vector = {"count": 1444, "nan": 140, "min": 0.5, "max": 12345.5, "mean": 1.0, "std": 2.0}
+    with_statistics(dataset, {"id": {"count": 20, "min": 0, "max": 19}, "vector": vector})
+    _, out, _ = run("info", dataset, capsys=capsys)
+    assert table_in(out, "statistics")[1:] == [
+        "feature of count nan or inf min max mean std",
+        "id values 20 0 19",
+        "vector values 1,444 140 0.5 12,345.5 1 2",
+    ]
+
+
+def test_info_has_no_column_for_nan_if_all_values_are_finite(dataset, capsys):
+    _, out, _ = run("info", dataset, capsys=capsys)
+    assert "statistics of train" in out and "nan" not in out
+
+
 def test_head_shows_the_first_records(dataset, capsys):
     code, out, _ = run("head", dataset, "--split", "train[5:]", "-n", "2", capsys=capsys)
     assert code == 0
@@ -84,8 +119,26 @@ def test_long_arrays_and_texts_are_abbreviated():
     assert summary(np.zeros((0, 2), "f4")) == "float32 [0, 2]"
     assert summary(np.array(b"x" * 200, object)) == f"string []  '{'x' * 100}'..."
     parts = [np.zeros(n, np.int32) for n in range(1, 5)]
-    assert summary(parts).startswith("4 arrays: int32 [1]  0; int32 [2]")
-    assert summary(parts).endswith("; ...")
+    assert summary(parts) == "4 arrays: int32 [1]  0; ..."
+    assert summary(np.array([b"x" * 200] * 9, object)).count("x") == 100
+
+
+def test_numbers_have_the_digits_of_their_own_dtype():
+    values = np.array([-0.7105175852775574, 0.1, 1 / 3], np.float32)
+    assert summary(values) == "float32 [3]  -0.7105176, 0.1, 0.33333334  (-0.7105176 to 0.33333334)"
+    assert summary(values[1].astype(np.float16)) == "float16 []  0.1"
+
+
+def test_ranges_leave_out_nan_and_count_it():
+    values = np.array([np.nan, 2, -1, np.inf, np.nan], np.float32)
+    assert summary(values).endswith("(-1.0 to inf, 2 NaN)")
+    assert summary(np.full(3, np.nan)).endswith("(all NaN)")
+
+
+def test_classes_are_shown_with_their_names():
+    names = ("cat", "dog")
+    assert summary(np.array(1), names) == "int64 []  1 (dog)"
+    assert summary(np.array([1, 0, -1, 7]), names) == "int64 [4]  1 (dog), 0 (cat), -1, 7"
 
 
 @pytest.mark.parametrize(
@@ -99,8 +152,8 @@ def test_sizes_are_human_readable(count, text):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("info", "{tmp}/nowhere"), "no manifest.json here"),
-        (("head", "{tmp}/nowhere"), "no manifest.json here"),
+        (("info", "{tmp}/nowhere"), "nowhere: no such directory"),
+        (("head", "{tmp}"), "no manifest.json here"),
         (("head", "{data}", "--split", "dev"), "unknown split 'dev': the dataset has train, val"),
         (("head", "{data}", "--split", "train["), "expected one of the forms"),
         (("head", "{data}", "-n", "0"), "-n 0: expected a number of at least 1"),
@@ -152,3 +205,100 @@ def test_a_closed_pipe_gives_no_traceback(tmp_path):
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
     assert done.stdout.startswith("train, record 0")
     assert done.stderr == ""
+
+
+LABELLED = Schema(
+    {
+        "kind": ("int64", ()),
+        "box_labels": ("int64", (None,)),
+        "signal": ("float32", (None,)),
+        "text": ("string", ()),
+    }
+)
+NAMES = tuple(f"class{i}" for i in range(15))
+
+
+@pytest.fixture
+def labelled(tmp_path):
+    """A dataset of two splits with a renamed label, classes of boxes, NaN and text."""
+    signal = np.array([0.1, np.nan], np.float32)
+    record = {"kind": 3, "box_labels": np.array([1, 0]), "signal": signal, "text": "Grüße"}
+    path = write_dataset(
+        tmp_path / "labelled",
+        LABELLED,
+        {"train": [[record]], "val": [[record]]},
+        label_names=NAMES,
+        class_names={"box_labels": ("car", "tree")},
+    )
+    manifest = Manifest.read(str(path))
+    counts = {"train": {"0": 1203, "3": 1}, "val": {"3": 5}}
+    splits = {
+        name: replace(split, statistics={"kind": {"count": 3, "values": counts[name]}})
+        for name, split in manifest.splits.items()
+    }
+    (path / "manifest.json").write_bytes(replace(manifest, splits=splits).to_bytes())
+    return str(path)
+
+
+def test_info_counts_the_labels_of_each_split_by_name(labelled, capsys):
+    _, out, _ = run("info", labelled, capsys=capsys)
+    table = table_in(out, "records")
+    assert table[:5] == [
+        "records by kind train val",
+        "0 (class0) 1,203 0",
+        "1 (class1) 0 0",
+        "2 (class2) 0 0",
+        "3 (class3) 1 5",
+    ]
+    assert table[12:] == ["11 (class11) 0 0", "and 3 more: --labels shows all"]
+    assert "box_labels  2: car, tree\n" in out
+    _, out, _ = run("info", labelled, "--labels", capsys=capsys)
+    assert table_in(out, "records")[-1] == "14 (class14) 0 0"
+
+
+def test_info_counts_labels_without_names(labelled, capsys):
+    manifest = replace(Manifest.read(labelled), label_names=())
+    Path(labelled, "manifest.json").write_bytes(manifest.to_bytes())
+    _, out, _ = run("info", labelled, capsys=capsys)
+    assert table_in(out, "records") == ["records by kind train val", "0 1,203 0", "3 1 5"]
+
+
+def test_head_shows_the_names_of_classes(labelled, capsys):
+    _, out, _ = run("head", labelled, capsys=capsys)
+    assert out.splitlines() == [
+        "train, record 0 of 1",
+        "  box_labels  int64 [2]  1 (tree), 0 (car)",
+        "  kind        int64 []  3 (class3)",
+        "  signal      float32 [2]  0.1, nan  (0.1 to 0.1, 1 NaN)",
+        "  text        string []  'Grüße'",
+    ]
+
+
+def test_every_command_prints_json(labelled, capsys):
+    _, out, _ = run("info", labelled, "--json", capsys=capsys)
+    assert json.loads(out) == json.loads(Path(labelled, "manifest.json").read_bytes())
+    _, out, _ = run("head", labelled, "--json", capsys=capsys)
+    record = {"kind": 3, "box_labels": [1, 0], "signal": [0.1, None], "text": "Grüße"}
+    assert [json.loads(line) for line in out.splitlines()] == [record]
+    code, out, _ = run("verify", labelled, "--json", capsys=capsys)
+    report = json.loads(out)
+    assert (code, report["ok"], report["records"], report["problems"]) == (0, True, 2, [])
+    shard = Path(labelled, "val-00000-of-00001.tfrecord")
+    flip(shard, 20)
+    code, out, _ = run("verify", labelled, "--json", capsys=capsys)
+    problem = {"file": str(shard), "message": "damaged", "record": 0, "offset": 0}
+    assert (code, json.loads(out)["problems"]) == (1, [problem])
+
+
+def test_one_problem_is_not_several(labelled, capsys):
+    Path(labelled, "val-00000-of-00001.tfrecord").unlink()
+    code, out, _ = run("verify", labelled, capsys=capsys)
+    assert code == 1
+    assert out.splitlines()[-1].startswith("2 shards, 2 records, ")
+    assert out.endswith(" B: 1 problem\n")
+
+
+def test_the_version_is_printed(capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["--version"])
+    assert (end.value.code, capsys.readouterr().out) == (0, f"beam-shards {readers.__version__}\n")

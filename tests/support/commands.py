@@ -17,7 +17,7 @@ ONE = ["--direct_num_workers", "1"]
 TWO = ["--direct_num_workers", "2"]
 BEAM_WORKERS = ["--direct_running_mode", "multi_processing", *TWO]
 
-_PROGRESS = re.compile(r"\w+: [\d.,]+[kM]?( of [\d.,]+[kM]?)? (files|records|B), \S+/s")
+_PROGRESS = re.compile(r"\w+: [\d.,]+[kM]?( of [\d.,]+[kM]?)? (files|records|B)(, \S+/s|$)")
 
 
 def run(*arguments: object) -> int:
@@ -26,10 +26,7 @@ def run(*arguments: object) -> int:
 
 
 def without_progress(stderr: str) -> list[str]:
-    """The lines of stderr, without the progress that a job of more than ten seconds reports.
-
-    On a busy machine even a short job takes that long.
-    """
+    """The lines of stderr, without the progress that a job reports."""
     return [line for line in stderr.splitlines() if not _PROGRESS.match(line)]
 
 

@@ -72,7 +72,6 @@ RESHARD = "reshard --input {data}/old.tfrecord --output {data}/out "
 
 REFUSALS = [
     # Refused by argparse.
-    ("", "the following arguments are required: images|text|sensors|reshard; see --help"),
     ("pictures", "invalid choice: 'pictures'"),
     (IMAGES + "--seed x", "argument --seed: invalid int value: 'x'; see --help"),
     (IMAGES + "--channels 2", "argument --channels: invalid choice: 2"),

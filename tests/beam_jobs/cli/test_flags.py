@@ -10,6 +10,7 @@ from beam_jobs.__main__ import main
 from beam_jobs.cli.flags import Flags, Parser, flag
 from beam_jobs.cli.parser import build_parser, parse_flags, switches
 from beam_jobs.errors import UsageError
+from readers.format.version import __version__
 
 JOBS = ("images", "text", "sensors", "reshard")
 
@@ -109,6 +110,21 @@ def test_the_help_of_every_flag_states_its_default(action):
         assert default.split(",")[0].split(" ")[0] == str(action.default)
     if action.nargs != 0:
         assert action.metavar or action.choices or action.type
+
+
+@pytest.mark.parametrize("arguments", [[], ["plan"]])
+def test_a_command_without_a_job_shows_the_help_and_ends_with_exit_code_2(capsys, arguments):
+    assert main(arguments) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "[plan] images|text|sensors|reshard" in shown.err
+    assert "exit code: 0 done" in shown.err
+
+
+def test_the_version_is_printed(capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["--version"])
+    assert (caught.value.code, capsys.readouterr().out) == (0, f"beam-shards {__version__}\n")
 
 
 @pytest.mark.parametrize("arguments", [[], *([job] for job in JOBS)])

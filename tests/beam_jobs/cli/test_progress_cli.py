@@ -91,9 +91,16 @@ def test_a_terminal_shows_a_bar_with_records_rate_and_time_left(tmp_path):
     done = [int(bar[1]) for bar in bars]
     assert done == sorted(done) and 0 < done[-1] <= 2500
     assert any(rate != "?" and left != "?" for _, _, _, left, rate in bars)
+    shown, _, _ = shown.partition("written to ")
     last = shown.rsplit("\r", 1)[-1]
-    assert not last.strip(), "the bar is wiped away when the job is done"
+    assert not last, "the bar is wiped away when the job is done"
     assert all(len(part) <= 100 for part in re.split(r"[\r\n]", shown))
+
+
+def test_a_terminal_shows_at_once_that_the_command_starts():
+    shown, code = on_a_terminal(["text"])
+    assert code == 2
+    assert re.fullmatch(r"starting \.\.\.\r *\rerror: --output is missing: .+\r\n", shown)
 
 
 @pytest.mark.slow
@@ -123,10 +130,10 @@ def test_plain_lines_report_progress_without_a_terminal(
     assert run(*inputs[job], *IN_MEMORY, "--output", tmp_path / "out") == 0
     error = capsys.readouterr().err
     assert "\r" not in error and "\x1b" not in error
-    lines = [line for line in error.splitlines() if "rejected, listed in" not in line]
+    lines = [line for line in error.splitlines() if not re.search("rejected, |^written to ", line)]
     plain = re.compile(
-        r"(\w+): ([\d.,]+[kM]?)( of ([\d.,]+[kM]?))? (files|records|B), [\d.,]+[kMG]?/s"
-        r"(, \d\d:\d\d left)?"
+        r"(\w+): ([\d.,]+[kM]?)( of ([\d.,]+[kM]?))? (files|records|B)"
+        r"(, [\d.,]+[kMG]?/s(, \d\d:\d\d left)?)?"
     )
     found = [plain.fullmatch(line) for line in lines]
     assert all(found), [line for line, match in zip(lines, found, strict=True) if not match]
@@ -134,7 +141,8 @@ def test_plain_lines_report_progress_without_a_terminal(
     writing = [match for match in found if match[1] == "writing"]
     done = [int(match[2].replace(",", "")) for match in writing]
     assert done == sorted(done) and done[-1] == 1000
-    assert all(match[4] == "1,000" and match[5] == "records" and match[6] for match in writing)
+    assert all(match[4] == "1,000" and match[5] == "records" for match in writing)
+    assert all(match[7] for match in writing if match[2] != "0")
 
 
 def test_a_resumed_run_reports_all_records(inputs, tmp_path, monkeypatch, capsys):
@@ -151,7 +159,9 @@ def test_a_resumed_run_reports_all_records(inputs, tmp_path, monkeypatch, capsys
 
 @pytest.mark.slow
 @pytest.mark.parametrize("job", ["sensors", "text"])
-def test_a_short_job_without_a_terminal_reports_only_its_rejects(inputs, tmp_path, job):
+def test_a_short_job_without_a_terminal_reports_its_phases_its_rejects_and_what_is_next(
+    inputs, tmp_path, job
+):
     done = subprocess.run(
         [sys.executable, "-m", "beam_jobs", *map(str, inputs[job]), "--output", tmp_path / "out"],
         cwd=ROOT,
@@ -161,7 +171,13 @@ def test_a_short_job_without_a_terminal_reports_only_its_rejects(inputs, tmp_pat
     )
     assert done.returncode == 0
     rejected = Manifest.read(str(tmp_path / "out")).rejected
-    assert done.stderr == f"{rejected} rejected, listed in {tmp_path / 'out'}/rejects/\n"
+    assert done.stderr.startswith({"sensors": "listing: ", "text": "reading: 0 "}[job])
+    assert "writing: 0 of 1,000 records\n" in done.stderr
+    out = tmp_path / "out"
+    assert done.stderr.splitlines()[-2:] == [
+        f"{rejected} rejected, listed in {out}/rejects/",
+        f"written to {out}; python -m readers head {out} shows records",
+    ]
     assert done.stdout.count("\n") == 2
 
 

@@ -224,6 +224,17 @@ def test_every_reject_has_its_reason_and_its_stage(tmp_path):
     assert error.startswith("cannot be decoded: ")
 
 
+@pytest.mark.parametrize("ending", [".tar", ".tar.gz"])
+def test_a_missing_column_of_a_member_is_rejected_with_the_columns_that_it_has(tmp_path, ending):
+    fields = json.dumps({"meta": {"cls": 1}, "site": "x"}).encode()
+    tar(tmp_path / f"x{ending}", [("0.png", png(0)), ("0.json", fields), ("0.cls", b"1")])
+    job = image_job(tmp_path, f"x{ending}", label="column:meta.cls", extras="site:string")
+    ((_, error),) = find(job).rejects.items()
+    kind, names = error.split("; it has ")
+    assert kind == "no column 'meta.cls'"
+    assert sorted(names.split(", ")) == ["cls", "meta", "site"]
+
+
 def test_a_reject_ends_the_first_pass_if_it_may_not_be_skipped(tmp_path):
     tar(tmp_path / "x.tar.gz", FILES)
     job = image_job(tmp_path, "x.tar.gz", label="column:cls")

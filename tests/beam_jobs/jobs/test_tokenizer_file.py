@@ -78,7 +78,7 @@ def test_info_shows_tokenizer_classes_and_duplicates(tmp_path, capsys):
     (dataset / "manifest.json").write_bytes(manifest.to_bytes())
     assert main(["info", str(dataset)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    header = next(line for line in lines if "records a shard" in line)
+    header = next(line for line in lines if "records/shard" in line)
     row = next(line for line in lines if line.startswith("train"))
     assert header.split()[-1] == "duplicates" and row.split()[-1] == "1,234"
 

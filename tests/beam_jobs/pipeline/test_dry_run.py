@@ -20,7 +20,7 @@ from sklearn import datasets
 from sklearn.datasets import load_sample_images
 
 from beam_jobs.cli.command import parse_command
-from beam_jobs.cli.report import format_findings
+from beam_jobs.cli.report import format_findings, next_step
 from beam_jobs.cli.run import survey_job
 from beam_jobs.dataset.output import Output
 from beam_jobs.errors import DataError
@@ -102,10 +102,15 @@ def test_findings_survive_a_file(text, labels, number):
 def test_the_tables_list_features_and_splits():
     assert format_findings(findings(*TWO)).splitlines() == [
         *FEATURES,
-        "split  records  shards  records a shard  bytes, about  a shard  rejects",
-        "train  10,001   3       3,333 to 3,334   3.0 MiB       1.0 MiB  2",
-        "val    0        0       0 to 0           0 B           0 B      1",
+        "split  records  shards  records/shard   bytes (est.)  bytes/shard  rejects",
+        "train  10,001   3       3,333 to 3,334  3.0 MiB       1.0 MiB      2",
+        "val    0        0       0 to 0          0 B           0 B          1",
     ]
+
+
+def test_the_next_step_names_the_directory_as_a_shell_takes_it():
+    expected = "written to /my data; python -m readers head '/my data' shows records"
+    assert next_step("/my data") == expected
 
 
 def test_duplicates_are_printed_if_there_are_some():
@@ -116,9 +121,9 @@ def test_duplicates_are_printed_if_there_are_some():
 def test_the_most_frequent_labels_are_printed_first():
     labels = {"label": {"b": 1, "a": 1, "c": 12_345}, "box_labels": {str(n): n for n in range(30)}}
     boxes, classes = format_findings(findings(*TWO, labels=labels)).splitlines()[-2:]
-    assert classes == "labels: 3 (c 12,345, a 1, b 1)"
-    assert boxes.startswith("box_labels: 30 (29 29, 28 28, ")
-    assert boxes.endswith(" 10 10, and 10 more)")
+    assert classes == "labels: 3 (c: 12,345, a: 1, b: 1)"
+    assert boxes.startswith("box_labels: 30 (29: 29, 28: 28, ")
+    assert boxes.endswith(" 10: 10, and 10 more)")
 
 
 def test_rejects_are_printed_once_and_those_of_tried_records_separately():

@@ -371,13 +371,12 @@ def test_a_manifest_is_read_from_any_fsspec_filesystem(memory, below):
     assert Manifest.read(memory + below) == MANIFEST
 
 
-@pytest.mark.parametrize("where", ["local", "memory", "missing directory", "a file"])
+@pytest.mark.parametrize("where", ["local", "memory", "a file"])
 def test_the_error_for_a_missing_manifest_states_what_to_do(tmp_path, where):
     (tmp_path / "file").write_bytes(b"")
     directory = {
         "local": str(tmp_path),
         "memory": f"memory://{uuid.uuid4().hex}",
-        "missing directory": str(tmp_path / "none"),
         "a file": str(tmp_path / "file"),
     }[where]
     with pytest.raises(DatasetError) as caught:
@@ -386,6 +385,17 @@ def test_the_error_for_a_missing_manifest_states_what_to_do(tmp_path, where):
         f"{directory}: no manifest.json here, so this is not a finished dataset; run the job "
         "again, or give schema= to read TFRecord files without a manifest"
     )
+
+
+def test_a_missing_directory_is_called_missing(tmp_path):
+    with pytest.raises(DatasetError, match=r"/none: no such directory$"):
+        Manifest.read(str(tmp_path / "none"))
+
+
+def test_the_error_for_files_of_another_writer_names_the_command_that_shows_them(tmp_path):
+    (tmp_path / "old.tfrecord.gz").write_bytes(b"")
+    with pytest.raises(DatasetError, match=r"; python -m beam_jobs plan reshard --input .* shows"):
+        Manifest.read(str(tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -392,6 +392,15 @@ def test_dense_rejects_unknown_shapes_and_names_the_cure(sensors, read):
 
 
 @both
+def test_dense_claims_nothing_about_the_sizes_of_images_and_names_their_cure(tmp_path, read):
+    schema = readers.Schema({"image": readers.Feature("uint8", (None, None, 3), "png")})
+    write_dataset(tmp_path, schema, {"train": [[{"image": b"never decoded"}] * 4]})
+    with pytest.raises(ValueError, match=r"does not fix.*'padded' or.*--image_size$") as caught:
+        read(tmp_path, batch_size=2)
+    assert "differs" not in str(caught.value)
+
+
+@both
 def test_a_mask_never_replaces_a_feature(tmp_path, read):
     schema = readers.Schema({"a": ("int64", (None,)), "a_mask": ("int64", ())})
     write_dataset(tmp_path, schema, {"train": [[{"a": [1], "a_mask": 1}]]})

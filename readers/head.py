@@ -1,0 +1,117 @@
+"""Shows the first records of a dataset, for `python -m readers head`."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from readers.describe import class_names, named
+from readers.format.manifest import Manifest
+from readers.format.schema import dtype_name, format_shape
+from readers.shards.records import Records
+from readers.shards.resolve import resolve
+
+# How much to show of an array, and of all texts in it.
+_VALUES_SHOWN, _CHARACTERS_SHOWN = 5, 100
+
+
+def first_records(directory: str, split: str | None, count: int) -> Iterator[str]:
+    """Yields lines that show the first records of a split or a slice of one.
+
+    Each array is shown by its dtype, shape and first values.
+
+    Args:
+        directory: The dataset's directory.
+        split: The split or slice; None means the only split, or `train`.
+        count: The number of records.
+
+    Raises:
+        ValueError: The count is below 1, or the dataset, split or a record cannot be read.
+    """
+    records = _records(directory, split, count)
+    names = class_names(Manifest.read(directory))
+    shown = min(count, len(records))
+    width = max(map(len, records.plan.schema))
+    for number in range(shown):
+        yield f"{records.plan.name}, record {number:,} of {len(records):,}"
+        for name, value in records.read([number])[0].items():
+            yield f"  {name.ljust(width)}  {summary(value, names.get(name, ()))}"
+    if not shown:
+        yield f"{records.plan.name} holds no records"
+
+
+def first_records_as_json(directory: str, split: str | None, count: int) -> Iterator[str]:
+    """Yields the same records as `first_records`, each as a JSON object with all its values.
+
+    Floats have the fewest digits that give the same value in their dtype; NaN and infinity are
+    null, complex numbers are [real, imaginary].
+    """
+    records = _records(directory, split, count)
+    for number in range(min(count, len(records))):
+        record = records.read([number])[0]
+        values = {name: _as_json(value) for name, value in record.items()}
+        yield json.dumps(values, ensure_ascii=False, allow_nan=False)
+
+
+def _records(directory: str, split: str | None, count: int) -> Records:
+    if count < 1:
+        raise ValueError(f"-n {count}: expected a number of at least 1")
+    return Records(resolve(directory, split, None, None))
+
+
+def summary(value: Any, names: Sequence[str] = ()) -> str:
+    """An array, or a list of arrays, in one line: dtype, shape, first values and range.
+
+    Args:
+        value: The array, or the list.
+        names: The names of classes by id, if the values are such ids.
+    """
+    if isinstance(value, list):
+        shown = "; ".join(summary(array, names) for array in value[:1])
+        return f"{len(value):,} arrays: {shown}{'; ...' if len(value) > 1 else ''}"
+    kind = f"{dtype_name(value.dtype)} {format_shape(value.shape)}"
+    first = value.reshape(-1)[:_VALUES_SHOWN]
+    if value.dtype == object:
+        shown = ", ".join(_text(item, _CHARACTERS_SHOWN // len(first)) for item in first)
+    elif names:
+        shown = ", ".join(named(int(item), names) for item in first)
+    else:
+        shown = ", ".join(map(str, first))
+    if value.size > _VALUES_SHOWN:
+        shown += ", ..."
+    if value.size > 1 and value.dtype.kind not in "Oc" and not names:
+        shown += f"  ({_range(value)})"
+    return f"{kind}  {shown}".rstrip()
+
+
+def _range(value: np.ndarray) -> str:
+    """The smallest and the largest number, and how many are NaN: `0.5 to 3.0, 2 NaN`."""
+    numbers = value[~np.isnan(value)]
+    if not numbers.size:
+        return "all NaN"
+    unknown = value.size - numbers.size
+    return f"{numbers.min()!s} to {numbers.max()!s}" + (f", {unknown:,} NaN" if unknown else "")
+
+
+def _text(data: bytes, characters: int) -> str:
+    text = data.decode("utf-8", "replace")
+    return repr(text[:characters]) + ("..." if len(text) > characters else "")
+
+
+def _as_json(value: Any) -> Any:
+    """An array, a list of arrays, or one element as JSON values."""
+    if isinstance(value, list) or np.ndim(value):
+        return [_as_json(item) for item in value]
+    item = value[()] if isinstance(value, np.ndarray) else value
+    if isinstance(item, bytes):
+        return item.decode("utf-8", "replace")
+    if item.dtype.kind == "c":
+        return [_as_json(item.real), _as_json(item.imag)]
+    if item.dtype.kind in "biu":
+        return item.item()
+    number = float(str(item))  # The shortest digits of its own dtype, not those of a float64.
+    return number if math.isfinite(number) else None
