@@ -24,7 +24,7 @@ from beam_jobs.records.rejects import OnReject
 from beam_jobs.sources.table_inputs import split_names
 
 # Without --splits.
-_ONE_SPLIT = "train=1"
+ONE_SPLIT = "train=1"
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class DatasetFlags(Flags):
         None, "a new or empty directory", unset="none; a dry run needs none", metavar="DIR"
     )
     splits: str = flag(
-        _ONE_SPLIT,
+        ONE_SPLIT,
         "names and shares, which add up to 1, such as train=0.8,val=0.1,test=0.1; with "
         "--split_column names alone",
         metavar="NAME=SHARE,…",
@@ -88,6 +88,14 @@ class DatasetFlags(Flags):
         check_seed(self.seed)
         parse_size(self.shard_size)
         Groups.parse(self.group_by)
+        self.check_splits()
+
+    def check_splits(self) -> None:
+        """Checks the value of `--splits`.
+
+        Raises:
+            UsageError: It is not a list of names and shares.
+        """
         if not self.split_column:
             Splits.parse(self.splits)
 
@@ -113,6 +121,10 @@ class DatasetFlags(Flags):
         if not self.split_column:
             return Splits.parse(self.splits)
         return Splits.named([name.strip() for name in self.splits.split(",")], self.split_column)
+
+    def note(self, job: RecordJob) -> str:
+        """One line about these flags and the job's inputs, printed before the job; "" for none."""
+        return ""
 
     def make_output(self, directory: str, job: RecordJob, options: dict[str, Any]) -> Output:
         """The dataset that a job writes; the manifest states the options.
@@ -166,14 +178,14 @@ class EncodedDatasetFlags(DatasetFlags):
                 f"--split_column {self.split_column}: the column decides the splits, and so would "
                 f"{other}: drop one"
             )
-        if self.splits != _ONE_SPLIT and "=" in self.splits:
+        if self.splits != ONE_SPLIT and "=" in self.splits:
             raise UsageError(
                 f"--splits {self.splits}: with --split_column the column decides: give names alone, "
                 "such as train,val,test"
             )
 
     def find_splits(self, job: RecordJob) -> Splits:
-        if self.split_column and self.splits == _ONE_SPLIT:
+        if self.split_column and self.splits == ONE_SPLIT:
             found = split_names(job.inputs.patterns, self.split_column)
             return Splits.named(found, self.split_column)
         return super().find_splits(job)

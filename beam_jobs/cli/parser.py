@@ -43,11 +43,11 @@ class _Job(NamedTuple):
 
     def groups(self) -> dict[str, Declarations]:
         """The job's flags by title, in the order of the help."""
-        found = {}
+        found: dict[str, Declarations] = {}
         for flags in (self.own, self.dataset):
             for declaring in reversed(flags.__mro__):
                 if issubclass(declaring, Flags) and (declared := declaring.declared()):
-                    found[declaring.title] = declared
+                    found.setdefault(declaring.title, {}).update(declared)
         return found
 
 

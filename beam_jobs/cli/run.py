@@ -110,6 +110,8 @@ def main_job(command: Command) -> None:
     Raises:
         JobError: The job failed, or could not be planned.
     """
+    if command.note:
+        print(f"note: {command.note}", file=sys.stderr)
     if command.dry_run:
         findings = survey_job(command)
         print(format_findings(findings))

@@ -18,12 +18,23 @@ import readers
 from readers.format.manifest import Manifest
 from readers.format.schema import Feature, Schema
 from readers.format.tfrecord import frame
-from tests.support.commands import BEAM_WORKERS, ONE, TWO, interrupted, refused, resumed, run
+from tests.support.commands import (
+    BEAM_WORKERS,
+    ONE,
+    TWO,
+    interrupted,
+    refused,
+    resumed,
+    run,
+    without_progress,
+)
 from tests.support.datasets import (
     balanced,
+    damage,
     files_of,
     parse_tfrecord,
     rejects_of,
+    write_numbers,
     write_recordings,
 )
 from tests.support.plain import example, jpeg, sequence_example, tensor, write_plain
@@ -463,6 +474,27 @@ def test_a_text_dataset_keeps_its_vocabulary_unless_the_tokens_are_dropped(tmp_p
     for record in written(tmp_path / "dropped"):
         assert set(tf.train.Example.FromString(record).features.feature) == {"key", "text"}
     assert not (tmp_path / "dropped" / "vocabulary.txt").exists()
+
+
+def test_a_dataset_keeps_its_splits_unless_new_ones_are_given(tmp_path, capsys):
+    old, new = write_numbers(tmp_path / "old", val=7), tmp_path / "new"
+    damage(old / "val-00000-of-00001.tfrecord", 2)
+    flags = ["reshard", "--input", old, "--num_shards", "train=3,val=2"]
+    assert run(*flags, "--output", new) == 0
+    found = balanced(new)
+    assert found.options["splits"] == "keep"
+    assert {n: (len(s.shards), s.records, s.rejected) for n, s in found.splits.items()} == {
+        "train": (3, 20, 0),
+        "val": (2, 6, 1),
+    }
+    assert Counter(written(new, "train")) == Counter(written(old, "train"))
+    again = tmp_path / "again"
+    capsys.readouterr()
+    assert run("reshard", "--input", new, *SPLITS, "--output", again) == 0
+    (note,) = without_progress(capsys.readouterr().err)
+    assert "the splits of the input, train, val, are not kept" in note
+    assert Counter(written(again)) == Counter(written(new))
+    assert Counter(written(again, "val")) != Counter(written(new, "val"))
 
 
 def test_a_single_record_makes_a_single_shard(tmp_path):
