@@ -6,6 +6,7 @@ import json
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,11 +16,17 @@ from apache_beam.options.pipeline_options import StandardOptions
 from apache_beam.runners.runner import PipelineResult
 
 from beam_jobs.cli.command import Command
-from beam_jobs.cli.report import HEADER, format_findings, summary_rows
+from beam_jobs.cli.report import (
+    HEADER,
+    format_findings,
+    splits_of,
+    summary_rows,
+    warnings_of,
+)
 from beam_jobs.engines.dataflow import is_followed, on_dataflow
 from beam_jobs.engines.launch import launch
 from beam_jobs.errors import DataError
-from beam_jobs.pipeline.dry_run import Findings, Survey, check_findings
+from beam_jobs.pipeline.dry_run import Findings, SplitSurvey, Survey, check_findings
 from beam_jobs.records.rejects import REJECTS
 from beam_jobs.storage.files import read_bytes
 from beam_jobs.storage.paths import is_local
@@ -104,6 +111,11 @@ def _kept_shards(result: PipelineResult) -> int:
     return sum(counter.result for counter in counters)
 
 
+def _warn(command: Command, splits: Sequence[SplitSurvey]) -> None:
+    for warning in warnings_of(command.output, splits, command.job.has_windows):
+        print(f"warning: {warning}", file=sys.stderr)
+
+
 def main_job(command: Command) -> None:
     """Runs a job and prints what it wrote, or would write.
 
@@ -115,6 +127,7 @@ def main_job(command: Command) -> None:
     if command.dry_run:
         findings = survey_job(command)
         print(format_findings(findings))
+        _warn(command, findings.splits)
         print("nothing was written: this was a dry run", file=sys.stderr)
         check_findings(findings, command.output.on_reject)
         return
@@ -134,3 +147,4 @@ def main_job(command: Command) -> None:
             f"{manifest.rejected} rejected, listed in {join(command.output.directory, REJECTS)}/",
             file=sys.stderr,
         )
+    _warn(command, splits_of(manifest))

@@ -497,12 +497,19 @@ def test_a_dataset_keeps_its_splits_unless_new_ones_are_given(tmp_path, capsys):
     assert Counter(written(again, "val")) != Counter(written(new, "val"))
 
 
-def test_a_single_record_makes_a_single_shard(tmp_path):
+def test_a_single_record_makes_a_single_shard_and_a_split_without_records(tmp_path, capsys):
     record = example(id=1)
     write_plain(tmp_path / "a", [record])
     out = tmp_path / "out"
     flags = ["--input", tmp_path / "a", "--output", out, "--num_shards", 8, *SPLITS]
-    assert run("reshard", *flags) == 0
+    for command in (["plan", "reshard"], ["reshard"]):
+        capsys.readouterr()
+        assert run(*command, *flags) == 0
+        warning, *rest = without_progress(capsys.readouterr().err)
+        assert warning.startswith(
+            "warning: split train is empty: no record fell into it; give it mo"
+        )
+        assert rest == ["nothing was written: this was a dry run"] * (command[0] == "plan")
     balanced(out)
     (shard,) = out.glob("*.tfrecord")
     assert parse_tfrecord(shard.read_bytes()) == [record]
