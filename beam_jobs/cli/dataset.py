@@ -20,7 +20,7 @@ from beam_jobs.errors import UsageError
 from beam_jobs.jobs.protocols import RecordJob
 from beam_jobs.plan.groups import Groups
 from beam_jobs.plan.placement import Placement, Splits, check_seed
-from beam_jobs.records.rejects import OnReject
+from beam_jobs.records.rejects import MaxRejects, OnReject
 from beam_jobs.sources.table_inputs import split_names
 
 # Without --splits.
@@ -68,6 +68,12 @@ class DatasetFlags(Flags):
     on_reject: OnReject = flag(
         "skip", "if an input cannot become a record, skip it and list it in rejects/, or fail"
     )
+    max_rejects: str = flag(
+        "",
+        "fail without a dataset if more inputs are rejected: a number, or a share such as 1%",
+        unset="any number may be, but not all",
+        metavar="N|N%",
+    )
     overwrite: bool = flag(False, "replace a dataset in --output", unset="refuse to")
     engine: Engine = flag(
         "direct",
@@ -88,6 +94,7 @@ class DatasetFlags(Flags):
         check_seed(self.seed)
         parse_size(self.shard_size)
         Groups.parse(self.group_by)
+        MaxRejects(self.max_rejects).check()
         self.check_splits()
 
     def check_splits(self) -> None:
@@ -147,6 +154,7 @@ class DatasetFlags(Flags):
             overwrite=self.overwrite,
             options=options,
             balance=self.balance,
+            max_rejects=MaxRejects(self.max_rejects),
         )
 
 

@@ -74,7 +74,7 @@ _JOBS = {
 }
 
 # Flags that say where and how a job runs; the dataset is the same whatever they are.
-_NOT_OF_THE_DATASET = {"output", "overwrite", "dry_run", "engine"}
+_NOT_OF_THE_DATASET = {"output", "overwrite", "dry_run", "engine", "max_rejects"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,5 +158,6 @@ def build_parser() -> argparse.ArgumentParser:
         for title, declarations in job.groups().items():
             group = subparser.add_argument_group(title)
             for flag, declared in declarations.items():
-                group.add_argument(f"--{flag}", **declared)
+                text = declared["help"].replace("%", "%%")  # argparse formats it.
+                group.add_argument(f"--{flag}", **{**declared, "help": text})
     return parser

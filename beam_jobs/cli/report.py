@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -165,16 +166,16 @@ def _small_shards(output: Output, splits: Sequence[SplitSurvey]) -> str:
 
 def reject_reasons(rejects: Sequence[Reject]) -> list[str]:
     """The most frequent reasons of rejects, one line each, with a count and the key of an example."""
-    examples: dict[tuple[str, str], str] = {}
-    counts: Counter[tuple[str, str]] = Counter()
+    examples: dict[str, str] = {}
+    counts: Counter[str] = Counter()
     for reject in rejects:
         # Names and numbers differ from input to input; the rest of the text is the reason.
-        reason = _VARIABLE.sub("…", reject.error)
-        kind = reject.stage, reason[:_REASON_LENGTH]
-        counts[kind] += 1
-        examples.setdefault(kind, reject.key)
+        text = _VARIABLE.sub("…", reject.error)
+        reason = textwrap.shorten(text, _REASON_LENGTH, placeholder=" …")
+        counts[reason] += 1
+        examples.setdefault(reason, reject.key)
     shown = counts.most_common(_MAX_REASONS if len(counts) <= _MAX_REASONS else _MAX_REASONS - 1)
-    lines = [f"  {count:,}: {kind[1]}, such as {examples[kind]}" for kind, count in shown]
+    lines = [f"  {count:,}: {reason}, such as {examples[reason]}" for reason, count in shown]
     if len(counts) > len(shown):
         others = len(rejects) - sum(count for _, count in shown)
         lines.append(f"  {others:,}: {len(counts) - len(shown):,} other reasons")

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 from beam_jobs.errors import UsageError
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.shards import MAX_SHARDS
-from beam_jobs.records.rejects import OnReject
+from beam_jobs.records.rejects import ANY_NUMBER, MaxRejects, OnReject
 from beam_jobs.storage.paths import GLOB, is_local
 from readers.format.schema import Feature, Schema
 
@@ -57,6 +57,7 @@ class Output:
         balance: Whether the shards of a split have about the same number of records or of bytes.
         feature_names: Names of features in Examples, if they differ from those in the schema.
         stratify: Whether every split gets its share of each label's records.
+        max_rejects: The most inputs that may be rejected, or there is no dataset.
     """
 
     directory: str
@@ -70,6 +71,7 @@ class Output:
     balance: Balance = "records"
     feature_names: Mapping[str, str] = field(default_factory=dict)
     stratify: bool = False
+    max_rejects: MaxRejects = ANY_NUMBER
 
 
 def resolve(directory: str) -> str:

@@ -345,7 +345,11 @@ def test_damaged_records_are_rejected_and_all_others_are_written(damaged, tmp_pa
     out = tmp_path / "out"
     flags = ["reshard", "--input", folder, *SPLITS, "--num_shards", 5, "--output", out]
     assert run(*flags) == 0
-    assert f"{len(reasons)} rejected, listed in {out}/rejects/" in capsys.readouterr().err
+    head, *lines = without_progress(capsys.readouterr().err)
+    assert head == f"{len(reasons)} rejected, listed in {out}/rejects/"
+    assert "  2: byte …: its checksum does not match its data, such as footer#10" in lines
+    assert len(lines) == 5
+    assert sum(int(line.partition(":")[0]) for line in lines) == len(reasons)
     manifest = balanced(out)
     assert Counter(written(out)) == Counter(whole)
     listed = rejects_of(out)
@@ -368,6 +372,22 @@ def test_a_damaged_record_ends_the_job_if_on_reject_is_fail(damaged, tmp_path, c
     pattern = r"error: data#5: byte \d+: its checksum does not match its data \(--on_reject fail\)"
     refused(capsys, 1, pattern, "reshard", *flags)
     assert not (tmp_path / "out" / "manifest.json").exists()
+
+
+def test_more_rejects_than_allowed_end_the_job_before_a_dataset_is_replaced(
+    damaged, resharded, tmp_path, capsys
+):
+    out = tmp_path / "out"
+    shutil.copytree(resharded[1], out)
+    before = files_of(out)
+    flags = ["reshard", "--input", damaged[0], "--output", out, "--overwrite", "--max_rejects"]
+    pattern = (
+        r"11 of 93 inputs are rejected, more than --max_rejects 10: no dataset was written; the"
+    )
+    refused(capsys, 1, pattern, *flags, 10)
+    assert files_of(out) == before
+    assert run(*flags, 11) == 0
+    assert "max_rejects" not in balanced(out).options
 
 
 def test_inputs_without_an_intact_record_end_the_job_with_the_first_reason(

@@ -131,6 +131,7 @@ REFUSALS = [
     (IMAGES + "--group_by column:age", "column 'age': files have no columns; list them in a"),
     (IMAGES + "--captions column:txt", "column 'txt': files have no columns; list them in a"),
     # Labels and groups.
+    (IMAGES + "--max_rejects 1.5", "--max_rejects 1.5: expected a number such as 20, or a share"),
     (IMAGES + "--label folder", "--label folder: expected parent, none, csv:FILE or column:NAME"),
     (IMAGES + "--label csv:{data}/no.csv", "--label csv:{data}/no.csv: cannot be read"),
     (TABLE.replace("none", "column:x"), "{data}/pics/t.jsonl: no column 'x', it has path, kind"),
@@ -406,7 +407,13 @@ def test_the_options_are_the_flags_that_decide_a_dataset(data):
     [("images", IMAGES), ("text", TEXT), ("sensors", SENSORS), ("reshard", RESHARD)],
 )
 def test_the_options_of_each_job_are_its_flags_in_order(data, job, command):
-    flags = declared_flags()[job].keys() - {"output", "overwrite", "dry_run", "engine"}
+    flags = declared_flags()[job].keys() - {
+        "output",
+        "overwrite",
+        "dry_run",
+        "engine",
+        "max_rejects",
+    }
     assert list(parsed(data, command).output.options) == ["job", *sorted(flags)]
 
 

@@ -7,11 +7,12 @@ from dataclasses import replace
 import pytest
 
 from beam_jobs.cli.report import reject_reasons, warnings_of
+from beam_jobs.cli.run import first_rejects
 from beam_jobs.dataset.output import Output
 from beam_jobs.pipeline.dry_run import SplitSurvey
 from beam_jobs.plan.groups import Groups
 from beam_jobs.plan.placement import Placement, Splits
-from beam_jobs.records.rejects import Reject
+from beam_jobs.records.rejects import Reject, format_rejects
 from readers.format.schema import Feature, Schema
 
 SCHEMA = Schema({"key": Feature("string")})
@@ -102,3 +103,22 @@ def test_reasons_of_rejects_are_counted_without_their_names_and_numbers():
         "  5: byte …: cut off, such as a/0.png",
         "  2: dtype … is not float32, UTF-8 or …: isn't, isn't, such as x",
     ]
+
+
+def test_rare_reasons_share_one_line():
+    rejects = [Reject(f"{n}", "read", "abcdefg"[: n % 7 + 1]) for n in range(20)]
+    *lines, last = reject_reasons(rejects)
+    assert lines == [f"  3: {'abcdefg'[: n + 1]}, such as {n}" for n in range(4)]
+    assert last == "  8: 3 other reasons"
+
+
+def test_only_the_first_of_many_rejects_are_read(tmp_path):
+    rejects = [Reject(f"größe {n:03}", "read", "why") for n in range(90)]
+    for number in range(3):
+        some = rejects[30 * number : 30 * number + 30]
+        (tmp_path / f"train-{number}.jsonl").write_bytes(format_rejects(some))
+    assert first_rejects(str(tmp_path)) == rejects
+    assert first_rejects(str(tmp_path), files=2) == rejects[:60]
+    size = len(format_rejects(rejects[:40])) + 20
+    assert first_rejects(str(tmp_path), size=size) == rejects[:40]
+    assert first_rejects(str(tmp_path / "nothing")) == []
