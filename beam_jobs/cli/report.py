@@ -151,7 +151,8 @@ def _small_shards(output: Output, splits: Sequence[SplitSurvey]) -> str:
     records = sum(split.records for split in splits) / shards
     size = sum(split.bytes for split in splits) / shards
     by_size = not all(output.num_shards) and output.shard_size < _SMALL_SHARD
-    if size >= _SMALL_SHARD or (records >= _FEW_RECORDS and not by_size):
+    by_number = any(output.num_shards) and records < _FEW_RECORDS
+    if size >= _SMALL_SHARD or not (by_size or by_number):
         return ""
     cure = (
         f"drop --shard_size, which is {format_bytes(DEFAULT_SHARD_SIZE)} then, or give at least 1MiB"

@@ -95,8 +95,8 @@ class ReshardedDatasetFlags(DatasetFlags):
         names, lone = _splits_of(job)
         if lone:
             raise UsageError(
-                f"--input: {lone}, so its records have no split to keep, and others do: leave it "
-                f"out, or give --splits {ONE_SPLIT} or other shares to make new splits of all records"
+                f"--input: {lone}, so its records have no split to keep: leave it out, or give "
+                f"--splits {ONE_SPLIT} or other shares to make new splits of all records"
             )
         if names and self.group_by:
             raise UsageError(
@@ -110,8 +110,8 @@ class ReshardedDatasetFlags(DatasetFlags):
         if self.splits == _KEEP or len(names) < 2:
             return ""
         return (
-            f"--splits {self.splits}: the splits of the input, {', '.join(names)}, are not kept; "
-            "without --splits they are"
+            f"--splits {self.splits} makes new splits of all records; the splits of the input, "
+            f"{', '.join(names)}, are not kept"
         )
 
     def make_output(self, directory: str, job: RecordJob, options: dict[str, Any]) -> Output:

@@ -351,7 +351,7 @@ def test_records_of_datasets_keep_their_splits_unless_splits_are_given(data, tmp
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ("", "{data} has no manifest.json, so its records have no split to keep, and others do: "),
+        ("", "{data} has no manifest.json, so its records have no split to keep: leave it out, o"),
         ("--group_by 1", "{data} has no manifest.json, so its records have no split to keep"),
         ("--num_shards 2 --splits a=1 --num_shards test=2", "--num_shards test=2: no split 'test'"),
     ],
