@@ -32,6 +32,7 @@ class Command:
         beam: Beam's own options.
         processes: Processes that load and encode, in each of the runner's workers.
         dry_run: Whether nothing is written.
+        note: One line to print before the job; empty for none.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Command:
     beam: PipelineOptions
     processes: int
     dry_run: bool = False
+    note: str = ""
 
     @property
     def transform(self) -> beam.PTransform:
@@ -75,6 +77,7 @@ def parse_command(arguments: Sequence[str]) -> Command:
         beam=options,
         processes=processes_of(options, rest),
         dry_run=dataset.dry_run,
+        note=dataset.note(job),
     )
 
 

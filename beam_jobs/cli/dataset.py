@@ -22,11 +22,11 @@ from beam_jobs.errors import UsageError
 from beam_jobs.jobs.protocols import RecordJob
 from beam_jobs.plan.groups import Groups
 from beam_jobs.plan.placement import Placement, Splits, check_seed
-from beam_jobs.records.rejects import OnReject
+from beam_jobs.records.rejects import MaxRejects, OnReject
 from beam_jobs.sources.table_inputs import split_names
 
 # Without --splits.
-_ONE_SPLIT = "train=1"
+ONE_SPLIT = "train=1"
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class DatasetFlags(Flags):
         None, "a new or empty directory", unset="none; a dry run needs none", metavar="DIR"
     )
     splits: str = flag(
-        _ONE_SPLIT,
+        ONE_SPLIT,
         "names and shares, which add up to 1, such as train=0.8,val=0.1,test=0.1; with "
         "--split_column names alone",
         metavar="NAME=SHARE,…",
@@ -71,6 +71,12 @@ class DatasetFlags(Flags):
     on_reject: OnReject = flag(
         "skip", "if an input cannot become a record, skip it and list it in rejects/, or fail"
     )
+    max_rejects: str = flag(
+        "",
+        "fail without a dataset if more inputs are rejected: a number, or a share such as 1%",
+        unset="any number may be, but not all",
+        metavar="N|N%",
+    )
     overwrite: bool = flag(False, "replace a dataset in --output", unset="refuse to")
     engine: Engine = flag(
         "direct",
@@ -91,6 +97,15 @@ class DatasetFlags(Flags):
         check_seed(self.seed)
         parse_size(self.shard_size)
         Groups.parse(self.group_by)
+        MaxRejects(self.max_rejects).check()
+        self.check_splits()
+
+    def check_splits(self) -> None:
+        """Checks the value of `--splits`.
+
+        Raises:
+            UsageError: It is not a list of names and shares.
+        """
         if not self.split_column:
             Splits.parse(self.splits)
 
@@ -120,6 +135,10 @@ class DatasetFlags(Flags):
             return Splits.parse(self.splits)
         return Splits.named([name.strip() for name in self.splits.split(",")], self.split_column)
 
+    def note(self, job: RecordJob) -> str:
+        """One line about these flags and the job's inputs, printed before the job; "" for none."""
+        return ""
+
     def make_output(self, directory: str, job: RecordJob, options: dict[str, Any]) -> Output:
         """The dataset that a job writes; the manifest states the options.
 
@@ -141,6 +160,7 @@ class DatasetFlags(Flags):
             overwrite=self.overwrite,
             options=options,
             balance=self.balance,
+            max_rejects=MaxRejects(self.max_rejects),
         )
         return output if self.dry_run else placed(output)
 
@@ -173,14 +193,14 @@ class EncodedDatasetFlags(DatasetFlags):
                 f"--split_column {self.split_column}: the column decides the splits, and so would "
                 f"{other}: drop one"
             )
-        if self.splits != _ONE_SPLIT and "=" in self.splits:
+        if self.splits != ONE_SPLIT and "=" in self.splits:
             raise UsageError(
                 f"--splits {self.splits}: with --split_column the column decides: give names alone, "
                 "such as train,val,test"
             )
 
     def find_splits(self, job: RecordJob) -> Splits:
-        if self.split_column and self.splits == _ONE_SPLIT:
+        if self.split_column and self.splits == ONE_SPLIT:
             found = split_names(job.inputs.patterns, self.split_column)
             return Splits.named(found, self.split_column)
         return super().find_splits(job)

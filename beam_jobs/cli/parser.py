@@ -44,11 +44,11 @@ class _Job(NamedTuple):
 
     def groups(self) -> dict[str, Declarations]:
         """The job's flags by title, in the order of the help."""
-        found = {}
+        found: dict[str, Declarations] = {}
         for flags in (self.own, self.dataset):
             for declaring in reversed(flags.__mro__):
                 if issubclass(declaring, Flags) and (declared := declaring.declared()):
-                    found[declaring.title] = declared
+                    found.setdefault(declaring.title, {}).update(declared)
         return found
 
 
@@ -75,7 +75,7 @@ _JOBS = {
 }
 
 # Flags that say where and how a job runs; the dataset is the same whatever they are.
-_NOT_OF_THE_DATASET = {"output", "overwrite", "dry_run", "engine"}
+_NOT_OF_THE_DATASET = {"output", "overwrite", "dry_run", "engine", "max_rejects"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,5 +160,6 @@ def build_parser() -> argparse.ArgumentParser:
         for title, declarations in job.groups().items():
             group = subparser.add_argument_group(title)
             for flag, declared in declarations.items():
-                group.add_argument(f"--{flag}", **declared)
+                text = declared["help"].replace("%", "%%")  # argparse formats it.
+                group.add_argument(f"--{flag}", **{**declared, "help": text})
     return parser

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import shlex
+import textwrap
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
+from beam_jobs.dataset.output import DEFAULT_SHARD_SIZE, Output
 from beam_jobs.errors import JobError
-from beam_jobs.pipeline.dry_run import Findings
+from beam_jobs.pipeline.dry_run import Findings, SplitSurvey
 from beam_jobs.plan.shards import ONE_KEY, shard_sizes
+from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.labels import LABEL
+from beam_jobs.sources.source import COLUMN
 from readers.format.display import format_balance, format_bytes, format_table
 from readers.format.manifest import Manifest
 from readers.format.schema import Schema, format_shape
@@ -23,6 +30,18 @@ HEADER = ["job", "split", "records", "shards", "records/shard", "bytes", "reject
 
 # Labels whose counts are printed.
 _MAX_LABELS = 20
+
+# Many shards, and the records and bytes below which one costs more to open than to read.
+_MANY_SHARDS = 100
+_FEW_RECORDS = 10
+_SMALL_SHARD = 1 << 20
+
+# The lines about the reasons of rejects, and the characters in which reasons of one kind agree.
+_MAX_REASONS = 5
+_REASON_LENGTH = 100
+
+# Quoted text and numbers; not the digits of words such as float32 and UTF-8.
+_VARIABLE = re.compile(r"""(?<!\w)'[^']*'|"[^"]*"|(?<!\w)(?<!\w-)-?\d[\d,.]*""")
 
 
 def format_error(error: JobError) -> str:
@@ -105,3 +124,87 @@ def summary_rows(job: str, manifest: Manifest, seconds: float) -> list[list[str]
             ]
         )
     return rows
+
+
+def splits_of(manifest: Manifest) -> tuple[SplitSurvey, ...]:
+    """The splits of a finished dataset, as a dry run describes those of a future one."""
+    return tuple(
+        SplitSurvey(name, s.records, len(s.shards), s.bytes, s.rejected, s.duplicates)
+        for name, s in manifest.splits.items()
+    )
+
+
+def warnings_of(output: Output, splits: Sequence[SplitSurvey], has_windows: bool) -> Iterator[str]:
+    """Yields one line for each thing about the splits and shards that was hardly meant.
+
+    Args:
+        output: The dataset that was asked for.
+        splits: The splits that it has, in order.
+        has_windows: Whether a recording or text may give several records, all in one split.
+    """
+    records = sum(split.records for split in splits)
+    if not records:
+        return
+    for split, share in zip(splits, output.placement.splits.fractions, strict=True):
+        if not split.records:
+            cause = _cause_of_empty(output, split, share, has_windows)
+            yield f"split {split.name} is empty: {cause} (records in all: {records:,})"
+    if small := _small_shards(output, splits):
+        yield small
+
+
+def _cause_of_empty(output: Output, split: SplitSurvey, share: float, has_windows: bool) -> str:
+    placement = output.placement
+    if split.rejected:
+        return f"all {split.rejected:,} inputs that belong to it were rejected"
+    if placement.splits.kept:
+        return "its shards in the input hold no record"
+    if placement.split_column:
+        return f"--split_column {placement.split_column} names it in no record; take it out of --splits"
+    cure = f"give it more than {share:g}, or try another --seed such as {placement.seed + 1}"
+    if placement.groups:
+        named = placement.groups.pattern or f"{COLUMN}{placement.groups.column}"
+        return f"--group_by {named} makes few groups, and none fell into it; {cure}"
+    if has_windows:
+        return f"windows stay with their recording or text, and none of these fell into it; {cure}"
+    return f"no record fell into it; {cure}"
+
+
+def _small_shards(output: Output, splits: Sequence[SplitSurvey]) -> str:
+    """A warning about a great number of tiny files; empty for a sensible number."""
+    shards = sum(split.shards for split in splits)
+    if shards <= _MANY_SHARDS:
+        return ""
+    records = sum(split.records for split in splits) / shards
+    size = sum(split.bytes for split in splits) / shards
+    by_size = not all(output.num_shards) and output.shard_size < _SMALL_SHARD
+    by_number = any(output.num_shards) and records < _FEW_RECORDS
+    if size >= _SMALL_SHARD or not (by_size or by_number):
+        return ""
+    cure = (
+        f"drop --shard_size, which is {format_bytes(DEFAULT_SHARD_SIZE)} then, or give at least 1MiB"
+        if by_size
+        else "drop --num_shards, or give a smaller number"
+    )
+    return (
+        f"{shards:,} shards of {format_bytes(size)} and {records:,.1f} records on average are slow "
+        f"to open and to list; {cure}"
+    )
+
+
+def reject_reasons(rejects: Sequence[Reject]) -> list[str]:
+    """The most frequent reasons of rejects, one line each, with a count and the key of an example."""
+    examples: dict[str, str] = {}
+    counts: Counter[str] = Counter()
+    for reject in rejects:
+        # Names and numbers differ from input to input; the rest of the text is the reason.
+        text = _VARIABLE.sub("…", reject.error)
+        reason = textwrap.shorten(text, _REASON_LENGTH, placeholder=" …")
+        counts[reason] += 1
+        examples.setdefault(reason, reject.key)
+    shown = counts.most_common(_MAX_REASONS if len(counts) <= _MAX_REASONS else _MAX_REASONS - 1)
+    lines = [f"  {count:,}: {reason}, such as {examples[reason]}" for reason, count in shown]
+    if len(counts) > len(shown):
+        others = len(rejects) - sum(count for _, count in shown)
+        lines.append(f"  {others:,}: {len(counts) - len(shown):,} other reasons")
+    return lines

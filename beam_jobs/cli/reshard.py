@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
-from beam_jobs.cli.dataset import DatasetFlags
+from beam_jobs.cli.dataset import ONE_SPLIT, DatasetFlags
 from beam_jobs.cli.flags import JobFlags, flag, names_in
+from beam_jobs.dataset.output import Output
 from beam_jobs.errors import UsageError
+from beam_jobs.jobs.protocols import RecordJob
 from beam_jobs.jobs.reshard.job import ReshardJob, reshard_job
+from beam_jobs.jobs.reshard.manifests import InputSplits
+from beam_jobs.plan.placement import Splits
 from beam_jobs.sources.inputs import Inputs
+
+# The value of --splits, also in the manifest, if records keep their splits.
+_KEEP = "keep"
 
 
 @dataclass(frozen=True)
@@ -51,12 +59,67 @@ class ReshardFlags(JobFlags):
 
 @dataclass(frozen=True)
 class ReshardedDatasetFlags(DatasetFlags):
-    """The flags of splits and shards, of records whose features decide their splits."""
+    """The flags of splits and shards, of records that may keep their splits."""
+
+    splits: str = flag(
+        _KEEP,
+        "names and shares of new splits over all records, such as train=0.8,val=0.2; with "
+        "--split_column names alone",
+        unset="keep those of the input, if every file belongs to a dataset with a manifest; "
+        f"{ONE_SPLIT} if none does",
+        metavar="NAME=SHARE,…",
+    )
 
     def check(self) -> None:
         super().check()
-        if self.split_column and (self.group_by or "=" in self.splits):
+        if not self.split_column:
+            return
+        if self.group_by:
             raise UsageError(
-                f"--split_column {self.split_column}: the feature decides the splits: give names "
-                "alone, such as --splits train,val, and drop --group_by"
+                f"--split_column {self.split_column}: the feature decides the splits, and so would "
+                "--group_by: drop one"
             )
+        if self.splits == _KEEP or "=" in self.splits:
+            raise UsageError(
+                f"--split_column {self.split_column}: the feature decides the splits: give their "
+                "names alone, such as --splits train,val"
+            )
+
+    def check_splits(self) -> None:
+        if self.splits != _KEEP:
+            super().check_splits()
+
+    def find_splits(self, job: RecordJob) -> Splits:
+        if self.splits != _KEEP:
+            return super().find_splits(job)
+        names, lone = _splits_of(job)
+        if lone:
+            raise UsageError(
+                f"--input: {lone}, so its records have no split to keep: leave it out, or give "
+                f"--splits {ONE_SPLIT} or other shares to make new splits of all records"
+            )
+        if names and self.group_by:
+            raise UsageError(
+                f"--group_by {self.group_by}: the records keep their splits, {', '.join(names)}: "
+                "drop it, or add --splits train=0.8,val=0.2 to make new splits"
+            )
+        return Splits.of_shards(names) if names else Splits.parse(ONE_SPLIT)
+
+    def note(self, job: RecordJob) -> str:
+        names = _splits_of(job).names
+        if self.splits == _KEEP or len(names) < 2:
+            return ""
+        return (
+            f"--splits {self.splits} makes new splits of all records; the splits of the input, "
+            f"{', '.join(names)}, are not kept"
+        )
+
+    def make_output(self, directory: str, job: RecordJob, options: dict[str, Any]) -> Output:
+        output = super().make_output(directory, job, options)
+        if output.placement.splits.kept or self.splits != _KEEP:
+            return output
+        return replace(output, options={**options, "splits": ONE_SPLIT})
+
+
+def _splits_of(job: RecordJob) -> InputSplits:
+    return cast(ReshardJob, job).splits

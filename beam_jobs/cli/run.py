@@ -6,6 +6,7 @@ import json
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,14 +16,23 @@ from apache_beam.options.pipeline_options import StandardOptions
 from apache_beam.runners.runner import PipelineResult
 
 from beam_jobs.cli.command import Command
-from beam_jobs.cli.report import HEADER, format_findings, next_step, summary_rows
+from beam_jobs.cli.report import (
+    HEADER,
+    format_findings,
+    next_step,
+    reject_reasons,
+    splits_of,
+    summary_rows,
+    warnings_of,
+)
 from beam_jobs.dataset.reservation import reserved
 from beam_jobs.engines.dataflow import is_followed, on_dataflow
 from beam_jobs.engines.launch import launch
 from beam_jobs.errors import DataError
-from beam_jobs.pipeline.dry_run import Findings, Survey, check_findings
-from beam_jobs.records.rejects import REJECTS
-from beam_jobs.storage.files import read_bytes
+from beam_jobs.pipeline.dry_run import Findings, SplitSurvey, Survey, check_findings
+from beam_jobs.records.rejects import REJECTS, Reject
+from beam_jobs.storage.atomic import list_files
+from beam_jobs.storage.files import open_file, read_bytes
 from beam_jobs.storage.paths import is_local
 from readers.format.display import format_table
 from readers.format.manifest import MANIFEST, DatasetError, Manifest, join
@@ -106,17 +116,60 @@ def _kept_shards(result: PipelineResult) -> int:
     return sum(counter.result for counter in counters)
 
 
+def _print_rejects(folder: str, count: int) -> None:
+    """Prints where rejects are listed, and their most frequent reasons."""
+    print(f"{count:,} rejected, listed in {folder}/", file=sys.stderr)
+    try:
+        rejects = first_rejects(folder)
+    except (OSError, ValueError) as error:  # The dataset is complete all the same.
+        print(f"  the list cannot be read: {error}", file=sys.stderr)
+        return
+    if len(rejects) < count:
+        print(f"  the first {len(rejects):,} of them:", file=sys.stderr)
+    for line in reject_reasons(rejects):
+        print(line, file=sys.stderr)
+
+
+def first_rejects(folder: str, files: int = 64, size: int = 8 << 20) -> list[Reject]:
+    """The rejects that the files in a folder list, so many of them as are read in a moment.
+
+    Args:
+        files: The most files to read.
+        size: The most bytes to read.
+
+    Raises:
+        OSError, ValueError: A file cannot be read, or lists something else.
+    """
+    rejects: list[Reject] = []
+    for file in sorted(list_files(folder))[:files]:
+        with open_file(file.path) as lines:
+            data = lines.read(size)
+        size -= len(data)
+        rejects += map(Reject.from_json, data[: data.rfind(b"\n") + 1].splitlines())
+        if not size:
+            break
+    return rejects
+
+
+def _warn(command: Command, splits: Sequence[SplitSurvey]) -> None:
+    for warning in warnings_of(command.output, splits, command.job.has_windows):
+        print(f"warning: {warning}", file=sys.stderr)
+
+
 def main_job(command: Command) -> None:
     """Runs a job and prints what it wrote, or would write.
 
     Raises:
         JobError: The job failed, or could not be planned.
     """
+    if command.note:
+        print(f"note: {command.note}", file=sys.stderr)
     if command.dry_run:
         findings = survey_job(command)
         print(format_findings(findings))
+        _warn(command, findings.splits)
         print("nothing was written: this was a dry run", file=sys.stderr)
-        check_findings(findings, command.output.on_reject)
+        check_findings(findings, command.output.on_reject, command.output.max_rejects)
         return
     began = time.monotonic()
     outcome = run_job(command)
@@ -130,8 +183,6 @@ def main_job(command: Command) -> None:
     if manifest.duplicates:
         print(f"duplicates dropped: {manifest.duplicates:,}", file=sys.stderr)
     if manifest.rejected:
-        print(
-            f"{manifest.rejected:,} rejected, listed in {join(command.output.destination, REJECTS)}/",
-            file=sys.stderr,
-        )
+        _print_rejects(join(command.output.destination, REJECTS), manifest.rejected)
+    _warn(command, splits_of(manifest))
     print(next_step(command.output.destination), file=sys.stderr)

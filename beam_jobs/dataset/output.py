@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 from beam_jobs.errors import UsageError
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.shards import MAX_SHARDS
-from beam_jobs.records.rejects import OnReject
+from beam_jobs.records.rejects import ANY_NUMBER, MaxRejects, OnReject
 from beam_jobs.storage.paths import GLOB, is_local
 from readers.format.schema import Feature, Schema
 
@@ -59,6 +59,7 @@ class Output:
         stratify: Whether every split gets its share of each label's records.
         replaces: The directory of the complete dataset that this one will replace; empty if there is
             none. `directory` is then inside it.
+        max_rejects: The most inputs that may be rejected, or there is no dataset.
     """
 
     directory: str
@@ -72,6 +73,7 @@ class Output:
     balance: Balance = "records"
     feature_names: Mapping[str, str] = field(default_factory=dict)
     stratify: bool = False
+    max_rejects: MaxRejects = ANY_NUMBER
     replaces: str = ""
 
     @property

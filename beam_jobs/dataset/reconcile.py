@@ -8,7 +8,7 @@ from beam_jobs.dataset.output import Balance
 from beam_jobs.dataset.resume import ShardResult
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.plan.shards import Plan
-from beam_jobs.records.rejects import rejects_file
+from beam_jobs.records.rejects import ANY_NUMBER, MaxRejects, rejects_file
 from beam_jobs.storage.object_store import FileInfo
 from readers.format.manifest import (
     INDEX_SUFFIX,
@@ -27,6 +27,7 @@ def reconcile(
     counted: Mapping[int, int],
     names: tuple[str, ...],
     balance: Balance = "records",
+    max_rejects: MaxRejects = ANY_NUMBER,
 ) -> list[list[ShardResult]]:
     """The results of every split by shard, after checking that nothing was lost.
 
@@ -36,10 +37,12 @@ def reconcile(
         counted: Split -> number of records in its statistics.
         names: The names of the splits.
         balance: "records" or "bytes", whichever shards are balanced by.
+        max_rejects: The most inputs that may be rejected.
 
     Raises:
         DataError: A shard is missing, found is not written + rejected, shards of a split are not
-            balanced, records are missing from the statistics, or nothing was written.
+            balanced, records are missing from the statistics, too many inputs are rejected, or
+            nothing was written.
     """
     by_shard = {(result.split, result.index): result for result in results}
     splits = []
@@ -59,14 +62,16 @@ def reconcile(
         _check_balance(name, mine, balance)
         splits.append(mine)
     every = [result for mine in splits for result in mine]
+    rejects = [result.first_reject for result in every if result.first_reject]
+    rejected = sum(result.rejected for result in every)
     if not any(result.shard.records for result in every if result.shard):
-        rejects = [result.first_reject for result in every if result.first_reject]
         if not rejects:
             raise UsageError("the inputs hold no record: no dataset was written")
         raise DataError(
-            f"all {sum(result.rejected for result in every)} records were rejected, no dataset was "
-            f"written; the first: {min(rejects)}"
+            f"all {rejected} records were rejected, no dataset was written; the first: {min(rejects)}"
         )
+    if excess := max_rejects.excess(rejected, sum(s.records + s.rejected for s in plan.splits)):
+        raise DataError(f"{excess}: no dataset was written; the first: {min(rejects)}")
     return splits
 
 

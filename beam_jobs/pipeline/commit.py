@@ -130,7 +130,8 @@ class _Commit(beam.DoFn):
         output = self._output
         names = output.placement.splits.names
         counted = {split: values.records for split, values in statistics}
-        splits = reconcile(Plan.unpack(plan), [*results, *changed], counted, names, output.balance)
+        planned, shards = Plan.unpack(plan), [*results, *changed]
+        splits = reconcile(planned, shards, counted, names, output.balance, output.max_rejects)
         manifest = _manifest_of(
             output, splits, statistics, summary, class_names, schema, vocabulary, tokenizer
         )

@@ -20,7 +20,7 @@ from beam_jobs.pipeline.plan_references import PlanReferences
 from beam_jobs.plan.shards import ONE_KEY, Plan
 from beam_jobs.plan.summary import Summary
 from beam_jobs.records.blocks import Block
-from beam_jobs.records.rejects import Reject
+from beam_jobs.records.rejects import ANY_NUMBER, MaxRejects, Reject
 from readers.format.schema import Schema
 
 # Hashes are compared in 16 groups: 500 MB each for a billion records.
@@ -122,12 +122,15 @@ def findings_of(
     )
 
 
-def check_findings(findings: Findings, on_reject: str) -> None:
+def check_findings(
+    findings: Findings, on_reject: str, max_rejects: MaxRejects = ANY_NUMBER
+) -> None:
     """Fails if the job is known to fail.
 
     Raises:
         UsageError: Records share a key.
-        DataError: All records are rejected, or one is and `on_reject` is "fail".
+        DataError: All records are rejected, one is and `on_reject` is "fail", or more are known to
+            be than `max_rejects` allows.
     """
     if findings.repeated:
         raise UsageError(f"keys of several records: {findings.repeated:,}; {ONE_KEY}")
@@ -137,6 +140,10 @@ def check_findings(findings: Findings, on_reject: str) -> None:
         raise DataError(f"{rejects[0]} (--on_reject fail)")
     if not left:
         raise DataError(f"the job would reject all records; the first: {rejects[0]}")
+    rejected = sum(split.rejected for split in findings.splits)
+    found = rejected + sum(split.records for split in findings.splits)
+    if excess := max_rejects.excess(rejected, found):
+        raise DataError(f"{excess}: the job would fail; the first: {rejects[0]}")
 
 
 def count_repeated(hashes: Iterable[bytes]) -> int:

@@ -59,6 +59,12 @@ class _DraftPlan(beam.DoFn):
         if not any(split.rejected or split.histogram().any() for split in summary.splits):
             raise UsageError("the inputs hold no record: no dataset was written")
         if self._prepare:
+            # Before an old dataset is replaced; rejects found later are counted at the end.
+            rejected = sum(split.rejected + split.unreadable for split in summary.splits)
+            inputs = sum(split.rejected + split.records for split in summary.splits)
+            if excess := output.max_rejects.excess(rejected, inputs):
+                first = summary.rejects[0]
+                raise DataError(f"{excess}: no dataset was written; the first: {first}")
             prepare_output(output.directory, output.overwrite, self._keep)
         give_back_freed()
         sizes = [sampled.size for sampled in summary.sample]

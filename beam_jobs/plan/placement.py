@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from beam_jobs.errors import RejectError, UsageError
+from beam_jobs.errors import DataError, RejectError, UsageError
 from beam_jobs.plan.groups import Groups
 from beam_jobs.sources.labels import column_text
 from readers.format.manifest import check_split_name
@@ -67,10 +67,12 @@ class Splits:
     Attributes:
         names: The names in the order given.
         fractions: The share of each split; they add up to 1.
+        kept: Whether each record keeps its split, which is in the name of the shard in its key.
     """
 
     names: tuple[str, ...] = ("train",)
     fractions: tuple[float, ...] = (1.0,)
+    kept: bool = False
 
     @classmethod
     def parse(cls, text: str) -> Splits:
@@ -121,6 +123,20 @@ class Splits:
             )
         return cls(tuple(names), (1 / len(names),) * len(names))
 
+    @classmethod
+    def of_shards(cls, names: Sequence[str]) -> Splits:
+        """The splits of existing shards, which their records keep.
+
+        Raises:
+            UsageError: There are more than `MAX_SPLITS`.
+        """
+        if len(names) > MAX_SPLITS:
+            raise UsageError(
+                f"--input: the files belong to {len(names)} splits, at most {MAX_SPLITS} are "
+                "possible: reshard fewer datasets at once, or give --splits"
+            )
+        return cls(tuple(names), (1 / len(names),) * len(names), kept=True)
+
     @property
     def training(self) -> int:
         """The number of the split that vocabularies are learned from: `train`, or the first one."""
@@ -139,6 +155,27 @@ class Splits:
         return np.searchsorted(np.array(self.edges, np.uint64), hashes, side="right").astype(
             np.uint8
         )
+
+    @cached_property
+    def _numbers(self) -> dict[bytes, int]:
+        return {name.encode(): number for number, name in enumerate(self.names)}
+
+    def of_keys(self, keys: Sequence[bytes]) -> np.ndarray:
+        """The splits of existing records, uint8 [n], from keys like `a/train-00000-of-00002.tfrecord#1`.
+
+        Raises:
+            DataError: A key names a shard of no split.
+        """
+        # Names of splits have no hyphen.
+        names = [key.rpartition(b"/")[2].partition(b"-")[0] for key in keys]
+        try:
+            return np.array([self._numbers[name] for name in names], np.uint8)
+        except KeyError as error:
+            key = keys[names.index(error.args[0])].decode("utf-8", "backslashreplace")
+            raise DataError(
+                f"{key}: expected a shard of {', '.join(self.names)}; the inputs have changed since "
+                "the job began: run it again"
+            ) from None
 
 
 @dataclass(frozen=True)
@@ -168,6 +205,8 @@ class Placement:
 
     def split(self, group: str) -> int:
         """The index of the split that a group of records falls into."""
+        if self.splits.kept:
+            return int(self.splits.of_keys([group.encode("utf-8", "surrogateescape")])[0])
         if len(self.splits.names) == 1:
             return 0
         # Called for every record: bisect takes a tenth of the time of an array of one element.
@@ -195,6 +234,8 @@ class Placement:
 
     def splits_of(self, groups: Sequence[bytes]) -> np.ndarray:
         """The `split` of many groups, uint8 [n]."""
+        if self.splits.kept:
+            return self.splits.of_keys(groups)
         if len(self.splits.names) == 1:
             return np.zeros(len(groups), np.uint8)
         return self.splits.of(self.group_hashes(groups))

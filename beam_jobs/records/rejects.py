@@ -6,7 +6,10 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from fractions import Fraction
 from typing import Literal
+
+from beam_jobs.errors import UsageError
 
 REJECTS = "rejects"
 
@@ -18,6 +21,8 @@ Stage = Literal["read", "decode", "encode"]
 
 # In characters, because a reason may quote the input and the file should stay readable.
 _MAX_REASON = 500
+
+_MAX_REJECTS = re.compile(r"\d+|\d+(\.\d+)?%", re.ASCII)
 
 _ADDRESS = re.compile(r"<[\w.]+ object at 0x[0-9a-fA-F]+>| at 0x[0-9a-fA-F]+")
 
@@ -54,6 +59,41 @@ class Reject:
     @classmethod
     def from_json(cls, line: bytes) -> Reject:
         return cls(**json.loads(line.decode("utf-8", "surrogateescape")))
+
+
+@dataclass(frozen=True)
+class MaxRejects:
+    """The most inputs that a job may reject.
+
+    Attributes:
+        text: A number such as `20`, or a share of all inputs such as `1%`; empty for any number.
+    """
+
+    text: str = ""
+
+    def check(self) -> None:
+        """Checks the text.
+
+        Raises:
+            UsageError: It is neither a number nor a share.
+        """
+        if self.text and not _MAX_REJECTS.fullmatch(self.text):
+            raise UsageError(
+                f"--max_rejects {self.text}: expected a number such as 20, or a share of all inputs "
+                "such as 1%"
+            )
+
+    def excess(self, rejected: int, found: int) -> str:
+        """One sentence if more were rejected of all inputs found than may be; else empty."""
+        share = self.text.endswith("%")
+        # A fraction, because 0.29 * 100 is a float below 29.
+        limit = Fraction(self.text.removesuffix("%")) if self.text else rejected
+        if rejected <= (limit * found / 100 if share else limit):
+            return ""
+        return f"{rejected:,} of {found:,} inputs are rejected, more than --max_rejects {self.text}"
+
+
+ANY_NUMBER = MaxRejects()
 
 
 def rejects_file(shard: str) -> str:

@@ -18,12 +18,23 @@ import readers
 from readers.format.manifest import Manifest
 from readers.format.schema import Feature, Schema
 from readers.format.tfrecord import frame
-from tests.support.commands import BEAM_WORKERS, ONE, TWO, interrupted, refused, resumed, run
+from tests.support.commands import (
+    BEAM_WORKERS,
+    ONE,
+    TWO,
+    interrupted,
+    refused,
+    resumed,
+    run,
+    without_progress,
+)
 from tests.support.datasets import (
     balanced,
+    damage,
     files_of,
     parse_tfrecord,
     rejects_of,
+    write_numbers,
     write_recordings,
 )
 from tests.support.plain import example, jpeg, sequence_example, tensor, write_plain
@@ -334,7 +345,11 @@ def test_damaged_records_are_rejected_and_all_others_are_written(damaged, tmp_pa
     out = tmp_path / "out"
     flags = ["reshard", "--input", folder, *SPLITS, "--num_shards", 5, "--output", out]
     assert run(*flags) == 0
-    assert f"{len(reasons)} rejected, listed in {out}/rejects/" in capsys.readouterr().err
+    head, *lines = without_progress(capsys.readouterr().err)
+    assert head == f"{len(reasons)} rejected, listed in {out}/rejects/"
+    assert "  2: byte …: its checksum does not match its data, such as footer#10" in lines
+    assert len(lines) == 5
+    assert sum(int(line.partition(":")[0]) for line in lines) == len(reasons)
     manifest = balanced(out)
     assert Counter(written(out)) == Counter(whole)
     listed = rejects_of(out)
@@ -357,6 +372,22 @@ def test_a_damaged_record_ends_the_job_if_on_reject_is_fail(damaged, tmp_path, c
     pattern = r"error: data#5: byte \d+: its checksum does not match its data \(--on_reject fail\)"
     refused(capsys, 1, pattern, "reshard", *flags)
     assert not (tmp_path / "out" / "manifest.json").exists()
+
+
+def test_more_rejects_than_allowed_end_the_job_before_a_dataset_is_replaced(
+    damaged, resharded, tmp_path, capsys
+):
+    out = tmp_path / "out"
+    shutil.copytree(resharded[1], out)
+    before = files_of(out)
+    flags = ["reshard", "--input", damaged[0], "--output", out, "--overwrite", "--max_rejects"]
+    pattern = (
+        r"11 of 93 inputs are rejected, more than --max_rejects 10: no dataset was written; the"
+    )
+    refused(capsys, 1, pattern, *flags, 10)
+    assert files_of(out) == before
+    assert run(*flags, 11) == 0
+    assert "max_rejects" not in balanced(out).options
 
 
 def test_inputs_without_an_intact_record_end_the_job_with_the_first_reason(
@@ -465,12 +496,40 @@ def test_a_text_dataset_keeps_its_vocabulary_unless_the_tokens_are_dropped(tmp_p
     assert not (tmp_path / "dropped" / "vocabulary.txt").exists()
 
 
-def test_a_single_record_makes_a_single_shard(tmp_path):
+def test_a_dataset_keeps_its_splits_unless_new_ones_are_given(tmp_path, capsys):
+    old, new = write_numbers(tmp_path / "old", val=7), tmp_path / "new"
+    damage(old / "val-00000-of-00001.tfrecord", 2)
+    flags = ["reshard", "--input", old, "--num_shards", "train=3,val=2"]
+    assert run(*flags, "--output", new) == 0
+    found = balanced(new)
+    assert found.options["splits"] == "keep"
+    assert {n: (len(s.shards), s.records, s.rejected) for n, s in found.splits.items()} == {
+        "train": (3, 20, 0),
+        "val": (2, 6, 1),
+    }
+    assert Counter(written(new, "train")) == Counter(written(old, "train"))
+    again = tmp_path / "again"
+    capsys.readouterr()
+    assert run("reshard", "--input", new, *SPLITS, "--output", again) == 0
+    (note,) = without_progress(capsys.readouterr().err)
+    assert "the splits of the input, train, val, are not kept" in note
+    assert Counter(written(again)) == Counter(written(new))
+    assert Counter(written(again, "val")) != Counter(written(new, "val"))
+
+
+def test_a_single_record_makes_a_single_shard_and_a_split_without_records(tmp_path, capsys):
     record = example(id=1)
     write_plain(tmp_path / "a", [record])
     out = tmp_path / "out"
     flags = ["--input", tmp_path / "a", "--output", out, "--num_shards", 8, *SPLITS]
-    assert run("reshard", *flags) == 0
+    for command in (["plan", "reshard"], ["reshard"]):
+        capsys.readouterr()
+        assert run(*command, *flags) == 0
+        warning, *rest = without_progress(capsys.readouterr().err)
+        assert warning.startswith(
+            "warning: split train is empty: no record fell into it; give it mo"
+        )
+        assert rest == ["nothing was written: this was a dry run"] * (command[0] == "plan")
     balanced(out)
     (shard,) = out.glob("*.tfrecord")
     assert parse_tfrecord(shard.read_bytes()) == [record]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.passes import EncodingPlan, FirstPass, SecondPass, SplitRules
 from beam_jobs.jobs.protocols import Learns, LearnSchema, RecordJob
-from beam_jobs.jobs.reshard.manifests import Description, description_of
+from beam_jobs.jobs.reshard.manifests import Description, InputSplits, description_of, splits_of
 from beam_jobs.jobs.reshard.passes import ReshardFirstPass, ReshardSecondPass
 from beam_jobs.jobs.reshard.schema_guess import SchemaGuess
 from beam_jobs.records.rejects import OnReject
@@ -45,6 +45,7 @@ class ReshardJob(RecordJob):
         class_names: The class names in the manifest of the input, by feature.
         vocabulary: All words by id, from the manifest of the input; empty without words.
         tokenizer: The text of the input's `tokenizer.json`; empty without subwords.
+        splits: The splits that the files belong to.
     """
 
     inputs: Inputs
@@ -54,6 +55,7 @@ class ReshardJob(RecordJob):
     class_names: Names = field(default_factory=dict)
     vocabulary: tuple[bytes, ...] = ()
     tokenizer: str = ""
+    splits: InputSplits = field(default_factory=InputSplits)
 
     def sources(self, pattern: str) -> Iterator[Source]:
         """Yields the files that match a pattern, except indexes and texts beside shards."""
@@ -127,7 +129,7 @@ def reshard_job(
         UsageError: There are no TFRecord files, the schema cannot be read, or manifests disagree.
     """
     job = ReshardJob(inputs, keep=keep, drop=drop)
-    folders: set[str] = set()
+    files: dict[str, list[str]] = {}
     for pattern in inputs.patterns:
         for source in job.sources(pattern):
             if source.packed:
@@ -135,10 +137,12 @@ def reshard_job(
                     f"--input {source.key}: an archive that can only be read from its front: unpack "
                     "it, or make it a .tar or a .zip"
                 )
-            folders.add(inputs.path(source.key).rpartition("/")[0])
-    if not folders:
+            folder, _, name = inputs.path(source.key).rpartition("/")
+            files.setdefault(folder, []).append(name)
+    if not files:
         raise UsageError("--input: no TFRecord files among these, which are indexes and texts")
-    description = description_of(sorted(folders), schema)
+    description = description_of(sorted(files), schema)
+    job = replace(job, splits=splits_of(files))
     return _with_description(job, description) if description else job
 
 

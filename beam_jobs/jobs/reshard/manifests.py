@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from beam_jobs.errors import UsageError
@@ -44,6 +44,46 @@ class Description(NamedTuple):
         """Whether numbers in the records mean something else: classes, words or subwords."""
         named = any(classes for _, classes in self.names)
         return named or bool(self.vocabulary or self.tokenizer)
+
+
+class InputSplits(NamedTuple):
+    """The splits that input files belong to.
+
+    Attributes:
+        names: The splits in the order of the manifests; empty if no file belongs to one.
+        lone: Why some file belongs to none, although there is a manifest; empty if all do.
+    """
+
+    names: tuple[str, ...] = ()
+    lone: str = ""
+
+
+def splits_of(files: Mapping[str, Collection[str]]) -> InputSplits:
+    """The splits of input files, which the manifests beside them list.
+
+    Args:
+        files: Folder -> the names of the files in it.
+    """
+    names: dict[str, None] = {}
+    lone = []
+    has_manifest = False
+    for folder, inside in sorted(files.items()):
+        try:
+            text = _read(f"{folder}/{MANIFEST}")
+        except OSError:
+            lone.append(f"{folder} has no {MANIFEST}")
+            continue
+        has_manifest = True
+        try:
+            splits = Manifest.from_json(json.loads(text)).splits
+        except (ValueError, RecursionError) as error:
+            lone.append(f"{folder}/{MANIFEST}: {error}")
+            continue
+        split_of = {shard.file: name for name in splits for shard in splits[name].shards}
+        lone += [f"{folder}/{MANIFEST} does not list {f}" for f in inside if f not in split_of]
+        kept = {split_of.get(file) for file in inside}
+        names |= {name: None for name in splits if name in kept}
+    return InputSplits(tuple(names), lone[0] if lone and has_manifest else "")
 
 
 def description_of(folders: Sequence[str], schema: str) -> Description | None:

@@ -15,6 +15,7 @@ from beam_jobs.cli.command import parse_command
 from beam_jobs.cli.parser import declared_flags
 from beam_jobs.jobs.images.job import ImageJob
 from beam_jobs.jobs.reshard.job import ReshardJob
+from beam_jobs.plan.placement import Splits
 from beam_jobs.sources.joined_inputs import JoinedInputs
 from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.table_inputs import TableInputs
@@ -22,6 +23,7 @@ from readers.format.schema import Feature
 from readers.format.tfrecord import frame
 from tests.support.archives import tarred
 from tests.support.commands import refused, run
+from tests.support.datasets import NUMBERS, numbers, write_dataset, write_numbers
 
 
 @pytest.fixture(scope="module")
@@ -128,6 +130,7 @@ REFUSALS = [
     (IMAGES + "--group_by column:age", "column 'age': expected a --table with a row"),
     (IMAGES + "--captions column:txt", "column 'txt': expected a --table with a row"),
     # Labels and groups.
+    (IMAGES + "--max_rejects 1.5", "--max_rejects 1.5: expected a number such as 20, or a share"),
     (IMAGES + "--label folder", "--label folder: expected parent, none, csv:FILE or column:NAME"),
     (IMAGES + "--label csv:{data}/no.csv", "--label csv:{data}/no.csv: cannot be read"),
     (TABLE.replace("none", "column:x"), "{data}/pics/t.jsonl: no column 'x', it has path, kind"),
@@ -154,8 +157,9 @@ REFUSALS = [
     ),
     ("text --input {data}/pics.zip --split_column s --output {data}/out", "{data}/pics.zip is no"),
     (TEXT + "--split_column s", "--split_column s: no row has a name there; is it the right"),
-    (RESHARD + "--split_column s", "--split_column s: the feature decides the splits: give names"),
-    (RESHARD + "--split_column s --splits a,b --group_by x", "give names alone, such as"),
+    (RESHARD + "--split_column s", "--split_column s: the feature decides the splits: give their"),
+    (RESHARD + "--split_column s --splits a=1", "give their names alone, such as --splits train,v"),
+    (RESHARD + "--split_column s --splits a,b --group_by x", "and so would --group_by: drop one"),
     # Stratified splits.
     (IMAGES + "--stratify", "--stratify: there is one split: add --splits train=0.8,val=0.2"),
     (IMAGES + "--stratify --splits a=0.5,b=0.5 --group_by cat", "--group_by keeps records"),
@@ -336,6 +340,53 @@ def test_only_jobs_whose_records_are_whole_files_shuffle_references(data):
     assert parsed(data, "images --input {data}/pics.zip --output {data}/out").job.as_file_job()
 
 
+def test_records_of_datasets_keep_their_splits_unless_splits_are_given(data, tmp_path):
+    write_numbers(tmp_path / "a")
+    splits = {"test": [numbers(0, 2)], "val": [numbers(2, 2)]}
+    write_dataset(tmp_path / "b", NUMBERS, splits, label_names=("cat", "dog"))
+    plain, both = f"reshard --input {data}/old.tfrecord ", f"reshard --input {tmp_path} --dry_run "
+    beside = f"--input {data}/old.tfrecord --schema {tmp_path}/a/manifest.json"
+    for command, kept, option in (
+        (plain + "--dry_run", Splits(), "train=1"),
+        (both, Splits.of_shards(["train", "val", "test"]), "keep"),
+        (both + f"{beside} --splits a=0.5,b=0.5", None, "a=0.5,b=0.5"),
+        (both + "--split_column name --splits a,b", Splits.named(["a", "b"], "name"), "a,b"),
+    ):
+        found = parsed(data, command)
+        expected = kept or Splits.parse(option)
+        assert found.output.placement.splits == expected, command
+        assert found.output.options["splits"] == option
+        assert bool(found.note) == (option not in ("keep", "train=1"))
+    assert parsed(data, both + "--num_shards train=8,val=2").output.num_shards == (8, 2, 0)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ("", "{data} has no manifest.json, so its records have no split to keep: leave it out, o"),
+        ("--group_by 1", "{data} has no manifest.json, so its records have no split to keep"),
+        ("--num_shards 2 --splits a=1 --num_shards test=2", "--num_shards test=2: no split 'test'"),
+    ],
+)
+def test_inputs_of_which_only_some_have_splits_need_splits(data, tmp_path, capsys, flags, message):
+    write_numbers(tmp_path / "a")
+    inputs = f"reshard --input {tmp_path}/a --input {{data}}/old.tfrecord --schema {tmp_path}/s "
+    (tmp_path / "s").write_text(json.dumps(NUMBERS.to_json()))
+    pattern = re.escape(message.replace("{data}", str(data)))
+    refused(capsys, 2, pattern, *split(data, inputs + f"{flags} --output {tmp_path}/out"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_groups_cannot_change_the_splits_that_records_keep(data, tmp_path, capsys):
+    write_numbers(tmp_path / "a")
+    command = f"reshard --input {tmp_path}/a --dry_run --group_by '[0-9]' "
+    pattern = (
+        r"--group_by \[0-9\]: the records keep their splits, train, val: drop it, or add --spl"
+    )
+    refused(capsys, 2, pattern, *split(data, command))
+    assert parsed(data, command + "--splits a=0.5,b=0.5").output.placement.groups
+
+
 def test_a_recording_of_windows_that_is_one_record_can_be_stratified(data):
     command = parsed(
         data,
@@ -368,7 +419,13 @@ def test_the_options_are_the_flags_that_decide_a_dataset(data):
     [("images", IMAGES), ("text", TEXT), ("sensors", SENSORS), ("reshard", RESHARD)],
 )
 def test_the_options_of_each_job_are_its_flags_in_order(data, job, command):
-    flags = declared_flags()[job].keys() - {"output", "overwrite", "dry_run", "engine"}
+    flags = declared_flags()[job].keys() - {
+        "output",
+        "overwrite",
+        "dry_run",
+        "engine",
+        "max_rejects",
+    }
     assert list(parsed(data, command).output.options) == ["job", *sorted(flags)]
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.jobs.passes import EncodingPlan, SplitRules
 from beam_jobs.jobs.reshard.job import UNKNOWN_SCHEMA, ReshardJob, reshard_job
-from beam_jobs.jobs.reshard.manifests import read_schema
+from beam_jobs.jobs.reshard.manifests import InputSplits, read_schema, splits_of
 from beam_jobs.jobs.reshard.passes import (
     ReshardFirstPass,
     ReshardSecondPass,
@@ -35,7 +35,14 @@ from readers.format.encode import Encoder
 from readers.format.schema import Feature, Schema
 from readers.format.tfrecord import frame
 from tests.support.archives import zipped
-from tests.support.datasets import NUMBERS, files_of, numbers, write_dataset, write_numbers
+from tests.support.datasets import (
+    NUMBERS,
+    files_of,
+    flip,
+    numbers,
+    write_dataset,
+    write_numbers,
+)
 from tests.support.plain import example, sequence_example, tensor, write_plain
 
 ID = Schema({"id": Feature("int64")})
@@ -331,6 +338,37 @@ def test_a_reject_ends_the_job_if_on_reject_is_fail(tmp_path):
     passed = ReshardFirstPass(rules=rules_of(), on_reject="fail", job=job)
     with pytest.raises(DataError, match=r"a#2: byte \d+: not an Example: .* \(--on_reject fail\)"):
         passed.read(task_of(job))
+
+
+def test_records_of_shards_keep_the_split_in_the_name_of_their_shard(tmp_path):
+    folder = write_numbers(tmp_path / "a-b#1")
+    flip(folder / "train-00001-of-00004.tfrecord", 40)
+    job = job_of(tmp_path)
+    assert job.splits == InputSplits(("train", "val"))
+    rules = rules_of(splits=Splits.of_shards(["val", "train"]))
+    keys, rejects, guess = first(job, rules)
+    frames, again, _, statistics = second(job, job.schema_of(guess), rules)
+    assert ([key for key, _ in frames], again) == (keys, rejects)
+    assert {split: found.records for split, found in statistics.items()} == {0: 3, 1: 19}
+    passed = ReshardFirstPass(rules=rules, on_reject="skip", job=job)
+    rejected = [split.rejected for split in passed.read(task_of(job)).summary.splits]
+    assert rejected == [0, 1]
+
+
+def test_the_splits_of_files_are_those_that_their_manifests_list(tmp_path):
+    write_numbers(tmp_path / "a")
+    write_dataset(tmp_path / "b", NUMBERS, {"test": [[]], "val": [numbers(0, 2)], "none": []})
+    (tmp_path / "c").mkdir()
+    a, b, c = (str(tmp_path / name) for name in "abc")
+    train, val = "train-00002-of-00004.tfrecord", "val-00000-of-00001.tfrecord"
+    test = "test-00000-of-00001.tfrecord"
+    assert splits_of({b: [val, test], a: [train]}) == InputSplits(("train", "test", "val"))
+    assert splits_of({a: [val]}) == InputSplits(("val",))
+    assert splits_of({c: [train]}) == InputSplits()
+    assert splits_of({a: [val], c: [train]}).lone == f"{c} has no manifest.json"
+    assert splits_of({a: ["x"]}).lone == f"{a}/manifest.json does not list x"
+    (tmp_path / "c" / "manifest.json").write_text("{}")
+    assert "c/manifest.json: format version None" in splits_of({c: [train]}).lone
 
 
 # The features that exist, and those that are kept.

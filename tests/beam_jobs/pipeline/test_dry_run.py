@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +35,7 @@ from beam_jobs.pipeline.dry_run import (
 from beam_jobs.plan.placement import Placement, Splits
 from beam_jobs.plan.shards import Plan, SplitPlan
 from beam_jobs.plan.summary import FIRST_REJECTS, Summary
-from beam_jobs.records.rejects import Reject
+from beam_jobs.records.rejects import MaxRejects, Reject
 from readers.format.manifest import Manifest
 from readers.format.schema import Feature, Schema
 from tests.support.checkout import ROOT
@@ -167,6 +168,12 @@ def test_the_dry_run_fails_if_the_job_would():
             check_findings(found, policy)
         assert message in caught.value.message
         assert caught.value.exit_code == 1
+    known = findings(some, replace(none, records=1), rejects=[reject("x")])
+    check_findings(known, "skip", MaxRejects("3"))
+    with pytest.raises(
+        DataError, match=r"3 of 6 inputs are rejected, .* 49%: the job would fail; "
+    ):
+        check_findings(known, "skip", MaxRejects("49%"))
 
 
 @given(st.lists(st.integers(0, 20) | st.integers(0, 2**64 - 1), max_size=60), st.integers(0, 60))

@@ -22,7 +22,7 @@ from beam_jobs.plan.shards import Plan, SplitPlan
 from beam_jobs.plan.summary import Summary
 from beam_jobs.records.payload import frame_lengths, pack_record, unpack_reject
 from beam_jobs.records.ragged import Ragged
-from beam_jobs.records.rejects import Reject
+from beam_jobs.records.rejects import MaxRejects, Reject
 from beam_jobs.records.statistics import Statistics
 from beam_jobs.storage.atomic import list_files
 from readers.format.encode import Encoder
@@ -336,6 +336,15 @@ def test_shards_that_differ_by_more_than_one_record_fail_unless_bytes_are_balanc
     assert reconcile(PLAN, results, {0: 10}, ("train",), "bytes") == [results]
     results = [result(0, 5), result(1, 4, 1)]
     assert reconcile(PLAN, results, {0: 9}, ("train",)) == [results]
+
+
+def test_more_rejects_than_allowed_fail_the_job_with_the_first():
+    results = [result(0, 5), result(1, 4, 1)]
+    allowed = reconcile(PLAN, results, {0: 9}, ("train",), max_rejects=MaxRejects("10%"))
+    assert allowed == [results]
+    message = "1 of 10 inputs are rejected, more than --max_rejects 9%: no dataset .* first: k: why"
+    with pytest.raises(DataError, match=message):
+        reconcile(PLAN, results, {0: 9}, ("train",), max_rejects=MaxRejects("9%"))
 
 
 def test_a_job_with_only_rejects_fails_with_the_first():

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_jobs.errors import RejectError, UsageError
+from beam_jobs.errors import DataError, RejectError, UsageError
 from beam_jobs.jobs.passes import SplitRules
 from beam_jobs.plan.groups import Groups
 from beam_jobs.plan.placement import MAX_SPLITS, Placement, Splits
@@ -163,6 +163,25 @@ def test_too_many_or_repeated_splits_are_refused():
         assert caught.value.message.startswith(
             f"--split_column fold: expected up to 256 names of splits, each once, got {count}: "
         )
+
+
+def test_a_record_of_a_shard_keeps_the_split_that_the_shard_is_named_after():
+    placement = Placement(3, Splits.of_shards(["train", "val.2"]))
+    keys = ["train-00000-of-00002.tfrecord#7", "val-a/train-1/val.2-00001-of-00002.tfrecord"]
+    assert [placement.split(key) for key in keys] == [0, 1]
+    assert placement.splits_of([key.encode() for key in keys]).tolist() == [0, 1]
+    assert placement.splits_of([]).tolist() == []
+    for wrong in ("train.tfrecord#1", "train/test-00000-of-00001.tfrecord#1"):
+        with pytest.raises(DataError, match=f"{wrong}: expected a shard of train, val.2; the inp"):
+            placement.split(wrong)
+
+
+def test_too_many_splits_of_shards_are_refused():
+    Splits.of_shards([f"s{n}" for n in range(MAX_SPLITS)])
+    with pytest.raises(
+        UsageError, match=f"belong to {MAX_SPLITS + 1} splits, at most {MAX_SPLITS}"
+    ):
+        Splits.of_shards([f"s{n}" for n in range(MAX_SPLITS + 1)])
 
 
 def test_groups_survive_pickling_after_use():

@@ -6,5 +6,8 @@ def test_a_slice_skips_shards_without_records():
     parts = tuple(Part(f"{count}", 5, count, 9) for count in (3, 0, 4))
     plan = Plan("train", Schema({"x": ("int64",)}), parts, 7, 1.0, ())
     sliced = plan.slice(2, 5)
-    assert [(part.path, part.skip, part.take) for part in sliced.parts] == [("3", 7, 1), ("4", 5, 2)]
+    assert [(part.path, part.skip, part.take) for part in sliced.parts] == [
+        ("3", 7, 1),
+        ("4", 5, 2),
+    ]
     assert sliced.records == 3

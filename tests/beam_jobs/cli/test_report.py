@@ -1,0 +1,125 @@
+"""What is said about a finished job or a dry run, beside the table."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from beam_jobs.cli.report import reject_reasons, warnings_of
+from beam_jobs.cli.run import first_rejects
+from beam_jobs.dataset.output import Output
+from beam_jobs.pipeline.dry_run import SplitSurvey
+from beam_jobs.plan.groups import Groups
+from beam_jobs.plan.placement import Placement, Splits
+from beam_jobs.records.rejects import Reject, format_rejects
+from readers.format.schema import Feature, Schema
+
+SCHEMA = Schema({"key": Feature("string")})
+THREE = Splits.parse("train=0.8,val=0.15,test=0.05")
+
+
+def output(splits=THREE, num_shards=(0, 0, 0), shard_size=128 << 20, **placement):
+    return Output("", SCHEMA, Placement(0, splits, **placement), num_shards, shard_size)
+
+
+def survey(name, records, shards=1, size=1 << 30, rejected=0):
+    return SplitSurvey(name, records, shards, size, rejected, 0)
+
+
+def warnings(output, *splits, has_windows=False):
+    return list(warnings_of(output, splits, has_windows))
+
+
+EMPTY = (survey("train", 2000), survey("val", 831), survey("test", 0, 0, 0))
+
+
+@pytest.mark.parametrize(
+    ("asked", "windows", "message"),
+    [
+        (
+            output(groups=Groups.parse("column:voice")),
+            False,
+            "--group_by column:voice makes few groups, and none fell into it; give it more than "
+            "0.05, or try another --seed such as 1",
+        ),
+        (output(groups=Groups.parse(r"s(\d+)")), False, r"--group_by s(\d+) makes few groups, and"),
+        (output(), True, "windows stay with their recording or text, and none of these fell into"),
+        (output(), False, "no record fell into it; give it more than 0.05, or try another --seed"),
+        (
+            output(Splits.named(["train", "val", "test"], "fold"), split_column="fold"),
+            False,
+            "--split_column fold names it in no record; take it out of --splits",
+        ),
+        (
+            output(Splits.of_shards(["train", "val", "test"])),
+            False,
+            "its shards in the input hold no record",
+        ),
+    ],
+)
+def test_an_empty_split_is_a_warning_with_its_cause_and_cure(asked, windows, message):
+    (line,) = warnings(asked, *EMPTY, has_windows=windows)
+    assert line.startswith(f"split test is empty: {message}")
+    assert line.endswith(" (records in all: 2,831)")
+
+
+def test_a_split_is_empty_if_all_of_it_was_rejected():
+    (line,) = warnings(output(), *EMPTY[:2], survey("test", 0, 0, 0, 7))
+    assert line.startswith("split test is empty: all 7 inputs that belong to it were rejected (rec")
+
+
+def test_a_dataset_without_any_record_has_no_empty_split():
+    assert warnings(output(), *(replace(split, records=0) for split in EMPTY)) == []
+
+
+@pytest.mark.parametrize(
+    ("num_shards", "shard_size", "records", "shards", "size", "cure"),
+    [
+        (5000, 128 << 20, 1797, 1797, 1797 * 250, "drop --num_shards, or give a smaller number"),
+        (0, 10, 1797, 1797, 1797 * 250, "drop --shard_size, which is 128.0 MiB then, or give at"),
+        (0, 1000, 90_000, 101, 101_000, "drop --shard_size"),
+        (100, 128 << 20, 100, 100, 25_000, None),
+        (200, 128 << 20, 90_000, 200, 9_000_000, None),
+        (0, 128 << 20, 500, 250, 250 << 27, None),
+        (0, 128 << 20, 500, 250, 250_000, None),
+        (200, 10, 2000, 200, 9_000_000, None),
+    ],
+)
+def test_many_tiny_shards_are_a_warning(num_shards, shard_size, records, shards, size, cure):
+    asked = output(Splits(), (num_shards,), shard_size)
+    found = warnings(asked, survey("train", records, shards, size))
+    if cure is None:
+        assert found == []
+    else:
+        (line,) = found
+        assert line.startswith(f"{shards:,} shards of ") and cure in line
+
+
+def test_reasons_of_rejects_are_counted_without_their_names_and_numbers():
+    rejects = [Reject(f"a/{n}.png", "read", f"byte {n:,}: cut off") for n in range(5)]
+    rejects += [Reject("x", "decode", "dtype 'int8' is not float32, UTF-8 or -3: isn't, isn't")]
+    rejects += [Reject("y", "decode", "dtype 'int16' is not float32, UTF-8 or 7: isn't, isn't")]
+    assert reject_reasons(rejects) == [
+        "  5: byte …: cut off, such as a/0.png",
+        "  2: dtype … is not float32, UTF-8 or …: isn't, isn't, such as x",
+    ]
+
+
+def test_rare_reasons_share_one_line():
+    rejects = [Reject(f"{n}", "read", "abcdefg"[: n % 7 + 1]) for n in range(20)]
+    *lines, last = reject_reasons(rejects)
+    assert lines == [f"  3: {'abcdefg'[: n + 1]}, such as {n}" for n in range(4)]
+    assert last == "  8: 3 other reasons"
+
+
+def test_only_the_first_of_many_rejects_are_read(tmp_path):
+    rejects = [Reject(f"größe {n:03}", "read", "why") for n in range(90)]
+    for number in range(3):
+        some = rejects[30 * number : 30 * number + 30]
+        (tmp_path / f"train-{number}.jsonl").write_bytes(format_rejects(some))
+    assert first_rejects(str(tmp_path)) == rejects
+    assert first_rejects(str(tmp_path), files=2) == rejects[:60]
+    size = len(format_rejects(rejects[:40])) + 20
+    assert first_rejects(str(tmp_path), size=size) == rejects[:40]
+    assert first_rejects(str(tmp_path / "nothing")) == []
