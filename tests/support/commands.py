@@ -26,8 +26,12 @@ def run(*arguments: object) -> int:
 
 
 def without_progress(stderr: str) -> list[str]:
-    """The lines of stderr, without the progress that a job reports."""
-    return [line for line in stderr.splitlines() if not _PROGRESS.match(line)]
+    """The lines of stderr, without the progress of a job and the line that names its dataset."""
+    return [
+        line
+        for line in stderr.splitlines()
+        if not (_PROGRESS.match(line) or line.startswith("written to "))
+    ]
 
 
 def only_error(stderr: str, pattern: str = "") -> str:
