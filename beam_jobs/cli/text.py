@@ -30,8 +30,10 @@ class TextFlags(InputFlags):
 
     title = "records"
 
+    of_rows = ("path_column", "key")
+
     label: str = label_flag("none")
-    record: TextUnit = flag("line", "a record is a line, or a whole .txt file")
+    record: TextUnit = flag("line", "a record is a line that is not blank, or a whole .txt file")
     text_field: str = flag("text", "the field or column with the text", metavar="NAME")
     label_field: str = flag(
         "",
@@ -158,7 +160,7 @@ class TextFlags(InputFlags):
             return *self.find_inputs(self.label, columns, output), self.label_field
         for table in self.table:
             tables_of(table)
-        inputs = Inputs.of(self.table or self.input, output)
+        inputs = Inputs.of(self.table or self.input, output, dialect=self.dialect)
         labels, label_field = Labels.parse(self.label), self.label_field
         if labels.columns:
             labels, label_field = Labels(), labels.table

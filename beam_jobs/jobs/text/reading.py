@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import codecs
-import gzip
 import io
 import itertools
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, BinaryIO, Literal, cast
+from typing import Any, BinaryIO, Literal
 
 import orjson
 
@@ -20,9 +19,17 @@ from beam_jobs.sources.chunks import CHUNK_BYTES, Chunk
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Label, Labels, field_label, label_of
 from beam_jobs.sources.parquet import read_row_groups, row_groups
-from beam_jobs.sources.rows import MAX_LINE_BYTES, Row, json_row, numbered_lines
+from beam_jobs.sources.rows import (
+    MAX_LINE_BYTES,
+    Row,
+    delimiter_hint,
+    json_row,
+    numbered_lines,
+    opened_text,
+)
 from beam_jobs.sources.source import NOT_UTF8, Source, is_utf8
 from beam_jobs.sources.tables import column_names, read_rows
+from beam_jobs.storage.encodings import HEAD_BYTES, UTF8, check_head, not_decodable
 
 TextUnit = Literal["line", "file"]
 
@@ -61,13 +68,28 @@ class TextReader:
         if on_its_own and source.file.lower().endswith(".parquet"):
             yield from self._row_group_chunks(source)
         elif source.size > CHUNK_BYTES and self._has_lines_to_cut(source):
-            yield from byte_ranges(source)
+            yield from self._byte_chunks(source)
         else:
             yield Chunk(source, 0, 0, 1, source.size)
 
+    @property
+    def _encoding(self) -> str:
+        return self.inputs.dialect.encoding
+
     def _has_lines_to_cut(self, source: Source) -> bool:
+        # Lines are found without decoding what is before them, which not every encoding allows.
         by_lines = self.record == "line" and source.file.lower().endswith(_CUTTABLE)
-        return by_lines and source.location is None and not source.error
+        alone = source.location is None and not source.error
+        return by_lines and alone and self._encoding == UTF8
+
+    def _byte_chunks(self, source: Source) -> Iterator[Chunk]:
+        try:
+            with self.inputs.stream(source) as file:
+                check_head(file.read(HEAD_BYTES), UTF8)
+        except (OSError, RejectError) as error:
+            yield Chunk(source._replace(error=str(error)), 0, 0, 1, source.size)
+        else:
+            yield from byte_ranges(source)
 
     def _row_group_chunks(self, source: Source) -> Iterator[Chunk]:
         try:
@@ -122,6 +144,10 @@ class TextReader:
                 file.seek(chunk.start)
                 data = file.read(end - chunk.start)
         except OSError:
+            return None
+        try:
+            check_head(data[:HEAD_BYTES] if not chunk.start else b"", UTF8)
+        except RejectError:
             return None
         # As long as the limit, though its end is unknown: the file has grown since it was listed.
         return None if not chunk.end and len(data) == limit else data
@@ -195,7 +221,8 @@ class TextReader:
                 if kind in TABLES:
                     yield from self._table_texts(chunk, raw, kind, packed, label)
                     return
-                file = cast(BinaryIO, gzip.GzipFile(fileobj=raw)) if packed else raw
+                # A file is cut by bytes only if it is in UTF-8.
+                file = raw if chunk.end else opened_text(raw, packed, self._encoding)
                 if self.record == "file":
                     data = file.read(MAX_LINE_BYTES + 1).removeprefix(codecs.BOM_UTF8)
                     yield self._plain_text(source.key, data, label, source.row)
@@ -212,7 +239,7 @@ class TextReader:
     ) -> Iterator[Text]:
         source = chunk.source
         try:
-            header = column_names(file, kind, packed)
+            header = column_names(file, kind, packed, self.inputs.dialect)
         except UsageError as error:
             raise UsageError(f"{source.key}: {error.message}") from None
         file.seek(0)
@@ -221,12 +248,15 @@ class TextReader:
         needed = [name for name in (self.text_field, self.label_field, *self.columns) if name]
         for name in needed:
             if name not in header and name not in source.row:
-                raise UsageError(f"{source.key}: no column {name!r}, it has {', '.join(header)}")
+                raise UsageError(
+                    f"{source.key}: no column {name!r}, it has {', '.join(header)}"
+                    f"{delimiter_hint(header)}"
+                )
         if kind == "parquet":
             groups = range(chunk.start, chunk.end or len(row_groups(file)))
             rows = read_row_groups(file, groups, needed, chunk.first)
         else:
-            rows = read_rows(file, kind, packed)
+            rows = read_rows(file, kind, packed, dialect=self.inputs.dialect)
         for row in rows:
             key = f"{source.key}#{row.number}" if row.number else source.key
             yield self._row_text(key, row, label, source.row)
@@ -237,7 +267,8 @@ class TextReader:
         """The text of a line; None is a line that is too long."""
         key = f"{source.key}#{number}"
         if kind == "jsonl":
-            return self._row_text(key, json_row(number, line), label, source.row)
+            row = json_row(number, line, self._encoding)
+            return self._row_text(key, row, label, source.row)
         return self._plain_text(key, line, label, source.row)
 
     def _plain_text(
@@ -248,7 +279,7 @@ class TextReader:
         try:
             return self._text(key, data.decode(), {}, label, file_row)
         except UnicodeDecodeError as error:
-            return Text.of_error(key, f"not UTF-8: {error}")
+            return Text.of_error(key, not_decodable(self._encoding, error))
 
     def _row_text(
         self, key: str, row: Row, label: Label | None, file_row: Mapping[str, Any]

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ from beam_jobs.records.rejects import Reject, format_rejects
 from beam_jobs.sources.chunks import CHUNK_BYTES, Chunk, Task
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
-from beam_jobs.sources.rows import MAX_LINE_BYTES
+from beam_jobs.sources.rows import DEFAULT, MAX_LINE_BYTES, Dialect
 from beam_jobs.sources.source import NOT_UTF8, Source
 from readers.format.schema import Feature, Schema
 
@@ -106,6 +107,76 @@ def test_a_line_that_is_not_utf8_is_rejected_alone(tmp_path, bad):
     found = read(tmp_path, "a.txt", b"good\n" + bad + b"\nfine\n")
     assert numbered_texts(found) == [("1", "good"), ("2", None), ("3", "fine")]
     assert found[1].error.startswith("not UTF-8: ")
+
+
+TEXTS = {
+    "a.txt": "Grüße\n\nhello\n",
+    "a.jsonl": '{"text": "Grüße"}\n\n{"text": "hello"}\n',
+    "a.csv": 'text\nGrüße\n"hello"\n',
+}
+
+
+def packed(root: Path, name: str, data: bytes, where: str) -> tuple[str, bytes]:
+    """A file as itself, with GZIP, or in an archive: its name and its bytes."""
+    if where == "gz":
+        return f"{name}.gz", gzip.compress(data)
+    if where == "zip":
+        with zipfile.ZipFile(root / "a.zip", "w") as archive:
+            archive.writestr(name, data)
+        return "a.zip", (root / "a.zip").read_bytes()
+    return name, data
+
+
+def read_all(root: Path, name: str, data: bytes, dialect=DEFAULT, **options) -> list[Text]:
+    """All texts of a file or an archive."""
+    (root / name).write_bytes(data)
+    inputs = Inputs.of([f"{root}/{name}"], dialect=dialect)
+    reader = TextJob(inputs, Labels(), **options)
+    sources = inputs.sources(inputs.patterns[0])
+    return [text for source in sources for text in texts_of(reader, list(reader.chunks(source)))]
+
+
+@pytest.mark.parametrize("where", ["file", "gz", "zip"])
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("name", TEXTS)
+def test_utf16_is_one_reject_unless_it_is_asked_for(tmp_path, name, encoding, where):
+    stored, data = packed(tmp_path, name, TEXTS[name].encode(encoding), where)
+    found = only(read_all(tmp_path, stored, data))
+    assert (found.text, "#" in found.key) == (None, False)
+    assert found.error == f"UTF-16 text: convert it to UTF-8, or add --text_encoding {encoding}"
+    found = read_all(tmp_path, stored, data, Dialect(encoding))
+    assert [text.text for text in found] == ["Grüße", "hello"]
+
+
+def test_a_large_file_in_utf16_is_one_reject_too(tmp_path):
+    data = ("Grüße aus Wien\n" * 100_000).encode("utf-16-le")
+    assert len(data) > CHUNK_BYTES
+    error = "UTF-16 text: convert it to UTF-8, or add --text_encoding utf-16-le"
+    assert read(tmp_path, "a.txt", data) == [Text.of_error("a.txt", error)]
+
+
+def test_a_large_file_in_another_encoding_is_read_as_a_whole(tmp_path):
+    # Both bytes of the character U+0A0A are those of a newline.
+    lines = [f"{number} \u0a0a ü" for number in range(200_000)]
+    data = "\n".join(lines).encode("utf-16")
+    assert len(data) > CHUNK_BYTES
+    found = read_all(tmp_path, "a.txt", data, Dialect("utf-16"))
+    assert [text.text for text in found] == lines
+    assert found[-1].key == "a.txt#200000"
+
+
+def test_a_line_that_the_encoding_does_not_have_is_rejected_alone(tmp_path):
+    found = read_all(tmp_path, "a.txt", b"caf\xe9\n\x81\nfine\n", Dialect("cp1252"))
+    assert [text.text for text in found] == ["café", None, "fine"]
+    assert found[1].error == "not CP1252"
+
+
+def test_a_whole_file_may_be_in_another_encoding(tmp_path):
+    data = "\ufeffGrüße\r\n".encode("utf-16-le")
+    for encoding in ("utf-16", "utf-16-le"):
+        found = read_all(tmp_path, "a.txt", data, Dialect(encoding), record="file")
+        assert only(found).text == "Grüße\r\n"
+    assert only(read_all(tmp_path, "a.txt", data, record="file")).error.startswith("UTF-16 text")
 
 
 def test_a_whole_file_may_be_a_record(tmp_path):
