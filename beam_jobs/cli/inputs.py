@@ -14,7 +14,7 @@ from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.joined_inputs import JoinedInputs
 from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.rows import Dialect
-from beam_jobs.sources.table_inputs import TableInputs, first_value
+from beam_jobs.sources.table_inputs import TableInputs, first_value, holds_lists
 
 
 def label_flag(default: str) -> str:
@@ -126,7 +126,8 @@ class InputFlags(JobFlags):
         wanted = tuple(dict.fromkeys(filter(None, (*labels.columns, *columns))))
         inputs = self._inputs(wanted, output, join)
         if labels.columns:
-            labels = replace(labels, several=isinstance(first_value(inputs, labels.table), list))
+            value = first_value(inputs, labels.table)
+            labels = replace(labels, several=holds_lists(labels.table, value))
         return inputs, labels
 
     def _inputs(self, columns: tuple[str, ...], output: str, join: str) -> Inputs:

@@ -286,6 +286,24 @@ def first_value(inputs: Inputs, column: str) -> Any:
     return None
 
 
+def holds_lists(column: str, value: Any) -> bool:
+    """Whether a column of labels holds lists of them.
+
+    Args:
+        column: The column.
+        value: Its first value; None if it has none.
+
+    Raises:
+        UsageError: the value is a number that is not whole.
+    """
+    if isinstance(value, float) and not value.is_integer() and not math.isnan(value):
+        raise UsageError(
+            f"label column {column!r} holds {value!r}, and labels are classes: keep numbers with "
+            f"--extra_features {column}:float32 instead"
+        )
+    return isinstance(value, list)
+
+
 def split_names(inputs: Inputs, column: str) -> list[str]:
     """The names of splits in a column of tables: `train` first, the others sorted.
 

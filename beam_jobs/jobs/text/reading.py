@@ -28,6 +28,7 @@ from beam_jobs.sources.rows import (
     opened_text,
 )
 from beam_jobs.sources.source import NOT_UTF8, Source, is_utf8
+from beam_jobs.sources.table_inputs import holds_lists
 from beam_jobs.sources.tables import column_names, read_rows
 from beam_jobs.storage.encodings import HEAD_BYTES, UTF8, check_head, not_decodable
 
@@ -286,14 +287,16 @@ class TextReader:
     ) -> Text:
         if row.values is None:
             return Text.of_error(key, row.error)
-        text = row.values.get(self.text_field)
-        if isinstance(text, str):
-            return self._text(key, text, row.values, label, file_row)
-        return Text.of_error(
-            key,
-            f"field {self.text_field!r} is {text!r:.80}, expected text; "
-            f"the record has {', '.join(map(str, row.values))}",
-        )
+        name = self.text_field
+        if name not in row.values:
+            known = ", ".join(map(str, row.values)) or "no fields"
+            return Text.of_error(
+                key, f"no field {name!r}, it has {known}; name the one with the text: --text_field"
+            )
+        text = row.values[name]
+        if not isinstance(text, str):
+            return Text.of_error(key, f"field {name!r} is {text!r:.80}, expected text")
+        return self._text(key, text, row.values, label, file_row)
 
     def _text(
         self,
@@ -322,7 +325,11 @@ class TextReader:
 
 
 def has_several_labels(reader: TextReader) -> bool:
-    """Whether the label field of the first text that has one holds a list."""
+    """Whether the label field of the first text that has one holds a list.
+
+    Raises:
+        UsageError: It holds a number with a fraction.
+    """
     name = reader.label_field
     if not name:
         return False
@@ -332,5 +339,5 @@ def has_several_labels(reader: TextReader) -> bool:
             texts = itertools.chain.from_iterable(map(reader.read, reader.chunks(source)))
             for text in itertools.islice(texts, _MAX_TRIED):
                 if text.row and text.row.get(name) is not None:
-                    return isinstance(text.row[name], list)
+                    return holds_lists(name, text.row[name])
     return False

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import zipfile
 from pathlib import Path
 
@@ -227,8 +228,8 @@ def test_a_record_is_a_json_object(tmp_path, name):
         ("[1]", "expected a JSON object, got list"),
         ('"a"', "expected a JSON object, got str"),
         ("null", "expected a JSON object, got NoneType"),
-        ("{}", "field 'text' is None, expected text; the record has "),
-        ('{"body": "a", "id": 1}', "field 'text' is None, expected text; the record has body, id"),
+        ("{}", "no field 'text', it has no fields; name the one with the text: --text_field"),
+        ('{"body": "a", "id": 1}', "no field 'text', it has body, id; name the one with the text"),
         ('{"text": null}', "field 'text' is None, expected text"),
         ('{"text": 3}', "field 'text' is 3, expected text"),
         ('{"text": ["a"]}', "field 'text' is ['a'], expected text"),
@@ -339,6 +340,19 @@ def test_a_table_without_rows_has_no_records(tmp_path, data):
 def test_a_table_without_the_column_is_the_users_mistake(tmp_path, field):
     with pytest.raises(UsageError, match=r"a.csv: no column 'z', it has text, y"):
         read(tmp_path, "a.csv", "text,y\na,b\n", **{field: "z"})
+
+
+def test_a_table_with_another_delimiter_gets_a_hint(tmp_path):
+    hint = "a.csv: no column 'text', it has text;y; is it separated by ';'? Then add --delimiter"
+    with pytest.raises(UsageError, match=re.escape(hint)):
+        read(tmp_path, "a.csv", "text;y\na;b\n")
+
+
+def test_labels_with_a_fraction_are_refused_before_all_texts_are_read(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"text": "a"}\n{"text": "b", "score": -0.9}\n')
+    message = r"'score' holds -0.9, .* classes: keep numbers with --extra_features score:float32"
+    with pytest.raises(UsageError, match=message):
+        has_several_labels(job(tmp_path, label_field="score"))
 
 
 def test_a_line_longer_than_any_text_is_one_reject(tmp_path):

@@ -2,6 +2,7 @@ import csv
 import gzip
 import io
 import json
+import math
 import os
 import re
 from pathlib import Path
@@ -16,7 +17,7 @@ from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.rows import Dialect
 from beam_jobs.sources.source import Source, pack_reference, unpack_reference
-from beam_jobs.sources.table_inputs import TableInputs, first_value, split_names, tables_of
+from beam_jobs.sources.table_inputs import TableInputs, first_value, holds_lists, split_names, tables_of
 
 ROWS = [
     {"path": "a/1.jpg", "label": "cat", "fold": 0},
@@ -431,6 +432,19 @@ def test_a_table_may_have_another_encoding_and_delimiter(tmp_path):
         ("b.jpg", {"split": "train"}, ""),
     ]
     assert split_names(inputs, "split") == ["train", "test"]
+
+
+@pytest.mark.parametrize(
+    ("value", "lists"),
+    [(None, False), ("1.5", False), (2, False), (3.0, False), (math.nan, False), (["a"], True)],
+)
+def test_a_column_of_labels_holds_lists_if_its_first_value_is_one(value, lists):
+    assert holds_lists("y", value) == lists
+
+
+def test_a_column_of_fractions_holds_no_labels():
+    with pytest.raises(UsageError, match=r"'y' holds 0.5, .*: keep numbers with --extra_features"):
+        holds_lists("y", 0.5)
 
 
 def test_a_table_with_another_delimiter_gets_a_hint(tmp_path):
