@@ -46,9 +46,10 @@ class TextReader:
     """Cuts files into chunks and reads the texts in them.
 
     Attributes:
-        inputs: `.txt`, `.jsonl`, `.csv`, `.tsv` and `.parquet` files; all but the last also `.gz`.
+        inputs: `.txt`, `.jsonl`, `.csv`, `.tsv` and `.parquet` files, all but the last also `.gz`;
+            any text files if each is a record.
         labels: Where the labels of files come from, if no field holds them.
-        record: "line", or "file" if each `.txt` file is one text.
+        record: "line", or "file" if each file is one text.
         text_field, label_field: The fields or columns that hold them; an empty `label_field` if
             none holds labels.
         several_labels: Whether `label_field` holds lists.
@@ -66,7 +67,9 @@ class TextReader:
     def chunks(self, source: Source) -> Iterator[Chunk]:
         """Yields the pieces of a source: row groups of a table, or byte ranges of a large file."""
         on_its_own = source.location is None and not source.error
-        if on_its_own and source.file.lower().endswith(".parquet"):
+        if self.record == "file":
+            yield Chunk(source, 0, 0, 1, source.size)
+        elif on_its_own and source.file.lower().endswith(".parquet"):
             yield from self._row_group_chunks(source)
         elif source.size > CHUNK_BYTES and self._has_lines_to_cut(source):
             yield from self._byte_chunks(source)
@@ -87,10 +90,12 @@ class TextReader:
         try:
             with self.inputs.stream(source) as file:
                 check_head(file.read(HEAD_BYTES), UTF8)
-        except (OSError, RejectError) as error:
+        except OSError:
+            pass  # Whoever counts the lines will say why the file cannot be read.
+        except RejectError as error:
             yield Chunk(source._replace(error=str(error)), 0, 0, 1, source.size)
-        else:
-            yield from byte_ranges(source)
+            return
+        yield from byte_ranges(source)
 
     def _row_group_chunks(self, source: Source) -> Iterator[Chunk]:
         try:
@@ -214,9 +219,7 @@ class TextReader:
             if source.error:
                 raise RejectError(source.error)
             label = self.labels.of(source)
-            kind, packed = file_kind(source.file)
-            if self.record == "file" and kind != "txt":
-                raise RejectError("--record file is for .txt files")
+            kind, packed = file_kind(source.file, self.record == "file")
             open_source = self.inputs.open if kind in TABLES else self.inputs.stream
             with unpacked or open_source(source) as raw:
                 if kind in TABLES:

@@ -119,6 +119,7 @@ REFUSALS = [
         "--text_encoding ansi: expected an encoding of text that Python",
     ),
     (TEXT + "--delimiter ';;'", "--delimiter ;;: expected one character other than a quote, such"),
+    (TEXT + "--record file --label_field kind", "field 'kind': --record file reads no fields; dr"),
     (TABLE + "--input a --input b", "--input a b: with --table, expected the one folder that"),
     (
         TABLE + "--input {data}/no",

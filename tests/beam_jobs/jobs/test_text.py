@@ -192,10 +192,23 @@ def test_a_whole_file_may_be_a_record(tmp_path):
     assert broken.error.startswith("not UTF-8")
 
 
-def test_whole_files_are_for_plain_text(tmp_path):
-    found = only(read(tmp_path, "a.jsonl", '{"text": "x"}', record="file"))
-    assert (found.key, found.text) == ("a.jsonl", None)
-    assert found.error == "--record file is for .txt files"
+@pytest.mark.parametrize("name", ["a.md", "a.py", "LICENSE", "a.html.GZ", "a.jsonl", "a.csv"])
+def test_any_text_file_may_be_a_record(tmp_path, name):
+    data = "# Grüße\n\nx;y\n".encode()
+    stored = gzip.compress(data) if name.endswith("GZ") else data
+    assert read(tmp_path, name, stored, record="file") == [Text(name, data.decode(), None)]
+
+
+def test_a_large_file_may_be_a_record(tmp_path):
+    data = "line\n" * CHUNK_BYTES
+    assert only(read(tmp_path, "a.jsonl", data, record="file")).text == data
+
+
+@pytest.mark.parametrize("name", ["a.png", "a.parquet"])
+def test_files_that_are_no_text_are_rejected_as_records(tmp_path, name):
+    found = only(read(tmp_path, name, b"\x89PNG\r\n", record="file"))
+    assert (found.key, found.text) == (name, None)
+    assert found.error.startswith(("not UTF-8", "--record file is for text"))
 
 
 @pytest.mark.parametrize("name", ["a.json", "a", "a.gz", "a.tsv.xz", "a.txt.bz2", "a.parquet.gz"])
