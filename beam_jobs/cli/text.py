@@ -34,7 +34,7 @@ class TextFlags(InputFlags):
 
     label: str = label_flag("none")
     record: TextUnit = flag(
-        "line", "a record is a line that is not blank, or a whole file of any text"
+        "line", "a record is a line that is not blank, or a whole text file of any kind"
     )
     text_field: str = flag("text", "the field or column with the text", metavar="NAME")
     label_field: str = flag(

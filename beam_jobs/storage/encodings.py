@@ -31,7 +31,7 @@ _NULS: dict[tuple[bool, ...], str] = {
     (True, True, True, False): "utf-32-be",
 }
 
-# Stands for bytes that are no text. UTF-8 cannot contain it, so only its own line is rejected.
+# Replaces bytes that cannot be decoded. UTF-8 cannot hold it, so its line alone is rejected.
 _UNDECODABLE = "\udcff"
 
 
@@ -89,7 +89,7 @@ def _wide_encoding(head: bytes) -> str:
 
 
 def not_decodable(encoding: str, error: UnicodeError) -> str:
-    """Why a line that was read with `as_utf8` is no text.
+    """Why a line that was read with `as_utf8` is not text.
 
     Args:
         encoding: The encoding of its file.

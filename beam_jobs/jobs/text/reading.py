@@ -81,7 +81,7 @@ class TextReader:
         return self.inputs.dialect.encoding
 
     def _has_lines_to_cut(self, source: Source) -> bool:
-        # Lines are found without decoding what is before them, which not every encoding allows.
+        # In other encodings the byte of a newline may be a part of another character.
         by_lines = self.record == "line" and source.file.lower().endswith(_CUTTABLE)
         alone = source.location is None and not source.error
         return by_lines and alone and self._encoding == UTF8
@@ -91,7 +91,7 @@ class TextReader:
             with self.inputs.stream(source) as file:
                 check_head(file.read(HEAD_BYTES), UTF8)
         except OSError:
-            pass  # Whoever counts the lines will say why the file cannot be read.
+            pass  # The pass that counts the lines says why the file cannot be read.
         except RejectError as error:
             yield Chunk(source._replace(error=str(error)), 0, 0, 1, source.size)
             return
