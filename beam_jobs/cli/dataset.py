@@ -201,7 +201,7 @@ class EncodedDatasetFlags(DatasetFlags):
 
     def find_splits(self, job: RecordJob) -> Splits:
         if self.split_column and self.splits == ONE_SPLIT:
-            found = split_names(job.inputs.patterns, self.split_column)
+            found = split_names(job.inputs, self.split_column)
             return Splits.named(found, self.split_column)
         return super().find_splits(job)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from beam_jobs.cli.flags import JobFlags, flag
 from beam_jobs.errors import UsageError
@@ -12,7 +13,8 @@ from beam_jobs.sources.extra_features import ExtraFeature, parse_extra_features
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.joined_inputs import JoinedInputs
 from beam_jobs.sources.labels import Labels
-from beam_jobs.sources.table_inputs import TableInputs, first_value
+from beam_jobs.sources.rows import Dialect
+from beam_jobs.sources.table_inputs import TableInputs, first_value, holds_lists
 
 
 def label_flag(default: str) -> str:
@@ -31,6 +33,9 @@ class InputFlags(JobFlags):
     """The flags that jobs of raw inputs share."""
 
     title = "inputs"
+
+    # The flags that apply to the rows of a --table alone.
+    of_rows: ClassVar[tuple[str, ...]] = ("path_column", "key", "delimiter", "text_encoding")
 
     input: list[str] = flag(
         [],
@@ -59,6 +64,17 @@ class InputFlags(JobFlags):
         "what names a record of a --table: its path, its path and row number, or a column",
         metavar="path|row|column:NAME",
     )
+    delimiter: str = flag(
+        "",
+        "the character between the columns of .csv and .tsv, such as ';'; '\\t' is a tab",
+        unset="a comma in .csv, a tab in .tsv",
+        metavar="CHARACTER",
+    )
+    text_encoding: str = flag(
+        "utf-8",
+        "the encoding of texts and tables, such as utf-16, cp1252 or shift_jis; .parquet has none",
+        metavar="NAME",
+    )
     extra_features: str = flag(
         "",
         "columns to store as features, such as age:float32,site:string,tags:string[],"
@@ -67,7 +83,13 @@ class InputFlags(JobFlags):
         metavar="NAME:DTYPE,…",
     )
 
+    @property
+    def dialect(self) -> Dialect:
+        """How tables and texts are written."""
+        return Dialect.parse(self.text_encoding, self.delimiter)
+
     def check(self) -> None:
+        self.dialect  # noqa: B018  (The property checks both flags.)
         if self.table and len(self.input) > 1:
             raise UsageError(
                 f"--input {' '.join(self.input)}: with --table, expected the one folder that all "
@@ -76,12 +98,8 @@ class InputFlags(JobFlags):
         if not self.table:
             if not self.input:
                 raise UsageError("--input is missing: name files or a folder, or add a --table")
-            of_rows = {
-                "path_column": self.path_column,
-                "key": "" if self.key == "path" else self.key,
-            }
-            for name, value in of_rows.items():
-                if value:
+            for name in self.of_rows:
+                if (value := getattr(self, name)) != getattr(InputFlags, name):
                     raise UsageError(
                         f"--{name} {value}: this applies to the rows of a --table: add one"
                     )
@@ -108,7 +126,8 @@ class InputFlags(JobFlags):
         wanted = tuple(dict.fromkeys(filter(None, (*labels.columns, *columns))))
         inputs = self._inputs(wanted, output, join)
         if labels.columns:
-            labels = replace(labels, several=isinstance(first_value(inputs, labels.table), list))
+            value = first_value(inputs, labels.table)
+            labels = replace(labels, several=holds_lists(labels.table, value))
         return inputs, labels
 
     def _inputs(self, columns: tuple[str, ...], output: str, join: str) -> Inputs:
@@ -120,6 +139,7 @@ class InputFlags(JobFlags):
                 columns=columns,
                 key=self.key,
                 output=output,
+                dialect=self.dialect,
             )
         inputs = Inputs.of(self.input, output, samples=True, columns=columns)
         if columns and not any(

@@ -58,7 +58,7 @@ _JOBS = {
     ),
     "text": _Job(
         "A record is a line of .txt, an object of .jsonl, or a row of .csv or .tsv (all also .gz) or "
-        "of .parquet.",
+        "of .parquet; or a whole text file.",
         TextFlags,
         EncodedDatasetFlags,
     ),

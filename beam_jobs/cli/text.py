@@ -30,8 +30,12 @@ class TextFlags(InputFlags):
 
     title = "records"
 
+    of_rows = ("path_column", "key")
+
     label: str = label_flag("none")
-    record: TextUnit = flag("line", "a record is a line, or a whole .txt file")
+    record: TextUnit = flag(
+        "line", "a record is a line that is not blank, or a whole text file of any kind"
+    )
     text_field: str = flag("text", "the field or column with the text", metavar="NAME")
     label_field: str = flag(
         "",
@@ -158,23 +162,28 @@ class TextFlags(InputFlags):
             return *self.find_inputs(self.label, columns, output), self.label_field
         for table in self.table:
             tables_of(table)
-        inputs = Inputs.of(self.table or self.input, output)
+        inputs = Inputs.of(self.table or self.input, output, dialect=self.dialect)
         labels, label_field = Labels.parse(self.label), self.label_field
         if labels.columns:
             labels, label_field = Labels(), labels.table
-        _check_fields(inputs, [*filter(None, [label_field]), *columns])
+        fields = [*filter(None, [label_field]), *columns]
+        if fields:
+            _check_fields(inputs, fields[0], self.record == "file")
         return inputs, labels, label_field
 
 
-def _check_fields(inputs: Inputs, fields: list[str]) -> None:
-    """Refuses fields if the first files are all plain text."""
-    if not fields:
-        return
+def _check_fields(inputs: Inputs, field: str, whole: bool) -> None:
+    """Refuses a field if records are whole files, or the first files are all plain text."""
+    if whole:
+        raise UsageError(
+            f"field {field!r}: --record file reads no fields; drop it, or list the files in a "
+            "--table and name its --path_column"
+        )
     for pattern in inputs.patterns:
         for file in itertools.islice(inputs.files(pattern, _TRIED), _TRIED):
             if not file.key.lower().endswith((".txt", ".txt.gz")):
                 return
     raise UsageError(
-        f"field {fields[0]!r}: .txt files have no fields; use .jsonl or a table, or list the files "
+        f"field {field!r}: .txt files have no fields; use .jsonl or a table, or list the files "
         "in a --table and name its --path_column"
     )

@@ -12,7 +12,6 @@ import json
 
 from beam_jobs.dataset.directory import (
     NEXT,
-    files_in,
     relative_names,
     working_directory,
 )
@@ -53,7 +52,7 @@ def finish_replacement(directory: str) -> None:
     Raises:
         UsageError: The directory cannot be read or written.
     """
-    if JOURNAL not in relative_names(directory, files_in(directory)):
+    if _content(join(directory, JOURNAL)) is None:
         return
     try:
         replace_dataset(directory)

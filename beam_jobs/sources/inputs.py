@@ -15,6 +15,7 @@ from typing import BinaryIO
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.sources.archives.archive import archive_kind, members, open_member, read_member, walk
 from beam_jobs.sources.archives.member import Member
+from beam_jobs.sources.rows import DEFAULT, Dialect
 from beam_jobs.sources.sidecars import (
     MemberGroup,
     is_sidecar,
@@ -47,6 +48,7 @@ class Inputs:
             of the member with the same name.
         columns: The columns to take from sidecars.
         skips: Whether to skip a file that a pattern matches, given its path.
+        dialect: How tables and texts are written.
     """
 
     patterns: tuple[str, ...]
@@ -55,6 +57,7 @@ class Inputs:
     samples: bool = False
     columns: tuple[str, ...] = ()
     skips: Callable[[str], bool] = _skips_none
+    dialect: Dialect = DEFAULT
 
     @classmethod
     def of(
@@ -63,6 +66,7 @@ class Inputs:
         output: str = "",
         samples: bool = False,
         columns: tuple[str, ...] = (),
+        dialect: Dialect = DEFAULT,
     ) -> Inputs:
         """The inputs that `--input` flags name.
 
@@ -75,7 +79,8 @@ class Inputs:
                 raise UsageError(
                     f"--input {given}: no file matches; quote the pattern, and check it with ls"
                 )
-        return cls(tuple(resolved), common_root(resolved), output, samples, columns)
+        root = common_root(resolved)
+        return cls(tuple(resolved), root, output, samples, columns, dialect=dialect)
 
     @property
     def packed(self) -> bool:

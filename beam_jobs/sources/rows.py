@@ -6,17 +6,17 @@ import contextlib
 import csv
 import gzip
 import io
-import itertools
 import json
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import Any, BinaryIO, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, BinaryIO, NamedTuple, cast
 
 import orjson
 
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.sources.source import is_utf8
+from beam_jobs.storage.encodings import UTF8, as_utf8, encoding_name, not_decodable
 
 _DELIMITERS = {"csv": ",", "tsv": "\t"}
 
@@ -29,6 +29,46 @@ MAX_LINE_BYTES = 64 << 20
 csv.field_size_limit(MAX_LINE_BYTES)
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+# Delimiters that a table may have instead of the usual one.
+_OTHER_DELIMITERS = ";\t|,"
+
+
+class Dialect(NamedTuple):
+    """How a table of text is written.
+
+    Attributes:
+        encoding: A name from `encoding_name`.
+        delimiter: The character between columns of .csv and .tsv; empty for the usual one.
+    """
+
+    encoding: str = UTF8
+    delimiter: str = ""
+
+    @classmethod
+    def parse(cls, encoding: str, delimiter: str) -> Dialect:
+        """Parses the flags `--text_encoding` and `--delimiter`.
+
+        Raises:
+            UsageError: there is no such encoding of text, or the delimiter is not one character.
+        """
+        try:
+            name = encoding_name(encoding)
+        except LookupError:
+            raise UsageError(
+                f"--text_encoding {encoding}: expected an encoding of text that Python knows, such "
+                "as utf-16, cp1252 or shift_jis"
+            ) from None
+        found = delimiter.replace("\\t", "\t")
+        if len(found) > 1 or found in ('"', "\r", "\n"):
+            raise UsageError(
+                f"--delimiter {delimiter}: expected one character other than a quote, such as ';' "
+                "or '\\t' for a tab"
+            )
+        return cls(name, found)
+
+
+DEFAULT = Dialect()
 
 
 class Row(NamedTuple):
@@ -46,19 +86,20 @@ class Row(NamedTuple):
     error: str = ""
 
 
-def json_row(number: int, line: bytes | None) -> Row:
+def json_row(number: int, line: bytes | None, encoding: str = UTF8) -> Row:
     """Parses a line of .jsonl.
 
     Args:
         number: The line's number, from 1.
-        line: The line; None if it is longer than `MAX_LINE_BYTES`.
+        line: The line, from `as_utf8`; None if it is longer than `MAX_LINE_BYTES`.
+        encoding: The encoding of its file.
     """
     if line is None:
         return Row(number, None, f"longer than {MAX_LINE_BYTES >> 20} MiB")
     try:
         values = parse_json(line)
     except UnicodeError as error:
-        return Row(number, None, f"not UTF-8: {error}")
+        return Row(number, None, not_decodable(encoding, error))
     except (ValueError, RecursionError) as error:
         return Row(number, None, f"not JSON: {error}")
     if not isinstance(values, dict):
@@ -83,34 +124,50 @@ def parse_json(text: bytes) -> Any:
         return value
 
 
-def text_rows(file: BinaryIO, kind: str, gzipped: bool) -> Iterator[Row]:
+def text_rows(
+    file: BinaryIO, kind: str, gzipped: bool, dialect: Dialect = DEFAULT
+) -> Iterator[Row]:
     """Yields every row of a table of text, including those that cannot be read.
 
     Args:
         file: The table, at its beginning.
         kind: "csv", "tsv" or "jsonl".
         gzipped: Whether the file is compressed.
+        dialect: How it is written.
 
     Raises:
         RejectError: the file cannot be read to its end.
         UsageError: two columns have the same name.
     """
     with _as_rejects():
-        text = _decompressed(file, gzipped)
+        text = opened_text(file, gzipped, dialect.encoding)
         if kind == "jsonl":
-            yield from itertools.starmap(json_row, numbered_lines(text))
+            for number, line in numbered_lines(text):
+                yield json_row(number, line, dialect.encoding)
         else:
-            yield from _delimited_rows(text, _DELIMITERS[kind])
+            yield from _delimited_rows(text, kind, dialect)
 
 
-def text_header(file: BinaryIO, kind: str, gzipped: bool) -> tuple[str, ...]:
+def text_header(
+    file: BinaryIO, kind: str, gzipped: bool, dialect: Dialect = DEFAULT
+) -> tuple[str, ...]:
     """The column names of a .csv or .tsv; arguments and errors as for `text_rows`."""
     with _as_rejects():
-        return tuple(_header(_split_rows(_decompressed(file, gzipped), _DELIMITERS[kind])))
+        text = opened_text(file, gzipped, dialect.encoding)
+        return tuple(_header(_split_rows(text, kind, dialect), dialect.encoding))
 
 
-def _decompressed(file: BinaryIO, gzipped: bool) -> Any:
-    return gzip.GzipFile(fileobj=file) if gzipped else file
+def delimiter_hint(header: Sequence[str]) -> str:
+    """A hint for a table that lacks a column; empty unless it seems to have another delimiter."""
+    found = next((mark for mark in _OTHER_DELIMITERS if mark in "".join(header)), "")
+    if len(header) != 1 or not found:
+        return ""
+    return f"; is it separated by {found!r}? Then add --delimiter {found!r}"
+
+
+def opened_text(file: BinaryIO, gzipped: bool, encoding: str) -> BinaryIO:
+    """The text of a file in UTF-8; arguments as for `text_rows` and `as_utf8`."""
+    return as_utf8(cast(BinaryIO, gzip.GzipFile(fileobj=file)) if gzipped else file, encoding)
 
 
 @contextlib.contextmanager
@@ -153,26 +210,27 @@ def numbered_lines(
         number += 1
 
 
-def _delimited_rows(file: Any, delimiter: str) -> Iterator[Row]:
-    rows = _split_rows(file, delimiter)
-    header = _header(rows)
+def _delimited_rows(file: BinaryIO, kind: str, dialect: Dialect) -> Iterator[Row]:
+    rows = _split_rows(file, kind, dialect)
+    header = _header(rows, dialect.encoding)
     for number, row in enumerate(rows, 1):
         if len(row) != len(header):
             error = f"{len(row)} columns, the first line has {len(header)}"
             yield Row(number, None, error)
         elif not is_utf8("".join(row)):
-            yield Row(number, None, "not UTF-8")
+            yield Row(number, None, f"not {dialect.encoding.upper()}")
         else:
             yield Row(number, dict(zip(header, row, strict=True)))
 
 
-def _split_rows(file: Any, delimiter: str) -> Iterator[list[str]]:
+def _split_rows(file: Any, kind: str, dialect: Dialect) -> Iterator[list[str]]:
     """Yields the fields of each row that is not blank; bytes that are not UTF-8 become surrogates.
 
     Raises:
         csv.Error: a row is too long, or the file ends within quotes.
     """
     text = io.TextIOWrapper(file, "utf-8-sig", "surrogateescape", newline="")
+    delimiter = dialect.delimiter or _DELIMITERS[kind]
     room, ended = MAX_LINE_BYTES, False  # `room` is what is left for the current row.
 
     def lines() -> Iterator[str]:
@@ -184,24 +242,19 @@ def _split_rows(file: Any, delimiter: str) -> Iterator[list[str]]:
             yield line
         ended = True
 
-    try:
-        for row in csv.reader(lines(), delimiter=delimiter):
-            # The reader yields a complete row before it requests the next line.
-            if ended:
-                raise csv.Error("it ends within quotes")
-            room = MAX_LINE_BYTES
-            if row:
-                yield row
-    finally:
-        # Otherwise the wrapper would close the caller's file, which may already be closed.
-        with contextlib.suppress(ValueError):
-            text.detach()
+    for row in csv.reader(lines(), delimiter=delimiter):
+        # The reader yields a complete row before it requests the next line.
+        if ended:
+            raise csv.Error("it ends within quotes")
+        room = MAX_LINE_BYTES
+        if row:
+            yield row
 
 
-def _header(rows: Iterator[list[str]]) -> list[str]:
+def _header(rows: Iterator[list[str]], encoding: str) -> list[str]:
     header = next(rows, [])
     if not is_utf8("".join(header)):
-        raise csv.Error("its first line is not UTF-8")
+        raise csv.Error(f"its first line is not {encoding.upper()}")
     check_names(header)
     return header
 

@@ -17,6 +17,7 @@ from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.sources.archives.archive import archive_kind
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import PATH_COLUMNS, column_text
+from beam_jobs.sources.rows import DEFAULT, Dialect, delimiter_hint
 from beam_jobs.sources.source import COLUMN, Source
 from beam_jobs.sources.tables import column_names, distinct, read_rows, table_kind
 from beam_jobs.storage.files import open_seekable
@@ -52,6 +53,7 @@ class TableInputs(Inputs):
         columns: tuple[str, ...],
         key: str = "path",
         output: str = "",
+        dialect: Dialect = DEFAULT,
     ) -> TableInputs:
         """The inputs that `--table` flags name.
 
@@ -62,6 +64,7 @@ class TableInputs(Inputs):
             columns: The other columns to read.
             key: The attribute `key`.
             output: A directory whose files are skipped.
+            dialect: How the tables are written.
 
         Raises:
             UsageError: a table is missing or lacks a column, `root` is not a folder, or `key` is invalid.
@@ -74,9 +77,15 @@ class TableInputs(Inputs):
         folder = _folder(root) if root else common_root(resolved)
         for given in tables:
             for path in tables_of(given):
-                path_column = _check_columns(path, path_column, columns)
+                path_column = _check_columns(path, path_column, columns, dialect)
         return cls(
-            tuple(resolved), folder, output, columns=columns, path_column=path_column, key=key
+            tuple(resolved),
+            folder,
+            output,
+            columns=columns,
+            dialect=dialect,
+            path_column=path_column,
+            key=key,
         )
 
     @property
@@ -105,7 +114,7 @@ class TableInputs(Inputs):
         wanted = {self.path_column, *self.columns}
         name = path[len(self._above) + 1 :]
         with open_seekable(path) as file:
-            for row in read_rows(file, kind, gzipped, wanted):
+            for row in read_rows(file, kind, gzipped, wanted, self.dialect):
                 key = f"{name}#{row.number}" if row.number else name
                 if row.values is None:
                     yield Source(key, error=row.error)
@@ -173,31 +182,31 @@ def _folder(root: str) -> str:
     return path
 
 
-def _check_columns(path: str, path_column: str, columns: tuple[str, ...]) -> str:
+def _check_columns(path: str, path_column: str, columns: tuple[str, ...], dialect: Dialect) -> str:
     """Checks that a table has all columns; returns the one with the paths.
 
     Args:
         path: The table's path.
         path_column: The column with the paths; empty for one of `PATH_COLUMNS`.
         columns: The other columns.
+        dialect: How the table is written.
 
     Raises:
         UsageError: the table lacks a column.
     """
-    header = _columns_of(path)
+    header = _columns_of(path, dialect)
+    found = f"it has {', '.join(header) or 'none'}{delimiter_hint(header)}"
     if not path_column:
         names = [name for name in PATH_COLUMNS if name in header]
         if not names:
             raise UsageError(
-                f"--table {path}: no column {'/'.join(PATH_COLUMNS)}, it has "
-                f"{', '.join(header) or 'none'}; name the one with the paths: --path_column"
+                f"--table {path}: no column {'/'.join(PATH_COLUMNS)}, {found}; name the one with "
+                "the paths: --path_column"
             )
         path_column = names[0]
     for column in (path_column, *columns):
         if column not in header:
-            raise UsageError(
-                f"--table {path}: no column {column!r}, it has {', '.join(header) or 'none'}"
-            )
+            raise UsageError(f"--table {path}: no column {column!r}, {found}")
     return path_column
 
 
@@ -240,7 +249,7 @@ def _kind_of(path: str) -> tuple[str, bool]:
     return kind
 
 
-def _columns_of(path: str) -> tuple[str, ...]:
+def _columns_of(path: str, dialect: Dialect) -> tuple[str, ...]:
     """The columns of a table; for .jsonl, the keys of its first lines.
 
     Raises:
@@ -248,10 +257,11 @@ def _columns_of(path: str) -> tuple[str, ...]:
     """
     kind, gzipped = _kind_of(path)
     with _usage_errors(f"--table {path}"), open_seekable(path) as file:
-        names = dict.fromkeys(column_names(file, kind, gzipped))
+        names = dict.fromkeys(column_names(file, kind, gzipped, dialect))
         if kind == "jsonl":
             file.seek(0)
-            for row in itertools.islice(read_rows(file, kind, gzipped), _SAMPLED_ROWS):
+            rows = read_rows(file, kind, gzipped, dialect=dialect)
+            for row in itertools.islice(rows, _SAMPLED_ROWS):
                 names.update(dict.fromkeys(row.values or ()))
         return tuple(names)
 
@@ -276,7 +286,25 @@ def first_value(inputs: Inputs, column: str) -> Any:
     return None
 
 
-def split_names(patterns: tuple[str, ...], column: str) -> list[str]:
+def holds_lists(column: str, value: Any) -> bool:
+    """Whether a column of labels holds lists of them.
+
+    Args:
+        column: The column.
+        value: Its first value; None if it has none.
+
+    Raises:
+        UsageError: the value is a number that is not whole.
+    """
+    if isinstance(value, float) and not value.is_integer() and not math.isnan(value):
+        raise UsageError(
+            f"label column {column!r} holds {value!r}, and labels are classes: keep numbers with "
+            f"--extra_features {column}:float32 instead"
+        )
+    return isinstance(value, list)
+
+
+def split_names(inputs: Inputs, column: str) -> list[str]:
     """The names of splits in a column of tables: `train` first, the others sorted.
 
     Rows without a valid name are ignored; they are rejected where records are made.
@@ -285,7 +313,7 @@ def split_names(patterns: tuple[str, ...], column: str) -> list[str]:
         UsageError: a file is not a table or cannot be read, or there are no names, or too many.
     """
     found: set[str] = set()
-    for pattern in patterns:
+    for pattern in inputs.patterns:
         for path, *_ in match(pattern):
             kind = table_kind(path)
             if kind is None:
@@ -295,7 +323,8 @@ def split_names(patterns: tuple[str, ...], column: str) -> list[str]:
                 )
             where = f"--split_column {column}: {path}"
             with _usage_errors(where), open_seekable(path) as file:
-                found |= set(distinct(read_rows(file, *kind, {column}), column, _MAX_SPLIT_NAMES))
+                rows = read_rows(file, *kind, {column}, inputs.dialect)
+                found |= set(distinct(rows, column, _MAX_SPLIT_NAMES))
     if not found:
         raise UsageError(
             f"--split_column {column}: no row has a name there; is it the right column?"

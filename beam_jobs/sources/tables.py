@@ -9,7 +9,7 @@ from typing import BinaryIO
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.sources.labels import label_text
 from beam_jobs.sources.parquet import parquet_columns, read_row_groups
-from beam_jobs.sources.rows import TEXT_KINDS, Row, text_header, text_rows
+from beam_jobs.sources.rows import DEFAULT, TEXT_KINDS, Dialect, Row, text_header, text_rows
 
 
 def table_kind(path: str) -> tuple[str, bool] | None:
@@ -27,7 +27,11 @@ def table_kind(path: str) -> tuple[str, bool] | None:
 
 
 def read_rows(
-    file: BinaryIO, kind: str, gzipped: bool, columns: Collection[str] | None = None
+    file: BinaryIO,
+    kind: str,
+    gzipped: bool,
+    columns: Collection[str] | None = None,
+    dialect: Dialect = DEFAULT,
 ) -> Iterator[Row]:
     """Yields every row of a table, including those that cannot be read.
 
@@ -39,13 +43,14 @@ def read_rows(
         file: The table, at its beginning; seekable if it is .parquet.
         kind, gzipped: The kind, from `table_kind`.
         columns: The columns to read from .parquet; other tables always yield all.
+        dialect: How a table of text is written.
 
     Raises:
         UsageError: two columns have the same name.
     """
     try:
         if kind != "parquet":
-            yield from text_rows(file, kind, gzipped)
+            yield from text_rows(file, kind, gzipped, dialect)
             return
         for row in read_row_groups(file, columns=columns):
             yield row
@@ -55,7 +60,9 @@ def read_rows(
         yield Row(0, None, str(error))
 
 
-def column_names(file: BinaryIO, kind: str, gzipped: bool) -> tuple[str, ...]:
+def column_names(
+    file: BinaryIO, kind: str, gzipped: bool, dialect: Dialect = DEFAULT
+) -> tuple[str, ...]:
     """The column names of a table; for .jsonl the keys of the first object.
 
     Takes the arguments of `read_rows`.
@@ -67,8 +74,8 @@ def column_names(file: BinaryIO, kind: str, gzipped: bool) -> tuple[str, ...]:
     if kind == "parquet":
         return parquet_columns(file)
     if kind != "jsonl":
-        return text_header(file, kind, gzipped)
-    rows = text_rows(file, kind, gzipped)
+        return text_header(file, kind, gzipped, dialect)
+    rows = text_rows(file, kind, gzipped, dialect)
     return next((tuple(row.values) for row in rows if row.values is not None), ())
 
 

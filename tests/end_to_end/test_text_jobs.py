@@ -508,6 +508,25 @@ def test_a_file_given_twice_is_refused_even_if_duplicates_are_dropped(tmp_path, 
     assert verified(out).duplicates == 2
 
 
+def test_texts_in_other_encodings_are_read_if_they_are_named(tmp_path):
+    (tmp_path / "wide.txt").write_text("Grüße\nhello\n", encoding="utf-16")
+    (tmp_path / "utf8.txt").write_text("Grüße\nhello\n")
+    assert run("text", "--input", f"{tmp_path}/*.txt", "--output", tmp_path / "first") == 0
+    assert records_of(tmp_path / "first").keys() == {"utf8.txt#1", "utf8.txt#2"}
+    assert rejects_of(tmp_path / "first") == {
+        "wide.txt": "UTF-16 text: convert it to UTF-8, or add --text_encoding utf-16"
+    }
+    (tmp_path / "t.csv").write_bytes("text;y;split\n„Ü“;cat;val\nb, c;dog;train\n".encode("cp1252"))
+    flags = ["--table", tmp_path / "t.csv", "--text_encoding", "cp1252", "--delimiter", ";"]
+    flags += ["--label_field", "y", "--split_column", "split", "--output", tmp_path / "second"]
+    assert run("text", *flags) == 0
+    manifest = verified(tmp_path / "second")
+    assert list(manifest.splits) == ["train", "val"]
+    assert manifest.options["text_encoding"] == "cp1252"
+    texts = {record["text"].item() for record in records_of(tmp_path / "second").values()}
+    assert texts == {"„Ü“".encode(), b"b, c"}
+
+
 def test_texts_that_do_not_fit_the_flags_end_the_job_in_one_line(tmp_path, capsys):
     (tmp_path / "a.tsv").write_text("text\ty\na zebra\tcat\n")
     pq.write_table(pa.table({"body": ["a"]}), tmp_path / "a.parquet")

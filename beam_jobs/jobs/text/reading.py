@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import codecs
-import gzip
 import io
 import itertools
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, BinaryIO, Literal, cast
+from typing import Any, BinaryIO, Literal
 
 import orjson
 
@@ -20,9 +19,18 @@ from beam_jobs.sources.chunks import CHUNK_BYTES, Chunk
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Label, Labels, field_label, label_of
 from beam_jobs.sources.parquet import read_row_groups, row_groups
-from beam_jobs.sources.rows import MAX_LINE_BYTES, Row, json_row, numbered_lines
+from beam_jobs.sources.rows import (
+    MAX_LINE_BYTES,
+    Row,
+    delimiter_hint,
+    json_row,
+    numbered_lines,
+    opened_text,
+)
 from beam_jobs.sources.source import NOT_UTF8, Source, is_utf8
+from beam_jobs.sources.table_inputs import holds_lists
 from beam_jobs.sources.tables import column_names, read_rows
+from beam_jobs.storage.encodings import HEAD_BYTES, UTF8, check_head, not_decodable
 
 TextUnit = Literal["line", "file"]
 
@@ -38,9 +46,10 @@ class TextReader:
     """Cuts files into chunks and reads the texts in them.
 
     Attributes:
-        inputs: `.txt`, `.jsonl`, `.csv`, `.tsv` and `.parquet` files; all but the last also `.gz`.
+        inputs: `.txt`, `.jsonl`, `.csv`, `.tsv` and `.parquet` files, all but the last also `.gz`;
+            any text files if each is a record.
         labels: Where the labels of files come from, if no field holds them.
-        record: "line", or "file" if each `.txt` file is one text.
+        record: "line", or "file" if each file is one text.
         text_field, label_field: The fields or columns that hold them; an empty `label_field` if
             none holds labels.
         several_labels: Whether `label_field` holds lists.
@@ -58,16 +67,35 @@ class TextReader:
     def chunks(self, source: Source) -> Iterator[Chunk]:
         """Yields the pieces of a source: row groups of a table, or byte ranges of a large file."""
         on_its_own = source.location is None and not source.error
-        if on_its_own and source.file.lower().endswith(".parquet"):
+        if self.record == "file":
+            yield Chunk(source, 0, 0, 1, source.size)
+        elif on_its_own and source.file.lower().endswith(".parquet"):
             yield from self._row_group_chunks(source)
         elif source.size > CHUNK_BYTES and self._has_lines_to_cut(source):
-            yield from byte_ranges(source)
+            yield from self._byte_chunks(source)
         else:
             yield Chunk(source, 0, 0, 1, source.size)
 
+    @property
+    def _encoding(self) -> str:
+        return self.inputs.dialect.encoding
+
     def _has_lines_to_cut(self, source: Source) -> bool:
+        # In other encodings the byte of a newline may be a part of another character.
         by_lines = self.record == "line" and source.file.lower().endswith(_CUTTABLE)
-        return by_lines and source.location is None and not source.error
+        alone = source.location is None and not source.error
+        return by_lines and alone and self._encoding == UTF8
+
+    def _byte_chunks(self, source: Source) -> Iterator[Chunk]:
+        try:
+            with self.inputs.stream(source) as file:
+                check_head(file.read(HEAD_BYTES), UTF8)
+        except OSError:
+            pass  # The pass that counts the lines says why the file cannot be read.
+        except RejectError as error:
+            yield Chunk(source._replace(error=str(error)), 0, 0, 1, source.size)
+            return
+        yield from byte_ranges(source)
 
     def _row_group_chunks(self, source: Source) -> Iterator[Chunk]:
         try:
@@ -122,6 +150,10 @@ class TextReader:
                 file.seek(chunk.start)
                 data = file.read(end - chunk.start)
         except OSError:
+            return None
+        try:
+            check_head(data[:HEAD_BYTES] if not chunk.start else b"", UTF8)
+        except RejectError:
             return None
         # As long as the limit, though its end is unknown: the file has grown since it was listed.
         return None if not chunk.end and len(data) == limit else data
@@ -187,15 +219,14 @@ class TextReader:
             if source.error:
                 raise RejectError(source.error)
             label = self.labels.of(source)
-            kind, packed = file_kind(source.file)
-            if self.record == "file" and kind != "txt":
-                raise RejectError("--record file is for .txt files")
+            kind, packed = file_kind(source.file, self.record == "file")
             open_source = self.inputs.open if kind in TABLES else self.inputs.stream
             with unpacked or open_source(source) as raw:
                 if kind in TABLES:
                     yield from self._table_texts(chunk, raw, kind, packed, label)
                     return
-                file = cast(BinaryIO, gzip.GzipFile(fileobj=raw)) if packed else raw
+                # A file is cut by bytes only if it is in UTF-8.
+                file = raw if chunk.end else opened_text(raw, packed, self._encoding)
                 if self.record == "file":
                     data = file.read(MAX_LINE_BYTES + 1).removeprefix(codecs.BOM_UTF8)
                     yield self._plain_text(source.key, data, label, source.row)
@@ -212,7 +243,7 @@ class TextReader:
     ) -> Iterator[Text]:
         source = chunk.source
         try:
-            header = column_names(file, kind, packed)
+            header = column_names(file, kind, packed, self.inputs.dialect)
         except UsageError as error:
             raise UsageError(f"{source.key}: {error.message}") from None
         file.seek(0)
@@ -221,12 +252,15 @@ class TextReader:
         needed = [name for name in (self.text_field, self.label_field, *self.columns) if name]
         for name in needed:
             if name not in header and name not in source.row:
-                raise UsageError(f"{source.key}: no column {name!r}, it has {', '.join(header)}")
+                raise UsageError(
+                    f"{source.key}: no column {name!r}, it has {', '.join(header)}"
+                    f"{delimiter_hint(header)}"
+                )
         if kind == "parquet":
             groups = range(chunk.start, chunk.end or len(row_groups(file)))
             rows = read_row_groups(file, groups, needed, chunk.first)
         else:
-            rows = read_rows(file, kind, packed)
+            rows = read_rows(file, kind, packed, dialect=self.inputs.dialect)
         for row in rows:
             key = f"{source.key}#{row.number}" if row.number else source.key
             yield self._row_text(key, row, label, source.row)
@@ -237,7 +271,8 @@ class TextReader:
         """The text of a line; None is a line that is too long."""
         key = f"{source.key}#{number}"
         if kind == "jsonl":
-            return self._row_text(key, json_row(number, line), label, source.row)
+            row = json_row(number, line, self._encoding)
+            return self._row_text(key, row, label, source.row)
         return self._plain_text(key, line, label, source.row)
 
     def _plain_text(
@@ -248,21 +283,23 @@ class TextReader:
         try:
             return self._text(key, data.decode(), {}, label, file_row)
         except UnicodeDecodeError as error:
-            return Text.of_error(key, f"not UTF-8: {error}")
+            return Text.of_error(key, not_decodable(self._encoding, error))
 
     def _row_text(
         self, key: str, row: Row, label: Label | None, file_row: Mapping[str, Any]
     ) -> Text:
         if row.values is None:
             return Text.of_error(key, row.error)
-        text = row.values.get(self.text_field)
-        if isinstance(text, str):
-            return self._text(key, text, row.values, label, file_row)
-        return Text.of_error(
-            key,
-            f"field {self.text_field!r} is {text!r:.80}, expected text; "
-            f"the record has {', '.join(map(str, row.values))}",
-        )
+        name = self.text_field
+        if name not in row.values:
+            known = ", ".join(map(str, row.values)) or "no fields"
+            return Text.of_error(
+                key, f"no field {name!r}, it has {known}; name the one with the text: --text_field"
+            )
+        text = row.values[name]
+        if not isinstance(text, str):
+            return Text.of_error(key, f"field {name!r} is {text!r:.80}, expected text")
+        return self._text(key, text, row.values, label, file_row)
 
     def _text(
         self,
@@ -291,7 +328,11 @@ class TextReader:
 
 
 def has_several_labels(reader: TextReader) -> bool:
-    """Whether the label field of the first text that has one holds a list."""
+    """Whether the label field of the first text that has one holds a list.
+
+    Raises:
+        UsageError: It holds a number with a fraction.
+    """
     name = reader.label_field
     if not name:
         return False
@@ -301,5 +342,5 @@ def has_several_labels(reader: TextReader) -> bool:
             texts = itertools.chain.from_iterable(map(reader.read, reader.chunks(source)))
             for text in itertools.islice(texts, _MAX_TRIED):
                 if text.row and text.row.get(name) is not None:
-                    return isinstance(text.row[name], list)
+                    return holds_lists(name, text.row[name])
     return False

@@ -82,15 +82,24 @@ class Texts(NamedTuple):
         )
 
 
-def file_kind(path: str) -> tuple[str, bool]:
+def file_kind(path: str, whole: bool = False) -> tuple[str, bool]:
     """A file's kind by its name, "txt" or a `table_kind`, and whether it is gzipped.
+
+    Args:
+        path: The file's path.
+        whole: Whether the file is one text, which may have any ending but that of Parquet.
 
     Raises:
         RejectError: The name has another ending.
     """
     name = path.lower()
-    if name.endswith((".txt", ".txt.gz")):
+    if whole and name.endswith(".parquet"):
+        raise RejectError("--record file is for text, which .parquet is not")
+    if whole or name.endswith((".txt", ".txt.gz")):
         return "txt", name.endswith(".gz")
     if kind := table_kind(path):
         return kind
-    raise RejectError("expected a .txt, .jsonl, .csv or .tsv file, each also with .gz, or .parquet")
+    raise RejectError(
+        "expected a .txt, .jsonl, .csv or .tsv file, each also with .gz, or .parquet; --record file "
+        "takes any text file as one record"
+    )

@@ -113,6 +113,14 @@ REFUSALS = [
     ("images --input {data}/no.png --output {data}/out", "--input {data}/no.png: no file matches"),
     (IMAGES + "--path_column path", "--path_column path: this applies to the rows of a --table"),
     (IMAGES + "--key row", "--key row: this applies to the rows of a --table: add one"),
+    (IMAGES + "--delimiter ';'", "--delimiter ;: this applies to the rows of a --table: add one"),
+    (IMAGES + "--text_encoding cp1252", "--text_encoding cp1252: this applies to the rows of a"),
+    (
+        TEXT + "--text_encoding ansi",
+        "--text_encoding ansi: expected an encoding of text that Python",
+    ),
+    (TEXT + "--delimiter ';;'", "--delimiter ;;: expected one character other than a quote, such"),
+    (TEXT + "--record file --label_field kind", "field 'kind': --record file reads no fields; dr"),
     (TABLE + "--input a --input b", "--input a b: with --table, expected the one folder that"),
     (
         TABLE + "--input {data}/no",

@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import re
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +23,7 @@ from beam_jobs.records.rejects import Reject, format_rejects
 from beam_jobs.sources.chunks import CHUNK_BYTES, Chunk, Task
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
-from beam_jobs.sources.rows import MAX_LINE_BYTES
+from beam_jobs.sources.rows import DEFAULT, MAX_LINE_BYTES, Dialect
 from beam_jobs.sources.source import NOT_UTF8, Source
 from readers.format.schema import Feature, Schema
 
@@ -108,6 +110,76 @@ def test_a_line_that_is_not_utf8_is_rejected_alone(tmp_path, bad):
     assert found[1].error.startswith("not UTF-8: ")
 
 
+TEXTS = {
+    "a.txt": "Grüße\n\nhello\n",
+    "a.jsonl": '{"text": "Grüße"}\n\n{"text": "hello"}\n',
+    "a.csv": 'text\nGrüße\n"hello"\n',
+}
+
+
+def packed(root: Path, name: str, data: bytes, where: str) -> tuple[str, bytes]:
+    """A file as itself, with GZIP, or in an archive: its name and its bytes."""
+    if where == "gz":
+        return f"{name}.gz", gzip.compress(data)
+    if where == "zip":
+        with zipfile.ZipFile(root / "a.zip", "w") as archive:
+            archive.writestr(name, data)
+        return "a.zip", (root / "a.zip").read_bytes()
+    return name, data
+
+
+def read_all(root: Path, name: str, data: bytes, dialect=DEFAULT, **options) -> list[Text]:
+    """All texts of a file or an archive."""
+    (root / name).write_bytes(data)
+    inputs = Inputs.of([f"{root}/{name}"], dialect=dialect)
+    reader = TextJob(inputs, Labels(), **options)
+    sources = inputs.sources(inputs.patterns[0])
+    return [text for source in sources for text in texts_of(reader, list(reader.chunks(source)))]
+
+
+@pytest.mark.parametrize("where", ["file", "gz", "zip"])
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("name", TEXTS)
+def test_utf16_is_one_reject_unless_it_is_asked_for(tmp_path, name, encoding, where):
+    stored, data = packed(tmp_path, name, TEXTS[name].encode(encoding), where)
+    found = only(read_all(tmp_path, stored, data))
+    assert (found.text, "#" in found.key) == (None, False)
+    assert found.error == f"UTF-16 text: convert it to UTF-8, or add --text_encoding {encoding}"
+    found = read_all(tmp_path, stored, data, Dialect(encoding))
+    assert [text.text for text in found] == ["Grüße", "hello"]
+
+
+def test_a_large_file_in_utf16_is_one_reject_too(tmp_path):
+    data = ("Grüße aus Wien\n" * 100_000).encode("utf-16-le")
+    assert len(data) > CHUNK_BYTES
+    error = "UTF-16 text: convert it to UTF-8, or add --text_encoding utf-16-le"
+    assert read(tmp_path, "a.txt", data) == [Text.of_error("a.txt", error)]
+
+
+def test_a_large_file_in_another_encoding_is_read_as_a_whole(tmp_path):
+    # Both bytes of the character U+0A0A are those of a newline.
+    lines = [f"{number} \u0a0a ü" for number in range(200_000)]
+    data = "\n".join(lines).encode("utf-16")
+    assert len(data) > CHUNK_BYTES
+    found = read_all(tmp_path, "a.txt", data, Dialect("utf-16"))
+    assert [text.text for text in found] == lines
+    assert found[-1].key == "a.txt#200000"
+
+
+def test_a_line_that_the_encoding_does_not_have_is_rejected_alone(tmp_path):
+    found = read_all(tmp_path, "a.txt", b"caf\xe9\n\x81\nfine\n", Dialect("cp1252"))
+    assert [text.text for text in found] == ["café", None, "fine"]
+    assert found[1].error == "not CP1252"
+
+
+def test_a_whole_file_may_be_in_another_encoding(tmp_path):
+    data = "\ufeffGrüße\r\n".encode("utf-16-le")
+    for encoding in ("utf-16", "utf-16-le"):
+        found = read_all(tmp_path, "a.txt", data, Dialect(encoding), record="file")
+        assert only(found).text == "Grüße\r\n"
+    assert only(read_all(tmp_path, "a.txt", data, record="file")).error.startswith("UTF-16 text")
+
+
 def test_a_whole_file_may_be_a_record(tmp_path):
     data = "\ufeffline 1\r\n\r\nline 2\n"
     expected = [Text("a.txt", "line 1\r\n\r\nline 2\n", None)]
@@ -120,10 +192,23 @@ def test_a_whole_file_may_be_a_record(tmp_path):
     assert broken.error.startswith("not UTF-8")
 
 
-def test_whole_files_are_for_plain_text(tmp_path):
-    found = only(read(tmp_path, "a.jsonl", '{"text": "x"}', record="file"))
-    assert (found.key, found.text) == ("a.jsonl", None)
-    assert found.error == "--record file is for .txt files"
+@pytest.mark.parametrize("name", ["a.md", "a.py", "LICENSE", "a.html.GZ", "a.jsonl", "a.csv"])
+def test_any_text_file_may_be_a_record(tmp_path, name):
+    data = "# Grüße\n\nx;y\n".encode()
+    stored = gzip.compress(data) if name.endswith("GZ") else data
+    assert read(tmp_path, name, stored, record="file") == [Text(name, data.decode(), None)]
+
+
+def test_a_large_file_may_be_a_record(tmp_path):
+    data = "line\n" * CHUNK_BYTES
+    assert only(read(tmp_path, "a.jsonl", data, record="file")).text == data
+
+
+@pytest.mark.parametrize("name", ["a.png", "a.parquet"])
+def test_files_that_are_no_text_are_rejected_as_records(tmp_path, name):
+    found = only(read(tmp_path, name, b"\x89PNG\r\n", record="file"))
+    assert (found.key, found.text) == (name, None)
+    assert found.error.startswith(("not UTF-8", "--record file is for text"))
 
 
 @pytest.mark.parametrize("name", ["a.json", "a", "a.gz", "a.tsv.xz", "a.txt.bz2", "a.parquet.gz"])
@@ -156,8 +241,8 @@ def test_a_record_is_a_json_object(tmp_path, name):
         ("[1]", "expected a JSON object, got list"),
         ('"a"', "expected a JSON object, got str"),
         ("null", "expected a JSON object, got NoneType"),
-        ("{}", "field 'text' is None, expected text; the record has "),
-        ('{"body": "a", "id": 1}', "field 'text' is None, expected text; the record has body, id"),
+        ("{}", "no field 'text', it has no fields; name the one with the text: --text_field"),
+        ('{"body": "a", "id": 1}', "no field 'text', it has body, id; name the one with the text"),
         ('{"text": null}', "field 'text' is None, expected text"),
         ('{"text": 3}', "field 'text' is 3, expected text"),
         ('{"text": ["a"]}', "field 'text' is ['a'], expected text"),
@@ -268,6 +353,19 @@ def test_a_table_without_rows_has_no_records(tmp_path, data):
 def test_a_table_without_the_column_is_the_users_mistake(tmp_path, field):
     with pytest.raises(UsageError, match=r"a.csv: no column 'z', it has text, y"):
         read(tmp_path, "a.csv", "text,y\na,b\n", **{field: "z"})
+
+
+def test_a_table_with_another_delimiter_gets_a_hint(tmp_path):
+    hint = "a.csv: no column 'text', it has text;y; is it separated by ';'? Then add --delimiter"
+    with pytest.raises(UsageError, match=re.escape(hint)):
+        read(tmp_path, "a.csv", "text;y\na;b\n")
+
+
+def test_labels_with_a_fraction_are_refused_before_all_texts_are_read(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"text": "a"}\n{"text": "b", "score": -0.9}\n')
+    message = r"'score' holds -0.9, .* classes: keep numbers with --extra_features score:float32"
+    with pytest.raises(UsageError, match=message):
+        has_several_labels(job(tmp_path, label_field="score"))
 
 
 def test_a_line_longer_than_any_text_is_one_reject(tmp_path):

@@ -2,6 +2,7 @@ import csv
 import gzip
 import io
 import json
+import math
 import os
 import re
 from pathlib import Path
@@ -13,8 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beam_jobs.errors import RejectError, UsageError
+from beam_jobs.sources.inputs import Inputs
+from beam_jobs.sources.rows import Dialect
 from beam_jobs.sources.source import Source, pack_reference, unpack_reference
-from beam_jobs.sources.table_inputs import TableInputs, first_value, split_names, tables_of
+from beam_jobs.sources.table_inputs import (
+    TableInputs,
+    first_value,
+    holds_lists,
+    split_names,
+    tables_of,
+)
 
 ROWS = [
     {"path": "a/1.jpg", "label": "cat", "fold": 0},
@@ -415,13 +424,46 @@ def test_the_first_value_is_that_of_the_first_row_that_has_one(tmp_path):
 def test_names_of_splits_are_those_in_the_column_train_first(tmp_path, name):
     rows = [{"path": "x", "split": s} for s in ("val", "train", "dev", "val")]
     table = write(tmp_path, name, KINDS[name](rows))
-    assert split_names((str(table),), "split") == ["train", "dev", "val"]
+    assert split_names(Inputs((str(table),), ""), "split") == ["train", "dev", "val"]
+
+
+def test_a_table_may_have_another_encoding_and_delimiter(tmp_path):
+    for name in ("ä.jpg", "b.jpg"):
+        write(tmp_path, name, "x")
+    table = write(tmp_path, "t.csv", "path;split\nä.jpg;test\nb.jpg;train\n".encode("utf-16"))
+    dialect = Dialect("utf-16", ";")
+    inputs = TableInputs.of_tables([str(table)], "", "", ("split",), dialect=dialect)
+    assert [(s.key, s.row, s.error) for s in sources_of(inputs)] == [
+        ("ä.jpg", {"split": "test"}, ""),
+        ("b.jpg", {"split": "train"}, ""),
+    ]
+    assert split_names(inputs, "split") == ["train", "test"]
+
+
+@pytest.mark.parametrize(
+    ("value", "lists"),
+    [(None, False), ("1.5", False), (2, False), (3.0, False), (math.nan, False), (["a"], True)],
+)
+def test_a_column_of_labels_holds_lists_if_its_first_value_is_one(value, lists):
+    assert holds_lists("y", value) == lists
+
+
+def test_a_column_of_fractions_holds_no_labels():
+    with pytest.raises(UsageError, match=r"'y' holds 0.5, .*: keep numbers with --extra_features"):
+        holds_lists("y", 0.5)
+
+
+def test_a_table_with_another_delimiter_gets_a_hint(tmp_path):
+    table = write(tmp_path, "t.csv", "path;label\nx;y\n")
+    hint = "it has path;label; is it separated by ';'? Then add --delimiter ';'"
+    assert hint in refused(table)
+    assert hint in refused(table, column="path")
 
 
 def test_names_of_splits_may_be_numbers_in_several_tables(tmp_path):
     write(tmp_path, "1.jsonl", lines([{"fold": 1}, {"fold": 0}, {"fold": None}, {}]))
     write(tmp_path, "2.csv", "fold\n2\n1\n\n")
-    assert split_names((f"{tmp_path}/*",), "fold") == ["0", "1", "2"]
+    assert split_names(Inputs((f"{tmp_path}/*",), ""), "fold") == ["0", "1", "2"]
 
 
 @pytest.mark.parametrize(
@@ -448,14 +490,14 @@ def test_a_column_that_names_no_splits_is_refused(tmp_path, name, data, message)
     path = write(tmp_path, name, data)
     message = re.escape(f"--split_column split: {message.format(path=path)}")
     with pytest.raises(UsageError, match=message):
-        split_names((str(path),), "split")
+        split_names(Inputs((str(path),), ""), "split")
 
 
 def test_a_table_that_is_gone_is_refused_with_its_name(tmp_path):
     (tmp_path / "t.csv").symlink_to("nowhere")
     assert f"--table {tmp_path}/t.csv: cannot be read" in refused(tmp_path / "t.csv")
     with pytest.raises(UsageError, match=rf"--split_column s: {tmp_path}/t.csv: .*No such file"):
-        split_names((f"{tmp_path}/t.csv",), "s")
+        split_names(Inputs((f"{tmp_path}/t.csv",), ""), "s")
 
 
 def test_tables_come_in_the_order_of_their_names(tmp_path):

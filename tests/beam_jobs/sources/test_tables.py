@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.sources import rows
 from beam_jobs.sources.parquet import read_row_groups, row_groups
-from beam_jobs.sources.rows import Row
+from beam_jobs.sources.rows import Dialect, Row, delimiter_hint
 from beam_jobs.sources.tables import column_names, distinct, read_rows, table_kind
 from tests.support.memory import peak_below
 
@@ -159,7 +159,7 @@ def test_a_table_without_rows_has_none(data):
 
 
 def test_a_first_line_must_be_utf8():
-    data = "a,b\n1,2\n".encode("utf-16")
+    data = "ä,b\n1,2\n".encode("latin-1")
     error = "not a table that can be read to its end: its first line is not UTF-8"
     assert read("csv", data) == [Row(0, None, error)]
     with pytest.raises(RejectError, match=error):
@@ -183,6 +183,56 @@ def test_two_columns_of_one_name_are_the_users_mistake(kind):
     for function in (read, names):
         with pytest.raises(UsageError, match=message):
             function(kind, data)
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl"])
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "cp1252"])
+def test_a_table_may_be_in_another_encoding(kind, encoding):
+    text = '{"ä": "ö"}\n{"ä": "ß"}\n' if kind == "jsonl" else "ä\nö\nß\n"
+    dialect = Dialect.parse(encoding, "")
+    file = io.BytesIO(text.encode(encoding))
+    assert values(list(read_rows(file, kind, False, dialect=dialect))) == [{"ä": "ö"}, {"ä": "ß"}]
+    file.seek(0)
+    assert column_names(file, kind, False, dialect) == ("ä",)
+    if encoding.startswith("utf"):
+        error = f"UTF-16 text: convert it to UTF-8, or add --text_encoding {encoding}"
+        assert read(kind, text.encode(encoding)) == [Row(0, None, error)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "data"), [("csv", b"a\n\x81\nx\n"), ("jsonl", b'{"a": "\x81"}\n{"a": "x"}\n')]
+)
+def test_a_row_that_the_encoding_does_not_have_is_reported_alone(kind, data):
+    rows = list(read_rows(io.BytesIO(data), kind, False, dialect=Dialect("cp1252")))
+    assert rows == [Row(1, None, "not CP1252"), Row(2, {"a": "x"})]
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv"])
+@pytest.mark.parametrize(("typed", "mark"), [(";", ";"), ("|", "|"), (r"\t", "\t"), ("\t", "\t")])
+def test_columns_may_have_another_delimiter(kind, typed, mark):
+    file = io.BytesIO(f'a{mark}b\n"1{mark}2"{mark}3,4\n'.encode())
+    rows = list(read_rows(file, kind, False, dialect=Dialect.parse("utf-8", typed)))
+    assert values(rows) == [{"a": f"1{mark}2", "b": "3,4"}]
+
+
+@pytest.mark.parametrize("typed", [";;", '"', "\n", "\r", "tab"])
+def test_a_delimiter_is_one_character(typed):
+    with pytest.raises(UsageError, match="expected one character other than a quote"):
+        Dialect.parse("utf-8", typed)
+
+
+@pytest.mark.parametrize(
+    ("header", "hint"),
+    [
+        (("text;label",), "; is it separated by ';'? Then add --delimiter ';'"),
+        (("text\tlabel",), r"; is it separated by '\t'? Then add --delimiter '\t'"),
+        (("a;b", "c"), ""),
+        (("text",), ""),
+        ((), ""),
+    ],
+)
+def test_one_column_that_seems_to_be_several_gives_a_hint(header, hint):
+    assert delimiter_hint(header) == hint
 
 
 def test_several_columns_may_have_no_name():

@@ -1,0 +1,144 @@
+"""Files of text in any encoding, read as UTF-8."""
+
+from __future__ import annotations
+
+import codecs
+import io
+from typing import Any, BinaryIO
+
+from beam_jobs.errors import RejectError
+
+UTF8 = "utf-8"
+
+# The beginning of a file, which shows whether its characters have several bytes each.
+HEAD_BYTES = 4096
+
+_BLOCK_BYTES = 1 << 16
+
+# Longer marks first: that of UTF-32 begins as that of UTF-16.
+_MARKS = {
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+
+# Which of four consecutive bytes are mostly NUL in text without a mark.
+_NULS: dict[tuple[bool, ...], str] = {
+    (False, True, False, True): "utf-16-le",
+    (True, False, True, False): "utf-16-be",
+    (False, True, True, True): "utf-32-le",
+    (True, True, True, False): "utf-32-be",
+}
+
+# Replaces bytes that cannot be decoded. UTF-8 cannot hold it, so its line alone is rejected.
+_UNDECODABLE = "\udcff"
+
+
+def _mark(error: UnicodeError) -> tuple[str, int]:
+    if isinstance(error, UnicodeDecodeError):
+        return _UNDECODABLE, error.end
+    raise error
+
+
+_ERRORS = "beam_jobs.mark"
+codecs.register_error(_ERRORS, _mark)
+
+
+def encoding_name(name: str) -> str:
+    """The canonical name of an encoding of text, such as "utf-8" for "UTF8".
+
+    Raises:
+        LookupError: Python has no such encoding, or it is not one of text.
+    """
+    try:
+        data = "a".encode(name)
+        if codecs.getincrementaldecoder(name)(_ERRORS).decode(data, True) == "a":
+            return codecs.lookup(name).name
+    except ValueError:  # Also a UnicodeError, from encodings of host names.
+        pass
+    raise LookupError(f"{name} is not an encoding of text")
+
+
+def check_head(head: bytes, encoding: str) -> None:
+    """Refuses a file in UTF-16 or UTF-32 that is read in an encoding of single bytes.
+
+    Args:
+        head: Up to `HEAD_BYTES` from its beginning.
+        encoding: The encoding in which it is read.
+
+    Raises:
+        RejectError: The file has a byte order mark, or NULs as in UTF-16 or UTF-32.
+    """
+    found = _wide_encoding(head)
+    if found and len("\n".encode(encoding)) == 1:
+        raise RejectError(
+            f"{found[:6].upper()} text: convert it to UTF-8, or add --text_encoding {found}"
+        )
+
+
+def _wide_encoding(head: bytes) -> str:
+    """The encoding of text in UTF-16 or UTF-32; empty for any other."""
+    for mark, encoding in _MARKS.items():
+        if head.startswith(mark):
+            return encoding
+    if b"\0" not in head:
+        return ""
+    parts = (head[place::4] for place in range(4))
+    return _NULS.get(tuple(2 * part.count(0) > len(part) for part in parts), "")
+
+
+def not_decodable(encoding: str, error: UnicodeError) -> str:
+    """Why a line that was read with `as_utf8` is not text.
+
+    Args:
+        encoding: The encoding of its file.
+        error: The error of decoding it as UTF-8.
+    """
+    return f"not UTF-8: {error}" if encoding == UTF8 else f"not {encoding.upper()}"
+
+
+def as_utf8(file: BinaryIO, encoding: str) -> BinaryIO:
+    """The text of a file in UTF-8, decoded block by block while it is read.
+
+    Bytes that the encoding does not have become bytes that are not UTF-8. Reading raises a
+    RejectError if the whole file has another encoding.
+
+    Args:
+        file: The file, at its beginning; it stays open.
+        encoding: A name from `encoding_name`.
+    """
+    return io.BufferedReader(_Utf8Stream(file, encoding), _BLOCK_BYTES)
+
+
+class _Utf8Stream(io.RawIOBase):
+    def __init__(self, file: BinaryIO, encoding: str) -> None:
+        # A damaged file is read up to the damage with `read1`; raw streams have only `read`.
+        self._read = getattr(file, "read1", file.read)
+        self._encoding = encoding
+        self._decoder = codecs.getincrementaldecoder(encoding)(_ERRORS)
+        self._rest = b""
+        self._begun = self._ended = False
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._rest and not self._ended:
+            self._rest = self._next_block()
+        part, self._rest = self._rest[: len(buffer)], self._rest[len(buffer) :]
+        buffer[: len(part)] = part
+        return len(part)
+
+    def _next_block(self) -> bytes:
+        block = self._read(_BLOCK_BYTES)
+        if not self._begun:
+            check_head(block[:HEAD_BYTES], self._encoding)
+            self._begun = True
+        self._ended = not block
+        if self._encoding == UTF8:
+            return block
+        try:
+            return self._decoder.decode(block, self._ended).encode(UTF8, "surrogatepass")
+        except UnicodeError as error:
+            raise RejectError(f"not {self._encoding.upper()}: {error}") from None
