@@ -114,5 +114,5 @@ def was_committed(output: Output, manifest: Manifest) -> bool:
 def _content(path: str) -> bytes | None:
     try:
         return read_bytes(path)
-    except OSError:
+    except (OSError, ValueError):  # Missing, or on a filesystem that is not known.
         return None

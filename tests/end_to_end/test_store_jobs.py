@@ -148,14 +148,16 @@ def test_a_job_makes_few_requests(store, inputs, on_disk):
     listed = [r for r in found if r.method == "GET" and r.path.endswith(("/o", store.url[5:]))]
     looked = [r for r in found if r.method in ("GET", "HEAD") and r not in listed]
     names = set(on_disk["images"])
-    # Each file of the dataset once, a note of each shard, and the mark of an unfinished run.
-    assert len(written) == len(names) + 6 + 1
-    # Before, at the start and at the end of the run.
-    assert len(listed) == 3
-    # A possible note of each shard, and the manifest for the report.
-    assert len(looked) == 6 + 1
+    # Each file of the dataset once, a note of each shard, and the marks of a running and of an
+    # unfinished run.
+    assert len(written) == len(names) + 6 + 2
+    # Twice before the run, at its start and at its end, and the lists of rejects.
+    assert len(listed) == 5
+    # A possible note of each shard, the manifest and a list of rejects for the report, whether
+    # another job runs there (four times) or was interrupted while it replaced a dataset.
+    assert len(looked) == 6 + 2 + 5
     deleted = [r for r in found if r.method == "DELETE" or "delete" in r.query]
-    assert len(deleted) == (1 if store.url.startswith("s3") else 6 + 1)
+    assert len(deleted) == (1 if store.url.startswith("s3") else 6 + 2)
     assert not [r for r in found if "copy" in r.path.lower() or "rewrite" in r.path.lower()]
     if store.url.startswith("s3"):
         sent = sum(r.received for r in written if ".staging" not in r.path)
