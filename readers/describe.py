@@ -35,6 +35,8 @@ def _lines(directory: str, manifest: Manifest) -> Iterator[str]:
     yield ""
     if manifest.label_names:
         yield f"labels      {len(manifest.label_names)}: {_shortened(manifest.label_names)}"
+    elif numbers := _label_numbers(manifest):
+        yield f"labels      {numbers}"
     for name, names in manifest.class_names.items():
         if names:
             yield f"{name:<10}  {len(names)}: {_shortened(names)}"
@@ -69,6 +71,18 @@ def _split_row(name: str, split: Split) -> tuple[str, ...]:
 def _shortened(names: Sequence[str]) -> str:
     rest = len(names) - _LABELS_SHOWN
     return ", ".join(names[:_LABELS_SHOWN]) + (f" and {rest:,} more" if rest > 0 else "")
+
+
+def _label_numbers(manifest: Manifest) -> str:
+    """How many whole numbers are labels, and their range; empty without such labels."""
+    found = [split.statistics.get("label") for split in manifest.splits.values()]
+    figures = [each for each in found if isinstance(each, Mapping) and "min" in each]
+    if not figures or manifest.schema["label"].dtype != "int64":
+        return ""
+    counts = manifest.counts_of("label")
+    number = f"{len(counts):,} " if counts is not None else ""
+    low, high = min(each["min"] for each in figures), max(each["max"] for each in figures)
+    return f"{number}whole numbers, {low} to {high}"
 
 
 def _figures(split: Split) -> Iterator[tuple[str, ...]]:

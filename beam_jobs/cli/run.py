@@ -15,12 +15,13 @@ from apache_beam.options.pipeline_options import StandardOptions
 from apache_beam.runners.runner import PipelineResult
 
 from beam_jobs.cli.command import Command
-from beam_jobs.cli.report import HEADER, format_findings, summary_rows
+from beam_jobs.cli.report import HEADER, format_findings, summary_rows, unused_classes
 from beam_jobs.engines.dataflow import is_followed, on_dataflow
 from beam_jobs.engines.launch import launch
 from beam_jobs.errors import DataError
 from beam_jobs.pipeline.dry_run import Findings, Survey, check_findings
 from beam_jobs.records.rejects import REJECTS
+from beam_jobs.sources.labels import LABEL
 from beam_jobs.storage.files import read_bytes
 from beam_jobs.storage.paths import is_local
 from readers.format.display import format_table
@@ -132,3 +133,6 @@ def main_job(command: Command) -> None:
             f"{manifest.rejected} rejected, listed in {join(command.output.directory, REJECTS)}/",
             file=sys.stderr,
         )
+    label = command.output.feature_names.get(LABEL, LABEL)
+    if warning := unused_classes(manifest, label):
+        print(warning, file=sys.stderr)

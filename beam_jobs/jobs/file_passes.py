@@ -26,28 +26,32 @@ from beam_jobs.records.encode import RecordEncoder
 from beam_jobs.records.rejects import OnReject, Reject, Stage
 from beam_jobs.sources.chunks import Chunk, Task
 from beam_jobs.sources.labels import Label
-from beam_jobs.sources.source import Source, is_utf8
+from beam_jobs.sources.source import Source
 
 # Bytes of encoded records that are handed over at a time.
 _BATCH_BYTES = 16 << 20
 
 
-def _files(job: PartsJob, task: Task) -> Iterator[tuple[Source, bytes]]:
-    """Yields the files of a task and their bytes; no bytes if the source has an error."""
+def _files(job: PartsJob, task: Task) -> Iterator[tuple[Source, bytes | None]]:
+    """Yields the files of a task, and the bytes of those that are members of a packed archive."""
     for chunk in task.chunks:
         source = chunk.source
         if source.packed and not source.error:
             yield from job.unpacked(source)
-            continue
-        data = b""
-        if not source.error and is_utf8(source.key):
-            try:
-                data = job.inputs.read(source)
-            except OSError as error:
-                source = source._replace(error=f"cannot be read: {error}")
-            except RejectError as error:
-                source = source._replace(error=str(error))
-        yield source, data
+        else:
+            yield source, None
+
+
+def _read(job: PartsJob, source: Source) -> bytes:
+    """The bytes of a file.
+
+    Raises:
+        RejectError: It cannot be read.
+    """
+    try:
+        return job.inputs.read(source)
+    except OSError as error:
+        raise RejectError(f"cannot be read: {error}") from None
 
 
 def _split(rules: SplitRules, source: Source, label: Label | None) -> int:
@@ -74,12 +78,15 @@ class FileFirstPass(FirstPass):
 
     def found(self, task: Task) -> Iterator[FoundRecords]:
         for source, data in _files(self.job, task):
+            label = None
             try:
                 values = source_values(self.job, source)
                 split = _split(self.rules, source, values.label)
+                label = values.label
+                data = _read(self.job, source) if data is None else data
                 parts = self.job.parts_of(source, data)
             except RejectError as error:
-                yield FoundRecords.of_reject(Reject.of(source.key, "read", error))
+                yield FoundRecords.of_reject(Reject.of(source.key, "read", error), label)
                 continue
             splits = np.full(len(parts), split, np.uint8)
             sizes = np.array([size for _, size in parts], np.int64)
@@ -102,6 +109,7 @@ class FileSecondPass(SecondPass):
             try:
                 values = source_values(self.job, source)
                 split = _split(self.plan.rules, source, values.label)
+                data = _read(self.job, source) if data is None else data
             except RejectError as error:
                 yield EncodedRecords.of_reject(Reject.of(source.key, "read", error))
                 continue

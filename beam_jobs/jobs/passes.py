@@ -9,7 +9,7 @@ from __future__ import annotations
 import abc
 import functools
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -79,6 +79,7 @@ class FoundRecords(NamedTuple):
         sizes: int64 [n], roughly how many bytes each takes in its shard.
         labels: The label of each; None without labels.
         rejects: Inputs that cannot become records.
+        classes: Labels of rejected inputs, which are classes whether or not a record has them.
         learned: The argument of `Learner.add`; None if there is nothing to learn.
         words: The number of words in the training split, if they are counted.
         duplicates: uint8 [m], the splits of records that were dropped.
@@ -90,15 +91,17 @@ class FoundRecords(NamedTuple):
     sizes: np.ndarray
     labels: Sequence[Label | None]
     rejects: list[Reject]
+    classes: Collection[Label] = ()
     learned: Any = None
     words: int = 0
     duplicates: np.ndarray = np.empty(0, np.uint8)
     texts: int = 0
 
     @classmethod
-    def of_reject(cls, reject: Reject) -> FoundRecords:
-        """No records: an input that was rejected as a whole."""
-        return cls([], np.empty(0, np.uint8), np.empty(0, np.int64), [], [reject])
+    def of_reject(cls, reject: Reject, label: Label | None = None) -> FoundRecords:
+        """No records: an input that was rejected as a whole, and its label if it states one."""
+        classes = () if label is None else (label,)
+        return cls([], np.empty(0, np.uint8), np.empty(0, np.int64), [], [reject], classes)
 
 
 class EncodedRecords(NamedTuple):
@@ -214,6 +217,7 @@ class FirstPass(abc.ABC):
             hashes.append(placement.orders(part.keys))
             splits.append(part.splits)
             summary.add_labels(count_labels(part.labels))
+            summary.add_labels(dict.fromkeys(count_labels(part.classes), 0))
             summary.add_sizes(part.splits, part.sizes)
             summary.add_duplicates(part.duplicates)
             summary.words += part.words

@@ -170,6 +170,7 @@ class TextFirstPass(FirstPass):
                 sizes = self._sizes(texts, text_per_token)
                 found = FoundRecords(texts.keys, splits, sizes, texts.labels, texts.rejects)
             yield found._replace(
+                classes=texts.classes,
                 learned=counted,
                 words=len(counted or ()),
                 duplicates=duplicates,

@@ -183,6 +183,7 @@ class TextReader:
         if not is_utf8(source.key):
             yield Text.of_error(source.key, NOT_UTF8)
             return
+        label = None
         try:
             if source.error:
                 raise RejectError(source.error)
@@ -203,9 +204,9 @@ class TextReader:
                 for number, line in numbered_lines(file, chunk.start, chunk.end, chunk.first):
                     yield self._line(source, number, kind, line, label)
         except RejectError as error:
-            yield Text.of_error(source.key, error)
+            yield Text.of_error(source.key, error, label)
         except (OSError, EOFError, zlib.error) as error:
-            yield Text.of_error(source.key, f"cannot be read to its end: {error}")
+            yield Text.of_error(source.key, f"cannot be read to its end: {error}", label)
 
     def _table_texts(
         self, chunk: Chunk, file: BinaryIO, kind: str, packed: bool, label: Label | None
@@ -244,17 +245,17 @@ class TextReader:
         self, key: str, data: bytes | None, label: Label | None, file_row: Mapping[str, Any]
     ) -> Text:
         if data is None or len(data) > MAX_LINE_BYTES:
-            return Text.of_error(key, f"longer than {MAX_LINE_BYTES >> 20} MiB")
+            return Text.of_error(key, f"longer than {MAX_LINE_BYTES >> 20} MiB", label)
         try:
             return self._text(key, data.decode(), {}, label, file_row)
         except UnicodeDecodeError as error:
-            return Text.of_error(key, f"not UTF-8: {error}")
+            return Text.of_error(key, f"not UTF-8: {error}", label)
 
     def _row_text(
         self, key: str, row: Row, label: Label | None, file_row: Mapping[str, Any]
     ) -> Text:
         if row.values is None:
-            return Text.of_error(key, row.error)
+            return Text.of_error(key, row.error, label)
         text = row.values.get(self.text_field)
         if isinstance(text, str):
             return self._text(key, text, row.values, label, file_row)
@@ -262,6 +263,7 @@ class TextReader:
             key,
             f"field {self.text_field!r} is {text!r:.80}, expected text; "
             f"the record has {', '.join(map(str, row.values))}",
+            label,
         )
 
     def _text(
@@ -283,7 +285,7 @@ class TextReader:
             try:
                 label = field_label(fields, self.label_field, self.several_labels)
             except RejectError as error:
-                return Text.of_error(key, error)
+                return Text.of_error(key, error, label)
         if not self.columns:
             return Text(key, text, label)
         every = {**file_row, **fields}
