@@ -51,7 +51,8 @@ class DatasetFlags(Flags):
     group_by: str = flag(
         "",
         "keep records together in one split if they share this: the first group of a regular "
-        "expression on their keys, or all that it matches; or a column",
+        "expression on their keys, or all that it matches; or a column. Groups are dealt to the "
+        "splits by their sizes, as exactly as these allow",
         unset="each record, or with --window each recording or text, is assigned by itself",
         metavar="REGEX|column:NAME",
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -54,8 +54,8 @@ def _read(job: PartsJob, source: Source) -> bytes:
         raise RejectError(f"cannot be read: {error}") from None
 
 
-def _split(rules: SplitRules, source: Source, label: Label | None) -> int:
-    """The one split of all records of a file.
+def _split(rules: SplitRules, source: Source, label: Label | None) -> Any:
+    """The one split of all records of a file, a scalar of NumPy.
 
     Raises:
         RejectError: The file's name or its row does not state a known split.
@@ -63,7 +63,7 @@ def _split(rules: SplitRules, source: Source, label: Label | None) -> int:
     splits, errors = rules.splits_of([source.file.encode()], [source.row], [label])
     if errors:
         raise RejectError(errors[0])
-    return int(splits[0])
+    return splits[0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +88,7 @@ class FileFirstPass(FirstPass):
             except RejectError as error:
                 yield FoundRecords.of_reject(Reject.of(source.key, "read", error), label)
                 continue
-            splits = np.full(len(parts), split, np.uint8)
+            splits = np.full(len(parts), split)
             sizes = np.array([size for _, size in parts], np.int64)
             keys = [key.encode() for key, _ in parts]
             yield FoundRecords(keys, splits, sizes, [values.label] * len(parts), [])
@@ -108,7 +108,7 @@ class FileSecondPass(SecondPass):
         for source, data in _files(self.job, task):
             try:
                 values = source_values(self.job, source)
-                split = _split(self.plan.rules, source, values.label)
+                split = int(_split(self.plan.rules, source, values.label))
                 data = _read(self.job, source) if data is None else data
             except RejectError as error:
                 yield EncodedRecords.of_reject(Reject.of(source.key, "read", error))
