@@ -44,6 +44,8 @@ def _lines(directory: str, manifest: Manifest, shown: int | None) -> Iterator[st
         if len(rows) > len(rows[:shown]):
             yield f"and {len(rows) - len(rows[:shown]):,} more: --labels shows all"
         yield ""
+    if not manifest.label_names and (numbers := _label_numbers(manifest)):
+        yield f"labels      {numbers}"
     for feature, found in names.items():
         if feature != counted:
             title = "labels" if feature == "label" else feature
@@ -113,6 +115,18 @@ def named(label: int, names: Sequence[str]) -> str:
 def _first_names(names: Sequence[str], shown: int | None) -> str:
     rest = len(names) - len(names[:shown])
     return ", ".join(names[:shown]) + (f" and {rest:,} more" if rest else "")
+
+
+def _label_numbers(manifest: Manifest) -> str:
+    """How many whole numbers are labels, and their range; empty without such labels."""
+    found = [split.statistics.get("label") for split in manifest.splits.values()]
+    figures = [each for each in found if isinstance(each, Mapping) and "min" in each]
+    if not figures or manifest.schema["label"].dtype != "int64":
+        return ""
+    counts = manifest.counts_of("label")
+    number = f"{len(counts):,} " if counts is not None else ""
+    low, high = min(each["min"] for each in figures), max(each["max"] for each in figures)
+    return f"{number}whole numbers, {low} to {high}"
 
 
 def _statistics(split: Split) -> Iterator[tuple[str, ...]]:

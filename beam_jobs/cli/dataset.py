@@ -54,7 +54,8 @@ class DatasetFlags(Flags):
         "",
         "keep records together in one split if they share this: a column, or a part of their keys "
         "given by a regular expression such as 'subj(\\d+)', whose first group counts (without "
-        "parentheses all that it matches)",
+        "parentheses all that it matches). Groups are dealt to the splits by their sizes, as exactly "
+        "as these allow",
         unset="each record, or with --window each recording or text, is assigned by itself",
         metavar="REGEX|column:NAME",
     )

@@ -106,6 +106,29 @@ def next_step(directory: str) -> str:
     return f"written to {directory}; python -m readers head {shlex.quote(directory)} shows records"
 
 
+def unused_classes(manifest: Manifest, feature: str) -> str:
+    """A warning that names the labels without a record; empty if there are none or nobody counted.
+
+    Args:
+        manifest: The manifest of a finished job.
+        feature: The name of its labels in Examples.
+    """
+    counts = manifest.counts_of(feature)
+    names = manifest.label_names
+    unused = [name for id_, name in enumerate(names) if counts is not None and not counts[id_]]
+    if not unused:
+        return ""
+    return (
+        f"warning: {_shortened(unused)}: no record has this label, of {len(names):,}; each keeps its "
+        "id (docs/writing.md#labels-and-keys)"
+    )
+
+
+def _shortened(names: list[str]) -> str:
+    rest = len(names) - _MAX_LABELS
+    return ", ".join(names[:_MAX_LABELS]) + (f" and {rest:,} more" if rest > 0 else "")
+
+
 def summary_rows(job: str, manifest: Manifest, seconds: float) -> list[list[str]]:
     """A row of the columns `HEADER` for each split."""
     rows = []

@@ -23,6 +23,7 @@ from beam_jobs.cli.report import (
     reject_reasons,
     splits_of,
     summary_rows,
+    unused_classes,
     warnings_of,
 )
 from beam_jobs.dataset.reservation import reserved
@@ -31,6 +32,7 @@ from beam_jobs.engines.launch import launch
 from beam_jobs.errors import DataError
 from beam_jobs.pipeline.dry_run import Findings, SplitSurvey, Survey, check_findings
 from beam_jobs.records.rejects import REJECTS, Reject
+from beam_jobs.sources.labels import LABEL
 from beam_jobs.storage.atomic import list_files
 from beam_jobs.storage.files import open_file, read_bytes
 from beam_jobs.storage.paths import is_local
@@ -185,4 +187,7 @@ def main_job(command: Command) -> None:
     if manifest.rejected:
         _print_rejects(join(command.output.destination, REJECTS), manifest.rejected)
     _warn(command, splits_of(manifest))
+    label = command.output.feature_names.get(LABEL, LABEL)
+    if warning := unused_classes(manifest, label):
+        print(warning, file=sys.stderr)
     print(next_step(command.output.destination), file=sys.stderr)

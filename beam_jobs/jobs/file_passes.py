@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -26,32 +26,36 @@ from beam_jobs.records.encode import RecordEncoder
 from beam_jobs.records.rejects import OnReject, Reject, Stage
 from beam_jobs.sources.chunks import Chunk, Task
 from beam_jobs.sources.labels import Label
-from beam_jobs.sources.source import Source, is_utf8
+from beam_jobs.sources.source import Source
 
 # Bytes of encoded records that are handed over at a time.
 _BATCH_BYTES = 16 << 20
 
 
-def _files(job: PartsJob, task: Task) -> Iterator[tuple[Source, bytes]]:
-    """Yields the files of a task and their bytes; no bytes if the source has an error."""
+def _files(job: PartsJob, task: Task) -> Iterator[tuple[Source, bytes | None]]:
+    """Yields the files of a task, and the bytes of those that are members of a packed archive."""
     for chunk in task.chunks:
         source = chunk.source
         if source.packed and not source.error:
             yield from job.unpacked(source)
-            continue
-        data = b""
-        if not source.error and is_utf8(source.key):
-            try:
-                data = job.inputs.read(source)
-            except OSError as error:
-                source = source._replace(error=f"cannot be read: {error}")
-            except RejectError as error:
-                source = source._replace(error=str(error))
-        yield source, data
+        else:
+            yield source, None
 
 
-def _split(rules: SplitRules, source: Source, label: Label | None) -> int:
-    """The one split of all records of a file.
+def _read(job: PartsJob, source: Source) -> bytes:
+    """The bytes of a file.
+
+    Raises:
+        RejectError: It cannot be read.
+    """
+    try:
+        return job.inputs.read(source)
+    except OSError as error:
+        raise RejectError(f"cannot be read: {error}") from None
+
+
+def _split(rules: SplitRules, source: Source, label: Label | None) -> Any:
+    """The one split of all records of a file, a scalar of NumPy.
 
     Raises:
         RejectError: The file's name or its row does not state a known split.
@@ -59,7 +63,7 @@ def _split(rules: SplitRules, source: Source, label: Label | None) -> int:
     splits, errors = rules.splits_of([source.file.encode()], [source.row], [label])
     if errors:
         raise RejectError(errors[0])
-    return int(splits[0])
+    return splits[0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,14 +78,17 @@ class FileFirstPass(FirstPass):
 
     def found(self, task: Task) -> Iterator[FoundRecords]:
         for source, data in _files(self.job, task):
+            label = None
             try:
                 values = source_values(self.job, source)
                 split = _split(self.rules, source, values.label)
+                label = values.label
+                data = _read(self.job, source) if data is None else data
                 parts = self.job.parts_of(source, data)
             except RejectError as error:
-                yield FoundRecords.of_reject(Reject.of(source.key, "read", error))
+                yield FoundRecords.of_reject(Reject.of(source.key, "read", error), label)
                 continue
-            splits = np.full(len(parts), split, np.uint8)
+            splits = np.full(len(parts), split)
             sizes = np.array([size for _, size in parts], np.int64)
             keys = [key.encode() for key, _ in parts]
             yield FoundRecords(keys, splits, sizes, [values.label] * len(parts), [])
@@ -101,7 +108,8 @@ class FileSecondPass(SecondPass):
         for source, data in _files(self.job, task):
             try:
                 values = source_values(self.job, source)
-                split = _split(self.plan.rules, source, values.label)
+                split = int(_split(self.plan.rules, source, values.label))
+                data = _read(self.job, source) if data is None else data
             except RejectError as error:
                 yield EncodedRecords.of_reject(Reject.of(source.key, "read", error))
                 continue

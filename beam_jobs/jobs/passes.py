@@ -9,13 +9,14 @@ from __future__ import annotations
 import abc
 import functools
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from beam_jobs.errors import DataError, RejectError
+from beam_jobs.plan.group_splits import GroupSizes, GroupSplits
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.shards import Plan, assign_shards
 from beam_jobs.plan.strata import LabelHashes, Strata
@@ -79,6 +80,7 @@ class FoundRecords(NamedTuple):
         sizes: int64 [n], roughly how many bytes each takes in its shard.
         labels: The label of each; None without labels.
         rejects: Inputs that cannot become records.
+        classes: Labels of rejected inputs, which are classes whether or not a record has them.
         learned: The argument of `Learner.add`; None if there is nothing to learn.
         words: The number of words in the training split, if they are counted.
         duplicates: uint8 [m], the splits of records that were dropped.
@@ -90,15 +92,17 @@ class FoundRecords(NamedTuple):
     sizes: np.ndarray
     labels: Sequence[Label | None]
     rejects: list[Reject]
+    classes: Collection[Label] = ()
     learned: Any = None
     words: int = 0
     duplicates: np.ndarray = np.empty(0, np.uint8)
     texts: int = 0
 
     @classmethod
-    def of_reject(cls, reject: Reject) -> FoundRecords:
-        """No records: an input that was rejected as a whole."""
-        return cls([], np.empty(0, np.uint8), np.empty(0, np.int64), [], [reject])
+    def of_reject(cls, reject: Reject, label: Label | None = None) -> FoundRecords:
+        """No records: an input that was rejected as a whole, and its label if it states one."""
+        classes = () if label is None else (label,)
+        return cls([], np.empty(0, np.uint8), np.empty(0, np.int64), [], [reject], classes)
 
 
 class EncodedRecords(NamedTuple):
@@ -130,7 +134,8 @@ class SplitRules:
 
     Attributes:
         placement: Decides by keys and columns.
-        strata: The packed splits by label, which take precedence; empty without them.
+        strata: The packed `Strata`, or `GroupSplits` if records are grouped, which take precedence;
+            empty without them.
     """
 
     placement: Placement
@@ -139,6 +144,16 @@ class SplitRules:
     @functools.cached_property
     def _strata(self) -> Strata:
         return Strata.unpack(self.strata)
+
+    @functools.cached_property
+    def _dealt(self) -> GroupSplits:
+        return GroupSplits.unpack(self.strata)
+
+    def splits_of_groups(self, hashes: np.ndarray) -> np.ndarray:
+        """The splits of records, uint8 [n], from the hashes of their groups, uint64 [n]."""
+        if not self.strata:
+            return self.placement.splits.of(hashes)
+        return self._dealt.splits_of(hashes, self.placement)
 
     @property
     def needs_rows(self) -> bool:
@@ -156,9 +171,11 @@ class SplitRules:
         Args:
             keys: The keys of n records in UTF-8.
             rows: The columns of each record, needed if `needs_rows`.
-            labels: The label of each record, needed if there are strata.
+            labels: The label of each record, needed if there are strata of labels.
         """
         placement = self.placement
+        if placement.groups:
+            return self._by_group(keys, rows)
         if self.strata:
             found = LabelHashes.of(list(map(str, labels)), placement.group_hashes(keys))
             return self._strata.splits_of(found), {}
@@ -172,6 +189,30 @@ class SplitRules:
             except RejectError as error:
                 errors[number] = str(error)
         return splits, errors
+
+    def _by_group(
+        self, keys: Sequence[bytes], rows: Sequence[Mapping[str, Any]]
+    ) -> tuple[np.ndarray, dict[int, str]]:
+        groups: list[bytes] = []
+        errors: dict[int, str] = {}
+        for number, key in enumerate(keys):
+            row = rows[number] if rows else {}
+            try:
+                group = self.placement.groups.of(key.decode("utf-8", "surrogateescape"), row)
+                groups.append(group.encode("utf-8", "surrogateescape"))
+            except RejectError as error:
+                errors[number] = str(error)
+        found = self.splits_of_groups(self.placement.group_hashes(groups))
+        splits = np.zeros(len(keys), found.dtype)
+        splits[np.delete(np.arange(len(keys)), list(errors))] = found
+        return splits, errors
+
+
+class GroupRules(SplitRules):
+    """Makes each group a split of its own, whose number is its hash, to count the records of groups."""
+
+    def splits_of_groups(self, hashes: np.ndarray) -> np.ndarray:
+        return hashes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,6 +255,7 @@ class FirstPass(abc.ABC):
             hashes.append(placement.orders(part.keys))
             splits.append(part.splits)
             summary.add_labels(count_labels(part.labels))
+            summary.add_labels(dict.fromkeys(count_labels(part.classes), 0))
             summary.add_sizes(part.splits, part.sizes)
             summary.add_duplicates(part.duplicates)
             summary.words += part.words
@@ -226,6 +268,13 @@ class FirstPass(abc.ABC):
         summary.add_block(block)
         packed = block.pack() if order.size else None
         return FirstPassResult(summary, packed, list(learner.elements()) if learner else [])
+
+    def group_sizes(self, task: Task) -> GroupSizes:
+        """The number of records in each group of a task; the rules are `GroupRules`."""
+        sizes = GroupSizes(inputs=len(task.chunks))
+        for part in self.found(task):
+            sizes.add(part.splits)
+        return sizes
 
     def label_hashes(self, task: Task) -> LabelHashes:
         """The labels of the records of a task, and the hashes of their groups."""

@@ -15,7 +15,7 @@ from apache_beam.pvalue import AsList, AsSingleton, TaggedOutput
 
 from beam_jobs import progress
 from beam_jobs.dataset.output import Output
-from beam_jobs.jobs.passes import FirstPassResult, SplitRules
+from beam_jobs.jobs.passes import FirstPassResult, GroupRules, SplitRules
 from beam_jobs.jobs.protocols import (
     Digester,
     LearnSchema,
@@ -28,9 +28,11 @@ from beam_jobs.jobs.text.duplicates import Tally, check_tally, pack_digests
 from beam_jobs.jobs.text.lines import numbered_chunks
 from beam_jobs.jobs.text.sample import Sample, check_training, learn
 from beam_jobs.pipeline.plan_shards import Planned, PlanShards, Side
-from beam_jobs.pipeline.plan_strata import PlanStrata
+from beam_jobs.pipeline.plan_strata import DealGroups, PlanStrata
 from beam_jobs.pipeline.steps import MergeFn, TaskStep
 from beam_jobs.pipeline.text_steps import BuildVocabulary, MarkDuplicates
+from beam_jobs.plan.group_splits import GroupSizes, check_groups
+from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.strata import LabelHashes, check_strata
 from beam_jobs.plan.summary import Summary, label_names_of
 from beam_jobs.sources.chunks import RangeCount, Task, batch_chunks
@@ -130,6 +132,22 @@ class _ReadLabels(TaskStep[LabelHashes]):
         yield result
 
 
+class _CountGroups(TaskStep[GroupSizes]):
+    """Task -> the sizes of the groups of its records."""
+
+    PHASE = "counting"
+
+    def __init__(self, job: RecordJob, output: Output, processes: int) -> None:
+        super().__init__(processes)
+        self._job, self._output = job, output
+
+    def work(self) -> Callable[[Task], GroupSizes]:
+        return self._job.first_pass(GroupRules(self._output.placement), "skip").group_sizes
+
+    def outputs(self, result: GroupSizes) -> Iterator[GroupSizes]:
+        yield result
+
+
 class _Sample(TaskStep[Sample]):
     """Task -> texts to train a tokenizer on."""
 
@@ -176,11 +194,16 @@ def _found_after(found: int, _: Schema) -> int:
 
 
 def _check_passes(
-    summary: Summary, strata: bytes, tally: Tally | None, learns_from: int | None
+    summary: Summary,
+    strata: bytes,
+    tally: Tally | None,
+    learns_from: int | None,
+    placement: Placement,
 ) -> Summary:
     if learns_from is not None:
         check_training(summary, learns_from)
-    return check_tally(check_strata(summary, strata), tally)
+    check = check_groups if placement.deals_groups else check_strata
+    return check_tally(check(summary, strata), tally)
 
 
 class PlanRecords(beam.PTransform):
@@ -243,7 +266,7 @@ class PlanRecords(beam.PTransform):
             output,
             patterns=len(job.inputs.patterns),
             prepare=self._prepare,
-            check=beam.Map(_check_passes, strata, tally, learns_from),
+            check=beam.Map(_check_passes, strata, tally, learns_from, output.placement),
         )
         vocabulary: Side[tuple[bytes, ...]] = job.vocabulary
         if isinstance(job.learns, LearnWords):
@@ -267,6 +290,7 @@ class PlanRecords(beam.PTransform):
         return [
             *[_Digest.PHASE] * bool(self._digester),
             *[_ReadLabels.PHASE] * self._output.stratify,
+            *[_CountGroups.PHASE] * self._output.placement.deals_groups,
             *[_Sample.PHASE] * samples,
             _FirstPass.PHASE,
             *self._later,
@@ -297,6 +321,11 @@ class PlanRecords(beam.PTransform):
         return marked.tasks, AsSingleton(marked.tally)
 
     def _strata(self, tasks: beam.PCollection) -> Side[bytes]:
+        """The packed splits by group or by label; empty if hashes alone decide."""
+        if self._output.placement.deals_groups:
+            count = _CountGroups(self._job, self._output, self._processes)
+            sizes = tasks | "CountGroups" >> beam.ParDo(count)
+            return AsSingleton(sizes | "DealGroups" >> DealGroups(self._output.placement))
         if not self._output.stratify:
             return b""
         read = _ReadLabels(self._job, self._output, self._processes)

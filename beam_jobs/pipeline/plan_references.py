@@ -19,8 +19,9 @@ from beam_jobs.jobs.loading import Loader, classes_in, source_error
 from beam_jobs.jobs.protocols import FileJob
 from beam_jobs.jobs.record import label_or_none
 from beam_jobs.pipeline.plan_shards import Planned, PlanShards
-from beam_jobs.pipeline.plan_strata import PlanStrata
+from beam_jobs.pipeline.plan_strata import DealGroups, PlanStrata
 from beam_jobs.pipeline.steps import loading_pool
+from beam_jobs.plan.group_splits import GroupSizes, GroupSplits, check_groups
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.strata import LabelHashes, Strata, check_strata
 from beam_jobs.plan.summary import SAMPLE, SampledRecord, Summary, label_names_of
@@ -129,17 +130,37 @@ class _LabelReferences(beam.DoFn):
         yield label_hashes(self._job, self._placement, Block.unpack(packed))[1]
 
 
+class _CountGroups(beam.DoFn):
+    """Packed blocks of references -> the sizes of the groups of those that have one."""
+
+    def __init__(self, output: Output) -> None:
+        self._placement = output.placement
+
+    def process(self, packed: bytes) -> Iterator[GroupSizes]:
+        block = Block.unpack(packed)
+        sizes = GroupSizes(inputs=len(block.payloads))
+        sizes.add(group_hashes(self._placement, block)[1])
+        yield sizes
+
+
 class _Resplit(beam.DoFn):
-    """Packed blocks of references -> the same blocks, with the splits that strata give."""
+    """Packed blocks of references -> the same blocks, with the splits that strata or groups give."""
 
     def __init__(self, job: FileJob, output: Output) -> None:
         self._job, self._placement = job, output.placement
 
     def process(self, packed: bytes, strata: bytes) -> Iterator[bytes]:
+        if not strata:  # There are too many groups: hashes have decided.
+            yield packed
+            return
         block = Block.unpack(packed)
-        rows, found = label_hashes(self._job, self._placement, block)
         splits = block.splits.copy()
-        splits[rows] = Strata.unpack(strata).splits_of(found)
+        if self._placement.groups:
+            rows, hashes = group_hashes(self._placement, block)
+            splits[rows] = GroupSplits.unpack(strata).splits_of(hashes, self._placement)
+        else:
+            rows, labels = label_hashes(self._job, self._placement, block)
+            splits[rows] = Strata.unpack(strata).splits_of(labels)
         yield Block(block.hashes, splits, block.payloads).pack(compress=True)
 
 
@@ -153,6 +174,15 @@ def label_hashes(
     keys = [reference_key(block.payloads[row]) for row in rows]
     found = LabelHashes.of([str(labels[row]) for row in rows], placement.group_hashes(keys))
     return np.array(rows, np.int64), found
+
+
+def group_hashes(placement: Placement, block: Block) -> tuple[np.ndarray, np.ndarray]:
+    """The rows, int64 [m], of a block of references that have a group, and its hash, uint64 [m]."""
+    sources = [unpack_reference(payload) for payload in block.payloads]
+    rows = [row for row, source in enumerate(sources) if not source.error]
+    groups = [placement.groups.of(sources[row].file, sources[row].row) for row in rows]
+    encoded = (group.encode("utf-8", "surrogateescape") for group in groups)
+    return np.array(rows, np.int64), placement.group_hashes(encoded)
 
 
 class PlanReferences(beam.PTransform):
@@ -183,10 +213,15 @@ class PlanReferences(beam.PTransform):
             # Spread over workers; with one worker it would only copy all references once more.
             blocks |= "Spread" >> beam.Reshuffle()
         check = None
-        if output.stratify:
-            labels = blocks | "ReadLabels" >> beam.ParDo(_LabelReferences(job, output))
-            strata = labels | "Stratify" >> PlanStrata(output.placement)
-            check = beam.Map(check_strata, AsSingleton(strata))
+        if output.stratify or output.placement.deals_groups:
+            if output.stratify:
+                labels = blocks | "ReadLabels" >> beam.ParDo(_LabelReferences(job, output))
+                strata = labels | "Stratify" >> PlanStrata(output.placement)
+                check = beam.Map(check_strata, AsSingleton(strata))
+            else:
+                sizes = blocks | "CountGroups" >> beam.ParDo(_CountGroups(output))
+                strata = sizes | "DealGroups" >> DealGroups(output.placement)
+                check = beam.Map(check_groups, AsSingleton(strata))
             blocks = (
                 blocks
                 | "SpreadAgain" >> beam.Reshuffle()

@@ -132,7 +132,7 @@ class Planned(NamedTuple):
         schema: The features of every record.
         vocabulary: All words by id; empty if the job counts none.
         tokenizer: The text of the tokenizer file; empty if the job has none.
-        strata: The packed splits by label; empty unless the job stratifies.
+        strata: The packed splits by label or by group; empty if hashes decide.
     """
 
     inputs: beam.PCollection

@@ -1,4 +1,4 @@
-"""Splits by label, planned in the pipeline: only numbers cross the network."""
+"""Splits by label or by group, planned in the pipeline: only numbers cross the network."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import apache_beam as beam
 from apache_beam.pvalue import AsList, AsSingleton
 
 from beam_jobs.pipeline.steps import MergeFn
+from beam_jobs.plan.group_splits import GroupSizes, deal_groups
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.strata import (
     Cuts,
@@ -84,3 +85,24 @@ class PlanStrata(beam.PTransform):
 
 def _place(_: None, counts: LabelCounts, histogram: Histogram, placement: Placement) -> Cuts:
     return place_cuts(counts, histogram, placement)
+
+
+class DealGroups(beam.PTransform):
+    """PCollection of `GroupSizes` -> one packed `GroupSplits`; empty bytes if hashes decide.
+
+    Args:
+        placement: The shares of the splits.
+    """
+
+    def __init__(self, placement: Placement) -> None:
+        super().__init__()
+        self._placement = placement
+
+    def expand(self, sizes: beam.PCollection) -> beam.PCollection:
+        merged = sizes | "MergeSizes" >> beam.CombineGlobally(MergeFn(GroupSizes))
+        return merged | "Deal" >> beam.Map(_deal, self._placement)
+
+
+def _deal(sizes: GroupSizes, placement: Placement) -> bytes:
+    dealt = deal_groups(sizes, placement.splits.fractions)
+    return dealt.pack() if dealt else b""

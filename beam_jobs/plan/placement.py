@@ -199,6 +199,11 @@ class Placement:
         """The columns or features that decide the splits of records together with their keys."""
         return {name for name in (self.groups.column, self.split_column) if name}
 
+    @property
+    def deals_groups(self) -> bool:
+        """Whether groups are dealt to splits by their sizes, which have to be counted first."""
+        return bool(self.groups) and len(self.splits.names) > 1
+
     def order(self, key: str) -> int:
         """The 64-bit place of a record in the global order."""
         return hash64(self.seed, b"order", key)

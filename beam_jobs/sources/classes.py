@@ -12,7 +12,8 @@ from beam_jobs.sources.labels import LABEL, Label
 # With more distinct labels than this, the field is not a class.
 MAX_LABELS = 100_000
 
-_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
+# Also 3.0, as programs write a column of whole numbers that has gaps.
+_WHOLE_NUMBER = re.compile(r"(0|-?[1-9][0-9]{0,18})(?:\.0)?")
 
 # Features whose class names become integers.
 CLASSES = (LABEL, "box_labels")
@@ -22,16 +23,19 @@ Names = Mapping[str, tuple[str, ...]]
 
 
 def label_names(labels: Iterable[str]) -> tuple[str, ...]:
-    """The names of all labels by id; no names if every label is an integer.
+    """The names of all labels by id; no names if every label is a whole number.
 
-    Integer labels are kept (a folder called 10 is label 10); other names are numbered in sorted order.
+    Whole numbers are kept (a folder called 10 is label 10); other names are numbered in sorted order.
     """
     found = sorted(set(labels))
-    return () if all(map(_is_integer, found)) else tuple(found)
+    return tuple(found) if None in map(whole_number, found) else ()
 
 
-def _is_integer(text: str) -> bool:
-    return bool(_INTEGER.fullmatch(text)) and -(2**63) <= int(text) < 2**63
+def whole_number(label: str) -> int | None:
+    """The int64 that a label is the text of, such as `3` or `3.0`; None for any other label."""
+    found = _WHOLE_NUMBER.fullmatch(label)
+    number = int(found[1]) if found else None
+    return number if number is not None and -(2**63) <= number < 2**63 else None
 
 
 class LabelIds:
@@ -52,12 +56,10 @@ class LabelIds:
     def _id(self, text: str) -> int:
         if self._ids is None:
             return 0
-        try:
-            return self._ids[text] if self._ids else int(text)
-        except (KeyError, ValueError):
-            raise RejectError(
-                f"label {text!r:.80} was not seen when the inputs were listed"
-            ) from None
+        id_ = self._ids.get(text) if self._ids else whole_number(text)
+        if id_ is None:
+            raise RejectError(f"label {text!r:.80} was not seen when the inputs were listed")
+        return id_
 
 
 class ClassIds:

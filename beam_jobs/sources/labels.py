@@ -31,21 +31,31 @@ LabelMode = Literal["none", "parent", "csv", "column"]
 Label = str | tuple[str, ...]
 
 
+# Larger floats are all whole, because they have no room for a fraction.
+_EXACT_FLOATS = 2.0**53
+
+
 def label_text(value: Any) -> str:
-    """The canonical text of a label.
+    """The canonical text of a label: text as it is, the digits of a whole number, true or false.
+
+    A column of whole numbers with gaps is often written as floats, so 3.0 is the number 3.
 
     Raises:
-        RejectError: the value is neither text nor a whole number.
+        RejectError: the value is something else.
     """
     if isinstance(value, str) and value:
         return value
-    if isinstance(value, int):  # Also a bool: true is 1.
+    if isinstance(value, bool):  # Python's True is also the integer 1, which is another class.
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float) and value.is_integer() and abs(value) <= _EXACT_FLOATS:
         return str(int(value))
     raise RejectError(f"label {value!r:.80}: expected text or a whole number")
 
 
 def column_text(row: Mapping[str, Any], name: str) -> str:
-    """The text in a column, or the digits of its whole number.
+    """The `label_text` of the value in a column.
 
     Raises:
         RejectError: the row has no such column, or another kind of value in it.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -135,6 +136,21 @@ class Manifest:
     def rejected(self) -> int:
         """The number of inputs of all splits that could not become records."""
         return sum(split.rejected for split in self.splits.values())
+
+    def counts_of(self, feature: str) -> Counter[int] | None:
+        """How often each value of a feature occurs in all splits; None if it was not counted.
+
+        Scalar labels and tokens are counted, up to 100,000 different values.
+        """
+        counts: Counter[int] = Counter()
+        for split in self.splits.values():
+            figures = split.statistics.get(feature)
+            values = figures.get("values") if isinstance(figures, Mapping) else None
+            if isinstance(values, Mapping):
+                counts.update({int(value): count for value, count in values.items()})
+            elif split.records:
+                return None
+        return counts
 
     def split(self, name: str) -> Split:
         """The split of a name.

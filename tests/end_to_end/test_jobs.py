@@ -1,6 +1,7 @@
 """The three jobs on the DirectRunner: from real files to a dataset."""
 
 import hashlib
+import io
 import json
 import shutil
 
@@ -9,8 +10,14 @@ import pytest
 from PIL import Image
 
 from examples.samples import make_samples
-from tests.support.commands import refused, run
+from tests.support.commands import refused, run, without_progress
 from tests.support.datasets import balanced, files_of, records_of, rejects_of
+
+
+def npy(array) -> bytes:
+    out = io.BytesIO()
+    np.save(out, array)
+    return out.getvalue()
 
 
 @pytest.fixture(scope="module")
@@ -167,6 +174,21 @@ def test_damaged_files_are_listed_counted_and_skipped(samples, tmp_path, capsys)
     assert rejects_of(out).keys() == {"rings/empty.jpg", "rings/text.jpg", "stripes/cut.jpg"}
     lines = [line for path in (out / "rejects").iterdir() for line in path.open()]
     assert {json.loads(line)["stage"] for line in lines} == {"decode"}
+
+
+@pytest.mark.parametrize("window", [[], ["--window", 4]], ids=["whole", "windows"])
+def test_a_class_without_a_record_keeps_its_id_and_is_named_at_the_end(tmp_path, capsys, window):
+    for label, data in {"a": b"no array", "b": npy(np.ones((8, 2))), "c": npy(1), "d": b""}.items():
+        (tmp_path / "in" / label).mkdir(parents=True)
+        (tmp_path / "in" / label / "x.npy").write_bytes(data)
+    out = tmp_path / "out"
+    flags = ["--names", "label=labels", "--output", out, *window]
+    assert run("sensors", "--input", tmp_path / "in", *flags) == 0
+    manifest = balanced(out)
+    assert manifest.label_names == ("a", "b", "c", "d")
+    assert {int(record["labels"]) for record in records_of(out).values()} == {1}
+    *_, warning = without_progress(capsys.readouterr().err)
+    assert warning.startswith("warning: a, c, d: no record has this label, of 4; each keeps its id")
 
 
 def test_a_job_that_rejects_all_inputs_fails_with_the_first_reason(tmp_path, capsys):

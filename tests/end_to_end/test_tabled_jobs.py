@@ -314,6 +314,32 @@ def test_a_column_decides_the_splits_of_texts(paragraphs, tmp_path):
         assert record["split"] == str(row["fold"])
 
 
+GROUPS = {"a": 9, "b": 5, "c": 2, "d": 2, "e": 1, "f": 1}
+
+
+@pytest.mark.parametrize("window", [[], ["--window", 2]], ids=["whole", "windows"])
+def test_groups_give_shares_as_exact_as_their_sizes_allow(tmp_path, window):
+    for group, size in GROUPS.items():
+        (tmp_path / "in" / group).mkdir(parents=True)
+        for number in range(size):
+            array = np.full((4, 1), number, np.float32)
+            np.save(tmp_path / "in" / group / f"{number}.npy", array)
+    (tmp_path / "in" / "late").mkdir()
+    np.save(tmp_path / "in" / "late" / "short.npy", np.float32(1))
+    flags = ["--input", tmp_path / "in", "--label", "none", "--group_by", "^[a-z]+", *window]
+    flags += ["--splits", "train=0.6,val=0.3,test=0.1", "--output", tmp_path / "out"]
+    assert run("sensors", *flags) == 0
+    manifest, times = balanced(tmp_path / "out"), 2 if window else 1
+    sizes = {name: split.records for name, split in manifest.splits.items()}
+    assert sizes == {"train": 12 * times, "val": 6 * times, "test": 2 * times}
+    splits = defaultdict(set)
+    for key, record in records_of(tmp_path / "out").items():
+        splits[key[0]].add(record["split"])
+    assert {name: splits[name] for name in "ab"} == {"a": {"train"}, "b": {"val"}}
+    assert all(len(found) == 1 for found in splits.values())
+    assert list(rejects_of(tmp_path / "out")) == ["late/short.npy"]
+
+
 def test_windows_of_all_texts_of_a_group_are_in_one_split(paragraphs, tmp_path):
     root, rows = paragraphs
     flags = ["--table", root / "t.parquet", "--group_by", "column:about", "--tokens", "bytes"]

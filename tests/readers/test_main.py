@@ -15,7 +15,7 @@ import pytest
 import readers
 from readers.__main__ import main
 from readers.format.display import format_bytes
-from readers.format.manifest import Manifest
+from readers.format.manifest import Manifest, Split
 from readers.format.schema import Schema
 from readers.head import summary
 from tests.support.datasets import flip, write_dataset, write_numbers, write_signals
@@ -92,6 +92,28 @@ def test_info_counts_values_that_are_not_finite(dataset, capsys):
 def test_info_has_no_column_for_nan_if_all_values_are_finite(dataset, capsys):
     _, out, _ = run("info", dataset, capsys=capsys)
     assert "statistics of train" in out and "nan" not in out
+
+
+@pytest.mark.parametrize(
+    ("statistics", "line"),
+    [
+        ({"min": -1, "max": 5, "values": {"-1": 2, "5": 1}}, "labels 3 whole numbers, -1 to 7"),
+        ({"min": -1, "max": 5}, "labels whole numbers, -1 to 7"),
+        ({}, "labels whole numbers, 2 to 7"),
+        ({"lengths": {}}, "labels whole numbers, 2 to 7"),
+    ],
+)
+def test_info_counts_labels_that_are_numbers(tmp_path, capsys, statistics, line):
+    path = write_signals(tmp_path / "signals")
+    manifest = Manifest.read(str(path))
+    known = {"label": {"min": 2, "max": 7, "values": {"5": 3, "7": 1}}}
+    train = replace(manifest.splits["train"], statistics={"label": statistics})
+    splits = {"train": train, "val": Split((), statistics=known), "empty": Split(())}
+    manifest = replace(manifest, splits=splits)
+    (path / "manifest.json").write_bytes(manifest.to_bytes())
+    code, out, _ = run("info", str(path), capsys=capsys)
+    assert code == 0
+    assert line in " ".join(out.split())
 
 
 def test_head_shows_the_first_records(dataset, capsys):

@@ -27,6 +27,7 @@ from beam_jobs.jobs.text.subwords import Subwords
 from beam_jobs.jobs.text.texts import Texts
 from beam_jobs.jobs.text.tokens import Tokenizer, WordCounts, pack_counts, words
 from beam_jobs.jobs.text.windows import slice_of, window_bounds
+from beam_jobs.plan.group_splits import GroupSizes
 from beam_jobs.records.encode import RecordEncoder
 from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.chunks import Task
@@ -98,7 +99,7 @@ def _split_texts(job: TextJob, task: Task, rules: SplitRules) -> Iterator[_Split
         first += len(rows)
         duplicates = np.empty(0, np.uint8)
         if len(gone):
-            # The strata only know the labels of texts that are kept.
+            # The strata only know the labels and groups of texts that are kept.
             duplicates, _ = _splits_of(job, texts.take(gone), replace(rules, strata=b""))
             texts = texts.take(np.delete(rows, gone))
         splits, errors = _splits_of(job, texts, rules)
@@ -170,11 +171,19 @@ class TextFirstPass(FirstPass):
                 sizes = self._sizes(texts, text_per_token)
                 found = FoundRecords(texts.keys, splits, sizes, texts.labels, texts.rejects)
             yield found._replace(
+                classes=texts.classes,
                 learned=counted,
                 words=len(counted or ()),
                 duplicates=duplicates,
                 texts=len(texts.keys),
             )
+
+    def group_sizes(self, task: Task) -> GroupSizes:
+        sizes = GroupSizes(inputs=len(task.chunks))
+        for texts, groups, _ in _split_texts(self.job, task, self.rules):
+            # Windows are not known yet if their tokens are learned from a split; bytes are like them.
+            sizes.add(groups, [len(text) for text in texts.texts] if self.job.window else None)
+        return sizes
 
     def _sizes(self, texts: Texts, text_per_token: float) -> np.ndarray:
         lengths = np.fromiter(map(len, texts.texts), np.int64, len(texts.texts))

@@ -215,6 +215,7 @@ class TextReader:
         if not is_utf8(source.key):
             yield Text.of_error(source.key, NOT_UTF8)
             return
+        label = None
         try:
             if source.error:
                 raise RejectError(source.error)
@@ -234,9 +235,9 @@ class TextReader:
                 for number, line in numbered_lines(file, chunk.start, chunk.end, chunk.first):
                     yield self._line(source, number, kind, line, label)
         except RejectError as error:
-            yield Text.of_error(source.key, error)
+            yield Text.of_error(source.key, error, label)
         except (OSError, EOFError, zlib.error) as error:
-            yield Text.of_error(source.key, f"cannot be read to its end: {error}")
+            yield Text.of_error(source.key, f"cannot be read to its end: {error}", label)
 
     def _table_texts(
         self, chunk: Chunk, file: BinaryIO, kind: str, packed: bool, label: Label | None
@@ -279,26 +280,28 @@ class TextReader:
         self, key: str, data: bytes | None, label: Label | None, file_row: Mapping[str, Any]
     ) -> Text:
         if data is None or len(data) > MAX_LINE_BYTES:
-            return Text.of_error(key, f"longer than {MAX_LINE_BYTES >> 20} MiB")
+            return Text.of_error(key, f"longer than {MAX_LINE_BYTES >> 20} MiB", label)
         try:
             return self._text(key, data.decode(), {}, label, file_row)
         except UnicodeDecodeError as error:
-            return Text.of_error(key, not_decodable(self._encoding, error))
+            return Text.of_error(key, not_decodable(self._encoding, error), label)
 
     def _row_text(
         self, key: str, row: Row, label: Label | None, file_row: Mapping[str, Any]
     ) -> Text:
         if row.values is None:
-            return Text.of_error(key, row.error)
+            return Text.of_error(key, row.error, label)
         name = self.text_field
         if name not in row.values:
             known = ", ".join(map(str, row.values)) or "no fields"
             return Text.of_error(
-                key, f"no field {name!r}, it has {known}; name the one with the text: --text_field"
+                key,
+                f"no field {name!r}, it has {known}; name the one with the text: --text_field",
+                label,
             )
         text = row.values[name]
         if not isinstance(text, str):
-            return Text.of_error(key, f"field {name!r} is {text!r:.80}, expected text")
+            return Text.of_error(key, f"field {name!r} is {text!r:.80}, expected text", label)
         return self._text(key, text, row.values, label, file_row)
 
     def _text(
@@ -320,7 +323,7 @@ class TextReader:
             try:
                 label = field_label(fields, self.label_field, self.several_labels)
             except RejectError as error:
-                return Text.of_error(key, error)
+                return Text.of_error(key, error, label)
         if not self.columns:
             return Text(key, text, label)
         every = {**file_row, **fields}

@@ -22,7 +22,7 @@ class Text(NamedTuple):
     Attributes:
         key: The key of its record.
         text: The text; None if it cannot become a record.
-        label: Its label, or labels, as text; None without labels.
+        label: Its label, or labels, as text; of its file, if it cannot become a record; None without.
         error: Why it cannot become a record.
         row: The values of `TextReader.columns`; None without columns.
     """
@@ -34,9 +34,9 @@ class Text(NamedTuple):
     row: Mapping[str, Any] | None = None
 
     @classmethod
-    def of_error(cls, key: str, error: object) -> Text:
-        """A text that cannot become a record."""
-        return cls(key, None, None, str(error))
+    def of_error(cls, key: str, error: object, label: Label | None = None) -> Text:
+        """A text that cannot become a record, in a file with a label."""
+        return cls(key, None, label, str(error))
 
 
 class Texts(NamedTuple):
@@ -46,6 +46,7 @@ class Texts(NamedTuple):
         keys, texts: In UTF-8.
         labels: Labels as text; None without labels.
         rejects: Texts that cannot become records; they are in no column.
+        classes: The labels of their files.
         rows: The values of `TextReader.columns`; empty without columns.
     """
 
@@ -53,16 +54,19 @@ class Texts(NamedTuple):
     texts: list[bytes]
     labels: list[Label | None]
     rejects: list[Reject]
+    classes: set[Label]
     rows: list[Mapping[str, Any]]
 
     @classmethod
     def empty(cls) -> Texts:
-        return cls([], [], [], [], [])
+        return cls([], [], [], [], set(), [])
 
     def add(self, text: Text) -> None:
         """Adds a text."""
         if text.text is None:
             self.rejects.append(Reject.of(text.key, "read", text.error))
+            if text.label is not None:
+                self.classes.add(text.label)
             return
         self.keys.append(text.key.encode())
         self.texts.append(text.text.encode())
@@ -78,6 +82,7 @@ class Texts(NamedTuple):
             [self.texts[row] for row in chosen],
             [self.labels[row] for row in chosen],
             self.rejects,
+            self.classes,
             [self.rows[row] for row in chosen] if self.rows else [],
         )
 

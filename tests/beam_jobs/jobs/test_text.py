@@ -268,7 +268,7 @@ def test_another_field_may_hold_the_text(tmp_path):
 
 @pytest.mark.parametrize(
     ("value", "label"),
-    [('"cat"', "cat"), ("3", "3"), ("-7", "-7"), ("true", "1"), ("false", "0"), ('"3"', "3")]
+    [('"cat"', "cat"), ("3", "3"), ("-7", "-7"), ("true", "true"), ("3.0", "3"), ('"3.0"', "3.0")]
     + [(r'"\ud83c\udf89 é \u0000"', "🎉 é \0")],
 )
 def test_labels_are_text_or_whole_numbers(tmp_path, value, label):
@@ -287,7 +287,7 @@ def test_lines_and_whole_files_have_no_label_field(tmp_path):
     ("fields", "message"),
     [
         ('"y": 1.5', "label 1.5: expected text or a whole number"),
-        ('"y": 1.0', "label 1.0: expected text or a whole number"),
+        ('"y": 1e30', "label 1e+30: expected text or a whole number"),
         ('"y": null', "label None: expected text"),
         ('"y": ""', "label '': expected text"),
         ('"y": NaN', "label nan: expected text"),
@@ -432,6 +432,39 @@ def test_the_label_of_a_file_is_the_label_of_all_its_records(tmp_path):
         ("cat/a.txt#1", "cat"),
         ("cat/a.txt#2", "cat"),
     ]
+
+
+LABELS = {
+    "booleans": ([True, False], ["true", "false"], ["True", "False"]),
+    "booleans beside numbers": (
+        [True, 1, "2", 0],
+        ["true", "1", "2", "0"],
+        ["True", "1", "2", "0"],
+    ),
+    "whole floats": ([3.0, -1.0, 0.0], ["3", "-1", "0"], ["3.0", "-1.0", "0.0"]),
+}
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "batches of jsonl", "csv", "parquet"])
+@pytest.mark.parametrize(("values", "in_json", "in_csv"), LABELS.values(), ids=list(LABELS))
+def test_booleans_and_whole_floats_are_the_same_labels_in_every_input(
+    tmp_path, kind, values, in_json, in_csv
+):
+    rows = [{"text": "t", "y": value} for value in values]
+    if kind == "parquet":
+        if len(set(map(type, values))) > 1:
+            pytest.skip("a column of Parquet has one type")
+        pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
+        found = read(tmp_path, "a.parquet", (tmp_path / "a.parquet").read_bytes(), label_field="y")
+    elif kind == "csv":
+        lines = "".join(f"t,{value}\n" for value in values)
+        found = read(tmp_path, "a.csv", f"text,y\n{lines}", label_field="y")
+    else:
+        name = "a.jsonl" if kind.startswith("batches") else "a.jsonl.gz"
+        data = "".join(json.dumps(row) + "\n" for row in rows).encode()
+        data = gzip.compress(data) if name.endswith(".gz") else data
+        found = read(tmp_path, name, data, label_field="y")
+    assert [text.label for text in found] == (in_csv if kind == "csv" else in_json)
 
 
 def test_the_schema_has_tokens_and_labels_if_there_are_any(tmp_path):

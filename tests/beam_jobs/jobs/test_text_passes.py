@@ -213,6 +213,22 @@ def test_windows_are_in_the_split_of_their_group(tmp_path):
         assert split == rules.placement.split(group)
 
 
+def test_the_label_of_a_file_is_a_class_even_if_all_its_texts_are_rejected(tmp_path):
+    files = {
+        "a/x.txt": b"text",
+        "b/x.txt": b"\xff\xfe",
+        "c/x.txt.gz": b"\x1f\x8b cut",
+        "d/x.pdf": b"%",
+    }
+    files["e/x.jsonl"] = b"{}\n[]\n"
+    for name, data in files.items():
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_bytes(data)
+    (task,) = tasks_of(reader := job(tmp_path, labels=Labels("parent")))
+    found = first_pass(reader, rules_of(), task).summary
+    assert found.labels["label"] == {"a": 1, "b": 0, "c": 0, "d": 0, "e": 0}
+
+
 @pytest.mark.parametrize(
     ("kind", "window"), [("none", 0), *((kind, window) for kind in TOKENS for window in (0, 8))]
 )

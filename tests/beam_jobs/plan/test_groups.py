@@ -65,7 +65,9 @@ def test_a_column_without_a_name_is_refused():
         Groups.parse("column:")
 
 
-@pytest.mark.parametrize(("value", "group"), [("a", "a"), (7, "7"), (True, "1"), (" b ", " b ")])
+@pytest.mark.parametrize(
+    ("value", "group"), [("a", "a"), (7, "7"), (7.0, "7"), (True, "true"), (" b ", " b ")]
+)
 def test_a_column_holds_the_group(value, group):
     groups = Groups.parse("column:subject")
     assert groups.column == "subject"

@@ -43,21 +43,34 @@ def test_names_depend_on_neither_order_nor_repetition(labels, random):
 
 
 @pytest.mark.parametrize(
-    "odd", ["007", "+1", "1.0", " 1", "-0", "", "1e3", "٣", str(2**63), "9" * 30]
+    "odd", ["007", "+1", "1.5", "1.", ".0", " 1", "-0", "", "1e3", "٣", str(2**63), "9" * 30]
 )
 def test_labels_that_are_not_written_as_an_int64_are_names(odd):
     assert label_names([odd, "1"]) == tuple(sorted([odd, "1"]))
 
 
+def test_whole_numbers_written_as_floats_are_numbers():
+    labels = ["1.0", "0.0", "-1", "12.0", "1"]
+    assert label_names(labels) == ()
+    assert [LabelIds(())[label] for label in labels] == [1, 0, -1, 12, 1]
+
+
+def test_numbers_beside_words_are_names_as_they_are_written():
+    assert label_names(["1.0", "2.5", "x", "true", "1"]) == ("1", "1.0", "2.5", "true", "x")
+
+
 @pytest.mark.parametrize(
     ("value", "expected"),
-    [("cat", "cat"), (3, "3"), (-1, "-1"), (True, "1"), (False, "0"), ("3", "3"), (" a ", " a ")],
+    [
+        *[("cat", "cat"), (3, "3"), (-1, "-1"), ("3", "3"), (" a ", " a "), ("True", "True")],
+        *[(True, "true"), (False, "false"), (3.0, "3"), (-1.0, "-1"), (-0.0, "0")],
+    ],
 )
-def test_labels_of_fields_are_text_or_whole_numbers(value, expected):
+def test_labels_of_fields_are_text_booleans_or_whole_numbers(value, expected):
     assert label_text(value) == expected
 
 
-@pytest.mark.parametrize("value", [1.0, None, "", [], {}, float("nan")])
+@pytest.mark.parametrize("value", [1.5, 1e30, None, "", [], {}, float("nan"), float("inf")])
 def test_other_values_are_rejected_as_labels(value):
     with pytest.raises(RejectError, match="expected text or a whole number") as caught:
         label_text(value)

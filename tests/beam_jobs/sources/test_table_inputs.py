@@ -14,7 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beam_jobs.errors import RejectError, UsageError
+from beam_jobs.plan.groups import Groups
 from beam_jobs.sources.inputs import Inputs
+from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.rows import Dialect
 from beam_jobs.sources.source import Source, pack_reference, unpack_reference
 from beam_jobs.sources.table_inputs import (
@@ -49,6 +51,8 @@ def parquet(rows) -> bytes:
     pq.write_table(pa.Table.from_pylist(rows), buffer)
     return buffer.getvalue()
 
+
+COLUMNS = ("label", "group")
 
 KINDS = {
     "t.csv": delimited,
@@ -94,6 +98,22 @@ def test_tables_of_every_kind_name_the_same_files(tmp_path, name):
         assert (source.size, source.modified) == (status.st_size, status.st_mtime_ns)
         assert source.row["label"] == row["label"]
         assert str(source.row["fold"]) == str(row["fold"])
+
+
+@pytest.mark.parametrize("name", ["t.jsonl", "t.parquet"])
+def test_booleans_and_whole_floats_of_a_table_are_labels_and_groups(tmp_path, name):
+    rows = [
+        {"path": "1.jpg", "label": True, "group": 3.0},
+        {"path": "2.jpg", "label": False, "group": 10.0},
+    ]
+    for row in rows:
+        write(tmp_path, row["path"], "x")
+    found = sources_of(inputs_of(write(tmp_path, name, KINDS[name](rows)), columns=COLUMNS))
+    sources = [unpack_reference(pack_reference(source)) for source in found]
+    labels = Labels.parse("column:label")
+    assert [labels.of(source) for source in sources] == ["true", "false"]
+    groups = Groups.parse("column:group")
+    assert [groups.of(source.key, source.row) for source in sources] == ["3", "10"]
 
 
 def test_a_row_has_only_the_columns_that_are_used(tmp_path):
@@ -218,7 +238,7 @@ def test_keys_are_paths_or_rows_or_a_column(tmp_path):
     [
         ({"id": None}, "column 'id' is None, expected text or a whole number"),
         ({"id": ""}, "column 'id' is '', expected text or a whole number"),
-        ({"id": 1.0}, "column 'id' is 1.0, expected text or a whole number"),
+        ({"id": 1.5}, "column 'id' is 1.5, expected text or a whole number"),
         ({"id": ["a"]}, "column 'id' is ['a'], expected text or a whole number"),
         ({"id": "a\0b"}, "--key column:id: 'a\\x00b' holds the character 0"),
         ({}, "no column 'id'; it has path"),

@@ -616,7 +616,7 @@ def test_the_different_labels_of_a_column_are_sorted_texts():
     found = [{"y": y} for y in ("b", 10, True, "b", None, "", 1.5, "é")]
     rows = [Row(number, values) for number, values in enumerate([*found, {"z": "c"}], 1)]
     rows += [Row(10, None, "broken"), Row(0, None, "cannot be read to its end")]
-    assert distinct(rows, "y", 4) == ["1", "10", "b", "é"]
+    assert distinct(rows, "y", 4) == ["10", "b", "true", "é"]
     assert distinct([], "y", 0) == []
     with pytest.raises(UsageError) as caught:
         distinct(rows, "y", 3)
