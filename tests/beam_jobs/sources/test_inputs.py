@@ -287,6 +287,9 @@ def test_samples_are_found_as_by_comparing_all_names(files, columns, kind):
         Path(folder, f"x.{kind}").write_bytes(packed(kind, files))
         inputs = inputs_of(Path(folder), f"x.{kind}", samples=True, columns=columns)
         found = rows_of(inputs)
+    for key, row in found.items():
+        if isinstance(row, dict):  # Without the names of other columns, which only a reject lists.
+            found[key] = {name: value for name, value in row.items() if name in columns}
     broken = {key: "broken" for key, row in found.items() if isinstance(row, str) and row != ALONE}
     assert found | broken == expected_rows(kind, files, columns)
 
