@@ -319,9 +319,9 @@ def test_captions_and_masks_next_to_images(tmp_path):
     assert_rejects(
         out,
         {
-            "2.jpg": "its mask is an image of mode RGB, expected one value a pixel",
+            "2.jpg": "its mask: an image of mode RGB, expected one value a pixel",
             "3.jpg": "its mask is for an image of 31 x 40 pixels",
-            "4.jpg": "its mask has values up to 300, expected 0 to 255",
+            "4.jpg": "its mask: values up to 300, expected 0 to 255",
             "5.jpg": "no mask found",
             "6.jpg": "its mask cannot be ",
             "7.jpg": "no caption file found",

@@ -14,10 +14,10 @@ from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.file_passes import FilesInParts
 from beam_jobs.jobs.images.annotations import ImageAnnotations
 from beam_jobs.jobs.images.boxes import Geometry, Resize, is_about_stored, letterbox, move_boxes
+from beam_jobs.jobs.images.image_files import open_image, size_in_header
 from beam_jobs.jobs.images.pixels import (
     ORIENTATION,
     mask_values,
-    size_in_header,
     tensorflow_decodes_alike,
     to_mode,
 )
@@ -36,8 +36,6 @@ _FILTER = Image.Resampling.BILINEAR
 
 _JPEG_QUALITY = 95
 
-_MAX_PIXELS = 89_478_485  # Pillow's own limit: 256 MiB of RGB
-
 # The bytes of an Example besides its image; only sizes of shards depend on it.
 _OVERHEAD_BYTES = 200
 
@@ -47,7 +45,7 @@ class ImageJob(FilesInParts):
     """The images job.
 
     Attributes:
-        inputs: The image files, in any format that Pillow opens.
+        inputs: The image files.
         labels: Where labels come from.
         image_size: (height, width) in pixels; None keeps each image's own size.
         resize: "stretch" to the size, "fit" inside it with black borders, or "crop" the center.
@@ -136,7 +134,7 @@ class ImageJob(FilesInParts):
     def parts_of(self, source: Source, data: bytes) -> list[tuple[str, int]]:
         size = len(data)
         if self.encoding in ("tensor", "raw"):
-            height, width = self.image_size or size_in_header(data) or (0, 0)
+            height, width = self.image_size or size_in_header(io.BytesIO(data)) or (0, 0)
             size = height * width * self.channels
         return [(source.key, size + _OVERHEAD_BYTES)]
 
@@ -152,14 +150,7 @@ class ImageJob(FilesInParts):
         try:
             # Not its bytes at once: Pillow takes 64 KiB at a time, which stay in the processor's
             # cache; 100 KB of fresh memory for each image took 7 % of all time.
-            with Image.open(file) as image:
-                # Up to twice its limit Pillow only warns, and filters of warnings are shared by
-                # all threads.
-                if image.width * image.height > _MAX_PIXELS:
-                    raise RejectError(
-                        f"a decompression bomb: {image.width} x {image.height} pixels are more "
-                        f"than {_MAX_PIXELS}"
-                    )
+            with open_image(file) as image:
                 stored = image.height, image.width
                 if self.encoding == "source" and tensorflow_decodes_alike(image, self.channels):
                     image.load()  # a broken image is a reject in every encoding
@@ -209,12 +200,10 @@ class ImageJob(FilesInParts):
     def _mask(self, opened: BinaryIO, geometry: Geometry) -> bytes:
         """A mask as a PNG with the same values, turned and resized like its image."""
         try:
-            with opened as file, Image.open(file) as mask:
-                if mask.width * mask.height > _MAX_PIXELS:
-                    raise RejectError(f"its mask has {mask.width} x {mask.height} pixels")
+            with opened as file, open_image(file) as mask:
                 values = mask_values(mask)
-        except RejectError:
-            raise
+        except RejectError as error:
+            raise RejectError(f"its mask: {error}") from None
         except OSError as error:
             raise RejectError(f"its mask cannot be read: {error}") from None
         except Exception as error:  # Pillow's plugins raise nearly everything on broken input

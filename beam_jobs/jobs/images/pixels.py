@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-
 import numpy as np
 from PIL import Image
 
@@ -59,17 +57,8 @@ def mask_values(mask: Image.Image) -> Image.Image:
     if mask.mode.startswith("I"):
         values = np.asarray(mask)
         if values.min(initial=0) < 0 or values.max(initial=0) > 255:
-            raise RejectError(f"its mask has values up to {values.max()}, expected 0 to 255")
+            raise RejectError(f"values up to {values.max()}, expected 0 to 255")
         return Image.fromarray(values.astype(np.uint8))
     raise RejectError(
-        f"its mask is an image of mode {mask.mode}, expected one value a pixel: gray or a palette"
+        f"an image of mode {mask.mode}, expected one value a pixel: gray or a palette"
     )
-
-
-def size_in_header(data: bytes) -> tuple[int, int] | None:
-    """(height, width) of an image file; None if its header cannot be read."""
-    try:
-        with Image.open(io.BytesIO(data)) as image:
-            return image.height, image.width
-    except Exception:  # Pillow's plugins raise nearly everything; decoding the file reports why.
-        return None

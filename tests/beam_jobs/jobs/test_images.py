@@ -19,7 +19,8 @@ from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.source import Source
 from readers.format.schema import Feature, Schema
-from tests.support.images import encoded
+from tests.support.archives import tarred, zipped
+from tests.support.images import EPS, encoded, mark_of_ghostscript
 
 
 def job(size=None, resize="stretch", channels=3, encoding="tensor", label="none") -> ImageJob:
@@ -368,6 +369,61 @@ def test_truncated_files_are_rejected(encoding, share, kind):
 def test_files_that_are_not_images_are_rejected(data, message):
     with pytest.raises(RejectError, match=message):
         stored(job((8, 8)), data)
+
+
+@pytest.mark.parametrize("where", ["lie.jpg", "a.zip", "a.tar", "a.tar.gz"])
+def test_no_input_starts_ghostscript_whatever_it_is_called(where, tmp_path, monkeypatch):
+    mark = mark_of_ghostscript(tmp_path, monkeypatch)
+    members = [("lie.jpg", EPS)]
+    made = {
+        "lie.jpg": lambda: EPS,
+        "a.zip": lambda: zipped(members),
+        "a.tar": lambda: tarred(members),
+        "a.tar.gz": lambda: tarred(members, "w:gz"),
+    }
+    (tmp_path / where).write_bytes(made[where]())
+    images = ImageJob(Inputs.of([f"{tmp_path}/{where}"]), Labels("none"))
+    (source,) = images.sources(images.inputs.patterns[0])
+    with pytest.raises(RejectError, match=r"^cannot be decoded: unknown image format$"):
+        if source.packed:
+            (unpacked,) = images.unpacked(source)
+            list(images.records_of(*unpacked))
+        else:
+            images.load(source)
+    assert images.parts_of(source, EPS)
+    assert not mark.exists()
+
+
+READ = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "JPEG2000", "ICO", "ICNS", "PPM", "TGA")
+
+
+@pytest.mark.parametrize("kind", [*READ, "AVIF", "PCX", "DDS", "IM", "SGI", "QOI", "MPO"])
+def test_these_formats_are_read(kind):
+    Image.init()
+    if kind not in Image.SAVE:
+        pytest.skip("this version of Pillow does not write it")
+    image = Image.fromarray(smooth(64, 64))
+    found = stored(job((64, 64)), encoded(image, kind))  # An ICNS contains several sizes.
+    assert error(found, smooth(64, 64)) <= 8
+
+
+@pytest.mark.parametrize("kind", ["XBM", "MSP"])
+def test_these_formats_of_one_bit_are_read(kind):
+    assert stored(job(), encoded(Image.new("1", (16, 8), 1), kind)).shape == (8, 16, 3)
+
+
+@pytest.mark.parametrize("kind", ["EPS", "PDF", "WMF", "BUFR", "GRIB", "HDF5"])
+def test_formats_that_other_programs_decode_are_rejected(kind):
+    data = {
+        "EPS": EPS,
+        "PDF": b"%PDF-1.4",
+        "WMF": b"\xd7\xcd\xc6\x9a\0\0" + struct.pack("<5H", 0, 0, 9, 9, 1) + b"\1\0\t\0" * 20,
+        "BUFR": b"BUFR" + bytes(100),
+        "GRIB": b"GRIB" + b"\0\0\0\1" * 50,
+        "HDF5": b"\x89HDF\r\n\x1a\n" + bytes(100),
+    }[kind]
+    with pytest.raises(RejectError, match=r"^cannot be decoded: unknown image format$"):
+        stored(job(), data)
 
 
 @given(st.sampled_from(sorted(WHOLE)), st.data())
