@@ -17,6 +17,7 @@ from beam_jobs.jobs.images.boxes import Geometry, Resize, is_about_stored, lette
 from beam_jobs.jobs.images.image_files import open_image, size_in_header
 from beam_jobs.jobs.images.pixels import (
     ORIENTATION,
+    is_whole_png,
     mask_values,
     tensorflow_decodes_alike,
     to_mode,
@@ -155,7 +156,9 @@ class ImageJob(FilesInParts):
                 if self.encoding == "source" and tensorflow_decodes_alike(image, self.channels):
                     image.load()  # a broken image is a reject in every encoding
                     file.seek(0)
-                    return file.read(), Geometry(stored, 1)
+                    data = file.read()
+                    if image.format != "PNG" or is_whole_png(data):
+                        return data, Geometry(stored, 1)
                 orientation = image.getexif().get(ORIENTATION, 1)
                 upright = self._upright(image, orientation)
                 decoded = upright.height, upright.width

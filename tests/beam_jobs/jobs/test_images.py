@@ -272,14 +272,13 @@ def test_tensorflow_decodes_encoded_images_to_the_stored_pixels(channels, encodi
     assert error(by_tensorflow(kept, channels), pixels) <= limit
 
 
+def chunk(name: bytes, body: bytes) -> bytes:
+    """A chunk of a PNG."""
+    return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+
+
 def sixteen_bit_rgb_png() -> bytes:
     """A PNG of one row of two RGB pixels of 16 bit, which Pillow reads but does not write."""
-
-    def chunk(name: bytes, body: bytes) -> bytes:
-        return (
-            struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
-        )
-
     pixels = struct.pack(">6H", 0x0100, 0x02FF, 0x0380, 0xFFFF, 0xFE00, 0x00FF)
     return (
         b"\x89PNG\r\n\x1a\n"
@@ -298,6 +297,8 @@ PLAIN = {
     "gray.png": encoded(GRAY, "PNG"),
     "rgb16.png": sixteen_bit_rgb_png(),
     "upright.jpg": encoded(smooth(), "JPEG", 1),
+    "animated.png": encoded(smooth(), "PNG", save_all=True, append_images=[GRAY.convert("RGB")]),
+    "longer.png": encoded(smooth(), "PNG") + b"more",
 }
 
 
@@ -334,6 +335,22 @@ def test_source_turns_other_files_into_png(name, channels):
     assert kept.startswith(b"\x89PNG")
     pixels = stored(job(channels=channels), OTHERS[name])
     np.testing.assert_array_equal(by_tensorflow(kept, channels), pixels)
+
+
+DAMAGED = {
+    **{f"cut{n}.png": PLAIN["rgb.png"][:-n] for n in range(1, 17)},
+    "checksum of data.png": PLAIN["rgb.png"][:-14] + b"\0\0" + PLAIN["rgb.png"][-12:],
+    "checksum of end.png": PLAIN["rgb.png"][:-1] + b"\0",
+    "unknown chunk.png": PLAIN["rgb.png"][:33] + chunk(b"CgBI", b"1234") + PLAIN["rgb.png"][33:],
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_source_writes_a_png_anew_that_pillow_decodes_and_tensorflow_refuses(name):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Invalid PNG"):
+        by_tensorflow(DAMAGED[name])
+    kept = stored(job(encoding="source"), DAMAGED[name])
+    np.testing.assert_array_equal(by_tensorflow(kept), smooth())
 
 
 def test_source_in_gray_keeps_only_gray_files():
