@@ -58,13 +58,20 @@ def to_mode(image: Image.Image, channels: int) -> Image.Image:
     Transparent pixels are blended with white; 16-bit pixels keep their upper byte.
 
     Raises:
-        RejectError: The pixels are floating-point numbers, whose range is unknown.
+        RejectError: The range of the pixels is unknown: they are floating-point numbers, or integers
+            that 16 bits do not hold.
     """
     if image.mode == "F":
         raise RejectError("its pixels are floating-point numbers: convert it to 8 or 16 bit")
     if image.mode.startswith("I"):
-        pixels = np.clip(np.asarray(image), 0, 65535).astype(np.uint16) >> 8
-        image = Image.fromarray(pixels.astype(np.uint8))
+        pixels = np.asarray(image)
+        low, high = pixels.min(initial=0), pixels.max(initial=0)
+        if low < 0 or high > 65535:
+            raise RejectError(
+                f"its pixels are integers from {low} to {high}, more than 16 bits hold: scale them to "
+                "0 to 255 or 0 to 65535, and convert it to 8 or 16 bit"
+            )
+        image = Image.fromarray((pixels >> 8).astype(np.uint8))
     if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:
         image = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, _WHITE), image)

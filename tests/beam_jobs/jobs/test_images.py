@@ -153,10 +153,18 @@ def test_sixteen_bits_keep_their_upper_byte(kind, channels):
     assert found[0, :, 0].tolist() == [0, 0, 1, 0x12, 255]
 
 
-def test_thirty_two_bit_integers_are_clipped_to_sixteen():
-    pixels = np.array([[-5, 0, 0x1234, 65535, 70000]], np.int32)
+@pytest.mark.parametrize("encoding", ["tensor", "source"])
+@pytest.mark.parametrize(("low", "high"), [(-5, 0), (0, 65536), (-1, 2**31 - 1)])
+def test_integers_that_sixteen_bits_do_not_hold_are_rejected(low, high, encoding):
+    pixels = np.array([[low, 0x1234, high]], np.int32)
+    with pytest.raises(RejectError, match=r"pixels are integers from .* scale them to 0 to 255"):
+        stored(job(encoding=encoding), encoded(pixels, "TIFF"))
+
+
+def test_thirty_two_bit_integers_keep_the_upper_byte_of_sixteen():
+    pixels = np.array([[0, 0x1234, 65535]], np.int32)
     found = stored(job(channels=1), encoded(pixels, "TIFF"))
-    assert found.reshape(-1).tolist() == [0, 0, 0x12, 255, 255]
+    assert found.reshape(-1).tolist() == [0, 0x12, 255]
 
 
 def test_floating_point_images_are_rejected():
