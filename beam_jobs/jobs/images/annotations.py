@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from dataclasses import dataclass
 from typing import BinaryIO, Literal, cast, get_args
@@ -16,8 +17,9 @@ from beam_jobs.jobs.images.annotation_files import (
     open_joined,
     read_joined,
 )
-from beam_jobs.jobs.images.boxes import Boxes
+from beam_jobs.jobs.images.boxes import AnnotationsOf, Boxes, Geometry
 from beam_jobs.jobs.images.coco import CocoAnnotations
+from beam_jobs.jobs.images.image_files import header_of
 from beam_jobs.jobs.images.voc_yolo import MAX_BYTES, read_class_names, voc_boxes, yolo_boxes
 from beam_jobs.sources.classes import Names
 from beam_jobs.sources.inputs import Inputs
@@ -54,6 +56,7 @@ class ImageAnnotations:
         captions: The format of the captions; empty for none.
         captions_path: The COCO file, the folder of text files, or the column.
         masks: The folder of masks; empty for none.
+        about: The pixels that boxes and masks are about.
     """
 
     boxes: BoxFormat = ""
@@ -62,10 +65,18 @@ class ImageAnnotations:
     captions: CaptionFormat = ""
     captions_path: str = ""
     masks: str = ""
+    about: AnnotationsOf = "auto"
 
     @classmethod
-    def parse(cls, boxes: str, class_names: str, captions: str, masks: str) -> ImageAnnotations:
-        """Parses the values of `--boxes`, `--class_names`, `--captions` and `--masks`.
+    def parse(
+        cls,
+        boxes: str,
+        class_names: str,
+        captions: str,
+        masks: str,
+        about: AnnotationsOf = "auto",
+    ) -> ImageAnnotations:
+        """Parses the values of the flags for annotations.
 
         Raises:
             UsageError: A value has no valid form, or its file cannot be read.
@@ -106,6 +117,7 @@ class ImageAnnotations:
             cast(CaptionFormat, caption_format),
             captions_path,
             absolute_path(masks) if masks else "",
+            about,
         )
 
     @property
@@ -206,6 +218,23 @@ class ImageAnnotations:
                     f"{flag}: none of the first {len(images)} images has such a file; that of "
                     f"{images[0].key} would be {expected}"
                 )
+
+    def guesses(self, inputs: Inputs) -> tuple[int, int]:
+        """How many of the first images are turned without a trace in their size, and how many there are.
+
+        Only for these, "auto" cannot know what annotations are about. Images in stores and in
+        `.tar.gz` files are not opened.
+        """
+        if self.about != "auto" or self.boxes == "yolo" or not (self.boxes or self.masks):
+            return 0, 0
+        first = [source for p in inputs.patterns for source, _ in inputs.first(p, _IMAGES_CHECKED)]
+        turned = 0
+        for source in first:
+            if not (source.error or source.packed) and is_local(inputs.path_of(source)):
+                with contextlib.suppress(OSError, RejectError), inputs.open(source) as file:
+                    header = header_of(file)
+                    turned += header is not None and Geometry(*header).keeps_size
+        return turned, len(first)
 
     def boxes_of(self, source: Source) -> Boxes:
         """The boxes of an image.

@@ -18,6 +18,9 @@ _FORMATS = (
     *("QOI", "DDS", "SGI", "PCX", "XBM", "MSP", "FITS", "IM", "TGA"),
 )
 
+# The EXIF tag.
+ORIENTATION = 0x0112
+
 MAX_PIXELS = 89_478_485  # Pillow's own limit: 256 MiB of RGB
 
 
@@ -46,10 +49,12 @@ def open_image(file: BinaryIO) -> Image.Image:
     return image
 
 
-def size_in_header(file: BinaryIO) -> tuple[int, int] | None:
-    """(height, width) of an image file; None if its header cannot be read."""
+def header_of(file: BinaryIO) -> tuple[tuple[int, int], int] | None:
+    """((height, width), EXIF orientation) of an image file; None if its header cannot be read."""
     try:
         with open_image(file) as image:
-            return image.height, image.width
+            # Not the PNG plugin's own `getexif`, which decodes all pixels first.
+            orientation = Image.Image.getexif(image).get(ORIENTATION, 1)
+            return (image.height, image.width), orientation
     except Exception:  # Pillow's plugins raise nearly everything; decoding the file reports why.
         return None

@@ -13,10 +13,16 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.file_passes import FilesInParts
 from beam_jobs.jobs.images.annotations import ImageAnnotations
-from beam_jobs.jobs.images.boxes import Geometry, Resize, is_about_stored, letterbox, move_boxes
-from beam_jobs.jobs.images.image_files import open_image, size_in_header
+from beam_jobs.jobs.images.boxes import (
+    AnnotationsOf,
+    Geometry,
+    Resize,
+    is_about_stored,
+    letterbox,
+    move_boxes,
+)
+from beam_jobs.jobs.images.image_files import ORIENTATION, header_of, open_image
 from beam_jobs.jobs.images.pixels import (
-    ORIENTATION,
     is_whole_png,
     mask_values,
     tensorflow_decodes_alike,
@@ -124,7 +130,7 @@ class ImageJob(FilesInParts):
         record: dict[str, Any] = {"image": image}
         if annotations.boxes:
             boxes = annotations.boxes_of(source)
-            record["boxes"], rows = move_boxes(boxes, geometry)
+            record["boxes"], rows = move_boxes(boxes, geometry, annotations.about)
             record["box_labels"] = tuple(boxes.names[row] for row in rows.tolist())
         if annotations.captions:
             record["captions"] = annotations.captions_of(source)
@@ -135,7 +141,8 @@ class ImageJob(FilesInParts):
     def parts_of(self, source: Source, data: bytes) -> list[tuple[str, int]]:
         size = len(data)
         if self.encoding in ("tensor", "raw"):
-            height, width = self.image_size or size_in_header(io.BytesIO(data)) or (0, 0)
+            header = None if self.image_size else header_of(io.BytesIO(data))
+            height, width = self.image_size or (header[0] if header else (0, 0))
             size = height * width * self.channels
         return [(source.key, size + _OVERHEAD_BYTES)]
 
@@ -212,7 +219,9 @@ class ImageJob(FilesInParts):
         except Exception as error:  # Pillow's plugins raise nearly everything on broken input
             raise RejectError(f"its mask cannot be decoded: {error}") from None
         size = values.height, values.width
-        if is_about_stored(size, geometry, "its mask is"):
+        # YOLO's boxes state no size and are about the upright image, so a mask beside them is, too.
+        tie: AnnotationsOf = "upright" if self.annotations.boxes == "yolo" else "stored"
+        if is_about_stored(size, geometry, "its mask is", self.annotations.about, tie):
             values.getexif()[ORIENTATION] = geometry.orientation
             values = ImageOps.exif_transpose(values)
         buffer = io.BytesIO()

@@ -10,9 +10,7 @@ import numpy as np
 from PIL import Image
 
 from beam_jobs.errors import RejectError
-
-# The EXIF tag.
-ORIENTATION = 0x0112
+from beam_jobs.jobs.images.image_files import ORIENTATION
 
 _PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -30,7 +28,7 @@ def is_whole_png(data: bytes) -> bool:
     Pillow stops once it has all pixels, and ignores chunks that it does not know. TensorFlow's libpng
     refuses a file whose end is cut or damaged, and unknown chunks that are marked as critical.
     """
-    names = []
+    names: list[bytes] = []
     at = len(_PNG)
     while at + 12 <= len(data) and names[-1:] != [b"IEND"]:
         length, name = struct.unpack_from(">I4s", data, at)
