@@ -60,6 +60,7 @@ class ImageJob(FilesInParts):
         encoding: "tensor" or "raw" for pixels, "jpeg", "png", or "source" for the files' own bytes.
         extras: Columns that become features.
         annotations: Where boxes, captions and masks come from.
+        jpeg_exact: Whether JPEGs are decoded at their full size before they are resized.
     """
 
     inputs: Inputs
@@ -70,6 +71,7 @@ class ImageJob(FilesInParts):
     encoding: ImageEncoding = "tensor"
     extras: tuple[ExtraFeature, ...] = ()
     annotations: ImageAnnotations = field(default_factory=ImageAnnotations)
+    jpeg_exact: bool = False
 
     @property
     def schema(self) -> Schema:
@@ -182,7 +184,7 @@ class ImageJob(FilesInParts):
             raise RejectError(f"cannot be decoded: {error}") from None
 
     def _upright(self, image: Image.Image, orientation: int) -> Image.Image:
-        if self.image_size:
+        if self.image_size and not self.jpeg_exact:
             height, width = self.image_size
             swapped = orientation in (5, 6, 7, 8)
             # The JPEG decoder scales by 1/2, 1/4 or 1/8 at little cost, never below this size:

@@ -208,6 +208,7 @@ REFUSALS = [
     (TEXT.replace("b.jsonl", "a.txt") + "--split_column s", "field 's': .txt files have no fields"),
     (TEXT + "--vocabulary_size 100", "--vocabulary_size 100: only --tokens words and bpe learn a"),
     (IMAGES + "--resize fit", "--resize fit: add the --image_size to resize to"),
+    (IMAGES + "--jpeg_exact", "--jpeg_exact: add the --image_size that JPEGs are resized to"),
     (SENSORS + "--columns a", "--columns a: none of the first files is a .csv or a .parquet: drop"),
     (SENSORS + "--arrays a,b,a", "--arrays a,b,a: a name is repeated"),
     (

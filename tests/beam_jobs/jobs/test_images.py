@@ -1,5 +1,6 @@
 """The pixels that the images job makes of image files."""
 
+import dataclasses
 import io
 import struct
 import threading
@@ -11,7 +12,7 @@ import pytest
 import tensorflow as tf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from PIL import Image
+from PIL import Image, ImageOps
 
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.images.job import ImageJob, parse_image_size
@@ -265,6 +266,24 @@ def test_scaling_in_the_jpeg_decoder_looks_like_a_full_decode(size, resize):
     full = encoded(Image.open(io.BytesIO(jpeg)), "PNG")
     sized = job(size, resize)
     assert error(stored(sized, jpeg), stored(sized, full)) < 3
+
+
+@pytest.mark.parametrize("orientation", [1, 6])
+def test_exact_jpegs_are_resized_as_by_pillow(orientation):
+    pixels = np.random.default_rng(0).integers(0, 256, (480, 640, 3), dtype=np.uint8)
+    jpeg = encoded(pixels, "JPEG", orientation)
+    upright = ImageOps.exif_transpose(Image.open(io.BytesIO(jpeg)))
+    expected = np.asarray(upright.resize((90, 60), Image.Resampling.BILINEAR))
+    exact = dataclasses.replace(job((60, 90)), jpeg_exact=True)
+    np.testing.assert_array_equal(stored(exact, jpeg), expected)
+    assert error(stored(job((60, 90)), jpeg), expected) > 0
+
+
+@pytest.mark.parametrize("kind", ["GIF", "WEBP", "PNG", "TIFF"])
+def test_the_first_frame_of_several_is_taken(kind):
+    first, second = (Image.new("RGB", (8, 6), color) for color in ((255, 0, 0), (0, 0, 255)))
+    data = encoded(first, kind, save_all=True, append_images=[second])
+    assert error(stored(job(), data), np.asarray(first)) < 8
 
 
 @pytest.mark.parametrize("channels", [1, 3])
