@@ -113,10 +113,10 @@ class ImageFlags(InputFlags):
             inputs, skips=functools.partial(annotations.is_annotation, root=inputs.root)
         )
         annotations.check_files(inputs)
-        turned, first = annotations.guesses(inputs)
+        turned, opened = annotations.turned_in_place(inputs)
         if turned:
             print(
-                f"warning: EXIF turns {turned} of the first {first} images without changing their size: "
+                f"warning: EXIF turns {turned} of the first {opened} images without changing their size: "
                 "their boxes and masks are taken to be about the pixels as stored; if viewers show them "
                 "in place, add --annotations_of upright, else --annotations_of stored",
                 file=sys.stderr,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from dataclasses import dataclass
 from typing import BinaryIO, Literal, cast, get_args
@@ -219,22 +218,22 @@ class ImageAnnotations:
                     f"{images[0].key} would be {expected}"
                 )
 
-    def guesses(self, inputs: Inputs) -> tuple[int, int]:
-        """How many of the first images are turned without a trace in their size, and how many there are.
+    def turned_in_place(self, inputs: Inputs) -> tuple[int, int]:
+        """How many of the first images EXIF turns without changing their size, of how many opened.
 
-        Only for these, "auto" cannot know what annotations are about. Images in stores and in
-        `.tar.gz` files are not opened.
+        For these, "auto" can only guess which pixels the annotations are about. Images in stores and
+        in `.tar.gz` files are not opened; nor are any if there is nothing to guess.
         """
         if self.about != "auto" or self.boxes == "yolo" or not (self.boxes or self.masks):
             return 0, 0
-        first = [source for p in inputs.patterns for source, _ in inputs.first(p, _IMAGES_CHECKED)]
-        turned = 0
-        for source in first:
-            if not (source.error or source.packed) and is_local(inputs.path_of(source)):
-                with contextlib.suppress(OSError, RejectError), inputs.open(source) as file:
-                    header = header_of(file)
-                    turned += header is not None and Geometry(*header).keeps_size
-        return turned, len(first)
+        headers = [
+            _header(inputs, source)
+            for pattern in inputs.patterns
+            for source, data in inputs.first(pattern, _IMAGES_CHECKED)
+            if data is None and not source.error and is_local(inputs.path_of(source))
+        ]
+        turned = [header for header in headers if header and Geometry(*header).keeps_size]
+        return len(turned), len(headers)
 
     def boxes_of(self, source: Source) -> Boxes:
         """The boxes of an image.
@@ -287,6 +286,14 @@ class ImageAnnotations:
         if (file := open_joined(source, "mask", open_seekable)) is None:
             raise RejectError("no mask found")
         return file
+
+
+def _header(inputs: Inputs, source: Source) -> tuple[tuple[int, int], int] | None:
+    try:
+        with inputs.open(source) as file:
+            return header_of(file)
+    except (OSError, RejectError):
+        return None
 
 
 def _check_shared(images: list[Source]) -> None:

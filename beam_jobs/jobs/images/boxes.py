@@ -175,7 +175,7 @@ def is_about_stored(
     if size is None:
         return about == "stored"
     stored, upright = geometry.stored, geometry.upright
-    if size not in ((stored, upright) if about == "auto" else (getattr(geometry, about),)):
+    if size not in {"auto": (stored, upright), "stored": (stored,), "upright": (upright,)}[about]:
         height, width = upright
         shown = f", upright {height} x {width}" if upright != stored else ""
         wanted = f"; --annotations_of {about} expects the {about} size" if about != "auto" else ""

@@ -2,10 +2,12 @@
 
 import dataclasses
 import io
+import re
 import struct
 import threading
 import warnings
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
+import beam_jobs
+import readers
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.images.job import ImageJob, parse_image_size
 from beam_jobs.sources.inputs import Inputs
@@ -436,6 +440,13 @@ def test_no_input_starts_ghostscript_whatever_it_is_called(where, tmp_path, monk
             images.load(source)
     assert images.parts_of(source, EPS)
     assert not mark.exists()
+
+
+def test_images_are_opened_nowhere_without_a_list_of_formats():
+    for package in (beam_jobs, readers):
+        for path in Path(package.__path__[0]).rglob("*.py"):
+            calls = re.findall(r"Image\.open\(.*", path.read_text())
+            assert all("formats=" in call for call in calls), path
 
 
 READ = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "JPEG2000", "ICO", "ICNS", "PPM", "TGA")
