@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import sys
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -11,7 +12,7 @@ from beam_jobs.cli.flags import flag
 from beam_jobs.cli.inputs import InputFlags, label_flag
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.images.annotations import ImageAnnotations
-from beam_jobs.jobs.images.boxes import Resize
+from beam_jobs.jobs.images.boxes import AnnotationsOf, Resize
 from beam_jobs.jobs.images.job import ImageEncoding, ImageJob, parse_image_size
 
 _MAX_RECORD_BYTES = 1 << 31  # protobuf's limit
@@ -37,6 +38,12 @@ class ImageFlags(InputFlags):
         "tensor",
         "tensor: pixels, fastest to read; raw: their bytes without dtype and shape; jpeg, png: "
         "compressed; source: the file's own bytes if TensorFlow can read them, otherwise PNG",
+    )
+    jpeg_exact: bool = flag(
+        False,
+        "decode JPEGs at their full size and then resize them, as Pillow's resize does; without it "
+        "the JPEG decoder scales down by 1/2, 1/4 or 1/8 first, which is faster and slightly different",
+        unset="off",
     )
     boxes: str = flag(
         "",
@@ -65,12 +72,25 @@ class ImageFlags(InputFlags):
         unset="none",
         metavar="DIR",
     )
+    annotations_of: AnnotationsOf = flag(
+        "auto",
+        "the pixels that --boxes and --masks are about where EXIF turns an image: stored, as in the "
+        "file; upright, as viewers show it; auto decides by their size, and takes stored if it fits "
+        "both (upright beside YOLO boxes)",
+    )
 
     def check(self) -> None:
         super().check()
+        if self.annotations_of != "auto" and not (self.boxes or self.masks):
+            raise UsageError(
+                f"--annotations_of {self.annotations_of}: there are no annotations; add --boxes or "
+                "--masks"
+            )
         size = parse_image_size(self.image_size)
         if self.resize != "stretch" and not size:
             raise UsageError(f"--resize {self.resize}: add the --image_size to resize to")
+        if self.jpeg_exact and not size:
+            raise UsageError("--jpeg_exact: add the --image_size that JPEGs are resized to")
         if self.encoding == "source" and size:
             raise UsageError("--encoding source keeps the files as they are: drop --image_size")
         if size and math.prod(size) * self.channels >= _MAX_RECORD_BYTES:
@@ -84,6 +104,7 @@ class ImageFlags(InputFlags):
             class_names=self.class_names,
             captions=self.captions,
             masks=self.masks,
+            about=self.annotations_of,
         )
         extras = self.extras
         names = [*columns, *(extra.name for extra in extras), *annotations.columns]
@@ -92,6 +113,14 @@ class ImageFlags(InputFlags):
             inputs, skips=functools.partial(annotations.is_annotation, root=inputs.root)
         )
         annotations.check_files(inputs)
+        turned, opened = annotations.turned_in_place(inputs)
+        if turned:
+            print(
+                f"warning: EXIF turns {turned} of the first {opened} images without changing their size: "
+                "their boxes and masks are taken to be about the pixels as stored; if viewers show them "
+                "in place, add --annotations_of upright, else --annotations_of stored",
+                file=sys.stderr,
+            )
         return ImageJob(
             inputs=inputs,
             labels=labels,
@@ -101,4 +130,5 @@ class ImageFlags(InputFlags):
             encoding=self.encoding,
             extras=extras,
             annotations=annotations,
+            jpeg_exact=self.jpeg_exact,
         )

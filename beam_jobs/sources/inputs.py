@@ -18,6 +18,7 @@ from beam_jobs.sources.archives.member import Member
 from beam_jobs.sources.rows import DEFAULT, Dialect
 from beam_jobs.sources.sidecars import (
     MemberGroup,
+    is_companion,
     is_sidecar,
     lone_sidecar,
     read_sidecar,
@@ -153,21 +154,25 @@ class Inputs:
             yield Source(archive.key, error=broken)
 
     def _samples(self, archive: Source, found: list[Member], file: BinaryIO) -> Iterator[Source]:
-        """Yields the members except for sidecars, with the columns that those hold."""
+        """Yields the members with the columns of their sidecars, but neither those nor companions."""
         sidecars: dict[str, list[Member]] = {}
-        named = set()
+        named, described = set(), set()
         for member in found if self.samples else ():
+            stem = stem_of(member.name)
             if is_sidecar(member.name):
-                sidecars.setdefault(stem_of(member.name), []).append(member)
-            else:
-                named.add(stem_of(member.name))
+                sidecars.setdefault(stem, []).append(member)
+                continue
+            named.add(stem)
+            if not is_companion(member.name):
+                described.add(stem)
         for member in found:
             stem = stem_of(member.name)
-            if not (self.samples and is_sidecar(member.name)):
+            if self.samples and is_sidecar(member.name):
+                if stem not in named:
+                    yield lone_sidecar(archive, member)
+            elif not (stem in described and is_companion(member.name)):
                 own = sidecars.get(stem, ())
                 yield self._member(archive, member, (read_sidecar(file, m) for m in own))
-            elif stem not in named:
-                yield lone_sidecar(archive, member)
 
     def _member(
         self, archive: Source, member: Member, sidecars: Iterable[tuple[Member, bytes]]
@@ -202,11 +207,12 @@ class Inputs:
             with open_file(self.path(source.key)) as file:
                 for member, stream in walk(file):
                     if stem_of(member.name) != group.stem:
-                        yield from self._taken(source, group)
-                        yield from group.lone_sidecars(source)
+                        yield from self._rest(source, group)
                         group = MemberGroup(stem_of(member.name))
                     if self.samples and is_sidecar(member.name):
                         group.add_sidecar(member, stream)
+                    elif self.samples and is_companion(member.name):
+                        group.add_companion(member, stream)
                     else:
                         group.add_record(member, stream)
                         if not self.columns:  # There is no need to wait for sidecars.
@@ -215,10 +221,15 @@ class Inputs:
             broken = f"cannot be read to its end: {error}"
         except RejectError as error:
             broken = str(error)
-        yield from self._taken(source, group)
-        yield from group.lone_sidecars(source)
+        yield from self._rest(source, group)
         if broken:
             yield Source(source.key, error=broken), b""
+
+    def _rest(self, archive: Source, group: MemberGroup) -> Iterator[tuple[Source, bytes]]:
+        """Yields what is left of a group that has ended."""
+        group.end()
+        yield from self._taken(archive, group)
+        yield from group.lone_sidecars(archive)
 
     def _taken(self, archive: Source, group: MemberGroup) -> Iterator[tuple[Source, bytes]]:
         for member, data in group.take():

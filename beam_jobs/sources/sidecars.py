@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
@@ -15,6 +16,12 @@ from beam_jobs.sources.source import Source
 from readers.format.tfrecord import MAX_RECORD_BYTES
 
 _KINDS = ("cls", "txt", "json")
+
+# Extensions such as `seg.png`. Not any two: `cat.1.jpg` beside `cat.jpg` is a photograph.
+_COMPANION = re.compile(
+    r"(seg|segmentation|semantic|instance|panoptic|mask|matte|alpha|label|depth|disparity|normal|edge|"
+    r"flow)s?[_-]?\d*\.(png|jpe?g|webp|tiff?|bmp|gif)"
+)
 
 MAX_SIDECAR_BYTES = 1 << 20
 
@@ -36,6 +43,11 @@ def stem_of(name: str) -> str:
 def is_sidecar(name: str) -> bool:
     """Whether a member describes another one: a `.cls`, `.txt` or `.json`."""
     return _split_name(name)[1] in _KINDS
+
+
+def is_companion(name: str) -> bool:
+    """Whether a member is an image that describes another one: a mask, a depth map, ..."""
+    return _COMPANION.fullmatch(_split_name(name)[1]) is not None
 
 
 def row_of(sidecars: Iterable[tuple[Member, bytes]]) -> dict[str, Any]:
@@ -68,12 +80,13 @@ class MemberGroup:
     Attributes:
         stem: The stem.
         sidecars: The sidecars and their bytes.
-        has_record: Whether one of the members is not a sidecar.
+        has_record: Whether one of the members is neither a sidecar nor a companion.
     """
 
     stem: str
     sidecars: list[tuple[Member, bytes]] = field(default_factory=list)
     has_record: bool = False
+    _companions: list[tuple[Member, bytes]] = field(default_factory=list)
     _records: list[tuple[Member, bytes]] = field(default_factory=list)
     _held: int = 0
 
@@ -83,6 +96,15 @@ class MemberGroup:
     def add_record(self, member: Member, stream: BinaryIO) -> None:
         self.has_record = True
         self._records.append(self._read(member, stream, MAX_RECORD_BYTES))
+
+    def add_companion(self, member: Member, stream: BinaryIO) -> None:
+        if not self.has_record:
+            self._companions.append(self._read(member, stream, MAX_RECORD_BYTES))
+
+    def end(self) -> None:
+        """Makes the companions records if no other member is one."""
+        if not self.has_record and self._companions:
+            self.has_record, self._records = True, self._companions
 
     def _read(self, member: Member, stream: BinaryIO, limit: int) -> tuple[Member, bytes]:
         if member.error:

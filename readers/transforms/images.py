@@ -51,7 +51,8 @@ def to_float(images: tf.Tensor) -> tf.Tensor:
 def resize(images: tf.Tensor | tf.RaggedTensor, size: Size) -> tf.Tensor:
     """Resizes images to [B, height, width, C], as `tf.image.resize` does.
 
-    Bilinear, and antialiased when shrinking, as in the images job; uint8 is rounded.
+    Bilinear, and antialiased when shrinking, as in the images job with `--jpeg_exact`; uint8 is
+    rounded.
 
     Args:
         images: uint8 or float32 [B, H, W, C], or a RaggedTensor of images of different sizes.

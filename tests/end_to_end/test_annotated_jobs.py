@@ -85,6 +85,9 @@ def rectangles(tmp_path_factory):
         write(folder / "p" / name, encoded(image, kind, orientation, **options))
         write(folder / "m" / f"{number:02}.png", encoded(mask, "PNG"))
         shown = upright(mask, orientation)
+        # Beside YOLO's boxes, a mask whose size does not tell is about the upright image.
+        beside_yolo = shown if shown.size == mask.size else mask
+        write(folder / "m-yolo" / f"{number:02}.png", encoded(beside_yolo, "PNG"))
         # Annotations in pixels refer to the stored image, or to the upright one.
         by_shown = (number + number // 8) % 2 and shown.size != mask.size
         width, height = shown.size if by_shown else mask.size
@@ -121,7 +124,8 @@ def rectangles(tmp_path_factory):
 def test_boxes_and_masks_surround_the_shapes_in_the_image(
     rectangles, tmp_path, boxes, encoding, size, resize
 ):
-    flags = ["--boxes", boxes.format(rectangles), "--masks", rectangles / "m", "--label", "none"]
+    masks = rectangles / ("m-yolo" if "yolo" in boxes else "m")
+    flags = ["--boxes", boxes.format(rectangles), "--masks", masks, "--label", "none"]
     flags += ["--encoding", encoding, "--image_size", size, "--resize", resize]
     assert run("images", "--input", rectangles / "p", *flags, "--output", tmp_path / "o") == 0
     found = records_of(tmp_path / "o")
@@ -142,6 +146,32 @@ def test_boxes_and_masks_surround_the_shapes_in_the_image(
             assert inside.mean() > (0.4 if inside.size < 50 else 0.8), key
     names = Manifest.read(str(tmp_path / "o")).class_names
     assert names == {"box_labels": () if "yolo" in boxes else ("ant", "zebra")}
+
+
+@pytest.mark.parametrize("about", ["auto", "upright"])
+def test_a_guess_about_turned_images_is_reported_once(tmp_path, capsys, about):
+    for orientation in (1, 3, 6):
+        image = Image.new("RGB", (40, 30), COLORS[0])
+        write(tmp_path / f"p/{orientation}.png", encoded(image, "PNG", orientation))
+        write(
+            tmp_path / f"m/{orientation}.png",
+            encoded(Image.new("L", (30, 40) if orientation == 6 else (40, 30)), "PNG"),
+        )
+    flags = ["--masks", tmp_path / "m", "--label", "none", "--annotations_of", about]
+    assert run("plan", "images", "--input", tmp_path / "p", *flags, *ONE) == 0
+    warnings = [line for line in capsys.readouterr().err.splitlines() if "warning" in line]
+    if about == "auto":
+        (warning,) = warnings
+        assert "EXIF turns 1 of the first 3 images" in warning
+        assert "--annotations_of upright" in warning
+    else:
+        assert not warnings
+
+
+def test_pixels_of_no_annotations_are_refused(tmp_path, capsys):
+    write(tmp_path / "1.png", photo())
+    flags = ["--input", tmp_path, "--output", tmp_path / "o", "--annotations_of", "stored"]
+    refused(capsys, 2, "--annotations_of stored: .* add --boxes or --masks", "images", *flags)
 
 
 # Usual layouts of datasets.
@@ -319,9 +349,9 @@ def test_captions_and_masks_next_to_images(tmp_path):
     assert_rejects(
         out,
         {
-            "2.jpg": "its mask is an image of mode RGB, expected one value a pixel",
+            "2.jpg": "its mask: an image of mode RGB, expected one value a pixel",
             "3.jpg": "its mask is for an image of 31 x 40 pixels",
-            "4.jpg": "its mask has values up to 300, expected 0 to 255",
+            "4.jpg": "its mask: values up to 300, expected 0 to 255",
             "5.jpg": "no mask found",
             "6.jpg": "its mask cannot be ",
             "7.jpg": "no caption file found",

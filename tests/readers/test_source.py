@@ -19,6 +19,7 @@ from readers.format.decode.images import with_pixels
 from tests.readers import encodings
 from tests.support.arrays import assert_same
 from tests.support.datasets import NUMBERS, flip, numbers, write_dataset, write_numbers
+from tests.support.images import EPS, encoded, mark_of_ghostscript
 
 
 @pytest.fixture(scope="module")
@@ -245,3 +246,23 @@ def test_files_of_other_writers_can_be_a_source(dataset):
     source = readers.RecordSource(files, schema=NUMBERS)
     assert source[19]["id"] == 19
     assert source.schema == NUMBERS
+
+
+@pytest.mark.parametrize("encoding", ["jpeg", "png", "source"])
+def test_no_shard_starts_ghostscript(encoding, tmp_path, monkeypatch):
+    mark = mark_of_ghostscript(tmp_path, monkeypatch)
+    schema = readers.Schema({"image": readers.Feature("uint8", (None, None, 3), encoding)})
+    dataset = write_dataset(tmp_path / "eps", schema, {"train": [[{"image": EPS}]]})
+    with pytest.raises(ValueError, match=r"'image'.*cannot identify its format"):
+        readers.RecordSource(dataset)[0]
+    with pytest.raises(ValueError, match=r"'image'.*cannot identify its format"):
+        list(readers.as_numpy(dataset, batch_size=1, batching="ragged"))
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize("kind", ["PNG", "GIF", "BMP", "WEBP", "JPEG"])
+def test_source_images_are_read_in_the_formats_that_tensorflow_reads(kind, tmp_path):
+    schema = readers.Schema({"image": readers.Feature("uint8", (None, None, 3), "source")})
+    image = encoded(np.full((6, 8, 3), 200, np.uint8), kind)
+    dataset = write_dataset(tmp_path / "images", schema, {"train": [[{"image": image}]]})
+    assert abs(readers.RecordSource(dataset)[0]["image"].astype(int) - 200).max() <= 2

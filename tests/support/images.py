@@ -1,12 +1,31 @@
-"""Images in memory, encoded by Pillow."""
+"""Images in memory, encoded by Pillow, and one that Pillow would hand to another program."""
 
 from __future__ import annotations
 
 import io
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import ExifTags, Image
+import pytest
+from PIL import EpsImagePlugin, ExifTags, Image
+
+EPS = b"""%!PS-Adobe-3.0 EPSF-3.0
+%%BoundingBox: 0 0 40 40
+%%EndComments
+0 0 40 40 rectfill
+%%EOF
+"""
+
+
+def mark_of_ghostscript(folder: Path, patch: pytest.MonkeyPatch) -> Path:
+    """The path of a file that appears when somebody starts Ghostscript (`gs`)."""
+    mark, program = folder / "started", folder / "gs"
+    program.write_text(f'#!/bin/sh\necho "$@" >> {mark}\n')
+    program.chmod(0o755)
+    patch.setenv("PATH", str(folder), prepend=":")
+    patch.setattr(EpsImagePlugin, "gs_binary", None)  # Pillow looks for it once per process.
+    return mark
 
 
 def encoded(pixels: np.ndarray | Image.Image, kind: str, orientation: int = 0, **options) -> bytes:

@@ -16,8 +16,9 @@ from beam_jobs.jobs.images.annotation_files import (
     open_joined,
     read_joined,
 )
-from beam_jobs.jobs.images.boxes import Boxes
+from beam_jobs.jobs.images.boxes import AnnotationsOf, Boxes, Geometry
 from beam_jobs.jobs.images.coco import CocoAnnotations
+from beam_jobs.jobs.images.image_files import header_of
 from beam_jobs.jobs.images.voc_yolo import MAX_BYTES, read_class_names, voc_boxes, yolo_boxes
 from beam_jobs.sources.classes import Names
 from beam_jobs.sources.inputs import Inputs
@@ -54,6 +55,7 @@ class ImageAnnotations:
         captions: The format of the captions; empty for none.
         captions_path: The COCO file, the folder of text files, or the column.
         masks: The folder of masks; empty for none.
+        about: The pixels that boxes and masks are about.
     """
 
     boxes: BoxFormat = ""
@@ -62,10 +64,18 @@ class ImageAnnotations:
     captions: CaptionFormat = ""
     captions_path: str = ""
     masks: str = ""
+    about: AnnotationsOf = "auto"
 
     @classmethod
-    def parse(cls, boxes: str, class_names: str, captions: str, masks: str) -> ImageAnnotations:
-        """Parses the values of `--boxes`, `--class_names`, `--captions` and `--masks`.
+    def parse(
+        cls,
+        boxes: str,
+        class_names: str,
+        captions: str,
+        masks: str,
+        about: AnnotationsOf = "auto",
+    ) -> ImageAnnotations:
+        """Parses the values of the flags for annotations.
 
         Raises:
             UsageError: A value has no valid form, or its file cannot be read.
@@ -106,6 +116,7 @@ class ImageAnnotations:
             cast(CaptionFormat, caption_format),
             captions_path,
             absolute_path(masks) if masks else "",
+            about,
         )
 
     @property
@@ -207,6 +218,23 @@ class ImageAnnotations:
                     f"{images[0].key} would be {expected}"
                 )
 
+    def turned_in_place(self, inputs: Inputs) -> tuple[int, int]:
+        """How many of the first images EXIF turns without changing their size, of how many opened.
+
+        For these, "auto" can only guess which pixels the annotations are about. Images in stores and
+        in `.tar.gz` files are not opened; nor are any if there is nothing to guess.
+        """
+        if self.about != "auto" or self.boxes == "yolo" or not (self.boxes or self.masks):
+            return 0, 0
+        headers = [
+            _header(inputs, source)
+            for pattern in inputs.patterns
+            for source, data in inputs.first(pattern, _IMAGES_CHECKED)
+            if data is None and not source.error and is_local(inputs.path_of(source))
+        ]
+        turned = [header for header in headers if header and Geometry(*header).keeps_size]
+        return len(turned), len(headers)
+
     def boxes_of(self, source: Source) -> Boxes:
         """The boxes of an image.
 
@@ -258,6 +286,14 @@ class ImageAnnotations:
         if (file := open_joined(source, "mask", open_seekable)) is None:
             raise RejectError("no mask found")
         return file
+
+
+def _header(inputs: Inputs, source: Source) -> tuple[tuple[int, int], int] | None:
+    try:
+        with inputs.open(source) as file:
+            return header_of(file)
+    except (OSError, RejectError):
+        return None
 
 
 def _check_shared(images: list[Source]) -> None:

@@ -10,6 +10,10 @@ from beam_jobs.errors import RejectError
 
 Resize = Literal["stretch", "fit", "crop"]
 
+# The pixels that annotations are about: those of the file, or those of the image after its EXIF
+# rotation; "auto" decides by the size that an annotation states.
+AnnotationsOf = Literal["auto", "stored", "upright"]
+
 # The limit of a height or width that an annotation gives, in pixels.
 MAX_SIDE = 1 << 31
 
@@ -62,6 +66,17 @@ class Geometry(NamedTuple):
     scale: tuple[float, float] = (1.0, 1.0)
     offset: tuple[float, float] = (0.0, 0.0)
 
+    @property
+    def upright(self) -> tuple[int, int]:
+        """(height, width) of the file's pixels after the EXIF rotation."""
+        swapped, _, _ = _TURNS.get(self.orientation, _UPRIGHT)
+        return self.stored[::-1] if swapped else self.stored
+
+    @property
+    def keeps_size(self) -> bool:
+        """Whether the EXIF rotation moves pixels, but leaves the size as it is."""
+        return self.orientation in _TURNS and self.upright == self.stored
+
     @classmethod
     def of(
         cls,
@@ -111,11 +126,15 @@ def letterbox(
     return inner, ((outer_height - inner[0]) // 2, (outer_width - inner[1]) // 2)
 
 
-def move_boxes(boxes: Boxes, geometry: Geometry) -> tuple[np.ndarray, np.ndarray]:
+def move_boxes(
+    boxes: Boxes, geometry: Geometry, about: AnnotationsOf = "auto"
+) -> tuple[np.ndarray, np.ndarray]:
     """Moves boxes to where their objects are in the image that is written.
 
-    An annotation that has the size of the file's pixels is about those pixels; one that has the
-    size of the upright image, or no size, is about the upright image.
+    Args:
+        boxes: The boxes; without a size they are about the upright image if `about` is "auto".
+        geometry: The image's geometry.
+        about: The pixels that the boxes are about.
 
     Returns:
         Corners y0, x0, y1, x1, float32 [m, 4] in 0..1, and their rows in `boxes`, int64 [m]. Boxes
@@ -126,7 +145,7 @@ def move_boxes(boxes: Boxes, geometry: Geometry) -> tuple[np.ndarray, np.ndarray
     """
     # Clip first, or a box that extends beyond the image would extend into the borders of "fit".
     corners = np.clip(boxes.corners, 0, 1)
-    if is_about_stored(boxes.size, geometry, "its boxes are"):
+    if is_about_stored(boxes.size, geometry, "its boxes are", about):
         corners = _turned(corners, geometry.orientation)
     corners = corners * (geometry.scale * 2) + geometry.offset * 2
     result = np.clip(corners, 0, 1).astype(np.float32)
@@ -134,28 +153,39 @@ def move_boxes(boxes: Boxes, geometry: Geometry) -> tuple[np.ndarray, np.ndarray
     return result[kept], kept
 
 
-def is_about_stored(size: tuple[int, int] | None, geometry: Geometry, subject: str) -> bool:
+def is_about_stored(
+    size: tuple[int, int] | None,
+    geometry: Geometry,
+    subject: str,
+    about: AnnotationsOf = "auto",
+    if_both_fit: AnnotationsOf = "stored",
+) -> bool:
     """Whether an annotation is about a file's pixels as stored, and not about the upright image.
 
     Args:
-        size: The (height, width) of the annotation in pixels; None means the upright image.
+        size: The (height, width) of the annotation in pixels; None if it states none.
         geometry: The image's geometry.
         subject: The annotation and its verb in the error, such as "its mask is".
+        about: The pixels that the annotation is about.
+        if_both_fit: The answer for "auto" if the size is that of both.
 
     Raises:
         RejectError: The annotation is about an image of another size.
     """
-    height, width = geometry.stored
-    if size is None or size == geometry.stored:
-        return size is not None
-    swapped, _, _ = _TURNS.get(geometry.orientation, _UPRIGHT)
-    if swapped and size == (width, height):
-        return False
-    upright = f", upright {width} x {height}" if swapped else ""
-    raise RejectError(
-        f"{subject} for an image of {size[0]} x {size[1]} pixels (height x width), "
-        f"the file has {height} x {width}{upright}"
-    )
+    if size is None:
+        return about == "stored"
+    stored, upright = geometry.stored, geometry.upright
+    if size not in {"auto": (stored, upright), "stored": (stored,), "upright": (upright,)}[about]:
+        height, width = upright
+        shown = f", upright {height} x {width}" if upright != stored else ""
+        wanted = f"; --annotations_of {about} expects the {about} size" if about != "auto" else ""
+        raise RejectError(
+            f"{subject} for an image of {size[0]} x {size[1]} pixels (height x width), "
+            f"the file has {stored[0]} x {stored[1]}{shown}{wanted}"
+        )
+    if about == "auto":
+        about = if_both_fit if stored == upright else "stored" if size == stored else "upright"
+    return about == "stored"
 
 
 def _turned(corners: np.ndarray, orientation: int) -> np.ndarray:

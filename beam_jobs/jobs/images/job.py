@@ -13,11 +13,18 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.file_passes import FilesInParts
 from beam_jobs.jobs.images.annotations import ImageAnnotations
-from beam_jobs.jobs.images.boxes import Geometry, Resize, is_about_stored, letterbox, move_boxes
+from beam_jobs.jobs.images.boxes import (
+    AnnotationsOf,
+    Geometry,
+    Resize,
+    is_about_stored,
+    letterbox,
+    move_boxes,
+)
+from beam_jobs.jobs.images.image_files import ORIENTATION, header_of, open_image
 from beam_jobs.jobs.images.pixels import (
-    ORIENTATION,
+    is_whole_png,
     mask_values,
-    size_in_header,
     tensorflow_decodes_alike,
     to_mode,
 )
@@ -36,8 +43,6 @@ _FILTER = Image.Resampling.BILINEAR
 
 _JPEG_QUALITY = 95
 
-_MAX_PIXELS = 89_478_485  # Pillow's own limit: 256 MiB of RGB
-
 # The bytes of an Example besides its image; only sizes of shards depend on it.
 _OVERHEAD_BYTES = 200
 
@@ -47,7 +52,7 @@ class ImageJob(FilesInParts):
     """The images job.
 
     Attributes:
-        inputs: The image files, in any format that Pillow opens.
+        inputs: The image files.
         labels: Where labels come from.
         image_size: (height, width) in pixels; None keeps each image's own size.
         resize: "stretch" to the size, "fit" inside it with black borders, or "crop" the center.
@@ -55,6 +60,7 @@ class ImageJob(FilesInParts):
         encoding: "tensor" or "raw" for pixels, "jpeg", "png", or "source" for the files' own bytes.
         extras: Columns that become features.
         annotations: Where boxes, captions and masks come from.
+        jpeg_exact: Whether JPEGs are decoded at their full size before they are resized.
     """
 
     inputs: Inputs
@@ -65,6 +71,7 @@ class ImageJob(FilesInParts):
     encoding: ImageEncoding = "tensor"
     extras: tuple[ExtraFeature, ...] = ()
     annotations: ImageAnnotations = field(default_factory=ImageAnnotations)
+    jpeg_exact: bool = False
 
     @property
     def schema(self) -> Schema:
@@ -125,7 +132,7 @@ class ImageJob(FilesInParts):
         record: dict[str, Any] = {"image": image}
         if annotations.boxes:
             boxes = annotations.boxes_of(source)
-            record["boxes"], rows = move_boxes(boxes, geometry)
+            record["boxes"], rows = move_boxes(boxes, geometry, annotations.about)
             record["box_labels"] = tuple(boxes.names[row] for row in rows.tolist())
         if annotations.captions:
             record["captions"] = annotations.captions_of(source)
@@ -136,7 +143,8 @@ class ImageJob(FilesInParts):
     def parts_of(self, source: Source, data: bytes) -> list[tuple[str, int]]:
         size = len(data)
         if self.encoding in ("tensor", "raw"):
-            height, width = self.image_size or size_in_header(data) or (0, 0)
+            header = None if self.image_size else header_of(io.BytesIO(data))
+            height, width = self.image_size or (header[0] if header else (0, 0))
             size = height * width * self.channels
         return [(source.key, size + _OVERHEAD_BYTES)]
 
@@ -152,19 +160,14 @@ class ImageJob(FilesInParts):
         try:
             # Not its bytes at once: Pillow takes 64 KiB at a time, which stay in the processor's
             # cache; 100 KB of fresh memory for each image took 7 % of all time.
-            with Image.open(file) as image:
-                # Up to twice its limit Pillow only warns, and filters of warnings are shared by
-                # all threads.
-                if image.width * image.height > _MAX_PIXELS:
-                    raise RejectError(
-                        f"a decompression bomb: {image.width} x {image.height} pixels are more "
-                        f"than {_MAX_PIXELS}"
-                    )
+            with open_image(file) as image:
                 stored = image.height, image.width
                 if self.encoding == "source" and tensorflow_decodes_alike(image, self.channels):
                     image.load()  # a broken image is a reject in every encoding
                     file.seek(0)
-                    return file.read(), Geometry(stored, 1)
+                    data = file.read()
+                    if image.format != "PNG" or is_whole_png(data):
+                        return data, Geometry(stored, 1)
                 orientation = image.getexif().get(ORIENTATION, 1)
                 upright = self._upright(image, orientation)
                 decoded = upright.height, upright.width
@@ -181,7 +184,7 @@ class ImageJob(FilesInParts):
             raise RejectError(f"cannot be decoded: {error}") from None
 
     def _upright(self, image: Image.Image, orientation: int) -> Image.Image:
-        if self.image_size:
+        if self.image_size and not self.jpeg_exact:
             height, width = self.image_size
             swapped = orientation in (5, 6, 7, 8)
             # The JPEG decoder scales by 1/2, 1/4 or 1/8 at little cost, never below this size:
@@ -209,18 +212,18 @@ class ImageJob(FilesInParts):
     def _mask(self, opened: BinaryIO, geometry: Geometry) -> bytes:
         """A mask as a PNG with the same values, turned and resized like its image."""
         try:
-            with opened as file, Image.open(file) as mask:
-                if mask.width * mask.height > _MAX_PIXELS:
-                    raise RejectError(f"its mask has {mask.width} x {mask.height} pixels")
+            with opened as file, open_image(file) as mask:
                 values = mask_values(mask)
-        except RejectError:
-            raise
+        except RejectError as error:
+            raise RejectError(f"its mask: {error}") from None
         except OSError as error:
             raise RejectError(f"its mask cannot be read: {error}") from None
         except Exception as error:  # Pillow's plugins raise nearly everything on broken input
             raise RejectError(f"its mask cannot be decoded: {error}") from None
         size = values.height, values.width
-        if is_about_stored(size, geometry, "its mask is"):
+        # YOLO's boxes state no size and are about the upright image, so a mask beside them is, too.
+        tie: AnnotationsOf = "upright" if self.annotations.boxes == "yolo" else "stored"
+        if is_about_stored(size, geometry, "its mask is", self.annotations.about, tie):
             values.getexif()[ORIENTATION] = geometry.orientation
             values = ImageOps.exif_transpose(values)
         buffer = io.BytesIO()

@@ -2,17 +2,42 @@
 
 from __future__ import annotations
 
-import io
+import re
+import struct
+import zlib
 
 import numpy as np
 from PIL import Image
 
 from beam_jobs.errors import RejectError
+from beam_jobs.jobs.images.image_files import ORIENTATION
 
-# The EXIF tag.
-ORIENTATION = 0x0112
+_PNG = b"\x89PNG\r\n\x1a\n"
+
+# The names of the chunks of a PNG, joined; those that begin with a small letter may be ignored.
+_PNG_CHUNKS = re.compile(
+    rb"IHDR([a-z][A-Za-z]{3})*(PLTE)?([a-z][A-Za-z]{3})*(IDAT)+([a-z][A-Za-z]{3})*IEND"
+)
 
 _WHITE = (255, 255, 255, 255)
+
+
+def is_whole_png(data: bytes) -> bool:
+    """Whether a PNG file has the chunks of a PNG in their order, with right checksums, up to its end.
+
+    Pillow stops once it has all pixels, and ignores chunks that it does not know. TensorFlow's libpng
+    refuses a file whose end is cut or damaged, and unknown chunks that are marked as critical.
+    """
+    names: list[bytes] = []
+    at = len(_PNG)
+    while at + 12 <= len(data) and names[-1:] != [b"IEND"]:
+        length, name = struct.unpack_from(">I4s", data, at)
+        end = at + 8 + length
+        if data[end : end + 4] != struct.pack(">I", zlib.crc32(data[at + 4 : end])):
+            return False
+        names.append(name)
+        at = end + 4
+    return _PNG_CHUNKS.fullmatch(b"".join(names)) is not None
 
 
 def tensorflow_decodes_alike(image: Image.Image, channels: int) -> bool:
@@ -31,13 +56,20 @@ def to_mode(image: Image.Image, channels: int) -> Image.Image:
     Transparent pixels are blended with white; 16-bit pixels keep their upper byte.
 
     Raises:
-        RejectError: The pixels are floating-point numbers, whose range is unknown.
+        RejectError: The range of the pixels is unknown: they are floating-point numbers, or integers
+            that 16 bits do not hold.
     """
     if image.mode == "F":
         raise RejectError("its pixels are floating-point numbers: convert it to 8 or 16 bit")
     if image.mode.startswith("I"):
-        pixels = np.clip(np.asarray(image), 0, 65535).astype(np.uint16) >> 8
-        image = Image.fromarray(pixels.astype(np.uint8))
+        pixels = np.asarray(image)
+        low, high = pixels.min(initial=0), pixels.max(initial=0)
+        if low < 0 or high > 65535:
+            raise RejectError(
+                f"its pixels are integers from {low} to {high}, more than 16 bits hold: scale them to "
+                "0 to 255 or 0 to 65535, and convert it to 8 or 16 bit"
+            )
+        image = Image.fromarray((pixels >> 8).astype(np.uint8))
     if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:
         image = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, _WHITE), image)
@@ -59,17 +91,8 @@ def mask_values(mask: Image.Image) -> Image.Image:
     if mask.mode.startswith("I"):
         values = np.asarray(mask)
         if values.min(initial=0) < 0 or values.max(initial=0) > 255:
-            raise RejectError(f"its mask has values up to {values.max()}, expected 0 to 255")
+            raise RejectError(f"values up to {values.max()}, expected 0 to 255")
         return Image.fromarray(values.astype(np.uint8))
     raise RejectError(
-        f"its mask is an image of mode {mask.mode}, expected one value a pixel: gray or a palette"
+        f"an image of mode {mask.mode}, expected one value a pixel: gray or a palette"
     )
-
-
-def size_in_header(data: bytes) -> tuple[int, int] | None:
-    """(height, width) of an image file; None if its header cannot be read."""
-    try:
-        with Image.open(io.BytesIO(data)) as image:
-            return image.height, image.width
-    except Exception:  # Pillow's plugins raise nearly everything; decoding the file reports why.
-        return None

@@ -13,6 +13,10 @@ from readers.format.schema import Feature, Schema, fits, format_shape
 if TYPE_CHECKING:
     from PIL import Image
 
+# Those that `tf.io.decode_image` reads, too. Pillow tells formats by their content, and without a
+# list would hand EPS to Ghostscript.
+_FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP")
+
 
 def decode_image(name: str, feature: Feature, data: bytes) -> np.ndarray:
     """The pixels of an encoded image, uint8 [height, width, channels].
@@ -20,7 +24,7 @@ def decode_image(name: str, feature: Feature, data: bytes) -> np.ndarray:
     Args:
         name: The feature's name, for error messages.
         feature: The feature; the last size of its shape is 1 for gray pixels, 3 for RGB.
-        data: The encoded image, in any format that Pillow reads.
+        data: The encoded image, a JPEG, PNG, GIF, BMP or WebP.
 
     Raises:
         ValueError: Pillow cannot decode the image, or its size does not fit the feature.
@@ -31,14 +35,13 @@ def decode_image(name: str, feature: Feature, data: bytes) -> np.ndarray:
     except ModuleNotFoundError:
         raise ImportError(f"feature {name!r} needs Pillow: pip install pillow") from None
     try:
-        with Image.open(io.BytesIO(data)) as image:
+        with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
             mode = "L" if feature.shape[2] == 1 else "RGB"
             if mode == "L":
                 # A JPEG stores gray values; those computed from RGB are up to ten levels off.
                 image.draft("L", image.size)
             pixels = np.array(_with_8_bits(image).convert(mode))
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        # Pillow reports a broken PNG as a SyntaxError.
+    except Exception as error:  # Pillow's plugins raise nearly everything on broken input
         reason = "cannot identify its format" if "identify" in str(error) else error
         raise ValueError(f"feature {name!r} ({feature}): {reason}") from None
     pixels = pixels.reshape(*pixels.shape[:2], -1)

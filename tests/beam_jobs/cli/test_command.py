@@ -229,6 +229,7 @@ REFUSALS = [
         "--label column:a: r.npy has no metadata, and columns inside a recording",
     ),
     (SENSORS + "--label column:a", "column 'a': expected a --table with a row for each file, or"),
+    (IMAGES + "--jpeg_exact", "--jpeg_exact: add the --image_size that JPEGs are resized to"),
     (SENSORS + "--columns a", "--columns a: none of the first files is a .csv or a .parquet: drop"),
     (SENSORS + "--arrays a,b,a", "--arrays a,b,a: a name is repeated"),
     (

@@ -97,7 +97,8 @@ def test_other_arguments_are_returned():
 
 
 def test_switches_are_the_flags_without_a_value():
-    assert switches() == {"overwrite", "dry_run", "stratify", "drop_duplicates", "sequence"}
+    records = {"stratify", "drop_duplicates", "sequence", "jpeg_exact"}
+    assert switches() == {"overwrite", "dry_run", *records}
 
 
 @pytest.mark.parametrize("action", actions())

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from PIL import ExifTags, Image, ImageOps
 
 from beam_jobs.errors import RejectError
+from beam_jobs.jobs.images.annotations import ImageAnnotations
 from beam_jobs.jobs.images.boxes import Boxes, Geometry, Resize, letterbox, move_boxes
 from beam_jobs.jobs.images.job import ImageJob
 from beam_jobs.sources.inputs import Inputs
@@ -117,6 +118,58 @@ def test_a_size_that_fits_both_means_the_stored_pixels(orientation):
     pixels = written(encoded(image, "PNG", orientation), None, "stretch")
     found, _ = move_boxes(boxes(corners, size=(40, 40)), plain((40, 40), orientation))
     assert_around(found, pixels)
+
+
+@pytest.mark.parametrize("orientation", ORIENTATIONS)
+@pytest.mark.parametrize("stored", [(40, 40), (40, 56)])
+@pytest.mark.parametrize("sized", [True, False])
+def test_annotations_are_about_the_pixels_that_the_user_names(orientation, stored, sized):
+    image, corners = with_rectangle(stored, PLACES[0])
+    pixels = written(encoded(image, "PNG", orientation), None, "stretch")
+    geometry, seen = plain(stored, orientation), upright(stored, orientation)
+    about_stored = boxes(corners, size=stored if sized else None)
+    assert_around(move_boxes(about_stored, geometry, "stored")[0], pixels)
+    box = np.array(extent(pixels)) / (seen * 2)
+    about_upright = boxes(box, size=seen if sized else None)
+    assert_around(move_boxes(about_upright, geometry, "upright")[0], pixels)
+
+
+@pytest.mark.parametrize(("about", "size"), [("stored", (30, 20)), ("upright", (20, 30))])
+def test_the_size_of_the_other_pixels_is_rejected(about, size):
+    message = rf"30 x 20, upright 20 x 30; --annotations_of {about} expects the {about} size$"
+    with pytest.raises(RejectError, match=message):
+        move_boxes(boxes((0, 0, 1, 1), size=size[::-1]), plain((30, 20), 6), about)
+
+
+@pytest.mark.parametrize("orientation", [2, 3, 4])
+@pytest.mark.parametrize("about", ["auto", "stored", "upright"])
+@pytest.mark.parametrize("kind", ["yolo", "voc"])
+def test_boxes_and_mask_of_one_image_are_about_the_same_pixels(tmp_path, orientation, about, kind):
+    stored, _ = with_rectangle((40, 60), PLACES[0])
+    y0, x0, y1, x1 = extent(np.asarray(stored))
+    (tmp_path / "1.png").write_bytes(encoded(stored, "PNG", orientation))
+    stored.point(lambda value: value // 255).save(tmp_path / "mask.png")
+    if kind == "yolo":
+        center = f"{(x0 + x1) / 120} {(y0 + y1) / 80} {(x1 - x0) / 60} {(y1 - y0) / 40}"
+        (tmp_path / "boxes").write_text(f"0 {center}")
+    else:
+        (tmp_path / "boxes").write_text(
+            "<a><size><height>40</height><width>60</width></size><object><name>x</name><bndbox>"
+            f"<ymin>{y0}</ymin><xmin>{x0}</xmin><ymax>{y1}</ymax><xmax>{x1}</xmax></bndbox>"
+            "</object></a>"
+        )
+    joined = tuple(
+        (c, f"{tmp_path}/{n}", 0, 0) for c, n in (("boxes", "boxes"), ("mask", "mask.png"))
+    )
+    annotations = ImageAnnotations(boxes=kind, masks=str(tmp_path), about=about)
+    job = ImageJob(Inputs((), str(tmp_path)), Labels("none"), annotations=annotations)
+    record = job.load(Source("1.png", joined=joined))
+    with Image.open(io.BytesIO(record["mask"])) as mask:
+        assert_around(record["boxes"], np.asarray(mask) * 255)
+    if about == "stored" or (about == "auto" and kind == "voc"):
+        assert_around(record["boxes"], record["image"][..., 0])
+    else:
+        assert_around(record["boxes"], np.asarray(stored))
 
 
 @pytest.mark.parametrize("orientation", [0, 9, 300, "6", (6,), b"6", None])

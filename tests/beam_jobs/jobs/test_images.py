@@ -1,25 +1,31 @@
 """The pixels that the images job makes of image files."""
 
+import dataclasses
 import io
+import re
 import struct
 import threading
 import warnings
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from PIL import Image
+from PIL import Image, ImageOps
 
+import beam_jobs
+import readers
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.images.job import ImageJob, parse_image_size
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.source import Source
 from readers.format.schema import Feature, Schema
-from tests.support.images import encoded
+from tests.support.archives import tarred, zipped
+from tests.support.images import EPS, encoded, mark_of_ghostscript
 
 
 def job(size=None, resize="stretch", channels=3, encoding="tensor", label="none") -> ImageJob:
@@ -152,10 +158,18 @@ def test_sixteen_bits_keep_their_upper_byte(kind, channels):
     assert found[0, :, 0].tolist() == [0, 0, 1, 0x12, 255]
 
 
-def test_thirty_two_bit_integers_are_clipped_to_sixteen():
-    pixels = np.array([[-5, 0, 0x1234, 65535, 70000]], np.int32)
+@pytest.mark.parametrize("encoding", ["tensor", "source"])
+@pytest.mark.parametrize(("low", "high"), [(-5, 0), (0, 65536), (-1, 2**31 - 1)])
+def test_integers_that_sixteen_bits_do_not_hold_are_rejected(low, high, encoding):
+    pixels = np.array([[low, 0x1234, high]], np.int32)
+    with pytest.raises(RejectError, match=r"pixels are integers from .* scale them to 0 to 255"):
+        stored(job(encoding=encoding), encoded(pixels, "TIFF"))
+
+
+def test_thirty_two_bit_integers_keep_the_upper_byte_of_sixteen():
+    pixels = np.array([[0, 0x1234, 65535]], np.int32)
     found = stored(job(channels=1), encoded(pixels, "TIFF"))
-    assert found.reshape(-1).tolist() == [0, 0, 0x12, 255, 255]
+    assert found.reshape(-1).tolist() == [0, 0x12, 255]
 
 
 def test_floating_point_images_are_rejected():
@@ -258,6 +272,24 @@ def test_scaling_in_the_jpeg_decoder_looks_like_a_full_decode(size, resize):
     assert error(stored(sized, jpeg), stored(sized, full)) < 3
 
 
+@pytest.mark.parametrize("orientation", [1, 6])
+def test_exact_jpegs_are_resized_as_by_pillow(orientation):
+    pixels = np.random.default_rng(0).integers(0, 256, (480, 640, 3), dtype=np.uint8)
+    jpeg = encoded(pixels, "JPEG", orientation)
+    upright = ImageOps.exif_transpose(Image.open(io.BytesIO(jpeg)))
+    expected = np.asarray(upright.resize((90, 60), Image.Resampling.BILINEAR))
+    exact = dataclasses.replace(job((60, 90)), jpeg_exact=True)
+    np.testing.assert_array_equal(stored(exact, jpeg), expected)
+    assert error(stored(job((60, 90)), jpeg), expected) > 0
+
+
+@pytest.mark.parametrize("kind", ["GIF", "WEBP", "PNG", "TIFF"])
+def test_the_first_frame_of_several_is_taken(kind):
+    first, second = (Image.new("RGB", (8, 6), color) for color in ((255, 0, 0), (0, 0, 255)))
+    data = encoded(first, kind, save_all=True, append_images=[second])
+    assert error(stored(job(), data), np.asarray(first)) < 8
+
+
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("encoding", ["jpeg", "png"])
 @pytest.mark.parametrize("size", [None, (20, 30)])
@@ -271,14 +303,13 @@ def test_tensorflow_decodes_encoded_images_to_the_stored_pixels(channels, encodi
     assert error(by_tensorflow(kept, channels), pixels) <= limit
 
 
+def chunk(name: bytes, body: bytes) -> bytes:
+    """A chunk of a PNG."""
+    return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+
+
 def sixteen_bit_rgb_png() -> bytes:
     """A PNG of one row of two RGB pixels of 16 bit, which Pillow reads but does not write."""
-
-    def chunk(name: bytes, body: bytes) -> bytes:
-        return (
-            struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
-        )
-
     pixels = struct.pack(">6H", 0x0100, 0x02FF, 0x0380, 0xFFFF, 0xFE00, 0x00FF)
     return (
         b"\x89PNG\r\n\x1a\n"
@@ -297,6 +328,8 @@ PLAIN = {
     "gray.png": encoded(GRAY, "PNG"),
     "rgb16.png": sixteen_bit_rgb_png(),
     "upright.jpg": encoded(smooth(), "JPEG", 1),
+    "animated.png": encoded(smooth(), "PNG", save_all=True, append_images=[GRAY.convert("RGB")]),
+    "longer.png": encoded(smooth(), "PNG") + b"more",
 }
 
 
@@ -335,6 +368,22 @@ def test_source_turns_other_files_into_png(name, channels):
     np.testing.assert_array_equal(by_tensorflow(kept, channels), pixels)
 
 
+DAMAGED = {
+    **{f"cut{n}.png": PLAIN["rgb.png"][:-n] for n in range(1, 17)},
+    "checksum of data.png": PLAIN["rgb.png"][:-14] + b"\0\0" + PLAIN["rgb.png"][-12:],
+    "checksum of end.png": PLAIN["rgb.png"][:-1] + b"\0",
+    "unknown chunk.png": PLAIN["rgb.png"][:33] + chunk(b"CgBI", b"1234") + PLAIN["rgb.png"][33:],
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_source_writes_a_png_anew_that_pillow_decodes_and_tensorflow_refuses(name):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Invalid PNG"):
+        by_tensorflow(DAMAGED[name])
+    kept = stored(job(encoding="source"), DAMAGED[name])
+    np.testing.assert_array_equal(by_tensorflow(kept), smooth())
+
+
 def test_source_in_gray_keeps_only_gray_files():
     gray = job(channels=1, encoding="source")
     assert stored(gray, PLAIN["gray.jpg"]) == PLAIN["gray.jpg"]
@@ -368,6 +417,68 @@ def test_truncated_files_are_rejected(encoding, share, kind):
 def test_files_that_are_not_images_are_rejected(data, message):
     with pytest.raises(RejectError, match=message):
         stored(job((8, 8)), data)
+
+
+@pytest.mark.parametrize("where", ["lie.jpg", "a.zip", "a.tar", "a.tar.gz"])
+def test_no_input_starts_ghostscript_whatever_it_is_called(where, tmp_path, monkeypatch):
+    mark = mark_of_ghostscript(tmp_path, monkeypatch)
+    members = [("lie.jpg", EPS)]
+    made = {
+        "lie.jpg": lambda: EPS,
+        "a.zip": lambda: zipped(members),
+        "a.tar": lambda: tarred(members),
+        "a.tar.gz": lambda: tarred(members, "w:gz"),
+    }
+    (tmp_path / where).write_bytes(made[where]())
+    images = ImageJob(Inputs.of([f"{tmp_path}/{where}"]), Labels("none"))
+    (source,) = images.sources(images.inputs.patterns[0])
+    with pytest.raises(RejectError, match=r"^cannot be decoded: unknown image format$"):
+        if source.packed:
+            (unpacked,) = images.unpacked(source)
+            list(images.records_of(*unpacked))
+        else:
+            images.load(source)
+    assert images.parts_of(source, EPS)
+    assert not mark.exists()
+
+
+def test_images_are_opened_nowhere_without_a_list_of_formats():
+    for package in (beam_jobs, readers):
+        for path in Path(package.__path__[0]).rglob("*.py"):
+            calls = re.findall(r"Image\.open\(.*", path.read_text())
+            assert all("formats=" in call for call in calls), path
+
+
+READ = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "JPEG2000", "ICO", "ICNS", "PPM", "TGA")
+
+
+@pytest.mark.parametrize("kind", [*READ, "AVIF", "PCX", "DDS", "IM", "SGI", "QOI", "MPO"])
+def test_these_formats_are_read(kind):
+    Image.init()
+    if kind not in Image.SAVE:
+        pytest.skip("this version of Pillow does not write it")
+    image = Image.fromarray(smooth(64, 64))
+    found = stored(job((64, 64)), encoded(image, kind))  # An ICNS contains several sizes.
+    assert error(found, smooth(64, 64)) <= 8
+
+
+@pytest.mark.parametrize("kind", ["XBM", "MSP"])
+def test_these_formats_of_one_bit_are_read(kind):
+    assert stored(job(), encoded(Image.new("1", (16, 8), 1), kind)).shape == (8, 16, 3)
+
+
+@pytest.mark.parametrize("kind", ["EPS", "PDF", "WMF", "BUFR", "GRIB", "HDF5"])
+def test_formats_that_other_programs_decode_are_rejected(kind):
+    data = {
+        "EPS": EPS,
+        "PDF": b"%PDF-1.4",
+        "WMF": b"\xd7\xcd\xc6\x9a\0\0" + struct.pack("<5H", 0, 0, 9, 9, 1) + b"\1\0\t\0" * 20,
+        "BUFR": b"BUFR" + bytes(100),
+        "GRIB": b"GRIB" + b"\0\0\0\1" * 50,
+        "HDF5": b"\x89HDF\r\n\x1a\n" + bytes(100),
+    }[kind]
+    with pytest.raises(RejectError, match=r"^cannot be decoded: unknown image format$"):
+        stored(job(), data)
 
 
 @given(st.sampled_from(sorted(WHOLE)), st.data())

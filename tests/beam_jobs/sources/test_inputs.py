@@ -191,6 +191,24 @@ def test_sidecars_are_columns_of_the_member_of_their_name(tmp_path, kind):
 
 @pytest.mark.parametrize("columns", [(), ("cls",)])
 @pytest.mark.parametrize("kind", KINDS)
+def test_a_mask_beside_its_image_is_no_record_and_a_lone_one_is(tmp_path, kind, columns):
+    beside = ["depth.PNG", "jpg", "mask_2.png", "masks.webp", "seg.png"]
+    alone = ["seg.png", "depth.png"]
+    photographs = ["1.jpg", "flower.jpg", "jpg"]
+    files = [(f"a.{extension}", b"a") for extension in beside]
+    files += [(f"b.{extension}", b"b") for extension in alone]
+    files += [(f"c.{extension}", b"c") for extension in photographs]
+    files.append(("c.cls", b"7"))
+    (tmp_path / f"x.{kind}").write_bytes(packed(kind, files))
+    inputs = inputs_of(tmp_path, f"x.{kind}", samples=True, columns=columns)
+    names = ["a.jpg", "b.seg.png", "b.depth.png", *(f"c.{name}" for name in photographs)]
+    assert contents(inputs) == {f"x.{kind}/{name}": name[0].encode() for name in names}
+    assert not errors_of(inputs)
+    assert len(contents(inputs_of(tmp_path, f"x.{kind}"))) == len(files)
+
+
+@pytest.mark.parametrize("columns", [(), ("cls",)])
+@pytest.mark.parametrize("kind", KINDS)
 def test_sidecars_without_a_member_are_reported(tmp_path, kind, columns):
     files = [("0.txt", b""), ("1.cls", b"1"), ("1.jpg", b""), ("a/1.json", b"{}"), ("z.json", b"")]
     (tmp_path / f"x.{kind}").write_bytes(packed(kind, files))
@@ -242,7 +260,8 @@ def test_sidecars_of_a_packed_archive_must_be_next_to_their_member(tmp_path):
 
 
 STEMS = st.sampled_from(["1", "2", "a/1", "a.b/2", "dög"])
-EXTENSIONS = st.sampled_from(["jpg", "left.jpg", "cls", "txt", "json", "CLS", "npy"])
+PLAIN = ["jpg", "left.jpg", "cls", "txt", "json", "CLS", "npy"]
+EXTENSIONS = st.sampled_from([*PLAIN, "seg.png", "DEPTH.jpg", "mask.npy"])
 SAMPLED = st.lists(
     st.tuples(
         st.builds("{}.{}".format, STEMS, EXTENSIONS),
@@ -261,6 +280,9 @@ def expected_rows(kind: str, files: Files, columns: tuple[str, ...]) -> dict[str
     for (folder, stem, extension), _ in split:
         mine = [(e.lower(), d) for (f, s, e), d in split if (f, s) == (folder, stem)]
         sidecars = [part for part in mine if part[0] in ("cls", "txt", "json")]
+        companions = [part for part in mine if part[0] in ("seg.png", "depth.jpg")]
+        if extension.lower() in dict(companions) and len(sidecars + companions) < len(mine):
+            continue
         key = f"x.{kind}/{folder}{stem}.{extension}"
         if extension.lower() in ("cls", "txt", "json"):
             if len(sidecars) == len(mine):
