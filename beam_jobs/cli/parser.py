@@ -77,6 +77,15 @@ _JOBS = {
 # Flags that say where and how a job runs; the dataset is the same whatever they are.
 _NOT_OF_THE_DATASET = {"output", "overwrite", "dry_run", "engine", "max_rejects"}
 
+# Flags that manifests state only if they are given: the same command gives the same manifest as before
+# there were these flags.
+_STATED_IF_GIVEN = {
+    "images": {"annotations_of", "delimiter", "jpeg_exact", "text_encoding"},
+    "text": {"delimiter", "text_encoding"},
+    "sensors": {"channels", "delimiter", "drop_columns", "last_window", "text_encoding", "times"},
+    "reshard": set[str](),
+}
+
 
 @dataclasses.dataclass(frozen=True)
 class CommandFlags:
@@ -95,10 +104,19 @@ class CommandFlags:
     @property
     def options(self) -> dict[str, Any]:
         """The flags that decide what is in the dataset, as the manifest states them."""
-        values = {**dataclasses.asdict(self.job), **dataclasses.asdict(self.dataset)}
+        both, if_given = (self.job, self.dataset), _STATED_IF_GIVEN[self.name]
+        values = {
+            name: value for flags in both for name, value in dataclasses.asdict(flags).items()
+        }
+        defaults = {
+            field.name: field.default for flags in both for field in dataclasses.fields(flags)
+        }
+        left_out = _NOT_OF_THE_DATASET | {
+            name for name in if_given if values[name] == defaults[name]
+        }
         return {
             "job": self.name,
-            **{name: values[name] for name in sorted(values.keys() - _NOT_OF_THE_DATASET)},
+            **{name: values[name] for name in sorted(values.keys() - left_out)},
         }
 
 

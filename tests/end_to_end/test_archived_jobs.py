@@ -203,7 +203,10 @@ def test_the_lines_of_texts_in_archives_are_records(tmp_path):
     flags = ["--record", "file", "--label", "parent", "--output", out]
     assert run("text", "--input", tmp_path / "x.*", *flags) == 0
     whole = {key: record["text"].item().decode() for key, record in records_of(out).items()}
-    assert whole == {f"{a}/{name}": data.decode() for a in ARCHIVES for name, data in files}
+    contents = {f"docs/{name}.txt": text for name, text in texts.items()}
+    contents |= {"a.jsonl": jsonl, "b.jsonl.gz": jsonl}
+    everything = {f"{a}/{name}": text for a in ARCHIVES for name, text in contents.items()}
+    assert whole == everything | {"x.tar.gz/c.doc": "not a text"}
 
 
 # All kinds of damage at once.

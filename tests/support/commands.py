@@ -17,7 +17,7 @@ ONE = ["--direct_num_workers", "1"]
 TWO = ["--direct_num_workers", "2"]
 BEAM_WORKERS = ["--direct_running_mode", "multi_processing", *TWO]
 
-_PROGRESS = re.compile(r"\w+: [\d.,]+[kM]?( of [\d.,]+[kM]?)? (files|records|B)(, \S+/s|$)")
+_PROGRESS = re.compile(r"[\w ]+: [\d.,]+[kM]?( of [\d.,]+[kM]?)? (files|records|B)(, \S+/s|$)")
 
 
 def run(*arguments: object) -> int:

@@ -292,17 +292,15 @@ class TextReader:
         if row.values is None:
             return Text.of_error(key, row.error, label)
         name = self.text_field
-        if name not in row.values:
-            known = ", ".join(map(str, row.values)) or "no fields"
-            return Text.of_error(
-                key,
-                f"no field {name!r}, it has {known}; name the one with the text: --text_field",
-                label,
-            )
-        text = row.values[name]
-        if not isinstance(text, str):
-            return Text.of_error(key, f"field {name!r} is {text!r:.80}, expected text", label)
-        return self._text(key, text, row.values, label, file_row)
+        text = row.values.get(name)
+        if isinstance(text, str):
+            return self._text(key, text, row.values, label, file_row)
+        known = ", ".join(map(str, row.values)) or "no fields"
+        if name in row.values:
+            error = f"field {name!r} is {text!r:.80}, expected text; the record has {known}"
+        else:
+            error = f"no field {name!r}, it has {known}; name the one with the text: --text_field"
+        return Text.of_error(key, error, label)
 
     def _text(
         self,
