@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import socket
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from beam_jobs.dataset.directory import RUNNING
-from beam_jobs.errors import JobError, UsageError
+from beam_jobs.errors import DataError, JobError, UsageError
 from beam_jobs.storage.atomic import (
     STAGING,
     create_file,
@@ -42,6 +43,7 @@ def reserved(directory: str, job: str) -> Iterator[None]:
 
     Raises:
         UsageError: Another job is running there, or the directory cannot be written.
+        DataError: The disk is full.
     """
     was_there = is_local(directory) and Path(directory).is_dir()
     note = {
@@ -54,8 +56,9 @@ def reserved(directory: str, job: str) -> Iterator[None]:
     try:
         _take(directory, note)
     except OSError as error:
-        raise UsageError(
-            f"--output {directory}: cannot be written ({error}); choose another place"
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        raise (DataError if full else UsageError)(
+            f"--output {directory}: cannot be written ({error}); make room or choose another place"
         ) from None
     ended = threading.Event()
     refresher = threading.Thread(target=_refresh, args=(directory, note, ended), daemon=True)

@@ -123,7 +123,7 @@ def test_write_shards_on_a_runner_that_repeats_every_bundle(tmp_path, workers):
 SCHEMA = Schema({"x": Feature("float32", (None,)), "key": Feature("string")})
 
 
-@pytest.mark.slow(base=["text"])
+@pytest.mark.slow
 @pytest.mark.parametrize("job", ["sensors", "text"])
 def test_a_first_attempt_at_every_shard_that_fails_halfway_leaves_no_trace(
     jobs, tmp_path, monkeypatch, job

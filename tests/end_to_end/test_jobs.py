@@ -176,6 +176,7 @@ def test_damaged_files_are_listed_counted_and_skipped(samples, tmp_path, capsys)
     assert {json.loads(line)["stage"] for line in lines} == {"decode"}
 
 
+@pytest.mark.slow(base=["windows"])
 @pytest.mark.parametrize("window", [[], ["--window", 4]], ids=["whole", "windows"])
 def test_a_class_without_a_record_keeps_its_id_and_is_named_at_the_end(tmp_path, capsys, window):
     for label, data in {"a": b"no array", "b": npy(np.ones((8, 2))), "c": npy(1), "d": b""}.items():

@@ -317,6 +317,7 @@ def test_a_column_decides_the_splits_of_texts(paragraphs, tmp_path):
 GROUPS = {"a": 9, "b": 5, "c": 2, "d": 2, "e": 1, "f": 1}
 
 
+@pytest.mark.slow(base=["whole"])
 @pytest.mark.parametrize("window", [[], ["--window", 2]], ids=["whole", "windows"])
 def test_groups_give_shares_as_exact_as_their_sizes_allow(tmp_path, window):
     for group, size in GROUPS.items():
