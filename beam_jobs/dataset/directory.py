@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Iterable
 from pathlib import Path
 
 from apache_beam.io.filesystem import BeamIOError
 
-from beam_jobs.errors import UsageError
+from beam_jobs.errors import DataError, JobError, UsageError
 from beam_jobs.records.rejects import REJECTS
 from beam_jobs.storage.atomic import (
     STAGING,
@@ -114,6 +115,7 @@ def prepare_output(directory: str, overwrite: bool, keep: str = "") -> None:
     Raises:
         UsageError: `check_output` refuses the directory, or it cannot be written, or another job has
             completed a dataset there since this one began.
+        DataError: The disk is full.
     """
     manifest, marker = join(directory, MANIFEST), join(directory, MARKER)
     paths = check_output(directory, overwrite)
@@ -135,9 +137,15 @@ def prepare_output(directory: str, overwrite: bool, keep: str = "") -> None:
         delete_files([manifest] if manifest in paths else [])
         delete_files(path for path in paths if path not in (manifest, marker))
     except OSError as error:
-        raise UsageError(
-            f"--output {directory}: cannot be written ({error}); choose another place"
-        ) from None
+        raise not_writable(directory, error) from None
+
+
+def not_writable(directory: str, error: OSError) -> JobError:
+    """The error of a directory that cannot be written; a full disk is not the user's mistake."""
+    kind = DataError if error.errno in (errno.ENOSPC, errno.EDQUOT) else UsageError
+    return kind(
+        f"--output {directory}: cannot be written ({error}); make room or choose another place"
+    )
 
 
 def remove_leftovers(directory: str, names: set[str], found: Iterable[FileInfo]) -> None:

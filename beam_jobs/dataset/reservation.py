@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import os
 import socket
@@ -14,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.dataset.directory import RUNNING
-from beam_jobs.errors import DataError, JobError, UsageError
+from beam_jobs.dataset.directory import RUNNING, not_writable
+from beam_jobs.errors import JobError, UsageError
 from beam_jobs.storage.atomic import (
     STAGING,
     create_file,
@@ -56,10 +55,7 @@ def reserved(directory: str, job: str) -> Iterator[None]:
     try:
         _take(directory, note)
     except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        raise (DataError if full else UsageError)(
-            f"--output {directory}: cannot be written ({error}); make room or choose another place"
-        ) from None
+        raise not_writable(directory, error) from None
     ended = threading.Event()
     refresher = threading.Thread(target=_refresh, args=(directory, note, ended), daemon=True)
     refresher.start()
