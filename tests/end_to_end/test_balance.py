@@ -97,6 +97,7 @@ def assert_recordings(source, out, rejects):
 RECORDINGS = 150
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("bad", "shards"),
     [
@@ -147,6 +148,7 @@ def unequal(seed, count=160, largest=4000):
     return np.minimum(1 + draw.pareto(0.8, count) * 8, largest).astype(int).tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("lengths", "rejects"),
     [(unequal(0), 0), (unequal(2), 50), ([5] * 60 + [9000], 0)],

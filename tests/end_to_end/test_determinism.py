@@ -121,6 +121,7 @@ def test_all_modes_write_the_files_of_the_default_run(by_default, tmp_path, job,
     assert files_of(tmp_path / "out") == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("job", JOBS)
 def test_files_listed_in_another_order_give_the_same_records(by_default, tmp_path, job):
     arguments, expected = by_default[job]

@@ -188,6 +188,7 @@ def test_every_reader_decodes_every_image_format_to_the_same_pixels(tmp_path, na
     assert_pixels(tmp_path, IMAGES[name], 3, tolerance=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in IMAGES if "JPEG" in name or "PNG" in name])
 def test_gray_pixels_equal_those_of_tensorflow_to_within_one_level(tmp_path, name):
     # When a color PNG becomes gray, Pillow rounds and libpng truncates.

@@ -302,6 +302,7 @@ def is_beams(name):
     return name.startswith(("FlatMap(<lambda at core.py", "Map(decode)"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("job", JOBS)
 def test_the_steps_of_a_graph_have_readable_names(graphs, job):
     graph = graphs[job]

@@ -162,7 +162,7 @@ def test_failed_requests_are_retried(store, numbered, hasty, kind) -> None:
     assert fault.done > 3
 
 
-@pytest.mark.slow(base=["s3-503", "gcs-refuse", "s3-cut", "gcs-short"])
+@pytest.mark.slow(base=["s3-503", "gcs-short"])
 @pytest.mark.parametrize("kind", [503, 500, 429, "refuse", "cut", "short"])
 def test_a_store_that_does_not_recover_raises_a_one_line_error(
     store, numbered, hasty, kind

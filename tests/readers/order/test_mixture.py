@@ -55,6 +55,7 @@ def test_each_dataset_is_read_epoch_by_epoch_in_proportion_to_its_weight(dataset
         assert [near.count(n) / 1000 for n in range(3)] == pytest.approx([0.5, 0.3, 0.2], abs=0.03)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_both_readers_agree_and_resume_from_a_step_on_any_number_of_hosts(datasets, shuffle):
     how = {"weights": [0.7, 0.2, 0.1], "shuffle": shuffle, "seed": 4, "repeat": 3}

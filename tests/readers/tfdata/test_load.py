@@ -67,6 +67,7 @@ def test_shapes_are_static_where_the_schema_knows_them(dataset, sensors):
     assert spec["signal"].ragged_rank == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "batches"),
     [

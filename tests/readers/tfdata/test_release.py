@@ -61,6 +61,7 @@ def test_a_deleted_dataset_holds_no_files(paths, way):
     assert open_shards() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_deleted_numpy_batches_hold_no_files(paths, way):
     gc.collect()
