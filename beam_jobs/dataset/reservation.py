@@ -136,4 +136,8 @@ def _is_process(pid: int) -> bool:
         return False
     except OSError:  # A process of another user.
         pass
-    return True
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
+    except (OSError, IndexError):  # Not Linux.
+        return True
+    return state != "Z"  # Killed, though its parent has not noticed.

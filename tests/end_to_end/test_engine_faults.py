@@ -202,6 +202,7 @@ def test_a_job_whose_driver_is_killed_ends_with_a_complete_dataset(flink, run, j
 def test_two_runs_of_one_job_at_once_end_with_a_complete_dataset(flink, run, job):
     run.until_shards(3)
     run.driver.kill()
+    run.driver.wait()
     again = Run(flink, job[0], run.out)
     code = again.code()
     for _ in waits(run):

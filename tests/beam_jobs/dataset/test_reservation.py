@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -63,6 +64,15 @@ def test_nothing_but_the_note_is_removed(tmp_path):
     with reservation.reserved(str(tmp_path), "images"):
         pass
     assert [path.name for path in tmp_path.rglob("*")] == [".staging", "shard.done"]
+
+
+def test_a_killed_process_that_nobody_waited_for_keeps_nobody_out(tmp_path):
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    while Path(f"/proc/{process.pid}/stat").read_text().split()[2] != "Z":
+        time.sleep(0.01)
+    write_file(str(tmp_path), RUNNING, note(pid=process.pid))
+    reservation.refuse_if_running(str(tmp_path))
+    process.wait()
 
 
 @pytest.mark.parametrize(
