@@ -133,7 +133,7 @@ def _print_rejects(folder: str, count: int) -> None:
 
 
 def first_rejects(folder: str, files: int = 64, size: int = 8 << 20) -> list[Reject]:
-    """The rejects that the files in a folder list, so many of them as are read in a moment.
+    """The rejects that the files in a folder list, up to a number and a size that are read in a moment.
 
     Args:
         files: The most files to read.
