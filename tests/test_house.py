@@ -20,8 +20,8 @@ FLOORS = {
         "tfdata batches shards order format files"
     ),
 }
-# The modules that beam_jobs may import from readers: the format, and the waits between requests to a store.
-SHARED = ("readers/format", "readers/files/backoff")
+# The package that beam_jobs may import from readers.
+SHARED = "readers/format"
 WITHOUT_BEAM = ["sources", "records", "plan", "jobs"]
 
 

@@ -34,7 +34,7 @@ from beam_jobs.storage.object_store import (
     refusal,
 )
 from beam_jobs.storage.options import storage_options
-from readers.files import backoff
+from readers.format import backoff
 
 # The library limits the time of all tries, and not their number.
 _SECONDS = 60.0
@@ -51,9 +51,7 @@ class GcsStore(Store):
 
     def __init__(self) -> None:
         self._client = _client(storage_options())
-        self._retry = DEFAULT_RETRY.with_delay(
-            backoff.FIRST_WAIT, backoff.LONGEST_WAIT, 2
-        ).with_timeout(_SECONDS)
+        self._retry = DEFAULT_RETRY.with_delay(*backoff.wait_limits(), 2).with_timeout(_SECONDS)
 
     def blob(self, path: str) -> Any:
         """The library's handle of an object, which may be missing."""

@@ -39,7 +39,7 @@ from beam_jobs.storage.object_store import (
     one_line,
     refusal,
 )
-from readers.files import backoff
+from readers.format import backoff
 
 _DELETED_AT_ONCE = 1000
 

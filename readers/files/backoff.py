@@ -1,7 +1,4 @@
-"""Which requests to a store are retried, and after which waits: one policy for reading and writing.
-
-Besides `readers.format`, it is the only module of `readers` that `beam_jobs` may import.
-"""
+"""Which requests to a store are retried, and after which waits: one policy for reading and writing."""
 
 from __future__ import annotations
 
@@ -16,6 +13,11 @@ TRIES, FIRST_WAIT, LONGEST_WAIT = 8, 0.5, 16.0
 def may_pass(status: int) -> bool:
     """Whether the same request may succeed a moment after an answer with this HTTP status."""
     return status in (408, 429) or (status >= 500 and status != 501)
+
+
+def wait_limits() -> tuple[float, float]:
+    """The first and the longest wait between two tries, in seconds, for libraries that wait themselves."""
+    return FIRST_WAIT, LONGEST_WAIT
 
 
 def wait(failed: int) -> None:
