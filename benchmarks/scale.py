@@ -3,7 +3,7 @@
     python benchmarks/scale.py --json scale.json
 
 `made` generates recordings and passes them to WriteShards; `files` reads a thousand recordings from
-disk, each named by many rows of a table; `scattered` writes them to so many shards that few records
+disk, each named by many rows of a table; `scattered` writes them to many shards, so that few records
 of a block share one; `text` reads lines, with a vocabulary.
 
 The cluster is that of the tests, on this machine: one JobManager, two TaskManagers, and workers in

@@ -83,7 +83,7 @@ def class_names(manifest: Manifest) -> dict[str, tuple[str, ...]]:
 
 
 def counted_label(manifest: Manifest) -> str:
-    """The feature that holds one label a record, whose values are counted; empty if there is none."""
+    """The feature that holds one label a record, whose values are counted; empty without one."""
     for name, feature in manifest.schema.items():
         # Tokens are counted, too, but they are arrays.
         if not feature.shape and any(_counts(split, name) for split in manifest.splits.values()):

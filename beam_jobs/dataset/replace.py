@@ -92,7 +92,7 @@ def replace_dataset(directory: str) -> None:
 
 
 def _new_names(directory: str, names: set[str]) -> list[str]:
-    """The names of the new dataset's files, from the journal, which is written if there is none."""
+    """The names of the new dataset's files, from the journal; writes it at the first attempt."""
     if JOURNAL in names:
         return list(json.loads(read_bytes(join(directory, JOURNAL))))
     inside = {name.removeprefix(f"{NEXT}/") for name in names if name.startswith(f"{NEXT}/")}

@@ -9,7 +9,7 @@ from PIL import Image
 
 from beam_jobs.errors import RejectError
 
-# Pillow tells formats by their content, whatever a file is called, and would also open those that
+# Pillow recognises formats by their content, whatever the name of a file, and would also open those that
 # another program or handler decodes: EPS by Ghostscript, WMF, BUFR, GRIB, HDF5; and IPTC, which may
 # contain any of them. Common formats come first; the last two have no signature and accept nearly
 # any file.
@@ -36,7 +36,7 @@ def open_image(file: BinaryIO) -> Image.Image:
 
     Raises:
         RejectError: The image has too many pixels.
-        UnidentifiedImageError: The format is none of `_FORMATS`.
+        UnidentifiedImageError: The format is unknown, or not in `_FORMATS`.
     """
     image = Image.open(file, formats=_formats())
     # Up to twice its limit Pillow only warns, and filters of warnings are shared by all threads.

@@ -13,7 +13,7 @@ from readers.format.schema import Feature, Schema, fits, format_shape
 if TYPE_CHECKING:
     from PIL import Image
 
-# Those that `tf.io.decode_image` reads, too. Pillow tells formats by their content, and without a
+# Those that `tf.io.decode_image` reads, too. Pillow recognises formats by their content, and without a
 # list would hand EPS to Ghostscript.
 _FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP")
 
