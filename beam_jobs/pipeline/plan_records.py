@@ -38,6 +38,8 @@ from beam_jobs.plan.summary import Summary, label_names_of
 from beam_jobs.sources.chunks import RangeCount, Task, batch_chunks
 from readers.format.schema import Schema
 
+Counted = LabelHashes | GroupSizes
+
 
 class _ListTasks(beam.DoFn):
     """Patterns -> tasks, tasks of ranges whose lines must be counted first, and their numbers.
@@ -116,35 +118,19 @@ class _Digest(TaskStep[tuple[str, Any]]):
             yield partition, (name, rows)
 
 
-class _ReadLabels(TaskStep[LabelHashes]):
-    """Task -> the labels of its records."""
+class _Count(TaskStep[Counted]):
+    """Task -> the labels, or the sizes of the groups, of its records."""
 
     PHASE = "counting"
 
-    def __init__(self, job: RecordJob, output: Output, processes: int) -> None:
+    def __init__(self, read: Callable[[Task], Counted], processes: int) -> None:
         super().__init__(processes)
-        self._job, self._output = job, output
+        self._read = read
 
-    def work(self) -> Callable[[Task], LabelHashes]:
-        return self._job.first_pass(SplitRules(self._output.placement), "skip").label_hashes
+    def work(self) -> Callable[[Task], Counted]:
+        return self._read
 
-    def outputs(self, result: LabelHashes) -> Iterator[LabelHashes]:
-        yield result
-
-
-class _CountGroups(TaskStep[GroupSizes]):
-    """Task -> the sizes of the groups of its records."""
-
-    PHASE = "counting"
-
-    def __init__(self, job: RecordJob, output: Output, processes: int) -> None:
-        super().__init__(processes)
-        self._job, self._output = job, output
-
-    def work(self) -> Callable[[Task], GroupSizes]:
-        return self._job.first_pass(GroupRules(self._output.placement), "skip").group_sizes
-
-    def outputs(self, result: GroupSizes) -> Iterator[GroupSizes]:
+    def outputs(self, result: Counted) -> Iterator[Counted]:
         yield result
 
 
@@ -289,8 +275,7 @@ class PlanRecords(beam.PTransform):
         samples = isinstance(self._job.learns, LearnSubwords)
         return [
             *[_Digest.PHASE] * bool(self._digester),
-            *[_ReadLabels.PHASE] * self._output.stratify,
-            *[_CountGroups.PHASE] * self._output.placement.deals_groups,
+            *[_Count.PHASE] * (self._output.stratify or self._output.placement.deals_groups),
             *[_Sample.PHASE] * samples,
             _FirstPass.PHASE,
             *self._later,
@@ -322,15 +307,16 @@ class PlanRecords(beam.PTransform):
 
     def _strata(self, tasks: beam.PCollection) -> Side[bytes]:
         """The packed splits by group or by label; empty if hashes alone decide."""
-        if self._output.placement.deals_groups:
-            count = _CountGroups(self._job, self._output, self._processes)
-            sizes = tasks | "CountGroups" >> beam.ParDo(count)
-            return AsSingleton(sizes | "DealGroups" >> DealGroups(self._output.placement))
+        placement = self._output.placement
+        if placement.deals_groups:
+            count = self._job.first_pass(GroupRules(placement), "skip").group_sizes
+            sizes = tasks | "CountGroups" >> beam.ParDo(_Count(count, self._processes))
+            return AsSingleton(sizes | "DealGroups" >> DealGroups(placement))
         if not self._output.stratify:
             return b""
-        read = _ReadLabels(self._job, self._output, self._processes)
-        labels = tasks | "ReadLabels" >> beam.ParDo(read)
-        return AsSingleton(labels | "Stratify" >> PlanStrata(self._output.placement))
+        read = self._job.first_pass(SplitRules(placement), "skip").label_hashes
+        labels = tasks | "ReadLabels" >> beam.ParDo(_Count(read, self._processes))
+        return AsSingleton(labels | "Stratify" >> PlanStrata(placement))
 
     def _tokenizer(
         self,
