@@ -350,7 +350,8 @@ def spectrogram(signal: np.ndarray, frame: int, step: int) -> np.ndarray:
         raise RejectError(f"a spectrogram needs real numbers, not {signal.dtype}")
     channels = _flat(signal)
     starts, bins = window_starts(len(signal), frame, step), frame // 2 + 1
-    check_size(4 * len(starts) * bins * channels.shape[1], "its spectrogram takes")
+    # Frames take time even if an array has no channel.
+    check_size(4 * len(starts) * bins * max(1, channels.shape[1]), "its spectrogram takes")
     result = np.empty((len(starts), bins, channels.shape[1]), np.float32)
     window = 0.5 - 0.5 * np.cos(2 * np.pi / frame * np.arange(frame))
     block = max(1, _BLOCK // max(1, frame * channels.shape[1]))
