@@ -14,6 +14,7 @@ from beam_jobs.engines.direct import cores, processes_of
 from readers.format.manifest import Manifest
 from tests.support.commands import run
 from tests.support.datasets import files_of, npy, write_recordings
+from tests.support.lazily import Lazily
 
 SPLITS = ["--splits", "train=0.6,val=0.3,test=0.1", "--num_shards", "train=4,val=2,test=2"]
 LETTERS = [
@@ -94,8 +95,9 @@ MODES = [
 @pytest.fixture(scope="module")
 def by_default(tmp_path_factory):
     """Job -> (its arguments, the files of the default run)."""
-    found = {}
-    for job, (make, flags) in JOBS.items():
+
+    def default_run(job):
+        make, flags = JOBS[job]
         source, out = tmp_path_factory.mktemp(job) / "in", tmp_path_factory.mktemp(job) / "out"
         make(source)
         arguments = [job, "--input", source, *SPLITS, *flags]
@@ -103,14 +105,14 @@ def by_default(tmp_path_factory):
         manifest = Manifest.read(str(out))
         assert [len(split.shards) for split in manifest.splits.values()] == [4, 2, 2]
         assert manifest.rejected >= 4
-        found[job] = arguments, files_of(out)
-    return found
+        return arguments, files_of(out)
+
+    return Lazily(default_run)
 
 
 @pytest.mark.slow(
     base=[
         "images-2",
-        "sensors-multi_processing-2",
     ]
 )
 @pytest.mark.parametrize("mode", MODES, ids=lambda mode: "-".join(map(str, mode[1::2])))

@@ -553,5 +553,5 @@ def test_a_spectrogram_larger_than_a_record_is_rejected_before_it_is_made():
 
 
 def test_frames_without_a_channel_are_rejected_if_there_are_too_many():
-    with pytest.raises(RejectError, match="^its spectrogram takes 79999999999[0-9]* bytes"):
+    with pytest.raises(RejectError, match=r"^its spectrogram takes 79999999999[0-9]* bytes"):
         spectrogram(np.zeros((10**13, 0)), 2, 1)
