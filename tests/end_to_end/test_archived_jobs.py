@@ -353,7 +353,7 @@ def test_beam_workers_write_the_same_bytes(salvaged, tmp_path):
     assert files_of(tmp_path / "out") == files_of(out)
 
 
-@pytest.mark.slow(base=["streamed"])
+@pytest.mark.slow
 def test_an_interrupted_run_resumes_to_the_same_bytes(salvaged, tmp_path, capsys):
     arguments, _, out = salvaged
     interrupted(*arguments, "--output", tmp_path / "out")
@@ -402,6 +402,7 @@ def test_a_folder_with_a_packed_archive_is_refused_with_a_command_that_works(tmp
     assert records_of(tmp_path / "out").keys() == {"1.jpg", "x.tar.gz/2.jpg", "y.zip/3.jpg"}
 
 
+@pytest.mark.slow(base=["x.zip-1"])
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 @pytest.mark.parametrize(("name", "shards"), [("x.zip", 1), ("x.tar", 2), ("x.tar.gz", 2)])
 def test_two_members_of_the_same_name_are_reported(tmp_path, capsys, name, shards):

@@ -448,7 +448,7 @@ def test_results_lost_or_repeated_before_records_move_are_noticed_or_harmless(
     assert_failed_or_complete(capsys, code, tmp_path / "out", expected)
 
 
-@pytest.mark.slow(base=["results-lose", "changed-repeat", "statistics-lose"])
+@pytest.mark.slow(base=["results-lose"])
 @pytest.mark.parametrize("action", ["lose", "repeat"])
 @pytest.mark.parametrize("side", ["results", "changed", "statistics"])
 def test_inputs_of_the_commit_lost_or_repeated_are_noticed_or_harmless(

@@ -135,7 +135,7 @@ def images_of(dtype: str) -> tf.Tensor:
     return tf.constant(IMAGES) if dtype == "uint8" else to_float(IMAGES)
 
 
-@pytest.mark.slow(base=[f"uint8-{name}" for name in RANDOM])
+@pytest.mark.slow(base=["uint8-crop"])
 @each_random
 @each_dtype
 def test_an_image_is_changed_in_the_same_way_in_every_batch(transform, dtype):

@@ -370,6 +370,7 @@ def test_no_process_outlives_a_parent_that_is_killed(tmp_path, state):
     assert sorted(path.name for path in traces.iterdir()) == (["0", "1"] if state == "busy" else [])
 
 
+@pytest.mark.slow
 def test_the_fork_server_may_be_killed_between_two_pools():
     for _ in range(2):
         pool = Pool(2)
@@ -427,6 +428,7 @@ def test_threads_that_ask_at_once_get_one_pool():
     close_shared_pools()
 
 
+@pytest.mark.slow
 def test_a_packed_object_is_unpickled_once_in_each_process(pool):
     packed = tasks.packed(1)
     given = [(packed, 0.05)] * 20

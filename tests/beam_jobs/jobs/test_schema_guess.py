@@ -816,6 +816,7 @@ def assert_follows_the_rules(records, times=1):
             decoder.decode(record)
 
 
+@pytest.mark.slow(base=list(WAYS)[::6])
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("first", WAYS)
 def test_records_written_in_any_two_ways_follow_the_rules(first):

@@ -270,7 +270,7 @@ def counted_labels(manifest: Manifest) -> Counter[str]:
     return found
 
 
-@pytest.mark.slow(base=["text", "folds"])
+@pytest.mark.slow(base=["text"])
 @pytest.mark.parametrize("name", JOBS)
 def test_a_dry_run_reports_what_the_job_then_does(data, tmp_path, name):
     found = survey_job(parse_command(command_of(data, name, "--dry_run")))

@@ -94,6 +94,7 @@ def test_an_output_in_a_store_gets_the_same_bytes(tmp_path, monkeypatch):
     assert files_of(tmp_path / "a") == files_of(tmp_path / "b")
 
 
+@pytest.mark.slow
 def test_a_failure_before_the_plan_leaves_the_existing_dataset(tmp_path):
     write(map(record, range(40)), tmp_path / "out", num_shards=2)
     before = files_of(tmp_path / "out")

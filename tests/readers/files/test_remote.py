@@ -180,7 +180,7 @@ def test_a_store_that_does_not_recover_raises_a_one_line_error(
     assert 6 <= fault.done <= 300
 
 
-@pytest.mark.slow(base=["s3-cut", "gcs-short"])
+@pytest.mark.slow(base=["gcs-short"])
 @pytest.mark.parametrize("kind", ["cut", "short"])
 def test_a_truncated_response_is_never_taken_for_the_end_of_a_file(
     store, numbered, hasty, kind

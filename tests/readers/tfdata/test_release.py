@@ -78,6 +78,7 @@ def test_deleted_numpy_batches_hold_no_files(paths, way):
         gc.enable()
 
 
+@pytest.mark.slow
 def test_a_derived_dataset_keeps_the_files_open(paths):
     gc.collect()
     before = open_shards()
@@ -104,6 +105,7 @@ def test_a_dataset_held_only_by_tensorflow_reopens_its_files(paths, way):
     assert as_lists(nested) == expected * 2
 
 
+@pytest.mark.slow
 def test_a_dataset_held_only_by_tensorflow_does_not_reopen_its_files_for_each_batch(
     paths, monkeypatch
 ):
