@@ -101,6 +101,7 @@ case ${1-} in
   test)
     shift
     cd "$here"
+    unset PYTHONDONTWRITEBYTECODE  # hundreds of processes would each compile the package
     case $# in 0 | 1) which=${1-base} ;; *) which=pytest ;; esac
     code=0
     case $which in
