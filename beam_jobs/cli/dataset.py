@@ -16,7 +16,6 @@ from beam_jobs.dataset.output import (
     resolve,
 )
 from beam_jobs.dataset.replace import finish_replacement, placed
-from beam_jobs.dataset.reservation import refuse_if_running
 from beam_jobs.engines.flags import Engine
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.protocols import RecordJob
@@ -120,7 +119,6 @@ class DatasetFlags(Flags):
             return ""
         output = resolve(self.output)
         if not self.dry_run:
-            refuse_if_running(output)
             finish_replacement(output)
         check_output(output, self.overwrite)
         return output

@@ -29,8 +29,12 @@ DONE = ".done"
 # Exists while a run is unfinished; the files next to it may be deleted.
 MARKER = f"{STAGING}/UNFINISHED"
 
-# Names the job that is running; it belongs to the command, and no step of the job deletes it.
+# Names the job that is running. Only its own command changes it, and the end of the job that completes
+# the dataset deletes it.
 RUNNING = f"{STAGING}/RUNNING"
+
+# How names of such notes begin, also of those that are about to appear.
+_NOTES = (RUNNING, f"{STAGING}/{RUNNING.replace('/', '-')}")
 
 _UNFINISHED = b"An unfinished run of beam_jobs: no dataset yet. Run the job again.\n"
 
@@ -61,14 +65,14 @@ def working_directory(directory: str, overwrite: bool) -> str:
 
 
 def files_in(directory: str) -> list[FileInfo]:
-    """The files in an output directory, without the note of the running job.
+    """The files in an output directory, without the notes of running jobs.
 
     Raises:
         UsageError: They cannot be listed.
     """
-    running = join(directory, RUNNING)
+    notes = tuple(join(directory, name) for name in _NOTES)
     try:
-        return [file for file in list_files(directory) if file.path != running]
+        return [file for file in list_files(directory) if not file.path.startswith(notes)]
     except (BeamIOError, ValueError, OSError) as error:
         raise UsageError(f"--output {directory}: {error}") from None
 
@@ -96,7 +100,7 @@ def check_output(directory: str, overwrite: bool) -> list[str]:
             f"--output {directory}: it holds {min(names)!r} but neither a manifest nor the marks of "
             "an unfinished run; name another directory, or add --overwrite to replace its contents"
         )
-    if MANIFEST in names and not overwrite:
+    if {MANIFEST, f"{NEXT}/{MANIFEST}"} & names and not overwrite:
         raise UsageError(
             f"--output {directory}: a dataset is here already; add --overwrite to replace it"
         )
@@ -121,8 +125,8 @@ def prepare_output(directory: str, overwrite: bool, keep: str = "") -> None:
     paths = check_output(directory, overwrite)
     if manifest in paths and not directory.endswith(f"/{NEXT}"):
         raise UsageError(
-            f"--output {directory}: another job completed a dataset here while this one was planned; "
-            "run the command again to replace it"
+            f"--output {directory}: a dataset was completed here since this job was planned; run the "
+            "job again to replace it"
         )
     paths = [path for path in paths if not (keep and path.startswith(keep))]
     try:

@@ -7,6 +7,7 @@ directory finishes it, so at every moment one of the two datasets is complete.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 
@@ -16,6 +17,7 @@ from beam_jobs.dataset.directory import (
     working_directory,
 )
 from beam_jobs.dataset.output import Output
+from beam_jobs.dataset.reservation import refuse_if_running, reserved
 from beam_jobs.errors import UsageError
 from beam_jobs.records.rejects import REJECTS
 from beam_jobs.storage.atomic import (
@@ -47,15 +49,17 @@ def placed(output: Output) -> Output:
 
 
 def finish_replacement(directory: str) -> None:
-    """Moves a new dataset to its place if an earlier job was interrupted while it did so.
+    """Moves a new dataset to its place if an earlier job was interrupted before it had done so.
 
     Raises:
-        UsageError: The directory cannot be read or written.
+        UsageError: Another job is running there, or the directory cannot be read or written.
     """
-    if _content(join(directory, JOURNAL)) is None:
+    refuse_if_running(directory)
+    if not any(_content(join(directory, name)) for name in (JOURNAL, f"{NEXT}/{MANIFEST}")):
         return
     try:
-        replace_dataset(directory)
+        with reserved(directory, "the move of a complete dataset"):
+            replace_dataset(directory)
     except OSError as error:
         raise UsageError(
             f"--output {directory}: an interrupted job left a complete dataset in {NEXT}, which cannot "
@@ -77,8 +81,8 @@ def replace_dataset(directory: str) -> None:
     if MANIFEST not in new:
         return
     here = [name for name in new if f"{NEXT}/{name}" in names]
-    if MANIFEST in here and MANIFEST in names:
-        delete_files([join(directory, MANIFEST)])
+    if MANIFEST in here:
+        _delete_old_manifest(directory)
     for group in (
         [name for name in here if name != MANIFEST],
         [MANIFEST] if MANIFEST in here else [],
@@ -91,10 +95,20 @@ def replace_dataset(directory: str) -> None:
     clear_staging(directory, list_files(directory))
 
 
+def _delete_old_manifest(directory: str) -> None:
+    """Deletes the older dataset's manifest, but not the new one if another attempt has just moved it."""
+    new = _content(join(directory, f"{NEXT}/{MANIFEST}"))
+    if new is None:
+        raise OSError("another attempt moves the dataset at the same time")
+    if _content(join(directory, MANIFEST)) not in (None, new):
+        delete_files([join(directory, MANIFEST)])
+
+
 def _new_names(directory: str, names: set[str]) -> list[str]:
     """The names of the new dataset's files, from the journal; writes it at the first attempt."""
     if JOURNAL in names:
-        return list(json.loads(read_bytes(join(directory, JOURNAL))))
+        with contextlib.suppress(ValueError):  # Damaged, if the machine lost power.
+            return list(json.loads(read_bytes(join(directory, JOURNAL))))
     inside = {name.removeprefix(f"{NEXT}/") for name in names if name.startswith(f"{NEXT}/")}
     new = sorted(name for name in inside if not name.startswith(f"{STAGING}/"))
     if MANIFEST in new:

@@ -18,7 +18,7 @@ from apache_beam.metrics import Metrics
 from apache_beam.pvalue import AsList, TaggedOutput
 from apache_beam.transforms.window import GlobalWindows
 
-from beam_jobs.dataset.directory import check_output
+from beam_jobs.dataset.directory import check_output, not_writable
 from beam_jobs.dataset.output import (
     BALANCES,
     DEFAULT_SHARD_SIZE,
@@ -30,7 +30,7 @@ from beam_jobs.dataset.output import (
 )
 from beam_jobs.dataset.replace import finish_replacement, placed
 from beam_jobs.dataset.resume import ShardResult
-from beam_jobs.errors import DataError, UsageError
+from beam_jobs.errors import DataError, JobError, UsageError
 from beam_jobs.packages import check_crc32c
 from beam_jobs.pipeline.commit import CommitDataset
 from beam_jobs.pipeline.plan_shards import Planned, PlanShards
@@ -67,9 +67,9 @@ def _named_as_arguments() -> Iterator[None]:
     """Names the arguments of `WriteShards` in an error that names flags of the command line."""
     try:
         yield
-    except UsageError as error:
+    except JobError as error:
         message = _FLAG.sub(lambda flag: _ARGUMENTS.get(flag[1], flag[1]), error.message)
-        raise UsageError(message) from None
+        raise type(error)(message) from None
 
 
 def _cure(mismatch: str) -> str:
@@ -149,9 +149,8 @@ class _EncodeRecords(beam.DoFn):
             try:
                 Path(self._spool.directory).mkdir(parents=True, exist_ok=True)
             except OSError as error:
-                raise UsageError(
-                    f"directory {directory}: cannot be written ({error}); choose another place"
-                ) from None
+                with _named_as_arguments():
+                    raise not_writable(directory, error) from None
             self._ready = True
         return self._spool.append(packed)
 

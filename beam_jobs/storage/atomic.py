@@ -9,6 +9,7 @@ a file. It may write a whole file again, because all attempts write the same byt
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import uuid
 from collections.abc import Iterable, Sequence
@@ -27,6 +28,9 @@ from beam_jobs.storage.paths import is_local
 from readers.format.manifest import join
 
 STAGING = ".staging"
+
+# How filesystems without hard links refuse one, such as exFAT and many network mounts.
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 # A copy inside a store is a request without a body: it waits for the store, not for the network.
 _COPIED_AT_ONCE = 16
@@ -76,7 +80,7 @@ def _rename(source: str, target: str) -> None:
     try:
         FileSystems.rename([source], [target])
     except OSError:
-        if is_local(target) or not FileSystems.exists(target):
+        if is_local(target) or not (FileSystems.exists(source) and FileSystems.exists(target)):
             raise
         # HDFS cannot rename onto a file. For a moment the file is missing, but never half of it.
         FileSystems.delete([target])
@@ -141,12 +145,24 @@ def create_file(directory: str, name: str, data: bytes) -> bool:
     staged = Path(f"{path}.{uuid.uuid4().hex}")
     try:
         staged.write_bytes(data)
-        os.link(staged, path)  # Unlike a rename, it never replaces a file.
+        _link(staged, path)
     except FileExistsError:
         return False
     finally:
         staged.unlink(missing_ok=True)
     return True
+
+
+def _link(staged: Path, path: str) -> None:
+    """Gives a file its name; unlike a rename, this never replaces another."""
+    try:
+        os.link(staged, path)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        # For a moment the file is empty.
+        with Path(path).open("xb") as file:
+            file.write(staged.read_bytes())
 
 
 def make_directory(path: str) -> None:

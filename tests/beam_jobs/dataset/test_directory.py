@@ -77,7 +77,7 @@ def test_an_existing_dataset_is_refused(tmp_path):
 def test_a_complete_dataset_is_never_deleted_but_in_the_place_of_the_next_one(tmp_path):
     write(tmp_path, *LEFT_BY_A_RUN)
     assert len(check_output(str(tmp_path), overwrite=True)) == len(LEFT_BY_A_RUN)
-    with pytest.raises(UsageError, match="another job completed a dataset here"):
+    with pytest.raises(UsageError, match="a dataset was completed here since"):
         prepare_output(str(tmp_path), overwrite=True)
     assert files(tmp_path) == sorted(LEFT_BY_A_RUN)
     write(tmp_path / NEXT, *LEFT_BY_A_RUN)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from beam_jobs.dataset import replace
+from beam_jobs.dataset import directory, replace, reservation
 from beam_jobs.dataset.directory import NEXT
 from beam_jobs.dataset.output import Output
 from beam_jobs.errors import UsageError
@@ -159,3 +159,51 @@ def test_a_failed_move_is_reported_in_one_line(tmp_path, monkeypatch):
         UsageError, match=r"left a complete dataset in \.staging/next, which cannot"
     ):
         replace.finish_replacement(str(tmp_path))
+
+
+def test_a_complete_dataset_that_no_move_began_with_is_moved_too(tmp_path):
+    write(tmp_path, OLD)
+    write(tmp_path / NEXT, NEW)
+    with pytest.raises(UsageError, match="a dataset is here already"):
+        directory.check_output(str(tmp_path), overwrite=False)
+    replace.finish_replacement(str(tmp_path))
+    assert files_of(tmp_path) == NEW
+
+
+def test_a_damaged_journal_is_made_anew(tmp_path):
+    write(tmp_path, OLD)
+    write(tmp_path / NEXT, NEW)
+    write(tmp_path, {replace.JOURNAL: b""})
+    replace.finish_replacement(str(tmp_path))
+    assert files_of(tmp_path) == NEW
+
+
+# Both attempts list the files, then one of them moves them.
+def test_an_attempt_that_comes_too_late_leaves_the_new_dataset_alone(tmp_path, monkeypatch):
+    write(tmp_path, OLD)
+    write(tmp_path / NEXT, NEW)
+    first = replace._new_names
+    calls = []
+
+    def late(*arguments):
+        names = first(*arguments)
+        calls.append(1)
+        if len(calls) == 1:
+            replace.replace_dataset(str(tmp_path))
+        return names
+
+    monkeypatch.setattr(replace, "_new_names", late)
+    with pytest.raises(OSError, match="another attempt moves the dataset"):
+        replace.replace_dataset(str(tmp_path))
+    assert files_of(tmp_path) == NEW
+
+
+def test_one_of_two_jobs_finishes_an_interrupted_move(tmp_path):
+    write(tmp_path, OLD)
+    write(tmp_path / NEXT, NEW)
+    with (
+        reservation.reserved(str(tmp_path), "images"),
+        pytest.raises(UsageError, match="another job is writing here: images"),
+    ):
+        replace.finish_replacement(str(tmp_path))
+    assert OLD.items() <= files_of(tmp_path).items()

@@ -1,3 +1,4 @@
+import errno
 import json
 import os
 import subprocess
@@ -10,20 +11,18 @@ import pytest
 
 from beam_jobs.dataset import reservation
 from beam_jobs.dataset.directory import RUNNING
-from beam_jobs.errors import UsageError
-from beam_jobs.storage.atomic import list_files, write_file
+from beam_jobs.errors import DataError, UsageError
+from beam_jobs.storage.atomic import create_file, list_files, write_file
 
 
 def note(**fields):
-    first = {
-        "id": "first",
-        "job": "text",
-        "host": os.uname().nodename,
-        "pid": os.getpid(),
-        "started": "2026-01-02 03:04:05",
-        "refreshed": time.time(),
-    }
-    return json.dumps(first | fields).encode()
+    """The note of a job that runs in this process, but for some fields."""
+    made = reservation._Note.of_this_process("text")
+    return made._replace(started="2026-01-02 03:04:05", id="first")._replace(**fields).to_bytes()
+
+
+def elsewhere(**fields):
+    return note(host="elsewhere", machine="another boot", **fields)
 
 
 @pytest.fixture(params=["disk", "s3", "gcs"])
@@ -70,30 +69,50 @@ def test_a_killed_process_that_nobody_waited_for_keeps_nobody_out(tmp_path):
     process = subprocess.Popen([sys.executable, "-c", ""])
     while Path(f"/proc/{process.pid}/stat").read_text().split()[2] != "Z":
         time.sleep(0.01)
-    write_file(str(tmp_path), RUNNING, note(pid=process.pid))
+    began = Path(f"/proc/{process.pid}/stat").read_text().split()[21]
+    write_file(str(tmp_path), RUNNING, note(pid=process.pid, began=began))
     reservation.refuse_if_running(str(tmp_path))
     process.wait()
 
 
-@pytest.mark.parametrize(
-    "left",
-    [
-        lambda: note(pid=dead_process()),
-        lambda: note(host="elsewhere", refreshed=time.time() - 1000),
-        lambda: b"",
-        lambda: b"[]",
-        lambda: b'{"id": "first"}',
-    ],
-)
-def test_the_note_of_a_killed_job_keeps_nobody_out(store_or_disk, left):
-    write_file(store_or_disk, RUNNING, left())
+DEAD = {
+    "process": lambda: note(pid=dead_process(), began="1"),
+    "number of another process": lambda: note(pid=1, began="1"),
+    "machine": lambda: elsewhere(refreshed=time.time() - 1000),
+    "machine whose clock was ahead": lambda: elsewhere(refreshed=time.time() + 1000),
+    "own": lambda: note(refreshed=time.time() - 1000),
+    "empty": lambda: b"",
+    "not a note": lambda: b"[]",
+    "half a note": lambda: b'{"id": "first"}',
+    "strange values": lambda: elsewhere(refreshed="x"),
+    "a path as its name": lambda: elsewhere(id="../../x"),
+    "huge": lambda: note(pid=10**30),
+}
+
+
+@pytest.mark.parametrize("left", DEAD.values(), ids=DEAD)
+def test_the_note_of_a_killed_job_keeps_nobody_out(tmp_path, left):
+    out = str(tmp_path)
+    write_file(out, RUNNING, left())
+    with reservation.reserved(out, "images"):
+        with pytest.raises(UsageError, match="another job is writing here: images"):
+            reservation.refuse_if_running(out)
+        assert len(list_files(out)) == 2
+    assert list_files(out) == []
+
+
+def test_notes_of_several_killed_jobs_are_followed_and_deleted(store_or_disk):
+    write_file(store_or_disk, RUNNING, elsewhere(id="a", refreshed=0))
+    write_file(store_or_disk, f"{RUNNING}.a", elsewhere(id="b", refreshed=0))
     with reservation.reserved(store_or_disk, "images"):
-        pass
+        assert len(list_files(store_or_disk)) == 3
+        with pytest.raises(UsageError, match="another job is writing here: images"):
+            reservation.refuse_if_running(store_or_disk)
     assert list_files(store_or_disk) == []
 
 
 def test_a_job_on_another_machine_is_left_alone(store_or_disk):
-    write_file(store_or_disk, RUNNING, note(host="elsewhere", pid=1))
+    write_file(store_or_disk, RUNNING, elsewhere(pid=1))
     with (
         pytest.raises(UsageError, match="as process 1 of elsewhere"),
         reservation.reserved(store_or_disk, "images"),
@@ -102,9 +121,69 @@ def test_a_job_on_another_machine_is_left_alone(store_or_disk):
     assert len(list_files(store_or_disk)) == 1
 
 
+def test_a_job_of_this_machine_is_left_alone_even_if_it_was_stopped_for_long(tmp_path):
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    began = Path(f"/proc/{process.pid}/stat").read_text().split()[21]
+    write_file(str(tmp_path), RUNNING, note(pid=process.pid, began=began, refreshed=0))
+    with pytest.raises(UsageError, match=f"as process {process.pid} of"):
+        reservation.refuse_if_running(str(tmp_path))
+    process.communicate(b"\n")
+    reservation.refuse_if_running(str(tmp_path))
+
+
+def test_a_job_whose_first_request_was_answered_too_late_finds_its_own_note(tmp_path, monkeypatch):
+    def answered_late(*arguments):
+        create_file(*arguments)
+        return False  # of the retry
+
+    monkeypatch.setattr(reservation, "create_file", answered_late)
+    with reservation.reserved(str(tmp_path), "images"):
+        pass
+    assert list_files(str(tmp_path)) == []
+
+
+def test_a_disk_without_hard_links_has_notes_too(tmp_path, monkeypatch):
+    def refuses(*_):
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuses)
+    with reservation.reserved(str(tmp_path), "images"):
+        with pytest.raises(UsageError, match="images, started at"):
+            reservation.refuse_if_running(str(tmp_path))
+        assert len(list_files(str(tmp_path))) == 1
+    assert list_files(str(tmp_path)) == []
+
+
+def test_a_job_that_was_taken_for_dead_ends_and_leaves_the_other_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(reservation, "_REFRESH_SECONDS", 0.01)
+    out = str(tmp_path)
+    with (
+        pytest.raises(DataError, match="another job took the directory"),
+        reservation.reserved(out, "images"),
+    ):
+        (running,) = list_files(out)
+        own = json.loads(Path(running.path).read_bytes())["id"]
+        write_file(out, f"{RUNNING}.{own}", elsewhere())
+        time.sleep(30)
+    assert len(list_files(out)) == 2
+
+
+def test_a_job_that_was_completed_leaves_the_next_one_s_note_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(reservation, "_REFRESH_SECONDS", 0.01)
+    with reservation.reserved(str(tmp_path), "images"):
+        write_file(str(tmp_path), RUNNING, elsewhere())
+        time.sleep(0.1)
+    assert (tmp_path / RUNNING).read_bytes() == elsewhere(
+        refreshed=json.loads((tmp_path / RUNNING).read_bytes())["refreshed"]
+    )
+
+
 # The emulator of Google's store ignores conditions.
 @pytest.mark.parametrize("store_or_disk", ["disk", "s3"], indirect=True)
-def test_of_many_jobs_that_begin_together_one_runs(store_or_disk):
+@pytest.mark.parametrize("left", [None, "killed"])
+def test_of_many_jobs_that_begin_together_one_runs(store_or_disk, left):
+    if left:
+        write_file(store_or_disk, RUNNING, elsewhere(refreshed=0))
     began, refused = [], []
     start, end = threading.Barrier(6), threading.Barrier(6)
 
