@@ -5,9 +5,11 @@ Nothing here imports Beam.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+import functools
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
@@ -20,7 +22,7 @@ from beam_jobs.jobs.passes import (
     SecondPass,
     SplitRules,
 )
-from beam_jobs.jobs.protocols import FileJob, Learns, PartsJob, RecordJob
+from beam_jobs.jobs.protocols import FileJob, Learns, Part, PartsJob, RecordJob
 from beam_jobs.jobs.record import SourceValues, source_values, whole_record
 from beam_jobs.records.encode import RecordEncoder
 from beam_jobs.records.rejects import OnReject, Reject, Stage
@@ -30,6 +32,48 @@ from beam_jobs.sources.source import Source
 
 # Bytes of encoded records that are handed over at a time.
 _BATCH_BYTES = 16 << 20
+
+
+# Parts of a file whose splits are decided together.
+_PARTS = 256
+
+
+class FilePart(NamedTuple):
+    """A whole file as its only part.
+
+    Attributes:
+        job: Defines the records.
+        source: The file.
+        content: Reads its bytes, once.
+    """
+
+    job: PartsJob
+    source: Source
+    content: Callable[[], bytes]
+    labels: None = None
+    rejects: tuple[Reject, ...] = ()
+
+    @property
+    def place(self) -> str:
+        return self.source.file
+
+    def planned(self) -> list[tuple[str, int]]:
+        return self.job.parts_of(self.source, self.content())
+
+    def records(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        return self.job.records_of(self.source, self.content())
+
+
+class _Placed(NamedTuple):
+    """Parts of a file.
+
+    Attributes:
+        parts: (part, what its source states, its split: a scalar of NumPy).
+        rejects: Parts that cannot become records.
+    """
+
+    parts: list[tuple[Part, SourceValues, Any]]
+    rejects: list[Reject]
 
 
 def _files(job: PartsJob, task: Task) -> Iterator[tuple[Source, bytes | None]]:
@@ -42,28 +86,51 @@ def _files(job: PartsJob, task: Task) -> Iterator[tuple[Source, bytes | None]]:
             yield source, None
 
 
-def _read(job: PartsJob, source: Source) -> bytes:
-    """The bytes of a file.
+def _read(job: PartsJob, source: Source, data: bytes | None) -> bytes:
+    """The bytes of a file, which may be known.
 
     Raises:
         RejectError: It cannot be read.
     """
     try:
-        return job.inputs.read(source)
+        return data if data is not None else job.inputs.read(source)
     except OSError as error:
         raise RejectError(f"cannot be read: {error}") from None
 
 
-def _split(rules: SplitRules, source: Source, label: Label | None) -> Any:
-    """The one split of all records of a file, a scalar of NumPy.
+def _placed(job: PartsJob, rules: SplitRules, task: Task) -> Iterator[_Placed]:
+    """Yields the parts of all files of a task, some hundreds at a time."""
+    for source, data in _files(job, task):
+        read = functools.cache(functools.partial(_read, job, source, data))
+        parts = job.parts_in(source, read)
+        try:
+            while some := list(itertools.islice(parts, _PARTS)):
+                yield _place(job, rules, some)
+        except RejectError as error:
+            yield _Placed([], [Reject.of(source.key, "read", error)])
 
-    Raises:
-        RejectError: The file's name or its row does not state a known split.
-    """
-    splits, errors = rules.splits_of([source.file.encode()], [source.row], [label])
-    if errors:
-        raise RejectError(errors[0])
-    return splits[0]
+
+def _place(job: PartsJob, rules: SplitRules, parts: list[Part]) -> _Placed:
+    """The parts, each with its split."""
+    stated: list[tuple[Part, SourceValues]] = []
+    rejects = []
+    for part in parts:
+        try:
+            stated.append((part, source_values(job, part.source, labelled=part.labels is not None)))
+        except RejectError as error:
+            rejects.append(Reject.of(part.source.key, "read", error))
+    splits, errors = rules.splits_of(
+        [part.place.encode() for part, _ in stated],
+        [part.source.row for part, _ in stated],
+        [values.label for _, values in stated],
+    )
+    rejects += (Reject.of(stated[i][0].source.key, "read", errors[i]) for i in errors)
+    placed = [
+        (part, values, splits[number])
+        for number, (part, values) in enumerate(stated)
+        if number not in errors
+    ]
+    return _Placed(placed, rejects)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,21 +144,31 @@ class FileFirstPass(FirstPass):
     job: PartsJob
 
     def found(self, task: Task) -> Iterator[FoundRecords]:
-        for source, data in _files(self.job, task):
-            label = None
-            try:
-                values = source_values(self.job, source)
-                split = _split(self.rules, source, values.label)
-                label = values.label
-                data = _read(self.job, source) if data is None else data
-                parts = self.job.parts_of(source, data)
-            except RejectError as error:
-                yield FoundRecords.of_reject(Reject.of(source.key, "read", error), label)
-                continue
-            splits = np.full(len(parts), split)
-            sizes = np.array([size for _, size in parts], np.int64)
-            keys = [key.encode() for key, _ in parts]
-            yield FoundRecords(keys, splits, sizes, [values.label] * len(parts), [])
+        for placed in _placed(self.job, self.rules, task):
+            yield _found(placed)
+
+
+def _found(placed: _Placed) -> FoundRecords:
+    keys: list[bytes] = []
+    splits: list[Any] = []
+    sizes: list[int] = []
+    labels: list[Label | None] = []
+    rejects, classes = placed.rejects, []
+    for part, values, split in placed.parts:
+        try:
+            planned = part.planned()
+        except RejectError as error:
+            rejects.append(Reject.of(part.source.key, "read", error))
+            if values.label is not None:
+                classes.append(values.label)
+            continue
+        rejects += part.rejects
+        keys += (key.encode() for key, _ in planned)
+        sizes += (size for _, size in planned)
+        splits += [split] * len(planned)
+        labels += [values.label] * len(planned) if part.labels is None else part.labels
+    every = np.array(splits) if splits else np.empty(0, np.uint8)
+    return FoundRecords(keys, every, np.array(sizes, np.int64), labels, rejects, classes)
 
 
 @dataclass(frozen=True)
@@ -105,52 +182,70 @@ class FileSecondPass(SecondPass):
     job: PartsJob
 
     def encoded(self, task: Task, encoder: RecordEncoder) -> Iterator[EncodedRecords]:
-        for source, data in _files(self.job, task):
-            try:
-                values = source_values(self.job, source)
-                split = int(_split(self.plan.rules, source, values.label))
-                data = _read(self.job, source) if data is None else data
-            except RejectError as error:
-                yield EncodedRecords.of_reject(Reject.of(source.key, "read", error))
-                continue
-            yield from self._encoded(source, data, split, values, encoder)
+        batch = _Batch()
+        for placed in _placed(self.job, self.plan.rules, task):
+            batch.rejects += placed.rejects
+            for part, values, split in placed.parts:
+                for _ in self._add(batch, part, values, int(split), encoder):
+                    if (
+                        batch.size >= _BATCH_BYTES
+                    ):  # Windows may take many times the bytes of a file.
+                        yield batch.take()
+        yield batch.take()
 
-    def _encoded(
-        self,
-        source: Source,
-        data: bytes,
-        split: int,
-        values: SourceValues,
-        encoder: RecordEncoder,
-    ) -> Iterator[EncodedRecords]:
-        """Yields the records of a file in batches: windows may take many times its bytes."""
-        keys: list[bytes] = []
-        frames: list[bytes] = []
-        done = size = 0
-        late: list[tuple[Reject, int]] = []
+    def _add(
+        self, batch: _Batch, part: Part, values: SourceValues, split: int, encoder: RecordEncoder
+    ) -> Iterator[None]:
+        """Adds the records of a part to a batch, one at a time."""
+        done, labels = 0, part.labels
         try:
-            for key, record in self.job.records_of(source, data):
-                frames.append(
-                    encoder.encode(split, whole_record(record, key, values, self.class_ids))
-                )
-                keys.append(key.encode())
-                done, size = done + 1, size + len(frames[-1])
-                if size >= _BATCH_BYTES:
-                    yield _batch(keys, frames, split)
-                    keys, frames, size = [], [], 0
+            for key, record in part.records():
+                if labels is not None:
+                    values = values._replace(label=labels[done])
+                whole = whole_record(record, key, values, self.class_ids)
+                batch.add(key, split, encoder.encode(split, whole))
+                done += 1
+                yield
+            batch.rejects += part.rejects
         except (RejectError, ValueError) as error:
-            stage: Stage = "decode" if isinstance(error, RejectError) else "encode"
-            try:
-                planned = [key for key, _ in self.job.parts_of(source, data)]
-            except RejectError:
-                yield EncodedRecords.of_reject(Reject.of(source.key, "read", error))
-                return
-            late = [(Reject.of(key, stage, error), split) for key in planned[done:]]
-        yield _batch(keys, frames, split)._replace(late=late)
+            batch.fail(part, split, done, error)
 
 
-def _batch(keys: list[bytes], frames: list[bytes], split: int) -> EncodedRecords:
-    return EncodedRecords(keys, np.full(len(frames), split, np.uint8), frames, [])
+@dataclass
+class _Batch:
+    """Encoded records that are handed over together, and rejects."""
+
+    keys: list[bytes] = field(default_factory=list)
+    splits: list[int] = field(default_factory=list)
+    frames: list[bytes] = field(default_factory=list)
+    rejects: list[Reject] = field(default_factory=list)
+    late: list[tuple[Reject, int]] = field(default_factory=list)
+    size: int = 0
+
+    def take(self) -> EncodedRecords:
+        """Returns what was added, and empties the batch."""
+        splits = np.array(self.splits, np.uint8)
+        taken = EncodedRecords(self.keys, splits, self.frames, self.rejects, self.late)
+        self.keys, self.splits, self.frames, self.rejects, self.late = [], [], [], [], []
+        self.size = 0
+        return taken
+
+    def add(self, key: str, split: int, frame: bytes) -> None:
+        self.keys.append(key.encode())
+        self.splits.append(split)
+        self.frames.append(frame)
+        self.size += len(frame)
+
+    def fail(self, part: Part, split: int, done: int, error: Exception) -> None:
+        """Rejects a part, or if the first pass has found its records, those that are not done."""
+        try:
+            planned = part.planned()
+        except RejectError as reason:
+            self.rejects.append(Reject.of(part.source.key, "read", reason))
+            return
+        stage: Stage = "decode" if isinstance(error, RejectError) else "encode"
+        self.rejects += part.rejects
+        self.late += ((Reject.of(key, stage, error), split) for key, _ in planned[done:])
 
 
 class FilesInParts(RecordJob):
@@ -162,6 +257,10 @@ class FilesInParts(RecordJob):
 
     def as_file_job(self) -> FileJob | None:
         return None if self.has_windows or self.inputs.packed else cast(PartsJob, self)
+
+    def parts_in(self, source: Source, content: Callable[[], bytes]) -> Iterator[Part]:
+        """Yields the parts of a file; by default it is one."""
+        yield FilePart(cast(PartsJob, self), source, content)
 
     def chunks(self, source: Source) -> Iterator[Chunk]:
         yield Chunk(source, 0, 0, 1, source.size)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -16,12 +16,12 @@ from beam_jobs.jobs.passes import (
     SecondPass,
     SplitRules,
 )
-from beam_jobs.records.rejects import OnReject
+from beam_jobs.records.rejects import OnReject, Reject
 from beam_jobs.sources.chunks import Chunk, RangeCount, Task
 from beam_jobs.sources.classes import Names
 from beam_jobs.sources.extra_features import ExtraFeature
 from beam_jobs.sources.inputs import Inputs
-from beam_jobs.sources.labels import LABEL, Labels
+from beam_jobs.sources.labels import LABEL, Label, Labels
 from beam_jobs.sources.source import Source
 from readers.format.schema import Feature, Schema
 
@@ -145,8 +145,54 @@ class FileJob(Protocol):
         """
 
 
+class Part(Protocol):
+    """A file, or a part of it, whose records share a split."""
+
+    @property
+    def source(self) -> Source:
+        """States its key, its columns, and why it cannot become records, if that is known."""
+
+    @property
+    def place(self) -> str:
+        """The text that the hash for its split is taken of."""
+
+    @property
+    def labels(self) -> Sequence[Label] | None:
+        """The label of each record; None if `source` states that of all."""
+
+    @property
+    def rejects(self) -> Sequence[Reject]:
+        """Records of the part that cannot be written and are not among the others."""
+
+    def planned(self) -> list[tuple[str, int]]:
+        """(key, approximate bytes in its shard) of each record.
+
+        Raises:
+            RejectError: The part cannot become records.
+        """
+
+    def records(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yields (key, features) of each record, in the order of `planned`.
+
+        Raises:
+            RejectError: The part cannot become records.
+            UsageError: The records do not fit those of other files.
+        """
+
+
 class PartsJob(FileJob, Protocol):
     """A job whose records can be made from the bytes of a file."""
+
+    def parts_in(self, source: Source, content: Callable[[], bytes]) -> Iterator[Part]:
+        """Yields the parts of a file.
+
+        Args:
+            source: The file.
+            content: Reads its bytes, once; raises RejectError if it cannot be read.
+
+        Raises:
+            RejectError: The file cannot become records.
+        """
 
     def unpacked(self, source: Source) -> Iterator[tuple[Source, bytes]]:
         """Yields the members of a `.tar.gz` and their bytes."""

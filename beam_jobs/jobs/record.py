@@ -24,8 +24,13 @@ class SourceValues(NamedTuple):
     extras: dict[str, Any]
 
 
-def source_values(job: FileJob, source: Source) -> SourceValues:
+def source_values(job: FileJob, source: Source, labelled: bool = False) -> SourceValues:
     """The label and the extra columns of a source.
+
+    Args:
+        job: Defines the records.
+        source: The source.
+        labelled: Whether its records have labels of their own, so that it states none.
 
     Raises:
         RejectError: The source has an error, its key is not UTF-8, or its label or a column is
@@ -36,7 +41,8 @@ def source_values(job: FileJob, source: Source) -> SourceValues:
         raise RejectError(NOT_UTF8)
     if source.error:
         raise RejectError(source.error)
-    return SourceValues(job.labels.of(source), extra_values(job.extras, source.row))
+    label = None if labelled else job.labels.of(source)
+    return SourceValues(label, extra_values(job.extras, source.row))
 
 
 def label_or_none(job: FileJob, source: Source) -> Label | None:

@@ -1,0 +1,77 @@
+"""Runs the two passes over files without Beam, and collects what they find."""
+
+from __future__ import annotations
+
+import io
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from beam_jobs.jobs.file_passes import FileFirstPass, FileSecondPass
+from beam_jobs.jobs.passes import EncodingPlan, SplitRules
+from beam_jobs.plan.placement import Placement, Splits
+from beam_jobs.plan.shards import Plan, SplitPlan
+from beam_jobs.sources.chunks import Chunk, Task
+from beam_jobs.sources.classes import Names
+from readers.format.decode.records import Decoder
+from readers.format.tfrecord import read_records
+
+ONE = Placement(0, Splits())
+
+
+def task_of(job: Any) -> Task:
+    sources = [source for pattern in job.inputs.patterns for source in job.sources(pattern)]
+    return Task(tuple(Chunk(source, 0, 0, 1, source.size) for source in sources))
+
+
+class FirstResult(NamedTuple):
+    """Results of the first pass: (split, label, bytes) by key, and rejects by key."""
+
+    records: dict[str, tuple[int, Any, int]]
+    rejects: dict[str, str]
+
+
+class SecondResult(NamedTuple):
+    """Results of the second pass: (split, frame) by key, rejects, and late ones with their split."""
+
+    frames: dict[str, tuple[int, bytes]]
+    rejects: dict[str, str]
+    late: dict[str, tuple[int, str, str]]
+
+
+def find(job: Any, placement: Placement = ONE) -> FirstResult:
+    file_pass = FileFirstPass(rules=SplitRules(placement), on_reject="skip", job=job)
+    result = FirstResult({}, {})
+    for part in file_pass.found(task_of(job)):
+        result.rejects.update({reject.key: reject.error for reject in part.rejects})
+        rows = zip(part.keys, part.splits, part.labels, part.sizes, strict=True)
+        for key, split, label, size in rows:
+            assert key.decode() not in result.records
+            result.records[key.decode()] = int(split), label, int(size)
+    return result
+
+
+def second_pass(job: Any, names: Names, placement: Placement = ONE) -> FileSecondPass:
+    shard = SplitPlan(1, 0, 1, 1, np.empty(0, np.uint64))
+    plan = Plan((shard,) * len(placement.splits.names)).pack()
+    known = EncodingPlan(
+        rules=SplitRules(placement), schema=job.schema, names=names, shard_plan=plan
+    )
+    return FileSecondPass(known, job)
+
+
+def encode(job: Any, names: Names | None = None, placement: Placement = ONE) -> SecondResult:
+    file_pass = second_pass(job, names or {}, placement)
+    result = SecondResult({}, {}, {})
+    for part in file_pass.encoded(task_of(job), file_pass.counter()):
+        result.rejects.update({reject.key: reject.error for reject in part.rejects})
+        result.late.update({r.key: (split, r.stage, r.error) for r, split in part.late})
+        for key, split, frame in zip(part.keys, part.splits, part.frames, strict=True):
+            assert key.decode() not in result.frames
+            result.frames[key.decode()] = int(split), frame
+    return result
+
+
+def decode(job: Any, frame: bytes) -> dict[str, Any]:
+    ((_, example),) = read_records(io.BytesIO(frame), "frame")
+    return Decoder(job.schema).decode(example)
