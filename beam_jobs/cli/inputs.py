@@ -110,7 +110,12 @@ class InputFlags(JobFlags):
         return parse_extra_features(self.extra_features) if self.extra_features else ()
 
     def find_inputs(
-        self, label: str, columns: Iterable[str], output: str, join: str = ""
+        self,
+        label: str,
+        columns: Iterable[str],
+        output: str,
+        join: str = "",
+        in_files: bool = False,
     ) -> tuple[Inputs, Labels]:
         """The input files, with the columns that the job needs, and where their labels come from.
 
@@ -118,19 +123,20 @@ class InputFlags(JobFlags):
             label, join: The values of `--label` and `--join`.
             columns: Columns needed for anything but the label; an empty name is ignored.
             output: The output directory, whose files are never inputs.
+            in_files: Whether the files themselves may have the columns.
 
         Raises:
             UsageError: Inputs are missing, or have no columns.
         """
         labels = Labels.parse(label)
         wanted = tuple(dict.fromkeys(filter(None, (*labels.columns, *columns))))
-        inputs = self._inputs(wanted, output, join)
+        inputs = self._inputs(wanted, output, join, in_files)
         if labels.columns:
             value = first_value(inputs, labels.table)
             labels = replace(labels, several=holds_lists(labels.table, value))
         return inputs, labels
 
-    def _inputs(self, columns: tuple[str, ...], output: str, join: str) -> Inputs:
+    def _inputs(self, columns: tuple[str, ...], output: str, join: str, in_files: bool) -> Inputs:
         if self.table:
             return TableInputs.of_tables(
                 self.table,
@@ -140,11 +146,13 @@ class InputFlags(JobFlags):
                 key=self.key,
                 output=output,
                 dialect=self.dialect,
+                complete=not in_files,
             )
         inputs = Inputs.of(self.input, output, samples=True, columns=columns)
-        if columns and not any(
+        known = in_files or any(
             archive_kind(pattern) or pattern.endswith("*") for pattern in inputs.patterns
-        ):
+        )
+        if columns and not known:
             raise UsageError(
                 f"column {columns[0]!r}: expected a --table with a row for each file, or archives "
                 "with a .json next to each member; columns inside the files are not read for this"

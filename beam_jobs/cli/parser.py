@@ -82,7 +82,17 @@ _NOT_OF_THE_DATASET = {"output", "overwrite", "dry_run", "engine", "max_rejects"
 _STATED_IF_GIVEN = {
     "images": {"annotations_of", "delimiter", "jpeg_exact", "text_encoding"},
     "text": {"delimiter", "text_encoding"},
-    "sensors": {"channels", "delimiter", "drop_columns", "last_window", "text_encoding", "times"},
+    "sensors": {
+        "channels",
+        "delimiter",
+        "drop_columns",
+        "last_window",
+        "record",
+        "recording_column",
+        "text_encoding",
+        "times",
+        "window_label",
+    },
     "reshard": set[str](),
 }
 

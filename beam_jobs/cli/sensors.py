@@ -8,14 +8,32 @@ from dataclasses import dataclass
 from typing import Literal
 
 from beam_jobs.cli.flags import flag, names_in
-from beam_jobs.cli.inputs import InputFlags, label_flag
+from beam_jobs.cli.inputs import InputFlags
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.sensors.conditioning import Conditioning, LastWindow
+from beam_jobs.jobs.sensors.inside.labels import WindowLabel
 from beam_jobs.jobs.sensors.job import SensorEncoding, SensorJob
 from beam_jobs.jobs.sensors.recording import ReadOptions, TimesPolicy, TimeUnit
 from beam_jobs.jobs.sensors.signals import NanPolicy
 from beam_jobs.sources.inputs import Inputs
+from beam_jobs.sources.labels import Labels
+from beam_jobs.sources.source import COLUMN
+from beam_jobs.sources.table_inputs import known_columns
 from readers.format.schema import TENSORFLOW_DTYPES
+
+# Precedes the name of an array in --label.
+_ARRAY = "array:"
+
+# Flags of recordings along time, which rows are not.
+_ALONG_TIME = (
+    "join",
+    "recording_column",
+    "time_column",
+    "resample",
+    "window",
+    "spectrogram",
+    "sequence",
+)
 
 # Files that are looked at for one that a flag applies to.
 _TRIED = 100
@@ -27,7 +45,26 @@ class SensorFlags(InputFlags):
 
     title = "records"
 
-    label: str = label_flag("parent")
+    label: str = flag(
+        "parent",
+        "the name of the file's folder; no label; a .csv file with the columns path and label; a "
+        "column: of --table, of the .json next to an archive member, `cls` for the .cls next to it, "
+        "or else of the recordings themselves, such as column:activity; or an array: in .npz and .h5 "
+        "files with a label for each row or sample, such as array:y. See --window_label",
+        metavar="parent|none|csv:FILE|column:NAME|array:NAME",
+    )
+    record: Literal["recording", "row"] = flag(
+        "recording",
+        "a record is a recording, or a window of one; or a row: arrays are cut along their first "
+        "axis, such as X [n, 28, 28] and, with --label array:y, y [n]",
+    )
+    recording_column: str = flag(
+        "",
+        "the column whose values tell the recordings of a file apart, such as subject; their rows "
+        "may be mixed",
+        unset="a file is a recording",
+        metavar="NAME",
+    )
     arrays: str = flag(
         "",
         "arrays of .npz and .h5 files; a single one is called `signal`, several keep their names",
@@ -71,9 +108,10 @@ class SensorFlags(InputFlags):
     )
     rate: str = flag(
         "",
-        "sampling rate of files that do not state it, such as 50Hz or 16kHz",
+        "sampling rate of files that do not state it, such as 50Hz or 16kHz, or the column of their "
+        "metadata that has it, such as column:rate_hz",
         unset="unknown",
-        metavar="HZ",
+        metavar="HZ|column:NAME",
     )
     time_column: str = flag(
         "",
@@ -125,6 +163,12 @@ class SensorFlags(InputFlags):
         "samples after the last whole window: drop them, or pad them with zeros to a window and "
         "add `length`, the number of samples before the zeros, to each record",
     )
+    window_label: str = flag(
+        "majority",
+        "the label of a window whose samples have labels: the most frequent one (of equally frequent "
+        "ones the smallest), the last one, or VALUE if any sample has it, else the most frequent one",
+        metavar="majority|last|any:VALUE",
+    )
     spectrogram: str = flag(
         "",
         "store magnitudes of the short-time Fourier transform, float32 [frames, FRAME/2+1, channels]; "
@@ -165,12 +209,43 @@ class SensorFlags(InputFlags):
             names = names_in(value)
             if len(set(names)) < len(names):
                 raise UsageError(f"--{name} {value}: a name is repeated")
+        self._check_inside()
         self._conditioning()
+
+    def _check_inside(self) -> None:
+        WindowLabel.parse(self.window_label)
+        if self.label == _ARRAY or self.rate == COLUMN:
+            name, value = ("label", self.label) if self.label == _ARRAY else ("rate", self.rate)
+            raise UsageError(f"--{name} {value}: expected a name, such as {value}y")
+        if self.window_label != SensorFlags.window_label:
+            if not self.window:
+                raise UsageError(
+                    f"--window_label {self.window_label}: only windows have such labels: add --window"
+                )
+            if not self.label.startswith((COLUMN, _ARRAY)):
+                raise UsageError(
+                    f"--window_label {self.window_label}: --label {self.label} labels whole files; "
+                    "name the labels of samples, such as --label column:activity"
+                )
+        if self.join and self.recording_column:
+            raise UsageError("--join and --recording_column both say what a recording is: drop one")
+        if self.join and self.label.startswith(_ARRAY):
+            raise UsageError(
+                f"--label {self.label}: labels in the files of a --join are not read: name a --label "
+                "csv:FILE, or join the arrays in one .npz file for each recording"
+            )
+        if self.record == "row":
+            for name in _ALONG_TIME:
+                if value := getattr(self, name):
+                    given = "" if value is True else f" {value}"
+                    raise UsageError(
+                        f"--{name}{given}: with --record row there is no time: drop one"
+                    )
 
     def _conditioning(self) -> Conditioning:
         return Conditioning.parse(
             nan=self.nan,
-            rate=self.rate,
+            rate="" if self.rate.startswith(COLUMN) else self.rate,
             resample=self.resample,
             max_gap=self.max_gap,
             window=self.window,
@@ -180,10 +255,26 @@ class SensorFlags(InputFlags):
             last_window=self.last_window,
         )
 
+    def _inside(self, inputs: Inputs, wanted: tuple[str, ...], array: str) -> tuple[str, ...]:
+        """The columns and arrays to read from the recordings: those that their metadata lacks."""
+        if self.join:
+            return ()
+        known = known_columns(inputs) if wanted else set()
+        named = filter(None, (array, self.recording_column))
+        return tuple(dict.fromkeys([*(n for n in wanted if n not in known), *named]))
+
     def make_job(self, columns: tuple[str, ...], output: str) -> SensorJob:
         extras = self.extras
-        names = [*columns, *(extra.name for extra in extras)]
-        inputs, labels = self.find_inputs(self.label, names, output, self.join)
+        rate_column = self.rate.removeprefix(COLUMN) if self.rate.startswith(COLUMN) else ""
+        names = [*columns, *(extra.name for extra in extras), rate_column]
+        array = self.label.removeprefix(_ARRAY) if self.label.startswith(_ARRAY) else ""
+        inputs, labels = self.find_inputs(
+            "none" if array else self.label, names, output, self.join, in_files=not self.join
+        )
+        wanted = tuple(dict.fromkeys(filter(None, [*labels.columns, *names])))
+        inside = self._inside(inputs, wanted, array)
+        if array:
+            labels = Labels("column", array)
         for name, kinds in (
             ("columns", (".csv", ".parquet")),
             ("drop_columns", (".csv", ".parquet")),
@@ -195,15 +286,17 @@ class SensorFlags(InputFlags):
                     f"--{name} {value}: none of the first files is a {' or a '.join(kinds)}: drop it"
                 )
         read_options = ReadOptions(
-            arrays=names_in(self.arrays),
+            arrays=tuple(name for name in names_in(self.arrays) if name not in inside),
             columns=names_in(self.columns),
             drop_columns=names_in(self.drop_columns),
-            metadata_columns=(*labels.columns, *filter(None, names)),
+            metadata_columns=(*wanted, *inside),
             time_column=self.time_column,
             time_unit=self.time_unit,
             times=self.times,
             float_audio=self.dtype.startswith("float"),
             mono=self.channels == 1,
+            inside=inside,
+            recording_column=self.recording_column,
         )
         job = SensorJob(
             inputs=inputs,
@@ -213,6 +306,9 @@ class SensorFlags(InputFlags):
             encoding=self.encoding,
             extras=extras,
             conditioning=self._conditioning(),
+            rows=self.record == "row",
+            window_label=WindowLabel.parse(self.window_label),
+            rate_column=rate_column,
         ).with_schema()
         for warning in job.warnings:
             print(f"warning: {warning}", file=sys.stderr)

@@ -54,6 +54,7 @@ class TableInputs(Inputs):
         key: str = "path",
         output: str = "",
         dialect: Dialect = DEFAULT,
+        complete: bool = True,
     ) -> TableInputs:
         """The inputs that `--table` flags name.
 
@@ -65,19 +66,22 @@ class TableInputs(Inputs):
             key: The attribute `key`.
             output: A directory whose files are skipped.
             dialect: How the tables are written.
+            complete: Whether the tables must have all of `columns`.
 
         Raises:
             UsageError: a table is missing or lacks a column, `root` is not a folder, or `key` is invalid.
         """
         if key not in ("path", "row") and not key.startswith(COLUMN):
             raise UsageError(f"--key {key}: expected path, row or {COLUMN}NAME")
+        needed = columns if complete else ()
         if key.startswith(COLUMN):
+            needed = (*needed, key.removeprefix(COLUMN))
             columns = (*columns, key.removeprefix(COLUMN))
         resolved = [absolute(table) for table in tables]
         folder = _folder(root) if root else common_root(resolved)
         for given in tables:
             for path in tables_of(given):
-                path_column = _check_columns(path, path_column, columns, dialect)
+                path_column = _check_columns(path, path_column, needed, dialect)
         return cls(
             tuple(resolved),
             folder,
@@ -275,6 +279,12 @@ def _usage_errors(where: str) -> Iterator[None]:
         raise UsageError(f"{where}: cannot be read: {error}") from None
     except UsageError as error:
         raise UsageError(f"{where}: {error.message}") from None
+
+
+def known_columns(inputs: Inputs) -> set[str]:
+    """The names of the columns that the first inputs have as metadata."""
+    first = (inputs.first(pattern, _SAMPLED_ROWS) for pattern in inputs.patterns)
+    return {name for source, _ in itertools.chain.from_iterable(first) for name in source.row}
 
 
 def first_value(inputs: Inputs, column: str) -> Any:

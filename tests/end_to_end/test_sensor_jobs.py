@@ -13,6 +13,7 @@ import scipy.interpolate
 import soundfile
 import tensorflow as tf
 from numpy.lib.stride_tricks import sliding_window_view
+from sklearn.datasets import load_digits
 
 import readers
 from beam_jobs.jobs import file_passes
@@ -220,13 +221,13 @@ def test_beam_workers_cut_windows_to_the_same_bytes(cut, tmp_path):
 
 def test_small_batches_of_windows_give_the_same_bytes(cut, tmp_path, monkeypatch):
     flags, _, _, files = cut
-    together, made = [], file_passes._batch
+    together, take = [], file_passes._Batch.take
 
-    def counted(keys, *rest):
-        together.append(len(keys))
-        return made(keys, *rest)
+    def counted(batch):
+        together.append(len(batch.keys))
+        return take(batch)
 
-    monkeypatch.setattr(file_passes, "_batch", counted)
+    monkeypatch.setattr(file_passes._Batch, "take", counted)
     monkeypatch.setattr(file_passes, "_BATCH_BYTES", 3000)
     assert run("sensors", *flags, "--output", tmp_path / "out", *ONE) == 0
     assert files_of(tmp_path / "out") == files
@@ -583,3 +584,52 @@ def test_flags_that_do_not_fit_the_recordings_are_refused_in_one_line(
     arguments = ["--input", tmp_path / file, "--label", "none", "--output", tmp_path / "out"]
     refused(capsys, 2, re.escape(message), "sensors", *arguments, *flags.split())
     assert not (tmp_path / "out").exists()
+
+
+# Rows and recordings inside files.
+
+
+def test_rows_of_an_archive_have_their_share_of_each_label_in_every_split(tmp_path):
+    images, labels = load_digits(return_X_y=True)
+    images, labels = images[:600], labels[:600].astype(np.float64)
+    labels[7] = np.nan
+    np.savez(tmp_path / "digits.npz", x=images.astype(np.uint8).reshape(-1, 8, 8), y=labels)
+    flags = ["--input", tmp_path / "digits.npz", "--record", "row", "--label", "array:y"]
+    flags += ["--splits", "train=0.75,val=0.25", "--stratify", "--num_shards", "train=3,val=1"]
+    assert run("sensors", *flags, "--output", tmp_path / "out") == 0
+    manifest, records = balanced(tmp_path / "out"), records_of(tmp_path / "out")
+    assert manifest.schema["signal"] == Feature("uint8", (8, 8))
+    assert rejects_of(tmp_path / "out").keys() == {"digits.npz#8"}
+    assert len(records) == len(labels) - 1
+    for key, record in records.items():
+        row = int(key.removeprefix("digits.npz#")) - 1
+        np.testing.assert_array_equal(record["signal"], images[row].reshape(8, 8))
+        assert record["label"] == labels[row]
+    for label in range(10):
+        splits = [record["split"] for record in records.values() if record["label"] == label]
+        assert abs(splits.count("val") - len(splits) / 4) < 1
+
+
+@pytest.mark.slow
+def test_recordings_of_tables_are_cut_to_the_same_bytes_by_all_workers(tmp_path, capsys):
+    rng = np.random.default_rng(3)
+    for number in range(4):
+        subjects, activities = rng.choice(["a", "b", "c"], 900), np.repeat([*"xyzxyz"], 150)
+        columns = {"subject": subjects, "act": activities, "v": rng.normal(size=900)}
+        pq.write_table(pa.table(columns), tmp_path / f"{number}.parquet")
+    flags = ["--input", tmp_path / "*.parquet", "--recording_column", "subject"]
+    flags += ["--label", "column:act", "--window", "20", "--window_label", "any:y"]
+    flags += ["--group_by", "#(.)", "--splits", "train=0.6,val=0.4", "--num_shards", "2"]
+    for name, mode in {"one": ONE, "beam": BEAM_WORKERS}.items():
+        assert run("sensors", *flags, "--output", tmp_path / name, *mode) == 0
+    files, records = files_of(tmp_path / "one"), records_of(tmp_path / "one")
+    assert files_of(tmp_path / "beam") == files
+    assert len({(key.split("#")[1], r["split"]) for key, r in records.items()}) == 3
+    interrupted("sensors", *flags, "--output", tmp_path / "again")
+    assert resumed(capsys, "sensors", *flags, "--output", tmp_path / "again") == 4
+    assert files_of(tmp_path / "again") == files
+    capsys.readouterr()
+    assert run("plan", "sensors", *flags) == 0
+    printed = capsys.readouterr().out
+    for name, split in Manifest.read(str(tmp_path / "one")).splits.items():
+        assert re.search(rf"^{name} +{split.records} +2 ", printed, re.M)

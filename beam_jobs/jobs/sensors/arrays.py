@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from beam_jobs.errors import RejectError
+from beam_jobs.jobs.sensors.inside.columns import find_values
 from beam_jobs.jobs.sensors.recording import (
     ReadOptions,
     Recording,
@@ -21,6 +22,7 @@ from beam_jobs.jobs.sensors.recording import (
 )
 from beam_jobs.packages import require
 from readers.format.schema import format_shape
+from readers.format.tfrecord import MAX_RECORD_BYTES
 
 
 def load_npy(data: bytes, options: ReadOptions) -> Recording:
@@ -75,10 +77,14 @@ def load_npz(data: bytes, options: ReadOptions) -> Recording:
             for member in archive.infolist()
             if member.filename.endswith(".npy")
         }
-        names = choose_arrays(members, options.arrays)
-        return Recording(
-            name_arrays({name: parse_npy(archive.read(members[name])) for name in names})
-        )
+
+        def read(name: str) -> np.ndarray | None:
+            return parse_npy(archive.read(members[name])) if name in members else None
+
+        columns, metadata = find_values(options.inside, read)
+        names = choose_arrays((n for n in members if n not in options.inside), options.arrays)
+        arrays = {name: parse_npy(archive.read(members[name])) for name in names}
+        return Recording(name_arrays(arrays), columns=columns, metadata=metadata)
 
 
 def load_h5(data: bytes, options: ReadOptions) -> Recording:
@@ -86,7 +92,9 @@ def load_h5(data: bytes, options: ReadOptions) -> Recording:
     h5py = require("h5py", "hdf5", ".h5 files")
     with h5py.File(io.BytesIO(data), "r") as file:
         found = _h5_datasets(h5py, file)
-        chosen = choose_arrays(found, options.arrays)
+        read = functools.partial(_h5_value, h5py, file, found, len(data))
+        columns, metadata = find_values(options.inside, read)
+        chosen = choose_arrays((n for n in found if n not in options.inside), options.arrays)
         for name in chosen:
             _check_inside(h5py, name, found[name])
         series = {
@@ -102,7 +110,39 @@ def load_h5(data: bytes, options: ReadOptions) -> Recording:
         if not series:
             raise RejectError("it holds no array of numbers")
         check_size(sum(array.nbytes for array in series.values()))
-        return Recording(name_arrays({name: array[()] for name, array in series.items()}))
+        arrays = {name: array[()] for name, array in series.items()}
+        return Recording(name_arrays(arrays), columns=columns, metadata=metadata)
+
+
+def _h5_value(
+    h5py: Any, file: Any, found: dict[str, Any], size: int, name: str
+) -> np.ndarray | None:
+    """Returns a dataset, or an attribute of the file that is a single value; None without either.
+
+    Args:
+        size: The bytes of the file, in which each text of variable length is stored.
+    """
+    if name not in found:
+        if name not in file.attrs or math.prod(file.attrs.get_id(name).shape or ()) != 1:
+            return None
+        return np.asarray(file.attrs[name]).reshape(())
+    item = found[name]
+    _check_inside(h5py, name, item)
+    if not h5py.check_string_dtype(item.dtype) or item.dtype.kind != "O":
+        check_size(item.nbytes)
+        return np.asarray(item[()])
+    texts = item.asstr()
+    if not item.shape:
+        return np.asarray(texts[()], object)
+    # Many elements may refer to one long text: no more of them at a time than memory holds.
+    step = max(1, MAX_RECORD_BYTES // size)
+    kept: dict[str, str] = {}
+    found_texts = [
+        kept.setdefault(text, text)
+        for start in range(0, len(item), step)
+        for text in texts[start : start + step].reshape(-1).tolist()
+    ]
+    return np.array(found_texts, object).reshape(item.shape)
 
 
 def _h5_datasets(h5py: Any, file: Any) -> dict[str, Any]:

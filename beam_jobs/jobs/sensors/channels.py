@@ -56,8 +56,21 @@ def note_left_out(names: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-def column_index(names: Sequence[str], name: str) -> int:
+def note_twice(names: Sequence[str], options: ReadOptions) -> tuple[str, ...]:
+    """Returns a remark about each column of the metadata that the file has, too."""
+    elsewhere = {*options.metadata_columns} - {*options.inside}
+    return tuple(
+        f"column {name!r} is in the metadata and in the file: that of the metadata is used"
+        for name in names
+        if name in elsewhere
+    )
+
+
+def column_index(names: Sequence[str], name: str, where: str = "") -> int:
     """Returns the place of the column with a name.
+
+    Args:
+        where: The other place where it was looked for, for the error.
 
     Raises:
         RejectError: no column or more than one has the name.
@@ -65,5 +78,5 @@ def column_index(names: Sequence[str], name: str) -> int:
     found = [place for place, other in enumerate(names) if other == name]
     if len(found) != 1:
         count = "two columns" if found else "no column"
-        raise RejectError(f"{count} {name!r}: the file has {', '.join(names)}")
+        raise RejectError(f"{count} {name!r}{where}: the file has {', '.join(names)}")
     return found[0]

@@ -30,6 +30,9 @@ FILLED = "filled"
 # The feature that holds the number of samples of a window before the zeros that pad it.
 LENGTH = "length"
 
+# Resampled like an array: the number of each sample, which leads from points of the grid to labels.
+_SAMPLE = "\0sample"
+
 LastWindow = Literal["drop", "pad"]
 
 _MAX_WINDOWS = 10_000_000
@@ -130,6 +133,7 @@ class Conditioning:
         arrays: Mapping[str, np.ndarray],
         clocks: Mapping[str, np.ndarray | float],
         file_rate: float | None,
+        labelled: bool = False,
     ) -> list[Segment]:
         """Fills missing values, resamples, and returns the segments between gaps.
 
@@ -140,6 +144,7 @@ class Conditioning:
             clocks: Name -> float64 [time] in seconds, for the arrays that have sample times; or the
                 samples per second, for the arrays that have a rate of their own.
             file_rate: Samples per second of the other arrays, if the files state it.
+            labelled: Whether the segments state the sample nearest to each of their points.
 
         Raises:
             RejectError: the recording cannot become a record.
@@ -151,7 +156,7 @@ class Conditioning:
             raise RejectError(f"array {single[0]!r} is a single number{cure}")
         whole = {name: self._fill_missing(name, array) for name, array in arrays.items()}
         if self.resample:
-            return self._resample(whole, clocks, file_rate or self.rate)
+            return self._resample(whole, clocks, file_rate or self.rate, labelled)
         return [Segment(whole, np.empty(0, bool))]
 
     def _fill_missing(self, name: str, array: np.ndarray) -> np.ndarray:
@@ -167,6 +172,7 @@ class Conditioning:
         arrays: Mapping[str, np.ndarray],
         clocks: Mapping[str, np.ndarray | float],
         file_rate: float,
+        labelled: bool,
     ) -> list[Segment]:
         if FILLED in arrays:
             raise RejectError(
@@ -184,7 +190,12 @@ class Conditioning:
                     f"--resample needs the times of the samples of {name!r}: add --time_column "
                     "NAME, or --rate 50Hz if they are evenly spaced"
                 )
+        if labelled:
+            name = next(iter(arrays))
+            times[_SAMPLE] = times[name]  # Without a rate, it is interpolated and never filtered.
+            arrays = {**arrays, _SAMPLE: np.arange(len(arrays[name]), dtype=np.float64)}
         segments = resample_arrays(arrays, times, self.resample, self.max_gap, rates)
+        segments = [_with_samples(segment) for segment in segments] if labelled else segments
         gaps = find_gaps(times, self.resample, self.max_gap)
         if not segments or (gaps and not (self.sequence or self.window)):
             start, length = gaps[0]
@@ -265,6 +276,13 @@ class RecordingRecords:
             raise RejectError(f"it has {max(lengths)} samples{without}, a window has {size}{cure}")
         return starts
 
+    def samples(self) -> Iterator[np.ndarray | slice]:
+        """Yields the samples of the recording in each window, measured ones alone if it is padded."""
+        for segment, starts in zip(self._segments, self._starts, strict=True):
+            for start in starts:
+                part = slice(start, start + self._size if self._size else None)
+                yield part if segment.samples is None else segment.samples[part]
+
     def _pieces(self) -> Iterator[tuple[dict[str, np.ndarray], np.ndarray]]:
         """Yields the arrays of each window or segment, and bool [time]: the interpolated samples."""
         for segment, starts in zip(self._segments, self._starts, strict=True):
@@ -319,6 +337,13 @@ class RecordingRecords:
             name: [arrays[name] for arrays in transformed] for name in transformed[0]
         }
         return {**record, **self._filled_share(np.concatenate([filled for _, filled in pieces]))}
+
+
+def _with_samples(segment: Segment) -> Segment:
+    arrays = dict(segment.arrays)
+    # Halfway between two samples, the earlier one.
+    samples = np.ceil(arrays.pop(_SAMPLE) - 0.5).astype(np.int64)
+    return segment._replace(arrays=arrays, samples=samples)
 
 
 def _common_length(arrays: Mapping[str, np.ndarray]) -> int:

@@ -34,7 +34,14 @@ def read_recording(kind: str, data: bytes, options: ReadOptions) -> Recording:
         kinds = ", ".join(f".{kind}" for kind in LOADERS)
         raise RejectError(f"expected a file of one of the kinds {kinds}, by its name")
     try:
-        return LOADERS[kind](data, options)
+        recording = LOADERS[kind](data, options)
+        known = {*recording.columns, *recording.metadata}
+        if missing := [name for name in options.inside if name not in known]:
+            raise RejectError(
+                f"neither its metadata nor the file has {missing[0]!r}: expected a column of a --table "
+                "or of the file, one of its arrays, or an attribute of an .h5 file"
+            )
+        return recording if options.recording_column else recording.in_order(options.times)
     except (RejectError, UsageError):
         raise
     except Exception as error:  # libraries raise nearly everything on broken input

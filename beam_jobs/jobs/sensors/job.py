@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -11,9 +11,12 @@ import numpy as np
 
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.file_passes import FilesInParts
-from beam_jobs.jobs.protocols import complete_schema
+from beam_jobs.jobs.protocols import FileJob, Part, complete_schema
+from beam_jobs.jobs.record import source_values
 from beam_jobs.jobs.sensors.conditioning import Conditioning, RecordingRecords
 from beam_jobs.jobs.sensors.formats import read_recording
+from beam_jobs.jobs.sensors.inside.labels import WindowLabel
+from beam_jobs.jobs.sensors.inside.parts import parts_of_recording, with_rate
 from beam_jobs.jobs.sensors.recording import ReadOptions, Recording
 from beam_jobs.jobs.sensors.values import (
     convert_array,
@@ -57,6 +60,9 @@ class SensorJob(FilesInParts):
         encoding: The encoding of every array.
         extras: Columns that are kept as features.
         conditioning: The steps from a recording to its records.
+        rows: Whether each row of a file is a record.
+        window_label: How labels of samples become labels of windows.
+        rate_column: The column of metadata with the samples per second of files that do not state it.
         rate: Samples per second of all records, if the first file states it.
         warnings: Remarks about the first file, to be printed before the job runs.
     """
@@ -70,6 +76,9 @@ class SensorJob(FilesInParts):
     encoding: SensorEncoding = "tensor"
     extras: tuple[ExtraFeature, ...] = ()
     conditioning: Conditioning = field(default_factory=Conditioning)
+    rows: bool = False
+    window_label: WindowLabel = field(default_factory=WindowLabel)
+    rate_column: str = ""
     rate: float | None = None
     warnings: tuple[str, ...] = ()
 
@@ -83,19 +92,40 @@ class SensorJob(FilesInParts):
         first = (self.inputs.first(pattern, _TRIED) for pattern in self.inputs.patterns)
         for source, data in itertools.chain.from_iterable(first):
             try:
-                recording, records = self.read(source, data)
-                record = next(iter(records))
+                recording, clocks, record = self._first_record(source, data)
             except RejectError as error:
                 errors.append(f"{source.key}: {error}")
                 continue
-            self._check_label(source)
-            job = replace(self, rate=recording.rate, warnings=self._warnings(source, data))
+            warnings = self._warnings(source.key, recording, clocks)
+            job = replace(self, rate=recording.rate, warnings=warnings)
             return job._with_schema_of(source.key, record)
         if not errors:
             raise UsageError("the inputs hold no recording: no dataset was written")
         if len(errors) == 1:
             raise UsageError(errors[0])
         raise UsageError(f"no recording among the first {len(errors)} files: {errors[0]}")
+
+    def _first_record(
+        self, source: Source, data: bytes | None
+    ) -> tuple[Recording, dict[str, np.ndarray | float], dict[str, Any]]:
+        """Returns the first recording of a file, its clocks, and the features of its first record.
+
+        Raises:
+            RejectError: none of the first parts of the file becomes a record.
+        """
+        recording, clocks = self._read_recording(source, data)
+        if not self._reads_inside:
+            recording, records = self._records(source, recording, clocks)
+            return recording, clocks, next(iter(records))
+        errors = []
+        for part in itertools.islice(parts_of_recording(self, source, recording), _TRIED):
+            try:
+                source_values(self, part.source, labelled=part.labels is not None)
+                for _, record in part.records():
+                    return part.recording, part.recording.clocks, record
+            except RejectError as error:
+                errors.append(error)
+        raise errors[0] if errors else RejectError("it holds no record")
 
     def _with_schema_of(self, key: str, record: dict[str, Any]) -> SensorJob:
         try:
@@ -117,22 +147,10 @@ class SensorJob(FilesInParts):
             raise UsageError(f"{key}: {error}; choose others with --arrays") from None
         return job
 
-    def _check_label(self, source: Source) -> None:
-        """Checks that the label's column can be in the metadata of a file.
-
-        Raises:
-            UsageError: the file has no metadata.
-        """
-        if self.labels.mode == "column" and not source.row and not source.archive:
-            raise UsageError(
-                f"--label column:{self.labels.table}: {source.key} has no metadata, and columns "
-                "inside a recording are its channels; name one label for each file in a --table, "
-                "or with --label csv:FILE or --label parent"
-            )
-
-    def _warnings(self, source: Source, data: bytes | None) -> tuple[str, ...]:
-        recording, clocks = self._read_recording(source, data)
-        notes = [f"{source.key}: {note}" for note in recording.notes]
+    def _warnings(
+        self, key: str, recording: Recording, clocks: Mapping[str, np.ndarray | float]
+    ) -> tuple[str, ...]:
+        notes = [f"{key}: {note}" for note in recording.notes]
         rate = self.conditioning.resample
         for name, clock in clocks.items():
             if not rate or not isinstance(clock, np.ndarray) or len(clock) < 2:
@@ -140,7 +158,7 @@ class SensorJob(FilesInParts):
             found = 1 / float(np.median(np.diff(clock)))
             if found > 1.1 * rate:
                 notes.append(
-                    f"{source.key}: {name!r} has about {found:.3g} samples a second, at the times of "
+                    f"{key}: {name!r} has about {found:.3g} samples a second, at the times of "
                     f"--time_column: --resample {rate:g}Hz interpolates them without a filter, and "
                     f"frequencies above {rate / 2:g} Hz appear as lower ones; if they are evenly "
                     "spaced, --rate instead of --time_column filters them"
@@ -153,7 +171,7 @@ class SensorJob(FilesInParts):
             return Feature(first.dtype.name, (None, None, *first.shape[1:]), "sequence")
         if value.ndim == 0:  # the share of interpolated samples
             return Feature(value.dtype.name)
-        length = len(value) if self.conditioning.cuts else None
+        length = len(value) if self.conditioning.cuts or self.rows else None
         return Feature(value.dtype.name, (length, *value.shape[1:]), self.encoding)
 
     @property
@@ -164,6 +182,23 @@ class SensorJob(FilesInParts):
     @property
     def has_windows(self) -> bool:
         return self.conditioning.cuts
+
+    @property
+    def _reads_inside(self) -> bool:
+        """Whether the records of a file, or what is stated of them, are known only when it is read."""
+        return self.rows or bool(self.read_options.inside)
+
+    def as_file_job(self) -> FileJob | None:
+        return None if self._reads_inside else super().as_file_job()
+
+    def parts_in(self, source: Source, content: Callable[[], bytes]) -> Iterator[Part]:
+        if not self._reads_inside:
+            return super().parts_in(source, content)
+        return self._parts_inside(source, content)
+
+    def _parts_inside(self, source: Source, content: Callable[[], bytes]) -> Iterator[Part]:
+        recording, _ = self._read_recording(source, content())
+        yield from parts_of_recording(self, source, recording)
 
     @property
     def class_names(self) -> Names:
@@ -180,21 +215,25 @@ class SensorJob(FilesInParts):
 
     def load(self, source: Source) -> dict[str, Any]:
         recording, records = self.read(source)
-        return self._check_record(source.key, recording, next(iter(records)))
+        return self.check_record(source.key, recording, next(iter(records)))
 
     def parts_of(self, source: Source, data: bytes) -> list[tuple[str, int]]:
         recording, records = self.read(source, data)
         # Several records of a file are windows, which all have the same size.
-        first = self._check_record(source.key, recording, next(iter(records)))
-        size = _OVERHEAD_BYTES + sum(map(count_bytes, first.values()))
-        return [(key, size) for key in self._keys(source, len(records))]
+        size = self.record_size(self.check_record(source.key, recording, next(iter(records))))
+        return [(key, size) for key in self.keys(source, len(records))]
 
     def records_of(self, source: Source, data: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
         recording, records = self.read(source, data)
-        for key, record in zip(self._keys(source, len(records)), records, strict=True):
-            yield key, self._check_record(source.key, recording, record)
+        for key, record in zip(self.keys(source, len(records)), records, strict=True):
+            yield key, self.check_record(source.key, recording, record)
 
-    def _keys(self, source: Source, records: int) -> list[str]:
+    def record_size(self, record: dict[str, Any]) -> int:
+        """Returns roughly how many bytes a record takes in its shard."""
+        return _OVERHEAD_BYTES + sum(map(count_bytes, record.values()))
+
+    def keys(self, source: Source, records: int) -> list[str]:
+        """Returns the keys of the records of a recording, given their number."""
         if not self.conditioning.cuts:
             return [source.key]
         return [f"{source.key}#{number}" for number in range(1, records + 1)]
@@ -215,17 +254,39 @@ class SensorJob(FilesInParts):
             UsageError: a length is in seconds and no rate is known.
         """
         recording, clocks = self._read_recording(source, data)
-        segments = self.conditioning.segments(recording.arrays, clocks, recording.rate)
+        return self._records(source, recording, clocks)
+
+    def _records(
+        self, source: Source, recording: Recording, clocks: Mapping[str, np.ndarray | float]
+    ) -> tuple[Recording, RecordingRecords | list[dict[str, Any]]]:
+        recording = with_rate(recording, self.rate_column, source)
         if self.conditioning.keeps_whole:  # as `RecordingRecords` gives it, which takes 5 us more
+            segments = self.conditioning.segments(recording.arrays, clocks, recording.rate)
             arrays = segments[0].arrays.items()
             return recording, [{name: self._prepare(array) for name, array in arrays}]
-        records = RecordingRecords(self.conditioning, segments, recording.rate, self._prepare)
-        return recording, records
+        return recording, self.records_from(recording, clocks)
+
+    def records_from(
+        self,
+        recording: Recording,
+        clocks: Mapping[str, np.ndarray | float],
+        labelled: bool = False,
+    ) -> RecordingRecords:
+        """Returns the records of a recording; the arguments are those of `Conditioning.segments`.
+
+        Raises:
+            RejectError: it cannot become a record.
+            UsageError: a length is in seconds and no rate is known.
+        """
+        segments = self.conditioning.segments(
+            recording.arrays, clocks, recording.rate, labelled=labelled
+        )
+        return RecordingRecords(self.conditioning, segments, recording.rate, self._prepare)
 
     def _prepare(self, array: np.ndarray) -> np.ndarray:
         return prepare_array(array, self.dtype)
 
-    def _check_record(
+    def check_record(
         self, key: str, recording: Recording, record: dict[str, Any]
     ) -> dict[str, Any]:
         """Returns the record.
@@ -233,6 +294,8 @@ class SensorJob(FilesInParts):
         Raises:
             UsageError: the record does not fit the schema, or its rate is another.
         """
+        if not self.features:  # They are being learned.
+            return record
         if recording.rate != self.rate and not self.conditioning.resample:
             raise UsageError(
                 f"{key}: {_format_rate(recording.rate)}, but {self.example} has "
@@ -244,7 +307,7 @@ class SensorJob(FilesInParts):
             found, feature = record.get(name), expected.get(name)
             if not feature or not fits_feature(found, feature):
                 raise UsageError(
-                    f"{key}: {describe(name, found)}, but {self.example} has "
+                    f"{key}: {describe(name, found, self.rows)}, but {self.example} has "
                     f"{describe(name, feature)}; records of one dataset must agree: narrow "
                     f"--input, or {self._cure(key, found, feature)}"
                 )
@@ -275,9 +338,7 @@ class SensorJob(FilesInParts):
             except OSError as error:
                 raise RejectError(f"cannot be read: {error}") from None
         recording = self._read_file(source.file, data)
-        if recording.times is None:
-            return recording, {}
-        return recording, dict.fromkeys(recording.arrays, recording.times)
+        return recording, recording.clocks
 
     def _read_joined(self, source: Source) -> tuple[Recording, dict[str, np.ndarray | float]]:
         """Returns the recording that several files form, and the clocks of its arrays."""

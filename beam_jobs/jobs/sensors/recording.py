@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from beam_jobs.errors import RejectError
+from beam_jobs.jobs.sensors.inside.columns import Column
 from readers.format.tfrecord import MAX_RECORD_BYTES
 
 TimeUnit = Literal["s", "ms", "us", "ns"]
 
 TimesPolicy = Literal["strict", "drop_duplicates", "sort"]
+
+
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class Recording(NamedTuple):
@@ -24,12 +29,81 @@ class Recording(NamedTuple):
         rate: Samples per second, if the file states it.
         times: float64 [time], seconds on the file's own clock, if a time column was asked for.
         notes: Remarks for the owner of the file, such as columns that were left out.
+        columns: Those of `ReadOptions.inside` that have a value for each sample.
+        metadata: Those of `ReadOptions.inside` that have one value.
     """
 
     arrays: dict[str, np.ndarray]
     rate: float | None = None
     times: np.ndarray | None = None
     notes: tuple[str, ...] = ()
+    columns: Mapping[str, Column] = _NOTHING
+    metadata: Mapping[str, Any] = _NOTHING
+
+    @property
+    def clocks(self) -> dict[str, np.ndarray | float]:
+        """The times of the samples of each array, if they are known."""
+        return {} if self.times is None else dict.fromkeys(self.arrays, self.times)
+
+    def check_columns(self) -> None:
+        """Checks that the columns have a value for each sample of the arrays.
+
+        Raises:
+            RejectError: an array has more or fewer samples.
+        """
+        for name, column in self.columns.items():
+            for array, values in self.arrays.items():
+                if not values.ndim or len(values) != len(column.codes):
+                    raise RejectError(
+                        f"{name!r} has {len(column.codes)} values, which the first axis of {array!r} "
+                        "does not have; choose arrays with --arrays"
+                    )
+
+    def take(self, rows: np.ndarray) -> Recording:
+        """Returns the recording of some of its samples.
+
+        Args:
+            rows: int64 [n], their numbers.
+
+        Raises:
+            RejectError: an array has more or fewer samples than the columns.
+        """
+        self.check_columns()
+        return self._replace(
+            arrays={name: array[rows] for name, array in self.arrays.items()},
+            times=None if self.times is None else self.times[rows],
+            columns={
+                name: column._replace(codes=column.codes[rows])
+                for name, column in self.columns.items()
+            },
+        )
+
+    def in_order(self, policy: TimesPolicy) -> Recording:
+        """Returns the recording with its samples in the order of their times, as the policy states.
+
+        Raises:
+            RejectError: a time is missing or infinite, or the policy does not allow their order.
+        """
+        times = self.times
+        if times is None:
+            return self
+        if not np.isfinite(times).all():
+            row = int(np.argmin(np.isfinite(times)))
+            raise RejectError(f"row {row + 1}: time {times[row]} is not finite")
+        rows = np.argsort(times, kind="stable") if policy == "sort" else np.arange(len(times))
+        times = times[rows]
+        steps = np.diff(times, prepend=-np.inf)
+        wrong = steps <= 0 if policy == "strict" else steps < 0
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            cure = "drop_duplicates" if steps[row] == 0 else "sort"
+            raise RejectError(
+                f"row {row + 1}: time {times[row]} s does not come after {times[row - 1]} s; --times "
+                f"{cure} accepts it"
+            )
+        rows = rows[steps > 0]
+        unchanged = len(rows) == len(steps) and policy != "sort"
+        return self if unchanged else self.take(rows)
 
 
 @dataclass(frozen=True)
@@ -49,6 +123,10 @@ class ReadOptions:
             the time of the row before, "sort" sorts rows by time first.
         float_audio: Whether integer samples of audio become float32 from -1 to 1.
         mono: Whether the channels of audio become one, their mean.
+        inside: Columns and arrays that are no channels and no arrays of records, but state labels
+            and other metadata.
+        recording_column: The one of these that says which recording a row belongs to; "" if a file
+            is one recording.
     """
 
     arrays: tuple[str, ...] = ()
@@ -60,6 +138,8 @@ class ReadOptions:
     times: TimesPolicy = "strict"
     float_audio: bool = False
     mono: bool = False
+    inside: tuple[str, ...] = ()
+    recording_column: str = ""
 
 
 def choose_arrays(names: Iterable[str], wanted: tuple[str, ...]) -> list[str]:
@@ -95,6 +175,7 @@ def single_signal(
     rate: float | None = None,
     times: np.ndarray | None = None,
     notes: tuple[str, ...] = (),
+    columns: Mapping[str, Column] = _NOTHING,
 ) -> Recording:
     """Returns the recording of a file whose format holds one array without a name.
 
@@ -102,7 +183,7 @@ def single_signal(
         RejectError: an array other than `signal` is wanted.
     """
     choose_arrays(("signal",), options.arrays)
-    return Recording({"signal": signal}, rate, times, notes)
+    return Recording({"signal": signal}, rate, times, notes, columns)
 
 
 def check_size(size: int, claim: str = "it unpacks to") -> None:

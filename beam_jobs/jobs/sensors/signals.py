@@ -140,10 +140,13 @@ class Segment(NamedTuple):
         arrays: Name -> [time, ...], all of one length.
         filled: bool [time], whether an array was not measured within half a step, of the grid or of
             its own, of the point.
+        samples: int64 [time], the number of the recording's sample that is nearest to each point;
+            None if points are the samples themselves, or if it was not asked for.
     """
 
     arrays: dict[str, np.ndarray]
     filled: np.ndarray
+    samples: np.ndarray | None = None
 
 
 def resample_arrays(

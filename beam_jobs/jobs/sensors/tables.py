@@ -13,11 +13,16 @@ from typing import Any
 import numpy as np
 
 from beam_jobs.errors import RejectError
-from beam_jobs.jobs.sensors.channels import choose_channels, column_index, note_left_out
+from beam_jobs.jobs.sensors.channels import (
+    choose_channels,
+    column_index,
+    note_left_out,
+    note_twice,
+)
+from beam_jobs.jobs.sensors.inside.columns import Column
 from beam_jobs.jobs.sensors.recording import (
     ReadOptions,
     Recording,
-    TimesPolicy,
     check_size,
     single_signal,
 )
@@ -40,6 +45,11 @@ _ARROW_NUMBERS = frozenset(
     + tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 )
 
+# Where columns are looked for first.
+_METADATA = " in its metadata"
+
+_ARROW_TEXT = ("string", "large_string", "dictionary")
+
 # Arrow's message. A handler of invalid rows would fail, with a traceback, on rows that are not UTF-8.
 _ARROW_RAGGED = re.compile(r"Row #(\d+): Expected \d+ columns, got (\d+)")
 
@@ -59,11 +69,18 @@ def load_csv(data: bytes, options: ReadOptions) -> Recording:
     if first is None:
         raise RejectError("the file is empty")
     names = [] if all(map(_is_number, first)) else [name.strip() for name in first]
+    if not names and options.inside:
+        raise RejectError(
+            f"no column {options.inside[0]!r}{_METADATA}: its first line has no names"
+        )
     if not names and (options.columns or options.drop_columns or options.time_column):
         raise RejectError(
             "its first line has no names for --columns, --drop_columns or --time_column"
         )
     time = column_index(names, options.time_column) if options.time_column else None
+    inside = {name: column_index(names, name, _METADATA) for name in options.inside}
+    texts: dict[str, list[Any]] = {name: [] for name in inside}
+    compute = require("pyarrow.compute", "beam", ".csv files")
     places, left_out = choose_channels(names, options) if names else (range(len(first)), [])
     blocks, times = [np.empty((0, len(places)))], [np.empty(0)]
     for row, cells in _csv_blocks(data, len(first), header=bool(names)):
@@ -71,13 +88,33 @@ def load_csv(data: bytes, options: ReadOptions) -> Recording:
         blocks.append(np.stack(columns, 1))
         if time is not None:
             times.append(_csv_seconds(cells[time], row, options.time_unit))
+        for name, place in inside.items():
+            texts[name].append(compute.utf8_trim_whitespace(cells[place]))
     signal = np.concatenate(blocks)
     if not names and len(places) > 1 and np.isnan(signal[:, -1]).all():
         signal = signal[:, :-1]  # every line ends in a comma
-    clock = None
-    if time is not None:
-        signal, clock = _in_order(signal, np.concatenate(times), options.times)
-    return single_signal(signal, options, times=clock, notes=note_left_out(left_out))
+    return single_signal(
+        signal,
+        options,
+        times=None if time is None else np.concatenate(times),
+        notes=(*note_left_out(left_out), *note_twice(names, options)),
+        columns={name: _column(chunks) for name, chunks in texts.items()},
+    )
+
+
+def _column(chunks: list[Any]) -> Column:
+    """Returns the column that Arrow arrays of text or numbers hold.
+
+    Raises:
+        RejectError: there are no arrays.
+    """
+    if not chunks:
+        raise RejectError("it has no rows")
+    cells = require("pyarrow", "beam", "tables").chunked_array(chunks)
+    encoded = cells.dictionary_encode().unify_dictionaries().combine_chunks()
+    values = [*encoded.dictionary.to_pylist(), None]
+    codes = encoded.indices.fill_null(len(values) - 1)
+    return Column(values, codes.to_numpy(zero_copy_only=False).astype(np.int64))
 
 
 def _csv_blocks(data: bytes, width: int, header: bool) -> Iterator[tuple[int, list[Any]]]:
@@ -190,19 +227,29 @@ def load_parquet(data: bytes, options: ReadOptions) -> Recording:
         raise RejectError(
             f"column {time!r} is {types[time]}: expected numbers, timestamps or dates as times"
         )
-    wanted = sorted({*chosen, time} - {""})
+    for name in options.inside:
+        column_index(names, name, _METADATA)
+        if types[name] not in _ARROW_NUMBERS and not types[name].startswith(_ARROW_TEXT):
+            raise RejectError(f"column {name!r} is {types[name]}, expected text or numbers")
+    if (
+        options.inside
+    ):  # A text that is repeated in each of a billion rows takes a few bytes of a file.
+        file = parquet.ParquetFile(io.BytesIO(data), read_dictionary=list(options.inside))
+    wanted = sorted({*chosen, time, *options.inside} - {""})
     rows = file.metadata.num_rows
     check_size(8 * rows * len(wanted))
     table = file.read(wanted, use_threads=False)
     if table.num_rows != rows:
         raise ValueError(f"it has {table.num_rows} of {rows} rows")
     signal = np.stack([_arrow_numbers(table[name]) for name in chosen], 1)
-    times = None
-    if time:
-        times = _arrow_seconds(table[time], options.time_unit)
-        signal, times = _in_order(signal, times, options.times)
     left_out = [name for name in left_out if types[name] in _ARROW_NUMBERS]
-    return single_signal(signal, options, times=times, notes=note_left_out(left_out))
+    return single_signal(
+        signal,
+        options,
+        times=_arrow_seconds(table[time], options.time_unit) if time else None,
+        notes=(*note_left_out(left_out), *note_twice(names, options)),
+        columns={name: _column(table[name].chunks) for name in options.inside},
+    )
 
 
 def _arrow_numbers(column: Any) -> np.ndarray:
@@ -226,30 +273,3 @@ def _seconds(ticks: np.ndarray, unit: str) -> np.ndarray:
         return ticks.astype(np.float64) / per_second
     whole, rest = np.divmod(ticks.astype(np.int64), per_second)
     return whole + rest / per_second
-
-
-def _in_order(
-    signal: np.ndarray, times: np.ndarray, policy: TimesPolicy
-) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the rows and their times, in order as the policy states.
-
-    Raises:
-        RejectError: a time is missing or infinite, or the policy does not allow their order.
-    """
-    if not np.isfinite(times).all():
-        row = int(np.argmin(np.isfinite(times)))
-        raise RejectError(f"row {row + 1}: time {times[row]} is not finite")
-    if policy == "sort":
-        order = np.argsort(times, kind="stable")
-        signal, times = signal[order], times[order]
-    steps = np.diff(times, prepend=-np.inf)
-    wrong = steps <= 0 if policy == "strict" else steps < 0
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        cure = "drop_duplicates" if steps[row] == 0 else "sort"
-        raise RejectError(
-            f"row {row + 1}: time {times[row]} s does not come after {times[row - 1]} s; --times "
-            f"{cure} accepts it"
-        )
-    kept = steps > 0
-    return (signal, times) if kept.all() else (signal[kept], times[kept])

@@ -94,13 +94,18 @@ def fits_feature(value: Any, feature: Feature) -> bool:
     return same and fits(feature.shape, array.shape)
 
 
-def describe(name: str, value: Any) -> str:
-    """Describes an array, a list of arrays or a feature in an error; None is missing."""
+def describe(name: str, value: Any, whole: bool = False) -> str:
+    """Describes an array, a list of arrays or a feature in an error; None is missing.
+
+    Args:
+        whole: Whether the first axis of an array is not time, and its length matters.
+    """
     if value is None:
         return f"no {name}"
     if isinstance(value, list):
         shapes = sorted({f"{array.dtype.name} {format_shape(array.shape)}" for array in value})
         return f"{name} of {', '.join(shapes[:3])}"
-    shape = value.shape if isinstance(value, Feature) else (None, *value.shape[1:])
+    whole |= isinstance(value, Feature)
+    shape = value.shape if whole else (None, *value.shape[1:])
     dtype = value.dtype if isinstance(value, Feature) else value.dtype.name
     return f"{name} {dtype} {format_shape(shape)}"

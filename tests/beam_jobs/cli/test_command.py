@@ -226,9 +226,43 @@ REFUSALS = [
     (SENSORS + "--drop_columns a,a", "--drop_columns a,a: a name is repeated"),
     (
         "sensors --input '{data}/r*' --output {data}/out --label column:a",
-        "--label column:a: r.npy has no metadata, and columns inside a recording",
+        "r.npy: neither its metadata nor the file has 'a': expected a column of a --table or",
     ),
-    (SENSORS + "--label column:a", "column 'a': expected a --table with a row for each file, or"),
+    (SENSORS + "--label column:a", "r.npy: neither its metadata nor the file has 'a': expected a"),
+    (SENSORS + "--label array:a", "r.npy: neither its metadata nor the file has 'a': expected a"),
+    (SENSORS + "--extra_features a:int8", "r.npy: neither its metadata nor the file has 'a'"),
+    (SENSORS + "--label array:", "--label array:: expected a name, such as array:y"),
+    (SENSORS + "--rate column:", "--rate column:: expected a name, such as column:y"),
+    (
+        SENSORS + "--window_label last",
+        "--window_label last: only windows have such labels: add --w",
+    ),
+    (
+        SENSORS + "--window 2 --window_label last",
+        "--window_label last: --label none labels whole files; name the labels of samples, such as",
+    ),
+    (
+        SENSORS + "--window 2 --window_label any:",
+        "--window_label any:: expected majority, last, or any:VALUE such as any:fall",
+    ),
+    (
+        SENSORS + "--record row --window 4",
+        "--window 4: with --record row there is no time: drop one",
+    ),
+    (
+        SENSORS + "--record row --sequence",
+        "--sequence: with --record row there is no time: drop one",
+    ),
+    (SENSORS + "--record rows", "argument --record: invalid choice: 'rows'"),
+    (
+        SENSORS + "--join '{recording}_{array}.npy' --recording_column a",
+        "--join and --recording_column both say what a recording is: drop one",
+    ),
+    (
+        SENSORS + "--join '{recording}_{array}.npy' --label array:a",
+        "--label array:a: labels in the files of a --join are not read: name a --label csv:FILE, or",
+    ),
+    (IMAGES + "--label array:y", "--label array:y: expected parent, none, csv:FILE or column:NAME"),
     (IMAGES + "--jpeg_exact", "--jpeg_exact: add the --image_size that JPEGs are resized to"),
     (SENSORS + "--columns a", "--columns a: none of the first files is a .csv or a .parquet: drop"),
     (SENSORS + "--arrays a,b,a", "--arrays a,b,a: a name is repeated"),
@@ -344,6 +378,7 @@ def test_only_jobs_whose_records_are_whole_files_shuffle_references(data):
     assert not parsed(data, SENSORS + "--window 4").job.as_file_job()
     assert parsed(data, SENSORS + "--window 4 --sequence").job.as_file_job()
     assert parsed(data, SENSORS).job.as_file_job()
+    assert not parsed(data, SENSORS + "--record row").job.as_file_job()
     assert not parsed(data, TEXT).job.as_file_job()
     assert not parsed(data, RESHARD).job.as_file_job()
     assert parsed(data, "images --input {data}/pics.zip --output {data}/out").job.as_file_job()

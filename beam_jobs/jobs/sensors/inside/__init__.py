@@ -1,0 +1,1 @@
+"""What a recording file states itself: labels, metadata, and the records it holds."""
