@@ -12,11 +12,10 @@ import numpy as np
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.file_passes import FilesInParts
 from beam_jobs.jobs.protocols import FileJob, Part, complete_schema
-from beam_jobs.jobs.record import source_values
 from beam_jobs.jobs.sensors.conditioning import Conditioning, RecordingRecords
 from beam_jobs.jobs.sensors.formats import read_recording
 from beam_jobs.jobs.sensors.inside.labels import WindowLabel
-from beam_jobs.jobs.sensors.inside.parts import parts_of_recording, with_rate
+from beam_jobs.jobs.sensors.inside.parts import first_record, parts_of_recording, with_rate
 from beam_jobs.jobs.sensors.recording import ReadOptions, Recording
 from beam_jobs.jobs.sensors.values import (
     convert_array,
@@ -117,15 +116,8 @@ class SensorJob(FilesInParts):
         if not self._reads_inside:
             recording, records = self._records(source, recording, clocks)
             return recording, clocks, next(iter(records))
-        errors = []
-        for part in itertools.islice(parts_of_recording(self, source, recording), _TRIED):
-            try:
-                source_values(self, part.source, labelled=part.labels is not None)
-                for _, record in part.records():
-                    return part.recording, part.recording.clocks, record
-            except RejectError as error:
-                errors.append(error)
-        raise errors[0] if errors else RejectError("it holds no record")
+        recording, record = first_record(self, source, recording)
+        return recording, recording.clocks, record
 
     def _with_schema_of(self, key: str, record: dict[str, Any]) -> SensorJob:
         try:

@@ -98,23 +98,8 @@ def load_csv(data: bytes, options: ReadOptions) -> Recording:
         options,
         times=None if time is None else np.concatenate(times),
         notes=(*note_left_out(left_out), *note_twice(names, options)),
-        columns={name: _column(chunks) for name, chunks in texts.items()},
+        columns={name: Column.of_cells(chunks) for name, chunks in texts.items()},
     )
-
-
-def _column(chunks: list[Any]) -> Column:
-    """Returns the column that Arrow arrays of text or numbers hold.
-
-    Raises:
-        RejectError: there are no arrays.
-    """
-    if not chunks:
-        raise RejectError("it has no rows")
-    cells = require("pyarrow", "beam", "tables").chunked_array(chunks)
-    encoded = cells.dictionary_encode().unify_dictionaries().combine_chunks()
-    values = [*encoded.dictionary.to_pylist(), None]
-    codes = encoded.indices.fill_null(len(values) - 1)
-    return Column(values, codes.to_numpy(zero_copy_only=False).astype(np.int64))
 
 
 def _csv_blocks(data: bytes, width: int, header: bool) -> Iterator[tuple[int, list[Any]]]:
@@ -248,7 +233,7 @@ def load_parquet(data: bytes, options: ReadOptions) -> Recording:
         options,
         times=_arrow_seconds(table[time], options.time_unit) if time else None,
         notes=(*note_left_out(left_out), *note_twice(names, options)),
-        columns={name: _column(table[name].chunks) for name in options.inside},
+        columns={name: Column.of_cells(table[name].chunks) for name in options.inside},
     )
 
 

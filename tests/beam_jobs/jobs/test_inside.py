@@ -116,6 +116,10 @@ def test_a_row_is_a_reject_by_itself(tmp_path):
         "a.npz#5": "column 'y': label 1.5: expected text or a whole number",
         "a.npz#6": "signal: 4 of 4 values are NaN or infinite, the first in row 1",
     }
+    np.savez(tmp_path / "a.npz", X=values, scalar=values[:, 0], none=values[:, :0])
+    _, _, records, rejects = passes(tmp_path, "--record row --nan reject")
+    assert rejects.keys() == {"a.npz#2", "a.npz#6"}
+    np.savez(tmp_path / "a.npz", X=values, y=labels)
     _, _, records, rejects = passes(tmp_path, "--record row --arrays X --nan interpolate")
     assert records["a.npz#2"]["signal"].tolist() == [1] * 4
     assert list(rejects) == ["a.npz#6"]

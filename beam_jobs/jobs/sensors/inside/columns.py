@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from beam_jobs.errors import RejectError
+from beam_jobs.packages import require
 from beam_jobs.sources.labels import label_text
 from readers.format.schema import format_shape
 
@@ -37,6 +38,21 @@ class Column(NamedTuple):
             )
         values, codes = np.unique(array.reshape(-1), return_inverse=True)
         return cls([plain_value(name, value) for value in values.tolist()], codes.reshape(-1))
+
+    @classmethod
+    def of_cells(cls, cells: list[Any]) -> Column:
+        """The column that Arrow arrays of text or numbers hold.
+
+        Raises:
+            RejectError: there are no arrays.
+        """
+        if not cells:
+            raise RejectError("it has no rows")
+        whole = require("pyarrow", "beam", "tables").chunked_array(cells)
+        encoded = whole.dictionary_encode().unify_dictionaries().combine_chunks()
+        values = [*encoded.dictionary.to_pylist(), None]
+        codes = encoded.indices.fill_null(len(values) - 1)
+        return cls(values, codes.to_numpy(zero_copy_only=False).astype(np.int64))
 
     def of_rows(self) -> list[Any]:
         """The value of each row."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from beam_jobs.errors import RejectError, UsageError
+from beam_jobs.jobs.record import source_values
 from beam_jobs.jobs.sensors.conditioning import RecordingRecords
 from beam_jobs.jobs.sensors.inside.columns import Column, groups_of, row_columns
 from beam_jobs.jobs.sensors.inside.rows import RowPart, rows_of
@@ -16,6 +18,9 @@ from beam_jobs.sources.source import Source, column_of
 
 if TYPE_CHECKING:
     from beam_jobs.jobs.sensors.job import SensorJob
+
+# Parts of a file that are tried when the schema is learned.
+_TRIED = 20
 
 _NO_LABEL = "none of its samples has a label"
 
@@ -80,6 +85,26 @@ def parts_of_recording(
     for value, error, rows in groups_of(recording.columns[name]):
         inner = source._replace(key=f"{source.key}#{value}", path=source.file, error=error)
         yield _recording_part(job, inner, recording.take(rows))
+
+
+def first_record(
+    job: SensorJob, source: Source, recording: Recording
+) -> tuple[Recording, dict[str, Any]]:
+    """Returns the first recording of a file that becomes records, and the first of these.
+
+    Raises:
+        RejectError: none of its first parts becomes a record.
+    """
+    errors: list[RejectError | Reject] = []
+    for part in itertools.islice(parts_of_recording(job, source, recording), _TRIED):
+        try:
+            source_values(job, part.source, labelled=part.labels is not None)
+            for _, record in part.records():
+                return part.recording, record
+            errors += part.rejects
+        except RejectError as error:
+            errors.append(error)
+    raise RejectError(str(errors[0]) if errors else "it has no rows")
 
 
 def _recording_part(job: SensorJob, source: Source, recording: Recording) -> RecordingPart:

@@ -95,7 +95,7 @@ def _fill_rows(array: np.ndarray, nan: NanPolicy) -> tuple[np.ndarray, dict[int,
     """Returns the array with `fill_missing` applied to each row, and the errors of some rows."""
     if nan == "keep" or array.dtype.kind not in "fc":
         return array, {}
-    good = np.isfinite(array).reshape(len(array), -1).all(1)
+    good = np.isfinite(array).all(tuple(range(1, array.ndim)))
     errors = {}
     filled = array if good.all() else array.copy()
     for row in np.flatnonzero(~good).tolist():
