@@ -33,7 +33,6 @@ from beam_jobs.sources.source import Source
 # Bytes of encoded records that are handed over at a time.
 _BATCH_BYTES = 16 << 20
 
-
 # Parts of a file whose splits are decided together.
 _PARTS = 256
 
@@ -187,9 +186,8 @@ class FileSecondPass(SecondPass):
             batch.rejects += placed.rejects
             for part, values, split in placed.parts:
                 for _ in self._add(batch, part, values, int(split), encoder):
-                    if (
-                        batch.size >= _BATCH_BYTES
-                    ):  # Windows may take many times the bytes of a file.
+                    # Windows may take many times the bytes of a file.
+                    if batch.size >= _BATCH_BYTES:
                         yield batch.take()
         yield batch.take()
 
