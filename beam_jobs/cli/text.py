@@ -36,7 +36,11 @@ class TextFlags(InputFlags):
     record: TextUnit = flag(
         "line", "a record is a line that is not blank, or a whole text file of any kind"
     )
-    text_field: str = flag("text", "the field or column with the text", metavar="NAME")
+    text_field: str = flag(
+        "text",
+        "the field or column with the text, such as translations.de for a field of an object",
+        metavar="NAME",
+    )
     label_field: str = flag(
         "",
         "the field or column with the label; lists give several labels",

@@ -9,6 +9,7 @@ from typing import Any, BinaryIO
 from beam_jobs.errors import RejectError
 from beam_jobs.packages import require
 from beam_jobs.sources.rows import Row, check_names
+from beam_jobs.sources.source import names_in
 
 # Rows in memory at once: only a few if they hold images, but each batch costs 0.1 ms.
 _BATCH_ROWS = 1024
@@ -41,7 +42,7 @@ def read_row_groups(
     Args:
         file: The file, seekable.
         groups: Consecutive numbers of row groups, from 0; None for all.
-        columns: The columns to read; None for all.
+        columns: The columns to read, and fields in them, such as `meta.cls`; None for all.
         first: Number of the first row.
 
     Raises:
@@ -82,15 +83,21 @@ def _open_parquet(file: BinaryIO) -> Any:
 
 
 def parquet_columns(file: BinaryIO) -> tuple[str, ...]:
-    """The column names of a Parquet file.
+    """The names of the columns of a Parquet file, each before those of its fields.
 
     Raises:
         RejectError: the file cannot be read.
         UsageError: two columns have the same name.
     """
-    names = _open_parquet(file).schema_arrow.names
-    check_names(names)
-    return tuple(names)
+    schema = _open_parquet(file).schema_arrow
+    check_names(schema.names)
+    return tuple(names_in(_fields(schema)))
+
+
+def _fields(parent: Any) -> dict[str, Any]:
+    """The fields of an Arrow schema or struct by name: None, or fields in turn."""
+    pa = require("pyarrow", "beam", ".parquet files")
+    return {f.name: _fields(f.type) if pa.types.is_struct(f.type) else None for f in parent}
 
 
 def _group_rows(
@@ -99,7 +106,8 @@ def _group_rows(
     names = table.schema_arrow.names
     check_names(names)
     group = table.metadata.row_group(number)
-    wanted = [name for name in names if columns is None or name in columns]
+    known = names if columns is None else names_in(_fields(table.schema_arrow))
+    wanted = [name for name in known if columns is None or name in columns]
     fit = _BATCH_BYTES * group.num_rows // max(group.total_byte_size, 1)
     at = first
     try:

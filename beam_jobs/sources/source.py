@@ -6,9 +6,10 @@ are any, its location in an archive, its row of a table and the files that are j
 
 from __future__ import annotations
 
+import contextlib
 import json
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import orjson
@@ -64,16 +65,57 @@ class Source(NamedTuple):
         return not self.archive and archive_kind(self.file) == "tar.gz"
 
 
+def value_at(row: Mapping[str, Any], name: str) -> Any:
+    """The value of a column, or of a field in it: `meta.cls` is the field `cls` of the object `meta`.
+
+    A column or field whose own name has a dot comes first. The fields of a missing object are None.
+
+    Raises:
+        KeyError: the row has no such column or field.
+    """
+    if name in row:
+        return row[name]
+    at = name.find(".")
+    while at >= 0:
+        inside = row.get(name[:at], ())
+        if inside is None:
+            return None
+        if isinstance(inside, Mapping):
+            with contextlib.suppress(KeyError):
+                return value_at(inside, name[at + 1 :])
+        at = name.find(".", at + 1)
+    raise KeyError(name)
+
+
+def values_at(row: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """The columns and fields of a row that have one of some names; those it lacks are left out."""
+    found = {}
+    for name in names:
+        with contextlib.suppress(KeyError):
+            found[name] = value_at(row, name)
+    return found
+
+
+def names_in(row: Mapping[str, Any]) -> Iterator[str]:
+    """Yields the names of all columns, each before those of its fields, as `value_at` takes them."""
+    names = [(str(name), value) for name, value in reversed([*row.items()])]
+    while names:
+        name, value = names.pop()
+        yield name
+        if isinstance(value, Mapping):
+            names += [(f"{name}.{field}", inside) for field, inside in reversed([*value.items()])]
+
+
 def column_of(row: Mapping[str, Any], name: str) -> Any:
-    """The value of a column.
+    """The value of a column or field, as `value_at` finds it.
 
     Raises:
         RejectError: the row has no such column; the message lists those it has.
     """
     try:
-        return row[name]
+        return value_at(row, name)
     except KeyError:
-        known = ", ".join(map(str, row)) or "none"
+        known = ", ".join(names_in(row)) or "none"
         raise RejectError(f"no column {name!r}; it has {known}") from None
 
 

@@ -18,7 +18,7 @@ from beam_jobs.sources.archives.archive import archive_kind
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import PATH_COLUMNS, column_text
 from beam_jobs.sources.rows import DEFAULT, Dialect, delimiter_hint
-from beam_jobs.sources.source import COLUMN, Source
+from beam_jobs.sources.source import COLUMN, Source, column_of, names_in, values_at
 from beam_jobs.sources.tables import column_names, distinct, read_rows, table_kind
 from beam_jobs.storage.files import open_seekable
 from beam_jobs.storage.listing import match
@@ -129,8 +129,8 @@ class TableInputs(Inputs):
                     yield Source(key, error=str(error))
 
     def _source(self, number: int, values: dict[str, Any]) -> Source:
-        below = self._below(values.get(self.path_column))
-        row = {name: _portable(values[name]) for name in self.columns if name in values}
+        below = self._below(column_of(values, self.path_column))
+        row = {name: _portable(v) for name, v in values_at(values, self.columns).items()}
         source = Source(below, row=row)
         if self.key == "row":
             source = source._replace(key=f"{below}#{number}", path=below)
@@ -254,7 +254,7 @@ def _kind_of(path: str) -> tuple[str, bool]:
 
 
 def _columns_of(path: str, dialect: Dialect) -> tuple[str, ...]:
-    """The columns of a table; for .jsonl, the keys of its first lines.
+    """The names of the columns of a table and of their fields; for .jsonl, those in its first lines.
 
     Raises:
         UsageError: the table cannot be read, or two columns have the same name.
@@ -266,7 +266,7 @@ def _columns_of(path: str, dialect: Dialect) -> tuple[str, ...]:
             file.seek(0)
             rows = read_rows(file, kind, gzipped, dialect=dialect)
             for row in itertools.islice(rows, _SAMPLED_ROWS):
-                names.update(dict.fromkeys(row.values or ()))
+                names.update(dict.fromkeys(names_in(row.values or {})))
         return tuple(names)
 
 

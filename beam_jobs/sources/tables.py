@@ -7,9 +7,10 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import BinaryIO
 
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.sources.labels import label_text
+from beam_jobs.sources.labels import column_text
 from beam_jobs.sources.parquet import parquet_columns, read_row_groups
 from beam_jobs.sources.rows import DEFAULT, TEXT_KINDS, Dialect, Row, text_header, text_rows
+from beam_jobs.sources.source import names_in
 
 
 def table_kind(path: str) -> tuple[str, bool] | None:
@@ -42,7 +43,7 @@ def read_rows(
     Args:
         file: The table, at its beginning; seekable if it is .parquet.
         kind, gzipped: The kind, from `table_kind`.
-        columns: The columns to read from .parquet; other tables always yield all.
+        columns: The columns or fields to read from .parquet; other tables always yield all.
         dialect: How a table of text is written.
 
     Raises:
@@ -63,7 +64,9 @@ def read_rows(
 def column_names(
     file: BinaryIO, kind: str, gzipped: bool, dialect: Dialect = DEFAULT
 ) -> tuple[str, ...]:
-    """The column names of a table; for .jsonl the keys of the first object.
+    """The column names of a table, and those of fields in columns of objects, such as `meta.cls`.
+
+    Those of .jsonl are the keys of the first object.
 
     Takes the arguments of `read_rows`.
 
@@ -76,7 +79,7 @@ def column_names(
     if kind != "jsonl":
         return text_header(file, kind, gzipped, dialect)
     rows = text_rows(file, kind, gzipped, dialect)
-    return next((tuple(row.values) for row in rows if row.values is not None), ())
+    return next((tuple(names_in(row.values)) for row in rows if row.values is not None), ())
 
 
 def distinct(rows: Iterable[Row], column: str, limit: int) -> list[str]:
@@ -90,7 +93,7 @@ def distinct(rows: Iterable[Row], column: str, limit: int) -> list[str]:
     found: set[str] = set()
     for row in rows:
         with contextlib.suppress(RejectError):
-            found.add(label_text((row.values or {}).get(column)))
+            found.add(column_text(row.values or {}, column))
         if len(found) > limit:
             raise UsageError(
                 f"column {column!r} has more than {limit} different values: these are not "

@@ -480,3 +480,30 @@ def test_a_stratified_job_that_rejects_all_rows_fails_with_the_first_reason(
     message = "all 4 records were rejected, no dataset was written; the first: subject00/000.png"
     refused(capsys, 1, message, "images", *flags, *ONE, "--output", tmp_path / "o")
     assert not (tmp_path / "o" / "manifest.json").exists()
+
+
+def test_fields_of_objects_are_texts_labels_groups_and_features(tmp_path):
+    names = ["noun", "verb"]
+    rows = [
+        {
+            "translations": {"de": f"Wort {n}", "en": f"word {n}"},
+            "meta": {"cls": names[n % 2], "by": {"author": f"a{n % 7}"}, "year": 1900 + n},
+        }
+        for n in range(60)
+    ]
+    (tmp_path / "t.jsonl").write_bytes(lines(rows))
+    flags = ["--text_field", "translations.de", "--label", "column:meta.cls", *ONE]
+    flags += ["--group_by", "column:meta.by.author", "--splits", "train=0.5,val=0.5"]
+    flags += ["--extra_features", "meta.year:int32,meta.by.author:string"]
+    flags += ["--input", tmp_path / "t.jsonl", "--output", tmp_path / "out"]
+    assert run("text", *flags) == 0
+    found = records_of(tmp_path / "out")
+    splits = defaultdict(set)
+    for number, row in enumerate(rows, 1):
+        record = found[f"t.jsonl#{number}"]
+        assert record["text"].item().decode() == row["translations"]["de"]
+        assert names[record["label"]] == row["meta"]["cls"]
+        assert int(record["meta.year"]) == row["meta"]["year"]
+        splits[record["meta.by.author"].item()].add(record["split"])
+    assert len(splits) == 7
+    assert all(len(split) == 1 for split in splits.values())

@@ -27,7 +27,13 @@ from beam_jobs.sources.rows import (
     numbered_lines,
     opened_text,
 )
-from beam_jobs.sources.source import NOT_UTF8, Source, is_utf8
+from beam_jobs.sources.source import (
+    NOT_UTF8,
+    Source,
+    is_utf8,
+    names_in,
+    values_at,
+)
 from beam_jobs.sources.table_inputs import holds_lists
 from beam_jobs.sources.tables import column_names, read_rows
 from beam_jobs.storage.encodings import HEAD_BYTES, UTF8, check_head, not_decodable
@@ -141,7 +147,7 @@ class TextReader:
         source = chunk.source
         if not self._has_lines_to_cut(source) or not is_utf8(source.key):
             return None
-        if self.columns or self.labels.columns:
+        if self.columns or self.labels.columns or "." in self.text_field + self.label_field:
             return None
         if end - chunk.start > limit:  # It has a very long line.
             return None
@@ -292,11 +298,12 @@ class TextReader:
         if row.values is None:
             return Text.of_error(key, row.error, label)
         name = self.text_field
-        text = row.values.get(name)
+        found = values_at(row.values, (name,))
+        text = found.get(name)
         if isinstance(text, str):
             return self._text(key, text, row.values, label, file_row)
-        known = ", ".join(map(str, row.values)) or "no fields"
-        if name in row.values:
+        known = ", ".join(names_in(row.values)) or "no fields"
+        if found:
             error = f"field {name!r} is {text!r:.80}, expected text; the record has {known}"
         else:
             error = f"no field {name!r}, it has {known}; name the one with the text: --text_field"
@@ -324,8 +331,8 @@ class TextReader:
                 return Text.of_error(key, error, label)
         if not self.columns:
             return Text(key, text, label)
-        every = {**file_row, **fields}
-        return Text(key, text, label, row={n: every[n] for n in self.columns if n in every})
+        found = values_at(file_row, self.columns) | values_at(fields, self.columns)
+        return Text(key, text, label, row=found)
 
 
 def has_several_labels(reader: TextReader) -> bool:

@@ -266,6 +266,27 @@ def test_another_field_may_hold_the_text(tmp_path):
     assert numbered_texts(read(tmp_path, "a.jsonl", data, text_field="body")) == [("1", "a")]
 
 
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.parquet"])
+def test_texts_labels_and_columns_may_be_fields_of_objects(tmp_path, name):
+    rows = [
+        {"translations": {"de": "Haus", "en": "house"}, "meta": {"cls": "noun", "n": 1}},
+        {"translations": {"de": None, "en": "green"}, "meta": {"cls": "adjective", "n": 2}},
+        {"translations": None, "meta": {"cls": "verb", "n": 3}},
+        {"translations": {"de": "Baum", "en": "tree"}, "meta": None},
+    ]
+    options = {"text_field": "translations.de", "label_field": "meta.cls", "columns": ("meta.n",)}
+    data = "".join(json.dumps(row) + "\n" for row in rows).encode()
+    if name.endswith(".parquet"):
+        pq.write_table(pa.Table.from_pylist(rows), tmp_path / name)
+        data = (tmp_path / name).read_bytes()
+    first, *rest = read(tmp_path, name, gzip.compress(data) if ".gz" in name else data, **options)
+    assert first == Text(f"{name}#1", "Haus", "noun", row={"meta.n": 1})
+    errors = ["field 'translations.de' is None, expected text; the record has translations, "] * 2
+    errors.append("column 'meta.cls': label None: expected text or a whole number")
+    for text, error in zip(rest, errors, strict=True):
+        assert text.error.startswith(error)
+
+
 @pytest.mark.parametrize(
     ("value", "label"),
     [('"cat"', "cat"), ("3", "3"), ("-7", "-7"), ("true", "true"), ("3.0", "3"), ('"3.0"', "3.0")]

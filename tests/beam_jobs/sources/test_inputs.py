@@ -189,6 +189,18 @@ def test_sidecars_are_columns_of_the_member_of_their_name(tmp_path, kind):
     assert contents(as_members) == {f"{name}/{n}": data for n, data in SAMPLES}
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_field_of_an_object_in_a_sidecar_is_a_column(tmp_path, kind):
+    fields = {"meta": {"cls": "dog", "age": 3}, "id": 1}
+    files = [("1.jpg", b"1"), ("1.json", json.dumps(fields).encode())]
+    (tmp_path / f"x.{kind}").write_bytes(packed(kind, files))
+    columns = ("meta.cls", "id")
+    inputs = inputs_of(tmp_path, f"x.{kind}", samples=True, columns=columns)
+    assert rows_of(inputs) == {f"x.{kind}/1.jpg": {"meta.cls": "dog", "id": 1}}
+    inputs = inputs_of(tmp_path, f"x.{kind}", samples=True, columns=("meta.sex",))
+    assert list(rows_of(inputs)[f"x.{kind}/1.jpg"]) == ["meta", "meta.cls", "meta.age", "id"]
+
+
 @pytest.mark.parametrize("columns", [(), ("cls",)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_mask_beside_its_image_is_no_record_and_a_lone_one_is(tmp_path, kind, columns):

@@ -11,9 +11,11 @@ from beam_jobs.sources.archives.member import MemberLocation
 from beam_jobs.sources.source import (
     Source,
     column_of,
+    names_in,
     pack_reference,
     reference_key,
     unpack_reference,
+    value_at,
 )
 
 # File names as Python decodes them: bytes that are not UTF-8 become lone surrogates.
@@ -82,6 +84,38 @@ def test_a_location_is_unpacked_as_a_location():
 )
 def test_a_packed_archive_is_recognised_by_the_name_of_its_file(source, packed):
     assert source.packed == packed
+
+
+ROW = {"a": {"b": 1, "c.d": {"e": 2}, "none": None}, "a.b": 3, "f": [{"g": 4}], "h": {}}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("a.b", 3),
+        ("a.c.d.e", 2),
+        ("a.c.d", {"e": 2}),
+        ("a.none", None),
+        ("a.none.any", None),
+        ("h", {}),
+        *((name, KeyError) for name in ("a.", ".a", "a.b.c", "a.c", "f.g", "f.0", "h.x", "", ".")),
+    ],
+)
+def test_a_name_with_dots_is_a_column_or_a_field_of_an_object(name, value):
+    if value is not KeyError:
+        assert value_at(ROW, name) == value
+        return
+    with pytest.raises(KeyError):
+        value_at(ROW, name)
+
+
+def test_names_of_fields_follow_their_column():
+    names = ["a", "a.b", "a.c.d", "a.c.d.e", "a.none", "a.b", "f", "h"]
+    assert list(names_in(ROW)) == names
+    deep: dict = {}
+    for _ in range(1000):
+        deep = {"x": deep}
+    assert len(list(names_in(deep))) == 1000
 
 
 def test_a_missing_column_is_a_reject_that_lists_the_others():

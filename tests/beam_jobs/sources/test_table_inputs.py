@@ -362,6 +362,26 @@ def test_an_unusable_table_is_refused(tmp_path, name, data, message):
     assert "\n" not in found
 
 
+@pytest.mark.parametrize("name", ["t.jsonl", "T.JSONL.GZ", "t.parquet"])
+def test_columns_may_be_fields_of_objects(tmp_path, name):
+    rows = [
+        {"file": {"path": "1.jpg"}, "meta": {"cls": "cat", "at": {"x": 1.5}}, "split": {"n": "b"}},
+        {"file": {"path": "2.jpg"}, "meta": None, "split": {"n": "train"}},
+    ]
+    table = write(tmp_path, name, KINDS[name](rows))
+    columns = ("meta.cls", "meta.at.x", "split.n")
+    inputs = inputs_of(table, column="file.path", columns=columns, key="column:file.path")
+    first, second = sources_of(inputs)
+    assert (first.key, first.file) == ("1.jpg", "1.jpg")
+    row = {"meta.cls": "cat", "meta.at.x": 1.5, "split.n": "b", "file.path": "1.jpg"}
+    assert first.row == row
+    assert second.row == {**dict.fromkeys(row), "split.n": "train", "file.path": "2.jpg"}
+    assert split_names(inputs, "split.n") == ["train", "b"]
+    known = "file, file.path, meta, meta.cls, meta.at, meta.at.x, split, split.n"
+    expected = f"--table {table}: no column 'meta.at.y', it has {known}"
+    assert refused(table, column="file.path", columns=("meta.at.y",)) == expected
+
+
 def test_a_line_of_json_may_lack_columns_of_others(tmp_path):
     rows = [{"path": "a"}, {"path": "b", "age": 3}]
     table = write(tmp_path, "t.jsonl", b"no json\n" + lines(rows))

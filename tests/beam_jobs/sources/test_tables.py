@@ -20,6 +20,7 @@ from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.sources import rows
 from beam_jobs.sources.parquet import read_row_groups, row_groups
 from beam_jobs.sources.rows import Dialect, Row, delimiter_hint
+from beam_jobs.sources.source import value_at
 from beam_jobs.sources.tables import column_names, distinct, read_rows, table_kind
 from tests.support.memory import peak_below
 
@@ -474,7 +475,11 @@ def test_any_parquet_file_is_read_as_it_was_written(types, data):
     table = pa.table(arrays, names=[f"c{i}" for i in range(len(types))])
     stored = parquet(table, row_group_size=data.draw(st.integers(1, 4)))
     assert values(read("parquet", stored)) == table.to_pylist()
-    assert names("parquet", stored) == tuple(table.column_names)
+    flat = table.flatten()  # Arrow's own names of fields.
+    assert set(names("parquet", stored)) == {*table.column_names, *flat.column_names}
+    for name in flat.column_names:
+        found = values(read("parquet", stored, columns=[name]))
+        assert [value_at(row, name) for row in found] == flat[name].to_pylist()
 
 
 NUMBERS = {"n": list(range(2500)), "t": [f"text {i}" for i in range(2500)], "u": [0.5] * 2500}
@@ -629,3 +634,33 @@ def test_a_column_of_too_many_values_is_not_read_to_its_end():
     rows = (Row(i, {"y": str(i)}) for i in itertools.count(1))
     with pytest.raises(UsageError, match="more than 100 different values"):
         distinct(rows, "y", 100)
+
+
+class Counting(io.BytesIO):
+    """A file that counts the bytes that are read from it."""
+
+    count = 0
+
+    def read(self, size=-1):
+        data = super().read(size)
+        self.count += len(data)
+        return data
+
+
+def test_of_an_object_in_parquet_only_the_field_is_read():
+    rng = np.random.default_rng(0)
+    rows = [{"meta": {"cls": i % 3, "noise": rng.bytes(1000)}} for i in range(1000)]
+    stored = parquet(pa.Table.from_pylist(rows))
+    file = Counting(stored)
+    found = values(list(read_rows(file, "parquet", False, {"meta.cls"})))
+    assert found == [{"meta": {"cls": row["meta"]["cls"]}} for row in rows]
+    assert file.count < len(stored) / 10
+
+
+def test_a_column_whose_own_name_has_a_dot_comes_before_a_field():
+    table = pa.table({"a.b": [1, 2], "a": [{"b": 3}, {"b": 4}]})
+    found = values(read("parquet", parquet(table), columns=["a.b"]))
+    assert [value_at(row, "a.b") for row in found] == [1, 2]
+    assert [value_at(row, "a.b") for row in values(read("jsonl", '{"a": {"b": 3}, "a.b": 1}'))] == [
+        1
+    ]
