@@ -9,12 +9,13 @@ from typing import ClassVar
 from beam_jobs.cli.flags import JobFlags, flag
 from beam_jobs.errors import UsageError
 from beam_jobs.sources.archives.archive import archive_kind
+from beam_jobs.sources.embedded import EmbeddedInputs
 from beam_jobs.sources.extra_features import ExtraFeature, parse_extra_features
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.joined_inputs import JoinedInputs
 from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.rows import Dialect
-from beam_jobs.sources.table_inputs import TableInputs, first_value, holds_lists
+from beam_jobs.sources.table_inputs import TableInputs, first_value, holds_lists, stated_classes
 
 
 def label_flag(default: str) -> str:
@@ -54,9 +55,9 @@ class InputFlags(JobFlags):
     )
     path_column: str = flag(
         "",
-        "the column of --table with the paths",
-        unset="path, file, filename, key, image or name; the text job reads the texts from the "
-        "table itself unless this is given",
+        "the column of --table with the paths, or of .parquet with the files themselves",
+        unset="path, file, filename, file_name, key, image or name, or the struct column with images or "
+        "audio of a .parquet; the text job reads the texts from the table itself unless this is given",
         metavar="NAME",
     )
     key: str = flag(
@@ -133,7 +134,15 @@ class InputFlags(JobFlags):
         inputs = self._inputs(wanted, output, join, in_files)
         if labels.columns:
             value = first_value(inputs, labels.table)
-            labels = replace(labels, several=holds_lists(labels.table, value))
+            labels = replace(
+                labels,
+                several=holds_lists(labels.table, value),
+                names=stated_classes(inputs, labels.table) if self.table else (),
+            )
+        if labels.mode == "parent" and isinstance(inputs, EmbeddedInputs):
+            raise UsageError(
+                "--label parent: files in a table have no folders: add --label column:NAME or --label none"
+            )
         return inputs, labels
 
     def _inputs(self, columns: tuple[str, ...], output: str, join: str, in_files: bool) -> Inputs:

@@ -12,9 +12,10 @@ from beam_jobs.errors import UsageError
 from beam_jobs.jobs.text.job import TextJob, Tokens
 from beam_jobs.jobs.text.reading import TextUnit, has_several_labels
 from beam_jobs.jobs.text.subwords import Subwords, check_vocabulary_size
+from beam_jobs.sources.embedded import EmbeddedInputs
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
-from beam_jobs.sources.table_inputs import tables_of
+from beam_jobs.sources.table_inputs import stated_classes, tables_of
 from beam_jobs.storage.paths import absolute_path
 
 # Files that are looked at for one that has fields.
@@ -152,7 +153,8 @@ class TextFlags(InputFlags):
             stride=self.stride or self.window,
             drop_duplicates=self.drop_duplicates,
         )
-        return replace(job, several_labels=has_several_labels(job))
+        names = stated_classes(job.inputs, job.label_field) if job.label_field else ()
+        return replace(job, several_labels=has_several_labels(job), label_names=names)
 
     def _tokenizer(self) -> tuple[Tokens, str]:
         """The kind of tokens, and the text of a given tokenizer's file."""
@@ -163,7 +165,12 @@ class TextFlags(InputFlags):
     def _find_texts(self, columns: tuple[str, ...], output: str) -> tuple[Inputs, Labels, str]:
         """The files with the texts, the source of the files' labels, and the label field."""
         if self.table and self.path_column:
-            return *self.find_inputs(self.label, columns, output), self.label_field
+            inputs, labels = self.find_inputs(self.label, columns, output)
+            if isinstance(inputs, EmbeddedInputs):
+                raise UsageError(
+                    f"--path_column {self.path_column}: expected a column with paths of text files"
+                )
+            return inputs, labels, self.label_field
         for table in self.table:
             tables_of(table)
         inputs = Inputs.of(self.table or self.input, output, dialect=self.dialect)

@@ -26,7 +26,7 @@ from beam_jobs.sources.sidecars import (
     stem_of,
     too_large,
 )
-from beam_jobs.sources.source import Source, names_in, values_at
+from beam_jobs.sources.source import Source, used_columns
 from beam_jobs.storage.files import open_file, open_seekable, read_bytes
 from beam_jobs.storage.listing import match
 from beam_jobs.storage.paths import absolute, common_root, is_local
@@ -191,10 +191,7 @@ class Inputs:
             row = row_of(sidecars)
         except RejectError as error:
             return source._replace(error=str(error))
-        wanted = values_at(row, self.columns)
-        if len(wanted) < len(self.columns):  # The reject lists the columns that there are.
-            wanted = dict.fromkeys(names_in(row)) | wanted
-        return source._replace(row=wanted)
+        return source._replace(row=used_columns(row, self.columns))
 
     def unpacked(self, source: Source) -> Iterator[tuple[Source, bytes]]:
         """Yields the members of a `.tar.gz` with their bytes, reading it once from front to back.

@@ -18,7 +18,7 @@ from beam_jobs.storage.files import read_bytes
 from beam_jobs.storage.paths import is_local
 from readers.format.schema import Feature
 
-PATH_COLUMNS = ("path", "file", "filename", "key", "image", "name")
+PATH_COLUMNS = ("path", "file", "filename", "file_name", "key", "image", "name")
 
 LABEL_COLUMNS = ("label", "class")
 
@@ -69,25 +69,36 @@ def column_text(row: Mapping[str, Any], name: str) -> str:
         ) from None
 
 
-def label_of(value: Any, several: bool) -> Label:
+def label_of(value: Any, several: bool, names: tuple[str, ...] = ()) -> Label:
     """The label, or the labels, in a field.
 
     Args:
         value: The field's value.
         several: Whether a record may have any number of labels; a single one becomes a tuple of one.
+        names: The names of classes if whole numbers are their ids; else empty.
 
     Raises:
         RejectError: a label is neither text nor a whole number, or a list instead of a single label.
     """
     if several:
         values = value if isinstance(value, list) else [value]
-        return tuple(map(label_text, values))
+        return tuple(_class_name(item, names) for item in values)
     if isinstance(value, list):
         raise RejectError(f"label {value!r:.80}: a list, where the first record has a single label")
-    return label_text(value)
+    return _class_name(value, names)
 
 
-def field_label(row: Mapping[str, Any], name: str, several: bool) -> Label:
+def _class_name(value: Any, names: tuple[str, ...]) -> str:
+    if not names or type(value) is not int:
+        return label_text(value)
+    if 0 <= value < len(names):
+        return names[value]
+    raise RejectError(f"label {value}: the table names {len(names)} classes, numbered from 0")
+
+
+def field_label(
+    row: Mapping[str, Any], name: str, several: bool, names: tuple[str, ...] = ()
+) -> Label:
     """The label, or the labels, in a column of a row; arguments as for `label_of`.
 
     Raises:
@@ -95,7 +106,7 @@ def field_label(row: Mapping[str, Any], name: str, several: bool) -> Label:
     """
     value = column_of(row, name)
     try:
-        return label_of(value, several)
+        return label_of(value, several, names)
     except RejectError as error:
         raise RejectError(f"column {name!r}: {error}") from None
 
@@ -117,11 +128,13 @@ class Labels:
         mode: The kind of place.
         table: Path of the table with mode "csv", name of the column with mode "column".
         several: Whether the column holds lists of labels.
+        names: The names of classes by id if the tables with the column state them.
     """
 
     mode: LabelMode = "none"
     table: str = ""
     several: bool = False
+    names: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, text: str) -> Labels:
@@ -176,7 +189,17 @@ class Labels:
         return table
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Labels, (self.mode, self.table, self.several)  # Without the contents of the table.
+        return Labels, (
+            self.mode,
+            self.table,
+            self.several,
+            self.names,
+        )  # Without the contents of the table.
+
+    @property
+    def class_names(self) -> dict[str, tuple[str, ...]]:
+        """The names of classes by feature, if the tables state them."""
+        return {LABEL: self.names} if self.names else {}
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -200,7 +223,7 @@ class Labels:
         if self.mode == "none":
             return None
         if self.mode == "column":
-            return field_label(source.row, self.table, self.several)
+            return field_label(source.row, self.table, self.several, self.names)
         key = source.file
         if self.mode == "parent":
             if "/" not in key:

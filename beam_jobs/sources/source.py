@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import orjson
@@ -29,6 +29,19 @@ COLUMN = "column:"
 _NOTHING: Mapping[str, Any] = {}
 
 
+class RowGroups(NamedTuple):
+    """Row groups of a Parquet file whose rows hold files.
+
+    Attributes:
+        start, end: The numbers of the first one, and after the last one, from 0.
+        first: The number of the first row, from 1.
+    """
+
+    start: int
+    end: int
+    first: int
+
+
 class Source(NamedTuple):
     """A file, or a member of an archive, from which one record or several are loaded.
 
@@ -42,6 +55,7 @@ class Source(NamedTuple):
         joined: The files of a joined recording: (name of the array, path, size, modified).
         path: Path relative to the root, if the key is something else.
         error: Why nothing can be loaded from it; empty if no reason is known yet.
+        groups: The row groups that it stands for; None for anything else.
     """
 
     key: str
@@ -53,6 +67,7 @@ class Source(NamedTuple):
     joined: tuple[tuple[str, str, int, int], ...] = ()
     path: str = ""
     error: str = ""
+    groups: RowGroups | None = None
 
     @property
     def file(self) -> str:
@@ -61,8 +76,8 @@ class Source(NamedTuple):
 
     @property
     def packed(self) -> bool:
-        """Whether it is a `.tar.gz`, whose members are unknown until it is read."""
-        return not self.archive and archive_kind(self.file) == "tar.gz"
+        """Whether its members are unknown until it is read: a `.tar.gz`, or files in Parquet."""
+        return bool(self.groups) or (not self.archive and archive_kind(self.file) == "tar.gz")
 
 
 def value_at(row: Mapping[str, Any], name: str) -> Any:
@@ -104,6 +119,12 @@ def names_in(row: Mapping[str, Any]) -> Iterator[str]:
         yield name
         if isinstance(value, Mapping):
             names += [(f"{name}.{field}", inside) for field, inside in reversed([*value.items()])]
+
+
+def used_columns(row: Mapping[str, Any], columns: Collection[str]) -> dict[str, Any]:
+    """The values of the columns that a job uses; if one is missing, all names, for the reject to list."""
+    used = values_at(row, columns)
+    return used if len(used) == len(columns) else dict.fromkeys(names_in(row), "") | used
 
 
 def column_of(row: Mapping[str, Any], name: str) -> Any:
@@ -150,7 +171,7 @@ def unpack_reference(reference: bytes) -> Source:
     source = Source(key.decode("utf-8", "surrogateescape"), size, modified)
     if not details:
         return source
-    archive, location, row, joined, path, error = _of_json(details)
+    archive, location, row, joined, path, error, groups = _of_json(details)
     return source._replace(
         archive=archive,
         location=MemberLocation(*location) if location else None,
@@ -158,6 +179,7 @@ def unpack_reference(reference: bytes) -> Source:
         joined=tuple(map(tuple, joined)),
         path=path,
         error=error,
+        groups=RowGroups(*groups) if groups else None,
     )
 
 

@@ -15,6 +15,8 @@ from typing import Any
 
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.sources.archives.archive import archive_kind
+from beam_jobs.sources.embedded import EmbeddedInputs, columns_of_files
+from beam_jobs.sources.formats.parquet import class_names
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import PATH_COLUMNS, column_text
 from beam_jobs.sources.rows import DEFAULT, Dialect, delimiter_hint
@@ -55,13 +57,14 @@ class TableInputs(Inputs):
         output: str = "",
         dialect: Dialect = DEFAULT,
         complete: bool = True,
-    ) -> TableInputs:
-        """The inputs that `--table` flags name.
+    ) -> TableInputs | EmbeddedInputs:
+        """The inputs that `--table` flags name: files by their paths, or files inside Parquet.
 
         Args:
             tables: Patterns of tables.
             root: The folder that paths are relative to; empty for the tables' common folder.
-            path_column: The column with the paths; empty for one of `PATH_COLUMNS`.
+            path_column: The column with the paths or files; empty for the only one with files, or one
+                of `PATH_COLUMNS`.
             columns: The other columns to read.
             key: The attribute `key`.
             output: A directory whose files are skipped.
@@ -79,9 +82,24 @@ class TableInputs(Inputs):
             columns = (*columns, key.removeprefix(COLUMN))
         resolved = [absolute(table) for table in tables]
         folder = _folder(root) if root else common_root(resolved)
+        kinds = set()
         for given in tables:
             for path in tables_of(given):
-                path_column = _check_columns(path, path_column, needed, dialect)
+                path_column, holds_files = _check_columns(path, path_column, needed, dialect)
+                kinds.add(holds_files)
+        if len(kinds) > 1:
+            raise UsageError(
+                f"--table: column {path_column!r} holds files in some tables and paths in others: make "
+                "a dataset of each"
+            )
+        if True in kinds:
+            if root:
+                raise UsageError(
+                    f"--input {root}: the files are in --table itself, in column {path_column!r}: drop it"
+                )
+            return EmbeddedInputs(
+                tuple(resolved), folder, output, columns=columns, column=path_column, key=key
+            )
         return cls(
             tuple(resolved),
             folder,
@@ -186,12 +204,14 @@ def _folder(root: str) -> str:
     return path
 
 
-def _check_columns(path: str, path_column: str, columns: tuple[str, ...], dialect: Dialect) -> str:
-    """Checks that a table has all columns; returns the one with the paths.
+def _check_columns(
+    path: str, path_column: str, columns: tuple[str, ...], dialect: Dialect
+) -> tuple[str, bool]:
+    """Checks that a table has all columns; returns the one with the paths, and whether it holds files.
 
     Args:
         path: The table's path.
-        path_column: The column with the paths; empty for one of `PATH_COLUMNS`.
+        path_column: The column with the paths; empty to choose one.
         columns: The other columns.
         dialect: How the table is written.
 
@@ -200,8 +220,9 @@ def _check_columns(path: str, path_column: str, columns: tuple[str, ...], dialec
     """
     header = _columns_of(path, dialect)
     found = f"it has {', '.join(header) or 'none'}{delimiter_hint(header)}"
+    held = columns_of_files(header) if table_kind(path) == ("parquet", False) else []
     if not path_column:
-        names = [name for name in PATH_COLUMNS if name in header]
+        names = held if len(held) == 1 else [n for n in PATH_COLUMNS if n in (held or header)]
         if not names:
             raise UsageError(
                 f"--table {path}: no column {'/'.join(PATH_COLUMNS)}, {found}; name the one with "
@@ -211,7 +232,7 @@ def _check_columns(path: str, path_column: str, columns: tuple[str, ...], dialec
     for column in (path_column, *columns):
         if column not in header:
             raise UsageError(f"--table {path}: no column {column!r}, {found}")
-    return path_column
+    return path_column, path_column in held
 
 
 def _portable(value: Any) -> Any:
@@ -294,6 +315,30 @@ def first_value(inputs: Inputs, column: str) -> Any:
             if source.row.get(column) not in (None, ""):
                 return source.row[column]
     return None
+
+
+def stated_classes(inputs: Inputs, column: str) -> tuple[str, ...]:
+    """The names of classes by id that Parquet tables state of a column; empty if they state none.
+
+    Raises:
+        UsageError: a table cannot be read, or states others than the first.
+    """
+    first = ""
+    names: tuple[str, ...] = ()
+    for path in sorted(file.path for pattern in inputs.patterns for file in match(pattern)):
+        if table_kind(path) != ("parquet", False):
+            return ()
+        with _usage_errors(path), open_seekable(path) as file:
+            found = class_names(file, column)
+        if first and found != names:
+            raise UsageError(
+                f"label column {column!r}: {path} states other classes than {first}: make a dataset of "
+                "each"
+            )
+        first, names = path, found
+        if not names:
+            return ()
+    return names
 
 
 def holds_lists(column: str, value: Any) -> bool:

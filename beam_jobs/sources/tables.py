@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import BinaryIO
 
 from beam_jobs.errors import RejectError, UsageError
+from beam_jobs.sources.formats.parquet import parquet_columns, read_row_groups
 from beam_jobs.sources.labels import column_text
-from beam_jobs.sources.parquet import parquet_columns, read_row_groups
 from beam_jobs.sources.rows import DEFAULT, TEXT_KINDS, Dialect, Row, text_header, text_rows
 from beam_jobs.sources.source import names_in
 

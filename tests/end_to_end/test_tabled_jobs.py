@@ -12,9 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import soundfile
+from PIL import Image
 from sklearn import datasets
 from sklearn.datasets import load_digits
 
+from beam_jobs.sources.table_inputs import TableInputs
 from readers import as_numpy
 from tests.support.commands import BEAM_WORKERS, ONE, TWO, interrupted, refused, resumed, run
 from tests.support.datasets import balanced, files_of, records_of, rejects_of
@@ -507,3 +509,77 @@ def test_fields_of_objects_are_texts_labels_groups_and_features(tmp_path):
         splits[record["meta.by.author"].item()].add(record["split"])
     assert len(splits) == 7
     assert all(len(split) == 1 for split in splits.values())
+
+
+HELD = Path(__file__).parents[1] / "support" / "hugging_face"
+
+
+def test_parquet_of_hugging_face_gives_its_images_labels_and_ids(tmp_path):
+    table, out = HELD / "images.parquet", tmp_path / "out"
+    flags = ["--label", "column:label", "--extra_features", "meta.age:float32", *ONE]
+    assert run("images", "--table", table, *flags, "--output", out) == 0
+    assert balanced(out).label_names == ("zebra", "ant", "cat")
+    found = records_of(out)
+    rows = pq.read_table(table).to_pylist()
+    assert len(found) == len(rows)
+    for number, row in enumerate(rows, 1):
+        path = row["image"]["path"]
+        record = found[f"images.parquet/{path}" if path else f"images.parquet#{number}"]
+        pixels = np.asarray(Image.open(io.BytesIO(row["image"]["bytes"])))
+        np.testing.assert_array_equal(record["image"], pixels)
+        assert int(record["label"]) == row["label"]
+        assert float(record["meta.age"]) == row["meta"]["age"]
+
+
+@pytest.mark.slow
+def test_parquet_of_hugging_face_gives_its_audio_and_several_labels(tmp_path):
+    table, out = HELD / "audio.parquet", tmp_path / "out"
+    flags = ["--label", "column:label", "--window", "5", *ONE]
+    assert run("sensors", "--table", table, *flags, "--output", out) == 0
+    assert balanced(out).label_names == ("yes", "no")
+    error = "column 'label': label -1: the table names 2 classes, numbered from 0"
+    assert rejects_of(out) == {"audio.parquet/3.wav": error}
+    found = records_of(out)
+    assert len(found) == 6
+    for row in pq.read_table(table).to_pylist()[:3]:
+        samples, _ = soundfile.read(io.BytesIO(row["audio"]["bytes"]), dtype="int16")
+        for number in (1, 2):
+            record = found[f"audio.parquet/{row['audio']['path']}#{number}"]
+            window = samples[5 * (number - 1) : 5 * number]
+            np.testing.assert_array_equal(record["signal"][:, 0], window)
+            assert int(record["label"]) == row["label"]
+    out = tmp_path / "several"
+    flags = ["--label", "column:meta.tags", *ONE]
+    assert run("images", "--table", HELD / "images.parquet", *flags, "--output", out) == 0
+    rows = pq.read_table(HELD / "images.parquet").to_pylist()
+    labels = sorted(tuple(record["label"].tolist()) for record in records_of(out).values())
+    assert labels == sorted(tuple(row["meta"]["tags"]) for row in rows)
+
+
+@pytest.mark.slow
+def test_texts_of_hugging_face_have_its_labels_and_ids(tmp_path):
+    table, out = HELD / "texts.parquet", tmp_path / "out"
+    flags = ["--label_field", "label", "--input", table, *ONE]
+    assert run("text", *flags, "--output", out) == 0
+    assert balanced(out).label_names == ("neg", "Pos")
+    found = records_of(out)
+    for number, row in enumerate(pq.read_table(table).to_pylist(), 1):
+        record = found[f"texts.parquet#{number}"]
+        assert (record["text"].item().decode(), int(record["label"])) == (row["text"], row["label"])
+
+
+def test_tables_of_files_need_a_label_that_they_have(tmp_path, capsys):
+    flags = ["--table", HELD / "images.parquet", "--output", tmp_path / "out"]
+    refused(
+        capsys, 2, "^error: --label parent: files in a table have no folders: add", "images", *flags
+    )
+    flags += ["--path_column", "image"]
+    refused(capsys, 2, "^error: --path_column image: expected a column with paths", "text", *flags)
+
+
+def test_a_metadata_csv_of_hugging_face_names_the_files_beside_it(tmp_path):
+    (tmp_path / "1.png").write_bytes(encoded(image(1), "PNG"))
+    (tmp_path / "metadata.csv").write_text("file_name,text\n1.png,one\n")
+    labels = TableInputs.of_tables([str(tmp_path / "metadata.csv")], "", "", ("text",))
+    (source,) = labels.sources(labels.patterns[0])
+    assert (source.key, source.row, source.error) == ("1.png", {"text": "one"}, "")

@@ -89,7 +89,7 @@ class ImageJob(FilesInParts):
 
     @property
     def class_names(self) -> Names:
-        return self.annotations.class_names_by_feature
+        return {**self.labels.class_names, **self.annotations.class_names_by_feature}
 
     def sources(self, pattern: str) -> Iterator[Source]:
         for source in self.inputs.sources(pattern):

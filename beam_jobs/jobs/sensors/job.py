@@ -194,7 +194,7 @@ class SensorJob(FilesInParts):
 
     @property
     def class_names(self) -> Names:
-        return {}
+        return self.labels.class_names
 
     def sources(self, pattern: str) -> Iterator[Source]:
         return self.inputs.sources(pattern)

@@ -25,7 +25,7 @@ from beam_jobs.records.rejects import OnReject
 from beam_jobs.sources.chunks import Task
 from beam_jobs.sources.classes import Names
 from beam_jobs.sources.extra_features import ExtraFeature
-from beam_jobs.sources.labels import Labels
+from beam_jobs.sources.labels import LABEL, Labels
 from beam_jobs.sources.source import Source
 from readers.format.schema import Feature, Schema
 
@@ -56,8 +56,11 @@ class TextJob(TextReader, RecordJob):
     stride: int = 0
     drop_duplicates: bool = False
 
-    class_names: ClassVar[Names] = {}
     vocabulary: ClassVar[tuple[bytes, ...]] = ()
+
+    @property
+    def class_names(self) -> Names:
+        return {LABEL: self.label_names} if self.label_names else self.labels.class_names
 
     @property
     def has_windows(self) -> bool:

@@ -16,9 +16,9 @@ from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.text.lines import byte_ranges
 from beam_jobs.jobs.text.texts import TABLES, Text, Texts, file_kind
 from beam_jobs.sources.chunks import CHUNK_BYTES, Chunk
+from beam_jobs.sources.formats.parquet import read_row_groups, row_groups
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Label, Labels, field_label, label_of
-from beam_jobs.sources.parquet import read_row_groups, row_groups
 from beam_jobs.sources.rows import (
     MAX_LINE_BYTES,
     Row,
@@ -59,6 +59,7 @@ class TextReader:
         text_field, label_field: The fields or columns that hold them; an empty `label_field` if
             none holds labels.
         several_labels: Whether `label_field` holds lists.
+        label_names: The names of classes by id if the files with `label_field` state them.
         columns: Further fields or columns to read.
     """
 
@@ -68,6 +69,7 @@ class TextReader:
     text_field: str = "text"
     label_field: str = ""
     several_labels: bool = False
+    label_names: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
 
     def chunks(self, source: Source) -> Iterator[Chunk]:
@@ -326,7 +328,7 @@ class TextReader:
         """
         if self.label_field:
             try:
-                label = field_label(fields, self.label_field, self.several_labels)
+                label = field_label(fields, self.label_field, self.several_labels, self.label_names)
             except RejectError as error:
                 return Text.of_error(key, error, label)
         if not self.columns:

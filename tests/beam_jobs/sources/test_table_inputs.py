@@ -341,7 +341,11 @@ def test_every_table_is_checked_at_the_start(tmp_path):
 @pytest.mark.parametrize(
     ("name", "data", "message"),
     [
-        ("t.csv", "", "no column path/file/filename/key/image/name, it has none; name the one"),
+        (
+            "t.csv",
+            "",
+            "no column path/file/filename/file_name/key/image/name, it has none; name the one",
+        ),
         ("t.csv", "x,y\n", "it has x, y; name the one with the paths: --path_column"),
         ("t.jsonl", "", "it has none"),
         ("t.csv", "path,a,a\n", "two columns are called 'a': give each a name of its own"),

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.sources import rows
-from beam_jobs.sources.parquet import read_row_groups, row_groups
+from beam_jobs.sources.formats.parquet import read_row_groups, row_groups
 from beam_jobs.sources.rows import Dialect, Row, delimiter_hint
 from beam_jobs.sources.source import value_at
 from beam_jobs.sources.tables import column_names, distinct, read_rows, table_kind

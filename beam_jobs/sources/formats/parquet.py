@@ -6,10 +6,12 @@ import itertools
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any, BinaryIO
 
+import orjson
+
 from beam_jobs.errors import RejectError
 from beam_jobs.packages import require
 from beam_jobs.sources.rows import Row, check_names
-from beam_jobs.sources.source import names_in
+from beam_jobs.sources.source import names_in, value_at
 
 # Rows in memory at once: only a few if they hold images, but each batch costs 0.1 ms.
 _BATCH_ROWS = 1024
@@ -92,6 +94,26 @@ def parquet_columns(file: BinaryIO) -> tuple[str, ...]:
     schema = _open_parquet(file).schema_arrow
     check_names(schema.names)
     return tuple(names_in(_fields(schema)))
+
+
+def class_names(file: BinaryIO, column: str) -> tuple[str, ...]:
+    """The names of the classes in a column by id, as Hugging Face states them in a schema; else empty.
+
+    Args:
+        file: The file, seekable.
+        column: The column or field, whole numbers or lists of them.
+
+    Raises:
+        RejectError: the file cannot be read.
+    """
+    stated = (_open_parquet(file).schema_arrow.metadata or {}).get(b"huggingface", b"")
+    try:
+        feature = value_at(orjson.loads(stated)["info"]["features"], column)
+        names = feature.get("feature", feature)["names"]  # Those of a list are those of its items.
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return ()
+    whole = isinstance(names, list) and all(isinstance(n, str) and n for n in names)
+    return tuple(names) if whole and len(set(names)) == len(names) else ()
 
 
 def _fields(parent: Any) -> dict[str, Any]:
