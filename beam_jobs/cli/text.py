@@ -6,7 +6,7 @@ import itertools
 from dataclasses import dataclass, replace
 from typing import get_args
 
-from beam_jobs.cli.flags import flag
+from beam_jobs.cli.flags import flag, names_in
 from beam_jobs.cli.inputs import InputFlags, label_flag
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.text.job import TextJob, Tokens
@@ -39,8 +39,9 @@ class TextFlags(InputFlags):
     )
     text_field: str = flag(
         "text",
-        "the field or column with the text, such as translations.de for a field of an object",
-        metavar="NAME",
+        "the field or column with the text, such as translations.de for a field of an object; several, "
+        "such as question,answer, become features of these names",
+        metavar="NAME,…",
     )
     label_field: str = flag(
         "",
@@ -91,8 +92,27 @@ class TextFlags(InputFlags):
                 )
         if self.label_field and self.label != "none":
             raise UsageError("--label_field and --label both name the labels: drop one")
+        self._check_text_fields()
         self._check_tokens()
         self._check_windows()
+
+    def _check_text_fields(self) -> None:
+        names = names_in(self.text_field)
+        if not names:
+            raise UsageError("--text_field: expected the name of a field or column")
+        if len(names) == 1:
+            return
+        features = [*names, *(f"{name}_tokens" for name in names), "key", "label"]
+        if repeated := next((n for n in features if features.count(n) > 1), ""):
+            raise UsageError(
+                f"--text_field {self.text_field}: two features would be called {repeated!r}: drop or "
+                "rename one"
+            )
+        if self.window:
+            raise UsageError(
+                f"--window {self.window}: windows are cut from one text, --text_field names {len(names)}: "
+                "name one, or drop --window"
+            )
 
     def _check_tokens(self) -> None:
         if self.max_length < 0:
@@ -141,7 +161,8 @@ class TextFlags(InputFlags):
             inputs=inputs,
             labels=labels,
             record=self.record,
-            text_field=self.text_field,
+            text_field=names_in(self.text_field)[0],
+            more_fields=names_in(self.text_field)[1:],
             label_field=label_field,
             tokens=tokens,
             vocabulary_size=self.vocabulary_size,
@@ -177,7 +198,8 @@ class TextFlags(InputFlags):
         labels, label_field = Labels.parse(self.label), self.label_field
         if labels.columns:
             labels, label_field = Labels(), labels.table
-        fields = [*filter(None, [label_field]), *columns]
+        texts = names_in(self.text_field)
+        fields = [*filter(None, [label_field]), *columns, *(texts if len(texts) > 1 else ())]
         if fields:
             _check_fields(inputs, fields[0], self.record == "file")
         return inputs, labels, label_field

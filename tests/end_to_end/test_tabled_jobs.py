@@ -583,3 +583,26 @@ def test_a_metadata_csv_of_hugging_face_names_the_files_beside_it(tmp_path):
     labels = TableInputs.of_tables([str(tmp_path / "metadata.csv")], "", "", ("text",))
     (source,) = labels.sources(labels.patterns[0])
     assert (source.key, source.row, source.error) == ("1.png", {"text": "one"}, "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tokens", ["words", "bpe"])
+def test_several_fields_are_features_with_their_tokens(tmp_path, tokens):
+    rows = [{"question": f"what is {n % 30}?", "answer": f"it is {n % 10}"} for n in range(60)]
+    (tmp_path / "t.jsonl").write_bytes(lines(rows))
+    flags = ["--text_field", "question,answer", "--tokens", tokens, "--drop_duplicates", *ONE]
+    flags += ["--vocabulary_size", 280]
+    flags += ["--input", tmp_path / "t.jsonl", "--output", tmp_path / "out"]
+    assert run("text", *flags) == 0
+    found = records_of(tmp_path / "out")
+    assert len(found) == 30
+    ids: dict[bytes, set] = defaultdict(set)
+    for key, record in found.items():
+        row = rows[int(key.partition("#")[2]) - 1]
+        for name, text in row.items():
+            assert record[name].item().decode() == text
+            assert record[f"{name}_tokens"].dtype == np.int64
+            if tokens == "words":
+                for word, id_ in zip(text.split(), record[f"{name}_tokens"], strict=True):
+                    ids[word.rstrip("?")].add(int(id_))
+    assert all(len(id_) == 1 for id_ in ids.values())  # One vocabulary for both.

@@ -80,10 +80,25 @@ class TextJob(TextReader, RecordJob):
         return None
 
     @property
+    def text_features(self) -> tuple[str, ...]:
+        """The names of the features with the texts: `text`, or those of several fields."""
+        return (self.text_field, *self.more_fields) if self.more_fields else ("text",)
+
+    @property
+    def token_features(self) -> tuple[str, ...]:
+        """The names of the features with the tokens of each text; empty without tokens."""
+        if self.tokens == "none":
+            return ()
+        return (
+            tuple(f"{name}_tokens" for name in self.text_features)
+            if self.more_fields
+            else ("tokens",)
+        )
+
+    @property
     def schema(self) -> Schema:
-        own = {"text": Feature("string")}
-        if self.tokens != "none":
-            own["tokens"] = Feature("int64", (None,), "list")
+        own = dict.fromkeys(self.text_features, Feature("string"))
+        own |= dict.fromkeys(self.token_features, Feature("int64", (None,), "list"))
         labels = self.labels
         if self.label_field:
             labels = Labels("column", self.label_field, self.several_labels)

@@ -48,9 +48,16 @@ _EXAMPLE_BYTES, _TOKENS_BYTES, _LABEL_BYTES, _EXTRA_BYTES = 50, 40, 16, 30
 
 def _overhead(job: TextJob) -> int:
     """Roughly how many bytes an Example adds to its text, its key and its tokens."""
-    tokens = _TOKENS_BYTES if job.tokens != "none" else 0
+    fields = len(job.text_features)
+    tokens = _TOKENS_BYTES * len(job.token_features)
     label = _LABEL_BYTES if job.has_labels else 0
-    return _EXAMPLE_BYTES + tokens + label + _EXTRA_BYTES * len(job.extras)
+    return (
+        _EXAMPLE_BYTES
+        + _EXTRA_BYTES * (fields - 1)
+        + tokens
+        + label
+        + _EXTRA_BYTES * len(job.extras)
+    )
 
 
 def _tokenizer_of(
@@ -162,7 +169,11 @@ class TextFirstPass(FirstPass):
             text_per_token: float = _TEXT_BYTES_PER_TOKEN[self.job.tokens]
             if self.job.tokens == "words":
                 training = (splits == self.rules.placement.splits.training).tolist()
-                joined = b" ".join(compress(texts.texts, training))
+                joined = b" ".join(
+                    text
+                    for number in range(len(self.job.text_features))
+                    for text in compress(texts.of_field(number), training)
+                )
                 counted = words(joined)
                 text_per_token = len(joined) / len(counted) if counted else text_per_token
             if self.job.window:
@@ -187,6 +198,8 @@ class TextFirstPass(FirstPass):
 
     def _sizes(self, texts: Texts, text_per_token: float) -> np.ndarray:
         lengths = np.fromiter(map(len, texts.texts), np.int64, len(texts.texts))
+        for number in range(1, len(self.job.text_features)):
+            lengths += list(map(len, texts.of_field(number)))
         keys = np.fromiter(map(len, texts.keys), np.int64, len(texts.keys))
         tokens = (lengths / text_per_token).astype(np.int64)
         return lengths + keys + _overhead(self.job) + _TOKEN_BYTES[self.job.tokens] * tokens
@@ -245,13 +258,16 @@ class TextSecondPass(SecondPass):
 
     def _columns(self, texts: Texts) -> dict[str, list[Any]]:
         """The columns of texts; with windows, key, text and tokens hold a list for each text."""
-        columns: dict[str, list[Any]] = {"key": texts.keys, "text": texts.texts}
+        columns: dict[str, list[Any]] = {"key": texts.keys}
+        for number, name in enumerate(self.job.text_features):
+            columns[name] = texts.of_field(number)
         if self.job.has_labels:
             labels = [label for label in texts.labels if label is not None]
             ids = {label: self._label(label) for label in set(labels)}
             columns["label"] = [ids[label] for label in labels]
         if self._tokenizer and not self.job.window:
-            columns["tokens"] = self._tokenizer.encode_all(texts.texts)
+            for number, name in enumerate(self.job.token_features):
+                columns[name] = self._tokenizer.encode_all(texts.of_field(number))
         elif self._tokenizer:
             pairs = list(map(self._windows, texts.texts))
             columns["text"] = [text for text, _ in pairs]
@@ -290,6 +306,18 @@ def _flattened(columns: dict[str, list[Any]], repeats: list[int]) -> dict[str, l
     return flat
 
 
+def _digest(text: bytes) -> bytes:
+    return hashlib.blake2b(text, digest_size=DIGEST_BYTES).digest()
+
+
+def _digests(texts: Texts) -> Iterator[bytes]:
+    """Yields the digest of each text; with further fields, of the digests of all fields."""
+    if not texts.more:
+        return map(_digest, texts.texts)
+    rows = zip(texts.texts, texts.more, strict=True)
+    return (_digest(b"".join(map(_digest, (text, *more)))) for text, more in rows)
+
+
 def text_digests(
     job: TextJob, rules: SplitRules, task: Task
 ) -> tuple[str, tuple[np.ndarray, np.ndarray, np.ndarray]]:
@@ -303,7 +331,7 @@ def text_digests(
         rows = np.delete(np.arange(len(texts.keys)), list(errors))
         good = texts.take(rows)
         numbers.append(rows + first)
-        digests += [hashlib.blake2b(t, digest_size=DIGEST_BYTES).digest() for t in good.texts]
+        digests += _digests(good)
         orders.append(rules.placement.orders(good.keys))
         first += len(texts.keys)
     found = np.frombuffer(b"".join(digests), np.uint8).reshape(-1, DIGEST_BYTES)
@@ -316,5 +344,6 @@ def sample_texts(job: TextJob, rules: SplitRules, below: int, task: Task) -> Sam
     for texts, splits, _ in _split_texts(job, task, rules):
         orders = rules.placement.orders(texts.keys)
         chosen = (splits == rules.placement.splits.training) & (orders < np.uint64(below))
-        sample.add(orders[chosen], list(compress(texts.texts, chosen.tolist())))
+        for number in range(len(job.text_features)):
+            sample.add(orders[chosen], list(compress(texts.of_field(number), chosen.tolist())))
     return sample

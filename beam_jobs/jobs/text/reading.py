@@ -61,6 +61,7 @@ class TextReader:
         several_labels: Whether `label_field` holds lists.
         label_names: The names of classes by id if the files with `label_field` state them.
         columns: Further fields or columns to read.
+        more_fields: Fields or columns with further texts, which are features of their own.
     """
 
     inputs: Inputs
@@ -71,6 +72,7 @@ class TextReader:
     several_labels: bool = False
     label_names: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
+    more_fields: tuple[str, ...] = ()
 
     def chunks(self, source: Source) -> Iterator[Chunk]:
         """Yields the pieces of a source: row groups of a table, or byte ranges of a large file."""
@@ -136,7 +138,7 @@ class TextReader:
         texts, size = Texts.empty(), 0
         for text in self.read(chunk):
             texts.add(text)
-            size += len(text.text or text.error)
+            size += text.size
             if size >= CHUNK_BYTES:
                 yield texts
                 texts, size = Texts.empty(), 0
@@ -149,7 +151,9 @@ class TextReader:
         source = chunk.source
         if not self._has_lines_to_cut(source) or not is_utf8(source.key):
             return None
-        if self.columns or self.labels.columns or "." in self.text_field + self.label_field:
+        if self.columns or self.more_fields or self.labels.columns:
+            return None
+        if "." in self.text_field + self.label_field:
             return None
         if end - chunk.start > limit:  # It has a very long line.
             return None
@@ -258,7 +262,8 @@ class TextReader:
         file.seek(0)
         if not header:
             return
-        needed = [name for name in (self.text_field, self.label_field, *self.columns) if name]
+        fields = (self.text_field, *self.more_fields, self.label_field, *self.columns)
+        needed = [name for name in fields if name]
         for name in needed:
             if name not in header and name not in source.row:
                 raise UsageError(
@@ -289,8 +294,12 @@ class TextReader:
     ) -> Text:
         if data is None or len(data) > MAX_LINE_BYTES:
             return Text.of_error(key, f"longer than {MAX_LINE_BYTES >> 20} MiB", label)
+        if self.more_fields:
+            return Text.of_error(
+                key, f"plain text has no fields, such as {self.text_field!r}", label
+            )
         try:
-            return self._text(key, data.decode(), {}, label, file_row)
+            return self._text(key, (data.decode(),), {}, label, file_row)
         except UnicodeDecodeError as error:
             return Text.of_error(key, not_decodable(self._encoding, error), label)
 
@@ -299,14 +308,15 @@ class TextReader:
     ) -> Text:
         if row.values is None:
             return Text.of_error(key, row.error, label)
-        name = self.text_field
-        found = values_at(row.values, (name,))
-        text = found.get(name)
-        if isinstance(text, str):
-            return self._text(key, text, row.values, label, file_row)
+        fields = (self.text_field, *self.more_fields)
+        found = values_at(row.values, fields)
+        texts = tuple(text for text in found.values() if isinstance(text, str))
+        if len(texts) == len(fields):
+            return self._text(key, texts, row.values, label, file_row)
         known = ", ".join(names_in(row.values)) or "no fields"
-        if found:
-            error = f"field {name!r} is {text!r:.80}, expected text; the record has {known}"
+        name = next(name for name in fields if not isinstance(found.get(name), str))
+        if name in found:
+            error = f"field {name!r} is {found[name]!r:.80}, expected text; the record has {known}"
         else:
             error = f"no field {name!r}, it has {known}; name the one with the text: --text_field"
         return Text.of_error(key, error, label)
@@ -314,7 +324,7 @@ class TextReader:
     def _text(
         self,
         key: str,
-        text: str,
+        texts: tuple[str, ...],
         fields: Mapping[str, Any],
         label: Label | None,
         file_row: Mapping[str, Any],
@@ -322,6 +332,7 @@ class TextReader:
         """A text with its label and columns.
 
         Args:
+            texts: The texts of `text_field` and of `more_fields`.
             fields: The fields that were read with the text.
             label: The label of its file.
             file_row: The columns of its file.
@@ -331,10 +342,11 @@ class TextReader:
                 label = field_label(fields, self.label_field, self.several_labels, self.label_names)
             except RejectError as error:
                 return Text.of_error(key, error, label)
+        text, *more = texts
         if not self.columns:
-            return Text(key, text, label)
+            return Text(key, text, label, more=tuple(more))
         found = values_at(file_row, self.columns) | values_at(fields, self.columns)
-        return Text(key, text, label, row=found)
+        return Text(key, text, label, row=found, more=tuple(more))
 
 
 def has_several_labels(reader: TextReader) -> bool:

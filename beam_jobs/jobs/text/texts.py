@@ -25,6 +25,7 @@ class Text(NamedTuple):
         label: Its label, or labels, as text; of its file, if it cannot become a record; None without.
         error: Why it cannot become a record.
         row: The values of `TextReader.columns`; None without columns.
+        more: The texts of `TextReader.more_fields`.
     """
 
     key: str
@@ -32,6 +33,12 @@ class Text(NamedTuple):
     label: Label | None
     error: str = ""
     row: Mapping[str, Any] | None = None
+    more: tuple[str, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Its length in characters, with those of its other fields; of its error without a text."""
+        return len(self.error if self.text is None else self.text) + sum(map(len, self.more))
 
     @classmethod
     def of_error(cls, key: str, error: object, label: Label | None = None) -> Text:
@@ -48,6 +55,7 @@ class Texts(NamedTuple):
         rejects: Texts that cannot become records; they are in no column.
         classes: The labels of their files.
         rows: The values of `TextReader.columns`; empty without columns.
+        more: The texts of `TextReader.more_fields` in UTF-8; empty without such fields.
     """
 
     keys: list[bytes]
@@ -56,10 +64,15 @@ class Texts(NamedTuple):
     rejects: list[Reject]
     classes: set[Label]
     rows: list[Mapping[str, Any]]
+    more: list[tuple[bytes, ...]]
 
     @classmethod
     def empty(cls) -> Texts:
-        return cls([], [], [], [], set(), [])
+        return cls([], [], [], [], set(), [], [])
+
+    def of_field(self, number: int) -> list[bytes]:
+        """The texts of one of the fields: 0 for `texts`, from 1 those in `more`."""
+        return [texts[number - 1] for texts in self.more] if number else self.texts
 
     def add(self, text: Text) -> None:
         """Adds a text."""
@@ -73,6 +86,8 @@ class Texts(NamedTuple):
         self.labels.append(text.label)
         if text.row is not None:
             self.rows.append(text.row)
+        if text.more:
+            self.more.append(tuple(more.encode() for more in text.more))
 
     def take(self, rows: np.ndarray) -> Texts:
         """The texts of some rows, int [m], and all rejects."""
@@ -84,6 +99,7 @@ class Texts(NamedTuple):
             self.rejects,
             self.classes,
             [self.rows[row] for row in chosen] if self.rows else [],
+            [self.more[row] for row in chosen] if self.more else [],
         )
 
 

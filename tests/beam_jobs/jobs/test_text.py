@@ -55,6 +55,8 @@ def texts_of(reader: TextJob, chunks: list[Chunk]) -> list[Text]:
         assert [row for batch in rows for row in batch] == [
             (text.key.encode(), text.text.encode(), text.label) for text in good
         ]
+        more = [tuple(part.encode() for part in text.more) for text in good if text.more]
+        assert [row for batch in batches for row in batch.more] == more
         assert [reject for batch in batches for reject in batch.rejects] == [
             Reject.of(text.key, "read", text.error) for text in found if text.text is None
         ]
@@ -264,6 +266,30 @@ def test_a_long_wrong_value_is_shortened_in_the_error(tmp_path):
 def test_another_field_may_hold_the_text(tmp_path):
     data = '{"body": "a", "text": "no"}\n'
     assert numbered_texts(read(tmp_path, "a.jsonl", data, text_field="body")) == [("1", "a")]
+
+
+def test_several_fields_hold_texts(tmp_path):
+    rows = [
+        {"q": "Who?", "a": {"text": "Me."}},
+        {"q": "", "a": {"text": ""}},
+        {"q": "Why?", "a": {"text": None}},
+        {"a": {"text": "So."}},
+    ]
+    data = "".join(json.dumps(row) + "\n" for row in rows)
+    options = {"text_field": "q", "more_fields": ("a.text",)}
+    first, second, *rest = read(tmp_path, "a.jsonl", data, **options)
+    assert first == Text("a.jsonl#1", "Who?", None, more=("Me.",))
+    assert (second.text, second.more) == ("", ("",))
+    assert [text.error for text in rest] == [
+        "field 'a.text' is None, expected text; the record has q, a, a.text",
+        "no field 'q', it has a, a.text; name the one with the text: --text_field",
+    ]
+    (line,) = read(tmp_path, "a.txt", "plain\n", **options)
+    assert line.error == "plain text has no fields, such as 'q'"
+    reader = job(tmp_path, tokens="words", **options)
+    assert {*reader.schema} == {"q", "a.text", "q_tokens", "a.text_tokens", "key"}
+    with pytest.raises(UsageError, match=r"no column 'a\.text', it has q"):
+        read(tmp_path, "a.csv", "q,a\nx,y\n", **options)
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.parquet"])

@@ -399,6 +399,55 @@ def test_dropped_and_rejected_texts_are_neither_sampled_nor_counted(tmp_path):
     assert read.summary.rejects[0].key == "a.jsonl#2"
 
 
+# Several fields.
+
+
+@pytest.mark.parametrize("kind", TOKENS)
+def test_each_of_several_fields_has_its_text_and_its_tokens(tmp_path, kind):
+    rows = [{"q": "a b é", "a": "b"}, {"q": "", "a": "é a"}, {"q": "c", "a": ""}]
+    write_json(tmp_path, rows)
+    options = {"tokens": kind, "text_field": "q", "more_fields": ("a",), "max_length": 2}
+    reader = job(tmp_path, **options)
+    (task,) = tasks_of(reader)
+    found, _ = records_of(reader, second_pass(reader, rules_of(), task))
+    assert len(found) == len(rows)
+    for number, row in enumerate(rows, 1):
+        record = found[f"a.jsonl#{number}"]
+        for name, text in row.items():
+            assert record[name].item().decode() == text
+            assert record[f"{name}_tokens"].tolist() == naive_tokens(kind, text)[0][:2]
+
+
+def test_words_and_samples_come_from_all_fields(tmp_path):
+    rows = [{"q": f"one{n % 3} word", "a": f"two{n % 5}"} for n in range(40)]
+    write_json(tmp_path, rows)
+    reader = job(tmp_path, tokens="words", text_field="q", more_fields=("a",))
+    rules = rules_of(Splits())
+    (task,) = tasks_of(reader)
+    read = first_pass(reader, rules, task)
+    counts = sum((unpack_counts(packed) for _, packed in read.learned), Counter())
+    assert counts == Counter(w for row in rows for t in row.values() for w in words(t.encode()))
+    keys = {f"a.jsonl#{n}": row for n, row in enumerate(rows, 1)}
+    in_order = [keys[key] for key in sorted(keys, key=rules.placement.order)]
+    expected = [text.encode() for row in in_order for text in (row["q"], row["a"])]
+    assert list(sample_texts(reader, rules, 2**64 - 1, task).texts()) == expected
+
+
+def test_records_are_duplicates_if_all_fields_are_equal(tmp_path):
+    pairs = [("x", "y"), ("x", "z"), ("x", "y"), ("xy", ""), ("", "xy"), ("y", "x")]
+    write_json(tmp_path, [{"q": q, "a": a} for q, a in pairs])
+    reader = job(tmp_path, text_field="q", more_fields=("a",))
+    _, (_, digests, _) = text_digests(reader, rules_of(), tasks_of(reader)[0])
+    found = [row.tobytes() for row in digests]
+    assert found[0] == found[2]
+    assert len(set(found)) == 5
+    (task,) = tasks_of(reader)
+    task = replace(task, dropped=np.array([2], "<i8").tobytes())
+    kept, _ = records_of(reader, second_pass(reader, rules_of(), task))
+    texts = {key: (r["q"].item().decode(), r["a"].item().decode()) for key, r in kept.items()}
+    assert texts == {f"a.jsonl#{n}": pair for n, pair in enumerate(pairs, 1) if n != 3}
+
+
 # Failures.
 
 
