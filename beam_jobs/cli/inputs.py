@@ -48,8 +48,8 @@ class InputFlags(JobFlags):
     )
     table: list[str] = flag(
         [],
-        "a .csv, .tsv, .jsonl (each also .gz) or .parquet file whose rows name files; may be a "
-        "pattern and may be repeated",
+        "a .csv, .tsv, .jsonl, .json (each also .gz), .parquet, .feather or .arrow file whose rows "
+        "name files; may be a pattern and may be repeated",
         unset="none",
         metavar="FILE",
     )

@@ -57,8 +57,8 @@ _JOBS = {
         "A record is an image, in any format that Pillow opens.", ImageFlags, EncodedDatasetFlags
     ),
     "text": _Job(
-        "A record is a line of .txt, an object of .jsonl, or a row of .csv or .tsv (all also .gz) or "
-        "of .parquet; or a whole text file.",
+        "A record is a line of .txt, an object of .jsonl or .json, or a row of .csv or .tsv (all also "
+        ".gz), of .parquet, .feather or .arrow; or a whole text file.",
         TextFlags,
         EncodedDatasetFlags,
     ),

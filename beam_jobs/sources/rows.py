@@ -1,4 +1,4 @@
-"""Rows of .csv, .tsv and .jsonl files, one at a time in constant memory."""
+"""Rows of .csv, .tsv, .jsonl and .json files, one at a time in constant memory."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ from typing import Any, BinaryIO, NamedTuple, cast
 import orjson
 
 from beam_jobs.errors import RejectError, UsageError
+from beam_jobs.sources.formats.json_objects import object_texts
 from beam_jobs.sources.source import is_utf8
 from beam_jobs.storage.encodings import UTF8, as_utf8, encoding_name, not_decodable
 
 _DELIMITERS = {"csv": ",", "tsv": "\t"}
 
-TEXT_KINDS = (*_DELIMITERS, "jsonl")
+OBJECT_KINDS = ("jsonl", "json")
+
+TEXT_KINDS = (*_DELIMITERS, *OBJECT_KINDS)
 
 # Longer rows are rejected, because a row is held in memory as a whole.
 MAX_LINE_BYTES = 64 << 20
@@ -76,7 +79,7 @@ class Row(NamedTuple):
 
     Attributes:
         number: Its number from 1; 0 for an error of the whole file. Counts lines of .jsonl, rows of
-            .parquet, and of .csv and .tsv the rows after the header that are not blank.
+            .parquet, objects of .json, and of .csv and .tsv the rows after the header that are not blank.
         values: Values by column name; None if the row cannot be read.
         error: Why the row cannot be read.
     """
@@ -87,7 +90,7 @@ class Row(NamedTuple):
 
 
 def json_row(number: int, line: bytes | None, encoding: str = UTF8) -> Row:
-    """Parses a line of .jsonl.
+    """Parses a line of .jsonl, or an object of .json.
 
     Args:
         number: The line's number, from 1.
@@ -131,7 +134,7 @@ def text_rows(
 
     Args:
         file: The table, at its beginning.
-        kind: "csv", "tsv" or "jsonl".
+        kind: One of `TEXT_KINDS`.
         gzipped: Whether the file is compressed.
         dialect: How it is written.
 
@@ -144,6 +147,9 @@ def text_rows(
         if kind == "jsonl":
             for number, line in numbered_lines(text):
                 yield json_row(number, line, dialect.encoding)
+        elif kind == "json":
+            for number, value in enumerate(object_texts(text, MAX_LINE_BYTES), 1):
+                yield json_row(number, value, dialect.encoding)
         else:
             yield from _delimited_rows(text, kind, dialect)
 

@@ -19,9 +19,9 @@ from beam_jobs.sources.embedded import EmbeddedInputs, columns_of_files
 from beam_jobs.sources.formats.parquet import class_names
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import PATH_COLUMNS, column_text
-from beam_jobs.sources.rows import DEFAULT, Dialect, delimiter_hint
+from beam_jobs.sources.rows import DEFAULT, OBJECT_KINDS, Dialect, delimiter_hint
 from beam_jobs.sources.source import COLUMN, Source, column_of, names_in, values_at
-from beam_jobs.sources.tables import column_names, distinct, read_rows, table_kind
+from beam_jobs.sources.tables import EXPECTED, column_names, distinct, read_rows, table_kind
 from beam_jobs.storage.files import open_seekable
 from beam_jobs.storage.listing import match
 from beam_jobs.storage.paths import absolute, absolute_path, common_root, is_local
@@ -270,12 +270,13 @@ def _kind_of(path: str) -> tuple[str, bool]:
     """
     kind = table_kind(path)
     if kind is None:
-        raise UsageError(f"--table {path}: expected .csv, .tsv, .jsonl (each also .gz) or .parquet")
+        raise UsageError(f"--table {path}: {EXPECTED}")
     return kind
 
 
 def _columns_of(path: str, dialect: Dialect) -> tuple[str, ...]:
-    """The names of the columns of a table and of their fields; for .jsonl, those in its first lines.
+    """The names of the columns of a table and of their fields; of .jsonl and .json those in the first
+    objects.
 
     Raises:
         UsageError: the table cannot be read, or two columns have the same name.
@@ -283,7 +284,7 @@ def _columns_of(path: str, dialect: Dialect) -> tuple[str, ...]:
     kind, gzipped = _kind_of(path)
     with _usage_errors(f"--table {path}"), open_seekable(path) as file:
         names = dict.fromkeys(column_names(file, kind, gzipped, dialect))
-        if kind == "jsonl":
+        if kind in OBJECT_KINDS:
             file.seek(0)
             rows = read_rows(file, kind, gzipped, dialect=dialect)
             for row in itertools.islice(rows, _SAMPLED_ROWS):

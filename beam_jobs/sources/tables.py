@@ -1,30 +1,68 @@
-"""Tables: the rows of .csv, .tsv, .jsonl and .parquet files, one by one in constant memory."""
+"""Tables of all formats: their rows, one by one in constant memory, and the names of their columns."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterable, Iterator
-from typing import BinaryIO
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import BinaryIO, NamedTuple
 
 from beam_jobs.errors import RejectError, UsageError
+from beam_jobs.sources.formats.feather import feather_columns, feather_rows
 from beam_jobs.sources.formats.parquet import parquet_columns, read_row_groups
 from beam_jobs.sources.labels import column_text
-from beam_jobs.sources.rows import DEFAULT, TEXT_KINDS, Dialect, Row, text_header, text_rows
+from beam_jobs.sources.rows import (
+    DEFAULT,
+    OBJECT_KINDS,
+    TEXT_KINDS,
+    Dialect,
+    Row,
+    text_header,
+    text_rows,
+)
 from beam_jobs.sources.source import names_in
+
+
+class BinaryFormat(NamedTuple):
+    """How tables of a format that is not text are read.
+
+    Attributes:
+        rows: A seekable file and the columns to read, or None for all -> its rows.
+        columns: A seekable file -> the names of its columns, each before those of its fields.
+    """
+
+    rows: Callable[[BinaryIO, Collection[str] | None], Iterator[Row]]
+    columns: Callable[[BinaryIO], tuple[str, ...]]
+
+
+def _parquet_rows(file: BinaryIO, columns: Collection[str] | None) -> Iterator[Row]:
+    for row in read_row_groups(file, columns=columns):
+        yield row
+        if not row.number:
+            return
+
+
+# By the ending of a file's name.
+BINARY = {
+    "parquet": BinaryFormat(_parquet_rows, parquet_columns),
+    "feather": BinaryFormat(feather_rows, feather_columns),
+    "arrow": BinaryFormat(feather_rows, feather_columns),
+}
+
+EXPECTED = f"expected .{', .'.join(TEXT_KINDS)} (each also .gz), .{', .'.join(BINARY)}; convert other files"
 
 
 def table_kind(path: str) -> tuple[str, bool] | None:
     """A table's kind, as its name indicates, and whether it is gzipped.
 
     Returns:
-        ("csv", "tsv", "jsonl" or "parquet", whether gzipped); None for a file that is not a table.
+        (one of `TEXT_KINDS` or `BINARY`, whether gzipped); None for a file that is not a table.
     """
     name = path.lower()
     gzipped = name.endswith(".gz")
     _, dot, kind = name.removesuffix(".gz").rpartition(".")
-    if not dot or kind not in (*TEXT_KINDS, "parquet"):
+    if not dot or kind not in (*TEXT_KINDS, *BINARY):
         return None
-    return None if gzipped and kind == "parquet" else (kind, gzipped)
+    return None if gzipped and kind in BINARY else (kind, gzipped)
 
 
 def read_rows(
@@ -36,27 +74,24 @@ def read_rows(
 ) -> Iterator[Row]:
     """Yields every row of a table, including those that cannot be read.
 
-    Values are text in .csv and .tsv, JSON values in .jsonl, and Python's own in .parquet, except that
-    dates and times are text in ISO 8601 (in UTC if they have a time zone), and decimals are text.
+    Values are text in .csv and .tsv, JSON values in .jsonl and .json, and Python's own in other
+    formats, except that dates and times are text in ISO 8601 (in UTC if they have a time zone), and decimals are text.
     A file that cannot be read to its end ends with a row of number 0.
 
     Args:
-        file: The table, at its beginning; seekable if it is .parquet.
+        file: The table, at its beginning; seekable if its kind is one of `BINARY`.
         kind, gzipped: The kind, from `table_kind`.
-        columns: The columns or fields to read from .parquet; other tables always yield all.
+        columns: The columns or fields to read from formats in `BINARY`; other tables yield all.
         dialect: How a table of text is written.
 
     Raises:
         UsageError: two columns have the same name.
     """
     try:
-        if kind != "parquet":
+        if kind in BINARY:
+            yield from BINARY[kind].rows(file, columns)
+        else:
             yield from text_rows(file, kind, gzipped, dialect)
-            return
-        for row in read_row_groups(file, columns=columns):
-            yield row
-            if not row.number:
-                return
     except RejectError as error:
         yield Row(0, None, str(error))
 
@@ -66,7 +101,7 @@ def column_names(
 ) -> tuple[str, ...]:
     """The column names of a table, and those of fields in columns of objects, such as `meta.cls`.
 
-    Those of .jsonl are the keys of the first object.
+    Those of .jsonl and .json are the keys of the first object.
 
     Takes the arguments of `read_rows`.
 
@@ -74,9 +109,9 @@ def column_names(
         RejectError: the file cannot be read.
         UsageError: two columns have the same name.
     """
-    if kind == "parquet":
-        return parquet_columns(file)
-    if kind != "jsonl":
+    if kind in BINARY:
+        return BINARY[kind].columns(file)
+    if kind not in OBJECT_KINDS:
         return text_header(file, kind, gzipped, dialect)
     rows = text_rows(file, kind, gzipped, dialect)
     return next((tuple(names_in(row.values)) for row in rows if row.values is not None), ())

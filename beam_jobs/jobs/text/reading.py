@@ -52,8 +52,7 @@ class TextReader:
     """Cuts files into chunks and reads the texts in them.
 
     Attributes:
-        inputs: `.txt`, `.jsonl`, `.csv`, `.tsv` and `.parquet` files, all but the last also `.gz`;
-            any text files if each is a record.
+        inputs: `.txt` files and tables of all formats; any text files if each is a record.
         labels: Where the labels of files come from, if no field holds them.
         record: "line", or "file" if each file is one text.
         text_field, label_field: The fields or columns that hold them; an empty `label_field` if
@@ -240,6 +239,10 @@ class TextReader:
                     return
                 # A file is cut by bytes only if it is in UTF-8.
                 file = raw if chunk.end else opened_text(raw, packed, self._encoding)
+                if kind == "json":
+                    rows = read_rows(raw, kind, packed, dialect=self.inputs.dialect)
+                    yield from self._row_texts(source, rows, label)
+                    return
                 if self.record == "file":
                     data = file.read(MAX_LINE_BYTES + 1).removeprefix(codecs.BOM_UTF8)
                     yield self._plain_text(source.key, data, label, source.row)
@@ -274,7 +277,12 @@ class TextReader:
             groups = range(chunk.start, chunk.end or len(row_groups(file)))
             rows = read_row_groups(file, groups, needed, chunk.first)
         else:
-            rows = read_rows(file, kind, packed, dialect=self.inputs.dialect)
+            rows = read_rows(file, kind, packed, needed, self.inputs.dialect)
+        yield from self._row_texts(source, rows, label)
+
+    def _row_texts(
+        self, source: Source, rows: Iterator[Row], label: Label | None
+    ) -> Iterator[Text]:
         for row in rows:
             key = f"{source.key}#{row.number}" if row.number else source.key
             yield self._row_text(key, row, label, source.row)

@@ -10,10 +10,10 @@ import numpy as np
 from beam_jobs.errors import RejectError
 from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.labels import Label
-from beam_jobs.sources.tables import table_kind
+from beam_jobs.sources.tables import BINARY, EXPECTED, table_kind
 
-# Tables with a header; the lines of .jsonl can be read from any place in the file.
-TABLES = ("csv", "tsv", "parquet")
+# Tables whose columns are known before their rows.
+TABLES = ("csv", "tsv", *BINARY)
 
 
 class Text(NamedTuple):
@@ -108,19 +108,20 @@ def file_kind(path: str, whole: bool = False) -> tuple[str, bool]:
 
     Args:
         path: The file's path.
-        whole: Whether the file is one text, which may have any ending but that of Parquet.
+        whole: Whether the file is one text, which may have any ending but those of tables that are not text.
 
     Raises:
         RejectError: The name has another ending.
     """
     name = path.lower()
-    if whole and name.endswith(".parquet"):
-        raise RejectError("--record file is for text, which .parquet is not")
+    ending = name.rpartition(".")[2]
+    if whole and ending in BINARY:
+        raise RejectError(f"--record file is for text, which .{ending} is not")
     if whole or name.endswith((".txt", ".txt.gz")):
         return "txt", name.endswith(".gz")
     if kind := table_kind(path):
         return kind
     raise RejectError(
-        "expected a .txt, .jsonl, .csv or .tsv file, each also with .gz, or .parquet; --record file "
-        "takes any text file as one record"
+        f"{EXPECTED.replace('expected ', 'expected .txt, ')}, or take any text file as one record with "
+        "--record file"
     )

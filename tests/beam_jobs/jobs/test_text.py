@@ -1,6 +1,7 @@
 """Texts as they are read from files of every kind, one by one and in batches."""
 
 import gzip
+import io
 import json
 import re
 import zipfile
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -213,11 +215,30 @@ def test_files_that_are_no_text_are_rejected_as_records(tmp_path, name):
     assert found.error.startswith(("not UTF-8", "--record file is for text"))
 
 
-@pytest.mark.parametrize("name", ["a.json", "a", "a.gz", "a.tsv.xz", "a.txt.bz2", "a.parquet.gz"])
+@pytest.mark.parametrize("name", ["a.xlsx", "a", "a.gz", "a.tsv.xz", "a.txt.bz2", "a.parquet.gz"])
 def test_files_of_other_kinds_are_rejected(tmp_path, name):
     found = only(read(tmp_path, name, b"x"))
     assert (found.key, found.text) == (name, None)
-    assert found.error.startswith("expected a .txt, .jsonl, .csv or .tsv file")
+    assert found.error.startswith("expected .txt, .csv, .tsv, .jsonl, .json (each also .gz)")
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.json.gz", "a.feather", "a.arrow"])
+def test_texts_of_other_tables_are_those_of_the_same_rows_of_json_lines(tmp_path, name):
+    rows = [{"text": f"é {n}" if n % 3 else None, "y": n % 2, "m": {"n": n}} for n in range(9)]
+    table, buffer = pa.Table.from_pylist(rows), io.BytesIO()
+    if name.startswith("a.json"):
+        buffer.write(json.dumps(rows, indent=2, ensure_ascii=False).encode())
+    elif name == "a.arrow":
+        with pa.ipc.new_stream(buffer, table.schema) as writer:
+            writer.write_table(table, 4)
+    else:
+        pyarrow.feather.write_feather(table, buffer, chunksize=4)
+    data = buffer.getvalue()
+    options = {"label_field": "y", "columns": ("m.n",)}
+    found = read(tmp_path, name, gzip.compress(data) if name.endswith(".gz") else data, **options)
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    expected = read(tmp_path, "b.jsonl", lines, **options)
+    assert [text._replace(key=text.key.replace(name, "b.jsonl")) for text in found] == expected
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -54,7 +55,25 @@ def parquet(rows) -> bytes:
 
 COLUMNS = ("label", "group")
 
+
+def feather(rows) -> bytes:
+    buffer = io.BytesIO()
+    pyarrow.feather.write_feather(pa.Table.from_pylist(rows), buffer)
+    return buffer.getvalue()
+
+
+def stream(rows) -> bytes:
+    table, buffer = pa.Table.from_pylist(rows), io.BytesIO()
+    with pa.ipc.new_stream(buffer, table.schema) as writer:
+        writer.write_table(table)
+    return buffer.getvalue()
+
+
 KINDS = {
+    "t.json": lambda rows: json.dumps(rows).encode(),
+    "t.json.gz": lambda rows: gzip.compress(json.dumps(rows, indent=1).encode()),
+    "t.feather": feather,
+    "t.arrow": stream,
     "t.csv": delimited,
     "t.tsv": lambda rows: delimited(rows, "\t"),
     "t.jsonl": lines,
@@ -352,8 +371,16 @@ def test_every_table_is_checked_at_the_start(tmp_path):
         ("t.csv", b"path,\xff\n", "cannot be read: not a table that can be read to its end"),
         ("t.csv.gz", "path\n", "cannot be read: cannot be read to its end: Not a gzipped file"),
         ("t.parquet", "path\n", "cannot be read: not a Parquet file that can be read"),
-        ("t.txt", "path\n", "expected .csv, .tsv, .jsonl (each also .gz) or .parquet"),
-        ("t.parquet.gz", "path\n", "expected .csv, .tsv, .jsonl (each also .gz) or .parquet"),
+        (
+            "t.txt",
+            "path\n",
+            "expected .csv, .tsv, .jsonl, .json (each also .gz), .parquet, .feather, .arrow; convert",
+        ),
+        (
+            "t.parquet.gz",
+            "path\n",
+            "expected .csv, .tsv, .jsonl, .json (each also .gz), .parquet, .feather, .arrow; convert",
+        ),
         ("nope", None, "no file matches; check it with ls"),
     ],
 )

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.sources import rows
+from beam_jobs.sources.formats import json_objects
 from beam_jobs.sources.formats.parquet import read_row_groups, row_groups
 from beam_jobs.sources.rows import Dialect, Row, delimiter_hint
 from beam_jobs.sources.source import value_at
@@ -70,7 +71,11 @@ def column(array: pa.Array) -> list:
         ("a.tsv.gz", ("tsv", True)),
         ("gs://b/a.parquet", ("parquet", False)),
         ("a.parquet.gz", None),
-        ("a.json", None),
+        ("a.json", ("json", False)),
+        ("a.json.gz", ("json", True)),
+        ("a.feather", ("feather", False)),
+        ("a.arrow.gz", None),
+        ("a.xlsx", None),
         ("a.csv.bz2", None),
         ("csv", None),
         ("a.csv/b", None),
@@ -664,3 +669,90 @@ def test_a_column_whose_own_name_has_a_dot_comes_before_a_field():
     assert [value_at(row, "a.b") for row in values(read("jsonl", '{"a": {"b": 3}, "a.b": 1}'))] == [
         1
     ]
+
+
+# Objects of .json, and Arrow's own files.
+
+OBJECTS = st.dictionaries(
+    st.text(max_size=3), st.none() | st.integers(-(2**60), 2**60) | st.text(max_size=9), max_size=3
+)
+
+
+@given(st.lists(OBJECTS, max_size=6), st.booleans(), st.sampled_from([None, 2]), st.integers(1, 40))
+@settings(max_examples=100, deadline=None)
+def test_objects_of_json_are_those_of_the_library(objects, ascii_only, indent, block):
+    written = json.dumps(objects, ensure_ascii=ascii_only, indent=indent)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(json_objects, "_BLOCK_BYTES", block)
+        assert values(read("json", written)) == json.loads(written)
+        one_by_one = "\n".join(json.dumps(value, indent=indent) for value in objects)
+        assert values(read("json", one_by_one)) == objects
+    first = names("json", written)
+    assert set(first) == set(objects[0] if objects else ())
+
+
+@pytest.mark.parametrize(
+    ("data", "numbers", "error"),
+    [
+        ("", [], ""),
+        (" [ ] ", [], ""),
+        ("[1, 23]", [1, 2], "expected a JSON object, got int"),
+        ("12", [1], "expected a JSON object, got int"),
+        ('[{"a": 1}', [1, 0], "not JSON that can be read to its end: its array has no end"),
+        ('[{"a": 1}, {"a"', [1, 0], "not JSON that can be read to its end: Expecting ':'"),
+        ('[{"a": 1} oops]', [1, 0], "not JSON that can be read to its end: Expecting value"),
+        ("[" * 100_000, [0], "not JSON that can be read to its end: "),
+        ('[{"a": "\udcff"}, {"a": 1}]', [1, 2], "not UTF-8"),
+        ('{"a": "' + "x" * 400, [0], "not JSON, or an object is longer than 0 MiB"),
+    ],
+)
+def test_damaged_json_is_an_error_after_the_objects_before_it(monkeypatch, data, numbers, error):
+    if len(data) == 407:
+        monkeypatch.setattr(rows, "MAX_LINE_BYTES", 300)
+    found = read("json", data.encode("utf-8", "surrogateescape"))
+    assert [row.number for row in found] == numbers
+    assert error in "".join(row.error for row in found)
+
+
+def test_a_large_file_of_json_is_read_in_constant_memory():
+    data = b"[" + b",".join([b'{"text": "%s"}' % (b"x" * 1000)] * 30_000) + b"]"
+    with peak_below(16 << 20):
+        assert sum(1 for _ in read_rows(io.BytesIO(data), "json", False)) == 30_000
+
+
+def feather(table: pa.Table, is_stream: bool, compression: str | None = None) -> bytes:
+    buffer = io.BytesIO()
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    new = pa.ipc.new_stream if is_stream else pa.ipc.new_file
+    with new(buffer, table.schema, options=options) as writer:
+        writer.write_table(table, 700)
+    return buffer.getvalue()
+
+
+ARROW = pa.table(
+    {"n": range(2000), "a": [{"b": i, "c": str(i)} for i in range(2000)], "t": ["x"] * 2000}
+)
+
+
+@pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_rows_of_arrow_files_are_those_of_the_library(is_stream, compression):
+    data = feather(ARROW, is_stream, compression)
+    found = read("arrow", data)
+    assert values(found) == ARROW.to_pylist()
+    assert [row.number for row in found] == list(range(1, 2001))
+    assert names("feather", data) == ("n", "a", "a.b", "a.c", "t")
+    some = values(read("arrow", data, columns=["a.b", "t"]))
+    assert some == ARROW.drop_columns(["n"]).to_pylist()
+    assert len(read("arrow", data, columns=["no"])) == 2000
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_a_cut_arrow_file_is_an_error(is_stream):
+    data = feather(ARROW, is_stream)
+    for end in (0, 5, 100, len(data) // 2, len(data) - 8, len(data) - 1):
+        *_, last = read("arrow", data[:end])
+        assert (last.number, last.values) == (0, None)
+        assert last.error.startswith(
+            ("not an Arrow file that can be read", "cannot be read to its")
+        )
