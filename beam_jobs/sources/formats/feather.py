@@ -21,8 +21,7 @@ def feather_rows(file: BinaryIO, columns: Collection[str] | None = None) -> Iter
     """Yields the rows of a file, including those that cannot be read.
 
     Args:
-        file: The file, seekable: of Arrow's file format, or a stream as `save_to_disk` of Hugging Face
-            writes it.
+        file: The file, seekable, in Arrow's file format or its stream format.
         columns: The columns to read, and fields in them; None for all.
 
     Raises:
@@ -43,7 +42,10 @@ def feather_rows(file: BinaryIO, columns: Collection[str] | None = None) -> Iter
                 for values, error in batch_rows(batch.slice(start, BATCH_ROWS)):
                     yield Row(number, values, error)
                     number += 1
-        _check_end(file)
+        if _is_stream(file):
+            file.seek(-len(_END), 2)
+            if file.read() != _END:
+                raise RejectError("the stream has no end")
     except Exception as error:  # Arrow raises errors of nearly all kinds on damaged input.
         raise RejectError(f"cannot be read to its end: {error}") from None
 
@@ -57,12 +59,11 @@ def feather_columns(file: BinaryIO) -> tuple[str, ...]:
 
 def _open(file: BinaryIO, wanted: list[int] | None = None) -> Any:
     pa = require("pyarrow", "beam", ".feather and .arrow files")
-    file.seek(0)
-    is_file = file.read(len(_OF_FILES)) == _OF_FILES
-    file.seek(0)
     options = pa.ipc.IpcReadOptions(included_fields=wanted, use_threads=False)
+    open_ = pa.ipc.open_stream if _is_stream(file) else pa.ipc.open_file
+    file.seek(0)
     try:
-        return (pa.ipc.open_file if is_file else pa.ipc.open_stream)(file, options=options)
+        return open_(file, options=options)
     except Exception as error:
         raise RejectError(f"not an Arrow file that can be read: {error}") from None
 
@@ -73,9 +74,6 @@ def _batches(reader: Any) -> Iterator[Any]:
     return map(reader.get_batch, range(reader.num_record_batches))
 
 
-def _check_end(file: BinaryIO) -> None:
+def _is_stream(file: BinaryIO) -> bool:
     file.seek(0)
-    if file.read(len(_OF_FILES)) != _OF_FILES:
-        file.seek(-len(_END), 2)
-        if file.read() != _END:
-            raise RejectError("the stream has no end")
+    return file.read(len(_OF_FILES)) != _OF_FILES

@@ -133,7 +133,7 @@ REFUSALS = [
     (TABLE + "--extra_features age", "--extra_features age: got 'age', expected NAME:DTYPE"),
     (TABLE + "--extra_features age:int64,path:string,age:int8", "'age' is repeated"),
     (TABLE + "--table {data}/no.csv", "--table {data}/no.csv: no file matches; check it with ls"),
-    (TABLE + "--table {data}/a.txt", "--table {data}/a.txt: expected .csv, .tsv, .jsonl (each"),
+    (TABLE + "--table {data}/a.txt", "--table {data}/a.txt: expected .csv, .tsv, .jsonl"),
     (IMAGES + "--label column:kind", "column 'kind': expected a --table with a row"),
     (IMAGES + "--group_by column:age", "column 'age': expected a --table with a row"),
     (IMAGES + "--captions column:txt", "column 'txt': expected a --table with a row"),
@@ -202,7 +202,10 @@ REFUSALS = [
     # Texts.
     (TEXT + "--table {data}/b.jsonl", "--table holds the texts, so there is nothing to read from"),
     ("text --table {data}/no.csv --output {data}/out", "--table {data}/no.csv: no file matches"),
-    ("text --table {data}/a.txt --output {data}/out", "--table {data}/a.txt: expected .csv, .tsv"),
+    (
+        "text --table {data}/a.txt --output {data}/out",
+        "--table {data}/a.txt: expected .csv, .tsv, .jsonl",
+    ),
     ("text --table {data}/b.jsonl --key row --output {data}/out", "--key row: texts in a table"),
     (
         "text --table {data}/files.csv --path_column x --output {data}/out",
