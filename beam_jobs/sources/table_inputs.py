@@ -220,7 +220,7 @@ def _check_columns(
     """
     header = _columns_of(path, dialect)
     found = f"it has {', '.join(header) or 'none'}{delimiter_hint(header)}"
-    held = columns_of_files(header) if table_kind(path) == ("parquet", False) else []
+    held = columns_of_files(header)
     if not path_column:
         names = held if len(held) == 1 else [n for n in PATH_COLUMNS if n in (held or header)]
         if not names:
@@ -232,6 +232,11 @@ def _check_columns(
     for column in (path_column, *columns):
         if column not in header:
             raise UsageError(f"--table {path}: no column {column!r}, {found}")
+    if path_column in held and table_kind(path) != ("parquet", False):
+        raise UsageError(
+            f"--table {path}: column {path_column!r} holds files, which are read from .parquet alone: "
+            "write the table as Parquet, such as with to_parquet"
+        )
     return path_column, path_column in held
 
 

@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
@@ -141,6 +142,15 @@ def test_files_come_before_paths_and_ambiguous_columns_are_refused(tmp_path):
     pq.write_table(pa.table({"b": ["x.png"]}), tmp_path / "u.parquet")
     assert refused(table, tmp_path / "u.parquet", column="b") == (
         "--table: column 'b' holds files in some tables and paths in others: make a dataset of each"
+    )
+
+
+def test_files_in_other_tables_are_refused(tmp_path):
+    table = tmp_path / "t.feather"
+    pyarrow.feather.write_feather(pq.read_table(HELD / "images.parquet"), table)
+    assert refused(table, columns=("label",)) == (
+        f"--table {table}: column 'image' holds files, which are read from .parquet alone: write the "
+        "table as Parquet, such as with to_parquet"
     )
 
 
