@@ -18,10 +18,13 @@ TENSORFLOW = ["tensorflow>=2.20,<2.23", "pillow>=10.3"]
 INPUTS = {
     "audio": ["soundfile>=0.12"],
     "boxes": ["ijson>=3.2"],
+    "edf": ["edfio>=0.4.18"],
     "hdf5": ["h5py>=3.10"],
+    "matlab": ["h5py>=3.10", "scipy>=1.11"],
+    "netcdf": ["h5py>=3.10", "scipy>=1.11"],
     "tokens": ["tokenizers>=0.20.1"],
 }
-ALL_INPUTS = [package for packages in INPUTS.values() for package in packages]
+ALL_INPUTS = sorted({package for packages in INPUTS.values() for package in packages})
 # What reads and writes object stores: a driver of fsspec's for readers, and what Beam's own filesystem
 # imports. Each aiobotocore fits few versions of botocore, and boto3 goes with one: without a bound
 # below, pip looks through years of them and ends at an s3fs of 2020.

@@ -16,7 +16,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from beam_jobs.errors import DataError, JobError, UsageError
+from beam_jobs.errors import DataError, JobError, RejectError, UsageError
+from beam_jobs.jobs.sensors.inside.columns import Column
+from beam_jobs.jobs.sensors.recording import ReadOptions, Recording
 from readers.format.manifest import Manifest
 from readers.format.schema import Feature, Schema
 from readers.format.version import __version__
@@ -25,10 +27,14 @@ if TYPE_CHECKING:
     from beam_jobs.pipeline.write_shards import WriteShards
 
 __all__ = [
+    "Column",
     "DataError",
     "Feature",
     "JobError",
     "Manifest",
+    "ReadOptions",
+    "Recording",
+    "RejectError",
     "Schema",
     "UsageError",
     "WriteShards",

@@ -1,8 +1,10 @@
 """The files that CONTRIBUTING.md names exist, and its example of an input format works."""
 
 import re
+import sys
+import types
 
-from beam_jobs.jobs.sensors import formats
+from beam_jobs.jobs.sensors.formats import registry
 from tests.support.checkout import ROOT
 
 TEXT = (ROOT / "CONTRIBUTING.md").read_text()
@@ -30,21 +32,23 @@ def test_its_ten_lines_name_every_package():
 
 
 def test_its_input_format_works(monkeypatch):
-    loader, table, extra, test = blocks_of("python")
-    source, proof = {}, {}
-    exec(loader, source)
-    ((kind, function),) = re.findall(r'^    "(\w+)": (\w+),$', table, re.MULTILINE)
-    monkeypatch.setitem(formats.LOADERS, kind, source[function])
+    reader, table, extra, test = blocks_of("python")
+    (entry,) = re.findall(r"^    (_own\(.*\)),$", table, re.MULTILINE)
+    added = eval(entry, vars(registry))
+    source, proof = types.ModuleType(added.reader.partition(":")[0]), {}
+    exec(reader, vars(source))
+    monkeypatch.setitem(sys.modules, source.__name__, source)
+    monkeypatch.setitem(registry._OWN, ".arff", added)
     exec(test, proof)
     (check,) = (value for name, value in proof.items() if name.startswith("test_"))
     check()
-    # The extra is the one that the loader names.
-    ((name, package),) = re.findall(r'^    "(\w+)": \["(\w+)[^"]*"\],$', extra, re.MULTILINE)
-    assert f'require("{package}.io", "{name}", ' in loader
+    # The extra is the one of the entry.
+    assert re.findall(r'^    "(\w+)": \["(\w+)[^"]*"\],$', extra, re.MULTILINE) == [
+        (added.extra, *added.libraries)
+    ]
 
 
-def test_the_dictionaries_it_extends_exist():
+def test_the_tables_it_extends_exist():
     assert "\nINPUTS = {\n" in (ROOT / "setup.py").read_text()
-    table = (ROOT / "beam_jobs/jobs/sensors/formats.py").read_text()
-    (opening,) = re.findall(r"^.*LOADERS.*\{$", "\n".join(blocks_of("python")), re.MULTILINE)
-    assert f"\n{opening}\n" in table
+    table = (ROOT / "beam_jobs/jobs/sensors/formats/registry.py").read_text()
+    assert "\nFORMATS = (\n" in table and "\nFORMATS = (\n" in TEXT

@@ -14,6 +14,7 @@ from beam_jobs.cli.images import ImageFlags
 from beam_jobs.cli.reshard import ReshardedDatasetFlags, ReshardFlags
 from beam_jobs.cli.sensors import SensorFlags
 from beam_jobs.cli.text import TextFlags
+from beam_jobs.jobs.sensors.formats.registry import FORMATS, suffixes_of
 from readers.format.version import __version__
 
 _DESCRIPTION = """\
@@ -63,7 +64,7 @@ _JOBS = {
         EncodedDatasetFlags,
     ),
     "sensors": _Job(
-        "A record is a recording: .npy, .npz, .csv, .parquet, .h5, .wav or .flac, [time, ...].",
+        f"A record is a recording, [time, ...]: {', '.join(suffixes_of(*FORMATS))}.",
         SensorFlags,
         EncodedDatasetFlags,
     ),

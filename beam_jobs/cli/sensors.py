@@ -11,12 +11,14 @@ from beam_jobs.cli.flags import flag, names_in
 from beam_jobs.cli.inputs import InputFlags
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.sensors.conditioning import Conditioning, LastWindow
+from beam_jobs.jobs.sensors.formats.registry import Contents, contents_of, suffixes_with
 from beam_jobs.jobs.sensors.inside.labels import WindowLabel
 from beam_jobs.jobs.sensors.job import SensorEncoding, SensorJob
 from beam_jobs.jobs.sensors.recording import ReadOptions, TimesPolicy, TimeUnit
 from beam_jobs.jobs.sensors.signals import NanPolicy
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
+from beam_jobs.sources.rows import DEFAULT
 from beam_jobs.sources.source import COLUMN
 from beam_jobs.sources.table_inputs import known_columns
 from readers.format.schema import TENSORFLOW_DTYPES
@@ -38,12 +40,17 @@ _ALONG_TIME = (
 # Files that are looked at for one that a flag applies to.
 _TRIED = 100
 
+_TABLES = suffixes_with("table")
+
 
 @dataclass(frozen=True)
 class SensorFlags(InputFlags):
     """The flags of the sensors job."""
 
     title = "records"
+
+    # Without a --table, the others apply to recordings.
+    of_rows = ("path_column", "key")
 
     label: str = flag(
         "parent",
@@ -67,20 +74,20 @@ class SensorFlags(InputFlags):
     )
     arrays: str = flag(
         "",
-        "arrays of .npz and .h5 files; a single one is called `signal`, several keep their names",
+        f"arrays of {suffixes_with('arrays')} files; a single one is called `signal`, several keep their names",
         unset="all",
         metavar="NAME,…",
     )
     columns: str = flag(
         "",
-        "columns of .csv and .parquet files that are channels",
-        unset="all (of .parquet, all that hold numbers) but --drop_columns, columns of --label and "
+        f"columns of {_TABLES} files that are channels",
+        unset="all (of files with dtypes, all that hold numbers) but --drop_columns, columns of --label and "
         "other metadata, those called like times, such as `timestamp`, and pandas' row numbers",
         metavar="NAME,…",
     )
     drop_columns: str = flag(
         "",
-        "columns of .csv and .parquet files that are no channels, such as is_anomaly,comment",
+        f"columns of {_TABLES} files that are no channels, such as is_anomaly,comment",
         unset="none",
         metavar="NAME,…",
     )
@@ -102,7 +109,7 @@ class SensorFlags(InputFlags):
     dtype: str = flag(
         "",
         "convert to this dtype, such as float32, which scales audio to -1..1",
-        unset="the input's own; float32 for .csv",
+        unset="the input's own; float32 for text, which states none",
         choices=sorted(set(TENSORFLOW_DTYPES) - {"string", "bfloat16"}),
         metavar="NAME",
     )
@@ -115,7 +122,7 @@ class SensorFlags(InputFlags):
     )
     time_column: str = flag(
         "",
-        "the column of .csv and .parquet files with the times of the samples, for --resample",
+        f"the column of {_TABLES} files with the times of the samples, for --resample",
         unset="none, samples follow each other at the file's rate or --rate",
         metavar="NAME",
     )
@@ -275,16 +282,21 @@ class SensorFlags(InputFlags):
         inside = self._inside(inputs, wanted, array)
         if array:
             labels = Labels("column", array)
-        for name, kinds in (
-            ("columns", (".csv", ".parquet")),
-            ("drop_columns", (".csv", ".parquet")),
-            ("channels", (".wav", ".flac")),
-        ):
+        needed: dict[str, Contents] = {
+            "columns": "table",
+            "drop_columns": "table",
+            "channels": "audio",
+        }
+        if not self.table:
+            needed["delimiter"] = "table"
+        for name, contents in needed.items():
             value = getattr(self, name)
-            if value and not _has_kind(inputs, kinds):
+            if value and not _has_contents(inputs, contents):
                 raise UsageError(
-                    f"--{name} {value}: none of the first files is a {' or a '.join(kinds)}: drop it"
+                    f"--{name} {value}: none of the first files is a {suffixes_with(contents)}: "
+                    "drop it"
                 )
+        dialect = DEFAULT if self.table else self.dialect
         read_options = ReadOptions(
             arrays=tuple(name for name in names_in(self.arrays) if name not in inside),
             columns=names_in(self.columns),
@@ -293,6 +305,8 @@ class SensorFlags(InputFlags):
             time_column=self.time_column,
             time_unit=self.time_unit,
             times=self.times,
+            delimiter=dialect.delimiter,
+            encoding=dialect.encoding,
             float_audio=self.dtype.startswith("float"),
             mono=self.channels == 1,
             inside=inside,
@@ -315,10 +329,10 @@ class SensorFlags(InputFlags):
         return job
 
 
-def _has_kind(inputs: Inputs, kinds: tuple[str, ...]) -> bool:
+def _has_contents(inputs: Inputs, contents: Contents) -> bool:
     first = itertools.chain.from_iterable(inputs.first(p, _TRIED) for p in inputs.patterns)
     return any(
-        name.lower().endswith(kinds)
+        contents_of(name) in (contents, "")
         for source, _ in first
         for name in (source.file, *(path for _, path, _, _ in source.joined))
     )

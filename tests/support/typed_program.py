@@ -42,6 +42,15 @@ def total(manifest: beam_jobs.Manifest) -> int:
     return sum(split.records for split in manifest.splits.values())
 
 
+def read_ecg(data: bytes, options: beam_jobs.ReadOptions) -> beam_jobs.Recording:
+    """Reads a format of recordings of one's own."""
+    if options.arrays:
+        raise beam_jobs.RejectError("it has one array without a name")
+    signal = np.frombuffer(data, ">i2")
+    columns = {name: beam_jobs.Column.of(name, signal) for name in options.inside}
+    return beam_jobs.Recording({"signal": signal}, rate=100, columns=columns)
+
+
 def exit_code(error: beam_jobs.JobError) -> int:
     print(error.message)
     expected = isinstance(error, (beam_jobs.UsageError, beam_jobs.DataError))

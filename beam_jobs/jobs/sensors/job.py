@@ -13,7 +13,7 @@ from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.file_passes import FilesInParts
 from beam_jobs.jobs.protocols import FileJob, Part, complete_schema
 from beam_jobs.jobs.sensors.conditioning import Conditioning, RecordingRecords
-from beam_jobs.jobs.sensors.formats import read_recording
+from beam_jobs.jobs.sensors.formats.registry import contents_of, read_recording
 from beam_jobs.jobs.sensors.inside.labels import WindowLabel
 from beam_jobs.jobs.sensors.inside.parts import first_record, parts_of_recording, with_rate
 from beam_jobs.jobs.sensors.recording import ReadOptions, Recording
@@ -34,9 +34,6 @@ from beam_jobs.storage.files import read_bytes
 from readers.format.schema import Feature, Schema
 
 SensorEncoding = Literal["tensor", "raw", "list"]
-
-# A CSV file states no dtype; models take float32.
-_CSV_DTYPE = "float32"
 
 # Files that are tried when the schema is learned from the first readable one.
 _TRIED = 20
@@ -311,10 +308,9 @@ class SensorJob(FilesInParts):
             return "choose with --arrays"
         if isinstance(found, list) or found.dtype.name != feature.dtype:
             return "convert with --dtype"
-        kind = key.rsplit(".", 1)[-1].lower()
-        if kind in ("wav", "flac") and not self.read_options.mono:
+        if contents_of(key) == "audio" and not self.read_options.mono:
             return "mix audio to one channel with --channels 1"
-        return "choose with --columns" if kind in ("csv", "parquet") else "choose with --arrays"
+        return "choose with --columns" if contents_of(key) == "table" else "choose with --arrays"
 
     def _read_recording(
         self, source: Source, data: bytes | None
@@ -362,10 +358,9 @@ class SensorJob(FilesInParts):
         return Recording(arrays, rates.pop(), notes=tuple(notes)), clocks
 
     def _read_file(self, name: str, data: bytes) -> Recording:
-        kind = name.rsplit(".", 1)[-1].lower()
-        recording = read_recording(kind, data, self.read_options)
-        if kind == "csv" and not self.dtype:
-            arrays = {n: convert_array(a, _CSV_DTYPE) for n, a in recording.arrays.items()}
+        recording = read_recording(name, data, self.read_options)
+        if recording.dtype and not self.dtype:
+            arrays = {n: convert_array(a, recording.dtype) for n, a in recording.arrays.items()}
             rounded = itertools.chain.from_iterable(map(note_rounded, recording.arrays.values()))
             recording = recording._replace(arrays=arrays, notes=(*recording.notes, *rounded))
         return recording

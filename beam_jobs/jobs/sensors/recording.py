@@ -11,7 +11,11 @@ import numpy as np
 
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.sensors.inside.columns import Column
+from beam_jobs.storage.encodings import UTF8
 from readers.format.tfrecord import MAX_RECORD_BYTES
+
+# Text states no dtype; models take this one.
+TEXT_DTYPE = "float32"
 
 TimeUnit = Literal["s", "ms", "us", "ns"]
 
@@ -31,6 +35,7 @@ class Recording(NamedTuple):
         notes: Remarks for the owner of the file, such as columns that were left out.
         columns: Those of `ReadOptions.inside` that have a value for each sample.
         metadata: Those of `ReadOptions.inside` that have one value.
+        dtype: The dtype of records without --dtype, if the file states none.
     """
 
     arrays: dict[str, np.ndarray]
@@ -39,6 +44,7 @@ class Recording(NamedTuple):
     notes: tuple[str, ...] = ()
     columns: Mapping[str, Column] = _NOTHING
     metadata: Mapping[str, Any] = _NOTHING
+    dtype: str = ""
 
     @property
     def clocks(self) -> dict[str, np.ndarray | float]:
@@ -112,15 +118,17 @@ class ReadOptions:
 
     Attributes:
         arrays: The names of the arrays to read; all of them if empty.
-        columns: The channels to read from `.csv` and `.parquet` files, in this order; if empty, every
-            column of a `.csv` file, or every numeric column of a `.parquet` file, except those
-            below, times and row numbers.
+        columns: The channels to read from tables, in this order; if empty, every column of a table of
+            text, or every numeric column of one with dtypes, except those below, times and row
+            numbers.
         drop_columns: Columns that every file has and that are no channels.
         metadata_columns: Columns that are no channels in the files that have them.
         time_column: The column of sample times; "" without one.
         time_unit: The unit of times that are plain numbers.
         times: "strict" rejects recordings whose times do not increase, "drop_duplicates" drops rows with
             the time of the row before, "sort" sorts rows by time first.
+        delimiter: The character between the columns of tables of text; "" to recognise it.
+        encoding: The encoding of tables of text, a name from `encoding_name`.
         float_audio: Whether integer samples of audio become float32 from -1 to 1.
         mono: Whether the channels of audio become one, their mean.
         inside: Columns and arrays that are no channels and no arrays of records, but state labels
@@ -136,6 +144,8 @@ class ReadOptions:
     time_column: str = ""
     time_unit: TimeUnit = "s"
     times: TimesPolicy = "strict"
+    delimiter: str = ""
+    encoding: str = UTF8
     float_audio: bool = False
     mono: bool = False
     inside: tuple[str, ...] = ()
@@ -176,6 +186,7 @@ def single_signal(
     times: np.ndarray | None = None,
     notes: tuple[str, ...] = (),
     columns: Mapping[str, Column] = _NOTHING,
+    dtype: str = "",
 ) -> Recording:
     """Returns the recording of a file whose format holds one array without a name.
 
@@ -183,7 +194,7 @@ def single_signal(
         RejectError: an array other than `signal` is wanted.
     """
     choose_arrays(("signal",), options.arrays)
-    return Recording({"signal": signal}, rate, times, notes, columns)
+    return Recording({"signal": signal}, rate, times, notes, columns, dtype=dtype)
 
 
 def check_size(size: int, claim: str = "it unpacks to") -> None:

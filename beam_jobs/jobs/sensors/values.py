@@ -71,7 +71,7 @@ def note_rounded(array: np.ndarray) -> tuple[str, ...]:
         return ()
     example = array[1:][lost][0]
     return (
-        f"{example:.0f} and the value before it are equal in float32, the dtype of .csv files: add "
+        f"{example:.0f} and the value before it are equal in float32: add "
         "--dtype float64, or leave the column out with --drop_columns",
     )
 

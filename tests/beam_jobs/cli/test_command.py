@@ -231,8 +231,9 @@ REFUSALS = [
     (TEXT + "--vocabulary_size 100", "--vocabulary_size 100: only --tokens words and bpe learn a"),
     (IMAGES + "--resize fit", "--resize fit: add the --image_size to resize to"),
     (SENSORS + "--times sort", "--times sort: add the --time_column that has the times"),
-    (SENSORS + "--channels 1", "--channels 1: none of the first files is a .wav or a .flac: drop"),
-    (SENSORS + "--drop_columns a", "--drop_columns a: none of the first files is a .csv or a"),
+    (SENSORS + "--delimiter |", "--delimiter |: none of the first files is a .csv, .tsv,"),
+    (SENSORS + "--channels 1", "--channels 1: none of the first files is a .wav, .flac, .ogg"),
+    (SENSORS + "--drop_columns a", "--drop_columns a: none of the first files is a .csv, .tsv,"),
     (SENSORS + "--columns a --drop_columns b", "--drop_columns b: --columns names all channels"),
     (SENSORS + "--drop_columns a,a", "--drop_columns a,a: a name is repeated"),
     (
@@ -275,7 +276,7 @@ REFUSALS = [
     ),
     (IMAGES + "--label array:y", "--label array:y: expected parent, none, csv:FILE or column:NAME"),
     (IMAGES + "--jpeg_exact", "--jpeg_exact: add the --image_size that JPEGs are resized to"),
-    (SENSORS + "--columns a", "--columns a: none of the first files is a .csv or a .parquet: drop"),
+    (SENSORS + "--columns a", "--columns a: none of the first files is a .csv, .tsv,"),
     (SENSORS + "--arrays a,b,a", "--arrays a,b,a: a name is repeated"),
     (
         IMAGES + "--masks {data}/pics",

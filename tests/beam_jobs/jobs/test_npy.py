@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from beam_jobs.errors import RejectError
-from beam_jobs.jobs.sensors.arrays import _npy_header, parse_npy
+from beam_jobs.jobs.sensors.formats.npy import _npy_header, parse_npy
 
 
 def npy(array) -> bytes:

@@ -1,0 +1,1 @@
+"""Formats of recordings, one file each; `registry` finds the one of a file."""

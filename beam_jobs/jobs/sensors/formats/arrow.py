@@ -1,0 +1,110 @@
+"""Recordings in files that Arrow reads: Parquet, and its own format, which is Feather, too."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow.dataset
+import pyarrow.parquet
+
+from beam_jobs.errors import RejectError
+from beam_jobs.jobs.sensors.channels import choose_channels, column_index, note_left_out, note_twice
+from beam_jobs.jobs.sensors.inside.columns import Column
+from beam_jobs.jobs.sensors.recording import ReadOptions, Recording, check_size, single_signal
+from beam_jobs.jobs.sensors.tables import METADATA, seconds
+
+_NUMBERS = frozenset(
+    ("bool", "halffloat", "float", "double")
+    + tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
+)
+
+_TEXT = ("string", "large_string", "dictionary")
+
+
+def read_parquet(data: bytes, options: ReadOptions) -> Recording:
+    """Reads [rows, channels] in the dtype that holds all of the columns; nulls are NaN."""
+    file = pyarrow.parquet.ParquetFile(io.BytesIO(data))
+
+    def read(names: list[str]) -> pyarrow.Table:
+        texts = list(options.inside)
+        if not texts:
+            return file.read(names, use_threads=False)
+        # A text that is repeated in each of a billion rows takes a few bytes of a file.
+        whole = pyarrow.parquet.ParquetFile(io.BytesIO(data), read_dictionary=texts)
+        return whole.read(names, use_threads=False)
+
+    return _read(file.schema_arrow, file.metadata.num_rows, read, options)
+
+
+def read_feather(data: bytes, options: ReadOptions) -> Recording:
+    """Reads a table as `read_parquet` does."""
+    # As a part of a dataset, a file states its number of rows before any is unpacked.
+    file = pyarrow.dataset.IpcFileFormat().make_fragment(pyarrow.py_buffer(data))
+
+    def read(names: list[str]) -> pyarrow.Table:
+        table = file.to_table(columns=names, use_threads=False)
+        table.validate()  # or a damaged file has columns that reach beyond it
+        return table
+
+    return _read(file.physical_schema, file.count_rows(), read, options)
+
+
+def _read(
+    schema: pyarrow.Schema,
+    rows: int,
+    read: Callable[[list[str]], pyarrow.Table],
+    options: ReadOptions,
+) -> Recording:
+    names, time = schema.names, options.time_column
+    types = dict(zip(names, map(str, schema.types), strict=True))
+    places, left_out = choose_channels(names, options)
+    chosen = [names[place] for place in places]
+    if not options.columns:
+        chosen = [name for name in chosen if types[name] in _NUMBERS]
+    if not chosen:
+        raise RejectError(f"no numeric column but the time: the file has {', '.join(names)}")
+    for name in chosen:
+        column_index(names, name)
+        if types[name] not in _NUMBERS:
+            raise RejectError(
+                f"column {name!r} is not numeric but {types[name]}: choose others with --columns"
+            )
+    if time and types[time] not in _NUMBERS and not types[time].startswith(("timestamp", "date")):
+        raise RejectError(
+            f"column {time!r} is {types[time]}: expected numbers, timestamps or dates as times"
+        )
+    for name in options.inside:
+        column_index(names, name, METADATA)
+        if types[name] not in _NUMBERS and not types[name].startswith(_TEXT):
+            raise RejectError(f"column {name!r} is {types[name]}, expected text or numbers")
+    wanted = sorted({*chosen, time, *options.inside} - {""})
+    check_size(8 * rows * len(wanted))
+    table = read(wanted)
+    if table.num_rows != rows:
+        raise ValueError(f"it has {table.num_rows} of {rows} rows")
+    signal = np.stack([_arrow_numbers(table[name]) for name in chosen], 1)
+    left_out = [name for name in left_out if types[name] in _NUMBERS]
+    return single_signal(
+        signal,
+        options,
+        times=_arrow_seconds(table[time], options.time_unit) if time else None,
+        notes=(*note_left_out(left_out), *note_twice(names, options)),
+        columns={name: Column.of_cells(table[name].chunks) for name in options.inside},
+    )
+
+
+def _arrow_numbers(column: Any) -> np.ndarray:
+    if str(column.type) == "bool" and column.null_count:
+        column = column.cast("uint8")  # or NumPy gets objects
+    return column.to_numpy()
+
+
+def _arrow_seconds(column: Any, unit: str) -> np.ndarray:
+    if str(column.type).startswith("date"):
+        column = column.cast("timestamp[ms]")
+    if str(column.type) not in _NUMBERS:
+        unit, column = column.type.unit, column.cast("int64")
+    return seconds(column.to_numpy(), unit)

@@ -1,0 +1,190 @@
+"""Recordings in tables of text: .csv, .tsv and .txt files."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow.compute
+import pyarrow.csv
+
+from beam_jobs.errors import RejectError
+from beam_jobs.jobs.sensors.channels import choose_channels, column_index, note_left_out, note_twice
+from beam_jobs.jobs.sensors.formats.cells import (
+    is_number,
+    is_time,
+    numbers,
+    text_seconds,
+    with_points,
+)
+from beam_jobs.jobs.sensors.inside.columns import Column
+from beam_jobs.jobs.sensors.recording import (
+    TEXT_DTYPE,
+    ReadOptions,
+    Recording,
+    check_size,
+    single_signal,
+)
+from beam_jobs.jobs.sensors.tables import METADATA, as_text
+
+# Bytes that are held as text at a time. A row cannot be longer; wide tables get more.
+_BLOCK_BYTES = 1 << 22
+
+# Arrow's message. A handler of invalid rows would fail, with a traceback, on rows that are not UTF-8.
+_ARROW_RAGGED = re.compile(r"Row #(\d+): Expected \d+ columns, got (\d+)")
+
+_COMMENTS = re.compile(rb"\A(?:[ \t]*[#%][^\r\n]*[\r\n]+)+")
+
+
+def read_csv(data: bytes, options: ReadOptions) -> Recording:
+    """Reads a table whose columns are separated by commas, or by ; or tabs if its first lines are."""
+    text = as_text(data, options)
+    return _read(text, options.delimiter or _delimiter(text, ",;\t") or ",", options)
+
+
+def read_tsv(data: bytes, options: ReadOptions) -> Recording:
+    """Reads a table whose columns are separated by tabs."""
+    return _read(as_text(data, options), options.delimiter or "\t", options)
+
+
+def read_txt(data: bytes, options: ReadOptions) -> Recording:
+    """Reads a table whose columns are separated by tabs, ; or commas as its first lines are, or by spaces.
+
+    Lines before it that begin with # or % are comments.
+    """
+    text = _COMMENTS.sub(b"", as_text(data, options))
+    delimiter = options.delimiter or _delimiter(text, "\t;,")
+    if not delimiter:
+        text = b"\n".join(b"\t".join(line.split()) for line in text.splitlines())
+        delimiter = "\t"
+    return _read(text, delimiter, options)
+
+
+def _delimiter(text: bytes, choices: str) -> str:
+    """Returns the first of the characters that divides the first two rows into as many cells; or "".
+
+    One that divides the second row into numbers goes before all others.
+    """
+    several = ""
+    for choice in choices:
+        least = 1 if choice == choices[0] else 2
+        if least == 2 and choice.encode() not in text:
+            continue
+        rows = list(itertools.islice(_rows(text, choice), 2))
+        if len({len(row) for row in rows}) == 1 and len(rows[0]) >= least:
+            if all(is_number(_with_point(cell) if choice == ";" else cell) for cell in rows[-1]):
+                return choice
+            several += choice * (len(rows[0]) > 1)
+    return several[:1]
+
+
+def _with_point(cell: str) -> str:
+    return cell if "." in cell else cell.replace(",", ".")
+
+
+def _rows(text: bytes, delimiter: str) -> Iterator[list[str]]:
+    """Yields the rows that are not blank."""
+    lines = io.TextIOWrapper(io.BytesIO(text), "utf-8-sig", newline="")
+    try:
+        yield from filter(None, csv.reader(lines, delimiter=delimiter))
+    except UnicodeDecodeError:
+        raise RejectError(
+            "its text is not UTF-8: name its encoding with --text_encoding, such as cp1252"
+        ) from None
+
+
+def _read(text: bytes, delimiter: str, options: ReadOptions) -> Recording:
+    """Reads float64 [rows, channels].
+
+    The first row names the columns, unless all of its cells are numbers. If the next has none, and the
+    one after it has some, it has the units of the columns. In tables separated by ;, a comma is a
+    decimal point.
+    """
+    # Every cell but the last ends in one of these.
+    ends = max(text.count(b"\n"), text.count(b"\r"))
+    check_size(8 * (1 + text.count(delimiter.encode()) + ends))
+    if b"\0" in text:  # Python's csv module accepts these since 3.11
+        raise ValueError("it holds bytes that are zero")
+    top = list(itertools.islice(_rows(text, delimiter), 3))
+    if not top:
+        raise RejectError("the file is empty")
+    if delimiter == ";":
+        top = [[_with_point(cell) for cell in row] for row in top]
+    names = [] if all(map(is_number, top[0])) else [name.strip() for name in top[0]]
+    if not names and (options.columns or options.drop_columns or options.time_column):
+        raise RejectError(
+            "its first line has no names for --columns, --drop_columns or --time_column"
+        )
+    if not names and options.inside:
+        raise RejectError(f"no column {options.inside[0]!r}{METADATA}: its first line has no names")
+    inside = {name: column_index(names, name, METADATA) for name in options.inside}
+    texts: dict[str, list[Any]] = {name: [] for name in inside}
+    time = column_index(names, options.time_column) if options.time_column else None
+    places, left_out = choose_channels(names, options) if names else (range(len(top[0])), [])
+    notes = (*note_left_out(left_out), *note_twice(names, options))
+    units = bool(names) and _is_units(top[1:], [*places, *([] if time is None else [time])])
+    if units:
+        notes = (*notes, f"its second line has no number and was taken for units: {top[1]}")
+    blocks, times = [np.empty((0, len(places)))], [np.empty(0)]
+    for row, cells in _blocks(text, delimiter, len(top[0]), bool(names), units):
+        if delimiter == ";":
+            cells = [with_points(column) for column in cells]
+        columns = [numbers(cells[i], row, names[i] if names else None) for i in places]
+        blocks.append(np.stack(columns, 1))
+        if time is not None:
+            times.append(text_seconds(cells[time], row, options.time_unit))
+        for name, place in inside.items():
+            texts[name].append(pyarrow.compute.utf8_trim_whitespace(cells[place]))
+    signal = np.concatenate(blocks)
+    if not names and len(places) > 1 and np.isnan(signal[:, -1]).all():
+        signal = signal[:, :-1]  # every line ends in a delimiter
+    return single_signal(
+        signal,
+        options,
+        times=None if time is None else np.concatenate(times),
+        notes=notes,
+        columns={name: Column.of_cells(chunks) for name, chunks in texts.items()},
+        dtype=TEXT_DTYPE,
+    )
+
+
+def _is_units(rows: Sequence[Sequence[str]], places: Sequence[int]) -> bool:
+    """Whether the first of two rows below a header has the units of the columns at some places."""
+    if len(rows) < 2 or any(len(row) <= max(places) for row in rows):
+        return False
+    units, values = ([row[place] for place in places] for row in rows)
+    stated = [cell for cell in units if cell.strip()]
+    return (
+        bool(stated) and not any(map(is_time, stated)) and any(map(is_number, filter(None, values)))
+    )
+
+
+def _blocks(
+    text: bytes, delimiter: str, width: int, header: bool, units: bool
+) -> Iterator[tuple[int, list[Any]]]:
+    """Yields blocks of rows below the header: the first row's number, and columns of Arrow strings."""
+    names = [str(place) for place in range(width)]
+    row, above = 1 - header, header + units
+    try:
+        for block in pyarrow.csv.open_csv(
+            pyarrow.BufferReader(text),
+            pyarrow.csv.ReadOptions(
+                use_threads=False, block_size=max(_BLOCK_BYTES, 64 * width), column_names=names
+            ),
+            pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+            pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(names, pyarrow.string())),
+        ):
+            skipped = min(above, block.num_rows)
+            yield row + skipped, block.slice(skipped).columns
+            row, above = row + block.num_rows, above - skipped
+    except pyarrow.ArrowInvalid as error:
+        ragged = _ARROW_RAGGED.search(str(error))
+        if not ragged:
+            raise
+        number, values = int(ragged[1]) - header, ragged[2]
+        raise RejectError(f"row {number} has {values} values, not {width}") from None

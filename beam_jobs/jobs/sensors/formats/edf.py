@@ -1,0 +1,56 @@
+"""Recordings of the body in .edf and .bdf files."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import edfio
+import numpy as np
+
+from beam_jobs.errors import RejectError
+from beam_jobs.jobs.sensors.channels import choose_channels
+from beam_jobs.jobs.sensors.recording import (
+    TEXT_DTYPE,
+    ReadOptions,
+    Recording,
+    check_size,
+    single_signal,
+)
+
+# About files that are cut, which `_read` rejects, and signals without a range, which stay integers.
+warnings.filterwarnings("ignore", module="edfio")
+
+
+def read_edf(data: bytes, options: ReadOptions) -> Recording:
+    """Reads [time, channels] in physical units: the wanted signals, or all; annotations are left out."""
+    check_size(4 * len(data))  # 16 bits become 64
+    return _read(data, edfio.read_edf(data, header_encoding="latin-1"), options)
+
+
+def read_bdf(data: bytes, options: ReadOptions) -> Recording:
+    """Reads a file of 24 bits as `read_edf` does."""
+    check_size(8 * len(data) // 3)
+    return _read(data, edfio.read_bdf(data, header_encoding="latin-1"), options)
+
+
+def _read(data: bytes, file: Any, options: ReadOptions) -> Recording:
+    stated = int(data[236:244])
+    if stated != file.num_data_records:
+        raise ValueError(f"it has {file.num_data_records} of {stated} blocks of samples")
+    if data[196:197] == b"D":
+        raise RejectError("its recording was interrupted (EDF+D): export its parts as files")
+    if options.time_column:
+        raise RejectError("it states its rate and has no column of times: drop --time_column")
+    names = [signal.label for signal in file.signals]
+    if not names:
+        raise RejectError("it holds annotations alone")
+    places, _ = choose_channels(names, options)
+    signals = [file.signals[place] for place in places]
+    rates = sorted({signal.sampling_frequency for signal in signals})
+    if len(rates) > 1:
+        found = ", ".join(f"{signal.label} {signal.sampling_frequency:g} Hz" for signal in signals)
+        raise RejectError(f"its signals differ in their rates: {found}; choose with --columns")
+    signal = np.stack([signal.data for signal in signals], 1)
+    # Its integers have as many digits as this dtype or less.
+    return single_signal(signal, options, rates[0], dtype=TEXT_DTYPE)

@@ -1,0 +1,179 @@
+"""Which format a recording has, by the name of its file, and what reads it."""
+
+from __future__ import annotations
+
+import functools
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Literal
+
+from beam_jobs.errors import RejectError, UsageError
+from beam_jobs.jobs.sensors.recording import ReadOptions, Recording
+from beam_jobs.packages import require
+
+Reader = Callable[[bytes, ReadOptions], Recording]
+
+Contents = Literal["array", "arrays", "table", "audio", ""]
+
+# Packages add formats by entry points of this group: the name is a suffix without its first dot, the
+# value a `Reader`.
+ENTRY_POINTS = "beam_shards.recordings"
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format of recordings, or a family of formats that one function reads.
+
+    Attributes:
+        suffixes: The endings of its files in lower case, such as ".csv.gz".
+        reader: The `Reader` as "module:function". It is imported for the first file, raises
+            RejectError if a file lacks what the options ask for, and anything else if it is damaged.
+        contents: "array" without a name; "arrays" with names; "table" with a channel in each column;
+            "audio"; "" if that is unknown.
+        libraries: The modules that the reader imports, if not everybody has them.
+        extra: The extra of this package that installs them.
+    """
+
+    suffixes: tuple[str, ...]
+    reader: str
+    contents: Contents = ""
+    libraries: tuple[str, ...] = ()
+    extra: str = ""
+
+
+def _own(
+    suffixes: str, reader: str, contents: Contents, libraries: str = "", extra: str = ""
+) -> Format:
+    return Format(
+        tuple(suffixes.split()),
+        f"beam_jobs.jobs.sensors.formats.{reader}",
+        contents,
+        tuple(libraries.split()),
+        extra,
+    )
+
+
+FORMATS = (
+    _own(".npy", "npy:read_npy", "array"),
+    _own(".npz", "npy:read_npz", "arrays"),
+    _own(".csv .csv.gz", "delimited:read_csv", "table", "pyarrow", "beam"),
+    _own(".tsv .tsv.gz", "delimited:read_tsv", "table", "pyarrow", "beam"),
+    _own(".txt .txt.gz", "delimited:read_txt", "table", "pyarrow", "beam"),
+    _own(".jsonl .jsonl.gz", "json_lines:read_jsonl", "table", "pyarrow", "beam"),
+    _own(".wav", "wav:read_wav", "audio"),
+    _own(
+        ".flac .ogg .oga .opus .mp3 .aiff .aif .aifc .au .snd .caf .w64 .sph .voc",
+        "sndfile:read_sound",
+        "audio",
+        "soundfile",
+        "audio",
+    ),
+    _own(".parquet", "arrow:read_parquet", "table", "pyarrow", "beam"),
+    _own(".feather .arrow", "arrow:read_feather", "table", "pyarrow", "beam"),
+    _own(".h5 .hdf5", "hdf5:read_h5", "arrays", "h5py", "hdf5"),
+    _own(".mat", "matlab:read_mat", "arrays", "scipy h5py", "matlab"),
+    _own(".nc", "netcdf:read_nc", "arrays", "scipy h5py", "netcdf"),
+    _own(".edf", "edf:read_edf", "table", "edfio", "edf"),
+    _own(".bdf", "edf:read_bdf", "table", "edfio", "edf"),
+)
+
+# What to do about files that are often taken for recordings, or are some that nothing here reads.
+REFUSED = {
+    ".m4a .aac .mp4 .wma .amr .webm": "convert with ffmpeg -i IN OUT.flac",
+    ".xlsx .xls .ods": "save each sheet as .csv",
+    ".pkl .pickle .joblib .pt": "it may run code when it is opened; save arrays as .npz",
+    ".json": "write a row on each line, as .jsonl",
+    ".mseed .hea .dat .rec .c3d .bag .mcap .tdms .fif": "convert to .npz, .h5 or .csv",
+}
+
+
+def read_recording(name: str, data: bytes, options: ReadOptions) -> Recording:
+    """Reads a recording from the bytes of a file.
+
+    Times that are dates count from 1970-01-01 UTC; in float64 they are exact to a microsecond.
+
+    Args:
+        name: The name of the file, or its path.
+
+    Raises:
+        RejectError: no format has such a name, or the bytes are not a complete file of it, or lack
+            what `options` ask for.
+        UsageError: the library for the format is not installed.
+    """
+    suffix, found = _find(name)
+    if not found:
+        raise RejectError(_refusal(name))
+    read = _reader(found, suffix)
+    try:
+        recording = read(data, options)
+        known = {*recording.columns, *recording.metadata}
+        if missing := [name for name in options.inside if name not in known]:
+            raise RejectError(
+                f"neither its metadata nor the file has {missing[0]!r}: expected a column of a --table "
+                "or of the file, one of its arrays, or an attribute of an .h5 file"
+            )
+        return recording if options.recording_column else recording.in_order(options.times)
+    except (RejectError, UsageError):
+        raise
+    except Exception as error:  # libraries raise nearly everything on broken input
+        raise RejectError(f"not a whole {suffix} file: {error}") from None
+
+
+def _refusal(name: str) -> str:
+    ending = f".{name.rsplit('.', 1)[-1].lower()}"
+    for endings, cure in REFUSED.items():
+        if ending in endings.split():
+            return f"{ending} files are not read: {cure}"
+    suffixes = ", ".join(suffixes_of(*FORMATS, *_others().values()))
+    return f"expected a file of one of the kinds {suffixes}, by its name"
+
+
+def contents_of(name: str) -> Contents | None:
+    """Returns the contents of a file by its name; None if no format has such a name."""
+    _, found = _find(name)
+    return found.contents if found else None
+
+
+def suffixes_of(*formats: Format) -> list[str]:
+    """Returns the suffixes of formats; without those of packed files, which they have as well."""
+    return [suffix for found in formats for suffix in found.suffixes if not suffix.endswith(".gz")]
+
+
+def suffixes_with(contents: Contents) -> str:
+    """Returns the suffixes of this package's formats with these contents, as help texts list them."""
+    *most, last = suffixes_of(*(found for found in FORMATS if found.contents == contents))
+    return f"{', '.join(most)} or {last}" if most else last
+
+
+def _find(name: str) -> tuple[str, Format | None]:
+    """Returns the longest known suffix of a name, and its format."""
+    parts = name.rsplit("/", 1)[-1].lower().split(".")
+    suffixes = [f".{'.'.join(parts[start:])}" for start in range(1, len(parts))]
+    for known in (_OWN, _others):
+        formats = known if isinstance(known, dict) else known()
+        for suffix in suffixes:
+            if suffix in formats:
+                return suffix, formats[suffix]
+    return "", None
+
+
+_OWN = {suffix: found for found in FORMATS for suffix in found.suffixes}
+
+
+@functools.cache
+def _others() -> dict[str, Format]:
+    """Returns the formats of other packages by suffix."""
+    found = metadata.entry_points(group=ENTRY_POINTS)
+    return {f".{point.name.lower()}": Format((f".{point.name}",), point.value) for point in found}
+
+
+@functools.cache
+def _reader(found: Format, suffix: str) -> Reader:
+    for library in found.libraries:
+        require(library, found.extra, f"{suffix} files")
+    try:
+        return pkgutil.resolve_name(found.reader)
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"{suffix} files are read by {found.reader}: {error}") from None
