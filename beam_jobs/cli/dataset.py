@@ -216,7 +216,9 @@ class EncodedDatasetFlags(DatasetFlags):
         if self.group_by:
             reason = "--group_by keeps records together, so no share can be exact: drop one"
         elif job.has_windows:
-            reason = "windows stay together with their recording or text, so no share can be exact"
+            reason = (
+                "windows and frames stay together with their file or text, so no share can be exact"
+            )
         elif "label" not in job.schema:
             reason = "the records have no label: add --label"
         elif job.schema["label"].shape:

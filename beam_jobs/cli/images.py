@@ -13,6 +13,7 @@ from beam_jobs.cli.inputs import InputFlags, label_flag
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.images.annotations import ImageAnnotations
 from beam_jobs.jobs.images.boxes import AnnotationsOf, Resize
+from beam_jobs.jobs.images.image_files import Frames
 from beam_jobs.jobs.images.job import ImageEncoding, ImageJob, parse_image_size
 
 _MAX_RECORD_BYTES = 1 << 31  # protobuf's limit
@@ -44,6 +45,11 @@ class ImageFlags(InputFlags):
         "decode JPEGs at their full size and then resize them, as Pillow's resize does; without it "
         "the JPEG decoder scales down by 1/2, 1/4 or 1/8 first, which is faster and slightly different",
         unset="off",
+    )
+    frames: Frames = flag(
+        "first",
+        "the frames of animated GIF, WebP, PNG and AVIF files, and the pages of TIFF files, that become "
+        "records: first, or all, with keys FILE#1, FILE#2 and so on, in one split",
     )
     boxes: str = flag(
         "",
@@ -93,9 +99,21 @@ class ImageFlags(InputFlags):
             raise UsageError("--jpeg_exact: add the --image_size that JPEGs are resized to")
         if self.encoding == "source" and size:
             raise UsageError("--encoding source keeps the files as they are: drop --image_size")
+        if self.frames == "all":
+            self._check_frames()
         if size and math.prod(size) * self.channels >= _MAX_RECORD_BYTES:
             raise UsageError(
                 f"--image_size {self.image_size}: too large to store: a record has less than 2 GiB"
+            )
+
+    def _check_frames(self) -> None:
+        if self.boxes or self.masks:
+            raise UsageError(
+                "--frames all: --boxes and --masks are about one image; drop them, or --frames"
+            )
+        if self.encoding == "source":
+            raise UsageError(
+                "--frames all: --encoding source keeps all frames in one record; use png or tensor"
             )
 
     def make_job(self, columns: tuple[str, ...], output: str) -> ImageJob:
@@ -131,4 +149,5 @@ class ImageFlags(InputFlags):
             extras=extras,
             annotations=annotations,
             jpeg_exact=self.jpeg_exact,
+            frames=self.frames,
         )

@@ -189,7 +189,7 @@ def _cause_of_empty(output: Output, split: SplitSurvey, share: float, has_window
         named = placement.groups.pattern or f"{COLUMN}{placement.groups.column}"
         return f"--group_by {named} makes few groups, and none fell into it; {cure}"
     if has_windows:
-        return f"windows stay with their recording or text, and none of these fell into it; {cure}"
+        return f"windows and frames stay with their file or text, and none of these fell into it; {cure}"
     return f"no record fell into it; {cure}"
 
 

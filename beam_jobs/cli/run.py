@@ -184,6 +184,12 @@ def main_job(command: Command) -> None:
         print(f"kept {outcome.kept_shards:,} shards of an unfinished run", file=sys.stderr)
     if manifest.duplicates:
         print(f"duplicates dropped: {manifest.duplicates:,}", file=sys.stderr)
+    if manifest.more_frames:
+        print(
+            f"images whose frames after the first are left out: {manifest.more_frames:,}; "
+            "--frames all makes a record of each frame",
+            file=sys.stderr,
+        )
     if manifest.rejected:
         _print_rejects(join(command.output.destination, REJECTS), manifest.rejected)
     _warn(command, splits_of(manifest))

@@ -23,7 +23,7 @@ from beam_jobs.jobs.passes import (
     SplitRules,
 )
 from beam_jobs.jobs.protocols import FileJob, Learns, Part, PartsJob, RecordJob
-from beam_jobs.jobs.record import SourceValues, source_values, whole_record
+from beam_jobs.jobs.record import MORE_FRAMES, SourceValues, source_values, whole_record
 from beam_jobs.records.encode import RecordEncoder
 from beam_jobs.records.rejects import OnReject, Reject, Stage
 from beam_jobs.sources.chunks import Chunk, Task
@@ -200,8 +200,9 @@ class FileSecondPass(SecondPass):
             for key, record in part.records():
                 if labels is not None:
                     values = values._replace(label=labels[done])
+                has_more_frames = record.pop(MORE_FRAMES, False)
                 whole = whole_record(record, key, values, self.class_ids)
-                batch.add(key, split, encoder.encode(split, whole))
+                batch.add(key, split, encoder.encode(split, whole, has_more_frames))
                 done += 1
                 yield
             batch.rejects += part.rejects

@@ -11,6 +11,10 @@ from beam_jobs.sources.extra_features import extra_values
 from beam_jobs.sources.labels import LABEL, Label
 from beam_jobs.sources.source import NOT_UTF8, Source, is_utf8
 
+# Beside the features that a job returns: whether the file has further frames, which are in no record.
+# No feature can have this name.
+MORE_FRAMES = "\0more frames"
+
 
 class SourceValues(NamedTuple):
     """The values that a source states of its records, before it is read.

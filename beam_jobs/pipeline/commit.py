@@ -87,7 +87,8 @@ def _manifest_of(
     def in_examples(values: Mapping[str, Any]) -> dict[str, Any]:
         return {output.feature_names.get(name, name): value for name, value in values.items()}
 
-    figures = {names[split]: in_examples(found.to_json()) for split, found in statistics}
+    found_in = {names[split]: found for split, found in statistics}
+    figures = {name: in_examples(found.to_json()) for name, found in found_in.items()}
     return Manifest(
         schema=renamed_schema(schema, output.feature_names),
         splits={
@@ -96,6 +97,7 @@ def _manifest_of(
                 sum(result.rejected for result in results),
                 figures.get(name, {}),
                 known.duplicates,
+                found_in[name].more_frames if name in found_in else 0,
             )
             for name, results, known in zip(names, splits, summary.splits, strict=True)
         },

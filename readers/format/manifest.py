@@ -84,12 +84,14 @@ class Split:
         statistics: Feature name -> statistics of its values in this split alone, so that a
             normalisation learned from `train` is free of data from `test`.
         duplicates: The number of inputs of this split that were dropped as duplicates.
+        more_frames: The number of images of this split of which only the first frame is a record.
     """
 
     shards: tuple[Shard, ...]
     rejected: int = 0
     statistics: dict[str, dict[str, Any]] = field(default_factory=dict)
     duplicates: int = 0
+    more_frames: int = 0
 
     @property
     def records(self) -> int:
@@ -131,6 +133,11 @@ class Manifest:
     def duplicates(self) -> int:
         """The number of inputs of all splits that were dropped as duplicates."""
         return sum(split.duplicates for split in self.splits.values())
+
+    @property
+    def more_frames(self) -> int:
+        """The number of images of all splits of which only the first frame is a record."""
+        return sum(split.more_frames for split in self.splits.values())
 
     @property
     def rejected(self) -> int:
@@ -178,6 +185,7 @@ class Manifest:
                     "bytes": split.bytes,
                     "rejected": split.rejected,
                     "duplicates": split.duplicates,
+                    **({"more_frames": split.more_frames} if split.more_frames else {}),
                     "statistics": split.statistics,
                     "shards": [
                         {
@@ -325,7 +333,7 @@ def _split(name: str, value: Mapping[str, Any]) -> Split:
         tuple(shards),
         _count(value, "rejected"),
         _typed(value, "statistics", dict),
-        _count(value, "duplicates") if "duplicates" in value else 0,
+        *(_count(value, key) if key in value else 0 for key in ("duplicates", "more_frames")),
     )
     for key, total in (("records", split.records), ("bytes", split.bytes)):
         if _count(value, key) != total:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Literal
 
 import numpy as np
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageOps
 
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.file_passes import FilesInParts
@@ -21,7 +21,16 @@ from beam_jobs.jobs.images.boxes import (
     letterbox,
     move_boxes,
 )
-from beam_jobs.jobs.images.image_files import ORIENTATION, header_of, open_image
+from beam_jobs.jobs.images.image_files import (
+    ORIENTATION,
+    Frames,
+    check_pixels,
+    count_frames,
+    decoding,
+    has_more_frames,
+    header_of,
+    open_image,
+)
 from beam_jobs.jobs.images.pixels import (
     is_whole_png,
     mask_values,
@@ -29,6 +38,7 @@ from beam_jobs.jobs.images.pixels import (
     to_mode,
 )
 from beam_jobs.jobs.protocols import complete_schema
+from beam_jobs.jobs.record import MORE_FRAMES
 from beam_jobs.sources.classes import Names
 from beam_jobs.sources.extra_features import ExtraFeature
 from beam_jobs.sources.inputs import Inputs
@@ -61,6 +71,7 @@ class ImageJob(FilesInParts):
         extras: Columns that become features.
         annotations: Where boxes, captions and masks come from.
         jpeg_exact: Whether JPEGs are decoded at their full size before they are resized.
+        frames: Whether the first frame of a file is a record, or every frame.
     """
 
     inputs: Inputs
@@ -72,6 +83,11 @@ class ImageJob(FilesInParts):
     extras: tuple[ExtraFeature, ...] = ()
     annotations: ImageAnnotations = field(default_factory=ImageAnnotations)
     jpeg_exact: bool = False
+    frames: Frames = "first"
+
+    @property
+    def has_windows(self) -> bool:
+        return self.frames == "all"
 
     @property
     def schema(self) -> Schema:
@@ -110,6 +126,7 @@ class ImageJob(FilesInParts):
         Returns:
             `image`: uint8 [H, W, C], or encoded bytes. As far as the job has annotations: `boxes`,
             float32 [n, 4]; `box_labels`, the n class names; `captions`, texts; `mask`, a PNG.
+            `MORE_FRAMES` if the file has frames that are left out.
 
         Raises:
             RejectError: The file cannot be read or decoded, or an annotation does not fit it.
@@ -127,8 +144,16 @@ class ImageJob(FilesInParts):
         Raises:
             RejectError: The file cannot be decoded, or an annotation does not fit it.
         """
+        with decoding(file) as image:
+            pixels, geometry = self._converted(image, file)
+            more = has_more_frames(image)
+        record = self._record(source, pixels, geometry)
+        return {**record, MORE_FRAMES: True} if more else record
+
+    def _record(
+        self, source: Source, image: np.ndarray | bytes, geometry: Geometry
+    ) -> dict[str, Any]:
         annotations = self.annotations
-        image, geometry = self._convert(file)
         record: dict[str, Any] = {"image": image}
         if annotations.boxes:
             boxes = annotations.boxes_of(source)
@@ -141,47 +166,44 @@ class ImageJob(FilesInParts):
         return record
 
     def parts_of(self, source: Source, data: bytes) -> list[tuple[str, int]]:
-        size = len(data)
+        keys = [source.key]
+        if self.frames == "all":
+            with decoding(io.BytesIO(data)) as image:
+                count = count_frames(image, len(data))
+            keys = [f"{source.key}#{number}" for number in range(1, count + 1)]
+        size = len(data) // len(keys)
         if self.encoding in ("tensor", "raw"):
             header = None if self.image_size else header_of(io.BytesIO(data))
             height, width = self.image_size or (header[0] if header else (0, 0))
             size = height * width * self.channels
-        return [(source.key, size + _OVERHEAD_BYTES)]
+        return [(key, size + _OVERHEAD_BYTES) for key in keys]
 
     def records_of(self, source: Source, data: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
-        yield source.key, self.decode(source, io.BytesIO(data))
+        file = io.BytesIO(data)
+        if self.frames == "first":
+            yield source.key, self.decode(source, file)
+            return
+        with decoding(file) as image:
+            for number in range(count_frames(image, len(data))):
+                image.seek(number)
+                check_pixels(image)
+                converted = self._converted(image, file)
+                yield f"{source.key}#{number + 1}", self._record(source, *converted)
 
-    def _convert(self, file: BinaryIO) -> tuple[np.ndarray | bytes, Geometry]:
-        """The image as it is stored in a record, and how its points have moved.
-
-        Raises:
-            RejectError: The file is not a complete image, or its image is too large.
-        """
-        try:
-            # Not its bytes at once: Pillow takes 64 KiB at a time, which stay in the processor's
-            # cache; 100 KB of fresh memory for each image took 7 % of all time.
-            with open_image(file) as image:
-                stored = image.height, image.width
-                if self.encoding == "source" and tensorflow_decodes_alike(image, self.channels):
-                    image.load()  # a broken image is a reject in every encoding
-                    file.seek(0)
-                    data = file.read()
-                    if image.format != "PNG" or is_whole_png(data):
-                        return data, Geometry(stored, 1)
-                orientation = image.getexif().get(ORIENTATION, 1)
-                upright = self._upright(image, orientation)
-                decoded = upright.height, upright.width
-                geometry = Geometry.of(stored, orientation, decoded, self.image_size, self.resize)
-                return self._encoded(self._resized(upright, _FILTER)), geometry
-        except RejectError:
-            raise
-        except UnidentifiedImageError:
-            if not file.seek(0, io.SEEK_END):
-                raise RejectError("the file is empty") from None
-            # Pillow's own message names the file by its path, which is no part of a dataset.
-            raise RejectError("cannot be decoded: unknown image format") from None
-        except Exception as error:  # Pillow's plugins raise nearly everything on broken input
-            raise RejectError(f"cannot be decoded: {error}") from None
+    def _converted(self, image: Image.Image, file: BinaryIO) -> tuple[np.ndarray | bytes, Geometry]:
+        """The current frame of an image as it is stored in a record, and how its points have moved."""
+        stored = image.height, image.width
+        if self.encoding == "source" and tensorflow_decodes_alike(image, self.channels):
+            image.load()  # a broken image is a reject in every encoding
+            file.seek(0)
+            data = file.read()
+            if image.format != "PNG" or is_whole_png(data):
+                return data, Geometry(stored, 1)
+        orientation = image.getexif().get(ORIENTATION, 1)
+        upright = self._upright(image, orientation)
+        decoded = upright.height, upright.width
+        geometry = Geometry.of(stored, orientation, decoded, self.image_size, self.resize)
+        return self._encoded(self._resized(upright, _FILTER)), geometry
 
     def _upright(self, image: Image.Image, orientation: int) -> Image.Image:
         if self.image_size and not self.jpeg_exact:

@@ -178,12 +178,12 @@ REFUSALS = [
     ),
     (
         TEXT + "--label_field kind --tokens bytes --window 4 --stratify --splits a=0.5,b=0.5",
-        "--stratify: windows stay together with their recording or text, so no share can be exact",
+        "--stratify: windows and frames stay together with their file or text, so no share can be exact",
     ),
     (
         "sensors --table {data}/rec.csv --label column:kind --window 4 --stratify --splits "
         "a=0.5,b=0.5 --output {data}/out",
-        "--stratify: windows stay together with their recording or text, so no share can be exact",
+        "--stratify: windows and frames stay together with their file or text, so no share can be exact",
     ),
     # Images.
     (IMAGES + "--image_size 5", "--image_size 5: expected HEIGHTxWIDTH such as 224x224, or none"),
@@ -275,6 +275,14 @@ REFUSALS = [
         "--label array:a: labels in the files of a --join are not read: name a --label csv:FILE, or",
     ),
     (IMAGES + "--label array:y", "--label array:y: expected parent, none, csv:FILE or column:NAME"),
+    (
+        IMAGES + "--frames all --masks x",
+        "--frames all: --boxes and --masks are about one image; drop",
+    ),
+    (
+        IMAGES + "--frames all --encoding source",
+        "source keeps all frames in one record; use png or",
+    ),
     (IMAGES + "--jpeg_exact", "--jpeg_exact: add the --image_size that JPEGs are resized to"),
     (SENSORS + "--columns a", "--columns a: none of the first files is a .csv, .tsv,"),
     (SENSORS + "--arrays a,b,a", "--arrays a,b,a: a name is repeated"),

@@ -44,7 +44,11 @@ EMPTY = (survey("train", 2000), survey("val", 831), survey("test", 0, 0, 0))
             "0.05, or try another --seed such as 1",
         ),
         (output(groups=Groups.parse(r"s(\d+)")), False, r"--group_by s(\d+) makes few groups, and"),
-        (output(), True, "windows stay with their recording or text, and none of these fell into"),
+        (
+            output(),
+            True,
+            "windows and frames stay with their file or text, and none of these fell into",
+        ),
         (output(), False, "no record fell into it; give it more than 0.05, or try another --seed"),
         (
             output(Splits.named(["train", "val", "test"], "fold"), split_column="fold"),

@@ -1,4 +1,5 @@
 import copy
+import dataclasses
 import json
 import uuid
 
@@ -215,6 +216,15 @@ def test_an_older_manifest_has_no_classes_tokenizer_or_duplicates():
     assert [split.shards for split in found.splits.values()] == [
         split.shards for split in MANIFEST.splits.values()
     ]
+
+
+def test_frames_that_are_left_out_are_stated_only_if_there_are_some():
+    split = dataclasses.replace(MANIFEST.splits["train"], more_frames=3)
+    manifest = dataclasses.replace(MANIFEST, splits={**MANIFEST.splits, "train": split})
+    assert manifest.to_json()["splits"]["train"]["more_frames"] == 3
+    assert "more_frames" not in manifest.to_json()["splits"]["val"]
+    assert Manifest.from_json(manifest.to_json()) == manifest
+    assert manifest.more_frames == 3
 
 
 WRONG = [None, 1.5, -1, True, "text", [1], {"a": 1}, [[["a", "b"]]]]

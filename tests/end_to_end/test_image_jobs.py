@@ -1,0 +1,75 @@
+"""Image jobs with files of several frames."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from readers.format.manifest import Manifest
+from tests.support.archives import tarred
+from tests.support.commands import ONE, interrupted, kept_shards, run
+from tests.support.datasets import records_of
+from tests.support.images import encoded
+
+
+def animation(frames: int) -> bytes:
+    first, *rest = (Image.new("L", (8, 6), number) for number in range(frames))
+    return encoded(first, "TIFF", save_all=True, append_images=rest)
+
+
+FILES = {"a/1.tif": animation(3), "a/2.png": encoded(np.zeros((6, 8), np.uint8), "PNG")}
+FILES |= {f"b/{n}.tif": animation(2) for n in range(6)}
+
+
+@pytest.fixture
+def inputs(tmp_path):
+    """A folder with the files, in which seven have more than one page, and one is damaged."""
+    for name, data in {**FILES, "a/3.tif": animation(2)[:40]}.items():
+        (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "in" / name).write_bytes(data)
+    (tmp_path / "in.tgz").write_bytes(tarred(list(FILES.items()), "w:gz"))
+    return tmp_path
+
+
+LINE = (
+    "images whose frames after the first are left out: 7; --frames all makes a record of each frame"
+)
+
+
+def job(source: object, out: object, *flags: object) -> list[object]:
+    return ["images", "--input", source, "--splits", "t=0.7,v=0.3", *flags, *ONE, "--output", out]
+
+
+def test_files_whose_further_frames_are_left_out_are_counted_also_after_a_restart(inputs, capsys):
+    command = job(inputs / "in", inputs / "out")
+    interrupted(*command)
+    assert run(*command) == 0
+    printed = capsys.readouterr().err
+    assert LINE in printed.splitlines()
+    assert kept_shards(printed) == 2
+    splits = Manifest.read(inputs / "out").to_json()["splits"].values()
+    assert sum(split["more_frames"] for split in splits) == 7
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("source", ["in", "in.tgz"])
+def test_all_frames_of_a_file_are_records_of_one_split(inputs, capsys, source):
+    assert run(*job(inputs / source, inputs / "out", "--frames", "all", "--label", "none")) == 0
+    assert "frames" not in capsys.readouterr().err
+    splits = {name: set(records_of(inputs / "out", name)) for name in ("t", "v")}
+    prefix = "in.tgz/" if source == "in.tgz" else ""
+    pages = {"a/1.tif": 3, "a/2.png": 1, **{f"b/{n}.tif": 2 for n in range(6)}}
+    assert splits["t"] | splits["v"] == {
+        f"{prefix}{name}#{n + 1}" for name, count in pages.items() for n in range(count)
+    }
+    files = [{key.split("#")[0] for key in keys} for keys in splits.values()]
+    assert files[0].isdisjoint(files[1])
+    assert records_of(inputs / "out")[f"{prefix}a/1.tif#3"]["image"].max() == 2
+    assert Manifest.read(inputs / "out").options["frames"] == "all"
+
+
+@pytest.mark.slow
+def test_frames_that_are_left_out_are_counted_in_packed_archives(inputs, capsys):
+    assert run(*job(inputs / "in.tgz", inputs / "packed", "--label", "none")) == 0
+    assert LINE in capsys.readouterr().err.splitlines()
