@@ -6,7 +6,9 @@ import functools
 import math
 import sys
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
+
+import numpy as np
 
 from beam_jobs.cli.flags import flag
 from beam_jobs.cli.inputs import InputFlags, label_flag
@@ -14,7 +16,7 @@ from beam_jobs.errors import UsageError
 from beam_jobs.jobs.images.annotations import ImageAnnotations
 from beam_jobs.jobs.images.boxes import AnnotationsOf, Resize
 from beam_jobs.jobs.images.image_files import Frames
-from beam_jobs.jobs.images.job import ImageEncoding, ImageJob, parse_image_size
+from beam_jobs.jobs.images.job import ImageDtype, ImageEncoding, ImageJob, parse_image_size
 
 _MAX_RECORD_BYTES = 1 << 31  # protobuf's limit
 
@@ -34,7 +36,15 @@ class ImageFlags(InputFlags):
     resize: Resize = flag(
         "stretch", "stretch to --image_size, fit inside it with black borders, or crop the center"
     )
-    channels: Literal[1, 3] = flag(3, "1 for grayscale, 3 for RGB")
+    channels: Literal[1, 3, 4] = flag(
+        3,
+        "1 for grayscale, 3 for RGB, 4 for RGBA; without 4, transparent pixels are blended with white",
+    )
+    dtype: ImageDtype = flag(
+        "uint8",
+        "uint8: of 16 bits the upper byte; uint16: all 16 bits, and 8 bits times 257; float32: "
+        "floating-point pixels as they are, and integers scaled to 0 to 1",
+    )
     encoding: ImageEncoding = flag(
         "tensor",
         "tensor: pixels, fastest to read; raw: their bytes without dtype and shape; jpeg, png: "
@@ -101,9 +111,21 @@ class ImageFlags(InputFlags):
             raise UsageError("--encoding source keeps the files as they are: drop --image_size")
         if self.frames == "all":
             self._check_frames()
-        if size and math.prod(size) * self.channels >= _MAX_RECORD_BYTES:
+        self._check_pixels()
+        itemsize = np.dtype(self.dtype).itemsize
+        if size and math.prod(size) * self.channels * itemsize >= _MAX_RECORD_BYTES:
             raise UsageError(
                 f"--image_size {self.image_size}: too large to store: a record has less than 2 GiB"
+            )
+
+    def _check_pixels(self) -> None:
+        if self.encoding == "jpeg" and self.channels == 4:
+            raise UsageError("--channels 4: --encoding jpeg has no alpha; use png or tensor")
+        kept = {"uint8": get_args(ImageEncoding), "uint16": ("tensor", "raw", "png")}
+        if self.encoding not in (encodings := kept.get(self.dtype, ("tensor", "raw"))):
+            raise UsageError(
+                f"--dtype {self.dtype}: --encoding {self.encoding} does not hold such pixels; use "
+                f"{' or '.join(encodings)}"
             )
 
     def _check_frames(self) -> None:
@@ -150,4 +172,5 @@ class ImageFlags(InputFlags):
             annotations=annotations,
             jpeg_exact=self.jpeg_exact,
             frames=self.frames,
+            dtype=self.dtype,
         )

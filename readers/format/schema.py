@@ -166,13 +166,19 @@ class Feature:
             "string",
         ):
             return "an Example's lists hold int64, float32 and bytes: use the encoding tensor"
-        if self.encoding in IMAGE_ENCODINGS and (
-            self.dtype != "uint8" or len(self.shape) != 3 or self.shape[2] not in (1, 3)
-        ):
-            return "an encoded image must be uint8 [height, width, 1 or 3]"
+        if self.encoding in IMAGE_ENCODINGS:
+            return self._problem_of_image()
         if self.encoding == "sequence" and (not numeric or len(self.shape) < 1):
             return "a sequence must be numeric, with a first dimension that counts its arrays"
         return None
+
+    def _problem_of_image(self) -> str | None:
+        channels = (1, 3) if self.encoding == "jpeg" else (1, 3, 4)
+        dtypes = ("uint8", "uint16") if self.encoding == "png" else ("uint8",)
+        if self.dtype in dtypes and len(self.shape) == 3 and self.shape[2] in channels:
+            return None
+        sizes = "1 or 3" if self.encoding == "jpeg" else "1, 3 or 4"
+        return f"such an image must be {' or '.join(dtypes)} [height, width, {sizes}]"
 
     def _problem_of_steps(self) -> str | None:
         if not self.shape:

@@ -186,7 +186,12 @@ def _shapes_of_counts(
 
 def _images(name: str, feature: Feature, value: tf.Tensor) -> TensorColumn:
     def image(data: tf.Tensor) -> tf.Tensor:
-        pixels = pixels_of(data, feature.shape[2])
+        pixels = (
+            pixels_of(data, feature.shape[2])
+            if feature.dtype == "uint8" and feature.shape[2] != 4
+            # No other format has these pixels.
+            else tf.io.decode_png(data, feature.shape[2], tf.as_dtype(feature.dtype))
+        )
         shape = tf.shape(pixels, tf.int64)[None]
         return _checked(pixels, _fits(feature, shape), name, feature, "found", shape)
 

@@ -18,7 +18,6 @@ from beam_jobs.jobs.images.boxes import (
     Geometry,
     Resize,
     is_about_stored,
-    letterbox,
     move_boxes,
 )
 from beam_jobs.jobs.images.image_files import (
@@ -34,8 +33,16 @@ from beam_jobs.jobs.images.image_files import (
 from beam_jobs.jobs.images.pixels import (
     is_whole_png,
     mask_values,
+    resized,
     tensorflow_decodes_alike,
     to_mode,
+    turned,
+)
+from beam_jobs.jobs.images.wide_pixels import (
+    resized_by_planes,
+    to_png,
+    to_uint16,
+    wide_pixels,
 )
 from beam_jobs.jobs.protocols import complete_schema
 from beam_jobs.jobs.record import MORE_FRAMES
@@ -47,6 +54,8 @@ from beam_jobs.sources.source import Source
 from readers.format.schema import Feature, Schema
 
 ImageEncoding = Literal["tensor", "raw", "jpeg", "png", "source"]
+
+ImageDtype = Literal["uint8", "uint16", "float32"]
 
 # Antialiased when it shrinks an image, as in training pipelines.
 _FILTER = Image.Resampling.BILINEAR
@@ -66,12 +75,14 @@ class ImageJob(FilesInParts):
         labels: Where labels come from.
         image_size: (height, width) in pixels; None keeps each image's own size.
         resize: "stretch" to the size, "fit" inside it with black borders, or "crop" the center.
-        channels: 1 for grayscale, 3 for RGB.
+        channels: 1 for grayscale, 3 for RGB, 4 for RGBA.
         encoding: "tensor" or "raw" for pixels, "jpeg", "png", or "source" for the files' own bytes.
         extras: Columns that become features.
         annotations: Where boxes, captions and masks come from.
         jpeg_exact: Whether JPEGs are decoded at their full size before they are resized.
         frames: Whether the first frame of a file is a record, or every frame.
+        dtype: "uint8", "uint16" for 16 bits, or "float32" for floating-point pixels as they are and
+            others from 0 to 1.
     """
 
     inputs: Inputs
@@ -84,6 +95,7 @@ class ImageJob(FilesInParts):
     annotations: ImageAnnotations = field(default_factory=ImageAnnotations)
     jpeg_exact: bool = False
     frames: Frames = "first"
+    dtype: ImageDtype = "uint8"
 
     @property
     def has_windows(self) -> bool:
@@ -93,7 +105,7 @@ class ImageJob(FilesInParts):
     def schema(self) -> Schema:
         """The schema: the image and its annotations, then key, label and extra columns."""
         height, width = self.image_size or (None, None)
-        own = {"image": Feature("uint8", (height, width, self.channels), self.encoding)}
+        own = {"image": Feature(self.dtype, (height, width, self.channels), self.encoding)}
         if self.annotations.boxes:
             own["boxes"] = Feature("float32", (None, 4))
             own["box_labels"] = Feature("int64", (None,), "list")
@@ -124,7 +136,7 @@ class ImageJob(FilesInParts):
         """Reads and decodes an image and its annotations.
 
         Returns:
-            `image`: uint8 [H, W, C], or encoded bytes. As far as the job has annotations: `boxes`,
+            `image`: the pixels [H, W, C], or encoded bytes. As far as the job has annotations: `boxes`,
             float32 [n, 4]; `box_labels`, the n class names; `captions`, texts; `mask`, a PNG.
             `MORE_FRAMES` if the file has frames that are left out.
 
@@ -175,7 +187,7 @@ class ImageJob(FilesInParts):
         if self.encoding in ("tensor", "raw"):
             header = None if self.image_size else header_of(io.BytesIO(data))
             height, width = self.image_size or (header[0] if header else (0, 0))
-            size = height * width * self.channels
+            size = height * width * self.channels * np.dtype(self.dtype).itemsize
         return [(key, size + _OVERHEAD_BYTES) for key in keys]
 
     def records_of(self, source: Source, data: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -200,36 +212,47 @@ class ImageJob(FilesInParts):
             if image.format != "PNG" or is_whole_png(data):
                 return data, Geometry(stored, 1)
         orientation = image.getexif().get(ORIENTATION, 1)
-        upright = self._upright(image, orientation)
-        decoded = upright.height, upright.width
-        geometry = Geometry.of(stored, orientation, decoded, self.image_size, self.resize)
-        return self._encoded(self._resized(upright, _FILTER)), geometry
+        self._draft(image, orientation)
+        if self.dtype == "uint8":
+            if orientation != 1:  # otherwise Pillow would only copy it
+                image = ImageOps.exif_transpose(image)
+            upright = to_mode(image, self.channels)
+            decoded = upright.height, upright.width
+            pixels = self._encoded(self._resized(upright, _FILTER))
+        else:
+            wide = self._wide(image, file)
+            decoded = wide.shape[0], wide.shape[1]
+            pixels = self._encoded_wide(wide)
+        return pixels, Geometry.of(stored, orientation, decoded, self.image_size, self.resize)
 
-    def _upright(self, image: Image.Image, orientation: int) -> Image.Image:
+    def _draft(self, image: Image.Image, orientation: int) -> None:
         if self.image_size and not self.jpeg_exact:
             height, width = self.image_size
             swapped = orientation in (5, 6, 7, 8)
             # The JPEG decoder scales by 1/2, 1/4 or 1/8 at little cost, never below this size:
             # 2.3 times as fast from 640x480 to 224x224.
             image.draft(None, (height, width) if swapped else (width, height))
-        if orientation != 1:  # otherwise Pillow would only copy it
-            image = ImageOps.exif_transpose(image)
-        return to_mode(image, self.channels)
+
+    def _wide(self, image: Image.Image, file: BinaryIO) -> np.ndarray:
+        """The upright pixels of an image for another dtype than uint8, float32 [H, W, C]."""
+
+        def reopen() -> Image.Image:
+            again = open_image(file)
+            if image.tell():
+                again.seek(image.tell())
+            return again
+
+        return wide_pixels(image, reopen, self.channels, self.dtype)
+
+    def _encoded_wide(self, pixels: np.ndarray) -> np.ndarray | bytes:
+        if self.image_size and self.image_size != pixels.shape[:2]:
+            pixels = resized_by_planes(pixels, lambda plane: self._resized(plane, _FILTER))
+        if self.dtype == "uint16":
+            pixels = to_uint16(pixels)
+        return to_png(pixels) if self.encoding == "png" else pixels
 
     def _resized(self, image: Image.Image, method: Image.Resampling) -> Image.Image:
-        if not self.image_size:
-            return image
-        height, width = self.image_size
-        if image.size == (width, height):
-            return image
-        if self.resize == "stretch":
-            return image.resize((width, height), method)
-        if self.resize == "fit":
-            inner, (top, left) = letterbox((image.height, image.width), self.image_size)
-            framed = Image.new(image.mode, (width, height))
-            framed.paste(image.resize(inner[::-1], method), (left, top))
-            return framed
-        return ImageOps.fit(image, (width, height), method)
+        return resized(image, self.image_size, self.resize, method)
 
     def _mask(self, opened: BinaryIO, geometry: Geometry) -> bytes:
         """A mask as a PNG with the same values, turned and resized like its image."""
@@ -246,8 +269,7 @@ class ImageJob(FilesInParts):
         # YOLO's boxes state no size and are about the upright image, so a mask beside them is, too.
         tie: AnnotationsOf = "upright" if self.annotations.boxes == "yolo" else "stored"
         if is_about_stored(size, geometry, "its mask is", self.annotations.about, tie):
-            values.getexif()[ORIENTATION] = geometry.orientation
-            values = ImageOps.exif_transpose(values)
+            values = turned(values, geometry.orientation)
         buffer = io.BytesIO()
         self._resized(values, Image.Resampling.NEAREST).save(buffer, "PNG")
         return buffer.getvalue()

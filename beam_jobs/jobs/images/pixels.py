@@ -7,9 +7,10 @@ import struct
 import zlib
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageOps
 
 from beam_jobs.errors import RejectError
+from beam_jobs.jobs.images.boxes import Resize, letterbox
 from beam_jobs.jobs.images.image_files import ORIENTATION
 
 _PNG = b"\x89PNG\r\n\x1a\n"
@@ -42,40 +43,88 @@ def is_whole_png(data: bytes) -> bool:
 
 def tensorflow_decodes_alike(image: Image.Image, channels: int) -> bool:
     """Whether TensorFlow decodes the file of an image to the same pixels as `to_mode`."""
+    modes = {1: ("L",), 3: ("L", "RGB"), 4: ("RGBA",)}[channels]
     return (
         image.format in ("JPEG", "PNG")
-        and image.mode in (("L",) if channels == 1 else ("L", "RGB"))
+        and image.mode in modes
         and image.getexif().get(ORIENTATION, 1) == 1
         and "transparency" not in image.info
     )
 
 
-def to_mode(image: Image.Image, channels: int) -> Image.Image:
-    """Converts an image of any mode to 8-bit grayscale or RGB.
+def sixteen_bits(image: Image.Image) -> np.ndarray:
+    """The pixels of an image of integers, uint16 [height, width].
 
-    Transparent pixels are blended with white; 16-bit pixels keep their upper byte.
+    Raises:
+        RejectError: 16 bits do not hold them.
+    """
+    pixels = np.asarray(image)
+    low, high = pixels.min(initial=0), pixels.max(initial=0)
+    if low < 0 or high > 65535:
+        raise RejectError(
+            f"its pixels are integers from {low} to {high}, more than 16 bits hold: scale them to "
+            "0 to 255 or 0 to 65535, and convert it to 8 or 16 bit"
+        )
+    return pixels.astype(np.uint16)
+
+
+def to_mode(image: Image.Image, channels: int) -> Image.Image:
+    """Converts an image of any mode to 8-bit grayscale, RGB or RGBA.
+
+    Without alpha, transparent pixels are blended with white; 16-bit pixels keep their upper byte.
 
     Raises:
         RejectError: The range of the pixels is unknown: they are floating-point numbers, or integers
             that 16 bits do not hold.
     """
     if image.mode == "F":
-        raise RejectError("its pixels are floating-point numbers: convert it to 8 or 16 bit")
+        raise RejectError(
+            "its pixels are floating-point numbers: convert it to 8 or 16 bit, or add --dtype float32"
+        )
     if image.mode.startswith("I"):
-        pixels = np.asarray(image)
-        low, high = pixels.min(initial=0), pixels.max(initial=0)
-        if low < 0 or high > 65535:
-            raise RejectError(
-                f"its pixels are integers from {low} to {high}, more than 16 bits hold: scale them to "
-                "0 to 255 or 0 to 65535, and convert it to 8 or 16 bit"
-            )
-        image = Image.fromarray((pixels >> 8).astype(np.uint8))
+        image = Image.fromarray((sixteen_bits(image) >> 8).astype(np.uint8))
     if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:
         image = image.convert("RGBA")
+        if channels == 4:
+            return image
         image = Image.alpha_composite(Image.new("RGBA", image.size, _WHITE), image)
     if channels == 1:
         return image if image.mode == "L" else image.convert("RGB").convert("L")
-    return image if image.mode == "RGB" else image.convert("RGB")
+    image = image if image.mode == "RGB" else image.convert("RGB")
+    return image.convert("RGBA") if channels == 4 else image
+
+
+def turned(image: Image.Image, orientation: int) -> Image.Image:
+    """An image turned upright, as an EXIF orientation states."""
+    image.getexif()[ORIENTATION] = orientation
+    return ImageOps.exif_transpose(image)
+
+
+def resized(
+    image: Image.Image,
+    size: tuple[int, int] | None,
+    resize: Resize,
+    method: Image.Resampling,
+) -> Image.Image:
+    """An image of another size.
+
+    Args:
+        image: The image.
+        size: (height, width) in pixels; None keeps the image's own.
+        resize: "stretch" to the size, "fit" inside it with black borders, or "crop" the center.
+        method: The filter.
+    """
+    if not size or image.size == size[::-1]:
+        return image
+    height, width = size
+    if resize == "stretch":
+        return image.resize((width, height), method)
+    if resize == "fit":
+        inner, (top, left) = letterbox((image.height, image.width), size)
+        framed = Image.new(image.mode, (width, height))
+        framed.paste(image.resize(inner[::-1], method), (left, top))
+        return framed
+    return ImageOps.fit(image, (width, height), method)
 
 
 def mask_values(mask: Image.Image) -> Image.Image:

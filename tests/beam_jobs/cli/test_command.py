@@ -283,6 +283,17 @@ REFUSALS = [
         IMAGES + "--frames all --encoding source",
         "source keeps all frames in one record; use png or",
     ),
+    (
+        IMAGES + "--channels 4 --encoding jpeg",
+        "--channels 4: --encoding jpeg has no alpha; use png",
+    ),
+    (IMAGES + "--dtype uint16 --encoding jpeg", "does not hold such pixels; use tensor or raw or"),
+    (
+        IMAGES + "--dtype uint16 --encoding source",
+        "--dtype uint16: --encoding source does not hold",
+    ),
+    (IMAGES + "--dtype float32 --encoding png", "does not hold such pixels; use tensor or raw"),
+    (IMAGES + "--dtype float32 --image_size 14000x14000", "too large to store: a record has less"),
     (IMAGES + "--jpeg_exact", "--jpeg_exact: add the --image_size that JPEGs are resized to"),
     (SENSORS + "--columns a", "--columns a: none of the first files is a .csv, .tsv,"),
     (SENSORS + "--arrays a,b,a", "--arrays a,b,a: a name is repeated"),

@@ -1,0 +1,60 @@
+"""Colors of 16 bits a channel, of which Pillow decodes only the upper bytes."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+# How Pillow decodes the pixels of a file to their upper bytes -> how it decodes them to the lower
+# ones: as if their bytes were in the other order.
+_LOWER_BYTES = {
+    f"{mode};16{order}": f"{mode};16{other}"
+    for mode in ("RGB", "RGBX", "RGBA")
+    for order, other in (("B", "L"), ("L", "B"), ("N", "B" if sys.byteorder == "little" else "L"))
+}
+
+# Gray and alpha of 16 bits are as large as four bytes: both bytes of gray, then those of alpha.
+_GRAY_AND_ALPHA = "LA;16B"
+_LOWER_BYTES[_GRAY_AND_ALPHA] = "RGBA"
+
+
+def _rawmode(image: Image.Image) -> str:
+    tiles: Any = getattr(image, "tile", None)
+    if not tiles:
+        return ""
+    arguments = tiles[0][3]
+    return str(arguments[0] if isinstance(arguments, tuple) else arguments)
+
+
+def has_wide_colors(image: Image.Image) -> bool:
+    """Whether an image that is not decoded yet has colors of 16 bits, in a form that can be read."""
+    return _rawmode(image) in _LOWER_BYTES
+
+
+def wide_colors(image: Image.Image, again: Image.Image) -> np.ndarray:
+    """The pixels of an image with `has_wide_colors`: uint16 [height, width, 3 or 4].
+
+    Args:
+        image: The image, decoded or not.
+        again: The same frame of the same file, opened a second time and not decoded yet.
+    """
+    rawmode = _rawmode(again)
+    lower_bytes = _LOWER_BYTES[rawmode]
+    again.tile = [  # type: ignore[attr-defined]
+        (
+            codec,
+            extents,
+            offset,
+            (lower_bytes, *args[1:]) if isinstance(args, tuple) else lower_bytes,
+        )
+        for codec, extents, offset, args in again.tile  # type: ignore[attr-defined]
+    ]
+    upper, lower = np.asarray(image), np.asarray(again)
+    if rawmode == _GRAY_AND_ALPHA:
+        lower = lower[..., [1, 1, 1, 3]]
+    return upper.astype(np.uint16) << 8 | lower
