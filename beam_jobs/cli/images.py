@@ -15,10 +15,13 @@ from beam_jobs.cli.inputs import InputFlags, label_flag
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.images.annotations import ImageAnnotations
 from beam_jobs.jobs.images.boxes import AnnotationsOf, Resize
-from beam_jobs.jobs.images.image_files import Frames
-from beam_jobs.jobs.images.job import ImageDtype, ImageEncoding, ImageJob, parse_image_size
+from beam_jobs.jobs.images.image_files import MAX_PIXELS, Frames
+from beam_jobs.jobs.images.job import ImageDtype, ImageEncoding, ImageJob
+from beam_jobs.jobs.images.pixels import parse_image_size
 
 _MAX_RECORD_BYTES = 1 << 31  # protobuf's limit
+
+_MAX_READ = 2 * MAX_PIXELS  # Pillow refuses to decode more, unless a program asks for it.
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,11 @@ class ImageFlags(InputFlags):
         "first",
         "the frames of animated GIF, WebP, PNG and AVIF files, and the pages of TIFF files, that become "
         "records: first, or all, with keys FILE#1, FILE#2 and so on, in one split",
+    )
+    max_pixels: int = flag(
+        MAX_PIXELS,
+        "the most pixels of an image (height times width); larger ones are rejects. A process needs about "
+        "20 bytes of memory a pixel, and 75 for another --dtype than uint8",
     )
     boxes: str = flag(
         "",
@@ -121,6 +129,14 @@ class ImageFlags(InputFlags):
     def _check_pixels(self) -> None:
         if self.encoding == "jpeg" and self.channels == 4:
             raise UsageError("--channels 4: --encoding jpeg has no alpha; use png or tensor")
+        if self.max_pixels < 1:
+            raise UsageError(f"--max_pixels {self.max_pixels}: expected a number of at least 1")
+        encoded = self.image_size == "none" and self.encoding not in ("tensor", "raw")
+        if encoded and self.max_pixels > _MAX_READ:
+            raise UsageError(
+                f"--max_pixels {self.max_pixels}: readers decode images of at most {_MAX_READ} pixels; "
+                "use --encoding tensor, or add --image_size"
+            )
         kept = {"uint8": get_args(ImageEncoding), "uint16": ("tensor", "raw", "png")}
         if self.encoding not in (encodings := kept.get(self.dtype, ("tensor", "raw"))):
             raise UsageError(
@@ -173,4 +189,5 @@ class ImageFlags(InputFlags):
             jpeg_exact=self.jpeg_exact,
             frames=self.frames,
             dtype=self.dtype,
+            max_pixels=self.max_pixels,
         )

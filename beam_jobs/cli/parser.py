@@ -81,7 +81,10 @@ _NOT_OF_THE_DATASET = {"output", "overwrite", "dry_run", "engine", "max_rejects"
 # Flags that manifests state only if they are given: the same command gives the same manifest as before
 # there were these flags.
 _STATED_IF_GIVEN = {
-    "images": {"annotations_of", "delimiter", "dtype", "frames", "jpeg_exact", "text_encoding"},
+    "images": {
+        *("annotations_of", "delimiter", "dtype", "frames", "jpeg_exact", "max_pixels"),
+        "text_encoding",
+    },
     "text": {"delimiter", "text_encoding"},
     "sensors": {
         "channels",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import io
+import re
 import warnings
 from collections.abc import Iterator
 from typing import BinaryIO, Literal
@@ -49,24 +50,36 @@ def _formats() -> tuple[str, ...]:
     return tuple(name for name in _FORMATS if name in Image.OPEN)
 
 
-def open_image(file: BinaryIO) -> Image.Image:
+def open_image(file: BinaryIO, max_pixels: int = MAX_PIXELS) -> Image.Image:
     """Opens an image file; only its header is read.
 
     Raises:
-        RejectError: The image has too many pixels.
+        RejectError: The image has more than `max_pixels`.
         UnidentifiedImageError: The format is unknown, or not in `_FORMATS`.
     """
-    image = Image.open(file, formats=_formats())
+    # Pillow warns above its own limit, and refuses images of twice as many pixels.
+    if max_pixels > (Image.MAX_IMAGE_PIXELS or max_pixels):
+        Image.MAX_IMAGE_PIXELS = max_pixels
     try:
-        check_pixels(image)
+        image = Image.open(file, formats=_formats())
+    except Image.DecompressionBombError as error:
+        raise _too_large(error, max_pixels) from None
+    try:
+        check_pixels(image, max_pixels)
     except RejectError:
         image.close()
         raise
     return image
 
 
+def _too_large(error: Image.DecompressionBombError, max_pixels: int) -> RejectError:
+    """The reject for an error of Pillow, whose text begins with the number of pixels."""
+    found = re.search(r"\d+", str(error))
+    return RejectError(_too_many(int(found[0]) if found else 0, max_pixels))
+
+
 @contextlib.contextmanager
-def decoding(file: BinaryIO) -> Iterator[Image.Image]:
+def decoding(file: BinaryIO, max_pixels: int = MAX_PIXELS) -> Iterator[Image.Image]:
     """Opens an image file to decode it: whatever fails inside is a reject.
 
     Raises:
@@ -75,10 +88,12 @@ def decoding(file: BinaryIO) -> Iterator[Image.Image]:
     try:
         # Not its bytes at once: Pillow takes 64 KiB at a time, which stay in the processor's
         # cache; 100 KB of fresh memory for each image took 7 % of all time.
-        with open_image(file) as image:
+        with open_image(file, max_pixels) as image:
             yield image
     except (RejectError, JobError):
         raise
+    except Image.DecompressionBombError as error:  # of an image inside an ICO or ICNS file
+        raise _too_large(error, max_pixels) from None
     except UnidentifiedImageError:
         if not file.seek(0, io.SEEK_END):
             raise RejectError("the file is empty") from None
@@ -88,18 +103,19 @@ def decoding(file: BinaryIO) -> Iterator[Image.Image]:
         raise RejectError(f"cannot be decoded: {error}") from None
 
 
-def check_pixels(image: Image.Image) -> None:
+def check_pixels(image: Image.Image, max_pixels: int) -> None:
     """Checks that an image is not too large to decode.
 
     Raises:
-        RejectError: It has more than `MAX_PIXELS`.
+        RejectError: It has more than `max_pixels`.
     """
-    # Up to twice its limit Pillow only warns, and filters of warnings are shared by all threads.
-    if image.width * image.height > MAX_PIXELS:
-        raise RejectError(
-            f"a decompression bomb: {image.width} x {image.height} pixels are more than "
-            f"{MAX_PIXELS}"
-        )
+    pixels = image.width * image.height
+    if pixels > max_pixels:
+        raise RejectError(_too_many(pixels, max_pixels))
+
+
+def _too_many(pixels: int, max_pixels: int) -> str:
+    return f"its {pixels} pixels are more than --max_pixels {max_pixels}: give a larger number to read it"
 
 
 def has_more_frames(image: Image.Image) -> bool:
@@ -127,10 +143,10 @@ def count_frames(image: Image.Image, size: int) -> int:
     return count
 
 
-def header_of(file: BinaryIO) -> tuple[tuple[int, int], int] | None:
+def header_of(file: BinaryIO, max_pixels: int = MAX_PIXELS) -> tuple[tuple[int, int], int] | None:
     """((height, width), EXIF orientation) of an image file; None if its header cannot be read."""
     try:
-        with open_image(file) as image:
+        with open_image(file, max_pixels) as image:
             # Not the PNG plugin's own `getexif`, which decodes all pixels first.
             orientation = Image.Image.getexif(image).get(ORIENTATION, 1)
             return (image.height, image.width), orientation

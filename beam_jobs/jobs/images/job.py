@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, Literal
 import numpy as np
 from PIL import Image, ImageOps
 
-from beam_jobs.errors import RejectError, UsageError
+from beam_jobs.errors import RejectError
 from beam_jobs.jobs.file_passes import FilesInParts
 from beam_jobs.jobs.images.annotations import ImageAnnotations
 from beam_jobs.jobs.images.boxes import (
@@ -21,6 +21,7 @@ from beam_jobs.jobs.images.boxes import (
     move_boxes,
 )
 from beam_jobs.jobs.images.image_files import (
+    MAX_PIXELS,
     ORIENTATION,
     Frames,
     check_pixels,
@@ -83,6 +84,7 @@ class ImageJob(FilesInParts):
         frames: Whether the first frame of a file is a record, or every frame.
         dtype: "uint8", "uint16" for 16 bits, or "float32" for floating-point pixels as they are and
             others from 0 to 1.
+        max_pixels: The most pixels of an image and of a mask; larger ones are rejects.
     """
 
     inputs: Inputs
@@ -96,6 +98,7 @@ class ImageJob(FilesInParts):
     jpeg_exact: bool = False
     frames: Frames = "first"
     dtype: ImageDtype = "uint8"
+    max_pixels: int = MAX_PIXELS
 
     @property
     def has_windows(self) -> bool:
@@ -156,7 +159,7 @@ class ImageJob(FilesInParts):
         Raises:
             RejectError: The file cannot be decoded, or an annotation does not fit it.
         """
-        with decoding(file) as image:
+        with decoding(file, self.max_pixels) as image:
             pixels, geometry = self._converted(image, file)
             more = has_more_frames(image)
         record = self._record(source, pixels, geometry)
@@ -180,12 +183,12 @@ class ImageJob(FilesInParts):
     def parts_of(self, source: Source, data: bytes) -> list[tuple[str, int]]:
         keys = [source.key]
         if self.frames == "all":
-            with decoding(io.BytesIO(data)) as image:
+            with decoding(io.BytesIO(data), self.max_pixels) as image:
                 count = count_frames(image, len(data))
             keys = [f"{source.key}#{number}" for number in range(1, count + 1)]
         size = len(data) // len(keys)
         if self.encoding in ("tensor", "raw"):
-            header = None if self.image_size else header_of(io.BytesIO(data))
+            header = None if self.image_size else header_of(io.BytesIO(data), self.max_pixels)
             height, width = self.image_size or (header[0] if header else (0, 0))
             size = height * width * self.channels * np.dtype(self.dtype).itemsize
         return [(key, size + _OVERHEAD_BYTES) for key in keys]
@@ -195,10 +198,10 @@ class ImageJob(FilesInParts):
         if self.frames == "first":
             yield source.key, self.decode(source, file)
             return
-        with decoding(file) as image:
+        with decoding(file, self.max_pixels) as image:
             for number in range(count_frames(image, len(data))):
                 image.seek(number)
-                check_pixels(image)
+                check_pixels(image, self.max_pixels)
                 converted = self._converted(image, file)
                 yield f"{source.key}#{number + 1}", self._record(source, *converted)
 
@@ -237,7 +240,7 @@ class ImageJob(FilesInParts):
         """The upright pixels of an image for another dtype than uint8, float32 [H, W, C]."""
 
         def reopen() -> Image.Image:
-            again = open_image(file)
+            again = open_image(file, self.max_pixels)
             if image.tell():
                 again.seek(image.tell())
             return again
@@ -257,7 +260,7 @@ class ImageJob(FilesInParts):
     def _mask(self, opened: BinaryIO, geometry: Geometry) -> bytes:
         """A mask as a PNG with the same values, turned and resized like its image."""
         try:
-            with opened as file, open_image(file) as mask:
+            with opened as file, open_image(file, self.max_pixels) as mask:
                 values = mask_values(mask)
         except RejectError as error:
             raise RejectError(f"its mask: {error}") from None
@@ -283,17 +286,3 @@ class ImageJob(FilesInParts):
         else:
             image.save(buffer, "PNG")
         return buffer.getvalue()
-
-
-def parse_image_size(text: str) -> tuple[int, int] | None:
-    """Parses `HEIGHTxWIDTH` in pixels into (height, width), and `none` into None.
-
-    Raises:
-        UsageError: The text has neither form.
-    """
-    if text == "none":
-        return None
-    height, x, width = text.lower().partition("x")
-    if not (x and height.isdecimal() and width.isdecimal() and int(height) and int(width)):
-        raise UsageError(f"--image_size {text}: expected HEIGHTxWIDTH such as 224x224, or none")
-    return int(height), int(width)

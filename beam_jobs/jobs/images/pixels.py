@@ -9,7 +9,7 @@ import zlib
 import numpy as np
 from PIL import Image, ImageOps
 
-from beam_jobs.errors import RejectError
+from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.images.boxes import Resize, letterbox
 from beam_jobs.jobs.images.image_files import ORIENTATION
 
@@ -145,3 +145,17 @@ def mask_values(mask: Image.Image) -> Image.Image:
     raise RejectError(
         f"an image of mode {mask.mode}, expected one value a pixel: gray or a palette"
     )
+
+
+def parse_image_size(text: str) -> tuple[int, int] | None:
+    """Parses `HEIGHTxWIDTH` in pixels into (height, width), and `none` into None.
+
+    Raises:
+        UsageError: The text has neither form.
+    """
+    if text == "none":
+        return None
+    height, x, width = text.lower().partition("x")
+    if not (x and height.isdecimal() and width.isdecimal() and int(height) and int(width)):
+        raise UsageError(f"--image_size {text}: expected HEIGHTxWIDTH such as 224x224, or none")
+    return int(height), int(width)

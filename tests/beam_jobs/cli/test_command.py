@@ -294,6 +294,11 @@ REFUSALS = [
     ),
     (IMAGES + "--dtype float32 --encoding png", "does not hold such pixels; use tensor or raw"),
     (IMAGES + "--dtype float32 --image_size 14000x14000", "too large to store: a record has less"),
+    (IMAGES + "--max_pixels 0", "--max_pixels 0: expected a number of at least 1"),
+    (
+        IMAGES + "--max_pixels 178956971 --encoding png",
+        "--max_pixels 178956971: readers decode images of at most 178956970 pixels; use --encoding",
+    ),
     (IMAGES + "--jpeg_exact", "--jpeg_exact: add the --image_size that JPEGs are resized to"),
     (SENSORS + "--columns a", "--columns a: none of the first files is a .csv, .tsv,"),
     (SENSORS + "--arrays a,b,a", "--arrays a,b,a: a name is repeated"),

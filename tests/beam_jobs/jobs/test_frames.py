@@ -100,11 +100,12 @@ def test_frames_after_a_damaged_one_are_rejected():
     assert len(ALL.parts_of(SOURCE, data)) == 5
 
 
-def test_a_page_that_is_too_large_is_rejected(monkeypatch):
-    pages = [Image.new("1", (10, 10)), Image.new("1", (9_500, 9_500))]
-    records = ALL.records_of(SOURCE, animation("TIFF", pages))
+def test_a_page_that_is_too_large_is_rejected():
+    pages = [Image.new("L", (10, 10)), Image.new("L", (11, 10))]
+    job = dataclasses.replace(ALL, max_pixels=100)
+    records = job.records_of(SOURCE, animation("TIFF", pages))
     assert next(records)[0] == "a#1"
-    with pytest.raises(RejectError, match="9500 x 9500 pixels"):
+    with pytest.raises(RejectError, match="its 110 pixels are more than --max_pixels 100: give a"):
         next(records)
 
 

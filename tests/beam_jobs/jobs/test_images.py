@@ -4,6 +4,8 @@ import dataclasses
 import io
 import re
 import struct
+import subprocess
+import sys
 import threading
 import warnings
 import zlib
@@ -19,7 +21,8 @@ from PIL import Image, ImageOps
 import beam_jobs
 import readers
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.jobs.images.job import ImageJob, parse_image_size
+from beam_jobs.jobs.images.job import ImageJob
+from beam_jobs.jobs.images.pixels import parse_image_size
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.source import Source
@@ -500,17 +503,60 @@ def bomb(side: int) -> bytes:
     return encoded(Image.new("1", (side, side)), "PNG")
 
 
-@pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
 @pytest.mark.parametrize("side", [9_500, 14_000])  # Pillow warns at 9,459 and refuses at 13,377
 @pytest.mark.parametrize("encoding", ["tensor", "source"])
 def test_a_decompression_bomb_is_rejected_before_it_is_decoded(side, encoding):
     data = bomb(side)
     assert len(data) < 100_000
-    with pytest.raises(RejectError, match="decompression bomb"):
+    expected = (
+        rf"^its {side * side} pixels are more than --max_pixels 89478485: give a larger number"
+    )
+    with pytest.raises(RejectError, match=expected):
         stored(job(encoding=encoding), data)
 
 
-@pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
+@pytest.mark.parametrize("limit", [5_000, 100_000_000, 200_000_000])
+def test_the_limit_of_pixels_may_be_lower_or_higher(limit, monkeypatch):
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 89_478_485)
+    side = {5_000: 80, 100_000_000: 9_500, 200_000_000: 14_000}[limit]
+    sized = dataclasses.replace(job((8, 8)), max_pixels=limit)
+    data = bomb(side)
+    if limit == 5_000:
+        with pytest.raises(RejectError, match=r"^its 6400 pixels are more than --max_pixels 5000"):
+            stored(sized, data)
+        assert stored(sized, encoded(smooth(), "PNG")).shape == (8, 8, 3)
+    else:
+        assert stored(sized, data).shape == (8, 8, 3)
+        with pytest.raises(RejectError, match=f"its {side * side} pixels are more"):
+            stored(dataclasses.replace(sized, max_pixels=limit // 2), data)
+
+
+def test_an_image_inside_an_icon_has_the_same_limit(monkeypatch):
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1_000)
+    icon = bytearray(encoded(Image.new("RGB", (64, 64)), "ICO", sizes=[(64, 64)]))
+    icon[6:8] = 8, 8  # the size that the directory states
+    with pytest.raises(RejectError, match=r"^its 4096 pixels are more than --max_pixels 1000"):
+        stored(dataclasses.replace(job(), max_pixels=1_000), bytes(icon))
+
+
+def test_pillow_warns_of_nothing_in_a_job(tmp_path):
+    animated = encoded(smooth(), "PNG", save_all=True, append_images=[GRAY.convert("RGB")])
+    at = animated.index(b"acTL")
+    broken = animated[:at] + chunk(b"acTL", bytes(8)) + animated[at + 16 :]
+    for name, data in {"a.png": broken, "b.png": bomb(9_500)}.items():
+        (tmp_path / name).write_bytes(data)
+    program = (
+        "import sys, beam_jobs.jobs.images.image_files as files\n"
+        "for path in sys.argv[1:]:\n"
+        "    print(files.header_of(open(path, 'rb')))\n"
+    )
+    paths = sorted(map(str, tmp_path.iterdir()))
+    done = subprocess.run(
+        [sys.executable, "-c", program, *paths], capture_output=True, text=True, check=True
+    )
+    assert (done.stdout, done.stderr) == ("((48, 64), 1)\nNone\n", "")
+
+
 def test_threads_of_one_worker_reject_the_same_files():
     data, small = bomb(9_500), WHOLE["PNG"]
     before = list(warnings.filters)
