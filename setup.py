@@ -20,6 +20,7 @@ INPUTS = {
     "boxes": ["ijson>=3.2"],
     "edf": ["edfio>=0.4.18"],
     "hdf5": ["h5py>=3.10"],
+    "heif": ["pillow-heif>=0.22"],
     "matlab": ["h5py>=3.10", "scipy>=1.11"],
     "netcdf": ["h5py>=3.10", "scipy>=1.11"],
     "tokens": ["tokenizers>=0.20.1"],

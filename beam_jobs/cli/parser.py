@@ -14,6 +14,7 @@ from beam_jobs.cli.images import ImageFlags
 from beam_jobs.cli.reshard import ReshardedDatasetFlags, ReshardFlags
 from beam_jobs.cli.sensors import SensorFlags
 from beam_jobs.cli.text import TextFlags
+from beam_jobs.jobs.images.image_files import FORMATS as IMAGE_FORMATS
 from beam_jobs.jobs.sensors.formats.registry import FORMATS, suffixes_of
 from readers.format.version import __version__
 
@@ -55,7 +56,9 @@ class _Job(NamedTuple):
 
 _JOBS = {
     "images": _Job(
-        "A record is an image, in any format that Pillow opens.", ImageFlags, EncodedDatasetFlags
+        f"A record is an image: {', '.join(IMAGE_FORMATS.values())}.",
+        ImageFlags,
+        EncodedDatasetFlags,
     ),
     "text": _Job(
         "A record is a line of .txt, an object of .jsonl or .json, or a row of .csv or .tsv (all also "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import io
 import re
 import warnings
 from collections.abc import Iterator
@@ -12,16 +11,41 @@ from typing import BinaryIO, Literal
 
 from PIL import Image, UnidentifiedImageError
 
-from beam_jobs.errors import JobError, RejectError
+from beam_jobs.errors import JobError, RejectError, UsageError
+from beam_jobs.packages import require
 
-# Pillow recognises formats by their content, whatever the name of a file, and would also open those that
-# another program or handler decodes: EPS by Ghostscript, WMF, BUFR, GRIB, HDF5; and IPTC, which may
-# contain any of them. Common formats come first; the last two have no signature and accept nearly
-# any file.
-_FORMATS = (
-    *("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "JPEG2000", "AVIF", "PPM", "ICO", "ICNS"),
-    *("QOI", "DDS", "SGI", "PCX", "XBM", "MSP", "FITS", "IM", "TGA"),
-)
+# Pillow's names of the formats that are read, and those people know. Pillow recognises formats by their
+# content, whatever the name of a file, and would also open those that another program or handler decodes:
+# EPS by Ghostscript, WMF, BUFR, GRIB, HDF5; and IPTC, which may contain any of them. Common formats come
+# first; IM and TGA have no signature and accept nearly any file.
+FORMATS = {
+    "JPEG": "JPEG",
+    "PNG": "PNG",
+    "GIF": "GIF",
+    "BMP": "BMP",
+    "WEBP": "WebP",
+    "TIFF": "TIFF",
+    "JPEG2000": "JPEG 2000",
+    "AVIF": "AVIF",
+    "PPM": "PPM, PGM, PBM",
+    "ICO": "ICO",
+    "ICNS": "ICNS",
+    "QOI": "QOI",
+    "DDS": "DDS",
+    "SGI": "SGI",
+    "PCX": "PCX",
+    "XBM": "XBM",
+    "MSP": "MSP",
+    "FITS": "FITS",
+    "IM": "IM",
+    "TGA": "TGA",
+    "HEIF": "HEIC, HEIF",
+}
+
+# The brands of HEIF files, at byte 8.
+_HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"hevm", b"hevs", b"mif1")
+
+_TIFF = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 
 # Whether the first frame of a file is a record, or every frame.
 Frames = Literal["first", "all"]
@@ -36,6 +60,8 @@ _MIN_FRAME_BYTES = 12
 # The EXIF tag.
 ORIENTATION = 0x0112
 
+_PHOTOMETRIC, _YCBCR = 262, 6  # a tag of TIFF, and one of its values
+
 MAX_PIXELS = 89_478_485  # Pillow's own limit: 256 MiB of RGB
 
 # Pillow warns of damaged animations and tags, with a line of its own source and without the name of
@@ -47,21 +73,52 @@ warnings.filterwarnings("ignore", module=r"PIL\.")
 def _formats() -> tuple[str, ...]:
     """The formats that this version of Pillow reads."""
     Image.init()
-    return tuple(name for name in _FORMATS if name in Image.OPEN)
+    return tuple(name for name in FORMATS if name in Image.OPEN)
+
+
+def _open(file: BinaryIO) -> Image.Image:
+    """Opens an image file of any size, with the opener of an optional package if it needs one.
+
+    Raises:
+        RejectError: The format is unknown, or its package is not installed.
+    """
+    try:
+        return Image.open(file, formats=_formats())
+    except UnidentifiedImageError:
+        file.seek(0)
+        head = file.read(12)
+    if head[4:8] != b"ftyp" or head[8:] not in _HEIF_BRANDS or "HEIF" in _formats():
+        raise RejectError(_reason(head))
+    try:
+        require("pillow_heif", "heif", "HEIC and HEIF files").register_heif_opener()
+    except UsageError as error:
+        raise RejectError(error.message) from None
+    _formats.cache_clear()
+    return _open(file)
+
+
+def _reason(head: bytes) -> str:
+    """Why a file that begins with these bytes cannot be opened."""
+    if not head:
+        return "the file is empty"
+    if head[:4] in _TIFF:
+        return "cannot be decoded: a TIFF with a dtype, channels or a compression that Pillow does not read"
+    if head[4:] in (b"ftypavif", b"ftypavis") and "AVIF" not in _formats():
+        return "cannot be decoded: AVIF needs Pillow 11.3 or later"
+    return "cannot be decoded: unknown image format"
 
 
 def open_image(file: BinaryIO, max_pixels: int = MAX_PIXELS) -> Image.Image:
     """Opens an image file; only its header is read.
 
     Raises:
-        RejectError: The image has more than `max_pixels`.
-        UnidentifiedImageError: The format is unknown, or not in `_FORMATS`.
+        RejectError: The image has more than `max_pixels`, or its format is not in `FORMATS`.
     """
     # Pillow warns above its own limit, and refuses images of twice as many pixels.
     if max_pixels > (Image.MAX_IMAGE_PIXELS or max_pixels):
         Image.MAX_IMAGE_PIXELS = max_pixels
     try:
-        image = Image.open(file, formats=_formats())
+        image = _open(file)
     except Image.DecompressionBombError as error:
         raise _too_large(error, max_pixels) from None
     try:
@@ -89,18 +146,31 @@ def decoding(file: BinaryIO, max_pixels: int = MAX_PIXELS) -> Iterator[Image.Ima
         # Not its bytes at once: Pillow takes 64 KiB at a time, which stay in the processor's
         # cache; 100 KB of fresh memory for each image took 7 % of all time.
         with open_image(file, max_pixels) as image:
+            _check_decodable(image)
             yield image
     except (RejectError, JobError):
         raise
     except Image.DecompressionBombError as error:  # of an image inside an ICO or ICNS file
         raise _too_large(error, max_pixels) from None
-    except UnidentifiedImageError:
-        if not file.seek(0, io.SEEK_END):
-            raise RejectError("the file is empty") from None
-        # Pillow's own message names the file by its path, which is no part of a dataset.
-        raise RejectError("cannot be decoded: unknown image format") from None
     except Exception as error:  # Pillow's plugins raise nearly everything on broken input
         raise RejectError(f"cannot be decoded: {error}") from None
+
+
+def _check_decodable(image: Image.Image) -> None:
+    """Checks that Pillow gives the right pixels of a TIFF or FITS file.
+
+    Raises:
+        RejectError: It is of a kind of which Pillow gives an error that misleads, or wrong pixels.
+    """
+    if not any(tile[0] == "raw" for tile in getattr(image, "tile", ())):
+        return
+    # Only libtiff, which decodes compressed pixels, converts them.
+    if getattr(image, "tag_v2", {}).get(_PHOTOMETRIC) == _YCBCR:
+        raise RejectError("cannot be decoded: an uncompressed YCbCr TIFF; convert it to RGB")
+    if image.format == "FITS" and image.mode != "L":
+        raise RejectError(
+            "cannot be decoded: a FITS file of more than 8 bits, whose bytes Pillow swaps; convert it to TIFF"
+        )
 
 
 def check_pixels(image: Image.Image, max_pixels: int) -> None:

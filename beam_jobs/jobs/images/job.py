@@ -229,7 +229,7 @@ class ImageJob(FilesInParts):
         return pixels, Geometry.of(stored, orientation, decoded, self.image_size, self.resize)
 
     def _draft(self, image: Image.Image, orientation: int) -> None:
-        if self.image_size and not self.jpeg_exact:
+        if self.image_size and not self.jpeg_exact and image.format in ("JPEG", "MPO"):
             height, width = self.image_size
             swapped = orientation in (5, 6, 7, 8)
             # The JPEG decoder scales by 1/2, 1/4 or 1/8 at little cost, never below this size:

@@ -542,7 +542,7 @@ def test_an_image_inside_an_icon_has_the_same_limit(monkeypatch):
 def test_pillow_warns_of_nothing_in_a_job(tmp_path):
     animated = encoded(smooth(), "PNG", save_all=True, append_images=[GRAY.convert("RGB")])
     at = animated.index(b"acTL")
-    broken = animated[:at] + chunk(b"acTL", bytes(8)) + animated[at + 16 :]
+    broken = animated[: at - 4] + chunk(b"acTL", bytes(8)) + animated[at + 16 :]
     for name, data in {"a.png": broken, "b.png": bomb(9_500)}.items():
         (tmp_path / name).write_bytes(data)
     program = (
