@@ -49,6 +49,7 @@ TEST = [
     "scikit-learn>=1.5",
     "scipy>=1.11",
     "pyyaml>=6",
+    "tifffile>=2024.2",
     # Keys of accounts that nobody has.
     "cryptography>=42",
     # Other readers and users of the records.

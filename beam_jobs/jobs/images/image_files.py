@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
+import sys
 import warnings
 from collections.abc import Iterator
 from typing import BinaryIO, Literal
@@ -61,6 +62,8 @@ _MIN_FRAME_BYTES = 12
 ORIENTATION = 0x0112
 
 _PHOTOMETRIC, _YCBCR = 262, 6  # a tag of TIFF, and one of its values
+
+_BIG_ENDIAN = re.compile(r";(16BS|32B)")  # in Pillow's names of the pixels in a file
 
 MAX_PIXELS = 89_478_485  # Pillow's own limit: 256 MiB of RGB
 
@@ -162,15 +165,22 @@ def _check_decodable(image: Image.Image) -> None:
     Raises:
         RejectError: It is of a kind of which Pillow gives an error that misleads, or wrong pixels.
     """
-    if not any(tile[0] == "raw" for tile in getattr(image, "tile", ())):
+    if image.format not in ("TIFF", "FITS") or not (tiles := getattr(image, "tile", ())):
         return
+    codec, arguments = tiles[0][0], tiles[0][3]
+    reason = ""
+    if codec == "raw" and image.format == "FITS" and image.mode != "L":
+        reason = "a FITS file of more than 8 bits, whose bytes Pillow swaps; convert it to TIFF"
     # Only libtiff, which decodes compressed pixels, converts them.
-    if getattr(image, "tag_v2", {}).get(_PHOTOMETRIC) == _YCBCR:
-        raise RejectError("cannot be decoded: an uncompressed YCbCr TIFF; convert it to RGB")
-    if image.format == "FITS" and image.mode != "L":
-        raise RejectError(
-            "cannot be decoded: a FITS file of more than 8 bits, whose bytes Pillow swaps; convert it to TIFF"
+    if codec == "raw" and getattr(image, "tag_v2", {}).get(_PHOTOMETRIC) == _YCBCR:
+        reason = "an uncompressed YCbCr TIFF; convert it to RGB"
+    # libtiff gives numbers in the order of this machine, and Pillow swaps all but unsigned 16 bits.
+    if codec == "libtiff" and sys.byteorder == "little" and _BIG_ENDIAN.search(arguments[0]):
+        reason = (
+            "a compressed big-endian TIFF, whose bytes Pillow swaps; save it without compression"
         )
+    if reason:
+        raise RejectError(f"cannot be decoded: {reason}")
 
 
 def check_pixels(image: Image.Image, max_pixels: int) -> None:

@@ -31,6 +31,14 @@ def _rawmode(image: Image.Image) -> str:
     return str(arguments[0] if isinstance(arguments, tuple) else arguments)
 
 
+def _with_rawmode(tile: Any, rawmode: str) -> Any:
+    codec, extents, offset, arguments = tile
+    arguments = (rawmode, *arguments[1:]) if isinstance(arguments, tuple) else rawmode
+    # Before Pillow 11.1, tiles are plain tuples.
+    make = getattr(tile, "_make", tuple)
+    return make((codec, extents, offset, arguments))
+
+
 def has_wide_colors(image: Image.Image) -> bool:
     """Whether an image that is not decoded yet has colors of 16 bits, in a form that can be read."""
     return _rawmode(image) in _LOWER_BYTES
@@ -44,16 +52,11 @@ def wide_colors(image: Image.Image, again: Image.Image) -> np.ndarray:
         again: The same frame of the same file, opened a second time and not decoded yet.
     """
     rawmode = _rawmode(again)
-    lower_bytes = _LOWER_BYTES[rawmode]
-    again.tile = [  # type: ignore[attr-defined]
-        (
-            codec,
-            extents,
-            offset,
-            (lower_bytes, *args[1:]) if isinstance(args, tuple) else lower_bytes,
-        )
-        for codec, extents, offset, args in again.tile  # type: ignore[attr-defined]
-    ]
+    tiled: Any = again
+    tiled.tile = [_with_rawmode(tile, _LOWER_BYTES[rawmode]) for tile in tiled.tile]
+    # NumPy would hide some errors of decoding.
+    image.load()
+    again.load()
     upper, lower = np.asarray(image), np.asarray(again)
     if rawmode == _GRAY_AND_ALPHA:
         lower = lower[..., [1, 1, 1, 3]]

@@ -110,6 +110,32 @@ def test_gray_of_sixteen_bits_is_kept(kind, dtype):
     np.testing.assert_array_equal(stored(job(1), encoded(pixels, kind))[..., 0], pixels)
 
 
+def test_a_tiff_of_many_strips_and_of_compressed_ones_keeps_its_sixteen_bits():
+    tifffile = pytest.importorskip("tifffile")
+    for options in ({"rowsperstrip": 2}, {"tile": (16, 16)}, {"compression": "zlib"}):
+        out = io.BytesIO()
+        tifffile.imwrite(out, WIDE[3], photometric="rgb", **options)
+        np.testing.assert_array_equal(stored(job(3), out.getvalue()), WIDE[3])
+
+
+@pytest.mark.parametrize("dtype", ["int16", "int32", "float32"])
+def test_compressed_big_endian_numbers_which_pillow_swaps_are_rejected(dtype):
+    tifffile = pytest.importorskip("tifffile")
+    pixels = np.arange(300, 312).reshape(3, 4).astype(dtype)
+    for compression in (None, "zlib"):
+        out = io.BytesIO()
+        tifffile.imwrite(out, pixels, byteorder=">", compression=compression)
+        if compression:
+            with pytest.raises(
+                RejectError, match="a compressed big-endian TIFF, whose bytes Pillow"
+            ):
+                stored(job(1, "float32"), out.getvalue())
+        else:
+            scale = 1 if dtype == "float32" else np.float32(65535)
+            found = stored(job(1, "float32"), out.getvalue())[..., 0]
+            np.testing.assert_array_equal(found, pixels.astype(np.float32) / scale)
+
+
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "GIF", "TIFF"])
 @pytest.mark.parametrize("channels", [1, 3, 4])
 def test_eight_bits_are_times_257_and_floats_from_0_to_1(kind, channels):
