@@ -24,8 +24,9 @@ import numpy as np
 
 from beam_jobs.engines.pool import Pool, call_pickled
 from beam_jobs.plan.boundaries import draft_split, finish_plan, pick_boundaries, wanted_hashes
-from beam_jobs.plan.placement import Placement, Splits
+from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.shards import BINS, Plan, bin_counts
+from beam_jobs.plan.splits import Splits
 from beam_jobs.records.blocks import Block
 from beam_jobs.records.ragged import Ragged
 from readers.format.display import format_table

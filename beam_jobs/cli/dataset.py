@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +21,8 @@ from beam_jobs.engines.flags import Engine
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.protocols import RecordJob
 from beam_jobs.plan.groups import Groups
-from beam_jobs.plan.placement import Placement, Splits, check_seed
+from beam_jobs.plan.placement import Exact, Placement, check_seed
+from beam_jobs.plan.splits import MAX_SPLITS, Splits
 from beam_jobs.records.rejects import MaxRejects, OnReject
 from beam_jobs.sources.table_inputs import split_names
 
@@ -42,6 +44,21 @@ class DatasetFlags(Flags):
         "names and shares, which add up to 1, such as train=0.8,val=0.1,test=0.1; with "
         "--split_column names alone",
         metavar="NAME=SHARE,…",
+    )
+    folds: str = flag(
+        "",
+        "K splits for cross-validation, fold0 to fold{K-1}, instead of --splits: of equal size, exact to "
+        "one record, or with --group_by and --stratify as exact as these allow; groups: a split for each "
+        "group of --group_by, named like it, to leave one group out",
+        unset="none",
+        metavar="K|groups",
+    )
+    exact_splits: bool = flag(
+        False,
+        "give every split its share of all records, exact to one record; one more input may then move "
+        "others to another split",
+        unset="a hash of each key decides, so shares are exact to about one percent of a few thousand "
+        "records, and each record stays in its split whatever the others are",
     )
     split_column: str = flag(
         "",
@@ -99,6 +116,7 @@ class DatasetFlags(Flags):
         Groups.parse(self.group_by)
         MaxRejects(self.max_rejects).check()
         self.check_splits()
+        self._check_exact()
 
     def check_splits(self) -> None:
         """Checks the value of `--splits`.
@@ -108,6 +126,29 @@ class DatasetFlags(Flags):
         """
         if not self.split_column:
             Splits.parse(self.splits)
+
+    def _check_exact(self) -> None:
+        """Checks the flags of exact shares against the others that decide splits."""
+        if self.split_column and (self.folds or self.exact_splits):
+            other = f"--folds {self.folds}" if self.folds else "--exact_splits"
+            raise UsageError(
+                f"--split_column {self.split_column}: the column decides the splits, and so would "
+                f"{other}: drop one"
+            )
+        if self.folds == "groups" and not self.group_by:
+            raise UsageError("--folds groups: add the --group_by that finds the group of a record")
+        if self.folds == "groups" and self.exact == "labels":
+            raise UsageError(
+                "--folds groups: each group is a split, so no share is exact: drop --stratify"
+            )
+        if self.folds:
+            if self.folds != "groups":
+                Splits.folds(self.folds)
+            if self.splits != type(self).splits:
+                raise UsageError(
+                    f"--folds {self.folds}: the folds are the splits, and so would be those of --splits "
+                    f"{self.splits}: drop one"
+                )
 
     def directory(self) -> str:
         """The output directory; empty for a dry run without one.
@@ -130,9 +171,33 @@ class DatasetFlags(Flags):
 
     def find_splits(self, job: RecordJob) -> Splits:
         """The splits, whose names may have to be read from the job's inputs."""
+        if self.folds == "groups":
+            return self._splits_of_groups(job)
+        if self.folds:
+            return Splits.folds(self.folds)
         if not self.split_column:
             return Splits.parse(self.splits)
         return Splits.named([name.strip() for name in self.splits.split(",")], self.split_column)
+
+    def _splits_of_groups(self, job: RecordJob) -> Splits:
+        groups = Groups.parse(self.group_by)
+        if groups.column and not job.inputs.columns:  # It is inside the files.
+            names = split_names(job.inputs, groups.column, "--folds groups --group_by")
+            return Splits.of_groups(names)
+        sources = itertools.chain.from_iterable(map(job.sources, job.inputs.patterns))
+        found = groups.among(sources, MAX_SPLITS)
+        if not found:
+            raise UsageError(
+                f"--folds groups: --group_by {self.group_by} finds no group in any input"
+            )
+        return Splits.of_groups(found)
+
+    @property
+    def exact(self) -> Exact:
+        """What every split gets its exact share of."""
+        if self.folds == "groups":
+            return ""
+        return "records" if self.folds or self.exact_splits else ""
 
     def note(self, job: RecordJob) -> str:
         """One line about these flags and the job's inputs, printed before the job; "" for none."""
@@ -145,14 +210,25 @@ class DatasetFlags(Flags):
             UsageError: The flags do not fit the job.
         """
         splits = self.find_splits(job)
-        groups = Groups.parse(self.group_by)
+        if self.exact and (len(splits.names) == 1 or splits.kept):
+            name = "stratify" if self.exact == "labels" else "exact_splits"
+            reason = "the records keep their splits" if splits.kept else "there is one split"
+            raise UsageError(f"--{name}: {reason}: add --splits train=0.8,val=0.2, or --folds 5")
+        placement = Placement(
+            seed=self.seed,
+            splits=splits,
+            groups=Groups.parse(self.group_by),
+            split_column=self.split_column,
+            exact=self.exact,
+            windows=job.has_windows,
+        )
         num_shards = (0,) * len(splits.names)
         if self.num_shards:
             num_shards = parse_num_shards(self.num_shards, splits.names)
         output = Output(
             directory=directory,
             schema=job.schema,
-            placement=Placement(self.seed, splits, groups, self.split_column),
+            placement=placement,
             num_shards=num_shards,
             shard_size=parse_size(self.shard_size),
             on_reject=self.on_reject,
@@ -172,7 +248,8 @@ class EncodedDatasetFlags(DatasetFlags):
 
     stratify: bool = flag(
         False,
-        "give every split its share of each label's records, exact to one record",
+        "give every split its share of each label's records, exact to one record; whole groups of "
+        "--group_by, and windows of one recording or text, as exactly as their sizes and labels allow",
         unset="labels do not affect the splits",
     )
     names: str = flag(
@@ -204,26 +281,15 @@ class EncodedDatasetFlags(DatasetFlags):
             return Splits.named(found, self.split_column)
         return super().find_splits(job)
 
-    def make_output(self, directory: str, job: RecordJob, options: dict[str, Any]) -> Output:
-        output = super().make_output(directory, job, options)
-        if self.stratify:
-            self._check_stratify(job, output.placement.splits)
-        names = parse_names(self.names, job.schema) if self.names else {}
-        return replace(output, feature_names=names, stratify=self.stratify)
+    @property
+    def exact(self) -> Exact:
+        return "labels" if self.stratify else super().exact
 
-    def _check_stratify(self, job: RecordJob, splits: Splits) -> None:
-        reason = ""
-        if self.group_by:
-            reason = "--group_by keeps records together, so no share can be exact: drop one"
-        elif job.has_windows:
-            reason = (
-                "windows and frames stay together with their file or text, so no share can be exact"
-            )
-        elif "label" not in job.schema:
-            reason = "the records have no label: add --label"
-        elif job.schema["label"].shape:
-            reason = "records with several labels belong to several shares"
-        elif len(splits.names) == 1:
-            reason = "there is one split: add --splits train=0.8,val=0.2"
-        if reason:
-            raise UsageError(f"--stratify: {reason}")
+    def make_output(self, directory: str, job: RecordJob, options: dict[str, Any]) -> Output:
+        if self.stratify and "label" not in job.schema:
+            raise UsageError("--stratify: the records have no label: add --label")
+        if self.stratify and job.schema["label"].shape:
+            raise UsageError("--stratify: records with several labels belong to several shares")
+        output = super().make_output(directory, job, options)
+        names = parse_names(self.names, job.schema) if self.names else {}
+        return replace(output, feature_names=names)

@@ -81,26 +81,25 @@ _JOBS = {
 # Flags that say where and how a job runs; the dataset is the same whatever they are.
 _NOT_OF_THE_DATASET = {"output", "overwrite", "dry_run", "engine", "max_rejects"}
 
+_EXACT = {"exact_splits", "folds"}
+_RAW = {"delimiter", "text_encoding", *_EXACT}
+
 # Flags that manifests state only if they are given: the same command gives the same manifest as before
 # there were these flags.
 _STATED_IF_GIVEN = {
-    "images": {
-        *("annotations_of", "delimiter", "dtype", "frames", "jpeg_exact", "max_pixels"),
-        "text_encoding",
-    },
-    "text": {"delimiter", "text_encoding"},
+    "images": {"annotations_of", "dtype", "frames", "jpeg_exact", "max_pixels", *_RAW},
+    "text": _RAW,
     "sensors": {
         "channels",
-        "delimiter",
         "drop_columns",
         "last_window",
         "record",
         "recording_column",
-        "text_encoding",
         "times",
         "window_label",
+        *_RAW,
     },
-    "reshard": set[str](),
+    "reshard": _EXACT,
 }
 
 

@@ -12,7 +12,7 @@ from beam_jobs.errors import UsageError
 from beam_jobs.jobs.protocols import RecordJob
 from beam_jobs.jobs.reshard.job import ReshardJob, reshard_job
 from beam_jobs.jobs.reshard.manifests import InputSplits
-from beam_jobs.plan.placement import Splits
+from beam_jobs.plan.splits import Splits
 from beam_jobs.sources.inputs import Inputs
 
 # The value of --splits, also in the manifest, if records keep their splits.
@@ -90,7 +90,7 @@ class ReshardedDatasetFlags(DatasetFlags):
             super().check_splits()
 
     def find_splits(self, job: RecordJob) -> Splits:
-        if self.splits != _KEEP:
+        if self.splits != _KEEP or self.folds:
             return super().find_splits(job)
         names, lone = _splits_of(job)
         if lone:
@@ -107,16 +107,17 @@ class ReshardedDatasetFlags(DatasetFlags):
 
     def note(self, job: RecordJob) -> str:
         names = _splits_of(job).names
-        if self.splits == _KEEP or len(names) < 2:
+        if (self.splits == _KEEP and not self.folds) or len(names) < 2:
             return ""
+        made = f"--folds {self.folds}" if self.folds else f"--splits {self.splits}"
         return (
-            f"--splits {self.splits} makes new splits of all records; the splits of the input, "
+            f"{made} makes new splits of all records; the splits of the input, "
             f"{', '.join(names)}, are not kept"
         )
 
     def make_output(self, directory: str, job: RecordJob, options: dict[str, Any]) -> Output:
         output = super().make_output(directory, job, options)
-        if output.placement.splits.kept or self.splits != _KEEP:
+        if output.placement.splits.kept or self.splits != _KEEP or self.folds:
             return output
         return replace(output, options={**options, "splits": ONE_SPLIT})
 

@@ -56,7 +56,6 @@ class Output:
         options: The job's options for the manifest, without those of the runner or the machine.
         balance: Whether the shards of a split have about the same number of records or of bytes.
         feature_names: Names of features in Examples, if they differ from those in the schema.
-        stratify: Whether every split gets its share of each label's records.
         replaces: The directory of the complete dataset that this one will replace; empty if there is
             none. `directory` is then inside it.
         max_rejects: The most inputs that may be rejected, or there is no dataset.
@@ -72,7 +71,6 @@ class Output:
     options: dict[str, Any] = field(default_factory=dict)
     balance: Balance = "records"
     feature_names: Mapping[str, str] = field(default_factory=dict)
-    stratify: bool = False
     max_rejects: MaxRejects = ANY_NUMBER
     replaces: str = ""
 

@@ -134,8 +134,8 @@ class SplitRules:
 
     Attributes:
         placement: Decides by keys and columns.
-        strata: The packed `Strata`, or `GroupSplits` if records are grouped, which take precedence;
-            empty without them.
+        strata: The packed `GroupSplits` if groups are dealt, else the packed `Strata`; empty if
+            hashes decide.
     """
 
     placement: Placement
@@ -171,13 +171,13 @@ class SplitRules:
         Args:
             keys: The keys of n records in UTF-8.
             rows: The columns of each record, needed if `needs_rows`.
-            labels: The label of each record, needed if there are strata of labels.
+            labels: The label of each record, needed if there are strata.
         """
         placement = self.placement
-        if placement.groups:
+        if (placement.groups or placement.deals_groups) and not placement.splits.groups:
             return self._by_group(keys, rows)
         if self.strata:
-            found = LabelHashes.of(list(map(str, labels)), placement.group_hashes(keys))
+            found = LabelHashes.of(placement.strata(labels), placement.group_hashes(keys))
             return self._strata.splits_of(found), {}
         if not self.needs_rows:
             return placement.splits_of(keys), {}
@@ -273,17 +273,19 @@ class FirstPass(abc.ABC):
         """The number of records in each group of a task; the rules are `GroupRules`."""
         sizes = GroupSizes(inputs=len(task.chunks))
         for part in self.found(task):
-            sizes.add(part.splits)
+            labels = self.rules.placement.strata(part.labels)
+            sizes.add(LabelHashes.of(labels, part.splits))
         return sizes
 
     def label_hashes(self, task: Task) -> LabelHashes:
         """The labels of the records of a task, and the hashes of their groups."""
         keys: list[bytes] = []
-        labels: list[str] = []
+        labels: list[Label | None] = []
         for part in self.found(task):
             keys += part.keys
-            labels += map(str, part.labels)
-        return LabelHashes.of(labels, self.rules.placement.group_hashes(keys))
+            labels += part.labels
+        placement = self.rules.placement
+        return LabelHashes.of(placement.strata(labels), placement.group_hashes(keys))
 
 
 @dataclass(frozen=True)

@@ -275,7 +275,7 @@ class PlanRecords(beam.PTransform):
         samples = isinstance(self._job.learns, LearnSubwords)
         return [
             *[_Digest.PHASE] * bool(self._digester),
-            *[_Count.PHASE] * (self._output.stratify or self._output.placement.deals_groups),
+            *[_Count.PHASE] * self._output.placement.plans_splits,
             *[_Sample.PHASE] * samples,
             _FirstPass.PHASE,
             *self._later,
@@ -312,7 +312,7 @@ class PlanRecords(beam.PTransform):
             count = self._job.first_pass(GroupRules(placement), "skip").group_sizes
             sizes = tasks | "CountGroups" >> beam.ParDo(_Count(count, self._processes))
             return AsSingleton(sizes | "DealGroups" >> DealGroups(placement))
-        if not self._output.stratify:
+        if not placement.plans_splits:
             return b""
         read = self._job.first_pass(SplitRules(placement), "skip").label_hashes
         labels = tasks | "ReadLabels" >> beam.ParDo(_Count(read, self._processes))

@@ -27,7 +27,7 @@ from beam_jobs.plan.strata import LabelHashes, Strata, check_strata
 from beam_jobs.plan.summary import SAMPLE, SampledRecord, Summary, label_names_of
 from beam_jobs.records.blocks import Block, BlockBuilder
 from beam_jobs.records.rejects import Reject
-from beam_jobs.sources.source import pack_reference, reference_key, unpack_reference
+from beam_jobs.sources.source import pack_reference, unpack_reference
 
 
 class _ListFiles(beam.DoFn):
@@ -133,13 +133,13 @@ class _LabelReferences(beam.DoFn):
 class _CountGroups(beam.DoFn):
     """Packed blocks of references -> the sizes of the groups of those that have one."""
 
-    def __init__(self, output: Output) -> None:
-        self._placement = output.placement
+    def __init__(self, job: FileJob, output: Output) -> None:
+        self._job, self._placement = job, output.placement
 
     def process(self, packed: bytes) -> Iterator[GroupSizes]:
         block = Block.unpack(packed)
         sizes = GroupSizes(inputs=len(block.payloads))
-        sizes.add(group_hashes(self._placement, block)[1])
+        sizes.add(label_hashes(self._job, self._placement, block)[1])
         yield sizes
 
 
@@ -155,34 +155,27 @@ class _Resplit(beam.DoFn):
             return
         block = Block.unpack(packed)
         splits = block.splits.copy()
-        if self._placement.groups:
-            rows, hashes = group_hashes(self._placement, block)
-            splits[rows] = GroupSplits.unpack(strata).splits_of(hashes, self._placement)
+        rows, found = label_hashes(self._job, self._placement, block)
+        if self._placement.deals_groups:
+            splits[rows] = GroupSplits.unpack(strata).splits_of(found.hashes, self._placement)
         else:
-            rows, labels = label_hashes(self._job, self._placement, block)
-            splits[rows] = Strata.unpack(strata).splits_of(labels)
+            splits[rows] = Strata.unpack(strata).splits_of(found)
         yield Block(block.hashes, splits, block.payloads).pack(compress=True)
 
 
 def label_hashes(
     job: FileJob, placement: Placement, block: Block
 ) -> tuple[np.ndarray, LabelHashes]:
-    """The rows, int64 [m], of a block of references that have a label, and their labels."""
-    sources = [unpack_reference(payload) for payload in block.payloads]
-    labels = [label_or_none(job, source) for source in sources]
-    rows = [row for row, label in enumerate(labels) if label is not None]
-    keys = [reference_key(block.payloads[row]) for row in rows]
-    found = LabelHashes.of([str(labels[row]) for row in rows], placement.group_hashes(keys))
-    return np.array(rows, np.int64), found
-
-
-def group_hashes(placement: Placement, block: Block) -> tuple[np.ndarray, np.ndarray]:
-    """The rows, int64 [m], of a block of references that have a group, and its hash, uint64 [m]."""
+    """The rows, int64 [m], of a block of references without an error, and their labels and groups."""
     sources = [unpack_reference(payload) for payload in block.payloads]
     rows = [row for row, source in enumerate(sources) if not source.error]
-    groups = [placement.groups.of(sources[row].file, sources[row].row) for row in rows]
+    chosen = [sources[row] for row in rows]
+    groups = [source.key for source in chosen]
+    if placement.deals_groups:
+        groups = [placement.groups.of(source.file, source.row) for source in chosen]
     encoded = (group.encode("utf-8", "surrogateescape") for group in groups)
-    return np.array(rows, np.int64), placement.group_hashes(encoded)
+    labels = placement.strata(label_or_none(job, source) for source in chosen)
+    return np.array(rows, np.int64), LabelHashes.of(labels, placement.group_hashes(encoded))
 
 
 class PlanReferences(beam.PTransform):
@@ -213,15 +206,15 @@ class PlanReferences(beam.PTransform):
             # Spread over workers; with one worker it would only copy all references once more.
             blocks |= "Spread" >> beam.Reshuffle()
         check = None
-        if output.stratify or output.placement.deals_groups:
-            if output.stratify:
+        if output.placement.plans_splits:
+            if output.placement.deals_groups:
+                sizes = blocks | "CountGroups" >> beam.ParDo(_CountGroups(job, output))
+                strata = sizes | "DealGroups" >> DealGroups(output.placement)
+                check = beam.Map(check_groups, AsSingleton(strata))
+            else:
                 labels = blocks | "ReadLabels" >> beam.ParDo(_LabelReferences(job, output))
                 strata = labels | "Stratify" >> PlanStrata(output.placement)
                 check = beam.Map(check_strata, AsSingleton(strata))
-            else:
-                sizes = blocks | "CountGroups" >> beam.ParDo(_CountGroups(output))
-                strata = sizes | "DealGroups" >> DealGroups(output.placement)
-                check = beam.Map(check_groups, AsSingleton(strata))
             blocks = (
                 blocks
                 | "SpreadAgain" >> beam.Reshuffle()

@@ -36,7 +36,8 @@ from beam_jobs.pipeline.commit import CommitDataset
 from beam_jobs.pipeline.plan_shards import Planned, PlanShards
 from beam_jobs.pipeline.shuffle import GroupByShard, spool_of, write_encoded
 from beam_jobs.pipeline.steps import STATISTICS, at_end_of_bundle
-from beam_jobs.plan.placement import Placement, Splits, check_seed
+from beam_jobs.plan.placement import Placement, check_seed
+from beam_jobs.plan.splits import Splits
 from beam_jobs.plan.summary import Summary
 from beam_jobs.records.blocks import Block, BlockBuilder
 from beam_jobs.records.encode import RecordEncoder

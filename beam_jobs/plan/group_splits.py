@@ -1,20 +1,28 @@
-"""Splits by group: whole groups are dealt to the splits, so shares are as exact as the groups allow."""
+"""Splits by group: whole groups are dealt to the splits, so shares are as exact as the groups allow.
+
+With labels, this is the greedy search of scikit-learn's StratifiedGroupKFold, for shares of any size.
+"""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from beam_jobs.plan.placement import Placement
+from beam_jobs.plan.placement import ALL, Placement
 from beam_jobs.plan.shards import loss_error
+from beam_jobs.plan.strata import LabelHashes
 from beam_jobs.plan.summary import Summary
 
-# With more groups, hashes decide: shares are then exact to a few groups in a thousand, and no worker
-# holds more sizes than this.
+# With more groups (of one label each), hashes decide: shares are then exact to a few groups in a
+# thousand, and no worker holds more sizes than this.
 MAX_GROUPS = 100_000
+
+# The hash of a group and a label.
+Part = tuple[int, str]
 
 
 @dataclass
@@ -23,24 +31,31 @@ class GroupSizes:
 
     Attributes:
         inputs: The number of listed inputs that were read.
-        sizes: Hash of a group -> its size; None if there are more than `MAX_GROUPS` groups.
+        sizes: The size of the part of each group that has one label; None if there are more than
+            `MAX_GROUPS` parts.
     """
 
     inputs: int = 0
-    sizes: Counter[int] | None = field(default_factory=Counter)
+    sizes: Counter[Part] | None = field(default_factory=Counter)
 
-    def add(self, hashes: np.ndarray, sizes: Sequence[int] | None = None) -> None:
-        """Adds records by the hashes of their groups, uint64 [n], with the size of each; by default 1."""
-        found, rows = np.unique(hashes, return_inverse=True)
-        sums = np.bincount(rows, sizes).astype(np.int64)
-        self._update(dict(zip(found.tolist(), sums.tolist(), strict=True)))
+    def add(self, block: LabelHashes, sizes: Iterable[int] | None = None) -> None:
+        """Adds records by their groups and labels, with the size of each; by default 1."""
+        labels = map(block.names.__getitem__, block.codes.tolist())
+        parts = zip(block.hashes.tolist(), labels, strict=True)
+        if sizes is None:
+            self._update(Counter(parts))
+            return
+        sums: Counter[Part] = Counter()
+        for part, size in zip(parts, sizes, strict=True):
+            sums[part] += size
+        self._update(sums)
 
     def merge(self, other: GroupSizes) -> None:
         """Adds the sizes that another object has counted."""
         self.inputs += other.inputs
         self._update(other.sizes)
 
-    def _update(self, sizes: Mapping[int, int] | None) -> None:
+    def _update(self, sizes: Mapping[Part, int] | None) -> None:
         if self.sizes is None or sizes is None:
             self.sizes = None
             return
@@ -89,25 +104,49 @@ class GroupSplits:
 
 
 def deal_groups(found: GroupSizes, fractions: Sequence[float]) -> GroupSplits | None:
-    """Deals groups, the largest first, each to the split that lacks most; None if hashes decide.
+    """Deals groups, those that hold most of a label first; None if hashes decide.
 
-    Groups of one size come in the order of their hashes, so the result depends on nothing but the
-    sizes and the hashes. The first split wins a tie.
+    Each goes to the split that lacks most of its labels: the sum of the squared deviations from the
+    shares of all labels, and of all records, grows least there. Groups of one size come in the order
+    of their hashes, so the result depends on nothing but the sizes and the hashes. The first split
+    wins a tie.
     """
     if found.sizes is None:
         return None
-    records = sum(found.sizes.values())
-    lacks = [fraction * records for fraction in fractions]
+    groups: dict[int, Counter[str]] = {}
+    totals: Counter[str] = Counter()
+    for (hash_, label), size in sorted(found.sizes.items()):
+        for name in {ALL: None, label: None}:
+            groups.setdefault(hash_, Counter())[name] += size
+            totals[name] += size
+    lacks = {label: np.array(fractions) * total for label, total in totals.items()}
     splits: dict[int, int] = {}
-    for hash_, size in sorted(found.sizes.items(), key=lambda item: (-item[1], item[0])):
-        splits[hash_] = max(range(len(lacks)), key=lacks.__getitem__)
-        lacks[splits[hash_]] -= size
+    for hash_ in sorted(groups, key=lambda hash_: (-_spread(groups[hash_], totals), hash_)):
+        splits[hash_] = _neediest(groups[hash_], totals, lacks)
+        for label, size in groups[hash_].items():
+            lacks[label][splits[hash_]] -= size
     ordered = sorted(splits)
     return GroupSplits(
         found.inputs,
         np.array(ordered, np.uint64),
         np.array([splits[hash_] for hash_ in ordered], np.uint8),
     )
+
+
+def _spread(group: Mapping[str, int], totals: Mapping[str, int]) -> float:
+    """How much of each label a group holds, as the square of a distance."""
+    return math.fsum((size / max(totals[label], 1)) ** 2 for label, size in group.items())
+
+
+def _neediest(
+    group: Mapping[str, int], totals: Mapping[str, int], lacks: Mapping[str, np.ndarray]
+) -> int:
+    """The split that lacks most of a group's labels, each by its weight in the group."""
+    weights = {label: max(size, 1) / max(totals[label], 1) ** 2 for label, size in group.items()}
+    # Weights that add up to 1 leave the lacks of a single label as they are, to the last bit.
+    scale = math.fsum(weights.values())
+    # Added one by one: a sum of NumPy's own is rounded differently from processor to processor.
+    return int(np.argmax(sum(lacks[label] * (w / scale) for label, w in weights.items())))
 
 
 def check_groups(summary: Summary, packed: bytes) -> Summary:

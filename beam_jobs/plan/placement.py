@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
-import math
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from beam_jobs.errors import DataError, RejectError, UsageError
+from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.plan.groups import Groups
+from beam_jobs.plan.splits import Splits
 from beam_jobs.sources.labels import column_text
-from readers.format.manifest import check_split_name
 
 
 def hash64(seed: int, purpose: bytes, text: str) -> int:
@@ -49,133 +46,12 @@ def _keyed(seed: int, purpose: bytes) -> hashlib.blake2b:
     return hashlib.blake2b(digest_size=8, key=key, person=purpose)
 
 
-MAX_SPLITS = 256  # one byte a record
+# What every split gets its exact share of: nothing, because a hash of each key decides; all records;
+# or the records of each label.
+Exact = Literal["", "records", "labels"]
 
-
-def _share(splits: str, part: str, share: str) -> float:
-    """The share of one split, a part of the value of `--splits`."""
-    with contextlib.suppress(ValueError):
-        if 0 < float(share) <= 1:
-            return float(share)
-    raise UsageError(f"--splits {splits}: {part!r}: expected a share up to 1, such as train=0.8")
-
-
-@dataclass(frozen=True)
-class Splits:
-    """Names and shares of the splits.
-
-    Attributes:
-        names: The names in the order given.
-        fractions: The share of each split; they add up to 1.
-        kept: Whether each record keeps its split, which is in the name of the shard in its key.
-    """
-
-    names: tuple[str, ...] = ("train",)
-    fractions: tuple[float, ...] = (1.0,)
-    kept: bool = False
-
-    @classmethod
-    def parse(cls, text: str) -> Splits:
-        """Parses the value of `--splits`, such as `train=0.8,val=0.2`.
-
-        Raises:
-            UsageError: A name or number is wrong, or the shares do not add up to 1.
-        """
-        shares: dict[str, float] = {}
-        for part in text.split(","):
-            name, equals, share = part.strip().partition("=")
-            if not equals:
-                raise UsageError(
-                    f"--splits {text}: expected NAME=SHARE, such as train=0.8,val=0.2; found {part!r}"
-                )
-            try:
-                check_split_name(name)
-            except ValueError as error:
-                raise UsageError(f"--splits {text}: {part!r} ({error})") from None
-            if name in shares:
-                raise UsageError(f"--splits {text}: {name!r} is repeated")
-            shares[name] = _share(text, part, share)
-        if len(shares) > MAX_SPLITS:
-            raise UsageError(f"--splits: {len(shares)} splits, at most {MAX_SPLITS} are possible")
-        if abs(sum(shares.values()) - 1) > 1e-6:
-            raise UsageError(
-                f"--splits {text}: the shares add up to {sum(shares.values()):g}, not 1"
-            )
-        return cls(tuple(shares), tuple(shares.values()))
-
-    @classmethod
-    def named(cls, names: Sequence[str], column: str) -> Splits:
-        """The splits whose names are the values of a column.
-
-        Raises:
-            UsageError: A file name cannot begin with a name, a name is repeated, or there are more
-                than `MAX_SPLITS`.
-        """
-        for name in names:
-            try:
-                check_split_name(name)
-            except ValueError as error:
-                raise UsageError(f"--split_column {column}: {error}") from None
-        if len(set(names)) < len(names) or len(names) > MAX_SPLITS:
-            raise UsageError(
-                f"--split_column {column}: expected up to {MAX_SPLITS} names of splits, each once, "
-                f"got {len(names)}: {', '.join(names):.200}"
-            )
-        return cls(tuple(names), (1 / len(names),) * len(names))
-
-    @classmethod
-    def of_shards(cls, names: Sequence[str]) -> Splits:
-        """The splits of existing shards, which their records keep.
-
-        Raises:
-            UsageError: There are more than `MAX_SPLITS`.
-        """
-        if len(names) > MAX_SPLITS:
-            raise UsageError(
-                f"--input: the files belong to {len(names)} splits, at most {MAX_SPLITS} are "
-                "possible: reshard fewer datasets at once, or give --splits"
-            )
-        return cls(tuple(names), (1 / len(names),) * len(names), kept=True)
-
-    @property
-    def training(self) -> int:
-        """The number of the split that vocabularies are learned from: `train`, or the first one."""
-        return self.names.index("train") if "train" in self.names else 0
-
-    @cached_property
-    def edges(self) -> list[int]:
-        """The smallest group hash of every split but the first."""
-        return [
-            min(round(math.fsum(self.fractions[: i + 1]) * 2**64), 2**64 - 1)
-            for i in range(len(self.names) - 1)
-        ]
-
-    def of(self, hashes: np.ndarray) -> np.ndarray:
-        """The split of each group hash, uint8 [n]; hashes is uint64 [n]."""
-        return np.searchsorted(np.array(self.edges, np.uint64), hashes, side="right").astype(
-            np.uint8
-        )
-
-    @cached_property
-    def _numbers(self) -> dict[bytes, int]:
-        return {name.encode(): number for number, name in enumerate(self.names)}
-
-    def of_keys(self, keys: Sequence[bytes]) -> np.ndarray:
-        """The splits of existing records, uint8 [n], from keys like `a/train-00000-of-00002.tfrecord#1`.
-
-        Raises:
-            DataError: A key names a shard of no split.
-        """
-        # Names of splits have no hyphen.
-        names = [key.rpartition(b"/")[2].partition(b"-")[0] for key in keys]
-        try:
-            return np.array([self._numbers[name] for name in names], np.uint8)
-        except KeyError as error:
-            key = keys[names.index(error.args[0])].decode("utf-8", "backslashreplace")
-            raise DataError(
-                f"{key}: expected a shard of {', '.join(self.names)}; the inputs have changed since "
-                "the job began: run it again"
-            ) from None
+# Stands for all labels, and is no label itself.
+ALL = ""
 
 
 @dataclass(frozen=True)
@@ -187,12 +63,16 @@ class Placement:
         splits: Names and shares of the splits.
         groups: How records are kept together in one split.
         split_column: The column that names a record's split; if empty, a hash decides.
+        exact: What every split gets its exact share of.
+        windows: Whether a source gives several records, which stay together.
     """
 
     seed: int
     splits: Splits
     groups: Groups = field(default_factory=Groups)
     split_column: str = ""
+    exact: Exact = ""
+    windows: bool = False
 
     @property
     def split_features(self) -> set[str]:
@@ -202,7 +82,17 @@ class Placement:
     @property
     def deals_groups(self) -> bool:
         """Whether groups are dealt to splits by their sizes, which have to be counted first."""
-        return bool(self.groups) and len(self.splits.names) > 1
+        has_groups = bool(self.groups or (self.exact and self.windows))
+        return has_groups and len(self.splits.names) > 1 and not self.splits.groups
+
+    @property
+    def plans_splits(self) -> bool:
+        """Whether a pass over all records has to come before the split of the first is known."""
+        return bool(self.exact or self.deals_groups)
+
+    def strata(self, labels: Iterable[Any]) -> list[str]:
+        """What each record is counted as, given its label: every split gets its share of each."""
+        return [str(label) if self.exact == "labels" else ALL for label in labels]
 
     def order(self, key: str) -> int:
         """The 64-bit place of a record in the global order."""
@@ -223,6 +113,11 @@ class Placement:
         Raises:
             RejectError: The row has no valid split or group.
         """
+        if self.splits.groups:
+            group = self.groups.of(key, row)
+            if group not in self.splits.groups:
+                raise RejectError(f"group {group!r:.80} was not seen when the inputs were listed")
+            return self.splits.groups.index(group)
         if not self.split_column:
             return self.split(self.groups.of(key, row))
         name = column_text(row, self.split_column)

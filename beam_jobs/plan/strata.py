@@ -1,5 +1,7 @@
 """Stratified splits: every split gets its share of each label's records, exact to one record.
 
+Without labels, all records are one stratum.
+
 The records of a label, sorted by the hashes of their groups, are cut into shares. As with shards,
 nothing is sorted as a whole to find the cuts: records are counted by label and by the top bits of
 their hashes, and only the hashes in the bins that hold a cut are compared one by one.
@@ -17,7 +19,7 @@ from functools import cached_property
 import numpy as np
 
 from beam_jobs.errors import DataError
-from beam_jobs.plan.placement import Placement
+from beam_jobs.plan.placement import ALL, Placement
 from beam_jobs.plan.shards import loss_error
 from beam_jobs.plan.summary import Summary, check_labels
 from beam_jobs.sources.labels import LABEL
@@ -185,7 +187,8 @@ def place_cuts(counts: LabelCounts, histogram: Histogram, placement: Placement) 
 
 
 def _lost(label: str, found: int, expected: int) -> DataError:
-    return loss_error(found, expected, f"records of label {label!r} while splits were planned")
+    what = f"records of label {label!r}" if label else "records"
+    return loss_error(found, expected, f"{what} while splits were planned")
 
 
 def wanted_hashes(block: LabelHashes, cuts: Cuts) -> Iterator[tuple[tuple[str, int], bytes]]:
@@ -292,6 +295,8 @@ def check_strata(summary: Summary, strata: bytes) -> Summary:
     if strata:
         made = Strata.unpack(strata)
         found = {label: n for label, n in summary.labels.get(LABEL, {}).items() if n}
+        if made.names == (ALL,):
+            found = {ALL: sum(split.records - split.unreadable for split in summary.splits)}
         counted = dict(zip(made.names, made.counts, strict=True))
         for label in found.keys() | counted.keys():
             if found.get(label, 0) != counted.get(label, 0):

@@ -365,7 +365,7 @@ def holds_lists(column: str, value: Any) -> bool:
     return isinstance(value, list)
 
 
-def split_names(inputs: Inputs, column: str) -> list[str]:
+def split_names(inputs: Inputs, column: str, flag: str = "--split_column") -> list[str]:
     """The names of splits in a column of tables: `train` first, the others sorted.
 
     Rows without a valid name are ignored; they are rejected where records are made.
@@ -379,15 +379,13 @@ def split_names(inputs: Inputs, column: str) -> list[str]:
             kind = table_kind(path)
             if kind is None:
                 raise UsageError(
-                    f"--split_column {column}: {path} is not a table, so names of splits cannot "
-                    "be read from it: give them, such as --splits train,val"
+                    f"{flag} {column}: {path} is not a table, so names of splits cannot be read from "
+                    "it: give them, such as --splits train,val"
                 )
-            where = f"--split_column {column}: {path}"
+            where = f"{flag} {column}: {path}"
             with _usage_errors(where), open_seekable(path) as file:
                 rows = read_rows(file, *kind, {column}, inputs.dialect)
                 found |= set(distinct(rows, column, _MAX_SPLIT_NAMES))
     if not found:
-        raise UsageError(
-            f"--split_column {column}: no row has a name there; is it the right column?"
-        )
+        raise UsageError(f"{flag} {column}: no row has a name there; is it the right column?")
     return sorted(found, key=lambda name: (name != "train", name))

@@ -20,7 +20,8 @@ import sklearn
 from PIL import Image
 from sklearn.datasets import load_sample_images
 
-from beam_jobs.plan.placement import Placement, Splits
+from beam_jobs.plan.placement import Placement
+from beam_jobs.plan.splits import Splits
 from readers.format.manifest import Manifest
 from tests.support.archives import tarred, zipped
 from tests.support.commands import BEAM_WORKERS, ONE, interrupted, refused, resumed, run

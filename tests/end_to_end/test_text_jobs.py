@@ -22,7 +22,8 @@ from tokenizers import models, pre_tokenizers
 
 from beam_jobs.jobs.text.subwords import train_bpe
 from beam_jobs.jobs.text.tokens import words
-from beam_jobs.plan.placement import Placement, Splits
+from beam_jobs.plan.placement import Placement
+from beam_jobs.plan.splits import Splits
 from readers.format.index import parse_index
 from readers.format.manifest import Manifest
 from tests.support.archives import zipped

@@ -98,7 +98,7 @@ def _records(
     prefix = f"{source.key}#".encode("utf-8", "surrogateescape")
     keys = [b"%s%d" % (prefix, number) for number in (rows + batch.first).tolist()]
     columns = _columns(rules, data, starts[rows], stops[rows])
-    splits, without = rules.splits_of(keys, columns, [])
+    splits, without = rules.splits_of(keys, columns, [None] * len(keys))
     if without:
         rejects += [
             _reject(source, batch.first + int(rows[at]), error) for at, error in without.items()

@@ -28,6 +28,7 @@ from beam_jobs.jobs.text.texts import Texts
 from beam_jobs.jobs.text.tokens import Tokenizer, WordCounts, pack_counts, words
 from beam_jobs.jobs.text.windows import slice_of, window_bounds
 from beam_jobs.plan.group_splits import GroupSizes
+from beam_jobs.plan.strata import LabelHashes
 from beam_jobs.records.encode import RecordEncoder
 from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.chunks import Task
@@ -193,7 +194,9 @@ class TextFirstPass(FirstPass):
         sizes = GroupSizes(inputs=len(task.chunks))
         for texts, groups, _ in _split_texts(self.job, task, self.rules):
             # Windows are not known yet if their tokens are learned from a split; bytes are like them.
-            sizes.add(groups, [len(text) for text in texts.texts] if self.job.window else None)
+            lengths = map(len, texts.texts) if self.job.window else None
+            labels = self.rules.placement.strata(texts.labels)
+            sizes.add(LabelHashes.of(labels, groups), lengths)
         return sizes
 
     def _sizes(self, texts: Texts, text_per_token: float) -> np.ndarray:

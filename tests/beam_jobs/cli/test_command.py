@@ -15,7 +15,7 @@ from beam_jobs.cli.command import parse_command
 from beam_jobs.cli.parser import _STATED_IF_GIVEN, declared_flags
 from beam_jobs.jobs.images.job import ImageJob
 from beam_jobs.jobs.reshard.job import ReshardJob
-from beam_jobs.plan.placement import Splits
+from beam_jobs.plan.splits import Splits
 from beam_jobs.sources.joined_inputs import JoinedInputs
 from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.table_inputs import TableInputs
@@ -170,20 +170,27 @@ REFUSALS = [
     (RESHARD + "--split_column s --splits a,b --group_by x", "and so would --group_by: drop one"),
     # Stratified splits.
     (IMAGES + "--stratify", "--stratify: there is one split: add --splits train=0.8,val=0.2"),
-    (IMAGES + "--stratify --splits a=0.5,b=0.5 --group_by cat", "--group_by keeps records"),
     (TABLE + "--stratify --splits a=0.5,b=0.5", "--stratify: the records have no label: add"),
     (
         TABLE.replace("none", "column:tags") + "--stratify --splits a=0.5,b=0.5",
         "--stratify: records with several labels belong to several shares",
     ),
+    # Exact splits and folds.
     (
-        TEXT + "--label_field kind --tokens bytes --window 4 --stratify --splits a=0.5,b=0.5",
-        "--stratify: windows and frames stay together with their file or text, so no share can be exact",
+        IMAGES + "--exact_splits",
+        "--exact_splits: there is one split: add --splits train=0.8,val=0.",
     ),
+    (TABLE + "--split_column split --exact_splits", "and so would --exact_splits: drop one"),
+    (TABLE + "--split_column split --folds 3", "the splits, and so would --folds 3: drop one"),
+    (IMAGES + "--folds 1", "--folds 1: expected a number from 2 to 256, or groups"),
+    (IMAGES + "--folds 257", "--folds 257: expected a number from 2 to 256, or groups"),
+    (IMAGES + "--folds 3 --splits a=0.5,b=0.5", "so would be those of --splits a=0.5,b=0.5: drop"),
+    (IMAGES + "--folds groups", "--folds groups: add the --group_by that finds the group of a"),
+    (IMAGES + "--folds groups --group_by cat --stratify", "each group is a split, so no share is"),
+    (IMAGES + "--folds groups --group_by x", "--folds groups: --group_by x finds no group in any"),
     (
-        "sensors --table {data}/rec.csv --label column:kind --window 4 --stratify --splits "
-        "a=0.5,b=0.5 --output {data}/out",
-        "--stratify: windows and frames stay together with their file or text, so no share can be exact",
+        RESHARD + "--folds groups --group_by column:s",
+        "--folds groups --group_by s: {data}/old.tfrecord is not a table, so names of splits",
     ),
     # Images.
     (IMAGES + "--image_size 5", "--image_size 5: expected HEIGHTxWIDTH such as 224x224, or none"),
@@ -473,7 +480,8 @@ def test_a_recording_of_windows_that_is_one_record_can_be_stratified(data):
         "sensors --table {data}/rec.csv --label column:kind --window 4 --sequence --stratify "
         "--splits a=0.5,b=0.5 --output {data}/out",
     )
-    assert command.output.stratify
+    assert command.output.placement.exact == "labels"
+    assert not command.output.placement.deals_groups
 
 
 def test_join_makes_recordings_of_several_files(data, tmp_path):
@@ -564,3 +572,35 @@ def test_a_job_that_may_hang_on_its_engine_is_preceded_by_a_warning(
     # Replaced here, because parsing would connect to the store.
     command = replace(command, output=replace(command.output, directory=output))
     assert ("may hang" in running.stall_warning(command)) == warned
+
+
+def test_folds_are_splits_of_equal_exact_shares(data):
+    command = parsed(data, IMAGES + "--folds 3")
+    assert command.output.placement.splits == Splits(("fold0", "fold1", "fold2"), (1 / 3,) * 3)
+    assert command.output.placement.exact == "records"
+    assert command.output.options["folds"] == "3"
+    assert not {"folds", "exact_splits"} & parsed(data, IMAGES).output.options.keys()
+
+
+@pytest.mark.parametrize(
+    ("command", "names", "groups"),
+    [
+        (IMAGES + "--group_by '[a-z]+/'", ("cat_", "dog_"), ("cat/", "dog/")),
+        (TABLE + "--group_by column:age", ("3", "4"), ("3", "4")),
+        (TEXT + "--group_by column:kind", ("x",), ("x",)),
+    ],
+)
+def test_each_group_may_be_a_split(data, command, names, groups):
+    splits = parsed(data, command + " --folds groups").output.placement.splits
+    assert (splits.names, splits.groups) == (names, groups)
+
+
+def test_folds_replace_the_splits_of_a_dataset(data, tmp_path, capsys):
+    write_numbers(tmp_path / "a")
+    command = f"reshard --input {tmp_path}/a --output {tmp_path}/out --exact_splits "
+    refused(
+        capsys, 2, "--exact_splits: the records keep their splits: add --sp", *split(data, command)
+    )
+    command = parsed(data, command + "--folds 2")
+    assert command.output.placement.splits.names == ("fold0", "fold1")
+    assert command.note.startswith("--folds 2 makes new splits of all records; the splits of the")

@@ -11,7 +11,8 @@ from beam_jobs.cli.run import first_rejects
 from beam_jobs.dataset.output import Output
 from beam_jobs.pipeline.dry_run import SplitSurvey
 from beam_jobs.plan.groups import Groups
-from beam_jobs.plan.placement import Placement, Splits
+from beam_jobs.plan.placement import Placement
+from beam_jobs.plan.splits import Splits
 from beam_jobs.records.rejects import Reject, format_rejects
 from readers.format.schema import Feature, Schema
 

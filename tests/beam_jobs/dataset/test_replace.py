@@ -6,7 +6,8 @@ from beam_jobs.dataset import directory, replace, reservation
 from beam_jobs.dataset.directory import NEXT
 from beam_jobs.dataset.output import Output
 from beam_jobs.errors import UsageError
-from beam_jobs.plan.placement import Placement, Splits
+from beam_jobs.plan.placement import Placement
+from beam_jobs.plan.splits import Splits
 from beam_jobs.storage import atomic
 from readers.format.schema import Schema
 

@@ -13,7 +13,8 @@ from beam_jobs.dataset import resume
 from beam_jobs.dataset.directory import DONE
 from beam_jobs.dataset.output import Output
 from beam_jobs.dataset.resume import Digest, ShardResult, find_done, forget_done, note_done
-from beam_jobs.plan.placement import Placement, Splits
+from beam_jobs.plan.placement import Placement
+from beam_jobs.plan.splits import Splits
 from beam_jobs.records.rejects import Reject
 from readers.format.manifest import Shard
 from readers.format.schema import Feature, Schema

@@ -22,8 +22,9 @@ from beam_jobs.jobs.loading import Loader
 from beam_jobs.jobs.sensors.job import SensorJob
 from beam_jobs.pipeline.shuffle import WriteEncoded, WriteSpooled
 from beam_jobs.pipeline.write_references import write_references
-from beam_jobs.plan.placement import Placement, Splits
+from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.shards import Plan, SplitPlan
+from beam_jobs.plan.splits import Splits
 from beam_jobs.records.blocks import Block
 from beam_jobs.records.payload import pack_record
 from beam_jobs.records.ragged import Ragged

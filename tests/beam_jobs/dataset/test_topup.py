@@ -33,7 +33,8 @@ from beam_jobs.dataset.topup import apply_change, prepare_change
 from beam_jobs.errors import DataError
 from beam_jobs.pipeline import commit
 from beam_jobs.pipeline.commit import TopUp
-from beam_jobs.plan.placement import Placement, Splits
+from beam_jobs.plan.placement import Placement
+from beam_jobs.plan.splits import Splits
 from beam_jobs.records.rejects import Reject
 from readers.format.manifest import shard_name
 from readers.format.schema import Feature, Schema

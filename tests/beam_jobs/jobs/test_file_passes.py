@@ -23,7 +23,8 @@ from beam_jobs.jobs.passes import SplitRules
 from beam_jobs.jobs.sensors.conditioning import Conditioning
 from beam_jobs.jobs.sensors.job import SensorJob
 from beam_jobs.plan.groups import Groups
-from beam_jobs.plan.placement import Placement, Splits
+from beam_jobs.plan.placement import Placement
+from beam_jobs.plan.splits import Splits
 from beam_jobs.sources.extra_features import parse_extra_features
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.joined_inputs import JoinedInputs

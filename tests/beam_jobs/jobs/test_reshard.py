@@ -24,8 +24,9 @@ from beam_jobs.jobs.reshard.passes import (
 )
 from beam_jobs.jobs.reshard.schema_guess import SchemaGuess
 from beam_jobs.plan.groups import Groups
-from beam_jobs.plan.placement import Placement, Splits
+from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.shards import Plan, SplitPlan
+from beam_jobs.plan.splits import Splits
 from beam_jobs.records.encode import RecordEncoder
 from beam_jobs.sources.chunks import Chunk, Task
 from beam_jobs.sources.inputs import Inputs

@@ -22,8 +22,9 @@ from beam_jobs.jobs.text.passes import TextFirstPass, TextSecondPass, sample_tex
 from beam_jobs.jobs.text.subwords import train_bpe
 from beam_jobs.jobs.text.tokens import unpack_counts, words
 from beam_jobs.plan.groups import Groups
-from beam_jobs.plan.placement import Placement, Splits
+from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.shards import Plan, SplitPlan
+from beam_jobs.plan.splits import Splits
 from beam_jobs.plan.strata import Strata
 from beam_jobs.records.blocks import Block
 from beam_jobs.records.payload import frame_lengths, unpack_reject
@@ -322,7 +323,7 @@ def test_a_label_of_only_dropped_texts_needs_no_stratum(tmp_path):
     write_json(tmp_path, [{"text": "x", "y": "kept"}, {"text": "x", "y": "dropped"}])
     reader = job(tmp_path, label_field="y", drop_duplicates=True)
     edges = np.full((1, 1), 2**64 - 1, np.uint64)
-    rules = rules_of(strata=Strata(("kept",), edges, (1,)).pack())
+    rules = rules_of(strata=Strata(("kept",), edges, (1,)).pack(), exact="labels")
     task = replace(tasks_of(reader)[0], dropped=np.array([1], "<i8").tobytes())
     summary = first_pass(reader, rules, task).summary
     assert summary.labels["label"] == {"kept": 1}

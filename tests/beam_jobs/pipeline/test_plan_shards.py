@@ -22,8 +22,9 @@ from beam_jobs.plan.boundaries import (
     pick_boundaries,
     wanted_hashes,
 )
-from beam_jobs.plan.placement import Placement, Splits
+from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.shards import BIN_BITS, Plan, bin_counts, shard_sizes
+from beam_jobs.plan.splits import Splits
 from beam_jobs.plan.summary import SAMPLE, SampledRecord, Summary
 from beam_jobs.records.blocks import Block, BlockBuilder
 from beam_jobs.records.rejects import Reject

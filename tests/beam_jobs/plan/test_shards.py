@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from beam_jobs.dataset.output import parse_size
 from beam_jobs.errors import UsageError
-from beam_jobs.plan.placement import Placement, Splits
+from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.shards import (
     BIN_BITS,
     BINS,
@@ -19,6 +19,7 @@ from beam_jobs.plan.shards import (
     first_ranks,
     shard_sizes,
 )
+from beam_jobs.plan.splits import Splits
 
 THREE = Splits(("train", "val", "test"), (0.8, 0.1, 0.1))
 

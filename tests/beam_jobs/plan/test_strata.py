@@ -1,5 +1,6 @@
 import math
 from collections import Counter
+from dataclasses import replace
 
 import apache_beam as beam
 import numpy as np
@@ -13,19 +14,22 @@ from hypothesis import strategies as st
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.pipeline.plan_strata import PlanStrata
 from beam_jobs.plan import strata
-from beam_jobs.plan.placement import Placement, Splits
+from beam_jobs.plan.placement import ALL, Placement
+from beam_jobs.plan.splits import Splits
 from beam_jobs.plan.strata import (
     Histogram,
     LabelBins,
     LabelCounts,
     LabelHashes,
     Strata,
+    check_strata,
     cut_ranks,
     pick_edges,
     place_cuts,
     turn_of,
     wanted_hashes,
 )
+from beam_jobs.plan.summary import Summary
 
 Record = tuple[str, int]
 
@@ -252,3 +256,23 @@ def test_lost_or_repeated_edges_are_noticed(change):
     strata.check_picked(edges, cuts)
     with pytest.raises(DataError, match=r"handed over [13] of 2 edges"):
         strata.check_picked(change(edges), cuts)
+
+
+@given(st.lists(hashes, max_size=60, unique=True), weights)
+def test_the_stratum_of_all_records_gives_exact_shares_without_labels(found, parts):
+    placement = replace(placement_of([part / sum(parts) for part in parts]), exact="records")
+    assert placement.strata([None, "a", "b"]) == [ALL] * 3
+    block = LabelHashes.of(placement.strata(found), np.array(found, np.uint64))
+    planned = strata_of([block], placement)
+    counts = np.bincount(planned.splits_of(block), minlength=len(parts))
+    shares = len(found) * np.array(placement.splits.fractions)
+    assert np.abs(counts - shares).max() < 1 + 1e-9
+    summary = Summary.empty(len(parts))
+    for split, count in enumerate(counts.tolist()):
+        summary.splits[split].records = count + 2
+        summary.splits[split].unreadable = 2
+    assert check_strata(summary, planned.pack()) is summary
+    summary.splits[0].records += 1
+    if found:
+        with pytest.raises(DataError, match="records while splits were planned"):
+            check_strata(summary, planned.pack())

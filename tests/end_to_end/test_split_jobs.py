@@ -1,0 +1,107 @@
+"""Splits with exact shares, by label and by group, in whole jobs."""
+
+import json
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from tests.support.commands import ONE, TWO, run
+from tests.support.datasets import balanced, files_of, records_of
+
+
+def write_recordings(folder, lengths):
+    """Files of a label and a person each: `a/p3-0.npy`."""
+    for name, length in lengths.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        np.save(folder / f"{name}.npy", np.zeros((length, 1), np.float32))
+
+
+def counts_of(out):
+    """(label, split) -> number of records, and key of a file -> the splits of its records."""
+    counts, splits = Counter(), {}
+    for key, record in records_of(out).items():
+        counts[int(record["label"]), record["split"]] += 1
+        splits.setdefault(key.partition("#")[0], set()).add(record["split"])
+    return counts, splits
+
+
+def test_windows_give_every_split_its_share_of_each_label_and_stay_with_their_recording(tmp_path):
+    lengths = {f"{label}/{n}": 8 for label in "ab" for n in range(10)}
+    write_recordings(tmp_path / "in", lengths | {"c/0": 80, "c/1": 40, "c/2": 40})
+    flags = ["--window", 4, "--stratify", "--splits", "train=0.5,val=0.3,test=0.2"]
+    arguments = ["sensors", "--input", tmp_path / "in", *flags]
+    assert run(*arguments, *ONE, "--output", tmp_path / "o") == 0
+    balanced(tmp_path / "o")
+    counts, splits = counts_of(tmp_path / "o")
+    assert all(len(found) == 1 for found in splits.values())
+    assert [counts[0, s] for s in ("train", "val", "test")] == [10, 6, 4]
+    assert [counts[1, s] for s in ("train", "val", "test")] == [10, 6, 4]
+    assert [counts[2, s] for s in ("train", "val", "test")] == [20, 10, 10]
+
+
+@pytest.fixture(scope="module")
+def people(tmp_path_factory):
+    """The flags of a job with folds of people, and its output."""
+    folder = tmp_path_factory.mktemp("people")
+    names = {f"{'ab'[p % 2]}/p{p}-{n}": 3 for p in range(12) for n in range(1 + p % 3)}
+    write_recordings(folder / "in", names)
+    flags = ["sensors", "--input", folder / "in", "--group_by", r"p\d+", "--stratify", "--folds", 3]
+    assert run(*flags, *ONE, "--output", folder / "o") == 0
+    return flags, folder / "o"
+
+
+def test_people_are_dealt_to_folds_of_equal_shares_of_each_label(people):
+    _, out = people
+    balanced(out)
+    counts, splits = counts_of(out)
+    person = {}
+    for key, found in splits.items():
+        person.setdefault(key.split("-")[0], set()).update(found)
+    assert all(len(found) == 1 for found in person.values())
+    assert counts == {(label, f"fold{k}"): 4 for label in (0, 1) for k in range(3)}
+    options = json.loads((out / "manifest.json").read_text())["options"]
+    assert (options["folds"], options["stratify"]) == ("3", True)
+
+
+@pytest.mark.slow
+def test_two_workers_write_the_same_folds(people, tmp_path):
+    flags, out = people
+    assert run(*flags, *TWO, "--output", tmp_path / "o") == 0
+    assert files_of(tmp_path / "o") == files_of(out)
+
+
+def texts(tmp_path):
+    lines = [{"text": f"text {n}", "kind": "ab"[n % 2]} for n in range(101)]
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return ["text", "--input", tmp_path / "t.jsonl", "--splits", "train=0.7,val=0.2,test=0.1"]
+
+
+@pytest.mark.slow
+def test_texts_have_exact_shares_without_labels(tmp_path):
+    assert run(*texts(tmp_path), "--exact_splits", *ONE, "--output", tmp_path / "o") == 0
+    sizes = [split.records for split in balanced(tmp_path / "o").splits.values()]
+    assert all(abs(n - 101 * share) < 1 for n, share in zip(sizes, (0.7, 0.2, 0.1), strict=True))
+
+
+@pytest.mark.slow
+def test_files_and_existing_records_have_exact_shares_without_labels(tmp_path):
+    write_recordings(tmp_path / "in", {f"a/{n}": 8 for n in range(20)})
+    flags = ["--exact_splits", "--splits", "train=0.7,val=0.2,test=0.1", *ONE]
+    assert run("sensors", "--input", tmp_path / "in", *flags, "--output", tmp_path / "o") == 0
+    again = ["reshard", "--input", tmp_path / "o", *flags]
+    assert run(*again, "--output", tmp_path / "again") == 0
+    for name in ("o", "again"):
+        sizes = [split.records for split in balanced(tmp_path / name).splits.values()]
+        assert sizes == [14, 4, 2], name
+
+
+@pytest.mark.slow
+def test_each_person_is_a_split(people, tmp_path):
+    flags, _ = people
+    flags = [*flags[:5], "--folds", "groups", *ONE]
+    assert run(*flags, "--output", tmp_path / "o") == 0
+    splits = {name: split.records for name, split in balanced(tmp_path / "o").splits.items()}
+    assert splits == {f"p{p}": 1 + p % 3 for p in range(12)}
+    for key, record in records_of(tmp_path / "o").items():
+        assert key.split("/")[1].startswith(record["split"] + "-")
