@@ -62,8 +62,10 @@ class InputFlags(JobFlags):
     )
     key: str = flag(
         "path",
-        "what names a record of a --table: its path, its path and row number, or a column",
-        metavar="path|row|column:NAME",
+        "what names a record: its path, which begins with that of the archive for a member; member: the "
+        "member's path alone, so that a folder and archives of it give the same keys and splits; of a "
+        "--table, also row: the path and the row number, or a column",
+        metavar="path|member|row|column:NAME",
     )
     delimiter: str = flag(
         "",
@@ -100,10 +102,16 @@ class InputFlags(JobFlags):
             if not self.input:
                 raise UsageError("--input is missing: name files or a folder, or add a --table")
             for name in self.of_rows:
-                if (value := getattr(self, name)) != getattr(InputFlags, name):
+                value = getattr(self, name)
+                if value != getattr(InputFlags, name) and not (name == "key" and self.keys_files):
                     raise UsageError(
                         f"--{name} {value}: this applies to the rows of a --table: add one"
                     )
+
+    @property
+    def keys_files(self) -> bool:
+        """Whether `--key` names records without a --table."""
+        return self.key == "member"
 
     @property
     def extras(self) -> tuple[ExtraFeature, ...]:
@@ -157,7 +165,7 @@ class InputFlags(JobFlags):
                 dialect=self.dialect,
                 complete=not in_files,
             )
-        inputs = Inputs.of(self.input, output, samples=True, columns=columns)
+        inputs = Inputs.of(self.input, output, samples=True, columns=columns, key=self.key)
         known = in_files or any(
             archive_kind(pattern) or pattern.endswith("*") for pattern in inputs.patterns
         )

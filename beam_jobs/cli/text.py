@@ -15,6 +15,7 @@ from beam_jobs.jobs.text.subwords import Subwords, check_vocabulary_size
 from beam_jobs.sources.embedded import EmbeddedInputs
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
+from beam_jobs.sources.source import COLUMN
 from beam_jobs.sources.table_inputs import stated_classes, tables_of
 from beam_jobs.storage.paths import absolute_path
 
@@ -86,9 +87,10 @@ class TextFlags(InputFlags):
                     "--table holds the texts, so there is nothing to read from --input: drop it, "
                     "or add the --path_column that names files"
                 )
-            if self.key != "path":
+            if self.key != "path" and not self._key_column:
                 raise UsageError(
-                    f"--key {self.key}: texts in a table are named by its path and row: drop it"
+                    f"--key {self.key}: texts in a table are named by its path and row, or by "
+                    "column:NAME"
                 )
         if self.label_field and self.label != "none":
             raise UsageError("--label_field and --label both name the labels: drop one")
@@ -113,6 +115,17 @@ class TextFlags(InputFlags):
                 f"--window {self.window}: windows are cut from one text, --text_field names {len(names)}: "
                 "name one, or drop --window"
             )
+
+    @property
+    def keys_files(self) -> bool:
+        return super().keys_files or bool(self._key_column)
+
+    @property
+    def _key_column(self) -> str:
+        """The field or column of the texts themselves that names them."""
+        if (self.table and self.path_column) or not self.key.startswith(COLUMN):
+            return ""
+        return self.key.removeprefix(COLUMN)
 
     def _check_tokens(self) -> None:
         if self.max_length < 0:
@@ -169,6 +182,7 @@ class TextFlags(InputFlags):
             max_length=self.max_length,
             extras=extras,
             columns=columns,
+            key_column=self._key_column,
             tokenizer=tokenizer,
             window=self.window,
             stride=self.stride or self.window,
@@ -194,12 +208,13 @@ class TextFlags(InputFlags):
             return inputs, labels, self.label_field
         for table in self.table:
             tables_of(table)
-        inputs = Inputs.of(self.table or self.input, output, dialect=self.dialect)
+        inputs = Inputs.of(self.table or self.input, output, dialect=self.dialect, key=self.key)
         labels, label_field = Labels.parse(self.label), self.label_field
         if labels.columns:
             labels, label_field = Labels(), labels.table
         texts = names_in(self.text_field)
-        fields = [*filter(None, [label_field]), *columns, *(texts if len(texts) > 1 else ())]
+        fields = [*filter(None, [label_field, self._key_column]), *columns]
+        fields += texts if len(texts) > 1 else ()
         if fields:
             _check_fields(inputs, fields[0], self.record == "file")
         return inputs, labels, label_field

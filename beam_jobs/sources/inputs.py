@@ -1,7 +1,8 @@
 """The inputs of a job: patterns become sources, which are files and members of archives.
 
 A key is a file's path relative to the common root of all patterns. The root follows from the patterns
-alone, so a key depends neither on which files match nor on where the data is.
+alone, so a key depends neither on which files match nor on where the data is. The key of a member is the
+archive's, followed by the member's path, or that path alone.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ class Inputs:
         columns: The columns to take from sidecars.
         skips: Whether to skip a file that a pattern matches, given its path.
         dialect: How tables and texts are written.
+        key: What a record's key is: "path", or "member" for the paths of members inside their archives.
     """
 
     patterns: tuple[str, ...]
@@ -59,6 +61,7 @@ class Inputs:
     columns: tuple[str, ...] = ()
     skips: Callable[[str], bool] = _skips_none
     dialect: Dialect = DEFAULT
+    key: str = "path"
 
     @classmethod
     def of(
@@ -68,6 +71,7 @@ class Inputs:
         samples: bool = False,
         columns: tuple[str, ...] = (),
         dialect: Dialect = DEFAULT,
+        key: str = "path",
     ) -> Inputs:
         """The inputs that `--input` flags name.
 
@@ -81,7 +85,7 @@ class Inputs:
                     f"--input {given}: no file matches; quote the pattern, and check it with ls"
                 )
         root = common_root(resolved)
-        return cls(tuple(resolved), root, output, samples, columns, dialect=dialect)
+        return cls(tuple(resolved), root, output, samples, columns, dialect=dialect, key=key)
 
     @property
     def packed(self) -> bool:
@@ -178,7 +182,7 @@ class Inputs:
         self, archive: Source, member: Member, sidecars: Iterable[tuple[Member, bytes]]
     ) -> Source:
         source = Source(
-            f"{archive.key}/{member.name}",
+            member.name if self.key == "member" else f"{archive.key}/{member.name}",
             0 if member.error else member.size,  # An error may be about the size.
             archive.modified,  # Many archives give all their members the same time.
             archive.key,

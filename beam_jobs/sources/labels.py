@@ -69,6 +69,18 @@ def column_text(row: Mapping[str, Any], name: str) -> str:
         ) from None
 
 
+def key_text(row: Mapping[str, Any], name: str) -> str:
+    """The `column_text` that is the key of a record.
+
+    Raises:
+        RejectError: the row has no such column, or no text or whole number in it.
+    """
+    key = column_text(row, name)
+    if "\0" in key:
+        raise RejectError(f"--key column:{name}: {key!r:.80} holds the character 0")
+    return key
+
+
 def label_of(value: Any, several: bool, names: tuple[str, ...] = ()) -> Label:
     """The label, or the labels, in a field.
 
@@ -226,12 +238,13 @@ class Labels:
             return field_label(source.row, self.table, self.several, self.names)
         key = source.file
         if self.mode == "parent":
-            if "/" not in key:
+            above = key.rpartition("/")[0] or source.archive
+            if not above:
                 raise UsageError(
                     f"{key}: it is in no folder under the inputs' common root, so it has no "
                     "label; use a pattern like 'photos/*/*.jpg', --label csv:FILE or --label none"
                 )
-            folder = key.rsplit("/", 2)[-2]
+            folder = above.rpartition("/")[2]
             return _without_suffix(folder) if source.archive else folder
         label = self._by_key.get(key, self._by_key.get(key.rsplit("/", 1)[-1]))
         if label is None:

@@ -18,7 +18,7 @@ from beam_jobs.sources.archives.archive import archive_kind
 from beam_jobs.sources.embedded import EmbeddedInputs, columns_of_files
 from beam_jobs.sources.formats.parquet import class_names
 from beam_jobs.sources.inputs import Inputs
-from beam_jobs.sources.labels import PATH_COLUMNS, column_text
+from beam_jobs.sources.labels import PATH_COLUMNS, key_text
 from beam_jobs.sources.rows import DEFAULT, OBJECT_KINDS, Dialect, delimiter_hint
 from beam_jobs.sources.source import COLUMN, Source, column_of, names_in, values_at
 from beam_jobs.sources.tables import EXPECTED, column_names, distinct, read_rows, table_kind
@@ -44,7 +44,6 @@ class TableInputs(Inputs):
     """
 
     path_column: str = ""
-    key: str = "path"
 
     @classmethod
     def of_tables(
@@ -153,9 +152,7 @@ class TableInputs(Inputs):
         if self.key == "row":
             source = source._replace(key=f"{below}#{number}", path=below)
         elif self.key != "path":
-            name = column_text(values, self.key.removeprefix(COLUMN))
-            if "\0" in name:
-                raise RejectError(f"--key {self.key}: {name!r:.80} holds the character 0")
+            name = key_text(values, self.key.removeprefix(COLUMN))
             source = source._replace(key=name, path=below)
         path = self.path(below)
         if not is_local(path):

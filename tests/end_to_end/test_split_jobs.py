@@ -4,10 +4,14 @@ import json
 from collections import Counter
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from tests.support.commands import ONE, TWO, run
+from tests.support.archives import tarred, zipped
+from tests.support.commands import ONE, TWO, refused, run
 from tests.support.datasets import balanced, files_of, records_of
+from tests.support.images import encoded
 
 
 def write_recordings(folder, lengths):
@@ -105,3 +109,64 @@ def test_each_person_is_a_split(people, tmp_path):
     assert splits == {f"p{p}": 1 + p % 3 for p in range(12)}
     for key, record in records_of(tmp_path / "o").items():
         assert key.split("/")[1].startswith(record["split"] + "-")
+
+
+# Keys that hold neither the name of an archive nor that of a table.
+
+
+def png(number):
+    return encoded(np.full((4, 5), number, np.uint8), "PNG")
+
+
+def bytes_of(out):
+    """The bytes of all shards and indexes."""
+    names = {file.name: file.read_bytes() for file in out.glob("*.tfrecord*")}
+    assert names
+    return names
+
+
+@pytest.mark.slow
+def test_a_folder_and_its_archives_give_the_same_bytes(tmp_path):
+    files = {f"{'ab'[n % 2]}/{n}.png": png(n) for n in range(30)}
+    for name, data in files.items():
+        (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "in" / name).write_bytes(data)
+    for name, data in (
+        ("x.zip", zipped(files.items())),
+        ("y.tar", tarred(files.items())),
+        ("z.tar.gz", tarred(files.items(), "w:gz")),
+    ):
+        (tmp_path / name).write_bytes(data)
+    flags = ["--key", "member", "--splits", "train=0.7,val=0.3", "--num_shards", 2, *ONE]
+    found = []
+    for name in ("in", "x.zip", "y.tar", "z.tar.gz"):
+        out = tmp_path / f"out-{name}"
+        assert run("images", "--input", tmp_path / name, *flags, "--output", out) == 0
+        found.append(bytes_of(out))
+        assert sorted(records_of(out)) == sorted(files)
+    assert found[0] == found[1] == found[2] == found[3]
+
+
+@pytest.mark.slow
+def test_members_with_one_name_are_refused(tmp_path, capsys):
+    for name in ("x.zip", "y.zip"):
+        (tmp_path / name).write_bytes(zipped([("a/1.png", png(1))]))
+    arguments = ["images", "--input", tmp_path / "*.zip", "--key", "member", *ONE]
+    refused(capsys, 2, "a/1.png", *arguments, "--output", tmp_path / "o")
+
+
+@pytest.mark.slow
+def test_tables_of_the_same_texts_give_the_same_bytes(tmp_path):
+    rows = [{"id": f"t{n}", "text": f"text {n}", "kind": "ab"[n % 2]} for n in range(40)]
+    (tmp_path / "x.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    lines = [",".join(row.values()) for row in rows]
+    (tmp_path / "y.csv").write_text("\n".join(["id,text,kind", *lines, ""]))
+    pq.write_table(pa.Table.from_pylist(rows[::-1]), tmp_path / "z.parquet")
+    flags = ["--key", "column:id", "--label_field", "kind", "--splits", "train=0.7,val=0.3", *ONE]
+    found = []
+    for flag, name in (("input", "x.jsonl"), ("input", "y.csv"), ("table", "z.parquet")):
+        out = tmp_path / f"out-{name}"
+        assert run("text", f"--{flag}", tmp_path / name, *flags, "--output", out) == 0
+        found.append(bytes_of(out))
+    assert sorted(records_of(out)) == sorted(row["id"] for row in rows)
+    assert found[0] == found[1] == found[2]

@@ -18,7 +18,7 @@ from beam_jobs.jobs.text.texts import TABLES, Text, Texts, file_kind
 from beam_jobs.sources.chunks import CHUNK_BYTES, Chunk
 from beam_jobs.sources.formats.parquet import read_row_groups, row_groups
 from beam_jobs.sources.inputs import Inputs
-from beam_jobs.sources.labels import Label, Labels, field_label, label_of
+from beam_jobs.sources.labels import Label, Labels, field_label, key_text, label_of
 from beam_jobs.sources.rows import (
     MAX_LINE_BYTES,
     Row,
@@ -61,6 +61,7 @@ class TextReader:
         label_names: The names of classes by id if the files with `label_field` state them.
         columns: Further fields or columns to read.
         more_fields: Fields or columns with further texts, which are features of their own.
+        key_column: The field or column that names the texts; empty for the file and its line or row.
     """
 
     inputs: Inputs
@@ -72,6 +73,7 @@ class TextReader:
     label_names: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
     more_fields: tuple[str, ...] = ()
+    key_column: str = ""
 
     def chunks(self, source: Source) -> Iterator[Chunk]:
         """Yields the pieces of a source: row groups of a table, or byte ranges of a large file."""
@@ -150,7 +152,7 @@ class TextReader:
         source = chunk.source
         if not self._has_lines_to_cut(source) or not is_utf8(source.key):
             return None
-        if self.columns or self.more_fields or self.labels.columns:
+        if self.columns or self.more_fields or self.labels.columns or self.key_column:
             return None
         if "." in self.text_field + self.label_field:
             return None
@@ -265,8 +267,8 @@ class TextReader:
         file.seek(0)
         if not header:
             return
-        fields = (self.text_field, *self.more_fields, self.label_field, *self.columns)
-        needed = [name for name in fields if name]
+        fields = (self.text_field, *self.more_fields, self.label_field, self.key_column)
+        needed = list(filter(None, (*fields, *self.columns)))
         for name in needed:
             if name not in header and name not in source.row:
                 raise UsageError(
@@ -316,6 +318,11 @@ class TextReader:
     ) -> Text:
         if row.values is None:
             return Text.of_error(key, row.error, label)
+        if self.key_column:
+            try:
+                key = key_text(row.values, self.key_column)
+            except RejectError as reason:
+                return Text.of_error(key, reason, label)
         fields = (self.text_field, *self.more_fields)
         found = values_at(row.values, fields)
         texts = tuple(text for text in found.values() if isinstance(text, str))

@@ -127,6 +127,8 @@ REFUSALS = [
         "--input {data}/no: no such folder; with --table, --input is the folder",
     ),
     (TABLE + "--key id", "--key id: expected path, row or column:NAME"),
+    (TABLE + "--key member", "--key member: expected path, row or column:NAME"),
+    (IMAGES + "--key column:id", "--key column:id: this applies to the rows of a --table: add one"),
     (TABLE + "--key column:", "--table {data}/pics/t.jsonl: no column '', it has path, kind"),
     (TABLE + "--path_column file", "--table {data}/pics/t.jsonl: no column 'file', it has path,"),
     (TABLE + "--extra_features size:int64", "{data}/pics/t.jsonl: no column 'size', it has path"),
@@ -214,6 +216,12 @@ REFUSALS = [
         "--table {data}/a.txt: expected .csv, .tsv, .jsonl",
     ),
     ("text --table {data}/b.jsonl --key row --output {data}/out", "--key row: texts in a table"),
+    (
+        "text --table {data}/b.jsonl --key member --output {data}/out",
+        "--key member: texts in a table",
+    ),
+    (TEXT + "--key row", "--key row: this applies to the rows of a --table: add one"),
+    (TEXT.replace("b.jsonl", "a.txt") + "--key column:id", "field 'id': .txt files have no fields"),
     (
         "text --table {data}/files.csv --path_column x --output {data}/out",
         "--table {data}/files.csv: no column 'x', it has path, kind",

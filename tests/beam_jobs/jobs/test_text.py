@@ -708,3 +708,24 @@ def test_the_first_label_decides_whether_records_have_several_labels(tmp_path, f
         (tmp_path / name).write_text(data)
     assert has_several_labels(job(tmp_path, label_field="y")) is expected
     assert not has_several_labels(job(tmp_path))
+
+
+def test_a_column_names_texts_whatever_the_table(tmp_path):
+    rows = [{"text": "one", "id": "a"}, {"text": "two", "id": 7}, {"text": "three", "id": "c d"}]
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    expected = [("a", "one"), ("7", "two"), ("c d", "three")]
+    for name, data in (("t.jsonl", lines), ("t.csv", "id,text\na,one\n7,two\nc d,three\n")):
+        found = read(tmp_path, name, data, key_column="id")
+        assert [(text.key, text.text) for text in found] == expected
+
+
+def test_texts_without_a_name_are_rejects(tmp_path):
+    lines = ['{"text": "x"}', '{"text": "x", "id": null}', '{"text": "x", "id": "a\\u0000b"}']
+    found = read(tmp_path, "t.jsonl", "\n".join(lines), key_column="id")
+    assert [(text.key, text.error) for text in found] == [
+        ("t.jsonl#1", "no column 'id'; it has text"),
+        ("t.jsonl#2", "column 'id' is None, expected text or a whole number"),
+        ("t.jsonl#3", "--key column:id: 'a\\x00b' holds the character 0"),
+    ]
+    with pytest.raises(UsageError, match="no column 'id', it has text"):
+        read(tmp_path, "t.csv", "text\nx\n", key_column="id")

@@ -86,6 +86,22 @@ def test_keys_of_members_begin_with_that_of_their_archive(tmp_path, kind):
         assert inputs.path_of(source) == f"{tmp_path}/x.{kind}"
 
 
+def test_members_and_files_may_have_the_same_keys(tmp_path):
+    found = []
+    for kind in ("", *KINDS):
+        path = tmp_path / f"x.{kind}" if kind else tmp_path / "x"
+        if kind:
+            path.write_bytes(packed(kind, FILES))
+        for name, data in () if kind else FILES:
+            (path / name).parent.mkdir(parents=True, exist_ok=True)
+            (path / name).write_bytes(data)
+        inputs = Inputs.of([str(path)], key="member")
+        found.append(contents(inputs))
+        files = {source.file: bool(source.archive) for source, _ in found_in(inputs)}
+        assert files == dict.fromkeys(dict(FILES), bool(kind))
+    assert all(each == dict(FILES) for each in found)
+
+
 def test_a_member_of_a_zip_or_tar_is_opened_streamed_and_read_alike(tmp_path):
     for kind in ("zip", "tar"):
         (tmp_path / f"x.{kind}").write_bytes(packed(kind, FILES))

@@ -91,6 +91,12 @@ def test_the_parent_is_the_name_of_the_folder(key, label):
     assert Labels.parse("none").of(Source(key)) is None
 
 
+def test_the_parent_of_a_member_with_a_key_of_its_own_is_its_folder_or_its_archive():
+    parent = Labels.parse("parent").of
+    assert parent(Source("cat/1.jpg", archive="x.zip")) == "cat"
+    assert parent(Source("1.jpg", archive="deep/dog.tar.gz")) == "dog"
+
+
 def test_a_file_in_no_folder_has_no_parent():
     with pytest.raises(UsageError, match=r"^1.jpg: it is in no folder"):
         Labels.parse("parent").of(Source("1.jpg"))
