@@ -46,6 +46,10 @@ def _lines(directory: str, manifest: Manifest, shown: int | None) -> Iterator[st
         yield ""
     if not manifest.label_names and (numbers := _label_numbers(manifest)):
         yield f"labels      {numbers}"
+        if note := _label_note(manifest):
+            yield f"            {note}"
+    if manifest.num_classes:
+        yield f"classes     {manifest.num_classes:,}"
     for feature, found in names.items():
         if feature != counted:
             title = "labels" if feature == "label" else feature
@@ -127,6 +131,18 @@ def _label_numbers(manifest: Manifest) -> str:
     number = f"{len(counts):,} " if counts is not None else ""
     low, high = min(each["min"] for each in figures), max(each["max"] for each in figures)
     return f"{number}whole numbers, {low} to {high}"
+
+
+def _label_note(manifest: Manifest) -> str:
+    """What a loss that needs ids from 0 to n - 1 has to know about labels that are numbers."""
+    counts, classes = manifest.counts_of("label"), manifest.num_classes
+    if classes is None:
+        return "some are negative: a loss that needs ids from 0 needs other labels"
+    unused = classes - len(counts) if counts is not None else 0
+    if not unused:
+        return ""
+    first = next(number for number in range(classes) if number not in (counts or ()))
+    return f"{unused:,} of 0 to {classes - 1} have no record, such as {first}"
 
 
 def _statistics(split: Split) -> Iterator[tuple[str, ...]]:

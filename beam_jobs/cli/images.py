@@ -163,7 +163,7 @@ class ImageFlags(InputFlags):
             about=self.annotations_of,
         )
         extras = self.extras
-        names = [*columns, *(extra.name for extra in extras), *annotations.columns]
+        names = [*columns, *(extra.column for extra in extras), *annotations.columns]
         inputs, labels = self.find_inputs(self.label, names, output)
         inputs = replace(
             inputs, skips=functools.partial(annotations.is_annotation, root=inputs.root)

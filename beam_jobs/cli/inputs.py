@@ -10,7 +10,7 @@ from beam_jobs.cli.flags import JobFlags, flag
 from beam_jobs.errors import UsageError
 from beam_jobs.sources.archives.archive import archive_kind
 from beam_jobs.sources.embedded import EmbeddedInputs
-from beam_jobs.sources.extra_features import ExtraFeature, parse_extra_features
+from beam_jobs.sources.extra_features import ExtraFeature, parse_extra_features, parse_target
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.joined_inputs import JoinedInputs
 from beam_jobs.sources.labels import Labels
@@ -86,6 +86,14 @@ class InputFlags(JobFlags):
         metavar="NAME:DTYPE,…",
     )
 
+    target: str = flag(
+        "",
+        "a column of numbers that a model predicts, such as column:price: feature `target`, float32; for "
+        "labels that are no classes, beside or instead of --label",
+        unset="none",
+        metavar="column:NAME",
+    )
+
     @property
     def dialect(self) -> Dialect:
         """How tables and texts are written."""
@@ -116,7 +124,8 @@ class InputFlags(JobFlags):
     @property
     def extras(self) -> tuple[ExtraFeature, ...]:
         """The columns that become features."""
-        return parse_extra_features(self.extra_features) if self.extra_features else ()
+        extras = parse_extra_features(self.extra_features) if self.extra_features else ()
+        return (*extras, parse_target(self.target)) if self.target else extras
 
     def find_inputs(
         self,

@@ -22,7 +22,7 @@ from readers.format.schema import Schema, format_shape
 # What gives two records of a job one key.
 _ONE_KEY_OF_FILES = (
     "every record needs a key of its own; do two --input patterns match the same file, does an "
-    "archive have two members of one name, or do two rows of a --table name the same file (--key row "
+    "archive (with --key member, do all together) have two members of one name, or do two rows of a --table name the same file (--key row "
     "distinguishes them)?"
 )
 
@@ -39,6 +39,8 @@ _SMALL_SHARD = 1 << 20
 # The lines about the reasons of rejects, and the characters in which reasons of one kind agree.
 _MAX_REASONS = 5
 _REASON_LENGTH = 100
+
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 
 # Quoted text and numbers; not the digits of words such as float32 and UTF-8.
 _VARIABLE = re.compile(r"""(?<!\w)'[^']*'|"[^"]*"|(?<!\w)(?<!\w-)-?\d[\d,.]*""")
@@ -121,6 +123,20 @@ def unused_classes(manifest: Manifest, feature: str) -> str:
     return (
         f"warning: {_shortened(unused)}: no record has this label, of {len(names):,}; each keeps its "
         "id (docs/writing.md#labels-and-keys)"
+    )
+
+
+def fractions_as_names(manifest: Manifest) -> str:
+    """A warning about numbers with fractions that became names of classes; empty if there are none."""
+    names = manifest.label_names
+    if not all(map(_NUMBER.fullmatch, names)):
+        return ""
+    fractions = [name for name in names if not float(name).is_integer()]
+    if not fractions:
+        return ""
+    return (
+        f"warning: {_shortened(fractions)}: labels are classes, so these numbers are names of "
+        f"{len(names):,} classes; --target column:NAME keeps numbers as they are"
     )
 
 

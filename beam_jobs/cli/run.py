@@ -19,6 +19,7 @@ from beam_jobs.cli.command import Command
 from beam_jobs.cli.report import (
     HEADER,
     format_findings,
+    fractions_as_names,
     next_step,
     reject_reasons,
     splits_of,
@@ -194,6 +195,7 @@ def main_job(command: Command) -> None:
         _print_rejects(join(command.output.destination, REJECTS), manifest.rejected)
     _warn(command, splits_of(manifest))
     label = command.output.feature_names.get(LABEL, LABEL)
-    if warning := unused_classes(manifest, label):
-        print(warning, file=sys.stderr)
+    for warning in (unused_classes(manifest, label), fractions_as_names(manifest)):
+        if warning:
+            print(warning, file=sys.stderr)
     print(next_step(command.output.destination), file=sys.stderr)

@@ -273,7 +273,7 @@ class SensorFlags(InputFlags):
     def make_job(self, columns: tuple[str, ...], output: str) -> SensorJob:
         extras = self.extras
         rate_column = self.rate.removeprefix(COLUMN) if self.rate.startswith(COLUMN) else ""
-        names = [*columns, *(extra.name for extra in extras), rate_column]
+        names = [*columns, *(extra.column for extra in extras), rate_column]
         array = self.label.removeprefix(_ARRAY) if self.label.startswith(_ARRAY) else ""
         inputs, labels = self.find_inputs(
             "none" if array else self.label, names, output, self.join, in_files=not self.join

@@ -167,7 +167,7 @@ class TextFlags(InputFlags):
 
     def make_job(self, columns: tuple[str, ...], output: str) -> TextJob:
         extras = self.extras
-        columns = tuple(dict.fromkeys((*columns, *(extra.name for extra in extras))))
+        columns = tuple(dict.fromkeys((*columns, *(extra.column for extra in extras))))
         tokens, tokenizer = self._tokenizer()
         inputs, labels, label_field = self._find_texts(columns, output)
         job = TextJob(

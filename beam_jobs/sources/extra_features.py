@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from beam_jobs.errors import RejectError, UsageError
+from beam_jobs.sources.source import COLUMN
 from readers.format.schema import (
     FLOATS_IN_A_LIST,
     INTEGERS_IN_A_LIST,
@@ -39,12 +40,20 @@ class ExtraFeature(NamedTuple):
     """A column that becomes a feature.
 
     Attributes:
-        name: The name of the column and of the feature.
+        name: The name of the feature.
         feature: A single value, or a list of values.
+        target: The column, if the feature is the target that a model predicts, which every record must
+            have; empty if the column is called like the feature.
     """
 
     name: str
     feature: Feature
+    target: str = ""
+
+    @property
+    def column(self) -> str:
+        """The name of the column."""
+        return self.target or self.name
 
 
 def parse_extra_features(text: str) -> tuple[ExtraFeature, ...]:
@@ -72,6 +81,18 @@ def parse_extra_features(text: str) -> tuple[ExtraFeature, ...]:
     return tuple(map(ExtraFeature, features.keys(), features.values()))
 
 
+def parse_target(text: str) -> ExtraFeature:
+    """Parses a `--target` flag: the number in a column becomes the feature `target`, float32 [].
+
+    Raises:
+        UsageError: the text is not `column:NAME`.
+    """
+    column = text.removeprefix(COLUMN)
+    if not text.startswith(COLUMN) or not column:
+        raise UsageError(f"--target {text}: expected {COLUMN}NAME; give a .csv file as --table")
+    return ExtraFeature("target", Feature("float32"), column)
+
+
 def _feature(dtype: str, count: str | None) -> Feature:
     if count is None:
         return Feature(dtype)
@@ -83,12 +104,16 @@ def extra_values(extras: tuple[ExtraFeature, ...], row: Mapping[str, Any]) -> di
     """The values of extra features in a row, by name and as returned by `feature_value`.
 
     Raises:
-        RejectError: the row lacks a column, or a value does not fit its feature.
+        RejectError: the row lacks a column or a target, or a value does not fit its feature.
     """
     for extra in extras:
-        if extra.name not in row:
-            raise RejectError(f"no column {extra.name!r}, the row has {', '.join(row) or 'none'}")
-    return {extra.name: feature_value(extra, row[extra.name]) for extra in extras}
+        if extra.column not in row:
+            raise RejectError(f"no column {extra.column!r}, the row has {', '.join(row) or 'none'}")
+    values = {extra.name: feature_value(extra, row[extra.column]) for extra in extras}
+    for extra in extras:
+        if extra.target and math.isnan(values[extra.name]):
+            raise RejectError(f"--target column:{extra.target}: it is empty or NaN")
+    return values
 
 
 def feature_value(extra: ExtraFeature, value: Any) -> Any:
@@ -107,14 +132,14 @@ def feature_value(extra: ExtraFeature, value: Any) -> Any:
     Raises:
         RejectError: the value does not fit.
     """
-    name, feature = extra
+    feature = extra.feature
     if feature.shape:
         return _list_value(extra, value)
-    return _TYPES[feature.dtype](_item(name, feature.dtype, value))
+    return _TYPES[feature.dtype](_item(extra.column, feature.dtype, value))
 
 
 def _list_value(extra: ExtraFeature, value: Any) -> Any:
-    name, feature = extra
+    name, feature = extra.column, extra.feature
     if value is None or value == "":
         raise RejectError(f"column {name!r} is empty")
     if isinstance(value, str) and value.lstrip().startswith("["):

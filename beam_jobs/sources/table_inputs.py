@@ -357,7 +357,7 @@ def holds_lists(column: str, value: Any) -> bool:
     if isinstance(value, float) and not value.is_integer() and not math.isnan(value):
         raise UsageError(
             f"label column {column!r} holds {value!r}, and labels are classes: keep numbers with "
-            f"--extra_features {column}:float32 instead"
+            f"--target {COLUMN}{column} instead"
         )
     return isinstance(value, list)
 

@@ -159,6 +159,23 @@ class Manifest:
                 return None
         return counts
 
+    @property
+    def num_classes(self) -> int | None:
+        """One more than the largest id of a label: the size of a classifier's output.
+
+        None if there are no labels, or if they are numbers of which some are negative.
+        """
+        if self.label_names:
+            return len(self.label_names)
+        label = self.schema.get("label")
+        if label is None or label.dtype != "int64":
+            return None
+        found = [split.statistics.get("label") for split in self.splits.values()]
+        ranges = [each for each in found if isinstance(each, Mapping) and "min" in each]
+        if not ranges or min(each["min"] for each in ranges) < 0:
+            return None
+        return int(max(each["max"] for each in ranges)) + 1
+
     def split(self, name: str) -> Split:
         """The split of a name.
 

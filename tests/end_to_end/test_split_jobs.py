@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.archives import tarred, zipped
 from tests.support.commands import ONE, TWO, refused, run
-from tests.support.datasets import balanced, files_of, records_of
+from tests.support.datasets import balanced, files_of, records_of, rejects_of
 from tests.support.images import encoded
 
 
@@ -170,3 +170,15 @@ def test_tables_of_the_same_texts_give_the_same_bytes(tmp_path):
         found.append(bytes_of(out))
     assert sorted(records_of(out)) == sorted(row["id"] for row in rows)
     assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.slow
+def test_the_target_of_a_regression_is_a_number_of_each_record(tmp_path):
+    rows = [{"text": f"text {n}", "price": "" if n == 7 else n / 4} for n in range(12)]
+    lines = [f"{row['text']},{row['price']}" for row in rows]
+    (tmp_path / "t.csv").write_text("\n".join(["text,price", *lines, ""]))
+    arguments = ["text", "--input", tmp_path / "t.csv", "--target", "column:price", *ONE]
+    assert run(*arguments, "--output", tmp_path / "o") == 0
+    found = {r["text"].item().decode(): r["target"] for r in records_of(tmp_path / "o").values()}
+    assert found == {row["text"]: np.float32(row["price"]) for row in rows if row["price"] != ""}
+    assert rejects_of(tmp_path / "o") == {"t.csv#8": "--target column:price: it is empty or NaN"}

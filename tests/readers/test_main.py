@@ -116,6 +116,37 @@ def test_info_counts_labels_that_are_numbers(tmp_path, capsys, statistics, line)
     assert line in " ".join(out.split())
 
 
+@pytest.mark.parametrize(
+    ("values", "classes", "lines"),
+    [
+        ({"0": 2, "1": 1}, 2, "labels 2 whole numbers, 0 to 1 classes 2 rejected"),
+        ({"1": 2, "2": 1, "5": 9}, 6, "1 to 5 3 of 0 to 5 have no record, such as 0 classes 6 rej"),
+        ({"-1": 2, "1": 1}, None, "-1 to 1 some are negative: a loss that needs ids from 0 needs"),
+        (None, 6, "labels whole numbers, 1 to 5 classes 6 rejected"),
+    ],
+)
+def test_info_shows_the_number_of_classes(tmp_path, capsys, values, classes, lines):
+    path = write_signals(tmp_path / "signals")
+    manifest = Manifest.read(str(path))
+    numbers = list(map(int, values or ["1", "5"]))
+    statistics = {
+        "min": min(numbers),
+        "max": max(numbers),
+        **({"values": values} if values else {}),
+    }
+    splits = {"train": replace(manifest.splits["train"], statistics={"label": statistics})}
+    manifest = replace(manifest, splits=splits)
+    assert manifest.num_classes == classes
+    (path / "manifest.json").write_bytes(manifest.to_bytes())
+    _, out, _ = run("info", str(path), capsys=capsys)
+    assert lines in " ".join(out.split())
+
+
+def test_the_number_of_classes_is_that_of_their_names_or_unknown(dataset, tmp_path):
+    assert Manifest.read(dataset).num_classes == 40
+    assert Manifest.read(str(write_signals(tmp_path / "signals"))).num_classes is None
+
+
 def test_head_shows_the_first_records(dataset, capsys):
     code, out, _ = run("head", dataset, "--split", "train[5:]", "-n", "2", capsys=capsys)
     assert code == 0

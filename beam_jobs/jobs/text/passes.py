@@ -281,7 +281,7 @@ class TextSecondPass(SecondPass):
             ]
         if self.job.extras:
             rows = [extra_values(self.job.extras, row) for row in texts.rows]
-            for name, feature in self.job.extras:
+            for name, feature, _ in self.job.extras:
                 columns[name] = [checked(name, feature, row[name]) for row in rows]
         return columns
 

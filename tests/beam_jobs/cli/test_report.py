@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from beam_jobs.cli.report import reject_reasons, warnings_of
+from beam_jobs.cli.report import fractions_as_names, reject_reasons, warnings_of
 from beam_jobs.cli.run import first_rejects
 from beam_jobs.dataset.output import Output
 from beam_jobs.pipeline.dry_run import SplitSurvey
@@ -14,6 +14,7 @@ from beam_jobs.plan.groups import Groups
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.splits import Splits
 from beam_jobs.records.rejects import Reject, format_rejects
+from readers.format.manifest import Manifest
 from readers.format.schema import Feature, Schema
 
 SCHEMA = Schema({"key": Feature("string")})
@@ -128,3 +129,20 @@ def test_only_the_first_of_many_rejects_are_read(tmp_path):
     size = len(format_rejects(rejects[:40])) + 20
     assert first_rejects(str(tmp_path), size=size) == rejects[:40]
     assert first_rejects(str(tmp_path / "nothing")) == []
+
+
+@pytest.mark.parametrize(
+    ("names", "warning"),
+    [
+        (
+            ["0.5", "1.0", "1e-3"],
+            "warning: 0.5, 1e-3: labels are classes, so these numbers are names",
+        ),
+        (["1.0", "2.0"], ""),
+        (["0.5", "unknown"], ""),
+        ([], ""),
+    ],
+)
+def test_a_warning_says_that_fractions_became_names(names, warning):
+    found = fractions_as_names(Manifest(SCHEMA, {}, tuple(names)))
+    assert found.startswith(warning) and bool(found) == bool(warning)

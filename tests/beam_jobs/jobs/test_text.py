@@ -431,7 +431,7 @@ def test_a_table_with_another_delimiter_gets_a_hint(tmp_path):
 
 def test_labels_with_a_fraction_are_refused_before_all_texts_are_read(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": "a"}\n{"text": "b", "score": -0.9}\n')
-    message = r"'score' holds -0.9, .* classes: keep numbers with --extra_features score:float32"
+    message = r"'score' holds -0.9, .* classes: keep numbers with --target column:score instead"
     with pytest.raises(UsageError, match=message):
         has_several_labels(job(tmp_path, label_field="score"))
 

@@ -12,6 +12,7 @@ from beam_jobs.sources.extra_features import (
     extra_values,
     feature_value,
     parse_extra_features,
+    parse_target,
 )
 from readers.format.decode.records import Decoder
 from readers.format.encode import Encoder
@@ -348,3 +349,19 @@ def test_floats_come_back_from_an_example_as_they_were_written(number):
             np.testing.assert_array_equal(through_an_example(dtype, value), np.array(number, dtype))
         found = through_an_example(f"{dtype}[2]", [number, number])
         np.testing.assert_array_equal(found, np.array([number, number], dtype))
+
+
+def test_a_target_is_the_number_in_a_column_of_any_name():
+    target = parse_target("column:price")
+    assert (target.name, target.column, target.feature) == ("target", "price", Feature("float32"))
+    for value, number in (("0.5", 0.5), (3, 3.0), (-1.5, -1.5)):
+        values = extra_values((target,), {"price": value, "target": "another"})
+        assert values == {"target": np.float32(number)}
+    for value, reason in (
+        ("", "--target column:price: it is empty or NaN"),
+        (None, "--target column:price: it is empty or NaN"),
+        ("nan", "--target column:price: it is empty or NaN"),
+        ("much", "column 'price' holds 'much', expected float32: a number"),
+    ):
+        with pytest.raises(RejectError, match=reason):
+            extra_values((target,), {"price": value})

@@ -520,7 +520,7 @@ def test_a_column_of_labels_holds_lists_if_its_first_value_is_one(value, lists):
 
 
 def test_a_column_of_fractions_holds_no_labels():
-    with pytest.raises(UsageError, match=r"'y' holds 0.5, .*: keep numbers with --extra_features"):
+    with pytest.raises(UsageError, match=r"'y' holds 0.5, .*: keep numbers with --target column:y"):
         holds_lists("y", 0.5)
 
 
