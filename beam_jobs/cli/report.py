@@ -135,8 +135,8 @@ def fractions_as_names(manifest: Manifest) -> str:
     if not fractions:
         return ""
     return (
-        f"warning: {_shortened(fractions)}: labels are classes, so these numbers are names of "
-        f"{len(names):,} classes; --target column:NAME keeps numbers as they are"
+        f"warning: labels are classes, so numbers such as {fractions[0]} are names of {len(names):,} "
+        "classes; --target column:NAME keeps numbers as they are"
     )
 
 

@@ -136,7 +136,7 @@ def test_only_the_first_of_many_rejects_are_read(tmp_path):
     [
         (
             ["0.5", "1.0", "1e-3"],
-            "warning: 0.5, 1e-3: labels are classes, so these numbers are names",
+            "warning: labels are classes, so numbers such as 0.5 are names of 3",
         ),
         (["1.0", "2.0"], ""),
         (["0.5", "unknown"], ""),
