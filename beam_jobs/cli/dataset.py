@@ -188,7 +188,8 @@ class DatasetFlags(Flags):
         found = groups.among(sources, MAX_SPLITS)
         if not found:
             raise UsageError(
-                f"--folds groups: --group_by {self.group_by} finds no group in any input"
+                f"--folds groups: --group_by {self.group_by} finds no group in the names and "
+                "rows of the inputs"
             )
         return Splits.of_groups(found)
 

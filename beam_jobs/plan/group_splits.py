@@ -116,7 +116,7 @@ def deal_groups(found: GroupSizes, fractions: Sequence[float]) -> GroupSplits | 
     groups: dict[int, Counter[str]] = {}
     totals: Counter[str] = Counter()
     for (hash_, label), size in sorted(found.sizes.items()):
-        for name in {ALL: None, label: None}:
+        for name in dict.fromkeys([ALL, label]):
             groups.setdefault(hash_, Counter())[name] += size
             totals[name] += size
     lacks = {label: np.array(fractions) * total for label, total in totals.items()}

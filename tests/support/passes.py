@@ -9,8 +9,9 @@ import numpy as np
 
 from beam_jobs.jobs.file_passes import FileFirstPass, FileSecondPass
 from beam_jobs.jobs.passes import EncodingPlan, SplitRules
-from beam_jobs.plan.placement import Placement, Splits
+from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.shards import Plan, SplitPlan
+from beam_jobs.plan.splits import Splits
 from beam_jobs.sources.chunks import Chunk, Task
 from beam_jobs.sources.classes import Names
 from readers.format.decode.records import Decoder

@@ -192,7 +192,7 @@ REFUSALS = [
     (IMAGES + "--folds 3 --splits a=0.5,b=0.5", "so would be those of --splits a=0.5,b=0.5: drop"),
     (IMAGES + "--folds groups", "--folds groups: add the --group_by that finds the group of a"),
     (IMAGES + "--folds groups --group_by cat --stratify", "each group is a split, so no share is"),
-    (IMAGES + "--folds groups --group_by x", "--folds groups: --group_by x finds no group in any"),
+    (IMAGES + "--folds groups --group_by x", "--folds groups: --group_by x finds no group in the"),
     (
         RESHARD + "--folds groups --group_by column:s",
         "--folds groups --group_by s: {data}/old.tfrecord is not a table, so names of splits",
