@@ -10,6 +10,7 @@ import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 
+from beam_jobs.cli.config import with_config
 from beam_jobs.cli.flags import Parser
 from beam_jobs.cli.parser import declared_flags, parse_flags
 from beam_jobs.dataset.output import Output
@@ -58,7 +59,7 @@ def parse_command(arguments: Sequence[str]) -> Command:
     Raises:
         UsageError: A mistake that can be seen before the pipeline runs.
     """
-    flags, given = parse_flags(arguments)
+    flags, given = parse_flags(with_config(arguments))
     dataset = flags.dataset
     rest = [*engine_flags(dataset.engine, given), *given]
     options = _beam_options(rest, flags.name)

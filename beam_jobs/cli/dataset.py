@@ -106,6 +106,15 @@ class DatasetFlags(Flags):
         unset="write",
     )
 
+    config: str = flag(
+        "",
+        "a .yaml or .json file with flags of the job, such as input: photos, and lists for flags that "
+        "may be repeated; or a dataset's directory, to make it again. Flags of the command line "
+        "replace those of the file",
+        unset="none",
+        metavar="FILE|DIR",
+    )
+
     def check(self) -> None:
         if self.output is not None:
             resolve(self.output)

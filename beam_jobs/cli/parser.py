@@ -20,7 +20,8 @@ from readers.format.version import __version__
 
 _DESCRIPTION = """\
 Turns raw images, texts and sensor recordings into balanced TFRecord shards. `plan` before a job
-prints what it would write, and writes nothing."""
+prints what it would write, and writes nothing. `--config FILE` reads the flags from a file; a
+dataset is made again by: python -m beam_jobs --config OLD --output NEW"""
 
 _EPILOG = """\
 Every Beam option is passed through unchanged, and takes precedence over what --engine sets:
@@ -79,7 +80,7 @@ _JOBS = {
 }
 
 # Flags that say where and how a job runs; the dataset is the same whatever they are.
-_NOT_OF_THE_DATASET = {"output", "overwrite", "dry_run", "engine", "max_rejects"}
+_NOT_OF_THE_DATASET = {"output", "overwrite", "dry_run", "engine", "max_rejects", "config"}
 
 _EXACT = {"exact_splits", "folds"}
 _RAW = {"delimiter", "target", "text_encoding", *_EXACT}

@@ -106,6 +106,10 @@ REFUSALS = [
     (IMAGES + "--shard_size much", "--shard_size much: expected a size such as 128MiB or 500MB"),
     (IMAGES + "--names x=y", "--names x=y: expected FEATURE=NAME,… with features of "),
     (IMAGES + "--names image=key", "--names image=key: two features would be called 'key'"),
+    (
+        IMAGES + "--config {data}/no.yaml",
+        "--config {data}/no.yaml: {data}/no.yaml is missing; expec",
+    ),
     # Inputs.
     (PACKED, "--input old.tar.gz: an archive that can only be read from its front: unpack it, or"),
     ("images --output {data}/out", "--input is missing: name files or a folder, or add a --table"),
@@ -524,6 +528,7 @@ def test_the_options_of_each_job_are_its_flags_in_order(data, job, command):
         "dry_run",
         "engine",
         "max_rejects",
+        "config",
     }
     added = _STATED_IF_GIVEN[job]
     assert list(parsed(data, command).output.options) == ["job", *sorted(flags - added)]

@@ -1,0 +1,123 @@
+"""The flags of a job from a file, `--config`: YAML, JSON, or the manifest of a dataset."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from beam_jobs.cli.flags import Parser
+from beam_jobs.cli.parser import declared_flags
+from beam_jobs.errors import UsageError
+from beam_jobs.packages import require
+from beam_jobs.storage.files import read_bytes
+from beam_jobs.storage.paths import is_local
+from readers.format.manifest import MANIFEST, join
+
+# Flags that say where flags come from, and how the result is printed.
+_NOT_IN_A_FILE = {"config", "json"}
+
+
+def with_config(arguments: Sequence[str]) -> list[str]:
+    """The arguments, with the flags of `--config FILE` that they do not give themselves.
+
+    Raises:
+        UsageError: The file cannot be read, or holds something else than flags of one job.
+    """
+    parser = Parser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--config")
+    found, rest = parser.parse_known_args(arguments)
+    if found.config is None:
+        return list(arguments)
+    if not is_local(found.config):
+        FileSystems.set_options(PipelineOptions(rest))
+    values = _read(found.config)
+    typed = rest.pop(0) if rest and not rest[0].startswith("-") else ""
+    job = _job(found.config, typed, str(values.pop("job", "")))
+    given = {argument.split("=", 1)[0] for argument in rest}
+    added = _arguments(
+        found.config, job, {n: v for n, v in values.items() if f"--{n}" not in given}
+    )
+    return [job, *added, *rest]
+
+
+def _read(path: str) -> dict[str, Any]:
+    """The values of a file by key; numbers are text, as they are typed on a command line."""
+    in_file = path.lower().endswith((".json", ".yaml", ".yml"))
+    file = path if in_file else join(path, MANIFEST)
+    try:
+        text = read_bytes(file).decode("utf-8-sig")
+        found = _parsed(text, file)
+    except FileNotFoundError:
+        raise UsageError(
+            f"--config {path}: {file} is missing; expected a .yaml or .json file, or the directory "
+            "of a dataset"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise UsageError(f"--config {path}: {error}") from None
+    if isinstance(found, dict) and isinstance(found.get("options"), dict):
+        found = found["options"]  # of a manifest
+    if not isinstance(found, dict):
+        raise UsageError(
+            f"--config {path}: expected lines such as seed: 1, with a flag's name each"
+        )
+    return found
+
+
+def _parsed(text: str, file: str) -> Any:
+    if file.lower().endswith(".json"):
+        return json.loads(text, parse_int=str, parse_float=str)
+    yaml = require("yaml", "beam", ".yaml files")
+    try:
+        # Its scalars are all text: other loaders turn 400:50 into 24050, and `no` into False.
+        return yaml.load(text, yaml.BaseLoader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f"line {mark.line + 1}: {getattr(error, 'problem', '')}" if mark else error
+        raise ValueError(" ".join(str(line).split())) from None
+
+
+def _job(path: str, typed: str, stated: str) -> str:
+    """The job, from its name on the command line and the one in the file; both may be empty."""
+    jobs = declared_flags()
+    job = typed or stated
+    if job not in jobs:
+        found = f"; found {job}" if job else ""
+        raise UsageError(
+            f"--config {path}: expected a job, {', '.join(jobs)}: add a line such as job: images{found}"
+        )
+    if stated not in ("", job):
+        raise UsageError(f"--config {path}: its job is {stated}, the command's is {job}")
+    return job
+
+
+def _arguments(path: str, job: str, values: Mapping[str, Any]) -> Iterator[str]:
+    """Yields the arguments that mean the values of a file."""
+    declared = declared_flags()[job]
+    names = [name for name in declared if name not in _NOT_IN_A_FILE]
+    for name, value in values.items():
+        if name not in names:
+            close = difflib.get_close_matches(name, names, 1)
+            hint = (
+                f"did you mean {close[0]}?" if close else "Beam's options stay on the command line"
+            )
+            raise UsageError(f"--config {path}: {name} is no flag of {job}; {hint}")
+        action = declared[name].get("action")
+        if action == "store_true":
+            if str(value).lower() not in ("true", "false"):
+                raise UsageError(f"--config {path}: {name}: {value}: expected true or false")
+            yield from [f"--{name}"] * (str(value).lower() == "true")
+            continue
+        if value == declared[name].get(
+            "default"
+        ):  # Some defaults cannot be typed, such as no dtype.
+            continue
+        each = value if action == "append" and isinstance(value, list) else [value]
+        if not all(isinstance(item, str) for item in each):
+            expected = "text, or a list of texts" if action == "append" else "text"
+            raise UsageError(f"--config {path}: {name}: {value}: expected {expected}")
+        yield from (f"--{name}={item}" for item in each)
