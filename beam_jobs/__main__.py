@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 
 _PACKAGES = {
     "apache_beam": "beam-shards[beam]",
@@ -31,19 +33,29 @@ def _missing(error: ImportError) -> int:
     return 2
 
 
-def main(arguments: list[str]) -> int:
-    """Runs one job; returns the exit code."""
+def main(
+    arguments: list[str],
+    starting: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
+) -> int:
+    """Runs one job; returns the exit code.
+
+    Args:
+        arguments: Those after `python -m beam_jobs`.
+        starting: A context that shows that the command starts, for the seconds before the job can
+            report progress.
+    """
     # Runners and their workers log every exception in full; the command prints one line instead. The
     # level is set on the handler because Beam passes workers' logs to it whatever the loggers' levels.
     handler = logging.StreamHandler()
     handler.setLevel(logging.CRITICAL)
     logging.basicConfig(level=logging.ERROR, handlers=[handler])
     try:
-        from beam_jobs.cli.command import parse_command
-        from beam_jobs.cli.parser import build_parser
-        from beam_jobs.cli.report import format_error
-        from beam_jobs.cli.run import main_job
-        from beam_jobs.errors import JobError
+        with starting():
+            from beam_jobs.cli.command import parse_command
+            from beam_jobs.cli.parser import build_parser
+            from beam_jobs.cli.report import explain
+            from beam_jobs.cli.run import Report, main_job
+            from beam_jobs.errors import JobError
     except ImportError as error:
         return _missing(error)
     if arguments in ([], ["plan"]):
@@ -51,19 +63,20 @@ def main(arguments: list[str]) -> int:
         return 2
     if arguments[:1] == ["plan"]:
         arguments = [*arguments[1:], "--dry_run"]
+    report = Report("--json" in arguments)
     try:
-        main_job(parse_command(arguments))
+        with starting():
+            command = parse_command(arguments)
+        main_job(command, report)
     except JobError as error:
-        print(format_error(error), file=sys.stderr)
-        return error.exit_code
+        report.fail(error.exit_code, explain(error))
     except KeyboardInterrupt as interrupt:
         message = str(interrupt) or (
             "interrupted, no dataset was written; run the same command again: it keeps the shards "
             "that are done"
         )
-        print(f"error: {message}", file=sys.stderr)
-        return 130
-    return 0
+        report.fail(130, message)
+    return report.end()
 
 
 def worker() -> int:
@@ -75,17 +88,26 @@ def worker() -> int:
     return boot(sys.argv[1:])
 
 
-def _import_jobs() -> None:
-    """Imports the jobs, which takes seconds; until then a terminal shows that the command starts."""
-    terminal = sys.stderr.isatty()
-    if terminal:
-        print(_STARTING, end="", file=sys.stderr, flush=True)
-    with contextlib.suppress(ImportError):  # `main` reports it.
-        import beam_jobs.cli.run  # noqa: F401
-    if terminal:
+def _program() -> int:
+    """Runs `python -m beam_jobs`; returns its exit code."""
+    arguments = sys.argv[1:]
+    if not arguments or {"-h", "--help", "--version"} & set(arguments):
+        return main(arguments)
+    if sys.stderr.isatty():
+        return main(arguments, _starting)
+    print(_STARTING, file=sys.stderr, flush=True)
+    return main(arguments)
+
+
+@contextlib.contextmanager
+def _starting() -> Iterator[None]:
+    """Shows on a terminal that the command starts, while the context is open."""
+    print(_STARTING, end="", file=sys.stderr, flush=True)
+    try:
+        yield
+    finally:
         print(f"\r{' ' * len(_STARTING)}\r", end="", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":
-    _import_jobs()
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(_program())

@@ -1,6 +1,6 @@
-"""The progress of a job: a bar on a terminal, otherwise plain lines.
+"""The progress of a job: a bar on a terminal, otherwise plain lines; and the time of each phase.
 
-A plain line appears when a phase begins, and every few seconds.
+A plain line appears when a phase that counts something begins, and every few seconds.
 
 Steps report progress from any thread. In a process without a display, such as a runner's worker,
 reporting does nothing; there Beam's counters show the progress.
@@ -23,7 +23,11 @@ _LINE_SECONDS = 10.0
 
 
 class _Display:
-    """The current phase of a job, shown on a stream."""
+    """The current phase of a job, shown on a stream.
+
+    Attributes:
+        seconds: Phase -> the time until another one began, in the order in which they began.
+    """
 
     def __init__(self, stream: TextIO, line_seconds: float) -> None:
         self._stream, self._line_seconds = stream, line_seconds
@@ -32,17 +36,27 @@ class _Display:
         self._phase = ""
         self._begun: set[str] = set()
         self._bar: Any = None
-        self._next_line = time.monotonic() + line_seconds
+        self._rejected = 0
+        self._since = time.monotonic()
+        self._next_line = self._since + line_seconds
+        self.seconds: dict[str, float] = {}
 
     def expect(self, phase: str, total: int, unit: str) -> None:
         with self._lock:
             known, _ = self._expected.get(phase, (0, unit))
             self._expected[phase] = known + total, unit
 
-    def advance(self, phase: str, amount: int) -> None:
+    def begin(self, phase: str) -> None:
+        with self._lock:
+            self._begin(phase, "{desc} ...")
+
+    def advance(self, phase: str, amount: int, rejected: int) -> None:
         with self._lock:
             if phase != self._phase:
                 self._begin(phase)
+            self._rejected += rejected
+            if self._rejected:
+                self._bar.set_postfix_str(f"{self._rejected:,} rejected", refresh=False)
             self._bar.update(amount)
             # A phase may continue after another one, but begins once.
             due = phase not in self._begun or (amount and time.monotonic() >= self._next_line)
@@ -51,7 +65,7 @@ class _Display:
                 self._next_line = time.monotonic() + self._line_seconds
                 print(self._line(), file=self._stream, flush=True)
 
-    def _begin(self, phase: str) -> None:
+    def _begin(self, phase: str, bar_format: str | None = None) -> None:
         self.close()
         self._phase = phase
         total, unit = self._expected.get(phase, (None, "files"))
@@ -64,6 +78,7 @@ class _Display:
             leave=False,
             disable=False,
             dynamic_ncols=True,
+            bar_format=bar_format,
             # A bar that is never drawn still counts, and computes the rate and the time left.
             delay=0 if self._stream.isatty() else float("inf"),
         )
@@ -85,12 +100,15 @@ class _Display:
             text += f", {amount(rate)}/s"
         if total and rate:
             text += f", {tqdm.format_interval((total - done) / rate)} left"
-        return text
+        return text + (f", {self._rejected:,} rejected" if self._rejected else "")
 
     def close(self) -> None:
         if self._bar is not None:
             self._bar.close()
             self._bar = None
+            now = time.monotonic()
+            self.seconds[self._phase] = self.seconds.get(self._phase, 0.0) + now - self._since
+            self._since = now
 
 
 _display: _Display | None = None
@@ -103,20 +121,37 @@ def expect(phase: str, total: int, unit: str) -> None:
         display.expect(phase, total, unit)
 
 
-def advance(phase: str, amount: int) -> None:
-    """Adds to the finished amount of a phase; 0 starts the phase and its clock."""
+def begin(phase: str) -> None:
+    """Starts a phase that counts nothing."""
     display = _display
     if display:
-        display.advance(phase, amount)
+        display.begin(phase)
+
+
+def advance(phase: str, amount: int, rejected: int = 0) -> None:
+    """Adds to the finished amount of a phase; 0 starts the phase and its clock.
+
+    Args:
+        phase: The phase's name.
+        amount: What is finished, in the unit that `expect` states.
+        rejected: How many inputs of this amount are rejects.
+    """
+    display = _display
+    if display:
+        display.advance(phase, amount, rejected)
 
 
 @contextlib.contextmanager
-def display(stream: TextIO, line_seconds: float = _LINE_SECONDS) -> Iterator[None]:
-    """Shows progress on a stream while the context is open."""
+def display(stream: TextIO, line_seconds: float = _LINE_SECONDS) -> Iterator[dict[str, float]]:
+    """Shows progress on a stream while the context is open.
+
+    Yields:
+        The seconds of each phase, in the order in which they began; complete when the context closes.
+    """
     global _display
     _display = display = _Display(stream, line_seconds)
     try:
-        yield
+        yield display.seconds
     finally:
         _display = None
         display.close()

@@ -36,8 +36,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (ValueError, OSError, ImportError) as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-        return 1 if isinstance(error, (CorruptRecordError, StoreError)) else 2
+        message = " ".join(str(error).split())
+        code = 1 if isinstance(error, (CorruptRecordError, StoreError)) else 2
+        if parsed.json and parsed.command != "head":  # Its lines are records.
+            print(json.dumps({"error": message, "exit_code": code}, ensure_ascii=False))
+        print(f"error: {message}", file=sys.stderr)
     return code
 
 
@@ -59,8 +62,12 @@ def _output(parsed: argparse.Namespace) -> Iterable[str]:
     if parsed.command == "export":
         several = len(parsed.feature) > 1
         features = parsed.feature if several else parsed.feature[0]
-        paths = export_npy(parsed.directory, features, parsed.output, split=parsed.split)
-        return map(str, paths if isinstance(paths, list) else [paths])
+        exported = export_npy(parsed.directory, features, parsed.output, split=parsed.split)
+        paths = list(map(str, exported if isinstance(exported, list) else [exported]))
+        if parsed.json:
+            files = dict(zip(parsed.feature, paths, strict=True))
+            return [json.dumps({"files": files}, ensure_ascii=False)]
+        return paths
     shown = first_records_as_json if parsed.json else first_records
     return shown(parsed.directory, parsed.split, parsed.n)
 
@@ -93,6 +100,7 @@ def _parser() -> argparse.ArgumentParser:
         (info, "the manifest"),
         (head, "each record as an object of one line, with all its values"),
         (check, "the report"),
+        (export, "the file of each feature"),
     ):
         command.add_argument("--json", action="store_true", help=f"print {printed} as JSON")
     info.add_argument(

@@ -34,6 +34,7 @@ class Command:
         processes: Processes that load and encode, in each of the runner's workers.
         dry_run: Whether nothing is written.
         note: One line to print before the job; empty for none.
+        warnings: Lines about the inputs to print before the job.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Command:
     processes: int
     dry_run: bool = False
     note: str = ""
+    warnings: tuple[str, ...] = ()
 
     @property
     def transform(self) -> beam.PTransform:
@@ -79,6 +81,7 @@ def parse_command(arguments: Sequence[str]) -> Command:
         processes=processes_of(options, rest),
         dry_run=dataset.dry_run,
         note=dataset.note(job),
+        warnings=tuple(flags.job.warnings(job)),
     )
 
 

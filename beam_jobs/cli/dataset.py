@@ -106,6 +106,12 @@ class DatasetFlags(Flags):
         unset="write",
     )
 
+    json: bool = flag(
+        False,
+        "print one JSON object on stdout, of what the table shows, the reasons of rejects, warnings, the "
+        "seconds of each phase, the exit code, and the error of a job that failed",
+        unset="a table",
+    )
     config: str = flag(
         "",
         "a .yaml or .json file with flags of the job, such as input: photos, and lists for flags that "

@@ -7,6 +7,7 @@ import argparse
 import copy
 import dataclasses
 import inspect
+from collections.abc import Iterable
 from typing import Any, ClassVar, Literal, NoReturn, TypeVar, get_args, get_origin, get_type_hints
 
 from beam_jobs.errors import UsageError
@@ -77,6 +78,10 @@ class JobFlags(Flags):
         Raises:
             UsageError: The flags do not fit the inputs.
         """
+
+    def warnings(self, job: RecordJob) -> Iterable[str]:
+        """Lines about the inputs of a job that these flags made."""
+        return ()
 
 
 def flag(default: T, description: str, *, unset: str = "", **declaration: Any) -> T:

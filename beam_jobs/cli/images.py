@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 import math
-import sys
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from beam_jobs.jobs.images.boxes import AnnotationsOf, Resize
 from beam_jobs.jobs.images.image_files import MAX_PIXELS, Frames
 from beam_jobs.jobs.images.job import ImageDtype, ImageEncoding, ImageJob
 from beam_jobs.jobs.images.pixels import parse_image_size
+from beam_jobs.jobs.protocols import RecordJob
 
 _MAX_RECORD_BYTES = 1 << 31  # protobuf's limit
 
@@ -169,14 +170,6 @@ class ImageFlags(InputFlags):
             inputs, skips=functools.partial(annotations.is_annotation, root=inputs.root)
         )
         annotations.check_files(inputs)
-        turned, opened = annotations.turned_in_place(inputs)
-        if turned:
-            print(
-                f"warning: EXIF turns {turned} of the first {opened} images without changing their size: "
-                "their boxes and masks are taken to be about the pixels as stored; if viewers show them "
-                "in place, add --annotations_of upright, else --annotations_of stored",
-                file=sys.stderr,
-            )
         return ImageJob(
             inputs=inputs,
             labels=labels,
@@ -191,3 +184,13 @@ class ImageFlags(InputFlags):
             dtype=self.dtype,
             max_pixels=self.max_pixels,
         )
+
+    def warnings(self, job: RecordJob) -> Iterable[str]:
+        image_job = cast(ImageJob, job)
+        turned, opened = image_job.annotations.turned_in_place(image_job.inputs)
+        if turned:
+            yield (
+                f"EXIF turns {turned} of the first {opened} images without changing their size: "
+                "their boxes and masks are taken to be about the pixels as stored; if viewers show them "
+                "in place, add --annotations_of upright, else --annotations_of stored"
+            )

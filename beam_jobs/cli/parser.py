@@ -80,7 +80,7 @@ _JOBS = {
 }
 
 # Flags that say where and how a job runs; the dataset is the same whatever they are.
-_NOT_OF_THE_DATASET = {"output", "overwrite", "dry_run", "engine", "max_rejects", "config"}
+_NOT_OF_THE_DATASET = {"output", "overwrite", "dry_run", "engine", "max_rejects", "config", "json"}
 
 _EXACT = {"exact_splits", "folds"}
 _RAW = {"delimiter", "target", "text_encoding", *_EXACT}

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 import shlex
-import textwrap
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
 
 from beam_jobs.dataset.output import DEFAULT_SHARD_SIZE, Output
+from beam_jobs.dataset.reasons import Reason, reasons_of
 from beam_jobs.errors import JobError
 from beam_jobs.pipeline.dry_run import Findings, SplitSurvey
 from beam_jobs.plan.shards import ONE_KEY, shard_sizes
-from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.labels import LABEL
 from beam_jobs.sources.source import COLUMN
 from readers.format.display import format_balance, format_bytes, format_table
@@ -36,19 +36,29 @@ _MANY_SHARDS = 100
 _FEW_RECORDS = 10
 _SMALL_SHARD = 1 << 20
 
-# The lines about the reasons of rejects, and the characters in which reasons of one kind agree.
+# The lines about the reasons of rejects.
 _MAX_REASONS = 5
-_REASON_LENGTH = 100
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 
-# Quoted text and numbers; not the digits of words such as float32 and UTF-8.
-_VARIABLE = re.compile(r"""(?<!\w)'[^']*'|"[^"]*"|(?<!\w)(?<!\w-)-?\d[\d,.]*""")
+# The phases of a job in the past tense.
+_DONE = {
+    "starting": "started",
+    "listing": "listed",
+    "counting lines": "counted lines",
+    "comparing": "compared",
+    "counting": "counted",
+    "sampling": "sampled",
+    "reading": "read",
+    "encoding": "encoded",
+    "writing": "wrote",
+    "checking": "checked",
+}
 
 
-def format_error(error: JobError) -> str:
-    """The line that reports the end of a job that failed."""
-    return f"error: {error.message.replace(ONE_KEY, _ONE_KEY_OF_FILES)}"
+def explain(error: JobError) -> str:
+    """The text that reports the end of a job that failed, on one line."""
+    return error.message.replace(ONE_KEY, _ONE_KEY_OF_FILES)
 
 
 def format_findings(findings: Findings) -> str:
@@ -109,7 +119,7 @@ def next_step(directory: str) -> str:
 
 
 def unused_classes(manifest: Manifest, feature: str) -> str:
-    """A warning that names the labels without a record; empty if there are none or nobody counted.
+    """Names the labels without a record; empty if there are none or they were not counted.
 
     Args:
         manifest: The manifest of a finished job.
@@ -121,7 +131,7 @@ def unused_classes(manifest: Manifest, feature: str) -> str:
     if not unused:
         return ""
     return (
-        f"warning: {_shortened(unused)}: no record has this label, of {len(names):,}; each keeps its "
+        f"{_shortened(unused)}: no record has this label, of {len(names):,}; each keeps its "
         "id (docs/writing.md#labels-and-keys)"
     )
 
@@ -135,7 +145,7 @@ def fractions_as_names(manifest: Manifest) -> str:
     if not fractions:
         return ""
     return (
-        f"warning: labels are classes, so numbers such as {fractions[0]} are names of {len(names):,} "
+        f"labels are classes, so numbers such as {fractions[0]} are names of {len(names):,} "
         "classes; --target column:NAME keeps numbers as they are"
     )
 
@@ -231,19 +241,41 @@ def _small_shards(output: Output, splits: Sequence[SplitSurvey]) -> str:
     )
 
 
-def reject_reasons(rejects: Sequence[Reject]) -> list[str]:
+def format_reasons(reasons: Sequence[Reason]) -> list[str]:
     """The most frequent reasons of rejects, one line each, with a count and the key of an example."""
-    examples: dict[str, str] = {}
-    counts: Counter[str] = Counter()
-    for reject in rejects:
-        # Names and numbers differ from input to input; the rest of the text is the reason.
-        text = _VARIABLE.sub("…", reject.error)
-        reason = textwrap.shorten(text, _REASON_LENGTH, placeholder=" …")
-        counts[reason] += 1
-        examples.setdefault(reason, reject.key)
-    shown = counts.most_common(_MAX_REASONS if len(counts) <= _MAX_REASONS else _MAX_REASONS - 1)
-    lines = [f"  {count:,}: {reason}, such as {examples[reason]}" for reason, count in shown]
-    if len(counts) > len(shown):
-        others = len(rejects) - sum(count for _, count in shown)
-        lines.append(f"  {others:,}: {len(counts) - len(shown):,} other reasons")
+    shown = reasons[: _MAX_REASONS if len(reasons) <= _MAX_REASONS else _MAX_REASONS - 1]
+    lines = [f"  {each.count:,}: {each.reason}, such as {each.example}" for each in shown]
+    if len(reasons) > len(shown):
+        others = sum(reason.count for reason in reasons[len(shown) :])
+        lines.append(f"  {others:,}: {len(reasons) - len(shown):,} other reasons")
     return lines
+
+
+def format_seconds(seconds: Mapping[str, float]) -> str:
+    """The line that says how long each phase took; empty if no phase was reported but the start."""
+    phases = [f"{_DONE.get(phase, phase)} {taken:.1f} s" for phase, taken in seconds.items()]
+    return ", ".join(phases) if len(phases) > 1 else ""
+
+
+def findings_as_json(findings: Findings) -> dict[str, Any]:
+    """What `format_findings` shows, as JSON values."""
+    rejects = dict.fromkeys((*findings.rejects, *findings.failed))
+    return {
+        "dry_run": True,
+        "schema": findings.schema.to_json(),
+        "splits": splits_as_json(findings.splits),
+        "labels": findings.labels,
+        "tried": findings.tried,
+        "rejects": reasons_as_json(reasons_of(rejects)),
+    }
+
+
+def splits_as_json(splits: Iterable[SplitSurvey]) -> dict[str, dict[str, Any]]:
+    """Split -> its records, shards, bytes, rejected inputs and dropped duplicates."""
+    found = [asdict(split) for split in splits]
+    return {split.pop("name"): split for split in found}
+
+
+def reasons_as_json(reasons: Sequence[Reason]) -> list[dict[str, Any]]:
+    """The most frequent reasons of rejects, each with a count and the key of an example."""
+    return [asdict(reason) for reason in reasons[:_MAX_LABELS]]

@@ -6,9 +6,8 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 from apache_beam.metrics import MetricsFilter
@@ -18,24 +17,28 @@ from apache_beam.runners.runner import PipelineResult
 from beam_jobs.cli.command import Command
 from beam_jobs.cli.report import (
     HEADER,
+    findings_as_json,
     format_findings,
+    format_reasons,
+    format_seconds,
     fractions_as_names,
     next_step,
-    reject_reasons,
+    reasons_as_json,
+    splits_as_json,
     splits_of,
     summary_rows,
     unused_classes,
     warnings_of,
 )
+from beam_jobs.dataset.reasons import first_rejects, reasons_of
 from beam_jobs.dataset.reservation import reserved
 from beam_jobs.engines.dataflow import is_followed, on_dataflow
 from beam_jobs.engines.launch import launch
 from beam_jobs.errors import DataError
-from beam_jobs.pipeline.dry_run import Findings, SplitSurvey, Survey, check_findings
-from beam_jobs.records.rejects import REJECTS, Reject
+from beam_jobs.pipeline.dry_run import Findings, Survey, check_findings
+from beam_jobs.records.rejects import REJECTS
 from beam_jobs.sources.labels import LABEL
-from beam_jobs.storage.atomic import list_files
-from beam_jobs.storage.files import open_file, read_bytes
+from beam_jobs.storage.files import read_bytes
 from beam_jobs.storage.paths import is_local
 from readers.format.display import format_table
 from readers.format.manifest import MANIFEST, DatasetError, Manifest, join
@@ -46,6 +49,7 @@ class Outcome(NamedTuple):
 
     manifest: Manifest
     kept_shards: int  # shards of an unfinished run, which were not written again
+    seconds: dict[str, float]  # by phase
 
 
 def run_job(command: Command) -> Outcome | None:
@@ -54,21 +58,21 @@ def run_job(command: Command) -> Outcome | None:
     Raises:
         JobError: The job failed; no manifest was written.
     """
-    if warning := stall_warning(command):
-        print(warning, file=sys.stderr)
     with reserved(command.output.destination, command.name):
-        result = _launch(command, command.name.capitalize() >> command.transform)
+        result, seconds = _launch(command, command.name.capitalize() >> command.transform)
     if on_dataflow(command.beam) and not is_followed(command.beam):
         return None
     try:
-        return Outcome(_manifest(command.output.destination), _kept_shards(result))
+        return Outcome(_manifest(command.output.destination), _kept_shards(result), seconds)
     except (DatasetError, OSError, ValueError) as error:
         raise DataError(
             f"the runner reports success, but {error}; no dataset was written: run the job again"
         ) from None
 
 
-def _launch(command: Command, transform: beam.PTransform) -> PipelineResult:
+def _launch(
+    command: Command, transform: beam.PTransform
+) -> tuple[PipelineResult, dict[str, float]]:
     inputs = command.job.inputs
     return launch(
         transform, command.beam, command.output.destination, [*inputs.patterns, inputs.root]
@@ -85,7 +89,7 @@ def stall_warning(command: Command) -> str:
     ):
         return ""
     return (
-        f"warning: --output {command.output.destination}: records are shuffled through the engine on "
+        f"--output {command.output.destination}: records are shuffled through the engine on "
         "their way to a store; on Flink and Spark a task with more than 400 MB of them may hang: write "
         "to a disk that all workers share, or use more tasks (docs/scale.md)"
     )
@@ -119,83 +123,116 @@ def _kept_shards(result: PipelineResult) -> int:
     return sum(counter.result for counter in counters)
 
 
-def _print_rejects(folder: str, count: int) -> None:
-    """Prints where rejects are listed, and their most frequent reasons."""
-    print(f"{count:,} rejected, listed in {folder}/", file=sys.stderr)
+class Report:
+    """Prints the result of a command: text, or one JSON object on stdout with the same contents.
+
+    Args:
+        as_json: Whether stdout gets the object, and nothing else.
+    """
+
+    def __init__(self, as_json: bool) -> None:
+        self._as_json, self._code = as_json, 0
+        self._values: dict[str, Any] = {}
+        self._warnings: list[str] = []
+
+    def show(self, text: str, **values: Any) -> None:
+        """Prints text on stdout; the object gets the values instead."""
+        self._values |= values
+        if not self._as_json:
+            print(text)
+
+    def note(self, *lines: str, **values: Any) -> None:
+        """Prints lines on stderr; the object gets the values, too."""
+        self._values |= values
+        for line in filter(None, lines):
+            print(line, file=sys.stderr)
+
+    def warn(self, *warnings: str) -> None:
+        """Prints warnings on stderr; the object gets them, too."""
+        found = list(filter(None, warnings))
+        self._warnings += found
+        self.note(*(f"warning: {warning}" for warning in found))
+
+    def fail(self, code: int, message: str) -> None:
+        """Prints the error that ends the command with an exit code."""
+        self._code = code
+        self.note(f"error: {message}", error=message)
+
+    def end(self) -> int:
+        """Prints the object; returns the exit code."""
+        if self._as_json:
+            ending = {"warnings": self._warnings, "exit_code": self._code}
+            print(json.dumps(self._values | ending))
+        return self._code
+
+
+def _report_rejects(report: Report, folder: str, count: int) -> None:
+    """Reports where rejects are listed, and their most frequent reasons."""
+    report.note(f"{count:,} rejected, listed in {folder}/")
     try:
         rejects = first_rejects(folder)
     except (OSError, ValueError) as error:  # The dataset is complete all the same.
-        print(f"  the list cannot be read: {error}", file=sys.stderr)
+        report.note(f"  the list cannot be read: {error}")
         return
     if len(rejects) < count:
-        print(f"  the first {len(rejects):,} of them:", file=sys.stderr)
-    for line in reject_reasons(rejects):
-        print(line, file=sys.stderr)
+        report.note(f"  the first {len(rejects):,} of them:")
+    reasons = reasons_of(rejects)
+    report.note(*format_reasons(reasons), rejects=reasons_as_json(reasons))
 
 
-def first_rejects(folder: str, files: int = 64, size: int = 8 << 20) -> list[Reject]:
-    """The rejects that the files in a folder list, up to a number and a size that are read in a moment.
-
-    Args:
-        files: The most files to read.
-        size: The most bytes to read.
-
-    Raises:
-        OSError, ValueError: A file cannot be read, or lists something else.
-    """
-    rejects: list[Reject] = []
-    for file in sorted(list_files(folder))[:files]:
-        with open_file(file.path) as lines:
-            data = lines.read(size)
-        size -= len(data)
-        rejects += map(Reject.from_json, data[: data.rfind(b"\n") + 1].splitlines())
-        if not size:
-            break
-    return rejects
-
-
-def _warn(command: Command, splits: Sequence[SplitSurvey]) -> None:
-    for warning in warnings_of(command.output, splits, command.job.has_windows):
-        print(f"warning: {warning}", file=sys.stderr)
-
-
-def main_job(command: Command) -> None:
-    """Runs a job and prints what it wrote, or would write.
+def main_job(command: Command, report: Report) -> None:
+    """Runs a job and reports what it wrote, or would write.
 
     Raises:
         JobError: The job failed, or could not be planned.
     """
-    if command.note:
-        print(f"note: {command.note}", file=sys.stderr)
+    report.note(f"note: {command.note}" if command.note else "", job=command.name)
+    report.warn(*command.warnings, stall_warning(command))
     if command.dry_run:
-        findings = survey_job(command)
-        print(format_findings(findings))
-        _warn(command, findings.splits)
-        print("nothing was written: this was a dry run", file=sys.stderr)
-        check_findings(findings, command.output.on_reject, command.output.max_rejects)
-        return
+        _survey(command, report)
+    else:
+        _run(command, report)
+
+
+def _survey(command: Command, report: Report) -> None:
+    findings = survey_job(command)
+    report.show(format_findings(findings), **findings_as_json(findings))
+    report.warn(*warnings_of(command.output, findings.splits, command.job.has_windows))
+    report.note("nothing was written: this was a dry run")
+    check_findings(findings, command.output.on_reject, command.output.max_rejects)
+
+
+def _run(command: Command, report: Report) -> None:
     began = time.monotonic()
     outcome = run_job(command)
     if outcome is None:
         return
-    manifest = outcome.manifest
-    rows = summary_rows(command.name, manifest, time.monotonic() - began)
-    print(format_table([HEADER, *rows]))
+    manifest, directory = outcome.manifest, command.output.destination
+    seconds = time.monotonic() - began
+    splits = splits_of(manifest)
+    report.show(
+        format_table([HEADER, *summary_rows(command.name, manifest, seconds)]),
+        splits=splits_as_json(splits),
+        kept_shards=outcome.kept_shards,
+        rejects=[],
+        seconds=seconds,
+        phases=outcome.seconds,
+    )
     if outcome.kept_shards:
-        print(f"kept {outcome.kept_shards:,} shards of an unfinished run", file=sys.stderr)
+        report.note(f"kept {outcome.kept_shards:,} shards of an unfinished run")
     if manifest.duplicates:
-        print(f"duplicates dropped: {manifest.duplicates:,}", file=sys.stderr)
+        report.note(f"duplicates dropped: {manifest.duplicates:,}")
     if manifest.more_frames:
-        print(
+        report.note(
             f"images whose frames after the first are left out: {manifest.more_frames:,}; "
             "--frames all makes a record of each frame",
-            file=sys.stderr,
+            more_frames=manifest.more_frames,
         )
     if manifest.rejected:
-        _print_rejects(join(command.output.destination, REJECTS), manifest.rejected)
-    _warn(command, splits_of(manifest))
-    label = command.output.feature_names.get(LABEL, LABEL)
-    for warning in (unused_classes(manifest, label), fractions_as_names(manifest)):
-        if warning:
-            print(warning, file=sys.stderr)
-    print(next_step(command.output.destination), file=sys.stderr)
+        _report_rejects(report, join(directory, REJECTS), manifest.rejected)
+    report.warn(
+        *warnings_of(command.output, splits, command.job.has_windows),
+        unused_classes(manifest, command.output.feature_names.get(LABEL, LABEL)),
+        fractions_as_names(manifest),
+    )
+    report.note(format_seconds(outcome.seconds), next_step(directory), directory=directory)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 from beam_jobs.cli.flags import flag, names_in
 from beam_jobs.cli.inputs import InputFlags
 from beam_jobs.errors import UsageError
+from beam_jobs.jobs.protocols import RecordJob
 from beam_jobs.jobs.sensors.conditioning import Conditioning, LastWindow
 from beam_jobs.jobs.sensors.formats.registry import Contents, contents_of, suffixes_with
 from beam_jobs.jobs.sensors.inside.labels import WindowLabel
@@ -312,7 +313,7 @@ class SensorFlags(InputFlags):
             inside=inside,
             recording_column=self.recording_column,
         )
-        job = SensorJob(
+        return SensorJob(
             inputs=inputs,
             labels=labels,
             read_options=read_options,
@@ -324,9 +325,9 @@ class SensorFlags(InputFlags):
             window_label=WindowLabel.parse(self.window_label),
             rate_column=rate_column,
         ).with_schema()
-        for warning in job.warnings:
-            print(f"warning: {warning}", file=sys.stderr)
-        return job
+
+    def warnings(self, job: RecordJob) -> Iterable[str]:
+        return cast(SensorJob, job).warnings
 
 
 def _has_contents(inputs: Inputs, contents: Contents) -> bool:

@@ -93,7 +93,8 @@ class ShardWriter:
                     for frames, lengths, rejected in runs:
                         rejects += map(self._rejected, rejected)
                         file.write(frames, lengths)
-                        progress.advance("writing", len(lengths) + len(rejected))
+                        found = len(lengths) + len(rejected)
+                        progress.advance("writing", found, len(rejected))
                     shard = file.commit()
                 index_bytes, index_crc32c = file.index_bytes, file.index_crc32c
                 largest = file.largest
@@ -131,7 +132,7 @@ class ShardWriter:
         """The (result, figures) of a shard that an earlier run wrote with the same digest."""
         found = find_done(self._output.directory, self.name, digest, noted)
         if found:
-            progress.advance("writing", self.expected)
+            progress.advance("writing", self.expected, found[0].rejected)
         return found
 
     def note_done(self, digest: str, result: ShardResult, figures: Any = None) -> None:

@@ -55,8 +55,10 @@ class _WithoutTracebacks(io.TextIOBase):
 
 def launch(
     transform: beam.PTransform, options: PipelineOptions, directory: str, inputs: Sequence[str]
-) -> PipelineResult:
-    """Runs a pipeline to its end.
+) -> tuple[PipelineResult, dict[str, float]]:
+    """Runs a pipeline to its end; returns the seconds of its phases, too.
+
+    Other engines do not report phases.
 
     Args:
         transform: The whole pipeline.
@@ -78,7 +80,7 @@ def launch(
     pipeline | transform
     try:
         with (
-            progress.display(sys.stderr),
+            progress.display(sys.stderr) as seconds,
             contextlib.redirect_stderr(_WithoutTracebacks(sys.stderr)),
         ):
             if on_dataflow(options):
@@ -86,6 +88,8 @@ def launch(
                     result = pipeline.run()
                     follow(pipeline.runner, result, options, sys.stderr)
             else:
+                if on_this_machine(options):
+                    progress.begin("starting")
                 result = pipeline.run()
                 _wait(result, not on_this_machine(options))
     except Exception as error:
@@ -95,7 +99,7 @@ def launch(
         raise (find_job_error(error) or refused or _unforeseen(error)) from error
     finally:
         close_shared_pools()
-    return result
+    return result, seconds
 
 
 def _wait(result: PipelineResult, elsewhere: bool) -> None:

@@ -10,6 +10,7 @@ import apache_beam as beam
 from apache_beam.metrics import Metrics
 from apache_beam.pvalue import AsList, AsSingleton
 
+from beam_jobs import progress
 from beam_jobs.dataset.directory import remove_leftovers
 from beam_jobs.dataset.moves import Change, plan_changes
 from beam_jobs.dataset.output import Output, renamed_schema
@@ -129,6 +130,7 @@ class _Commit(beam.DoFn):
         vocabulary: tuple[bytes, ...],
         tokenizer: str,
     ) -> Iterator[Manifest]:
+        progress.begin("checking")
         output = self._output
         names = output.placement.splits.names
         counted = {split: values.records for split, values in statistics}

@@ -60,6 +60,7 @@ class _ListTasks(beam.DoFn):
             yield from batch_chunks(alike)
 
     def process(self, pattern: str) -> Iterator[Any]:
+        progress.begin("listing")
         found = size = uncounted = 0
         for task in self._tasks(pattern):
             found += len(task.chunks)

@@ -42,6 +42,7 @@ class _ListFiles(beam.DoFn):
         builder = BlockBuilder(compress=True)
         placement = self._placement
         found = reported = 0
+        progress.advance("listing", 0)
         for source in self._job.sources(pattern):
             found += 1
             key = source.key
@@ -63,6 +64,7 @@ class _ListFiles(beam.DoFn):
                 progress.advance("listing", found - reported)
                 reported = found
                 yield block
+        progress.advance("listing", found - reported)
         left = builder.flush()
         if left:
             yield left

@@ -136,6 +136,54 @@ def test_a_line_shows_the_total_and_the_time_left_only_if_they_are_known():
     ]
 
 
+def test_rejects_so_far_follow_the_rate_in_lines_and_bars():
+    pipe, terminal = Pipe(), Terminal()
+    for stream in (pipe, terminal.stream):
+        with progress.display(stream, line_seconds=0):
+            progress.expect("writing", 1_500, "records")
+            progress.advance("writing", 1_000, rejected=999)
+            time.sleep(0.11)  # A bar is drawn ten times a second.
+            progress.advance("writing", 100, rejected=1)
+            progress.advance("writing", 400)
+    first, *_, last = pipe.lines()
+    assert first.startswith("writing: 1,000 of 1,500 records, ") and first.endswith(
+        ", 999 rejected"
+    )
+    assert last.endswith(", 1,000 rejected")
+    assert re.search(r"writing: .*records/s, 1,000 rejected\]", terminal.text())
+
+
+def test_the_seconds_of_phases_add_up_to_the_time_of_the_display(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    with progress.display(Pipe()) as seconds:
+        progress.begin("starting")
+        for phase, amount, later in (
+            ("reading", 0, 2.0),  # when it is over
+            ("reading", 5, 3.0),
+            ("writing", 1, 7.0),
+            ("reading", 5, 7.5),
+        ):
+            progress.advance(phase, amount)
+            now[0] = 100 + later
+        progress.begin("checking")
+        now[0] = 108.0
+    assert seconds == {"starting": 0.0, "reading": 3.5, "writing": 4.0, "checking": 0.5}
+
+
+def test_a_phase_that_counts_nothing_is_shown_on_a_terminal_alone():
+    pipe, terminal = Pipe(), Terminal()
+    for stream in (pipe, terminal.stream):
+        with progress.display(stream, line_seconds=0):
+            progress.begin("starting")
+            progress.advance("writing", 1)
+            progress.begin("checking")
+    assert [line.split(":")[0] for line in pipe.lines()] == ["writing"]
+    text = terminal.text()
+    assert text.index("starting ...") < text.index("writing: ") < text.index("checking ...")
+    assert not text.rsplit("\r", 1)[-1]
+
+
 class OneAtATime(Pipe):
     """A slow stream that notices if two threads write at the same time."""
 

@@ -343,6 +343,18 @@ def test_every_command_prints_json(labelled, capsys):
     assert (code, json.loads(out)["problems"]) == (1, [problem])
 
 
+def test_export_and_errors_are_json_too(labelled, tmp_path, capsys):
+    arguments = ["export", labelled, "--feature", "kind", "--output", str(tmp_path / "x.npy")]
+    code, out, _ = run(*arguments, "--json", capsys=capsys)
+    assert (code, json.loads(out)) == (0, {"files": {"kind": str(tmp_path / "x.npy")}})
+    code, out, error = run(*arguments, "--json", capsys=capsys)
+    found = json.loads(out)
+    assert (code, found["exit_code"]) == (2, 2)
+    assert error == f"error: {found['error']}\n" and "x.npy" in found["error"]
+    code, out, error = run("head", str(tmp_path), "--json", capsys=capsys)
+    assert (code, out) == (2, "") and error.startswith("error: ")
+
+
 def test_one_problem_is_not_several(labelled, capsys):
     Path(labelled, "val-00000-of-00001.tfrecord").unlink()
     code, out, _ = run("verify", labelled, capsys=capsys)

@@ -17,7 +17,10 @@ ONE = ["--direct_num_workers", "1"]
 TWO = ["--direct_num_workers", "2"]
 BEAM_WORKERS = ["--direct_running_mode", "multi_processing", *TWO]
 
-_PROGRESS = re.compile(r"[\w ]+: [\d.,]+[kM]?( of [\d.,]+[kM]?)? (files|records|B)(, \S+/s|$)")
+_PROGRESS = re.compile(
+    r"[\w ]+: [\d.,]+[kM]?( of [\d.,]+[kM]?)? (files|records|B)(, \S+/s|$)"
+    r"|starting \.\.\.$|started [\d.]+ s, |written to "
+)
 
 
 def run(*arguments: object) -> int:
@@ -26,12 +29,8 @@ def run(*arguments: object) -> int:
 
 
 def without_progress(stderr: str) -> list[str]:
-    """The lines of stderr, without the progress of a job and the line that names its dataset."""
-    return [
-        line
-        for line in stderr.splitlines()
-        if not (_PROGRESS.match(line) or line.startswith("written to "))
-    ]
+    """The lines of stderr, without those of a job's progress, its phases and its directory."""
+    return [line for line in stderr.splitlines() if not _PROGRESS.match(line)]
 
 
 def only_error(stderr: str, pattern: str = "") -> str:

@@ -529,6 +529,7 @@ def test_the_options_of_each_job_are_its_flags_in_order(data, job, command):
         "engine",
         "max_rejects",
         "config",
+        "json",
     }
     added = _STATED_IF_GIVEN[job]
     assert list(parsed(data, command).output.options) == ["job", *sorted(flags - added)]
@@ -559,7 +560,7 @@ def test_flags_of_beam_pass_through(data):
 
 def test_a_dry_run_needs_no_output_and_plan_is_its_short_name(data, monkeypatch):
     commands = []
-    monkeypatch.setattr(running, "main_job", commands.append)
+    monkeypatch.setattr(running, "main_job", lambda command, report: commands.append(command))
     flags = ["--input", f"{data}/pics/*/*.png"]
     assert run("plan", "images", *flags) == 0
     assert run("images", *flags, "--dry_run") == 0

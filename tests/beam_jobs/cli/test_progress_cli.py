@@ -91,7 +91,7 @@ def test_a_terminal_shows_a_bar_with_records_rate_and_time_left(tmp_path):
     done = [int(bar[1]) for bar in bars]
     assert done == sorted(done) and 0 < done[-1] <= 2500
     assert any(rate != "?" and left != "?" for _, _, _, left, rate in bars)
-    shown, _, _ = shown.partition("written to ")
+    shown, _, _ = shown.partition("started ")
     last = shown.rsplit("\r", 1)[-1]
     assert not last, "the bar is wiped away when the job is done"
     assert all(len(part) <= 100 for part in re.split(r"[\r\n]", shown))
@@ -100,7 +100,7 @@ def test_a_terminal_shows_a_bar_with_records_rate_and_time_left(tmp_path):
 def test_a_terminal_shows_at_once_that_the_command_starts():
     shown, code = on_a_terminal(["text"])
     assert code == 2
-    assert re.fullmatch(r"starting \.\.\.\r *\rerror: --output is missing: .+\r\n", shown)
+    assert re.fullmatch(r"(starting \.\.\.\r *\r){2}error: --output is missing: .+\r\n", shown)
 
 
 @pytest.mark.slow
@@ -131,11 +131,13 @@ def test_plain_lines_report_progress_without_a_terminal(
     error = capsys.readouterr().err
     assert "\r" not in error and "\x1b" not in error
     lines = [
-        line for line in error.splitlines() if not re.search("rejected, |^  |^written to ", line)
+        line
+        for line in error.splitlines()
+        if not re.search("rejected, listed|^  |^started |^written to ", line)
     ]
     plain = re.compile(
         r"(\w+): ([\d.,]+[kM]?)( of ([\d.,]+[kM]?))? (files|records|B)"
-        r"(, [\d.,]+[kMG]?/s(, \d\d:\d\d left)?)?"
+        r"(, [\d.,]+[kMG]?/s(, \d\d:\d\d left)?)?(, ([\d,]+) rejected)?"
     )
     found = [plain.fullmatch(line) for line in lines]
     assert all(found), [line for line, match in zip(lines, found, strict=True) if not match]
@@ -145,6 +147,8 @@ def test_plain_lines_report_progress_without_a_terminal(
     assert done == sorted(done) and done[-1] == 1000
     assert all(match[4] == "1,000" and match[5] == "records" for match in writing)
     assert all(match[7] for match in writing if match[2] != "0")
+    rejected = Manifest.read(str(tmp_path / "out")).rejected
+    assert int(writing[-1][9]) == rejected > 0
 
 
 def test_a_resumed_run_reports_all_records(inputs, tmp_path, monkeypatch, capsys):
@@ -173,12 +177,16 @@ def test_a_short_job_without_a_terminal_reports_its_phases_its_rejects_and_what_
     )
     assert done.returncode == 0
     rejected = Manifest.read(str(tmp_path / "out")).rejected
-    assert done.stderr.startswith({"sensors": "listing: ", "text": "reading: 0 "}[job])
+    begun = {"sensors": "starting ...\nlisting: 0 files\n", "text": "starting ...\nreading: 0 "}
+    assert done.stderr.startswith(begun[job])
     out = tmp_path / "out"
     _, ending = done.stderr.split("writing: 0 of 1,000 records\n")
-    first, *reasons, last = ending.splitlines()
+    first, *reasons, phases, last = ending.splitlines()
     assert first == f"{rejected:,} rejected, listed in {out}/rejects/"
     assert reasons and all(line.startswith("  ") for line in reasons)
+    done_in = {"sensors": ["listed"], "text": ["listed", "read", "encoded"]}[job]
+    each = [f"{name} [0-9.]+ s" for name in ["started", *done_in, "wrote", "checked"]]
+    assert re.fullmatch(", ".join(each), phases)
     assert last == f"written to {out}; python -m readers head {out} shows records"
     assert done.stdout.count("\n") == 2
 

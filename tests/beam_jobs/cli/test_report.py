@@ -6,9 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from beam_jobs.cli.report import fractions_as_names, reject_reasons, warnings_of
-from beam_jobs.cli.run import first_rejects
+from beam_jobs.cli.report import (
+    format_reasons,
+    format_seconds,
+    fractions_as_names,
+    warnings_of,
+)
 from beam_jobs.dataset.output import Output
+from beam_jobs.dataset.reasons import first_rejects, reasons_of
 from beam_jobs.pipeline.dry_run import SplitSurvey
 from beam_jobs.plan.groups import Groups
 from beam_jobs.plan.placement import Placement
@@ -106,7 +111,7 @@ def test_reasons_of_rejects_are_counted_without_their_names_and_numbers():
     rejects = [Reject(f"a/{n}.png", "read", f"byte {n:,}: cut off") for n in range(5)]
     rejects += [Reject("x", "decode", "dtype 'int8' is not float32, UTF-8 or -3: isn't, isn't")]
     rejects += [Reject("y", "decode", "dtype 'int16' is not float32, UTF-8 or 7: isn't, isn't")]
-    assert reject_reasons(rejects) == [
+    assert format_reasons(reasons_of(rejects)) == [
         "  5: byte …: cut off, such as a/0.png",
         "  2: dtype … is not float32, UTF-8 or …: isn't, isn't, such as x",
     ]
@@ -114,7 +119,7 @@ def test_reasons_of_rejects_are_counted_without_their_names_and_numbers():
 
 def test_rare_reasons_share_one_line():
     rejects = [Reject(f"{n}", "read", "abcdefg"[: n % 7 + 1]) for n in range(20)]
-    *lines, last = reject_reasons(rejects)
+    *lines, last = format_reasons(reasons_of(rejects))
     assert lines == [f"  3: {'abcdefg'[: n + 1]}, such as {n}" for n in range(4)]
     assert last == "  8: 3 other reasons"
 
@@ -136,7 +141,7 @@ def test_only_the_first_of_many_rejects_are_read(tmp_path):
     [
         (
             ["0.5", "1.0", "1e-3"],
-            "warning: labels are classes, so numbers such as 0.5 are names of 3",
+            "labels are classes, so numbers such as 0.5 are names of 3",
         ),
         (["1.0", "2.0"], ""),
         (["0.5", "unknown"], ""),
@@ -146,3 +151,17 @@ def test_only_the_first_of_many_rejects_are_read(tmp_path):
 def test_a_warning_says_that_fractions_became_names(names, warning):
     found = fractions_as_names(Manifest(SCHEMA, {}, tuple(names)))
     assert found.startswith(warning) and bool(found) == bool(warning)
+
+
+def test_a_line_says_how_long_each_phase_took():
+    seconds = {
+        "starting": 0.04,
+        "reading": 3.14,
+        "encoding": 5.0,
+        "writing": 12.36,
+        "checking": 0.2,
+    }
+    found = format_seconds(seconds)
+    assert found == "started 0.0 s, read 3.1 s, encoded 5.0 s, wrote 12.4 s, checked 0.2 s"
+    assert format_seconds({"starting": 30.0}) == ""
+    assert format_seconds({}) == ""

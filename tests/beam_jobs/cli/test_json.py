@@ -1,0 +1,95 @@
+"""`--json`: one object on stdout, whatever becomes of the job."""
+
+import json
+
+import numpy as np
+import pytest
+
+from beam_jobs.cli import run as running
+from beam_jobs.errors import DataError
+from readers.format.manifest import Manifest
+from tests.support.commands import IN_MEMORY, run
+
+
+@pytest.fixture
+def recordings(tmp_path):
+    """Ten recordings, of which two are damaged and one is no array."""
+    for number in range(10):
+        np.save(tmp_path / f"{number}.npy", np.zeros(number + 1, np.float32))
+    for name in ("5.npy", "6.npy"):
+        (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:-1])
+    (tmp_path / "7.npy").write_bytes(b"")
+    return tmp_path
+
+
+def printed(capsys, *arguments):
+    """Runs a command with --json; returns (exit code, the object on stdout, stderr)."""
+    capsys.readouterr()
+    code = run(*arguments, "--json")
+    shown = capsys.readouterr()
+    assert shown.out.count("\n") == 1
+    return code, json.loads(shown.out), shown.err
+
+
+def test_a_job_prints_what_it_wrote(recordings, capsys):
+    out = recordings / "out"
+    flags = ["sensors", "--input", f"{recordings}/*.npy", "--label", "none", "--output", out]
+    code, found, error = printed(capsys, *flags, "--splits", "a=0.999999,b=0.000001", *IN_MEMORY)
+    assert code == 0, error
+    manifest = Manifest.read(str(out))
+    assert found.pop("seconds") >= sum(found["phases"].values()) > 0
+    assert list(found.pop("phases")) == ["starting", "listing", "writing", "checking"]
+    (warning,) = found["warnings"]
+    assert f"warning: {warning}\n" in error and warning.startswith("split b is empty")
+    (many, one) = found.pop("rejects")
+    assert (many["count"], one["count"]) == (2, 1)
+    assert many["example"] in ("5.npy", "6.npy") and one["example"] == "7.npy"
+    assert f"  1: {one['reason']}, such as 7.npy\n" in error
+    assert found == {
+        "job": "sensors",
+        "directory": str(out),
+        "splits": {
+            "a": {
+                **{"records": 7, "shards": 1, "bytes": manifest.splits["a"].bytes},
+                **{"rejected": 3, "duplicates": 0},
+            },
+            "b": {"records": 0, "shards": 0, "bytes": 0, "rejected": 0, "duplicates": 0},
+        },
+        "kept_shards": 0,
+        "warnings": [warning],
+        "exit_code": 0,
+    }
+
+
+@pytest.mark.slow
+def test_a_plan_prints_what_a_job_would_write_also_if_that_would_fail(recordings, capsys):
+    flags = ["plan", "sensors", "--input", f"{recordings}/*.npy", "--label", "none"]
+    code, found, _ = printed(capsys, *flags)
+    assert (code, found["exit_code"], found["dry_run"], found["tried"]) == (0, 0, True, 10)
+    assert found["splits"]["train"]["records"] == 10
+    assert found["schema"]["signal"]["dtype"] == "float32"
+    assert sum(reason["count"] for reason in found["rejects"]) == 3
+    code, failed, error = printed(capsys, *flags, "--on_reject", "fail")
+    assert (code, failed["exit_code"]) == (1, 1)
+    assert error.endswith(f"error: {failed.pop('error')}\n")
+    assert failed | {"exit_code": 0} == found
+
+
+def test_errors_are_in_the_object_and_on_stderr(recordings, capsys, monkeypatch):
+    code, found, error = printed(capsys, "sensors", "--input", recordings / "5.npy")
+    assert (code, found["exit_code"]) == (2, 2)
+    assert error == f"error: {found['error']}\n"
+    assert found["error"].startswith("--output is missing")
+    for raised, expected in (
+        (DataError("lost"), (1, "lost")),
+        (KeyboardInterrupt("^C"), (130, "^C")),
+    ):
+
+        def fails(*_, raised=raised):
+            raise raised
+
+        monkeypatch.setattr(running, "run_job", fails)
+        flags = ["--input", recordings / "1.npy", "--label", "none", "--output", recordings / "o"]
+        code, found, error = printed(capsys, "sensors", *flags)
+        assert (code, found["error"]) == expected == (found["exit_code"], found["error"])
+        assert error == f"error: {expected[1]}\n"
