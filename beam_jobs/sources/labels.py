@@ -242,7 +242,8 @@ class Labels:
             if not above:
                 raise UsageError(
                     f"{key}: it is in no folder under the inputs' common root, so it has no "
-                    "label; use a pattern like 'photos/*/*.jpg', --label csv:FILE or --label none"
+                    "label; pass over such files with --input 'FOLDER/*/*', or add --label csv:FILE "
+                    "or --label none"
                 )
             folder = above.rpartition("/")[2]
             return _without_suffix(folder) if source.archive else folder

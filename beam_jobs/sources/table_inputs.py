@@ -159,11 +159,22 @@ class TableInputs(Inputs):
             return source
         try:
             status = os.stat(path)
+        except FileNotFoundError:
+            return source._replace(error=self._missing(path))
         except OSError as error:
             return source._replace(error=f"cannot be read: {error.strerror}")
         if not stat.S_ISREG(status.st_mode):
             return source._replace(error="not a file")
         return source._replace(size=status.st_size, modified=status.st_mtime_ns)
+
+    def _missing(self, path: str) -> str:
+        """Why a path of a table leads to no file; quoted, because reasons are counted without names."""
+        bare = "." not in path.rsplit("/", 1)[-1]
+        ending = "; names need their ending, such as .jpg" if bare else ""
+        return (
+            f"there is no file {path!r}: paths of the table are looked for below {self.root!r}, or "
+            f"below the folder that --input names{ending}"
+        )
 
     def _below(self, path: Any) -> str:
         """A path in a row, relative to the root.

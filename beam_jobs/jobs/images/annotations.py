@@ -131,6 +131,14 @@ class ImageAnnotations:
             return {"box_labels": self.class_names}
         return {}
 
+    @property
+    def _flags_of_files(self) -> str:
+        """The flags that ask for a file beside each image."""
+        boxes = f"--boxes {self.boxes}" if self.boxes in ("voc", "yolo") else ""
+        captions = "--captions txt" if self.captions == "txt" else ""
+        masks = "--masks" if self.masks else ""
+        return " and ".join(filter(None, (boxes, captions, masks)))
+
     @functools.cached_property
     def _files(self) -> list[AnnotationFiles]:
         """The files for each image that the flags ask for."""
@@ -167,8 +175,8 @@ class ImageAnnotations:
             return source
         if (source.archive or source.packed) and self._files:
             raise UsageError(
-                f"{source.key}: annotation files are only found in folders: unpack the archive, or "
-                f"use --boxes coco:FILE and --captions {COLUMN}txt"
+                f"{source.key}: {self._flags_of_files} and archives do not go together yet: unpack "
+                f"the archive; --boxes coco:FILE and --captions {COLUMN}txt work as it is"
             )
         if source.packed:
             return source

@@ -266,20 +266,33 @@ def test_a_coco_file_that_has_changed_is_read_again(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "flags", [{"boxes": "voc"}, {"boxes": "yolo:/l"}, {"captions": "txt"}, {"masks": "/m"}]
+    ("flags", "named"),
+    [
+        ({"boxes": "voc"}, "--boxes voc"),
+        ({"boxes": "yolo:/l", "masks": "/m"}, "--boxes yolo and --masks"),
+        ({"captions": "txt"}, "--captions txt"),
+        ({"boxes": "coco:c.json", "masks": "/m"}, "--masks"),
+    ],
 )
 @pytest.mark.parametrize(
     "source", [Source("x.tar/1.jpg", archive="x.tar"), Source("x.tar.gz"), Source("X.TGZ")]
 )
-def test_annotation_files_of_archive_members_are_refused_with_the_alternatives(flags, source):
-    with pytest.raises(UsageError, match="only found in folders: unpack the archive, or use"):
+def test_annotation_files_of_archive_members_are_refused_with_the_alternatives(
+    tmp_path, flags, named, source
+):
+    if flags.get("boxes") == "coco:c.json":
+        flags = flags | {"boxes": f"coco:{write(tmp_path / 'c.json', COCO)}"}
+    message = (
+        f": {named} and archives do not go together yet: unpack the archive; --boxes coco:FILE"
+    )
+    with pytest.raises(UsageError, match=message):
         parse(**flags).with_annotations(source, "/d/x")
 
 
 @pytest.mark.parametrize("mode", ["w", "w:gz"])
 def test_archives_are_refused_before_the_job_starts(tmp_path, mode):
     archive = write(tmp_path / f"x.tar{'.gz' * (mode != 'w')}", tarred([("1.jpg", b"")], mode))
-    with pytest.raises(UsageError, match="only found in folders"):
+    with pytest.raises(UsageError, match="--boxes voc and archives do not go together yet"):
         parse("voc").check_files(Inputs.of([str(archive)]))
 
 

@@ -98,7 +98,10 @@ def test_the_parent_of_a_member_with_a_key_of_its_own_is_its_folder_or_its_archi
 
 
 def test_a_file_in_no_folder_has_no_parent():
-    with pytest.raises(UsageError, match=r"^1.jpg: it is in no folder"):
+    with pytest.raises(
+        UsageError,
+        match=r"^1.jpg: it is in no folder .*; pass over such files with --input 'FOLDER/\*/\*'",
+    ):
         Labels.parse("parent").of(Source("1.jpg"))
 
 

@@ -149,11 +149,16 @@ def test_the_column_with_the_paths_is_found_by_its_usual_names(tmp_path, name):
 
 def test_a_file_that_is_missing_is_a_source_with_the_reason(tmp_path):
     write(tmp_path, "here.jpg", "x")
-    table = write(tmp_path, "t.csv", "path\nhere.jpg\ngone.jpg\nhere.jpg/below\n")
+    table = write(tmp_path, "t.csv", "path\nhere.jpg\ngone.jpg\nhere\nhere.jpg/below\n")
     found = {source.key: source.error for source in sources_of(inputs_of(table))}
+    looked = (
+        f"paths of the table are looked for below '{tmp_path}', or below the folder that --input "
+    )
+    looked += "names"
     assert found == {
         "here.jpg": "",
-        "gone.jpg": "cannot be read: No such file or directory",
+        "gone.jpg": f"there is no file '{tmp_path}/gone.jpg': {looked}",
+        "here": f"there is no file '{tmp_path}/here': {looked}; names need their ending, such as .jpg",
         "here.jpg/below": "cannot be read: Not a directory",
     }
 
@@ -432,10 +437,10 @@ def test_rows_that_cannot_be_read_are_errors_among_the_others(tmp_path):
     table = write(tmp_path, "t.csv", b"path,x\na,1\nb\n\xff,2\nc,3\n")
     found = [(s.key, s.error.split(":")[0]) for s in sources_of(inputs_of(table))]
     assert found == [
-        ("a", "cannot be read"),
+        ("a", f"there is no file '{tmp_path}/a'"),
         ("t.csv#2", "1 columns, the first line has 2"),
         ("t.csv#3", "not UTF-8"),
-        ("c", "cannot be read"),
+        ("c", f"there is no file '{tmp_path}/c'"),
     ]
 
 
