@@ -117,7 +117,8 @@ def test_every_row_becomes_a_record_with_its_columns(tabled):
         assert (record["age"].dtype, float(record["age"])) == (np.float32, np.float32(row["age"]))
         assert (record["digit"].dtype, int(record["digit"])) == (np.int8, row["digit"])
         assert record["subject"].item().decode() == row["subject"]
-    assert rejects_of(out) == {"gone.png": "cannot be read: No such file or directory"}
+    rejects = rejects_of(out)
+    assert list(rejects) == ["gone.png"] and rejects["gone.png"].startswith("there is no file '/")
 
 
 def test_batches_hold_several_labels_a_record(tabled):
@@ -411,7 +412,8 @@ def test_every_label_has_its_share_of_every_split(stratified):
     _, out = stratified
     balanced(out)
     assert_shares(out, lambda key: int(DIGITS.target[int(key[-7:-4])]))
-    assert rejects_of(out) == {"gone.png": "cannot be read: No such file or directory"}
+    rejects = rejects_of(out)
+    assert list(rejects) == ["gone.png"] and rejects["gone.png"].startswith("there is no file '/")
 
 
 @pytest.mark.slow(base=["two"])
