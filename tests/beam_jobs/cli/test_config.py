@@ -153,3 +153,9 @@ def test_a_dataset_is_made_again_from_its_manifest(tmp_path, job):
     assert run(job, *command, *IN_MEMORY, "--output", tmp_path / "first") == 0
     assert run("--config", tmp_path / "first", *IN_MEMORY, "--output", tmp_path / "again") == 0
     assert files(tmp_path / "again") == files(tmp_path / "first")
+
+
+@pytest.mark.slow
+def test_a_dataset_may_be_in_a_store(s3):
+    s3.put(f"{s3.url}/old/manifest.json", b'{"options": {"job": "text", "seed": 3}}')
+    assert with_config(["--config", f"{s3.url}/old"]) == ["text", "--seed=3"]
