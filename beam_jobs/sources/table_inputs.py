@@ -160,21 +160,12 @@ class TableInputs(Inputs):
         try:
             status = os.stat(path)
         except FileNotFoundError:
-            return source._replace(error=self._missing(path))
+            return source._replace(error=_missing(below))
         except OSError as error:
             return source._replace(error=f"cannot be read: {error.strerror}")
         if not stat.S_ISREG(status.st_mode):
             return source._replace(error="not a file")
         return source._replace(size=status.st_size, modified=status.st_mtime_ns)
-
-    def _missing(self, path: str) -> str:
-        """Why a path of a table leads to no file; quoted, because reasons are counted without names."""
-        bare = "." not in path.rsplit("/", 1)[-1]
-        ending = "; names need their ending, such as .jpg" if bare else ""
-        return (
-            f"there is no file {path!r}: paths of the table are looked for below {self.root!r}, or "
-            f"below the folder that --input names{ending}"
-        )
 
     def _below(self, path: Any) -> str:
         """A path in a row, relative to the root.
@@ -397,3 +388,13 @@ def split_names(inputs: Inputs, column: str, flag: str = "--split_column") -> li
     if not found:
         raise UsageError(f"{flag} {column}: no row has a name there; is it the right column?")
     return sorted(found, key=lambda name: (name != "train", name))
+
+
+def _missing(below: str) -> str:
+    """Why a path of a table leads to no file; quoted, because reasons are counted without names.
+
+    Rejects are part of the dataset, so they do not say where the folder is on this machine.
+    """
+    bare = "." not in below.rsplit("/", 1)[-1]
+    ending = "; names need their ending, such as .jpg" if bare else ""
+    return f"there is no file {below!r} below the folder of the table, or that which --input names{ending}"

@@ -151,14 +151,11 @@ def test_a_file_that_is_missing_is_a_source_with_the_reason(tmp_path):
     write(tmp_path, "here.jpg", "x")
     table = write(tmp_path, "t.csv", "path\nhere.jpg\ngone.jpg\nhere\nhere.jpg/below\n")
     found = {source.key: source.error for source in sources_of(inputs_of(table))}
-    looked = (
-        f"paths of the table are looked for below '{tmp_path}', or below the folder that --input "
-    )
-    looked += "names"
+    looked = "below the folder of the table, or that which --input names"
     assert found == {
         "here.jpg": "",
-        "gone.jpg": f"there is no file '{tmp_path}/gone.jpg': {looked}",
-        "here": f"there is no file '{tmp_path}/here': {looked}; names need their ending, such as .jpg",
+        "gone.jpg": f"there is no file 'gone.jpg' {looked}",
+        "here": f"there is no file 'here' {looked}; names need their ending, such as .jpg",
         "here.jpg/below": "cannot be read: Not a directory",
     }
 
