@@ -574,6 +574,6 @@ def test_texts_of_files_named_in_a_table_have_the_labels_of_its_rows(tmp_path):
         assert records.keys() == {f"{name}#1", f"{name}#2"}
         assert manifest.label_names == ("cat",)
         no_label, no_file = sorted(rejects_of(out).values(), key=lambda error: "no file" in error)
-        assert no_file.startswith("there is no file '/") and no_label.startswith(
+        assert no_file.startswith("there is no file '") and no_label.startswith(
             "column 'y': label ''"
         )

@@ -434,10 +434,10 @@ def test_rows_that_cannot_be_read_are_errors_among_the_others(tmp_path):
     table = write(tmp_path, "t.csv", b"path,x\na,1\nb\n\xff,2\nc,3\n")
     found = [(s.key, s.error.split(":")[0]) for s in sources_of(inputs_of(table))]
     assert found == [
-        ("a", f"there is no file '{tmp_path}/a'"),
+        ("a", "there is no file 'a'"),
         ("t.csv#2", "1 columns, the first line has 2"),
         ("t.csv#3", "not UTF-8"),
-        ("c", f"there is no file '{tmp_path}/c'"),
+        ("c", "there is no file 'c'"),
     ]
 
 
