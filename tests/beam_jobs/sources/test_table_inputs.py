@@ -432,7 +432,9 @@ def test_a_truncated_table_ends_with_an_error(tmp_path):
 
 def test_rows_that_cannot_be_read_are_errors_among_the_others(tmp_path):
     table = write(tmp_path, "t.csv", b"path,x\na,1\nb\n\xff,2\nc,3\n")
-    found = [(s.key, s.error.split(":")[0]) for s in sources_of(inputs_of(table))]
+    found = [
+        (s.key, s.error.split(":")[0].split(" below")[0]) for s in sources_of(inputs_of(table))
+    ]
     assert found == [
         ("a", "there is no file 'a'"),
         ("t.csv#2", "1 columns, the first line has 2"),
