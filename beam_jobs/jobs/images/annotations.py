@@ -18,6 +18,7 @@ from beam_jobs.jobs.images.annotation_files import (
 )
 from beam_jobs.jobs.images.boxes import AnnotationsOf, Boxes, Geometry
 from beam_jobs.jobs.images.coco import CocoAnnotations
+from beam_jobs.jobs.images.coco_file import read_coco
 from beam_jobs.jobs.images.image_files import header_of
 from beam_jobs.jobs.images.voc_yolo import MAX_BYTES, read_class_names, voc_boxes, yolo_boxes
 from beam_jobs.sources.classes import Names
@@ -35,13 +36,13 @@ _IMAGES_CHECKED = 100
 
 
 @functools.lru_cache(maxsize=4)
-def _read_coco(path: str, _: tuple[int, int] | None) -> CocoAnnotations:
-    return CocoAnnotations.read(path)
+def _read_unchanged(path: str, _: tuple[int, int] | None) -> CocoAnnotations:
+    return read_coco(path)
 
 
 def _coco(path: str) -> CocoAnnotations:
     """The contents of a COCO file, read again only if the file has changed."""
-    return _read_coco(path, file_status(path))
+    return _read_unchanged(path, file_status(path))
 
 
 @dataclass(frozen=True)

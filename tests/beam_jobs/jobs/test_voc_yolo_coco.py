@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.images.boxes import Boxes
 from beam_jobs.jobs.images.coco import CocoAnnotations
+from beam_jobs.jobs.images.coco_file import read_coco
 from beam_jobs.jobs.images.voc_yolo import MAX_BYTES, read_class_names, voc_boxes, yolo_boxes
 
 # A file of VOC2012, shortened.
@@ -364,7 +365,7 @@ def coco(images=(), annotations=(), categories=(), **more) -> dict:
 def read(tmp_path: Path, document) -> CocoAnnotations:
     path = tmp_path / "instances.json"
     path.write_bytes(document if isinstance(document, bytes) else json.dumps(document).encode())
-    return CocoAnnotations.read(str(path))
+    return read_coco(str(path))
 
 
 def test_coco_boxes_and_captions_are_found_by_image(tmp_path):
@@ -596,7 +597,7 @@ def test_an_invalid_coco_file_is_refused(tmp_path, document, message):
 def test_a_missing_coco_file_is_refused(tmp_path):
     for path in (tmp_path / "none.json", tmp_path):
         with pytest.raises(UsageError, match="cannot be read: ") as caught:
-            CocoAnnotations.read(str(path))
+            read_coco(str(path))
         assert caught.value.message.startswith(f"{path}: ")
 
 
