@@ -96,14 +96,15 @@ def _parser() -> argparse.ArgumentParser:
             "--split",
             help="a split or a slice, as 'train[100:]' (default: the only split, or train)",
         )
-    for command, printed in (
-        (info, "the manifest"),
+    shown = info.add_mutually_exclusive_group()
+    for group, printed in (
+        (shown, "the manifest"),
         (head, "each record as an object of one line, with all its values"),
         (check, "the report"),
         (export, "the file of each feature"),
     ):
-        command.add_argument("--json", action="store_true", help=f"print {printed} as JSON")
-    info.add_argument(
+        group.add_argument("--json", action="store_true", help=f"print {printed} as JSON")
+    shown.add_argument(
         "--labels", action="store_true", help="list all classes (default: the first ones)"
     )
     export.add_argument(

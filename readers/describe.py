@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from readers.format.display import format_balance, format_bytes, format_table
+from readers.format.display import first_names, format_balance, format_bytes, format_table
 from readers.format.manifest import TOKENIZER, Manifest, Split
 from readers.format.schema import format_shape
 
@@ -53,7 +54,7 @@ def _lines(directory: str, manifest: Manifest, shown: int | None) -> Iterator[st
     for feature, found in names.items():
         if feature != counted:
             title = "labels" if feature == "label" else feature
-            yield f"{title:<10}  {len(found):,}: {_first_names(found, shown)}"
+            yield f"{title:<10}  {len(found):,}: {first_names(found, shown)}"
     if manifest.vocabulary:
         yield f"vocabulary  {manifest.vocabulary:,} tokens"
     if manifest.tokenizer:
@@ -90,23 +91,16 @@ def counted_label(manifest: Manifest) -> str:
     """The feature that holds one label a record, whose values are counted; empty without one."""
     for name, feature in manifest.schema.items():
         # Tokens are counted, too, but they are arrays.
-        if not feature.shape and any(_counts(split, name) for split in manifest.splits.values()):
+        if not feature.shape and any(split.counts_of(name) for split in manifest.splits.values()):
             return name
     return ""
-
-
-def _counts(split: Split, feature: str) -> dict[int, int]:
-    """How often each value of a feature occurs in a split, if the statistics contain that."""
-    figures = split.statistics.get(feature)
-    counts = figures.get("values") if isinstance(figures, Mapping) else None
-    return {int(v): n for v, n in counts.items()} if isinstance(counts, Mapping) else {}
 
 
 def _label_counts(
     manifest: Manifest, feature: str, names: Sequence[str]
 ) -> Iterator[tuple[str, ...]]:
     """A row for each label in the order of the ids: the id with its name, its records by split."""
-    splits = [_counts(split, feature) for split in manifest.splits.values()]
+    splits = [split.counts_of(feature) or Counter() for split in manifest.splits.values()]
     for label in sorted({*range(len(names)), *(value for counts in splits for value in counts)}):
         yield (named(label, names), *(f"{counts.get(label, 0):,}" for counts in splits))
 
@@ -114,11 +108,6 @@ def _label_counts(
 def named(label: int, names: Sequence[str]) -> str:
     """A label as text, with the name of its class if there is one: `3 (cat)`."""
     return f"{label} ({names[label]})" if 0 <= label < len(names) else str(label)
-
-
-def _first_names(names: Sequence[str], shown: int | None) -> str:
-    rest = len(names) - len(names[:shown])
-    return ", ".join(names[:shown]) + (f" and {rest:,} more" if rest else "")
 
 
 def _label_numbers(manifest: Manifest) -> str:

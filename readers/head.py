@@ -13,7 +13,7 @@ from readers.describe import class_names, named
 from readers.format.manifest import Manifest
 from readers.format.schema import dtype_name, format_shape
 from readers.shards.records import Records
-from readers.shards.resolve import resolve
+from readers.shards.resolve import dataset_plan
 
 # How much to show of an array, and of all texts in it.
 _VALUES_SHOWN, _CHARACTERS_SHOWN = 5, 100
@@ -32,8 +32,8 @@ def first_records(directory: str, split: str | None, count: int) -> Iterator[str
     Raises:
         ValueError: The count is below 1, or the dataset, split or a record cannot be read.
     """
-    records = _records(directory, split, count)
-    names = class_names(Manifest.read(directory))
+    records, manifest = _records(directory, split, count)
+    names = class_names(manifest)
     shown = min(count, len(records))
     width = max(map(len, records.plan.schema))
     for number in range(shown):
@@ -50,17 +50,18 @@ def first_records_as_json(directory: str, split: str | None, count: int) -> Iter
     Floats have the fewest digits that give the same value in their dtype; NaN and infinity are
     null, complex numbers are [real, imaginary].
     """
-    records = _records(directory, split, count)
+    records, _ = _records(directory, split, count)
     for number in range(min(count, len(records))):
         record = records.read([number])[0]
         values = {name: _as_json(value) for name, value in record.items()}
         yield json.dumps(values, ensure_ascii=False, allow_nan=False)
 
 
-def _records(directory: str, split: str | None, count: int) -> Records:
+def _records(directory: str, split: str | None, count: int) -> tuple[Records, Manifest]:
     if count < 1:
         raise ValueError(f"-n {count}: expected a number of at least 1")
-    return Records(resolve(directory, split, None, None))
+    manifest = Manifest.read(directory)
+    return Records(dataset_plan(directory, manifest, split)), manifest
 
 
 def summary(value: Any, names: Sequence[str] = ()) -> str:

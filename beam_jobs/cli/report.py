@@ -15,7 +15,7 @@ from beam_jobs.pipeline.dry_run import Findings, SplitSurvey
 from beam_jobs.plan.shards import ONE_KEY, shard_sizes
 from beam_jobs.sources.labels import LABEL
 from beam_jobs.sources.source import COLUMN
-from readers.format.display import format_balance, format_bytes, format_table
+from readers.format.display import first_names, format_balance, format_bytes, format_table
 from readers.format.manifest import Manifest
 from readers.format.schema import Schema, format_shape
 
@@ -108,9 +108,8 @@ def _features(schema: Schema) -> str:
 
 def _label_line(name: str, counts: dict[str, int]) -> str:
     most = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
-    shown = ", ".join(f"{label}: {count:,}" for label, count in most[:_MAX_LABELS])
-    more = f", and {len(most) - _MAX_LABELS:,} more" if len(most) > _MAX_LABELS else ""
-    return f"{name}: {len(most):,} ({shown}{more})"
+    shown = first_names([f"{label}: {count:,}" for label, count in most], _MAX_LABELS)
+    return f"{name}: {len(most):,} ({shown})"
 
 
 def next_step(directory: str) -> str:
@@ -131,7 +130,7 @@ def unused_classes(manifest: Manifest, feature: str) -> str:
     if not unused:
         return ""
     return (
-        f"{_shortened(unused)}: no record has this label, of {len(names):,}; each keeps its "
+        f"{first_names(unused, _MAX_LABELS)}: no record has this label, of {len(names):,}; each keeps its "
         "id (docs/writing.md#labels-and-keys)"
     )
 
@@ -148,11 +147,6 @@ def fractions_as_names(manifest: Manifest) -> str:
         f"labels are classes, so numbers such as {fractions[0]} are names of {len(names):,} "
         "classes; --target column:NAME keeps numbers as they are"
     )
-
-
-def _shortened(names: list[str]) -> str:
-    rest = len(names) - _MAX_LABELS
-    return ", ".join(names[:_MAX_LABELS]) + (f" and {rest:,} more" if rest > 0 else "")
 
 
 def summary_rows(job: str, manifest: Manifest, seconds: float) -> list[list[str]]:

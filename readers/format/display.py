@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _UNITS |= {"ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40}
@@ -38,6 +38,17 @@ def format_balance(records: list[int]) -> str:
 def counted(number: int, noun: str) -> str:
     """A number of things: `1 shard`, `1,250 shards`."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def first_names(names: Sequence[str], most: int | None) -> str:
+    """The first of some names: `cat, dog and 12 more`.
+
+    Args:
+        names: The names.
+        most: How many to write; None for all.
+    """
+    rest = len(names) - len(names[:most])
+    return ", ".join(names[:most]) + (f" and {rest:,} more" if rest else "")
 
 
 def format_table(rows: Iterable[Iterable[str]]) -> str:

@@ -103,6 +103,14 @@ class Split:
         """The size of all shards."""
         return sum(shard.bytes for shard in self.shards)
 
+    def counts_of(self, feature: str) -> Counter[int] | None:
+        """How often each value of a feature occurs; None if the statistics do not contain that."""
+        figures = self.statistics.get(feature)
+        values = figures.get("values") if isinstance(figures, Mapping) else None
+        if not isinstance(values, Mapping):
+            return None
+        return Counter({int(value): count for value, count in values.items()})
+
 
 @dataclass(frozen=True)
 class Manifest:
@@ -151,12 +159,10 @@ class Manifest:
         """
         counts: Counter[int] = Counter()
         for split in self.splits.values():
-            figures = split.statistics.get(feature)
-            values = figures.get("values") if isinstance(figures, Mapping) else None
-            if isinstance(values, Mapping):
-                counts.update({int(value): count for value, count in values.items()})
-            elif split.records:
+            found = split.counts_of(feature)
+            if found is None and split.records:
                 return None
+            counts.update(found or {})
         return counts
 
     @property

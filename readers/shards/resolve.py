@@ -56,7 +56,10 @@ def resolve(
     if isinstance(path_or_files, (str, os.PathLike)):
         path = os.path.expanduser(os.fspath(path_or_files))
         if schema is None or _is_file(join(path, MANIFEST)):
-            return _with_columns(_dataset_plan(path, split, schema, accept_cut), columns)
+            if _GLOB.intersection(path) and not _exists(path):
+                raise ValueError(f"{path}: a glob needs schema=; a dataset is a directory")
+            plan = dataset_plan(path, Manifest.read(path), split, schema, accept_cut)
+            return _with_columns(plan, columns)
         files = _found_files(path)
     else:
         files = [os.fspath(file) for file in path_or_files]
@@ -141,13 +144,14 @@ def _with_columns(plan: Plan, columns: Sequence[str] | None) -> Plan:
     return replace(plan, schema=plan.schema.select(name_list("columns", columns)))
 
 
-def _dataset_plan(
-    directory: str, split: str | None, schema: Schema | None, accept_cut: bool
+def dataset_plan(
+    directory: str,
+    manifest: Manifest,
+    split: str | None,
+    schema: Schema | None = None,
+    accept_cut: bool = False,
 ) -> Plan:
-    """The plan for a split of a dataset with a manifest."""
-    if _GLOB.intersection(directory) and not _exists(directory):
-        raise ValueError(f"{directory}: a glob needs schema=; a dataset is a directory")
-    manifest = Manifest.read(directory)
+    """The plan for a split of a dataset whose manifest has been read; arguments as of `resolve`."""
     text = default_split(list(manifest.splits)) if split is None else split
     counts = {name: split.records for name, split in manifest.splits.items()}
     name, start, stop = parse_split(text, counts)

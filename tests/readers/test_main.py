@@ -14,6 +14,7 @@ import pytest
 
 import readers
 from readers.__main__ import main
+from readers.files.remote import read_file
 from readers.format.display import format_bytes
 from readers.format.manifest import Manifest, Split
 from readers.format.schema import Schema
@@ -160,6 +161,18 @@ def test_head_shows_the_first_records(dataset, capsys):
         "  name    string []  'record 6'",
         "  vector  float32 [3]  6.0, 6.0, 6.0  (6.0 to 6.0)",
     ]
+
+
+def test_head_reads_the_manifest_once(dataset, capsys, monkeypatch):
+    paths = []
+
+    def noted(path):
+        paths.append(path)
+        return read_file(path)
+
+    monkeypatch.setattr("readers.format.manifest.read_file", noted)
+    run("head", dataset, capsys=capsys)
+    assert paths == [f"{dataset}/manifest.json"]
 
 
 def test_head_shows_all_records_if_there_are_fewer(dataset, capsys):
@@ -353,6 +366,13 @@ def test_export_and_errors_are_json_too(labelled, tmp_path, capsys):
     assert error == f"error: {found['error']}\n" and "x.npy" in found["error"]
     code, out, error = run("head", str(tmp_path), "--json", capsys=capsys)
     assert (code, out) == (2, "") and error.startswith("error: ")
+
+
+def test_json_and_labels_of_info_exclude_each_other(capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["info", "x", "--json", "--labels"])
+    assert end.value.code == 2
+    assert "--labels: not allowed with argument --json" in capsys.readouterr().err
 
 
 def test_one_problem_is_not_several(labelled, capsys):
