@@ -14,9 +14,13 @@ from beam_jobs.jobs.reshard.job import ReshardJob, reshard_job
 from beam_jobs.jobs.reshard.manifests import InputSplits
 from beam_jobs.plan.splits import Splits
 from beam_jobs.sources.inputs import Inputs
+from readers.format.display import first_names
 
 # The value of --splits, also in the manifest, if records keep their splits.
 _KEEP = "keep"
+
+# How many names of shards a note lists.
+_NAMES_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -92,7 +96,7 @@ class ReshardedDatasetFlags(DatasetFlags):
     def find_splits(self, job: RecordJob) -> Splits:
         if self.splits != _KEEP or self.folds:
             return super().find_splits(job)
-        names, lone = _splits_of(job)
+        names, lone, _ = _splits_of(job)
         if lone:
             raise UsageError(
                 f"--input: {lone}, so its records have no split to keep: leave it out, or give "
@@ -106,8 +110,15 @@ class ReshardedDatasetFlags(DatasetFlags):
         return Splits.of_shards(names) if names else Splits.parse(ONE_SPLIT)
 
     def note(self, job: RecordJob) -> str:
-        names = _splits_of(job).names
-        if (self.splits == _KEEP and not self.folds) or len(names) < 2:
+        names, _, suggested = _splits_of(job)
+        keeps = self.splits == _KEEP and not self.folds
+        if keeps and len(suggested) > 1:
+            return (
+                f"the names of the shards begin with {first_names(suggested, _NAMES_SHOWN)}, but no "
+                f"manifest.json lists splits: all records go into one, {ONE_SPLIT}; to keep splits "
+                "apart, reshard the files of each on their own, such as with --splits test=1"
+            )
+        if keeps or len(names) < 2:
             return ""
         made = f"--folds {self.folds}" if self.folds else f"--splits {self.splits}"
         return (

@@ -12,7 +12,13 @@ from dataclasses import dataclass, field, replace
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.passes import EncodingPlan, FirstPass, SecondPass, SplitRules
 from beam_jobs.jobs.protocols import Learns, LearnSchema, RecordJob
-from beam_jobs.jobs.reshard.manifests import Description, InputSplits, description_of, splits_of
+from beam_jobs.jobs.reshard.manifests import (
+    Description,
+    InputSplits,
+    description_of,
+    manifests_in,
+    splits_of,
+)
 from beam_jobs.jobs.reshard.passes import ReshardFirstPass, ReshardSecondPass
 from beam_jobs.jobs.reshard.schema_guess import SchemaGuess
 from beam_jobs.records.rejects import OnReject
@@ -20,7 +26,7 @@ from beam_jobs.sources.chunks import Chunk
 from beam_jobs.sources.classes import Names
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.source import Source
-from readers.format.manifest import INDEX_SUFFIX
+from readers.format.manifest import INDEX_SUFFIX, MANIFEST
 from readers.format.schema import Feature, Schema
 
 # The schema until a record is known.
@@ -60,7 +66,7 @@ class ReshardJob(RecordJob):
     def sources(self, pattern: str) -> Iterator[Source]:
         """Yields the files that match a pattern, except indexes and texts beside shards."""
         for source in self.inputs.sources(pattern):
-            if not source.key.lower().endswith(_NO_RECORDS):
+            if _has_records(source):
                 yield source
 
     @property
@@ -130,20 +136,33 @@ def reshard_job(
     """
     job = ReshardJob(inputs, keep=keep, drop=drop)
     files: dict[str, list[str]] = {}
+    archived = ""
     for pattern in inputs.patterns:
-        for source in job.sources(pattern):
+        for source in inputs.sources(pattern):
+            folder, _, name = inputs.path(source.key).rpartition("/")
+            if source.archive and name == MANIFEST:
+                archived = (
+                    f"{source.archive} holds a {MANIFEST}, which is only read if it is unpacked"
+                )
+            if not _has_records(source):
+                continue
             if source.packed:
                 raise UsageError(
                     f"--input {source.key}: an archive that can only be read from its front: unpack "
                     "it, or make it a .tar or a .zip"
                 )
-            folder, _, name = inputs.path(source.key).rpartition("/")
             files.setdefault(folder, []).append(name)
     if not files:
         raise UsageError("--input: no TFRecord files among these, which are indexes and texts")
-    description = description_of(sorted(files), schema)
-    job = replace(job, splits=splits_of(files))
+    manifests = manifests_in(files)
+    description = description_of(manifests, schema)
+    splits = splits_of(files, manifests)
+    job = replace(job, splits=splits._replace(lone=archived or splits.lone))
     return _with_description(job, description) if description else job
+
+
+def _has_records(source: Source) -> bool:
+    return not source.key.lower().endswith(_NO_RECORDS)
 
 
 def _with_description(job: ReshardJob, description: Description) -> ReshardJob:

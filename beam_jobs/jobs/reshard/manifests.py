@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+import re
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
 
 from beam_jobs.errors import UsageError
 from beam_jobs.sources.labels import LABEL
@@ -22,6 +23,12 @@ from readers.format.schema import Schema, numpy_dtype
 
 # The most bytes read of a manifest or a vocabulary.
 _MAX_TEXT_BYTES = 256 << 20
+
+# The name of a shard: of `train-00000-of-00008.tfrecord`, or `mnist-train.tfrecord-00000-of-00008`.
+_SHARD = re.compile(r"(.+?)(\.tfrecords?)?-\d+-of-\d+\b.*")
+
+# Folder -> its manifest, why that is broken, or None if there is none.
+Manifests = Mapping[str, Manifest | str | None]
 
 
 class Description(NamedTuple):
@@ -52,44 +59,61 @@ class InputSplits(NamedTuple):
     Attributes:
         names: The splits in the order of the manifests; empty if no file belongs to one.
         lone: Why some file belongs to none, although there is a manifest; empty if all do.
+        suggested: What the names of shards begin with, sorted, if there is no manifest.
     """
 
     names: tuple[str, ...] = ()
     lone: str = ""
+    suggested: tuple[str, ...] = ()
 
 
-def splits_of(files: Mapping[str, Collection[str]]) -> InputSplits:
+def manifests_in(folders: Collection[str]) -> Manifests:
+    """Reads the manifests in some folders, once for all who ask."""
+    return {folder: _manifest_in(folder) for folder in sorted(folders)}
+
+
+def _manifest_in(folder: str) -> Manifest | str | None:
+    try:
+        text = _read(f"{folder}/{MANIFEST}")
+    except OSError:
+        return None
+    try:
+        return Manifest.from_json(json.loads(text))
+    except (ValueError, RecursionError) as error:
+        return f"{folder}/{MANIFEST}: {error}"
+
+
+def splits_of(files: Mapping[str, Collection[str]], manifests: Manifests) -> InputSplits:
     """The splits of input files, which the manifests beside them list.
 
     Args:
         files: Folder -> the names of the files in it.
+        manifests: The manifests in these folders.
     """
+    if not any(manifests.values()):
+        shards = (_SHARD.fullmatch(file) for inside in files.values() for file in inside)
+        return InputSplits(suggested=tuple(sorted({shard[1] for shard in shards if shard})))
     names: dict[str, None] = {}
     lone = []
-    has_manifest = False
     for folder, inside in sorted(files.items()):
-        try:
-            text = _read(f"{folder}/{MANIFEST}")
-        except OSError:
-            lone.append(f"{folder} has no {MANIFEST}")
+        found = manifests[folder]
+        if not isinstance(found, Manifest):
+            lone.append(found or f"{folder} has no {MANIFEST}")
             continue
-        has_manifest = True
-        try:
-            splits = Manifest.from_json(json.loads(text)).splits
-        except (ValueError, RecursionError) as error:
-            lone.append(f"{folder}/{MANIFEST}: {error}")
-            continue
-        split_of = {shard.file: name for name in splits for shard in splits[name].shards}
+        split_of = {
+            shard.file: name for name in found.splits for shard in found.splits[name].shards
+        }
         lone += [f"{folder}/{MANIFEST} does not list {f}" for f in inside if f not in split_of]
         kept = {split_of.get(file) for file in inside}
-        names |= {name: None for name in splits if name in kept}
-    return InputSplits(tuple(names), lone[0] if lone and has_manifest else "")
+        names |= {name: None for name in found.splits if name in kept}
+    return InputSplits(tuple(names), lone[0] if lone else "")
 
 
-def description_of(folders: Sequence[str], schema: str) -> Description | None:
+def description_of(manifests: Manifests, schema: str) -> Description | None:
     """The description of all records in some folders; None if the records must be read for it.
 
     Args:
+        manifests: The manifests in the folders.
         schema: A file with a schema or a manifest; empty for the manifests in the folders.
 
     Raises:
@@ -99,23 +123,21 @@ def description_of(folders: Sequence[str], schema: str) -> Description | None:
     if schema:
         given = read_schema(absolute_path(schema), schema)
         if given.has_meanings:
-            for folder in folders:
-                beside = _manifest_in(folder)
-                if beside and beside[1:] != given[1:]:
+            for folder, beside in _descriptions(manifests).items():
+                if beside[1:] != given[1:]:
                     raise _contradiction(absolute_path(schema), folder)
         return given
-    found = {folder: _manifest_in(folder) for folder in folders}
-    described = {folder: description for folder, description in found.items() if description}
+    described = _descriptions(manifests)
     if not described:
         return None
     first, *others = described
     for folder in others:
         if described[folder] != described[first]:
             raise _contradiction(first, folder)
-    if len(described) == len(found):
+    if len(described) == len(manifests):
         return described[first]
     if described[first].has_meanings:
-        other = next(folder for folder in found if folder not in described)
+        other = next(folder for folder in manifests if folder not in described)
         raise UsageError(
             f"--input: the {MANIFEST} in {first} gives numbers a meaning, but {other} has no "
             f"{MANIFEST}: reshard them one by one, or give --schema {first}/{MANIFEST} if it applies "
@@ -131,29 +153,30 @@ def _contradiction(one: str, other: str) -> UsageError:
     )
 
 
-def _manifest_in(folder: str) -> Description | None:
-    """The description in a folder's manifest; None if there is no manifest.
+def _descriptions(manifests: Manifests) -> dict[str, Description]:
+    """The description of each folder that has a manifest.
 
     Raises:
-        UsageError: The manifest is broken, or a file that it names cannot be read.
+        UsageError: A manifest is broken, or a file that it names cannot be read.
     """
-    try:
-        text = _read(f"{folder}/{MANIFEST}")
-    except OSError:
-        return None
-    try:
-        return _parse_manifest(folder, json.loads(text))
-    except (OSError, ValueError, RecursionError) as error:
-        raise UsageError(f"{folder}/{MANIFEST}: {error}; or give a --schema") from None
+    described = {}
+    for folder, found in manifests.items():
+        if isinstance(found, str):
+            raise UsageError(f"{found}; or give a --schema")
+        if found:
+            try:
+                described[folder] = _description(folder, found)
+            except (OSError, ValueError) as error:
+                raise UsageError(f"{folder}/{MANIFEST}: {error}; or give a --schema") from None
+    return described
 
 
-def _parse_manifest(folder: str, value: Any) -> Description:
+def _description(folder: str, found: Manifest) -> Description:
     """The description in a manifest and in the files of its folder that it names.
 
     Raises:
-        OSError, ValueError, RecursionError: The manifest or one of the files is broken or missing.
+        OSError, ValueError: One of the files is broken or missing.
     """
-    found = Manifest.from_json(value)
     words = _read(f"{folder}/{VOCABULARY}").split(b"\n")[:-1] if found.vocabulary else []
     tokenizer = _read(f"{folder}/{TOKENIZER}").decode() if found.tokenizer else ""
     vocabulary = (PADDING, UNKNOWN, *words) if found.vocabulary else ()
@@ -183,7 +206,7 @@ def read_schema(path: str, given: str) -> Description:
     try:
         value = json.loads(_read(path))
         if isinstance(value, dict) and {"schema", "splits"} <= value.keys():
-            found = _parse_manifest(path.rpartition("/")[0], value)
+            found = _description(path.rpartition("/")[0], Manifest.from_json(value))
         else:
             bare = value.get("schema", value) if isinstance(value, dict) else value
             found = Description(Schema.from_json(bare))

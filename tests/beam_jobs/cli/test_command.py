@@ -50,6 +50,7 @@ def data(tmp_path_factory):
     np.save(root / "r.npy", np.zeros((9, 2), np.float32))
     (root / "old.tfrecord").write_bytes(frame(b""))
     (root / "old.tar.gz").write_bytes(tarred([("old.tfrecord", frame(b""))], "w:gz"))
+    (root / "old.tar").write_bytes(tarred([("a", frame(b"")), ("manifest.json", b"{}")]))
     for name in ("full/manifest.json", "mine/thesis.txt"):
         (root / name).parent.mkdir()
         (root / name).write_text("{}")
@@ -112,6 +113,11 @@ REFUSALS = [
     ),
     # Inputs.
     (PACKED, "--input old.tar.gz: an archive that can only be read from its front: unpack it, or"),
+    (
+        "reshard --input {data}/old.tar --output {data}/out",
+        "old.tar holds a manifest.json, which is only read if it is unpacked, so its records have no "
+        "split to keep: leave it out, or give --splits train=1",
+    ),
     ("images --output {data}/out", "--input is missing: name files or a folder, or add a --table"),
     ("images --input '' --output {data}/out", "--input is empty: name files or a folder"),
     ("images --input {data}/no.png --output {data}/out", "--input {data}/no.png: no file matches"),
@@ -440,6 +446,15 @@ def test_only_jobs_whose_records_are_whole_files_shuffle_references(data):
     assert not parsed(data, TEXT).job.as_file_job()
     assert not parsed(data, RESHARD).job.as_file_job()
     assert parsed(data, "images --input {data}/pics.zip --output {data}/out").job.as_file_job()
+
+
+def test_a_note_names_the_splits_that_names_of_shards_suggest(data, tmp_path):
+    for name in ("val", "train"):
+        (tmp_path / f"{name}-00000-of-00001").write_bytes(frame(b""))
+    command = f"reshard --input {tmp_path} --dry_run "
+    note = parsed(data, command).note
+    assert note.startswith("the names of the shards begin with train, val, but no manifest.json")
+    assert parsed(data, command + "--splits train=1").note == ""
 
 
 def test_records_of_datasets_keep_their_splits_unless_splits_are_given(data, tmp_path):

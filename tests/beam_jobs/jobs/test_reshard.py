@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.jobs.passes import EncodingPlan, SplitRules
 from beam_jobs.jobs.reshard.job import UNKNOWN_SCHEMA, ReshardJob, reshard_job
-from beam_jobs.jobs.reshard.manifests import InputSplits, read_schema, splits_of
+from beam_jobs.jobs.reshard.manifests import InputSplits, manifests_in, read_schema, splits_of
 from beam_jobs.jobs.reshard.passes import (
     ReshardFirstPass,
     ReshardSecondPass,
@@ -31,11 +31,12 @@ from beam_jobs.records.encode import RecordEncoder
 from beam_jobs.sources.chunks import Chunk, Task
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.source import Source
+from beam_jobs.storage.files import open_file
 from readers.format.decode.batches import MARGIN
 from readers.format.encode import Encoder
 from readers.format.schema import Feature, Schema
 from readers.format.tfrecord import frame
-from tests.support.archives import zipped
+from tests.support.archives import tarred, zipped
 from tests.support.datasets import (
     NUMBERS,
     files_of,
@@ -363,13 +364,53 @@ def test_the_splits_of_files_are_those_that_their_manifests_list(tmp_path):
     a, b, c = (str(tmp_path / name) for name in "abc")
     train, val = "train-00002-of-00004.tfrecord", "val-00000-of-00001.tfrecord"
     test = "test-00000-of-00001.tfrecord"
-    assert splits_of({b: [val, test], a: [train]}) == InputSplits(("train", "test", "val"))
-    assert splits_of({a: [val]}) == InputSplits(("val",))
-    assert splits_of({c: [train]}) == InputSplits()
-    assert splits_of({a: [val], c: [train]}).lone == f"{c} has no manifest.json"
-    assert splits_of({a: ["x"]}).lone == f"{a}/manifest.json does not list x"
+
+    def found(files):
+        return splits_of(files, manifests_in(files))
+
+    assert found({b: [val, test], a: [train]}) == InputSplits(("train", "test", "val"))
+    assert found({a: [val]}) == InputSplits(("val",))
+    assert found({c: [train]}) == InputSplits(suggested=("train",))
+    assert found({a: [val], c: [train]}).lone == f"{c} has no manifest.json"
+    assert found({a: ["x"]}).lone == f"{a}/manifest.json does not list x"
     (tmp_path / "c" / "manifest.json").write_text("{}")
-    assert "c/manifest.json: format version None" in splits_of({c: [train]}).lone
+    assert "c/manifest.json: format version None" in found({c: [train]}).lone
+
+
+@pytest.mark.parametrize(
+    ("files", "suggested"),
+    [
+        (["train-00000-of-00002.tfrecord", "train-00001-of-00002.tfrecord"], ("train",)),
+        (["mnist-test.tfrecord-00000-of-00001"], ("mnist-test",)),
+        (["val-00000-of-00001", "a-b-00000-of-00001.tfrecord.gz"], ("a-b", "val")),
+        (["a.tfrecord", "1-of-2.tfrecord", "x-3.tfrecord"], ()),
+    ],
+)
+def test_names_of_shards_suggest_splits_if_there_is_no_manifest(files, suggested):
+    assert splits_of({"a": files}, {"a": None}) == InputSplits(suggested=suggested)
+
+
+def test_a_manifest_in_an_archive_is_not_overlooked(tmp_path):
+    folder = write_numbers(tmp_path / "in")
+    shards = [(path.name, path.read_bytes()) for path in sorted(folder.iterdir())]
+    (tmp_path / "a.tar").write_bytes(tarred(shards))
+    (tmp_path / "b.tar").write_bytes(tarred([s for s in shards if s[0] != "manifest.json"]))
+    job = job_of(tmp_path / "a.tar")
+    assert job.splits.lone == "a.tar holds a manifest.json, which is only read if it is unpacked"
+    assert job_of(tmp_path / "b.tar").splits == InputSplits(suggested=("train", "val"))
+
+
+def test_each_manifest_is_read_once(tmp_path, monkeypatch):
+    opened = []
+
+    def noted(path):
+        opened.append(path)
+        return open_file(path)
+
+    monkeypatch.setattr("beam_jobs.jobs.reshard.manifests.open_file", noted)
+    folders = [write_numbers(tmp_path / name) for name in "ab"]
+    job_of(*folders)
+    assert opened == [f"{folder}/manifest.json" for folder in folders]
 
 
 # The features that exist, and those that are kept.
