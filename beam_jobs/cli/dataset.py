@@ -129,7 +129,7 @@ class DatasetFlags(Flags):
         check_seed(self.seed)
         parse_size(self.shard_size)
         Groups.parse(self.group_by)
-        MaxRejects(self.max_rejects).check()
+        MaxRejects.parse(self.max_rejects)
         self.check_splits()
         self._check_exact()
 
@@ -251,7 +251,7 @@ class DatasetFlags(Flags):
             overwrite=self.overwrite,
             options=options,
             balance=self.balance,
-            max_rejects=MaxRejects(self.max_rejects),
+            max_rejects=MaxRejects.parse(self.max_rejects),
         )
         return output if self.dry_run else placed(output)
 

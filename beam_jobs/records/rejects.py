@@ -22,7 +22,7 @@ Stage = Literal["read", "decode", "encode"]
 # In characters, because a reason may quote the input and the file should stay readable.
 _MAX_REASON = 500
 
-_MAX_REJECTS = re.compile(r"\d+|\d+(\.\d+)?%", re.ASCII)
+_MAX_REJECTS = re.compile(r"(\d{1,18})|(\d{1,3}(?:\.\d{1,18})?)%", re.ASCII)
 
 _ADDRESS = re.compile(r"<[\w.]+ object at 0x[0-9a-fA-F]+>| at 0x[0-9a-fA-F]+")
 
@@ -66,29 +66,36 @@ class MaxRejects:
     """The most inputs that a job may reject.
 
     Attributes:
-        text: A number such as `20`, or a share of all inputs such as `1%`; empty for any number.
+        text: The limit as it was given; empty for any number.
+        limit: A number of inputs, or a share of all inputs; None for any number.
     """
 
     text: str = ""
+    limit: int | Fraction | None = None
 
-    def check(self) -> None:
-        """Checks the text.
+    @classmethod
+    def parse(cls, text: str) -> MaxRejects:
+        """The limit that a number such as `20` or a share such as `1%` states; any number if empty.
 
         Raises:
-            UsageError: It is neither a number nor a share.
+            UsageError: The text is neither a number nor a share of at most 100%.
         """
-        if self.text and not _MAX_REJECTS.fullmatch(self.text):
+        if not text:
+            return ANY_NUMBER
+        found = _MAX_REJECTS.fullmatch(text)
+        # A fraction, because 0.7 * 11,000 / 100 is a float below 77.
+        limit = found and (int(found[1]) if found[1] else Fraction(found[2]) / 100)
+        if limit is None or (isinstance(limit, Fraction) and limit > 1):
             raise UsageError(
-                f"--max_rejects {self.text}: expected a number such as 20, or a share of all inputs "
+                f"--max_rejects {text:.80}: expected a number such as 20, or a share of all inputs "
                 "such as 1%"
             )
+        return cls(text, limit)
 
     def excess(self, rejected: int, found: int) -> str:
         """One sentence if more were rejected of all inputs found than may be; else empty."""
-        share = self.text.endswith("%")
-        # A fraction, because 0.29 * 100 is a float below 29.
-        limit = Fraction(self.text.removesuffix("%")) if self.text else rejected
-        if rejected <= (limit * found / 100 if share else limit):
+        most = self.limit * found if isinstance(self.limit, Fraction) else self.limit
+        if most is None or rejected <= most:
             return ""
         return f"{rejected:,} of {found:,} inputs are rejected, more than --max_rejects {self.text}"
 

@@ -170,11 +170,11 @@ def test_the_dry_run_fails_if_the_job_would():
         assert message in caught.value.message
         assert caught.value.exit_code == 1
     known = findings(some, replace(none, records=1), rejects=[reject("x")])
-    check_findings(known, "skip", MaxRejects("3"))
+    check_findings(known, "skip", MaxRejects.parse("3"))
     with pytest.raises(
         DataError, match=r"3 of 6 inputs are rejected, .* 49%: the job would fail; "
     ):
-        check_findings(known, "skip", MaxRejects("49%"))
+        check_findings(known, "skip", MaxRejects.parse("49%"))
 
 
 @given(st.lists(st.integers(0, 20) | st.integers(0, 2**64 - 1), max_size=60), st.integers(0, 60))

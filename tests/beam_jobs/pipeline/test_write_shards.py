@@ -341,11 +341,11 @@ def test_shards_that_differ_by_more_than_one_record_fail_unless_bytes_are_balanc
 
 def test_more_rejects_than_allowed_fail_the_job_with_the_first():
     results = [result(0, 5), result(1, 4, 1)]
-    allowed = reconcile(PLAN, results, {0: 9}, ("train",), max_rejects=MaxRejects("10%"))
+    allowed = reconcile(PLAN, results, {0: 9}, ("train",), max_rejects=MaxRejects.parse("10%"))
     assert allowed == [results]
     message = "1 of 10 inputs are rejected, more than --max_rejects 9%: no dataset .* first: k: why"
     with pytest.raises(DataError, match=message):
-        reconcile(PLAN, results, {0: 9}, ("train",), max_rejects=MaxRejects("9%"))
+        reconcile(PLAN, results, {0: 9}, ("train",), max_rejects=MaxRejects.parse("9%"))
 
 
 def test_a_job_with_only_rejects_fails_with_the_first():

@@ -16,18 +16,35 @@ def test_a_list_of_rejects_is_sorted_and_readable_in_utf_8():
 
 
 @pytest.mark.parametrize(
-    ("text", "most"), [("", 100), ("0", 0), ("7", 7), ("29%", 29), ("0.5%", 0), ("1.0%", 1)]
+    ("text", "found", "most"),
+    [
+        ("0", 100, 0),
+        ("7", 100, 7),
+        ("29%", 100, 29),
+        ("0.5%", 100, 0),
+        ("1.0%", 100, 1),
+        ("0.7%", 11_000, 77),  # 76 in floating-point numbers
+        ("1" * 18, 10**18, int("1" * 18)),
+    ],
 )
-def test_a_number_or_a_share_of_a_hundred_inputs_may_be_rejected(text, most):
-    limit = MaxRejects(text)
-    limit.check()
-    assert limit.excess(most, 100) == ""
-    if most < 100:
-        message = f"{most + 1} of 100 inputs are rejected, more than --max_rejects {text}"
-        assert limit.excess(most + 1, 100) == message
+def test_a_number_or_a_share_of_the_inputs_may_be_rejected(text, found, most):
+    limit = MaxRejects.parse(text)
+    assert limit.excess(most, found) == ""
+    message = f"{most + 1:,} of {found:,} inputs are rejected, more than --max_rejects {text}"
+    assert limit.excess(most + 1, found) == message
 
 
-@pytest.mark.parametrize("text", ["-1", "1.5", "1/3", "%", "1 %", "few", "inf"])
+@pytest.mark.parametrize("text", ["", "100%"])
+def test_all_inputs_may_be_rejected(text):
+    assert MaxRejects.parse(text).excess(100, 100) == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["-1", "1.5", "1/3", "%", "1 %", "few", "inf", "100.1%", "500%", "9" * 5000, "9" * 5000 + "%"],
+    ids=lambda text: text[:9],
+)
 def test_other_limits_are_refused(text):
-    with pytest.raises(UsageError, match=f"--max_rejects {text}: expected a number such as 20, or"):
-        MaxRejects(text).check()
+    expected = f"--max_rejects {text[:80]}: expected a number such as 20, or"
+    with pytest.raises(UsageError, match=expected):
+        MaxRejects.parse(text)
