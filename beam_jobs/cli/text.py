@@ -19,6 +19,9 @@ from beam_jobs.sources.source import COLUMN
 from beam_jobs.sources.table_inputs import stated_classes, tables_of
 from beam_jobs.storage.paths import absolute_path
 
+# Files whose columns have a delimiter.
+_DELIMITED = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+
 # Files that are looked at for one that has fields.
 _TRIED = 100
 
@@ -212,12 +215,27 @@ class TextFlags(InputFlags):
         labels, label_field = Labels.parse(self.label), self.label_field
         if labels.columns:
             labels, label_field = Labels(), labels.table
+        self._check_delimiter(inputs)
         texts = names_in(self.text_field)
         fields = [*filter(None, [label_field, self._key_column]), *columns]
         fields += texts if len(texts) > 1 else ()
         if fields:
             _check_fields(inputs, fields[0], self.record == "file")
         return inputs, labels, label_field
+
+    def _check_delimiter(self, inputs: Inputs) -> None:
+        """Refuses a delimiter if records are whole files, or the first files have no columns."""
+        if not self.delimiter:
+            return
+        if self.record == "file":
+            raise UsageError(
+                f"--delimiter {self.delimiter}: --record file reads no columns: drop it"
+            )
+        first = itertools.chain.from_iterable(inputs.first(p, _TRIED) for p in inputs.patterns)
+        if not any(source.file.lower().endswith(_DELIMITED) for source, _ in first):
+            raise UsageError(
+                f"--delimiter {self.delimiter}: none of the first files is a .csv or a .tsv: drop it"
+            )
 
 
 def _check_fields(inputs: Inputs, field: str, whole: bool) -> None:

@@ -130,6 +130,8 @@ REFUSALS = [
         "--text_encoding ansi: expected an encoding of text that Python",
     ),
     (TEXT + "--delimiter ';;'", "--delimiter ;;: expected one character other than a quote, such"),
+    (TEXT + "--delimiter ';'", "--delimiter ;: none of the first files is a .csv or a .tsv: drop"),
+    (TEXT + "--record file --delimiter ';'", "--delimiter ;: --record file reads no columns: drop"),
     (TEXT + "--record file --label_field kind", "field 'kind': --record file reads no fields; dr"),
     (TABLE + "--input a --input b", "--input a b: with --table, expected the one folder that"),
     (
