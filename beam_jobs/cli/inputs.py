@@ -100,7 +100,7 @@ class InputFlags(JobFlags):
         return Dialect.parse(self.text_encoding, self.delimiter)
 
     def check(self) -> None:
-        self.dialect  # noqa: B018  (The property checks both flags.)
+        Dialect.parse(self.text_encoding, self.delimiter)
         if self.table and len(self.input) > 1:
             raise UsageError(
                 f"--input {' '.join(self.input)}: with --table, expected the one folder that all "

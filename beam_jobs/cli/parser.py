@@ -14,8 +14,10 @@ from beam_jobs.cli.images import ImageFlags
 from beam_jobs.cli.reshard import ReshardedDatasetFlags, ReshardFlags
 from beam_jobs.cli.sensors import SensorFlags
 from beam_jobs.cli.text import TextFlags
+from beam_jobs.errors import UsageError
 from beam_jobs.jobs.images.image_files import FORMATS as IMAGE_FORMATS
 from beam_jobs.jobs.sensors.formats.registry import FORMATS, suffixes_of
+from beam_jobs.sources.source import is_utf8
 from readers.format.version import __version__
 
 _DESCRIPTION = """\
@@ -150,7 +152,19 @@ def parse_flags(arguments: Sequence[str]) -> tuple[CommandFlags, list[str]]:
         job=job.own.read(namespace),
         dataset=job.dataset.read(namespace),
     )
+    _check_text(flags.options)
     return flags, rest
+
+
+def _check_text(options: dict[str, Any]) -> None:
+    """Refuses text that is not UTF-8, which the manifest could not state."""
+    for name, value in options.items():
+        for text in value if isinstance(value, list) else [value]:
+            if isinstance(text, str) and not is_utf8(text):
+                raise UsageError(
+                    f"--{name} {text}: expected UTF-8, because the manifest states this flag; "
+                    "rename files and folders whose names are not"
+                )
 
 
 @functools.cache

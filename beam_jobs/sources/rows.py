@@ -224,7 +224,7 @@ def _delimited_rows(file: BinaryIO, kind: str, dialect: Dialect) -> Iterator[Row
             error = f"{len(row)} columns, the first line has {len(header)}"
             yield Row(number, None, error)
         elif not is_utf8("".join(row)):
-            yield Row(number, None, f"not {dialect.encoding.upper()}")
+            yield Row(number, None, not_decodable(dialect.encoding))
         else:
             yield Row(number, dict(zip(header, row, strict=True)))
 
@@ -260,7 +260,7 @@ def _split_rows(file: Any, kind: str, dialect: Dialect) -> Iterator[list[str]]:
 def _header(rows: Iterator[list[str]], encoding: str) -> list[str]:
     header = next(rows, [])
     if not is_utf8("".join(header)):
-        raise csv.Error(f"its first line is not {encoding.upper()}")
+        raise csv.Error(f"its first line is {not_decodable(encoding)}")
     check_names(header)
     return header
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import io
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 from beam_jobs.errors import RejectError
 
@@ -35,10 +35,12 @@ _NULS: dict[tuple[bool, ...], str] = {
 _UNDECODABLE = "\udcff"
 
 
+# Spellings of characters by other characters, such as \\n or +AGE-, in programs and mail.
+_ESCAPES = ("raw-unicode-escape", "unicode-escape", "utf-7")
+
+
 def _mark(error: UnicodeError) -> tuple[str, int]:
-    if isinstance(error, UnicodeDecodeError):
-        return _UNDECODABLE, error.end
-    raise error
+    return _UNDECODABLE, cast(UnicodeDecodeError, error).end
 
 
 _ERRORS = "beam_jobs.mark"
@@ -53,8 +55,10 @@ def encoding_name(name: str) -> str:
     """
     try:
         data = "a".encode(name)
-        if codecs.getincrementaldecoder(name)(_ERRORS).decode(data, True) == "a":
-            return codecs.lookup(name).name
+        found = codecs.lookup(name).name
+        decoder = codecs.getincrementaldecoder(name)(_ERRORS)
+        if found not in _ESCAPES and decoder.decode(data, True) == "a":
+            return found
     except ValueError:  # Also a UnicodeError, from encodings of host names.
         pass
     raise LookupError(f"{name} is not an encoding of text")
@@ -88,14 +92,19 @@ def _wide_encoding(head: bytes) -> str:
     return _NULS.get(tuple(2 * part.count(0) > len(part) for part in parts), "")
 
 
-def not_decodable(encoding: str, error: UnicodeError) -> str:
+def not_decodable(encoding: str, error: UnicodeError | None = None) -> str:
     """Why a line that was read with `as_utf8` is not text.
 
     Args:
         encoding: The encoding of its file.
-        error: The error of decoding it as UTF-8.
+        error: The error of decoding it as UTF-8, if that is known.
     """
-    return f"not UTF-8: {error}" if encoding == UTF8 else f"not {encoding.upper()}"
+    if encoding != UTF8:
+        return f"not {encoding.upper()}"
+    if isinstance(error, UnicodeEncodeError):  # JSON that spells half a surrogate pair.
+        return f"not UTF-8: {error}"
+    detail = f": {error}" if error else ""
+    return f"not UTF-8{detail}; name its --text_encoding, such as cp1252"
 
 
 def as_utf8(file: BinaryIO, encoding: str) -> BinaryIO:

@@ -484,7 +484,7 @@ def test_unreadable_parts_of_tables_are_listed_and_the_rest_is_written(tmp_path)
         "cut.parquet": "not a Parquet file that can be read",
         "damaged.parquet": "cannot be read to its end",
         "empty.parquet": "not a Parquet file that can be read",
-        "rows.tsv#2": "not UTF-8",
+        "rows.tsv#2": "not UTF-8; name its --text_encoding, such as cp1252",
         "rows.tsv#3": "1 columns, the first line has 2",
     }
     before = {f"damaged.parquet#{n}" for n in (*range(1, 1001), *range(2001, 3001))}

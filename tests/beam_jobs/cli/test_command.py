@@ -13,6 +13,7 @@ from PIL import Image
 from beam_jobs.cli import run as running
 from beam_jobs.cli.command import parse_command
 from beam_jobs.cli.parser import _STATED_IF_GIVEN, declared_flags
+from beam_jobs.errors import UsageError
 from beam_jobs.jobs.images.job import ImageJob
 from beam_jobs.jobs.reshard.job import ReshardJob
 from beam_jobs.plan.splits import Splits
@@ -385,6 +386,12 @@ def test_a_mistake_is_reported_in_one_line_and_nothing_is_written(
     before = sorted(data.rglob("*"))
     refused(capsys, 2, re.escape(message).replace(r"\{data\}", str(data)), *split(data, command))
     assert sorted(data.rglob("*")) == before
+
+
+@pytest.mark.parametrize("flag", ["--input", "--delimiter", "--label_field", "--tokens"])
+def test_a_flag_that_the_manifest_could_not_state_is_refused(data, flag):
+    with pytest.raises(UsageError, match=f"^{flag} \udcff: expected UTF-8, because the manifest"):
+        parsed(data, TEXT + f"{flag} \udcff")
 
 
 def test_a_table_with_its_flags_becomes_inputs(data):

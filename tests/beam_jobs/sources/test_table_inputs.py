@@ -438,7 +438,7 @@ def test_rows_that_cannot_be_read_are_errors_among_the_others(tmp_path):
     assert found == [
         ("a", "there is no file 'a'"),
         ("t.csv#2", "1 columns, the first line has 2"),
-        ("t.csv#3", "not UTF-8"),
+        ("t.csv#3", "not UTF-8; name its --text_encoding, such as cp1252"),
         ("c", "there is no file 'c'"),
     ]
 

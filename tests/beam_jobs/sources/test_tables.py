@@ -25,6 +25,8 @@ from beam_jobs.sources.source import value_at
 from beam_jobs.sources.tables import column_names, distinct, read_rows, table_kind
 from tests.support.memory import peak_below
 
+NAME_IT = "; name its --text_encoding, such as cp1252"
+
 
 def opened(data: bytes | str, gzipped: bool) -> io.BytesIO:
     data = data.encode() if isinstance(data, str) else data
@@ -155,7 +157,7 @@ def test_only_rows_that_are_not_utf8_are_reported():
     lines = b"".join(b"%d\n" % i for i in range(5000))
     found = read("csv", b"a\n" + lines + b"\xff\n" + lines)
     assert len(found) == 10_001
-    assert [row for row in found if row.error] == [Row(5001, None, "not UTF-8")]
+    assert [row for row in found if row.error] == [Row(5001, None, f"not UTF-8{NAME_IT}")]
 
 
 @pytest.mark.parametrize("data", ["", "\n\n", "\ufeff", "a,b", "a,b\r\n\r\n"])
@@ -166,7 +168,7 @@ def test_a_table_without_rows_has_none(data):
 
 def test_a_first_line_must_be_utf8():
     data = "ä,b\n1,2\n".encode("latin-1")
-    error = "not a table that can be read to its end: its first line is not UTF-8"
+    error = f"not a table that can be read to its end: its first line is not UTF-8{NAME_IT}"
     assert read("csv", data) == [Row(0, None, error)]
     with pytest.raises(RejectError, match=error):
         names("csv", data)

@@ -77,7 +77,17 @@ def test_text_of_several_bytes_a_character_is_refused_as_text_of_one(data, found
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"a", b"\0", bytes(4096), b"nul\0inside\n", b"\xef\xbb\xbfa\n", "日本\n".encode()]
+    "data",
+    [
+        b"",
+        b"a",
+        b"\0",
+        bytes(4096),
+        b"nul\0inside\n",
+        b"a\0b\0" + b"few NULs" * 9,
+        b"\xef\xbb\xbfa\n",
+        "日本\n".encode(),
+    ],
 )
 def test_other_bytes_are_read_as_utf8(data):
     check_head(data, UTF8)
@@ -87,6 +97,17 @@ def test_other_bytes_are_read_as_utf8(data):
 def test_names_of_encodings_are_those_of_python():
     assert encoding_name("UTF8") == UTF8
     assert encoding_name("Shift-JIS") == "shift_jis"
-    for name in ("", "nonsense", "base64", "zlib", "rot13", "idna", "undefined", "a\0"):
+    for name in (
+        "",
+        "nonsense",
+        "base64",
+        "zlib",
+        "rot13",
+        "idna",
+        "undefined",
+        "a\0",
+        "unicode_escape",
+        "UTF7",
+    ):
         with pytest.raises(LookupError):
             encoding_name(name)
