@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 
 _IN_A_TRACEBACK = re.compile(
-    r"\bbeam_jobs\.errors\.(UsageError|DataError): (.*?)(?: \[while running '.*)?$", re.MULTILINE
+    r"\bbeam_jobs\.errors\.(UsageError|DataError): (.*?)"
+    r"(?: \[while running '[^']*'\](?:passed through:)?)?$",
+    re.MULTILINE,
 )
 
 

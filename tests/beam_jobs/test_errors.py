@@ -7,6 +7,7 @@ from beam_jobs.errors import DataError, JobError, UsageError, find_job_error
 
 KINDS = [(DataError, 1), (UsageError, 2)]
 MESSAGE = 'a.npy: signal float32 [None, 3], but b.npy has int16 [None, 6]; it\'s "odd" <here>'
+QUOTING = "c.txt: text 'step [while running 'x'] failed [while running 'now"
 
 
 @pytest.mark.parametrize(("kind", "code"), KINDS)
@@ -28,13 +29,14 @@ ENDS = [
 
 
 @pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("message", [MESSAGE, QUOTING])
 @pytest.mark.parametrize(("kind", "code"), KINDS)
-def test_a_job_error_is_found_in_the_text_of_a_runners_exception(kind, code, end):
-    trace = "".join(traceback.format_exception_only(kind, kind(MESSAGE))).rstrip("\n")
+def test_a_job_error_is_found_in_the_text_of_a_runners_exception(kind, code, message, end):
+    trace = "".join(traceback.format_exception_only(kind, kind(message))).rstrip("\n")
     text = f"Traceback (most recent call last):\n  File x, line 3\n{trace}{end}"
     found = find_job_error(RuntimeError(f"bundle failed: {text}\n{text}"))
     assert type(found) is kind
-    assert found.message == MESSAGE
+    assert found.message == message
     assert found.exit_code == code
 
 
