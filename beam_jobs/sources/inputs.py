@@ -30,7 +30,7 @@ from beam_jobs.sources.sidecars import (
 from beam_jobs.sources.source import Source, used_columns
 from beam_jobs.storage.files import open_file, open_seekable, read_bytes
 from beam_jobs.storage.listing import match
-from beam_jobs.storage.paths import absolute, common_root, is_local
+from beam_jobs.storage.paths import absolute, common_root, inside, is_local
 from readers.format.tfrecord import MAX_RECORD_BYTES
 
 
@@ -102,13 +102,13 @@ class Inputs:
 
     def files(self, pattern: str, limit: int | None = None) -> Iterator[Source]:
         """Yields the files that one of the patterns matches; arguments as for `sources`."""
-        output, start = f"{self.output}/", len(self.root) + 1
+        in_output, start = inside(self.output), len(self.root) + 1
         # With a limit, a remote folder is not listed to its end, unless files may be skipped.
         listed = None if is_local(pattern) or self.skips is not _skips_none else limit
         found = (
             Source(path[start:], size, modified)
             for path, size, modified in match(pattern, listed, in_order=limit is not None)
-            if not (self.output and path.startswith(output)) and not self.skips(path)
+            if not in_output(path) and not self.skips(path)
         )
         return itertools.islice(found, limit)
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import glob
+import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from beam_jobs.errors import UsageError
@@ -90,6 +93,24 @@ def common_root(patterns: list[str]) -> str:
     if not all(map(is_local, patterns)) and len(common) < 3:
         raise UsageError(f"--input {' '.join(patterns)}: the inputs have no common directory")
     return root
+
+
+def inside(folder: str) -> Callable[[str], bool]:
+    """A function that says whether a file lies in a folder, by whichever symlinks either is reached.
+
+    Args:
+        folder: An absolute path; empty for a folder without files.
+    """
+    if not folder or not is_local(folder):
+        return lambda path: bool(folder) and path.startswith(f"{folder}/")
+    real = os.path.realpath(folder)
+
+    # Files are listed folder by folder.
+    @functools.lru_cache(maxsize=16)
+    def is_below(other: str) -> bool:
+        return is_local(other) and f"{os.path.realpath(other)}/".startswith(f"{real}/")
+
+    return lambda path: is_below(path.rpartition("/")[0])
 
 
 def is_seen(path: str, top: str, hidden: bool = False) -> bool:

@@ -153,7 +153,10 @@ def reshard_job(
                 )
             files.setdefault(folder, []).append(name)
     if not files:
-        raise UsageError("--input: no TFRecord files among these, which are indexes and texts")
+        raise UsageError(
+            "--input: no TFRecord files among these: indexes, texts and files under --output are "
+            "skipped"
+        )
     manifests = manifests_in(files)
     description = description_of(manifests, schema)
     splits = splits_of(files, manifests)

@@ -367,7 +367,7 @@ REFUSALS = [
     # TFRecord files.
     ("reshard --output {data}/out", "--input is missing: name TFRecord files or a folder"),
     ("reshard --input {data}/no --output {data}/out", "--input {data}/no: no file matches"),
-    ("reshard --input {data}/a.txt --output {data}/out", "no TFRecord files among these, which"),
+    ("reshard --input {data}/a.txt --output {data}/out", "no TFRecord files among these: index"),
     (RESHARD + "--keep a --drop b", "--keep and --drop both choose the features: drop one"),
     (RESHARD + "--schema {data}/no.json", "--schema {data}/no.json: "),
     (RESHARD + "--group_by '['", "--group_by [: not a regular expression ("),

@@ -169,6 +169,22 @@ def test_files_of_the_output_and_skipped_files_are_not_inputs(tmp_path):
     assert contents(without).keys() == expected - {"2.TXT"}
 
 
+def test_files_of_the_output_are_not_inputs_through_a_link(tmp_path):
+    for name in ("in/1.jpg", "in/out/2.jpg", "in/out-old/3.jpg", "elsewhere/deep/4.jpg"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"")
+    (tmp_path / "in" / "link").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "same").symlink_to(tmp_path / "in")
+    for output, skipped in (
+        ("elsewhere", "link/deep/4.jpg"),
+        ("in/link/deep", "link/deep/4.jpg"),
+        ("same/out", "out/2.jpg"),
+    ):
+        inputs = Inputs.of([f"{tmp_path}/in"], output=f"{tmp_path}/{output}")
+        every = {"1.jpg", "out/2.jpg", "out-old/3.jpg", "link/deep/4.jpg"}
+        assert contents(inputs).keys() == every - {skipped}
+
+
 # Sidecars.
 
 SAMPLES: Files = [
