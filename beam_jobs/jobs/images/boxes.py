@@ -175,13 +175,12 @@ def is_about_stored(
     if size is None:
         return about == "stored"
     stored, upright = geometry.stored, geometry.upright
-    if size not in {"auto": (stored, upright), "stored": (stored,), "upright": (upright,)}[about]:
-        height, width = upright
-        shown = f", upright {height} x {width}" if upright != stored else ""
-        wanted = f"; --annotations_of {about} expects the {about} size" if about != "auto" else ""
+    allowed = {"auto": (stored, upright), "stored": (stored,), "upright": (upright,)}[about]
+    if size not in allowed:
+        sizes = ", upright ".join(f"{height} x {width}" for height, width in dict.fromkeys(allowed))
+        who = "the file has" if about == "auto" else f"--annotations_of {about} expects"
         raise RejectError(
-            f"{subject} for an image of {size[0]} x {size[1]} pixels (height x width), "
-            f"the file has {stored[0]} x {stored[1]}{shown}{wanted}"
+            f"{subject} for an image of {size[0]} x {size[1]} pixels (height x width), {who} {sizes}"
         )
     if about == "auto":
         about = if_both_fit if stored == upright else "stored" if size == stored else "upright"

@@ -136,7 +136,7 @@ def test_annotations_are_about_the_pixels_that_the_user_names(orientation, store
 
 @pytest.mark.parametrize(("about", "size"), [("stored", (30, 20)), ("upright", (20, 30))])
 def test_the_size_of_the_other_pixels_is_rejected(about, size):
-    message = rf"30 x 20, upright 20 x 30; --annotations_of {about} expects the {about} size$"
+    message = rf"of {size[1]} x {size[0]} pixels .*, --annotations_of {about} expects {size[0]} x {size[1]}$"
     with pytest.raises(RejectError, match=message):
         move_boxes(boxes((0, 0, 1, 1), size=size[::-1]), plain((30, 20), 6), about)
 
