@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 
 from beam_jobs.errors import RejectError
@@ -26,14 +27,14 @@ def choose_channels(names: Sequence[str], options: ReadOptions) -> tuple[list[in
     Raises:
         RejectError: a column that `options` names is missing or ambiguous, or none is left.
     """
-    for name in filter(None, (options.time_column, *options.drop_columns)):
-        column_index(names, name)
+    column_indexes(names, [*filter(None, (options.time_column, *options.drop_columns))])
     if options.columns:
-        return [column_index(names, name) for name in options.columns], []
+        return column_indexes(names, options.columns), []
     named = {options.time_column, *options.drop_columns, *options.metadata_columns} - {""}
     rest = [place for place, name in enumerate(names) if name not in named]
-    places = [place for place in rest if not _is_time_or_row_number(names[place])]
-    left_out = [names[place] for place in rest if place not in places]
+    by_name = {place for place in rest if _is_time_or_row_number(names[place])}
+    places = [place for place in rest if place not in by_name]
+    left_out = [names[place] for place in rest if place in by_name]
     if not places:
         raise RejectError(
             f"none of its columns {', '.join(names)} is a channel; name channels with --columns"
@@ -75,8 +76,15 @@ def column_index(names: Sequence[str], name: str, where: str = "") -> int:
     Raises:
         RejectError: no column or more than one has the name.
     """
-    found = [place for place, other in enumerate(names) if other == name]
-    if len(found) != 1:
-        count = "two columns" if found else "no column"
-        raise RejectError(f"{count} {name!r}{where}: the file has {', '.join(names)}")
-    return found[0]
+    return column_indexes(names, [name], where)[0]
+
+
+def column_indexes(names: Sequence[str], wanted: Sequence[str], where: str = "") -> list[int]:
+    """Returns the places of several columns, as `column_index` does for one."""
+    counts = Counter(names)
+    for name in wanted:
+        if counts[name] != 1:
+            count = "two columns" if name in counts else "no column"
+            raise RejectError(f"{count} {name!r}{where}: the file has {', '.join(names)}")
+    places = {name: place for place, name in enumerate(names)}
+    return [places[name] for name in wanted]

@@ -147,7 +147,7 @@ class SensorJob(FilesInParts):
             found = 1 / float(np.median(np.diff(clock)))
             if found > 1.1 * rate:
                 notes.append(
-                    f"{key}: {name!r} has about {found:.3g} samples a second, at the times of "
+                    f"{key}: {name!r} has about {found:.6g} samples a second, at the times of "
                     f"--time_column: --resample {rate:g}Hz interpolates them without a filter, and "
                     f"frequencies above {rate / 2:g} Hz appear as lower ones; if they are evenly "
                     "spaced, --rate instead of --time_column filters them"
@@ -361,7 +361,9 @@ class SensorJob(FilesInParts):
         recording = read_recording(name, data, self.read_options)
         if recording.dtype and not self.dtype:
             arrays = {n: convert_array(a, recording.dtype) for n, a in recording.arrays.items()}
-            rounded = itertools.chain.from_iterable(map(note_rounded, recording.arrays.values()))
+            # Only the notes of the first file are read, before there is a schema.
+            noted = () if self.features else recording.arrays.values()
+            rounded = itertools.chain.from_iterable(map(note_rounded, noted))
             recording = recording._replace(arrays=arrays, notes=(*recording.notes, *rounded))
         return recording
 

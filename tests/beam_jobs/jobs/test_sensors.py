@@ -11,6 +11,7 @@ import pytest
 import soundfile
 
 from beam_jobs.errors import RejectError, UsageError
+from beam_jobs.jobs.sensors.channels import choose_channels
 from beam_jobs.jobs.sensors.conditioning import Conditioning
 from beam_jobs.jobs.sensors.formats.registry import FORMATS, suffixes_of
 from beam_jobs.jobs.sensors.job import SensorJob
@@ -90,6 +91,39 @@ def test_files_of_other_formats_are_rejected(tmp_path, name):
 def test_a_missing_file_is_rejected(tmp_path):
     with pytest.raises(RejectError, match="cannot be read"):
         SensorJob(Inputs((), str(tmp_path)), Labels()).read(Source("none.npy"))
+
+
+class Counted(list):
+    """A list that counts how often it is read from its start."""
+
+    reads = 0
+
+    def __iter__(self):
+        self.reads += 1
+        return super().__iter__()
+
+
+@pytest.mark.parametrize("flag", ["columns", "drop_columns", "metadata_columns"])
+def test_channels_are_chosen_without_a_search_for_each(flag):
+    columns = tuple(f"c{number}" for number in range(100))
+    names = Counted((*columns, "time", "x"))
+    places, _ = choose_channels(names, ReadOptions(**{flag: columns}))
+    assert places == ([*range(100)] if flag == "columns" else [101])
+    assert names.reads <= 4
+
+
+def test_columns_called_like_times_are_left_out_by_name():
+    names = ["time", "x", "Unnamed: 0", "y", "", "epoch_ms"]
+    left_out = ["time", "Unnamed: 0", "", "epoch_ms"]
+    assert choose_channels(names, ReadOptions()) == ([1, 3], left_out)
+
+
+def test_only_the_first_files_are_searched_for_rounded_values(tmp_path):
+    large = b"x\n16777216\n16777217\n"
+    first = job(tmp_path, a_csv=large, b_csv=large)
+    (warning,) = first.warnings
+    assert warning.startswith("a.csv: 16777217 and the value before it are equal in float32")
+    assert first.read(Source("b.csv"))[0].notes == ()
 
 
 # Conversion.

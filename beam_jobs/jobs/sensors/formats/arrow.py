@@ -11,7 +11,13 @@ import pyarrow.dataset
 import pyarrow.parquet
 
 from beam_jobs.errors import RejectError
-from beam_jobs.jobs.sensors.channels import choose_channels, column_index, note_left_out, note_twice
+from beam_jobs.jobs.sensors.channels import (
+    choose_channels,
+    column_index,
+    column_indexes,
+    note_left_out,
+    note_twice,
+)
 from beam_jobs.jobs.sensors.inside.columns import Column
 from beam_jobs.jobs.sensors.recording import ReadOptions, Recording, check_size, single_signal
 from beam_jobs.jobs.sensors.tables import METADATA, seconds
@@ -66,8 +72,8 @@ def _read(
         chosen = [name for name in chosen if types[name] in _NUMBERS]
     if not chosen:
         raise RejectError(f"no numeric column but the time: the file has {', '.join(names)}")
+    column_indexes(names, chosen)
     for name in chosen:
-        column_index(names, name)
         if types[name] not in _NUMBERS:
             raise RejectError(
                 f"column {name!r} is not numeric but {types[name]}: choose others with --columns"
