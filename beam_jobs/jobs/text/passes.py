@@ -107,8 +107,10 @@ def _split_texts(job: TextJob, task: Task, rules: SplitRules) -> Iterator[_Split
         first += len(rows)
         duplicates = np.empty(0, np.uint8)
         if len(gone):
-            # The strata only know the labels and groups of texts that are kept.
-            duplicates, _ = _splits_of(job, texts.take(gone), replace(rules, strata=b""))
+            # Strata only know the labels of texts that are kept; a group that was not dealt follows
+            # its hash.
+            known = rules if rules.placement.deals_groups else replace(rules, strata=b"")
+            duplicates, _ = _splits_of(job, texts.take(gone), known)
             texts = texts.take(np.delete(rows, gone))
         splits, errors = _splits_of(job, texts, rules)
         if errors:

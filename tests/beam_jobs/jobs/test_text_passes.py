@@ -21,6 +21,7 @@ from beam_jobs.jobs.text.lines import numbered_chunks
 from beam_jobs.jobs.text.passes import TextFirstPass, TextSecondPass, sample_texts, text_digests
 from beam_jobs.jobs.text.subwords import train_bpe
 from beam_jobs.jobs.text.tokens import unpack_counts, words
+from beam_jobs.plan.group_splits import GroupSplits
 from beam_jobs.plan.groups import Groups
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.shards import Plan, SplitPlan
@@ -330,6 +331,19 @@ def test_a_label_of_only_dropped_texts_needs_no_stratum(tmp_path):
     assert summary.splits[0].records == 1
     drawn = rules.placement.split("a.jsonl#2")
     assert [split.duplicates for split in summary.splits] == [drawn == 0, drawn == 1]
+
+
+def test_dropped_texts_are_counted_in_the_split_of_their_group(tmp_path):
+    write_json(tmp_path, [{"text": "x", "g": group} for group in "aaabbb"])
+    reader = job(tmp_path, columns=("g",), drop_duplicates=True)
+    rules = rules_of(groups=Groups.parse("column:g"))
+    hashes = np.sort(rules.placement.group_hashes([b"a", b"b"]))
+    task = replace(tasks_of(reader)[0], dropped=np.array([1, 2, 4, 5], "<i8").tobytes())
+    for dealt in ([0, 0], [0, 1], [1, 0], [1, 1]):
+        strata = GroupSplits(1, hashes, np.array(dealt, np.uint8)).pack()
+        splits = first_pass(reader, replace(rules, strata=strata), task).summary.splits
+        assert [split.duplicates for split in splits] == [2 * split.records for split in splits]
+        assert [split.records for split in splits] == [dealt.count(0), dealt.count(1)]
 
 
 def test_dropped_numbers_count_through_all_files_of_a_task(tmp_path):
