@@ -14,7 +14,7 @@ import numpy as np
 
 from beam_jobs.records.exact_sums import sums_of_bytes
 from beam_jobs.records.numbers import Numbers
-from readers.format.encode import is_integer
+from readers.format.encode.values import is_integer
 from readers.format.schema import IMAGE_ENCODINGS, Feature, Schema
 from readers.format.tensor import string_values
 

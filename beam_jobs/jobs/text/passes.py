@@ -34,7 +34,7 @@ from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.chunks import Task
 from beam_jobs.sources.extra_features import extra_values
 from beam_jobs.sources.labels import Label
-from readers.format.encode import checked
+from readers.format.encode.values import checked
 
 if TYPE_CHECKING:
     from beam_jobs.jobs.text.job import TextJob

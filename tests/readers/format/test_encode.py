@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from readers.format.decode.records import Decoder, parse_example
-from readers.format.encode import Encoder, map_order
+from readers.format.encode.records import Encoder, map_order
 from readers.format.schema import (
     FLOATS_IN_A_LIST,
     INTEGERS_IN_A_LIST,
@@ -643,7 +643,7 @@ def test_random_bytes_raise_a_value_error(data):
 @pytest.mark.parametrize("kept", [1, 2, 7, 4096])
 @pytest.mark.parametrize(("feature", "shape"), CASES[::3], ids=str)
 def test_an_encoder_of_many_layouts_matches_tensorflow(monkeypatch, kept, feature, shape):
-    monkeypatch.setattr("readers.format.encode._MAX_LAYOUTS", kept)
+    monkeypatch.setattr("readers.format.encode.records._MAX_LAYOUTS", kept)
     encoder = Encoder(Schema({"x": feature}))
     sizes = [
         tuple(n if s is None else s for s in feature.shape) for n in (1, 0, 4, 1, 3, 4, 1, 200)
