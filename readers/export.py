@@ -16,7 +16,8 @@ from readers.batches.batch_format import BatchFormat
 from readers.batches.collate import collate
 from readers.export_file import PartialNpy
 from readers.files.remote import local_path, query
-from readers.format.schema import Feature, Schema, format_shape, numpy_dtype
+from readers.format.dtypes import numpy_dtype
+from readers.format.schema import Feature, Schema, format_shape
 from readers.shards.plan import Paths, Plan
 from readers.shards.records import Records
 from readers.shards.resolve import name_list, resolve

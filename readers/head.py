@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from readers.describe import class_names, named
+from readers.format.dtypes import dtype_name
 from readers.format.manifest import Manifest
-from readers.format.schema import dtype_name, format_shape
+from readers.format.schema import format_shape
 from readers.shards.records import Records
 from readers.shards.resolve import dataset_plan
 

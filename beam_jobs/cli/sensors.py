@@ -22,7 +22,7 @@ from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.rows import DEFAULT
 from beam_jobs.sources.source import COLUMN
 from beam_jobs.sources.table_inputs import known_columns
-from readers.format.schema import TENSORFLOW_DTYPES
+from readers.format.dtypes import TENSORFLOW_DTYPES
 
 # Precedes the name of an array in --label.
 _ARRAY = "array:"

@@ -12,14 +12,13 @@ import numpy as np
 
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.sources.source import COLUMN
-from readers.format.schema import (
+from readers.format.dtypes import (
     FLOATS_IN_A_LIST,
     INTEGERS_IN_A_LIST,
     TENSORFLOW_DTYPES,
-    Feature,
-    Schema,
     numpy_dtype,
 )
+from readers.format.schema import Feature, Schema
 
 # Tables have no complex numbers, and bfloat16 is for models, not for data.
 DTYPES = tuple(

@@ -8,7 +8,8 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from readers.format.schema import Feature, Schema, format_shape, numpy_dtype
+from readers.format.dtypes import numpy_dtype
+from readers.format.schema import Feature, Schema, format_shape
 
 Batching = Literal["dense", "padded", "ragged", "packed"]
 

@@ -16,7 +16,8 @@ from readers.format.decode.column import (
     column_of,
     object_array,
 )
-from readers.format.schema import Feature, numpy_dtype
+from readers.format.dtypes import numpy_dtype
+from readers.format.schema import Feature
 
 
 def collate(

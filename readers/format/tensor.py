@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from readers.format.decode.fast_path import fast_tensor
-from readers.format.schema import TENSORFLOW_DTYPES, dtype_name, format_shape, numpy_dtype
+from readers.format.dtypes import TENSORFLOW_DTYPES, dtype_name, numpy_dtype
+from readers.format.schema import format_shape
 from readers.format.wire import fields, varint
 
 _DTYPE_NAMES = {number: name for name, number in TENSORFLOW_DTYPES.items()}

@@ -15,14 +15,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from readers.format.schema import (
-    FLOATS_IN_A_LIST,
-    IMAGE_ENCODINGS,
-    TENSORFLOW_DTYPES,
-    Feature,
-    Schema,
-    format_shape,
-)
+from readers.format.dtypes import FLOATS_IN_A_LIST, TENSORFLOW_DTYPES
+from readers.format.schema import IMAGE_ENCODINGS, Feature, Schema, format_shape
 from readers.format.tensor import tensor_header
 from readers.tfdata.tensor_headers import read_headers
 

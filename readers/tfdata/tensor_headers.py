@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from readers.format.schema import TENSORFLOW_DTYPES
+from readers.format.dtypes import TENSORFLOW_DTYPES
 
 
 def read_headers(

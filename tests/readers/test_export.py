@@ -17,7 +17,8 @@ import readers
 from readers import export
 from readers.__main__ import main
 from readers.export_file import PartialNpy
-from readers.format.schema import Schema, numpy_dtype
+from readers.format.dtypes import numpy_dtype
+from readers.format.schema import Schema
 from tests.support.datasets import NUMBERS, flip, numbers, write_dataset, write_numbers
 from tests.support.images import encoded
 

@@ -10,13 +10,8 @@ import tensorflow as tf
 from PIL import Image
 
 import readers
-from readers.format.schema import (
-    FLOATS_IN_A_LIST,
-    INTEGERS_IN_A_LIST,
-    TENSORFLOW_DTYPES,
-    Feature,
-    Schema,
-)
+from readers.format.dtypes import FLOATS_IN_A_LIST, INTEGERS_IN_A_LIST, TENSORFLOW_DTYPES
+from readers.format.schema import Feature, Schema
 from tests.support.arrays import assert_same, random_array
 from tests.support.images import encoded
 from tests.support.plain import example, tensor, write_plain

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from readers.format.schema import FLOATS_IN_A_LIST, numpy_dtype
+from readers.format.dtypes import FLOATS_IN_A_LIST, numpy_dtype
 
 
 def assert_same(found: Any, expected: Any) -> None:

@@ -11,6 +11,7 @@ from beam_jobs.errors import UsageError
 from beam_jobs.sources.labels import LABEL
 from beam_jobs.storage.files import open_file
 from beam_jobs.storage.paths import absolute_path
+from readers.format.dtypes import numpy_dtype
 from readers.format.manifest import (
     MANIFEST,
     PADDING,
@@ -19,7 +20,7 @@ from readers.format.manifest import (
     VOCABULARY,
     Manifest,
 )
-from readers.format.schema import Schema, numpy_dtype
+from readers.format.schema import Schema
 
 # The most bytes read of a manifest or a vocabulary.
 _MAX_TEXT_BYTES = 256 << 20

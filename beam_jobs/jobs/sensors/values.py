@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from beam_jobs.errors import RejectError
-from readers.format.schema import TENSORFLOW_DTYPES, Feature, fits, format_shape, numpy_dtype
+from readers.format.dtypes import TENSORFLOW_DTYPES, numpy_dtype
+from readers.format.schema import Feature, fits, format_shape
 
 # Integers up to this one are different numbers in float32.
 _EXACT_IN_FLOAT32 = 1 << 24

@@ -17,7 +17,8 @@ import numpy as np
 
 from readers.format.decode.column import Allocator, FeatureColumn, LazyValues, Spans, object_array
 from readers.format.decode.records import list_kind, parse_example
-from readers.format.schema import IMAGE_ENCODINGS, TENSORFLOW_DTYPES, Feature, Schema, numpy_dtype
+from readers.format.dtypes import TENSORFLOW_DTYPES, numpy_dtype
+from readers.format.schema import IMAGE_ENCODINGS, Feature, Schema
 from readers.format.tensor import tensor_header
 from readers.format.wire import BYTES_LIST, INT64_LIST, LONGEST_LENGTH, unpacked_varints, varint
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from readers.format.schema import Feature, numpy_dtype
+from readers.format.dtypes import numpy_dtype
+from readers.format.schema import Feature
 
 # A function like `np.empty`: a shape and a dtype -> an array of undefined values.
 Allocator = Callable[[tuple[int, ...], np.dtype[Any]], np.ndarray]

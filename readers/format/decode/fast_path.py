@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from readers.format.schema import TENSORFLOW_DTYPES, numpy_dtype
+from readers.format.dtypes import TENSORFLOW_DTYPES, numpy_dtype
 from readers.format.wire import BYTES_LIST, FLOAT_LIST, INT64_LIST, LONGEST_LENGTH
 
 # Arrays of higher rank need NumPy 2 and do not occur in datasets.

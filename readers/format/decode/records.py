@@ -14,15 +14,8 @@ from typing import Any
 import numpy as np
 
 from readers.format.decode.fast_path import fast_lists
-from readers.format.schema import (
-    FLOATS_IN_A_LIST,
-    IMAGE_ENCODINGS,
-    Feature,
-    Schema,
-    fits,
-    format_shape,
-    numpy_dtype,
-)
+from readers.format.dtypes import FLOATS_IN_A_LIST, numpy_dtype
+from readers.format.schema import IMAGE_ENCODINGS, Feature, Schema, fits, format_shape
 from readers.format.tensor import parse_tensor
 from readers.format.wire import BYTES_LIST, FLOAT_LIST, INT64_LIST, fields, unpacked_varints, varint
 

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from readers.format.dtypes import FLOATS_IN_A_LIST
 from readers.format.encode.values import checked, is_integer
-from readers.format.schema import FLOATS_IN_A_LIST, IMAGE_ENCODINGS, Feature, Schema
+from readers.format.schema import IMAGE_ENCODINGS, Feature, Schema
 from readers.format.tensor import little_endian, string_values, tensor_parts
 from readers.format.wire import FLOAT_LIST, INT64_LIST, packed_varints, varint
 

@@ -6,14 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from readers.format.schema import (
-    IMAGE_ENCODINGS,
-    Feature,
-    dtype_name,
-    fits,
-    format_shape,
-    numpy_dtype,
-)
+from readers.format.dtypes import dtype_name, numpy_dtype
+from readers.format.schema import IMAGE_ENCODINGS, Feature, fits, format_shape
 from readers.format.tensor import string_values
 
 _INTEGER = Feature("int64", (), "list")

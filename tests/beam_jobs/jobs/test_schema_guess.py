@@ -27,8 +27,9 @@ from beam_jobs.jobs.reshard.schema_guess import SchemaGuess
 from readers.format.decode.batches import MARGIN
 from readers.format.decode.images import decode_image
 from readers.format.decode.records import Decoder
+from readers.format.dtypes import TENSORFLOW_DTYPES, dtype_name, numpy_dtype
 from readers.format.encode import Encoder
-from readers.format.schema import TENSORFLOW_DTYPES, Feature, Schema, dtype_name, numpy_dtype
+from readers.format.schema import Feature, Schema
 from readers.format.wire import varint
 from tests.support.images import encoded
 from tests.support.plain import example, sequence_example, tensor

@@ -19,7 +19,8 @@ from beam_jobs.jobs.sensors.recording import ReadOptions
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.source import Source
-from readers.format.schema import TENSORFLOW_DTYPES, Feature, Schema
+from readers.format.dtypes import TENSORFLOW_DTYPES
+from readers.format.schema import Feature, Schema
 
 DTYPES = sorted(set(TENSORFLOW_DTYPES) - {"string", "bfloat16"})
 

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from beam_jobs.records.exact_sums import exact, sum_exactly
 from beam_jobs.records.numbers import Numbers
 from beam_jobs.records.statistics import MAX_COUNTED, Statistics
+from readers.format.dtypes import numpy_dtype
 from readers.format.encode import Encoder
-from readers.format.schema import Feature, Schema, numpy_dtype
+from readers.format.schema import Feature, Schema
 
 INTEGERS = ["bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64"]
 FLOATS = ["float16", "float32", "float64"]

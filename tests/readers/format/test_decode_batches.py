@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from readers.format.decode.batches import MARGIN, ColumnDecoder
 from readers.format.decode.column import column_of, merged
 from readers.format.decode.records import Decoder
+from readers.format.dtypes import numpy_dtype
 from readers.format.encode import Encoder
-from readers.format.schema import Feature, Schema, numpy_dtype
+from readers.format.schema import Feature, Schema
 from readers.format.wire import varint
 from tests.support.plain import example, tensor
 

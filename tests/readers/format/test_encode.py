@@ -12,15 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from readers.format.decode.records import Decoder, parse_example
-from readers.format.encode.records import Encoder, map_order
-from readers.format.schema import (
+from readers.format.dtypes import (
     FLOATS_IN_A_LIST,
     INTEGERS_IN_A_LIST,
     TENSORFLOW_DTYPES,
-    Feature,
-    Schema,
     numpy_dtype,
 )
+from readers.format.encode.records import Encoder, map_order
+from readers.format.schema import Feature, Schema
 from readers.format.wire import varint
 from tests.readers.format.mutations import mutated
 from tests.support.arrays import assert_same, random_array

@@ -2,15 +2,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from readers.format.schema import (
-    ENCODINGS,
-    TENSORFLOW_DTYPES,
-    Feature,
-    Schema,
-    dtype_name,
-    format_shape,
-    numpy_dtype,
-)
+from readers.format.dtypes import TENSORFLOW_DTYPES, dtype_name, numpy_dtype
+from readers.format.schema import ENCODINGS, Feature, Schema, format_shape
 
 
 @pytest.mark.parametrize("name", sorted(TENSORFLOW_DTYPES))

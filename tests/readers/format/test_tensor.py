@@ -9,7 +9,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from readers.format.schema import TENSORFLOW_DTYPES, numpy_dtype
+from readers.format.dtypes import TENSORFLOW_DTYPES, numpy_dtype
 from readers.format.tensor import parse_tensor, serialize_tensor, tensor_header
 from readers.format.wire import varint
 from tests.readers.format.mutations import mutated

@@ -12,8 +12,9 @@ from readers.batches.batch_format import BatchFormat
 from readers.batches.collate import collate, truncate
 from readers.format.decode.column import column_of
 from readers.format.decode.records import Decoder
+from readers.format.dtypes import numpy_dtype
 from readers.format.encode import Encoder
-from readers.format.schema import Feature, Schema, numpy_dtype
+from readers.format.schema import Feature, Schema
 from readers.tfdata.batching import batch_of
 from readers.tfdata.decode import decode_batch
 

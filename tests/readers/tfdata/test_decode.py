@@ -12,14 +12,9 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from readers.batches.batch_format import BatchFormat
+from readers.format.dtypes import FLOATS_IN_A_LIST, INTEGERS_IN_A_LIST, TENSORFLOW_DTYPES
 from readers.format.encode import Encoder
-from readers.format.schema import (
-    FLOATS_IN_A_LIST,
-    INTEGERS_IN_A_LIST,
-    TENSORFLOW_DTYPES,
-    Feature,
-    Schema,
-)
+from readers.format.schema import Feature, Schema
 from readers.tfdata.batching import batch_of
 from readers.tfdata.decode import decode_batch
 from tests.support.arrays import assert_same, random_array
