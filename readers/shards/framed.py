@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from readers.files.remote import local_path
-from readers.format.decode.batches import MARGIN
 from readers.format.decode.column import Allocator
+from readers.format.decode.scanner import MARGIN
 from readers.format.manifest import DatasetError
 from readers.shards.cache import ShardCache
 from readers.shards.fetch import Run, ShardBytes, fetch

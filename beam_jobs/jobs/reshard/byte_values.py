@@ -9,8 +9,8 @@ import numpy as np
 
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.reshard.example_walk import Walk
-from readers.format.decode.batches import MARGIN
 from readers.format.decode.column import Spans
+from readers.format.decode.scanner import MARGIN
 from readers.format.dtypes import TENSORFLOW_DTYPES, numpy_dtype
 from readers.format.tensor import parse_tensor, tensor_header
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from beam_jobs.errors import RejectError
-from readers.format.decode.batches import MARGIN
+from readers.format.decode.scanner import MARGIN
 from readers.format.tfrecord import (
     FRAME_BYTES,
     HEADER_BYTES,

@@ -81,7 +81,7 @@ class SchemaGuess:
 
         Args:
             data: uint8 [n], serialized Examples or SequenceExamples, and at least
-                `readers.format.decode.batches.MARGIN` bytes after the last one.
+                `readers.format.decode.scanner.MARGIN` bytes after the last one.
             starts, stops: int64 [B], where each begins and ends.
 
         Returns:

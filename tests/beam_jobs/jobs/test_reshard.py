@@ -32,7 +32,7 @@ from beam_jobs.sources.chunks import Chunk, Task
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.source import Source
 from beam_jobs.storage.files import open_file
-from readers.format.decode.batches import MARGIN
+from readers.format.decode.scanner import MARGIN
 from readers.format.encode import Encoder
 from readers.format.schema import Feature, Schema
 from readers.format.tfrecord import frame

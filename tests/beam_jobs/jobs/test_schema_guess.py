@@ -24,9 +24,9 @@ from beam_jobs.errors import UsageError
 from beam_jobs.jobs.reshard import schema_guess as inference
 from beam_jobs.jobs.reshard.example_walk import walked_lists
 from beam_jobs.jobs.reshard.schema_guess import SchemaGuess
-from readers.format.decode.batches import MARGIN
 from readers.format.decode.images import decode_image
 from readers.format.decode.records import Decoder
+from readers.format.decode.scanner import MARGIN
 from readers.format.dtypes import TENSORFLOW_DTYPES, dtype_name, numpy_dtype
 from readers.format.encode import Encoder
 from readers.format.schema import Feature, Schema

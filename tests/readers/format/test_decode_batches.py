@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from readers.format.decode.batches import MARGIN, ColumnDecoder
+from readers.format.decode.batches import ColumnDecoder
 from readers.format.decode.column import column_of, merged
 from readers.format.decode.records import Decoder
+from readers.format.decode.scanner import MARGIN
 from readers.format.dtypes import numpy_dtype
 from readers.format.encode import Encoder
 from readers.format.schema import Feature, Schema
