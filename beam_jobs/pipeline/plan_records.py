@@ -6,7 +6,7 @@ A task is a few chunks of files, or a whole file that has to be read from its st
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -16,26 +16,25 @@ from apache_beam.pvalue import AsList, AsSingleton, TaggedOutput
 from beam_jobs import progress
 from beam_jobs.dataset.output import Output
 from beam_jobs.jobs.passes import FirstPassResult, GroupRules, SplitRules
-from beam_jobs.jobs.protocols import (
-    Digester,
-    LearnSchema,
-    LearnSubwords,
-    LearnWords,
-    LineCounter,
-    RecordJob,
-)
-from beam_jobs.jobs.text.duplicates import Tally, check_tally, pack_digests
-from beam_jobs.jobs.text.lines import numbered_chunks
+from beam_jobs.jobs.protocols import LearnSchema, LearnSubwords, LearnWords, RecordJob
+from beam_jobs.jobs.text.duplicates import Tally, check_tally
 from beam_jobs.jobs.text.sample import Sample, check_training, learn
 from beam_jobs.pipeline.plan_shards import Planned, PlanShards, Side
 from beam_jobs.pipeline.plan_strata import DealGroups, PlanStrata
 from beam_jobs.pipeline.steps import MergeFn, TaskStep
-from beam_jobs.pipeline.text_steps import BuildVocabulary, MarkDuplicates
+from beam_jobs.pipeline.text_steps import (
+    BuildVocabulary,
+    CountLinesFn,
+    DigestFn,
+    MarkDuplicates,
+    SampleFn,
+    number_lines,
+)
 from beam_jobs.plan.group_splits import GroupSizes, check_groups
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.strata import LabelHashes, check_strata
 from beam_jobs.plan.summary import Summary, label_names_of
-from beam_jobs.sources.chunks import RangeCount, Task, batch_chunks
+from beam_jobs.sources.chunks import Task, batch_chunks
 from readers.format.schema import Schema
 
 Counted = LabelHashes | GroupSizes
@@ -71,52 +70,13 @@ class _ListTasks(beam.DoFn):
                 uncounted += task.size
                 yield TaggedOutput(self.UNCOUNTED, task)
         if uncounted:
-            progress.expect(_CountLines.PHASE, uncounted, "B")
+            progress.expect(CountLinesFn.PHASE, uncounted, "B")
         for phase in self._phases:
             progress.expect(phase, size, "B")
         Metrics.counter("files", "chunks").inc(found)
         Metrics.counter("files", "bytes").inc(size)
         yield TaggedOutput(self.FOUND, found)
         yield TaggedOutput(self.BYTES, size)
-
-
-class _CountLines(TaskStep[list[RangeCount]]):
-    """Task of ranges -> (key of the file, the counts of the ranges)."""
-
-    PHASE = "counting lines"
-
-    def __init__(self, count: LineCounter, processes: int) -> None:
-        super().__init__(processes)
-        self._count = count
-
-    def work(self) -> LineCounter:
-        return self._count
-
-    def outputs(self, result: list[RangeCount]) -> Iterator[tuple[str, list[RangeCount]]]:
-        yield result[0].range.source.key, result
-
-
-def _number_lines(element: tuple[str, Iterable[list[RangeCount]]]) -> Iterator[Task]:
-    """Yields the tasks of a file whose ranges have been counted."""
-    yield from batch_chunks(numbered_chunks(itertools.chain.from_iterable(element[1])))
-
-
-class _Digest(TaskStep[tuple[str, Any]]):
-    """Task -> (partition, (id of the task, packed digests of its texts))."""
-
-    PHASE = "comparing"
-
-    def __init__(self, digest: Digester, processes: int) -> None:
-        super().__init__(processes)
-        self._digest = digest
-
-    def work(self) -> Digester:
-        return self._digest
-
-    def outputs(self, result: tuple[str, Any]) -> Iterator[tuple[int, tuple[str, bytes]]]:
-        name, found = result
-        for partition, rows in pack_digests(*found):
-            yield partition, (name, rows)
 
 
 class _Count(TaskStep[Counted]):
@@ -132,23 +92,6 @@ class _Count(TaskStep[Counted]):
         return self._read
 
     def outputs(self, result: Counted) -> Iterator[Counted]:
-        yield result
-
-
-class _Sample(TaskStep[Sample]):
-    """Task -> texts to train a tokenizer on."""
-
-    PHASE = "sampling"
-
-    def __init__(self, learns: LearnSubwords, output: Output, processes: int) -> None:
-        super().__init__(processes)
-        self._learns, self._output = learns, output
-
-    def work(self, strata: bytes, size: int) -> Callable[[Task], Sample]:
-        rules = SplitRules(self._output.placement, strata)
-        return self._learns.sampler(rules, size)
-
-    def outputs(self, result: Sample) -> Iterator[Sample]:
         yield result
 
 
@@ -275,9 +218,9 @@ class PlanRecords(beam.PTransform):
         """What progress calls the passes over all tasks, in order."""
         samples = isinstance(self._job.learns, LearnSubwords)
         return [
-            *[_Digest.PHASE] * bool(self._digester),
+            *[DigestFn.PHASE] * bool(self._digester),
             *[_Count.PHASE] * self._output.placement.plans_splits,
-            *[_Sample.PHASE] * samples,
+            *[SampleFn.PHASE] * samples,
             _FirstPass.PHASE,
             *self._later,
         ]
@@ -289,9 +232,9 @@ class PlanRecords(beam.PTransform):
             numbered = (
                 listed[_ListTasks.UNCOUNTED]
                 | "SpreadRanges" >> beam.Reshuffle()
-                | "CountLines" >> beam.ParDo(_CountLines(line_counter, self._processes))
+                | "CountLines" >> beam.ParDo(CountLinesFn(line_counter, self._processes))
                 | "GroupByFile" >> beam.GroupByKey()
-                | "NumberLines" >> beam.FlatMap(_number_lines)
+                | "NumberLines" >> beam.FlatMap(number_lines)
             )
             tasks = (tasks, numbered) | "AllTasks" >> beam.Flatten()
         return tasks | "Spread" >> beam.Reshuffle()
@@ -302,7 +245,7 @@ class PlanRecords(beam.PTransform):
         """The tasks, which know the records that they drop, and a tally of those."""
         if not self._digester:
             return tasks, None
-        digests = tasks | "Digest" >> beam.ParDo(_Digest(self._digester, self._processes))
+        digests = tasks | "Digest" >> beam.ParDo(DigestFn(self._digester, self._processes))
         marked = (tasks, digests) | "DropDuplicates" >> MarkDuplicates()
         return marked.tasks, AsSingleton(marked.tally)
 
@@ -335,7 +278,7 @@ class PlanRecords(beam.PTransform):
         learns = self._job.learns
         if not isinstance(learns, LearnSubwords):
             return ""
-        sample = _Sample(learns, self._output, self._processes)
+        sample = SampleFn(learns, self._output, self._processes)
         size = sizes | "AllBytes" >> beam.CombineGlobally(sum)
         return AsSingleton(
             tasks

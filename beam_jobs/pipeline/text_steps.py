@@ -1,15 +1,27 @@
-"""Steps of text jobs: mark duplicates, count words."""
+"""Steps of text jobs: count lines, mark duplicates, sample texts, count words."""
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import apache_beam as beam
 from apache_beam.pvalue import AsList, AsSingleton, TaggedOutput
 
-from beam_jobs.jobs.text.duplicates import DIGEST_ROW, Tally, find_duplicates, with_dropped
+from beam_jobs.dataset.output import Output
+from beam_jobs.jobs.passes import SplitRules
+from beam_jobs.jobs.protocols import Digester, LearnSubwords, LineCounter
+from beam_jobs.jobs.text.duplicates import (
+    DIGEST_ROW,
+    Tally,
+    find_duplicates,
+    pack_digests,
+    with_dropped,
+)
+from beam_jobs.jobs.text.lines import numbered_chunks
+from beam_jobs.jobs.text.sample import Sample
 from beam_jobs.jobs.text.tokens import (
     WordCounts,
     WordRanking,
@@ -17,9 +29,65 @@ from beam_jobs.jobs.text.tokens import (
     rank_words,
     unpack_counts,
 )
-from beam_jobs.pipeline.steps import MergeFn
-from beam_jobs.sources.chunks import Task
+from beam_jobs.pipeline.steps import MergeFn, TaskStep
+from beam_jobs.sources.chunks import RangeCount, Task, batch_chunks
 from readers.format.manifest import RESERVED_IDS
+
+
+class CountLinesFn(TaskStep[list[RangeCount]]):
+    """Task of ranges -> (key of the file, the counts of the ranges)."""
+
+    PHASE = "counting lines"
+
+    def __init__(self, count: LineCounter, processes: int) -> None:
+        super().__init__(processes)
+        self._count = count
+
+    def work(self) -> LineCounter:
+        return self._count
+
+    def outputs(self, result: list[RangeCount]) -> Iterator[tuple[str, list[RangeCount]]]:
+        yield result[0].range.source.key, result
+
+
+def number_lines(element: tuple[str, Iterable[list[RangeCount]]]) -> Iterator[Task]:
+    """Yields the tasks of a file whose ranges have been counted."""
+    yield from batch_chunks(numbered_chunks(itertools.chain.from_iterable(element[1])))
+
+
+class DigestFn(TaskStep[tuple[str, Any]]):
+    """Task -> (partition, (id of the task, packed digests of its texts))."""
+
+    PHASE = "comparing"
+
+    def __init__(self, digest: Digester, processes: int) -> None:
+        super().__init__(processes)
+        self._digest = digest
+
+    def work(self) -> Digester:
+        return self._digest
+
+    def outputs(self, result: tuple[str, Any]) -> Iterator[tuple[int, tuple[str, bytes]]]:
+        name, found = result
+        for partition, rows in pack_digests(*found):
+            yield partition, (name, rows)
+
+
+class SampleFn(TaskStep[Sample]):
+    """Task -> texts to train a tokenizer on."""
+
+    PHASE = "sampling"
+
+    def __init__(self, learns: LearnSubwords, output: Output, processes: int) -> None:
+        super().__init__(processes)
+        self._learns, self._output = learns, output
+
+    def work(self, strata: bytes, size: int) -> Callable[[Task], Sample]:
+        rules = SplitRules(self._output.placement, strata)
+        return self._learns.sampler(rules, size)
+
+    def outputs(self, result: Sample) -> Iterator[Sample]:
+        yield result
 
 
 class CountWordsFn(beam.CombineFn):

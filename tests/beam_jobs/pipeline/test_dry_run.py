@@ -125,7 +125,7 @@ def test_the_most_frequent_labels_are_printed_first():
     boxes, classes = format_findings(findings(*TWO, labels=labels)).splitlines()[-2:]
     assert classes == "labels: 3 (c: 12,345, a: 1, b: 1)"
     assert boxes.startswith("box_labels: 30 (29: 29, 28: 28, ")
-    assert boxes.endswith(" 10: 10, and 10 more)")
+    assert boxes.endswith(" 10: 10 and 10 more)")
     twenty = {"label": dict.fromkeys(map(str, range(20)), 1)}
     assert format_findings(findings(*TWO, labels=twenty)).endswith(" 9: 1)")
 
