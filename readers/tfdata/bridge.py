@@ -16,7 +16,7 @@ from readers.format.decode.column import Allocator
 from readers.format.schema import Feature, Schema
 from readers.order.permutation import record_keys
 from readers.tfdata.batching import ragged
-from readers.tfdata.decode import TensorColumn
+from readers.tfdata.tensor_columns import TensorColumn
 
 
 class TensorBridge:

@@ -1,0 +1,112 @@
+"""One feature of a batch as tensors, and the checks that name the feature if a value does not fit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import tensorflow as tf
+
+from readers.format.schema import Feature, format_shape
+
+# decode_raw does not support uint32 and uint64; signed integers have the same bits.
+_SIGNED = {"uint32": tf.int32, "uint64": tf.int64}
+
+
+@dataclass(frozen=True)
+class TensorColumn:
+    """One feature of B records, or the arrays of B sequences or feature lists.
+
+    Attributes:
+        values: [B, *shape] if the shape is fixed; else flat [N], record after record.
+        shapes: int64 [B, rank], the shape of each record; None if it is fixed.
+        row_lengths: int64 [B], the number of arrays in each sequence; `values` and `shapes` then
+            have a row for each array. None for all other encodings.
+        raw: string [B], the values of each record as bytes, if decoding had them at hand: padding
+            these is cheaper than padding the values.
+    """
+
+    values: tf.Tensor
+    shapes: tf.Tensor | None = None
+    row_lengths: tf.Tensor | None = None
+    raw: tf.Tensor | None = None
+
+
+def one_by_one(
+    feature: Feature, value: tf.Tensor, decode: Callable[[tf.Tensor], tf.Tensor]
+) -> TensorColumn:
+    """The column of values that can only be decoded one at a time."""
+    dtype = tf.as_dtype(feature.dtype)
+    if feature.is_fixed:
+        values = tf.map_fn(decode, value, fn_output_signature=tf.TensorSpec(feature.shape, dtype))
+        return TensorColumn(values)
+
+    def flat(data: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        array = decode(data)
+        shape = tf.ensure_shape(tf.shape(array, tf.int64), [len(feature.shape)])
+        return tf.reshape(array, [-1]), shape
+
+    values, shapes = tf.map_fn(
+        flat,
+        value,
+        fn_output_signature=(
+            tf.RaggedTensorSpec([None], dtype, ragged_rank=0, row_splits_dtype=tf.int64),
+            tf.TensorSpec([len(feature.shape)], tf.int64),
+        ),
+    )
+    return TensorColumn(values.flat_values, shapes)
+
+
+def fits_feature(feature: Feature, shapes: tf.Tensor) -> tf.Tensor:
+    """bool [B]: whether shapes, int64 [B, rank], have the feature's rank and known dimensions."""
+    expected = tf.constant([-1 if d is None else d for d in feature.shape], tf.int64)
+    if shapes.shape[1] is None:
+        same_rank = tf.shape(shapes)[1] == len(feature.shape)
+        return tf.cond(same_rank, lambda: _fits_rank(expected, shapes), lambda: tf.zeros([1], bool))
+    return _fits_rank(expected, shapes)
+
+
+def _fits_rank(expected: tf.Tensor, shapes: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_all((shapes >= 0) & ((expected < 0) | (shapes == expected)), axis=1)
+
+
+def checked(
+    tensor: tf.Tensor, fits: tf.Tensor, name: str, feature: Feature, *found: str | tf.Tensor
+) -> tf.Tensor:
+    """The tensor itself; when run, fails with the feature's name unless all of `fits` is true."""
+    spec = f"{feature.dtype} {format_shape(feature.shape)} ({feature.encoding})"
+    # Without quotes: TensorFlow escapes them.
+    message = f"feature {name}: expected {spec}:"
+    assertion = tf.debugging.Assert(tf.reduce_all(fits), [message, *found], summarize=8)
+    with tf.control_dependencies([assertion]):
+        return tf.identity(tensor)
+
+
+def fixed_column(feature: Feature, raw: tf.Tensor) -> TensorColumn:
+    """The column of a fixed shape, from the bytes of its values, string [B]."""
+    values = _from_raw(raw, feature.dtype)
+    shape = tf.concat([tf.shape(raw), tf.constant(feature.shape, tf.int32)], axis=0)
+    values = tf.ensure_shape(tf.reshape(values, shape), [raw.shape[0], *feature.shape])
+    return TensorColumn(values)
+
+
+def varying_column(feature: Feature, raw: tf.Tensor, shapes: tf.Tensor) -> TensorColumn:
+    """The column of unknown shape, from the bytes of its values, string [B], and their shapes."""
+    values = _from_raw(tf.strings.reduce_join(raw), feature.dtype)
+    return TensorColumn(values, shapes, raw=raw)
+
+
+def first_rows(feature: Feature, column: TensorColumn, limit: int) -> TensorColumn:
+    """A column with `raw` values, truncated in its first dimension, the only unknown one."""
+    assert column.shapes is not None
+    nbytes = limit * math.prod(feature.known_sizes) * tf.as_dtype(feature.dtype).size
+    sizes = tf.minimum(column.shapes[:, :1], tf.constant(limit, tf.int64))
+    shapes = tf.concat([sizes, column.shapes[:, 1:]], axis=1)
+    return varying_column(feature, tf.strings.substr(column.raw, 0, nbytes), shapes)
+
+
+def _from_raw(raw: tf.Tensor, dtype: str) -> tf.Tensor:
+    if dtype in _SIGNED:
+        return tf.bitcast(tf.io.decode_raw(raw, _SIGNED[dtype]), dtype)
+    return tf.io.decode_raw(raw, tf.as_dtype(dtype))
