@@ -10,18 +10,9 @@ import numpy as np
 
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.sensors.recording import check_size
-from beam_jobs.jobs.sensors.signals import (
-    NanPolicy,
-    Segment,
-    Span,
-    fill_missing,
-    find_gaps,
-    parse_rate,
-    parse_span,
-    resample_arrays,
-    spectrogram,
-    window_starts,
-)
+from beam_jobs.jobs.sensors.resampling import Segment, find_gaps, resample_arrays
+from beam_jobs.jobs.sensors.signals import NanPolicy, fill_missing, spectrogram, window_starts
+from beam_jobs.jobs.sensors.spans import Span, parse_rate, parse_span
 from beam_jobs.jobs.sensors.values import no_tensor
 
 # The feature that holds the share of samples that were interpolated, not measured.

@@ -12,7 +12,8 @@ from numpy.lib.stride_tricks import sliding_window_view
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.sensors import conditioning
 from beam_jobs.jobs.sensors.conditioning import FILLED, Conditioning, LastWindow, RecordingRecords
-from beam_jobs.jobs.sensors.signals import NanPolicy, Span, spectrogram
+from beam_jobs.jobs.sensors.signals import NanPolicy, spectrogram
+from beam_jobs.jobs.sensors.spans import Span
 from tests.support.arrays import assert_same
 
 NAN = np.nan
