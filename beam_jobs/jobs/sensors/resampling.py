@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -81,10 +80,10 @@ def resample_arrays(
     values = {}
     for name, array in arrays.items():
         if rates and rates.get(name, 0) > rate:
-            at_points = functools.partial(_filter, points, clocks[name], rates[name], rate)
+            found = _filter(points, clocks[name], rates[name], rate, flat(array), dtypes[name])
         else:
-            at_points = functools.partial(_interpolate, grid, clocks[name])
-        values[name] = _by_channel(array, at_points, len(grid), dtypes[name])
+            found = _interpolate(grid, clocks[name], flat(array), dtypes[name])
+        values[name] = found.reshape(len(grid), *array.shape[1:])
     filled = _find_filled(grid, clocks, rate)
     segments, at = [], 0
     for first, last in ranges:
@@ -153,22 +152,22 @@ def _ranges_between_gaps(
     return [(first, last) for first, last in ranges if first < last]
 
 
-def _by_channel(
-    array: np.ndarray, at_points: Callable[[np.ndarray], np.ndarray], count: int, dtype: np.dtype
+def _interpolate(
+    grid: np.ndarray, clock: np.ndarray, values: np.ndarray, dtype: np.dtype
 ) -> np.ndarray:
-    channels = flat(array)
-    result = np.empty((count, channels.shape[1]), dtype)
-    for place in range(channels.shape[1]):
-        result[:, place] = at_points(channels[:, place])
-    return result.reshape(count, *array.shape[1:])
-
-
-def _interpolate(grid: np.ndarray, clock: np.ndarray, values: np.ndarray) -> np.ndarray:
-    return np.interp(grid, clock, values)
+    result = np.empty((len(grid), values.shape[1]), dtype)
+    for place in range(values.shape[1]):
+        result[:, place] = np.interp(grid, clock, values[:, place])
+    return result
 
 
 def _filter(
-    points: np.ndarray, clock: np.ndarray, found_rate: float, rate: float, values: np.ndarray
+    points: np.ndarray,
+    clock: np.ndarray,
+    found_rate: float,
+    rate: float,
+    values: np.ndarray,
+    dtype: np.dtype,
 ) -> np.ndarray:
     """Returns the values at points of the grid without frequencies above half of its rate.
 
@@ -178,20 +177,23 @@ def _filter(
         points: int64 [points], numbers of points of the grid.
         clock: float64 [time], seconds after point 0.
         found_rate, rate: Samples per second of the values and of the grid.
-        values: [time].
+        values: [time, channels].
+        dtype: The dtype of the result.
     """
-    good = np.isfinite(values)
-    if not len(points) or not good.any():
-        return np.full(len(points), np.nan)
+    if not len(points):
+        return np.empty((0, values.shape[1]), dtype)
     # By their decimals: 44.1 has a huge denominator as a binary number.
     in_samples = Fraction(repr(found_rate))
     step, offset = in_samples / Fraction(repr(rate)), -Fraction(float(clock[0])) * in_samples
-    whole = fill_missing(values, "interpolate")
-    result = sample_at_lower_rate(whole, step, offset, int(points[-1]) + 1)[points]
+    good = np.isfinite(values)
+    known = good.any(0)
+    whole = fill_missing(values if known.all() else np.where(known, values, 0), "interpolate")
+    result = sample_at_lower_rate(whole, step, offset, int(points[-1]) + 1, dtype)[points]
     if not good.all():
-        missing = np.concatenate([[0], np.cumsum(~good)])
+        missing = np.pad(np.cumsum(~good, 0, np.int32), ((1, 0), (0, 0)))
         edges = [np.searchsorted(clock, points / rate + half) for half in (-0.5 / rate, 0.5 / rate)]
         result[missing[edges[1]] > missing[edges[0]]] = np.nan
+        result[:, ~known] = np.nan
     return result
 
 

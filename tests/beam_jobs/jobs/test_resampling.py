@@ -1,6 +1,10 @@
 """Arrays on one grid, compared with SciPy and definitions that compute one point after another."""
 
 import math
+import os
+import subprocess
+import sys
+import tracemalloc
 from fractions import Fraction
 
 import numpy as np
@@ -11,6 +15,7 @@ from hypothesis import strategies as st
 
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.sensors import lowpass
+from beam_jobs.jobs.sensors.lowpass import sample_at_lower_rate
 from beam_jobs.jobs.sensors.resampling import find_gaps, resample_arrays
 from tests.support.arrays import assert_same
 
@@ -303,18 +308,93 @@ def test_filtered_points_have_the_shape_and_dtype_of_interpolated_ones():
         np.testing.assert_allclose(result[20:30], array[40:60:2], atol=1e-3)
 
 
-def test_a_recording_is_filtered_to_the_same_bytes_whatever_was_filtered_before():
-    arrays = [noise(500 + n).astype(np.float64) for n in range(4)]
-    first = [lowered(array, 44_100, 16_000).tobytes() for array in arrays]
-    for function in (np.sin, np.cos):
-        lowered(function(np.arange(700)), 48_000, 16_000)
-    lowpass._weights.cache_clear()
-    assert [lowered(array, 44_100, 16_000).tobytes() for array in arrays[::-1]] == first[::-1]
+UNEVEN = [(99.97, 50), (44_100, 15_999), (1000, 7.123456), (250.017, 250), (50, 3)]
 
 
-def test_a_filter_larger_than_a_record_is_rejected():
-    with pytest.raises(RejectError, match=r"the filter of --resample takes \d+ bytes, more than"):
-        lowered(noise(10), 48_000, 0.001)
+@pytest.mark.parametrize(("found", "rate"), UNEVEN)
+def test_the_table_of_the_filter_changes_no_sample_by_1e_7(found, rate):
+    array = noise(700, 2).astype(np.float64)
+    step = found / rate
+    centers = np.arange(len(lowered(array, found, rate))) * step
+    zeros = (np.arange(-17 * step, 700 + 17 * step).round() - centers[:, None]) / step
+    window = np.i0(8 * np.sqrt(np.maximum(0, 1 - (zeros / 16) ** 2)))
+    weights = np.sinc(zeros) * window * (abs(zeros) < 16)
+    weights /= weights.sum(1, keepdims=True)
+    samples = np.arange(-17 * step, 700 + 17 * step).round().astype(int).clip(0, 699)
+    error = abs(lowered(array, found, rate) - weights @ array[samples]).max()
+    assert error < 1e-7 * abs(array).max()
+
+
+def test_thousands_of_phases_do_not_take_thousands_of_steps(monkeypatch):
+    calls, einsum = [], np.einsum
+    monkeypatch.setattr(np, "einsum", lambda *a, **k: [calls.append(a[0]), einsum(*a, **k)][1])
+    assert len(lowered(noise(20_000, 2), 99.97, 50)) == 10_003
+    assert len(lowered(noise(20_000, 2), 44_100, 15_999)) == 7_256
+    assert 0 < len(calls) < 100
+
+
+FILTERED = """
+import sys
+import numpy as np
+from beam_jobs.jobs.sensors.resampling import resample_arrays
+for found, rate, length, channels in ((48_000, 16, 60_000, 1), (48_000, 16_000, 9_000, 4)):
+    array = np.random.default_rng(0).normal(size=(length, channels))
+    clock = np.arange(length) / found
+    (segment,) = resample_arrays({"x": array}, {"x": clock}, rate, 1e9, {"x": found})
+    sys.stdout.buffer.write(segment.arrays["x"].tobytes())
+"""
+
+
+@pytest.mark.slow
+def test_the_number_of_threads_changes_no_byte():
+    one, two = (
+        subprocess.run(
+            [sys.executable, "-c", FILTERED],
+            env={**os.environ, "OPENBLAS_NUM_THREADS": threads, "MKL_NUM_THREADS": threads},
+            check=True,
+            capture_output=True,
+        ).stdout
+        for threads in ("1", "4")
+    )
+    assert len(one) == 8 * (21 + 4 * 3_000)
+    assert one == two
+
+
+@pytest.mark.parametrize("found", [44_100, 44_100.7])
+def test_the_size_of_blocks_changes_no_sample(found, monkeypatch):
+    array = noise(3000, 3).astype(np.float64)
+    whole = lowered(array, found, 16_000)
+    for block in (1, 20_000, 1 << 30):
+        monkeypatch.setattr(lowpass, "_BLOCK", block)
+        np.testing.assert_allclose(lowered(array, found, 16_000), whole, rtol=0, atol=1e-9)
+
+
+def test_channels_are_filtered_each_on_its_own():
+    array = noise(800, 4)
+    array[100:110, 1], array[:, 2] = NAN, INF
+    together = lowered(array, 300, 99.7)
+    alone = [lowered(channel, 300, 99.7) for channel in array.T]
+    np.testing.assert_allclose(together, np.stack(alone, 1), atol=1e-6)
+    assert np.isnan(together[:, 2]).all() and np.isnan(together[:, 1]).sum() == 4
+
+
+def test_a_recording_shorter_than_a_sample_of_the_lower_rate_is_rejected():
+    message = (
+        r"^its 44100 samples are shorter than one sample of --resample, which is 220500 of them"
+    )
+    with pytest.raises(RejectError, match=message):
+        lowered(np.zeros(44_100, np.int16), 44_100, 0.2)
+    assert len(lowered(np.zeros(44_100, np.int16), 44_100, 1)) == 2
+
+
+def test_a_filter_takes_no_more_memory_than_it_says():
+    with pytest.raises(RejectError, match=r"^the filter of --resample takes \d+ bytes, more than"):
+        lowered(np.zeros((400_000, 64), np.int8), 48_000, 0.12)
+    step = Fraction(44_100)
+    tracemalloc.start()
+    sample_at_lower_rate(np.zeros((44_100, 4), np.int16), step, Fraction(0), 1, np.dtype("f4"))
+    assert tracemalloc.get_traced_memory()[1] < 8 * 32 * 44_100 * (6 + 4 * 4)
+    tracemalloc.stop()
 
 
 def test_a_flawless_recording_at_a_higher_rate_has_nothing_filled():
