@@ -95,7 +95,10 @@ _STATED_IF_GIVEN = {
     "sensors": {
         "channels",
         "drop_columns",
+        "gain",
         "last_window",
+        "log",
+        "mel",
         "record",
         "recording_column",
         "times",

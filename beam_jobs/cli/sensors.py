@@ -154,6 +154,13 @@ class SensorFlags(InputFlags):
         "NaN and infinite values: keep them, reject the recording, or interpolate within the "
         "channel",
     )
+    gain: str = flag(
+        "",
+        "amplify recordings: by decibels such as -6dB, or peak, which makes the largest magnitude of "
+        "each recording 1; the result is float32, integers of audio become -1..1 first",
+        unset="none",
+        metavar="DB|peak",
+    )
     window: str = flag(
         "",
         "cut recordings into records of N samples, or of a time such as 2s",
@@ -183,6 +190,20 @@ class SensorFlags(InputFlags):
         "in samples such as 256:128 or times such as 25ms:10ms",
         unset="the signal itself",
         metavar="FRAME:STEP",
+    )
+    mel: int = flag(
+        0,
+        "mel bands of the power spectrum instead of the magnitude of each frequency, such as 80: "
+        "float32 [frames, N, channels], those of librosa.feature.melspectrogram (Slaney's scale and "
+        "norm, from 0 Hz to half of the sampling rate) with center=False",
+        unset="magnitudes",
+        metavar="N",
+    )
+    log: bool = flag(
+        False,
+        "spectrograms in decibels, those of librosa.power_to_db with top_db=None: "
+        "10 log10(max(power, 1e-10))",
+        unset="no",
     )
     sequence: bool = flag(
         False,
@@ -261,6 +282,9 @@ class SensorFlags(InputFlags):
             spectrogram=self.spectrogram,
             sequence=self.sequence,
             last_window=self.last_window,
+            mel=self.mel,
+            log=self.log,
+            gain=self.gain,
         )
 
     def _inside(self, inputs: Inputs, wanted: tuple[str, ...], array: str) -> tuple[str, ...]:
@@ -308,7 +332,7 @@ class SensorFlags(InputFlags):
             times=self.times,
             delimiter=dialect.delimiter,
             encoding=dialect.encoding,
-            float_audio=self.dtype.startswith("float"),
+            float_audio=self.dtype.startswith("float") or bool(self.gain),
             mono=self.channels == 1,
             inside=inside,
             recording_column=self.recording_column,

@@ -17,9 +17,12 @@ from sklearn.datasets import load_digits
 
 import readers
 from beam_jobs.jobs import file_passes
+from beam_jobs.jobs.sensors.spectra.mel import mel_bands
+from beam_jobs.jobs.sensors.spectra.spectrograms import spectrogram
 from readers.format.manifest import Manifest
 from readers.format.schema import Feature
 from tests.support.archives import tarred
+from tests.support.arrays import assert_same
 from tests.support.commands import BEAM_WORKERS, ONE, interrupted, refused, resumed, run
 from tests.support.datasets import balanced, files_of, records_of, rejects_of
 
@@ -115,6 +118,22 @@ def test_spectrograms_of_windows_equal_those_of_tensorflow(audio, tmp_path):
             np.testing.assert_allclose(spectrum, stft, rtol=1e-3, atol=1e-4)
     assert found.keys() == expected_keys
     assert_statistics(tmp_path / "out", "signal")
+
+
+def test_mel_spectrograms_of_audio_have_bands_in_decibels(audio, tmp_path):
+    flags = ["--label", "none", "--dtype", "float32", "--spectrogram", "16ms:8ms"]
+    flags += ["--mel", 20, "--log"]
+    assert run("sensors", "--input", audio, "--output", tmp_path / "out", *flags) == 0
+    manifest = Manifest.read(str(tmp_path / "out"))
+    assert manifest.schema["signal"] == Feature("float32", (None, 20, 2), "tensor")
+    assert (manifest.options["mel"], manifest.options["log"]) == (20, True)
+    found = records_of(tmp_path / "out")
+    assert len(found) == 6
+    for key, record in found.items():
+        signal, _ = soundfile.read(audio / key, dtype="float32")
+        assert_same(record["signal"], spectrogram(signal, 128, 64, mel_bands(20, 128, 8000), True))
+        # 440 Hz are 6.6 mel, and the centres of bands are 35.2 / 21 mel apart.
+        assert set(record["signal"][..., 0].argmax(1)) == {3}
 
 
 def test_audio_of_several_rates_is_refused_until_it_is_resampled(tmp_path, capsys):

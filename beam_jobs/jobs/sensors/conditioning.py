@@ -11,8 +11,9 @@ import numpy as np
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.sensors.recording import check_size
 from beam_jobs.jobs.sensors.resampling import Segment, find_gaps, resample_arrays
-from beam_jobs.jobs.sensors.signals import NanPolicy, fill_missing, spectrogram, window_starts
-from beam_jobs.jobs.sensors.spans import Span, parse_rate, parse_span
+from beam_jobs.jobs.sensors.signals import NanPolicy, amplify, fill_missing, window_starts
+from beam_jobs.jobs.sensors.spans import Gain, Span, parse_gain, parse_rate, parse_span
+from beam_jobs.jobs.sensors.spectra.spectrograms import Spectrogram
 from beam_jobs.jobs.sensors.values import no_tensor
 
 # The feature that holds the share of samples that were interpolated, not measured.
@@ -40,10 +41,10 @@ class Conditioning:
         max_gap: Longest time between two measurements that is interpolated, in seconds.
         window: Length of each record; None for whole recordings.
         stride: Distance from the start of one window to the next; None for whole recordings.
-        frame: Length of a spectrogram's frame; None without spectrograms.
-        step: Distance from one frame to the next; None without spectrograms.
+        spectrogram: The spectrograms that records are; None for signals.
         sequence: Whether all pieces of a recording become one record.
         pad: Whether the samples after the last whole window become a window that zeros complete.
+        gain: What each array is multiplied by.
     """
 
     nan: NanPolicy = "keep"
@@ -52,10 +53,10 @@ class Conditioning:
     max_gap: float = 1.0
     window: Span | None = None
     stride: Span | None = None
-    frame: Span | None = None
-    step: Span | None = None
+    spectrogram: Spectrogram | None = None
     sequence: bool = False
     pad: bool = False
+    gain: Gain = 1.0
 
     @classmethod
     def parse(
@@ -69,6 +70,9 @@ class Conditioning:
         spectrogram: str = "",
         sequence: bool = False,
         last_window: LastWindow = "drop",
+        mel: int = 0,
+        log: bool = False,
+        gain: str = "",
     ) -> Conditioning:
         """Parses the flags of the same names.
 
@@ -84,11 +88,6 @@ class Conditioning:
             raise UsageError("--last_window pad: a --sequence has no padded windows: drop one")
         if max_gap and not resample:
             raise UsageError(f"--max_gap {max_gap} limits interpolation: add --resample")
-        frame, _, step = spectrogram.partition(":")
-        if spectrogram and not (frame and step):
-            raise UsageError(
-                f"--spectrogram {spectrogram}: expected FRAME:STEP such as 256:128 or 25ms:10ms"
-            )
         gap = parse_span(max_gap, "--max_gap") if max_gap else Span(1.0, True, "")
         frequency = parse_rate(resample, "--resample") if resample else 0.0
         length = parse_span(window, "--window") if window else None
@@ -99,10 +98,10 @@ class Conditioning:
             gap.amount if gap.in_seconds else gap.amount / frequency,
             length,
             parse_span(stride, "--stride") if stride else length,
-            parse_span(frame, "--spectrogram") if spectrogram else None,
-            parse_span(step, "--spectrogram") if spectrogram else None,
+            Spectrogram.parse(spectrogram, mel, log),
             sequence,
             pad,
+            parse_gain(gain) if gain else 1.0,
         )
 
     @property
@@ -113,7 +112,7 @@ class Conditioning:
     @property
     def keeps_whole(self) -> bool:
         """Whether a recording becomes one record of all its samples, unchanged."""
-        return not (self.window or self.resample or self.frame or self.sequence)
+        return not (self.window or self.resample or self.spectrogram or self.sequence)
 
     def record_rate(self, file_rate: float | None) -> float | None:
         """Returns the samples per second of the records; None if unknown."""
@@ -126,7 +125,7 @@ class Conditioning:
         file_rate: float | None,
         labelled: bool = False,
     ) -> list[Segment]:
-        """Fills missing values, resamples, and returns the segments between gaps.
+        """Fills missing values, amplifies, resamples, and returns the segments between gaps.
 
         Without resampling there is one segment, the whole recording.
 
@@ -145,18 +144,19 @@ class Conditioning:
         if single := [name for name in arrays if name not in series]:
             cure = f"; choose arrays with --arrays {','.join(series)}" if series else ""
             raise RejectError(f"array {single[0]!r} is a single number{cure}")
-        whole = {name: self._fill_missing(name, array) for name, array in arrays.items()}
+        whole = {name: self._fill_and_amplify(name, array) for name, array in arrays.items()}
         if self.resample:
             return self._resample(whole, clocks, file_rate or self.rate, labelled)
         return [Segment(whole, np.empty(0, bool))]
 
-    def _fill_missing(self, name: str, array: np.ndarray) -> np.ndarray:
+    def _fill_and_amplify(self, name: str, array: np.ndarray) -> np.ndarray:
         try:
             if array.dtype.kind not in "biufc":
                 raise no_tensor(array.dtype)
-            return fill_missing(array, self.nan)
+            filled = fill_missing(array, self.nan)
         except RejectError as error:
             raise RejectError(f"{name}: {error}") from None
+        return filled if self.gain == 1 else amplify(filled, self.gain)
 
     def _resample(
         self,
@@ -208,7 +208,8 @@ class RecordingRecords:
 
     Raises:
         RejectError: the recording cannot become a record. Iteration may raise it, too.
-        UsageError: a length is in seconds and no rate is known, or a frame has a single sample.
+        UsageError: no rate is known and a length in seconds or --mel needs it, or frames are too
+            short.
     """
 
     def __init__(
@@ -225,7 +226,7 @@ class RecordingRecords:
         self._conditioning, self._convert = conditioning, convert
         self._rate = conditioning.record_rate(file_rate)
         self._segments = segments
-        if not conditioning.frame:
+        if not conditioning.spectrogram:
             # Before windows are cut, because they may overlap.
             self._segments = [
                 segment._replace(arrays={n: convert(a) for n, a in segment.arrays.items()})
@@ -291,7 +292,9 @@ class RecordingRecords:
         missing = self._size - _common_length(arrays)
         if not missing:
             return arrays
-        size = sum(array.nbytes // len(array) * self._size for array in arrays.values())
+        # An array without a channel has no bytes, but its padding has a length.
+        sizes = (max(1, array.nbytes // len(array)) for array in arrays.values())
+        size = sum(sizes) * self._size
         check_size(size, "a padded window takes")
         return {
             name: np.pad(array, [(0, missing)] + [(0, 0)] * (array.ndim - 1))
@@ -302,19 +305,15 @@ class RecordingRecords:
         return {LENGTH: np.int64(_common_length(arrays))} if self._conditioning.pad else {}
 
     def _transform(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        if not self._conditioning.frame or not self._conditioning.step:
+        spectrogram, result = self._conditioning.spectrogram, {}
+        if not spectrogram:
             return dict(arrays)
-        frame = self._conditioning.frame.samples(self._rate)
-        step = self._conditioning.step.samples(self._rate)
-        if frame < 2:
-            raise UsageError(
-                f"{self._conditioning.frame.source}: {frame} sample, expected at least 2"
-            )
-        result = {}
         for name, array in arrays.items():
-            if len(array) < frame:
-                raise RejectError(f"{name}: {len(array)} samples, a frame has {frame}")
-            result[name] = self._convert(spectrogram(array, frame, step))
+            try:
+                values = spectrogram.of(array, self._rate)
+            except RejectError as error:
+                raise RejectError(f"{name}: {error}") from None
+            result[name] = self._convert(values)
         return result
 
     def _sequence(self) -> dict[str, Any]:

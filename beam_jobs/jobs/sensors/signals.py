@@ -1,4 +1,4 @@
-"""Signal processing: missing values filled, windows, spectrograms."""
+"""Missing values of arrays, their loudness, and where their windows begin."""
 
 from __future__ import annotations
 
@@ -7,15 +7,11 @@ from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 
 from beam_jobs.errors import RejectError
-from beam_jobs.jobs.sensors.recording import check_size
+from beam_jobs.jobs.sensors.spans import Gain
 
 NanPolicy = Literal["keep", "reject", "interpolate"]
-
-# Values that are transformed at a time, so that they stay in the processor's cache.
-_BLOCK = 1 << 15
 
 
 def fill_missing(array: np.ndarray, policy: NanPolicy) -> np.ndarray:
@@ -55,6 +51,20 @@ def _channel(place: Sequence[np.intp]) -> str:
     return f", channel {' '.join(str(index + 1) for index in place)}" if place else ""
 
 
+def amplify(array: np.ndarray, gain: Gain) -> np.ndarray:
+    """Returns the array times a factor, float32 if that can hold its dtype, else float64.
+
+    Args:
+        array: Any shape, of numbers.
+        gain: The factor, or "peak" for the one that makes the largest finite magnitude 1.
+    """
+    values = array.astype(np.result_type(array.dtype, np.float32), copy=False)
+    if gain != "peak":
+        return values * gain
+    peak = np.max(np.abs(values), where=np.isfinite(values), initial=0)
+    return values / peak if peak else values
+
+
 def window_starts(length: int, window: int, stride: int, padded: bool = False) -> range:
     """Returns the starts of the windows of a recording, in samples.
 
@@ -65,41 +75,6 @@ def window_starts(length: int, window: int, stride: int, padded: bool = False) -
     if not padded:
         return range(0, length - window + 1, stride)
     return range(0, min(length, max(length - window, 0) + stride), stride)
-
-
-def spectrogram(signal: np.ndarray, frame: int, step: int) -> np.ndarray:
-    """Returns short-time Fourier magnitudes: float32 [frames, frame // 2 + 1, ...].
-
-    They equal `tf.abs(tf.signal.stft(x, frame, step, fft_length=frame))` of each channel x if
-    `frame` is even: TensorFlow's window of an odd number of samples is not periodic. Values are
-    converted to float32, then transformed in float64.
-
-    Args:
-        signal: [time, ...] of real numbers; the only channel of [time, 1] adds no dimension.
-        frame: Samples per frame, at least 2; each frame is multiplied by a periodic Hann window.
-        step: Samples from one frame to the next. Frames lie entirely inside the signal.
-
-    Raises:
-        RejectError: the signal is complex, or its spectrogram would exceed a record.
-    """
-    if signal.dtype.kind == "c":
-        raise RejectError(f"a spectrogram needs real numbers, not {signal.dtype}")
-    channels = flat(signal)
-    starts, bins = window_starts(len(signal), frame, step), frame // 2 + 1
-    # Frames take time even if an array has no channel.
-    check_size(4 * len(starts) * bins * max(1, channels.shape[1]), "its spectrogram takes")
-    result = np.empty((len(starts), bins, channels.shape[1]), np.float32)
-    window = 0.5 - 0.5 * np.cos(2 * np.pi / frame * np.arange(frame))
-    block = max(1, _BLOCK // max(1, frame * channels.shape[1]))
-    with np.errstate(over="ignore", invalid="ignore"):  # from values that are not finite
-        series = np.ascontiguousarray(channels.T, np.float32)
-        for first in range(0, len(starts), block):
-            part = starts[first : first + block]
-            frames = sliding_window_view(series, frame, 1)[:, part.start : part.stop : step]
-            spectra = np.abs(np.fft.rfft(frames * window))
-            result[first : first + block] = spectra.transpose(1, 2, 0)
-    trailing = () if signal.shape[1:] == (1,) else signal.shape[1:]
-    return result.reshape(len(starts), bins, *trailing)
 
 
 def flat(array: np.ndarray) -> np.ndarray:

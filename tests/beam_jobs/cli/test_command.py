@@ -351,6 +351,15 @@ REFUSALS = [
     (SENSORS + "--stride 4", "--stride 4 sets where windows begin: add --window"),
     (SENSORS + "--max_gap 1s", "--max_gap 1s limits interpolation: add --resample"),
     (SENSORS + "--spectrogram 256", "expected FRAME:STEP such as 256:128 or 25ms:10ms"),
+    (SENSORS + "--gain 2", "--gain 2: expected decibels such as -6dB, or peak"),
+    (SENSORS + "--mel 80", "--mel 80 is about spectrograms: add --spectrogram FRAME:STEP such as"),
+    (SENSORS + "--log", "--log is about spectrograms: add --spectrogram FRAME:STEP such as"),
+    (SENSORS + "--spectrogram 4:2 --mel -3", "--mel -3: expected a number of bands such as 80"),
+    (SENSORS + "--spectrogram 4:2 --mel 3", "--mel 3: the recordings do not state how many"),
+    (
+        SENSORS + "--rate 50Hz --spectrogram 4:2 --mel 9",
+        "--mel 9: some of these bands are narrower",
+    ),
     (
         SENSORS + "--window 2s",
         "--window 2s: the recordings do not state how many samples a second has",

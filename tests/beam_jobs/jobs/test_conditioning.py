@@ -12,8 +12,9 @@ from numpy.lib.stride_tricks import sliding_window_view
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.sensors import conditioning
 from beam_jobs.jobs.sensors.conditioning import FILLED, Conditioning, LastWindow, RecordingRecords
-from beam_jobs.jobs.sensors.signals import NanPolicy, spectrogram
+from beam_jobs.jobs.sensors.signals import NanPolicy
 from beam_jobs.jobs.sensors.spans import Span
+from beam_jobs.jobs.sensors.spectra.spectrograms import Spectrogram, spectrogram
 from tests.support.arrays import assert_same
 
 NAN = np.nan
@@ -56,8 +57,9 @@ def test_flags_are_parsed_with_their_units():
         0.5,
         Span(2.0, True, "--window 2s"),
         Span(1.0, True, "--stride 1s"),
-        Span(0.025, True, "--spectrogram 25ms"),
-        Span(0.01, True, "--spectrogram 10ms"),
+        Spectrogram(
+            Span(0.025, True, "--spectrogram 25ms"), Span(0.01, True, "--spectrogram 10ms")
+        ),
         True,
     )
     assert Conditioning.parse(resample="50Hz", max_gap="10").max_gap == 0.2
@@ -90,6 +92,25 @@ def test_flags_that_make_no_sense_are_refused(flags, message):
     with pytest.raises(UsageError) as caught:
         Conditioning.parse(**flags)
     assert caught.value.message.startswith(message)
+
+
+# Gain.
+
+
+def test_decibels_multiply_and_integers_become_floats():
+    for dtype, result in (("int16", "float32"), ("float32", "float32"), ("int32", "float64")):
+        array = np.array([[3, -4], [0, 1]]).astype(dtype)
+        (record,) = records_of({"gain": "-20dB"}, {"x": array})
+        assert record["x"].dtype == result
+        np.testing.assert_allclose(record["x"], array / 10, rtol=1e-6)
+    assert Conditioning.parse(gain="+6.02 dB").gain == pytest.approx(2, rel=1e-4)
+
+
+def test_the_peak_of_a_recording_becomes_1_with_missing_and_without_any_values():
+    array = np.array([[NAN, 1], [-4, np.inf], [0, 2]], np.float32)
+    (record,) = records_of({"gain": "peak"}, {"x": array, "y": np.zeros((2, 1), np.float32)})
+    assert_same(record["x"], array / np.float32(4))
+    assert_same(record["y"], np.zeros((2, 1), np.float32))
 
 
 # Windows.
@@ -454,6 +475,12 @@ def any_series(draw):
     if draw(st.booleans()) and array.size and dtype.startswith("float"):
         array.flat[draw(st.integers(0, array.size - 1))] = draw(st.sampled_from([NAN, np.inf]))
     return array
+
+
+def test_a_padded_window_of_endless_length_without_a_channel_is_rejected():
+    flags = {"rate": "999999999kHz", "window": "999999999999s", "last_window": "pad"}
+    with pytest.raises(RejectError, match=r"^a padded window takes \d+ bytes, more than"):
+        records_of(flags, {"x": np.empty((1, 0), np.float32)})
 
 
 @given(any_flags(), st.lists(any_series(), min_size=1, max_size=2), st.booleans(), st.data())

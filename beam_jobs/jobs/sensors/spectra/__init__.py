@@ -1,0 +1,1 @@
+"""Spectrograms and mel bands."""
