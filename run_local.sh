@@ -4,7 +4,7 @@
 #   ./run_local.sh                     make sample inputs, run the three jobs, read the results
 #   ./run_local.sh images --input ...  run one job with its flags (also text, sensors, reshard)
 #   ./run_local.sh test                run the base tests, which need Python alone (6 minutes)
-#   ./run_local.sh test all            run all tests, which need Java, Maven, Go, zip and root
+#   ./run_local.sh test all            run all tests, which need Java, Maven, Go, zip, root, and packages of PyPI and Debian
 #   ./run_local.sh test tests/a.py -x  run pytest with these arguments
 #   ./run_local.sh engines start flink start a local cluster (also spark, prism, pool; or stop one)
 #
@@ -53,7 +53,7 @@ install() {
 
 # Each test is in one tier: the base, or one of the markers in pyproject.toml. Engines run one after
 # another, because a cluster takes all cores and the memory of many processes.
-in_parallel="slow or environments or disks or frameworks"
+in_parallel="slow or environments or disks or frameworks or pool"
 
 base_tests() {
   echo "the base tests" >&2
@@ -64,7 +64,7 @@ base_tests() {
 other_tests() {
   local code=0
   install test-frameworks "PyTorch, which takes 6 GB with CUDA"
-  echo "the slow tests, environments, disks and frameworks" >&2
+  echo "the slow tests, environments, disks, frameworks and real data" >&2
   "$venv/bin/python" -m pytest -m "$in_parallel" -n logical --maxprocesses 8 --dist worksteal ||
     code=$?
   echo "the engines" >&2
@@ -108,7 +108,7 @@ case ${1-} in
       base)
         install test
         base_tests || code=$?
-        echo "left out: slow cases, environments, full disks, PyTorch and DALI, engines; './run_local.sh test all' runs them too"
+        echo "left out: slow cases, environments, full disks, PyTorch and DALI, real data, engines; './run_local.sh test all' runs them too"
         ;;
       all)
         check_machine

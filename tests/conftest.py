@@ -34,7 +34,7 @@ settings.register_profile("ci", derandomize=True, deadline=None)
 settings.register_profile("here", deadline=None)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 
-TIERS = {"slow", "environments", "disks", "frameworks", "engines"}
+TIERS = {"slow", "environments", "disks", "frameworks", "pool", "engines"}
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest evaluates -m
