@@ -325,16 +325,21 @@ def first_value(inputs: Inputs, column: str) -> Any:
 def stated_classes(inputs: Inputs, column: str) -> tuple[str, ...]:
     """The names of classes by id that Parquet tables state of a column; empty if they state none.
 
+    Tables that cannot be read are passed over; they become rejects where records are made.
+
     Raises:
-        UsageError: a table cannot be read, or states others than the first.
+        UsageError: a table states others than the first.
     """
     first = ""
     names: tuple[str, ...] = ()
     for path in sorted(file.path for pattern in inputs.patterns for file in match(pattern)):
         if table_kind(path) != ("parquet", False):
             return ()
-        with _usage_errors(path), open_seekable(path) as file:
-            found = class_names(file, column)
+        try:
+            with open_seekable(path) as file:
+                found = class_names(file, column)
+        except (OSError, RejectError):
+            continue
         if first and found != names:
             raise UsageError(
                 f"label column {column!r}: {path} states other classes than {first}: make a dataset of "

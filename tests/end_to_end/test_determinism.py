@@ -160,7 +160,7 @@ def test_the_number_of_processes_follows_from_the_flags(flags, expected):
 GOLDEN = {
     "sensors": {
         "manifest.json": "de9037d949c10de4a071d17e07950fd7e0f6b3912004bd2db18bea16bf2e7283",
-        "rejects/val-00000-of-00002.jsonl": "47a9c28880206fe6ed37c191a64cb6b880acebe1e88934a62ee1d2ec35784e54",
+        "rejects/val-00000-of-00002.jsonl": "114e2d664a65991fa2c63eb4f77c5b7cb58ef492ee1b28b23c8bed1b1ad9245a",
         "train-00000-of-00003.tfrecord": "1c73e60b5e3b9e2d3c9352dd8189851551f873341b41c1108fdc0b7da311a41b",
         "train-00000-of-00003.tfrecord.idx": "f6c7845555d8e68668f67d7c6e082c4a27d938c8d6e962bc3987f59328ca63c9",
         "train-00001-of-00003.tfrecord": "9adfcd7a8200b0f914862149cac92093539658c3fa368f92cf561e0a032a9c27",

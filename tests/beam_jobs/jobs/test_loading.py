@@ -21,7 +21,6 @@ from beam_jobs.records.statistics import Statistics
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.source import Source, pack_reference, reference_key, unpack_reference
-from readers.format import encode
 from readers.format.encode import Encoder
 from readers.format.schema import Feature, Schema
 from readers.format.tfrecord import frame
@@ -221,7 +220,7 @@ def test_a_loader_can_be_pickled_before_and_after_its_use(recordings):
 
 @pytest.mark.parametrize("layouts", [4096, 3])
 def test_threads_that_share_a_loader_get_the_same_as_each_alone(monkeypatch, layouts):
-    monkeypatch.setattr(encode, "_MAX_LAYOUTS", layouts)
+    monkeypatch.setattr("readers.format.encode.records._MAX_LAYOUTS", layouts)
     batches = [references_of([f"good {n * step % 300}" for n in range(150)]) for step in (1, 7)]
     alone = [odd().load(batch) for batch in batches]
     for _ in range(5):

@@ -62,7 +62,10 @@ def read_txt(data: bytes, options: ReadOptions) -> Recording:
     if not delimiter:
         text = b"\n".join(b"\t".join(line.split()) for line in text.splitlines())
         delimiter = "\t"
-    return _read(text, delimiter, options)
+    recording = _read(text, delimiter, options)
+    if not len(recording.arrays["signal"]):
+        raise RejectError("it has no row of numbers")  # Any text of one line looks like a header.
+    return recording
 
 
 def _delimiter(text: bytes, choices: str) -> str:
