@@ -172,6 +172,7 @@ def write_shards(out, records, **arguments):
         pipeline | beam.Create(records) | WriteShards(str(out), SCHEMA, **arguments)
 
 
+@pytest.mark.slow
 def test_write_shards_balanced_by_bytes_differs_by_the_largest_at_most(tmp_path):
     lengths = unequal(0, 200, 3000)
     records = {f"r{n}": np.full(k, n % 256, np.uint8) for n, k in enumerate(lengths)}

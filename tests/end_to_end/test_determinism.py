@@ -110,11 +110,7 @@ def by_default(tmp_path_factory):
     return Lazily(default_run)
 
 
-@pytest.mark.slow(
-    base=[
-        "images-2",
-    ]
-)
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES, ids=lambda mode: "-".join(map(str, mode[1::2])))
 @pytest.mark.parametrize("job", JOBS)
 def test_all_modes_write_the_files_of_the_default_run(by_default, tmp_path, job, mode):

@@ -113,7 +113,7 @@ def test_a_runner_that_repeats_every_bundle_writes_the_same_files(jobs, tmp_path
     assert files_of(tmp_path / "out") == expected
 
 
-@pytest.mark.slow(base=["1"])
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 3])
 def test_write_shards_on_a_runner_that_repeats_every_bundle(tmp_path, workers):
     for name, flags in (("once", []), ("repeated", ["--direct_runner_bundle_repeat", "2"])):
@@ -182,7 +182,7 @@ def together(monkeypatch):
     return patched
 
 
-@pytest.mark.slow(base=["commit"])
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["start", "commit", "note"])
 def test_two_simultaneous_attempts_at_a_shard_agree(jobs, tmp_path, monkeypatch, together, place):
     arguments, expected = jobs["sensors"]
@@ -756,7 +756,7 @@ def test_a_full_disk_for_temporary_files_ends_the_run_with_one_line(
     assert run(*arguments, *IN_MEMORY) == 0
 
 
-@pytest.mark.slow(base=["spool-1"])
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("size", "processes"), [(500_000, 1), (3_000, 2)], ids=["spool-1", "spool and traceback-2"]
 )

@@ -125,7 +125,7 @@ def is_unfinished(out, *expected):
 # Negative moments are before the first file in the output; the others are while references are
 # planned and grouped, shards written, records moved, files checked, the manifest written and the
 # notes removed.
-@pytest.mark.slow(base=["3"])
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", range(-2, 10))
 def test_the_next_run_completes_one_killed_at_any_moment(many, tmp_path, capsys, moment):
     arguments, expected, seconds = many

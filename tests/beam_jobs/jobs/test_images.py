@@ -515,6 +515,7 @@ def test_a_decompression_bomb_is_rejected_before_it_is_decoded(side, encoding):
         stored(job(encoding=encoding), data)
 
 
+@pytest.mark.slow(base=["5000", "100000000"])
 @pytest.mark.parametrize("limit", [5_000, 100_000_000, 200_000_000])
 def test_the_limit_of_pixels_may_be_lower_or_higher(limit, monkeypatch):
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 89_478_485)

@@ -160,6 +160,7 @@ def test_a_large_file_in_utf16_is_one_reject_too(tmp_path):
     assert read(tmp_path, "a.txt", data) == [Text.of_error("a.txt", error)]
 
 
+@pytest.mark.slow
 def test_a_large_file_in_another_encoding_is_read_as_a_whole(tmp_path):
     # Both bytes of the character U+0A0A are those of a newline.
     lines = [f"{number} \u0a0a ü" for number in range(200_000)]

@@ -138,6 +138,7 @@ def test_an_annotation_of_megabytes_is_rejected_unread(read):
         read(b" " * (MAX_BYTES + 1))
 
 
+@pytest.mark.slow
 def test_deeply_nested_xml_is_rejected():
     depth = MAX_BYTES // 7
     with pytest.raises(RejectError, match="its size has height None"):

@@ -123,6 +123,7 @@ def test_a_directory_with_foreign_files_is_left_alone(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
 
+@pytest.mark.slow
 def test_the_order_of_the_pcollection_does_not_change_a_byte(tmp_path):
     records = [record(n) for n in range(40)]
     for name, given in (("a", records), ("b", records[::-1])):

@@ -178,6 +178,7 @@ def test_empty_arrays_add_nothing(empty):
     assert figures([1.0, 3.0], empty) == figures([1.0, 3.0])
 
 
+@pytest.mark.slow
 @given(st.lists(st.one_of(float_arrays, integer_arrays), min_size=1, max_size=7), st.data())
 @settings(max_examples=300, deadline=None)
 def test_merging_in_any_order_and_grouping_gives_the_same_text(arrays, data):

@@ -261,6 +261,7 @@ def features_with_values(draw) -> tuple[Feature, st.SearchStrategy]:
     return Feature(dtype, spec, encoding), arrays
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(st.data())
 def test_any_records_match_tensorflow_and_round_trip_with_one_encoder(data):

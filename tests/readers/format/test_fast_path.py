@@ -94,6 +94,7 @@ def test_a_list_in_several_parts_is_left_to_parse_example(feature):
     assert lists(data, ["a"]) is None
 
 
+@pytest.mark.slow
 @given(st.randoms(use_true_random=False), st.sampled_from([NAMES, ["label"], ["image", "text"]]))
 @settings(max_examples=1000)
 def test_mutated_examples_are_parsed_the_same_or_left_to_parse_example(random, names):

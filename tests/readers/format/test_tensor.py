@@ -330,6 +330,7 @@ SEEDS = [
 ]
 
 
+@pytest.mark.slow
 @settings(max_examples=2000)
 @given(
     st.sampled_from(SEEDS),

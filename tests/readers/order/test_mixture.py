@@ -88,6 +88,7 @@ def test_proportions_are_within_one_place_in_4096_of_the_weights(weights):
     assert np.abs(np.array(found) / sum(found) - shares).max() <= 1 / 4096
 
 
+@pytest.mark.slow
 def test_a_tiny_weight_has_one_place_of_the_period():
     """Many tiny weights together take more than their share: each is rounded up to one place."""
     assert quotas([1.0, *[1e-6] * 10]) == [4095, *[1] * 10]

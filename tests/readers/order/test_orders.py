@@ -38,6 +38,7 @@ def test_an_interleaved_epoch_contains_every_record_once(counts, seed, epoch, wi
     assert order(epoch, places).tolist() == numbers[places].tolist()
 
 
+@pytest.mark.slow
 @given(COUNTS, st.integers(0, 3), st.data())
 @settings(deadline=None)
 def test_the_rest_of_a_stream_is_its_end(counts, epoch, data):
