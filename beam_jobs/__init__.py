@@ -14,16 +14,17 @@ Example:
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING
 
 from beam_jobs.errors import DataError, JobError, RejectError, UsageError
-from beam_jobs.jobs.sensors.inside.columns import Column
-from beam_jobs.jobs.sensors.recording import ReadOptions, Recording
 from readers.format.manifest import Manifest
 from readers.format.schema import Feature, Schema
 from readers.format.version import __version__
 
 if TYPE_CHECKING:
+    from beam_jobs.jobs.sensors.inside.columns import Column
+    from beam_jobs.jobs.sensors.recording import ReadOptions, Recording
     from beam_jobs.pipeline.write_shards import WriteShards
 
 __all__ = [
@@ -43,12 +44,16 @@ __all__ = [
 
 # Hidden from type checkers, which would otherwise accept any misspelt name.
 if not TYPE_CHECKING:
+    _MODULES = {
+        "Column": "beam_jobs.jobs.sensors.inside.columns",
+        "ReadOptions": "beam_jobs.jobs.sensors.recording",
+        "Recording": "beam_jobs.jobs.sensors.recording",
+        "WriteShards": "beam_jobs.pipeline.write_shards",
+    }
 
     def __getattr__(name):
-        # Beam is imported only when needed, so that the command can report in one line that it is
-        # not installed.
-        if name == "WriteShards":
-            from beam_jobs.pipeline.write_shards import WriteShards
-
-            return WriteShards
+        # Beam and the packages of [beam] are imported only when needed, so that the command can report
+        # in one line which is not installed.
+        if name in _MODULES:
+            return getattr(importlib.import_module(_MODULES[name]), name)
         raise AttributeError(f"module 'beam_jobs' has no attribute {name!r}")

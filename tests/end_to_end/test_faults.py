@@ -1,6 +1,8 @@
 """Faults of runners, disks and outputs end a job with an error that has figures, and no manifest."""
 
+import contextlib
 import functools
+import io
 import json
 import os
 import random
@@ -94,7 +96,8 @@ def jobs(tmp_path_factory):
         for part in sorted((base / source).iterdir()):
             arguments += ["--input", part]
         arguments += [*SPLITS, *flags]
-        assert run(*arguments, "--output", base / "out" / name) == 0
+        with contextlib.redirect_stderr(io.StringIO()):  # Tests look at that of their own job.
+            assert run(*arguments, "--output", base / "out" / name) == 0
         return arguments, files_of(base / "out" / name)
 
     return Lazily(job_of)

@@ -181,7 +181,7 @@ def test_a_job_survives_a_store_that_fails_every_third_request(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("where", ["/in", r"out.*tfrecord$|shard.*tfrecord", "manifest"])
+@pytest.mark.parametrize("where", ["/in", r"out.*tfrecord$|shard.*tfrecord", "out/manifest"])
 def test_a_store_that_keeps_failing_ends_the_job_in_one_line_and_the_next_run_resumes(
     s3, inputs, on_disk, where, monkeypatch, capsys
 ):
@@ -189,7 +189,7 @@ def test_a_store_that_keeps_failing_ends_the_job_in_one_line_and_the_next_run_re
     s3.upload(inputs, "in")
     arguments = job("sensors", f"{s3.url}/in")
     arguments += [*SPLITS, *ONE, "--output", f"{s3.url}/out"]
-    count = {"/in": 20, "manifest": 0}.get(where, 2)
+    count = {"/in": 20, "out/manifest": 0}.get(where, 2)
     s3.proxy.fault(503, where, methods=("PUT", "GET"), every=1)
     if count:
         skipped = iter(range(count))
@@ -206,7 +206,7 @@ def test_a_store_that_keeps_failing_ends_the_job_in_one_line_and_the_next_run_re
     s3.proxy.forget()
     assert run(*arguments) == 0
     assert comparable(stored(s3, "out/")) == on_disk["sensors"]
-    if where == "manifest":
+    if where == "out/manifest":
         # The others gave or received records.
         assert kept_shards(capsys.readouterr().err) == 4
 
