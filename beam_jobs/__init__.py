@@ -15,17 +15,21 @@ Example:
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING
 
+if sys.platform in ("win32", "cygwin"):
+    import readers  # noqa: F401  It refuses these systems, in one line.
+
 from beam_jobs.errors import DataError, JobError, RejectError, UsageError
-from readers.format.manifest import Manifest
-from readers.format.schema import Feature, Schema
-from readers.format.version import __version__
 
 if TYPE_CHECKING:
     from beam_jobs.jobs.sensors.inside.columns import Column
     from beam_jobs.jobs.sensors.recording import ReadOptions, Recording
     from beam_jobs.pipeline.write_shards import WriteShards
+    from readers.format.manifest import Manifest
+    from readers.format.schema import Feature, Schema
+    from readers.format.version import __version__
 
 __all__ = [
     "Column",
@@ -46,14 +50,18 @@ __all__ = [
 if not TYPE_CHECKING:
     _MODULES = {
         "Column": "beam_jobs.jobs.sensors.inside.columns",
+        "Feature": "readers.format.schema",
+        "Manifest": "readers.format.manifest",
         "ReadOptions": "beam_jobs.jobs.sensors.recording",
         "Recording": "beam_jobs.jobs.sensors.recording",
+        "Schema": "readers.format.schema",
         "WriteShards": "beam_jobs.pipeline.write_shards",
+        "__version__": "readers.format.version",
     }
 
     def __getattr__(name):
-        # Beam and the packages of [beam] are imported only when needed, so that the command can report
-        # in one line which is not installed.
+        # Everything else is imported only when needed, so that the command shows at once that it
+        # starts, and can report in one line which package is not installed.
         if name in _MODULES:
             return getattr(importlib.import_module(_MODULES[name]), name)
         raise AttributeError(f"module 'beam_jobs' has no attribute {name!r}")

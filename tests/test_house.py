@@ -73,6 +73,10 @@ def loaded_by(modules) -> set[str]:
     return {name.split(".")[0] for name in done.stdout.split()}
 
 
+def test_the_first_line_of_a_command_waits_for_no_package():
+    assert not loaded_by(["beam_jobs"]) & {"readers", "numpy", "apache_beam"}
+
+
 def modules_in(*folders):
     paths = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
     names = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in paths]
