@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import reprlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from apache_beam.io.filesystems import FileSystems
@@ -37,7 +38,7 @@ def with_config(arguments: Sequence[str]) -> list[str]:
         FileSystems.set_options(PipelineOptions(rest))
     values = _read(found.config)
     typed = rest.pop(0) if rest and not rest[0].startswith("-") else ""
-    job = _job(found.config, typed, str(values.pop("job", "")))
+    job = _job(found.config, typed, _shown(values.pop("job", "")))
     given = {argument.split("=", 1)[0] for argument in rest}
     added = _arguments(
         found.config, job, {n: v for n, v in values.items() if f"--{n}" not in given}
@@ -52,10 +53,14 @@ def _read(path: str) -> dict[str, Any]:
     try:
         text = read_bytes(file).decode("utf-8-sig")
         found = _parsed(text, file)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise UsageError(
             f"--config {path}: {file} is missing; expected a .yaml or .json file, or the directory "
             "of a dataset"
+        ) from None
+    except RecursionError:
+        raise UsageError(
+            f"--config {path}: lists in lists: expected text, or a list of texts"
         ) from None
     except (OSError, ValueError) as error:
         raise UsageError(f"--config {path}: {error}") from None
@@ -70,15 +75,34 @@ def _read(path: str) -> dict[str, Any]:
 
 def _parsed(text: str, file: str) -> Any:
     if file.lower().endswith(".json"):
-        return json.loads(text, parse_int=str, parse_float=str)
+        return json.loads(text, parse_int=str, parse_float=str, object_pairs_hook=_once_each)
     yaml = require("yaml", "beam", ".yaml files")
     try:
         # Its scalars are all text: other loaders turn 400:50 into 24050, and `no` into False.
-        return yaml.load(text, yaml.BaseLoader)
+        loader = yaml.BaseLoader(text)
+        node = loader.get_single_node()
+        if isinstance(node, yaml.MappingNode):
+            _once_each((str(key.value), None) for key, _ in node.value)
+        return loader.construct_document(node) if node else None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f"line {mark.line + 1}: {getattr(error, 'problem', '')}" if mark else error
         raise ValueError(" ".join(str(line).split())) from None
+
+
+def _once_each(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """The values by name; raises ValueError if a name is repeated."""
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"{name:.80} is repeated; expected each name once")
+        found[name] = value
+    return found
+
+
+def _shown(value: Any) -> str:
+    """A value for an error; short, whatever it holds: a few bytes of YAML may mean a billion values."""
+    return value[:80] if isinstance(value, str) else reprlib.repr(value)[:80]
 
 
 def _job(path: str, typed: str, stated: str) -> str:
@@ -101,23 +125,27 @@ def _arguments(path: str, job: str, values: Mapping[str, Any]) -> Iterator[str]:
     names = [name for name in declared if name not in _NOT_IN_A_FILE]
     for name, value in values.items():
         if name not in names:
+            if name in _NOT_IN_A_FILE:
+                raise UsageError(f"--config {path}: type --{name} on the command line")
             close = difflib.get_close_matches(name, names, 1)
             hint = (
                 f"did you mean {close[0]}?" if close else "Beam's options stay on the command line"
             )
-            raise UsageError(f"--config {path}: {name} is no flag of {job}; {hint}")
+            raise UsageError(f"--config {path}: {_shown(name)} is no flag of {job}; {hint}")
         action = declared[name].get("action")
         if action == "store_true":
-            if str(value).lower() not in ("true", "false"):
-                raise UsageError(f"--config {path}: {name}: {value}: expected true or false")
-            yield from [f"--{name}"] * (str(value).lower() == "true")
+            stated = str(value).lower() if isinstance(value, bool | str) else ""
+            if stated not in ("true", "false"):
+                raise UsageError(
+                    f"--config {path}: {name}: {_shown(value)}: expected true or false"
+                )
+            yield from [f"--{name}"] * (stated == "true")
             continue
-        if value == declared[name].get(
-            "default"
-        ):  # Some defaults cannot be typed, such as no dtype.
+        # Some defaults cannot be typed, such as no dtype.
+        if value == declared[name].get("default"):
             continue
         each = value if action == "append" and isinstance(value, list) else [value]
         if not all(isinstance(item, str) for item in each):
             expected = "text, or a list of texts" if action == "append" else "text"
-            raise UsageError(f"--config {path}: {name}: {value}: expected {expected}")
+            raise UsageError(f"--config {path}: {name}: {_shown(value)}: expected {expected}")
         yield from (f"--{name}={item}" for item in each)

@@ -29,6 +29,9 @@ FLAGS = [
     *["--spectrogram=400:50", "--seed=010", "--stratify"],
 ]
 
+# Lists of ten lists each, which hold a million texts.
+BOMB = ["&a0 x", *(f"&a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 7))]
+
 
 def write(path, text):
     path.write_text(text)
@@ -69,7 +72,9 @@ def test_without_the_flag_arguments_stay_as_they_are():
         ("job: text\nsplit: a=1", "split is no flag of text; did you mean splits?"),
         ("job: text\nimage_size: 3x3", "image_size is no flag of text; "),
         ("job: text\nrunner: x", "runner is no flag of text; Beam's options stay on the command"),
-        ("job: text\nconfig: x", "config is no flag of text"),
+        ("job: text\nconfig: x", "type --config on the command line"),
+        ("job: text\njson: true", "type --json on the command line"),
+        ("job: text\nseed: 1\nseed: 2", "seed is repeated; expected each name once"),
         (
             "job: pictures",
             "expected a job, images, text, sensors, reshard: add a line such as job: i",
@@ -85,6 +90,15 @@ def test_without_the_flag_arguments_stay_as_they_are():
         ("- a", "expected lines such as seed: 1"),
         ("job: [", "line 1: expected the node content"),
         ("job: \x01", "unacceptable character #x0001: special characters"),
+        ("[" * 5000, "lists in lists: expected text, or a list of texts"),
+        *(
+            (f"{before}[{', '.join(BOMB)}]", message)
+            for before, message in (
+                ("job: text\nseed: ", r"seed: \[.{,90}: expected text$"),
+                ("job: text\nstratify: ", r"stratify: \[.{,90}: expected true or false$"),
+                ("job: ", r"expected a job, .{,90}: add a line such as job: images; found \["),
+            )
+        ),
     ],
 )
 def test_a_file_with_anything_else_is_refused(tmp_path, text, message):
@@ -100,9 +114,14 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path):
             "no/manifest.json is missing; expected a .yaml or .json file, or the directory of a",
         ),
         ("bad.json", "Expecting value: line 1 column 1"),
+        ("twice.json", "seed is repeated; expected each name once"),
+        ("deep.json", "lists in lists: expected text"),
+        ("bad.json/x", "bad.json/x/manifest.json is missing; expected a .yaml or .json file"),
         ("bytes.yaml", "'utf-8' codec can't decode byte 0xff"),
     ):
         (tmp_path / "bad.json").write_text("job: text")
+        (tmp_path / "twice.json").write_text('{"seed": 1, "seed": 2}')
+        (tmp_path / "deep.json").write_text("[" * 100_000)
         (tmp_path / "bytes.yaml").write_bytes(b"\xff")
         with pytest.raises(UsageError, match=message):
             with_config(["--config", str(tmp_path / name)])
