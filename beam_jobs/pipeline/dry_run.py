@@ -200,9 +200,9 @@ class Survey(beam.PTransform):
         self._path, self._output = path, output
         files = job.as_file_job()
         self._plan: beam.PTransform = (
-            PlanReferences(files, output, processes, prepare=False)
+            PlanReferences(files, output, processes, prepare=None)
             if files
-            else PlanRecords(job, output, processes, prepare=False)
+            else PlanRecords(job, output, processes, prepare=None)
         )
 
     def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:

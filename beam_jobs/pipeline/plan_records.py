@@ -14,12 +14,13 @@ from apache_beam.metrics import Metrics
 from apache_beam.pvalue import AsList, AsSingleton, TaggedOutput
 
 from beam_jobs import progress
+from beam_jobs.dataset.directory import prepare_output
 from beam_jobs.dataset.output import Output
 from beam_jobs.jobs.passes import FirstPassResult, GroupRules, SplitRules
 from beam_jobs.jobs.protocols import LearnSchema, LearnSubwords, LearnWords, RecordJob
 from beam_jobs.jobs.text.duplicates import Tally, check_tally
 from beam_jobs.jobs.text.sample import Sample, check_training, learn
-from beam_jobs.pipeline.plan_shards import Planned, PlanShards, Side
+from beam_jobs.pipeline.plan_shards import Planned, PlanShards, Prepare, Side
 from beam_jobs.pipeline.plan_strata import DealGroups, PlanStrata
 from beam_jobs.pipeline.steps import MergeFn, TaskStep
 from beam_jobs.pipeline.text_steps import (
@@ -143,7 +144,7 @@ class PlanRecords(beam.PTransform):
         job: Defines the records.
         output: The dataset.
         processes: The number of processes that read, in each of the runner's workers.
-        prepare: Whether the output directory is made ready for shards.
+        prepare: Makes the output directory ready for shards; None leaves it alone.
         later: What progress calls the passes over all tasks that follow the plan.
     """
 
@@ -152,7 +153,7 @@ class PlanRecords(beam.PTransform):
         job: RecordJob,
         output: Output,
         processes: int,
-        prepare: bool = True,
+        prepare: Prepare | None = prepare_output,
         later: Sequence[str] = (),
     ) -> None:
         super().__init__()

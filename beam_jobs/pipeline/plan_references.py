@@ -12,13 +12,14 @@ from apache_beam.metrics import Metrics
 from apache_beam.pvalue import AsSingleton, TaggedOutput
 
 from beam_jobs import progress
+from beam_jobs.dataset.directory import prepare_output
 from beam_jobs.dataset.output import Output
 from beam_jobs.engines.pool import call_pickled
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.loading import Loader, classes_in, source_error
 from beam_jobs.jobs.protocols import FileJob
 from beam_jobs.jobs.record import label_or_none
-from beam_jobs.pipeline.plan_shards import Planned, PlanShards
+from beam_jobs.pipeline.plan_shards import Planned, PlanShards, Prepare
 from beam_jobs.pipeline.plan_strata import DealGroups, PlanStrata
 from beam_jobs.pipeline.steps import loading_pool
 from beam_jobs.plan.group_splits import GroupSizes, GroupSplits, check_groups
@@ -187,10 +188,12 @@ class PlanReferences(beam.PTransform):
         job: Defines the records.
         output: The dataset.
         processes: The number of processes that load samples, in each of the runner's workers.
-        prepare: Whether the output directory is made ready for shards.
+        prepare: Makes the output directory ready for shards; None leaves it alone.
     """
 
-    def __init__(self, job: FileJob, output: Output, processes: int, prepare: bool = True) -> None:
+    def __init__(
+        self, job: FileJob, output: Output, processes: int, prepare: Prepare | None = prepare_output
+    ) -> None:
         super().__init__()
         self._job, self._output, self._processes = job, output, processes
         self._prepare = prepare

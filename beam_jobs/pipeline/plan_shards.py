@@ -36,6 +36,9 @@ from readers.format.schema import Schema
 # References of records -> the size in bytes of each in its shard, or why it cannot be encoded.
 Measure = Callable[[list[bytes]], list[int | Reject]]
 
+# An output directory, and whether a dataset in it may be replaced -> shards can be written there.
+Prepare = Callable[[str, bool], None]
+
 
 class _DraftPlan(beam.DoFn):
     """Decides the number of shards, and prepares the output before anything is written to it."""
@@ -43,10 +46,10 @@ class _DraftPlan(beam.DoFn):
     MEASURED = "measured"
 
     def __init__(
-        self, output: Output, measure: Measure | None, patterns: int, prepare: bool, keep: str = ""
+        self, output: Output, measure: Measure | None, patterns: int, prepare: Prepare | None
     ) -> None:
         self._output, self._measure, self._patterns = output, measure, patterns
-        self._prepare, self._keep = prepare, keep
+        self._prepare = prepare
 
     def process(self, _: Any, summary: Summary, listed: list[int] | None = None) -> Iterator[Any]:
         output = self._output
@@ -65,7 +68,7 @@ class _DraftPlan(beam.DoFn):
             if excess := output.max_rejects.excess(rejected, inputs):
                 first = summary.rejects[0]
                 raise DataError(f"{excess}: no dataset was written; the first: {first}")
-            prepare_output(output.directory, output.overwrite, self._keep)
+            self._prepare(output.directory, output.overwrite)
         give_back_freed()
         sizes = [sampled.size for sampled in summary.sample]
         measured = self._measure([s.reference for s in summary.sample]) if self._measure else None
@@ -154,9 +157,8 @@ class PlanShards(beam.PTransform):
         output: The dataset.
         measure: Measures sampled records; None if the summaries hold sizes already.
         patterns: The number of patterns that are listed.
-        prepare: Whether the output directory is made ready for shards.
+        prepare: Makes the output directory ready for shards; None leaves it alone.
         check: The summary -> the summary, or an error if earlier passes saw other records.
-        keep: The prefix of the paths of files in the output directory that stay.
     """
 
     def __init__(
@@ -164,14 +166,12 @@ class PlanShards(beam.PTransform):
         output: Output,
         measure: Measure | None = None,
         patterns: int = 0,
-        prepare: bool = True,
+        prepare: Prepare | None = prepare_output,
         check: beam.PTransform | None = None,
-        keep: str = "",
     ) -> None:
         super().__init__()
-        self._check, self._keep = check, keep
         self._output, self._measure, self._patterns = output, measure, patterns
-        self._prepare = prepare
+        self._prepare, self._check = prepare, check
 
     def expand(self, inputs: tuple[beam.PCollection, ...]) -> PlannedShards:
         summaries, blocks, *listed = inputs
@@ -183,7 +183,7 @@ class PlanShards(beam.PTransform):
             summary |= "CheckPasses" >> self._check
         start = blocks.pipeline | "Once" >> beam.Create([None])
         drafted = start | "Draft" >> beam.ParDo(
-            _DraftPlan(self._output, self._measure, self._patterns, self._prepare, self._keep),
+            _DraftPlan(self._output, self._measure, self._patterns, self._prepare),
             AsSingleton(summary),
             *map(AsList, listed),
         ).with_outputs(_DraftPlan.MEASURED, main="draft")

@@ -9,6 +9,7 @@ import os
 import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from apache_beam.metrics import Metrics
 from apache_beam.pvalue import AsList, TaggedOutput
 from apache_beam.transforms.window import GlobalWindows
 
-from beam_jobs.dataset.directory import check_output, not_writable
+from beam_jobs.dataset.directory import check_output, not_writable, prepare_output
 from beam_jobs.dataset.output import (
     BALANCES,
     DEFAULT_SHARD_SIZE,
@@ -54,8 +55,12 @@ _logger = logging.getLogger("beam_jobs")
 # An option in a message that the command line and `WriteShards` share.
 _FLAG = re.compile(r"(?<!\S)--(\w+)")
 
-# Options whose arguments have other names, or are best shown with a value.
-_ARGUMENTS = {"output": "directory", "overwrite": "overwrite=True"}
+# What the arguments of these flags are called; others belong to Beam, and keep their names.
+_ARGUMENTS = {
+    "output": "directory",
+    "overwrite": "overwrite=True",
+    **{name: name for name in ("num_shards", "seed", "shard_size", "splits")},
+}
 
 # The dtype that the schema asks for, and that of an array of numbers.
 _DTYPES = re.compile(
@@ -69,8 +74,13 @@ def _named_as_arguments() -> Iterator[None]:
     try:
         yield
     except JobError as error:
-        message = _FLAG.sub(lambda flag: _ARGUMENTS.get(flag[1], flag[1]), error.message)
+        message = _FLAG.sub(lambda flag: _ARGUMENTS.get(flag[1], flag[0]), error.message)
         raise type(error)(message) from None
+
+
+def _prepare(directory: str, overwrite: bool, keep: str) -> None:
+    with _named_as_arguments():
+        prepare_output(directory, overwrite, keep)
 
 
 def _cure(mismatch: str) -> str:
@@ -270,6 +280,10 @@ class WriteShards(beam.PTransform):
         if "key" in schema and schema["key"] != Feature("string"):
             raise UsageError(f"feature 'key' is {schema['key']}: expected string [], text")
         self._label_names = tuple(label_names)
+        if isinstance(label_names, str) or not all(isinstance(n, str) for n in self._label_names):
+            raise UsageError(
+                f"label_names {label_names!r:.80}: expected texts, such as ['cat', 'dog']"
+            )
         with _named_as_arguments():
             check_seed(seed)
             shares = Splits.parse(",".join(f"{name}={share}" for name, share in splits.items()))
@@ -301,7 +315,8 @@ class WriteShards(beam.PTransform):
             _EncodeRecords.SUMMARY, _EncodeRecords.HASHES, STATISTICS, main="blocks"
         )
         shards = (encoded[_EncodeRecords.SUMMARY], encoded[_EncodeRecords.HASHES]) | (
-            "Plan" >> PlanShards(output, keep=spool.prefix if spool else "")
+            "Plan"
+            >> PlanShards(output, prepare=partial(_prepare, keep=spool.prefix if spool else ""))
         )
         planned = Planned(
             inputs=encoded["blocks"],

@@ -10,7 +10,7 @@ from apache_beam.testing.util import assert_that
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beam_jobs.dataset.directory import MARKER
+from beam_jobs.dataset.directory import MARKER, prepare_output
 from beam_jobs.dataset.output import Output
 from beam_jobs.errors import DataError, find_job_error
 from beam_jobs.pipeline.plan_shards import PlanShards, _DraftPlan
@@ -263,13 +263,13 @@ def test_lost_inputs_are_noticed_before_the_output_is_touched(tmp_path):
     summary.inputs = 3
     summary.splits[0].add(np.arange(3, dtype=np.uint64))
     with pytest.raises(DataError, match="4 inputs were listed, 3 reached"):
-        next(_DraftPlan(output, None, 2, True).process(None, summary, [2, 2]))
+        next(_DraftPlan(output, None, 2, prepare_output).process(None, summary, [2, 2]))
     assert not (tmp_path / "out").exists()
-    for prepare in (False, True):
+    for prepare in (None, prepare_output):
         measured, draft = _DraftPlan(output, None, 2, prepare).process(None, summary, [2, 1])
         assert (measured.tag, measured.value) == (_DraftPlan.MEASURED, [])
         assert [split.shards for split in draft] == [2]
-        assert (tmp_path / "out" / MARKER).exists() == prepare
+        assert (tmp_path / "out" / MARKER).exists() == bool(prepare)
 
 
 files = st.lists(st.integers(0, 10**6), min_size=1, max_size=SAMPLE)

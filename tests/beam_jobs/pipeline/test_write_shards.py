@@ -14,10 +14,11 @@ from beam_jobs.dataset.directory import MARKER
 from beam_jobs.dataset.reconcile import check_files, reconcile
 from beam_jobs.dataset.resume import ShardResult
 from beam_jobs.dataset.shard_writer import check_records
+from beam_jobs.errors import find_job_error
 from beam_jobs.pipeline import shuffle
 from beam_jobs.pipeline.commit import _Commit
 from beam_jobs.pipeline.shuffle import WriteSpooled, spool_of
-from beam_jobs.pipeline.write_shards import _cure, _EncodeRecords
+from beam_jobs.pipeline.write_shards import _cure, _EncodeRecords, _named_as_arguments
 from beam_jobs.plan.shards import Plan, SplitPlan
 from beam_jobs.plan.summary import Summary
 from beam_jobs.records.payload import frame_lengths, pack_record, unpack_reject
@@ -174,6 +175,22 @@ def test_a_directory_with_a_dataset_is_refused_before_the_pipeline_runs(tmp_path
     pairs | "Overwrite" >> WriteShards(tmp_path, SCHEMA, overwrite=True)
 
 
+def test_a_dataset_that_appeared_before_the_pipeline_runs_is_named_in_words_of_python(tmp_path):
+    pipeline = beam.Pipeline()
+    pipeline | beam.Create([record(1)]) | WriteShards(tmp_path, SCHEMA, overwrite=True)
+    (tmp_path / "manifest.json").write_text("{}")
+    with pytest.raises(Exception) as caught:
+        pipeline.run().wait_until_finish()
+    message = f"directory {tmp_path}: a dataset was completed here since this job was planned"
+    assert find_job_error(caught.value).message.startswith(message)
+
+
+def test_options_of_beam_keep_their_names():
+    with pytest.raises(UsageError, match=r"^directory x: give --s3_access_key_id or seed$"):
+        with _named_as_arguments():
+            raise UsageError("--output x: give --s3_access_key_id or --seed")
+
+
 @pytest.mark.parametrize(
     ("obstacle", "message"),
     [
@@ -250,6 +267,8 @@ def test_elements_that_are_not_pairs_are_refused(tmp_path):
         ({"splits": {"train": 0.5}}, "splits train=0.5: the shares add up to 0.5, not 1"),
         ({"splits": "train=1"}, "splits 'train=1': expected a dict such as {'train': 0.8,"),
         ({"seed": 2**63}, f"seed {2**63}: expected a number from"),
+        ({"label_names": "cat"}, "label_names 'cat': expected texts, such as"),
+        ({"label_names": [1, 2]}, "label_names [1, 2]: expected texts, such as"),
         ({"on_reject": "ask"}, "on_reject='ask': expected 'skip' or 'fail'"),
         ({"balance": "size"}, "balance='size': expected 'records' or 'bytes'"),
         ({"schema": {"x": Feature("int64")}}, "schema {'x': .*: expected a Schema, such as"),
