@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import sys
 from collections.abc import Callable, Iterator
@@ -20,8 +21,8 @@ _PACKAGES = {
 _STARTING = "starting ..."
 
 
-def _missing(error: ImportError) -> int:
-    """Prints one line with the package to install; returns the exit code.
+def _missing(error: ImportError, as_json: bool = False) -> int:
+    """Prints one line with the package to install, and with --json an object; returns the exit code.
 
     Raises:
         ImportError: The missing module belongs to none of the packages in `_PACKAGES`.
@@ -29,7 +30,10 @@ def _missing(error: ImportError) -> int:
     package = _PACKAGES.get((error.name or "").split(".")[0])
     if package is None:
         raise error
-    print(f"error: {error.name} is missing: pip install '{package}'", file=sys.stderr)
+    message = f"{error.name} is missing: pip install '{package}'"
+    print(f"error: {message}", file=sys.stderr)
+    if as_json:
+        print(json.dumps({"error": message, "warnings": [], "exit_code": 2}))
     return 2
 
 
@@ -57,7 +61,7 @@ def main(
             from beam_jobs.cli.run import Report, main_job
             from beam_jobs.errors import JobError
     except ImportError as error:
-        return _missing(error)
+        return _missing(error, "--json" in arguments)
     if arguments in ([], ["plan"]):
         build_parser().print_help(sys.stderr)
         return 2

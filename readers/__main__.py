@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from typing import NoReturn
 
 from readers.describe import describe
 from readers.export import export_npy
@@ -19,11 +20,17 @@ from readers.head import first_records, first_records_as_json
 from readers.verify import verify
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(f"{message}; see --help")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command; returns 1 for damaged data or a failing store, 2 for a user error, else 0."""
-    parsed = _parser().parse_args(arguments)
+    arguments = sys.argv[1:] if arguments is None else arguments
     code = 0
     try:
+        parsed = _parser().parse_args(arguments)
         if parsed.command == "verify":
             code = _verified(parsed.directory, parsed.json)
         else:
@@ -38,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, OSError, ImportError) as error:
         message = " ".join(str(error).split())
         code = 1 if isinstance(error, (CorruptRecordError, StoreError)) else 2
-        if parsed.json and parsed.command != "head":  # Its lines are records.
+        if "--json" in arguments and arguments[0] != "head":  # Its lines are records.
             print(json.dumps({"error": message, "exit_code": code}, ensure_ascii=False))
         print(f"error: {message}", file=sys.stderr)
     return code
@@ -73,7 +80,7 @@ def _output(parsed: argparse.Namespace) -> Iterable[str]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="python -m readers",
         description="Inspects, verifies and exports datasets of TFRecord shards.",
     )

@@ -243,11 +243,13 @@ def test_a_missing_shard_gives_one_line_and_exit_code_2(dataset, tmp_path, capsy
 
 
 def test_an_invalid_command_gives_exit_code_2(capsys):
-    for arguments in ([], ["heads"], ["info"]):
-        with pytest.raises(SystemExit) as exit_:
-            main(arguments)
-        assert exit_.value.code == 2
-    capsys.readouterr()
+    for arguments in ([], ["heads"], ["info"], ["head", "x", "-n", "y"]):
+        code, out, error = run(*arguments, capsys=capsys)
+        assert (code, out) == (2, "")
+        assert error.startswith("error: ") and error.endswith("; see --help\n")
+        code, out, error = run(*arguments, "--json", capsys=capsys)
+        shown = json.loads(out) if arguments[:1] != ["head"] else {"error": error[7:-1]}
+        assert (code, error) == (2, f"error: {shown['error']}\n")
 
 
 def test_the_command_starts_quickly_and_imports_nothing_heavy(dataset):
@@ -369,10 +371,9 @@ def test_export_and_errors_are_json_too(labelled, tmp_path, capsys):
 
 
 def test_json_and_labels_of_info_exclude_each_other(capsys):
-    with pytest.raises(SystemExit) as end:
-        main(["info", "x", "--json", "--labels"])
-    assert end.value.code == 2
-    assert "--labels: not allowed with argument --json" in capsys.readouterr().err
+    code, _, error = run("info", "x", "--json", "--labels", capsys=capsys)
+    assert code == 2
+    assert "--labels: not allowed with argument --json" in error
 
 
 def test_one_problem_is_not_several(labelled, capsys):

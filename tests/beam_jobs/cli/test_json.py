@@ -1,6 +1,7 @@
 """`--json`: one object on stdout, whatever becomes of the job."""
 
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -73,6 +74,15 @@ def test_a_plan_prints_what_a_job_would_write_also_if_that_would_fail(recordings
     assert (code, failed["exit_code"]) == (1, 1)
     assert error.endswith(f"error: {failed.pop('error')}\n")
     assert failed | {"exit_code": 0} == found
+
+
+def test_a_missing_package_is_in_the_object(monkeypatch, capsys):
+    monkeypatch.delitem(sys.modules, "beam_jobs.cli.command")
+    monkeypatch.setitem(sys.modules, "apache_beam", None)
+    code, found, error = printed(capsys, "sensors")
+    expected = "apache_beam is missing: pip install 'beam-shards[beam]'"
+    assert found == {"error": expected, "warnings": [], "exit_code": code} and code == 2
+    assert error == f"error: {expected}\n"
 
 
 def test_errors_are_in_the_object_and_on_stderr(recordings, capsys, monkeypatch):
