@@ -152,9 +152,10 @@ class DatasetFlags(Flags):
             )
         if self.folds == "groups" and not self.group_by:
             raise UsageError("--folds groups: add the --group_by that finds the group of a record")
-        if self.folds == "groups" and self.exact == "labels":
+        if self.folds == "groups" and (self.exact or self.exact_splits):
+            named = "stratify" if self.exact else "exact_splits"
             raise UsageError(
-                "--folds groups: each group is a split, so no share is exact: drop --stratify"
+                f"--folds groups: each group is a split, so no share is exact: drop --{named}"
             )
         if self.folds:
             if self.folds != "groups":

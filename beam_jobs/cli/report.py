@@ -204,6 +204,8 @@ def _cause_of_empty(output: Output, split: SplitSurvey, share: float, has_window
         return "its shards in the input hold no record"
     if placement.split_column:
         return f"--split_column {placement.split_column} names it in no record; take it out of --splits"
+    if placement.exact and not (placement.groups or has_windows):
+        return "its share is less than one record; ask for fewer splits or folds"
     cure = f"give it more than {share:g}, or try another --seed such as {placement.seed + 1}"
     if placement.groups:
         named = placement.groups.pattern or f"{COLUMN}{placement.groups.column}"

@@ -383,8 +383,8 @@ def split_names(inputs: Inputs, column: str, flag: str = "--split_column") -> li
             kind = table_kind(path)
             if kind is None:
                 raise UsageError(
-                    f"{flag} {column}: {path} is not a table, so names of splits cannot be read from "
-                    "it: give them, such as --splits train,val"
+                    f"{flag} {column}: {path} is not a table, so the names in the column are not known "
+                    "before its records are read: give --splits train,val, or for groups --folds 10"
                 )
             where = f"{flag} {column}: {path}"
             with _usage_errors(where), open_seekable(path) as file:

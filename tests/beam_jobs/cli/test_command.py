@@ -174,8 +174,8 @@ REFUSALS = [
     (TABLE + "--split_column split --num_shards test=2", "no split 'test', --splits has train,"),
     (
         "images --input {data}/pics.zip --split_column split --output {data}/out",
-        "--split_column split: {data}/pics.zip is not a table, so names of splits "
-        "cannot be read from it: give them, such as --splits train,val",
+        "--split_column split: {data}/pics.zip is not a table, so the names in "
+        "the column are not known before its records are read: give --splits train,val, or for",
     ),
     (
         "text --input {data}/pics.zip --split_column s --output {data}/out",
@@ -205,10 +205,14 @@ REFUSALS = [
     (IMAGES + "--folds 3 --splits a=0.5,b=0.5", "so would be those of --splits a=0.5,b=0.5: drop"),
     (IMAGES + "--folds groups", "--folds groups: add the --group_by that finds the group of a"),
     (IMAGES + "--folds groups --group_by cat --stratify", "each group is a split, so no share is"),
+    (
+        IMAGES + "--folds groups --group_by cat --exact_splits",
+        "no share is exact: drop --exact_splits",
+    ),
     (IMAGES + "--folds groups --group_by x", "--folds groups: --group_by x finds no group in the"),
     (
         RESHARD + "--folds groups --group_by column:s",
-        "--folds groups --group_by s: {data}/old.tfrecord is not a table, so names of splits",
+        "--folds groups --group_by s: {data}/old.tfrecord is not a table, so the names in the",
     ),
     # Images.
     (IMAGES + "--image_size 5", "--image_size 5: expected HEIGHTxWIDTH such as 224x224, or none"),

@@ -58,6 +58,11 @@ EMPTY = (survey("train", 2000), survey("val", 831), survey("test", 0, 0, 0))
         ),
         (output(), False, "no record fell into it; give it more than 0.05, or try another --seed"),
         (
+            output(exact="records"),
+            False,
+            "its share is less than one record; ask for fewer splits or folds",
+        ),
+        (
             output(Splits.named(["train", "val", "test"], "fold"), split_column="fold"),
             False,
             "--split_column fold names it in no record; take it out of --splits",
