@@ -14,16 +14,10 @@ from typing import Any, ClassVar, NamedTuple, cast
 import numpy as np
 
 from beam_jobs.errors import RejectError
-from beam_jobs.jobs.passes import (
-    EncodedRecords,
-    EncodingPlan,
-    FirstPass,
-    FoundRecords,
-    SecondPass,
-    SplitRules,
-)
+from beam_jobs.jobs.passes import EncodedRecords, EncodingPlan, FirstPass, FoundRecords, SecondPass
 from beam_jobs.jobs.protocols import FileJob, Learns, Part, PartsJob, RecordJob
 from beam_jobs.jobs.record import MORE_FRAMES, SourceValues, source_values, whole_record
+from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.records.encode import RecordEncoder
 from beam_jobs.records.rejects import OnReject, Reject, Stage
 from beam_jobs.sources.chunks import Chunk, Task

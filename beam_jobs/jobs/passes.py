@@ -16,10 +16,10 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from beam_jobs.errors import DataError, RejectError
-from beam_jobs.plan.group_splits import GroupSizes, GroupSplits
-from beam_jobs.plan.placement import Placement
+from beam_jobs.jobs.split_rules import SplitRules
+from beam_jobs.plan.group_splits import GroupSizes
 from beam_jobs.plan.shards import Plan, assign_shards
-from beam_jobs.plan.strata import LabelHashes, Strata
+from beam_jobs.plan.strata import LabelHashes
 from beam_jobs.plan.summary import Summary
 from beam_jobs.records.blocks import Block
 from beam_jobs.records.encode import RecordCounter, RecordEncoder
@@ -126,93 +126,6 @@ class EncodedRecords(NamedTuple):
     def of_reject(cls, reject: Reject) -> EncodedRecords:
         """No records: an input that was rejected as a whole."""
         return cls([], np.empty(0, np.uint8), [], [reject])
-
-
-@dataclass(frozen=True)
-class SplitRules:
-    """Decides the split of each record.
-
-    Attributes:
-        placement: Decides by keys and columns.
-        strata: The packed `GroupSplits` if groups are dealt, else the packed `Strata`; empty if
-            hashes decide.
-    """
-
-    placement: Placement
-    strata: bytes = b""
-
-    @functools.cached_property
-    def _strata(self) -> Strata:
-        return Strata.unpack(self.strata)
-
-    @functools.cached_property
-    def _dealt(self) -> GroupSplits:
-        return GroupSplits.unpack(self.strata)
-
-    def splits_of_groups(self, hashes: np.ndarray) -> np.ndarray:
-        """The splits of records, uint8 [n], from the hashes of their groups, uint64 [n]."""
-        if not self.strata:
-            return self.placement.splits.of(hashes)
-        return self._dealt.splits_of(hashes, self.placement)
-
-    @property
-    def needs_rows(self) -> bool:
-        """Whether more than its key may decide the split of a record."""
-        return bool(self.placement.groups or self.placement.split_column)
-
-    def splits_of(
-        self,
-        keys: Sequence[bytes],
-        rows: Sequence[Mapping[str, Any]],
-        labels: Sequence[Label | None],
-    ) -> tuple[np.ndarray, dict[int, str]]:
-        """The split of each record, uint8 [n], and why some rows have none and must be rejected.
-
-        Args:
-            keys: The keys of n records in UTF-8.
-            rows: The columns of each record, needed if `needs_rows`.
-            labels: The label of each record, needed if there are strata.
-        """
-        placement = self.placement
-        if (placement.groups or placement.deals_groups) and not placement.splits.groups:
-            return self._by_group(keys, rows)
-        if self.strata:
-            found = LabelHashes.of(placement.strata(labels), placement.group_hashes(keys))
-            return self._strata.splits_of(found), {}
-        if not self.needs_rows:
-            return placement.splits_of(keys), {}
-        splits, errors = np.zeros(len(keys), np.uint8), {}
-        for number, key in enumerate(keys):
-            try:
-                row = rows[number] if rows else {}
-                splits[number] = placement.split_of(key.decode("utf-8", "surrogateescape"), row)
-            except RejectError as error:
-                errors[number] = str(error)
-        return splits, errors
-
-    def _by_group(
-        self, keys: Sequence[bytes], rows: Sequence[Mapping[str, Any]]
-    ) -> tuple[np.ndarray, dict[int, str]]:
-        groups: list[bytes] = []
-        errors: dict[int, str] = {}
-        for number, key in enumerate(keys):
-            row = rows[number] if rows else {}
-            try:
-                group = self.placement.groups.of(key.decode("utf-8", "surrogateescape"), row)
-                groups.append(group.encode("utf-8", "surrogateescape"))
-            except RejectError as error:
-                errors[number] = str(error)
-        found = self.splits_of_groups(self.placement.group_hashes(groups))
-        splits = np.zeros(len(keys), found.dtype)
-        splits[np.delete(np.arange(len(keys)), list(errors))] = found
-        return splits, errors
-
-
-class GroupRules(SplitRules):
-    """Makes each group a split of its own, whose number is its hash, to count the records of groups."""
-
-    def splits_of_groups(self, hashes: np.ndarray) -> np.ndarray:
-        return hashes
 
 
 @dataclass(frozen=True, kw_only=True)

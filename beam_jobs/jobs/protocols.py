@@ -10,12 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import numpy as np
 
 from beam_jobs.errors import UsageError
-from beam_jobs.jobs.passes import (
-    EncodingPlan,
-    FirstPass,
-    SecondPass,
-    SplitRules,
-)
+from beam_jobs.jobs.passes import EncodingPlan, FirstPass, SecondPass
+from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.records.rejects import OnReject, Reject
 from beam_jobs.sources.chunks import Chunk, RangeCount, Task
 from beam_jobs.sources.classes import Names

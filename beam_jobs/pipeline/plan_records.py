@@ -16,12 +16,13 @@ from apache_beam.pvalue import AsList, AsSingleton, TaggedOutput
 from beam_jobs import progress
 from beam_jobs.dataset.directory import prepare_output
 from beam_jobs.dataset.output import Output
-from beam_jobs.jobs.passes import FirstPassResult, GroupRules, SplitRules
+from beam_jobs.jobs.passes import FirstPassResult
 from beam_jobs.jobs.protocols import LearnSchema, LearnSubwords, LearnWords, RecordJob
+from beam_jobs.jobs.split_rules import GroupRules, SplitRules
 from beam_jobs.jobs.text.duplicates import Tally, check_tally
 from beam_jobs.jobs.text.sample import Sample, check_training, learn
 from beam_jobs.pipeline.plan_shards import Planned, PlanShards, Prepare, Side
-from beam_jobs.pipeline.plan_strata import DealGroups, PlanStrata
+from beam_jobs.pipeline.plan_strata import plan_splits
 from beam_jobs.pipeline.steps import MergeFn, TaskStep
 from beam_jobs.pipeline.text_steps import (
     BuildVocabulary,
@@ -31,9 +32,9 @@ from beam_jobs.pipeline.text_steps import (
     SampleFn,
     number_lines,
 )
-from beam_jobs.plan.group_splits import GroupSizes, check_groups
+from beam_jobs.plan.group_splits import GroupSizes, check_planned
 from beam_jobs.plan.placement import Placement
-from beam_jobs.plan.strata import LabelHashes, check_strata
+from beam_jobs.plan.strata import LabelHashes
 from beam_jobs.plan.summary import Summary, label_names_of
 from beam_jobs.sources.chunks import Task, batch_chunks
 from readers.format.schema import Schema
@@ -133,8 +134,7 @@ def _check_passes(
 ) -> Summary:
     if learns_from is not None:
         check_training(summary, learns_from)
-    check = check_groups if placement.deals_groups else check_strata
-    return check_tally(check(summary, strata), tally)
+    return check_tally(check_planned(summary, strata, placement), tally)
 
 
 class PlanRecords(beam.PTransform):
@@ -253,15 +253,15 @@ class PlanRecords(beam.PTransform):
     def _strata(self, tasks: beam.PCollection) -> Side[bytes]:
         """The packed splits by group or by label; empty if hashes alone decide."""
         placement = self._output.placement
-        if placement.deals_groups:
-            count = self._job.first_pass(GroupRules(placement), "skip").group_sizes
-            sizes = tasks | "CountGroups" >> beam.ParDo(_Count(count, self._processes))
-            return AsSingleton(sizes | "DealGroups" >> DealGroups(placement))
         if not placement.plans_splits:
             return b""
-        read = self._job.first_pass(SplitRules(placement), "skip").label_hashes
-        labels = tasks | "ReadLabels" >> beam.ParDo(_Count(read, self._processes))
-        return AsSingleton(labels | "Stratify" >> PlanStrata(placement))
+        count: Callable[[Task], Counted]
+        if placement.deals_groups:
+            count = self._job.first_pass(GroupRules(placement), "skip").group_sizes
+        else:
+            count = self._job.first_pass(SplitRules(placement), "skip").label_hashes
+        counted = tasks | "Count" >> beam.ParDo(_Count(count, self._processes))
+        return AsSingleton(counted | "PlanSplits" >> plan_splits(placement))
 
     def _tokenizer(
         self,

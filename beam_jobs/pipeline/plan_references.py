@@ -20,11 +20,11 @@ from beam_jobs.jobs.loading import Loader, classes_in, source_error
 from beam_jobs.jobs.protocols import FileJob
 from beam_jobs.jobs.record import label_or_none
 from beam_jobs.pipeline.plan_shards import Planned, PlanShards, Prepare
-from beam_jobs.pipeline.plan_strata import DealGroups, PlanStrata
+from beam_jobs.pipeline.plan_strata import plan_splits
 from beam_jobs.pipeline.steps import loading_pool
-from beam_jobs.plan.group_splits import GroupSizes, GroupSplits, check_groups
+from beam_jobs.plan.group_splits import GroupSizes, check_planned, unpack_splits
 from beam_jobs.plan.placement import Placement
-from beam_jobs.plan.strata import LabelHashes, Strata, check_strata
+from beam_jobs.plan.strata import LabelHashes
 from beam_jobs.plan.summary import SAMPLE, SampledRecord, Summary, label_names_of
 from beam_jobs.records.blocks import Block, BlockBuilder
 from beam_jobs.records.rejects import Reject
@@ -123,26 +123,20 @@ class _Measure:
         ]
 
 
-class _LabelReferences(beam.DoFn):
-    """Packed blocks of references -> the labels of those that have one."""
+class _Count(beam.DoFn):
+    """Packed blocks of references -> the labels of those without an error, or the sizes of groups."""
 
     def __init__(self, job: FileJob, output: Output) -> None:
         self._job, self._placement = job, output.placement
 
-    def process(self, packed: bytes) -> Iterator[LabelHashes]:
-        yield label_hashes(self._job, self._placement, Block.unpack(packed))[1]
-
-
-class _CountGroups(beam.DoFn):
-    """Packed blocks of references -> the sizes of the groups of those that have one."""
-
-    def __init__(self, job: FileJob, output: Output) -> None:
-        self._job, self._placement = job, output.placement
-
-    def process(self, packed: bytes) -> Iterator[GroupSizes]:
+    def process(self, packed: bytes) -> Iterator[LabelHashes | GroupSizes]:
         block = Block.unpack(packed)
+        _, found = label_hashes(self._job, self._placement, block)
+        if not self._placement.deals_groups:
+            yield found
+            return
         sizes = GroupSizes(inputs=len(block.payloads))
-        sizes.add(label_hashes(self._job, self._placement, block)[1])
+        sizes.add(found)
         yield sizes
 
 
@@ -159,10 +153,7 @@ class _Resplit(beam.DoFn):
         block = Block.unpack(packed)
         splits = block.splits.copy()
         rows, found = label_hashes(self._job, self._placement, block)
-        if self._placement.deals_groups:
-            splits[rows] = GroupSplits.unpack(strata).splits_of(found.hashes, self._placement)
-        else:
-            splits[rows] = Strata.unpack(strata).splits_of(found)
+        splits[rows] = unpack_splits(strata, self._placement).splits_of(found)
         yield Block(block.hashes, splits, block.payloads).pack(compress=True)
 
 
@@ -176,9 +167,8 @@ def label_hashes(
     groups = [source.key for source in chosen]
     if placement.deals_groups:
         groups = [placement.groups.of(source.file, source.row) for source in chosen]
-    encoded = (group.encode("utf-8", "surrogateescape") for group in groups)
     labels = placement.strata(label_or_none(job, source) for source in chosen)
-    return np.array(rows, np.int64), LabelHashes.of(labels, placement.group_hashes(encoded))
+    return np.array(rows, np.int64), LabelHashes.of(labels, placement.hashes_of(groups))
 
 
 class PlanReferences(beam.PTransform):
@@ -212,18 +202,13 @@ class PlanReferences(beam.PTransform):
             blocks |= "Spread" >> beam.Reshuffle()
         check = None
         if output.placement.plans_splits:
-            if output.placement.deals_groups:
-                sizes = blocks | "CountGroups" >> beam.ParDo(_CountGroups(job, output))
-                strata = sizes | "DealGroups" >> DealGroups(output.placement)
-                check = beam.Map(check_groups, AsSingleton(strata))
-            else:
-                labels = blocks | "ReadLabels" >> beam.ParDo(_LabelReferences(job, output))
-                strata = labels | "Stratify" >> PlanStrata(output.placement)
-                check = beam.Map(check_strata, AsSingleton(strata))
+            counted = blocks | "Count" >> beam.ParDo(_Count(job, output))
+            strata = AsSingleton(counted | "PlanSplits" >> plan_splits(output.placement))
+            check = beam.Map(check_planned, strata, output.placement)
             blocks = (
                 blocks
                 | "SpreadAgain" >> beam.Reshuffle()
-                | "Resplit" >> beam.ParDo(_Resplit(job, output), AsSingleton(strata))
+                | "Resplit" >> beam.ParDo(_Resplit(job, output), strata)
             )
         places = blocks | "Summarise" >> beam.ParDo(_Summarise(job, output)).with_outputs(
             _Summarise.SUMMARY, main="blocks"

@@ -91,7 +91,7 @@ class DealGroups(beam.PTransform):
     """PCollection of `GroupSizes` -> one packed `GroupSplits`; empty bytes if hashes decide.
 
     Args:
-        placement: The shares of the splits.
+        placement: The splits.
     """
 
     def __init__(self, placement: Placement) -> None:
@@ -104,5 +104,10 @@ class DealGroups(beam.PTransform):
 
 
 def _deal(sizes: GroupSizes, placement: Placement) -> bytes:
-    dealt = deal_groups(sizes, placement.splits.fractions)
+    dealt = deal_groups(sizes, placement.splits)
     return dealt.pack() if dealt else b""
+
+
+def plan_splits(placement: Placement) -> beam.PTransform:
+    """PCollection of `GroupSizes` if groups are dealt, else `LabelHashes` -> the packed splits."""
+    return DealGroups(placement) if placement.deals_groups else PlanStrata(placement)

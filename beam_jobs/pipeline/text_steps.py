@@ -11,8 +11,8 @@ import apache_beam as beam
 from apache_beam.pvalue import AsList, AsSingleton, TaggedOutput
 
 from beam_jobs.dataset.output import Output
-from beam_jobs.jobs.passes import SplitRules
 from beam_jobs.jobs.protocols import Digester, LearnSubwords, LineCounter
+from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.jobs.text.duplicates import (
     DIGEST_ROW,
     Tally,

@@ -15,8 +15,9 @@ from apache_beam.metrics import Metrics
 from apache_beam.pvalue import AsSingleton, TaggedOutput
 
 from beam_jobs.dataset.output import Output
-from beam_jobs.jobs.passes import EncodingPlan, SecondPassResult, SplitRules
+from beam_jobs.jobs.passes import EncodingPlan, SecondPassResult
 from beam_jobs.jobs.protocols import RecordJob
+from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.pipeline.commit import CommitDataset
 from beam_jobs.pipeline.plan_records import PlanRecords
 from beam_jobs.pipeline.shuffle import spool_of, write_encoded

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from beam_jobs.plan.placement import ALL, Placement
 from beam_jobs.plan.shards import loss_error
-from beam_jobs.plan.strata import LabelHashes
+from beam_jobs.plan.splits import Splits
+from beam_jobs.plan.strata import LabelHashes, Strata
 from beam_jobs.plan.summary import Summary
 
 # With more groups (of one label each), hashes decide: shares are then exact to a few groups in a
@@ -72,23 +73,34 @@ class GroupSplits:
         inputs: The number of inputs that the sizes of groups were counted from.
         hashes: The hashes of all groups in ascending order, uint64 [groups].
         splits: The split of each, uint8 [groups].
+        others: The splits of groups that were not dealt, because all their records are rejected:
+            their hashes decide.
     """
 
     inputs: int
     hashes: np.ndarray
     splits: np.ndarray
+    others: Splits
 
-    def splits_of(self, hashes: np.ndarray, placement: Placement) -> np.ndarray:
-        """The splits of some records, uint8 [n], from the hashes of their groups, uint64 [n].
-
-        A group that was not dealt, because all its records are rejected, follows its hash.
-        """
-        splits = placement.splits.of(hashes)
-        at = np.minimum(np.searchsorted(self.hashes, hashes), len(self.hashes) - 1)
+    def splits_of(self, found: LabelHashes) -> np.ndarray:
+        """The splits of some records, uint8 [n]."""
+        splits = self.others.of(found.hashes)
+        at = np.minimum(np.searchsorted(self.hashes, found.hashes), len(self.hashes) - 1)
         if len(self.hashes):
-            dealt = self.hashes[at] == hashes
+            dealt = self.hashes[at] == found.hashes
             splits[dealt] = self.splits[at[dealt]]
         return splits
+
+    def check(self, summary: Summary) -> None:
+        """Checks that the groups of all inputs were dealt.
+
+        Raises:
+            DataError: The runner lost or repeated groups.
+        """
+        if self.inputs != summary.inputs:
+            raise loss_error(
+                self.inputs, summary.inputs, "inputs while groups were dealt to splits"
+            )
 
     def pack(self) -> bytes:
         """The splits as bytes."""
@@ -96,14 +108,16 @@ class GroupSplits:
         return head.tobytes() + self.hashes.astype("<u8").tobytes() + self.splits.tobytes()
 
     @classmethod
-    def unpack(cls, data: bytes) -> GroupSplits:
+    def unpack(cls, data: bytes, others: Splits) -> GroupSplits:
         """The splits that `pack` turned into bytes."""
         inputs, groups = np.frombuffer(data, "<u8", 2).tolist()
         hashes = np.frombuffer(data, "<u8", groups, 16)
-        return cls(inputs, hashes, np.frombuffer(data, np.uint8, groups, 16 + hashes.nbytes))
+        return cls(
+            inputs, hashes, np.frombuffer(data, np.uint8, groups, 16 + hashes.nbytes), others
+        )
 
 
-def deal_groups(found: GroupSizes, fractions: Sequence[float]) -> GroupSplits | None:
+def deal_groups(found: GroupSizes, to: Splits) -> GroupSplits | None:
     """Deals groups, those that hold most of a label first; None if hashes decide.
 
     Each goes to the split that lacks most of its labels: the sum of the squared deviations from the
@@ -119,7 +133,7 @@ def deal_groups(found: GroupSizes, fractions: Sequence[float]) -> GroupSplits | 
         for name in dict.fromkeys([ALL, label]):
             groups.setdefault(hash_, Counter())[name] += size
             totals[name] += size
-    lacks = {label: np.array(fractions) * total for label, total in totals.items()}
+    lacks = {label: np.array(to.fractions) * total for label, total in totals.items()}
     splits: dict[int, int] = {}
     for hash_ in sorted(groups, key=lambda hash_: (-_spread(groups[hash_], totals), hash_)):
         splits[hash_] = _neediest(groups[hash_], totals, lacks)
@@ -130,6 +144,7 @@ def deal_groups(found: GroupSizes, fractions: Sequence[float]) -> GroupSplits | 
         found.inputs,
         np.array(ordered, np.uint64),
         np.array([splits[hash_] for hash_ in ordered], np.uint8),
+        to,
     )
 
 
@@ -149,12 +164,19 @@ def _neediest(
     return int(np.argmax(sum(lacks[label] * (w / scale) for label, w in weights.items())))
 
 
-def check_groups(summary: Summary, packed: bytes) -> Summary:
-    """Returns the summary, after checking that packed group splits, if there are any, saw its inputs.
+def unpack_splits(packed: bytes, placement: Placement) -> Strata | GroupSplits:
+    """The splits that a pass over all records has planned, by group or by label."""
+    if placement.deals_groups:
+        return GroupSplits.unpack(packed, placement.splits)
+    return Strata.unpack(packed)
+
+
+def check_planned(summary: Summary, packed: bytes, placement: Placement) -> Summary:
+    """Returns the summary, after checking that the planned splits, if there are any, saw its records.
 
     Raises:
-        DataError: The runner lost or repeated groups.
+        DataError: The runner lost or repeated some.
     """
-    if packed and (found := GroupSplits.unpack(packed).inputs) != summary.inputs:
-        raise loss_error(found, summary.inputs, "inputs while groups were dealt to splits")
+    if packed:
+        unpack_splits(packed, placement).check(summary)
     return summary

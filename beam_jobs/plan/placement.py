@@ -141,8 +141,12 @@ class Placement:
         return self.splits.of(self.group_hashes(groups))
 
     def group_hashes(self, groups: Iterable[bytes]) -> np.ndarray:
-        """The hashes that decide the splits of many groups, uint64 [n]."""
+        """The hashes that decide the splits of many groups in UTF-8, uint64 [n]."""
         return hashes64(self.seed, b"split", groups)
+
+    def hashes_of(self, groups: Iterable[str]) -> np.ndarray:
+        """The `group_hashes` of many groups."""
+        return self.group_hashes(group.encode("utf-8", "surrogateescape") for group in groups)
 
 
 def check_seed(seed: int) -> None:

@@ -272,6 +272,20 @@ class Strata:
         rows = np.array([self._rows[name] for name in block.names], np.int64)[block.codes]
         return (block.hashes[:, None] >= self.edges[rows]).sum(axis=1).astype(np.uint8)
 
+    def check(self, summary: Summary) -> None:
+        """Checks that the strata count the records of a summary.
+
+        Raises:
+            DataError: The runner lost or repeated labels.
+        """
+        found = {label: n for label, n in summary.labels.get(LABEL, {}).items() if n}
+        if self.names == (ALL,):
+            found = {ALL: sum(split.records - split.unreadable for split in summary.splits)}
+        counted = dict(zip(self.names, self.counts, strict=True))
+        for label in found.keys() | counted.keys():
+            if found.get(label, 0) != counted.get(label, 0):
+                raise _lost(label, counted.get(label, 0), found.get(label, 0))
+
     def pack(self) -> bytes:
         """The strata as bytes."""
         head = json.dumps([self.names, self.edges.shape[1], self.counts]).encode()
@@ -284,21 +298,3 @@ class Strata:
         names, cuts, counts = json.loads(head)
         edges = np.frombuffer(tail, "<u8").reshape(len(names), cuts)
         return cls(tuple(names), edges, tuple(counts))
-
-
-def check_strata(summary: Summary, strata: bytes) -> Summary:
-    """Returns the summary, after checking that packed strata, if there are any, count its records.
-
-    Raises:
-        DataError: The runner lost or repeated labels.
-    """
-    if strata:
-        made = Strata.unpack(strata)
-        found = {label: n for label, n in summary.labels.get(LABEL, {}).items() if n}
-        if made.names == (ALL,):
-            found = {ALL: sum(split.records - split.unreadable for split in summary.splits)}
-        counted = dict(zip(made.names, made.counts, strict=True))
-        for label in found.keys() | counted.keys():
-            if found.get(label, 0) != counted.get(label, 0):
-                raise _lost(label, counted.get(label, 0), found.get(label, 0))
-    return summary

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from beam_jobs.jobs.file_passes import FileFirstPass, FileSecondPass
-from beam_jobs.jobs.passes import EncodingPlan, SplitRules
+from beam_jobs.jobs.passes import EncodingPlan
+from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.shards import Plan, SplitPlan
 from beam_jobs.plan.splits import Splits

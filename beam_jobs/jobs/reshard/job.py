@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 
 from beam_jobs.errors import UsageError
-from beam_jobs.jobs.passes import EncodingPlan, FirstPass, SecondPass, SplitRules
+from beam_jobs.jobs.passes import EncodingPlan, FirstPass, SecondPass
 from beam_jobs.jobs.protocols import Learns, LearnSchema, RecordJob
 from beam_jobs.jobs.reshard.manifests import (
     Description,
@@ -21,6 +21,7 @@ from beam_jobs.jobs.reshard.manifests import (
 )
 from beam_jobs.jobs.reshard.passes import ReshardFirstPass, ReshardSecondPass
 from beam_jobs.jobs.reshard.schema_guess import SchemaGuess
+from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.records.rejects import OnReject
 from beam_jobs.sources.chunks import Chunk
 from beam_jobs.sources.classes import Names

@@ -12,17 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 
 from beam_jobs.errors import RejectError
-from beam_jobs.jobs.passes import (
-    EncodedRecords,
-    FirstPass,
-    FoundRecords,
-    Learner,
-    SecondPass,
-    SplitRules,
-)
+from beam_jobs.jobs.passes import EncodedRecords, FirstPass, FoundRecords, Learner, SecondPass
 from beam_jobs.jobs.reshard.example_walk import all_lists
 from beam_jobs.jobs.reshard.framed import FrameBatch, decompressed, frame_batches
 from beam_jobs.jobs.reshard.schema_guess import SchemaGuess
+from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.records.encode import RecordCounter
 from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.chunks import Task

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Literal
 
-from beam_jobs.jobs.passes import EncodingPlan, FirstPass, SecondPass, SplitRules
+from beam_jobs.jobs.passes import EncodingPlan, FirstPass, SecondPass
 from beam_jobs.jobs.protocols import (
     Digester,
     Learns,
@@ -17,6 +17,7 @@ from beam_jobs.jobs.protocols import (
     RecordJob,
     complete_schema,
 )
+from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.jobs.text.lines import count_lines
 from beam_jobs.jobs.text.passes import TextFirstPass, TextSecondPass, sample_texts, text_digests
 from beam_jobs.jobs.text.reading import TextReader

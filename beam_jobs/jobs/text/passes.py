@@ -13,14 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from beam_jobs.errors import RejectError
-from beam_jobs.jobs.passes import (
-    EncodedRecords,
-    FirstPass,
-    FoundRecords,
-    Learner,
-    SecondPass,
-    SplitRules,
-)
+from beam_jobs.jobs.passes import EncodedRecords, FirstPass, FoundRecords, Learner, SecondPass
+from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.jobs.text.duplicates import DIGEST_BYTES
 from beam_jobs.jobs.text.sample import Sample
 from beam_jobs.jobs.text.subwords import Subwords

@@ -19,9 +19,9 @@ from beam_jobs.jobs.file_passes import FileFirstPass
 from beam_jobs.jobs.images.annotations import ImageAnnotations
 from beam_jobs.jobs.images.job import ImageJob
 from beam_jobs.jobs.loading import Loader, classes_in
-from beam_jobs.jobs.passes import SplitRules
 from beam_jobs.jobs.sensors.conditioning import Conditioning
 from beam_jobs.jobs.sensors.job import SensorJob
+from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.plan.groups import Groups
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.splits import Splits

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from beam_jobs.errors import DataError, UsageError
-from beam_jobs.jobs.passes import EncodingPlan, SplitRules
+from beam_jobs.jobs.passes import EncodingPlan
 from beam_jobs.jobs.reshard.job import UNKNOWN_SCHEMA, ReshardJob, reshard_job
 from beam_jobs.jobs.reshard.manifests import InputSplits, manifests_in, read_schema, splits_of
 from beam_jobs.jobs.reshard.passes import (
@@ -23,6 +23,7 @@ from beam_jobs.jobs.reshard.passes import (
     with_features,
 )
 from beam_jobs.jobs.reshard.schema_guess import SchemaGuess
+from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.plan.groups import Groups
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.shards import Plan, SplitPlan

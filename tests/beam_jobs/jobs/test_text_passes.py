@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer as Library
 
 from beam_jobs.errors import DataError
-from beam_jobs.jobs.passes import EncodingPlan, FirstPassResult, SecondPassResult, SplitRules
+from beam_jobs.jobs.passes import EncodingPlan, FirstPassResult, SecondPassResult
+from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.jobs.text import reading
 from beam_jobs.jobs.text.duplicates import find_duplicates, pack_digests
 from beam_jobs.jobs.text.job import TextJob
@@ -340,7 +341,7 @@ def test_dropped_texts_are_counted_in_the_split_of_their_group(tmp_path):
     hashes = np.sort(rules.placement.group_hashes([b"a", b"b"]))
     task = replace(tasks_of(reader)[0], dropped=np.array([1, 2, 4, 5], "<i8").tobytes())
     for dealt in ([0, 0], [0, 1], [1, 0], [1, 1]):
-        strata = GroupSplits(1, hashes, np.array(dealt, np.uint8)).pack()
+        strata = GroupSplits(1, hashes, np.array(dealt, np.uint8), rules.placement.splits).pack()
         splits = first_pass(reader, replace(rules, strata=strata), task).summary.splits
         assert [split.duplicates for split in splits] == [2 * split.records for split in splits]
         assert [split.records for split in splits] == [dealt.count(0), dealt.count(1)]

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_jobs.errors import DataError
-from beam_jobs.jobs.passes import GroupRules, SplitRules
+from beam_jobs.jobs.split_rules import GroupRules, SplitRules
 from beam_jobs.pipeline.plan_strata import DealGroups
 from beam_jobs.plan import group_splits
-from beam_jobs.plan.group_splits import GroupSizes, GroupSplits, check_groups, deal_groups
+from beam_jobs.plan.group_splits import GroupSizes, check_planned, deal_groups, unpack_splits
 from beam_jobs.plan.groups import Groups
 from beam_jobs.plan.placement import ALL, Placement
 from beam_jobs.plan.splits import Splits
@@ -23,6 +23,7 @@ from beam_jobs.plan.strata import LabelHashes
 from beam_jobs.plan.summary import Summary
 
 THREE = Splits.parse("train=0.7,val=0.15,test=0.15")
+PLACEMENT = Placement(0, THREE, Groups.parse("."))
 
 sizes_of_groups = st.dictionaries(st.integers(0, 2**64 - 1), st.integers(1, 50), max_size=40)
 
@@ -37,8 +38,8 @@ def block_of(groups: list[int], labels: list[str] | None = None) -> LabelHashes:
 
 def dealt(sizes: dict[int, int], splits: Splits = THREE) -> list[int]:
     """The number of records in each split."""
-    found = deal_groups(sizes_of(sizes), splits.fractions)
-    placed = found.splits_of(np.array(list(sizes), np.uint64), Placement(0, splits))
+    found = deal_groups(sizes_of(sizes), splits)
+    placed = found.splits_of(block_of(list(sizes)))
     return np.bincount(placed, list(sizes.values()), len(splits.names)).astype(int).tolist()
 
 
@@ -84,7 +85,7 @@ def test_the_order_in_which_groups_are_counted_and_merged_does_not_matter(groups
     one, other = counted([groups]), counted([shuffled[cut:], [], shuffled[:cut]])
     assert one == other
     assert one.sizes == Counter((group, ALL) for group in groups)
-    assert deal_groups(one, THREE.fractions).pack() == deal_groups(other, THREE.fractions).pack()
+    assert deal_groups(one, THREE).pack() == deal_groups(other, THREE).pack()
 
 
 def test_sizes_may_be_given():
@@ -100,9 +101,9 @@ def test_with_too_many_groups_hashes_decide(monkeypatch):
         merged = GroupSizes()
         for part in order[:3]:
             merged.merge(part)
-        assert deal_groups(merged, THREE.fractions) is not None
+        assert deal_groups(merged, THREE) is not None
         merged.merge(order[3])
-        assert deal_groups(merged, THREE.fractions) is None
+        assert deal_groups(merged, THREE) is None
         merged.merge(order[0])
         assert merged == GroupSizes(5, None)
     with Pipeline() as pipeline:
@@ -112,8 +113,8 @@ def test_with_too_many_groups_hashes_decide(monkeypatch):
 
 @given(sizes_of_groups)
 def test_packed_splits_are_the_same_again(sizes):
-    found = deal_groups(sizes_of(sizes), THREE.fractions)
-    again = GroupSplits.unpack(found.pack())
+    found = deal_groups(sizes_of(sizes), THREE)
+    again = unpack_splits(found.pack(), PLACEMENT)
     assert again.inputs == len(sizes)
     assert again.hashes.tolist() == found.hashes.tolist() == sorted(sizes)
     assert again.splits.tolist() == found.splits.tolist()
@@ -126,7 +127,7 @@ def test_rules_find_the_split_of_each_group_and_why_some_records_have_none():
     s1, s2, s3 = (int(hashes[row]) for row in (0, 2, 4))
     assert hashes.tolist() == [s1, 0, s2, s1, s3]
     assert list(errors) == [1]
-    rules = SplitRules(placement, deal_groups(sizes_of({s1: 1, s2: 9}), THREE.fractions).pack())
+    rules = SplitRules(placement, deal_groups(sizes_of({s1: 1, s2: 9}), THREE).pack())
     splits, again = rules.splits_of(keys, [], [])
     # No record of the last group was counted.
     assert splits.tolist() == [1, 0, 0, 1, placement.split("s3")]
@@ -143,7 +144,7 @@ def counts_of(records: Records, fractions: list[float]) -> np.ndarray:
     groups, labels = zip(*records, strict=True)
     sizes = GroupSizes()
     sizes.add(block_of(list(groups), list(map(str, labels))))
-    found = deal_groups(sizes, fractions)
+    found = deal_groups(sizes, Splits(tuple(map(str, fractions)), tuple(fractions)))
     split_of = dict(zip(found.hashes.tolist(), found.splits.tolist(), strict=True))
     names = sorted(set(labels))
     counts = np.zeros((len(fractions), len(names)), np.int64)
@@ -212,11 +213,11 @@ def test_groups_of_one_label_give_every_split_its_share_of_each_label():
 
 
 def test_inputs_that_a_runner_lost_end_the_job():
-    packed = deal_groups(GroupSizes(3, Counter({(1, ALL): 2})), THREE.fractions).pack()
+    packed = deal_groups(GroupSizes(3, Counter({(1, ALL): 2})), THREE).pack()
     summary = Summary.empty(3)
     summary.inputs = 3
-    assert check_groups(summary, packed) is summary
-    assert check_groups(summary, b"") is summary
+    assert check_planned(summary, packed, PLACEMENT) is summary
+    assert check_planned(summary, b"", PLACEMENT) is summary
     summary.inputs = 4
     with pytest.raises(DataError, match="handed over 3 of 4 inputs while groups were dealt"):
-        check_groups(summary, packed)
+        check_planned(summary, packed, PLACEMENT)

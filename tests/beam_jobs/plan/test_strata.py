@@ -22,7 +22,6 @@ from beam_jobs.plan.strata import (
     LabelCounts,
     LabelHashes,
     Strata,
-    check_strata,
     cut_ranks,
     pick_edges,
     place_cuts,
@@ -271,8 +270,8 @@ def test_the_stratum_of_all_records_gives_exact_shares_without_labels(found, par
     for split, count in enumerate(counts.tolist()):
         summary.splits[split].records = count + 2
         summary.splits[split].unreadable = 2
-    assert check_strata(summary, planned.pack()) is summary
+    planned.check(summary)
     summary.splits[0].records += 1
     if found:
         with pytest.raises(DataError, match="records while splits were planned"):
-            check_strata(summary, planned.pack())
+            planned.check(summary)

@@ -1,0 +1,98 @@
+"""The split of each record that a pass reads, from its key, its columns and its label."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from beam_jobs.errors import RejectError
+from beam_jobs.plan.group_splits import GroupSplits, unpack_splits
+from beam_jobs.plan.placement import ALL, Placement
+from beam_jobs.plan.strata import LabelHashes, Strata
+from beam_jobs.sources.labels import Label
+
+
+@dataclass(frozen=True)
+class SplitRules:
+    """Decides the split of each record.
+
+    Attributes:
+        placement: Decides by keys and columns.
+        strata: The packed splits by group or by label that an earlier pass has planned; empty if
+            hashes decide.
+    """
+
+    placement: Placement
+    strata: bytes = b""
+
+    @functools.cached_property
+    def _planned(self) -> Strata | GroupSplits:
+        return unpack_splits(self.strata, self.placement)
+
+    def splits_of_groups(self, hashes: np.ndarray) -> np.ndarray:
+        """The splits of records, uint8 [n], from the hashes of their groups, uint64 [n]."""
+        if not self.strata:
+            return self.placement.splits.of(hashes)
+        return self._planned.splits_of(LabelHashes((ALL,), np.zeros(len(hashes), np.int64), hashes))
+
+    @property
+    def needs_rows(self) -> bool:
+        """Whether more than its key may decide the split of a record."""
+        return bool(self.placement.groups or self.placement.split_column)
+
+    def splits_of(
+        self,
+        keys: Sequence[bytes],
+        rows: Sequence[Mapping[str, Any]],
+        labels: Sequence[Label | None],
+    ) -> tuple[np.ndarray, dict[int, str]]:
+        """The split of each record, uint8 [n], and why some rows have none and must be rejected.
+
+        Args:
+            keys: The keys of n records in UTF-8.
+            rows: The columns of each record, needed if `needs_rows`.
+            labels: The label of each record, needed if there are strata.
+        """
+        placement = self.placement
+        if (placement.groups or placement.deals_groups) and not placement.splits.groups:
+            return self._by_group(keys, rows)
+        if self.strata:
+            found = LabelHashes.of(placement.strata(labels), placement.group_hashes(keys))
+            return self._planned.splits_of(found), {}
+        if not self.needs_rows:
+            return placement.splits_of(keys), {}
+        splits, errors = np.zeros(len(keys), np.uint8), {}
+        for number, key in enumerate(keys):
+            try:
+                row = rows[number] if rows else {}
+                splits[number] = placement.split_of(key.decode("utf-8", "surrogateescape"), row)
+            except RejectError as error:
+                errors[number] = str(error)
+        return splits, errors
+
+    def _by_group(
+        self, keys: Sequence[bytes], rows: Sequence[Mapping[str, Any]]
+    ) -> tuple[np.ndarray, dict[int, str]]:
+        groups: list[str] = []
+        errors: dict[int, str] = {}
+        for number, key in enumerate(keys):
+            row = rows[number] if rows else {}
+            try:
+                groups.append(self.placement.groups.of(key.decode("utf-8", "surrogateescape"), row))
+            except RejectError as error:
+                errors[number] = str(error)
+        found = self.splits_of_groups(self.placement.hashes_of(groups))
+        splits = np.zeros(len(keys), found.dtype)
+        splits[np.delete(np.arange(len(keys)), list(errors))] = found
+        return splits, errors
+
+
+class GroupRules(SplitRules):
+    """Makes each group a split of its own, whose number is its hash, to count the records of groups."""
+
+    def splits_of_groups(self, hashes: np.ndarray) -> np.ndarray:
+        return hashes
