@@ -107,8 +107,11 @@ def _delete_old_manifest(directory: str) -> None:
 def _new_names(directory: str, names: set[str]) -> list[str]:
     """The names of the new dataset's files, from the journal; writes it at the first attempt."""
     if JOURNAL in names:
-        with contextlib.suppress(ValueError):  # Damaged, if the machine lost power.
-            return list(json.loads(read_bytes(join(directory, JOURNAL))))
+        # Damaged, if the machine lost power.
+        with contextlib.suppress(ValueError, TypeError, RecursionError):
+            listed = list(map(str, json.loads(read_bytes(join(directory, JOURNAL)))))
+            if MANIFEST in listed:
+                return listed
     inside = {name.removeprefix(f"{NEXT}/") for name in names if name.startswith(f"{NEXT}/")}
     new = sorted(name for name in inside if not name.startswith(f"{STAGING}/"))
     if MANIFEST in new:

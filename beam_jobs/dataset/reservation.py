@@ -1,7 +1,7 @@
 """One job at a time in an output directory: a note names the running job, which refreshes it.
 
-A note is only ever created where there is none. The note of a killed job stays until a later job ends
-well: its successor creates a note whose name follows from it, so of several successors one comes first.
+No note replaces another one. That of a killed job stays until a later job ends well: its successor
+creates a note whose name follows from it, and of several successors one creates it first.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class _Note(NamedTuple):
         """Returns None for anything but a note."""
         try:
             note = cls(**json.loads(data))
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, RecursionError):
             return None
         texts = (note.id, note.job, note.host, note.machine, note.began, note.started)
         numbers = (note.pid, note.refreshed)

@@ -28,7 +28,7 @@ _MAX_TEXT_BYTES = 256 << 20
 # The name of a shard: of `train-00000-of-00008.tfrecord`, or `mnist-train.tfrecord-00000-of-00008`.
 _SHARD = re.compile(r"(.+?)(\.tfrecords?)?-\d+-of-\d+\b.*")
 
-# Folder -> its manifest, why that is broken, or None if there is none.
+# Folder -> its manifest, why that is broken, or None without one.
 Manifests = Mapping[str, Manifest | str | None]
 
 

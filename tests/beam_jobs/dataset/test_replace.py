@@ -171,10 +171,11 @@ def test_a_complete_dataset_that_no_move_began_with_is_moved_too(tmp_path):
     assert files_of(tmp_path) == NEW
 
 
-def test_a_damaged_journal_is_made_anew(tmp_path):
+@pytest.mark.parametrize("journal", [b"", b"7", b'["a"]', b'[["a"]]', b"[" * 100_000])
+def test_a_damaged_journal_is_made_anew(tmp_path, journal):
     write(tmp_path, OLD)
     write(tmp_path / NEXT, NEW)
-    write(tmp_path, {replace.JOURNAL: b""})
+    write(tmp_path, {replace.JOURNAL: journal})
     replace.finish_replacement(str(tmp_path))
     assert files_of(tmp_path) == NEW
 

@@ -83,6 +83,7 @@ DEAD = {
     "own": lambda: note(refreshed=time.time() - 1000),
     "empty": lambda: b"",
     "not a note": lambda: b"[]",
+    "lists in lists": lambda: b"[" * 100_000,
     "half a note": lambda: b'{"id": "first"}',
     "strange values": lambda: elsewhere(refreshed="x"),
     "a path as its name": lambda: elsewhere(id="../../x"),
