@@ -131,7 +131,7 @@ class DatasetFlags(Flags):
         Groups.parse(self.group_by)
         MaxRejects.parse(self.max_rejects)
         self.check_splits()
-        self._check_exact()
+        self._check_folds()
 
     def check_splits(self) -> None:
         """Checks the value of `--splits`.
@@ -141,15 +141,22 @@ class DatasetFlags(Flags):
         """
         if not self.split_column:
             Splits.parse(self.splits)
-
-    def _check_exact(self) -> None:
-        """Checks the flags of exact shares against the others that decide splits."""
-        if self.split_column and (self.folds or self.exact_splits):
-            other = f"--folds {self.folds}" if self.folds else "--exact_splits"
+            return
+        for name in ("folds", "exact_splits", "group_by", "stratify"):
+            if value := getattr(self, name, None):  # Not all jobs stratify.
+                other = f"--{name} {value}" if isinstance(value, str) else f"--{name}"
+                raise UsageError(
+                    f"--split_column {self.split_column}: the column decides the splits, and so "
+                    f"would {other}: drop one"
+                )
+        if self.splits != type(self).splits and "=" in self.splits:
             raise UsageError(
-                f"--split_column {self.split_column}: the column decides the splits, and so would "
-                f"{other}: drop one"
+                f"--splits {self.splits}: with --split_column the column decides: give names alone, "
+                "such as train,val,test"
             )
+
+    def _check_folds(self) -> None:
+        """Checks `--folds` against the other flags that decide splits."""
         if self.folds == "groups" and not self.group_by:
             raise UsageError("--folds groups: add the --group_by that finds the group of a record")
         if self.folds == "groups" and (self.exact or self.exact_splits):
@@ -157,14 +164,13 @@ class DatasetFlags(Flags):
             raise UsageError(
                 f"--folds groups: each group is a split, so no share is exact: drop --{named}"
             )
-        if self.folds:
-            if self.folds != "groups":
-                Splits.folds(self.folds)
-            if self.splits != type(self).splits:
-                raise UsageError(
-                    f"--folds {self.folds}: the folds are the splits, and so would be those of --splits "
-                    f"{self.splits}: drop one"
-                )
+        if self.folds not in ("", "groups"):
+            Splits.folds(self.folds)
+        if self.folds and self.splits != type(self).splits:
+            raise UsageError(
+                f"--folds {self.folds}: the folds are the splits, and so would be those of --splits "
+                f"{self.splits}: drop one"
+            )
 
     def directory(self) -> str:
         """The output directory; empty for a dry run without one.
@@ -239,14 +245,11 @@ class DatasetFlags(Flags):
             exact=self.exact,
             windows=job.has_windows,
         )
-        num_shards = (0,) * len(splits.names)
-        if self.num_shards:
-            num_shards = parse_num_shards(self.num_shards, splits.names)
         output = Output(
             directory=directory,
             schema=job.schema,
             placement=placement,
-            num_shards=num_shards,
+            num_shards=parse_num_shards(self.num_shards, splits.names),
             shard_size=parse_size(self.shard_size),
             on_reject=self.on_reject,
             overwrite=self.overwrite,
@@ -275,22 +278,6 @@ class EncodedDatasetFlags(DatasetFlags):
         unset="their own names",
         metavar="FEATURE=NAME,…",
     )
-
-    def check(self) -> None:
-        super().check()
-        if not self.split_column:
-            return
-        if self.group_by or self.stratify:
-            other = "--group_by" if self.group_by else "--stratify"
-            raise UsageError(
-                f"--split_column {self.split_column}: the column decides the splits, and so would "
-                f"{other}: drop one"
-            )
-        if self.splits != ONE_SPLIT and "=" in self.splits:
-            raise UsageError(
-                f"--splits {self.splits}: with --split_column the column decides: give names alone, "
-                "such as train,val,test"
-            )
 
     def find_splits(self, job: RecordJob) -> Splits:
         if self.split_column and self.splits == ONE_SPLIT:

@@ -74,22 +74,12 @@ class ReshardedDatasetFlags(DatasetFlags):
         metavar="NAME=SHARE,…",
     )
 
-    def check(self) -> None:
-        super().check()
-        if not self.split_column:
-            return
-        if self.group_by:
-            raise UsageError(
-                f"--split_column {self.split_column}: the feature decides the splits, and so would "
-                "--group_by: drop one"
-            )
-        if self.splits == _KEEP or "=" in self.splits:
+    def check_splits(self) -> None:
+        if self.split_column and self.splits == _KEEP:
             raise UsageError(
                 f"--split_column {self.split_column}: the feature decides the splits: give their "
-                "names alone, such as --splits train,val"
+                "names, such as --splits train,val"
             )
-
-    def check_splits(self) -> None:
         if self.splits != _KEEP:
             super().check_splits()
 

@@ -164,7 +164,10 @@ REFUSALS = [
     (IMAGES + "--group_by column:", "--group_by column:: expected column:NAME"),
     # Splits by column.
     (TABLE + "--split_column x", "--table {data}/pics/t.jsonl: no column 'x', it has path, kind"),
-    (TABLE + "--split_column split --group_by column:age", "so would --group_by: drop one"),
+    (
+        TABLE + "--split_column split --group_by column:age",
+        "so would --group_by column:age: drop one",
+    ),
     (TABLE + "--split_column split --stratify", "splits, and so would --stratify: drop one"),
     (TABLE + "--split_column split --splits a=0.5,b=0.5", "give names alone, such as train,val"),
     (TABLE + "--split_column path", "--split_column path: split name 'cat/1.png': expected"),
@@ -184,8 +187,11 @@ REFUSALS = [
     ("text --input {data}/pics.zip --split_column s --output {data}/out", "{data}/pics.zip is no"),
     (TEXT + "--split_column s", "--split_column s: no row has a name there; is it the right"),
     (RESHARD + "--split_column s", "--split_column s: the feature decides the splits: give their"),
-    (RESHARD + "--split_column s --splits a=1", "give their names alone, such as --splits train,v"),
-    (RESHARD + "--split_column s --splits a,b --group_by x", "and so would --group_by: drop one"),
+    (
+        RESHARD + "--split_column s --splits a=1",
+        "--splits a=1: with --split_column the column decides",
+    ),
+    (RESHARD + "--split_column s --splits a,b --group_by x", "and so would --group_by x: drop one"),
     # Stratified splits.
     (IMAGES + "--stratify", "--stratify: there is one split: add --splits train=0.8,val=0.2"),
     (TABLE + "--stratify --splits a=0.5,b=0.5", "--stratify: the records have no label: add"),
