@@ -112,13 +112,11 @@ def named(label: int, names: Sequence[str]) -> str:
 
 def _label_numbers(manifest: Manifest) -> str:
     """How many whole numbers are labels, and their range; empty without such labels."""
-    found = [split.statistics.get("label") for split in manifest.splits.values()]
-    figures = [each for each in found if isinstance(each, Mapping) and "min" in each]
-    if not figures or manifest.schema["label"].dtype != "int64":
+    if not manifest.label_range:
         return ""
     counts = manifest.counts_of("label")
     number = f"{len(counts):,} " if counts is not None else ""
-    low, high = min(each["min"] for each in figures), max(each["max"] for each in figures)
+    low, high = manifest.label_range
     return f"{number}whole numbers, {low} to {high}"
 
 

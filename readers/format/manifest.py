@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -107,9 +108,11 @@ class Split:
         """How often each value of a feature occurs; None if the statistics do not contain that."""
         figures = self.statistics.get(feature)
         values = figures.get("values") if isinstance(figures, Mapping) else None
-        if not isinstance(values, Mapping):
+        if not isinstance(values, Mapping) or not all(isinstance(n, int) for n in values.values()):
             return None
-        return Counter({int(value): count for value, count in values.items()})
+        with contextlib.suppress(ValueError):
+            return Counter({int(value): count for value, count in values.items()})
+        return None
 
 
 @dataclass(frozen=True)
@@ -173,14 +176,19 @@ class Manifest:
         """
         if self.label_names:
             return len(self.label_names)
+        ends = self.label_range
+        return ends[1] + 1 if ends and ends[0] >= 0 else None
+
+    @property
+    def label_range(self) -> tuple[int, int] | None:
+        """The smallest and the largest label; None without labels that are whole numbers."""
         label = self.schema.get("label")
         if label is None or label.dtype != "int64":
             return None
         found = [split.statistics.get("label") for split in self.splits.values()]
-        ranges = [each for each in found if isinstance(each, Mapping) and "min" in each]
-        if not ranges or min(each["min"] for each in ranges) < 0:
-            return None
-        return int(max(each["max"] for each in ranges)) + 1
+        ends = [(each.get("min"), each.get("max")) for each in found if isinstance(each, Mapping)]
+        whole = [value for pair in ends for value in pair if isinstance(value, int)]
+        return (min(whole), max(whole)) if whole else None
 
     def split(self, name: str) -> Split:
         """The split of a name.

@@ -143,6 +143,27 @@ def test_info_shows_the_number_of_classes(tmp_path, capsys, values, classes, lin
     assert lines in " ".join(out.split())
 
 
+@pytest.mark.parametrize(
+    ("statistics", "classes"),
+    [
+        ({"min": 0, "max": "x"}, 1),
+        ({"min": None, "max": [7]}, None),
+        ({"min": 0, "max": 3, "values": {"a": 1}}, 4),
+        ({"min": 0, "max": 3, "values": {"1": "x"}}, 4),
+        ([1], None),
+    ],
+)
+def test_damaged_statistics_are_passed_over(tmp_path, capsys, statistics, classes):
+    path = write_signals(tmp_path / "signals")
+    manifest = Manifest.read(str(path))
+    train = replace(manifest.splits["train"], statistics={"label": statistics})
+    manifest = replace(manifest, splits={"train": train})
+    assert manifest.num_classes == classes
+    (path / "manifest.json").write_bytes(manifest.to_bytes())
+    code, _, error = run("info", str(path), capsys=capsys)
+    assert (code, error) == (0, "")
+
+
 def test_the_number_of_classes_is_that_of_their_names_or_unknown(dataset, tmp_path):
     assert Manifest.read(dataset).num_classes == 40
     assert Manifest.read(str(write_signals(tmp_path / "signals"))).num_classes is None
