@@ -249,7 +249,7 @@ class DatasetFlags(Flags):
             directory=directory,
             schema=job.schema,
             placement=placement,
-            num_shards=parse_num_shards(self.num_shards, splits.names),
+            num_shards=parse_num_shards(self.num_shards or None, splits.names),
             shard_size=parse_size(self.shard_size),
             on_reject=self.on_reject,
             overwrite=self.overwrite,

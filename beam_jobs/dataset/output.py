@@ -98,14 +98,14 @@ def resolve(directory: str) -> str:
     return path
 
 
-def parse_num_shards(text: str, splits: tuple[str, ...]) -> tuple[int, ...]:
-    """The number of shards of every split, from `16`, `train=16,val=2` or ""; 0 if it is not given.
+def parse_num_shards(given: str | int | None, splits: tuple[str, ...]) -> tuple[int, ...]:
+    """The number of shards of every split, from `16` or `train=16,val=2`; 0 if it is not given.
 
     Raises:
         UsageError: A split is unknown, or a number is not in 1..99999.
     """
-    shards = dict.fromkeys(splits, 0)
-    for part in text.split(",") if text else ():
+    shards, text = dict.fromkeys(splits, 0), str(given)
+    for part in [] if given is None else text.split(","):
         name, equals, number = part.strip().rpartition("=")
         if equals and name not in shards:
             raise UsageError(

@@ -291,9 +291,7 @@ class WriteShards(beam.PTransform):
                 directory=resolve(os.fspath(directory)),
                 schema=schema,
                 placement=Placement(seed, shares),
-                num_shards=parse_num_shards(
-                    "" if num_shards is None else str(num_shards), shares.names
-                ),
+                num_shards=parse_num_shards(num_shards, shares.names),
                 shard_size=parse_size(str(shard_size)),
                 on_reject=on_reject,
                 overwrite=overwrite,
