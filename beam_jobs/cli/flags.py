@@ -7,6 +7,7 @@ import argparse
 import copy
 import dataclasses
 import inspect
+import re
 from collections.abc import Iterable
 from typing import Any, ClassVar, Literal, NoReturn, TypeVar, get_args, get_origin, get_type_hints
 
@@ -23,6 +24,11 @@ Declarations = dict[str, dict[str, Any]]
 
 class Parser(argparse.ArgumentParser):
     """argparse that reports a mistake as a `UsageError` of one line."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        # Numbers with a unit, such as -6dB, are values, too.
+        self._negative_number_matcher = re.compile(r"-\.?[0-9]")
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}; see --help")

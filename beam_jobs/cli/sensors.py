@@ -27,11 +27,13 @@ from readers.format.dtypes import TENSORFLOW_DTYPES
 # Precedes the name of an array in --label.
 _ARRAY = "array:"
 
-# Flags of recordings along time, which rows are not.
-_ALONG_TIME = (
+# Flags that do nothing to rows, which have no time.
+_NOT_OF_ROWS = (
     "join",
     "recording_column",
+    "rate",
     "time_column",
+    "gain",
     "resample",
     "window",
     "spectrogram",
@@ -247,9 +249,10 @@ class SensorFlags(InputFlags):
             name, value = ("label", self.label) if self.label == _ARRAY else ("rate", self.rate)
             raise UsageError(f"--{name} {value}: expected a name, such as {value}y")
         if self.window_label != SensorFlags.window_label:
-            if not self.window:
+            if not self.window or self.sequence:
+                cure = "drop --sequence" if self.sequence else "add --window"
                 raise UsageError(
-                    f"--window_label {self.window_label}: only windows have such labels: add --window"
+                    f"--window_label {self.window_label}: only windows have such labels: {cure}"
                 )
             if not self.label.startswith((COLUMN, _ARRAY)):
                 raise UsageError(
@@ -264,11 +267,11 @@ class SensorFlags(InputFlags):
                 "csv:FILE, or join the arrays in one .npz file for each recording"
             )
         if self.record == "row":
-            for name in _ALONG_TIME:
+            for name in _NOT_OF_ROWS:
                 if value := getattr(self, name):
                     given = "" if value is True else f" {value}"
                     raise UsageError(
-                        f"--{name}{given}: with --record row there is no time: drop one"
+                        f"--{name}{given}: this is about recordings, not --record row: drop one"
                     )
 
     def _conditioning(self) -> Conditioning:

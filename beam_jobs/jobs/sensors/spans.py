@@ -12,7 +12,7 @@ _RATE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)\s*(?:(k?)hz)?", re.IGNORECA
 
 _SPAN = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)\s*(s|ms|us)|([0-9]{1,12})")
 
-_DECIBELS = re.compile(r"([+-]?[0-9]{1,3}(?:\.[0-9]{1,12})?)\s*db", re.IGNORECASE)
+_DECIBELS = re.compile(r"([+-]?1?[0-9]{1,2}(?:\.[0-9]{1,12})?)\s*db", re.IGNORECASE)
 
 # A factor, or "peak" for the one that makes the largest magnitude of a recording 1.
 Gain = float | Literal["peak"]
@@ -92,4 +92,6 @@ def parse_gain(text: str) -> Gain:
         return "peak"
     if found := _DECIBELS.fullmatch(text):
         return 10 ** (float(found[1]) / 20)
-    raise UsageError(f"--gain {text}: expected decibels such as -6dB, or peak")
+    raise UsageError(
+        f"--gain {text}: expected decibels from -199 to 199 such as -6dB, or peak"
+    )

@@ -291,6 +291,10 @@ REFUSALS = [
         "--window_label last: only windows have such labels: add --w",
     ),
     (
+        SENSORS + "--window 2 --sequence --window_label last",
+        "--window_label last: only windows have such labels: drop --sequence",
+    ),
+    (
         SENSORS + "--window 2 --window_label last",
         "--window_label last: --label none labels whole files; name the labels of samples, such as",
     ),
@@ -300,11 +304,11 @@ REFUSALS = [
     ),
     (
         SENSORS + "--record row --window 4",
-        "--window 4: with --record row there is no time: drop one",
+        "--window 4: this is about recordings, not --record row: drop one",
     ),
     (
         SENSORS + "--record row --sequence",
-        "--sequence: with --record row there is no time: drop one",
+        "--sequence: this is about recordings, not --record row: drop one",
     ),
     (SENSORS + "--record rows", "argument --record: invalid choice: 'rows'"),
     (
@@ -361,7 +365,10 @@ REFUSALS = [
     (SENSORS + "--stride 4", "--stride 4 sets where windows begin: add --window"),
     (SENSORS + "--max_gap 1s", "--max_gap 1s limits interpolation: add --resample"),
     (SENSORS + "--spectrogram 256", "expected FRAME:STEP such as 256:128 or 25ms:10ms"),
-    (SENSORS + "--gain 2", "--gain 2: expected decibels such as -6dB, or peak"),
+    (SENSORS + "--record row --gain -6dB", "--gain -6dB: this is about recordings, not --record row"),
+    (SENSORS + "--record row --rate 9", "--rate 9: this is about recordings, not --record row"),
+    (SENSORS + "--gain 200dB", "--gain 200dB: expected decibels from -199 to 199 such as -6dB, or"),
+    (SENSORS + "--gain 2", "--gain 2: expected decibels from -199 to 199 such as -6dB, or peak"),
     (SENSORS + "--mel 80", "--mel 80 is about spectrograms: add --spectrogram FRAME:STEP such as"),
     (SENSORS + "--log", "--log is about spectrograms: add --spectrogram FRAME:STEP such as"),
     (SENSORS + "--spectrogram 4:2 --mel -3", "--mel -3: expected a number of bands such as 80"),

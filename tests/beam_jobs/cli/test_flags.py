@@ -37,6 +37,10 @@ class More(Few):
     other: str | None = flag(None, "another", unset="none")
 
 
+def test_a_value_may_begin_as_a_negative_number():
+    assert parse_flags(["sensors", "--gain", "-6dB"])[0].job.gain == "-6dB"
+
+
 def actions():
     (jobs,) = (a for a in build_parser()._actions if isinstance(a, argparse._SubParsersAction))
     return [

@@ -28,10 +28,10 @@ class WindowLabel:
 
     @classmethod
     def parse(cls, text: str) -> WindowLabel:
-        """Parses the value of `--window_label`.
+        """Parses the value of `--window_label`: majority, last or any:VALUE.
 
         Raises:
-            UsageError: it is none of the three rules.
+            UsageError: it is not such a rule.
         """
         if text not in ("majority", "last") and (not text.startswith(_ANY) or text == _ANY):
             raise UsageError(
