@@ -92,6 +92,4 @@ def parse_gain(text: str) -> Gain:
         return "peak"
     if found := _DECIBELS.fullmatch(text):
         return 10 ** (float(found[1]) / 20)
-    raise UsageError(
-        f"--gain {text}: expected decibels from -199 to 199 such as -6dB, or peak"
-    )
+    raise UsageError(f"--gain {text}: expected decibels from -199 to 199 such as -6dB, or peak")

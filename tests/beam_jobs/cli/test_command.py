@@ -365,7 +365,10 @@ REFUSALS = [
     (SENSORS + "--stride 4", "--stride 4 sets where windows begin: add --window"),
     (SENSORS + "--max_gap 1s", "--max_gap 1s limits interpolation: add --resample"),
     (SENSORS + "--spectrogram 256", "expected FRAME:STEP such as 256:128 or 25ms:10ms"),
-    (SENSORS + "--record row --gain -6dB", "--gain -6dB: this is about recordings, not --record row"),
+    (
+        SENSORS + "--record row --gain -6dB",
+        "--gain -6dB: this is about recordings, not --record row",
+    ),
     (SENSORS + "--record row --rate 9", "--rate 9: this is about recordings, not --record row"),
     (SENSORS + "--gain 200dB", "--gain 200dB: expected decibels from -199 to 199 such as -6dB, or"),
     (SENSORS + "--gain 2", "--gain 2: expected decibels from -199 to 199 such as -6dB, or peak"),

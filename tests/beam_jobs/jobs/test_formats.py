@@ -96,7 +96,7 @@ def test_a_reader_is_imported_only_when_its_format_is_met():
     )
     formats = f"{registry.__package__}."
     loaded = {name.removeprefix(formats) for name in done.stdout.split() if formats in name}
-    assert loaded == {"registry", "delimited", "cells"}
+    assert loaded == {"registry", "delimited"}
 
 
 # A file of each format, or of each family of one reader.

@@ -11,11 +11,11 @@ import pytest
 import soundfile
 
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.jobs.sensors.channels import choose_channels
 from beam_jobs.jobs.sensors.conditioning import Conditioning
 from beam_jobs.jobs.sensors.formats.registry import FORMATS, suffixes_of
 from beam_jobs.jobs.sensors.job import SensorJob
 from beam_jobs.jobs.sensors.recording import ReadOptions
+from beam_jobs.jobs.sensors.tables.channels import lay_out
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.source import Source
@@ -108,15 +108,16 @@ class Counted(list):
 def test_channels_are_chosen_without_a_search_for_each(flag):
     columns = tuple(f"c{number}" for number in range(100))
     names = Counted((*columns, "time", "x"))
-    places, _ = choose_channels(names, ReadOptions(**{flag: columns}))
-    assert places == ([*range(100)] if flag == "columns" else [101])
+    layout = lay_out(names, len(names), ReadOptions(**{flag: columns}))
+    assert layout.channels == ([*range(100)] if flag == "columns" else [101])
     assert names.reads <= 4
 
 
 def test_columns_called_like_times_are_left_out_by_name():
     names = ["time", "x", "Unnamed: 0", "y", "", "epoch_ms"]
-    left_out = ["time", "Unnamed: 0", "", "epoch_ms"]
-    assert choose_channels(names, ReadOptions()) == ([1, 3], left_out)
+    layout = lay_out(names, len(names), ReadOptions())
+    assert layout.channels == [1, 3]
+    assert "column time, Unnamed: 0, without a name, epoch_ms;" in layout.notes[0]
 
 
 def test_only_the_first_files_are_searched_for_rounded_values(tmp_path):

@@ -11,21 +11,17 @@ import pyarrow.dataset
 import pyarrow.parquet
 
 from beam_jobs.errors import RejectError
-from beam_jobs.jobs.sensors.channels import (
-    choose_channels,
-    column_index,
-    column_indexes,
-    note_left_out,
-    note_twice,
-)
 from beam_jobs.jobs.sensors.inside.columns import Column
 from beam_jobs.jobs.sensors.recording import ReadOptions, Recording, check_size, single_signal
-from beam_jobs.jobs.sensors.tables import METADATA, seconds
+from beam_jobs.jobs.sensors.tables.cells import seconds
+from beam_jobs.jobs.sensors.tables.channels import column_indexes, lay_out
 
 _NUMBERS = frozenset(
     ("bool", "halffloat", "float", "double")
     + tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 )
+
+_TIMES = ("timestamp", "date")
 
 _TEXT = ("string", "large_string", "dictionary")
 
@@ -64,41 +60,35 @@ def _read(
     read: Callable[[list[str]], pyarrow.Table],
     options: ReadOptions,
 ) -> Recording:
-    names, time = schema.names, options.time_column
-    types = dict(zip(names, map(str, schema.types), strict=True))
-    places, left_out = choose_channels(names, options)
-    chosen = [names[place] for place in places]
-    if not options.columns:
-        chosen = [name for name in chosen if types[name] in _NUMBERS]
-    if not chosen:
-        raise RejectError(f"no numeric column but the time: the file has {', '.join(names)}")
-    column_indexes(names, chosen)
-    for name in chosen:
-        if types[name] not in _NUMBERS:
+    names, types = schema.names, list(map(str, schema.types))
+    layout = lay_out(names, len(names), options, lambda place: types[place] in _NUMBERS)
+    for place in layout.channels:
+        if types[place] not in _NUMBERS:
             raise RejectError(
-                f"column {name!r} is not numeric but {types[name]}: choose others with --columns"
+                f"column {names[place]!r} is not numeric but {types[place]}: choose others with --columns"
             )
-    if time and types[time] not in _NUMBERS and not types[time].startswith(("timestamp", "date")):
+    time, inside = layout.time, layout.inside
+    if time is not None and not (types[time] in _NUMBERS or types[time].startswith(_TIMES)):
         raise RejectError(
-            f"column {time!r} is {types[time]}: expected numbers, timestamps or dates as times"
+            f"column {names[time]!r} is {types[time]}: expected numbers, timestamps or dates as times"
         )
-    for name in options.inside:
-        column_index(names, name, METADATA)
-        if types[name] not in _NUMBERS and not types[name].startswith(_TEXT):
-            raise RejectError(f"column {name!r} is {types[name]}, expected text or numbers")
-    wanted = sorted({*chosen, time, *options.inside} - {""})
+    for name, place in inside.items():
+        if types[place] not in _NUMBERS and not types[place].startswith(_TEXT):
+            raise RejectError(f"column {name!r} is {types[place]}, expected text or numbers")
+    chosen = [names[place] for place in layout.channels]
+    column_indexes(names, chosen)
+    wanted = sorted({*chosen, options.time_column, *inside} - {""})
     check_size(8 * rows * len(wanted))
     table = read(wanted)
     if table.num_rows != rows:
         raise ValueError(f"it has {table.num_rows} of {rows} rows")
-    signal = np.stack([_arrow_numbers(table[name]) for name in chosen], 1)
-    left_out = [name for name in left_out if types[name] in _NUMBERS]
+    times = table[options.time_column] if options.time_column else None
     return single_signal(
-        signal,
+        np.stack([_arrow_numbers(table[name]) for name in chosen], 1),
         options,
-        times=_arrow_seconds(table[time], options.time_unit) if time else None,
-        notes=(*note_left_out(left_out), *note_twice(names, options)),
-        columns={name: Column.of_cells(table[name].chunks) for name in options.inside},
+        times=None if times is None else _arrow_seconds(times, options.time_unit),
+        notes=layout.notes,
+        columns={name: Column.of_cells(table[name].chunks) for name in inside},
     )
 
 

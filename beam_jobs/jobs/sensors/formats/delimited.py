@@ -6,7 +6,7 @@ import csv
 import io
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -14,14 +14,6 @@ import pyarrow.compute
 import pyarrow.csv
 
 from beam_jobs.errors import RejectError
-from beam_jobs.jobs.sensors.channels import choose_channels, column_index, note_left_out, note_twice
-from beam_jobs.jobs.sensors.formats.cells import (
-    is_number,
-    is_time,
-    numbers,
-    text_seconds,
-    with_points,
-)
 from beam_jobs.jobs.sensors.inside.columns import Column
 from beam_jobs.jobs.sensors.recording import (
     TEXT_DTYPE,
@@ -30,7 +22,15 @@ from beam_jobs.jobs.sensors.recording import (
     check_size,
     single_signal,
 )
-from beam_jobs.jobs.sensors.tables import METADATA, as_text
+from beam_jobs.jobs.sensors.tables.cells import (
+    is_number,
+    is_time,
+    numbers,
+    text_seconds,
+    with_points,
+)
+from beam_jobs.jobs.sensors.tables.channels import lay_out
+from beam_jobs.jobs.sensors.tables.text import as_text
 
 # Bytes that are held as text at a time. A row cannot be longer; wide tables get more.
 _BLOCK_BYTES = 1 << 22
@@ -116,47 +116,39 @@ def _read(text: bytes, delimiter: str, options: ReadOptions) -> Recording:
     top = list(itertools.islice(_rows(text, delimiter), 3))
     if not top:
         raise RejectError("the file is empty")
-    if delimiter == ";":
-        top = [[_with_point(cell) for cell in row] for row in top]
-    names = [] if all(map(is_number, top[0])) else [name.strip() for name in top[0]]
-    if not names and (options.columns or options.drop_columns or options.time_column):
-        raise RejectError(
-            "its first line has no names for --columns, --drop_columns or --time_column"
-        )
-    if not names and options.inside:
-        raise RejectError(f"no column {options.inside[0]!r}{METADATA}: its first line has no names")
-    inside = {name: column_index(names, name, METADATA) for name in options.inside}
-    texts: dict[str, list[Any]] = {name: [] for name in inside}
-    time = column_index(names, options.time_column) if options.time_column else None
-    places, left_out = choose_channels(names, options) if names else (range(len(top[0])), [])
-    notes = (*note_left_out(left_out), *note_twice(names, options))
-    units = bool(names) and _is_units(top[1:], [*places, *([] if time is None else [time])])
-    if units:
-        notes = (*notes, f"its second line has no number and was taken for units: {top[1]}")
+    point = _with_point if delimiter == ";" else str
+    has_names = not all(is_number(point(cell)) for cell in top[0])
+    names = [name.strip() for name in top[0]] if has_names else []
+    layout = lay_out(names, len(top[0]), options)
+    places, time = layout.channels, layout.time
+    read = {*places, *([] if time is None else [time])}
+    has_units = has_names and _is_units([list(map(point, row)) for row in top[1:]], read)
     blocks, times = [np.empty((0, len(places)))], [np.empty(0)]
-    for row, cells in _blocks(text, delimiter, len(top[0]), bool(names), units):
+    texts: dict[str, list[Any]] = {name: [] for name in layout.inside}
+    for row, cells in _blocks(text, delimiter, len(top[0]), has_names, has_units):
         if delimiter == ";":
-            cells = [with_points(column) for column in cells]
+            cells = [with_points(column) if i in read else column for i, column in enumerate(cells)]
         columns = [numbers(cells[i], row, names[i] if names else None) for i in places]
         blocks.append(np.stack(columns, 1))
         if time is not None:
             times.append(text_seconds(cells[time], row, options.time_unit))
-        for name, place in inside.items():
+        for name, place in layout.inside.items():
             texts[name].append(pyarrow.compute.utf8_trim_whitespace(cells[place]))
     signal = np.concatenate(blocks)
     if not names and len(places) > 1 and np.isnan(signal[:, -1]).all():
         signal = signal[:, :-1]  # every line ends in a delimiter
+    units = f"its second line has no number and was taken for units: {top[1]}" if has_units else ""
     return single_signal(
         signal,
         options,
         times=None if time is None else np.concatenate(times),
-        notes=notes,
+        notes=(*layout.notes, *filter(None, [units])),
         columns={name: Column.of_cells(chunks) for name, chunks in texts.items()},
         dtype=TEXT_DTYPE,
     )
 
 
-def _is_units(rows: Sequence[Sequence[str]], places: Sequence[int]) -> bool:
+def _is_units(rows: Sequence[Sequence[str]], places: Set[int]) -> bool:
     """Whether the first of two rows below a header has the units of the columns at some places."""
     if len(rows) < 2 or any(len(row) <= max(places) for row in rows):
         return False

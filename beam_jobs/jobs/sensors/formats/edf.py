@@ -9,7 +9,6 @@ import edfio
 import numpy as np
 
 from beam_jobs.errors import RejectError
-from beam_jobs.jobs.sensors.channels import choose_channels
 from beam_jobs.jobs.sensors.recording import (
     TEXT_DTYPE,
     ReadOptions,
@@ -17,6 +16,7 @@ from beam_jobs.jobs.sensors.recording import (
     check_size,
     single_signal,
 )
+from beam_jobs.jobs.sensors.tables.channels import lay_out
 
 # About files that are cut, which `_read` rejects, and signals without a range, which stay integers.
 warnings.filterwarnings("ignore", module="edfio")
@@ -45,8 +45,7 @@ def _read(data: bytes, file: Any, options: ReadOptions) -> Recording:
     names = [signal.label for signal in file.signals]
     if not names:
         raise RejectError("it holds annotations alone")
-    places, _ = choose_channels(names, options)
-    signals = [file.signals[place] for place in places]
+    signals = [file.signals[place] for place in lay_out(names, len(names), options).channels]
     rates = sorted({signal.sampling_frequency for signal in signals})
     if len(rates) > 1:
         found = ", ".join(f"{signal.label} {signal.sampling_frequency:g} Hz" for signal in signals)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import math
+from array import array
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,8 +13,6 @@ import numpy as np
 import pyarrow
 
 from beam_jobs.errors import RejectError
-from beam_jobs.jobs.sensors.channels import choose_channels, column_index, note_left_out, note_twice
-from beam_jobs.jobs.sensors.formats.cells import text_seconds
 from beam_jobs.jobs.sensors.inside.columns import Column
 from beam_jobs.jobs.sensors.recording import (
     TEXT_DTYPE,
@@ -22,8 +21,13 @@ from beam_jobs.jobs.sensors.recording import (
     check_size,
     single_signal,
 )
-from beam_jobs.jobs.sensors.tables import METADATA, as_text, seconds
+from beam_jobs.jobs.sensors.tables.cells import seconds, text_seconds
+from beam_jobs.jobs.sensors.tables.channels import Layout, lay_out
+from beam_jobs.jobs.sensors.tables.text import as_text
 from beam_jobs.sources.rows import numbered_lines, parse_json
+
+# Lines that are held as Python objects at a time.
+_BLOCK_LINES = 4096
 
 
 def read_jsonl(data: bytes, options: ReadOptions) -> Recording:
@@ -38,37 +42,34 @@ def read_jsonl(data: bytes, options: ReadOptions) -> Recording:
     if first is None:
         raise RejectError("the file is empty")
     names = list(first[1]) if isinstance(first[1], dict) else []
-    if not names and (options.columns or options.drop_columns or options.time_column):
-        raise RejectError("its lines have no names for --columns, --drop_columns or --time_column")
     top = _cells(first[1], names)
-    places, left_out = choose_channels(names, options) if names else (range(len(top)), [])
-    if not options.columns:
-        places = [place for place in places if _is_number(top[place])]
-    if not places:
-        raise RejectError(f"none of its columns {', '.join(names)} has numbers")
-    time = column_index(names, options.time_column) if options.time_column else None
-    inside = {name: column_index(names, name, METADATA) for name in options.inside}
-    kept: dict[str, list[Any]] = {name: [] for name in inside}
-    rows, times = [], []
-    for number, values in itertools.chain([first], lines):
-        cells = _cells(values, names)
-        if isinstance(values, dict) != bool(names) or len(cells) != len(top):
-            raise RejectError(f"line {number} has other columns than line {first[0]}")
-        for place in places:
-            if not _is_number(cells[place]):
-                column = f" of {names[place]!r}" if names else ""
-                raise RejectError(f"line {number}: {cells[place]!r:.80}{column} is not a number")
-        rows.append(np.array([cells[place] for place in places], np.float64))  # None becomes NaN
-        if time is not None:
-            times.append(cells[time])
-        for name, place in inside.items():
-            kept[name].append(cells[place])
+    layout = lay_out(names, len(top), options, lambda place: _is_number(top[place]))
+    signal, times = [], []
+    # The code of each value, and those of all lines. Python takes True for 1.
+    found: dict[str, tuple[dict[tuple[bool, Any], int], array[int]]] = {
+        name: ({}, array("q")) for name in layout.inside
+    }
+    lines = itertools.chain([first], lines)
+    while block := list(itertools.islice(lines, _BLOCK_LINES)):
+        rows = [_row(line, names, len(top), layout) for line in block]
+        # None becomes NaN.
+        signal.append(np.array([[row[i] for i in layout.channels] for row in rows], np.float64))
+        if layout.time is not None:
+            cells = [row[layout.time] for row in rows]
+            times.append(_seconds(cells, block[0][0], options.time_unit))
+        for name, place in layout.inside.items():
+            codes, column = found[name]
+            values = ((isinstance(row[place], bool), row[place]) for row in rows)
+            column.extend(codes.setdefault(value, len(codes)) for value in values)
     return single_signal(
-        np.stack(rows),
+        np.concatenate(signal),
         options,
-        times=None if time is None else _seconds(times, options.time_unit),
-        notes=(*note_left_out(left_out), *note_twice(names, options)),
-        columns={name: Column.of_cells([pyarrow.array(v)]) for name, v in kept.items()},
+        times=np.concatenate(times) if times else None,
+        notes=layout.notes,
+        columns={
+            name: Column([value for _, value in codes], np.array(column, np.int64))
+            for name, (codes, column) in found.items()
+        },
         dtype=TEXT_DTYPE,
     )
 
@@ -84,6 +85,22 @@ def _lines(text: bytes) -> Iterator[tuple[int, Any]]:
             raise ValueError(f"line {number} is not JSON: {error}") from None
 
 
+def _row(line: tuple[int, Any], names: list[str], width: int, layout: Layout) -> list[Any]:
+    """Returns the values of a line, checked."""
+    number, values = line
+    row = _cells(values, names)
+    if isinstance(values, dict) != bool(names) or len(row) != width:
+        raise RejectError(f"line {number} has other columns than the first")
+    for place in layout.channels:
+        if not _is_number(row[place]):
+            column = f" of {names[place]!r}" if names else ""
+            raise RejectError(f"line {number}: {row[place]!r:.80}{column} is not a number")
+    for name, place in layout.inside.items():
+        if not isinstance(row[place], str) and not _is_number(row[place]):
+            raise RejectError(f"line {number}: {row[place]!r:.80} of {name!r} is no text or number")
+    return row
+
+
 def _cells(values: Any, names: list[str]) -> list[Any]:
     """Returns the values of a line in the order of the names; those without a name follow."""
     if isinstance(values, dict):
@@ -96,8 +113,8 @@ def _is_number(value: Any) -> bool:
     return value is None or isinstance(value, (bool, int, float))
 
 
-def _seconds(times: list[Any], unit: str) -> np.ndarray:
+def _seconds(times: list[Any], row: int, unit: str) -> np.ndarray:
     if all(map(_is_number, times)):
         ticks = np.array([math.nan if time is None else time for time in times])
         return seconds(ticks, unit)
-    return text_seconds(pyarrow.array(map(str, times)), 1, unit)
+    return text_seconds(pyarrow.array(map(str, times)), row, unit)

@@ -1,4 +1,4 @@
-"""Columns of text as numbers and times."""
+"""Cells of tables as numbers and times."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import pyarrow
 import pyarrow.compute as compute
 
 from beam_jobs.errors import RejectError
-from beam_jobs.jobs.sensors.tables import seconds
 
 # Words for missing values, and the booleans of Python, R and spreadsheets, in lower case.
 _WORDS = {
@@ -22,6 +21,9 @@ _WORDS = {
 }
 _KEYS = pyarrow.array(list(_WORDS))
 _VALUES = pyarrow.array(map(str, _WORDS.values()), pyarrow.string())
+
+# Ticks in a second.
+_PER_SECOND: dict[str, int] = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 # The range of 64-bit nanoseconds; NumPy would also take words such as "now" for times.
 _ISO_8601 = re.compile(
@@ -85,6 +87,15 @@ def numbers(cells: Any, row: int, column: str | None = None) -> np.ndarray:
         f"column {column!r} is not numeric: {found}; choose others with --columns, or leave it out "
         f"with --drop_columns {column}"
     )
+
+
+def seconds(ticks: np.ndarray, unit: str) -> np.ndarray:
+    """Returns times in float64 seconds, rounded only once if they are integers."""
+    per_second = _PER_SECOND[unit]
+    if not np.can_cast(ticks.dtype, np.int64):
+        return ticks.astype(np.float64) / per_second
+    whole, rest = np.divmod(ticks.astype(np.int64), per_second)
+    return whole + rest / per_second
 
 
 def text_seconds(cells: Any, row: int, unit: str) -> np.ndarray:
