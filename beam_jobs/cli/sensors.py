@@ -12,7 +12,7 @@ from beam_jobs.cli.inputs import InputFlags
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.protocols import RecordJob
 from beam_jobs.jobs.sensors.conditioning import Conditioning, LastWindow
-from beam_jobs.jobs.sensors.formats.registry import Contents, contents_of, suffixes_with
+from beam_jobs.jobs.sensors.formats.registry import FLAGS, flags_of, suffixes_with
 from beam_jobs.jobs.sensors.inside.labels import WindowLabel
 from beam_jobs.jobs.sensors.job import SensorEncoding, SensorJob
 from beam_jobs.jobs.sensors.recording import ReadOptions, TimesPolicy, TimeUnit
@@ -43,7 +43,7 @@ _NOT_OF_ROWS = (
 # Files that are looked at for one that a flag applies to.
 _TRIED = 100
 
-_TABLES = suffixes_with("table")
+_TABLES = suffixes_with("columns")
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ class SensorFlags(InputFlags):
         "parent",
         "the name of the file's folder; no label; a .csv file with the columns path and label; a "
         "column: of --table, of the .json next to an archive member, `cls` for the .cls next to it, "
-        "or else of the recordings themselves, such as column:activity; or an array: in .npz and .h5 "
-        "files with a label for each row or sample, such as array:y. See --window_label",
+        "or else of the recordings themselves, such as column:activity; or an array of the recordings "
+        "with a label for each row or sample, such as array:y. See --window_label",
         metavar="parent|none|csv:FILE|column:NAME|array:NAME",
     )
     record: Literal["recording", "row"] = flag(
@@ -125,7 +125,7 @@ class SensorFlags(InputFlags):
     )
     time_column: str = flag(
         "",
-        f"the column of {_TABLES} files with the times of the samples, for --resample",
+        f"the column of {suffixes_with('time_column')} files with the times of the samples, for --resample",
         unset="none, samples follow each other at the file's rate or --rate",
         metavar="NAME",
     )
@@ -240,6 +240,8 @@ class SensorFlags(InputFlags):
             names = names_in(value)
             if len(set(names)) < len(names):
                 raise UsageError(f"--{name} {value}: a name is repeated")
+            if value and not names:
+                raise UsageError(f"--{name} {value}: expected names, such as x,y")
         self._check_inside()
         self._conditioning()
 
@@ -261,11 +263,6 @@ class SensorFlags(InputFlags):
                 )
         if self.join and self.recording_column:
             raise UsageError("--join and --recording_column both say what a recording is: drop one")
-        if self.join and self.label.startswith(_ARRAY):
-            raise UsageError(
-                f"--label {self.label}: labels in the files of a --join are not read: name a --label "
-                "csv:FILE, or join the arrays in one .npz file for each recording"
-            )
         if self.record == "row":
             for name in _NOT_OF_ROWS:
                 if value := getattr(self, name):
@@ -290,10 +287,25 @@ class SensorFlags(InputFlags):
             gain=self.gain,
         )
 
+    def _check_formats(self, inputs: Inputs) -> None:
+        """Checks that flags about formats apply to some of the files."""
+        # With a --table, these are about the table.
+        others = ("delimiter", "text_encoding") if self.table else ()
+        for name in FLAGS:
+            value = getattr(self, name)
+            given = name not in others and value != getattr(SensorFlags, name)
+            if given and not _applies(name, inputs):
+                raise UsageError(
+                    f"--{name} {value}: none of the first files is a {suffixes_with(name)}: drop it"
+                )
+
     def _inside(self, inputs: Inputs, wanted: tuple[str, ...], array: str) -> tuple[str, ...]:
         """The columns and arrays to read from the recordings: those that their metadata lacks."""
-        if self.join:
-            return ()
+        if self.join and (names := [*filter(None, (array, *wanted))]):
+            raise UsageError(
+                f"column {names[0]!r}: columns in the files of a --join are not read: name a --label "
+                "csv:FILE, or join the arrays in one .npz file for each recording"
+            )
         known = known_columns(inputs) if wanted else set()
         named = filter(None, (array, self.recording_column))
         return tuple(dict.fromkeys([*(n for n in wanted if n not in known), *named]))
@@ -304,26 +316,13 @@ class SensorFlags(InputFlags):
         names = [*columns, *(extra.column for extra in extras), rate_column]
         array = self.label.removeprefix(_ARRAY) if self.label.startswith(_ARRAY) else ""
         inputs, labels = self.find_inputs(
-            "none" if array else self.label, names, output, self.join, in_files=not self.join
+            "none" if array else self.label, names, output, self.join, in_files=True
         )
         wanted = tuple(dict.fromkeys(filter(None, [*labels.columns, *names])))
         inside = self._inside(inputs, wanted, array)
         if array:
             labels = Labels("column", array)
-        needed: dict[str, Contents] = {
-            "columns": "table",
-            "drop_columns": "table",
-            "channels": "audio",
-        }
-        if not self.table:
-            needed["delimiter"] = "table"
-        for name, contents in needed.items():
-            value = getattr(self, name)
-            if value and not _has_contents(inputs, contents):
-                raise UsageError(
-                    f"--{name} {value}: none of the first files is a {suffixes_with(contents)}: "
-                    "drop it"
-                )
+        self._check_formats(inputs)
         dialect = DEFAULT if self.table else self.dialect
         read_options = ReadOptions(
             arrays=tuple(name for name in names_in(self.arrays) if name not in inside),
@@ -357,10 +356,10 @@ class SensorFlags(InputFlags):
         return cast(SensorJob, job).warnings
 
 
-def _has_contents(inputs: Inputs, contents: Contents) -> bool:
+def _applies(flag: str, inputs: Inputs) -> bool:
     first = itertools.chain.from_iterable(inputs.first(p, _TRIED) for p in inputs.patterns)
     return any(
-        contents_of(name) in (contents, "")
+        flag in flags_of(name)
         for source, _ in first
         for name in (source.file, *(path for _, path, _, _ in source.joined))
     )

@@ -19,11 +19,11 @@ from beam_jobs.sources.formats.json_objects import object_texts
 from beam_jobs.sources.source import is_utf8
 from beam_jobs.storage.encodings import UTF8, as_utf8, encoding_name, not_decodable
 
-_DELIMITERS = {"csv": ",", "tsv": "\t"}
+DELIMITERS = {"csv": ",", "tsv": "\t"}
 
 OBJECT_KINDS = ("jsonl", "json")
 
-TEXT_KINDS = (*_DELIMITERS, *OBJECT_KINDS)
+TEXT_KINDS = (*DELIMITERS, *OBJECT_KINDS)
 
 # Longer rows are rejected, because a row is held in memory as a whole.
 MAX_LINE_BYTES = 64 << 20
@@ -236,7 +236,7 @@ def _split_rows(file: Any, kind: str, dialect: Dialect) -> Iterator[list[str]]:
         csv.Error: a row is too long, or the file ends within quotes.
     """
     text = io.TextIOWrapper(file, "utf-8-sig", "surrogateescape", newline="")
-    delimiter = dialect.delimiter or _DELIMITERS[kind]
+    delimiter = dialect.delimiter or DELIMITERS[kind]
     room, ended = MAX_LINE_BYTES, False  # `room` is what is left for the current row.
 
     def lines() -> Iterator[str]:

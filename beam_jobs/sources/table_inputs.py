@@ -19,7 +19,7 @@ from beam_jobs.sources.embedded import EmbeddedInputs, columns_of_files
 from beam_jobs.sources.formats.parquet import class_names
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import PATH_COLUMNS, key_text
-from beam_jobs.sources.rows import DEFAULT, OBJECT_KINDS, Dialect, delimiter_hint
+from beam_jobs.sources.rows import DEFAULT, DELIMITERS, OBJECT_KINDS, Dialect, delimiter_hint
 from beam_jobs.sources.source import COLUMN, Source, column_of, names_in, values_at
 from beam_jobs.sources.tables import EXPECTED, column_names, distinct, read_rows, table_kind
 from beam_jobs.storage.files import open_seekable
@@ -81,11 +81,15 @@ class TableInputs(Inputs):
             columns = (*columns, key.removeprefix(COLUMN))
         resolved = [absolute(table) for table in tables]
         folder = _folder(root) if root else common_root(resolved)
+        paths = [path for given in tables for path in tables_of(given)]
+        if dialect.delimiter and not any(_kind_of(path)[0] in DELIMITERS for path in paths):
+            raise UsageError(
+                f"--delimiter {dialect.delimiter}: none of the tables is a .csv or .tsv: drop it"
+            )
         kinds = set()
-        for given in tables:
-            for path in tables_of(given):
-                path_column, holds_files = _check_columns(path, path_column, needed, dialect)
-                kinds.add(holds_files)
+        for path in paths:
+            path_column, holds_files = _check_columns(path, path_column, needed, dialect)
+            kinds.add(holds_files)
         if len(kinds) > 1:
             raise UsageError(
                 f"--table: column {path_column!r} holds files in some tables and paths in others: make "

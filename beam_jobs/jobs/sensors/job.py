@@ -13,7 +13,7 @@ from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.file_passes import FilesInParts
 from beam_jobs.jobs.protocols import FileJob, Part, complete_schema
 from beam_jobs.jobs.sensors.conditioning import Conditioning, RecordingRecords
-from beam_jobs.jobs.sensors.formats.registry import contents_of, read_recording
+from beam_jobs.jobs.sensors.formats.registry import flags_of, read_recording
 from beam_jobs.jobs.sensors.inside.labels import WindowLabel
 from beam_jobs.jobs.sensors.inside.parts import first_record, parts_of_recording, with_rate
 from beam_jobs.jobs.sensors.recording import ReadOptions, Recording
@@ -37,6 +37,13 @@ SensorEncoding = Literal["tensor", "raw", "list"]
 
 # Files that are tried when the schema is learned from the first readable one.
 _TRIED = 20
+
+# What makes shapes agree, by the flag that a format has.
+_CURES = {
+    "arrays": ", or choose with --arrays",
+    "columns": ", or choose with --columns",
+    "channels": ", or mix audio to one channel with --channels 1",
+}
 
 # Bytes of an Example besides its arrays; affects only the planned sizes of shards.
 _OVERHEAD_BYTES = 150
@@ -298,19 +305,18 @@ class SensorJob(FilesInParts):
                 raise UsageError(
                     f"{key}: {describe(name, found, self.rows)}, but {self.example} has "
                     f"{describe(name, feature)}; records of one dataset must agree: narrow "
-                    f"--input, or {self._cure(key, found, feature)}"
+                    f"--input{self._cure(key, found, feature)}"
                 )
         return record
 
     def _cure(self, key: str, found: Any, feature: Feature | None) -> str:
-        """Returns the flag that makes an array fit the feature."""
+        """Returns the flag that makes an array fit the feature; empty if there is none."""
         if found is None or feature is None:
-            return "choose with --arrays"
+            return ", or choose with --arrays"
         if isinstance(found, list) or found.dtype.name != feature.dtype:
-            return "convert with --dtype"
-        if contents_of(key) == "audio" and not self.read_options.mono:
-            return "mix audio to one channel with --channels 1"
-        return "choose with --columns" if contents_of(key) == "table" else "choose with --arrays"
+            return ", or convert with --dtype"
+        flags = flags_of(key)
+        return next((cure for flag, cure in _CURES.items() if flag in flags), "")
 
     def _read_recording(
         self, source: Source, data: bytes | None

@@ -272,14 +272,30 @@ REFUSALS = [
     (TEXT + "--vocabulary_size 100", "--vocabulary_size 100: only --tokens words and bpe learn a"),
     (IMAGES + "--resize fit", "--resize fit: add the --image_size to resize to"),
     (SENSORS + "--times sort", "--times sort: add the --time_column that has the times"),
-    (SENSORS + "--delimiter |", "--delimiter |: none of the first files is a .csv, .tsv,"),
+    (
+        SENSORS + "--delimiter |",
+        "--delimiter |: none of the first files is a .csv, .tsv or .txt: drop it",
+    ),
+    (
+        SENSORS + "--text_encoding cp1252",
+        "none of the first files is a .csv, .tsv, .txt or .jsonl: d",
+    ),
+    (
+        SENSORS + "--arrays x",
+        "--arrays x: none of the first files is a .npz, .h5, .hdf5, .mat or .nc",
+    ),
+    (SENSORS + "--arrays ,", "--arrays ,: expected names, such as x,y"),
+    (
+        SENSORS + "--resample 5Hz --time_column t",
+        "--time_column t: none of the first files is a .csv, .tsv, .txt, .jsonl, .parquet, .feather or",
+    ),
     (SENSORS + "--channels 1", "--channels 1: none of the first files is a .wav, .flac, .ogg"),
     (SENSORS + "--drop_columns a", "--drop_columns a: none of the first files is a .csv, .tsv,"),
     (SENSORS + "--columns a --drop_columns b", "--drop_columns b: --columns names all channels"),
     (SENSORS + "--drop_columns a,a", "--drop_columns a,a: a name is repeated"),
     (
         "sensors --input '{data}/r*' --output {data}/out --label column:a",
-        "r.npy: neither its metadata nor the file has 'a': expected a column of a --table or",
+        "r.npy: neither its metadata nor the file has 'a': expected a column of a --table, or a",
     ),
     (SENSORS + "--label column:a", "r.npy: neither its metadata nor the file has 'a': expected a"),
     (SENSORS + "--label array:a", "r.npy: neither its metadata nor the file has 'a': expected a"),
@@ -317,7 +333,19 @@ REFUSALS = [
     ),
     (
         SENSORS + "--join '{recording}_{array}.npy' --label array:a",
-        "--label array:a: labels in the files of a --join are not read: name a --label csv:FILE, or",
+        "column 'a': columns in the files of a --join are not read: name a --label csv:FILE, or",
+    ),
+    (
+        SENSORS.replace("none", "column:y") + "--join '{recording}_{array}.npy'",
+        "column 'y': columns in the files of a --join are not read",
+    ),
+    (
+        "images --table {data}/pics/t.jsonl --delimiter | --output {data}/out",
+        "--delimiter |: none of the tables is a .csv or .tsv: drop it",
+    ),
+    (
+        "images --table {data}/pics/t.parquet --delimiter | --output {data}/out",
+        "--delimiter |: none of the tables is a .csv or .tsv: drop it",
     ),
     (IMAGES + "--label array:y", "--label array:y: expected parent, none, csv:FILE or column:NAME"),
     (

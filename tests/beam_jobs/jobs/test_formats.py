@@ -20,7 +20,7 @@ import soundfile
 
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.sensors.formats import registry
-from beam_jobs.jobs.sensors.formats.registry import contents_of, read_recording
+from beam_jobs.jobs.sensors.formats.registry import flags_of, read_recording
 from beam_jobs.jobs.sensors.recording import ReadOptions
 from tests.support.checkout import ROOT
 from tests.support.recordings import edf
@@ -63,7 +63,7 @@ def stranger(tmp_path, monkeypatch):
 def test_another_package_adds_a_format_by_an_entry_point(stranger):
     assert [point.name for point in metadata.entry_points(group=registry.ENTRY_POINTS)]
     for name in ("a.ecg", "walk/A.ECG", "2024.01.31.ecg.old"):
-        assert contents_of(name) == ""
+        assert flags_of(name) == registry.FLAGS
         found = read_recording(name, b"\0\1\0\2", ReadOptions())
         np.testing.assert_array_equal(found.arrays["signal"], [[1], [2]])
         assert found.rate == 100
@@ -151,11 +151,11 @@ def table(heading: str) -> list[list[str]]:
 
 
 def test_the_table_of_formats_lists_those_that_are_read():
-    holds = {"array": "one array", "arrays": "arrays by name", "table": "a table", "audio": "audio"}
+    holds = {"arrays": "arrays by name", "columns": "a table", "channels": "audio"}
     listed = table("| files | hold | dtype | need |")
     for (files, hold, _, need), found in zip(listed, registry.FORMATS, strict=True):
         assert tuple(re.findall(r"`([^`]+)`", files)) == found.suffixes
-        assert hold == holds[found.contents]
+        assert hold == next(map(holds.get, found.flags), "one array")
         extra = f"`[{found.extra}]`" if found.extra not in ("", "beam") else ""
         libraries = [name for name in found.libraries if name != "pyarrow"]
         assert need == ", ".join([*libraries, *filter(None, [extra])]) or found.suffixes == (

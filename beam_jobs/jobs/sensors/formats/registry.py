@@ -7,7 +7,6 @@ import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import metadata
-from typing import Literal
 
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.sensors.recording import ReadOptions, Recording
@@ -15,7 +14,15 @@ from beam_jobs.packages import require
 
 Reader = Callable[[bytes, ReadOptions], Recording]
 
-Contents = Literal["array", "arrays", "table", "audio", ""]
+# The flags that apply to files of a kind. They are those of `ReadOptions`, by their names as flags.
+_ARRAYS = ("arrays",)
+_CHANNELS = ("columns", "drop_columns")
+_TABLE = (*_CHANNELS, "time_column")
+_LINES = (*_TABLE, "text_encoding")
+_CELLS = (*_LINES, "delimiter")
+_AUDIO = ("channels",)
+
+FLAGS = (*_ARRAYS, *_CELLS, *_AUDIO)
 
 # Packages add formats by entry points of this group: the name is a suffix without its first dot, the
 # value a `Reader`.
@@ -30,53 +37,47 @@ class Format:
         suffixes: The endings of its files in lower case, such as ".csv.gz".
         reader: The `Reader` as "module:function". It is imported for the first file, raises
             RejectError if a file lacks what the options ask for, and anything else if it is damaged.
-        contents: "array" without a name; "arrays" with names; "table" with a channel in each column;
-            "audio"; "" if that is unknown.
+        flags: Those of `FLAGS` that apply to its files.
         libraries: The modules that the reader imports, if not everybody has them.
         extra: The extra of this package that installs them.
     """
 
     suffixes: tuple[str, ...]
     reader: str
-    contents: Contents = ""
+    flags: tuple[str, ...] = FLAGS
     libraries: tuple[str, ...] = ()
     extra: str = ""
 
 
 def _own(
-    suffixes: str, reader: str, contents: Contents, libraries: str = "", extra: str = ""
+    suffixes: str, reader: str, flags: tuple[str, ...], libraries: str = "", extra: str = ""
 ) -> Format:
-    return Format(
-        tuple(suffixes.split()),
-        f"beam_jobs.jobs.sensors.formats.{reader}",
-        contents,
-        tuple(libraries.split()),
-        extra,
-    )
+    names = tuple(suffixes.split())
+    return Format(names, f"{__package__}.{reader}", flags, tuple(libraries.split()), extra)
 
 
 FORMATS = (
-    _own(".npy", "npy:read_npy", "array"),
-    _own(".npz", "npy:read_npz", "arrays"),
-    _own(".csv .csv.gz", "delimited:read_csv", "table", "pyarrow", "beam"),
-    _own(".tsv .tsv.gz", "delimited:read_tsv", "table", "pyarrow", "beam"),
-    _own(".txt .txt.gz", "delimited:read_txt", "table", "pyarrow", "beam"),
-    _own(".jsonl .jsonl.gz", "json_lines:read_jsonl", "table", "pyarrow", "beam"),
-    _own(".wav", "wav:read_wav", "audio"),
+    _own(".npy", "npy:read_npy", ()),
+    _own(".npz", "npy:read_npz", _ARRAYS),
+    _own(".csv .csv.gz", "delimited:read_csv", _CELLS, "pyarrow", "beam"),
+    _own(".tsv .tsv.gz", "delimited:read_tsv", _CELLS, "pyarrow", "beam"),
+    _own(".txt .txt.gz", "delimited:read_txt", _CELLS, "pyarrow", "beam"),
+    _own(".jsonl .jsonl.gz", "json_lines:read_jsonl", _LINES, "pyarrow", "beam"),
+    _own(".wav", "wav:read_wav", _AUDIO),
     _own(
         ".flac .ogg .oga .opus .mp3 .aiff .aif .aifc .au .snd .caf .w64 .sph .voc",
         "sndfile:read_sound",
-        "audio",
+        _AUDIO,
         "soundfile",
         "audio",
     ),
-    _own(".parquet", "arrow:read_parquet", "table", "pyarrow", "beam"),
-    _own(".feather .arrow", "arrow:read_feather", "table", "pyarrow", "beam"),
-    _own(".h5 .hdf5", "hdf5:read_h5", "arrays", "h5py", "hdf5"),
-    _own(".mat", "matlab:read_mat", "arrays", "scipy h5py", "matlab"),
-    _own(".nc", "netcdf:read_nc", "arrays", "scipy h5py", "netcdf"),
-    _own(".edf", "edf:read_edf", "table", "edfio", "edf"),
-    _own(".bdf", "edf:read_bdf", "table", "edfio", "edf"),
+    _own(".parquet", "arrow:read_parquet", _TABLE, "pyarrow", "beam"),
+    _own(".feather .arrow", "arrow:read_feather", _TABLE, "pyarrow", "beam"),
+    _own(".h5 .hdf5", "hdf5:read_h5", _ARRAYS, "h5py", "hdf5"),
+    _own(".mat", "matlab:read_mat", _ARRAYS, "scipy h5py", "matlab"),
+    _own(".nc", "netcdf:read_nc", _ARRAYS, "scipy h5py", "netcdf"),
+    _own(".edf", "edf:read_edf", _CHANNELS, "edfio", "edf"),
+    _own(".bdf", "edf:read_bdf", _CHANNELS, "edfio", "edf"),
 )
 
 # What to do about files that are often taken for recordings, or are some that nothing here reads.
@@ -111,14 +112,14 @@ def read_recording(name: str, data: bytes, options: ReadOptions) -> Recording:
         known = {*recording.columns, *recording.metadata}
         if missing := [name for name in options.inside if name not in known]:
             raise RejectError(
-                f"neither its metadata nor the file has {missing[0]!r}: expected a column of a --table "
-                "or of the file, one of its arrays, or an attribute of an .h5 file"
+                f"neither its metadata nor the file has {missing[0]!r}: expected a column of a --table, "
+                "or a column, an array or an attribute of the file"
             )
         return recording if options.recording_column else recording.in_order(options.times)
     except (RejectError, UsageError):
         raise
     except Exception as error:  # libraries raise nearly everything on broken input
-        raise RejectError(f"not a whole {suffix} file: {error}") from None
+        raise RejectError(f"not a whole {suffix} file: {error!s:.200}") from None
 
 
 def _refusal(name: str) -> str:
@@ -130,10 +131,10 @@ def _refusal(name: str) -> str:
     return f"expected a file of one of the kinds {suffixes}, by its name"
 
 
-def contents_of(name: str) -> Contents | None:
-    """Returns the contents of a file by its name; None if no format has such a name."""
+def flags_of(name: str) -> tuple[str, ...]:
+    """Returns the flags that apply to a file, by its name; none if no format has such a name."""
     _, found = _find(name)
-    return found.contents if found else None
+    return found.flags if found else ()
 
 
 def suffixes_of(*formats: Format) -> list[str]:
@@ -141,9 +142,9 @@ def suffixes_of(*formats: Format) -> list[str]:
     return [suffix for found in formats for suffix in found.suffixes if not suffix.endswith(".gz")]
 
 
-def suffixes_with(contents: Contents) -> str:
-    """Returns the suffixes of this package's formats with these contents, as help texts list them."""
-    *most, last = suffixes_of(*(found for found in FORMATS if found.contents == contents))
+def suffixes_with(flag: str) -> str:
+    """Returns the suffixes of this package's formats that a flag applies to, as help texts list them."""
+    *most, last = suffixes_of(*(found for found in FORMATS if flag in found.flags))
     return f"{', '.join(most)} or {last}" if most else last
 
 
