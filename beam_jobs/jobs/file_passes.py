@@ -79,22 +79,15 @@ def _files(job: PartsJob, task: Task) -> Iterator[tuple[Source, bytes | None]]:
             yield source, None
 
 
-def _read(job: PartsJob, source: Source, data: bytes | None) -> bytes:
-    """The bytes of a file, which may be known.
-
-    Raises:
-        RejectError: It cannot be read.
-    """
-    try:
-        return data if data is not None else job.inputs.read(source)
-    except OSError as error:
-        raise RejectError(f"cannot be read: {error}") from None
+def _content(job: PartsJob, source: Source, data: bytes | None) -> bytes:
+    """The bytes of a file, which may be known."""
+    return job.inputs.read(source) if data is None else data
 
 
 def _placed(job: PartsJob, rules: SplitRules, task: Task) -> Iterator[_Placed]:
     """Yields the parts of all files of a task, some hundreds at a time."""
     for source, data in _files(job, task):
-        read = functools.cache(functools.partial(_read, job, source, data))
+        read = functools.cache(functools.partial(_content, job, source, data))
         parts = job.parts_in(source, read)
         try:
             while some := list(itertools.islice(parts, _PARTS)):

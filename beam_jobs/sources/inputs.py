@@ -263,12 +263,15 @@ class Inputs:
         """Reads a whole source.
 
         Raises:
-            OSError: the source is missing or unreadable.
-            RejectError: the source is larger than a record may be, or a damaged member.
+            RejectError: the source is missing, unreadable, larger than a record may be, or a damaged
+                member.
         """
-        if source.location is None:
-            if source.size > MAX_RECORD_BYTES:
-                raise RejectError(too_large(source.size, MAX_RECORD_BYTES))
-            return read_bytes(self.path_of(source))
-        with open_file(self.path_of(source)) as archive:
-            return read_member(archive, source.location, source.key, MAX_RECORD_BYTES)
+        try:
+            if source.location is None:
+                if source.size > MAX_RECORD_BYTES:
+                    raise RejectError(too_large(source.size, MAX_RECORD_BYTES))
+                return read_bytes(self.path_of(source))
+            with open_file(self.path_of(source)) as archive:
+                return read_member(archive, source.location, source.key, MAX_RECORD_BYTES)
+        except OSError as error:
+            raise RejectError(f"cannot be read: {error}") from None

@@ -1,17 +1,16 @@
-"""Turns a recording into records: missing values filled, resampled, cut into windows, transformed."""
+"""How recordings become records, and the first steps: missing values, gain and one rate."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.jobs.sensors.recording import check_size
 from beam_jobs.jobs.sensors.resampling import Segment, find_gaps, resample_arrays
-from beam_jobs.jobs.sensors.signals import NanPolicy, amplify, fill_missing, window_starts
+from beam_jobs.jobs.sensors.signals import NanPolicy, amplify, fill_missing
 from beam_jobs.jobs.sensors.spans import Gain, Span, parse_gain, parse_rate, parse_span
 from beam_jobs.jobs.sensors.spectra.spectrograms import Spectrogram
 from beam_jobs.jobs.sensors.values import no_tensor
@@ -19,15 +18,10 @@ from beam_jobs.jobs.sensors.values import no_tensor
 # The feature that holds the share of samples that were interpolated, not measured.
 FILLED = "filled"
 
-# The feature that holds the number of samples of a window before the zeros that pad it.
-LENGTH = "length"
-
 # Resampled like an array: the number of each sample, which leads from points of the grid to labels.
 _SAMPLE = "\0sample"
 
 LastWindow = Literal["drop", "pad"]
-
-_MAX_WINDOWS = 10_000_000
 
 
 @dataclass(frozen=True)
@@ -197,157 +191,8 @@ class Conditioning:
         return segments
 
 
-class RecordingRecords:
-    """The records of a recording; their number is known before the first one is made.
-
-    Args:
-        conditioning: The steps from the recording to its records.
-        segments: The result of `Conditioning.segments`.
-        file_rate: Samples per second, if the files state it.
-        convert: Converts the values of a record.
-
-    Raises:
-        RejectError: the recording cannot become a record. Iteration may raise it, too.
-        UsageError: no rate is known and a length in seconds or --mel needs it, or frames are too
-            short.
-    """
-
-    def __init__(
-        self,
-        conditioning: Conditioning,
-        segments: list[Segment],
-        file_rate: float | None,
-        convert: Callable[[np.ndarray], np.ndarray],
-    ) -> None:
-        if conditioning.pad and LENGTH in segments[0].arrays:
-            raise RejectError(
-                f"an array may not be called {LENGTH!r}: --last_window pad adds that feature"
-            )
-        self._conditioning, self._convert = conditioning, convert
-        self._rate = conditioning.record_rate(file_rate)
-        self._segments = segments
-        if not conditioning.spectrogram:
-            # Before windows are cut, because they may overlap.
-            self._segments = [
-                segment._replace(arrays={n: convert(a) for n, a in segment.arrays.items()})
-                for segment in segments
-            ]
-        window = conditioning.window
-        self._size = window.samples(self._rate) if window else None
-        self._starts = self._find_starts(self._size, conditioning.stride)
-
-    def __len__(self) -> int:
-        return sum(map(len, self._starts)) if self._conditioning.cuts else 1
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Yields each record's features by name."""
-        if self._conditioning.sequence:
-            yield self._sequence()
-            return
-        for arrays, filled in self._pieces():
-            yield {
-                **self._transform(self._padded(arrays)),
-                **self._filled_share(filled),
-                **self._length(arrays),
-            }
-
-    def _find_starts(self, size: int | None, stride: Span | None) -> list[range]:
-        """Returns the first samples of the records of each segment."""
-        if not size or not stride:
-            return [range(1)] * len(self._segments)
-        lengths = [_common_length(segment.arrays) for segment in self._segments]
-        step = stride.samples(self._rate)
-        pad = self._conditioning.pad
-        starts = [window_starts(length, size, step, pad) for length in lengths]
-        count = sum(map(len, starts))
-        if count > _MAX_WINDOWS:
-            raise RejectError(f"{count} windows are more than {_MAX_WINDOWS}: is --stride correct?")
-        if not count:
-            without = " without a gap" if self._conditioning.resample else ""
-            cure = "" if pad else "; --last_window pad keeps shorter recordings"
-            raise RejectError(f"it has {max(lengths)} samples{without}, a window has {size}{cure}")
-        return starts
-
-    def samples(self) -> Iterator[np.ndarray | slice]:
-        """Yields the samples of the recording in each window, measured ones alone if it is padded."""
-        for segment, starts in zip(self._segments, self._starts, strict=True):
-            for start in starts:
-                part = slice(start, start + self._size if self._size else None)
-                yield part if segment.samples is None else segment.samples[part]
-
-    def _pieces(self) -> Iterator[tuple[dict[str, np.ndarray], np.ndarray]]:
-        """Yields the arrays of each window or segment, and bool [time]: the interpolated samples."""
-        for segment, starts in zip(self._segments, self._starts, strict=True):
-            for start in starts:
-                part = slice(start, start + self._size if self._size else None)
-                arrays = {name: array[part] for name, array in segment.arrays.items()}
-                yield arrays, segment.filled[part]
-
-    def _filled_share(self, filled: np.ndarray) -> dict[str, np.float32]:
-        return {FILLED: np.float32(filled.mean())} if self._conditioning.resample else {}
-
-    def _padded(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        if not self._conditioning.pad or not self._size:
-            return arrays
-        missing = self._size - _common_length(arrays)
-        if not missing:
-            return arrays
-        # An array without a channel has no bytes, but its padding has a length.
-        sizes = (max(1, array.nbytes // len(array)) for array in arrays.values())
-        size = sum(sizes) * self._size
-        check_size(size, "a padded window takes")
-        return {
-            name: np.pad(array, [(0, missing)] + [(0, 0)] * (array.ndim - 1))
-            for name, array in arrays.items()
-        }
-
-    def _length(self, arrays: dict[str, np.ndarray]) -> dict[str, np.int64]:
-        return {LENGTH: np.int64(_common_length(arrays))} if self._conditioning.pad else {}
-
-    def _transform(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        spectrogram, result = self._conditioning.spectrogram, {}
-        if not spectrogram:
-            return dict(arrays)
-        for name, array in arrays.items():
-            try:
-                values = spectrogram.of(array, self._rate)
-            except RejectError as error:
-                raise RejectError(f"{name}: {error}") from None
-            result[name] = self._convert(values)
-        return result
-
-    def _sequence(self) -> dict[str, Any]:
-        """Returns one record: a list of all arrays of a recording, or of all pieces of each array."""
-        pieces = list(self._pieces())
-        transformed = [self._transform(arrays) for arrays, _ in pieces]
-        if not self._conditioning.window and not self._conditioning.resample:
-            (arrays,) = transformed
-            return {"signal": list(arrays.values())}
-        record: dict[str, Any] = {
-            name: [arrays[name] for arrays in transformed] for name in transformed[0]
-        }
-        return {**record, **self._filled_share(np.concatenate([filled for _, filled in pieces]))}
-
-
 def _with_samples(segment: Segment) -> Segment:
     arrays = dict(segment.arrays)
     # Halfway between two samples, the earlier one.
     samples = np.ceil(arrays.pop(_SAMPLE) - 0.5).astype(np.int64)
     return segment._replace(arrays=arrays, samples=samples)
-
-
-def _common_length(arrays: Mapping[str, np.ndarray]) -> int:
-    """Returns the number of samples of arrays that are cut together.
-
-    Raises:
-        RejectError: the arrays differ in length.
-    """
-    lengths = {name: len(array) for name, array in arrays.items()}
-    (first, length), *others = lengths.items()
-    for name, other in others:
-        if other != length:
-            raise RejectError(
-                f"{first} has {length} samples, {name} {other}: windows need arrays of one length; "
-                "--resample brings them to one rate"
-            )
-    return length

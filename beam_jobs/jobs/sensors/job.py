@@ -12,17 +12,17 @@ import numpy as np
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.file_passes import FilesInParts
 from beam_jobs.jobs.protocols import FileJob, Part, complete_schema
-from beam_jobs.jobs.sensors.conditioning import Conditioning, RecordingRecords
-from beam_jobs.jobs.sensors.formats.registry import flags_of, read_recording
+from beam_jobs.jobs.sensors.conditioning import Conditioning
+from beam_jobs.jobs.sensors.formats.registry import flags_of
 from beam_jobs.jobs.sensors.inside.labels import WindowLabel
 from beam_jobs.jobs.sensors.inside.parts import first_record, parts_of_recording, with_rate
+from beam_jobs.jobs.sensors.reading import format_rate, read_source
 from beam_jobs.jobs.sensors.recording import ReadOptions, Recording
+from beam_jobs.jobs.sensors.records import RecordingRecords
 from beam_jobs.jobs.sensors.values import (
-    convert_array,
     count_bytes,
     describe,
     fits_feature,
-    note_rounded,
     prepare_array,
 )
 from beam_jobs.sources.classes import Names
@@ -30,7 +30,6 @@ from beam_jobs.sources.extra_features import ExtraFeature
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.source import Source
-from beam_jobs.storage.files import read_bytes
 from readers.format.schema import Feature, Schema
 
 SensorEncoding = Literal["tensor", "raw", "list"]
@@ -116,7 +115,7 @@ class SensorJob(FilesInParts):
         Raises:
             RejectError: none of the first parts of the file becomes a record.
         """
-        recording, clocks = self._read_recording(source, data)
+        recording, clocks = read_source(self, source, data)
         if not self._reads_inside:
             recording, records = self._records(source, recording, clocks)
             return recording, clocks, next(iter(records))
@@ -193,7 +192,7 @@ class SensorJob(FilesInParts):
         return self._parts_inside(source, content)
 
     def _parts_inside(self, source: Source, content: Callable[[], bytes]) -> Iterator[Part]:
-        recording, _ = self._read_recording(source, content())
+        recording, _ = read_source(self, source, content())
         yield from parts_of_recording(self, source, recording)
 
     @property
@@ -249,7 +248,7 @@ class SensorJob(FilesInParts):
             RejectError: the source cannot be read as a recording. Iteration may raise it, too.
             UsageError: a length is in seconds and no rate is known.
         """
-        recording, clocks = self._read_recording(source, data)
+        recording, clocks = read_source(self, source, data)
         return self._records(source, recording, clocks)
 
     def _records(
@@ -294,8 +293,8 @@ class SensorJob(FilesInParts):
             return record
         if recording.rate != self.rate and not self.conditioning.resample:
             raise UsageError(
-                f"{key}: {_format_rate(recording.rate)}, but {self.example} has "
-                f"{_format_rate(self.rate)}; records of one dataset must agree: narrow --input, or "
+                f"{key}: {format_rate(recording.rate)}, but {self.example} has "
+                f"{format_rate(self.rate)}; records of one dataset must agree: narrow --input, or "
                 "add --resample"
             )
         expected = dict(self.features)
@@ -317,62 +316,3 @@ class SensorJob(FilesInParts):
             return ", or convert with --dtype"
         flags = flags_of(key)
         return next((cure for flag, cure in _CURES.items() if flag in flags), "")
-
-    def _read_recording(
-        self, source: Source, data: bytes | None
-    ) -> tuple[Recording, dict[str, np.ndarray | float]]:
-        """Returns the recording of a source, and the clocks for `Conditioning.segments`."""
-        if source.error:
-            raise RejectError(source.error)
-        if source.joined:
-            return self._read_joined(source)
-        if data is None:
-            try:
-                data = self.inputs.read(source)
-            except OSError as error:
-                raise RejectError(f"cannot be read: {error}") from None
-        recording = self._read_file(source.file, data)
-        return recording, recording.clocks
-
-    def _read_joined(self, source: Source) -> tuple[Recording, dict[str, np.ndarray | float]]:
-        """Returns the recording that several files form, and the clocks of its arrays."""
-        arrays: dict[str, np.ndarray] = {}
-        clocks: dict[str, np.ndarray | float] = {}
-        rates: set[float | None] = set()
-        notes: list[str] = []
-        for name, path, _, _ in source.joined:
-            try:
-                found = self._read_file(path, read_bytes(path))
-            except OSError as error:
-                raise RejectError(f"{name}: cannot be read: {error}") from None
-            except RejectError as error:
-                raise RejectError(f"{name}: {error}") from None
-            rates.add(found.rate)
-            notes += (f"{name}: {note}" for note in found.notes)
-            for array, values in found.arrays.items():
-                whole = name if array == "signal" else f"{name}/{array}"
-                arrays[whole] = values
-                if found.times is not None:
-                    clocks[whole] = found.times
-                elif found.rate:
-                    clocks[whole] = found.rate
-        if self.conditioning.resample:
-            return Recording(arrays, notes=tuple(notes)), clocks
-        if len(rates) > 1:
-            found_rates = " and ".join(sorted(map(_format_rate, rates)))
-            raise RejectError(f"its files have {found_rates}: --resample brings them to one rate")
-        return Recording(arrays, rates.pop(), notes=tuple(notes)), clocks
-
-    def _read_file(self, name: str, data: bytes) -> Recording:
-        recording = read_recording(name, data, self.read_options)
-        if recording.dtype and not self.dtype:
-            arrays = {n: convert_array(a, recording.dtype) for n, a in recording.arrays.items()}
-            # Only the notes of the first file are read, before there is a schema.
-            noted = () if self.features else recording.arrays.values()
-            rounded = itertools.chain.from_iterable(map(note_rounded, noted))
-            recording = recording._replace(arrays=arrays, notes=(*recording.notes, *rounded))
-        return recording
-
-
-def _format_rate(rate: float | None) -> str:
-    return f"{rate:g} Hz" if rate else "no rate"

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from numpy.lib.stride_tricks import sliding_window_view
 
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.jobs.sensors import conditioning
-from beam_jobs.jobs.sensors.conditioning import FILLED, Conditioning, LastWindow, RecordingRecords
+from beam_jobs.jobs.sensors import records as record_module
+from beam_jobs.jobs.sensors.conditioning import FILLED, Conditioning, LastWindow
+from beam_jobs.jobs.sensors.records import RecordingRecords
 from beam_jobs.jobs.sensors.signals import NanPolicy
 from beam_jobs.jobs.sensors.spans import Span
 from beam_jobs.jobs.sensors.spectra.spectrograms import Spectrogram, spectrogram
@@ -203,7 +204,7 @@ def test_arrays_of_different_lengths_have_no_common_windows():
 
 
 def test_too_many_windows_are_refused_before_one_is_made(monkeypatch):
-    monkeypatch.setattr(conditioning, "_MAX_WINDOWS", 100)
+    monkeypatch.setattr(record_module, "_MAX_WINDOWS", 100)
     assert len(records_of({"window": "1"}, {"x": noise(100, 1)})) == 100
     with pytest.raises(RejectError, match=r"101 windows are more than 100: is --stride correct\?"):
         records_of({"window": "1"}, {"x": noise(101, 1)})

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.record import source_values
-from beam_jobs.jobs.sensors.conditioning import RecordingRecords
 from beam_jobs.jobs.sensors.inside.columns import Column, groups_of, row_columns
 from beam_jobs.jobs.sensors.inside.rows import RowPart, rows_of
 from beam_jobs.jobs.sensors.recording import Recording
+from beam_jobs.jobs.sensors.records import RecordingRecords
 from beam_jobs.jobs.sensors.spans import parse_rate
 from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.source import Source, column_of
