@@ -12,7 +12,7 @@ from beam_jobs.cli.dataset import DatasetFlags, EncodedDatasetFlags
 from beam_jobs.cli.flags import Declarations, Flags, JobFlags, Parser
 from beam_jobs.cli.images import ImageFlags
 from beam_jobs.cli.reshard import ReshardedDatasetFlags, ReshardFlags
-from beam_jobs.cli.sensors import SensorFlags
+from beam_jobs.cli.sensors.flags import SensorFlags
 from beam_jobs.cli.text import TextFlags
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.images.image_files import FORMATS as IMAGE_FORMATS

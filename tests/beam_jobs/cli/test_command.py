@@ -301,7 +301,7 @@ REFUSALS = [
     (SENSORS + "--label array:a", "r.npy: neither its metadata nor the file has 'a': expected a"),
     (SENSORS + "--extra_features a:int8", "r.npy: neither its metadata nor the file has 'a'"),
     (SENSORS + "--label array:", "--label array:: expected a name, such as array:y"),
-    (SENSORS + "--rate column:", "--rate column:: expected a name, such as column:y"),
+    (SENSORS + "--rate column:", "--rate column:: expected a name, such as column:rate_hz"),
     (
         SENSORS + "--window_label last",
         "--window_label last: only windows have such labels: add --w",
@@ -419,7 +419,7 @@ REFUSALS = [
     (SENSORS + "--join '{recording}.csv'", "expected {recording} and {array} once each, such as"),
     (
         "sensors --table {data}/rec.csv --join '{recording}_{array}.csv' --output {data}/out",
-        "--join and --table both say which files are a recording: drop one",
+        "--join and --table both say what a recording is: drop one",
     ),
     # TFRecord files.
     ("reshard --output {data}/out", "--input is missing: name TFRecord files or a folder"),

@@ -1,31 +1,24 @@
-"""The flags of the sensors job."""
+"""All flags of the sensors job: what a recording is, and how it becomes records."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import cast
 
 from beam_jobs.cli.flags import flag, names_in
-from beam_jobs.cli.inputs import InputFlags
+from beam_jobs.cli.sensors.recordings import RecordingFlags
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.protocols import RecordJob
 from beam_jobs.jobs.sensors.conditioning import Conditioning, LastWindow
-from beam_jobs.jobs.sensors.formats.registry import FLAGS, flags_of, suffixes_with
+from beam_jobs.jobs.sensors.formats.registry import suffixes_with
 from beam_jobs.jobs.sensors.inside.labels import WindowLabel
-from beam_jobs.jobs.sensors.job import SensorEncoding, SensorJob
+from beam_jobs.jobs.sensors.job import SensorJob
 from beam_jobs.jobs.sensors.recording import ReadOptions, TimesPolicy, TimeUnit
 from beam_jobs.jobs.sensors.signals import NanPolicy
-from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.rows import DEFAULT
 from beam_jobs.sources.source import COLUMN
-from beam_jobs.sources.table_inputs import known_columns
-from readers.format.dtypes import TENSORFLOW_DTYPES
-
-# Precedes the name of an array in --label.
-_ARRAY = "array:"
 
 # Flags that do nothing to rows, which have no time.
 _NOT_OF_ROWS = (
@@ -40,82 +33,13 @@ _NOT_OF_ROWS = (
     "sequence",
 )
 
-# Files that are looked at for one that a flag applies to.
-_TRIED = 100
-
-_TABLES = suffixes_with("columns")
-
 
 @dataclass(frozen=True)
-class SensorFlags(InputFlags):
+class SensorFlags(RecordingFlags):
     """The flags of the sensors job."""
 
     title = "records"
 
-    # Without a --table, the others apply to recordings.
-    of_rows = ("path_column", "key")
-
-    label: str = flag(
-        "parent",
-        "the name of the file's folder; no label; a .csv file with the columns path and label; a "
-        "column: of --table, of the .json next to an archive member, `cls` for the .cls next to it, "
-        "or else of the recordings themselves, such as column:activity; or an array of the recordings "
-        "with a label for each row or sample, such as array:y. See --window_label",
-        metavar="parent|none|csv:FILE|column:NAME|array:NAME",
-    )
-    record: Literal["recording", "row"] = flag(
-        "recording",
-        "a record is a recording, or a window of one; or a row: arrays are cut along their first "
-        "axis, such as X [n, 28, 28] and, with --label array:y, y [n]",
-    )
-    recording_column: str = flag(
-        "",
-        "the column whose values tell the recordings of a file apart, such as subject; their rows "
-        "may be mixed",
-        unset="a file is a recording",
-        metavar="NAME",
-    )
-    arrays: str = flag(
-        "",
-        f"arrays of {suffixes_with('arrays')} files; a single one is called `signal`, several keep their names",
-        unset="all",
-        metavar="NAME,…",
-    )
-    columns: str = flag(
-        "",
-        f"columns of {_TABLES} files that are channels",
-        unset="all (of files with dtypes, all that hold numbers) but --drop_columns, columns of --label and "
-        "other metadata, those called like times, such as `timestamp`, and pandas' row numbers",
-        metavar="NAME,…",
-    )
-    drop_columns: str = flag(
-        "",
-        f"columns of {_TABLES} files that are no channels, such as is_anomaly,comment",
-        unset="none",
-        metavar="NAME,…",
-    )
-    channels: Literal[0, 1] = flag(
-        0, "1 mixes the channels of audio to one, their mean; 0 keeps the channels of the files"
-    )
-    join: str = flag(
-        "",
-        "names of the files of one recording, such as {recording}_{array}.csv: {array} names their "
-        "arrays, {recording} is their key",
-        unset="each file is a recording",
-        metavar="PATTERN",
-    )
-    encoding: SensorEncoding = flag(
-        "tensor",
-        "tensor: with dtype and shape; raw: the bytes of the values; list: an Example's own list "
-        "of int64 or float32",
-    )
-    dtype: str = flag(
-        "",
-        "convert to this dtype, such as float32, which scales audio to -1..1",
-        unset="the input's own; float32 for text, which states none",
-        choices=sorted(set(TENSORFLOW_DTYPES) - {"string", "bfloat16"}),
-        metavar="NAME",
-    )
     rate: str = flag(
         "",
         "sampling rate of files that do not state it, such as 50Hz or 16kHz, or the column of their "
@@ -216,8 +140,8 @@ class SensorFlags(InputFlags):
 
     def check(self) -> None:
         super().check()
-        if self.join and self.table:
-            raise UsageError("--join and --table both say which files are a recording: drop one")
+        if self.rate == COLUMN:
+            raise UsageError(f"--rate {self.rate}: expected a name, such as column:rate_hz")
         if self.time_column and not self.resample:
             raise UsageError(
                 f"--time_column {self.time_column}: only --resample uses times: add it, or leave "
@@ -231,38 +155,8 @@ class SensorFlags(InputFlags):
             raise UsageError(
                 f"--encoding {self.encoding}: --sequence stores arrays as tensors: drop one"
             )
-        if self.columns and self.drop_columns:
-            raise UsageError(
-                f"--drop_columns {self.drop_columns}: --columns names all channels: drop one of them"
-            )
-        for name in ("arrays", "columns", "drop_columns"):
-            value = getattr(self, name)
-            names = names_in(value)
-            if len(set(names)) < len(names):
-                raise UsageError(f"--{name} {value}: a name is repeated")
-            if value and not names:
-                raise UsageError(f"--{name} {value}: expected names, such as x,y")
-        self._check_inside()
-        self._conditioning()
-
-    def _check_inside(self) -> None:
-        WindowLabel.parse(self.window_label)
-        if self.label == _ARRAY or self.rate == COLUMN:
-            name, value = ("label", self.label) if self.label == _ARRAY else ("rate", self.rate)
-            raise UsageError(f"--{name} {value}: expected a name, such as {value}y")
         if self.window_label != SensorFlags.window_label:
-            if not self.window or self.sequence:
-                cure = "drop --sequence" if self.sequence else "add --window"
-                raise UsageError(
-                    f"--window_label {self.window_label}: only windows have such labels: {cure}"
-                )
-            if not self.label.startswith((COLUMN, _ARRAY)):
-                raise UsageError(
-                    f"--window_label {self.window_label}: --label {self.label} labels whole files; "
-                    "name the labels of samples, such as --label column:activity"
-                )
-        if self.join and self.recording_column:
-            raise UsageError("--join and --recording_column both say what a recording is: drop one")
+            self._check_window_label()
         if self.record == "row":
             for name in _NOT_OF_ROWS:
                 if value := getattr(self, name):
@@ -270,6 +164,20 @@ class SensorFlags(InputFlags):
                     raise UsageError(
                         f"--{name}{given}: this is about recordings, not --record row: drop one"
                     )
+        self._conditioning()
+
+    def _check_window_label(self) -> None:
+        WindowLabel.parse(self.window_label)
+        if not self.window or self.sequence:
+            cure = "drop --sequence" if self.sequence else "add --window"
+            raise UsageError(
+                f"--window_label {self.window_label}: only windows have such labels: {cure}"
+            )
+        if not self.labels_samples:
+            raise UsageError(
+                f"--window_label {self.window_label}: --label {self.label} labels whole files; "
+                "name the labels of samples, such as --label column:activity"
+            )
 
     def _conditioning(self) -> Conditioning:
         return Conditioning.parse(
@@ -287,42 +195,19 @@ class SensorFlags(InputFlags):
             gain=self.gain,
         )
 
-    def _check_formats(self, inputs: Inputs) -> None:
-        """Checks that flags about formats apply to some of the files."""
-        # With a --table, these are about the table.
-        others = ("delimiter", "text_encoding") if self.table else ()
-        for name in FLAGS:
-            value = getattr(self, name)
-            given = name not in others and value != getattr(SensorFlags, name)
-            if given and not _applies(name, inputs):
-                raise UsageError(
-                    f"--{name} {value}: none of the first files is a {suffixes_with(name)}: drop it"
-                )
-
-    def _inside(self, inputs: Inputs, wanted: tuple[str, ...], array: str) -> tuple[str, ...]:
-        """The columns and arrays to read from the recordings: those that their metadata lacks."""
-        if self.join and (names := [*filter(None, (array, *wanted))]):
-            raise UsageError(
-                f"column {names[0]!r}: columns in the files of a --join are not read: name a --label "
-                "csv:FILE, or join the arrays in one .npz file for each recording"
-            )
-        known = known_columns(inputs) if wanted else set()
-        named = filter(None, (array, self.recording_column))
-        return tuple(dict.fromkeys([*(n for n in wanted if n not in known), *named]))
-
     def make_job(self, columns: tuple[str, ...], output: str) -> SensorJob:
         extras = self.extras
         rate_column = self.rate.removeprefix(COLUMN) if self.rate.startswith(COLUMN) else ""
         names = [*columns, *(extra.column for extra in extras), rate_column]
-        array = self.label.removeprefix(_ARRAY) if self.label.startswith(_ARRAY) else ""
+        array = self.label_array
         inputs, labels = self.find_inputs(
             "none" if array else self.label, names, output, self.join, in_files=True
         )
         wanted = tuple(dict.fromkeys(filter(None, [*labels.columns, *names])))
-        inside = self._inside(inputs, wanted, array)
+        inside = self.inside(inputs, wanted)
         if array:
             labels = Labels("column", array)
-        self._check_formats(inputs)
+        self.check_formats(inputs)
         dialect = DEFAULT if self.table else self.dialect
         read_options = ReadOptions(
             arrays=tuple(name for name in names_in(self.arrays) if name not in inside),
@@ -354,12 +239,3 @@ class SensorFlags(InputFlags):
 
     def warnings(self, job: RecordJob) -> Iterable[str]:
         return cast(SensorJob, job).warnings
-
-
-def _applies(flag: str, inputs: Inputs) -> bool:
-    first = itertools.chain.from_iterable(inputs.first(p, _TRIED) for p in inputs.patterns)
-    return any(
-        flag in flags_of(name)
-        for source, _ in first
-        for name in (source.file, *(path for _, path, _, _ in source.joined))
-    )
