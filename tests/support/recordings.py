@@ -1,8 +1,21 @@
-"""Recordings of biosignals, made by the letter of their specification."""
+"""Recordings in the bytes of a file: written, and read as the sensors job reads them."""
 
+import io
 import struct
 
+import h5py
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import soundfile
+
+from beam_jobs.errors import RejectError
+from beam_jobs.jobs.sensors import recording
+from beam_jobs.jobs.sensors.formats.registry import read_recording
+from beam_jobs.jobs.sensors.recording import ReadOptions, Recording
+
+RATE = 16_000
 
 
 def edf(bits: int = 16, rates=(4, 4), kind: str = "", blocks: int = 3) -> tuple[bytes, list]:
@@ -34,3 +47,92 @@ def edf(bits: int = 16, rates=(4, 4), kind: str = "", blocks: int = 3) -> tuple[
         for value in values[block].tolist()
     )
     return head + body, [values.ravel() * 100 / top for values in digital]
+
+
+def read(kind: str, data: bytes, **options) -> Recording:
+    return read_recording(f"walk.{kind}", data, ReadOptions(**options))
+
+
+def signal(kind: str, data: bytes, **options) -> np.ndarray:
+    """The only array of a recording."""
+    (found,) = read(kind, data, **options).arrays.items()
+    assert found[0] == "signal"
+    return found[1]
+
+
+def rejected(kind: str, data: bytes, **options) -> str:
+    """The reason why a file is not a recording."""
+    with pytest.raises(RejectError) as caught:
+        read(kind, data, **options)
+    return str(caught.value)
+
+
+def limit_records(monkeypatch, size: int) -> None:
+    """Lowers the largest size of a record, in bytes."""
+    monkeypatch.setattr(recording, "MAX_RECORD_BYTES", size)
+
+
+def npy(array, **options) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, array, **options)
+    return buffer.getvalue()
+
+
+def npz(compressed: bool = False, **arrays) -> bytes:
+    buffer = io.BytesIO()
+    (np.savez_compressed if compressed else np.savez)(buffer, **arrays)
+    return buffer.getvalue()
+
+
+def h5_of(write) -> bytes:
+    buffer = io.BytesIO()
+    with h5py.File(buffer, "w") as file:
+        write(file)
+    return buffer.getvalue()
+
+
+def h5(**arrays) -> bytes:
+    def write(file):
+        for name, array in arrays.items():
+            file[name] = array
+
+    return h5_of(write)
+
+
+def parquet(columns: dict, **options) -> bytes:
+    buffer = io.BytesIO()
+    pq.write_table(pa.table(columns), buffer, **options)
+    return buffer.getvalue()
+
+
+def waves(channels: int = 2, length: int = 500) -> np.ndarray:
+    """float64 [time, channels], from -1 to 1."""
+    result = np.random.default_rng(0).uniform(-1, 1, (length, channels))
+    result[0], result[1] = -1, 0
+    return result
+
+
+def sound(values: np.ndarray, subtype: str, kind: str = "WAV") -> bytes:
+    buffer = io.BytesIO()
+    soundfile.write(buffer, values, RATE, subtype=subtype, format=kind)
+    return buffer.getvalue()
+
+
+# Suffix, format and encoding, and the dtype in which the samples are read.
+SOUNDS = [
+    ("ogg", "OGG", "VORBIS", "float32"),
+    ("opus", "OGG", "OPUS", "float32"),
+    ("mp3", "MP3", "MPEG_LAYER_III", "float32"),
+    ("aiff", "AIFF", "PCM_16", "int16"),
+    ("aif", "AIFF", "PCM_24", "int32"),
+    ("aifc", "AIFF", "PCM_U8", "int16"),
+    ("au", "AU", "DOUBLE", "float64"),
+    ("snd", "AU", "ULAW", "int16"),
+    ("caf", "CAF", "ALAC_24", "int32"),
+    ("w64", "W64", "FLOAT", "float32"),
+    ("voc", "VOC", "PCM_16", "int16"),
+    ("sph", "NIST", "PCM_16", "int16"),
+]
+SOUND_FILES = {
+    kind: sound(waves(length=48_000) / 2, subtype, name) for kind, name, subtype, _ in SOUNDS
+}

@@ -15,22 +15,10 @@ from hypothesis import strategies as st
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.sensors import recording
 from beam_jobs.jobs.sensors.formats import matlab
-from beam_jobs.jobs.sensors.formats.registry import read_recording
-from beam_jobs.jobs.sensors.recording import ReadOptions, Recording
 from tests.support.arrays import assert_same
-from tests.support.recordings import edf
+from tests.support.recordings import edf, read, rejected
 
 ACC = np.random.default_rng(0).normal(size=(50, 3))
-
-
-def read(kind: str, data: bytes, **options) -> Recording:
-    return read_recording(f"walk.{kind}", data, ReadOptions(**options))
-
-
-def rejected(kind: str, data: bytes, **options) -> str:
-    with pytest.raises(RejectError) as caught:
-        read(kind, data, **options)
-    return str(caught.value)
 
 
 # Arrow.

@@ -1,0 +1,539 @@
+"""Tables of text as recordings, compared with what Python and NumPy read in the same bytes."""
+
+import contextlib
+import csv
+import datetime
+import gzip
+import io
+import json
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from beam_jobs.jobs.sensors.formats import delimited, json_lines
+from tests.support.arrays import assert_same
+from tests.support.recordings import (
+    limit_records,
+    parquet,
+    read,
+    rejected,
+    signal,
+)
+
+FLOATS = st.floats(allow_nan=True, allow_infinity=True)
+
+
+@given(st.lists(st.tuples(FLOATS, FLOATS, st.integers(-(2**70), 2**70)), max_size=6), st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_numbers_are_what_python_reads(rows, header):
+    text = "a,b,c\n" * header + "".join(f"{a!r}, {b:.3e},{c}\r\n" for a, b, c in rows)
+    if not text:
+        return
+    expected = [[float(cell) for cell in line.split(",")] for line in text.splitlines()[header:]]
+    assert_same(signal("csv", text.encode()), np.array(expected, np.float64).reshape(-1, 3))
+
+
+MISSING = ("", "na", "n/a", "-", "nan", "null")
+
+
+def by_python(text: str, header: bool) -> np.ndarray | None:
+    """float64 [rows, columns] as Python reads a table of numbers; None if it is not one."""
+
+    def value(cell: str) -> float:
+        return np.nan if cell.strip().lower() in MISSING else float(cell)
+
+    def is_value(cell: str) -> bool:
+        with contextlib.suppress(ValueError):
+            value(cell)
+            return True
+        return False
+
+    try:
+        rows = [row for row in csv.reader(io.StringIO(text, newline="")) if row]
+        if "\0" in text or len({len(row) for row in rows}) != 1:
+            return None
+        names = int(header)
+        if header and len(rows) > 2:  # the units of the columns
+            words = [cell for cell in rows[1] if cell.strip()]
+            below = [is_value(cell) for cell in rows[2] if cell]
+            names += bool(words) and not any(map(is_value, words)) and any(below)
+        cells = [[value(cell) for cell in row] for row in rows[names:]]
+        table = np.array(cells, np.float64).reshape(-1, len(rows[0]))
+        # A comma at the end of every line makes no channel.
+        return (
+            table[:, :-1]
+            if not header and len(rows[0]) > 1 and np.isnan(table[:, -1]).all()
+            else table
+        )
+    except (csv.Error, ValueError):
+        return None
+
+
+@given(st.text('0123456789.,,,\n\n\r" -+eEnaif_\t\x00\xa0x#\u0661', max_size=40), st.booleans())
+@settings(max_examples=300, deadline=None)
+def test_any_table_is_what_python_reads_or_rejected(text, header):
+    text = "x,y\n" * header + text
+    expected = by_python(text, header)
+    if expected is not None:
+        assert_same(signal("csv", text.encode()), expected)
+    elif header:  # without one, the first row becomes the header if it is not numeric
+        rejected("csv", text.encode())
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("bom", ["", "\ufeff"])
+@pytest.mark.parametrize("header", ["", "x,y\n", '"time, s",y\n', "\n\nx,y\n"])
+def test_csv_rows_are_times_and_columns_are_channels(end, bom, header):
+    text = (bom + header + "1,2\n\n-3.5,1e3\n nan , inf").replace("\n", end)
+    expected = np.array([[1, 2], [-3.5, 1000], [np.nan, np.inf]])
+    assert_same(signal("csv", text.encode()), expected)
+    assert_same(signal("csv", (text + end).encode()), expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"", "the file is empty"),
+        (b"\n\n", "the file is empty"),
+        (b"1,2\n3\n", "row 2 has 1 values, not 2"),
+        (b"x,y\n1,2\n\n3,4,5\n", "row 2 has 3 values, not 2"),
+        (b"1,2\n3,x\n", "not a whole .csv file: 'x' in row 2 is not a number"),
+        (b"\xff\xfe1\0", "UTF-16 text: convert it to UTF-8, or add --text_encoding utf-16"),
+        (b"x\n1\n\xff\n", "its text is not UTF-8: name its encoding with --text_encoding, such"),
+        (b"x\n1\n1,\xff\n", "its text is not UTF-8"),
+        (b"1\n" + b"x" * 200_000, "not a whole .csv file: "),
+    ],
+)
+def test_a_csv_file_that_is_not_a_table_of_numbers_is_rejected(text, message):
+    assert rejected("csv", text).startswith(message)
+
+
+def test_a_csv_file_of_a_header_alone_is_an_empty_recording():
+    assert_same(signal("csv", b"x,y,z\n"), np.empty((0, 3)))
+
+
+def test_columns_are_taken_by_name_in_the_order_that_is_asked_for():
+    data = b"t, x ,y,activity\n0,1,2,walking\n1,3,4,\n"
+    assert_same(signal("csv", data, columns=("y", "x")), np.array([[2.0, 1], [4, 3]]))
+    found = read("csv", data, columns=("y",), time_column="t")
+    assert_same(found.arrays["signal"], np.array([[2.0], [4]]))
+    assert_same(found.times, np.array([0.0, 1]))
+    assert found.rate is None
+    assert rejected("csv", data, columns=("z",)) == "no column 'z': the file has t, x, y, activity"
+    assert rejected("csv", data, time_column="z").startswith("no column 'z'")
+
+
+def test_all_columns_but_the_time_are_channels():
+    found = read("csv", b"x,t,y\n5,0.5,6\n7,0.75,8\n", time_column="t")
+    assert_same(found.arrays["signal"], np.array([[5.0, 6], [7, 8]]))
+    assert_same(found.times, np.array([0.5, 0.75]))
+    message = "none of its columns t is a channel; name channels with --columns"
+    assert rejected("csv", b"t\n1\n2\n", time_column="t") == message
+
+
+UNORDERED = [3.0, 1, 1, 2, 3, 0]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_rows_out_of_order_are_rejected_dropped_or_sorted(kind):
+    def table(times, rows=None):
+        rows = np.arange(1.0, 1 + len(times)) if rows is None else rows
+        if kind == "parquet":
+            return parquet({"t": times, "x": rows})
+        return ("t,x\n" + "".join(f"{t},{x}\n" for t, x in zip(times, rows, strict=True))).encode()
+
+    def kept(times, policy):
+        found = read(kind, table(times), time_column="t", times=policy)
+        return list(zip(found.times.tolist(), found.arrays["signal"][:, 0].tolist(), strict=True))
+
+    assert kept(UNORDERED, "sort") == [(0, 6), (1, 2), (2, 4), (3, 1)]
+    assert kept([0.0, 1, 1, 1, 2], "drop_duplicates") == [(0, 1), (1, 2), (2, 5)]
+    assert kept([0.0, 1], "strict") == kept([0.0, 1], "sort") == [(0, 1), (1, 2)]
+    assert kept(np.empty(0), "sort") == []
+    message = "row 2: time 1.0 s does not come after 3.0 s; --times sort accepts it"
+    for policy in ("strict", "drop_duplicates"):
+        assert rejected(kind, table(UNORDERED), time_column="t", times=policy) == message
+    message = "row 3: time 1.0 s does not come after 1.0 s; --times drop_duplicates accepts it"
+    assert rejected(kind, table([0.0, 1, 1]), time_column="t") == message
+    for policy in ("strict", "drop_duplicates", "sort"):
+        found = rejected(kind, table([2.0, np.nan, 1]), time_column="t", times=policy)
+        assert found == "row 2: time nan is not finite"
+
+
+TIME_NAMES = ["time", "Timestamp", "t", "Time (s)", "time_ms", "datetime", "date time", "Unix Time"]
+ROW_NUMBERS = ["", "Unnamed: 0", "__index_level_0__"]
+
+
+@pytest.mark.parametrize("name", TIME_NAMES + ROW_NUMBERS)
+def test_times_and_row_numbers_are_channels_only_if_they_are_named(name):
+    tables = {"csv": f"x,{name},y\n5,0,6\n7,1,8\n".encode()}
+    tables["parquet"] = parquet({"x": [5.0, 7], name: [0.0, 1], "y": [6.0, 8]})
+    for kind, data in tables.items():
+        found = read(kind, data)
+        assert_same(found.arrays["signal"], np.array([[5.0, 6], [7, 8]]))
+        (note,) = found.notes
+        assert f"column {name or 'without a name'}; name the channels with --columns" in note
+        if name:
+            named = read(kind, data, columns=("y", name))
+            assert_same(named.arrays["signal"], np.array([[6.0, 0], [8, 1]]))
+            assert named.notes == ()
+
+
+def test_only_a_column_that_could_be_a_channel_is_said_to_be_left_out():
+    assert read("parquet", parquet({"x": [5.0], "time": ["12:00"]})).notes == ()
+
+
+@pytest.mark.parametrize("name", ["time_to_peak", "tx", "temperature", "times", "update", "index"])
+def test_other_names_are_channels(name):
+    found = read("csv", f"x,{name}\n5,0\n".encode())
+    assert_same(found.arrays["signal"], np.array([[5.0, 0]]))
+    assert found.notes == ()
+
+
+def test_a_comma_at_the_end_of_every_line_is_no_channel():
+    assert_same(signal("csv", b"x,y,\n1,2,\n3,4,\n"), np.array([[1.0, 2], [3, 4]]))
+    assert_same(signal("csv", b"1,2,\n3,4,\n"), np.array([[1.0, 2], [3, 4]]))
+
+
+def test_columns_may_be_left_out_by_name():
+    tables = {
+        "csv": b"x,y,who\n5,6,me\n",
+        "parquet": parquet({"x": [5.0], "y": [6.0], "who": ["me"]}),
+    }
+    for kind, data in tables.items():
+        found = read(kind, data, drop_columns=("y", "who"))
+        assert_same(found.arrays["signal"], np.array([[5.0]]))
+        assert found.notes == ()
+        message = "no column 'z': the file has x, y, who"
+        assert rejected(kind, data, drop_columns=("z",)) == message
+        # Metadata of the record need not be in the file.
+        found = read(kind, data, metadata_columns=("who", "z"))
+        assert_same(found.arrays["signal"], np.array([[5.0, 6]]))
+        assert_same(
+            signal(kind, data, columns=("y",), metadata_columns=("y", "who")), np.array([[6.0]])
+        )
+
+
+def test_a_column_of_text_is_refused_with_the_cure():
+    data = b"x,activity\n1,2\n\n1,walking\n"
+    assert rejected("csv", data) == (
+        "column 'activity' is not numeric: 'walking' in row 2; choose others with --columns, or leave it "
+        "out with --drop_columns activity"
+    )
+    assert_same(signal("csv", data, columns=("x",)), np.array([[1.0], [1]]))
+
+
+def test_columns_without_names_cannot_be_chosen():
+    for options in ({"columns": ("x",)}, {"drop_columns": ("x",)}, {"time_column": "x"}):
+        message = "its columns have no names for --columns, --drop_columns or --time_column"
+        assert rejected("csv", b"1,2\n3,4\n", **options) == message
+
+
+def test_a_name_of_two_columns_cannot_be_chosen():
+    data = b"t,x,x\n0,1,2\n"
+    assert rejected("csv", data, columns=("x",)) == "two columns 'x': the file has t, x, x"
+    assert_same(signal("csv", data), np.array([[1.0, 2]]))
+
+
+def test_empty_cells_are_nan():
+    nan = np.nan
+    assert_same(signal("csv", b"x,y\n1,\n , 2 \n"), np.array([[1, nan], [nan, 2]]))
+    assert_same(signal("csv", b"1,\n2,3\n"), np.array([[1, nan], [2, 3]]))
+    assert_same(signal("csv", b",\n2,3\n"), np.array([[nan, nan], [2, 3]]))
+    assert_same(signal("csv", b",x\n0,1\n"), np.array([[1.0]]))
+    assert_same(signal("csv", b"x\n\n \n1\n"), np.array([[nan], [1]]))
+
+
+def test_tables_of_several_blocks_are_read_and_their_rows_counted(monkeypatch):
+    monkeypatch.setattr(delimited, "_BLOCK_BYTES", 1000)
+    lines = [f"{i},{i * 2},\n" for i in range(8000)]
+    found = read("csv", "".join(["t,x,y\n", *lines]).encode(), time_column="t")
+    assert_same(found.times, np.arange(8000.0))
+    assert_same(found.arrays["signal"][:, 0], np.arange(8000.0) * 2)
+    lines[5000] = "5000,oops,\n"
+    assert "'oops' in row 5001;" in rejected("csv", "".join(["t,x,y\n", *lines]).encode())
+    for row, count in (("4999,1\n", 2), ("4999,1,2,3\n", 4)):
+        lines[4999] = row
+        found = rejected("csv", "".join(["t,x,y\n", *lines]).encode())
+        assert found == f"row 5000 has {count} values, not 3"
+
+
+def test_a_row_may_be_longer_than_a_block(monkeypatch):
+    monkeypatch.setattr(delimited, "_BLOCK_BYTES", 1000)
+    values = np.arange(2000.0).reshape(2, 1000)
+    text = "\n".join(",".join(map(repr, row)) for row in values.tolist())
+    assert_same(signal("csv", text.encode()), values)
+
+
+@pytest.mark.parametrize(("unit", "scale"), [("s", 1), ("ms", 10**3), ("us", 10**6), ("ns", 10**9)])
+def test_times_are_numbers_of_a_unit(unit, scale):
+    moments = [0, 0.25, 3.5]
+    text = "t,x\n" + "".join(f"{moment * scale!r},1\n" for moment in moments)
+    found = read("csv", text.encode(), time_column="t", time_unit=unit)
+    assert_same(found.times, np.array(moments))
+
+
+TIMES = st.datetimes(datetime.datetime(1700, 1, 1), datetime.datetime(2199, 12, 31))
+ZONES = st.sampled_from(
+    [None, *(datetime.timezone(datetime.timedelta(minutes=m)) for m in (0, 330, -60))]
+)
+
+
+@given(st.lists(TIMES, min_size=1, max_size=5, unique=True), ZONES, st.sampled_from("T "))
+@settings(max_examples=60, deadline=None)
+@pytest.mark.filterwarnings("ignore:no explicit representation")
+def test_times_may_be_iso_8601(moments, zone, separator):
+    moments = sorted(moments)
+    cells = [moment.replace(tzinfo=zone).isoformat(separator) for moment in moments]
+    utc = datetime.timezone.utc
+    epoch = datetime.datetime(1970, 1, 1, tzinfo=utc)
+    microsecond = datetime.timedelta(microseconds=1)
+    expected = [
+        (moment.replace(tzinfo=zone or utc) - epoch) // microsecond / 1e6 for moment in moments
+    ]
+    text = "t,x\n" + "".join(f"{cell},1\n" for cell in cells)
+    np.testing.assert_allclose(
+        read("csv", text.encode(), time_column="t").times, expected, rtol=0, atol=1e-6
+    )
+
+
+@pytest.mark.filterwarnings("ignore:no explicit representation")
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        (["2024-01-01", "2024-01-02"], [1704067200, 1704153600]),
+        (["2024-01-01T00:00Z", "2024-01-01T00:00:00.5Z"], [1704067200, 1704067200.5]),
+        (["1970-01-01 00:00:00.000000001", "1970-01-01 00:00:01"], [1e-9, 1]),
+        (["1969-12-31T23:59:59.75", "1970-01-01"], [-0.25, 0]),
+    ],
+)
+def test_times_may_be_written_short_or_long(cells, expected):
+    text = "t,x\n" + "".join(f"{cell},1\n" for cell in cells)
+    assert_same(read("csv", text.encode(), time_column="t").times, np.array(expected, np.float64))
+
+
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        ("now", "row 1: time 'now' is neither a number nor ISO 8601"),
+        ("1,NaT", "row 2: time 'NaT' is neither"),
+        ("2024-01-01,today", "row 2: time 'today' is neither"),
+        ("2024-01-01,5", "row 2: time '5' is a number, row 1 has a date"),
+        ("5,2024-01-01", "row 2: time '2024-01-01' is a date, row 1 has a number"),
+        ("12:30:05", "row 1: time '12:30:05' is neither"),
+        ("0001-01-01", "row 1: time '0001-01-01' is neither"),
+        ("2024-13-01", "not a whole .csv file: Month out of range"),
+        ("1,,3", "row 2: time nan is not finite"),
+        ("1,nan", "row 2: time nan is not finite"),
+        ("1,inf", "row 2: time inf is not finite"),
+        ("1,2,2", "row 3: time 2.0 s does not come after 2.0 s"),
+        ("3,4,1", "row 3: time 1.0 s does not come after 4.0 s"),
+        ("2024-01-02,2024-01-01", "row 2: time 1704067200.0 s does not come after 1704153600.0 s"),
+    ],
+)
+def test_times_that_are_malformed_missing_or_not_increasing_are_rejected(cells, message):
+    text = "t,x\n" + "".join(f"{cell},1\n" for cell in cells.split(","))
+    assert rejected("csv", text.encode(), time_column="t").startswith(message)
+
+
+TABLE = np.array([[0.5, -1], [np.nan, 2e-3], [7, 8]])
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv", "txt", "csv.gz", "tsv.gz", "txt.gz"])
+@pytest.mark.parametrize("header", [False, True])
+def test_tables_are_what_numpy_reads(kind, header):
+    mark = "," if kind.startswith("csv") else "\t"
+    buffer = io.BytesIO()
+    np.savetxt(buffer, TABLE, delimiter=mark, header=f"x{mark}y" * header, comments="")
+    text = buffer.getvalue().replace(b"nan", b"NA")
+    data = gzip.compress(text) if kind.endswith(".gz") else text
+    assert_same(
+        signal(kind, data), np.genfromtxt(buffer.getvalue().splitlines()[header:], delimiter=mark)
+    )
+    assert read(kind, data).dtype == "float32"
+    if header:
+        assert_same(signal(kind, data, columns=("y",)), TABLE[:, 1:])
+
+
+@pytest.mark.parametrize("form", ["%10.4f", "%.3e", "%g"])
+def test_columns_of_txt_may_be_separated_by_any_number_of_spaces(form):
+    buffer = io.BytesIO()
+    np.savetxt(buffer, TABLE, form, header="made by a logger\nx y", delimiter="  ")
+    assert_same(signal("txt", buffer.getvalue()), np.loadtxt(io.BytesIO(buffer.getvalue())))
+    assert_same(signal("txt", b" t  x\n 0   1\n10 -2 \n", columns=("x",)), np.array([[1.0], [-2]]))
+
+
+@pytest.mark.parametrize("kind", ["csv", "txt"])
+@pytest.mark.parametrize("mark", [",", ";", "\t"])
+@pytest.mark.parametrize("header", ["x{}y\n", '"x (a,b;c)"{}y\n', ""])
+def test_the_delimiter_is_recognised(kind, mark, header):
+    text = header.format(mark) + f"1{mark}2\n3{mark}4\n"
+    assert_same(signal(kind, text.encode()), np.array([[1.0, 2], [3, 4]]))
+
+
+def test_the_delimiter_may_be_named():
+    assert_same(signal("csv", b"x|y\n1|2\n", delimiter="|"), np.array([[1.0, 2]]))
+    assert_same(signal("tsv", b"x y\n1 2\n", delimiter=" "), np.array([[1.0, 2]]))
+
+
+def test_commas_are_decimal_points_between_semicolons():
+    expected = np.array([[0.5, -1000], [np.nan, 2]])
+    for header in ("Zeit (h, min);Wert\n", ""):
+        text = header + "0,5;-1e3\nNA;2,0\n"
+        assert_same(signal("csv", text.encode()), expected)
+    assert_same(signal("csv", b"x;y\n0.5;-1000\n;2\n"), expected)
+    for text in (b"x;y\n1.234,5;1\n", b"x;y\n1,5;1\n2.5;1\n"):
+        assert "column 'x' is not numeric: " in rejected("csv", text)
+    assert "column 'x' is not numeric: '0,5' in row 1" in rejected("tsv", b"x\ty\n0,5\t1\n")
+
+
+def test_names_and_labels_between_semicolons_keep_their_commas():
+    data = b"acc, g;how,ever\n1,5;fast, slow\n2,5;3,5\n"
+    options = {"delimiter": ";", "inside": ("how,ever",), "metadata_columns": ("how,ever",)}
+    found = read("csv", data, **options)
+    assert_same(found.arrays["signal"], np.array([[1.5], [2.5]]))
+    assert found.columns["how,ever"].of_rows() == ["fast, slow", "3,5"]
+    assert "the file has acc, g, how,ever" in rejected("csv", data, delimiter=";", columns=("x",))
+
+
+def test_words_for_missing_values_are_nan_and_booleans_are_numbers():
+    words = ["NA", "n/a", "N/A", "-", "NaN", "null", "NULL", "", " "]
+    text = "x,y\n" + "".join(f"{word},1\n" for word in words) + "True,FALSE\n"
+    found = signal("csv", text.encode())
+    assert np.isnan(found[:-1, 0]).all() and (found[:-1, 1] == 1).all()
+    assert_same(found[-1], np.array([1.0, 0]))
+    assert_same(signal("csv", b"NA,true\n1,2\n"), np.array([[np.nan, 1], [1, 2]]))
+    for word in ("none", "missing", "--", "yes"):
+        assert f"not numeric: '{word}'" in rejected("csv", f"x\n1\n{word}\n".encode())
+
+
+def test_a_row_of_units_below_the_header_is_left_out_with_a_remark():
+    text = b"time,x,y\ns,m/s,\n0,1,2\n1,oops,4\n"
+    found = read("csv", text.replace(b"oops", b"3"))
+    assert_same(found.arrays["signal"], np.array([[1.0, 2], [3, 4]]))
+    assert found.notes[-1] == (
+        "its second line has no number and was taken for units: ['s', 'm/s', '']"
+    )
+    assert "'oops' in row 3" in rejected("csv", text)
+    assert_same(read("csv", text, columns=("y",), time_column="time").times, np.array([0.0, 1]))
+    assert read("csv", b"x\nNA\n1\n").notes == ()
+    assert "'a' in row 1" in rejected("csv", b"t,x\n2024-01-31,a\n2024-02-01,1\n", time_column="t")
+    assert "'a' in row 1" in rejected("csv", b"x\na\nb\n1\n")
+
+
+def test_tables_of_text_may_be_in_another_encoding():
+    text = "Zeit;Kraft µN\n0;1\n"
+    for encoding in ("cp1252", "utf-16", "utf-16-le"):
+        data = text.encode(encoding)
+        assert_same(signal("csv", data, encoding=encoding), np.array([[0.0, 1]]))
+        rejected("csv", data)
+    assert "add --text_encoding utf-16" in rejected("csv", text.encode("utf-16"))
+
+
+@given(
+    st.lists(st.tuples(FLOATS, st.one_of(st.none(), st.integers(-(2**60), 2**60)), st.booleans()))
+)
+@settings(max_examples=40, deadline=None)
+def test_lines_of_json_are_arrays_or_objects_of_numbers(rows):
+    if not rows:
+        return
+    rows = json.loads(json.dumps(rows))  # which knows one NaN
+    expected = np.array([[np.nan if v is None else v for v in row] for row in rows], np.float64)
+    for lines in (rows, [dict(zip("xyz", row, strict=True)) for row in rows]):
+        data = "\n".join(map(json.dumps, lines)).encode()
+        assert_same(signal("jsonl", data), expected)
+        assert_same(signal("jsonl.gz", gzip.compress(data)), expected)
+    assert_same(signal("jsonl", data, columns=("z", "x")), expected[:, [2, 0]])
+
+
+def test_columns_and_times_of_json_lines_are_chosen_as_those_of_other_tables():
+    lines = [
+        {"time": "2024-01-31", "x": 1, "who": "me", "y": None},
+        {"x": 2.5, "time": "2024-01-31T00:00:02", "who": 3},
+    ]
+    data = "\n\n".join(map(json.dumps, lines)).encode()
+    found = read("jsonl", data)
+    assert_same(found.arrays["signal"], np.array([[1, np.nan], [2.5, np.nan]]))
+    assert found.dtype == "float32" and not found.notes
+    (note,) = read("jsonl", b'{"t":1,"x":2}').notes
+    assert note.startswith("left out as times")
+    found = read("jsonl", data, time_column="time", drop_columns=("y",))
+    assert_same(found.arrays["signal"], np.array([[1.0], [2.5]]))
+    assert_same(np.diff(found.times), np.array([2.0]))
+    assert_same(
+        read("jsonl", b'{"t":1,"x":2}\n{"t":3,"x":4}', time_column="t", time_unit="ms").times,
+        np.array([0.001, 0.003]),
+    )
+    assert_same(signal("jsonl", b"1\n2\n"), np.array([[1.0], [2]]))
+
+
+def test_values_of_several_types_in_json_lines_are_labels_each():
+    lines = [{"x": i, "y": value} for i, value in enumerate([1, "1", True, None, 1.0, "a"] * 2)]
+    data = "\n".join(map(json.dumps, lines)).encode()
+    for block in (1, 5, 4096):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(json_lines, "_BLOCK_LINES", block)
+            found = read("jsonl", data, inside=("y",), metadata_columns=("y",))
+        assert_same(found.arrays["signal"], np.arange(12.0)[:, None])
+        column = found.columns["y"].of_rows()
+        assert column == [1, "1", True, None, 1, "a"] * 2
+        assert [type(value) for value in column[:5]] == [int, str, bool, type(None), int]
+
+
+def test_lines_of_json_take_little_more_memory_than_their_numbers():
+    data = gzip.compress(b"1\n" * 300_000)
+    tracemalloc.start()
+    try:
+        assert len(signal("jsonl.gz", data)) == 300_000
+        assert tracemalloc.get_traced_memory()[1] < 3 * 8 * 300_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        (b"", {}, "the file is empty"),
+        (b"[1]\n[1,2]", {}, "line 2 has other columns than the first"),
+        (b"\n[1]\n{}", {}, "line 3 has other columns than the first"),
+        (b'{"x":1}\n{"x":1,"y":2}', {}, "line 2 has other columns than the first"),
+        (b'{"x":1}\n{"x":"a"}', {}, "line 2: 'a' of 'x' is not a number"),
+        (b"[1]\n[[1]]", {}, "line 2: [1] is not a number"),
+        (b'{"x":1,"s":"a"}', {"columns": ("s",)}, "line 1: 'a' of 's' is not a number"),
+        (b"[1]", {"columns": ("s",)}, "its columns have no names for --columns"),
+        (b'{"s":"a"}', {}, "none of its columns s is a channel; name channels with --columns"),
+        (b"[]", {}, "none of its 0 columns is a channel"),
+        (b"[1]", {"inside": ("y",)}, "no column 'y' in its metadata: the file has columns without"),
+        (
+            b'{"x":1,"y":"a"}\n{"x":1,"y":[2]}',
+            {"inside": ("y",)},
+            "line 2: [2] of 'y' is no text or",
+        ),
+        (b"[1]\n[2", {}, "not a whole .jsonl file: line 2 is not JSON"),
+        (b"[" * 100_000, {}, "not a whole .jsonl file: line 1 is not JSON"),
+        (b'{"t":"a","x":1}', {"time_column": "t"}, "row 1: time 'a' is neither"),
+        (b'{"t":null,"x":1}', {"time_column": "t"}, "row 1: time nan is not finite"),
+    ],
+)
+def test_json_lines_of_anything_else_are_rejected(text, options, message):
+    assert rejected("jsonl", text, **options).startswith(message)
+
+
+def test_a_packed_table_that_is_damaged_or_too_large_is_rejected(monkeypatch):
+    data = gzip.compress(b"x\n" + b"1\n" * 5000)
+    assert len(signal("csv.gz", data)) == 5000
+    for damaged in (data[:-1], data[:-9] + bytes(9), data[:20]):
+        assert rejected("csv.gz", damaged).startswith("not a whole .csv.gz file: ")
+    limit_records(monkeypatch, 1000)
+    assert rejected("csv.gz", data).startswith("it unpacks to 10002 bytes, more than")
+
+
+def test_the_size_of_a_table_is_checked_before_it_is_read(monkeypatch):
+    limit_records(monkeypatch, 63)
+    for end in ("\n", "\r\n", "\r"):
+        assert signal("csv", end.join(["1,2", "3,4", "5,6"]).encode()).nbytes == 48
+        found = rejected("csv", end.join(["1,2,3", "3,4,5", "5,6"]).encode())
+        assert found.startswith("it unpacks to 64 bytes, more than a record")
