@@ -17,13 +17,15 @@ import pyarrow.parquet
 import pytest
 import scipy.io
 import soundfile
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.sensors.formats import registry
 from beam_jobs.jobs.sensors.formats.registry import flags_of, read_recording
 from beam_jobs.jobs.sensors.recording import ReadOptions
 from tests.support.checkout import ROOT
-from tests.support.recordings import edf
+from tests.support.recordings import edf, read, rejected
 
 # What a stranger writes: a reader, and an entry point for its suffix.
 READER = """
@@ -189,3 +191,47 @@ def test_the_table_of_refused_formats_has_their_lines():
             with pytest.raises(RejectError) as caught:
                 read_recording(f"a{ending}", b"", ReadOptions())
             assert str(caught.value) == f"{ending} files are not read: {line}"
+
+
+# Files that are damaged, or of another format.
+
+WHOLE = {suffix: written(suffix) for suffix in registry._OWN if not suffix.endswith(".gz")}
+
+
+@pytest.mark.parametrize("suffix", WHOLE)
+def test_a_file_that_is_empty_or_something_else_is_rejected(suffix):
+    for data in (b"", b"\xff" * 1000, b"\0" * 1000):
+        found = rejected(suffix[1:], data)
+        known = f"not a whole {suffix} file: ", "the file is empty", "its text is not UTF-8"
+        assert found.startswith(known)
+
+
+@pytest.mark.parametrize("suffix", WHOLE)
+@given(st.data())
+@settings(max_examples=50, deadline=None)
+def test_a_damaged_file_is_rejected_or_read(suffix, data):
+    whole = WHOLE[suffix]
+    length = data.draw(st.one_of(st.just(len(whole)), st.integers(0, len(whole))))
+    damaged = bytearray(whole[:length])
+    for _ in range(data.draw(st.integers(1, 4)) if damaged else 0):
+        # The heads and tails of formats are where the traps are.
+        near = st.integers(0, min(len(damaged), 400) - 1)
+        place = data.draw(
+            st.one_of(near, near.map(lambda i: -1 - i), st.integers(0, len(damaged) - 1))
+        )
+        damaged[place] = data.draw(st.integers(0, 255))
+    try:
+        found = read(suffix[1:], bytes(damaged))
+    except RejectError:
+        return
+    assert all(isinstance(array, np.ndarray) for array in found.arrays.values())
+
+
+def test_nothing_heavy_is_imported_before_a_file_needs_it():
+    modules = "beam_jobs.jobs.sensors.formats.registry, beam_jobs.jobs.sensors.signals"
+    code = f"import sys, {modules}; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    heavy = {"apache_beam", "tensorflow", "pyarrow", "h5py", "soundfile", "scipy", "pandas"}
+    assert not heavy & set(loaded.stdout.split())

@@ -9,10 +9,7 @@ import pyarrow.feather
 import pytest
 import scipy.io
 import scipy.sparse
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from beam_jobs.errors import RejectError
 from beam_jobs.jobs.sensors import recording
 from beam_jobs.jobs.sensors.formats import matlab
 from tests.support.arrays import assert_same
@@ -196,30 +193,3 @@ def test_columns_inside_a_file_are_read_beside_its_arrays():
         assert [int(value) for value in recording.columns["n"].of_rows()] == [0, 1, 2, 3]
         assert recording.metadata == ({"fs": 50.0} if single else {})
         assert rejected(kind, data, inside=("what",)).count("'what'") == 1
-
-
-# Any file.
-
-FILES = {
-    "feather": feather(t=np.arange(40), x=[None, 2.5] * 20, s=["a"] * 40),
-    "mat": mat(x=ACC, y=np.arange(5)),
-    "nc": classic(),
-    "edf": edf()[0],
-    "bdf": edf(24)[0],
-}
-
-
-@pytest.mark.parametrize("kind", FILES)
-@given(st.data())
-@settings(max_examples=40, deadline=None)
-def test_a_damaged_file_is_rejected_or_read(kind, data):
-    whole = FILES[kind]
-    length = data.draw(st.one_of(st.just(len(whole)), st.integers(0, len(whole))))
-    damaged = bytearray(whole[:length])
-    for _ in range(data.draw(st.integers(1, 4)) if damaged else 0):
-        damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
-    try:
-        found = read(kind, bytes(damaged))
-    except RejectError:
-        return
-    assert all(isinstance(array, np.ndarray) for array in found.arrays.values())
