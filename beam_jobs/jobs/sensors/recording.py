@@ -152,16 +152,16 @@ class ReadOptions:
     recording_column: str = ""
 
 
-def choose_arrays(names: Iterable[str], wanted: tuple[str, ...]) -> list[str]:
-    """Returns the wanted names, or all of them if none is wanted.
+def choose_arrays(names: Iterable[str], options: ReadOptions) -> list[str]:
+    """Returns `options.arrays`, or without it all names but `options.inside`.
 
     Raises:
         RejectError: the file lacks a wanted array.
     """
-    names = list(names)
-    if missing := [name for name in wanted if name not in names]:
+    names = [name for name in names if name not in options.inside]
+    if missing := [name for name in options.arrays if name not in names]:
         raise RejectError(f"no array {missing[0]!r}: the file has {', '.join(names)}")
-    return list(wanted) or names
+    return list(options.arrays) or names
 
 
 def name_arrays(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -193,7 +193,7 @@ def single_signal(
     Raises:
         RejectError: an array other than `signal` is wanted.
     """
-    choose_arrays(("signal",), options.arrays)
+    choose_arrays(("signal",), options)
     return Recording({"signal": signal}, rate, times, notes, columns, dtype=dtype)
 
 

@@ -48,7 +48,7 @@ def read_h5(
         found = _h5_datasets(file)
         read = functools.partial(_h5_value, file, found, len(data))
         columns, metadata = find_values(options.inside, read)
-        chosen = choose_arrays((n for n in found if n not in options.inside), options.arrays)
+        chosen = choose_arrays(found, options)
         for name in chosen:
             _check_inside(name, found[name])
         series = {

@@ -48,7 +48,7 @@ def read_mat(data: bytes, options: ReadOptions) -> Recording:
         for name, shape, kind in scipy.io.whosmat(stream)
         if kind in _DTYPES and not name.startswith("__")
     }
-    names = choose_arrays((name for name in found if name not in options.inside), options.arrays)
+    names = choose_arrays(found, options)
     if not options.arrays:
         names = [name for name in names if max(found[name][0], default=1) > 1]
     wanted = [*names, *(name for name in options.inside if name in found)]

@@ -52,8 +52,7 @@ def _read_classic(data: bytes, options: ReadOptions) -> Recording:
             return None if variable is None else _values(np.asarray(variable.data), vars(variable))
 
         columns, metadata = find_values(options.inside, read)
-        others = (name for name in file.variables if name not in options.inside)
-        names = choose_arrays(others, options.arrays)
+        names = choose_arrays(file.variables, options)
         if not options.arrays:
             names = [name for name in names if (name,) != file.variables[name].dimensions]
         series = {

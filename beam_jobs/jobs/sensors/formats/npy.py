@@ -78,6 +78,6 @@ def read_npz(data: bytes, options: ReadOptions) -> Recording:
             return parse_npy(archive.read(members[name])) if name in members else None
 
         columns, metadata = find_values(options.inside, read)
-        names = choose_arrays((n for n in members if n not in options.inside), options.arrays)
+        names = choose_arrays(members, options)
         arrays = {name: parse_npy(archive.read(members[name])) for name in names}
         return Recording(name_arrays(arrays), columns=columns, metadata=metadata)
