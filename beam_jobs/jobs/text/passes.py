@@ -196,10 +196,9 @@ class TextFirstPass(FirstPass):
         return sizes
 
     def _sizes(self, texts: Texts, text_per_token: float) -> np.ndarray:
-        lengths = np.fromiter(map(len, texts.texts), np.int64, len(texts.texts))
-        for number in range(1, len(self.job.text_features)):
-            lengths += list(map(len, texts.of_field(number)))
-        keys = np.fromiter(map(len, texts.keys), np.int64, len(texts.keys))
+        fields = range(len(self.job.text_features))
+        lengths = np.sum([_lengths(texts.of_field(number)) for number in fields], axis=0)
+        keys = _lengths(texts.keys)
         tokens = (lengths / text_per_token).astype(np.int64)
         return lengths + keys + _overhead(self.job) + _TOKEN_BYTES[self.job.tokens] * tokens
 
@@ -224,6 +223,10 @@ class TextFirstPass(FirstPass):
         labels = [texts.labels[row] for row in np.repeat(np.arange(len(repeats)), repeats)]
         every = np.repeat(splits, repeats)
         return FoundRecords(keys, every, np.array(sizes, np.int64), labels, texts.rejects)
+
+
+def _lengths(values: list[bytes]) -> np.ndarray:
+    return np.fromiter(map(len, values), np.int64, len(values))
 
 
 def _window_keys(key: bytes, windows: int) -> list[bytes]:

@@ -36,6 +36,8 @@ def object_texts(file: BinaryIO, limit: int) -> Iterator[bytes]:
     while True:
         at = _gap_end(buffer, at)
         if is_array and buffer.startswith("]", at):
+            if not _is_gap(buffer[at + 1 :], text):
+                raise RejectError("not JSON that can be read to its end: more follows its array")
             return
         try:
             end = _decode(buffer, at)[1]
@@ -59,6 +61,14 @@ def object_texts(file: BinaryIO, limit: int) -> Iterator[bytes]:
         raise RejectError(
             f"not JSON that can be read to its end: {error or 'its array has no end'}"
         )
+
+
+def _is_gap(buffer: str, text: codecs.StreamReader) -> bool:
+    """Whether nothing but spaces and commas follows in a buffer, and in the text after it."""
+    while _gap_end(buffer, 0) == len(buffer):
+        if not (buffer := text.read(_BLOCK_BYTES)):
+            return True
+    return False
 
 
 def _gap_end(text: str, at: int) -> int:

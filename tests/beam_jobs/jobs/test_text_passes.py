@@ -434,6 +434,13 @@ def test_each_of_several_fields_has_its_text_and_its_tokens(tmp_path, kind):
             assert record[f"{name}_tokens"].tolist() == naive_tokens(kind, text)[0][:2]
 
 
+@pytest.mark.parametrize("text", ["", "\n", "[]"])
+def test_files_without_a_text_have_no_texts_of_several_fields(tmp_path, text):
+    (tmp_path / "a.json").write_text(text)
+    reader = job(tmp_path, text_field="q", more_fields=("a",))
+    assert first_pass(reader, rules_of(), tasks_of(reader)[0]).block is None
+
+
 def test_words_and_samples_come_from_all_fields(tmp_path):
     rows = [{"q": f"one{n % 3} word", "a": f"two{n % 5}"} for n in range(40)]
     write_json(tmp_path, rows)
