@@ -24,7 +24,7 @@ from beam_jobs.plan.groups import Groups
 from beam_jobs.plan.placement import Exact, Placement, check_seed
 from beam_jobs.plan.splits import MAX_SPLITS, Splits
 from beam_jobs.records.rejects import MaxRejects, OnReject
-from beam_jobs.sources.table_inputs import split_names
+from beam_jobs.sources.columns import split_names
 
 # Without --splits.
 ONE_SPLIT = "train=1"

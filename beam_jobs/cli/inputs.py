@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from beam_jobs.cli.flags import JobFlags, flag
 from beam_jobs.errors import UsageError
 from beam_jobs.sources.archives.archive import archive_kind
+from beam_jobs.sources.columns import first_value, holds_lists, stated_classes
 from beam_jobs.sources.embedded import EmbeddedInputs
 from beam_jobs.sources.extra_features import ExtraFeature, parse_extra_features, parse_target
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.joined_inputs import JoinedInputs
 from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.rows import Dialect
-from beam_jobs.sources.table_inputs import TableInputs, first_value, holds_lists, stated_classes
+from beam_jobs.sources.table_inputs import TableInputs
+from beam_jobs.sources.tables import has_delimiter
+from beam_jobs.storage.listing import match
+
+# Files that are looked at before the run.
+FILES_TRIED = 100
 
 
 def label_flag(default: str) -> str:
@@ -121,6 +127,18 @@ class InputFlags(JobFlags):
         """Whether `--key` names records without a --table."""
         return self.key == "member"
 
+    def check_delimiter(self, inputs: Inputs) -> None:
+        """Refuses a delimiter that none of the first files has."""
+        if self.delimiter and not any(map(has_delimiter, self.delimited(inputs))):
+            raise UsageError(
+                f"--delimiter {self.delimiter}: none of the first files is a .csv or a .tsv: drop it"
+            )
+
+    def delimited(self, inputs: Inputs) -> Iterator[str]:
+        """Yields the names of the first files that may have the `--delimiter`: here, of the tables."""
+        for pattern in inputs.patterns:
+            yield from (file.path for file in match(pattern, FILES_TRIED))
+
     @property
     def extras(self) -> tuple[ExtraFeature, ...]:
         """The columns that become features."""
@@ -164,7 +182,7 @@ class InputFlags(JobFlags):
 
     def _inputs(self, columns: tuple[str, ...], output: str, join: str, in_files: bool) -> Inputs:
         if self.table:
-            return TableInputs.of_tables(
+            tables = TableInputs.of_tables(
                 self.table,
                 root=self.input[0] if self.input else "",
                 path_column=self.path_column,
@@ -174,6 +192,8 @@ class InputFlags(JobFlags):
                 dialect=self.dialect,
                 complete=not in_files,
             )
+            self.check_delimiter(tables)
+            return tables
         inputs = Inputs.of(self.input, output, samples=True, columns=columns, key=self.key)
         known = in_files or any(
             archive_kind(pattern) or pattern.endswith("*") for pattern in inputs.patterns

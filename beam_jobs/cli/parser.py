@@ -17,7 +17,7 @@ from beam_jobs.cli.text import TextFlags
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.images.image_files import FORMATS as IMAGE_FORMATS
 from beam_jobs.jobs.sensors.formats.registry import FORMATS, suffixes_of
-from beam_jobs.sources.source import is_utf8
+from beam_jobs.storage.encodings import is_utf8
 from readers.format.version import __version__
 
 _DESCRIPTION = """\

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import get_args
 
 from beam_jobs.cli.flags import flag, names_in
-from beam_jobs.cli.inputs import InputFlags, label_flag
+from beam_jobs.cli.inputs import FILES_TRIED, InputFlags, label_flag
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.text.job import TextJob, Tokens
 from beam_jobs.jobs.text.reading import TextUnit, has_several_labels
 from beam_jobs.jobs.text.subwords import Subwords, check_vocabulary_size
+from beam_jobs.sources.columns import stated_classes
 from beam_jobs.sources.embedded import EmbeddedInputs
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.source import COLUMN
-from beam_jobs.sources.table_inputs import stated_classes, tables_of
+from beam_jobs.sources.table_inputs import tables_of
 from beam_jobs.storage.paths import absolute_path
-
-# Files whose columns have a delimiter.
-_DELIMITED = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
-
-# Files that are looked at for one that has fields.
-_TRIED = 100
 
 # Kinds of tokens that are chosen by name; a tokenizer's file is chosen by its path.
 _NAMED: dict[str, Tokens] = {kind: kind for kind in get_args(Tokens) if kind != "file"}
@@ -97,6 +93,10 @@ class TextFlags(InputFlags):
                 )
         if self.label_field and self.label != "none":
             raise UsageError("--label_field and --label both name the labels: drop one")
+        if self.delimiter and self.record == "file" and not (self.table and self.path_column):
+            raise UsageError(
+                f"--delimiter {self.delimiter}: --record file reads no columns: drop it"
+            )
         self._check_text_fields()
         self._check_tokens()
         self._check_windows()
@@ -215,7 +215,7 @@ class TextFlags(InputFlags):
         labels, label_field = Labels.parse(self.label), self.label_field
         if labels.columns:
             labels, label_field = Labels(), labels.table
-        self._check_delimiter(inputs)
+        self.check_delimiter(inputs)
         texts = names_in(self.text_field)
         fields = [*filter(None, [label_field, self._key_column]), *columns]
         fields += texts if len(texts) > 1 else ()
@@ -223,19 +223,11 @@ class TextFlags(InputFlags):
             _check_fields(inputs, fields[0], self.record == "file")
         return inputs, labels, label_field
 
-    def _check_delimiter(self, inputs: Inputs) -> None:
-        """Refuses a delimiter if records are whole files, or the first files have no columns."""
-        if not self.delimiter:
-            return
-        if self.record == "file":
-            raise UsageError(
-                f"--delimiter {self.delimiter}: --record file reads no columns: drop it"
-            )
-        first = itertools.chain.from_iterable(inputs.first(p, _TRIED) for p in inputs.patterns)
-        if not any(source.file.lower().endswith(_DELIMITED) for source, _ in first):
-            raise UsageError(
-                f"--delimiter {self.delimiter}: none of the first files is a .csv or a .tsv: drop it"
-            )
+    def delimited(self, inputs: Inputs) -> Iterator[str]:
+        yield from super().delimited(inputs)
+        if self.record == "line":
+            for pattern in inputs.patterns:
+                yield from (source.file for source, _ in inputs.first(pattern, FILES_TRIED))
 
 
 def _check_fields(inputs: Inputs, field: str, whole: bool) -> None:
@@ -246,7 +238,7 @@ def _check_fields(inputs: Inputs, field: str, whole: bool) -> None:
             "--table and name its --path_column"
         )
     for pattern in inputs.patterns:
-        for file in itertools.islice(inputs.files(pattern, _TRIED), _TRIED):
+        for file in itertools.islice(inputs.files(pattern, FILES_TRIED), FILES_TRIED):
             if not file.key.lower().endswith((".txt", ".txt.gz")):
                 return
     raise UsageError(

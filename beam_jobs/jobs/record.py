@@ -9,7 +9,8 @@ from beam_jobs.jobs.protocols import FileJob
 from beam_jobs.sources.classes import ClassIds
 from beam_jobs.sources.extra_features import extra_values
 from beam_jobs.sources.labels import LABEL, Label
-from beam_jobs.sources.source import NOT_UTF8, Source, is_utf8
+from beam_jobs.sources.source import NOT_UTF8, Source
+from beam_jobs.storage.encodings import is_utf8
 
 # Beside the features that a job returns: whether the file has further frames, which are in no record.
 # No feature can have this name.

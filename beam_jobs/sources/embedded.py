@@ -24,7 +24,7 @@ from beam_jobs.storage.files import open_seekable
 # The fields of a struct that holds a file.
 _BYTES, _PATH = ".bytes", ".path"
 
-# A path names the format of audio. If there is none, the first bytes do.
+# The first bytes name the format of audio that has no path.
 _ENDINGS = {b"RIFF": ".wav", b"fLaC": ".flac", b"OggS": ".ogg"}
 
 
@@ -111,7 +111,7 @@ class EmbeddedInputs(Inputs):
         )
 
     def _contents(self, values: dict[str, Any]) -> tuple[bytes, str]:
-        """The bytes and the path of a file; an empty path if there is none.
+        """The bytes and the path of a file; an empty path if the row has no text there.
 
         Raises:
             RejectError: the row has no bytes.

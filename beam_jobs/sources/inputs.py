@@ -16,8 +16,7 @@ from typing import BinaryIO
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.sources.archives.archive import archive_kind, members, open_member, read_member, walk
 from beam_jobs.sources.archives.member import Member
-from beam_jobs.sources.rows import DEFAULT, Dialect
-from beam_jobs.sources.sidecars import (
+from beam_jobs.sources.archives.sidecars import (
     MemberGroup,
     is_companion,
     is_sidecar,
@@ -27,6 +26,7 @@ from beam_jobs.sources.sidecars import (
     stem_of,
     too_large,
 )
+from beam_jobs.sources.rows import DEFAULT, Dialect
 from beam_jobs.sources.source import Source, used_columns
 from beam_jobs.storage.files import open_file, open_seekable, read_bytes
 from beam_jobs.storage.listing import match

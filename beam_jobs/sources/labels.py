@@ -101,11 +101,12 @@ def label_of(value: Any, several: bool, names: tuple[str, ...] = ()) -> Label:
 
 
 def _class_name(value: Any, names: tuple[str, ...]) -> str:
-    if not names or type(value) is not int:
-        return label_text(value)
-    if 0 <= value < len(names):
-        return names[value]
-    raise RejectError(f"label {value}: the table names {len(names)} classes, numbered from 0")
+    text = label_text(value)
+    if not names or (isinstance(value, str | bool) and text in names):
+        return text
+    if not isinstance(value, str | bool) and 0 <= value < len(names):
+        return names[int(value)]
+    raise RejectError(f"label {value!r:.80}: the table names {len(names)} classes, numbered from 0")
 
 
 def field_label(

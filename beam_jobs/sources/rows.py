@@ -16,8 +16,7 @@ import orjson
 
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.sources.formats.json_objects import object_texts
-from beam_jobs.sources.source import is_utf8
-from beam_jobs.storage.encodings import UTF8, as_utf8, encoding_name, not_decodable
+from beam_jobs.storage.encodings import UTF8, as_utf8, encoding_name, is_utf8, not_decodable
 
 DELIMITERS = {"csv": ",", "tsv": "\t"}
 

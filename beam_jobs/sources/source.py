@@ -190,11 +190,3 @@ def reference_key(reference: bytes) -> bytes:
 
 # A key becomes a feature of its record, and text in an Example is UTF-8.
 NOT_UTF8 = "the file's name is not UTF-8: rename it"
-
-
-def is_utf8(text: str) -> bool:
-    """Whether a decoded name or text was UTF-8; Python keeps other bytes as lone surrogates."""
-    try:
-        return text.isascii() or bool(text.encode())
-    except UnicodeEncodeError:
-        return False

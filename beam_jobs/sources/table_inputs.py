@@ -16,21 +16,17 @@ from typing import Any
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.sources.archives.archive import archive_kind
 from beam_jobs.sources.embedded import EmbeddedInputs, columns_of_files
-from beam_jobs.sources.formats.parquet import class_names
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import PATH_COLUMNS, key_text
-from beam_jobs.sources.rows import DEFAULT, DELIMITERS, OBJECT_KINDS, Dialect, delimiter_hint
+from beam_jobs.sources.rows import DEFAULT, OBJECT_KINDS, Dialect, delimiter_hint
 from beam_jobs.sources.source import COLUMN, Source, column_of, names_in, values_at
-from beam_jobs.sources.tables import EXPECTED, column_names, distinct, read_rows, table_kind
+from beam_jobs.sources.tables import EXPECTED, column_names, read_rows, table_kind
 from beam_jobs.storage.files import open_seekable
 from beam_jobs.storage.listing import match
 from beam_jobs.storage.paths import absolute, absolute_path, common_root, is_local
 
-# With more names of splits, it is the wrong column. A dataset has at most `placement.MAX_SPLITS`.
-_MAX_SPLIT_NAMES = 256
-
 # Rows that are read to learn the columns of a table: not every line of .jsonl has all of them.
-_SAMPLED_ROWS = 100
+SAMPLED_ROWS = 100
 
 
 @dataclass(frozen=True)
@@ -79,38 +75,26 @@ class TableInputs(Inputs):
         if key.startswith(COLUMN):
             needed = (*needed, key.removeprefix(COLUMN))
             columns = (*columns, key.removeprefix(COLUMN))
-        resolved = [absolute(table) for table in tables]
-        folder = _folder(root) if root else common_root(resolved)
-        paths = [path for given in tables for path in tables_of(given)]
-        if dialect.delimiter and not any(_kind_of(path)[0] in DELIMITERS for path in paths):
+        resolved = tuple(map(absolute, tables))
+        folder = _folder(root) if root else common_root([*resolved])
+        paths = [path for table in tables for path in tables_of(table)]
+        path_column, holds_files = _path_column(paths, path_column, needed, dialect)
+        if not holds_files:
+            return cls(
+                resolved,
+                folder,
+                output,
+                columns=columns,
+                dialect=dialect,
+                path_column=path_column,
+                key=key,
+            )
+        if root:
             raise UsageError(
-                f"--delimiter {dialect.delimiter}: none of the tables is a .csv or .tsv: drop it"
+                f"--input {root}: the files are in --table itself, in column {path_column!r}: drop it"
             )
-        kinds = set()
-        for path in paths:
-            path_column, holds_files = _check_columns(path, path_column, needed, dialect)
-            kinds.add(holds_files)
-        if len(kinds) > 1:
-            raise UsageError(
-                f"--table: column {path_column!r} holds files in some tables and paths in others: make "
-                "a dataset of each"
-            )
-        if True in kinds:
-            if root:
-                raise UsageError(
-                    f"--input {root}: the files are in --table itself, in column {path_column!r}: drop it"
-                )
-            return EmbeddedInputs(
-                tuple(resolved), folder, output, columns=columns, column=path_column, key=key
-            )
-        return cls(
-            tuple(resolved),
-            folder,
-            output,
-            columns=columns,
-            dialect=dialect,
-            path_column=path_column,
-            key=key,
+        return EmbeddedInputs(
+            resolved, folder, output, columns=columns, column=path_column, key=key
         )
 
     @property
@@ -207,6 +191,28 @@ def _folder(root: str) -> str:
     return path
 
 
+def _path_column(
+    tables: list[str], path_column: str, columns: tuple[str, ...], dialect: Dialect
+) -> tuple[str, bool]:
+    """The column of all tables with the paths or files, and whether it holds files.
+
+    Takes the arguments of `_check_columns`.
+
+    Raises:
+        UsageError: a table lacks a column, or the column holds files in some tables alone.
+    """
+    kinds = set()
+    for table in tables:
+        path_column, holds_files = _check_columns(table, path_column, columns, dialect)
+        kinds.add(holds_files)
+    if len(kinds) > 1:
+        raise UsageError(
+            f"--table: column {path_column!r} holds files in some tables and paths in others: make "
+            "a dataset of each"
+        )
+    return path_column, True in kinds
+
+
 def _check_columns(
     path: str, path_column: str, columns: tuple[str, ...], dialect: Dialect
 ) -> tuple[str, bool]:
@@ -290,18 +296,18 @@ def _columns_of(path: str, dialect: Dialect) -> tuple[str, ...]:
         UsageError: the table cannot be read, or two columns have the same name.
     """
     kind, gzipped = _kind_of(path)
-    with _usage_errors(f"--table {path}"), open_seekable(path) as file:
+    with usage_errors(f"--table {path}"), open_seekable(path) as file:
         names = dict.fromkeys(column_names(file, kind, gzipped, dialect))
         if kind in OBJECT_KINDS:
             file.seek(0)
             rows = read_rows(file, kind, gzipped, dialect=dialect)
-            for row in itertools.islice(rows, _SAMPLED_ROWS):
+            for row in itertools.islice(rows, SAMPLED_ROWS):
                 names.update(dict.fromkeys(names_in(row.values or {})))
         return tuple(names)
 
 
 @contextlib.contextmanager
-def _usage_errors(where: str) -> Iterator[None]:
+def usage_errors(where: str) -> Iterator[None]:
     """Raises all errors of reading a table as UsageError, with a prefix."""
     try:
         yield
@@ -309,94 +315,6 @@ def _usage_errors(where: str) -> Iterator[None]:
         raise UsageError(f"{where}: cannot be read: {error}") from None
     except UsageError as error:
         raise UsageError(f"{where}: {error.message}") from None
-
-
-def known_columns(inputs: Inputs) -> set[str]:
-    """The names of the columns that the first inputs have as metadata."""
-    first = (inputs.first(pattern, _SAMPLED_ROWS) for pattern in inputs.patterns)
-    return {name for source, _ in itertools.chain.from_iterable(first) for name in source.row}
-
-
-def first_value(inputs: Inputs, column: str) -> Any:
-    """The first value of a column in the first rows; None if they have none."""
-    for pattern in inputs.patterns:
-        for source, _ in inputs.first(pattern, _SAMPLED_ROWS):
-            if source.row.get(column) not in (None, ""):
-                return source.row[column]
-    return None
-
-
-def stated_classes(inputs: Inputs, column: str) -> tuple[str, ...]:
-    """The names of classes by id that Parquet tables state of a column; empty if they state none.
-
-    Tables that cannot be read are passed over; they become rejects where records are made.
-
-    Raises:
-        UsageError: a table states others than the first.
-    """
-    first = ""
-    names: tuple[str, ...] = ()
-    for path in sorted(file.path for pattern in inputs.patterns for file in match(pattern)):
-        if table_kind(path) != ("parquet", False):
-            return ()
-        try:
-            with open_seekable(path) as file:
-                found = class_names(file, column)
-        except (OSError, RejectError):
-            continue
-        if first and found != names:
-            raise UsageError(
-                f"label column {column!r}: {path} states other classes than {first}: make a dataset of "
-                "each"
-            )
-        first, names = path, found
-        if not names:
-            return ()
-    return names
-
-
-def holds_lists(column: str, value: Any) -> bool:
-    """Whether a column of labels holds lists of them.
-
-    Args:
-        column: The column.
-        value: Its first value; None if it has none.
-
-    Raises:
-        UsageError: the value is a number that is not whole.
-    """
-    if isinstance(value, float) and not value.is_integer() and not math.isnan(value):
-        raise UsageError(
-            f"label column {column!r} holds {value!r}, and labels are classes: keep numbers with "
-            f"--target {COLUMN}{column} instead"
-        )
-    return isinstance(value, list)
-
-
-def split_names(inputs: Inputs, column: str, flag: str = "--split_column") -> list[str]:
-    """The names of splits in a column of tables: `train` first, the others sorted.
-
-    Rows without a valid name are ignored; they are rejected where records are made.
-
-    Raises:
-        UsageError: a file is not a table or cannot be read, or there are no names, or too many.
-    """
-    found: set[str] = set()
-    for pattern in inputs.patterns:
-        for path, *_ in match(pattern):
-            kind = table_kind(path)
-            if kind is None:
-                raise UsageError(
-                    f"{flag} {column}: {path} is not a table, so the names in the column are not known "
-                    "before its records are read: give --splits train,val, or for groups --folds 10"
-                )
-            where = f"{flag} {column}: {path}"
-            with _usage_errors(where), open_seekable(path) as file:
-                rows = read_rows(file, *kind, {column}, inputs.dialect)
-                found |= set(distinct(rows, column, _MAX_SPLIT_NAMES))
-    if not found:
-        raise UsageError(f"{flag} {column}: no row has a name there; is it the right column?")
-    return sorted(found, key=lambda name: (name != "train", name))
 
 
 def _missing(below: str) -> str:

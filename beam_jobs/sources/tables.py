@@ -12,6 +12,7 @@ from beam_jobs.sources.formats.parquet import parquet_columns, read_row_groups
 from beam_jobs.sources.labels import column_text
 from beam_jobs.sources.rows import (
     DEFAULT,
+    DELIMITERS,
     OBJECT_KINDS,
     TEXT_KINDS,
     Dialect,
@@ -63,6 +64,12 @@ def table_kind(path: str) -> tuple[str, bool] | None:
     if not dot or kind not in (*TEXT_KINDS, *BINARY):
         return None
     return None if gzipped and kind in BINARY else (kind, gzipped)
+
+
+def has_delimiter(path: str) -> bool:
+    """Whether a file is a table whose columns have a delimiter, as its name indicates."""
+    kind = table_kind(path)
+    return kind is not None and kind[0] in DELIMITERS
 
 
 def read_rows(

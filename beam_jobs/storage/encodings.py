@@ -34,9 +34,16 @@ _NULS: dict[tuple[bool, ...], str] = {
 # Replaces bytes that cannot be decoded. UTF-8 cannot hold it, so its line alone is rejected.
 _UNDECODABLE = "\udcff"
 
-
 # Spellings of characters by other characters, such as \\n or +AGE-, in programs and mail.
 _ESCAPES = ("raw-unicode-escape", "unicode-escape", "utf-7")
+
+
+def is_utf8(text: str) -> bool:
+    """Whether a decoded name or text was UTF-8; Python keeps other bytes as lone surrogates."""
+    try:
+        return text.isascii() or bool(text.encode())
+    except UnicodeEncodeError:
+        return False
 
 
 def _mark(error: UnicodeError) -> tuple[str, int]:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from beam_jobs.errors import UsageError
+from beam_jobs.storage.encodings import is_utf8
 from beam_jobs.storage.objects import is_store, store_of
 
 GLOB = re.compile(r"[*?\[]")
@@ -34,7 +35,7 @@ def absolute(pattern: str) -> str:
     exists is taken literally, whatever characters it contains.
 
     Raises:
-        UsageError: the pattern is empty, or a store refuses.
+        UsageError: the pattern is empty, the folder it is relative to is not UTF-8, or a store refuses.
     """
     if not pattern:
         raise UsageError("--input is empty: name files or a folder")
@@ -44,6 +45,11 @@ def absolute(pattern: str) -> str:
         return pattern
     # Not Path.resolve: a symlink must keep its name, or keys would differ between machines.
     path = Path(pattern.rstrip("/") or "/").expanduser().absolute()
+    if not is_utf8(str(path)):
+        raise UsageError(
+            f"{pattern}: this is {str(path)!r}, whose name is not UTF-8: rename the folder, as keys and the "
+            "manifest are UTF-8"
+        )
     if path.exists():
         return glob.escape(str(path)) + ("/**" if path.is_dir() else "")
     return str(path)

@@ -11,9 +11,9 @@ from beam_jobs.cli.inputs import InputFlags
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.sensors.formats.registry import FLAGS, flags_of, suffixes_with
 from beam_jobs.jobs.sensors.job import SensorEncoding
+from beam_jobs.sources.columns import known_columns
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.source import COLUMN
-from beam_jobs.sources.table_inputs import known_columns
 from readers.format.dtypes import TENSORFLOW_DTYPES
 
 # Precedes the name of an array in --label.

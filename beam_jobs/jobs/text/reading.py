@@ -16,6 +16,7 @@ from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.text.lines import byte_ranges
 from beam_jobs.jobs.text.texts import TABLES, Text, Texts, file_kind
 from beam_jobs.sources.chunks import CHUNK_BYTES, Chunk
+from beam_jobs.sources.columns import holds_lists
 from beam_jobs.sources.formats.parquet import read_row_groups, row_groups
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Label, Labels, field_label, key_text, label_of
@@ -30,13 +31,11 @@ from beam_jobs.sources.rows import (
 from beam_jobs.sources.source import (
     NOT_UTF8,
     Source,
-    is_utf8,
     names_in,
     values_at,
 )
-from beam_jobs.sources.table_inputs import holds_lists
 from beam_jobs.sources.tables import column_names, read_rows
-from beam_jobs.storage.encodings import HEAD_BYTES, UTF8, check_head, not_decodable
+from beam_jobs.storage.encodings import HEAD_BYTES, UTF8, check_head, is_utf8, not_decodable
 
 TextUnit = Literal["line", "file"]
 

@@ -130,6 +130,7 @@ REFUSALS = [
         TEXT + "--text_encoding ansi",
         "--text_encoding ansi: expected an encoding of text that Python",
     ),
+    (TABLE + "--delimiter ';'", "--delimiter ;: none of the first files is a .csv or a .tsv: drop"),
     (TEXT + "--delimiter ';;'", "--delimiter ;;: expected one character other than a quote, such"),
     (TEXT + "--delimiter ';'", "--delimiter ;: none of the first files is a .csv or a .tsv: drop"),
     (TEXT + "--record file --delimiter ';'", "--delimiter ;: --record file reads no columns: drop"),
@@ -341,11 +342,11 @@ REFUSALS = [
     ),
     (
         "images --table {data}/pics/t.jsonl --delimiter | --output {data}/out",
-        "--delimiter |: none of the tables is a .csv or .tsv: drop it",
+        "--delimiter |: none of the first files is a .csv or a .tsv: drop it",
     ),
     (
         "images --table {data}/pics/t.parquet --delimiter | --output {data}/out",
-        "--delimiter |: none of the tables is a .csv or .tsv: drop it",
+        "--delimiter |: none of the first files is a .csv or a .tsv: drop it",
     ),
     (IMAGES + "--label array:y", "--label array:y: expected parent, none, csv:FILE or column:NAME"),
     (
@@ -449,6 +450,14 @@ def test_a_mistake_is_reported_in_one_line_and_nothing_is_written(
 def test_a_flag_that_the_manifest_could_not_state_is_refused(data, flag):
     with pytest.raises(UsageError, match=f"^{flag} \udcff: expected UTF-8, because the manifest"):
         parsed(data, TEXT + f"{flag} \udcff")
+
+
+def test_a_delimiter_may_be_that_of_the_files_in_a_table(data):
+    (data / "list.jsonl").write_text('{"path": "b.csv"}')
+    (data / "b.csv").write_text("text;kind\na;b\n")
+    flags = "--path_column path --delimiter ';' --output {data}/out"
+    job = parsed(data, "text --table {data}/list.jsonl " + flags).job
+    assert job.inputs.dialect.delimiter == ";"
 
 
 def test_a_table_with_its_flags_becomes_inputs(data):

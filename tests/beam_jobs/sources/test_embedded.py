@@ -11,10 +11,11 @@ import pytest
 
 from beam_jobs.errors import UsageError
 from beam_jobs.sources import embedded
+from beam_jobs.sources.columns import first_value, stated_classes
 from beam_jobs.sources.embedded import EmbeddedInputs
 from beam_jobs.sources.formats.parquet import class_names
 from beam_jobs.sources.source import Source
-from beam_jobs.sources.table_inputs import TableInputs, first_value, stated_classes
+from beam_jobs.sources.table_inputs import TableInputs
 
 HELD = Path(__file__).parents[2] / "support" / "hugging_face"
 

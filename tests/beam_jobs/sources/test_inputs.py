@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from beam_jobs.errors import RejectError
 from beam_jobs.sources import inputs as inputs_module
-from beam_jobs.sources import sidecars
+from beam_jobs.sources.archives import sidecars
+from beam_jobs.sources.archives.sidecars import ALONE
 from beam_jobs.sources.inputs import Inputs
-from beam_jobs.sources.sidecars import ALONE
 from beam_jobs.sources.source import Source, pack_reference, unpack_reference
 from beam_jobs.storage.object_store import FileInfo
 from tests.support.archives import tarred, zipped

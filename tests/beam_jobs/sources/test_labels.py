@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.sources.classes import LabelIds, label_names
-from beam_jobs.sources.labels import Labels, label_text
+from beam_jobs.sources.labels import Labels, field_label, label_text
 from beam_jobs.sources.source import Source
 
 INTEGERS = st.integers(-(2**63), 2**63 - 1).map(str)
@@ -16,6 +16,18 @@ WORDS = st.text(min_size=1).filter(lambda text: not text.strip().lstrip("-+").is
 def table(tmp_path, text: str) -> Labels:
     (tmp_path / "labels.csv").write_bytes(text.encode())
     return Labels.parse(f"csv:{tmp_path}/labels.csv")
+
+
+@pytest.mark.parametrize(("value", "label"), [(1, "b"), (1.0, "b"), ("b", "b"), ([0, "b"], ("a", "b"))])
+def test_numbers_and_names_of_stated_classes_are_labels(value, label):
+    several = isinstance(value, list)
+    assert field_label({"y": value}, "y", several, ("a", "b")) == label
+
+
+@pytest.mark.parametrize("value", [2, -1, 0.5, "1", "x", True])
+def test_a_label_that_is_none_of_the_stated_classes_is_rejected(value):
+    with pytest.raises(RejectError, match=rf"^column 'y': label {value!r}: "):
+        field_label({"y": value}, "y", False, ("a", "b"))
 
 
 @given(st.lists(INTEGERS))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from beam_jobs.errors import RejectError
 from beam_jobs.sources.archives.member import Member
-from beam_jobs.sources.sidecars import is_sidecar, row_of, stem_of
+from beam_jobs.sources.archives.sidecars import is_sidecar, row_of, stem_of
 
 
 @pytest.mark.parametrize(

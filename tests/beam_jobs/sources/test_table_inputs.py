@@ -16,17 +16,12 @@ from hypothesis import strategies as st
 
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.plan.groups import Groups
+from beam_jobs.sources.columns import first_value, holds_lists, split_names
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.rows import Dialect
 from beam_jobs.sources.source import Source, pack_reference, unpack_reference
-from beam_jobs.sources.table_inputs import (
-    TableInputs,
-    first_value,
-    holds_lists,
-    split_names,
-    tables_of,
-)
+from beam_jobs.sources.table_inputs import TableInputs, tables_of
 
 ROWS = [
     {"path": "a/1.jpg", "label": "cat", "fold": 0},

@@ -704,7 +704,11 @@ def test_objects_of_json_are_those_of_the_library(objects, ascii_only, indent, b
         ('[{"a": 1}, {"a"', [1, 0], "not JSON that can be read to its end: Expecting ':'"),
         ('[{"a": 1} oops]', [1, 0], "not JSON that can be read to its end: Expecting value"),
         ('[{"a": 1}] \n', [1], ""),
-        ('[{"a": 1}] {"a": 2}', [1, 0], "not JSON that can be read to its end: more follows its array"),
+        (
+            '[{"a": 1}] {"a": 2}',
+            [1, 0],
+            "not JSON that can be read to its end: more follows its array",
+        ),
         ('[{"a": 1}][{"a": 2}]', [1, 0], "read to its end: more follows its array"),
         ('[{"a": 1}]' + " " * 3_000_000 + "[", [1, 0], "read to its end: more follows its array"),
         ("[" * 100_000, [0], "not JSON that can be read to its end: "),

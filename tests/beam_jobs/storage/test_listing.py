@@ -90,6 +90,15 @@ def test_paths_with_a_scheme_are_not_local():
     assert all(map(is_local, ("/a://b", "a/b", "C:/x")))
 
 
+def test_a_folder_whose_name_is_not_utf8_is_refused(tmp_path, monkeypatch):
+    folder = tmp_path / "caf\udce9"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    for pattern in (".", "*.txt", "a/b.csv"):
+        with pytest.raises(UsageError, match=r"caf\\udce9.*', whose name is not UTF-8: rename the"):
+            absolute(pattern)
+
+
 def test_a_relative_pattern_becomes_absolute(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert absolute("photos/*/*.jpg") == f"{tmp_path}/photos/*/*.jpg"
