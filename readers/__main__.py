@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import sys
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import NoReturn
@@ -28,6 +29,8 @@ class _Parser(argparse.ArgumentParser):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command; returns 1 for damaged data or a failing store, 2 for a user error, else 0."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    # Pillow warns of damaged EXIF, with a line of its own source and without the record.
+    warnings.filterwarnings("ignore", module=r"PIL\.")
     code = 0
     try:
         parsed = _parser().parse_args(arguments)

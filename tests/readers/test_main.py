@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
 import time
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import readers
 from readers.__main__ import main
 from readers.files.remote import read_file
 from readers.format.display import format_bytes
 from readers.format.manifest import Manifest, Split
-from readers.format.schema import Schema
+from readers.format.schema import Feature, Schema
 from readers.head import summary
 from tests.support.datasets import flip, write_dataset, write_numbers, write_signals
+from tests.support.images import encoded
 
 
 @pytest.fixture
@@ -182,6 +186,18 @@ def test_head_shows_the_first_records(dataset, capsys):
         "  name    string []  'record 6'",
         "  vector  float32 [3]  6.0, 6.0, 6.0  (6.0 to 6.0)",
     ]
+
+
+def test_head_warns_of_no_damaged_exif(tmp_path, capsys):
+    image = encoded(np.zeros((4, 4, 3), np.uint8), "JPEG", exif=b"Exif\0\0II*\0\x08\0\0\0\x28\0")
+    schema = Schema({"image": Feature("uint8", (None, None, 3), "source")})
+    write_dataset(tmp_path / "d", schema, {"train": [[{"image": image}]]})
+    with pytest.warns(UserWarning, match="Corrupt EXIF data"):
+        Image.open(io.BytesIO(image))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert main(["head", f"{tmp_path}/d"]) == 0
+    assert "[4, 4, 3]" in capsys.readouterr().out
 
 
 def test_head_reads_the_manifest_once(dataset, capsys, monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import io
 import re
 import sys
 import warnings
@@ -13,6 +14,7 @@ from typing import BinaryIO, Literal
 from PIL import Image, UnidentifiedImageError
 
 from beam_jobs.errors import JobError, RejectError, UsageError
+from beam_jobs.jobs.images import png
 from beam_jobs.packages import require
 
 # Pillow's names of the formats that are read, and those people know. Pillow recognises formats by their
@@ -43,6 +45,9 @@ FORMATS = {
     "HEIF": "HEIC, HEIF",
 }
 
+# Formats whose first bytes no other file has by chance.
+_SIGNED = ("JPEG", "PNG", "GIF", "WEBP", "JPEG2000", "AVIF", "ICO", "ICNS", "QOI", "DDS")
+
 # The brands of HEIF files, at byte 8.
 _HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"hevm", b"hevs", b"mif1")
 
@@ -64,6 +69,11 @@ ORIENTATION = 0x0112
 _PHOTOMETRIC, _YCBCR = 262, 6  # a tag of TIFF, and one of its values
 
 _BIG_ENDIAN = re.compile(r";(16BS|32B)")  # in Pillow's names of the pixels in a file
+
+# In the `info` of an image that was opened without the chunks of its PNG that are damaged.
+CHANGED = "beam_jobs.changed"
+
+_MAX_CHANGED_BYTES = 256 << 20
 
 MAX_PIXELS = 89_478_485  # Pillow's own limit: 256 MiB of RGB
 
@@ -87,11 +97,15 @@ def _open(file: BinaryIO) -> Image.Image:
     """
     try:
         return Image.open(file, formats=_formats())
-    except UnidentifiedImageError:
+    except (UnidentifiedImageError, ValueError) as error:
         file.seek(0)
-        head = file.read(12)
-    if head[4:8] != b"ftyp" or head[8:] not in _HEIF_BRANDS or "HEIF" in _formats():
-        raise RejectError(_reason(head))
+        head = file.read(16)
+        if head.startswith(png.SIGNATURE) and (image := _open_changed(file)):
+            return image
+        if isinstance(error, ValueError):
+            raise
+    if head[4:8] != b"ftyp" or head[8:12] not in _HEIF_BRANDS or "HEIF" in _formats():
+        raise RejectError(_reason(file, head))
     try:
         require("pillow_heif", "heif", "HEIC and HEIF files").register_heif_opener()
     except UsageError as error:
@@ -100,14 +114,34 @@ def _open(file: BinaryIO) -> Image.Image:
     return _open(file)
 
 
-def _reason(head: bytes) -> str:
+def _open_changed(file: BinaryIO) -> Image.Image | None:
+    """Opens a PNG without the chunks that do not decide its pixels; None if others are damaged, too."""
+    file.seek(0)
+    changed = io.BytesIO(png.without_metadata(file.read(_MAX_CHANGED_BYTES)))
+    try:
+        image = Image.open(changed, formats=("PNG",))
+    except (UnidentifiedImageError, ValueError):
+        return None
+    image.info[CHANGED] = True
+    return image
+
+
+def _reason(file: BinaryIO, head: bytes) -> str:
     """Why a file that begins with these bytes cannot be opened."""
     if not head:
         return "the file is empty"
     if head[:4] in _TIFF:
         return "cannot be decoded: a TIFF with a dtype, channels or a compression that Pillow does not read"
-    if head[4:] in (b"ftypavif", b"ftypavis") and "AVIF" not in _formats():
+    if head[4:12] in (b"ftypavif", b"ftypavis") and "AVIF" not in _formats():
         return "cannot be decoded: AVIF needs Pillow 11.3 or later"
+    for name in set(_SIGNED) & set(_formats()):
+        opener, accepts = Image.OPEN[name]
+        if accepts and accepts(head) is True:
+            file.seek(0)
+            try:
+                opener(file, "")
+            except Exception as error:  # Pillow's plugins raise nearly everything on broken input
+                return f"cannot be decoded: a damaged {FORMATS[name]} file: {error}"
     return "cannot be decoded: unknown image format"
 
 

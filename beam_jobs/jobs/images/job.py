@@ -32,19 +32,14 @@ from beam_jobs.jobs.images.image_files import (
     open_image,
 )
 from beam_jobs.jobs.images.pixels import (
-    is_whole_png,
     mask_values,
+    readers_decode_alike,
     resized,
-    tensorflow_decodes_alike,
     to_mode,
     turned,
 )
-from beam_jobs.jobs.images.wide_pixels import (
-    resized_by_planes,
-    to_png,
-    to_uint16,
-    wide_pixels,
-)
+from beam_jobs.jobs.images.png import is_whole, to_png
+from beam_jobs.jobs.images.wide_pixels import resized_by_planes, to_uint16, wide_pixels
 from beam_jobs.jobs.protocols import complete_schema
 from beam_jobs.jobs.record import MORE_FRAMES
 from beam_jobs.sources.classes import Names
@@ -208,11 +203,11 @@ class ImageJob(FilesInParts):
     def _converted(self, image: Image.Image, file: BinaryIO) -> tuple[np.ndarray | bytes, Geometry]:
         """The current frame of an image as it is stored in a record, and how its points have moved."""
         stored = image.height, image.width
-        if self.encoding == "source" and tensorflow_decodes_alike(image, self.channels):
+        if self.encoding == "source" and readers_decode_alike(image, self.channels):
             image.load()  # a broken image is a reject in every encoding
             file.seek(0)
             data = file.read()
-            if image.format != "PNG" or is_whole_png(data):
+            if image.format != "PNG" or is_whole(data):
                 return data, Geometry(stored, 1)
         orientation = image.getexif().get(ORIENTATION, 1)
         self._draft(image, orientation)

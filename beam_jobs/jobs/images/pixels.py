@@ -2,53 +2,25 @@
 
 from __future__ import annotations
 
-import re
-import struct
-import zlib
-
 import numpy as np
 from PIL import Image, ImageOps
 
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.images.boxes import Resize, letterbox
-from beam_jobs.jobs.images.image_files import ORIENTATION
-
-_PNG = b"\x89PNG\r\n\x1a\n"
-
-# The names of the chunks of a PNG, joined; those that begin with a small letter may be ignored.
-_PNG_CHUNKS = re.compile(
-    rb"IHDR([a-z][A-Za-z]{3})*(PLTE)?([a-z][A-Za-z]{3})*(IDAT)+([a-z][A-Za-z]{3})*IEND"
-)
+from beam_jobs.jobs.images.image_files import CHANGED, ORIENTATION
 
 _WHITE = (255, 255, 255, 255)
 
 
-def is_whole_png(data: bytes) -> bool:
-    """Whether a PNG file has the chunks of a PNG in their order, with right checksums, up to its end.
-
-    Pillow stops once it has all pixels, and ignores chunks that it does not know. TensorFlow's libpng
-    refuses a file whose end is cut or damaged, and unknown chunks that are marked as critical.
-    """
-    names: list[bytes] = []
-    at = len(_PNG)
-    while at + 12 <= len(data) and names[-1:] != [b"IEND"]:
-        length, name = struct.unpack_from(">I4s", data, at)
-        end = at + 8 + length
-        if data[end : end + 4] != struct.pack(">I", zlib.crc32(data[at + 4 : end])):
-            return False
-        names.append(name)
-        at = end + 4
-    return _PNG_CHUNKS.fullmatch(b"".join(names)) is not None
-
-
-def tensorflow_decodes_alike(image: Image.Image, channels: int) -> bool:
-    """Whether TensorFlow decodes the file of an image to the same pixels as `to_mode`."""
+def readers_decode_alike(image: Image.Image, channels: int) -> bool:
+    """Whether TensorFlow and Pillow decode the file of an image to the same pixels as `to_mode`."""
     modes = {1: ("L",), 3: ("L", "RGB"), 4: ("RGBA",)}[channels]
     return (
         image.format in ("JPEG", "PNG")
         and image.mode in modes
         and image.getexif().get(ORIENTATION, 1) == 1
         and "transparency" not in image.info
+        and CHANGED not in image.info
     )
 
 

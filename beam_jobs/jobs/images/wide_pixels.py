@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import struct
-import zlib
 from collections.abc import Callable
 
 import numpy as np
@@ -18,9 +16,6 @@ _WHITE = 65535
 
 # As Pillow converts RGB to gray: ITU-R 601.
 _LUMA = np.array((0.299, 0.587, 0.114), np.float32)
-
-# The type of a PNG's pixels by their channels.
-_PNG_COLORS = {1: 0, 3: 2, 4: 6}
 
 
 def wide_pixels(
@@ -123,25 +118,3 @@ def resized_by_planes(
 def to_uint16(pixels: np.ndarray) -> np.ndarray:
     """The nearest whole numbers from 0 to 65535, uint16."""
     return np.clip(np.rint(pixels), 0, _WHITE).astype(np.uint16)
-
-
-def to_png(pixels: np.ndarray) -> bytes:
-    """A PNG of 16 bits, which Pillow writes for gray alone.
-
-    Source: https://www.w3.org/TR/png-3/
-
-    Args:
-        pixels: uint16 [height, width, 1, 3 or 4].
-    """
-    height, width, channels = pixels.shape
-    rows = pixels.astype(">u2").reshape(height, -1).view(np.uint8)
-    lines = np.empty((height, rows.shape[1] + 1), np.uint8)
-    lines[:, 0] = 2  # the filter "Up": each byte minus the one above
-    lines[:, 1:] = rows
-    lines[1:, 1:] -= rows[:-1]
-    header = struct.pack(">2I5B", width, height, 16, _PNG_COLORS[channels], 0, 0, 0)
-    chunks = (b"IHDR", header), (b"IDAT", zlib.compress(lines.tobytes())), (b"IEND", b"")
-    return b"\x89PNG\r\n\x1a\n" + b"".join(
-        struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
-        for name, body in chunks
-    )

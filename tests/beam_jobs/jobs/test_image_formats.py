@@ -1,13 +1,13 @@
 """The formats of images: the table in docs/inputs.md, made by reading one file of each."""
 
 import dataclasses
-import importlib.util
 import io
 import struct
 import sys
 import warnings
 
 import numpy as np
+import pillow_heif
 import pytest
 from PIL import Image
 
@@ -44,13 +44,10 @@ def fits(pixels: np.ndarray) -> bytes:
 
 @pytest.fixture(scope="module", autouse=True)
 def heif():
-    """Pillow's writers of all formats that this environment has."""
+    """Pillow's writers of all formats."""
     Image.init()
-    if importlib.util.find_spec("pillow_heif"):
-        import pillow_heif
-
-        pillow_heif.register_heif_opener()
-        image_files._formats.cache_clear()
+    pillow_heif.register_heif_opener()
+    image_files._formats.cache_clear()
 
 
 def written(kind: str, image: Image.Image, **options) -> bytes | None:
@@ -192,7 +189,6 @@ def test_a_heic_file_without_its_package_is_a_reject_that_names_the_extra(monkey
 
 
 def test_heic_is_read_upright():
-    pytest.importorskip("pillow_heif")
     image = Image.fromarray(COLORS[:32])
     data = encoded(image, "HEIF", 6, quality=95)
     found = stored(dataclasses.replace(PLAIN, image_size=None), data)

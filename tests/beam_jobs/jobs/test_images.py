@@ -26,6 +26,7 @@ from beam_jobs.jobs.images.pixels import parse_image_size
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.source import Source
+from readers.format.decode.images import decode_image
 from readers.format.schema import Feature, Schema
 from tests.support.archives import tarred, zipped
 from tests.support.images import EPS, encoded, mark_of_ghostscript
@@ -538,6 +539,57 @@ def test_an_image_inside_an_icon_has_the_same_limit(monkeypatch):
     icon[6:8] = 8, 8  # the size that the directory states
     with pytest.raises(RejectError, match=r"^its 4096 pixels are more than --max_pixels 1000"):
         stored(dataclasses.replace(job(), max_pixels=1_000), bytes(icon))
+
+
+def damaged(name: bytes, body: bytes) -> bytes:
+    """A chunk of a PNG with a wrong checksum."""
+    whole = bytearray(chunk(name, body))
+    whole[-1] ^= 1
+    return bytes(whole)
+
+
+LONG = zlib.compress(bytes(2 << 20))
+
+METADATA = {
+    "a damaged text": damaged(b"tEXt", b"a\0b"),
+    "a damaged color profile": damaged(b"iCCP", b"a\0\0" + zlib.compress(b"b")),
+    "damaged EXIF": damaged(b"eXIf", b"MM\0*\0\0\0\x08"),
+    "a damaged chunk that nobody knows": damaged(b"abCd", b"x"),
+    "a long text": chunk(b"zTXt", b"a\0\0" + LONG),
+    "a long international text": chunk(b"iTXt", b"a\0\1\0\0\0" + LONG),
+    "a long color profile": chunk(b"iCCP", b"a\0\0" + LONG),
+    "an unknown compression": chunk(b"zTXt", b"a\0\7b"),
+    "a short gamma": chunk(b"gAMA", b"a"),
+}
+
+
+@pytest.mark.parametrize("encoding", ["tensor", "source"])
+@pytest.mark.parametrize("kind", METADATA)
+def test_a_png_with_damaged_metadata_keeps_its_pixels(kind, encoding):
+    png = WHOLE["PNG"]
+    data = png[:33] + METADATA[kind] + png[33:]
+    found = stored(job(encoding=encoding), data)
+    if encoding == "source":  # Pillow, and so `as_numpy`, would refuse the file's own bytes.
+        found = decode_image("image", Feature("uint8", (None, None, 3), "source"), found)
+    np.testing.assert_array_equal(found, smooth())
+    assert (tf.io.decode_png(data).numpy() == smooth()).all()
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [
+        (WHOLE["PNG"][:29] + bytes(4) + WHOLE["PNG"][33:], r"PNG file: .*checksum in b'IHDR'\)$"),
+        (
+            WHOLE["PNG"][:33] + chunk(b"tRNS", b"a") + WHOLE["PNG"][33:],
+            "PNG file: unpack_from requi",
+        ),
+        (WHOLE["GIF"][:100], "GIF file: no more images in GIF file$"),
+        (WHOLE["JPEG"][:4], "JPEG file: "),
+    ],
+)
+def test_the_reason_says_what_is_damaged(data, error):
+    with pytest.raises(RejectError, match=f"^cannot be decoded: a damaged {error}"):
+        stored(job(), data)
 
 
 def test_pillow_warns_of_nothing_in_a_job(tmp_path):

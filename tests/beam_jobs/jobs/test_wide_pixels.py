@@ -8,6 +8,7 @@ import zlib
 import numpy as np
 import pytest
 import tensorflow as tf
+import tifffile
 from PIL import Image
 
 import readers
@@ -111,7 +112,6 @@ def test_gray_of_sixteen_bits_is_kept(kind, dtype):
 
 
 def test_a_tiff_of_many_strips_and_of_compressed_ones_keeps_its_sixteen_bits():
-    tifffile = pytest.importorskip("tifffile")
     for options in ({"rowsperstrip": 2}, {"tile": (16, 16)}, {"compression": "zlib"}):
         out = io.BytesIO()
         tifffile.imwrite(out, WIDE[3], photometric="rgb", **options)
@@ -120,7 +120,6 @@ def test_a_tiff_of_many_strips_and_of_compressed_ones_keeps_its_sixteen_bits():
 
 @pytest.mark.parametrize("dtype", ["int16", "int32", "float32"])
 def test_compressed_big_endian_numbers_which_pillow_swaps_are_rejected(dtype):
-    tifffile = pytest.importorskip("tifffile")
     pixels = np.arange(300, 312).reshape(3, 4).astype(dtype)
     for compression in (None, "zlib"):
         out = io.BytesIO()

@@ -18,7 +18,9 @@ def table(tmp_path, text: str) -> Labels:
     return Labels.parse(f"csv:{tmp_path}/labels.csv")
 
 
-@pytest.mark.parametrize(("value", "label"), [(1, "b"), (1.0, "b"), ("b", "b"), ([0, "b"], ("a", "b"))])
+@pytest.mark.parametrize(
+    ("value", "label"), [(1, "b"), (1.0, "b"), ("b", "b"), ([0, "b"], ("a", "b"))]
+)
 def test_numbers_and_names_of_stated_classes_are_labels(value, label):
     several = isinstance(value, list)
     assert field_label({"y": value}, "y", several, ("a", "b")) == label
