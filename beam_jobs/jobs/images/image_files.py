@@ -257,12 +257,25 @@ def count_frames(image: Image.Image, size: int) -> int:
     return count
 
 
+def orientation_of(image: Image.Image) -> int:
+    """The EXIF orientation of an image, 1 to 8; 1 if its EXIF is damaged."""
+    if image.format == "PNG":
+        image.load()  # EXIF may follow the pixels.
+    return _exif_orientation(image)
+
+
+def _exif_orientation(image: Image.Image) -> int:
+    with contextlib.suppress(Exception):  # Pillow raises nearly everything on damaged EXIF.
+        # Not the PNG plugin's own `getexif`, which decodes all pixels first.
+        found = Image.Image.getexif(image).get(ORIENTATION, 1)
+        return int(found) if found in range(1, 9) else 1
+    return 1
+
+
 def header_of(file: BinaryIO, max_pixels: int = MAX_PIXELS) -> tuple[tuple[int, int], int] | None:
     """((height, width), EXIF orientation) of an image file; None if its header cannot be read."""
     try:
         with open_image(file, max_pixels) as image:
-            # Not the PNG plugin's own `getexif`, which decodes all pixels first.
-            orientation = Image.Image.getexif(image).get(ORIENTATION, 1)
-            return (image.height, image.width), orientation
+            return (image.height, image.width), _exif_orientation(image)
     except Exception:  # Pillow's plugins raise nearly everything; decoding the file reports why.
         return None

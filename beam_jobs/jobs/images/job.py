@@ -22,7 +22,6 @@ from beam_jobs.jobs.images.boxes import (
 )
 from beam_jobs.jobs.images.image_files import (
     MAX_PIXELS,
-    ORIENTATION,
     Frames,
     check_pixels,
     count_frames,
@@ -30,6 +29,7 @@ from beam_jobs.jobs.images.image_files import (
     has_more_frames,
     header_of,
     open_image,
+    orientation_of,
 )
 from beam_jobs.jobs.images.pixels import (
     mask_values,
@@ -209,7 +209,7 @@ class ImageJob(FilesInParts):
             data = file.read()
             if image.format != "PNG" or is_whole(data):
                 return data, Geometry(stored, 1)
-        orientation = image.getexif().get(ORIENTATION, 1)
+        orientation = orientation_of(image)
         self._draft(image, orientation)
         if self.dtype == "uint8":
             if orientation != 1:  # otherwise Pillow would only copy it

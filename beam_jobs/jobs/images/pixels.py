@@ -7,7 +7,7 @@ from PIL import Image, ImageOps
 
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.images.boxes import Resize, letterbox
-from beam_jobs.jobs.images.image_files import CHANGED, ORIENTATION
+from beam_jobs.jobs.images.image_files import CHANGED, ORIENTATION, orientation_of
 
 _WHITE = (255, 255, 255, 255)
 
@@ -18,7 +18,7 @@ def readers_decode_alike(image: Image.Image, channels: int) -> bool:
     return (
         image.format in ("JPEG", "PNG")
         and image.mode in modes
-        and image.getexif().get(ORIENTATION, 1) == 1
+        and orientation_of(image) == 1
         and "transparency" not in image.info
         and CHANGED not in image.info
     )

@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image
 
 from beam_jobs.errors import RejectError
-from beam_jobs.jobs.images.image_files import ORIENTATION
+from beam_jobs.jobs.images.image_files import orientation_of
 from beam_jobs.jobs.images.pixels import sixteen_bits, to_mode, turned
 from readers.format.decode.wide_colors import has_wide_colors, wide_colors
 
@@ -37,7 +37,7 @@ def wide_pixels(
     """
     pixels = _stored_pixels(image, reopen, channels, dtype)
     # Pillow turns a TIFF when it decodes it, and states 1 from then on.
-    orientation = image.getexif().get(ORIENTATION, 1)
+    orientation = orientation_of(image)
     if orientation == 1:
         return pixels
     return by_planes(pixels, lambda plane: turned(plane, orientation))
