@@ -13,10 +13,12 @@ from beam_jobs.errors import UsageError
 from beam_jobs.jobs.passes import EncodingPlan, FirstPass, SecondPass
 from beam_jobs.jobs.protocols import Learns, LearnSchema, RecordJob
 from beam_jobs.jobs.reshard.manifests import (
+    MAX_TEXT_BYTES,
     Description,
     InputSplits,
     description_of,
     manifests_in,
+    read_text,
     splits_of,
 )
 from beam_jobs.jobs.reshard.passes import ReshardFirstPass, ReshardSecondPass
@@ -27,7 +29,7 @@ from beam_jobs.sources.chunks import Chunk
 from beam_jobs.sources.classes import Names
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.source import Source
-from readers.format.manifest import INDEX_SUFFIX, MANIFEST
+from readers.format.manifest import INDEX_SUFFIX, MANIFEST, TOKENIZER, VOCABULARY
 from readers.format.schema import Feature, Schema
 
 # The schema until a record is known.
@@ -137,14 +139,12 @@ def reshard_job(
     """
     job = ReshardJob(inputs, keep=keep, drop=drop)
     files: dict[str, list[str]] = {}
-    archived = ""
+    beside: dict[str, Source] = {}
     for pattern in inputs.patterns:
         for source in inputs.sources(pattern):
             folder, _, name = inputs.path(source.key).rpartition("/")
-            if source.archive and name == MANIFEST:
-                archived = (
-                    f"{source.archive} holds a {MANIFEST}, which is only read if it is unpacked"
-                )
+            if source.archive and name in (MANIFEST, VOCABULARY, TOKENIZER):
+                beside[f"{folder}/{name}"] = source
             if not _has_records(source):
                 continue
             if source.packed:
@@ -158,10 +158,16 @@ def reshard_job(
             "--input: no TFRecord files among these: indexes, texts and files under --output are "
             "skipped"
         )
-    manifests = manifests_in(files)
-    description = description_of(manifests, schema)
-    splits = splits_of(files, manifests)
-    job = replace(job, splits=splits._replace(lone=archived or splits.lone))
+
+    def read(path: str) -> bytes:
+        if path not in beside:
+            return read_text(path)
+        with inputs.stream(beside[path]) as file:
+            return file.read(MAX_TEXT_BYTES)
+
+    manifests = manifests_in(files, read)
+    description = description_of(manifests, schema, read)
+    job = replace(job, splits=splits_of(files, manifests))
     return _with_description(job, description) if description else job
 
 

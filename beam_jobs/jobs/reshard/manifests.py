@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
-from beam_jobs.errors import UsageError
+from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.sources.labels import LABEL
 from beam_jobs.storage.files import open_file
 from beam_jobs.storage.paths import absolute_path
@@ -23,10 +23,13 @@ from readers.format.manifest import (
 from readers.format.schema import Schema
 
 # The most bytes read of a manifest or a vocabulary.
-_MAX_TEXT_BYTES = 256 << 20
+MAX_TEXT_BYTES = 256 << 20
 
 # The name of a shard: of `train-00000-of-00008.tfrecord`, or `mnist-train.tfrecord-00000-of-00008`.
 _SHARD = re.compile(r"(.+?)(\.tfrecords?)?-\d+-of-\d+\b.*")
+
+# Path -> the content of a file beside shards, on disk or in an archive.
+ReadText = Callable[[str], bytes]
 
 # Folder -> its manifest, why that is broken, or None without one.
 Manifests = Mapping[str, Manifest | str | None]
@@ -68,19 +71,27 @@ class InputSplits(NamedTuple):
     suggested: tuple[str, ...] = ()
 
 
-def manifests_in(folders: Collection[str]) -> Manifests:
+def read_text(path: str) -> bytes:
+    """The content of a file beside shards.
+
+    Raises:
+        OSError: The file is missing or unreadable.
+    """
+    with open_file(path) as file:
+        return file.read(MAX_TEXT_BYTES)
+
+
+def manifests_in(folders: Collection[str], read: ReadText = read_text) -> Manifests:
     """Reads the manifests in some folders, once for all who ask."""
-    return {folder: _manifest_in(folder) for folder in sorted(folders)}
+    return {folder: _manifest_in(folder, read) for folder in sorted(folders)}
 
 
-def _manifest_in(folder: str) -> Manifest | str | None:
+def _manifest_in(folder: str, read: ReadText) -> Manifest | str | None:
     try:
-        text = _read(f"{folder}/{MANIFEST}")
+        return Manifest.from_json(json.loads(read(f"{folder}/{MANIFEST}")))
     except OSError:
         return None
-    try:
-        return Manifest.from_json(json.loads(text))
-    except (ValueError, RecursionError) as error:
+    except (ValueError, RecursionError, RejectError) as error:
         return f"{folder}/{MANIFEST}: {error}"
 
 
@@ -110,12 +121,15 @@ def splits_of(files: Mapping[str, Collection[str]], manifests: Manifests) -> Inp
     return InputSplits(tuple(names), lone[0] if lone else "")
 
 
-def description_of(manifests: Manifests, schema: str) -> Description | None:
+def description_of(
+    manifests: Manifests, schema: str, read: ReadText = read_text
+) -> Description | None:
     """The description of all records in some folders; None if the records must be read for it.
 
     Args:
         manifests: The manifests in the folders.
         schema: A file with a schema or a manifest; empty for the manifests in the folders.
+        read: Reads the files beside the manifests.
 
     Raises:
         UsageError: A description cannot be read, two contradict each other, or some folders give
@@ -124,11 +138,11 @@ def description_of(manifests: Manifests, schema: str) -> Description | None:
     if schema:
         given = read_schema(absolute_path(schema), schema)
         if given.has_meanings:
-            for folder, beside in _descriptions(manifests).items():
+            for folder, beside in _descriptions(manifests, read).items():
                 if beside[1:] != given[1:]:
                     raise _contradiction(absolute_path(schema), folder)
         return given
-    described = _descriptions(manifests)
+    described = _descriptions(manifests, read)
     if not described:
         return None
     first, *others = described
@@ -154,7 +168,7 @@ def _contradiction(one: str, other: str) -> UsageError:
     )
 
 
-def _descriptions(manifests: Manifests) -> dict[str, Description]:
+def _descriptions(manifests: Manifests, read: ReadText) -> dict[str, Description]:
     """The description of each folder that has a manifest.
 
     Raises:
@@ -166,20 +180,20 @@ def _descriptions(manifests: Manifests) -> dict[str, Description]:
             raise UsageError(f"{found}; or give a --schema")
         if found:
             try:
-                described[folder] = _description(folder, found)
-            except (OSError, ValueError) as error:
+                described[folder] = _description(folder, found, read)
+            except (OSError, ValueError, RejectError) as error:
                 raise UsageError(f"{folder}/{MANIFEST}: {error}; or give a --schema") from None
     return described
 
 
-def _description(folder: str, found: Manifest) -> Description:
+def _description(folder: str, found: Manifest, read: ReadText = read_text) -> Description:
     """The description in a manifest and in the files of its folder that it names.
 
     Raises:
-        OSError, ValueError: One of the files is broken or missing.
+        OSError, ValueError, RejectError: One of the files is broken or missing.
     """
-    words = _read(f"{folder}/{VOCABULARY}").split(b"\n")[:-1] if found.vocabulary else []
-    tokenizer = _read(f"{folder}/{TOKENIZER}").decode() if found.tokenizer else ""
+    words = read(f"{folder}/{VOCABULARY}").split(b"\n")[:-1] if found.vocabulary else []
+    tokenizer = read(f"{folder}/{TOKENIZER}").decode() if found.tokenizer else ""
     vocabulary = (PADDING, UNKNOWN, *words) if found.vocabulary else ()
     if len(vocabulary) != found.vocabulary:
         raise ValueError(
@@ -187,11 +201,6 @@ def _description(folder: str, found: Manifest) -> Description:
         )
     names = ((LABEL, found.label_names), *sorted(found.class_names.items()))
     return Description(found.schema, names, vocabulary, tokenizer)
-
-
-def _read(path: str) -> bytes:
-    with open_file(path) as file:
-        return file.read(_MAX_TEXT_BYTES)
 
 
 def read_schema(path: str, given: str) -> Description:
@@ -205,7 +214,7 @@ def read_schema(path: str, given: str) -> Description:
             or a file that the manifest names is not beside it.
     """
     try:
-        value = json.loads(_read(path))
+        value = json.loads(read_text(path))
         if isinstance(value, dict) and {"schema", "splits"} <= value.keys():
             found = _description(path.rpartition("/")[0], Manifest.from_json(value))
         else:

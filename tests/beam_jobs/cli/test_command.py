@@ -116,8 +116,7 @@ REFUSALS = [
     (PACKED, "--input old.tar.gz: an archive that can only be read from its front: unpack it, or"),
     (
         "reshard --input {data}/old.tar --output {data}/out",
-        "old.tar holds a manifest.json, which is only read if it is unpacked, so its records have no "
-        "split to keep: leave it out, or give --splits train=1",
+        "old.tar/manifest.json: format version None; this package reads version 1; or give a --schema",
     ),
     ("images --output {data}/out", "--input is missing: name files or a folder, or add a --table"),
     ("images --input '' --output {data}/out", "--input is empty: name files or a folder"),

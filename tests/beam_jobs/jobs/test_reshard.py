@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +36,7 @@ from beam_jobs.sources.source import Source
 from beam_jobs.storage.files import open_file
 from readers.format.decode.scanner import MARGIN
 from readers.format.encode import Encoder
+from readers.format.manifest import Manifest
 from readers.format.schema import Feature, Schema
 from readers.format.tfrecord import frame
 from tests.support.archives import tarred, zipped
@@ -391,13 +393,18 @@ def test_names_of_shards_suggest_splits_if_there_is_no_manifest(files, suggested
     assert splits_of({"a": files}, {"a": None}) == InputSplits(suggested=suggested)
 
 
-def test_a_manifest_in_an_archive_is_not_overlooked(tmp_path):
+@pytest.mark.parametrize(("archive", "pack"), [("a.tar", tarred), ("a.zip", zipped)])
+def test_a_manifest_in_an_archive_is_read(tmp_path, archive, pack):
     folder = write_numbers(tmp_path / "in")
+    named = replace(Manifest.read(str(folder)), label_names=("a", "b"))
+    (folder / "manifest.json").write_bytes(named.to_bytes())
     shards = [(path.name, path.read_bytes()) for path in sorted(folder.iterdir())]
-    (tmp_path / "a.tar").write_bytes(tarred(shards))
+    (tmp_path / archive).write_bytes(pack([(f"c/{name}", data) for name, data in shards]))
+    packed = job_of(tmp_path / archive)
+    assert packed.splits == InputSplits(("train", "val"))
+    assert packed.class_names == job_of(folder).class_names == {"label": ("a", "b")}
+    assert packed.given == job_of(folder).given
     (tmp_path / "b.tar").write_bytes(tarred([s for s in shards if s[0] != "manifest.json"]))
-    job = job_of(tmp_path / "a.tar")
-    assert job.splits.lone == "a.tar holds a manifest.json, which is only read if it is unpacked"
     assert job_of(tmp_path / "b.tar").splits == InputSplits(suggested=("train", "val"))
 
 
