@@ -50,6 +50,7 @@ TEST = [
     "scipy>=1.11",
     "pyyaml>=6",
     "tifffile>=2024.2",
+    "pycocotools>=2.0.7",
     # Keys of accounts that nobody has.
     "cryptography>=42",
     # Other readers and users of the records.

@@ -79,7 +79,7 @@ def summary(value: Any, names: Sequence[str] = ()) -> str:
     first = value.reshape(-1)[:_VALUES_SHOWN]
     if value.dtype == object:
         shown = ", ".join(_text(item, _CHARACTERS_SHOWN // len(first)) for item in first)
-    elif names:
+    elif names and value.dtype.kind in "iu":
         shown = ", ".join(named(int(item), names) for item in first)
     else:
         shown = ", ".join(map(str, first))

@@ -13,8 +13,9 @@ import numpy as np
 from beam_jobs.cli.flags import flag
 from beam_jobs.cli.inputs import InputFlags, label_flag
 from beam_jobs.errors import UsageError
-from beam_jobs.jobs.images.annotations import ImageAnnotations
+from beam_jobs.jobs.images.annotation_flags import AnnotationFlags
 from beam_jobs.jobs.images.boxes import AnnotationsOf, Resize
+from beam_jobs.jobs.images.coco.segmentation import Segmentation
 from beam_jobs.jobs.images.image_files import MAX_PIXELS, Frames
 from beam_jobs.jobs.images.job import ImageDtype, ImageEncoding, ImageJob
 from beam_jobs.jobs.images.pixels import parse_image_size
@@ -97,6 +98,16 @@ class ImageFlags(InputFlags):
         unset="none",
         metavar="DIR",
     )
+    segmentation: Segmentation = flag(
+        "none",
+        "masks of the objects in --boxes coco:FILE, from their polygons and RLE: instances, a mask for "
+        "each box, as many bytes as pixels; semantic, a PNG whose values are class ids plus 1",
+    )
+    keypoints: bool = flag(
+        False,
+        "the keypoints of the objects in --boxes coco:FILE: y, x and visibility of each",
+        unset="off",
+    )
     annotations_of: AnnotationsOf = flag(
         "auto",
         "the pixels that --boxes and --masks are about where EXIF turns an image: stored, as in the "
@@ -156,13 +167,15 @@ class ImageFlags(InputFlags):
             )
 
     def make_job(self, columns: tuple[str, ...], output: str) -> ImageJob:
-        annotations = ImageAnnotations.parse(
+        annotations = AnnotationFlags(
             boxes=self.boxes,
             class_names=self.class_names,
             captions=self.captions,
             masks=self.masks,
             about=self.annotations_of,
-        )
+            segmentation=self.segmentation,
+            keypoints=self.keypoints,
+        ).parsed()
         extras = self.extras
         names = [*columns, *(extra.column for extra in extras), *annotations.columns]
         inputs, labels = self.find_inputs(self.label, names, output)

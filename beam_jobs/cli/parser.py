@@ -90,7 +90,16 @@ _RAW = {"delimiter", "target", "text_encoding", *_EXACT}
 # Flags that manifests state only if they are given: the same command gives the same manifest as before
 # there were these flags.
 _STATED_IF_GIVEN = {
-    "images": {"annotations_of", "dtype", "frames", "jpeg_exact", "max_pixels", *_RAW},
+    "images": {
+        "annotations_of",
+        "dtype",
+        "frames",
+        "jpeg_exact",
+        "keypoints",
+        "max_pixels",
+        "segmentation",
+        *_RAW,
+    },
     "text": _RAW,
     "sensors": {
         "channels",

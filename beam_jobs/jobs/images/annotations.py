@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import BinaryIO, Literal, cast, get_args
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 
@@ -12,20 +12,20 @@ from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.images.annotation_files import (
     LAYOUTS,
     AnnotationFiles,
-    file_status,
     open_joined,
     read_joined,
 )
 from beam_jobs.jobs.images.boxes import AnnotationsOf, Boxes, Geometry
-from beam_jobs.jobs.images.coco import CocoAnnotations
-from beam_jobs.jobs.images.coco_file import read_coco
+from beam_jobs.jobs.images.coco.lookup import CocoAnnotations
+from beam_jobs.jobs.images.coco.reading import coco_file, details_of
+from beam_jobs.jobs.images.coco.segmentation import Segment, Segmentation
 from beam_jobs.jobs.images.image_files import header_of
-from beam_jobs.jobs.images.voc_yolo import MAX_BYTES, read_class_names, voc_boxes, yolo_boxes
+from beam_jobs.jobs.images.voc_yolo import MAX_BYTES, voc_boxes, yolo_boxes
 from beam_jobs.sources.classes import Names
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.source import COLUMN, Source, column_of
-from beam_jobs.storage.files import open_seekable, read_bytes
-from beam_jobs.storage.paths import absolute_path, is_local
+from beam_jobs.storage.files import open_seekable
+from beam_jobs.storage.paths import is_local
 
 BoxFormat = Literal["", "coco", "voc", "yolo"]
 
@@ -33,16 +33,6 @@ CaptionFormat = Literal["", "coco", "txt", "column"]
 
 # If none of the first images has a file of annotations, the folder is the wrong one.
 _IMAGES_CHECKED = 100
-
-
-@functools.lru_cache(maxsize=4)
-def _read_unchanged(path: str, _: tuple[int, int] | None) -> CocoAnnotations:
-    return read_coco(path)
-
-
-def _coco(path: str) -> CocoAnnotations:
-    """The contents of a COCO file, read again only if the file has changed."""
-    return _read_unchanged(path, file_status(path))
 
 
 @dataclass(frozen=True)
@@ -57,6 +47,8 @@ class ImageAnnotations:
         captions_path: The COCO file, the folder of text files, or the column.
         masks: The folder of masks; empty for none.
         about: The pixels that boxes and masks are about.
+        segmentation: The masks that are made of COCO's segmentations.
+        keypoints: The names of COCO's keypoints; empty for no keypoints.
     """
 
     boxes: BoxFormat = ""
@@ -66,59 +58,18 @@ class ImageAnnotations:
     captions_path: str = ""
     masks: str = ""
     about: AnnotationsOf = "auto"
+    segmentation: Segmentation = "none"
+    keypoints: tuple[str, ...] = ()
 
-    @classmethod
-    def parse(
-        cls,
-        boxes: str,
-        class_names: str,
-        captions: str,
-        masks: str,
-        about: AnnotationsOf = "auto",
-    ) -> ImageAnnotations:
-        """Parses the values of the flags for annotations.
+    @property
+    def has_mask(self) -> bool:
+        """Whether records have a mask of classes."""
+        return bool(self.masks) or self.segmentation == "semantic"
 
-        Raises:
-            UsageError: A value has no valid form, or its file cannot be read.
-        """
-        box_format, _, boxes_path = boxes.partition(":")
-        if box_format not in get_args(BoxFormat) or (box_format == "coco" and not boxes_path):
-            raise UsageError(f"--boxes {boxes}: expected coco:FILE, voc, voc:DIR, yolo or yolo:DIR")
-        if class_names and box_format != "yolo":
-            raise UsageError("--class_names names the classes in YOLO files: add --boxes yolo")
-        caption_format, _, captions_path = captions.partition(":")
-        if caption_format not in get_args(CaptionFormat) or (
-            caption_format in ("coco", "column") and not captions_path
-        ):
-            raise UsageError(
-                f"--captions {captions}: expected coco:FILE, txt, txt:DIR or {COLUMN}NAME"
-            )
-        names: tuple[str, ...] = ()
-        boxes_path = absolute_path(boxes_path) if boxes_path else ""
-        if class_names:
-            try:
-                names = read_class_names(read_bytes(absolute_path(class_names)), class_names)
-            except OSError as error:
-                raise UsageError(f"--class_names {class_names}: cannot be read: {error}") from None
-        if box_format == "coco":
-            names = _coco(boxes_path).category_names
-            if not names:
-                raise UsageError(
-                    f"--boxes {boxes}: the file has no categories: are these captions?"
-                )
-        if captions_path and caption_format != "column":
-            captions_path = absolute_path(captions_path)
-        if caption_format == "coco":
-            _coco(captions_path)
-        return cls(
-            cast(BoxFormat, box_format),
-            boxes_path,
-            names,
-            cast(CaptionFormat, caption_format),
-            captions_path,
-            absolute_path(masks) if masks else "",
-            about,
-        )
+    @property
+    def _coco(self) -> CocoAnnotations:
+        """The COCO file of the boxes."""
+        return coco_file(self.boxes_path, details_of(self.segmentation, bool(self.keypoints)))
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -127,10 +78,15 @@ class ImageAnnotations:
 
     @property
     def class_names_by_feature(self) -> Names:
-        """Names of classes, by feature, that are known before any image is read."""
+        """Names of classes and keypoints, by feature, that are known before any image is read."""
+        names: dict[str, tuple[str, ...]] = {}
         if self.boxes == "yolo" or self.class_names:
-            return {"box_labels": self.class_names}
-        return {}
+            names["box_labels"] = self.class_names
+        if self.segmentation == "semantic":
+            names["mask"] = ("background", *self.class_names)
+        if self.keypoints:
+            names["keypoints"] = self.keypoints
+        return names
 
     @property
     def _flags_of_files(self) -> str:
@@ -184,14 +140,24 @@ class ImageAnnotations:
         row = dict(source.row)
         try:
             if self.boxes == "coco":
-                boxes = _coco(self.boxes_path).boxes(source.file)
-                row["boxes"] = [boxes.corners.tolist(), boxes.names, boxes.size]
+                row |= self._objects(source.file)
             if self.captions == "coco":
-                row["captions"] = _coco(self.captions_path).captions(source.file)
+                row["captions"] = coco_file(self.captions_path).captions(source.file)
         except RejectError as error:
             return source._replace(error=str(error))
         joined = [entry for files in self._files for entry in files.find(source, path)]
         return source._replace(row=row, joined=tuple(joined))
+
+    def _objects(self, file_name: str) -> dict[str, Any]:
+        """The objects that the COCO file has in an image, as columns of its source."""
+        coco = self._coco
+        boxes = coco.boxes(file_name)
+        row: dict[str, Any] = {"boxes": [boxes.corners.tolist(), boxes.names, boxes.size]}
+        if self.segmentation != "none":
+            row["segments"] = coco.segments_of(file_name, crowds=self.segmentation == "semantic")
+        if self.keypoints:
+            row["keypoints"] = coco.keypoints_of(file_name).tolist()
+        return row
 
     def check_files(self, inputs: Inputs) -> None:
         """Checks with the first images that the folders of annotations are the right ones.
@@ -260,6 +226,15 @@ class ImageAnnotations:
         if data is None:
             raise RejectError("no annotation file found")
         return voc_boxes(data)
+
+    def segments_of(self, source: Source) -> list[Segment]:
+        """The segmentations of an image's boxes; for semantic masks, also those of crowds."""
+        return list(map(tuple, column_of(source.row, "segments")))
+
+    def keypoints_of(self, source: Source) -> np.ndarray:
+        """The keypoints of an image's boxes, float64 [n, k, 3]: y, x, visibility."""
+        keypoints = np.array(column_of(source.row, "keypoints"), np.float64)
+        return keypoints.reshape(-1, len(self.keypoints), 3)
 
     def captions_of(self, source: Source) -> list[str]:
         """The captions of an image.

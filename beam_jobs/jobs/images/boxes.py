@@ -153,6 +153,37 @@ def move_boxes(
     return result[kept], kept
 
 
+def move_keypoints(
+    keypoints: np.ndarray,
+    size: tuple[int, int] | None,
+    geometry: Geometry,
+    about: AnnotationsOf = "auto",
+) -> np.ndarray:
+    """Moves keypoints to where they are in the image that is written.
+
+    Args:
+        keypoints: y and x as fractions, and visibility, float64 [n, k, 3].
+        size: The (height, width) of the annotated image in pixels.
+        geometry: The image's geometry.
+        about: The pixels that the keypoints are about.
+
+    Returns:
+        The same, float32 [n, k, 3]. Keypoints that are not labelled (visibility 0) or not in the image
+        are zeros.
+
+    Raises:
+        RejectError: The annotation is about an image of another size.
+    """
+    points = keypoints[..., :2].reshape(-1, 2)
+    if is_about_stored(size, geometry, "its keypoints are", about):
+        points = _turned(np.tile(points, 2), geometry.orientation)[:, :2]
+    moved = points * geometry.scale + geometry.offset
+    both = np.concatenate((points, moved), axis=1)
+    result = np.concatenate((moved, keypoints[..., 2].reshape(-1, 1)), axis=1)
+    result[((both < 0) | (both > 1)).any(axis=1) | (result[:, 2] <= 0)] = 0
+    return result.astype(np.float32).reshape(keypoints.shape)
+
+
 def is_about_stored(
     size: tuple[int, int] | None,
     geometry: Geometry,

@@ -17,8 +17,8 @@ from beam_jobs.jobs.images.boxes import (
     AnnotationsOf,
     Geometry,
     Resize,
-    is_about_stored,
     move_boxes,
+    move_keypoints,
 )
 from beam_jobs.jobs.images.image_files import (
     MAX_PIXELS,
@@ -31,12 +31,11 @@ from beam_jobs.jobs.images.image_files import (
     open_image,
     orientation_of,
 )
+from beam_jobs.jobs.images.masks import MaskMover, mask_png, read_mask
 from beam_jobs.jobs.images.pixels import (
-    mask_values,
     readers_decode_alike,
     resized,
     to_mode,
-    turned,
 )
 from beam_jobs.jobs.images.png import is_whole, to_png
 from beam_jobs.jobs.images.wide_pixels import resized_by_planes, to_uint16, wide_pixels
@@ -109,7 +108,11 @@ class ImageJob(FilesInParts):
             own["box_labels"] = Feature("int64", (None,), "list")
         if self.annotations.captions:
             own["captions"] = Feature("string", (None,), "list")
-        if self.annotations.masks:
+        if self.annotations.keypoints:
+            own["keypoints"] = Feature("float32", (None, len(self.annotations.keypoints), 3))
+        if self.annotations.segmentation == "instances":
+            own["instance_masks"] = Feature("uint8", (None, height, width))
+        if self.annotations.has_mask:
             own["mask"] = Feature("uint8", (height, width, 1), "png")
         return complete_schema(own, self.labels, self.extras)
 
@@ -135,7 +138,8 @@ class ImageJob(FilesInParts):
 
         Returns:
             `image`: the pixels [H, W, C], or encoded bytes. As far as the job has annotations: `boxes`,
-            float32 [n, 4]; `box_labels`, the n class names; `captions`, texts; `mask`, a PNG.
+            float32 [n, 4]; `box_labels`, the n class names; `keypoints`, float32 [n, k, 3]; `instance_masks`, uint8
+            [n, H, W]; `captions`, texts; `mask`, a PNG.
             `MORE_FRAMES` if the file has frames that are left out.
 
         Raises:
@@ -164,15 +168,41 @@ class ImageJob(FilesInParts):
         self, source: Source, image: np.ndarray | bytes, geometry: Geometry
     ) -> dict[str, Any]:
         annotations = self.annotations
+        mover = MaskMover(geometry, self.image_size, self.resize, annotations.about)
         record: dict[str, Any] = {"image": image}
         if annotations.boxes:
-            boxes = annotations.boxes_of(source)
-            record["boxes"], rows = move_boxes(boxes, geometry, annotations.about)
-            record["box_labels"] = tuple(boxes.names[row] for row in rows.tolist())
+            record |= self._objects(source, mover)
         if annotations.captions:
             record["captions"] = annotations.captions_of(source)
         if annotations.masks:
-            record["mask"] = self._mask(annotations.open_mask(source), geometry)
+            mask = read_mask(annotations.open_mask(source), self.max_pixels)
+            # YOLO's boxes state no size and are about the upright image, so a mask beside them is, too.
+            tie: AnnotationsOf = "upright" if annotations.boxes == "yolo" else "stored"
+            record["mask"] = mask_png(mover.moved(mask, tie))
+        return record
+
+    def _objects(self, source: Source, mover: MaskMover) -> dict[str, Any]:
+        """The features of the objects in an image: their boxes, and what is asked for besides."""
+        annotations = self.annotations
+        boxes = annotations.boxes_of(source)
+        corners, rows = move_boxes(boxes, mover.geometry, annotations.about)
+        kept = rows.tolist()
+        record: dict[str, Any] = {
+            "boxes": corners,
+            "box_labels": tuple(boxes.names[row] for row in kept),
+        }
+        if annotations.keypoints:
+            points = annotations.keypoints_of(source)[rows]
+            record["keypoints"] = move_keypoints(
+                points, boxes.size, mover.geometry, annotations.about
+            )
+        if boxes.size and annotations.segmentation == "instances":
+            segments = annotations.segments_of(source)
+            record["instance_masks"] = mover.instances(
+                [segments[row] for row in kept], boxes.size, self.max_pixels
+            )
+        if boxes.size and annotations.segmentation == "semantic":
+            record["mask"] = mover.semantic(annotations.segments_of(source), boxes.size)
         return record
 
     def parts_of(self, source: Source, data: bytes) -> list[tuple[str, int]]:
@@ -251,26 +281,6 @@ class ImageJob(FilesInParts):
 
     def _resized(self, image: Image.Image, method: Image.Resampling) -> Image.Image:
         return resized(image, self.image_size, self.resize, method)
-
-    def _mask(self, opened: BinaryIO, geometry: Geometry) -> bytes:
-        """A mask as a PNG with the same values, turned and resized like its image."""
-        try:
-            with opened as file, open_image(file, self.max_pixels) as mask:
-                values = mask_values(mask)
-        except RejectError as error:
-            raise RejectError(f"its mask: {error}") from None
-        except OSError as error:
-            raise RejectError(f"its mask cannot be read: {error}") from None
-        except Exception as error:  # Pillow's plugins raise nearly everything on broken input
-            raise RejectError(f"its mask cannot be decoded: {error}") from None
-        size = values.height, values.width
-        # YOLO's boxes state no size and are about the upright image, so a mask beside them is, too.
-        tie: AnnotationsOf = "upright" if self.annotations.boxes == "yolo" else "stored"
-        if is_about_stored(size, geometry, "its mask is", self.annotations.about, tie):
-            values = turned(values, geometry.orientation)
-        buffer = io.BytesIO()
-        self._resized(values, Image.Resampling.NEAREST).save(buffer, "PNG")
-        return buffer.getvalue()
 
     def _encoded(self, image: Image.Image) -> np.ndarray | bytes:
         if self.encoding in ("tensor", "raw"):

@@ -372,6 +372,11 @@ REFUSALS = [
         IMAGES + "--max_pixels 178956971 --encoding png",
         "--max_pixels 178956971: readers decode images of at most 178956970 pixels; use --encoding",
     ),
+    (
+        IMAGES + "--segmentation instances",
+        "--segmentation instances: these are in COCO files: add --boxes coco:FILE",
+    ),
+    (IMAGES + "--keypoints", "--keypoints: these are in COCO files: add --boxes coco:FILE"),
     (IMAGES + "--jpeg_exact", "--jpeg_exact: add the --image_size that JPEGs are resized to"),
     (SENSORS + "--columns a", "--columns a: none of the first files is a .csv, .tsv,"),
     (SENSORS + "--arrays a,b,a", "--arrays a,b,a: a name is repeated"),

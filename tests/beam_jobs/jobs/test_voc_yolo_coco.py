@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.images.boxes import Boxes
-from beam_jobs.jobs.images.coco import CocoAnnotations
-from beam_jobs.jobs.images.coco_file import read_coco
+from beam_jobs.jobs.images.coco.lookup import CocoAnnotations
+from beam_jobs.jobs.images.coco.reading import read_coco
 from beam_jobs.jobs.images.voc_yolo import MAX_BYTES, read_class_names, voc_boxes, yolo_boxes
 
 # A file of VOC2012, shortened.

@@ -1,48 +1,49 @@
-"""COCO's files of boxes and captions, read as a stream into arrays: the largest has 450 MB.
+"""COCO's files, read as a stream into arrays: the largest has 450 MB.
 
 Source: cocodataset.org/#format-data.
 """
 
 from __future__ import annotations
 
+import functools
 from array import array
-from collections.abc import Iterator
+from collections.abc import Collection
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+import orjson
 
 from beam_jobs.errors import UsageError
+from beam_jobs.jobs.images.annotation_files import file_status
 from beam_jobs.jobs.images.boxes import MAX_SIDE
-from beam_jobs.jobs.images.coco import CocoAnnotations, reversed_name
+from beam_jobs.jobs.images.coco.entries import entries
+from beam_jobs.jobs.images.coco.lookup import CocoAnnotations, reversed_name
+from beam_jobs.jobs.images.coco.segmentation import Segmentation
 from beam_jobs.packages import require
 from beam_jobs.records.ragged import Ragged
 from beam_jobs.storage.files import open_file
 
-# The lists of a COCO file, and the fields of their entries that are read.
-_SECTIONS = ("images", "annotations", "categories")
-
-_FIELDS = frozenset(
-    ("id", "file_name", "height", "width", "image_id", "category_id", "bbox", "iscrowd")
-    + ("caption", "name")
-)
-
-_OPENS = frozenset(("start_map", "start_array"))
-
-_CLOSES = frozenset(("end_map", "end_array"))
+# The fields of annotations that are read on request.
+Detail = Literal["segmentation", "keypoints"]
 
 
-def read_coco(path: str) -> CocoAnnotations:
+def read_coco(path: str, details: Collection[Detail] = ()) -> CocoAnnotations:
     """Reads a file of instances or captions once, from its start to its end.
+
+    Args:
+        path: The file.
+        details: The fields to read besides boxes and captions. Segmentations are as large in memory as
+            in the file.
 
     Raises:
         UsageError: The file cannot be read, is not a COCO file, or contradicts itself.
     """
     ijson = require("ijson", "boxes", "COCO files")
-    lists = _CocoLists(path)
+    lists = _CocoLists(path, details)
     try:
         with open_file(path) as file:
-            for section, entry in _entries(ijson.basic_parse(file, use_float=True)):
+            for section, entry in entries(ijson.basic_parse(file, use_float=True), details):
                 lists.add(section, entry)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error}") from None
@@ -53,73 +54,40 @@ def read_coco(path: str) -> CocoAnnotations:
     return lists.annotations()
 
 
-# Not `ijson.items`: it keeps the path to every value, so that 60 KB of brackets take 2 GB and ten
-# times as many all memory; and a pass for each list takes 1.4 times as long as this one.
-def _entries(events: Iterator[tuple[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yields (section, entry) for each entry of a file's lists; {} if the entry is not an object.
-
-    Args:
-        events: The output of `ijson.basic_parse` for a whole file.
-    """
-    if next(events)[0] != "start_map":
-        return
-    for event, section in events:
-        if event == "end_map":
-            continue  # to the end of the file, where ijson rejects a second value
-        event, _ = next(events)
-        if section not in _SECTIONS or event != "start_array":
-            _values(events, event)
-            continue
-        for event, _ in events:
-            if event == "end_array":
-                break
-            if event == "start_map":
-                yield section, _entry(events)
-            else:
-                _values(events, event)
-                yield section, {}
+def details_of(segmentation: Segmentation, keypoints: bool) -> tuple[Detail, ...]:
+    """The fields that features are made of."""
+    found: list[Detail] = ["segmentation"] if segmentation != "none" else []
+    return (*found, "keypoints") if keypoints else tuple(found)
 
 
-def _entry(events: Iterator[tuple[str, Any]]) -> dict[str, Any]:
-    """The fields of an object whose start was read; lists are cut to their first values."""
-    entry = {}
-    for event, field in events:
-        if event == "end_map":
-            break
-        event, value = next(events)
-        values = _values(events, event)
-        if field in _FIELDS:
-            entry[field] = values if event in _OPENS else value
-    return entry
+@functools.lru_cache(maxsize=4)
+def _read_unchanged(
+    path: str, details: tuple[Detail, ...], _: tuple[int, int] | None
+) -> CocoAnnotations:
+    return read_coco(path, details)
 
 
-def _values(events: Iterator[tuple[str, Any]], event: str) -> list[Any]:
-    """Reads to the end of the value that an event starts; returns the first five values in it."""
-    values: list[Any] = []
-    if event not in _OPENS:
-        return values
-    depth = 1
-    for event, value in events:
-        if event != "number":  # one comparison for the corners of polygons: most of a file
-            depth += (event in _OPENS) - (event in _CLOSES)
-            if not depth:
-                break
-        if len(values) < 5:
-            values.append(value)
-    return values
+def coco_file(path: str, details: tuple[Detail, ...] = ()) -> CocoAnnotations:
+    """The contents of a COCO file, read again only if the file has changed; arguments as for `read_coco`."""
+    return _read_unchanged(path, details, file_status(path))
 
 
 class _CocoLists:
     """The lists of a COCO file while it is read, with a few bytes for each entry."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, details: Collection[Detail]) -> None:
         self._path = path
+        self._details = details
         self._names: list[bytes] = []
         self._ids, self._sizes = array("q"), array("q")
         self._broken: dict[int, str] = {}  # by the image's id
         self._categories: dict[int, str] = {}
         self._box_images, self._box_categories = array("q"), array("q")
         self._pixels = array("d")
+        self._crowds = array("b")
+        self._segments: list[bytes] = []
+        self._keypoint_names: tuple[str, ...] = ()
+        self._keypoints: list[list[float]] = []
         self._caption_images = array("q")
         self._captions: list[bytes] = []
 
@@ -133,7 +101,7 @@ class _CocoLists:
             self._add_image(entry)
         elif section == "categories":
             self._add_category(entry)
-        elif entry.get("iscrowd") not in (1, "1"):
+        elif entry.get("iscrowd") not in (1, "1") or "segmentation" in self._details:
             self._add_annotation(entry)
 
     def _error(self, reason: str) -> UsageError:
@@ -169,6 +137,14 @@ class _CocoLists:
         if category in self._categories:
             raise self._error(f"two categories have the id {category}")
         self._categories[category] = name
+        if "keypoints" in self._details and (names := entry.get("keypoints")):
+            names = tuple(map(str, names))
+            if self._keypoint_names not in ((), names):
+                raise self._error(
+                    f"category {category} has other keypoints than the categories before it; a dataset "
+                    "has one list of keypoints"
+                )
+            self._keypoint_names = names
 
     def _add_annotation(self, entry: dict[str, Any]) -> None:
         image = self._id(entry, "image_id", "an annotation")
@@ -189,6 +165,18 @@ class _CocoLists:
                 self._broken[image] = reason
                 bbox = (0, 0, 0, 0)
             self._pixels.extend(bbox)
+            self._add_details(image, entry)
+
+    def _add_details(self, image: int, entry: dict[str, Any]) -> None:
+        self._crowds.append(entry.get("iscrowd") in (1, "1"))
+        if "segmentation" in self._details:
+            self._segments.append(orjson.dumps(entry.get("segmentation")))
+        if "keypoints" in self._details:
+            points = entry.get("keypoints") or []
+            if not _are_keypoints(points):
+                reason = f"its keypoints {points!r:.80}, expected x, y and visibility of each"
+                self._broken[image], points = reason, []
+            self._keypoints.append(points)
 
     def annotations(self) -> CocoAnnotations:
         """The annotations of all entries, by image.
@@ -217,6 +205,7 @@ class _CocoLists:
         numbers = {name: number for number, name in enumerate(dict.fromkeys(categories.values()))}
         classes = np.array([numbers[name] for name in categories.values()], np.int64)
         used = self._rows("category", self._box_categories, np.array([*categories], np.int64))
+        keypoints = self._all_keypoints()
         broken = self._rows("image", array("q", self._broken), ids).tolist()
         return CocoAnnotations(
             category_names=tuple(numbers),
@@ -226,9 +215,27 @@ class _CocoLists:
             box_starts=box_starts,
             corners=corners / np.tile(sizes[box_rows], 2),
             classes=classes[used][box_order],
+            crowds=np.array(self._crowds, bool)[box_order],
+            segments=Ragged.of(
+                [self._segments[box] for box in box_order.tolist()] if self._segments else []
+            ),
+            keypoint_names=self._keypoint_names,
+            keypoints=keypoints[box_order],
             caption_starts=caption_starts,
             all_captions=Ragged.of([self._captions[number] for number in caption_order.tolist()]),
         )
+
+    def _all_keypoints(self) -> np.ndarray:
+        """The keypoints of all boxes, float64 [boxes, k, 3]; zeros for a box without any."""
+        names = self._keypoint_names
+        result = np.zeros((len(self._box_images), 3 * len(names)))
+        for row, (image, points) in enumerate(zip(self._box_images, self._keypoints, strict=False)):
+            if len(points) == result.shape[1]:
+                result[row] = points
+            elif points:
+                reason = f"{len(points)} numbers, expected 3 for each of {len(names)} keypoints"
+                self._broken[image] = f"the keypoints of an object are {reason}"
+        return result.reshape(len(result), len(names), 3)
 
     def _by_image(
         self, images: array[int], ids: np.ndarray
@@ -260,4 +267,10 @@ def _is_box(value: Any) -> bool:
         and len(value) == 4
         and all(type(number) in (int, float) and abs(number) < MAX_SIDE for number in value)
         and min(value[2:]) >= 0
+    )
+
+
+def _are_keypoints(value: Any) -> bool:
+    return isinstance(value, list) and all(
+        type(number) in (int, float) and abs(number) < MAX_SIDE for number in value
     )

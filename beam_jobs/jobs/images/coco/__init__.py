@@ -1,0 +1,1 @@
+"""Files of COCO: their boxes, captions, segmentations and keypoints."""

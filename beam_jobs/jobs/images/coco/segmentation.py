@@ -1,0 +1,175 @@
+"""Masks of the objects in an image, from COCO's polygons and run lengths.
+
+The pixels are those that pycocotools gives. Source: `maskApi.c` in github.com/cocodataset/cocoapi.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import orjson
+
+from beam_jobs.errors import RejectError
+
+# A mask for each object, or one of all classes.
+Segmentation = Literal["none", "instances", "semantic"]
+
+# Outlines are followed in steps of a fifth of a pixel.
+_STEPS = 5
+
+# The limit of an outline, in steps. They take 100 bytes of memory each.
+_MAX_OUTLINE = 1 << 22
+
+_MAX_COORDINATE = 1 << 24
+
+# Six characters of five bits hold any number of pixels.
+_MAX_CHARACTERS = 6
+
+# A segment of a COCO file: the index of its class, and its `segmentation` as JSON.
+Segment = tuple[int, str]
+
+# A mask about the annotated image -> the mask about the image that is written.
+Move = Callable[[np.ndarray], np.ndarray]
+
+
+def object_masks(segments: Sequence[Segment], size: tuple[int, int]) -> Iterator[np.ndarray]:
+    """Yields the mask of each object, uint8 [height, width], 1 inside.
+
+    Args:
+        segments: The objects.
+        size: (height, width) of the annotated image.
+
+    Raises:
+        RejectError: A segmentation is missing or not valid.
+    """
+    for number, (_, text) in enumerate(segments, 1):
+        try:
+            yield _mask(orjson.loads(text), size)
+        except RejectError as error:
+            raise RejectError(f"object {number}: {error}") from None
+
+
+def semantic_mask(
+    segments: Sequence[Segment], size: tuple[int, int], move: Move, shape: tuple[int, int]
+) -> np.ndarray:
+    """The class of each pixel, uint8 `shape`: the index of the class plus 1; 0 is background.
+
+    Where objects overlap, the smaller one is on top.
+
+    Args:
+        segments: The objects.
+        size: (height, width) of the annotated image.
+        move: Gives a mask the size of the result.
+        shape: (height, width) of the result.
+    """
+    result, smallest = np.zeros(shape, np.uint8), np.full(shape, np.iinfo(np.int64).max)
+    masks = object_masks(segments, size)
+    for (class_, _), mask in zip(segments, masks, strict=True):
+        area = int(np.count_nonzero(mask))
+        on_top = (move(mask) != 0) & (area < smallest)
+        result[on_top], smallest[on_top] = class_ + 1, area
+    return result
+
+
+def _mask(value: Any, size: tuple[int, int]) -> np.ndarray:
+    if not value:
+        raise RejectError("it has no segmentation")
+    if isinstance(value, list):
+        mask = np.zeros(size, np.uint8)
+        for polygon in value:
+            mask |= _filled(_polygon_counts(_points(polygon), size), size)
+        return mask
+    if not isinstance(value, dict) or value.get("size") != list(size):
+        found = value.get("size") if isinstance(value, dict) else value
+        raise RejectError(f"its segmentation has size {found!r:.80}, its image {list(size)}")
+    counts = value.get("counts")
+    return _filled(_from_text(counts) if isinstance(counts, str) else _from_list(counts), size)
+
+
+def _filled(counts: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """The mask of run lengths that take turns outside and inside, column by column."""
+    height, width = size
+    if counts.min(initial=0) < 0 or counts.sum() != height * width:
+        raise RejectError(
+            f"its segmentation has runs of {counts.sum()} pixels, its image {height * width}"
+        )
+    inside = np.arange(len(counts)) % 2
+    return np.repeat(inside.astype(np.uint8), counts).reshape(width, height).T
+
+
+def _from_list(counts: Any) -> np.ndarray:
+    # Above 32 bits, a sum could overflow.
+    if isinstance(counts, list) and all(type(c) is int and 0 <= c < 1 << 32 for c in counts):
+        return np.array(counts, np.int64)
+    raise RejectError(f"its counts {counts!r:.80}, expected numbers of pixels")
+
+
+def _from_text(text: str) -> np.ndarray:
+    """The run lengths in a text: five bits a character, from the third on as differences."""
+    codes = np.frombuffer(text.encode("utf-8", "replace"), np.uint8).astype(np.int64) - 48
+    ends = np.flatnonzero(codes & 32 == 0)
+    lengths = np.diff(ends, prepend=-1)
+    whole = len(ends) and ends[-1] == len(codes) - 1
+    if not whole or (codes >> 6).any() or lengths.max() > _MAX_CHARACTERS:
+        raise RejectError(f"its counts {text!r:.80}, expected pycocotools' text of run lengths")
+    starts = ends - lengths + 1
+    place = np.arange(len(codes)) - np.repeat(starts, lengths)
+    counts = np.add.reduceat((codes & 31) << 5 * place, starts)
+    counts -= (codes[ends] & 16 != 0) * (1 << 5 * lengths)
+    counts[1::2] = counts[1::2].cumsum()
+    counts[2::2] = counts[2::2].cumsum()
+    return counts
+
+
+def _points(polygon: Any) -> np.ndarray:
+    """The x and y of a polygon's corners, float64 [k, 2]."""
+    if isinstance(polygon, list) and len(polygon) >= 6 and len(polygon) % 2 == 0:
+        numbers = all(type(c) in (int, float) and abs(c) < _MAX_COORDINATE for c in polygon)
+        if numbers:
+            return np.array(polygon, np.float64).reshape(-1, 2)
+    raise RejectError(f"its polygon {polygon!r:.80}, expected the x and y of 3 or more corners")
+
+
+def _polygon_counts(points: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """The run lengths of a polygon, as `rleFrPoly` computes them."""
+    height, width = size
+    begin = np.trunc(points * _STEPS + 0.5).astype(np.int64)
+    end = np.roll(begin, -1, axis=0)
+    steps = abs(end - begin).max(axis=1)
+    if steps.sum() > _MAX_OUTLINE:
+        raise RejectError(f"its polygon has an outline of {steps.sum() // _STEPS} pixels")
+    x, y = _outline(begin, end, steps)
+    # Each step across the center of a column of pixels is where a run begins or ends.
+    low_x, low_y = np.minimum(x[1:], x[:-1]), np.minimum(y[1:], y[:-1])
+    column = (low_x - _STEPS // 2) // _STEPS
+    crosses = (x[1:] != x[:-1]) & (low_x % _STEPS == _STEPS // 2)
+    crosses &= (column >= 0) & (column < width)
+    row = np.ceil(np.clip((low_y[crosses] + 0.5) / _STEPS - 0.5, 0, height)).astype(np.int64)
+    places = np.sort(column[crosses] * height + row)
+    return np.diff(places, prepend=0, append=height * width)
+
+
+def _outline(
+    begin: np.ndarray, end: np.ndarray, steps: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The x and y of all points on the edges of a polygon, both ends of each edge included.
+
+    Args:
+        begin, end: The x and y of the ends, int64 [k, 2].
+        steps: The steps of each edge along its longer side, int64 [k].
+    """
+    # The same from both sides: polygons that share an edge share its points.
+    along = np.where(abs(end - begin)[:, :1] >= abs(end - begin)[:, 1:], (0, 1), (1, 0))
+    a, b = np.take_along_axis(begin, along, 1), np.take_along_axis(end, along, 1)
+    flipped = a[:, 0] > b[:, 0]
+    low, high = np.where(flipped[:, None], b, a), np.where(flipped[:, None], a, b)
+    slope = (high - low)[:, 1] / np.maximum(steps, 1)
+    edge = np.repeat(np.arange(len(steps)), steps + 1)
+    at = np.arange(len(edge)) - np.repeat(np.cumsum(steps + 1) - steps - 1, steps + 1)
+    at = np.where(flipped[edge], steps[edge] - at, at)
+    across = np.trunc(low[edge, 1] + slope[edge] * at + 0.5).astype(np.int64)
+    points = np.stack((low[edge, 0] + at, across), axis=1)
+    points = np.take_along_axis(points, along[edge], 1)
+    return points[:, 0], points[:, 1]

@@ -1,0 +1,114 @@
+"""Masks of images: turned upright and resized as their images are, never interpolated."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
+from PIL import Image
+
+from beam_jobs.errors import RejectError
+from beam_jobs.jobs.images.boxes import AnnotationsOf, Geometry, Resize, is_about_stored
+from beam_jobs.jobs.images.coco.segmentation import Segment, object_masks, semantic_mask
+from beam_jobs.jobs.images.image_files import open_image
+from beam_jobs.jobs.images.pixels import mask_values, resized, turned
+
+
+class MaskMover(NamedTuple):
+    """Moves masks to where their image moves.
+
+    Attributes:
+        geometry: The geometry of the image.
+        image_size: (height, width) of the result; None keeps the image's own size.
+        resize: How the image gets its size.
+        about: The pixels that masks are about.
+    """
+
+    geometry: Geometry
+    image_size: tuple[int, int] | None
+    resize: Resize
+    about: AnnotationsOf = "auto"
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(height, width) of moved masks."""
+        return self.image_size or self.geometry.upright
+
+    def moved(self, mask: Image.Image, tie: AnnotationsOf = "stored") -> Image.Image:
+        """A mask turned and resized.
+
+        Args:
+            mask: The mask, with the size of the image.
+            tie: The pixels that it is about if its size does not decide.
+
+        Raises:
+            RejectError: The mask has another size than the image.
+        """
+        size = mask.height, mask.width
+        if is_about_stored(size, self.geometry, "its mask is", self.about, tie):
+            mask = turned(mask, self.geometry.orientation)
+        return resized(mask, self.image_size, self.resize, Image.Resampling.NEAREST)
+
+    def _moved_array(self, mask: np.ndarray) -> np.ndarray:
+        return np.asarray(self.moved(Image.fromarray(mask)))
+
+    def instances(
+        self, segments: Sequence[Segment], size: tuple[int, int], max_pixels: int
+    ) -> np.ndarray:
+        """The mask of each object, uint8 [n, height, width]: 1 inside, 0 outside.
+
+        Args:
+            segments: The n objects.
+            size: (height, width) of the annotated image.
+            max_pixels: The most pixels of all masks.
+
+        Raises:
+            RejectError: A segmentation is missing or not valid, or there are too many pixels.
+        """
+        self._check_size(size)
+        shape = len(segments), *self.shape
+        if (pixels := len(segments) * shape[1] * shape[2]) > max_pixels:
+            raise RejectError(
+                f"the masks of its {len(segments)} objects have {pixels} pixels, more than "
+                f"--max_pixels {max_pixels}: use --segmentation semantic, or a smaller --image_size"
+            )
+        result = np.empty(shape, np.uint8)
+        for number, mask in enumerate(object_masks(segments, size)):
+            result[number] = self._moved_array(mask)
+        return result
+
+    def semantic(self, segments: Sequence[Segment], size: tuple[int, int]) -> bytes:
+        """The classes of the pixels as a PNG; arguments and errors as for `instances`."""
+        self._check_size(size)
+        mask = semantic_mask(segments, size, self._moved_array, self.shape)
+        return mask_png(Image.fromarray(mask))
+
+    def _check_size(self, size: tuple[int, int]) -> None:
+        """Checks the stated size of an image before masks of that size are made."""
+        is_about_stored(size, self.geometry, "its segmentation is", self.about)
+
+
+def read_mask(opened: BinaryIO, max_pixels: int) -> Image.Image:
+    """The values of a mask file, as `mask_values` gives them.
+
+    Raises:
+        RejectError: The file cannot be read, is too large, or its values are no classes.
+    """
+    try:
+        with opened as file, open_image(file, max_pixels) as mask:
+            return mask_values(mask)
+    except RejectError as error:
+        raise RejectError(f"its mask: {error}") from None
+    except OSError as error:
+        raise RejectError(f"its mask cannot be read: {error}") from None
+    except Exception as error:  # Pillow's plugins raise nearly everything on broken input
+        raise RejectError(f"its mask cannot be decoded: {error}") from None
+
+
+def mask_png(mask: Image.Image) -> bytes:
+    """A mask as a PNG file with the same values."""
+    buffer = io.BytesIO()
+    mask.save(buffer, "PNG")
+    return buffer.getvalue()
