@@ -13,9 +13,9 @@ import numpy as np
 from beam_jobs.cli.flags import flag
 from beam_jobs.cli.inputs import InputFlags, label_flag
 from beam_jobs.errors import UsageError
-from beam_jobs.jobs.images.annotation_flags import AnnotationFlags
+from beam_jobs.jobs.images.annotation_flags import parse_annotations
 from beam_jobs.jobs.images.boxes import AnnotationsOf, Resize
-from beam_jobs.jobs.images.coco.segmentation import Segmentation
+from beam_jobs.jobs.images.coco.objects import Segmentation
 from beam_jobs.jobs.images.image_files import MAX_PIXELS, Frames
 from beam_jobs.jobs.images.job import ImageDtype, ImageEncoding, ImageJob
 from beam_jobs.jobs.images.pixels import parse_image_size
@@ -167,7 +167,7 @@ class ImageFlags(InputFlags):
             )
 
     def make_job(self, columns: tuple[str, ...], output: str) -> ImageJob:
-        annotations = AnnotationFlags(
+        annotations = parse_annotations(
             boxes=self.boxes,
             class_names=self.class_names,
             captions=self.captions,
@@ -175,7 +175,7 @@ class ImageFlags(InputFlags):
             about=self.annotations_of,
             segmentation=self.segmentation,
             keypoints=self.keypoints,
-        ).parsed()
+        )
         extras = self.extras
         names = [*columns, *(extra.column for extra in extras), *annotations.columns]
         inputs, labels = self.find_inputs(self.label, names, output)

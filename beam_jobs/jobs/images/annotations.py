@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Literal
+from typing import BinaryIO, Literal
 
 import numpy as np
 
@@ -16,9 +16,8 @@ from beam_jobs.jobs.images.annotation_files import (
     read_joined,
 )
 from beam_jobs.jobs.images.boxes import AnnotationsOf, Boxes, Geometry
-from beam_jobs.jobs.images.coco.lookup import CocoAnnotations
-from beam_jobs.jobs.images.coco.reading import coco_file, details_of
-from beam_jobs.jobs.images.coco.segmentation import Segment, Segmentation
+from beam_jobs.jobs.images.coco.objects import CocoObject, Segmentation
+from beam_jobs.jobs.images.coco.reading import coco_file
 from beam_jobs.jobs.images.image_files import header_of
 from beam_jobs.jobs.images.voc_yolo import MAX_BYTES, voc_boxes, yolo_boxes
 from beam_jobs.sources.classes import Names
@@ -67,9 +66,9 @@ class ImageAnnotations:
         return bool(self.masks) or self.segmentation == "semantic"
 
     @property
-    def _coco(self) -> CocoAnnotations:
-        """The COCO file of the boxes."""
-        return coco_file(self.boxes_path, details_of(self.segmentation, bool(self.keypoints)))
+    def details(self) -> bool:
+        """Whether more than the boxes of objects is asked for."""
+        return self.segmentation != "none" or bool(self.keypoints)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -140,24 +139,17 @@ class ImageAnnotations:
         row = dict(source.row)
         try:
             if self.boxes == "coco":
-                row |= self._objects(source.file)
+                coco = coco_file(self.boxes_path, self.details)
+                boxes = coco.boxes(source.file)
+                row["boxes"] = [boxes.corners.tolist(), boxes.names, boxes.size]
+                if self.details:
+                    row["objects"] = coco.objects(source.file)
             if self.captions == "coco":
                 row["captions"] = coco_file(self.captions_path).captions(source.file)
         except RejectError as error:
             return source._replace(error=str(error))
         joined = [entry for files in self._files for entry in files.find(source, path)]
         return source._replace(row=row, joined=tuple(joined))
-
-    def _objects(self, file_name: str) -> dict[str, Any]:
-        """The objects that the COCO file has in an image, as columns of its source."""
-        coco = self._coco
-        boxes = coco.boxes(file_name)
-        row: dict[str, Any] = {"boxes": [boxes.corners.tolist(), boxes.names, boxes.size]}
-        if self.segmentation != "none":
-            row["segments"] = coco.segments_of(file_name, crowds=self.segmentation == "semantic")
-        if self.keypoints:
-            row["keypoints"] = coco.keypoints_of(file_name).tolist()
-        return row
 
     def check_files(self, inputs: Inputs) -> None:
         """Checks with the first images that the folders of annotations are the right ones.
@@ -227,14 +219,9 @@ class ImageAnnotations:
             raise RejectError("no annotation file found")
         return voc_boxes(data)
 
-    def segments_of(self, source: Source) -> list[Segment]:
-        """The segmentations of an image's boxes; for semantic masks, also those of crowds."""
-        return list(map(tuple, column_of(source.row, "segments")))
-
-    def keypoints_of(self, source: Source) -> np.ndarray:
-        """The keypoints of an image's boxes, float64 [n, k, 3]: y, x, visibility."""
-        keypoints = np.array(column_of(source.row, "keypoints"), np.float64)
-        return keypoints.reshape(-1, len(self.keypoints), 3)
+    def objects_of(self, source: Source) -> list[CocoObject]:
+        """The objects in an image of a COCO file, crowds included."""
+        return [CocoObject(*values) for values in column_of(source.row, "objects")]
 
     def captions_of(self, source: Source) -> list[str]:
         """The captions of an image.

@@ -20,6 +20,7 @@ from beam_jobs.jobs.images.boxes import (
     move_boxes,
     move_keypoints,
 )
+from beam_jobs.jobs.images.coco.objects import CocoObject, keypoints_of
 from beam_jobs.jobs.images.image_files import (
     MAX_PIXELS,
     Frames,
@@ -191,18 +192,30 @@ class ImageJob(FilesInParts):
             "boxes": corners,
             "box_labels": tuple(boxes.names[row] for row in kept),
         }
-        if annotations.keypoints:
-            points = annotations.keypoints_of(source)[rows]
-            record["keypoints"] = move_keypoints(
-                points, boxes.size, mover.geometry, annotations.about
-            )
-        if boxes.size and annotations.segmentation == "instances":
-            segments = annotations.segments_of(source)
-            record["instance_masks"] = mover.instances(
-                [segments[row] for row in kept], boxes.size, self.max_pixels
-            )
-        if boxes.size and annotations.segmentation == "semantic":
-            record["mask"] = mover.semantic(annotations.segments_of(source), boxes.size)
+        if annotations.details:
+            record |= self._details(annotations.objects_of(source), boxes.size, kept, mover)
+        return record
+
+    def _details(
+        self,
+        objects: list[CocoObject],
+        size: tuple[int, int] | None,
+        kept: list[int],
+        mover: MaskMover,
+    ) -> dict[str, Any]:
+        """The masks and keypoints of COCO's objects, `kept` of those that have boxes."""
+        annotations, geometry = self.annotations, mover.geometry
+        size = size or (geometry.upright if annotations.about == "upright" else geometry.stored)
+        with_boxes = [found for found in objects if not found.crowd]
+        boxed = [with_boxes[row] for row in kept]
+        record: dict[str, Any] = {}
+        if names := annotations.keypoints:
+            points = keypoints_of(boxed, len(names), size)
+            record["keypoints"] = move_keypoints(points, size, geometry, annotations.about)
+        if annotations.segmentation == "instances":
+            record["instance_masks"] = mover.of_objects(boxed, size, self.max_pixels)
+        if annotations.segmentation == "semantic":
+            record["mask"] = mover.of_classes(objects, size)
         return record
 
     def parts_of(self, source: Source, data: bytes) -> list[tuple[str, int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Sequence
 from typing import BinaryIO, NamedTuple
 
@@ -11,7 +12,7 @@ from PIL import Image
 
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.images.boxes import AnnotationsOf, Geometry, Resize, is_about_stored
-from beam_jobs.jobs.images.coco.segmentation import Segment, object_masks, semantic_mask
+from beam_jobs.jobs.images.coco.objects import CocoObject, object_masks, semantic_mask
 from beam_jobs.jobs.images.image_files import open_image
 from beam_jobs.jobs.images.pixels import mask_values, resized, turned
 
@@ -31,11 +32,6 @@ class MaskMover(NamedTuple):
     resize: Resize
     about: AnnotationsOf = "auto"
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(height, width) of moved masks."""
-        return self.image_size or self.geometry.upright
-
     def moved(self, mask: Image.Image, tie: AnnotationsOf = "stored") -> Image.Image:
         """A mask turned and resized.
 
@@ -51,43 +47,35 @@ class MaskMover(NamedTuple):
             mask = turned(mask, self.geometry.orientation)
         return resized(mask, self.image_size, self.resize, Image.Resampling.NEAREST)
 
-    def _moved_array(self, mask: np.ndarray) -> np.ndarray:
-        return np.asarray(self.moved(Image.fromarray(mask)))
-
-    def instances(
-        self, segments: Sequence[Segment], size: tuple[int, int], max_pixels: int
+    def of_objects(
+        self, objects: Sequence[CocoObject], size: tuple[int, int], max_pixels: int
     ) -> np.ndarray:
         """The mask of each object, uint8 [n, height, width]: 1 inside, 0 outside.
 
         Args:
-            segments: The n objects.
-            size: (height, width) of the annotated image.
+            objects: The n objects.
+            size: (height, width) of the annotated image, which no mask is made for before it is checked.
             max_pixels: The most pixels of all masks.
 
         Raises:
             RejectError: A segmentation is missing or not valid, or there are too many pixels.
         """
-        self._check_size(size)
-        shape = len(segments), *self.shape
-        if (pixels := len(segments) * shape[1] * shape[2]) > max_pixels:
+        is_about_stored(size, self.geometry, "its segmentation is", self.about)
+        shape = len(objects), *(self.image_size or self.geometry.upright)
+        if (pixels := math.prod(shape)) > max_pixels:
             raise RejectError(
-                f"the masks of its {len(segments)} objects have {pixels} pixels, more than "
+                f"the masks of its {len(objects)} objects have {pixels} pixels, more than "
                 f"--max_pixels {max_pixels}: use --segmentation semantic, or a smaller --image_size"
             )
         result = np.empty(shape, np.uint8)
-        for number, mask in enumerate(object_masks(segments, size)):
-            result[number] = self._moved_array(mask)
+        for number, mask in enumerate(object_masks(objects, size)):
+            result[number] = np.asarray(self.moved(Image.fromarray(mask)))
         return result
 
-    def semantic(self, segments: Sequence[Segment], size: tuple[int, int]) -> bytes:
-        """The classes of the pixels as a PNG; arguments and errors as for `instances`."""
-        self._check_size(size)
-        mask = semantic_mask(segments, size, self._moved_array, self.shape)
-        return mask_png(Image.fromarray(mask))
-
-    def _check_size(self, size: tuple[int, int]) -> None:
-        """Checks the stated size of an image before masks of that size are made."""
+    def of_classes(self, objects: Sequence[CocoObject], size: tuple[int, int]) -> bytes:
+        """The classes of the pixels as a PNG; arguments and errors as for `of_objects`."""
         is_about_stored(size, self.geometry, "its segmentation is", self.about)
+        return mask_png(self.moved(Image.fromarray(semantic_mask(objects, size))))
 
 
 def read_mask(opened: BinaryIO, max_pixels: int) -> Image.Image:

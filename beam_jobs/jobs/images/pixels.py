@@ -100,7 +100,7 @@ def resized(
 
 
 def mask_values(mask: Image.Image) -> Image.Image:
-    """A mask as 8-bit grayscale: the indices of a palette, 0 and 1 for one bit.
+    """A mask as 8-bit grayscale: the indices of a palette (VOC, ADE20K), never its colors; 0 and 1 for one bit.
 
     Raises:
         RejectError: The values are colors, negative, or larger than 255.
@@ -115,7 +115,8 @@ def mask_values(mask: Image.Image) -> Image.Image:
             raise RejectError(f"values up to {values.max()}, expected 0 to 255")
         return Image.fromarray(values.astype(np.uint8))
     raise RejectError(
-        f"an image of mode {mask.mode}, expected one value a pixel: gray or a palette"
+        f"an image of mode {mask.mode}, expected one value a pixel: gray or a palette; replace each color "
+        "by its class id"
     )
 
 

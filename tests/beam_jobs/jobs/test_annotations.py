@@ -12,7 +12,7 @@ import pytest
 
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.images import annotations as annotations_module
-from beam_jobs.jobs.images.annotation_flags import AnnotationFlags
+from beam_jobs.jobs.images.annotation_flags import parse_annotations
 from beam_jobs.jobs.images.annotations import ImageAnnotations
 from beam_jobs.jobs.images.voc_yolo import MAX_BYTES
 from beam_jobs.sources.inputs import Inputs
@@ -46,7 +46,7 @@ def write(path: Path, data: object = "") -> Path:
 
 
 def parse(boxes="", class_names="", captions="", masks="") -> ImageAnnotations:
-    return AnnotationFlags(str(boxes), str(class_names), str(captions), str(masks)).parsed()
+    return parse_annotations(str(boxes), str(class_names), str(captions), str(masks))
 
 
 def annotated(annotations: ImageAnnotations, source: Source | str, path: Path | str) -> Source:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.jobs import file_passes
 from beam_jobs.jobs.file_passes import FileFirstPass
-from beam_jobs.jobs.images.annotation_flags import AnnotationFlags
+from beam_jobs.jobs.images.annotation_flags import parse_annotations
 from beam_jobs.jobs.images.annotations import ImageAnnotations
 from beam_jobs.jobs.images.job import ImageJob
 from beam_jobs.jobs.loading import Loader, classes_in
@@ -270,9 +270,7 @@ def test_members_of_a_packed_archive_have_the_boxes_and_captions_of_coco(tmp_pat
     for name, found in (("c", boxes), ("t", captions)):
         document = {"images": images, "annotations": found, "categories": categories}
         (tmp_path / f"{name}.json").write_text(json.dumps(document))
-    annotations = AnnotationFlags(
-        f"coco:{tmp_path}/c.json", captions=f"coco:{tmp_path}/t.json"
-    ).parsed()
+    annotations = parse_annotations(f"coco:{tmp_path}/c.json", captions=f"coco:{tmp_path}/t.json")
     tar(tmp_path / "x.tar.gz", [("a/0.png", png(0)), ("a/1.png", png(1))])
     job = image_job(tmp_path, "x.tar.gz", annotations=annotations)
     found, written = find(job), encode(job, annotations.class_names_by_feature)

@@ -6,17 +6,18 @@ import json
 from pathlib import Path
 
 import numpy as np
+import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.jobs.images.annotation_flags import AnnotationFlags
+from beam_jobs.jobs.images.annotation_flags import parse_annotations
 from beam_jobs.jobs.images.boxes import Geometry, move_keypoints
 from beam_jobs.jobs.images.coco import entries
+from beam_jobs.jobs.images.coco.objects import CocoObject, object_masks
 from beam_jobs.jobs.images.coco.reading import read_coco
-from beam_jobs.jobs.images.coco.segmentation import object_masks
 from beam_jobs.jobs.images.job import ImageJob
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
@@ -43,7 +44,8 @@ def array(drawing: str) -> np.ndarray:
 
 
 def mask(segmentation, size=SIZE) -> np.ndarray:
-    (found,) = object_masks([(0, json.dumps(segmentation))], size)
+    details = json.dumps({"segmentation": segmentation})
+    (found,) = object_masks([CocoObject(0, False, details)], size)
     return found
 
 
@@ -93,6 +95,7 @@ def test_every_polygon_has_the_pixels_that_pycocotools_gives(height, width, poly
         ([[1, 2, 3, 4, 5, "6"]], "its polygon .*, expected the x and y"),
         ([[1, 2, 3, 4, 5, 1e300]], "its polygon .*, expected the x and y"),
         ([1, 2, 3, 4, 5, 6], "its polygon 1, expected the x and y"),
+        ([[1, 2, 3, 4, 5, 6], "..."], "its polygon '...', expected the x and y"),
         ([[-1e7, 0, 1e7, 1] * 1000], r"its polygon has an outline of \d+ pixels"),
         ("text", "its segmentation has size 'text', its image"),
         ({"counts": [48]}, r"its segmentation has size None, its image \[6, 8\]"),
@@ -166,7 +169,7 @@ def job(tmp_path: Path, coco: dict | None = None, orientation: int = 0, **flags)
     (tmp_path / "p").mkdir(exist_ok=True)
     pixels = np.zeros((HEIGHT, WIDTH, 3), np.uint8)
     (tmp_path / "p" / "a.png").write_bytes(encoded(pixels, "PNG", orientation))
-    annotations = AnnotationFlags(boxes=f"coco:{path}", **flags).parsed()
+    annotations = parse_annotations(boxes=f"coco:{path}", **flags)
     inputs = Inputs.of([str(tmp_path / "p")])
     return ImageJob(inputs, Labels.parse("none"), annotations=annotations)
 
@@ -247,8 +250,12 @@ def test_keypoints_that_a_crop_leaves_out_are_not_labelled():
     [
         ({"segmentation": []}, {"segmentation": "instances"}, "object 1: it has no segmentation"),
         ({"segmentation": [[[1] * 6]]}, {"segmentation": "semantic"}, "object 2: its polygon"),
-        ({"keypoints": [1, 2, 2]}, {"keypoints": True}, "the keypoints of an object are 3 numbers"),
-        ({"keypoints": ["x"] * 9}, {"keypoints": True}, "its keypoints .'x', .*, expected x, y"),
+        ({"keypoints": [1, 2, 2]}, {"keypoints": True}, "object 1: its keypoints .* of 3"),
+        (
+            {"keypoints": ["x"] * 9},
+            {"keypoints": True},
+            "object 1: its keypoints .'x', .*, expected x, y",
+        ),
     ],
 )
 def test_an_object_that_lacks_what_is_asked_for_rejects_its_image(tmp_path, person, flags, message):
@@ -275,16 +282,17 @@ def test_a_segmentation_for_another_size_is_rejected_before_it_is_drawn(tmp_path
         load(job(tmp_path, coco, segmentation="semantic"))
 
 
-def test_large_and_deep_segmentations_are_not_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr(entries, "_MAX_SEGMENTATION", 40)
-    coco = document(segmentation=[[[[[1]]]], [1.5] * 40])
+def test_large_and_deep_segmentations_are_cut(tmp_path, monkeypatch):
+    monkeypatch.setitem(entries._MOST, "segmentation", 9)
     path = tmp_path / "c.json"
-    path.write_text(json.dumps(coco))
-    found = read_coco(str(path), ["segmentation"])
-    assert found.segments_of("a.png", crowds=False)[0][1] == "null"
-    path.write_text(json.dumps(document(segmentation={"counts": [[[7]]], "size": [1, 2]})))
-    found = read_coco(str(path), ["segmentation"])
-    assert found.segments_of("a.png", crowds=False)[0][1] == '{"counts":[[]],"size":[1,2]}'
+    for whole, kept in (
+        ([[1.5] * 40, [2]], [[1.5] * 8, "..."]),
+        ({"counts": [[[7]]], "size": [1, 2]}, {"counts": [[]], "size": [1, 2]}),
+    ):
+        path.write_text(json.dumps(document(segmentation=whole)))
+        found = read_coco(str(path), details=True)
+        _, person, _ = found.objects("a.png")
+        assert orjson.loads(person.details)["segmentation"] == kept
 
 
 @pytest.mark.parametrize(
@@ -292,7 +300,7 @@ def test_large_and_deep_segmentations_are_not_kept(tmp_path, monkeypatch):
     [
         ({"boxes": "voc", "segmentation": "semantic"}, "add --boxes coco:FILE"),
         ({"keypoints": True}, "--keypoints: these are in COCO files: add --boxes coco:FILE"),
-        ({"segmentation": "semantic", "masks": "m", "boxes": "?"}, "drop one of them"),
+        ({"segmentation": "semantic", "masks": "m", "boxes": "?"}, "drop one"),
     ],
 )
 def test_flags_that_do_not_go_together_are_refused(tmp_path, flags, message):
@@ -301,7 +309,7 @@ def test_flags_that_do_not_go_together_are_refused(tmp_path, flags, message):
     if flags.get("boxes") == "?":
         flags = flags | {"boxes": f"coco:{path}"}
     with pytest.raises(UsageError, match=message):
-        AnnotationFlags(**flags).parsed()
+        parse_annotations(**flags)
 
 
 def test_categories_must_agree_about_keypoints(tmp_path):

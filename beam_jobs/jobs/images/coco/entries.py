@@ -17,11 +17,10 @@ _OPENS = frozenset(("start_map", "start_array"))
 
 _CLOSES = frozenset(("end_map", "end_array"))
 
-# Values of a list that are kept: one more than a box has, and room for a thousand keypoints.
-_MAX_VALUES, _MAX_KEYPOINTS = 5, 3000
-
-# The corners of a segmentation that are kept, and how deep they are: a list of lists.
-_MAX_SEGMENTATION, _SEGMENTATION_DEPTH = 1 << 20, 2
+# How many values of each field are kept: one more than a box has, room for a thousand keypoints, and for
+# the corners of a coastline. Those of a segmentation are lists in a list.
+_MOST = {"keypoints": 3000, "segmentation": 1 << 20}
+_MOST_OF_OTHERS, _DEPTH = 5, 2
 
 Events = Iterator[tuple[str, Any]]
 
@@ -62,54 +61,37 @@ def _entry(events: Events, fields: Collection[str]) -> dict[str, Any]:
         if event == "end_map":
             break
         event, value = next(events)
-        if field == "segmentation" and field in fields:
-            entry[field] = _segmentation(events, event)
-            continue
-        values = _values(events, event, _MAX_KEYPOINTS if field == "keypoints" else _MAX_VALUES)
-        if field in fields:
+        read = field in fields
+        values = _values(events, event, _MOST.get(field, _MOST_OF_OTHERS) if read else 0)
+        if read:
             entry[field] = values if event in _OPENS else value
     return entry
 
 
-def _values(events: Events, event: str, limit: int = _MAX_VALUES) -> list[Any]:
-    """Reads to the end of the value that an event starts; returns the first values in it."""
-    values: list[Any] = []
-    if event not in _OPENS:
-        return values
-    depth = 1
-    for event, value in events:
-        if event != "number":  # one comparison for the corners of polygons: most of a file
-            depth += (event in _OPENS) - (event in _CLOSES)
-            if not depth:
-                break
-        if len(values) < limit:
-            values.append(value)
-    return values
-
-
-def _segmentation(events: Events, event: str) -> Any:
-    """Reads a segmentation to its end: lists of numbers, or an object; None if it is too large."""
+def _values(events: Events, event: str, room: int = 0) -> Any:
+    """The first `room` values of the list or object that an event starts, and "..." if a list has more."""
     if event not in _OPENS:
         return None
     inside: list[Any] = [{} if event == "start_map" else []]
-    whole, field, room = inside[0], "", _MAX_SEGMENTATION
+    whole, field = inside[0], ""
     for event, value in events:
-        if event == "map_key":
-            field = value
-            continue
+        if room <= 0 and event == "number":
+            continue  # one comparison for the corners of polygons: most of a file
         if event in _CLOSES:
             inside.pop()
             if not inside:
                 break
-            continue
-        room -= 1
-        kept = room >= 0 and len(inside) <= _SEGMENTATION_DEPTH
-        if event in _OPENS:
-            value = ({} if event == "start_map" else []) if kept else None
-        if kept and isinstance(into := inside[-1], dict):
-            into[field] = value
-        elif kept:
-            into.append(value)
-        if event in _OPENS:
-            inside.append(value)
-    return whole if room >= 0 else None
+        elif event == "map_key":
+            field = value
+        else:
+            kept = room > 0 and len(inside) <= _DEPTH
+            room -= 1
+            if event in _OPENS:
+                value = ({} if event == "start_map" else []) if kept else None
+            if kept and isinstance(into := inside[-1], dict):
+                into[field] = value
+            elif kept:
+                into.append(value)
+            if event in _OPENS:
+                inside.append(value)
+    return [*whole, "..."] if room < 0 and isinstance(whole, list) else whole

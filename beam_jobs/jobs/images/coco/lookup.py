@@ -9,7 +9,7 @@ import numpy as np
 
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.images.boxes import Boxes
-from beam_jobs.jobs.images.coco.segmentation import Segment
+from beam_jobs.jobs.images.coco.objects import CocoObject
 from beam_jobs.records.ragged import Ragged
 
 
@@ -17,7 +17,7 @@ from beam_jobs.records.ragged import Ragged
 class CocoAnnotations:
     """The boxes and captions of a COCO file, by image.
 
-    Boxes of crowds (`iscrowd`) are left out: one stands for many objects, which a record cannot
+    `boxes` leaves out crowds (`iscrowd`): one stands for many objects, which a record cannot
     express. The training scripts of torchvision and Detectron2 leave them out too.
 
     Attributes:
@@ -29,10 +29,9 @@ class CocoAnnotations:
         box_starts: Where the boxes of each image begin and the last ones end, int64 [n + 1].
         corners: y0, x0, y1, x1 of the boxes as fractions of their image, float64 [boxes, 4].
         classes: The boxes' indices into `category_names`, int64 [boxes].
-        crowds: Whether a box is that of a crowd, bool [boxes]; crowds are kept for segmentations alone.
-        segments: The segmentation of each box as JSON; empty unless asked for.
-        keypoint_names: The names of the k keypoints; empty unless asked for.
-        keypoints: x and y in pixels and visibility of the keypoints of each box, float64 [boxes, k, 3].
+        crowds: Whether a box is that of a crowd, bool [boxes].
+        details: The segmentation and the keypoints of each box, as JSON; empty objects unless asked for.
+        keypoint_names: The names of all keypoints.
         caption_starts: Where the captions of each image begin and the last ones end, int64 [n + 1].
         all_captions: The captions of all images.
     """
@@ -45,9 +44,8 @@ class CocoAnnotations:
     corners: np.ndarray
     classes: np.ndarray
     crowds: np.ndarray
-    segments: Ragged
+    details: Ragged
     keypoint_names: tuple[str, ...]
-    keypoints: np.ndarray
     caption_starts: np.ndarray
     all_captions: Ragged
 
@@ -62,35 +60,27 @@ class CocoAnnotations:
         Raises:
             RejectError: The file has no such image, gives it no size, or a box is not valid.
         """
-        row, found = self._objects(file_name, crowds=False)
+        row, found = self._found(file_name)
+        found = found[~self.crowds[found]]
         names = tuple(self.category_names[class_] for class_ in self.classes[found].tolist())
         height, width = self.sizes[row].tolist()
         return Boxes(self.corners[found], names, (height, width))
 
-    def segments_of(self, file_name: str, crowds: bool) -> list[Segment]:
-        """The segmentations of an image; without crowds, those of its boxes.
+    def objects(self, file_name: str) -> list[CocoObject]:
+        """All objects of an image, crowds included; arguments and errors as for `boxes`."""
+        _, found = self._found(file_name)
+        columns = self.classes[found].tolist(), self.crowds[found].tolist(), found.tolist()
+        return [
+            CocoObject(c, crowd, self.details[n].decode())
+            for c, crowd, n in zip(*columns, strict=True)
+        ]
 
-        Arguments and errors as for `boxes`.
-        """
-        _, found = self._objects(file_name, crowds)
-        return [(int(self.classes[box]), self.segments[box].decode()) for box in found]
-
-    def keypoints_of(self, file_name: str) -> np.ndarray:
-        """The keypoints of an image's boxes, float64 [n, k, 3]; y and x are fractions as in `boxes`.
-
-        Arguments and errors as for `boxes`.
-        """
-        row, found = self._objects(file_name, crowds=False)
-        height, width = self.sizes[row].tolist()
-        return self.keypoints[found][..., [1, 0, 2]] / (height, width, 1)
-
-    def _objects(self, file_name: str, crowds: bool) -> tuple[int, np.ndarray]:
+    def _found(self, file_name: str) -> tuple[int, np.ndarray]:
         """The row of an image, and the numbers of its boxes."""
         row = self._row(file_name)
         if row in self.broken:
             raise RejectError(self.broken[row])
-        found = np.arange(self.box_starts[row], self.box_starts[row + 1])
-        return row, found if crowds else found[~self.crowds[found]]
+        return row, np.arange(self.box_starts[row], self.box_starts[row + 1])
 
     def captions(self, file_name: str) -> tuple[str, ...]:
         """The captions of an image in the order of the file.

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import functools
 from array import array
-from collections.abc import Collection
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import orjson
@@ -19,22 +18,21 @@ from beam_jobs.jobs.images.annotation_files import file_status
 from beam_jobs.jobs.images.boxes import MAX_SIDE
 from beam_jobs.jobs.images.coco.entries import entries
 from beam_jobs.jobs.images.coco.lookup import CocoAnnotations, reversed_name
-from beam_jobs.jobs.images.coco.segmentation import Segmentation
 from beam_jobs.packages import require
 from beam_jobs.records.ragged import Ragged
 from beam_jobs.storage.files import open_file
 
-# The fields of annotations that are read on request.
-Detail = Literal["segmentation", "keypoints"]
+# The fields of objects that are read on request.
+_DETAILS = ("segmentation", "keypoints")
 
 
-def read_coco(path: str, details: Collection[Detail] = ()) -> CocoAnnotations:
+def read_coco(path: str, details: bool = False) -> CocoAnnotations:
     """Reads a file of instances or captions once, from its start to its end.
 
     Args:
         path: The file.
-        details: The fields to read besides boxes and captions. Segmentations are as large in memory as
-            in the file.
+        details: Whether to read segmentations, keypoints and crowds. They are as large in memory as in
+            the file.
 
     Raises:
         UsageError: The file cannot be read, is not a COCO file, or contradicts itself.
@@ -43,7 +41,9 @@ def read_coco(path: str, details: Collection[Detail] = ()) -> CocoAnnotations:
     lists = _CocoLists(path, details)
     try:
         with open_file(path) as file:
-            for section, entry in entries(ijson.basic_parse(file, use_float=True), details):
+            for section, entry in entries(
+                ijson.basic_parse(file, use_float=True), _DETAILS * details
+            ):
                 lists.add(section, entry)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error}") from None
@@ -54,20 +54,12 @@ def read_coco(path: str, details: Collection[Detail] = ()) -> CocoAnnotations:
     return lists.annotations()
 
 
-def details_of(segmentation: Segmentation, keypoints: bool) -> tuple[Detail, ...]:
-    """The fields that features are made of."""
-    found: list[Detail] = ["segmentation"] if segmentation != "none" else []
-    return (*found, "keypoints") if keypoints else tuple(found)
-
-
 @functools.lru_cache(maxsize=4)
-def _read_unchanged(
-    path: str, details: tuple[Detail, ...], _: tuple[int, int] | None
-) -> CocoAnnotations:
+def _read_unchanged(path: str, details: bool, _: tuple[int, int] | None) -> CocoAnnotations:
     return read_coco(path, details)
 
 
-def coco_file(path: str, details: tuple[Detail, ...] = ()) -> CocoAnnotations:
+def coco_file(path: str, details: bool = False) -> CocoAnnotations:
     """The contents of a COCO file, read again only if the file has changed; arguments as for `read_coco`."""
     return _read_unchanged(path, details, file_status(path))
 
@@ -75,7 +67,7 @@ def coco_file(path: str, details: tuple[Detail, ...] = ()) -> CocoAnnotations:
 class _CocoLists:
     """The lists of a COCO file while it is read, with a few bytes for each entry."""
 
-    def __init__(self, path: str, details: Collection[Detail]) -> None:
+    def __init__(self, path: str, details: bool) -> None:
         self._path = path
         self._details = details
         self._names: list[bytes] = []
@@ -85,9 +77,8 @@ class _CocoLists:
         self._box_images, self._box_categories = array("q"), array("q")
         self._pixels = array("d")
         self._crowds = array("b")
-        self._segments: list[bytes] = []
+        self._box_details: list[bytes] = []
         self._keypoint_names: tuple[str, ...] = ()
-        self._keypoints: list[list[float]] = []
         self._caption_images = array("q")
         self._captions: list[bytes] = []
 
@@ -101,7 +92,7 @@ class _CocoLists:
             self._add_image(entry)
         elif section == "categories":
             self._add_category(entry)
-        elif entry.get("iscrowd") not in (1, "1") or "segmentation" in self._details:
+        elif entry.get("iscrowd") not in (1, "1") or self._details:
             self._add_annotation(entry)
 
     def _error(self, reason: str) -> UsageError:
@@ -137,8 +128,7 @@ class _CocoLists:
         if category in self._categories:
             raise self._error(f"two categories have the id {category}")
         self._categories[category] = name
-        if "keypoints" in self._details and (names := entry.get("keypoints")):
-            names = tuple(map(str, names))
+        if names := tuple(map(str, entry.get("keypoints") or ())):
             if self._keypoint_names not in ((), names):
                 raise self._error(
                     f"category {category} has other keypoints than the categories before it; a dataset "
@@ -165,18 +155,9 @@ class _CocoLists:
                 self._broken[image] = reason
                 bbox = (0, 0, 0, 0)
             self._pixels.extend(bbox)
-            self._add_details(image, entry)
-
-    def _add_details(self, image: int, entry: dict[str, Any]) -> None:
-        self._crowds.append(entry.get("iscrowd") in (1, "1"))
-        if "segmentation" in self._details:
-            self._segments.append(orjson.dumps(entry.get("segmentation")))
-        if "keypoints" in self._details:
-            points = entry.get("keypoints") or []
-            if not _are_keypoints(points):
-                reason = f"its keypoints {points!r:.80}, expected x, y and visibility of each"
-                self._broken[image], points = reason, []
-            self._keypoints.append(points)
+            self._crowds.append(entry.get("iscrowd") in (1, "1"))
+            fields = {name: entry.get(name) for name in _DETAILS * self._details}
+            self._box_details.append(orjson.dumps(fields))
 
     def annotations(self) -> CocoAnnotations:
         """The annotations of all entries, by image.
@@ -205,7 +186,6 @@ class _CocoLists:
         numbers = {name: number for number, name in enumerate(dict.fromkeys(categories.values()))}
         classes = np.array([numbers[name] for name in categories.values()], np.int64)
         used = self._rows("category", self._box_categories, np.array([*categories], np.int64))
-        keypoints = self._all_keypoints()
         broken = self._rows("image", array("q", self._broken), ids).tolist()
         return CocoAnnotations(
             category_names=tuple(numbers),
@@ -216,26 +196,11 @@ class _CocoLists:
             corners=corners / np.tile(sizes[box_rows], 2),
             classes=classes[used][box_order],
             crowds=np.array(self._crowds, bool)[box_order],
-            segments=Ragged.of(
-                [self._segments[box] for box in box_order.tolist()] if self._segments else []
-            ),
+            details=Ragged.of([self._box_details[number] for number in box_order.tolist()]),
             keypoint_names=self._keypoint_names,
-            keypoints=keypoints[box_order],
             caption_starts=caption_starts,
             all_captions=Ragged.of([self._captions[number] for number in caption_order.tolist()]),
         )
-
-    def _all_keypoints(self) -> np.ndarray:
-        """The keypoints of all boxes, float64 [boxes, k, 3]; zeros for a box without any."""
-        names = self._keypoint_names
-        result = np.zeros((len(self._box_images), 3 * len(names)))
-        for row, (image, points) in enumerate(zip(self._box_images, self._keypoints, strict=False)):
-            if len(points) == result.shape[1]:
-                result[row] = points
-            elif points:
-                reason = f"{len(points)} numbers, expected 3 for each of {len(names)} keypoints"
-                self._broken[image] = f"the keypoints of an object are {reason}"
-        return result.reshape(len(result), len(names), 3)
 
     def _by_image(
         self, images: array[int], ids: np.ndarray
@@ -267,10 +232,4 @@ def _is_box(value: Any) -> bool:
         and len(value) == 4
         and all(type(number) in (int, float) and abs(number) < MAX_SIDE for number in value)
         and min(value[2:]) >= 0
-    )
-
-
-def _are_keypoints(value: Any) -> bool:
-    return isinstance(value, list) and all(
-        type(number) in (int, float) and abs(number) < MAX_SIDE for number in value
     )

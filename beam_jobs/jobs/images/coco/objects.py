@@ -1,12 +1,12 @@
-"""Masks of the objects in an image, from COCO's polygons and run lengths.
+"""The objects of an image in a COCO file: their keypoints, and masks of their polygons and run lengths.
 
-The pixels are those that pycocotools gives. Source: `maskApi.c` in github.com/cocodataset/cocoapi.
+The pixels of masks are those that pycocotools gives. Source: `maskApi.c` in github.com/cocodataset/cocoapi.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import orjson
@@ -16,60 +16,64 @@ from beam_jobs.errors import RejectError
 # A mask for each object, or one of all classes.
 Segmentation = Literal["none", "instances", "semantic"]
 
-# Outlines are followed in steps of a fifth of a pixel.
-_STEPS = 5
-
-# The limit of an outline, in steps. They take 100 bytes of memory each.
-_MAX_OUTLINE = 1 << 22
+# Outlines are followed in steps of a fifth of a pixel, which take 100 bytes of memory each.
+_STEPS, _MAX_OUTLINE = 5, 1 << 22
 
 _MAX_COORDINATE = 1 << 24
 
 # Six characters of five bits hold any number of pixels.
 _MAX_CHARACTERS = 6
 
-# A segment of a COCO file: the index of its class, and its `segmentation` as JSON.
-Segment = tuple[int, str]
 
-# A mask about the annotated image -> the mask about the image that is written.
-Move = Callable[[np.ndarray], np.ndarray]
+class CocoObject(NamedTuple):
+    """An object of a COCO file.
+
+    Attributes:
+        class_: The index of its class.
+        crowd: Whether it stands for many objects.
+        details: Its `segmentation` and `keypoints` as JSON.
+    """
+
+    class_: int
+    crowd: bool
+    details: str
 
 
-def object_masks(segments: Sequence[Segment], size: tuple[int, int]) -> Iterator[np.ndarray]:
-    """Yields the mask of each object, uint8 [height, width], 1 inside.
+def keypoints_of(objects: Sequence[CocoObject], count: int, size: tuple[int, int]) -> np.ndarray:
+    """Keypoints, float64 [n, count, 3]: y and x as fractions, visibility; zeros for an object without any.
 
-    Args:
-        segments: The objects.
-        size: (height, width) of the annotated image.
+    Raises:
+        RejectError: The keypoints of an object are not valid.
+    """
+    rows = [orjson.loads(found.details)["keypoints"] or [0] * 3 * count for found in objects]
+    for number, row in enumerate(rows, 1):
+        if not (isinstance(row, list) and len(row) == 3 * count and _are_coordinates(row)):
+            raise RejectError(
+                f"object {number}: its keypoints {row!r:.80}, expected x, y and visibility of {count}"
+            )
+    return np.array(rows, np.float64).reshape(-1, count, 3)[..., [1, 0, 2]] / (*size, 1)
+
+
+def object_masks(objects: Sequence[CocoObject], size: tuple[int, int]) -> Iterator[np.ndarray]:
+    """Yields the mask of each object, uint8 `size`, 1 inside.
 
     Raises:
         RejectError: A segmentation is missing or not valid.
     """
-    for number, (_, text) in enumerate(segments, 1):
+    for number, found in enumerate(objects, 1):
         try:
-            yield _mask(orjson.loads(text), size)
+            yield _mask(orjson.loads(found.details)["segmentation"], size)
         except RejectError as error:
             raise RejectError(f"object {number}: {error}") from None
 
 
-def semantic_mask(
-    segments: Sequence[Segment], size: tuple[int, int], move: Move, shape: tuple[int, int]
-) -> np.ndarray:
-    """The class of each pixel, uint8 `shape`: the index of the class plus 1; 0 is background.
-
-    Where objects overlap, the smaller one is on top.
-
-    Args:
-        segments: The objects.
-        size: (height, width) of the annotated image.
-        move: Gives a mask the size of the result.
-        shape: (height, width) of the result.
-    """
-    result, smallest = np.zeros(shape, np.uint8), np.full(shape, np.iinfo(np.int64).max)
-    masks = object_masks(segments, size)
-    for (class_, _), mask in zip(segments, masks, strict=True):
-        area = int(np.count_nonzero(mask))
-        on_top = (move(mask) != 0) & (area < smallest)
-        result[on_top], smallest[on_top] = class_ + 1, area
+def semantic_mask(objects: Sequence[CocoObject], size: tuple[int, int]) -> np.ndarray:
+    """The class of each pixel plus 1, uint8 `size`; 0 is background. The smaller object is on top."""
+    result, smallest = np.zeros(size, np.uint8), np.full(size, np.iinfo(np.int64).max)
+    for found, mask in zip(objects, object_masks(objects, size), strict=True):
+        area = np.count_nonzero(mask)
+        on_top = (mask != 0) & (area < smallest)
+        result[on_top], smallest[on_top] = found.class_ + 1, area
     return result
 
 
@@ -95,8 +99,8 @@ def _filled(counts: np.ndarray, size: tuple[int, int]) -> np.ndarray:
         raise RejectError(
             f"its segmentation has runs of {counts.sum()} pixels, its image {height * width}"
         )
-    inside = np.arange(len(counts)) % 2
-    return np.repeat(inside.astype(np.uint8), counts).reshape(width, height).T
+    inside = (np.arange(len(counts)) % 2).astype(np.uint8)
+    return np.repeat(inside, counts).reshape(width, height).T
 
 
 def _from_list(counts: Any) -> np.ndarray:
@@ -123,12 +127,15 @@ def _from_text(text: str) -> np.ndarray:
     return counts
 
 
+def _are_coordinates(values: list[Any]) -> bool:
+    return all(type(value) in (int, float) and abs(value) < _MAX_COORDINATE for value in values)
+
+
 def _points(polygon: Any) -> np.ndarray:
     """The x and y of a polygon's corners, float64 [k, 2]."""
-    if isinstance(polygon, list) and len(polygon) >= 6 and len(polygon) % 2 == 0:
-        numbers = all(type(c) in (int, float) and abs(c) < _MAX_COORDINATE for c in polygon)
-        if numbers:
-            return np.array(polygon, np.float64).reshape(-1, 2)
+    pairs = isinstance(polygon, list) and len(polygon) >= 6 and len(polygon) % 2 == 0
+    if pairs and _are_coordinates(polygon):
+        return np.array(polygon, np.float64).reshape(-1, 2)
     raise RejectError(f"its polygon {polygon!r:.80}, expected the x and y of 3 or more corners")
 
 
@@ -151,25 +158,17 @@ def _polygon_counts(points: np.ndarray, size: tuple[int, int]) -> np.ndarray:
     return np.diff(places, prepend=0, append=height * width)
 
 
-def _outline(
-    begin: np.ndarray, end: np.ndarray, steps: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """The x and y of all points on the edges of a polygon, both ends of each edge included.
-
-    Args:
-        begin, end: The x and y of the ends, int64 [k, 2].
-        steps: The steps of each edge along its longer side, int64 [k].
-    """
-    # The same from both sides: polygons that share an edge share its points.
-    along = np.where(abs(end - begin)[:, :1] >= abs(end - begin)[:, 1:], (0, 1), (1, 0))
-    a, b = np.take_along_axis(begin, along, 1), np.take_along_axis(end, along, 1)
-    flipped = a[:, 0] > b[:, 0]
-    low, high = np.where(flipped[:, None], b, a), np.where(flipped[:, None], a, b)
+def _outline(begin: np.ndarray, end: np.ndarray, steps: np.ndarray) -> np.ndarray:
+    """The points on the edges from `begin` to `end` (int64 [k, 2]) in turn, both ends included, [2, n]."""
+    steep = abs(end - begin)[:, 0] < steps
+    a, b = (np.where(steep[:, None], ends[:, ::-1], ends) for ends in (begin, end))
+    # From the lower end, so that polygons which share an edge share its points.
+    falls = a[:, 0] > b[:, 0]
+    low, high = np.where(falls[:, None], b, a), np.where(falls[:, None], a, b)
     slope = (high - low)[:, 1] / np.maximum(steps, 1)
     edge = np.repeat(np.arange(len(steps)), steps + 1)
-    at = np.arange(len(edge)) - np.repeat(np.cumsum(steps + 1) - steps - 1, steps + 1)
-    at = np.where(flipped[edge], steps[edge] - at, at)
+    at = np.arange(len(edge)) - (np.cumsum(steps + 1) - steps - 1)[edge]
+    at = np.where(falls[edge], steps[edge] - at, at)
+    along = low[edge, 0] + at
     across = np.trunc(low[edge, 1] + slope[edge] * at + 0.5).astype(np.int64)
-    points = np.stack((low[edge, 0] + at, across), axis=1)
-    points = np.take_along_axis(points, along[edge], 1)
-    return points[:, 0], points[:, 1]
+    return np.where(steep[edge], (across, along), (along, across))
