@@ -73,10 +73,10 @@ class ImageFlags(InputFlags):
     )
     boxes: str = flag(
         "",
-        "boxes of objects: from a COCO file; or from Pascal VOC's .xml or YOLO's .txt with the "
-        "image's name, in DIR or in the format's usual folder",
+        "boxes of objects: from a COCO file; from a .csv or another table with a row for each box; or from "
+        "Pascal VOC's .xml or YOLO's .txt with the image's name, in DIR or in the format's usual folder",
         unset="none",
-        metavar="coco:FILE|voc[:DIR]|yolo[:DIR]",
+        metavar="coco:FILE|csv:FILE|voc[:DIR]|yolo[:DIR]",
     )
     class_names: str = flag(
         "",

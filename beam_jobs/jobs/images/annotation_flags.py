@@ -11,6 +11,7 @@ from beam_jobs.jobs.images.boxes import AnnotationsOf
 from beam_jobs.jobs.images.coco.objects import Segmentation
 from beam_jobs.jobs.images.coco.reading import coco_file
 from beam_jobs.jobs.images.voc_yolo import read_class_names
+from beam_jobs.sources.classes import label_names
 from beam_jobs.sources.source import COLUMN
 from beam_jobs.storage.files import read_bytes
 from beam_jobs.storage.paths import absolute_path
@@ -33,8 +34,10 @@ def parse_annotations(
         UsageError: A value has no valid form, or its file cannot be read.
     """
     box_format, _, boxes_path = boxes.partition(":")
-    if box_format not in get_args(BoxFormat) or (box_format == "coco" and not boxes_path):
-        raise UsageError(f"--boxes {boxes}: expected coco:FILE, voc, voc:DIR, yolo or yolo:DIR")
+    if box_format not in get_args(BoxFormat) or (box_format in ("coco", "csv") and not boxes_path):
+        raise UsageError(
+            f"--boxes {boxes}: expected coco:FILE, csv:FILE, voc, voc:DIR, yolo or yolo:DIR"
+        )
     if class_names and box_format != "yolo":
         raise UsageError("--class_names names the classes in YOLO files: add --boxes yolo")
     if segmentation == "semantic" and masks:
@@ -61,6 +64,10 @@ def parse_annotations(
         about=about,
         segmentation=segmentation,
     )
+    if box_format == "csv":
+        table = coco_file(annotations.boxes_path, table=True)
+        names, in_pixels = label_names(table.category_names), table.unsized == "pixels"
+        return replace(annotations, class_names=names, in_pixels=in_pixels)
     return _with_names(annotations, keypoints) if box_format == "coco" else annotations
 
 

@@ -26,7 +26,7 @@ from beam_jobs.sources.source import COLUMN, Source, column_of
 from beam_jobs.storage.files import open_seekable
 from beam_jobs.storage.paths import is_local
 
-BoxFormat = Literal["", "coco", "voc", "yolo"]
+BoxFormat = Literal["", "coco", "csv", "voc", "yolo"]
 
 CaptionFormat = Literal["", "coco", "txt", "column"]
 
@@ -40,7 +40,7 @@ class ImageAnnotations:
 
     Attributes:
         boxes: The format of the boxes; empty for none.
-        boxes_path: The COCO file, or the folder of VOC or YOLO files; empty for the usual place.
+        boxes_path: The COCO file, the table, or the folder of VOC or YOLO files; empty for the usual place.
         class_names: Names of the boxes' classes by id, as far as they are known before any image.
         captions: The format of the captions; empty for none.
         captions_path: The COCO file, the folder of text files, or the column.
@@ -48,6 +48,7 @@ class ImageAnnotations:
         about: The pixels that boxes and masks are about.
         segmentation: The masks that are made of COCO's segmentations.
         keypoints: The names of COCO's keypoints; empty for no keypoints.
+        in_pixels: Whether corners are pixels of images of which no size is stated.
     """
 
     boxes: BoxFormat = ""
@@ -59,6 +60,7 @@ class ImageAnnotations:
     about: AnnotationsOf = "auto"
     segmentation: Segmentation = "none"
     keypoints: tuple[str, ...] = ()
+    in_pixels: bool = False
 
     @property
     def has_mask(self) -> bool:
@@ -79,7 +81,7 @@ class ImageAnnotations:
     def class_names_by_feature(self) -> Names:
         """Names of classes and keypoints, by feature, that are known before any image is read."""
         names: dict[str, tuple[str, ...]] = {}
-        if self.boxes == "yolo" or self.class_names:
+        if self.boxes in ("csv", "yolo") or self.class_names:
             names["box_labels"] = self.class_names
         if self.segmentation == "semantic":
             names["mask"] = ("background", *self.class_names)
@@ -138,8 +140,8 @@ class ImageAnnotations:
             return source
         row = dict(source.row)
         try:
-            if self.boxes == "coco":
-                coco = coco_file(self.boxes_path, self.details)
+            if self.boxes in ("coco", "csv"):
+                coco = coco_file(self.boxes_path, self.details, self.boxes == "csv")
                 boxes = coco.boxes(source.file)
                 row["boxes"] = [boxes.corners.tolist(), boxes.names, boxes.size]
                 if self.details:
@@ -208,9 +210,10 @@ class ImageAnnotations:
         Raises:
             RejectError: The file of its boxes is missing, cannot be read, or is not valid.
         """
-        if self.boxes == "coco":
+        if self.boxes in ("coco", "csv"):
             corners, names, size = column_of(source.row, "boxes")
-            return Boxes(np.array(corners, np.float64).reshape(-1, 4), tuple(names), tuple(size))
+            corners = np.array(corners, np.float64).reshape(-1, 4)
+            return Boxes(corners, tuple(names), tuple(size) if size else None)
         data = read_joined(source, "boxes")
         if self.boxes == "yolo":
             # An image without objects has an empty file, or no file.

@@ -48,6 +48,10 @@ class Boxes(NamedTuple):
     names: tuple[str, ...]
     size: tuple[int, int] | None
 
+    def divided(self, size: tuple[int, int]) -> Boxes:
+        """Boxes whose corners are in pixels of an image of this size, as fractions."""
+        return self._replace(corners=self.corners / (size * 2))
+
 
 class Geometry(NamedTuple):
     """How a point of an image file becomes a point of the image that is written.

@@ -186,6 +186,9 @@ class ImageJob(FilesInParts):
         """The features of the objects in an image: their boxes, and what is asked for besides."""
         annotations = self.annotations
         boxes = annotations.boxes_of(source)
+        if annotations.in_pixels:
+            stored = annotations.about == "stored"
+            boxes = boxes.divided(mover.geometry.stored if stored else mover.geometry.upright)
         corners, rows = move_boxes(boxes, mover.geometry, annotations.about)
         kept = rows.tolist()
         record: dict[str, Any] = {

@@ -91,7 +91,10 @@ def test_coco_and_yolo_name_their_classes_before_any_image_is_read(tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({"boxes": "pascal"}, "--boxes pascal: expected coco:FILE, voc, voc:DIR, yolo or yolo:DIR"),
+        (
+            {"boxes": "pascal"},
+            "--boxes pascal: expected coco:FILE, csv:FILE, voc, voc:DIR, yolo or yolo:DIR",
+        ),
         ({"boxes": "coco"}, "--boxes coco: expected coco:FILE"),
         ({"boxes": "coco:"}, "--boxes coco:: expected coco:FILE"),
         ({"boxes": "coco:nothing.json"}, "nothing.json: cannot be read: .*No such file"),

@@ -34,6 +34,8 @@ class CocoAnnotations:
         keypoint_names: The names of all keypoints.
         caption_starts: Where the captions of each image begin and the last ones end, int64 [n + 1].
         all_captions: The captions of all images.
+        unsized: "fractions" or "pixels", which the corners are, in a table that states no sizes.
+        kind: The kind of file, for errors.
     """
 
     category_names: tuple[str, ...]
@@ -48,6 +50,8 @@ class CocoAnnotations:
     keypoint_names: tuple[str, ...]
     caption_starts: np.ndarray
     all_captions: Ragged
+    unsized: str = ""
+    kind: str = "COCO file"
 
     def boxes(self, file_name: str) -> Boxes:
         """The boxes of an image in the order of the file.
@@ -64,7 +68,7 @@ class CocoAnnotations:
         found = found[~self.crowds[found]]
         names = tuple(self.category_names[class_] for class_ in self.classes[found].tolist())
         height, width = self.sizes[row].tolist()
-        return Boxes(self.corners[found], names, (height, width))
+        return Boxes(self.corners[found], names, None if self.unsized else (height, width))
 
     def objects(self, file_name: str) -> list[CocoObject]:
         """All objects of an image, crowds included; arguments and errors as for `boxes`."""
@@ -96,21 +100,24 @@ class CocoAnnotations:
         return tuple(self.all_captions[number].decode() for number in found)
 
     def _row(self, file_name: str) -> int:
-        name = reversed_name(file_name)
-        start = name
-        while start:
-            row = bisect_left(self.names, start)
-            if row < len(self.names) and self.names[row] == start:
-                return row
-            start = start.rpartition(b"/")[0]
-        longer = self._rows_below(name)
-        if len(longer) == 1:
-            return longer[0]
+        stem = (
+            file_name[: file_name.rfind(".")] if "." in file_name.rpartition("/")[2] else file_name
+        )
+        for name in (reversed_name(file_name), reversed_name(stem)):  # Some tables name the stems.
+            start = name
+            while start:
+                row = bisect_left(self.names, start)
+                if row < len(self.names) and self.names[row] == start:
+                    return row
+                start = start.rpartition(b"/")[0]
+            longer = self._rows_below(name)
+            if len(longer) == 1:
+                return longer[0]
         hint = ""
-        if alike := self._rows_below(name.partition(b"/")[0]):
+        if alike := self._rows_below(reversed_name(file_name).partition(b"/")[0]):
             other = reversed_name(self.names[alike[0]].decode()).decode()
             hint = f"; it has {other!r}, name the folder above with --input"
-        raise RejectError(f"the COCO file has no image of this name{hint}")
+        raise RejectError(f"the {self.kind} has no image of this name{hint}")
 
     def _rows_below(self, name: bytes) -> range:
         """The rows of the names that end with a reversed name, after a folder."""

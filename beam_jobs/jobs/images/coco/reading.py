@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 from array import array
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -18,6 +19,7 @@ from beam_jobs.jobs.images.annotation_files import file_status
 from beam_jobs.jobs.images.boxes import MAX_SIDE
 from beam_jobs.jobs.images.coco.entries import entries
 from beam_jobs.jobs.images.coco.lookup import CocoAnnotations, reversed_name
+from beam_jobs.jobs.images.coco.tables import table_entries
 from beam_jobs.packages import require
 from beam_jobs.records.ragged import Ragged
 from beam_jobs.storage.files import open_file
@@ -54,14 +56,42 @@ def read_coco(path: str, details: bool = False) -> CocoAnnotations:
     return lists.annotations()
 
 
+def read_table(path: str) -> CocoAnnotations:
+    """Reads a table with a row for each box; classes are in sorted order.
+
+    Raises:
+        UsageError: The file cannot be read, or lacks a column.
+    """
+    lists = _CocoLists(path, details=False)
+    for section, entry in table_entries(path):
+        lists.add(section, entry)
+    found = lists.annotations()
+    order = np.argsort(found.category_names)
+    unsized = ""
+    if (found.sizes == 1).all():
+        unsized = "fractions" if found.corners.max(initial=0) <= 1 else "pixels"
+    return replace(
+        found,
+        category_names=tuple(sorted(found.category_names)),
+        classes=np.argsort(order)[found.classes],
+        unsized=unsized,
+        kind="table",
+    )
+
+
 @functools.lru_cache(maxsize=4)
-def _read_unchanged(path: str, details: bool, _: tuple[int, int] | None) -> CocoAnnotations:
-    return read_coco(path, details)
+def _read_unchanged(
+    path: str, details: bool, table: bool, _: tuple[int, int] | None
+) -> CocoAnnotations:
+    return read_table(path) if table else read_coco(path, details)
 
 
-def coco_file(path: str, details: bool = False) -> CocoAnnotations:
-    """The contents of a COCO file, read again only if the file has changed; arguments as for `read_coco`."""
-    return _read_unchanged(path, details, file_status(path))
+def coco_file(path: str, details: bool = False, table: bool = False) -> CocoAnnotations:
+    """The contents of a COCO file or a table of boxes, read again only if the file has changed.
+
+    Arguments and errors as for `read_coco` and `read_table`.
+    """
+    return _read_unchanged(path, details, table, file_status(path))
 
 
 class _CocoLists:
