@@ -49,7 +49,7 @@ class Inputs:
         samples: Whether `.cls`, `.txt` and `.json` members of archives are sidecars, which hold columns
             of the member with the same name.
         columns: The columns to take from sidecars.
-        skips: Whether to skip a file that a pattern matches, given its path.
+        skips: Whether to skip a file that a pattern matches, or a member (`x.zip/name`), given its path.
         dialect: How tables and texts are written.
         key: What a record's key is: "path", or "member" for the paths of members inside their archives.
     """
@@ -148,7 +148,8 @@ class Inputs:
             with open_seekable(self.path(archive.key)) as file:
                 try:
                     for member in members(file, kind):
-                        found.append(member)
+                        if not self.skips(f"{self.path(archive.key)}/{member.name}"):
+                            found.append(member)
                 except RejectError as error:  # The members before the damage are good.
                     broken = str(error)
                 yield from self._samples(archive, found, file)

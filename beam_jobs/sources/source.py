@@ -52,7 +52,8 @@ class Source(NamedTuple):
         archive: Key of the archive that contains it; empty for a file.
         location: Where the archive holds its bytes.
         row: Columns from a table, or from files next to it: JSON values by name.
-        joined: The files of a joined recording: (name of the array, path, size, modified).
+        joined: Further files: (name of the array, or what it holds; path; size; modified), and the location
+            of a member of an archive.
         path: Path relative to the root, if the key is something else.
         error: Why nothing can be loaded from it; empty if no reason is known yet.
         groups: The row groups that it stands for; None for anything else.
@@ -64,7 +65,7 @@ class Source(NamedTuple):
     archive: str = ""
     location: MemberLocation | None = None
     row: Mapping[str, Any] = _NOTHING
-    joined: tuple[tuple[str, str, int, int], ...] = ()
+    joined: tuple[tuple[Any, ...], ...] = ()
     path: str = ""
     error: str = ""
     groups: RowGroups | None = None

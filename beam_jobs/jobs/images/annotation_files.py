@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import io
 import os
+import re
 from collections.abc import Callable
-from typing import Literal, NamedTuple, TypeVar
+from pathlib import Path
+from typing import Any, BinaryIO, Literal, NamedTuple
 
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.images.voc_yolo import MAX_BYTES
+from beam_jobs.sources.archives.archive import archive_kind, members, open_member, read_member
+from beam_jobs.sources.archives.member import MemberLocation
 from beam_jobs.sources.source import Source
-from beam_jobs.storage.files import open_file
+from beam_jobs.storage.files import open_file, open_seekable
 from beam_jobs.storage.paths import is_local
-
-T = TypeVar("T")
+from readers.format.tfrecord import MAX_RECORD_BYTES
 
 Content = Literal["boxes", "captions", "mask"]
 
@@ -22,8 +27,72 @@ Content = Literal["boxes", "captions", "mask"]
 LAYOUTS = {"voc": ("JPEGImages", "Annotations"), "yolo": ("images", "labels")}
 
 
+# A path inside an archive: that of the archive, and that of the member.
+_INSIDE = re.compile(r"(.*?\.(?:zip|tar))/(.+)", re.IGNORECASE | re.DOTALL)
+
+# Where a file is, as `Source.joined` has it: what it holds, its path, its size, when it was modified; of a
+# member of an archive also its location.
+Entry = tuple[Any, ...]
+
+
+def _split(path: str) -> tuple[str, str] | None:
+    """The archive and the member that a path names; None for the path of a file."""
+    found = _INSIDE.fullmatch(path)
+    if not found or (is_local(path) and Path(found[1]).is_dir()):
+        return None
+    return found[1], found[2]
+
+
+def image_path(source: Source, path: str) -> str:
+    """The path of an image, also inside an archive.
+
+    Args:
+        source: The image.
+        path: Its path, or that of its archive.
+    """
+    return f"{path}/{_member(source)}" if source.archive else path
+
+
+def _member(source: Source) -> str:
+    """The path of an image relative to its archive, or to the root of all images."""
+    return source.file.removeprefix(f"{source.archive}/") if source.archive else source.file
+
+
+@functools.lru_cache(maxsize=4)
+def _members(archive: str, _: tuple[int, int] | None) -> dict[str, MemberLocation]:
+    """The members of an archive by name; of a damaged one, those before the damage."""
+    found: dict[str, MemberLocation] = {}
+    with contextlib.suppress(RejectError), open_seekable(archive) as file:
+        for member in members(file, archive_kind(archive) or ""):
+            if member.location:
+                found[member.name] = member.location
+    return found
+
+
+def _location(archive: str, member: str) -> MemberLocation | None:
+    with contextlib.suppress(OSError):
+        return _members(archive, file_status(archive)).get(member)
+    return None
+
+
+def open_annotations(path: str) -> BinaryIO:
+    """Opens a file, or a member of an archive (`x.zip/folder/name`), to be read from front to back.
+
+    Raises:
+        OSError: It is missing or cannot be read.
+    """
+    if not (inside := _split(path)):
+        return open_file(path)
+    archive, member = inside
+    if not (location := _members(archive, file_status(archive)).get(member)):
+        raise FileNotFoundError(f"the archive has no member {member!r}")
+    return open_member(open_file(archive), location, member)
+
+
 def file_status(path: str) -> tuple[int, int] | None:
     """Size and modification time of a local file, None if it is missing; (0, 0) if it is remote."""
+    if inside := _split(path):
+        path = inside[0]
     if not is_local(path):
         return 0, 0
     try:
@@ -58,7 +127,8 @@ class AnnotationFiles(NamedTuple):
     def candidates(self, source: Source, path: str) -> list[str]:
         """The paths at which the file of an image may be, the likeliest first.
 
-        A folder of their own repeats the folders of the images, or holds all files side by side.
+        A folder of their own repeats the folders of the images, or holds all files side by side. An archive
+        may hold images and that folder, so that the folders of the images begin with one of their own.
 
         Args:
             source: The image.
@@ -67,8 +137,10 @@ class AnnotationFiles(NamedTuple):
         if not self.folder:
             return [self._default_path(path)]
         name = f"{_stem(path)}.{self.extension}"
-        subfolder = source.file.rpartition("/")[0]
-        return [f"{self.folder}/{subfolder}/{name}"] * bool(subfolder) + [f"{self.folder}/{name}"]
+        subfolders = _member(source).split("/")[:-1]
+        starts = range(len(subfolders) + 1) if source.archive else (0, len(subfolders))
+        paths = ["/".join((self.folder, *subfolders[start:], name)) for start in starts]
+        return list(dict.fromkeys(paths))
 
     def _default_path(self, path: str) -> str:
         folder, _, name = path.rpartition("/")
@@ -86,33 +158,52 @@ class AnnotationFiles(NamedTuple):
             return path == self._default_path(path)
         return path.startswith(f"{self.folder}/") and not root.startswith(f"{self.folder}/")
 
-    def find(self, source: Source, path: str) -> list[tuple[str, str, int, int]]:
+    def find(self, source: Source, path: str) -> list[Entry]:
         """The file of an image as an entry of `Source.joined`; every candidate if it is remote."""
-        found: list[tuple[str, str, int, int]] = []
+        found: list[Entry] = []
         for candidate in self.candidates(source, path):
-            if status := file_status(candidate):
+            if inside := _split(candidate):
+                if location := _location(*inside):
+                    return [(self.content, candidate, location.size, source.modified, location)]
+            elif status := file_status(candidate):
                 found.append((self.content, candidate, *status))
                 if is_local(candidate):  # Whether a remote one exists is not known.
                     break
         return found
 
 
-def open_joined(source: Source, content: Content, opener: Callable[[str], T]) -> T | None:
+def open_joined(
+    source: Source,
+    content: Content,
+    opener: Callable[[str], BinaryIO],
+    limit: int = MAX_RECORD_BYTES,
+) -> BinaryIO | None:
     """Opens the file with some content that is joined to a source; None if no file is joined.
+
+    Args:
+        source: The image.
+        content: What the file holds.
+        opener: Opens the file if it is in no archive.
+        limit: The most bytes of a member of an archive.
 
     Raises:
         RejectError: The file cannot be opened.
     """
-    paths = [path for joined, path, _, _ in source.joined if joined == content]
-    if not paths:
+    entries = [entry for entry in source.joined if entry[0] == content]
+    if not entries:
         return None
-    for path in paths[:-1]:
+    for entry in entries[:-1]:
         with contextlib.suppress(OSError):
-            return opener(path)
+            return opener(entry[1])
+    path, *location = entries[-1][1], *entries[-1][4:]
     try:
-        return opener(paths[-1])
-    except OSError as error:
-        raise RejectError(f"{paths[-1]}: cannot be read: {error}") from None
+        if not location:
+            return opener(path)
+        archive, member = _split(path) or (path, "")
+        with open_file(archive) as file:
+            return io.BytesIO(read_member(file, MemberLocation(*location[0]), member, limit))
+    except (OSError, RejectError) as error:
+        raise RejectError(f"{path}: cannot be read: {error}") from None
 
 
 def read_joined(source: Source, content: Content) -> bytes | None:
@@ -123,9 +214,11 @@ def read_joined(source: Source, content: Content) -> bytes | None:
     Raises:
         RejectError: The file cannot be read.
     """
-
-    def read(path: str) -> bytes:
-        with open_file(path) as file:
+    opened = open_joined(source, content, open_file, MAX_BYTES)
+    if opened is None:
+        return None
+    try:
+        with opened as file:
             return file.read(MAX_BYTES + 1)
-
-    return open_joined(source, content, read)
+    except OSError as error:
+        raise RejectError(f"its {content}: cannot be read: {error}") from None

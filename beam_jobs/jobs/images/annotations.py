@@ -12,6 +12,7 @@ from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.images.annotation_files import (
     LAYOUTS,
     AnnotationFiles,
+    image_path,
     open_joined,
     read_joined,
 )
@@ -117,24 +118,27 @@ class ImageAnnotations:
             path: The file's path.
             root: The common root of the images.
         """
-        return any(files.include(path, root) for files in self._files)
+        whole = path in (self.boxes_path, self.captions_path)
+        return whole or any(files.include(path, root) for files in self._files)
 
     def with_annotations(self, source: Source, path: str) -> Source:
         """The source of an image with its annotations, or with the files that hold them.
 
         Args:
             source: The image.
-            path: The image's path.
+            path: The image's path, or that of its archive.
 
         Raises:
-            UsageError: The image is in an archive, and the annotations are files next to images.
+            UsageError: The image is in a `.tar.gz` or in Parquet, and the annotations are files.
         """
         if source.error:
             return source
-        if (source.archive or source.packed) and self._files:
+        unlisted = source.packed or (source.archive and not source.location)
+        if unlisted and self._files:
             raise UsageError(
-                f"{source.key}: {self._flags_of_files} and archives do not go together yet: unpack "
-                f"the archive; --boxes coco:FILE and --captions {COLUMN}txt work as it is"
+                f"{source.key}: {self._flags_of_files} do not go together with archives that are read "
+                "from front to back: unpack it, or make it a .zip or .tar; --boxes coco:FILE and "
+                f"--captions {COLUMN}txt work as it is"
             )
         if source.packed:
             return source
@@ -150,6 +154,7 @@ class ImageAnnotations:
                 row["captions"] = coco_file(self.captions_path).captions(source.file)
         except RejectError as error:
             return source._replace(error=str(error))
+        path = image_path(source, path)
         joined = [entry for files in self._files for entry in files.find(source, path)]
         return source._replace(row=row, joined=tuple(joined))
 
@@ -181,7 +186,8 @@ class ImageAnnotations:
                     "captions": f"--captions {self.captions}",
                     "mask": "--masks",
                 }[files.content]
-                expected = " or ".join(files.candidates(images[0], inputs.path_of(images[0])))
+                path = image_path(images[0], inputs.path_of(images[0]))
+                expected = " or ".join(files.candidates(images[0], path))
                 raise UsageError(
                     f"{flag}: none of the first {len(images)} images has such a file; that of "
                     f"{images[0].key} would be {expected}"
@@ -273,7 +279,7 @@ def _header(inputs: Inputs, source: Source) -> tuple[tuple[int, int], int] | Non
 def _check_shared(images: list[Source]) -> None:
     owners: dict[str, tuple[str, str]] = {}
     for source in images:
-        for content, file, _, _ in source.joined:
+        for content, file, *_ in source.joined:
             first_content, first_image = owners.setdefault(file, (content, source.file))
             if first_content != content:
                 raise UsageError(f"{file}: it cannot be {first_content} and {content} at once")

@@ -14,10 +14,11 @@ from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.images import annotations as annotations_module
 from beam_jobs.jobs.images.annotation_flags import parse_annotations
 from beam_jobs.jobs.images.annotations import ImageAnnotations
-from beam_jobs.jobs.images.voc_yolo import MAX_BYTES
+from beam_jobs.jobs.images.voc_yolo import MAX_BYTES, voc_boxes, yolo_boxes
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.source import Source, pack_reference, unpack_reference
-from tests.support.archives import tarred
+from tests.support.archives import tarred, zipped
+from tests.support.images import encoded
 
 VOC = """<annotation><size><width>20</width><height>10</height><depth>3</depth></size>
 <object><name>dog</name><bndbox><xmin>2</xmin><ymin>1</ymin><xmax>6</xmax><ymax>5</ymax></bndbox>
@@ -287,17 +288,114 @@ def test_annotation_files_of_archive_members_are_refused_with_the_alternatives(
     if flags.get("boxes") == "coco:c.json":
         flags = flags | {"boxes": f"coco:{write(tmp_path / 'c.json', COCO)}"}
     message = (
-        f": {named} and archives do not go together yet: unpack the archive; --boxes coco:FILE"
+        f": {named} do not go together with archives that are read from front to back: unpack it, or "
+        "make it a .zip or .tar; --boxes coco:FILE"
     )
     with pytest.raises(UsageError, match=message):
         parse(**flags).with_annotations(source, "/d/x")
 
 
-@pytest.mark.parametrize("mode", ["w", "w:gz"])
-def test_archives_are_refused_before_the_job_starts(tmp_path, mode):
-    archive = write(tmp_path / f"x.tar{'.gz' * (mode != 'w')}", tarred([("1.jpg", b"")], mode))
-    with pytest.raises(UsageError, match="--boxes voc and archives do not go together yet"):
+def test_packed_archives_are_refused_before_the_job_starts(tmp_path):
+    archive = write(tmp_path / "x.tar.gz", tarred([("1.jpg", b"")], "w:gz"))
+    with pytest.raises(
+        UsageError, match="--boxes voc do not go together with archives that are read"
+    ):
         parse("voc").check_files(Inputs.of([str(archive)]))
+
+
+# Members of archives.
+
+
+def in_archive(folder: Path, kind: str, members: dict[str, bytes]) -> Path:
+    pack = zipped if kind == "zip" else tarred
+    return write(folder / f"x.{kind}", pack(members.items()))
+
+
+def sources(annotations: ImageAnnotations, archive: Path) -> dict[str, Source]:
+    """The images in an archive with their annotations, as references carry them."""
+    inputs = Inputs.of([str(archive)], samples=True)
+    skips = functools.partial(annotations.is_annotation, root=inputs.root)
+    inputs = dataclasses.replace(inputs, skips=skips)
+    annotations.check_files(inputs)
+    found = [
+        annotations.with_annotations(source, inputs.path_of(source))
+        for source in inputs.sources(inputs.patterns[0])
+    ]
+    return {source.key: unpack_reference(pack_reference(source)) for source in found}
+
+
+@pytest.mark.parametrize("kind", ["zip", "tar"])
+@pytest.mark.parametrize(
+    ("boxes", "image", "file"),
+    [
+        ("voc", "VOC2007/JPEGImages/1.jpg", "VOC2007/Annotations/1.xml"),
+        ("voc", "1.jpg", "1.xml"),
+        ("yolo", "train/images/1.jpg", "train/labels/1.txt"),
+        ("yolo", "a/1.jpg", "a/1.txt"),
+    ],
+)
+def test_annotations_in_an_archive_are_found_where_folders_have_them(
+    tmp_path, kind, boxes, image, file
+):
+    data = VOC.encode() if boxes == "voc" else b"0 0.5 0.5 0.2 0.4"
+    archive = in_archive(tmp_path, kind, {image: b"picture", file: data})
+    annotations = parse(boxes)
+    found = sources(annotations, archive)
+    assert [*found] == [f"x.{kind}/{image}"]
+    (source,) = found.values()
+    expected = voc_boxes(data) if boxes == "voc" else yolo_boxes(data, ())
+    np.testing.assert_array_equal(annotations.boxes_of(source).corners, expected.corners)
+
+
+@pytest.mark.parametrize("kind", ["zip", "tar"])
+def test_masks_captions_and_coco_files_are_read_in_archives(tmp_path, kind):
+    mask = encoded(np.eye(4, dtype=np.uint8), "PNG")
+    archive = in_archive(
+        tmp_path,
+        kind,
+        {
+            "images/a/1.jpg": b"picture",
+            "images/a/1.txt": b"One.\n",
+            "masks/a/1.png": mask,
+            "c.json": json.dumps(COCO).replace("a.jpg", "1.jpg").encode(),
+        },
+    )
+    annotations = parse(f"coco:{archive}/c.json", captions="txt", masks=f"{archive}/masks")
+    found = sources(annotations, archive)
+    assert [*found] == [f"x.{kind}/images/a/1.jpg"]
+    (source,) = found.values()
+    assert annotations.captions_of(source) == ["One."]
+    assert annotations.open_mask(source).read() == mask
+    assert annotations.boxes_of(source).names == ("dog", "cat")
+
+
+def test_an_archive_of_annotations_serves_a_folder_of_images(tmp_path):
+    archive = in_archive(tmp_path, "zip", {"1.xml": VOC.encode()})
+    image = write(tmp_path / "p" / "a" / "1.jpg")
+    annotations = parse(f"voc:{archive}")
+    source = annotated(annotations, "a/1.jpg", image)
+    assert annotations.boxes_of(source).names == voc_boxes(VOC.encode()).names
+    other = annotated(annotations, "a/2.jpg", image.with_name("2.jpg"))
+    with pytest.raises(RejectError, match="no annotation file found"):
+        annotations.boxes_of(other)
+
+
+def test_damaged_and_missing_members_are_named(tmp_path):
+    archive = in_archive(tmp_path, "zip", {"1.jpg": b"picture", "1.xml": VOC.encode() * 3})
+    (source,) = sources(parse("voc"), archive).values()
+    data = bytearray(archive.read_bytes())
+    data[data.index(b"1.xml") + 20] ^= 255
+    archive.write_bytes(data)
+    with pytest.raises(RejectError, match=r"x.zip/1.xml: cannot be read: "):
+        parse("voc").boxes_of(source)
+    with pytest.raises(
+        UsageError, match=r"x.zip/c.json: cannot be read: the archive has no member"
+    ):
+        parse(f"coco:{archive}/c.json")
+    large = write(tmp_path / "y.zip", zipped([("1.jpg", b""), ("1.xml", bytes(MAX_BYTES + 1))]))
+    (source,) = sources(parse("voc"), large).values()
+    with pytest.raises(RejectError, match=f"it has {MAX_BYTES + 1} bytes, more than {MAX_BYTES}"):
+        parse("voc").boxes_of(source)
 
 
 def test_columns_and_coco_files_work_in_archives(tmp_path):

@@ -14,15 +14,14 @@ from typing import Any
 import numpy as np
 import orjson
 
-from beam_jobs.errors import UsageError
-from beam_jobs.jobs.images.annotation_files import file_status
+from beam_jobs.errors import RejectError, UsageError
+from beam_jobs.jobs.images.annotation_files import file_status, open_annotations
 from beam_jobs.jobs.images.boxes import MAX_SIDE
 from beam_jobs.jobs.images.coco.entries import entries
 from beam_jobs.jobs.images.coco.lookup import CocoAnnotations, reversed_name
 from beam_jobs.jobs.images.coco.tables import table_entries
 from beam_jobs.packages import require
 from beam_jobs.records.ragged import Ragged
-from beam_jobs.storage.files import open_file
 
 # The fields of objects that are read on request.
 _DETAILS = ("segmentation", "keypoints")
@@ -42,12 +41,12 @@ def read_coco(path: str, details: bool = False) -> CocoAnnotations:
     ijson = require("ijson", "boxes", "COCO files")
     lists = _CocoLists(path, details)
     try:
-        with open_file(path) as file:
+        with open_annotations(path) as file:
             for section, entry in entries(
                 ijson.basic_parse(file, use_float=True), _DETAILS * details
             ):
                 lists.add(section, entry)
-    except OSError as error:
+    except (OSError, RejectError) as error:
         raise UsageError(f"{path}: cannot be read: {error}") from None
     # Some backends of ijson pass on the errors of Python's own parser.
     except (ijson.JSONError, ValueError) as error:
