@@ -14,6 +14,7 @@ from beam_jobs.cli.flags import flag
 from beam_jobs.cli.inputs import InputFlags, label_flag
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.images.annotation_flags import parse_annotations
+from beam_jobs.jobs.images.annotations import Unannotated
 from beam_jobs.jobs.images.boxes import AnnotationsOf, Resize
 from beam_jobs.jobs.images.coco.objects import Segmentation
 from beam_jobs.jobs.images.image_files import MAX_PIXELS, Frames
@@ -108,6 +109,11 @@ class ImageFlags(InputFlags):
         "the keypoints of the objects in --boxes coco:FILE: y, x and visibility of each",
         unset="off",
     )
+    unannotated: Unannotated = flag(
+        "auto",
+        "images without boxes, captions or a mask: reject; keep, as records with no boxes, no captions and "
+        "a mask of zeros, which are counted; auto rejects, and keeps images without a YOLO file",
+    )
     annotations_of: AnnotationsOf = flag(
         "auto",
         "the pixels that --boxes and --masks are about where EXIF turns an image: stored, as in the "
@@ -120,6 +126,11 @@ class ImageFlags(InputFlags):
         if self.annotations_of != "auto" and not (self.boxes or self.masks):
             raise UsageError(
                 f"--annotations_of {self.annotations_of}: there are no annotations; add --boxes or "
+                "--masks"
+            )
+        if self.unannotated != "auto" and not (self.boxes or self.masks or self.captions):
+            raise UsageError(
+                f"--unannotated {self.unannotated}: there are no annotations; add --boxes, --captions or "
                 "--masks"
             )
         size = parse_image_size(self.image_size)
@@ -175,6 +186,7 @@ class ImageFlags(InputFlags):
             about=self.annotations_of,
             segmentation=self.segmentation,
             keypoints=self.keypoints,
+            unannotated=self.unannotated,
         )
         extras = self.extras
         names = [*columns, *(extra.column for extra in extras), *annotations.columns]

@@ -98,6 +98,7 @@ _STATED_IF_GIVEN = {
         "keypoints",
         "max_pixels",
         "segmentation",
+        "unannotated",
         *_RAW,
     },
     "text": _RAW,

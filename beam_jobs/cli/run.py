@@ -228,6 +228,11 @@ def _run(command: Command, report: Report) -> None:
             "--frames all makes a record of each frame",
             more_frames=manifest.more_frames,
         )
+    if manifest.unannotated:
+        report.note(
+            f"images without an annotation that are kept: {manifest.unannotated:,}",
+            unannotated=manifest.unannotated,
+        )
     if manifest.rejected:
         _report_rejects(report, join(directory, REJECTS), manifest.rejected)
     report.warn(

@@ -16,7 +16,13 @@ import numpy as np
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.passes import EncodedRecords, EncodingPlan, FirstPass, FoundRecords, SecondPass
 from beam_jobs.jobs.protocols import FileJob, Learns, Part, PartsJob, RecordJob
-from beam_jobs.jobs.record import MORE_FRAMES, SourceValues, source_values, whole_record
+from beam_jobs.jobs.record import (
+    MORE_FRAMES,
+    UNANNOTATED,
+    SourceValues,
+    source_values,
+    whole_record,
+)
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.records.encode import RecordEncoder
 from beam_jobs.records.rejects import OnReject, Reject, Stage
@@ -187,9 +193,9 @@ class FileSecondPass(SecondPass):
             for key, record in part.records():
                 if labels is not None:
                     values = values._replace(label=labels[done])
-                has_more_frames = record.pop(MORE_FRAMES, False)
+                facts = record.pop(MORE_FRAMES, False), record.pop(UNANNOTATED, False)
                 whole = whole_record(record, key, values, self.class_ids)
-                batch.add(key, split, encoder.encode(split, whole, has_more_frames))
+                batch.add(key, split, encoder.encode(split, whole, *facts))
                 done += 1
                 yield
             batch.rejects += part.rejects

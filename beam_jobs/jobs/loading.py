@@ -12,7 +12,13 @@ import numpy as np
 
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.protocols import FileJob
-from beam_jobs.jobs.record import MORE_FRAMES, label_or_none, source_values, whole_record
+from beam_jobs.jobs.record import (
+    MORE_FRAMES,
+    UNANNOTATED,
+    label_or_none,
+    source_values,
+    whole_record,
+)
 from beam_jobs.records.encode import RecordEncoder
 from beam_jobs.records.rejects import Reject
 from beam_jobs.records.statistics import Statistics
@@ -110,8 +116,8 @@ class Loader:
         for source in map(unpack_reference, references):
             try:
                 record = self.record(source)
-                has_more_frames = record.pop(MORE_FRAMES, False)
-                frames.append(encoder.encode(0, record, has_more_frames))
+                facts = record.pop(MORE_FRAMES, False), record.pop(UNANNOTATED, False)
+                frames.append(encoder.encode(0, record, *facts))
             except RejectError as error:
                 rejects.append(Reject.of(source.key, "decode", error))
             except ValueError as error:

@@ -16,6 +16,9 @@ from beam_jobs.storage.encodings import is_utf8
 # No feature can have this name.
 MORE_FRAMES = "\0more frames"
 
+# Likewise: whether an annotation of the record is missing.
+UNANNOTATED = "\0unannotated"
+
 
 class SourceValues(NamedTuple):
     """The values that a source states of its records, before it is read.

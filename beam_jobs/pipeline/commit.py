@@ -99,6 +99,7 @@ def _manifest_of(
                 figures.get(name, {}),
                 known.duplicates,
                 found_in[name].more_frames if name in found_in else 0,
+                found_in[name].unannotated if name in found_in else 0,
             )
             for name, results, known in zip(names, splits, summary.splits, strict=True)
         },

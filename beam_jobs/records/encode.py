@@ -63,13 +63,20 @@ class RecordEncoder(RecordCounter):
         self._pending: dict[int, list[Mapping[str, Any]]] = {}
         self._pending_bytes = 0
 
-    def encode(self, split: int, record: Mapping[str, Any], has_more_frames: bool = False) -> bytes:
+    def encode(
+        self,
+        split: int,
+        record: Mapping[str, Any],
+        has_more_frames: bool = False,
+        unannotated: bool = False,
+    ) -> bytes:
         """The framed Example of a record of a split.
 
         Args:
             split: The number of the split.
             record: The features.
             has_more_frames: Whether the record's file has further frames, which are in no record.
+            unannotated: Whether an annotation of the record is missing.
 
         Raises:
             ValueError: the record does not fit the schema.
@@ -79,6 +86,8 @@ class RecordEncoder(RecordCounter):
         # Last, because a rejected record must not be counted.
         if has_more_frames:
             self._of(split).more_frames += 1
+        if unannotated:
+            self._of(split).unannotated += 1
         self._pending.setdefault(split, []).append(values)
         self._pending_bytes += len(framed)
         if self._pending_bytes >= _COUNTED_BYTES:

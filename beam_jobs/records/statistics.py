@@ -157,6 +157,10 @@ class FeatureStatistics:
         return result
 
 
+# The counts of records in the state of statistics.
+_COUNTS = ("records", "more_frames", "unannotated")
+
+
 class Statistics:
     """The statistics of every feature of some records.
 
@@ -166,12 +170,13 @@ class Statistics:
     Attributes:
         records: Number of records.
         more_frames: Number of records whose file has further frames, which are in no record.
+        unannotated: Number of records that lack an annotation.
         features: Statistics by feature.
     """
 
     def __init__(self, schema: Mapping[str, Feature]) -> None:
         self._schema = schema
-        self.records = self.more_frames = 0
+        self.records = self.more_frames = self.unannotated = 0
         self.features = {
             name: FeatureStatistics([Numbers() for _ in range(channels_of(feature))])
             for name, feature in schema.items()
@@ -203,19 +208,22 @@ class Statistics:
         """Adds the values that another object has counted."""
         self.records += other.records
         self.more_frames += other.more_frames
+        self.unannotated += other.unannotated
         for name, statistics in self.features.items():
             statistics.merge(other.features[name])
 
     def state(self) -> dict[str, Any]:
         """Its exact state as JSON values; `to_json` rounds them for people."""
         features = {name: statistics.state() for name, statistics in self.features.items()}
-        return {"records": self.records, "more_frames": self.more_frames, "features": features}
+        counts = {name: getattr(self, name) for name in _COUNTS}
+        return {**counts, "features": features}
 
     @classmethod
     def of_state(cls, schema: Schema, state: dict[str, Any]) -> Statistics:
         """The statistics with a state."""
         statistics = cls(schema)
-        statistics.records, statistics.more_frames = state["records"], state["more_frames"]
+        for name in _COUNTS:
+            setattr(statistics, name, state.get(name, 0))
         for name in schema:
             statistics.features[name] = FeatureStatistics.of_state(state["features"][name])
         return statistics

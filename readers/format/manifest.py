@@ -32,6 +32,9 @@ _SPLIT_NAME = re.compile(r"[A-Za-z0-9_.]{1,100}")
 
 _CRC32C = re.compile(r"[0-9a-f]{8}")
 
+# Counts of a split that older manifests lack.
+_LATER_COUNTS = ("duplicates", "more_frames", "unannotated")
+
 
 class DatasetError(ValueError):
     """A directory is not a dataset that this package can read; the message states why."""
@@ -86,6 +89,7 @@ class Split:
             normalisation learned from `train` is free of data from `test`.
         duplicates: The number of inputs of this split that were dropped as duplicates.
         more_frames: The number of images of this split of which only the first frame is a record.
+        unannotated: The number of images of this split that were kept without an annotation.
     """
 
     shards: tuple[Shard, ...]
@@ -93,6 +97,7 @@ class Split:
     statistics: dict[str, dict[str, Any]] = field(default_factory=dict)
     duplicates: int = 0
     more_frames: int = 0
+    unannotated: int = 0
 
     @property
     def records(self) -> int:
@@ -149,6 +154,11 @@ class Manifest:
     def more_frames(self) -> int:
         """The number of images of all splits of which only the first frame is a record."""
         return sum(split.more_frames for split in self.splits.values())
+
+    @property
+    def unannotated(self) -> int:
+        """The number of images of all splits that were kept without an annotation."""
+        return sum(split.unannotated for split in self.splits.values())
 
     @property
     def rejected(self) -> int:
@@ -217,6 +227,7 @@ class Manifest:
                     "rejected": split.rejected,
                     "duplicates": split.duplicates,
                     **({"more_frames": split.more_frames} if split.more_frames else {}),
+                    **({"unannotated": split.unannotated} if split.unannotated else {}),
                     "statistics": split.statistics,
                     "shards": [
                         {
@@ -364,7 +375,7 @@ def _split(name: str, value: Mapping[str, Any]) -> Split:
         tuple(shards),
         _count(value, "rejected"),
         _typed(value, "statistics", dict),
-        *(_count(value, key) if key in value else 0 for key in ("duplicates", "more_frames")),
+        *(_count(value, key) if key in value else 0 for key in _LATER_COUNTS),
     )
     for key, total in (("records", split.records), ("bytes", split.bytes)):
         if _count(value, key) != total:

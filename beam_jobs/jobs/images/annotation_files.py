@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple
 
 from beam_jobs.errors import RejectError
+from beam_jobs.jobs.images.boxes import MissingError
 from beam_jobs.jobs.images.voc_yolo import MAX_BYTES
 from beam_jobs.sources.archives.archive import archive_kind, members, open_member, read_member
 from beam_jobs.sources.archives.member import MemberLocation
@@ -203,7 +204,10 @@ def open_joined(
         with open_file(archive) as file:
             return io.BytesIO(read_member(file, MemberLocation(*location[0]), member, limit))
     except (OSError, RejectError) as error:
-        raise RejectError(f"{path}: cannot be read: {error}") from None
+        # Whether a remote file exists is known only now.
+        missing = isinstance(error, FileNotFoundError) and not is_local(path)
+        kind = MissingError if missing else RejectError
+        raise kind(f"{path}: cannot be read: {error}") from None
 
 
 def read_joined(source: Source, content: Content) -> bytes | None:

@@ -6,7 +6,12 @@ from dataclasses import replace
 from typing import cast, get_args
 
 from beam_jobs.errors import UsageError
-from beam_jobs.jobs.images.annotations import BoxFormat, CaptionFormat, ImageAnnotations
+from beam_jobs.jobs.images.annotations import (
+    BoxFormat,
+    CaptionFormat,
+    ImageAnnotations,
+    Unannotated,
+)
 from beam_jobs.jobs.images.boxes import AnnotationsOf
 from beam_jobs.jobs.images.coco.objects import Segmentation
 from beam_jobs.jobs.images.coco.reading import coco_file
@@ -27,6 +32,7 @@ def parse_annotations(
     about: AnnotationsOf = "auto",
     segmentation: Segmentation = "none",
     keypoints: bool = False,
+    unannotated: Unannotated = "auto",
 ) -> ImageAnnotations:
     """The annotations that flags ask for; the arguments are their values.
 
@@ -63,6 +69,7 @@ def parse_annotations(
         masks=absolute_path(masks) if masks else "",
         about=about,
         segmentation=segmentation,
+        unannotated=unannotated,
     )
     if box_format == "csv":
         table = coco_file(annotations.boxes_path, table=True)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import BinaryIO, Literal
+from typing import Any, BinaryIO, Literal, TypeVar
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from beam_jobs.jobs.images.annotation_files import (
     open_joined,
     read_joined,
 )
-from beam_jobs.jobs.images.boxes import AnnotationsOf, Boxes, Geometry
+from beam_jobs.jobs.images.boxes import AnnotationsOf, Boxes, Geometry, MissingError
 from beam_jobs.jobs.images.coco.objects import CocoObject, Segmentation
 from beam_jobs.jobs.images.coco.reading import coco_file
 from beam_jobs.jobs.images.image_files import header_of
@@ -30,6 +31,12 @@ from beam_jobs.storage.paths import is_local
 BoxFormat = Literal["", "coco", "csv", "voc", "yolo"]
 
 CaptionFormat = Literal["", "coco", "txt", "column"]
+
+# Whether images without an annotation are records; "auto" keeps those without a YOLO file.
+Unannotated = Literal["auto", "keep", "reject"]
+
+T = TypeVar("T")
+U = TypeVar("U")
 
 # If none of the first images has a file of annotations, the folder is the wrong one.
 _IMAGES_CHECKED = 100
@@ -49,6 +56,7 @@ class ImageAnnotations:
         about: The pixels that boxes and masks are about.
         segmentation: The masks that are made of COCO's segmentations.
         keypoints: The names of COCO's keypoints; empty for no keypoints.
+        unannotated: What becomes of images without an annotation.
         in_pixels: Whether corners are pixels of images of which no size is stated.
     """
 
@@ -61,6 +69,7 @@ class ImageAnnotations:
     about: AnnotationsOf = "auto"
     segmentation: Segmentation = "none"
     keypoints: tuple[str, ...] = ()
+    unannotated: Unannotated = "auto"
     in_pixels: bool = False
 
     @property
@@ -145,18 +154,32 @@ class ImageAnnotations:
         row = dict(source.row)
         try:
             if self.boxes in ("coco", "csv"):
-                coco = coco_file(self.boxes_path, self.details, self.boxes == "csv")
-                boxes = coco.boxes(source.file)
-                row["boxes"] = [boxes.corners.tolist(), boxes.names, boxes.size]
-                if self.details:
-                    row["objects"] = coco.objects(source.file)
+                row |= self.found(self._objects_in_file, source) or {}
             if self.captions == "coco":
-                row["captions"] = coco_file(self.captions_path).captions(source.file)
+                coco = coco_file(self.captions_path)
+                texts = self.found(coco.captions, source.file)
+                row |= {} if texts is None else {"captions": texts}
         except RejectError as error:
             return source._replace(error=str(error))
         path = image_path(source, path)
         joined = [entry for files in self._files for entry in files.find(source, path)]
         return source._replace(row=row, joined=tuple(joined))
+
+    def _objects_in_file(self, source: Source) -> dict[str, Any]:
+        """The objects of an image in the COCO file or table, as columns of its source."""
+        coco = coco_file(self.boxes_path, self.details, self.boxes == "csv")
+        boxes = coco.boxes(source.file)
+        row: dict[str, Any] = {"boxes": [boxes.corners.tolist(), boxes.names, boxes.size]}
+        return row | {"objects": coco.objects(source.file)} if self.details else row
+
+    def found(self, read: Callable[[U], T], source: U) -> T | None:
+        """An annotation that a function reads; None if it is missing and the image is kept."""
+        try:
+            return read(source)
+        except MissingError:
+            if self.unannotated != "keep":
+                raise
+            return None
 
     def check_files(self, inputs: Inputs) -> None:
         """Checks with the first images that the folders of annotations are the right ones.
@@ -217,20 +240,22 @@ class ImageAnnotations:
             RejectError: The file of its boxes is missing, cannot be read, or is not valid.
         """
         if self.boxes in ("coco", "csv"):
+            if "boxes" not in source.row:
+                raise MissingError("no boxes found")
             corners, names, size = column_of(source.row, "boxes")
             corners = np.array(corners, np.float64).reshape(-1, 4)
             return Boxes(corners, tuple(names), tuple(size) if size else None)
         data = read_joined(source, "boxes")
-        if self.boxes == "yolo":
-            # An image without objects has an empty file, or no file.
+        # In YOLO, an image without objects has an empty file, or no file.
+        if self.boxes == "yolo" and (data is not None or self.unannotated == "auto"):
             return yolo_boxes(data or b"", self.class_names)
         if data is None:
-            raise RejectError("no annotation file found")
+            raise MissingError("no annotation file found")
         return voc_boxes(data)
 
     def objects_of(self, source: Source) -> list[CocoObject]:
         """The objects in an image of a COCO file, crowds included."""
-        return [CocoObject(*values) for values in column_of(source.row, "objects")]
+        return [CocoObject(*values) for values in source.row.get("objects", ())]
 
     def captions_of(self, source: Source) -> list[str]:
         """The captions of an image.
@@ -239,7 +264,9 @@ class ImageAnnotations:
             RejectError: The captions are missing, cannot be read, or are not text.
         """
         if self.captions == "coco":
-            return list(column_of(source.row, "captions"))
+            if "captions" not in source.row:
+                raise MissingError("no captions found")
+            return list(source.row["captions"])
         if self.captions == "column":
             value = column_of(source.row, self.captions_path)
             captions = value if isinstance(value, list) else [value]
@@ -248,7 +275,7 @@ class ImageAnnotations:
             return captions
         data = read_joined(source, "captions")
         if data is None:
-            raise RejectError("no caption file found")
+            raise MissingError("no caption file found")
         if len(data) > MAX_BYTES:
             raise RejectError(f"its captions are longer than {MAX_BYTES >> 20} MiB")
         try:
@@ -264,7 +291,7 @@ class ImageAnnotations:
             RejectError: The mask is missing or cannot be read.
         """
         if (file := open_joined(source, "mask", open_seekable)) is None:
-            raise RejectError("no mask found")
+            raise MissingError("no mask found")
         return file
 
 

@@ -34,6 +34,10 @@ _UPRIGHT = (False, False, False)
 _NO_AREA = 1e-6
 
 
+class MissingError(RejectError):
+    """An image has no annotation of a kind that is asked for."""
+
+
 class Boxes(NamedTuple):
     """The boxes of one image.
 
@@ -47,6 +51,11 @@ class Boxes(NamedTuple):
     corners: np.ndarray
     names: tuple[str, ...]
     size: tuple[int, int] | None
+
+    @classmethod
+    def none(cls) -> Boxes:
+        """The boxes of an image without objects."""
+        return cls(np.zeros((0, 4)), (), None)
 
     def divided(self, size: tuple[int, int]) -> Boxes:
         """Boxes whose corners are in pixels of an image of this size, as fractions."""

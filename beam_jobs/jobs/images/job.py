@@ -15,6 +15,7 @@ from beam_jobs.jobs.file_passes import FilesInParts
 from beam_jobs.jobs.images.annotations import ImageAnnotations
 from beam_jobs.jobs.images.boxes import (
     AnnotationsOf,
+    Boxes,
     Geometry,
     Resize,
     move_boxes,
@@ -41,7 +42,7 @@ from beam_jobs.jobs.images.pixels import (
 from beam_jobs.jobs.images.png import is_whole, to_png
 from beam_jobs.jobs.images.wide_pixels import resized_by_planes, to_uint16, wide_pixels
 from beam_jobs.jobs.protocols import complete_schema
-from beam_jobs.jobs.record import MORE_FRAMES
+from beam_jobs.jobs.record import MORE_FRAMES, UNANNOTATED
 from beam_jobs.sources.classes import Names
 from beam_jobs.sources.extra_features import ExtraFeature
 from beam_jobs.sources.inputs import Inputs
@@ -57,6 +58,8 @@ ImageDtype = Literal["uint8", "uint16", "float32"]
 _FILTER = Image.Resampling.BILINEAR
 
 _JPEG_QUALITY = 95
+
+_MISSING = {UNANNOTATED: True}
 
 # The bytes of an Example besides its image; only sizes of shards depend on it.
 _OVERHEAD_BYTES = 200
@@ -132,7 +135,8 @@ class ImageJob(FilesInParts):
     def classes_of(self, source: Source) -> Mapping[str, Iterable[str]]:
         if self.annotations.boxes != "voc" or source.error:
             return {}
-        return {"box_labels": self.annotations.boxes_of(source).names}
+        boxes = self.annotations.found(self.annotations.boxes_of, source)
+        return {"box_labels": boxes.names} if boxes else {}
 
     def load(self, source: Source) -> dict[str, Any]:
         """Reads and decodes an image and its annotations.
@@ -141,7 +145,7 @@ class ImageJob(FilesInParts):
             `image`: the pixels [H, W, C], or encoded bytes. As far as the job has annotations: `boxes`,
             float32 [n, 4]; `box_labels`, the n class names; `keypoints`, float32 [n, k, 3]; `instance_masks`, uint8
             [n, H, W]; `captions`, texts; `mask`, a PNG.
-            `MORE_FRAMES` if the file has frames that are left out.
+            `MORE_FRAMES` if the file has frames that are left out, `UNANNOTATED` if an annotation is missing.
 
         Raises:
             RejectError: The file cannot be read or decoded, or an annotation does not fit it.
@@ -174,18 +178,29 @@ class ImageJob(FilesInParts):
         if annotations.boxes:
             record |= self._objects(source, mover)
         if annotations.captions:
-            record["captions"] = annotations.captions_of(source)
+            captions = annotations.found(annotations.captions_of, source)
+            record |= (
+                {"captions": captions} if captions is not None else {"captions": [], **_MISSING}
+            )
         if annotations.masks:
-            mask = read_mask(annotations.open_mask(source), self.max_pixels)
-            # YOLO's boxes state no size and are about the upright image, so a mask beside them is, too.
-            tie: AnnotationsOf = "upright" if annotations.boxes == "yolo" else "stored"
-            record["mask"] = mask_png(mover.moved(mask, tie))
+            record |= self._mask(source, mover)
         return record
+
+    def _mask(self, source: Source, mover: MaskMover) -> dict[str, Any]:
+        annotations = self.annotations
+        opened = annotations.found(annotations.open_mask, source)
+        if opened is None:
+            return {"mask": mask_png(mover.empty()), **_MISSING}
+        mask = read_mask(opened, self.max_pixels)
+        # YOLO's boxes state no size and are about the upright image, so a mask beside them is, too.
+        tie: AnnotationsOf = "upright" if annotations.boxes == "yolo" else "stored"
+        return {"mask": mask_png(mover.moved(mask, tie))}
 
     def _objects(self, source: Source, mover: MaskMover) -> dict[str, Any]:
         """The features of the objects in an image: their boxes, and what is asked for besides."""
         annotations = self.annotations
-        boxes = annotations.boxes_of(source)
+        found = annotations.found(annotations.boxes_of, source)
+        boxes = found or Boxes.none()
         if annotations.in_pixels:
             stored = annotations.about == "stored"
             boxes = boxes.divided(mover.geometry.stored if stored else mover.geometry.upright)
@@ -194,6 +209,7 @@ class ImageJob(FilesInParts):
         record: dict[str, Any] = {
             "boxes": corners,
             "box_labels": tuple(boxes.names[row] for row in kept),
+            **({} if found else _MISSING),
         }
         if annotations.details:
             record |= self._details(annotations.objects_of(source), boxes.size, kept, mover)

@@ -47,6 +47,11 @@ class MaskMover(NamedTuple):
             mask = turned(mask, self.geometry.orientation)
         return resized(mask, self.image_size, self.resize, Image.Resampling.NEAREST)
 
+    def empty(self) -> Image.Image:
+        """A mask of zeros."""
+        height, width = self.image_size or self.geometry.upright
+        return Image.new("L", (width, height))
+
     def of_objects(
         self, objects: Sequence[CocoObject], size: tuple[int, int], max_pixels: int
     ) -> np.ndarray:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from beam_jobs.errors import RejectError
-from beam_jobs.jobs.images.boxes import Boxes
+from beam_jobs.jobs.images.boxes import Boxes, MissingError
 from beam_jobs.jobs.images.coco.objects import CocoObject
 from beam_jobs.records.ragged import Ragged
 
@@ -117,7 +117,7 @@ class CocoAnnotations:
         if alike := self._rows_below(reversed_name(file_name).partition(b"/")[0]):
             other = reversed_name(self.names[alike[0]].decode()).decode()
             hint = f"; it has {other!r}, name the folder above with --input"
-        raise RejectError(f"the {self.kind} has no image of this name{hint}")
+        raise MissingError(f"the {self.kind} has no image of this name{hint}")
 
     def _rows_below(self, name: bytes) -> range:
         """The rows of the names that end with a reversed name, after a folder."""
