@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple
 
-from beam_jobs.errors import RejectError
+from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.images.boxes import MissingError
 from beam_jobs.jobs.images.voc_yolo import MAX_BYTES
 from beam_jobs.sources.archives.archive import archive_kind, members, open_member, read_member
@@ -226,3 +226,37 @@ def read_joined(source: Source, content: Content) -> bytes | None:
             return file.read(MAX_BYTES + 1)
     except OSError as error:
         raise RejectError(f"its {content}: cannot be read: {error}") from None
+
+
+def caption_lines(data: bytes) -> list[str]:
+    """The captions in a text file, one in each line that is not blank.
+
+    Raises:
+        RejectError: They are too long, or not UTF-8.
+    """
+    if len(data) > MAX_BYTES:
+        raise RejectError(f"its captions are longer than {MAX_BYTES >> 20} MiB")
+    try:
+        lines = data.decode("utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise RejectError(f"its captions are not UTF-8: {error}") from None
+    return [line.strip() for line in lines if line.strip()]
+
+
+def check_shared(images: list[Source]) -> None:
+    """Checks that no two images have the same file, and that no file is of two kinds.
+
+    Raises:
+        UsageError: There is such a file.
+    """
+    owners: dict[str, tuple[str, str]] = {}
+    for source in images:
+        for content, file, *_ in source.joined:
+            first_content, first_image = owners.setdefault(file, (content, source.file))
+            if first_content != content:
+                raise UsageError(f"{file}: it cannot be {first_content} and {content} at once")
+            if first_image != source.file and is_local(file):
+                raise UsageError(
+                    f"{file}: {first_image} and {source.file} would share it; lay such files out "
+                    "in folders as the images are"
+                )

@@ -13,6 +13,8 @@ from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.images.annotation_files import (
     LAYOUTS,
     AnnotationFiles,
+    caption_lines,
+    check_shared,
     image_path,
     open_joined,
     read_joined,
@@ -21,7 +23,7 @@ from beam_jobs.jobs.images.boxes import AnnotationsOf, Boxes, Geometry, MissingE
 from beam_jobs.jobs.images.coco.objects import CocoObject, Segmentation
 from beam_jobs.jobs.images.coco.reading import coco_file
 from beam_jobs.jobs.images.image_files import header_of
-from beam_jobs.jobs.images.voc_yolo import MAX_BYTES, voc_boxes, yolo_boxes
+from beam_jobs.jobs.images.voc_yolo import voc_boxes, yolo_boxes
 from beam_jobs.sources.classes import Names
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.source import COLUMN, Source, column_of
@@ -201,7 +203,7 @@ class ImageAnnotations:
         ]
         if not images:
             return
-        _check_shared(images)
+        check_shared(images)
         for files in self._files:
             if not any(joined[0] == files.content for source in images for joined in source.joined):
                 flag = {
@@ -276,13 +278,7 @@ class ImageAnnotations:
         data = read_joined(source, "captions")
         if data is None:
             raise MissingError("no caption file found")
-        if len(data) > MAX_BYTES:
-            raise RejectError(f"its captions are longer than {MAX_BYTES >> 20} MiB")
-        try:
-            lines = data.decode("utf-8-sig").splitlines()
-        except UnicodeDecodeError as error:
-            raise RejectError(f"its captions are not UTF-8: {error}") from None
-        return [line.strip() for line in lines if line.strip()]
+        return caption_lines(data)
 
     def open_mask(self, source: Source) -> BinaryIO:
         """Opens the mask of an image.
@@ -301,17 +297,3 @@ def _header(inputs: Inputs, source: Source) -> tuple[tuple[int, int], int] | Non
             return header_of(file)
     except (OSError, RejectError):
         return None
-
-
-def _check_shared(images: list[Source]) -> None:
-    owners: dict[str, tuple[str, str]] = {}
-    for source in images:
-        for content, file, *_ in source.joined:
-            first_content, first_image = owners.setdefault(file, (content, source.file))
-            if first_content != content:
-                raise UsageError(f"{file}: it cannot be {first_content} and {content} at once")
-            if first_image != source.file and is_local(file):
-                raise UsageError(
-                    f"{file}: {first_image} and {source.file} would share it; lay such files out "
-                    "in folders as the images are"
-                )

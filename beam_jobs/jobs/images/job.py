@@ -13,15 +13,8 @@ from PIL import Image, ImageOps
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.file_passes import FilesInParts
 from beam_jobs.jobs.images.annotations import ImageAnnotations
-from beam_jobs.jobs.images.boxes import (
-    AnnotationsOf,
-    Boxes,
-    Geometry,
-    Resize,
-    move_boxes,
-    move_keypoints,
-)
-from beam_jobs.jobs.images.coco.objects import CocoObject, keypoints_of
+from beam_jobs.jobs.images.boxes import Geometry, Resize
+from beam_jobs.jobs.images.features import AnnotationReader
 from beam_jobs.jobs.images.image_files import (
     MAX_PIXELS,
     Frames,
@@ -33,7 +26,7 @@ from beam_jobs.jobs.images.image_files import (
     open_image,
     orientation_of,
 )
-from beam_jobs.jobs.images.masks import MaskMover, mask_png, read_mask
+from beam_jobs.jobs.images.masks import MaskMover
 from beam_jobs.jobs.images.pixels import (
     readers_decode_alike,
     resized,
@@ -42,7 +35,7 @@ from beam_jobs.jobs.images.pixels import (
 from beam_jobs.jobs.images.png import is_whole, to_png
 from beam_jobs.jobs.images.wide_pixels import resized_by_planes, to_uint16, wide_pixels
 from beam_jobs.jobs.protocols import complete_schema
-from beam_jobs.jobs.record import MORE_FRAMES, UNANNOTATED
+from beam_jobs.jobs.record import MORE_FRAMES
 from beam_jobs.sources.classes import Names
 from beam_jobs.sources.extra_features import ExtraFeature
 from beam_jobs.sources.inputs import Inputs
@@ -58,8 +51,6 @@ ImageDtype = Literal["uint8", "uint16", "float32"]
 _FILTER = Image.Resampling.BILINEAR
 
 _JPEG_QUALITY = 95
-
-_MISSING = {UNANNOTATED: True}
 
 # The bytes of an Example besides its image; only sizes of shards depend on it.
 _OVERHEAD_BYTES = 200
@@ -172,70 +163,9 @@ class ImageJob(FilesInParts):
     def _record(
         self, source: Source, image: np.ndarray | bytes, geometry: Geometry
     ) -> dict[str, Any]:
-        annotations = self.annotations
-        mover = MaskMover(geometry, self.image_size, self.resize, annotations.about)
-        record: dict[str, Any] = {"image": image}
-        if annotations.boxes:
-            record |= self._objects(source, mover)
-        if annotations.captions:
-            captions = annotations.found(annotations.captions_of, source)
-            record |= (
-                {"captions": captions} if captions is not None else {"captions": [], **_MISSING}
-            )
-        if annotations.masks:
-            record |= self._mask(source, mover)
-        return record
-
-    def _mask(self, source: Source, mover: MaskMover) -> dict[str, Any]:
-        annotations = self.annotations
-        opened = annotations.found(annotations.open_mask, source)
-        if opened is None:
-            return {"mask": mask_png(mover.empty()), **_MISSING}
-        mask = read_mask(opened, self.max_pixels)
-        # YOLO's boxes state no size and are about the upright image, so a mask beside them is, too.
-        tie: AnnotationsOf = "upright" if annotations.boxes == "yolo" else "stored"
-        return {"mask": mask_png(mover.moved(mask, tie))}
-
-    def _objects(self, source: Source, mover: MaskMover) -> dict[str, Any]:
-        """The features of the objects in an image: their boxes, and what is asked for besides."""
-        annotations = self.annotations
-        found = annotations.found(annotations.boxes_of, source)
-        boxes = found or Boxes.none()
-        if annotations.in_pixels:
-            stored = annotations.about == "stored"
-            boxes = boxes.divided(mover.geometry.stored if stored else mover.geometry.upright)
-        corners, rows = move_boxes(boxes, mover.geometry, annotations.about)
-        kept = rows.tolist()
-        record: dict[str, Any] = {
-            "boxes": corners,
-            "box_labels": tuple(boxes.names[row] for row in kept),
-            **({} if found else _MISSING),
-        }
-        if annotations.details:
-            record |= self._details(annotations.objects_of(source), boxes.size, kept, mover)
-        return record
-
-    def _details(
-        self,
-        objects: list[CocoObject],
-        size: tuple[int, int] | None,
-        kept: list[int],
-        mover: MaskMover,
-    ) -> dict[str, Any]:
-        """The masks and keypoints of COCO's objects, `kept` of those that have boxes."""
-        annotations, geometry = self.annotations, mover.geometry
-        size = size or (geometry.upright if annotations.about == "upright" else geometry.stored)
-        with_boxes = [found for found in objects if not found.crowd]
-        boxed = [with_boxes[row] for row in kept]
-        record: dict[str, Any] = {}
-        if names := annotations.keypoints:
-            points = keypoints_of(boxed, len(names), size)
-            record["keypoints"] = move_keypoints(points, size, geometry, annotations.about)
-        if annotations.segmentation == "instances":
-            record["instance_masks"] = mover.of_objects(boxed, size, self.max_pixels)
-        if annotations.segmentation == "semantic":
-            record["mask"] = mover.of_classes(objects, size)
-        return record
+        mover = MaskMover(geometry, self.image_size, self.resize, self.annotations.about)
+        reader = AnnotationReader(self.annotations, source, mover, self.max_pixels)
+        return {"image": image, **reader.features()}
 
     def parts_of(self, source: Source, data: bytes) -> list[tuple[str, int]]:
         keys = [source.key]
