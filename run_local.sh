@@ -51,9 +51,13 @@ install() {
   printf '%s\n' "$wanted" >"$stamp"
 }
 
-# Each test is in one tier: the base, or one of the markers in pyproject.toml. Engines run one after
-# another, because a cluster takes all cores and the memory of many processes.
+# Each test is in one tier: the base, or one of the markers in pyproject.toml.
 in_parallel="slow or environments or disks or frameworks or pool"
+
+# The test files that name one of some markers: the others would be imported for nothing.
+files_with() {
+  grep -rlE --include="*.py" "mark\.(${1// or /|})" tests | sort
+}
 
 base_tests() {
   echo "the base tests" >&2
@@ -61,14 +65,21 @@ base_tests() {
     -n logical --maxprocesses 8 --dist worksteal
 }
 
+# Engines run one after another, because a cluster takes the memory of many processes. They wait for
+# half of their time, for a JVM to start or for a lost worker to be noticed: other tests run meanwhile.
 other_tests() {
-  local code=0
+  local code=0 engines_log engines
   install test-frameworks "PyTorch, which takes 6 GB with CUDA"
-  echo "the slow tests, environments, disks, frameworks and real data" >&2
-  "$venv/bin/python" -m pytest -m "$in_parallel" -n logical --maxprocesses 8 --dist worksteal ||
-    code=$?
+  engines_log=$(mktemp)
+  "$venv/bin/python" -m pytest -m engines $(files_with engines) >"$engines_log" 2>&1 &
+  engines=$!
+  echo "the slow tests, environments, disks, frameworks and real data; the engines" >&2
+  "$venv/bin/python" -m pytest -m "$in_parallel" $(files_with "$in_parallel") \
+    -n logical --maxprocesses 8 --dist worksteal || code=$?
+  wait "$engines" || code=$?
   echo "the engines" >&2
-  "$venv/bin/python" -m pytest -m engines || code=$?
+  cat "$engines_log"
+  rm "$engines_log"
   return "$code"
 }
 
