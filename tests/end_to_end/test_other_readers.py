@@ -114,48 +114,65 @@ def test_tensorflow_alone_reads_every_feature(shards):
     assert keys == set(KEYS)
 
 
-def read_by_tfrecord(shard, names, worker=None):
-    """The records of a shard, or of one of two workers, by the `tfrecord` package.
+NAMES = {
+    "image": "byte",
+    "means": "byte",
+    "tokens": "int",
+    "label": "int",
+    "weight": "float",
+    "signal": "byte",
+    "signal/shape": "int",
+    "text": "byte",
+    "key": "byte",
+}
+READ = """if True:
+    import pickle, sys
+    from tfrecord.reader import tfrecord_loader
+    from tfrecord.tools.tfrecord2idx import create_index
+    shards, names, index = pickle.load(sys.stdin.buffer)
 
-    In a separate process: it cannot be imported together with TensorFlow.
+    def read(shard, names, worker=None):
+        return list(tfrecord_loader(shard, shard + ".idx", names, worker))
+
+    def index_of(shard):
+        create_index(shard, index)
+        return open(index, "rb").read()
+
+    found = {
+        "indices": [index_of(shard) for shard in shards],
+        "workers": [read(shards[0], names, (worker, 2)) for worker in range(2)],
+        "others": [read(shard, names, (0, 1)) for shard in shards[1:]],
+        "in order": read(shards[0], ["key"], (0, 1)),
+        "anywhere": [read(shards[0], ["key"]) for _ in range(4)],
+    }
+    pickle.dump(found, sys.stdout.buffer)
+"""
+
+
+@pytest.fixture(scope="module")
+def by_tfrecord(shards, tmp_path_factory):
+    """What the `tfrecord` package makes of the shards.
+
+    In a process of its own, because it cannot be imported together with TensorFlow, and in one,
+    because it imports PyTorch.
     """
-    code = f"""if True:
-        import pickle, sys
-        from tfrecord.reader import tfrecord_loader
-        records = tfrecord_loader({shard!r}, {index_of(shard)!r}, {names!r}, {worker})
-        sys.stdout.buffer.write(pickle.dumps(list(records)))
-    """
-    done = subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.PIPE)
+    given = pickle.dumps((shards, NAMES, str(tmp_path_factory.mktemp("made") / "idx")))
+    command = [sys.executable, "-c", READ]
+    done = subprocess.run(command, check=True, input=given, stdout=subprocess.PIPE)
     return pickle.loads(done.stdout)
 
 
 @pytest.mark.slow
-def test_an_index_equals_the_one_of_the_tfrecord_package(shards, tmp_path):
-    made = tmp_path / "made.idx"
-    for shard in shards:
-        command = [sys.executable, "-m", "tfrecord.tools.tfrecord2idx", shard, str(made)]
-        subprocess.run(command, check=True)
-        assert Path(index_of(shard)).read_bytes() == made.read_bytes()
+def test_an_index_equals_the_one_of_the_tfrecord_package(shards, by_tfrecord):
+    assert [Path(index_of(shard)).read_bytes() for shard in shards] == by_tfrecord["indices"]
 
 
 @pytest.mark.slow
-def test_the_tfrecord_package_divides_a_shard_by_its_index(shards):
-    names = {
-        "image": "byte",
-        "means": "byte",
-        "tokens": "int",
-        "label": "int",
-        "weight": "float",
-        "signal": "byte",
-        "signal/shape": "int",
-        "text": "byte",
-        "key": "byte",
-    }
-    workers = [read_by_tfrecord(shards[0], names, worker=(n, 2)) for n in range(2)]
+def test_the_tfrecord_package_divides_a_shard_by_its_index(by_tfrecord):
+    workers = by_tfrecord["workers"]
     assert [len(records) for records in workers] == [3, 4]
-    rest = [read_by_tfrecord(shard, names, worker=(0, 1)) for shard in shards[1:]]
     keys = []
-    for found in itertools.chain(*workers, *rest):
+    for found in itertools.chain(*workers, *by_tfrecord["others"]):
         keys.append(found["key"])
         expected = KEYS[found["key"]]
         # A TensorProto ends with its values.
@@ -175,10 +192,10 @@ def test_the_tfrecord_package_divides_a_shard_by_its_index(shards):
 
 
 @pytest.mark.slow
-def test_the_tfrecord_package_starts_anywhere_by_the_index(shards):
-    orders = [[r["key"] for r in read_by_tfrecord(shards[0], ["key"])] for _ in range(4)]
-    expected = [r["key"] for r in read_by_tfrecord(shards[0], ["key"], worker=(0, 1))]
-    for order in orders:
+def test_the_tfrecord_package_starts_anywhere_by_the_index(by_tfrecord):
+    expected = [record["key"] for record in by_tfrecord["in order"]]
+    for records in by_tfrecord["anywhere"]:
+        order = [record["key"] for record in records]
         begin = expected.index(order[0])
         assert order == expected[begin:] + expected[:begin]
 
