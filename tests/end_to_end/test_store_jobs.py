@@ -2,10 +2,8 @@
 
 import io
 import json
-import os
 import random
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -17,8 +15,8 @@ import pytest
 from beam_jobs.storage import atomic, objects
 from readers.files import backoff
 from readers.format.tfrecord import read_records
+from tests.support import forked
 from tests.support.archives import tarred
-from tests.support.checkout import ROOT
 from tests.support.commands import (
     BEAM_WORKERS,
     ONE,
@@ -166,10 +164,11 @@ def test_a_job_makes_few_requests(store, inputs, on_disk):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["images", "text"])
+@pytest.mark.parametrize(("kind", "name"), [("s3", "text"), ("gcs", "images")])
 def test_a_job_survives_a_store_that_fails_every_third_request(
-    store, inputs, on_disk, name, monkeypatch
+    request, inputs, on_disk, kind, name, monkeypatch
 ):
+    store = request.getfixturevalue(kind)
     monkeypatch.setattr(backoff, "LONGEST_WAIT", 0.01)
     store.upload(inputs, "in")
     store.proxy.fault(503, methods=None, every=3)
@@ -211,10 +210,6 @@ def test_a_store_that_keeps_failing_ends_the_job_in_one_line_and_the_next_run_re
         assert kept_shards(capsys.readouterr().err) == 4
 
 
-def command(*arguments):
-    return [sys.executable, "-m", "beam_jobs", *map(str, arguments)]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_the_next_run_resumes_a_killed_one(store, inputs, on_disk, workers, tmp_path):
@@ -222,16 +217,15 @@ def test_the_next_run_resumes_a_killed_one(store, inputs, on_disk, workers, tmp_
     arguments += [*SPLITS, "--direct_num_workers", workers, "--output", f"{store.url}/out"]
     # Two notes on S3; the URLs of uploads to Google do not hold the names of the objects.
     enough = 2 if store.url.startswith("s3") else 8
-    with subprocess.Popen(
-        command(*arguments), cwd=ROOT, stderr=subprocess.DEVNULL, start_new_session=True
-    ) as process:
-        end = time.monotonic() + 60
-        while time.monotonic() < end and process.poll() is None:
-            done = [r for r in store.proxy.seen("done$|upload", None) if r.status == 200]
-            if len(done) >= enough:
-                break
-            time.sleep(0.01)
-        os.killpg(process.pid, signal.SIGKILL)
+    process = forked.Job(*arguments, stderr=subprocess.DEVNULL)
+    end = time.monotonic() + 60
+    while time.monotonic() < end and process.poll() is None:
+        done = [r for r in store.proxy.seen("done$|upload", None) if r.status == 200]
+        if len(done) >= enough:
+            break
+        time.sleep(0.01)
+    process.kill()
+    process.wait(60)
     store.proxy.forget()
     left = stored(store, "out/")
     assert "manifest.json" not in left
@@ -239,7 +233,7 @@ def test_the_next_run_resumes_a_killed_one(store, inputs, on_disk, workers, tmp_
         if name.endswith(".tfrecord"):
             assert list(read_records(io.BytesIO(data), name))
     noted = [name for name in left if name.endswith(".done")]
-    again = subprocess.run(command(*arguments), cwd=ROOT, capture_output=True, text=True)
+    again = forked.run(*arguments)
     assert again.returncode == 0, again.stderr
     assert kept_shards(again.stderr) == len(noted)
     # Kept shards are neither written again nor read.
