@@ -348,6 +348,7 @@ def test_one_worker_writes_the_same_bytes_and_opens_no_other_file_for_writing(sa
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("salvaged", [PARTS], ids=["streamed"], indirect=True)
 def test_beam_workers_write_the_same_bytes(salvaged, tmp_path):
     arguments, _, out = salvaged
     assert run(*arguments, *BEAM_WORKERS, "--output", tmp_path / "out") == 0

@@ -84,11 +84,8 @@ WORKERS = [["--direct_num_workers", n] for n in (1, 2, 4)]
 MODES = [
     *WORKERS,
     ["--direct_running_mode", "in_memory"],  # always with one Beam worker
-    *(
-        ["--direct_running_mode", mode, *workers]
-        for mode in ("multi_threading", "multi_processing")
-        for workers in WORKERS
-    ),
+    ["--direct_running_mode", "multi_threading", "--direct_num_workers", 4],
+    ["--direct_running_mode", "multi_processing", "--direct_num_workers", 2],
 ]
 
 

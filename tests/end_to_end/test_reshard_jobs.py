@@ -362,7 +362,7 @@ def test_damaged_records_are_rejected_and_all_others_are_written(damaged, tmp_pa
 @pytest.mark.slow
 def test_all_workers_reject_the_same_records(damaged, tmp_path):
     flags = ["reshard", "--input", damaged[0], *SPLITS, "--num_shards", 5]
-    for name, workers in (("one", ONE), ("two", TWO), ("beam", BEAM_WORKERS)):
+    for name, workers in (("one", ONE), ("two", TWO)):
         assert run(*flags, "--output", tmp_path / name, *workers) == 0
         assert files_of(tmp_path / name) == files_of(tmp_path / "one")
 

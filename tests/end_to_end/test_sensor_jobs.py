@@ -231,13 +231,6 @@ def test_every_sample_of_padded_windows_is_in_the_dataset(cut, tmp_path):
     assert not found
 
 
-@pytest.mark.slow
-def test_beam_workers_cut_windows_to_the_same_bytes(cut, tmp_path):
-    flags, _, _, files = cut
-    assert run("sensors", *flags, "--output", tmp_path / "out", *BEAM_WORKERS) == 0
-    assert files_of(tmp_path / "out") == files
-
-
 def test_small_batches_of_windows_give_the_same_bytes(cut, tmp_path, monkeypatch):
     flags, _, _, files = cut
     together, take = [], file_passes._Batch.take

@@ -211,13 +211,13 @@ def bounds_of_windows(count: int, window: int, stride: int) -> list[tuple[int, i
     return [(start, min(start + window, count)) for start in starts]
 
 
-def assert_resumes(dying_after, capsys, arguments, out: Path, expected, workers=()) -> None:
+def assert_resumes(dying_after, capsys, arguments, out: Path, expected) -> None:
     """Asserts that a run after one that wrote three shards keeps these and writes the same bytes."""
     with dying_after(3):
         assert run("text", *arguments, "--output", out) == 1
     assert not (out / "manifest.json").exists()
     assert len(list((out / ".staging").glob("*.done"))) == 3
-    assert resumed(capsys, "text", *arguments, *workers, "--output", out) == 3
+    assert resumed(capsys, "text", *arguments, "--output", out) == 3
     assert files_of(out) == expected
 
 
@@ -333,7 +333,7 @@ def test_a_tokenizer_file_is_used_as_it_is_in_stratified_splits(
         assert abs(mine.count("train") - 0.8 * count) < 1
     assert_nothing_lost(manifest, len(few) + len(REJECTED))
     expected = files_of(out)
-    assert_resumes(dying_after, capsys, arguments, tmp_path / "killed", expected, BEAM_WORKERS)
+    assert_resumes(dying_after, capsys, arguments, tmp_path / "killed", expected)
     # A dataset that replaces it has no tokenizer.
     plain = ["--input", small / "more.tsv", "--tokens", "bytes", "--output", out, "--overwrite"]
     assert run("text", *plain) == 0
