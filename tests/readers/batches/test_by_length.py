@@ -128,8 +128,9 @@ def test_both_readers_give_the_same_batches_from_any_step(dataset, way, order):
         for how in ({"state": state}, {"start_step": done}):
             again = readers.as_numpy(dataset, **way, **order, repeat=2, **how)
             assert as_lists(itertools.islice(again, 5)) == whole[done : done + 5]
-        resumed = readers.load(dataset, **way, **order, repeat=2, state=state)
-        assert as_lists(resumed) == whole[done:]
+        if done in (7, half, len(whole) - 1):  # TensorFlow starts slowly
+            resumed = readers.load(dataset, **way, **order, repeat=2, state=state)
+            assert as_lists(resumed) == whole[done:]
 
 
 @pytest.mark.slow

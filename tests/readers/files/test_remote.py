@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import readers
+from readers.__main__ import main
 from readers.files import backoff, remote, retries
 from readers.order.orders import GlobalOrder
 from tests.support.arrays import ids
@@ -75,7 +76,7 @@ def test_load_reads_the_same_from_a_store_as_from_a_disk(s3: Bucket, gcs: Bucket
     for url, orders in [(s3.upload(numbered), ORDERS), (gcs.upload(numbered), ORDERS[2:])]:
         for (order, local_order), shuffle in itertools.product(orders, [False, True]):
             how = {"split": "train", "batch_size": 16, "shuffle": shuffle, "shuffle_buffer": 60}
-            local = ids(readers.load(numbered, **how, seed=5, order=local_order))
+            local = ids(readers.as_numpy(numbered, **how, seed=5, order=local_order))
             assert sorted(local) == list(range(200))
             assert ids(readers.load(url, **how, seed=5, order=order)) == local
 
@@ -88,23 +89,20 @@ def test_files_of_a_store_without_an_index_are_loaded(store: Bucket, numbered: P
 
 
 @pytest.mark.slow
-def test_the_command_line_reads_from_a_store(s3: Bucket, numbered: Path) -> None:
+def test_the_command_line_reads_from_a_store(
+    s3: Bucket, numbered: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     url = s3.upload(numbered)
     for command, expected in [
         (["info", url], "train"),
         (["head", url, "--split", "train", "-n", "1"], "record 0 of 200"),
         (["verify", url], "no problems"),
     ]:
-        done = subprocess.run(
-            [sys.executable, "-m", "readers", *command], capture_output=True, text=True
-        )
-        assert done.returncode == 0, done.stderr
-        assert expected in done.stdout
-    done = subprocess.run(
-        [sys.executable, "-m", "readers", "info", f"{s3.url}/none"], capture_output=True, text=True
-    )
-    assert done.returncode == 2
-    assert "no manifest.json here" in done.stderr and done.stderr.count("\n") == 1
+        assert main(command) == 0
+        assert expected in capsys.readouterr().out
+    assert main(["info", f"{s3.url}/none"]) == 2
+    error = capsys.readouterr().err
+    assert "no manifest.json here" in error and error.count("\n") == 1
 
 
 def test_a_few_records_are_fetched_by_range_requests(store: Bucket, large: Path) -> None:
