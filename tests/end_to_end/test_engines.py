@@ -28,6 +28,10 @@ from tests.support.datasets import files_of
 
 JOBS = ["images", "text", "sensors"]
 
+# While other tests run, too, a worker takes longer to start than the 5 s for which idle workers are
+# kept: that of one executor would end while that of another starts, again in every stage.
+KEPT = "--environment_cache_millis=20000"
+
 
 @pytest.fixture(scope="module")
 def flink(tmp_path_factory):
@@ -80,7 +84,7 @@ def jobs(tmp_path_factory):
 
 def assert_same_files(jobs, job, out, engine_flags):
     flags, expected = jobs[job]
-    assert main([*flags, "--output", str(out), *engine_flags]) == 0
+    assert main([*flags, "--output", str(out), *engine_flags, KEPT]) == 0
     assert files_of(out) == expected
     assert verify(str(out)).ok
 
