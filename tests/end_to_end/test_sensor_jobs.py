@@ -632,7 +632,7 @@ def test_recordings_of_tables_are_cut_to_the_same_bytes_by_all_workers(tmp_path,
     flags = ["--input", tmp_path / "*.parquet", "--recording_column", "subject"]
     flags += ["--label", "column:act", "--window", "20", "--window_label", "any:y"]
     flags += ["--group_by", "#(.)", "--splits", "train=0.6,val=0.4", "--num_shards", "2"]
-    assert run("sensors", *flags, "--output", tmp_path / "out", *BEAM_WORKERS) == 0
+    assert run("sensors", *flags, "--output", tmp_path / "out", *ONE) == 0
     records = records_of(tmp_path / "out")
     assert len({(key.split("#")[1], r["split"]) for key, r in records.items()}) == 3
     interrupted("sensors", *flags, "--output", tmp_path / "again")
