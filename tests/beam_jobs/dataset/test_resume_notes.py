@@ -122,13 +122,13 @@ DAMAGES = {
 }
 
 
-@pytest.mark.parametrize("suffix", ["", ".idx"])
+@pytest.mark.parametrize("file", [NAME, f"{NAME}.idx", "rejects/train-00003-of-00007.jsonl"])
 @pytest.mark.parametrize("damage", [*DAMAGES, "missing"])
-def test_a_shard_whose_files_are_not_as_written_is_written_again(tmp_path, damage, suffix):
+def test_a_shard_whose_files_are_not_as_written_is_written_again(tmp_path, damage, file):
     result = written(tmp_path, (b"some record", b"another"))
     note_done(str(tmp_path), NAME, "digest", result, None)
     assert find_done(str(tmp_path), NAME, "digest")
-    path = tmp_path / f"{NAME}{suffix}"
+    path = tmp_path / file
     if damage == "missing":
         path.unlink()
     else:
