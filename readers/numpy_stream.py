@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
-from readers.batches.batch_format import BatchFormat, Batching
+from readers.batches.batch_format import BatchFormat, Batching, PadTo
 from readers.batches.by_length import BatchesByLength, open_by_length
 from readers.batches.by_step import BatchesByStep
 from readers.batches.options import OnCorrupt, OrderName, ReadOptions
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         lengths: bool
         padding_values: Any
         max_length: int | Mapping[str, int] | None
+        pad_to: PadTo
         bucket_boundaries: Sequence[int] | Mapping[str, Sequence[int]] | None
         weights: Sequence[float] | None
         shuffle: bool
@@ -85,6 +86,7 @@ def as_numpy(
     lengths: bool = False,
     padding_values: Any = None,
     max_length: int | Mapping[str, int] | None = None,
+    pad_to: PadTo = "longest",
     bucket_boundaries: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
     weights: Sequence[float] | None = None,
     shuffle: bool = False,
@@ -127,6 +129,10 @@ def as_numpy(
         padding_values: The padding, for all numeric features or by name; None means 0 and b"".
         max_length: Truncates the first unknown dimension to this size, for all features or by name;
             with `packed`, the length of a row.
+        pad_to: With `padded`, `longest` pads to the longest in the batch. `max_length` pads the first
+            unknown dimension to `max_length`, in buckets to the longest length of the bucket
+            (boundary - 1; max_length in the last one), so that `jax.jit` compiles once, or once for
+            each bucket. Further unknown dimensions are padded to the longest in the batch.
         bucket_boundaries: Increasing lengths at which a new bucket starts: all records of a batch
             are from one bucket. `{name: [...]}` if several features have a length.
         weights: Mixes several datasets: one number for each. A dataset that runs out starts over;
@@ -167,7 +173,7 @@ def as_numpy(
     """
     options = ReadOptions(
         batch_size=batch_size,
-        format=BatchFormat(batching, mask, lengths, padding_values, max_length),
+        format=BatchFormat(batching, mask, lengths, padding_values, max_length, pad_to),
         bucket_boundaries=bucket_boundaries,
         weights=weights,
         shuffle=shuffle,

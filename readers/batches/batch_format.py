@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -13,7 +13,11 @@ from readers.format.schema import Feature, Schema, format_shape
 
 Batching = Literal["dense", "padded", "ragged", "packed"]
 
+PadTo = Literal["longest", "max_length"]
+
 BATCHINGS: tuple[str, ...] = get_args(Batching)
+
+PAD_TO: tuple[str, ...] = get_args(PadTo)
 
 # Suffixes of the companion arrays that a batch holds beside a feature.
 MASK, LENGTH = "_mask", "_length"
@@ -33,6 +37,10 @@ class BatchFormat:
             means 0 and b"".
         max_length: The maximum size of the first unknown dimension, for all features or by name;
             for `packed`, the length of a row.
+        pad_to: Whether `padded` pads the first unknown dimension to the longest in the batch, or to
+            `max_length` in every batch.
+        bucket_boundaries: The feature whose length decides on a record's bucket, and the lengths at
+            which a new bucket starts; empty without buckets.
 
     Raises:
         ValueError: A value is not allowed, or does not go with the batching.
@@ -43,15 +51,20 @@ class BatchFormat:
     lengths: bool = False
     padding_values: Any = None
     max_length: int | Mapping[str, int] | None = None
+    pad_to: PadTo = "longest"
+    bucket_boundaries: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.batching not in BATCHINGS:
             raise ValueError(f"batching={self.batching!r}: expected one of {', '.join(BATCHINGS)}")
+        if self.pad_to not in PAD_TO:
+            raise ValueError(f"pad_to={self.pad_to!r}: expected one of {', '.join(PAD_TO)}")
         for argument, is_given, suitable in (
             ("mask=True", self.mask, ("padded",)),
             ("lengths=True", self.lengths, ("padded",)),
             ("padding_values", self.padding_values is not None, ("padded", "packed")),
             ("max_length", self.max_length is not None, ("padded", "ragged", "packed")),
+            ("pad_to='max_length'", self.pad_to == "max_length", ("padded",)),
         ):
             if is_given and self.batching not in suitable:
                 names = " or ".join(map(repr, suitable))
@@ -66,6 +79,26 @@ class BatchFormat:
         if isinstance(self.max_length, Mapping):
             return self.max_length.get(name)
         return self.max_length
+
+    def pad_sizes(self, name: str) -> list[int]:
+        """The sizes, increasing, to which a feature's first unknown dimension is padded.
+
+        A batch is padded to the first of them that holds its longest record, because all records of
+        a batch are from one bucket. If there are none, it is padded to that record itself.
+        """
+        limit = self.limit(name)
+        if self.pad_to == "longest" or limit is None:
+            return []
+        ends = (boundary - 1 for boundary in self.bucket_boundaries.get(name, ()))
+        return [*(end for end in ends if end < limit), limit]
+
+    def padded_shape(self, name: str, feature: Feature) -> tuple[int | None, ...]:
+        """The shape of a feature in padded batches; None is a size that varies between them."""
+        sizes = self.pad_sizes(name)
+        if feature.is_fixed or len(sizes) != 1:
+            return feature.shape
+        axis = feature.first_unknown
+        return (*feature.shape[:axis], *sizes, *feature.shape[axis + 1 :])
 
     def padding_value(self, name: str, feature: Feature) -> Any:
         """The padding of a feature: bytes, or a NumPy scalar of its dtype."""
@@ -125,6 +158,11 @@ class BatchFormat:
                     )
         for name, feature in varying.items():
             self._check_padding_value(name, feature)
+            if self.pad_to == "max_length" and self.limit(name) is None:
+                raise ValueError(
+                    f"pad_to='max_length': {name!r}, {feature}, has no max_length; give "
+                    f"max_length={{{name!r}: ...}}, or leave it out with columns="
+                )
             if self.lengths and not feature.has_length:
                 raise ValueError(
                     f"lengths=True: each array of {name!r} has its own length, so the record has "

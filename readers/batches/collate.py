@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -31,8 +32,8 @@ def collate(
     Args:
         columns: The features of the records, truncated to their limits.
         schema: The features to batch. Those of fixed shape are dense in every format.
-        batch_format: How to batch the others. `padded` pads them to the longest in the batch;
-            `ragged` gives an object array [B] of arrays, or of object arrays of arrays for a
+        batch_format: How to batch the others. `padded` pads them to the longest in the batch, or the
+            first unknown dimension to one of `pad_sizes`; `ragged` gives an object array [B] of arrays, or of object arrays of arrays for a
             sequence of arrays of unknown shape. `<name>_mask` is bool, true where there is a value,
             and has the dimensions up to the last unknown one; `<name>_length` is int64 [B], or
             [B, n] for n unknown dimensions.
@@ -46,10 +47,11 @@ def collate(
         elif batch_format.batching == "ragged":
             batch[name] = object_array([_ragged(feature, value) for value in column.arrays()])
         else:
-            padding = batch_format.padding_value(name, feature)
-            batch[name] = _padded(feature, column, padding, empty)
+            padding, extents = batch_format.padding_value(name, feature), _extents(feature, column)
+            shape = _padded_shape(feature, extents, batch_format.pad_sizes(name))
+            batch[name] = _padded(feature, column, shape, padding, empty)
             if batch_format.mask:
-                batch[name + MASK] = _mask(feature, column)
+                batch[name + MASK] = _mask(feature, column, extents, shape)
             if batch_format.lengths:
                 batch[name + LENGTH] = lengths_of(feature, column)
     return batch
@@ -167,9 +169,15 @@ def _dense(feature: Feature, column: FeatureColumn) -> np.ndarray:
     return rows.reshape(len(values), *feature.known_sizes)
 
 
-def _padded(feature: Feature, column: FeatureColumn, padding: Any, empty: Allocator) -> np.ndarray:
-    """The array [B, *longest], padded in every unknown dimension."""
-    out = empty(_padded_shape(feature, _extents(feature, column)), numpy_dtype(feature.dtype))
+def _padded(
+    feature: Feature,
+    column: FeatureColumn,
+    shape: tuple[int, ...],
+    padding: Any,
+    empty: Allocator,
+) -> np.ndarray:
+    """The array of a shape [B, ...], padded in every unknown dimension."""
+    out = empty(shape, numpy_dtype(feature.dtype))
     if not feature.is_sequence and feature.varying_rank == 1 and not out.dtype.hasobject:
         _fill_rows(out, column.spans(), padding)
         return out
@@ -206,14 +214,14 @@ def _fill_rows(out: np.ndarray, pieces: Spans, padding: Any) -> None:
         at += width
 
 
-def _mask(feature: Feature, column: FeatureColumn) -> np.ndarray:
-    """bool [B, *longest], up to the last unknown dimension: true where `_padded` has a value."""
+def _mask(
+    feature: Feature, column: FeatureColumn, extents: np.ndarray, shape: tuple[int, ...]
+) -> np.ndarray:
+    """The bool array, up to the last unknown dimension: true where `_padded` has a value."""
     depth = feature.varying_rank
-    extents = _extents(feature, column)
-    longest = _padded_shape(feature, extents)[1 : depth + 1]
     if not feature.is_sequence:
-        return _within(extents[:, :depth], longest)
-    out = np.zeros((len(extents), *longest), bool)
+        return _within(extents[:, :depth], shape[1 : depth + 1])
+    out = np.zeros(shape[: depth + 1], bool)
     for row, arrays in zip(out, column.flat(), strict=True):
         for i, array in enumerate(arrays):
             place = (i, *map(slice, array.shape[: depth - 1]))
@@ -232,9 +240,14 @@ def _within(extents: np.ndarray, longest: Sequence[int]) -> np.ndarray:
     return out
 
 
-def _padded_shape(feature: Feature, extents: np.ndarray) -> tuple[int, ...]:
-    """The shape [B, *longest] of a padded feature."""
+def _padded_shape(
+    feature: Feature, extents: np.ndarray, pad_sizes: Sequence[int]
+) -> tuple[int, ...]:
+    """The shape [B, ...] of a padded feature: the longest, but for the first unknown dimension."""
     longest = extents.max(axis=0, initial=0).tolist()
+    if pad_sizes:
+        axis = feature.first_unknown
+        longest[axis] = pad_sizes[bisect.bisect_left(pad_sizes, longest[axis])]
     sizes = zip(feature.shape, longest, strict=True)
     return (len(extents), *(size if d is None else d for d, size in sizes))
 

@@ -38,6 +38,9 @@ def make_plan(
         datasets = len(options.weights)
         plan = resolve_mixture(path_or_files, datasets, split, schema, names, accept_cut, any_order)
     options.check(plan.schema)
+    if options.boundaries is not None:
+        boundaries = {options.bucket_feature(plan.schema): options.boundaries}
+        options = replace(options, format=replace(options.format, bucket_boundaries=boundaries))
     if plan.records == 0:
         # Repeating, or skipping steps, would search an empty dataset for a batch without end.
         options = replace(options, repeat=1, start_step=0)

@@ -35,9 +35,11 @@ def batch_of(
         if batch_format.batching == "ragged":
             batch[name] = ragged(feature, column)
             continue
-        batch[name] = _padded(feature, column, batch_format.padding_value(name, feature))
+        shape = batch_format.padded_shape(name, feature)
+        padding = batch_format.padding_value(name, feature)
+        batch[name] = _padded(feature, column, shape, padding)
         if batch_format.mask:
-            batch[name + MASK] = _mask(feature, column)
+            batch[name + MASK] = _mask(feature, column, shape)
         if batch_format.lengths:
             batch[name + LENGTH] = _lengths(feature, column)
     return batch
@@ -101,30 +103,34 @@ def _dense(feature: Feature, column: TensorColumn) -> tf.Tensor:
     return tf.ensure_shape(values, [column.row_lengths.shape[0], *feature.shape])
 
 
-def _padded(feature: Feature, column: TensorColumn, padding: Any) -> tf.Tensor:
-    """The tensor [B, *longest], padded in every unknown dimension."""
+def _padded(
+    feature: Feature, column: TensorColumn, shape: tuple[int | None, ...], padding: Any
+) -> tf.Tensor:
+    """The tensor [B, *shape], padded in every unknown dimension; None pads to the longest."""
     # 0 if another dimension than the first is unknown, or if rows are empty.
     row = math.prod([d or 0 for d in feature.shape[1:]])
     if column.raw is not None and row and not padding:
-        return _padded_rows(feature, column.raw, column.shapes)
+        return _padded_rows(feature, column.raw, column.shapes, shape[0])
     values = ragged(feature, column)
-    tensor = values.to_tensor(tf.constant(padding, values.dtype), shape=[None, *feature.shape])
-    return tf.ensure_shape(tensor, [values.shape[0], *feature.shape])
+    tensor = values.to_tensor(tf.constant(padding, values.dtype), shape=[None, *shape])
+    return tf.ensure_shape(tensor, [values.shape[0], *shape])
 
 
-def _mask(feature: Feature, column: TensorColumn) -> tf.Tensor:
-    """bool [B, *longest], up to the last unknown dimension: true where `_padded` has a value."""
+def _mask(feature: Feature, column: TensorColumn, shape: tuple[int | None, ...]) -> tf.Tensor:
+    """bool [B, *shape], up to the last unknown dimension: true where `_padded` has a value."""
     values = ragged(feature, column)
     rows = values.with_flat_values(tf.ones(tf.shape(values.flat_values)[:1], tf.bool))
-    shape = feature.shape[: feature.varying_rank]
+    shape = shape[: feature.varying_rank]
     return tf.ensure_shape(rows.to_tensor(shape=[None, *shape]), [values.shape[0], *shape])
 
 
-def _padded_rows(feature: Feature, raw: tf.Tensor, shapes: tf.Tensor) -> tf.Tensor:
+def _padded_rows(
+    feature: Feature, raw: tf.Tensor, shapes: tf.Tensor, length: int | None
+) -> tf.Tensor:
     """Zero padding if only the first dimension is unknown: decode_raw pads while it decodes."""
     dtype = tf.as_dtype(feature.dtype)
     inner = feature.known_sizes
-    longest = tf.cast(tf.reduce_max(tf.pad(shapes[:, 0], [[0, 1]])), tf.int32)
+    longest = length or tf.cast(tf.reduce_max(tf.pad(shapes[:, 0], [[0, 1]])), tf.int32)
     # decode_raw does not accept a length of 0.
     rows = tf.maximum(longest, 1)
     octets = tf.io.decode_raw(raw, tf.uint8, fixed_length=rows * (math.prod(inner) * dtype.size))
@@ -134,7 +140,7 @@ def _padded_rows(feature: Feature, raw: tf.Tensor, shapes: tf.Tensor) -> tf.Tens
     else:
         octets = tf.reshape(octets, tf.stack([tf.shape(raw)[0], rows, *inner]))
         values = tf.cast(octets, dtype) if dtype.is_bool else tf.bitcast(octets, dtype)
-    return tf.ensure_shape(values[:, :longest], [raw.shape[0], *feature.shape])
+    return tf.ensure_shape(values[:, :longest], [raw.shape[0], length, *inner])
 
 
 def ragged(feature: Feature, column: TensorColumn) -> tf.RaggedTensor:

@@ -119,10 +119,11 @@ def _dense_specs(
             for suffix in (SEGMENT_IDS, POSITIONS):
                 specs[name + suffix] = tf.TensorSpec([rows, length], tf.int32)
             continue
-        specs[name] = tf.TensorSpec([rows, *feature.shape], dtype)
+        shape = batch_format.padded_shape(name, feature)
+        specs[name] = tf.TensorSpec([rows, *shape], dtype)
         if batch_format.mask and not feature.is_fixed:
-            shape = [rows, *feature.shape[: feature.varying_rank]]
-            specs[name + MASK] = tf.TensorSpec(shape, tf.bool)
+            covered = shape[: feature.varying_rank]
+            specs[name + MASK] = tf.TensorSpec([rows, *covered], tf.bool)
         if batch_format.lengths and not feature.is_fixed:
             unknown = feature.shape.count(None)
             specs[name + LENGTH] = tf.TensorSpec([rows, *[unknown] * (unknown > 1)], tf.int64)

@@ -40,6 +40,36 @@ def test_a_jitted_step_compiles_once_for_all_batches_of_two_epochs(dataset):
     assert first != second
 
 
+@pytest.mark.parametrize(
+    ("buckets", "shapes"), [(None, {(4, 7, 2)}), ([3], {(4, 2, 2), (4, 7, 2)})]
+)
+def test_a_jitted_step_compiles_once_for_each_length_that_batches_are_padded_to(
+    tmp_path, buckets, shapes
+):
+    dataset = write_signals(tmp_path, [n % 9 for n in range(40)])
+
+    @jax.jit
+    def total(signal, mask):
+        return (signal * mask[..., None]).sum()
+
+    found = set()
+    for batch in readers.as_numpy(
+        dataset,
+        batch_size=4,
+        batching="padded",
+        mask=True,
+        max_length=7,
+        pad_to="max_length",
+        bucket_boundaries=buckets,
+        drop_remainder=True,
+        shuffle=True,
+    ):
+        assert total(batch["signal"], batch["signal_mask"]) == batch["signal"].sum()
+        found.add(batch["signal"].shape)
+    assert found == shapes
+    assert total._cache_size() == len(shapes)
+
+
 def test_padded_batches_with_a_mask_give_the_mean_of_the_true_values(tmp_path):
     lengths = (3, 0, 5, 1, 2)
     dataset = write_signals(tmp_path, lengths)

@@ -93,6 +93,48 @@ def test_a_sequence_is_truncated_as_a_list_or_within_its_arrays(shape, counts, l
         np.testing.assert_array_equal(array[name], by_hand[name])
 
 
+@pytest.mark.slow(base=[f"shape{n}-found{n}" for n in (0, 3, 6)])
+@pytest.mark.parametrize(("shape", "found"), VARYING)
+def test_the_first_unknown_dimension_is_padded_to_max_length_in_every_batch(shape, found):
+    values, feature = arrays(found), Feature("float32", shape)
+    axis, longest = feature.first_unknown, max(each[feature.first_unknown] for each in found)
+    usual = batches(feature, values, "padded", mask=True)[1]
+    for limit in (longest, longest + 3):
+        fixed = {"max_length": limit, "pad_to": "max_length"}
+        for batch in batches(feature, values, "padded", mask=True, **fixed):
+            for name, plain in usual.items():
+                more = np.zeros((plain.ndim, 2), int)
+                more[axis + 1, 1] = limit - longest
+                np.testing.assert_array_equal(batch[name], np.pad(plain, more))
+
+
+@every_reader
+def test_sequences_and_strings_are_padded_to_max_length(dataset, read):
+    how = {"batching": "padded", "mask": True, "columns": ["parts", "words", "label"]}
+    fixed = {"max_length": {"parts": 14, "words": 5}, "pad_to": "max_length"}
+    written = records()
+    for batch in read(dataset, batch_size=8, **how, **fixed):
+        for row, label in enumerate(batch["label"]):
+            words = [word.encode() for word in written[label]["words"]]
+            assert batch["words"][row].tolist() == (words + [b""] * 5)[:5]
+            parts = written[label]["parts"]
+            expected = np.concatenate([parts, np.zeros((14 - len(parts), 3), np.int16)])
+            np.testing.assert_array_equal(batch["parts"][row], expected)
+            assert batch["parts_mask"][row].tolist() == [n < len(parts) for n in range(14)]
+
+
+@pytest.mark.parametrize("order", ["global", "interleave"])
+def test_shapes_of_one_length_are_static(dataset, order):
+    how = {"batch_size": 8, "batching": "padded", "mask": True, "drop_remainder": True}
+    limits = {"tokens": 5, "signal": 6, "words": 7, "parts": 8, "plane": 9}
+    ds = readers.load(dataset, order=order, max_length=limits, pad_to="max_length", **how)
+    found = {name: spec.shape.as_list() for name, spec in ds.element_spec.items()}
+    assert found["tokens"] == found["tokens_mask"] == [8, 5]
+    assert found["signal"] == [8, 6, 2] and found["signal_mask"] == [8, 6]
+    assert found["words"] == [8, 7] and found["parts"] == [8, 8, 3]
+    assert found["plane"] == found["plane_mask"] == [8, 9, None]
+
+
 @pytest.mark.slow(base=["index", "numpy"])
 @every_reader
 def test_padding_values_and_lengths_match_the_arguments(dataset, read):
@@ -160,6 +202,18 @@ def test_lengths_have_static_shapes(dataset, order):
         ({"batching": "ragged", "padding_values": 1}, "padding_values needs batching='padded' or"),
         ({"batching": "padded", "max_length": 0}, "max_length=0: expected numbers of at least 1"),
         ({"batching": "padded", "max_length": {"label": 3}}, "max_length names 'label'"),
+        (
+            {"batching": "padded", "pad_to": "longst"},
+            "pad_to='longst': expected one of longest, max",
+        ),
+        (
+            {"batching": "ragged", "pad_to": "max_length"},
+            "pad_to='max_length' needs batching='padd",
+        ),
+        (
+            {"batching": "padded", "pad_to": "max_length", "max_length": {"parts": 3}},
+            "'plane', int32 .*, has no max_length; give max_length={'plane': ...}",
+        ),
         ({"batching": "padded", "padding_values": {"no": 3}}, "padding_values names 'no'"),
         ({"batching": "padded", "padding_values": {"tokens": 1.5}}, "1.5 does not fit 'tokens'"),
         ({"batching": "padded", "padding_values": {"tokens": "x"}}, "'x' does not fit 'tokens'"),

@@ -64,6 +64,20 @@ def bucket_of(length):
     return bisect.bisect_right(BUCKETS["bucket_boundaries"]["tokens"], length)
 
 
+@pytest.mark.parametrize("read", [readers.as_numpy, readers.load])
+@pytest.mark.parametrize(("limit", "sizes"), [(25, (4, 11, 25)), (9, (4, 9, 9)), (11, (4, 11, 11))])
+def test_buckets_are_padded_to_the_longest_length_that_they_take(dataset, read, limit, sizes):
+    found = set()
+    for batch in read(dataset, **BUCKETS, max_length=limit, pad_to="max_length"):
+        tokens = np.asarray(batch["tokens"])
+        for label, row in zip(np.asarray(batch["label"]), tokens, strict=True):
+            kept = min(LENGTHS[label], limit)
+            assert len(row) == sizes[bucket_of(kept)]
+            assert row.tolist() == [label + 1] * kept + [0] * (len(row) - kept)
+        found.add(tokens.shape[1])
+    assert found == {*sizes}
+
+
 RAGGED = {
     "batching": "ragged",
     "batch_size": 8,
