@@ -18,6 +18,7 @@ from readers.export_file import PartialNpy
 from readers.files.remote import local_path, query
 from readers.format.dtypes import numpy_dtype
 from readers.format.schema import Feature, Schema, format_shape
+from readers.shards.features import with_fixed_shapes
 from readers.shards.plan import Paths, Plan
 from readers.shards.records import Records
 from readers.shards.resolve import name_list, resolve
@@ -93,7 +94,7 @@ def export_npy(
         (8000, 224, 224, 3)
     """
     names = [feature] if isinstance(feature, str) else name_list("feature", feature)
-    plan = resolve(path_or_files, split, schema, names, scan=True)
+    plan = with_fixed_shapes(resolve(path_or_files, split, schema, names, scan=True))
     for name, exported in plan.schema.items():
         _check(name, exported)
     outputs = _outputs(output, names, isinstance(feature, str))

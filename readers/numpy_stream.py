@@ -117,12 +117,15 @@ def as_numpy(
             size for each. The last batch of an epoch may be smaller.
         split: `"train"`, `"train[:10%]"`, `"train[1000:2000]"`, ... None means the only split, or
             `train`. Files without a manifest have the single split `all`.
-        schema: The features of files without a manifest; for a dataset, the features to read.
+        schema: The features of files without a manifest; for a dataset, the features to read. It
+            may fix sizes that are None in the manifest, ask for the bytes of pictures with
+            `Feature("string")`, and give the dtype and shape of raw bytes that are stored as a string.
         columns: The features to read; the others are not decoded. None reads all.
         as_supervised: Feature names: each batch is a tuple of these instead of a dict.
-        batching: For features of unknown shape: `dense` refuses them, `padded` pads to the longest
-            in the batch, `ragged` returns object arrays [B] of arrays, `packed` puts several
-            records into each row and adds int32 `<name>_segment_ids` (0 is padding) and
+        batching: For features of unknown shape: `dense` refuses them, unless the manifest states that
+            all records of all splits are of one size; `padded` pads to the longest in the batch;
+            `ragged` returns object arrays [B] of arrays; `packed` puts several records into each
+            row and adds int32 `<name>_segment_ids` (0 is padding) and
             `<name>_positions`.
         mask: With `padded`, adds bool `<name>_mask`, true where there is a value.
         lengths: With `padded`, adds int64 `<name>_length` [B], or [B, n] for n unknown dimensions.

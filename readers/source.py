@@ -38,7 +38,8 @@ class RecordSource:
         split: A split or a slice of one, `"train[:10%]"`. None means the only split, or `train`.
         columns: The features to read. None reads all.
         verify_crc: Whether to check the CRC32C of every record read.
-        schema: The features of files without a manifest; for a dataset, the features to read.
+        schema: The features of files without a manifest; for a dataset, the features to read, of
+            which it may say more than the manifest does, as for `load`.
         cache_dir: A local directory in which to keep whole shards of a remote dataset, which any
             number of processes may share. None reads the records in place. See
             docs/object_stores.md.

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from readers.format.dtypes import numpy_dtype
-from readers.format.schema import Feature, Schema, format_shape
+from readers.format.schema import Feature, Schema
 
 Batching = Literal["dense", "padded", "ragged", "packed"]
 
@@ -138,14 +138,6 @@ class BatchFormat:
                 of a feature.
         """
         varying = {name: feature for name, feature in schema.items() if not feature.is_fixed}
-        if self.batching == "dense" and varying:
-            name, feature = next(iter(varying.items()))
-            fixed = ", or write the dataset with --image_size" if feature.is_image else ""
-            raise ValueError(
-                f"feature {name!r} has the shape {format_shape(feature.shape)}: None is a size that "
-                "the schema does not fix, so records cannot be stacked: use batching='padded' or "
-                f"'ragged', leave it out with columns={fixed}"
-            )
         for argument, by_name in (
             ("padding_values", self.padding_values),
             ("max_length", self.max_length),

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from readers.batches.options import ReadOptions
-from readers.format.schema import Schema
+from readers.format.schema import Schema, format_shape
+from readers.shards.features import with_fixed_shapes
 from readers.shards.plan import Paths, Plan
 from readers.shards.resolve import resolve, resolve_mixture
 
@@ -37,6 +38,9 @@ def make_plan(
     else:
         datasets = len(options.weights)
         plan = resolve_mixture(path_or_files, datasets, split, schema, names, accept_cut, any_order)
+    if options.format.batching == "dense":
+        plan = with_fixed_shapes(plan)
+        _check_dense(plan)
     options.check(plan.schema)
     if options.boundaries is not None:
         boundaries = {options.bucket_feature(plan.schema): options.boundaries}
@@ -45,3 +49,23 @@ def make_plan(
         # Repeating, or skipping steps, would search an empty dataset for a batch without end.
         options = replace(options, repeat=1, start_step=0)
     return plan, options
+
+
+def _check_dense(plan: Plan) -> None:
+    """Raises ValueError if the records of a plan differ in the shape of a feature, or may do so."""
+    for name, feature in plan.schema.items():
+        if feature.is_fixed:
+            continue
+        if name in plan.sizes:
+            smallest, largest = map(format_shape, plan.sizes[name])
+            found = f"shapes from {smallest} to {largest}"
+        else:
+            shape = format_shape(feature.shape)
+            found = f"the shape {shape}: None is a size that the schema does not fix"
+        more = ""
+        if feature.is_image:
+            more = ", resize it (docs/reading.md shows how), or write the dataset with --image_size"
+        raise ValueError(
+            f"feature {name!r} has {found}, so records cannot be stacked: use batching='padded' or "
+            f"'ragged', leave it out with columns={more}"
+        )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import google_crc32c
@@ -14,6 +14,9 @@ from readers.order.split import shard_ranges
 
 # The name of the only split of files without a manifest.
 ALL = "all"
+
+# The smallest and the largest shape of a feature.
+Sizes = tuple[tuple[int, ...], tuple[int, ...]]
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -55,6 +58,7 @@ class Plan:
         fingerprint: Values that change whenever the records or their order change, but not when the
             dataset is moved.
         mixed: The number of records in each dataset of a mixture; empty for a single dataset.
+        sizes: The sizes in all splits of features of unknown shape, where a manifest states them.
     """
 
     name: str
@@ -64,6 +68,7 @@ class Plan:
     record_bytes: float | None
     fingerprint: tuple[Any, ...]
     mixed: tuple[int, ...] = ()
+    sizes: Mapping[str, Sizes] = field(default_factory=dict)
 
     def slice(self, start: int, stop: int) -> Plan:
         """The plan for the records from `start` to before `stop`; their number must be known."""

@@ -13,6 +13,7 @@ from readers.files.remote import file_size, filesystem_of, local_path, query
 from readers.format.manifest import INDEX_SUFFIX, MANIFEST, DatasetError, Manifest, Shard, join
 from readers.format.schema import Schema
 from readers.order.split import parse_split, shard_ranges, split_name
+from readers.shards.features import chosen_schema, common_sizes, sizes_of
 from readers.shards.gzip_files import decompressed_extent, first_record_bytes, is_gzipped
 from readers.shards.index import read_index, read_sidecar
 from readers.shards.plan import ALL, Part, Paths, Plan
@@ -35,7 +36,8 @@ def resolve(
         path_or_files: A dataset's directory; or, with a schema, a TFRecord file, a list of files, a
             glob, or a directory of `*.tfrecord*` files.
         split: A split, or a slice of one. None means the only split, or `train`.
-        schema: The schema of files without a manifest; for a dataset, the features to read.
+        schema: The schema of files without a manifest; for a dataset, the features to read, of which
+            it may say more than the manifest does (see `chosen_schema`).
         columns: The features to read; None means all.
         scan: Whether to count the records of files without manifest and index by scanning them.
         accept_cut: Whether to accept shards whose size is not the one in the manifest.
@@ -115,6 +117,7 @@ def resolve_mixture(
         record_bytes=sum(sizes) / sum(records),
         fingerprint=tuple(plan.fingerprint for plan in plans),
         mixed=records,
+        sizes=common_sizes({name: [p.sizes.get(name) for p in plans] for name in first.schema}),
     )
 
 
@@ -166,11 +169,12 @@ def dataset_plan(
     records = sum(shard.records for shard in shards)
     return Plan(
         name=text,
-        schema=manifest.schema if schema is None else _chosen(manifest.schema, schema),
+        schema=manifest.schema if schema is None else chosen_schema(manifest.schema, schema),
         parts=tuple(parts),
         records=stop - start,
         record_bytes=sum(shard.bytes for shard in shards) / records if records else None,
         fingerprint=tuple((s.file, s.records, s.crc32c) for s in shards) + ((start, stop),),
+        sizes=sizes_of(manifest),
     )
 
 
@@ -209,17 +213,6 @@ def _first_missing(path: str, shard: Shard, size: int) -> str | None:
         f"record {row}, at byte {index[row, 0]}, is cut off or missing; run the job again to repair "
         "it, or use on_corrupt='skip' to read what is left (if records are found by index)"
     )
-
-
-def _chosen(stored: Schema, given: Schema) -> Schema:
-    """The features of `given`, which must be the same in the stored schema."""
-    chosen = stored.select(list(given))
-    for name, feature in chosen.items():
-        if feature != given[name]:
-            raise ValueError(
-                f"feature {name!r}: schema= states {given[name]}, the manifest {feature}"
-            )
-    return chosen
 
 
 def _files_plan(

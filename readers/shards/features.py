@@ -1,0 +1,119 @@
+"""What a dataset's features are read as: the manifest, its statistics, and what `schema=` adds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from readers.format.manifest import Manifest
+from readers.format.schema import IMAGE_ENCODINGS, Feature, Schema
+from readers.shards.plan import Plan, Sizes
+
+# An Example holds such a feature as a single bytes value.
+_ONE_VALUE = ("text", "raw", "tensor", *IMAGE_ENCODINGS)
+
+
+def chosen_schema(stored: Schema, given: Schema) -> Schema:
+    """The given schema, whose features the stored schema must have.
+
+    It may say more of a feature than the stored one: sizes in place of None; `Feature("string")`
+    for the bytes of an encoded image, or of any other feature that is one bytes value; and the
+    dtype, shape and encoding of such bytes if they are stored as a string.
+
+    Raises:
+        ValueError: A feature is not stored, or cannot be read as the given one.
+    """
+    for name, feature in stored.select(list(given)).items():
+        if not _reads_as(feature, given[name]):
+            raise ValueError(
+                f"feature {name!r}: schema= states {given[name]}, the manifest {feature}; expected "
+                "the same with sizes in place of None, or Feature('string') for bytes as stored"
+            )
+    return given
+
+
+def _reads_as(stored: Feature, given: Feature) -> bool:
+    """Whether the stored values of a feature can be decoded as those of another one."""
+    if (stored.dtype, stored.encoding) == (given.dtype, given.encoding):
+        # Without their companion, values of several unknown sizes do not tell these apart.
+        may_fix = not stored.needs_companion or stored.shape.count(None) == 1
+        return stored.shape == given.shape or (may_fix and _fixes(stored.shape, given.shape))
+    if stored.step and given.step:
+        return _fixes(stored.shape[:1], given.shape[:1]) and _reads_as(stored.step, given.step)
+    is_one_value = all(each.encoding in _ONE_VALUE or _is_bytes(each) for each in (stored, given))
+    return is_one_value and (_is_bytes(stored) or _is_bytes(given))
+
+
+def _fixes(stored: tuple[int | None, ...], given: tuple[int | None, ...]) -> bool:
+    """Whether a shape is a stored one, with sizes in place of some None."""
+    return len(stored) == len(given) and all(
+        size in (None, known) for size, known in zip(stored, given, strict=True)
+    )
+
+
+def _is_bytes(feature: Feature) -> bool:
+    """Whether a feature is a bytes value as it is stored."""
+    return feature.dtype == "string" and not feature.shape and feature.encoding in ("text", "list")
+
+
+def with_fixed_shapes(plan: Plan) -> Plan:
+    """The plan with those sizes fixed that the manifest states to be equal in all records."""
+    features = dict(plan.schema)
+    for name, (smallest, largest) in plan.sizes.items():
+        if name in features and not features[name].is_fixed:
+            ends = zip(features[name].shape, smallest, largest, strict=True)
+            shape = tuple(low if d is None and low == high else d for d, low, high in ends)
+            features[name] = replace(features[name], shape=shape)
+    return replace(plan, schema=Schema(features))
+
+
+def sizes_of(manifest: Manifest) -> dict[str, Sizes]:
+    """The smallest and the largest shape in all splits of the features of unknown shape.
+
+    Those of which the statistics do not hold every unknown size are left out.
+    """
+    splits = [split.statistics for split in manifest.splits.values() if split.records]
+    varying = {name: feature for name, feature in manifest.schema.items() if not feature.is_fixed}
+    found = {
+        name: [_sizes(feature, statistics.get(name)) for statistics in splits]
+        for name, feature in varying.items()
+    }
+    return common_sizes(found)
+
+
+def common_sizes(found: Mapping[str, Iterable[Sizes | None]]) -> dict[str, Sizes]:
+    """The smallest and the largest shape of each feature in several parts of the data.
+
+    Args:
+        found: The shapes in each part; None if they are unknown there.
+    """
+    common = {}
+    for name, parts in found.items():
+        known = [part for part in parts if part]
+        if known and len(known) == len(list(parts)):
+            smallest, largest = zip(*known, strict=True)
+            common[name] = (
+                tuple(map(min, zip(*smallest, strict=True))),
+                tuple(map(max, zip(*largest, strict=True))),
+            )
+    return common
+
+
+def _sizes(feature: Feature, figures: Any) -> Sizes | None:
+    """The smallest and the largest shape of a feature in one split, by its statistics."""
+    lengths = figures.get("lengths") if isinstance(figures, Mapping) else None
+    if not isinstance(lengths, Mapping):
+        return None
+    ends = []
+    for end in ("min", "max"):
+        shape = list[int]()
+        for axis, size in enumerate(feature.shape):
+            figure = lengths.get(str(axis))
+            stated = figure.get(end) if isinstance(figure, Mapping) else None
+            found = stated if size is None else size
+            if type(found) is not int:
+                return None
+            shape.append(found)
+        ends.append(tuple(shape))
+    return ends[0], ends[1]
