@@ -187,9 +187,17 @@ def plain_sequences(path, width):
 
 
 def ours_sequences(path, width):
-    names = ("sequence", "label")
-    ds = readers.load(path, schema=SEQUENCE, batch_size=2, batching="ragged", as_supervised=names)
-    return list(ds.map(lambda tokens, label: (tokens.to_tensor(shape=[None, width]), label)))
+    return list(
+        readers.load(
+            path,
+            schema=SEQUENCE,
+            batch_size=2,
+            batching="padded",
+            max_length=width,
+            pad_to="max_length",
+            as_supervised=("sequence", "label"),
+        )
+    )
 
 
 def test_tokens_are_truncated_and_padded_to_one_length(tmp_path):
