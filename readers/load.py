@@ -64,7 +64,8 @@ def load(
             may fix sizes that are None in the manifest, ask for the bytes of pictures with
             `Feature("string")`, and give the dtype and shape of raw bytes that are stored as a string.
         columns: The features to read; the others are not decoded. None reads all.
-        as_supervised: Feature names: each batch is a tuple of these instead of a dict.
+        as_supervised: Feature names: each batch is a tuple of these instead of a dict. Name the
+            arrays that `mask` and `lengths` add, too: `("signal", "signal_mask", "label")`.
         batching: For features of unknown shape: `dense` refuses them, unless the manifest states that
             all records of all splits are of one size; `padded` pads to the longest in the batch;
             `ragged` returns `tf.RaggedTensor`s; `packed` puts several records into each row and

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from readers.batches.batch_format import BatchFormat, is_number
+from readers.batches.batch_format import LENGTH, MASK, BatchFormat, is_number
 from readers.format.schema import Schema
 from readers.order.state import State
 from readers.shards.cache import ShardCache
@@ -177,16 +177,31 @@ class ReadOptions:
 
         Raises:
             ValueError: A feature cannot be batched in the format (see `BatchFormat.check`),
-                `as_supervised` has a name that is not in the batch, or it is unclear which
-                feature's length decides on the bucket.
+                `as_supervised` has a name that is not in the batch or none of those that `mask` or
+                `lengths` adds, or it is unclear which feature's length decides on the bucket.
         """
         self.format.check(schema)
         names = self.format.batch_names(schema)
-        unknown = [name for name in self.as_supervised or () if name not in names]
-        if unknown:
-            raise ValueError(f"as_supervised names {unknown[0]!r}: a batch has {', '.join(names)}")
+        if self.as_supervised is not None:
+            self._check_as_supervised(self.as_supervised, names, len(schema))
         if self.bucket_boundaries is not None:
             self.bucket_feature(schema)
+
+    def _check_as_supervised(self, given: Sequence[str], names: list[str], features: int) -> None:
+        """Checks the names of a tuple against those in a batch, of which the features come first."""
+        unknown = [name for name in given if name not in names]
+        if unknown:
+            raise ValueError(f"as_supervised names {unknown[0]!r}: a batch has {', '.join(names)}")
+        for argument, is_given, suffix in (
+            ("mask", self.format.mask, MASK),
+            ("lengths", self.format.lengths, LENGTH),
+        ):
+            added = [name for name in names[features:] if name.endswith(suffix)]
+            if is_given and added and not set(added).intersection(given):
+                raise ValueError(
+                    f"{argument}=True adds {', '.join(added)}, which as_supervised leaves out: name "
+                    f"it there, or leave out {argument}=True"
+                )
 
     def bucket_feature(self, schema: Schema) -> str:
         """The feature whose first unknown dimension decides on the bucket."""

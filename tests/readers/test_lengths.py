@@ -214,6 +214,14 @@ def test_lengths_have_static_shapes(dataset, order):
             {"batching": "padded", "pad_to": "max_length", "max_length": {"parts": 3}},
             "'plane', int32 .*, has no max_length; give max_length={'plane': ...}",
         ),
+        (
+            {"batching": "padded", "mask": True, "as_supervised": ["tokens", "label"]},
+            "mask=True adds tokens_mask, which as_supervised leaves out: name it there",
+        ),
+        (
+            {"batching": "padded", "lengths": True, "as_supervised": ["words", "tokens"]},
+            "lengths=True adds tokens_length, words_length, which as_supervised leaves out",
+        ),
         ({"batching": "padded", "padding_values": {"no": 3}}, "padding_values names 'no'"),
         ({"batching": "padded", "padding_values": {"tokens": 1.5}}, "1.5 does not fit 'tokens'"),
         ({"batching": "padded", "padding_values": {"tokens": "x"}}, "'x' does not fit 'tokens'"),
