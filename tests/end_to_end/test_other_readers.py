@@ -13,10 +13,12 @@ import apache_beam as beam
 import numpy as np
 import pytest
 import tensorflow as tf
+from apache_beam.testing.util import assert_that, equal_to
 from PIL import Image
 
 from beam_jobs import Schema, WriteShards
 from readers.format.tensor import tensor_header
+from tests.support.checkout import ROOT
 from tests.support.images import encoded
 
 SCHEMA = Schema(
@@ -112,6 +114,32 @@ def test_tensorflow_alone_reads_every_feature(shards):
             assert found[name] == expected[name]
         assert found["text"].decode() == expected["text"]
     assert keys == set(KEYS)
+
+
+def test_the_documented_pattern_matches_shards_and_no_indexes(shards):
+    pattern = str(Path(shards[0]).parent / "train-*.tfrecord")
+    assert pattern.rpartition("/")[2] in (ROOT / "docs/reading.md").read_text()
+    batches = tf.data.experimental.make_batched_features_dataset(
+        pattern,
+        batch_size=4,
+        features={"key": tf.io.FixedLenFeature([], tf.string)},
+        num_epochs=1,
+    )
+    found = [key for batch in batches.as_numpy_iterator() for key in batch["key"].tolist()]
+    assert sorted(found) == sorted(KEYS)
+
+
+@pytest.mark.slow
+def test_beam_reads_the_documented_pattern(shards):
+    pattern = str(Path(shards[0]).parent / "train-*.tfrecord")
+    with beam.Pipeline() as pipeline:
+        records = pipeline | beam.io.ReadFromTFRecord(pattern)
+        keys = records | beam.Map(_key_of)
+        assert_that(keys, equal_to(list(KEYS)))
+
+
+def _key_of(serialized):
+    return tf.train.Example.FromString(serialized).features.feature["key"].bytes_list.value[0]
 
 
 NAMES = {
