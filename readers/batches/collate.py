@@ -33,8 +33,8 @@ def collate(
         columns: The features of the records, truncated to their limits.
         schema: The features to batch. Those of fixed shape are dense in every format.
         batch_format: How to batch the others. `padded` pads them to the longest in the batch, or the
-            first unknown dimension to one of `pad_sizes`; `ragged` gives an object array [B] of arrays, or of object arrays of arrays for a
-            sequence of arrays of unknown shape. `<name>_mask` is bool, true where there is a value,
+            first unknown dimension to one of `pad_sizes`; `ragged` gives an object array [B] of
+            arrays, or of object arrays of arrays for a sequence of arrays of unknown shape. `<name>_mask` is bool, true where there is a value,
             and has the dimensions up to the last unknown one; `<name>_length` is int64 [B], or
             [B, n] for n unknown dimensions.
         empty: Allocates large arrays.

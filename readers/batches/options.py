@@ -197,7 +197,8 @@ class ReadOptions:
             ("lengths", self.format.lengths, LENGTH),
         ):
             added = [name for name in names[features:] if name.endswith(suffix)]
-            if is_given and added and not set(added).intersection(given):
+            # A `transform` may use them, though they are not in the tuple.
+            if is_given and added and not self.keys and not set(added).intersection(given):
                 raise ValueError(
                     f"{argument}=True adds {', '.join(added)}, which as_supervised leaves out: name "
                     f"it there, or leave out {argument}=True"

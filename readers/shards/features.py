@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -82,7 +82,7 @@ def sizes_of(manifest: Manifest) -> dict[str, Sizes]:
     return common_sizes(found)
 
 
-def common_sizes(found: Mapping[str, Iterable[Sizes | None]]) -> dict[str, Sizes]:
+def common_sizes(found: Mapping[str, Sequence[Sizes | None]]) -> dict[str, Sizes]:
     """The smallest and the largest shape of each feature in several parts of the data.
 
     Args:
@@ -91,7 +91,7 @@ def common_sizes(found: Mapping[str, Iterable[Sizes | None]]) -> dict[str, Sizes
     common = {}
     for name, parts in found.items():
         known = [part for part in parts if part]
-        if known and len(known) == len(list(parts)):
+        if known and len(known) == len(parts):
             smallest, largest = zip(*known, strict=True)
             common[name] = (
                 tuple(map(min, zip(*smallest, strict=True))),

@@ -233,3 +233,15 @@ def test_invalid_arguments_are_rejected(dataset, how, message):
     for read in (readers.load, readers.as_numpy):
         with pytest.raises(ValueError, match=message):
             read(dataset, batch_size=4, **how)
+
+
+def test_a_transform_may_use_a_mask_that_the_tuple_leaves_out(dataset):
+    def counted(batch, keys):
+        return {**batch, "label": tf.reduce_sum(tf.cast(batch["tokens_mask"], tf.int64), axis=1)}
+
+    names = ("tokens", "label")
+    how = {"batching": "padded", "mask": True, "as_supervised": names, "transform": counted}
+    lengths = [
+        length for _, batch in readers.load(dataset, batch_size=8, **how) for length in batch
+    ]
+    assert lengths == [len(record["tokens"]) for record in records()]
