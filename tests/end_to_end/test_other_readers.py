@@ -116,6 +116,7 @@ def test_tensorflow_alone_reads_every_feature(shards):
     assert keys == set(KEYS)
 
 
+@pytest.mark.slow
 def test_the_documented_pattern_matches_shards_and_no_indexes(shards):
     pattern = str(Path(shards[0]).parent / "train-*.tfrecord")
     assert pattern.rpartition("/")[2] in (ROOT / "docs/reading.md").read_text()

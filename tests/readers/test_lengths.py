@@ -93,7 +93,7 @@ def test_a_sequence_is_truncated_as_a_list_or_within_its_arrays(shape, counts, l
         np.testing.assert_array_equal(array[name], by_hand[name])
 
 
-@pytest.mark.slow(base=[f"shape{n}-found{n}" for n in (0, 3, 6)])
+@pytest.mark.slow(base=["shape3-found3"])
 @pytest.mark.parametrize(("shape", "found"), VARYING)
 def test_the_first_unknown_dimension_is_padded_to_max_length_in_every_batch(shape, found):
     values, feature = arrays(found), Feature("float32", shape)
@@ -108,6 +108,7 @@ def test_the_first_unknown_dimension_is_padded_to_max_length_in_every_batch(shap
                 np.testing.assert_array_equal(batch[name], np.pad(plain, more))
 
 
+@pytest.mark.slow(base=["numpy"])
 @every_reader
 def test_sequences_and_strings_are_padded_to_max_length(dataset, read):
     how = {"batching": "padded", "mask": True, "columns": ["parts", "words", "label"]}
@@ -123,6 +124,7 @@ def test_sequences_and_strings_are_padded_to_max_length(dataset, read):
             assert batch["parts_mask"][row].tolist() == [n < len(parts) for n in range(14)]
 
 
+@pytest.mark.slow(base=["global"])
 @pytest.mark.parametrize("order", ["global", "interleave"])
 def test_shapes_of_one_length_are_static(dataset, order):
     how = {"batch_size": 8, "batching": "padded", "mask": True, "drop_remainder": True}

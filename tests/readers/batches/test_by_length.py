@@ -64,6 +64,7 @@ def bucket_of(length):
     return bisect.bisect_right(BUCKETS["bucket_boundaries"]["tokens"], length)
 
 
+@pytest.mark.slow(base=["25-sizes0-as_numpy", "9-sizes1-as_numpy", "25-sizes0-load"])
 @pytest.mark.parametrize("read", [readers.as_numpy, readers.load])
 @pytest.mark.parametrize(("limit", "sizes"), [(25, (4, 11, 25)), (9, (4, 9, 9)), (11, (4, 11, 11))])
 def test_buckets_are_padded_to_the_longest_length_that_they_take(dataset, read, limit, sizes):

@@ -193,6 +193,7 @@ def test_dense_takes_features_that_are_equal_in_size_in_all_splits(tmp_path, rea
     assert batch["raw_mask"].shape == (2, 3)
 
 
+@pytest.mark.slow(base=["global"])
 @pytest.mark.parametrize("order", ["global", "interleave"])
 def test_sizes_equal_in_all_records_are_static(tmp_path, order):
     write_dataset(tmp_path, SIGNALS, {"train": [signals([3, 3])]})
