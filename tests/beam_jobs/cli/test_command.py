@@ -224,7 +224,10 @@ REFUSALS = [
     (IMAGES + "--image_size 5", "--image_size 5: expected HEIGHTxWIDTH such as 224x224, or none"),
     (IMAGES + "--encoding source --image_size 4x4", "keeps the files as they are: drop --im"),
     (IMAGES + "--image_size 99999x99999", "--image_size 99999x99999: too large to store"),
-    (IMAGES + "--boxes coco", "--boxes coco: expected coco:FILE, csv:FILE, voc, voc:DIR, yolo or yolo:DIR"),
+    (
+        IMAGES + "--boxes coco",
+        "--boxes coco: expected coco:FILE, csv:FILE, voc, voc:DIR, yolo or yolo:DIR",
+    ),
     (IMAGES + "--class_names x", "--class_names names the classes in YOLO files: add"),
     (
         IMAGES + "--captions column",
