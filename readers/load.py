@@ -89,8 +89,10 @@ def load(
             None means `global` for local files with an index, else `interleave`.
         shuffle_buffer: Records shuffled together in the order `interleave`. None means 32 MiB of
             records, or 1,024 records if these fit into 128 MiB. Up to three windows are in memory.
-        seed: At least 0. None draws a seed, so that every process has a different order.
-        repeat: The number of epochs; None or True repeats without end.
+        seed: At least 0, and the same on all hosts. None draws one, for a single host alone.
+        repeat: The number of epochs in each pass over the dataset, such as the one that Keras makes
+            in an epoch; None or True repeats without end. A pass that resumes ends where it would
+            have ended, and one that resumes there reads the epochs of the next pass.
         drop_remainder: Drops the last batch of an epoch if it is smaller, which makes the batch
             size static.
         shard: (index, count) of this host. All hosts make the same number of steps; with
@@ -107,8 +109,8 @@ def load(
         cache_size: The maximum size of the cache, as `"500GiB"` or in bytes; None means 10 GiB.
         transform: A function that is given each batch and int64 keys [B], and returns the batch to
             use instead; it becomes part of the graph. A key is a pseudo-random number that depends
-            only on the seed, the epoch and the record's place, so a resumed run augments in the
-            same way.
+            only on the seed, the epoch and the record's place (and, with `interleave`, the host),
+            so a resumed run augments in the same way.
 
     Raises:
         ValueError: An argument is wrong; the message names it and what is expected.

@@ -147,8 +147,9 @@ def as_numpy(
             order of `load`.
         shuffle_buffer: Records shuffled together in the order `interleave`. None means 32 MiB of
             records, or 1,024 records if these fit into 128 MiB.
-        seed: At least 0. None draws a seed, so that every process has a different order.
-        repeat: The number of epochs; None or True repeats without end.
+        seed: At least 0, and the same on all hosts. None draws one, for a single host alone.
+        repeat: The number of epochs of the run, those before a resumed start included: after the
+            last of them there are no more batches. None or True repeats without end.
         drop_remainder: Drops the last batch of an epoch if it is smaller.
         shard: (index, count) of this host. All hosts make the same number of steps; with
             `interleave`, up to count - 1 records are left out.

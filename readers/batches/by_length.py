@@ -124,8 +124,8 @@ class BatchesByLength:
         return Cursor(end + (iteration - 1) * repeat), end + iteration * repeat
 
     def next(self, cursor: Cursor) -> tuple[BatchSlice, Cursor] | None:
-        """The batch after a cursor and the next cursor; None at the end of the first pass."""
-        return self.step(cursor, self.bounds_of(0)[1])
+        """The batch after a cursor and the next cursor; None at the end of the run."""
+        return self.step(cursor, self._reader.options.repeat)
 
     def step(self, cursor: Cursor, end: int | None) -> tuple[BatchSlice, Cursor] | None:
         """The batch after a cursor and the next cursor; None when the epoch `end` is reached.

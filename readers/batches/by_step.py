@@ -73,7 +73,7 @@ class BatchesByStep:
         return State(epoch, place, seed, self._order_name, self._plan.digest)
 
     def next(self, step: int) -> tuple[BatchSlice, int] | None:
-        """The batch of a step, and the number of the next step; None after the last step."""
+        """The batch of a step, and the number of the next step; None at the end of the run."""
         steps = self.schedule.steps
         return (self.step(step), step + 1) if steps is None or step < steps else None
 

@@ -65,11 +65,6 @@ class ReadOptions:
             raise ValueError(
                 f"repeat={self.repeat!r}: expected a number of epochs, or None for no end"
             )
-        if self.seed is None:
-            drawn = int.from_bytes(os.urandom(4), "little")
-            self._set("seed", self.state.seed if self.state else drawn)
-        elif not is_number(self.seed, 0, 2**63 - 1):
-            raise ValueError(f"seed={self.seed!r}: expected a number from 0 to 2**63 - 1, or None")
         if self.on_corrupt not in ON_CORRUPT:
             raise ValueError(
                 f"on_corrupt={self.on_corrupt!r}: expected one of {', '.join(ON_CORRUPT)}"
@@ -77,6 +72,8 @@ class ReadOptions:
         if self.weights is not None:
             self._check_weights(self.weights)
         self._check_order()
+        self._check_shard()
+        self._check_seed()
         self._check_start()
         if self.as_supervised is not None:
             self._set("as_supervised", tuple(name_list("as_supervised", self.as_supervised)))
@@ -132,7 +129,24 @@ class ReadOptions:
         if self.window is not None and not is_number(self.window, 1):
             raise ValueError(f"shuffle_buffer={self.window!r}: expected a number of at least 1")
 
-    def _check_start(self) -> None:
+    def _check_seed(self) -> None:
+        if self.seed is not None:
+            if not is_number(self.seed, 0, 2**63 - 1):
+                raise ValueError(
+                    f"seed={self.seed!r}: expected a number from 0 to 2**63 - 1, or None"
+                )
+        elif self.state:
+            self._set("seed", self.state.seed)
+        elif self.shard[1] > 1:
+            raise ValueError(
+                f"seed=None with shard={self.shard}: each host would draw a seed of its own, and "
+                "the hosts would read some records twice and others never; give all of them one "
+                "number, as in seed=0"
+            )
+        else:
+            self._set("seed", int.from_bytes(os.urandom(4), "little"))
+
+    def _check_shard(self) -> None:
         if (
             not isinstance(self.shard, (tuple, list))
             or len(self.shard) != 2
@@ -142,6 +156,8 @@ class ReadOptions:
             raise ValueError(
                 f"shard={self.shard!r}: expected (index, count) of this host, such as (0, 4)"
             )
+
+    def _check_start(self) -> None:
         if not is_number(self.start_step, 0):
             raise ValueError(f"start_step={self.start_step!r}: expected a number of at least 0")
         if self.state is None:
@@ -165,6 +181,12 @@ class ReadOptions:
     def by_length(self) -> bool:
         """Whether the lengths of the records decide which of them share a batch."""
         return self.bucket_boundaries is not None or self.format.batching == "packed"
+
+    @property
+    def part_of_host(self) -> int | None:
+        """The number of the part that this host reads alone; None if the hosts share each batch."""
+        alone = self.order == "interleave" and self.shard[1] > 1 and not self.by_length
+        return self.shard[0] if alone else None
 
     def features_to_read(self, columns: Sequence[str] | None) -> Sequence[str] | None:
         """The features to decode: `columns`, or those that `as_supervised` needs; None for all."""

@@ -59,7 +59,7 @@ def schedule_of(plan: Plan, options: ReadOptions) -> tuple[Plan, Schedule, str]:
     host, hosts = options.shard
     records = total = plan.records or 0
     order = order_name(plan, options)
-    if options.order == "interleave" and hosts > 1:
+    if options.part_of_host is not None:
         order += f", by host {host} of {hosts}"
         records //= hosts
         plan = plan.slice(host * records, (host + 1) * records)

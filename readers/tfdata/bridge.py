@@ -39,6 +39,7 @@ class TensorBridge:
         self._rows = sizes if all_full and isinstance(sizes, int) else None
         self._specs = _dense_specs(batch_format, self._dense, self._rows)
         self._seed, self._has_keys = options.seed or 0, options.keys
+        self._part = options.part_of_host or 0
         # After the error message: the (dtype, rank) of each array.
         self._kinds = [(spec.dtype, spec.shape.rank) for spec in self._specs.values()]
         for name in self._ragged:
@@ -72,7 +73,7 @@ class TensorBridge:
         for name in self._ragged:
             arrays += flat_arrays(self._schema[name], found.columns[name], empty)
         if self._has_keys:
-            arrays.append(_keys_of(found, self._seed))
+            arrays.append(_keys_of(found, self._seed, self._part))
         return [_text(""), *arrays]
 
     def no_arrays(self) -> list[np.ndarray]:
@@ -98,12 +99,12 @@ def _text(text: str) -> np.ndarray:
     return np.array(text.encode(), object)
 
 
-def _keys_of(found: BatchSlice, seed: int) -> np.ndarray:
+def _keys_of(found: BatchSlice, seed: int, part: int) -> np.ndarray:
     """A key for each row of a batch, int64 [B]; in a packed row, that of its first record."""
     places = found.places
     if found.rows is not None:
         places = places[np.unique(found.rows, return_index=True)[1]]
-    return np.asarray(record_keys(places, (seed, found.epoch, 0)))
+    return np.asarray(record_keys(places, (seed, found.epoch, part)))
 
 
 def _dense_specs(

@@ -62,7 +62,7 @@ def dataset_from_streams(
 
     def decode_with_keys(epoch: tf.Tensor, place: tf.Tensor, serialized: tf.Tensor) -> Any:
         places = place + tf.range(tf.size(serialized, tf.int64))
-        keys = record_keys(places, [options.seed, epoch, options.shard[0]], shift)
+        keys = record_keys(places, [options.seed, epoch, options.part_of_host or 0], shift)
         return decode(serialized), tf.ensure_shape(keys, serialized.shape)
 
     function = decode_with_keys if options.keys else decode

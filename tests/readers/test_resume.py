@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+from pathlib import Path
 
+import fsspec
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -48,15 +50,27 @@ def test_both_readers_give_the_same_batches_from_any_step(dataset, way, size, re
     ds = readers.load(dataset, **how)
     assert ids(ds) == whole
     assert len(ds) == len(whole)
-    places = (1, 5, len(whole) // repeat, len(whole) - 1)
+    places = (1, 5, len(whole) // repeat, len(whole) - 1, len(whole))
     # TensorFlow takes a second to build a pipeline that shuffles: one from each place.
-    for done, by_state in zip(places, (False, True, False, True), strict=True):
+    for done, by_state in zip(places, (False, True, False, True, None), strict=True):
         begun = readers.as_numpy(dataset, **how)
         assert ids(itertools.islice(begun, done)) == whole[:done]
         step, state = {"start_step": done}, {"state": begun.state().to_json()}
         assert ids(readers.as_numpy(dataset, **step, **how)) == whole[done:]
         assert ids(readers.as_numpy(dataset, **state, **how)) == whole[done:]
-        assert ids(readers.load(dataset, **(state if by_state else step), **how)) == whole[done:]
+        if by_state is not None:  # After a pass of `load`, the next one follows.
+            start = state if by_state else step
+            assert ids(readers.load(dataset, **start, **how)) == whole[done:]
+
+
+@ways
+def test_a_finished_run_gives_nothing_more(dataset, way):
+    how = arguments(way, batch_size=16, repeat=2)
+    batches = readers.as_numpy(dataset, **how)
+    steps = len(list(batches))
+    assert steps
+    for start in ({"state": batches.state()}, {"start_step": steps}, {"start_step": 9 * steps}):
+        assert list(readers.as_numpy(dataset, **start, **how)) == []
 
 
 @pytest.mark.slow(base=["interleave-False"])
@@ -222,3 +236,38 @@ def test_transform_keys_depend_only_on_the_seed_the_epoch_and_the_place(dataset,
     assert len(set(shared.values())) == len(shared) > RECORDS - 3
     if way["order"] == "global":
         assert shared.items() <= keys.items()
+
+
+@pytest.fixture
+def remote(dataset):
+    """The dataset in a store, which is read by index even in the order of streams."""
+    filesystem = fsspec.filesystem("memory")
+    for file in Path(dataset).iterdir():
+        filesystem.pipe(f"/keys/{file.name}", file.read_bytes())
+    yield "memory://keys"
+    filesystem.rm("/keys", recursive=True)
+
+
+def keys_in_order(path, **more):
+    how = {"split": "train", "batch_size": 40, "order": "interleave", **more}
+    ds = readers.load(path, **how, transform=lambda batch, keys: {**batch, "key": keys})
+    return [(n, key) for batch in ds for n, key in zip(batch["id"].numpy(), batch["key"].numpy())]
+
+
+@pytest.mark.parametrize("shuffle", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_keys_differ_by_host_and_not_by_where_the_files_are(dataset, remote, shuffle, tmp_path):
+    how = {"shuffle": shuffle, "shuffle_buffer": 60, "repeat": 2}
+    hosts = [keys_in_order(dataset, **how, shard=(host, 2)) for host in (0, 1)]
+    assert not {key for _, key in hosts[0]} & {key for _, key in hosts[1]}
+    assert keys_in_order(remote, **how, shard=(1, 2)) == hosts[1]
+    assert keys_in_order(remote, **how, shard=(1, 2), cache_dir=tmp_path) == hosts[1]
+
+
+def test_hosts_that_would_each_draw_a_seed_are_refused(dataset):
+    how = {"split": "train", "batch_size": 10, "shuffle": True}
+    for read in (readers.as_numpy, readers.load):
+        with pytest.raises(ValueError, match=r"seed=None with shard=\(1, 2\): .* as in seed=0$"):
+            read(dataset, **how, seed=None, shard=(1, 2))
+    state = readers.as_numpy(dataset, **how, seed=8).state()
+    again = readers.as_numpy(dataset, **how, seed=None, shard=(1, 2), state=state)
+    assert ids(again) == ids(readers.as_numpy(dataset, **how, seed=8, shard=(1, 2)))

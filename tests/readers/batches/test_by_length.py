@@ -136,7 +136,7 @@ def test_both_readers_give_the_same_batches_from_any_step(dataset, way, order):
     ds = readers.load(dataset, **way, **order, repeat=2)
     assert as_lists(ds) == whole
     half = len(as_lists(readers.as_numpy(dataset, **way, **order)))
-    for done in (1, 7, half - 2, half, half + 3, len(whole) - 1):
+    for done in (1, 7, half - 2, half, half + 3, len(whole) - 1, len(whole)):
         begun = readers.as_numpy(dataset, **way, **order, repeat=2)
         assert as_lists(itertools.islice(begun, done)) == whole[:done]
         state = begun.state().to_json()
@@ -146,6 +146,16 @@ def test_both_readers_give_the_same_batches_from_any_step(dataset, way, order):
         if done in (7, half, len(whole) - 1):  # TensorFlow starts slowly
             resumed = readers.load(dataset, **way, **order, repeat=2, state=state)
             assert as_lists(resumed) == whole[done:]
+
+
+@ways
+def test_a_finished_run_gives_nothing_more(dataset, way):
+    for remainder in (False, True):
+        how = {**way, "repeat": 2, "drop_remainder": remainder}
+        batches = readers.as_numpy(dataset, **how)
+        steps = len(list(batches))
+        for start in ({"state": batches.state()}, {"start_step": steps}, {"start_step": steps + 9}):
+            assert list(readers.as_numpy(dataset, **start, **how)) == []
 
 
 @pytest.mark.slow
