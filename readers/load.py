@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from readers.batches.batch_format import BatchFormat, Batching, PadTo
-from readers.batches.options import OnCorrupt, OrderName, ReadOptions
+from readers.batches.options import OnCorrupt, OrderName, ReadOptions, remainder_of
 from readers.format.schema import Schema
+from readers.order.schedule import Remainder
 from readers.order.state import State
 from readers.shards.cache import cache_of
 from readers.shards.plan import Paths
@@ -38,6 +39,7 @@ def load(
     shuffle_buffer: int | None = None,
     seed: int | None = 0,
     repeat: int | None = 1,
+    remainder: Remainder | None = None,
     drop_remainder: bool = False,
     shard: tuple[int, int] = (0, 1),
     start_step: int = 0,
@@ -57,7 +59,7 @@ def load(
         path_or_files: A dataset's directory; a list of directories with `weights`; or, with
             `schema`, TFRecord files: a file, a list of files, a glob, or a directory.
         batch_size: Records per batch, or rows per packed batch; with buckets, also a list with one
-            size for each. The last batch of an epoch may be smaller.
+            size for each. `remainder` says what becomes of the last batch of an epoch.
         split: `"train"`, `"train[:10%]"`, `"train[1000:2000]"`, ... None means the only split, or
             `train`. Files without a manifest have the single split `all`.
         schema: The features of files without a manifest; for a dataset, the features to read. It
@@ -93,10 +95,15 @@ def load(
         repeat: The number of epochs in each pass over the dataset, such as the one that Keras makes
             in an epoch; None or True repeats without end. A pass that resumes ends where it would
             have ended, and one that resumes there reads the epochs of the next pass.
-        drop_remainder: Drops the last batch of an epoch if it is smaller, which makes the batch
-            size static.
-        shard: (index, count) of this host. All hosts make the same number of steps; with
-            `interleave`, up to count - 1 records are left out.
+        remainder: For the last batch of an epoch, if the records do not fill it. `short` (or None)
+            makes it smaller; it shares the records evenly and leaves out those that remain, up to
+            count - 1 of `shard`. With a shuffle, these are others in each epoch. By length, up to
+            count - 1 rows of each bucket, or of the packed batches, are left out. `drop` drops the
+            batch. `pad` reads every record: it fills the batch with rows of zeros, empty strings
+            and padding, and adds bool `batch_mask` [B] to every batch, true where a row holds
+            records. Both `drop` and `pad` make the batch size static.
+        drop_remainder: True is the same as `remainder="drop"`.
+        shard: (index, count) of this host. In each step, all hosts have batches of the same size.
         start_step: Starts after this many steps without reading their records. By length, the
             records must be read: use `state` to avoid that.
         state: Resumes where another reader stopped: a `readers.State`, as `as_numpy(...).state()`
@@ -135,7 +142,7 @@ def load(
         seed=seed,
         repeat=repeat,
         as_supervised=as_supervised,
-        drop_remainder=drop_remainder,
+        remainder=remainder_of(remainder, drop_remainder),
         order=order,
         window=shuffle_buffer,
         shard=shard,

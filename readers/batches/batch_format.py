@@ -22,6 +22,9 @@ PAD_TO: tuple[str, ...] = get_args(PadTo)
 # Suffixes of the companion arrays that a batch holds beside a feature.
 MASK, LENGTH = "_mask", "_length"
 
+# Added to every batch if the last one of an epoch is padded.
+BATCH_MASK = "batch_mask"
+
 SEGMENT_IDS, POSITIONS = "_segment_ids", "_positions"
 
 

@@ -216,7 +216,7 @@ class _Reader:
             for place in grouping.held:
                 if place >= places[0]:
                     held[place] = held[place].copied()
-        while group := grouping.rest(self.options.drop_remainder):
+        while group := grouping.rest(self.options.remainder == "drop"):
             batch = self._batch(epoch, held, group)
             any_batch |= batch is not None
             yield batch, after(total)
@@ -263,7 +263,7 @@ class _Reader:
     def _batch(self, epoch: int, held: dict[int, _Record], group: Group) -> BatchSlice | None:
         """This host's share of a group, whose records leave `held`."""
         records = {place: held.pop(place) for place in group.places}
-        mine = group.of_host(*self.options.shard)
+        mine = group.of_host(*self.options.shard, self.options.remainder)
         if mine is None:
             return None
         columns = {
@@ -272,4 +272,5 @@ class _Reader:
         }
         is_packed = self.options.format.batching == "packed"
         rows = np.array(mine.rows, np.int64) if is_packed else None
-        return BatchSlice(columns, epoch, np.array(mine.places, np.int64), rows)
+        found = BatchSlice(columns, epoch, np.array(mine.places, np.int64), rows)
+        return found.padded(self.plan.schema, mine.size) if self.options.pads else found

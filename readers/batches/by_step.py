@@ -47,6 +47,7 @@ class BatchesByStep:
         self._order = order_of(self._plan, options)
         self._window = shuffle_window(self._plan, options)
         self._format, self._size = options.format, self.schedule.batch_size
+        self._pads = options.pads
         self.batch_bytes = (self._plan.record_bytes or 1) * self._size
         self._steps_at_once = max(records_at_once(self._plan) // self._size, 1)
         # The steps whose records were already fetched from a store.
@@ -90,7 +91,8 @@ class BatchesByStep:
             found = self._slices[number - self._first]
             # A step is hardly ever asked for twice, so release its memory.
             self._slices[number - self._first] = None
-        return found or self._read_alone(number)
+        found = found or self._read_alone(number)
+        return found.padded(self._plan.schema, self._size) if self._pads else found
 
     def _read(self, first: int) -> list[BatchSlice | None]:
         """The batches of a step and the steps read together with it, all of one epoch.

@@ -62,6 +62,7 @@ def pack(
     schema: Mapping[str, Feature],
     batch_format: BatchFormat,
     rows: np.ndarray,
+    count: int,
     empty: Allocator = np.empty,
 ) -> dict[str, np.ndarray]:
     """The arrays [B, max_length, ...] of a packed batch by name, and two companions of each.
@@ -71,13 +72,13 @@ def pack(
     and Grain represent packed sequences in the same way.
 
     Args:
-        columns: The features of at least one record, truncated to their limits.
+        columns: The features of the records, truncated to their limits.
         schema: The features to batch, whose only unknown dimension is the first.
         batch_format: Holds the length of a row.
         rows: int64 [records], the row of each record.
+        count: The number of rows, B.
         empty: Allocates large arrays.
     """
-    count = int(rows.max()) + 1
     batch = {}
     for name, feature in schema.items():
         length = batch_format.limit(name) or 0

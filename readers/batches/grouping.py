@@ -13,6 +13,8 @@ from typing import Protocol
 
 import numpy as np
 
+from readers.order.schedule import Remainder, share
+
 
 @dataclass(frozen=True)
 class Group:
@@ -21,24 +23,25 @@ class Group:
     Attributes:
         places: The places of the records in their epoch, in order.
         rows: The row of each record in the batch; 0, 1, 2, ... unless records share rows.
+        size: The number of rows in a full batch.
     """
 
     places: list[int]
     rows: list[int]
+    size: int
 
-    def of_host(self, host: int, hosts: int) -> Group | None:
-        """The share of one host; None if there are fewer rows than hosts."""
-        each, more = divmod(max(self.rows) + 1, hosts)
-        if not each:
+    def of_host(self, host: int, hosts: int, remainder: Remainder) -> Group | None:
+        """The share of one host; None if the rows are too few for the hosts to share."""
+        start, stop = share(max(self.rows) + 1, host, hosts, remainder)
+        if start == stop and remainder != "pad":
             return None
-        start = host * each + min(host, more)
-        stop = start + each + (host < more)
         chosen = [
             (place, row - start)
             for place, row in zip(self.places, self.rows, strict=True)
             if start <= row < stop
         ]
-        return Group([place for place, _ in chosen], [row for _, row in chosen])
+        places, rows = [place for place, _ in chosen], [row for _, row in chosen]
+        return Group(places, rows, self.size // hosts)
 
 
 class Grouping(Protocol):
@@ -93,7 +96,7 @@ class Buckets:
     def _emptied(self, number: int) -> Group:
         """The records of a bucket, which is empty afterwards."""
         places, self._buckets[number] = self._buckets[number], []
-        return Group(places, list(range(len(places))))
+        return Group(places, list(range(len(places))), self._sizes[number])
 
 
 class Packing:
@@ -119,7 +122,7 @@ class Packing:
         group = None
         fitting = np.flatnonzero(np.all(self._room >= lengths, axis=1))
         if not len(fitting):
-            group = Group(self._places, self._rows)
+            group = Group(self._places, self._rows, self._count)
             self._begin()
         row = int(fitting[0]) if len(fitting) else 0
         self._room[row] -= lengths
@@ -128,7 +131,7 @@ class Packing:
         return group
 
     def rest(self, drop_remainder: bool) -> Group | None:
-        group = Group(self._places, self._rows)
+        group = Group(self._places, self._rows, self._count)
         self._begin()
         is_full = len(set(group.rows)) == self._count
         return group if group.places and (is_full or not drop_remainder) else None

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from readers.batches.batch_format import LENGTH, MASK, BatchFormat, is_number
+from readers.batches.batch_format import BATCH_MASK, LENGTH, MASK, BatchFormat, is_number
 from readers.format.schema import Schema
+from readers.order.schedule import Remainder
 from readers.order.state import State
 from readers.shards.cache import ShardCache
 from readers.shards.resolve import name_list
@@ -21,6 +22,27 @@ ORDERS: tuple[str, ...] = get_args(OrderName)
 
 ON_CORRUPT: tuple[str, ...] = get_args(OnCorrupt)
 
+REMAINDERS: tuple[str, ...] = get_args(Remainder)
+
+
+def remainder_of(remainder: Remainder | None, drop_remainder: bool) -> Remainder:
+    """What two arguments of `readers.load` say about the last step of an epoch.
+
+    Raises:
+        ValueError: There is no such remainder, or the two contradict each other.
+    """
+    if remainder is None:
+        return "drop" if drop_remainder else "short"
+    if remainder not in REMAINDERS:
+        raise ValueError(
+            f"remainder={remainder!r}: expected one of {', '.join(REMAINDERS)}, or None"
+        )
+    if drop_remainder and remainder != "drop":
+        raise ValueError(
+            f"drop_remainder=True means remainder='drop', not {remainder!r}: give only one of them"
+        )
+    return remainder
+
 
 @dataclass(frozen=True)
 class ReadOptions:
@@ -29,6 +51,7 @@ class ReadOptions:
     Attributes without a description here are arguments of `readers.load`, which describes them.
 
     Attributes:
+        remainder: The argument, or `drop` for `drop_remainder=True`: see `remainder_of`.
         format: How features of unknown shape are batched.
         order: The order asked for; `global` if weights or `on_corrupt="skip"` require it.
         window: The argument `shuffle_buffer`; None for `default_window`.
@@ -47,7 +70,7 @@ class ReadOptions:
     seed: int | None = 0
     repeat: int | None = 1
     as_supervised: Sequence[str] | None = None
-    drop_remainder: bool = False
+    remainder: Remainder = "short"
     order: OrderName | None = None
     window: int | None = None
     shard: tuple[int, int] = (0, 1)
@@ -188,11 +211,28 @@ class ReadOptions:
         alone = self.order == "interleave" and self.shard[1] > 1 and not self.by_length
         return self.shard[0] if alone else None
 
+    @property
+    def pads(self) -> bool:
+        """Whether batches are padded to their full size, and have a mask of their rows."""
+        return self.remainder == "pad"
+
+    @property
+    def rows(self) -> int | None:
+        """The number of rows in every batch; None if some have fewer, or sizes of their own."""
+        always = self.pads or (self.remainder == "drop" and self.on_corrupt == "raise")
+        return self.batch_size if always and isinstance(self.batch_size, int) else None
+
     def features_to_read(self, columns: Sequence[str] | None) -> Sequence[str] | None:
         """The features to decode: `columns`, or those that `as_supervised` needs; None for all."""
         if columns is not None or self.as_supervised is None:
             return columns
-        return list(dict.fromkeys(map(self.format.feature_of, self.as_supervised)))
+        names = [name for name in self.as_supervised if name not in self._added]
+        return list(dict.fromkeys(map(self.format.feature_of, names)))
+
+    @property
+    def _added(self) -> list[str]:
+        """The names in a batch that belong to no feature."""
+        return [BATCH_MASK] if self.pads else []
 
     def check(self, schema: Schema) -> None:
         """Checks the options against the features to batch.
@@ -203,7 +243,11 @@ class ReadOptions:
                 `lengths` adds, or it is unclear which feature's length decides on the bucket.
         """
         self.format.check(schema)
-        names = self.format.batch_names(schema)
+        names = [*self.format.batch_names(schema), *self._added]
+        if len(set(names)) < len(names):
+            raise ValueError(
+                f"remainder='pad' would replace the feature {BATCH_MASK!r}; leave it out with columns="
+            )
         if self.as_supervised is not None:
             self._check_as_supervised(self.as_supervised, names, len(schema))
         if self.bucket_boundaries is not None:

@@ -58,11 +58,15 @@ def schedule_of(plan: Plan, options: ReadOptions) -> tuple[Plan, Schedule, str]:
     assert isinstance(options.batch_size, int)
     host, hosts = options.shard
     records = total = plan.records or 0
+    absent = 0
     order = order_name(plan, options)
     if options.part_of_host is not None:
-        order += f", by host {host} of {hosts}"
-        records //= hosts
-        plan = plan.slice(host * records, (host + 1) * records)
+        order += f", part {host} of {hosts}"
+        start, stop = total * host // hosts, total * (host + 1) // hosts
+        plan = plan.slice(start, stop)
+        # One record more or less in a part must not change the number of steps.
+        records = -(-total // hosts) if options.pads else total // hosts
+        absent = max(records - (stop - start), 0)
         host, hosts = 0, 1
     schedule = Schedule(
         records=records,
@@ -70,12 +74,13 @@ def schedule_of(plan: Plan, options: ReadOptions) -> tuple[Plan, Schedule, str]:
         host=host,
         hosts=hosts,
         epochs=options.repeat,
-        drop_remainder=options.drop_remainder,
+        remainder=options.remainder,
+        absent=absent,
     )
     if total and not schedule.steps_per_epoch:
         raise ValueError(
             f"{plan.name} has {total} records, too few for one batch: batch_size="
-            f"{options.batch_size}, shard={options.shard}, drop_remainder={options.drop_remainder}"
+            f"{options.batch_size}, shard={options.shard}, remainder={options.remainder!r}"
         )
     epoch, place = 0, 0
     if options.state:

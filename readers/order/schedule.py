@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
+
+# What the last step of an epoch does with fewer records than the others have.
+Remainder = Literal["short", "drop", "pad"]
 
 
 @dataclass(frozen=True)
@@ -14,14 +18,27 @@ class Step:
     stop: int
 
 
+def share(rows: int, host: int, hosts: int, remainder: Remainder) -> tuple[int, int]:
+    """The first row of a host and the row after its last, of a batch that the hosts share.
+
+    All hosts have equally many, so up to `hosts` - 1 rows are left out. Only with `pad` none is: the
+    first hosts have one more.
+    """
+    each, more = divmod(rows, hosts)
+    if remainder != "pad":
+        more = 0
+    start = host * each + min(host, more)
+    return start, start + each + (host < more)
+
+
 @dataclass(frozen=True)
 class Schedule:
     """The steps of one host.
 
     In each step, the hosts read equally many records from adjacent places. So together they read
-    the epoch from its first place to its last, and all of them run the same number of steps. The
-    last step of an epoch shares out the remaining records; if there is less than one per host, they
-    are left out.
+    the epoch from its first place to its last, and all of them run the same number of steps. If the
+    records that remain for the last step of an epoch cannot be shared evenly, some are left out:
+    fewer than there are hosts. Only with `pad` they are read, and some hosts have one fewer.
 
     Attributes:
         records: The number of records in an epoch.
@@ -29,8 +46,9 @@ class Schedule:
         host: The index of this host.
         hosts: The number of hosts.
         epochs: The number of epochs of the run, and of a pass; None repeats without end.
-        drop_remainder: Whether to leave out the last step of an epoch if it has fewer records than
-            the others.
+        remainder: Whether the last step of an epoch is short, dropped or padded if it has fewer
+            records than the others.
+        absent: How many of the last places of an epoch have no record for this host.
         epoch: The epoch of the first step.
         place: The place at which the first step begins.
     """
@@ -40,7 +58,8 @@ class Schedule:
     host: int = 0
     hosts: int = 1
     epochs: int | None = 1
-    drop_remainder: bool = False
+    remainder: Remainder = "short"
+    absent: int = 0
     epoch: int = 0
     place: int = 0
 
@@ -48,15 +67,16 @@ class Schedule:
     def _global_batch_size(self) -> int:
         return self.batch_size * self.hosts
 
-    def _steps_from(self, place: int) -> int:
+    def steps_from(self, place: int) -> int:
         """The number of steps in an epoch that is read from a place on."""
         full, left = divmod(max(self.records - place, 0), self._global_batch_size)
-        return full + (left >= self.hosts and not self.drop_remainder)
+        fewest = {"short": self.hosts, "pad": 1, "drop": self._global_batch_size}
+        return full + (left >= fewest[self.remainder])
 
     @property
     def steps_per_epoch(self) -> int:
         """The number of steps in an epoch that is read from its beginning."""
-        return self._steps_from(0)
+        return self.steps_from(0)
 
     @property
     def steps(self) -> int | None:
@@ -64,7 +84,7 @@ class Schedule:
         if self.epochs is None:
             return self.steps_of_pass(0)[1]
         later = self.epochs - self.epoch - 1
-        return 0 if later < 0 else self._steps_from(self.place) + later * self.steps_per_epoch
+        return 0 if later < 0 else self.steps_from(self.place) + later * self.steps_per_epoch
 
     def steps_of_pass(self, number: int) -> tuple[int, int | None]:
         """The first step of a pass and the step after its last (None if it is endless).
@@ -75,7 +95,7 @@ class Schedule:
         Args:
             number: The number of the pass, from 0 on.
         """
-        first, each = self._steps_from(self.place), self.steps_per_epoch
+        first, each = self.steps_from(self.place), self.steps_per_epoch
         if self.epochs is None:
             return 0, None if each else first
         end = first + (self.epochs - self.epoch % self.epochs - 1) * each
@@ -87,23 +107,22 @@ class Schedule:
         epoch, within, place = self._find(number)
         begin = place + within * self._global_batch_size
         size = min(self._global_batch_size, self.records - begin)
-        # The first `more` hosts read one record more than the others.
-        each, more = divmod(size, self.hosts)
-        start = begin + self.host * each + min(self.host, more)
-        return Step(epoch, start, start + each + (self.host < more))
+        first, stop = share(size, self.host, self.hosts, self.remainder)
+        end = self.records - self.absent
+        return Step(epoch, min(begin + first, end), min(begin + stop, end))
 
     def after(self, steps: int) -> tuple[int, int]:
         """The (epoch, place) that the hosts together have reached after a number of steps."""
         if not steps or not self.steps_per_epoch:
             return self.epoch, self.place
         epoch, within, place = self._find(steps - 1)
-        if within + 1 == self._steps_from(place):
+        if within + 1 == self.steps_from(place):
             return epoch + 1, 0
         return epoch, place + (within + 1) * self._global_batch_size
 
     def _find(self, number: int) -> tuple[int, int, int]:
         """The epoch of a step, its number in the epoch, and the place at which the epoch begins."""
-        first = self._steps_from(self.place)
+        first = self.steps_from(self.place)
         if number < first:
             return self.epoch, number, self.place
         epochs, within = divmod(number - first, self.steps_per_epoch)

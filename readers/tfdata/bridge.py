@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from readers.batches.batch_format import LENGTH, MASK, POSITIONS, SEGMENT_IDS, BatchFormat
+from readers.batches.batch_format import (
+    BATCH_MASK,
+    LENGTH,
+    MASK,
+    POSITIONS,
+    SEGMENT_IDS,
+    BatchFormat,
+)
 from readers.batches.batch_slice import BatchSlice
 from readers.batches.collate import flat_arrays
 from readers.batches.options import ReadOptions
@@ -30,14 +37,15 @@ class TensorBridge:
     """
 
     def __init__(self, schema: Schema, options: ReadOptions) -> None:
-        batch_format, sizes = options.format, options.batch_size
+        batch_format = options.format
         self._schema, self._format = schema, batch_format
         is_ragged = batch_format.batching == "ragged"
         self._ragged = [n for n, f in schema.items() if is_ragged and not f.is_fixed]
         self._dense = {n: f for n, f in schema.items() if n not in self._ragged}
-        all_full = options.drop_remainder and options.on_corrupt == "raise"
-        self._rows = sizes if all_full and isinstance(sizes, int) else None
+        self._rows = options.rows
         self._specs = _dense_specs(batch_format, self._dense, self._rows)
+        if options.pads:
+            self._specs[BATCH_MASK] = tf.TensorSpec([self._rows], tf.bool)
         self._seed, self._has_keys = options.seed or 0, options.keys
         self._part = options.part_of_host or 0
         # After the error message: the (dtype, rank) of each array.
@@ -68,7 +76,7 @@ class TensorBridge:
             return [_text(text), *self.no_arrays()[1:]]
         if found is None:
             return self.no_arrays()
-        batch = found.arrays(self._dense, self._format, empty) if self._dense else {}
+        batch = found.arrays(self._dense, self._format, empty)
         arrays = [batch[name] for name in self._specs]
         for name in self._ragged:
             arrays += flat_arrays(self._schema[name], found.columns[name], empty)
@@ -100,11 +108,12 @@ def _text(text: str) -> np.ndarray:
 
 
 def _keys_of(found: BatchSlice, seed: int, part: int) -> np.ndarray:
-    """A key for each row of a batch, int64 [B]; in a packed row, that of its first record."""
+    """A key for each row of a batch, int64 [B]: of a packed row its first record's, or 0 of padding."""
     places = found.places
     if found.rows is not None:
         places = places[np.unique(found.rows, return_index=True)[1]]
-    return np.asarray(record_keys(places, (seed, found.epoch, part)))
+    keys = np.asarray(record_keys(places, (seed, found.epoch, part)))
+    return keys if found.mask is None else np.pad(keys, (0, len(found.mask) - len(keys)))
 
 
 def _dense_specs(

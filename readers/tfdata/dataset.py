@@ -94,7 +94,7 @@ def choose_way(plan: Plan, options: ReadOptions, streamable: bool) -> tuple[Orde
 def _batches(plan: Plan, options: ReadOptions, by_index: bool) -> tf.data.Dataset:
     """The batches of a plan, with their number if it is known."""
     if plan.records is None:
-        return dataset_from_streams(plan, options, 0, 0)
+        return dataset_from_streams(plan, options, None)
     by_length = open_by_length(plan, options)
     if by_length:
         # Reopened batches start after `start_step` at once, without reading those steps again.
@@ -110,7 +110,7 @@ def _batches(plan: Plan, options: ReadOptions, by_index: bool) -> tf.data.Datase
         batches = dataset_by_step(handle_by_step, plan.schema, options)
     else:
         part, schedule, _ = schedule_of(plan, options)
-        batches = dataset_from_streams(part, options, schedule.epoch, schedule.place)
+        batches = dataset_from_streams(part, options, schedule)
     if schedule.steps is None:
         return _counted(batches, tf.data.INFINITE_CARDINALITY)
     # The first pass of a resumed run is shorter than later ones, so it has no single cardinality.

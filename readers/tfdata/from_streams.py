@@ -12,20 +12,25 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from readers.batches.batch_format import BATCH_MASK
 from readers.batches.options import ReadOptions
 from readers.batches.orders import shuffle_window
 from readers.batches.read_sizes import records_at_once
 from readers.order.orders import BLOCK, CYCLE, SHARDS, WINDOW, InterleavedOrder
 from readers.order.permutation import record_keys
+from readers.order.schedule import Schedule
 from readers.shards.index import read_index
 from readers.shards.plan import Part, Plan
 from readers.tfdata.batching import batch_of
 from readers.tfdata.decode import decode_batch
+from readers.tfdata.padding import padded_columns
 from readers.tfdata.passes import once_per_pass
 from readers.tfdata.permutation import shift, whole_permutation
 
 # The buffer of each open file, the default of TFRecordDataset.
 _READ_BYTES = 256 << 10
+
+_NO_END = tf.int64.max
 
 
 def can_stream(plan: Plan, options: ReadOptions) -> bool:
@@ -47,57 +52,72 @@ def _scheme_of(path: str) -> str:
 
 
 def dataset_from_streams(
-    plan: Plan, options: ReadOptions, epoch: int, place: int
+    plan: Plan, options: ReadOptions, schedule: Schedule | None
 ) -> tf.data.Dataset:
-    """The batches of a plan from a place in an epoch on, dicts by feature name.
+    """The batches of a plan, dicts by feature name.
 
     Args:
         plan: The part of the plan that this host reads.
         options: How to read.
-        epoch, place: Where to begin; both 0 if the plan's number of records is unknown.
+        schedule: The steps of this host; None if the plan's number of records is unknown.
     """
 
     def decode(serialized: tf.Tensor) -> Any:
-        return batch_of(decode_batch(serialized, plan.schema), plan.schema, options.format)
+        columns = decode_batch(serialized, plan.schema)
+        size = options.rows
+        if not options.pads or size is None:
+            return batch_of(columns, plan.schema, options.format)
+        count = tf.size(serialized)
+        columns = padded_columns(columns, plan.schema, size, count)
+        mask = tf.range(size) < count
+        return {**batch_of(columns, plan.schema, options.format), BATCH_MASK: mask}
 
     def decode_with_keys(epoch: tf.Tensor, place: tf.Tensor, serialized: tf.Tensor) -> Any:
         places = place + tf.range(tf.size(serialized, tf.int64))
         keys = record_keys(places, [options.seed, epoch, options.part_of_host or 0], shift)
-        return decode(serialized), tf.ensure_shape(keys, serialized.shape)
+        if options.pads and options.rows is not None:
+            keys = tf.pad(keys, [[0, options.rows - tf.size(serialized)]])
+        return decode(serialized), tf.ensure_shape(keys, [options.rows])
 
     function = decode_with_keys if options.keys else decode
-    batches = _serialized_batches(plan, options, epoch, place)
+    batches = _serialized_batches(plan, options, schedule)
     return batches.map(function, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
 
 
 def _serialized_batches(
-    plan: Plan, options: ReadOptions, epoch: int, place: int
+    plan: Plan, options: ReadOptions, schedule: Schedule | None
 ) -> tf.data.Dataset:
     """The serialized records of each batch; with keys, after its epoch and first place."""
     size, repeat = options.batch_size, options.repeat
     assert isinstance(size, int)
+    epoch, place = schedule.after(0) if schedule else (0, 0)
+    count = schedule.records - schedule.absent if schedule else _NO_END
     window = shuffle_window(plan, options)
     shuffled = None
     if window and plan.parts:
-        shuffled = _ShuffledStreams(plan, options.seed or 0, window, size)
+        shuffled = _ShuffledStreams(plan, options.seed or 0, window, size, count)
+    in_order = plan.slice(0, count) if schedule else plan
 
     def batched(records: tf.data.Dataset, epoch: tf.Tensor, place: int = 0) -> tf.data.Dataset:
-        batches = records.rebatch(size, options.drop_remainder)
+        batches = records.rebatch(size, options.remainder == "drop")
+        if schedule and schedule.steps_from(place) > -(-(count - place) // size):
+            # Other hosts have one more record, and so one more batch.
+            nothing = tf.constant([], tf.string)
+            batches = batches.concatenate(tf.data.Dataset.from_tensors(nothing))
         if not options.keys:
             return batches
         return batches.enumerate().map(lambda step, batch: (epoch, place + step * size, batch))
 
     def whole(number: tf.Tensor) -> tf.data.Dataset:
-        return batched(shuffled.epoch(number) if shuffled else _in_order(plan, size), number)
+        return batched(shuffled.epoch(number) if shuffled else _in_order(in_order, size), number)
 
     if not place:
         first = None
-    elif shuffled:
+    elif shuffled and place < count:
         records = shuffled.rest_of_epoch(epoch, place)
         first = batched(records, tf.constant(epoch, tf.int64), place)
     else:
-        assert plan.records is not None
-        records = _in_order(plan.slice(place, plan.records), size)
+        records = _in_order(in_order.slice(min(place, count), count), size)
         first = batched(records, tf.constant(epoch, tf.int64), place)
     begin = tf.constant(epoch if first is None else epoch + 1, tf.int64)
     if repeat is None:
@@ -203,10 +223,12 @@ class _ShuffledStreams:
         seed: The seed of the order.
         window: Records shuffled together.
         batch_size: Records per batch.
+        count: Records per epoch; those after them in its order are left out.
     """
 
-    def __init__(self, plan: Plan, seed: int, window: int, batch_size: int) -> None:
+    def __init__(self, plan: Plan, seed: int, window: int, batch_size: int, count: int) -> None:
         self._plan, self._seed, self._window, self._batch = plan, seed, window, batch_size
+        self._count = count
         self._order = InterleavedOrder([part.take or 0 for part in plan.parts], seed, window)
         self._files = _Files(plan)
         self._starts = np.array([_start(part, part.skip) for part in plan.parts], np.int64)
@@ -285,9 +307,13 @@ class _ShuffledStreams:
             # Cut where batches begin: reordering a window as a whole would copy it once more.
             before = number * self._window - (first * self._window + done)
             begin = tf.maximum(-before, 0)
-            cuts = tf.data.Dataset.range(begin - (before + begin) % self._batch, size, self._batch)
-            return cuts.map(
-                lambda cut: tf.gather(records, order[tf.maximum(cut, begin) : cut + self._batch])
-            )
+            end = tf.minimum(size, self._count - number * self._window)
+            cuts = tf.data.Dataset.range(begin - (before + begin) % self._batch, end, self._batch)
+
+            def piece(cut: tf.Tensor) -> tf.Tensor:
+                rows = order[tf.maximum(cut, begin) : tf.minimum(cut + self._batch, end)]
+                return tf.gather(records, rows)
+
+            return cuts.map(piece)
 
         return stream.prefetch(1).enumerate(first).flat_map(shuffled)

@@ -298,16 +298,18 @@ def test_the_held_records_restore_a_grouping(lengths, cut, packed):
     assert second.held == whole.held
 
 
-@given(st.integers(1, 40), st.integers(1, 7))
-def test_hosts_split_a_group_evenly_and_lose_less_than_a_row_each(rows, hosts):
+@given(st.integers(1, 40), st.integers(1, 7), st.sampled_from(["short", "pad"]))
+def test_hosts_split_a_group_evenly_and_lose_less_than_a_row_each(rows, hosts, remainder):
     bucket = Buckets([], [rows])
     group = next(filter(None, (bucket.add(place, [1]) for place in range(rows))))
-    shares = [group.of_host(host, hosts) for host in range(hosts)]
-    if rows < hosts:
+    shares = [group.of_host(host, hosts, remainder) for host in range(hosts)]
+    if rows < hosts and remainder == "short":
         assert shares == [None] * hosts
         return
-    assert [place for share in shares for place in share.places] == list(range(rows))
-    assert {len(share.places) for share in shares} <= {rows // hosts, rows // hosts + 1}
+    kept = rows if remainder == "pad" else rows - rows % hosts
+    assert [place for share in shares for place in share.places] == list(range(kept))
+    counts = {len(share.places) for share in shares}
+    assert counts <= {rows // hosts, rows // hosts + (remainder == "pad")}
     assert all(share.rows == list(range(len(share.rows))) for share in shares)
 
 

@@ -13,7 +13,7 @@ SIZES = {
     "records": st.integers(0, 60),
     "batch_size": st.integers(1, 13),
     "hosts": st.integers(1, 5),
-    "drop_remainder": st.booleans(),
+    "remainder": st.sampled_from(["short", "drop", "pad"]),
 }
 
 
@@ -32,17 +32,27 @@ def places(schedule):
 def test_hosts_run_equally_many_steps_and_share_the_epoch(sizes):
     hosts = [places(schedule) for schedule in schedules(sizes)]
     assert len({len(host) for host in hosts}) == 1
-    assert all(batch for host in hosts for _, batch in host)
     read = [place for step in zip(*hosts, strict=True) for _, batch in step for place in batch]
     assert read == list(range(len(read)))  # Adjacent, and in the order of the epoch.
     remainder = sizes["records"] % (sizes["batch_size"] * sizes["hosts"])
-    is_dropped = sizes["drop_remainder"] or remainder < sizes["hosts"]
-    assert len(read) == sizes["records"] - (remainder if is_dropped else 0)
-    for step in list(zip(*hosts, strict=True))[:-1]:
-        assert {len(batch) for _, batch in step} == {sizes["batch_size"]}
-    if hosts[0]:
-        last = [len(host[-1][1]) for host in hosts]
-        assert max(last) - min(last) <= 1
+    left_out = {"drop": remainder, "short": remainder % sizes["hosts"], "pad": 0}
+    assert len(read) == sizes["records"] - left_out[sizes["remainder"]]
+    counts = [{len(batch) for _, batch in step} for step in zip(*hosts, strict=True)]
+    assert all(found == {sizes["batch_size"]} for found in counts[:-1])
+    for found in counts[-1:]:
+        if sizes["remainder"] == "pad":  # All of them are padded to the size of a batch.
+            assert max(found) <= sizes["batch_size"] and max(found) - min(found) <= 1
+        else:
+            assert len(found) == 1 and found != {0}
+
+
+@given(st.integers(0, 60), st.integers(1, 13), st.integers(0, 2), st.integers(1, 2))
+def test_places_without_a_record_take_no_step_away(records, size, absent, epochs):
+    sizes = {"records": records, "batch_size": size, "epochs": epochs, "remainder": "pad"}
+    found = places(Schedule(**sizes, absent=min(absent, records)))
+    whole = places(Schedule(**sizes))
+    kept = range(records - absent)
+    assert found == [(epoch, [place for place in batch if place in kept]) for epoch, batch in whole]
 
 
 @given(st.fixed_dictionaries(SIZES), st.integers(1, 4), st.data())
@@ -73,7 +83,7 @@ def test_a_pass_after_the_last_step_of_another_reads_the_next_epochs(sizes, epoc
 @given(st.fixed_dictionaries(SIZES), st.integers(1, 3), st.integers(0, 7), st.integers(0, 60))
 @settings(deadline=None)
 def test_passes_follow_one_another_without_gaps(sizes, epochs, epoch, place):
-    sizes["drop_remainder"] = False
+    sizes["remainder"] = "short"
     assume(sizes["records"] >= sizes["hosts"])
     place = min(place, sizes["records"] - 1)
     schedule = Schedule(**sizes, epochs=epochs, epoch=epoch, place=place)
@@ -108,7 +118,7 @@ def test_endless_and_empty_schedules():
     assert schedule.step(7) == Schedule(10, 4, epochs=3).step(7)
     assert schedule.step(7).epoch == 2
     assert Schedule(0, 4, epochs=None).steps == 0
-    assert Schedule(3, 4, drop_remainder=True, epochs=None).steps == 0
+    assert Schedule(3, 4, remainder="drop", epochs=None).steps == 0
 
 
 def test_a_state_is_one_line_of_json():
