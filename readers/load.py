@@ -48,11 +48,12 @@ def load(
     cache_dir: str | os.PathLike[str] | None = None,
     cache_size: int | str | None = None,
     transform: Callable[[dict[str, Any], tf.Tensor], dict[str, Any]] | None = None,
+    reshuffle_each_iteration: bool = True,
 ) -> tf.data.Dataset[Any]:
     """A `tf.data.Dataset` of batches: dicts of tensors by feature name, or tuples of them.
 
     Shapes are static wherever the schema knows them, and so is the cardinality if the number of
-    records is known. Each new pass over the dataset reads the next epochs.
+    records is known. Each new pass over the dataset reads the next epochs; a look at a batch is a pass too.
     docs/reading.md explains the arguments with examples.
 
     Args:
@@ -118,6 +119,10 @@ def load(
             use instead; it becomes part of the graph. A key is a pseudo-random number that depends
             only on the seed, the epoch and the record's place (and, with `interleave`, the host),
             so a resumed run augments in the same way.
+        reshuffle_each_iteration: Whether each new pass over the dataset reads the next epochs. Every
+            `iter(ds)` begins a pass: `next(iter(ds))` and `ds.take(1)` move the following pass on by
+            `repeat` epochs. False makes all passes read the same epochs from the same start, and
+            so does `repeat=None`.
 
     Raises:
         ValueError: An argument is wrong; the message names it and what is expected.
@@ -151,5 +156,6 @@ def load(
         on_corrupt=on_corrupt,
         cache=cache_of(cache_dir, cache_size),
         keys=transform is not None,
+        next_epochs=reshuffle_each_iteration,
     )
     return open_dataset(path_or_files, split, schema, columns, options, transform)

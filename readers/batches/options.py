@@ -56,6 +56,7 @@ class ReadOptions:
         order: The order asked for; `global` if weights or `on_corrupt="skip"` require it.
         window: The argument `shuffle_buffer`; None for `default_window`.
         keys: Whether each batch comes with a pseudo-random number for each of its records.
+        next_epochs: Whether each pass over a dataset reads other epochs than the pass before.
         cache: Where to keep shards of a remote dataset; None to read them in place.
 
     Raises:
@@ -78,6 +79,7 @@ class ReadOptions:
     state: State | None = None
     on_corrupt: OnCorrupt = "raise"
     keys: bool = False
+    next_epochs: bool = True
     cache: ShardCache | None = None
 
     def __post_init__(self) -> None:

@@ -77,7 +77,7 @@ def dataset_by_step(
         calls = tf.data.Dataset.counter().scan((begin, end), call).prefetch(1)
         return calls.flat_map(lambda several: several).take(end - begin)
 
-    passes = bounds_of_each_pass(bounds, [_SCALAR, _SCALAR]).flat_map(one_pass)
+    passes = bounds_of_each_pass(bounds, [_SCALAR, _SCALAR], options.next_epochs).flat_map(one_pass)
     return handle.kept_by(passes.map(lambda *tensors: bridge.batch(tensors)))
 
 
@@ -121,7 +121,8 @@ def dataset_by_length(
         calls = tf.data.Dataset.counter().scan(state, call).take_while(lambda more, *_: more)
         return calls.map(lambda _, *tensors: bridge.batch(tensors))
 
-    return handle.kept_by(bounds_of_each_pass(bounds, [*_CURSOR, _SCALAR]).flat_map(one_pass))
+    passes = bounds_of_each_pass(bounds, [*_CURSOR, _SCALAR], options.next_epochs)
+    return handle.kept_by(passes.flat_map(one_pass))
 
 
 def _cursor_arrays(cursor: Cursor) -> list[Any]:

@@ -23,9 +23,9 @@ from readers.shards.index import read_index
 from readers.shards.plan import Part, Plan
 from readers.tfdata.batching import batch_of
 from readers.tfdata.decode import decode_batch
-from readers.tfdata.padding import padded_columns
 from readers.tfdata.passes import once_per_pass
 from readers.tfdata.permutation import shift, whole_permutation
+from readers.tfdata.tensor_columns import padded_columns
 
 # The buffer of each open file, the default of TFRecordDataset.
 _READ_BYTES = 256 << 10
@@ -138,6 +138,8 @@ def _serialized_batches(
             return later
         return first.take(tf.where(is_first, tf.constant(-1, tf.int64), 0)).concatenate(later)
 
+    if not options.next_epochs:
+        return one_pass(tf.constant(0, tf.int64))
     return once_per_pass(lambda: passes.assign_add(1)).flat_map(one_pass)
 
 

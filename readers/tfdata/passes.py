@@ -20,15 +20,16 @@ def once_per_pass(element: Callable[[], Any]) -> tf.data.Dataset:
 
 
 def bounds_of_each_pass(
-    bounds: Callable[[int], list[Any]], specs: list[tf.TensorSpec]
+    bounds: Callable[[int], list[Any]], specs: list[tf.TensorSpec], next_epochs: bool
 ) -> tf.data.Dataset:
     """A dataset of one element: the bounds of the pass over it.
 
     Args:
         bounds: The arrays of a pass, by its number from 0 on.
         specs: The specs of these arrays.
+        next_epochs: Whether passes have consecutive numbers; otherwise all of them are pass 0.
     """
-    numbers = itertools.count()
+    numbers = itertools.count() if next_epochs else itertools.repeat(0)
 
     def found() -> tuple[tf.Tensor, ...]:
         dtypes = [spec.dtype for spec in specs]

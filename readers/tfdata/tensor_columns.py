@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import tensorflow as tf
 
-from readers.format.schema import Feature, format_shape
+from readers.format.schema import Feature, Schema, format_shape
 
 # decode_raw does not support uint32 and uint64; signed integers have the same bits.
 _SIGNED = {"uint32": tf.int32, "uint64": tf.int64}
@@ -110,3 +110,37 @@ def _from_raw(raw: tf.Tensor, dtype: str) -> tf.Tensor:
     if dtype in _SIGNED:
         return tf.bitcast(tf.io.decode_raw(raw, _SIGNED[dtype]), dtype)
     return tf.io.decode_raw(raw, tf.as_dtype(dtype))
+
+
+def padded_columns(
+    columns: Mapping[str, TensorColumn], schema: Schema, size: int, count: tf.Tensor
+) -> dict[str, TensorColumn]:
+    """The columns of `count` records, with empty ones after them up to `size` records.
+
+    An empty record has zeros and empty strings, and 0 wherever a size is unknown.
+    """
+    return {
+        name: _padded_column(schema[name], column, size, size - count)
+        for name, column in columns.items()
+    }
+
+
+def _padded_column(
+    feature: Feature, column: TensorColumn, size: int, more: tf.Tensor
+) -> TensorColumn:
+    arrays, shape, row_lengths = more, feature.shape, None
+    if column.row_lengths is not None:
+        each, shape = feature.shape[0] or 0, feature.shape[1:]
+        arrays = more * each
+        added = tf.fill([more], tf.constant(each, tf.int64))
+        row_lengths = tf.ensure_shape(tf.concat([column.row_lengths, added], axis=0), [size])
+    rows = size if row_lengths is None else None
+    sizes = [d or 0 for d in shape]
+    if column.shapes is None:
+        more_values = tf.zeros(tf.stack([arrays, *sizes]), column.values.dtype)
+        values = tf.concat([column.values, more_values], axis=0)
+        return TensorColumn(tf.ensure_shape(values, [rows, *shape]), None, row_lengths)
+    # At least one size is 0, so there are no values to add.
+    more_shapes = tf.tile(tf.constant([sizes], tf.int64), tf.stack([arrays, 1]))
+    shapes = tf.ensure_shape(tf.concat([column.shapes, more_shapes], axis=0), [rows, len(shape)])
+    return TensorColumn(column.values, shapes, row_lengths)

@@ -86,6 +86,17 @@ def test_each_new_pass_reads_the_next_epochs(dataset, way):
     assert ids(resumed) == epochs[2 * steps : 3 * steps]
 
 
+@pytest.mark.slow(base=["global-True"])
+@ways
+def test_a_look_at_a_batch_changes_nothing_without_reshuffling(dataset, way):
+    how = arguments(way, batch_size=64, repeat=2)
+    whole = ids(readers.as_numpy(dataset, **how))
+    for start in (0, 3):
+        ds = readers.load(dataset, **how, start_step=start, reshuffle_each_iteration=False)
+        assert ids(ds.take(1)) == whole[start : start + 1]
+        assert ids(ds) == ids(ds) == whole[start:]
+
+
 @pytest.mark.slow(base=["95-global-True"])
 @ways
 @pytest.mark.parametrize("done", [11, 95, 150])

@@ -178,6 +178,7 @@ def train(directory: str) -> int:
         cache_dir="cache",
         cache_size=1 << 30,
         transform=augment,
+        reshuffle_each_iteration=False,
     )
     steps = 0
     for _ in dataset:

@@ -181,6 +181,10 @@ def test_each_new_pass_reads_the_next_epochs(dataset, way):
     endless = readers.load(dataset, **way, shuffle=True, repeat=None)
     assert endless.cardinality() == tf.data.INFINITE_CARDINALITY
     assert as_lists(endless.take(len(epochs))) == epochs
+    same = readers.load(dataset, **way, shuffle=True, reshuffle_each_iteration=False)
+    next(iter(same))
+    first = as_lists(same)
+    assert first == as_lists(same) == epochs[: len(first)]
 
 
 @ways
