@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from readers.batches.batch_format import BatchFormat, Batching, PadTo
 from readers.batches.options import OnCorrupt, OrderName, ReadOptions, remainder_of
 from readers.format.schema import Schema
+from readers.hosts import host_of
 from readers.order.schedule import Remainder
 from readers.order.state import State
 from readers.shards.cache import cache_of
@@ -41,7 +42,7 @@ def load(
     repeat: int | None = 1,
     remainder: Remainder | None = None,
     drop_remainder: bool = False,
-    shard: tuple[int, int] = (0, 1),
+    shard: tuple[int, int] | Literal["auto"] | tf.distribute.InputContext = (0, 1),
     start_step: int = 0,
     state: State | str | None = None,
     on_corrupt: OnCorrupt = "raise",
@@ -105,6 +106,9 @@ def load(
             records. Both `drop` and `pad` make the batch size static.
         drop_remainder: True is the same as `remainder="drop"`.
         shard: (index, count) of this host. In each step, all hosts have batches of the same size.
+            `"auto"` finds them in `torch.distributed`, JAX, `TF_CONFIG`, or `RANK` and `WORLD_SIZE`,
+            whichever is set up first in this list, and multiplies them by the worker processes of a
+            PyTorch `DataLoader`. A `tf.distribute.InputContext` is accepted, too.
         start_step: Starts after this many steps without reading their records. By length, the
             records must be read: use `state` to avoid that.
         state: Resumes where another reader stopped: a `readers.State`, as `as_numpy(...).state()`
@@ -150,7 +154,7 @@ def load(
         remainder=remainder_of(remainder, drop_remainder),
         order=order,
         window=shuffle_buffer,
-        shard=shard,
+        shard=host_of(shard),
         start_step=start_step,
         state=State.of(state),
         on_corrupt=on_corrupt,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 
 from readers.batches.batch_format import BatchFormat, Batching, PadTo
 from readers.batches.by_length import BatchesByLength, open_by_length
@@ -12,6 +12,7 @@ from readers.batches.by_step import BatchesByStep
 from readers.batches.options import OnCorrupt, OrderName, ReadOptions, remainder_of
 from readers.batches.planning import make_plan
 from readers.format.schema import Schema
+from readers.hosts import host_of
 from readers.order.schedule import Remainder
 from readers.order.state import State
 from readers.shards.cache import cache_of
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
         repeat: int | None
         remainder: Remainder | None
         drop_remainder: bool
-        shard: tuple[int, int]
+        shard: tuple[int, int] | Literal["auto"]
         start_step: int
         state: State | str | None
         on_corrupt: OnCorrupt
@@ -98,7 +99,7 @@ def as_numpy(
     repeat: int | None = 1,
     remainder: Remainder | None = None,
     drop_remainder: bool = False,
-    shard: tuple[int, int] = (0, 1),
+    shard: tuple[int, int] | Literal["auto"] = (0, 1),
     start_step: int = 0,
     state: State | str | None = None,
     on_corrupt: OnCorrupt = "raise",
@@ -162,6 +163,9 @@ def as_numpy(
             records.
         drop_remainder: True is the same as `remainder="drop"`.
         shard: (index, count) of this host. In each step, all hosts have batches of the same size.
+            `"auto"` finds them in `torch.distributed`, JAX, `TF_CONFIG`, or `RANK` and `WORLD_SIZE`,
+            whichever is set up first in this list, and multiplies them by the worker processes of a
+            PyTorch `DataLoader`. A `tf.distribute.InputContext` is accepted, too.
         start_step: Starts after this many steps without reading their records. By length, the
             records must be read: use `state` to avoid that.
         state: Resumes where another reader stopped: a `readers.State`, as `as_numpy(...).state()`
@@ -197,7 +201,7 @@ def as_numpy(
         remainder=remainder_of(remainder, drop_remainder),
         order=order,
         window=shuffle_buffer,
-        shard=shard,
+        shard=host_of(shard),
         start_step=start_step,
         state=State.of(state),
         on_corrupt=on_corrupt,

@@ -17,7 +17,7 @@ FLOORS = {
     ),
     "readers": (
         "__main__ __init__ load numpy_stream source export export_file verify head describe transforms "
-        "tfdata batches shards order format files"
+        "tfdata batches shards order format files hosts"
     ),
 }
 # The package that beam_jobs may import from readers.

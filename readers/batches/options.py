@@ -179,7 +179,7 @@ class ReadOptions:
             or not is_number(self.shard[0], 0, self.shard[1] - 1)
         ):
             raise ValueError(
-                f"shard={self.shard!r}: expected (index, count) of this host, such as (0, 4)"
+                f"shard={self.shard!r}: expected (index, count) of this host, such as (0, 4), or 'auto'"
             )
 
     def _check_start(self) -> None:

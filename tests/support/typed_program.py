@@ -90,7 +90,7 @@ def signals(directory: str | os.PathLike[str]) -> Iterator[NDArray[np.float32]]:
         repeat=None,
         remainder="drop",
         drop_remainder=True,
-        shard=(0, 2),
+        shard="auto",
         start_step=10,
         state=None,
         on_corrupt="skip",

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import readers
-from readers.order.mixture import MixedOrder, quotas
+from readers.order.mixture import MixedOrder, Quotas
 from readers.order.orders import SequentialOrder
 from tests.support.datasets import write_dataset, write_numbers
 
@@ -79,30 +79,55 @@ def test_a_state_of_other_weights_is_refused(datasets):
         readers.as_numpy(datasets, batch_size=4, weights=[1, 1, 2], state=begun.state())
 
 
-# Every share is larger than 1/4096, so that none is rounded up to a whole place.
-@given(st.lists(st.floats(1, 100), min_size=1, max_size=40))
-def test_proportions_are_within_one_place_in_4096_of_the_weights(weights):
-    found = quotas(weights)
-    assert sum(found) <= 4096
-    shares = np.array(weights) / sum(weights)
-    assert np.abs(np.array(found) / sum(found) - shares).max() <= 1 / 4096
+WEIGHTS = st.lists(st.one_of(st.floats(1, 100), st.sampled_from([1e-6, 1e-9])), min_size=1)
 
 
-@pytest.mark.slow
-def test_a_tiny_weight_has_one_place_of_the_period():
-    """Many tiny weights together take more than their share: each is rounded up to one place."""
-    assert quotas([1.0, *[1e-6] * 10]) == [4095, *[1] * 10]
-    many = quotas([1.0, *[1e-6] * 1000])
-    assert many == [4091, *[1] * 1000]
-    assert many[0] / sum(many) == pytest.approx(0.804, abs=0.001)  # Its weight is 0.999.
+@given(WEIGHTS, st.integers(1, 20), st.integers(0, 9), st.integers(0, 50))
+def test_every_dataset_is_within_two_places_of_its_weight(weights, times, power, start):
+    """In all windows from a multiple of a power of two to the next, however many datasets there are."""
+    weights = weights * times
+    quotas = Quotas(weights)
+    first, last = start << power, (start + 1) << power
+    found = quotas.before(last) - quotas.before(first)
+    places = quotas.size << power
+    assert found.min() >= 0 and found.sum() == places
+    assert np.abs(found - np.array(weights) / sum(weights) * places).max() <= 2.001
+
+
+@given(WEIGHTS, st.integers(0, 40))
+def test_the_places_before_a_window_are_those_of_all_earlier_windows(weights, window):
+    quotas = Quotas(weights)
+    each = [quotas.of(number) for number in range(window)]
+    assert all(counts.min() >= 0 and counts.sum() == quotas.size for counts in each)
+    assert sum(each, np.zeros(len(weights), int)).tolist() == quotas.before(window).tolist()
+
+
+def test_many_tiny_weights_together_have_their_share():
+    quotas = Quotas([1.0, *[1e-6] * 1000])
+    windows = 1 << 12
+    found = quotas.before(windows)
+    assert found[0] / found.sum() == pytest.approx(1 / 1.001, abs=1e-6)
+    assert {*found[1:].tolist()} <= {15, 16, 17, 18}  # 16.76 places.
+    assert quotas.of(0)[1:].max() == 1
+
+
+@given(st.integers(1, 5), st.one_of(st.none(), st.integers(0, 9)), st.integers(0, 10**7))
+def test_a_mixture_reads_each_dataset_in_turn_from_any_place(tiny, seed, start):
+    counts = [10**12] * (tiny + 2)
+    order = MixedOrder(counts, [SequentialOrder()] * len(counts), [2, 1.37, *[1e-3] * tiny], seed)
+    found = order(0, start + np.arange(9000))
+    assert (order(0, start + np.arange(4000, 4100)) == found[4000:4100]).all()
+    for dataset in range(len(counts)):
+        mine = found[found // 10**12 == dataset]
+        assert (np.diff(mine) == 1).all()
 
 
 @pytest.mark.parametrize(
     ("weights", "expected"),
     [([1], [256]), ([1, 1], [128, 128]), ([0.7, 0.3], [182, 78]), ([1, 2, 3], [43, 86, 129])],
 )
-def test_simple_proportions_are_exact(weights, expected):
-    assert quotas(weights) == expected
+def test_simple_proportions_are_exact_in_every_window(weights, expected):
+    assert [Quotas(weights).of(window).tolist() for window in (0, 1, 77)] == [expected] * 3
 
 
 def test_datasets_are_spread_evenly_without_a_shuffle():

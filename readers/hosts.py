@@ -1,0 +1,112 @@
+"""`shard="auto"`: which host of how many this process is, from what is already set up in it.
+
+No framework is imported or initialised here.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+_LOGGER = logging.getLogger("readers")
+
+Host = tuple[int, int]
+
+
+def host_of(shard: Any) -> Any:
+    """The (index, count) that `shard="auto"` or a `tf.distribute.InputContext` stands for.
+
+    Any other value is returned as it is. The first of these that is set up decides:
+
+    1. `torch.distributed`: the rank and the size of the world.
+    2. JAX, after `jax.distributed.initialize()`: the index and the number of processes.
+    3. The environment variable `TF_CONFIG`: the index of the task, the chief before the workers.
+    4. The environment variables `RANK` and `WORLD_SIZE`, as torchrun sets them.
+    5. Otherwise, this is the only host: (0, 1).
+
+    In a worker process of a PyTorch `DataLoader`, each host has one part for each of its workers:
+    the result is (index * workers + worker, count * workers).
+
+    Raises:
+        ValueError: `TF_CONFIG` or `RANK` and `WORLD_SIZE` are not valid.
+    """
+    if hasattr(shard, "input_pipeline_id") and hasattr(shard, "num_input_pipelines"):
+        return shard.input_pipeline_id, shard.num_input_pipelines
+    if not (isinstance(shard, str) and shard == "auto"):
+        return shard
+    source, (index, count) = "a single process", (0, 1)
+    for name, find in _SOURCES.items():
+        found = find()
+        if found is not None:
+            source, (index, count) = name, found
+            break
+    worker, workers = _torch_worker()
+    index, count = index * workers + worker, count * workers
+    _LOGGER.info("shard='auto': (%d, %d), from %s, %d workers", index, count, source, workers)
+    return index, count
+
+
+def _torch() -> Host | None:
+    distributed: Any = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return None
+    return distributed.get_rank(), distributed.get_world_size()
+
+
+def _torch_worker() -> Host:
+    """The number of this worker process of a DataLoader, and how many there are."""
+    data: Any = sys.modules.get("torch.utils.data")
+    worker = data.get_worker_info() if data else None
+    return (worker.id, worker.num_workers) if worker else (0, 1)
+
+
+def _jax() -> Host | None:
+    jax: Any = sys.modules.get("jax")
+    # Asking for the number of processes would initialise a backend that nothing has set up yet.
+    if jax is None or not jax.distributed.is_initialized():
+        return None
+    return jax.process_index(), jax.process_count()
+
+
+def _tf_config() -> Host | None:
+    text = os.environ.get("TF_CONFIG", "")
+    if not text.strip():
+        return None
+    try:
+        config = json.loads(text)
+        cluster, task = config.get("cluster", {}), config.get("task", {})
+        sizes = {kind: len(cluster.get(kind, ())) for kind in ("chief", "worker")}
+        kind, index = task.get("type"), int(task.get("index", 0))
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ValueError(f"shard='auto': TF_CONFIG={text[:200]!r} is not valid: {error}") from None
+    if not sum(sizes.values()):
+        return None
+    if kind not in sizes or not 0 <= index < sizes[kind]:
+        raise ValueError(
+            f"shard='auto': TF_CONFIG names the task {kind!r} {index}, which is no chief or worker of "
+            "its cluster; give shard=(index, count)"
+        )
+    return index + (sizes["chief"] if kind == "worker" else 0), sum(sizes.values())
+
+
+def _rank() -> Host | None:
+    rank, size = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
+    if not rank or not size:
+        return None
+    if not (rank.isdecimal() and size.isdecimal() and int(rank) < int(size)):
+        raise ValueError(
+            f"shard='auto': RANK={rank!r}, WORLD_SIZE={size!r}: expected a rank below the size"
+        )
+    return int(rank), int(size)
+
+
+_SOURCES: dict[str, Callable[[], Host | None]] = {
+    "torch.distributed": _torch,
+    "JAX": _jax,
+    "TF_CONFIG": _tf_config,
+    "RANK and WORLD_SIZE": _rank,
+}
