@@ -58,6 +58,7 @@ class BatchFormat:
     bucket_boundaries: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "max_length", plain(self.max_length))
         if self.batching not in BATCHINGS:
             raise ValueError(f"batching={self.batching!r}: expected one of {', '.join(BATCHINGS)}")
         if self.pad_to not in PAD_TO:
@@ -203,6 +204,15 @@ class BatchFormat:
             raise ValueError(
                 f"batching='packed': {name!r}, {feature}, {problem}; leave it out with columns="
             )
+
+
+def plain(value: Any) -> Any:
+    """A value with the numbers and lists of Python in place of those of NumPy."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return {name: plain(item) for name, item in value.items()}
+    return type(value)(map(plain, value)) if type(value) in (list, tuple) else value
 
 
 def is_number(value: object, least: int, most: int | None = None) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from readers.batches.batch_format import BATCH_MASK, LENGTH, MASK, BatchFormat, is_number
+from readers.batches.batch_format import BATCH_MASK, LENGTH, MASK, BatchFormat, is_number, plain
 from readers.format.schema import Schema
 from readers.order.schedule import Remainder
 from readers.order.state import State
@@ -21,6 +21,18 @@ OnCorrupt = Literal["raise", "skip"]
 ORDERS: tuple[str, ...] = get_args(OrderName)
 
 ON_CORRUPT: tuple[str, ...] = get_args(OnCorrupt)
+
+# The options that hold numbers, which may be NumPy's.
+_NUMBERS = [
+    "batch_size",
+    "bucket_boundaries",
+    "weights",
+    "repeat",
+    "seed",
+    "window",
+    "shard",
+    "start_step",
+]
 
 REMAINDERS: tuple[str, ...] = get_args(Remainder)
 
@@ -83,6 +95,8 @@ class ReadOptions:
     cache: ShardCache | None = None
 
     def __post_init__(self) -> None:
+        for name in _NUMBERS:
+            self._set(name, plain(getattr(self, name)))
         self._check_batch_size()
         if self.repeat is True:
             self._set("repeat", None)
@@ -124,8 +138,8 @@ class ReadOptions:
             or list(boundaries) != sorted(set(boundaries))
         ):
             raise ValueError(
-                f"bucket_boundaries={self.bucket_boundaries!r}: expected increasing numbers, or a "
-                "dict of one feature's name and its increasing numbers"
+                f"bucket_boundaries={self.bucket_boundaries!r}: expected increasing numbers of "
+                "at least 1 without fractions, or a dict of one feature's name and such numbers"
             )
         buckets = len(boundaries) + 1
         each = sizes if isinstance(sizes, (list, tuple)) else [sizes] * buckets
@@ -137,7 +151,7 @@ class ReadOptions:
 
     def _check_weights(self, weights: Sequence[float]) -> None:
         are_numbers = isinstance(weights, (list, tuple)) and all(
-            isinstance(weight, (int, float)) and 0 < weight < float("inf") for weight in weights
+            type(weight) in (int, float) and 0 < weight < float("inf") for weight in weights
         )
         if not are_numbers or not weights:
             raise ValueError(
@@ -199,8 +213,11 @@ class ReadOptions:
         """The lengths at which a new bucket starts; None without buckets."""
         given = self.bucket_boundaries
         if isinstance(given, Mapping):
-            return next(iter(given.values())) if len(given) == 1 else ()
-        return given
+            given = next(iter(given.values())) if len(given) == 1 else ()
+        if not isinstance(given, (list, tuple)):
+            return given
+        # Quantiles are floats even where they are whole numbers.
+        return [int(b) if isinstance(b, float) and b.is_integer() else b for b in given]
 
     @property
     def by_length(self) -> bool:

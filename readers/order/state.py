@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+import operator
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 _VERSION = 1
@@ -38,6 +39,9 @@ class State:
         dataset: A fingerprint of the records and their order. A state fits no other dataset.
         held: The places of records that were read but are not in a batch yet, such as those in
             buckets.
+
+    Raises:
+        ValueError: A value has another type, a number is negative, or a held place was not read.
     """
 
     epoch: int
@@ -46,6 +50,22 @@ class State:
     order: str
     dataset: str
     held: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        numbers = {name: _number(name, getattr(self, name)) for name in ("epoch", "place", "seed")}
+        if isinstance(self.held, (str, bytes)) or not isinstance(self.held, Iterable):
+            raise ValueError(f"not a reader's state: held={self.held!r}, expected places")
+        held = tuple(_number("held", place) for place in self.held)
+        if len(set(held)) < len(held) or max(held, default=-1) >= numbers["place"]:
+            raise ValueError(
+                f"not a reader's state: held={str(held)[:80]}, expected different places before "
+                f"place={numbers['place']}"
+            )
+        for name in ("order", "dataset"):
+            if not isinstance(getattr(self, name), str):
+                raise ValueError(f"not a reader's state: {name}={getattr(self, name)!r} is no text")
+        for name, value in {**numbers, "held": held}.items():
+            object.__setattr__(self, name, value)
 
     @property
     def cursor(self) -> Cursor:
@@ -80,16 +100,32 @@ class State:
             value = json.loads(text)
         except ValueError as error:
             raise ValueError(f"not a reader's state: {error}") from None
-        if not isinstance(value, Mapping) or value.get("version") != _VERSION:
+        version = value.get("version") if isinstance(value, Mapping) else None
+        if type(version) is int and version > _VERSION:
+            raise ValueError(
+                f"the state is of version {version}, from a newer beam-shards: this one reads version "
+                f"{_VERSION}; update it"
+            )
+        if version != _VERSION:
             raise ValueError(f"not a state of version {_VERSION}: {str(value)[:80]}")
-        held = value.get("held", [])
-        numbers = [value.get(name) for name in ("epoch", "place", "seed")]
-        texts = [value.get(name) for name in ("order", "dataset")]
-        if (
-            not isinstance(held, list)
-            or not all(type(number) is int and number >= 0 for number in numbers + held)
-            or not all(isinstance(text, str) for text in texts)
-        ):
-            raise ValueError(f"not a reader's state: {str(value)[:200]}")
-        fields: list[Any] = [*numbers, *texts, tuple(held)]
-        return cls(*fields)
+        missing = [field.name for field in fields(cls)[:-1] if field.name not in value]
+        if missing:
+            raise ValueError(f"not a reader's state: {str(value)[:80]} lacks {', '.join(missing)}")
+        return cls(
+            **{field.name: value[field.name] for field in fields(cls) if field.name in value}
+        )
+
+
+def _number(name: str, value: Any) -> int:
+    """A number of at least 0, which may be NumPy's.
+
+    Raises:
+        ValueError: It is something else.
+    """
+    try:
+        number = -1 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = -1
+    if number < 0:
+        raise ValueError(f"not a reader's state: {name}={value!r}, expected a number of at least 0")
+    return number

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import google_crc32c
+import numpy as np
 
 from readers.files.locks import locked, open_partial, remove_abandoned
 from readers.files.remote import file_size, filesystem_of, local_path, query, read_ranges
@@ -69,6 +70,8 @@ def parse_cache_size(size: int | str) -> int:
         ValueError: The value is not a size, or not positive.
     """
     count = parse_bytes(size) if isinstance(size, str) else size
+    if isinstance(count, np.integer):
+        count = int(count)
     if type(count) is not int or count <= 0:
         raise ValueError(
             f"cache_size={size!r}: expected a size such as '10GiB', or a number of bytes"

@@ -17,7 +17,7 @@ from readers.shards import fetch
 from readers.shards.fetch import ShardBytes, merged_ranges
 from readers.shards.index import scan_index
 from tests.readers import encodings
-from tests.support.arrays import assert_same, ids, nested
+from tests.support.arrays import as_lists, assert_same, ids, nested
 from tests.support.datasets import NUMBERS, index_of, write_dataset, write_numbers, write_signals
 from tests.support.images import encoded
 
@@ -143,3 +143,33 @@ def test_a_broken_image_is_reported_by_feature_and_byte(tmp_path):
         path = write_dataset(tmp_path / name, schema, {"train": [[{"photo": data}]]})
         with pytest.raises(ValueError, match=f"byte 0: feature 'photo' .*({message})"):
             next(readers.as_numpy(path, batch_size=1))
+
+
+def test_numbers_and_lists_of_numpy_are_accepted(dataset, tmp_path):
+    how = {"batch_size": 4, "shuffle": True, "seed": 3, "repeat": 2, "shard": (1, 2)}
+    numpys = {"batch_size": np.int64(4), "seed": np.uint32(3), "repeat": np.int16(2)}
+    batches = readers.as_numpy(dataset, **how, start_step=2)
+    again = readers.as_numpy(dataset, **{**how, **numpys}, start_step=np.uint8(2))
+    assert ids(again) == ids(batches)
+    assert again.state().to_json() == batches.state().to_json()
+    signals = str(write_signals(tmp_path, (3, 0, 5, 1, 2, 9, 4)))
+    how = {"batching": "padded", "max_length": 8, "batch_size": [2, 1, 3]}
+    expected = as_lists(readers.as_numpy(signals, **how, bucket_boundaries=[2, 4]))
+    state = readers.as_numpy(signals, **how, bucket_boundaries=[2, 4]).state()
+    numpys = {"max_length": np.int64(8), "batch_size": np.array([2, 1, 3])}
+    for boundaries in (np.array([2, 4]), np.array([2.0, 4.0]), {"signal": np.array([2, 4])}):
+        found = readers.as_numpy(signals, **{**how, **numpys}, bucket_boundaries=boundaries)
+        assert found.state() == state
+        assert as_lists(found) == expected
+    with pytest.raises(ValueError, match="expected increasing numbers of at least 1 without frac"):
+        readers.as_numpy(signals, **how, bucket_boundaries=np.array([2.5, 4]))
+    mixed = {"batch_size": 4, "split": "train"}
+    found = readers.as_numpy([dataset] * 2, **mixed, weights=np.array([0.5, 1.5]))
+    readers.as_numpy(dataset, batch_size=4, cache_dir=tmp_path / "c", cache_size=np.int64(1 << 20))
+    assert ids(found) == ids(readers.as_numpy([dataset] * 2, **mixed, weights=[0.5, 1.5]))
+
+
+@pytest.mark.parametrize("weights", [[True, 1], np.array([True, True]), ["1", 1], 3, [1j, 1]])
+def test_weights_that_are_no_numbers_are_refused(dataset, weights):
+    with pytest.raises(ValueError, match=r"weights=.*: expected a number above 0 for each dataset"):
+        readers.as_numpy([dataset] * 2, batch_size=1, weights=weights)

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -121,6 +123,33 @@ def test_endless_and_empty_schedules():
     assert Schedule(3, 4, remainder="drop", epochs=None).steps == 0
 
 
+GOOD = json.loads(State(0, 3, 0, "x", "y", (1, 2)).to_json())
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"epoch": -1}, "epoch=-1, expected a number of at least 0"),
+        ({"place": 2.0}, "place=2.0, expected a number"),
+        ({"seed": None}, "seed=None, expected a number"),
+        ({"held": (1, 3)}, r"held=\(1, 3\), expected different places before place=3"),
+        ({"held": (1, 1)}, "held=.* expected different places"),
+        ({"held": "12"}, "held='12', expected places"),
+        ({"order": 1}, "order=1 is no text"),
+        ({"dataset": None}, "dataset=None is no text"),
+    ],
+)
+def test_a_state_made_by_hand_is_checked(changed, message):
+    with pytest.raises(ValueError, match=f"not a reader's state: {message}"):
+        replace(State.of(json.dumps(GOOD)), **changed)
+
+
+def test_a_state_takes_numbers_of_numpy():
+    held = np.array([2, 0])
+    state = State(np.int64(1), np.uint8(3), np.int32(7), "x", "y", held)
+    assert State.from_json(state.to_json()) == state == State(1, 3, 7, "x", "y", (2, 0))
+
+
 def test_a_state_is_one_line_of_json():
     state = State(2, 640, 7, "in order", "0123abcd")
     text = state.to_json()
@@ -134,10 +163,12 @@ def test_a_state_is_one_line_of_json():
     [
         ("{", "not a reader's state"),
         ("[]", "not a state of version 1"),
-        ('{"version": 2}', "not a state of version 1"),
-        (json.dumps({"version": 1}), "not a reader's state"),
-        (State(0, -1, 0, "x", "y").to_json(), "not a reader's state"),
-        (State(0, 1, True, "x", "y").to_json(), "not a reader's state"),
+        ('{"version": 2}', "the state is of version 2, from a newer beam-shards: .*; update it"),
+        ('{"version": 0}', "not a state of version 1"),
+        (json.dumps({"version": 1}), "not a reader's state: .* lacks epoch, place, seed, order, "),
+        (json.dumps({**GOOD, "place": -1}), "not a reader's state: place=-1, expected a number of"),
+        (json.dumps({**GOOD, "seed": True}), "not a reader's state: seed=True"),
+        (json.dumps({**GOOD, "held": 3}), "not a reader's state: held=3, expected places"),
         (7, "expected a readers.State, or its JSON"),
     ],
 )
