@@ -23,7 +23,7 @@ from readers.shards.index import read_index
 from readers.shards.plan import Part, Plan
 from readers.tfdata.batching import batch_of
 from readers.tfdata.decode import decode_batch
-from readers.tfdata.passes import once_per_pass
+from readers.tfdata.passes import epochs_of_each_pass
 from readers.tfdata.permutation import shift, whole_permutation
 from readers.tfdata.tensor_columns import padded_columns
 
@@ -63,14 +63,12 @@ def dataset_from_streams(
     """
 
     def decode(serialized: tf.Tensor) -> Any:
-        columns = decode_batch(serialized, plan.schema)
-        size = options.rows
-        if not options.pads or size is None:
-            return batch_of(columns, plan.schema, options.format)
-        count = tf.size(serialized)
-        columns = padded_columns(columns, plan.schema, size, count)
-        mask = tf.range(size) < count
-        return {**batch_of(columns, plan.schema, options.format), BATCH_MASK: mask}
+        columns, mask = decode_batch(serialized, plan.schema), {}
+        if options.pads and options.rows is not None:
+            count = tf.size(serialized)
+            columns = padded_columns(columns, plan.schema, options.rows, count)
+            mask = {BATCH_MASK: tf.range(options.rows) < count}
+        return batch_of(columns, plan.schema, options.format) | mask
 
     def decode_with_keys(epoch: tf.Tensor, place: tf.Tensor, serialized: tf.Tensor) -> Any:
         places = place + tf.range(tf.size(serialized, tf.int64))
@@ -119,28 +117,14 @@ def _serialized_batches(
     else:
         records = _in_order(in_order.slice(min(place, count), count), size)
         first = batched(records, tf.constant(epoch, tf.int64), place)
-    begin = tf.constant(epoch if first is None else epoch + 1, tf.int64)
     if repeat is None:
+        begin = tf.constant(epoch if first is None else epoch + 1, tf.int64)
         later = tf.data.Dataset.counter(begin).flat_map(whole)
         if plan.records is None:
             # Only reading an epoch shows whether there are records to repeat.
             later = whole(begin).take(1).flat_map(lambda *_: later)
         return later if first is None else first.concatenate(later)
-    # A pass ends after an epoch whose number `repeat` divides.
-    end = (epoch // repeat + 1) * repeat
-    passes = tf.Variable(-1, dtype=tf.int64, trainable=False)
-
-    def one_pass(number: tf.Tensor) -> tf.data.Dataset:
-        is_first = number == 0
-        epochs = tf.where(is_first, begin, end + (number - 1) * repeat), end + number * repeat
-        later = tf.data.Dataset.range(*epochs).flat_map(whole)
-        if first is None:
-            return later
-        return first.take(tf.where(is_first, tf.constant(-1, tf.int64), 0)).concatenate(later)
-
-    if not options.next_epochs:
-        return one_pass(tf.constant(0, tf.int64))
-    return once_per_pass(lambda: passes.assign_add(1)).flat_map(one_pass)
+    return epochs_of_each_pass(first, whole, epoch, repeat, options.next_epochs)
 
 
 def _in_order(plan: Plan, batch_size: int) -> tf.data.Dataset:
