@@ -282,6 +282,7 @@ class ReadOptions:
             ("lengths", self.format.lengths, LENGTH),
         ):
             added = [name for name in names[features:] if name.endswith(suffix)]
+            added = [name for name in added if name not in self._added]
             # A `transform` may use them, though they are not in the tuple.
             if is_given and added and not self.keys and not set(added).intersection(given):
                 raise ValueError(

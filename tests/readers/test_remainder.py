@@ -200,3 +200,18 @@ def test_a_mask_of_rows_never_replaces_a_feature(tmp_path):
     for read in (readers.load, readers.as_numpy):
         with pytest.raises(ValueError, match="would replace the feature 'batch_mask'"):
             read(path, batch_size=2, remainder="pad")
+
+
+def test_the_mask_of_rows_does_not_stand_for_the_mask_of_a_feature(lengths):
+    how = {"batching": "padded", "mask": True, "batch_size": 2, "remainder": "pad"}
+    with pytest.raises(ValueError, match="mask=True adds signal_mask, which as_supervised leaves"):
+        readers.as_numpy(lengths, **how, as_supervised=("signal", "batch_mask"))
+
+
+def test_padded_rows_have_the_fixed_length_of_all_rows(lengths):
+    how = {"batching": "padded", "max_length": 9, "pad_to": "max_length", "batch_size": 4}
+    batches = list(readers.as_numpy(lengths, **how, remainder="pad"))
+    assert {batch["signal"].shape for batch in batches} == {(4, 9, 2)}
+    ds = readers.load(lengths, **how, remainder="pad", order="interleave")
+    assert ds.element_spec["signal"].shape == (4, 9, 2)
+    assert as_lists(ds) == as_lists(batches)
