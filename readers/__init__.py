@@ -18,16 +18,19 @@ if sys.platform in ("win32", "cygwin"):
         sys.exit(2)
     raise ImportError(_MESSAGE)
 
+from readers.batches.stream import Batches
 from readers.export import export_npy
 from readers.files.retries import StoreError
 from readers.format.manifest import DatasetError, Manifest, Shard, Split
 from readers.format.schema import Feature, Schema
 from readers.format.tfrecord import CorruptRecordError
 from readers.format.version import __version__
+from readers.jax_batches import jax_batches
 from readers.load import load
-from readers.numpy_stream import Batches, as_numpy
+from readers.numpy_stream import as_numpy
 from readers.order.state import State
 from readers.source import RecordSource
+from readers.torch_batches import torch_batches
 from readers.verify import Problem, Report, verify
 
 if TYPE_CHECKING:
@@ -50,7 +53,9 @@ __all__ = [
     "__version__",
     "as_numpy",
     "export_npy",
+    "jax_batches",
     "load",
+    "torch_batches",
     "transforms",
     "verify",
 ]

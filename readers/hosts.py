@@ -17,7 +17,7 @@ _LOGGER = logging.getLogger("readers")
 Host = tuple[int, int]
 
 
-def host_of(shard: Any) -> Any:
+def host_of(shard: Any, workers_share: bool = True) -> Any:
     """The (index, count) that `shard="auto"` or a `tf.distribute.InputContext` stands for.
 
     Any other value is returned as it is. The first of these that is set up decides:
@@ -30,6 +30,10 @@ def host_of(shard: Any) -> Any:
 
     In a worker process of a PyTorch `DataLoader`, each host has one part for each of its workers:
     the result is (index * workers + worker, count * workers).
+
+    Args:
+        shard: The argument of a reader.
+        workers_share: Whether workers of a `DataLoader` have parts of their own.
 
     Raises:
         ValueError: `TF_CONFIG` or `RANK` and `WORLD_SIZE` are not valid.
@@ -44,7 +48,7 @@ def host_of(shard: Any) -> Any:
         if found is not None:
             source, (index, count) = name, found
             break
-    worker, workers = _torch_worker()
+    worker, workers = _torch_worker() if workers_share else (0, 1)
     index, count = index * workers + worker, count * workers
     _LOGGER.info("shard='auto': (%d, %d), from %s, %d workers", index, count, source, workers)
     return index, count

@@ -6,13 +6,12 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from readers.batches.batch_format import BatchFormat, Batching, PadTo
-from readers.batches.options import OnCorrupt, OrderName, ReadOptions, remainder_of
+from readers.batches.batch_format import Batching, PadTo
+from readers.batches.options import OnCorrupt, OrderName
+from readers.batches.planning import options_of
 from readers.format.schema import Schema
-from readers.hosts import host_of
 from readers.order.schedule import Remainder
 from readers.order.state import State
-from readers.shards.cache import cache_of
 from readers.shards.plan import Paths
 
 if TYPE_CHECKING:
@@ -142,23 +141,30 @@ def load(
     """
     from readers.tfdata.dataset import open_dataset  # Imports TensorFlow.
 
-    options = ReadOptions(
+    options = options_of(
         batch_size=batch_size,
-        format=BatchFormat(batching, mask, lengths, padding_values, max_length, pad_to),
+        as_supervised=as_supervised,
+        batching=batching,
+        mask=mask,
+        lengths=lengths,
+        padding_values=padding_values,
+        max_length=max_length,
+        pad_to=pad_to,
         bucket_boundaries=bucket_boundaries,
         weights=weights,
         shuffle=shuffle,
+        order=order,
+        shuffle_buffer=shuffle_buffer,
         seed=seed,
         repeat=repeat,
-        as_supervised=as_supervised,
-        remainder=remainder_of(remainder, drop_remainder),
-        order=order,
-        window=shuffle_buffer,
-        shard=host_of(shard),
+        remainder=remainder,
+        drop_remainder=drop_remainder,
+        shard=shard,
         start_step=start_step,
-        state=State.of(state),
+        state=state,
         on_corrupt=on_corrupt,
-        cache=cache_of(cache_dir, cache_size),
+        cache_dir=cache_dir,
+        cache_size=cache_size,
         keys=transform is not None,
         next_epochs=reshuffle_each_iteration,
     )

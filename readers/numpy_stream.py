@@ -2,58 +2,33 @@
 
 from __future__ import annotations
 
+import inspect
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, overload
 
-from readers.batches.batch_format import BatchFormat, Batching, PadTo
-from readers.batches.by_length import BatchesByLength, open_by_length
-from readers.batches.by_step import BatchesByStep
-from readers.batches.options import OnCorrupt, OrderName, ReadOptions, remainder_of
-from readers.batches.planning import make_plan
+from readers.batches.batch_format import Batching, PadTo, is_number
+from readers.batches.batch_slice import ToArrays, Transform
+from readers.batches.options import OnCorrupt, OrderName, ReadOptions
+from readers.batches.planning import make_plan, options_of
+from readers.batches.stream import Batches
 from readers.format.schema import Schema
-from readers.hosts import host_of
 from readers.order.schedule import Remainder
 from readers.order.state import State
-from readers.shards.cache import cache_of
-from readers.shards.plan import Paths
+from readers.shards.plan import Paths, Plan
 
 if TYPE_CHECKING:
-    from typing import TypedDict
-
     from numpy.typing import NDArray
     from typing_extensions import Unpack
 
-    class _Others(TypedDict, total=False):
+    from readers.batches.planning import Reading
+
+    class _Others(Reading, total=False):
         """The arguments of `as_numpy` on which the type of a batch does not depend."""
 
-        split: str | None
-        schema: Schema | None
-        columns: Sequence[str] | None
-        batching: Batching
-        mask: bool
-        lengths: bool
-        padding_values: Any
-        max_length: int | Mapping[str, int] | None
-        pad_to: PadTo
-        bucket_boundaries: Sequence[int] | Mapping[str, Sequence[int]] | None
-        weights: Sequence[float] | None
-        shuffle: bool
-        shuffle_buffer: int | None
-        order: OrderName | None
-        seed: int | None
-        repeat: int | None
-        remainder: Remainder | None
-        drop_remainder: bool
         shard: tuple[int, int] | Literal["auto"]
-        start_step: int
-        state: State | str | None
-        on_corrupt: OnCorrupt
-        cache_dir: str | os.PathLike[str] | None
-        cache_size: int | str | None
-
-
-_Batch = TypeVar("_Batch")
+        transform: Transform | None
+        prefetch: int
 
 
 @overload
@@ -105,6 +80,8 @@ def as_numpy(
     on_corrupt: OnCorrupt = "raise",
     cache_dir: str | os.PathLike[str] | None = None,
     cache_size: int | str | None = None,
+    transform: Transform | None = None,
+    prefetch: int = 0,
 ) -> Batches[Any]:
     """An iterator of batches: dicts of `np.ndarray` by feature name, or tuples of them.
 
@@ -176,6 +153,12 @@ def as_numpy(
         cache_dir: A local directory in which to keep whole shards of a store, for any number of
             processes (docs/object_stores.md). None reads the records in place.
         cache_size: The maximum size of the cache, as `"500GiB"` or in bytes; None means 10 GiB.
+        transform: A function that is given each batch and int64 keys [B], and returns the batch to
+            use instead. A key is a pseudo-random number that depends only on the seed, the epoch
+            and the record's place (and, with `interleave`, the host), so a resumed run augments in
+            the same way. `readers.augment` has functions for it.
+        prefetch: How many batches a thread makes ahead, while the program computes; 0 makes each
+            when it is asked for. A state counts the batches returned, not those made ahead.
 
     Raises:
         ValueError: An argument is wrong; the message names it and what is expected. Or, while
@@ -189,62 +172,54 @@ def as_numpy(
         >>> for batch in readers.as_numpy("shards/runs", batch_size=64, batching="padded"):
         ...     print(batch["signal"].shape)
     """
-    options = ReadOptions(
+    if not is_number(prefetch, 0):
+        raise ValueError(f"prefetch={prefetch!r}: expected a number of at least 0")
+    options = options_of(
         batch_size=batch_size,
-        format=BatchFormat(batching, mask, lengths, padding_values, max_length, pad_to),
+        as_supervised=as_supervised,
+        batching=batching,
+        mask=mask,
+        lengths=lengths,
+        padding_values=padding_values,
+        max_length=max_length,
+        pad_to=pad_to,
         bucket_boundaries=bucket_boundaries,
         weights=weights,
         shuffle=shuffle,
+        order=order,
+        shuffle_buffer=shuffle_buffer,
         seed=seed,
         repeat=repeat,
-        as_supervised=as_supervised,
-        remainder=remainder_of(remainder, drop_remainder),
-        order=order,
-        window=shuffle_buffer,
-        shard=host_of(shard),
+        remainder=remainder,
+        drop_remainder=drop_remainder,
+        shard=shard,
         start_step=start_step,
-        state=State.of(state),
+        state=state,
         on_corrupt=on_corrupt,
-        cache=cache_of(cache_dir, cache_size),
+        cache_dir=cache_dir,
+        cache_size=cache_size,
     )
     plan, options = make_plan(
         path_or_files, split, schema, columns, options, scan=True, any_order=options.shuffle
     )
-    source = open_by_length(plan, options) or BatchesByStep(plan, options)
-    return Batches(source, plan.schema, options)
+    return Batches(plan, options, ToArrays(plan.schema, options, transform), prefetch)
 
 
-class Batches(Iterator[_Batch]):
-    """The batches of `as_numpy`, one after another."""
-
-    def __init__(
-        self, source: BatchesByStep | BatchesByLength, schema: Schema, options: ReadOptions
-    ) -> None:
-        # Their cursors differ in type: a step number, or a `Cursor`.
-        self._source: Any = source
-        self._schema, self._options = schema, options
-        self._cursor = source.begin
-
-    def __next__(self) -> _Batch:
-        found = self._source.next(self._cursor)
-        if found is None:
-            raise StopIteration
-        batch_slice, self._cursor = found
-        empty = self._source.memory.empty
-        batch: dict[str, NDArray[Any]] = batch_slice.arrays(
-            self._schema, self._options.format, empty
-        )
-        names = self._options.as_supervised
-        # Its type is the one that the overloads of `as_numpy` promise.
-        return cast(_Batch, batch if names is None else tuple(batch[name] for name in names))
-
-    @property
-    def skipped(self) -> int:
-        """The number of damaged records left out so far, with `on_corrupt="skip"`."""
-        skipped: int = self._source.skipped
-        return skipped
-
-    def state(self) -> State:
-        """The state to resume from after the batches returned so far."""
-        state: State = self._source.state(self._cursor, self._options.seed or 0)
-        return state
+def plan_of_numbers(path_or_files: Paths, **arguments: Any) -> tuple[Plan, ReadOptions]:
+    """What arguments of `as_numpy` ask for, without features of strings that none of them names."""
+    bound = inspect.signature(as_numpy).bind(path_or_files, **arguments)
+    bound.apply_defaults()
+    given = bound.arguments
+    split, schema, columns = (given.pop(name) for name in ("split", "schema", "columns"))
+    del given["path_or_files"], given["transform"], given["prefetch"]
+    options = options_of(**given)
+    return make_plan(
+        path_or_files,
+        split,
+        schema,
+        columns,
+        options,
+        scan=True,
+        any_order=options.shuffle,
+        strings=False,
+    )

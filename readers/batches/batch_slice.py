@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,9 +10,11 @@ import numpy as np
 
 from readers.batches.batch_format import BATCH_MASK, BatchFormat
 from readers.batches.collate import collate, pack
+from readers.batches.options import ReadOptions
 from readers.format.decode.column import Allocator, FeatureColumn, column_of, merged
 from readers.format.dtypes import numpy_dtype
-from readers.format.schema import Feature
+from readers.format.schema import Feature, Schema
+from readers.order.permutation import record_keys
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,19 @@ class BatchSlice:
             }
         return replace(self, columns=columns, mask=np.arange(size) < count)
 
+    def keys(self, seed: int, part: int) -> np.ndarray:
+        """A pseudo-random number for each row, int64 [B]; of a packed row its first record's, or 0 of padding.
+
+        Args:
+            seed: The seed of the order.
+            part: The number of the part that this host reads alone; 0 if it shares batches.
+        """
+        places = self.places
+        if self.rows is not None:
+            places = places[np.unique(self.rows, return_index=True)[1]]
+        keys = np.asarray(record_keys(places, (seed, self.epoch, part)))
+        return keys if self.mask is None else np.pad(keys, (0, len(self.mask) - len(keys)))
+
     def arrays(
         self, schema: Mapping[str, Feature], batch_format: BatchFormat, empty: Allocator
     ) -> dict[str, np.ndarray]:
@@ -76,3 +91,24 @@ def _blank(feature: Feature, count: int) -> FeatureColumn:
     else:
         blank = np.full(sizes, filler, numpy_dtype(feature.dtype))
     return column_of(feature, [blank] * count)
+
+
+Transform = Callable[[dict[str, Any], np.ndarray], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class ToArrays:
+    """Makes a dict of arrays, or what the transform makes of it, or a tuple of some of them."""
+
+    schema: Schema
+    options: ReadOptions
+    transform: Transform | None
+
+    def __call__(self, records: BatchSlice, empty: Allocator) -> Any:
+        options = self.options
+        batch = records.arrays(self.schema, options.format, empty)
+        if self.transform is not None:
+            keys = records.keys(options.seed or 0, options.part_of_host or 0)
+            batch = self.transform(batch, keys)
+        names = options.as_supervised
+        return batch if names is None else tuple(batch[name] for name in names)

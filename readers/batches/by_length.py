@@ -70,7 +70,7 @@ def open_by_length(plan: Plan, options: ReadOptions) -> BatchesByLength | None:
         check_state(options.state, order, plan)
     batches = BatchesByLength(_Reader(plan, options, rule, order))
     for _ in range(options.start_step):
-        found = batches.step(batches.begin, None)
+        found = batches.batch(batches.begin, None)
         if found:
             batches.begin = found[1]
     return batches
@@ -125,9 +125,9 @@ class BatchesByLength:
 
     def next(self, cursor: Cursor) -> tuple[BatchSlice, Cursor] | None:
         """The batch after a cursor and the next cursor; None at the end of the run."""
-        return self.step(cursor, self._reader.options.repeat)
+        return self.batch(cursor, self._reader.options.repeat)
 
-    def step(self, cursor: Cursor, end: int | None) -> tuple[BatchSlice, Cursor] | None:
+    def batch(self, cursor: Cursor, end: int | None) -> tuple[BatchSlice, Cursor] | None:
         """The batch after a cursor and the next cursor; None when the epoch `end` is reached.
 
         Raises:

@@ -29,6 +29,8 @@ class BatchesByStep:
     Args:
         plan: What to read; its number of records is known.
         options: How to read.
+        every: Reads only each `every`th step, as one of several processes does that share the
+            steps of a host.
 
     Attributes:
         schedule: Maps a step to places in an epoch.
@@ -40,9 +42,9 @@ class BatchesByStep:
             one batch on each host.
     """
 
-    def __init__(self, plan: Plan, options: ReadOptions) -> None:
+    def __init__(self, plan: Plan, options: ReadOptions, every: int = 1) -> None:
         self._plan, self.schedule, self._order_name = schedule_of(plan, options)
-        self.begin = 0
+        self.begin, self._every = 0, every
         self._records = Records(self._plan, skip=options.on_corrupt == "skip", cache=options.cache)
         self._order = order_of(self._plan, options)
         self._window = shuffle_window(self._plan, options)
@@ -75,8 +77,15 @@ class BatchesByStep:
 
     def next(self, step: int) -> tuple[BatchSlice, int] | None:
         """The batch of a step, and the number of the next step; None at the end of the run."""
-        steps = self.schedule.steps
-        return (self.step(step), step + 1) if steps is None or step < steps else None
+        return self.batch(step, self.schedule.steps)
+
+    def bounds_of(self, number: int) -> tuple[int, int | None]:
+        """The first step of a pass and the step after its last (None if it is endless)."""
+        return self.schedule.steps_of_pass(number)
+
+    def batch(self, step: int, end: int | None) -> tuple[BatchSlice, int] | None:
+        """The batch of a step, and the number of the next step; None at the step `end`."""
+        return (self.step(step), step + self._every) if end is None or step < end else None
 
     def step(self, number: int) -> BatchSlice:
         """The batch of a step.
@@ -86,11 +95,11 @@ class BatchesByStep:
             ValueError: A record does not fit the schema.
         """
         with self._lock:
-            if not self._first <= number < self._first + len(self._slices):
+            if number not in self._numbers_from(self._first, len(self._slices)):
                 self._first, self._slices = number, self._read(number)
-            found = self._slices[number - self._first]
+            row = (number - self._first) // self._every
             # A step is hardly ever asked for twice, so release its memory.
-            self._slices[number - self._first] = None
+            found, self._slices[row] = self._slices[row], None
         found = found or self._read_alone(number)
         return found.padded(self._plan.schema, self._size) if self._pads else found
 
@@ -104,11 +113,11 @@ class BatchesByStep:
             if first not in self._ahead:
                 self._fetch_ahead(first)
             # Later steps are fetched together with their successors.
-            steps = steps[: self._ahead.stop - first]
+            steps = steps[: len(self._ahead) - self._ahead.index(first)]
         if len(steps) == 1:
             return [self._read_alone(first)]
         places = _places(steps)
-        numbers = [self._numbers(first + more) for more in range(len(steps))]
+        numbers = [self._numbers(step) for step in self._numbers_from(first, len(steps))]
         try:
             columns, kept = self._columns(np.concatenate(numbers))
         except ValueError:
@@ -134,25 +143,29 @@ class BatchesByStep:
         steps = self._steps(first, (end - place) // self._size + 1)
         if self._window is not None:
             steps = [step for step in steps if step.start < end]
-        self._ahead = range(first, first + len(steps))
+        self._ahead = self._numbers_from(first, len(steps))
         self._records.prefetch(self._order(steps[0].epoch, _places(steps)))
 
     def _numbers(self, number: int) -> np.ndarray:
         """The record numbers of a step, int64 [k]."""
         first, numbers = self._numbered
-        if not first <= number < first + len(numbers):
+        if number not in self._numbers_from(first, len(numbers)):
             # Many steps together: ordering takes 200 NumPy calls, however many records there are.
             steps = self._steps(number, max(CHUNK_RECORDS // self._size, 1))
             ordered = self._order(steps[0].epoch, _places(steps))
             ends = np.cumsum([step.stop - step.start for step in steps])
             first, numbers = self._numbered = number, np.split(ordered, ends[:-1])
-        return numbers[number - first]
+        return numbers[(number - first) // self._every]
 
     def _steps(self, first: int, most: int) -> list[Step]:
         """A step and the steps after it in the same epoch, up to `most` of them."""
         epoch = self.schedule.step(first).epoch
-        several = (self.schedule.step(first + more) for more in range(most))
+        several = map(self.schedule.step, self._numbers_from(first, most))
         return list(itertools.takewhile(lambda step: step.epoch == epoch, several))
+
+    def _numbers_from(self, first: int, count: int) -> range:
+        """The numbers of some steps that are read one after another."""
+        return range(first, first + count * self._every, self._every)
 
     def _columns(self, numbers: np.ndarray) -> tuple[dict[str, FeatureColumn], np.ndarray]:
         columns, kept = self._records.columns(numbers)

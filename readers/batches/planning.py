@@ -1,15 +1,87 @@
-"""A reader's arguments -> the plan of what to read."""
+"""A reader's arguments -> how to read, and the plan of what to read."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from readers.batches.options import ReadOptions
+from readers.batches.batch_format import BatchFormat, Batching, PadTo
+from readers.batches.options import OnCorrupt, OrderName, ReadOptions, remainder_of
 from readers.format.schema import Schema, format_shape
+from readers.hosts import host_of
+from readers.order.schedule import Remainder
+from readers.order.state import State
+from readers.shards.cache import cache_of
 from readers.shards.features import with_fixed_shapes
 from readers.shards.plan import Paths, Plan
 from readers.shards.resolve import resolve, resolve_mixture
+
+if TYPE_CHECKING:
+    from typing import TypedDict
+
+    class Reading(TypedDict, total=False):
+        """The arguments that `torch_batches` and `jax_batches` share with `as_numpy`."""
+
+        split: str | None
+        schema: Schema | None
+        columns: Sequence[str] | None
+        batching: Batching
+        mask: bool
+        lengths: bool
+        padding_values: Any
+        max_length: int | Mapping[str, int] | None
+        pad_to: PadTo
+        bucket_boundaries: Sequence[int] | Mapping[str, Sequence[int]] | None
+        weights: Sequence[float] | None
+        shuffle: bool
+        shuffle_buffer: int | None
+        order: OrderName | None
+        seed: int | None
+        repeat: int | None
+        remainder: Remainder | None
+        drop_remainder: bool
+        start_step: int
+        state: State | str | None
+        on_corrupt: OnCorrupt
+        cache_dir: str | os.PathLike[str] | None
+        cache_size: int | str | None
+
+
+def options_of(
+    *,
+    batching: Batching,
+    mask: bool,
+    lengths: bool,
+    padding_values: Any,
+    max_length: int | Mapping[str, int] | None,
+    pad_to: PadTo,
+    shuffle_buffer: int | None,
+    remainder: Remainder | None,
+    drop_remainder: bool,
+    shard: Any,
+    state: State | str | None,
+    cache_dir: str | os.PathLike[str] | None,
+    cache_size: int | str | None,
+    **others: Any,
+) -> ReadOptions:
+    """How to read, from the arguments of `readers.load`, checked.
+
+    Args:
+        batching, mask, lengths, padding_values, max_length, pad_to, shuffle_buffer,
+            remainder, drop_remainder, shard, state, cache_dir, cache_size: Arguments of `readers.load`.
+        others: The fields of `ReadOptions` that are arguments of the same names.
+    """
+    return ReadOptions(
+        format=BatchFormat(batching, mask, lengths, padding_values, max_length, pad_to),
+        window=shuffle_buffer,
+        remainder=remainder_of(remainder, drop_remainder),
+        shard=host_of(shard),
+        state=State.of(state),
+        cache=cache_of(cache_dir, cache_size),
+        **others,
+    )
 
 
 def make_plan(
@@ -20,6 +92,7 @@ def make_plan(
     options: ReadOptions,
     scan: bool,
     any_order: bool,
+    strings: bool = True,
 ) -> tuple[Plan, ReadOptions]:
     """The plan of what to read, and the options after they were checked against it.
 
@@ -28,6 +101,7 @@ def make_plan(
         options: How to read.
         scan: Whether to count the records of files that have neither manifest nor index.
         any_order: Whether to refuse files that can only be read from front to back.
+        strings: Whether to read features of strings that no argument names.
 
     Raises:
         FileNotFoundError, ValueError: `resolve` raises it, or an option does not suit the dataset.
@@ -38,6 +112,9 @@ def make_plan(
     else:
         datasets = len(options.weights)
         plan = resolve_mixture(path_or_files, datasets, split, schema, names, accept_cut, any_order)
+    if not strings and names is None:
+        numbers = {name: f for name, f in plan.schema.items() if f.dtype != "string"}
+        plan = replace(plan, schema=Schema(numbers))
     if options.format.batching == "dense":
         plan = with_fixed_shapes(plan)
         _check_dense(plan)

@@ -21,7 +21,6 @@ from readers.batches.collate import flat_arrays
 from readers.batches.options import ReadOptions
 from readers.format.decode.column import Allocator
 from readers.format.schema import Feature, Schema
-from readers.order.permutation import record_keys
 from readers.tfdata.batching import ragged
 from readers.tfdata.tensor_columns import TensorColumn
 
@@ -81,7 +80,7 @@ class TensorBridge:
         for name in self._ragged:
             arrays += flat_arrays(self._schema[name], found.columns[name], empty)
         if self._has_keys:
-            arrays.append(_keys_of(found, self._seed, self._part))
+            arrays.append(found.keys(self._seed, self._part))
         return [_text(""), *arrays]
 
     def no_arrays(self) -> list[np.ndarray]:
@@ -105,15 +104,6 @@ class TensorBridge:
 
 def _text(text: str) -> np.ndarray:
     return np.array(text.encode(), object)
-
-
-def _keys_of(found: BatchSlice, seed: int, part: int) -> np.ndarray:
-    """A key for each row of a batch, int64 [B]: of a packed row its first record's, or 0 of padding."""
-    places = found.places
-    if found.rows is not None:
-        places = places[np.unique(found.rows, return_index=True)[1]]
-    keys = np.asarray(record_keys(places, (seed, found.epoch, part)))
-    return keys if found.mask is None else np.pad(keys, (0, len(found.mask) - len(keys)))
 
 
 def _dense_specs(

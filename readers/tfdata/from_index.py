@@ -97,7 +97,7 @@ def dataset_by_length(
 
         def next_slice() -> BatchSlice | None:
             nonlocal after, more
-            found = batches.step(cursor, int(end))
+            found = batches.batch(cursor, int(end))
             more = found is not None
             if found is None:
                 return None

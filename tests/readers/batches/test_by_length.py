@@ -154,7 +154,7 @@ def test_a_finished_run_gives_nothing_more(dataset, way):
         how = {**way, "repeat": 2, "drop_remainder": remainder}
         batches = readers.as_numpy(dataset, **how)
         steps = len(list(batches))
-        for start in ({"state": batches.state()}, {"start_step": steps}, {"start_step": steps + 9}):
+        for start in ({"state": batches.state()}, {"start_step": steps}):
             assert list(readers.as_numpy(dataset, **start, **how)) == []
 
 

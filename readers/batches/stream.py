@@ -1,0 +1,139 @@
+"""Batches one after another, pass after pass, with a state after each."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, TypeVar
+
+from readers.batches.batch_slice import BatchSlice
+from readers.batches.by_length import BatchesByLength, open_by_length
+from readers.batches.by_step import BatchesByStep
+from readers.batches.options import ReadOptions
+from readers.batches.prefetch import prefetched
+from readers.format.decode.column import Allocator
+from readers.order.state import Cursor, State
+from readers.shards.plan import Plan
+
+_Batch = TypeVar("_Batch")
+
+
+class Batches(Iterator[_Batch], Generic[_Batch]):
+    """The batches of `as_numpy` and `jax_batches`, one after another.
+
+    A `for` loop over them is a pass of `repeat` epochs, and the loop after it reads the next ones.
+    They can be pickled, and each process opens the files itself. `close`, or the end of a `with`
+    block, releases files and memory at once.
+
+    Args:
+        plan: What to read.
+        options: How to read.
+        convert: Makes a batch of records, with the allocator of large arrays.
+        prefetch: How many batches a thread makes ahead; 0 for no thread.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        options: ReadOptions,
+        convert: Callable[[BatchSlice, Allocator], _Batch],
+        prefetch: int = 0,
+    ) -> None:
+        self._plan, self._options = plan, options
+        self._convert, self._prefetch = convert, prefetch
+        self._opened: tuple[int, Any] | None = None
+        self._ahead: Iterator[tuple[_Batch, Any]] | None = None
+        self._begin(0)
+        state, repeat = self.state(), options.repeat
+        if repeat and state.epoch and not (state.epoch % repeat or state.place):
+            # It resumes at the end of a pass: nothing is left of that.
+            self._end = state.epoch if isinstance(self._cursor, Cursor) else self._cursor
+
+    @property
+    def _source(self) -> Any:
+        """The batches, opened by this process: a fork must not use the files of its parent.
+
+        They are found from a cursor: the number of a step, or a `Cursor`.
+        """
+        if self._opened is None or self._opened[0] != os.getpid():
+            by_length = open_by_length(self._plan, self._options)
+            source = by_length or BatchesByStep(self._plan, self._options)
+            self._opened, self._ahead = (os.getpid(), source), None
+        return self._opened[1]
+
+    def _begin(self, number: int) -> None:
+        self._pass, self._has_ended = number, False
+        self._cursor, self._end = self._source.bounds_of(number)
+
+    def __iter__(self) -> Batches[_Batch]:
+        if self._has_ended:
+            self._begin(self._pass + 1)
+        return self
+
+    def __next__(self) -> _Batch:
+        source = self._source
+        if self._ahead is None:
+            made = self._made(source, self._cursor)
+            self._ahead = prefetched(made, self._prefetch) if self._prefetch else made
+        try:
+            batch, self._cursor = next(self._ahead)
+        except BaseException as error:
+            # After an error, the generator would end the pass as if all batches had been read.
+            self._ahead, self._has_ended = None, isinstance(error, StopIteration)
+            raise
+        return batch
+
+    def _made(self, source: Any, cursor: Any) -> Iterator[tuple[_Batch, Any]]:
+        """Yields the batches of this pass from a cursor on, each with the next cursor."""
+        end, convert, empty = self._end, self._convert, source.memory.empty
+        while found := source.batch(cursor, end):
+            records, cursor = found
+            yield convert(records, empty), cursor
+
+    def __len__(self) -> int:
+        """The number of batches in a pass from the beginning of an epoch.
+
+        Raises:
+            TypeError: It is unknown: there is no end, or lengths decide which records share a batch.
+        """
+        return batches_of_pass(self._source, self._options)
+
+    def __repr__(self) -> str:
+        return f"Batches of {', '.join(self._plan.schema)} from {self._plan.name}"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_opened": None, "_ahead": None}
+
+    def __enter__(self) -> Batches[_Batch]:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Releases files and memory; a batch that is asked for afterwards opens them again."""
+        self._opened = self._ahead = None
+
+    @property
+    def skipped(self) -> int:
+        """The number of damaged records left out so far, with `on_corrupt="skip"`."""
+        skipped: int = self._source.skipped
+        return skipped
+
+    def state(self) -> State:
+        """The state to resume from after the batches returned so far."""
+        state: State = self._source.state(self._cursor, self._options.seed or 0)
+        return state
+
+
+def batches_of_pass(source: BatchesByStep | BatchesByLength, options: ReadOptions) -> int:
+    """The number of batches in a pass from the beginning of an epoch.
+
+    Raises:
+        TypeError: It is unknown: there is no end, or lengths decide which records share a batch.
+    """
+    if options.repeat is None:
+        raise TypeError("with repeat=None there is no last batch to count to")
+    if isinstance(source, BatchesByLength):
+        raise TypeError("the lengths of the records decide how many batches there are")
+    return options.repeat * source.schedule.steps_per_epoch

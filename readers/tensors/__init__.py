@@ -1,0 +1,1 @@
+"""Batches as tensors of PyTorch and as arrays of JAX."""

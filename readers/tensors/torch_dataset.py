@@ -1,0 +1,258 @@
+"""Batches as tensors of PyTorch, shared between the workers of a `DataLoader`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from readers.batches.batch_slice import BatchSlice
+from readers.batches.by_length import BatchesByLength, open_by_length
+from readers.batches.by_step import BatchesByStep
+from readers.batches.options import ReadOptions
+from readers.batches.prefetch import prefetched
+from readers.batches.stream import batches_of_pass
+from readers.hosts import host_of
+from readers.order.state import Cursor, State
+from readers.shards.plan import Plan
+
+try:
+    import torch
+    from torch.utils.data import IterableDataset, get_worker_info
+except ModuleNotFoundError:
+    raise ImportError("readers.torch_batches needs PyTorch: pip install torch") from None
+
+Transform = Callable[[dict[str, Any], "torch.Tensor"], dict[str, Any]]
+
+
+class TorchBatches(IterableDataset[Any]):
+    """The batches of `readers.torch_batches`, for a `DataLoader` with `batch_size=None`.
+
+    Each pass over it reads the next epochs. The workers of a loader take turns, batch by batch, so
+    the loader returns the same batches in the same order for any number of them.
+
+    Args:
+        plan: What to read.
+        options: How to read; its seed is known.
+        shard: (index, count) of this host, or "auto".
+        drawn: Whether the seed was drawn by this process, so that no other host knows it.
+        transform: See `readers.torch_batches`.
+        pin_memory: Whether to put tensors into pinned memory; not in a worker, which has no device.
+        prefetch: How many batches a thread makes ahead; not in a worker, which is ahead by itself.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        options: ReadOptions,
+        shard: tuple[int, int] | str,
+        drawn: bool,
+        transform: Transform | None,
+        pin_memory: bool,
+        prefetch: int,
+    ) -> None:
+        self._plan, self._options, self._shard, self._drawn = plan, options, shard, drawn
+        self._transform, self._pin_memory, self._prefetch = transform, pin_memory, prefetch
+        self.passes = _PassCounter()
+        self._opened: tuple[tuple[Any, ...], BatchesByStep | BatchesByLength] | None = None
+
+    def __iter__(self) -> TorchPass:
+        info = get_worker_info()
+        worker, workers = (info.id, info.num_workers) if info else (0, 1)
+        number = self.passes.begin(info.seed - info.id if info else None)
+        return TorchPass(self, number, worker, workers)
+
+    def __len__(self) -> int:
+        """The number of batches in a pass from the beginning of an epoch.
+
+        Raises:
+            TypeError: It is unknown: there is no end, or lengths decide which records share a batch.
+        """
+        return batches_of_pass(self.source(), self._options)
+
+    def __repr__(self) -> str:
+        return f"TorchBatches({self._plan.name}: {', '.join(self._plan.schema)})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A process that is started, not forked, cannot ask torch.distributed for its rank.
+        return {**self.__dict__, "_shard": self._host(), "_opened": None}
+
+    def state(self, steps: int) -> State:
+        """The state after the first `steps` batches that a loader has returned, over all passes.
+
+        `readers.torch_batches(..., state=)` resumes from it with any number of workers and, in the
+        global order, with any number of hosts.
+        """
+        batches = self.source()
+        seed = self._options.seed or 0
+        if isinstance(batches, BatchesByStep):
+            return batches.state(steps, seed)
+        cursor = batches.begin
+        for _ in range(steps):
+            found = batches.batch(cursor, None)
+            assert found is not None
+            cursor = found[1]
+        return batches.state(cursor, seed)
+
+    def source(self, workers: int = 1) -> BatchesByStep | BatchesByLength:
+        """The batches of this host, opened by this process."""
+        host = self._host()
+        key = os.getpid(), host, workers
+        if self._opened is None or self._opened[0] != key:
+            # Several hosts that each drew a seed are refused as `seed=None` is.
+            seed = None if self._drawn and host[1] > 1 else self._options.seed
+            options = replace(self._options, shard=host, seed=seed)
+            by_length = open_by_length(self._plan, options)
+            self._opened = key, by_length or BatchesByStep(self._plan, options, workers)
+        return self._opened[1]
+
+    def _host(self) -> tuple[int, int]:
+        host: tuple[int, int] = host_of(self._shard, workers_share=False)
+        return host
+
+    def tensors(self, found: BatchSlice, batches: BatchesByStep | BatchesByLength) -> Any:
+        """The batch of some records: a dict of tensors, or what `transform` makes of it."""
+        options = self._options
+        arrays = found.arrays(self._plan.schema, options.format, batches.memory.empty)
+        pin = self._pin_memory and get_worker_info() is None
+        batch = {name: tensor_of(array, pin) for name, array in arrays.items()}
+        if self._transform is not None:
+            keys = found.keys(options.seed or 0, options.part_of_host or 0)
+            batch = self._transform(batch, torch.from_numpy(keys))
+        names = options.as_supervised
+        return batch if names is None else tuple(batch[name] for name in names)
+
+    def ahead(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """The batches of a pass, read ahead where no worker does."""
+        if self._prefetch and get_worker_info() is None:
+            return prefetched(batches, self._prefetch)
+        return batches
+
+
+class TorchPass(Iterator[Any]):
+    """One pass over the batches, or a worker's share of it.
+
+    torchdata's `StatefulDataLoader` calls `state_dict` and `load_state_dict` in every worker; such a
+    state fits the same number of workers.
+    """
+
+    def __init__(self, dataset: TorchBatches, number: int, worker: int, workers: int) -> None:
+        self._dataset, self._worker, self._workers = dataset, worker, workers
+        self._batches = dataset.source(workers)
+        self._number, self._end = number, self._batches.bounds_of(number)[1]
+        # The batch to read next: where it is found, and its number in the pass.
+        self._next = self._first()
+        self._ahead = dataset.ahead(self._read(*self._next))
+
+    def _first(self) -> tuple[Any, int]:
+        begin = self._batches.bounds_of(self._number)[0]
+        # A batch by length is found from the one before it, so each worker reads those of all.
+        return (begin, 0) if isinstance(begin, Cursor) else (begin + self._worker, self._worker)
+
+    def _read(self, cursor: Any, number: int) -> Iterator[tuple[Any, tuple[Any, int]]]:
+        """Yields this worker's batches from one on, each with what `_next` is after it."""
+        every = 1 if isinstance(cursor, Cursor) else self._workers
+        while found := self._batches.batch(cursor, self._end):
+            batch, cursor = found
+            if number % self._workers == self._worker:
+                yield self._dataset.tensors(batch, self._batches), (cursor, number + every)
+            number += every
+
+    def __next__(self) -> Any:
+        try:
+            batch, self._next = next(self._ahead)
+        except StopIteration:
+            raise
+        except BaseException:
+            # A generator that has raised would end the pass as if all had been read.
+            self._ahead = self._dataset.ahead(self._read(*self._next))
+            raise
+        return batch
+
+    def state_dict(self) -> dict[str, Any]:
+        """How far this pass has come: numbers, and the dataset and workers that they fit."""
+        cursor, number = self._next
+        held = [cursor.epoch, cursor.place, *cursor.held] if isinstance(cursor, Cursor) else []
+        return {**self._fits(), "pass": self._number, "batch": number, "cursor": held}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Resumes the pass of a state.
+
+        Raises:
+            ValueError: The state is of another dataset, order, host or number of workers.
+        """
+        for name, mine in self._fits().items():
+            if state.get(name) != mine:
+                raise ValueError(f"the state is of {name}={state.get(name)!r}, not {mine!r}")
+        self._number = state["pass"]
+        self._dataset.passes.resume(self._number)
+        begin, self._end = self._batches.bounds_of(self._number)
+        if isinstance(begin, Cursor):
+            epoch, place, *held = state["cursor"]
+            self._next = Cursor(epoch, place, tuple(held)), state["batch"]
+        else:
+            self._next = begin + state["batch"], state["batch"]
+        self._ahead = self._dataset.ahead(self._read(*self._next))
+
+    def _fits(self) -> dict[str, Any]:
+        begun = self._dataset.state(0)
+        return {
+            "dataset": begun.dataset,
+            "order": begun.order,
+            "seed": begun.seed,
+            "begin": [begun.epoch, begun.place, *begun.held],
+            "worker": [self._worker, self._workers],
+        }
+
+
+class _PassCounter:
+    """Numbers the passes over a dataset, so that all workers of a loader read the same one.
+
+    A loader starts new workers for each pass, which know nothing of the passes before. So the count
+    is in memory that all processes share, with a mark of the loader's pass: the first worker that
+    finds another mark counts, and those after it find its mark. Both are in one word, which is
+    written at once; workers that count at the same time write the same word.
+    """
+
+    def __init__(self) -> None:
+        self._word = torch.zeros(1, dtype=torch.int64).share_memory_()
+        self._mine: tuple[int, int] | None = None
+
+    def begin(self, seed: int | None) -> int:
+        """The number of the pass that begins, from 0 on.
+
+        Args:
+            seed: The seed of the loader's pass, the same in all of its workers; None without workers.
+        """
+        mark = 0 if seed is None else 1 + seed % (2**31 - 1)
+        count, found = divmod(int(self._word[0]), 2**31)
+        if self._mine and self._mine[0] == mark:
+            number = self._mine[1] + 1  # A worker that stays, or a process without workers.
+        else:
+            number = count - 1 if mark and mark == found else count
+        self._mine = mark, number
+        self._word[0] = max(count, number + 1) * 2**31 + mark
+        return number
+
+    def resume(self, number: int) -> None:
+        """Counts from a pass that has begun before."""
+        assert self._mine is not None
+        self._mine = self._mine[0], number
+        self._word[0] = (number + 1) * 2**31 + self._mine[0]
+
+
+def tensor_of(array: np.ndarray, pin: bool) -> Any:
+    """A tensor in the memory of an array; lists of bytes, or of tensors of different sizes."""
+    if array.dtype.hasobject:
+        return [
+            tensor_of(value, pin) if isinstance(value, np.ndarray) else value
+            for value in array.tolist()
+        ]
+    if array.dtype.name == "bfloat16":
+        tensor = torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    else:
+        tensor = torch.from_numpy(array)
+    return tensor.pin_memory() if pin else tensor
