@@ -1,7 +1,7 @@
 """Readers of TFRecord shards for training code: `tf.data`, NumPy and random access.
 
-Only `load` and `transforms` need TensorFlow, which is imported when one of them is first used. The
-packages below are private.
+Only `load` and `transforms` need TensorFlow, `torch_batches` PyTorch, and `jax_batches` JAX; each is
+imported when it is first used. The packages below are private.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from readers.verify import Problem, Report, verify
 
 if TYPE_CHECKING:
     from readers import transforms
+    from readers.tensors.torch_dataset import TorchBatches as TorchBatches
 
 __all__ = [
     "Batches",
@@ -66,6 +67,8 @@ if not TYPE_CHECKING:
     def __getattr__(name):
         if name == "transforms":
             return importlib.import_module("readers.transforms")
+        if name == "TorchBatches":
+            return importlib.import_module("readers.tensors.torch_dataset").TorchBatches
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

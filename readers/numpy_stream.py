@@ -129,8 +129,9 @@ def as_numpy(
         shuffle_buffer: Records shuffled together in the order `interleave`. None means 32 MiB of
             records, or 1,024 records if these fit into 128 MiB.
         seed: At least 0, and the same on all hosts. None draws one, for a single host alone.
-        repeat: The number of epochs of the run, those before a resumed start included: after the
-            last of them there are no more batches. None or True repeats without end.
+        repeat: The number of epochs in a `for` loop over the batches; the loop after it reads the
+            next ones. A run that resumes ends where it would have ended, so a state from its end
+            gives nothing. None or True repeats without end.
         remainder: For the last batch of an epoch, if the records do not fill it. `short` (or None)
             makes it smaller; it shares the records evenly and leaves out those that remain, up to
             count - 1 of `shard`. With a shuffle, these are others in each epoch. By length, up to

@@ -90,7 +90,14 @@ def test_the_typed_program_uses_every_public_name_and_argument():
         short = module.__name__.removeprefix("readers.")
         # `transforms` is used by its own names.
         assert {f"{short}.{name}" for name in {*module.__all__} - {"transforms"}} <= used
-    for function in (readers.load, readers.as_numpy, readers.export_npy, beam_jobs.WriteShards):
+    for function in (
+        readers.load,
+        readers.as_numpy,
+        readers.torch_batches,
+        readers.jax_batches,
+        readers.export_npy,
+        beam_jobs.WriteShards,
+    ):
         expected = [
             parameter.name
             for parameter in inspect.signature(function).parameters.values()

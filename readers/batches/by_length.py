@@ -123,10 +123,6 @@ class BatchesByLength:
             return self.begin, end
         return Cursor(end + (iteration - 1) * repeat), end + iteration * repeat
 
-    def next(self, cursor: Cursor) -> tuple[BatchSlice, Cursor] | None:
-        """The batch after a cursor and the next cursor; None at the end of the run."""
-        return self.batch(cursor, self._reader.options.repeat)
-
     def batch(self, cursor: Cursor, end: int | None) -> tuple[BatchSlice, Cursor] | None:
         """The batch after a cursor and the next cursor; None when the epoch `end` is reached.
 

@@ -75,10 +75,6 @@ class BatchesByStep:
         epoch, place = self.schedule.after(steps)
         return State(epoch, place, seed, self._order_name, self._plan.digest)
 
-    def next(self, step: int) -> tuple[BatchSlice, int] | None:
-        """The batch of a step, and the number of the next step; None at the end of the run."""
-        return self.batch(step, self.schedule.steps)
-
     def bounds_of(self, number: int) -> tuple[int, int | None]:
         """The first step of a pass and the step after its last (None if it is endless)."""
         return self.schedule.steps_of_pass(number)

@@ -46,7 +46,8 @@ class Batches(Iterator[_Batch], Generic[_Batch]):
         self._begin(0)
         state, repeat = self.state(), options.repeat
         if repeat and state.epoch and not (state.epoch % repeat or state.place):
-            # It resumes at the end of a pass: nothing is left of that.
+            # It resumes at the end of a pass, of which nothing is left; the next one is the first.
+            self._pass = -1
             self._end = state.epoch if isinstance(self._cursor, Cursor) else self._cursor
 
     @property

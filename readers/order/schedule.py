@@ -45,7 +45,7 @@ class Schedule:
         batch_size: The number of records that one host reads in a step.
         host: The index of this host.
         hosts: The number of hosts.
-        epochs: The number of epochs of the run, and of a pass; None repeats without end.
+        epochs: The number of epochs in a pass; None for endless passes.
         remainder: Whether the last step of an epoch is short, dropped or padded if it has fewer
             records than the others.
         absent: How many of the last places of an epoch have no record for this host.
@@ -80,11 +80,8 @@ class Schedule:
 
     @property
     def steps(self) -> int | None:
-        """The number of steps until the run has read all of its epochs; None if it has no end."""
-        if self.epochs is None:
-            return self.steps_of_pass(0)[1]
-        later = self.epochs - self.epoch - 1
-        return 0 if later < 0 else self.steps_from(self.place) + later * self.steps_per_epoch
+        """The number of steps in the first pass; None if it is endless."""
+        return self.steps_of_pass(0)[1]
 
     def steps_of_pass(self, number: int) -> tuple[int, int | None]:
         """The first step of a pass and the step after its last (None if it is endless).

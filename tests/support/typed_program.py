@@ -96,6 +96,8 @@ def signals(directory: str | os.PathLike[str]) -> Iterator[NDArray[np.float32]]:
         on_corrupt="skip",
         cache_dir=Path("cache"),
         cache_size="1GiB",
+        transform=None,
+        prefetch=2,
     )
     for batch in batches:
         signal: NDArray[np.float32] = batch["signal"]
@@ -107,6 +109,31 @@ def resumed(directory: str, batches: readers.Batches[Arrays]) -> Arrays:
     again = readers.as_numpy(directory, batch_size=2, state=state)
     print(again.skipped, state.epoch)
     return next(again)
+
+
+def of_frameworks(directory: str) -> int:
+    tensors = readers.torch_batches(
+        directory,
+        batch_size=2,
+        as_supervised=None,
+        shard="auto",
+        transform=None,
+        pin_memory=True,
+        prefetch=0,
+        shuffle=True,
+    )
+    arrays = readers.jax_batches(
+        directory,
+        batch_size=2,
+        as_supervised=["signal"],
+        sharding=None,
+        shard=(0, 4),
+        transform=None,
+        prefetch=3,
+        repeat=None,
+    )
+    with arrays:
+        return len(tensors) + len(next(arrays)) + tensors.state(2).epoch
 
 
 def mean(directory: str) -> float:

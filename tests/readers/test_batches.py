@@ -1,0 +1,191 @@
+"""`Batches`: passes, pickles, forks, reading ahead, and what is left after an error."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import multiprocessing
+import pickle
+import threading
+
+import numpy as np
+import pytest
+
+import readers
+from readers.batches.prefetch import prefetched
+from tests.support.datasets import damage, write_numbers, write_signals
+
+STEPS = {"split": "train", "batch_size": 8, "shuffle": True, "seed": 5}
+BY_LENGTH = {
+    "batch_size": 2,
+    "batching": "padded",
+    "bucket_boundaries": [3, 6],
+    "shuffle": True,
+    "seed": 5,
+}
+
+
+@pytest.fixture(scope="module", params=["steps", "length"])
+def reading(request, tmp_path_factory):
+    """A dataset, the arguments to read it, and the feature that identifies a record."""
+    if request.param == "steps":
+        return write_numbers(tmp_path_factory.mktemp("numbers"), (20, 30, 7)), STEPS, "id"
+    path = write_signals(tmp_path_factory.mktemp("signals"), [n * 5 % 9 for n in range(31)])
+    return path, BY_LENGTH, "label"
+
+
+@pytest.fixture
+def opened(reading):
+    path, how, _ = reading
+    return lambda **more: readers.as_numpy(path, **how, **more)
+
+
+@pytest.fixture
+def ids(reading):
+    return lambda batches: [batch[reading[2]].tolist() for batch in batches]
+
+
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_each_loop_reads_the_next_epochs(opened, ids, prefetch):
+    epochs = ids(opened(repeat=6))
+    batches = opened(repeat=2, prefetch=prefetch)
+    first, second, third = ids(batches), ids(batches), ids(batches)
+    assert first + second + third == epochs
+    assert len(first) < len(epochs) / 2
+
+
+def test_a_loop_goes_on_after_next_and_after_a_break(opened, ids):
+    whole = ids(opened())
+    batches = opened()
+    assert ids([next(batches)]) == whole[:1]
+    assert ids(itertools.islice(batches, 2)) == whole[1:3]
+    assert ids(batches) == whole[3:]
+    with pytest.raises(StopIteration):
+        next(batches)
+
+
+@pytest.mark.parametrize("done", [0, 3, -2, -1])
+@pytest.mark.parametrize("prefetch", [0, 1, 3])
+def test_a_state_in_a_later_loop_ends_where_that_loop_would(opened, ids, done, prefetch):
+    epochs = ids(opened(repeat=3))
+    batches = opened(prefetch=prefetch)
+    first = ids(batches)
+    second = ids(opened(state=batches.state(), repeat=2))
+    done %= len(second) + 1
+    assert ids(itertools.islice(iter(batches), done)) == second[:done]
+    again = opened(state=batches.state().to_json())
+    rest = ids(again)
+    if done:
+        assert rest == second[done:]
+    else:  # The end of the first loop, of which nothing is left.
+        assert rest == []
+        assert ids(again) == second
+    assert first + second == epochs[: len(first + second)]
+
+
+def test_pickled_batches_go_on_from_where_they_were(opened, ids):
+    whole = ids(opened(repeat=2))
+    batches = opened(repeat=2, prefetch=2)
+    assert ids(itertools.islice(batches, 3)) == whole[:3]
+    copy = pickle.loads(pickle.dumps(batches))
+    assert ids(copy) == ids(batches) == whole[3:]
+
+
+def test_a_forked_process_opens_the_files_itself(opened, ids):
+    whole = ids(opened())
+    batches = opened(prefetch=1)
+    next(batches)
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    child = context.Process(target=lambda: queue.put(ids(batches)))
+    child.start()
+    found = queue.get(timeout=60)
+    child.join()
+    assert found == ids(batches) == whole[1:]
+
+
+def test_the_length_is_that_of_a_pass_if_it_is_known(tmp_path):
+    path = write_numbers(tmp_path / "numbers", (20, 30, 7))
+    batches = readers.as_numpy(path, **STEPS, repeat=3)
+    assert len(batches) == 3 * 8
+    assert "id, name, vector" in repr(batches) and "train" in repr(batches)
+    next(batches)
+    assert len(batches) == 3 * 8
+    with pytest.raises(TypeError, match="repeat=None"):
+        len(readers.as_numpy(path, **STEPS, repeat=None))
+    runs = write_signals(tmp_path / "signals")
+    with pytest.raises(TypeError, match="lengths"):
+        len(readers.as_numpy(runs, **BY_LENGTH))
+
+
+def test_a_closed_reader_opens_again(opened, ids):
+    whole = ids(opened())
+    with opened(prefetch=2) as batches:
+        assert ids([next(batches)]) == whole[:1]
+    assert ids(batches) == whole[1:]
+
+
+@pytest.mark.filterwarnings("error")
+def test_no_file_is_left_open_with_a_warning(opened, ids):
+    for prefetch in (0, 2):
+        batches = opened(prefetch=prefetch)
+        next(batches)
+        del batches
+        gc.collect()
+
+
+def test_a_transform_gets_the_keys_that_load_gives(tmp_path):
+    path = write_numbers(tmp_path / "numbers", (20, 30, 7))
+
+    def keyed(batch, keys):
+        assert keys.dtype == np.int64
+        return {"id": batch["id"], "key": keys}
+
+    mine = list(readers.as_numpy(path, **STEPS, transform=keyed))
+    theirs = list(readers.load(path, **STEPS, transform=lambda batch, keys: {**batch, "key": keys}))
+    for batch, other in zip(mine, theirs, strict=True):
+        assert batch["id"].tolist() == other["id"].numpy().tolist()
+        assert batch["key"].tolist() == other["key"].numpy().tolist()
+    pairs = readers.as_numpy(
+        path,
+        **STEPS,
+        transform=lambda batch, keys: {**batch, "vector": keys},
+        as_supervised=("vector", "id"),
+    )
+    assert next(pairs)[0].tolist() == mine[0]["key"].tolist()
+
+
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_an_error_does_not_end_the_loop_as_if_all_were_read(tmp_path, prefetch):
+    path = write_numbers(tmp_path / "numbers", (20,))
+    damage(path / "train-00000-of-00001.tfrecord", 9)
+    batches = readers.as_numpy(path, split="train", batch_size=4, prefetch=prefetch)
+    assert [next(batches)["id"].tolist() for _ in range(2)] == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    for _ in range(2):
+        with pytest.raises(readers.CorruptRecordError):
+            next(batches)
+    assert batches.state().place == 8
+
+
+def test_a_thread_ends_with_its_iterator():
+    before = threading.active_count()
+    many = prefetched(itertools.count(), 2)
+    assert [next(many), next(many)] == [0, 1]
+    assert threading.active_count() == before + 1
+    del many
+    for _ in range(1000):
+        if threading.active_count() == before:
+            break
+        threading.Event().wait(0.01)
+    assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_a_thread_is_at_most_so_many_items_ahead(count):
+    made = []
+    items = prefetched((made.append(n) or n for n in range(20)), count)
+    assert next(items) == 0
+    threading.Event().wait(0.05)
+    assert len(made) <= count + 2
+    assert list(items) == list(range(1, 20))
+    assert list(prefetched(iter(()), count)) == []
