@@ -27,8 +27,17 @@ class RecordSource:
 
     It implements Grain's `RandomAccessDataSource` and PyTorch's map-style dataset. It may be shared
     between threads and is cheap to pickle; each process, forked ones included, opens the files
-    itself. The arrays are writable, share no memory with other records, and outlive the source.
-    Strings are bytes in an object array [], sequences are lists of arrays.
+    itself.
+
+    The value of a feature in a record is
+
+    - an array, for numbers of a shape: writable, in memory of its own, so it outlives the source;
+    - a NumPy scalar such as `np.int64`, for a number of shape [];
+    - `bytes`, for a string of shape []; lists of `bytes` for strings of other shapes;
+    - a list of these, for a sequence of arrays.
+
+    So PyTorch's and Grain's default collation batch all features of fixed shape: strings become a
+    list of `bytes` in PyTorch, an array of NumPy's dtype `S` in Grain.
 
     `source.__getitems__(indices)`, which PyTorch's loader calls, reads and decodes a batch at once
     and returns a list of the same records in a third of the time.
@@ -127,8 +136,13 @@ def _owned(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _own(value: Any) -> Any:
+    """A value of a record as users get it: see `RecordSource`."""
     if isinstance(value, list):
         return [_own(array) for array in value]
-    if isinstance(value, bytes):
-        return np.array(value, object)
+    if isinstance(value, (bytes, np.generic)):
+        return value
+    if value.dtype.hasobject:
+        return value.tolist()
+    if not value.ndim:
+        return value[()]
     return value if value.flags.writeable and value.base is None else np.array(value)

@@ -102,18 +102,18 @@ def test_a_batch_of_a_hundred_is_decoded_by_columns(tmp_path):
         assert (batch["x"] == batch["label"].reshape(-1, 1, 1)).all()
 
 
-def test_texts_need_a_collate_function(dataset):
-    source = readers.RecordSource(dataset)
-    with pytest.raises(TypeError, match="object"):
-        next(iter(data.DataLoader(source, batch_size=2)))
-
-    def collate(records):
-        texts = [record.pop("name").item() for record in records]
-        return data.default_collate(records) | {"name": texts}
-
-    batch = next(iter(data.DataLoader(source, batch_size=2, collate_fn=collate)))
-    assert batch["name"] == [b"record 0", b"record 1"]
-    assert batch["id"].tolist() == [0, 1]
+def test_a_loader_of_pictures_with_keys_needs_no_further_arguments(tmp_path):
+    schema = Schema({"image": ("uint8", (4, 5, 3)), "label": ("int64",), "key": ("string",)})
+    records = [
+        {"image": np.full((4, 5, 3), n, np.uint8), "label": n, "key": f"{n}.png"}
+        for n in range(100)
+    ]
+    dataset = write_dataset(tmp_path, schema, {"train": [records]})
+    first, second = data.DataLoader(readers.RecordSource(dataset), batch_size=64)
+    assert first["image"].shape == (64, 4, 5, 3)
+    assert first["label"].dtype == torch.int64
+    assert first["label"].tolist() == list(range(64))
+    assert second["key"] == [b"%d.png" % n for n in range(64, 100)]
 
 
 def test_subsets_random_splits_and_concatenations_of_a_source(source):

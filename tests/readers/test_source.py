@@ -10,12 +10,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import fsspec
 import numpy as np
+import pyarrow
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import readers
 from readers.format.decode.images import with_pixels
+from readers.format.schema import Schema
 from tests.readers import encodings
 from tests.support.arrays import assert_same
 from tests.support.datasets import NUMBERS, flip, numbers, write_dataset, write_numbers
@@ -28,19 +30,33 @@ def everything(tmp_path_factory):
     return encodings.write(tmp_path_factory.mktemp("everything"))
 
 
-def flat(record):
-    """The (feature, array) pairs of a record, with one for each array of a sequence."""
-    for name, value in record.items():
-        for array in value if isinstance(value, list) else [value]:
-            yield name, array
+def arrays_of(value):
+    """The arrays of a value of a record."""
+    if isinstance(value, list):
+        return [array for item in value for array in arrays_of(item)]
+    return [value] if isinstance(value, np.ndarray) else []
+
+
+def arrays_in(record):
+    return [array for value in record.values() for array in arrays_of(value)]
+
+
+def assert_same_value(found, expected):
+    assert type(found) is type(expected)
+    if isinstance(expected, list):
+        assert len(found) == len(expected)
+        for one, two in zip(found, expected, strict=True):
+            assert_same_value(one, two)
+    elif isinstance(expected, bytes):
+        assert found == expected
+    else:
+        assert_same(found, expected)
 
 
 def assert_same_record(found, expected):
     assert list(found) == list(expected)
-    for (name, one), (other, two) in zip(flat(found), flat(expected), strict=True):
-        assert name == other
-        assert type(one) is np.ndarray
-        assert_same(one, two)
+    for name, value in expected.items():
+        assert_same_value(found[name], value)
 
 
 def ids_of(records):
@@ -59,7 +75,7 @@ def test_indexes_count_from_both_ends(dataset):
         for record in (source[i], source[i - 20], source[np.int64(i)]):
             assert record["id"] == i
             assert record["vector"].tolist() == [i] * 3
-            assert record["name"].item() == b"record %d" % i
+            assert record["name"] == b"record %d" % i
     assert ids_of(source) == list(range(20))
 
 
@@ -81,7 +97,53 @@ def test_every_encoding_round_trips(everything):
                 assert [a.tolist() for a in record[name]] == [a.tolist() for a in value]
             else:
                 as_bytes = np.char.encode(value).tolist() if name in ("names", "text") else value
-                assert record[name].tolist() == np.asarray(as_bytes).tolist(), name
+                assert np.asarray(record[name]).tolist() == np.asarray(as_bytes).tolist(), name
+
+
+@pytest.mark.parametrize("times", [1, 40])
+def test_numbers_and_strings_of_no_shape_are_scalars_and_bytes(tmp_path, times):
+    schema = Schema(
+        {
+            "label": ("int64",),
+            "small": ("uint8", (), "raw"),
+            "score": ("float32",),
+            "half": ("float16", (), "tensor"),
+            "is_cat": ("bool",),
+            "key": ("string",),
+            "tags": ("string", (None,)),
+            "grid": ("string", (2, 1)),
+        }
+    )
+    record = {"label": 3, "small": 7, "score": 0.5, "half": 1.5, "is_cat": True, "key": "a\0"}
+    record |= {"tags": ["x", "yz"], "grid": [["p"], ["q"]]}
+    source = readers.RecordSource(write_dataset(tmp_path, schema, {"train": [[record] * 2]}))
+    for found in (source[0], source.__getitems__([0, 1] * times)[0]):
+        assert found == {
+            **record,
+            "key": b"a\0",
+            "tags": [b"x", b"yz"],
+            "grid": [[b"p"], [b"q"]],
+        }
+        kinds = {name: type(value) for name, value in found.items()}
+        assert kinds == {
+            "label": np.int64,
+            "small": np.uint8,
+            "score": np.float32,
+            "half": np.float16,
+            "is_cat": np.bool_,
+            "key": bytes,
+            "tags": list,
+            "grid": list,
+        }
+        assert {found["key"]: found["key"].decode()} == {b"a\0": "a\0"}
+    # Hugging Face's datasets infer their features in this way.
+    inferred = pyarrow.Table.from_pylist(list(source)).schema
+    assert {name: str(inferred.field(name).type) for name in ("label", "score", "key", "tags")} == {
+        "label": "int64",
+        "score": "float",
+        "key": "binary",
+        "tags": "list<item: binary>",
+    }
 
 
 @given(st.data())
@@ -103,15 +165,15 @@ def test_arrays_of_a_batch_are_independent_writable_and_outlive_the_source(every
     held = source.__getitems__([1, 2, 3, 2] * times)
     expected = pickle.loads(pickle.dumps(held))
     for record in held[3:]:
-        for _, array in flat(record):
-            array[...] = b"" if array.dtype == object else 0
+        for array in arrays_in(record):
+            array[...] = 0
     source.__getitems__(range(len(source)))
     del source
     gc.collect()
     for found, wanted in zip(held[:3], expected, strict=False):
         assert_same_record(found, wanted)
         # Not a view of a larger array, which any record of the batch would keep in memory.
-        assert all(array.base is None for _, array in flat(found))
+        assert all(array.base is None for array in arrays_in(found))
 
 
 @pytest.mark.parametrize("index", [20, -21, 10**9])

@@ -18,6 +18,8 @@ from readers.format.index import format_index, parse_index
 from readers.format.manifest import Manifest, Shard, Split, shard_name
 from readers.format.schema import Schema
 from readers.format.tfrecord import frame
+from readers.shards.records import Records
+from readers.shards.resolve import resolve
 
 Record = dict[str, Any]
 
@@ -148,7 +150,7 @@ def balanced(directory: Path) -> Manifest:
 
 
 def records_of(directory: Path, split: str = "") -> dict[str, Record]:
-    """Key -> record, with the name of its `split`, of a verified dataset.
+    """Key -> record of a verified dataset: arrays, and the name of its `split`.
 
     Args:
         split: The only split to read; "" reads all.
@@ -156,7 +158,8 @@ def records_of(directory: Path, split: str = "") -> dict[str, Record]:
     found: dict[str, Record] = {}
     for name, part in verified(directory).splits.items():
         if part.records and split in ("", name):
-            for record in readers.RecordSource(str(directory), name):
+            records = Records(resolve(str(directory), name, None, None))
+            for record in records.read(range(len(records))):
                 key = record["key"].item().decode()
                 assert key not in found, key
                 found[key] = {**record, "split": name}
