@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import operator
 import os
 from collections.abc import Iterator, Sequence
@@ -127,7 +126,7 @@ class RecordSource:
         theirs, and both processes would use the same connections.
         """
         if self._process != os.getpid():
-            self._records, self._process = copy.copy(self._records), os.getpid()
+            self._records, self._process = self._records.reopened(), os.getpid()
         return self._records
 
 

@@ -1,17 +1,15 @@
-"""Reading byte runs of shards: memory maps for local files, range requests for stores."""
+"""Reading byte runs of shards, from local disks or by range requests from stores."""
 
 from __future__ import annotations
 
 import bisect
-import io
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from readers.files.mapped import MappedFile
 from readers.files.remote import filesystem_of, local_path, read_ranges
+from readers.shards.local_shard import LocalShard, Run, fill
 
 # A request to an object store costs about as long as a MiB takes to arrive: with a smaller gap between
 # them, two records are cheaper in one request than in two.
@@ -22,13 +20,6 @@ _MAX_REQUEST_BYTES = 8 << 20
 
 # Fetched into memory at a time, including the gaps between records in the same request.
 _MAX_BYTES_IN_FLIGHT = 64 << 20
-
-# From this length on, a system call is cheaper than the page faults of a map.
-_LONG_RUN = 64 << 10
-
-# A run of consecutive bytes: the number of a file, the first byte in it, the number of bytes, and their
-# position in a buffer. It is not a class: small records in random order need millions per second.
-Run = tuple[int, int, int, int]
 
 
 class ShardBytes:
@@ -41,7 +32,7 @@ class ShardBytes:
         cached: An open copy of the file on a local disk, which is read in its place, and closed here.
 
     Attributes:
-        is_local: Whether the bytes are read from a local disk.
+        local: The file on a local disk; None if the bytes are read from a store.
 
     Raises:
         FileNotFoundError: The file does not exist.
@@ -50,17 +41,12 @@ class ShardBytes:
     def __init__(self, path: str, descriptor: bool = True, cached: BinaryIO | None = None) -> None:
         local = local_path(path)
         self.path = path
-        self._map: MappedFile | None = None
-        self._file: io.FileIO | None = None
-        self.is_local = cached is not None or local is not None
-        if not self.is_local:
+        self.local: LocalShard | None = None
+        if cached is None and local is None:
             self.filesystem, self.name = filesystem_of(path)
             return
         with cached or Path(local or "").open("rb", buffering=0) as file:
-            self._map = MappedFile(file)
-            if descriptor:
-                # Closed by its destructor once nothing refers to it.
-                self._file = io.FileIO(os.dup(file.fileno()))
+            self.local = LocalShard(file, None if cached else local, descriptor)
 
     def read(self, runs: Sequence[Run], buffer: memoryview) -> None:
         """Reads runs of bytes into their positions in a buffer.
@@ -73,33 +59,12 @@ class ShardBytes:
 
         Raises:
             StoreError: (an OSError) A store did not deliver the bytes.
+            DatasetError: Another file has taken the name of a local one.
         """
-        if self._map is None:
+        if self.local:
+            self.local.read(runs, buffer)
+        else:
             fetch([(self, runs)], buffer)
-            return
-        view = self._map.view
-        for _, start, length, at in runs:
-            if start + length > len(view):
-                _fill(buffer[at : at + length], view[start:])
-            elif length < _LONG_RUN:
-                buffer[at : at + length] = view[start : start + length]
-            elif self._file:
-                self._read_long(self._file, start, buffer[at : at + length])
-            else:
-                buffer[at : at + length] = view[start : start + length]
-                # The pages would count as memory of the process: the whole dataset, if it is read in
-                # order.
-                self._map.release(start, length)
-
-    def _read_long(self, file: io.FileIO, start: int, buffer: memoryview) -> None:
-        """Fills a buffer with the bytes from `start` on."""
-        while buffer:
-            found = os.preadv(file.fileno(), [buffer], start)
-            if not found:
-                raise OSError(
-                    f"{self.path}: the file was truncated at byte {start} while it was being read"
-                )
-            buffer, start = buffer[found:], start + found
 
 
 @dataclass
@@ -140,7 +105,7 @@ def fetch(wanted: Sequence[tuple[ShardBytes, Sequence[Run]]], buffer: memoryview
             view = memoryview(data)
             for start, length, at in request.copies:
                 begin = start - request.first
-                _fill(buffer[at : at + length], view[begin : begin + length])
+                fill(buffer[at : at + length], view[begin : begin + length])
 
 
 def _requests(shard: ShardBytes, runs: Sequence[Run]) -> list[_Request]:
@@ -173,13 +138,6 @@ def _batches(requests: Sequence[_Request]) -> Iterator[list[_Request]]:
         size += length
     if batch:
         yield batch
-
-
-def _fill(buffer: memoryview, data: memoryview) -> None:
-    """Copies data to the beginning of a buffer, and fills the rest with zeros."""
-    buffer[: len(data)] = data
-    if len(data) < len(buffer):
-        buffer[len(data) :] = bytes(len(buffer) - len(data))
 
 
 def merged_ranges(rows: Sequence[Sequence[int]]) -> list[tuple[int, int]]:

@@ -8,19 +8,20 @@ import operator
 import resource
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 
+from readers.files.in_threads import map_in_threads
 from readers.files.remote import local_path
 from readers.format.decode.column import Allocator
 from readers.format.decode.scanner import MARGIN
 from readers.format.manifest import DatasetError
 from readers.shards.cache import ShardCache
-from readers.shards.fetch import Run, ShardBytes, fetch
+from readers.shards.fetch import ShardBytes, fetch
 from readers.shards.gzip_files import DecompressedRecords, GzippedShard
 from readers.shards.index import read_index
+from readers.shards.local_shard import CHANGED, Run, is_changed
 from readers.shards.plan import Part, Plan
 
 # Linux allows a process 65,530 maps, and a process may read several datasets.
@@ -30,8 +31,6 @@ _OPEN_SHARDS = 8_192
 # may have, often 1,024.
 _FILES = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 _DESCRIPTORS = _OPEN_SHARDS if _FILES == resource.RLIM_INFINITY else _FILES // 8
-
-_INDEXES_AT_ONCE = 16
 
 # Each takes a descriptor, and can only be read from front to back.
 _OPEN_GZIPPED = 4
@@ -97,7 +96,7 @@ class FramedReader:
         self._indexed: set[int] = set()
         # The least recently used shard is dropped; it closes once its last reader is done with it.
         self._open = functools.lru_cache(_OPEN_SHARDS)(_opener(plan.parts, cache, cached))
-        self._open_gzipped = functools.lru_cache(_OPEN_GZIPPED)(GzippedShard)
+        self._open_gzipped = functools.lru_cache(_OPEN_GZIPPED)(_open_gzipped)
         # The numbers of the prefetched records, ascending, and the records.
         self._prefetched: tuple[np.ndarray, FramedRecords] | None = None
         self._lock = threading.Lock()
@@ -129,11 +128,12 @@ class FramedReader:
         part = int(self._ends.searchsorted(number, side="right"))
         if self._plan.parts[part].gzipped:
             return None
+        path = self._plan.parts[part].path
+        shard = self._open(path)
         self._load_index(part)
         offset, length = self._index[number].tolist()
-        path = self._plan.parts[part].path
         framed = memoryview(self._buffer(length))[:length]
-        self._open(path).read([(part, offset, length, 0)], framed)
+        shard.read([(part, offset, length, 0)], framed)
         return framed, path, offset
 
     def prefetch(self, numbers: np.ndarray) -> None:
@@ -155,7 +155,7 @@ class FramedReader:
             part = self._plan.parts[number]
             if part.gzipped:
                 rows = rows_in_files[parts == number]
-                decompressed[number] = self._open_gzipped(part.path)[rows]
+                decompressed[number] = self._open_gzipped(part)[rows]
         self._load_indexes([n for n in np.unique(parts).tolist() if n not in decompressed])
         index = self._index[numbers]
         for number, found in decompressed.items():
@@ -165,7 +165,7 @@ class FramedReader:
         remote = list[tuple[ShardBytes, list[Run]]]()
         for number, several in itertools.groupby(runs, key=operator.itemgetter(0)):
             shard = decompressed.get(number) or self._open(self._plan.parts[number].path)
-            if isinstance(shard, DecompressedRecords) or shard.is_local:
+            if isinstance(shard, DecompressedRecords) or shard.local:
                 shard.read(list(several), data.data)
             else:
                 remote.append((shard, list(several)))
@@ -191,20 +191,21 @@ class FramedReader:
         if number in self._indexed:
             return
         part = self._plan.parts[number]
+        if local_path(part.path) is not None:
+            self._open(part.path)  # Raises an error if the file is not the one of the plan.
         index = _checked_index(part)[part.skip :][: part.take]
         with self._lock:
             self._index[self._ends[number] - len(index) : self._ends[number]] = index
             self._indexed.add(number)
 
     def _load_indexes(self, numbers: Sequence[int]) -> None:
-        """Reads the indexes of parts; those in a store concurrently."""
+        """Reads the indexes of parts."""
         missing = [number for number in numbers if number not in self._indexed]
-        remote = [n for n in missing if local_path(self._plan.parts[n].path) is None]
-        if len(remote) > 1:
-            with ThreadPoolExecutor(_INDEXES_AT_ONCE) as threads:
-                list(threads.map(self._load_index, remote))
-        for number in missing:
-            self._load_index(number)
+        map_in_threads(
+            self._load_index,
+            missing,
+            all(local_path(self._plan.parts[number].path) is not None for number in missing),
+        )
 
 
 def _opener(
@@ -215,13 +216,23 @@ def _opener(
     It must not refer to the reader, which has it in a cache and would never be freed.
     """
     descriptor = len(parts) <= _DESCRIPTORS
-    by_path = {part.path: part for part in parts if part.path in cached}
+    by_path = {part.path: part for part in parts}
 
     def open_shard(path: str) -> ShardBytes:
-        file = cache.open(by_path[path]) if cache and path in cached else None
-        return ShardBytes(path, descriptor, file)
+        part = by_path[path]
+        file = cache.open(part) if cache and path in cached else None
+        shard = ShardBytes(path, descriptor, file)
+        if shard.local and part.version not in (None, shard.local.version):
+            raise DatasetError(f"{path}: {CHANGED}")
+        return shard
 
     return open_shard
+
+
+def _open_gzipped(part: Part) -> GzippedShard:
+    if is_changed(part):
+        raise DatasetError(f"{part.path}: {CHANGED}")
+    return GzippedShard(part.path)
 
 
 def _checked_index(part: Part) -> np.ndarray:

@@ -33,6 +33,8 @@ class Part:
         bytes: The file's size according to the manifest; None without a manifest.
         gzipped: Whether the file is compressed with GZIP.
         crc32c: The file's CRC32C according to the manifest; None without a manifest.
+        version: The inode and the time of change of a local file when the plan was made; None for
+            others.
     """
 
     path: str
@@ -42,6 +44,7 @@ class Part:
     bytes: int | None = None
     gzipped: bool = False
     crc32c: int | None = None
+    version: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,10 @@ class Plan:
             for number, skip, take in shard_ranges(takes, start, stop)
         )
         return replace(self, parts=parts, records=stop - start)
+
+    def without_versions(self) -> Plan:
+        """The plan for a process that may be on another machine, where files have other inodes."""
+        return replace(self, parts=tuple(replace(part, version=None) for part in self.parts))
 
     @property
     def gzipped(self) -> bool:

@@ -14,9 +14,16 @@ from readers.format.decode.column import FeatureColumn, column_of, merged, objec
 from readers.format.decode.images import pixels_of, with_pixels
 from readers.format.decode.records import Decoder
 from readers.format.schema import Feature, Schema
-from readers.format.tfrecord import FOOTER_BYTES, HEADER_BYTES, intact, unframe
+from readers.format.tfrecord import (
+    FOOTER_BYTES,
+    HEADER_BYTES,
+    CorruptRecordError,
+    intact,
+    unframe,
+)
 from readers.shards.cache import ShardCache
 from readers.shards.framed import FramedReader, FramedRecords
+from readers.shards.local_shard import CHANGED, is_changed
 from readers.shards.memory import RecyclingAllocator
 from readers.shards.plan import Plan
 
@@ -63,9 +70,13 @@ class Records:
     def __len__(self) -> int:
         return self.plan.records or 0
 
+    def reopened(self) -> Records:
+        """The same records, opened anew, for a forked process."""
+        return Records(self.plan, self._verify_crc, self._skip, self._cache)
+
     def __getstate__(self) -> dict[str, Any]:
         return {
-            "plan": self.plan,
+            "plan": self.plan.without_versions(),
             "verify_crc": self._verify_crc,
             "skip": self._skip,
             "cache": self._cache,
@@ -192,8 +203,14 @@ class Records:
         }
 
     def _verify(self, framed: FramedRecords, row: int) -> None:
-        where = f"{self.plan.parts[framed.parts[row]].path}: record {framed.rows[row]}"
-        unframe(framed.record(row), where, int(framed.offsets[row]))
+        part = self.plan.parts[framed.parts[row]]
+        where = f"{part.path}: record {framed.rows[row]}"
+        try:
+            unframe(framed.record(row), where, int(framed.offsets[row]))
+        except CorruptRecordError as error:
+            raise CorruptRecordError(
+                f"{error}: {CHANGED}" if is_changed(part) else str(error)
+            ) from None
 
     def _decode(self, framed: FramedRecords, row: int, decoder: Decoder) -> dict[str, Any]:
         with self._locating_errors(framed, row):

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from readers.files.in_threads import map_in_threads
 from readers.files.remote import file_size, filesystem_of, local_path, query
 from readers.format.manifest import INDEX_SUFFIX, MANIFEST, DatasetError, Manifest, Shard, join
 from readers.format.schema import Schema
@@ -16,6 +17,7 @@ from readers.order.split import parse_split, shard_ranges, split_name
 from readers.shards.features import chosen_schema, common_sizes, sizes_of
 from readers.shards.gzip_files import decompressed_extent, first_record_bytes, is_gzipped
 from readers.shards.index import read_index, read_sidecar
+from readers.shards.local_shard import version_of
 from readers.shards.plan import ALL, Part, Paths, Plan
 
 _GLOB = frozenset("*?[")
@@ -159,13 +161,19 @@ def dataset_plan(
     counts = {name: split.records for name, split in manifest.splits.items()}
     name, start, stop = parse_split(text, counts)
     shards = manifest.splits[name].shards
-    parts = []
-    for number, skip, take in shard_ranges([shard.records for shard in shards], start, stop):
+    is_local = local_path(directory) is not None
+
+    def part(run: tuple[int, int, int]) -> Part:
+        number, skip, take = run
         shard = shards[number]
         path = join(local_path(directory) or directory, shard.file)
-        if not accept_cut:
-            _check_shard(path, shard)
-        parts.append(Part(path, skip, take, shard.records, shard.bytes, crc32c=shard.crc32c))
+        version = _check_shard(path, shard, accept_cut) if is_local else None
+        records, size, crc32c = shard.records, shard.bytes, shard.crc32c
+        return Part(path, skip, take, records, size, crc32c=crc32c, version=version)
+
+    # For a store the sizes cost requests, so they wait.
+    runs = list(shard_ranges([shard.records for shard in shards], start, stop))
+    parts = map_in_threads(part, runs, is_local) if is_local else map(part, runs)
     records = sum(shard.records for shard in shards)
     return Plan(
         name=text,
@@ -178,21 +186,21 @@ def dataset_plan(
     )
 
 
-def _check_shard(path: str, shard: Shard) -> None:
-    """Checks the size of a local shard. For a remote one this costs a request, so it waits."""
-    if local_path(path) is None:
-        return
+def _check_shard(path: str, shard: Shard, accept_cut: bool) -> tuple[int, int]:
+    """Checks the size of a local shard, and returns its version."""
     try:
-        size = file_size(path)
+        stat = os.stat(path)
     except FileNotFoundError:
         raise FileNotFoundError(
             f"{path}: the manifest lists this shard, but it is missing"
         ) from None
-    if size != shard.bytes:
+    if stat.st_size != shard.bytes and not accept_cut:
+        size = stat.st_size
         raise DatasetError(
             f"{path}: the manifest states {shard.bytes:,} bytes, the file has {size:,}; "
             + (_first_missing(path, shard, size) or "it is damaged or from another run of the job")
         )
+    return version_of(stat)
 
 
 def _first_missing(path: str, shard: Shard, size: int) -> str | None:
@@ -226,15 +234,18 @@ def _files_plan(
             f"unknown split {split_name(split)!r}: files without a manifest have only {ALL!r}"
         )
     files = [local_path(file) or file for file in files]
-    sizes = [_size_of(file) for file in files]
-    gzipped = [is_gzipped(file) for file in files]
+    are_local = all(local_path(file) is not None for file in files)
+    known_sizes = map_in_threads(_size_and_version, files, are_local)
+    sizes, versions = zip(*known_sizes, strict=True)
+    gzipped = map_in_threads(is_gzipped, files, are_local)
     if any_order and any(gzipped):
         raise ValueError(
             f"{files[gzipped.index(True)]}: compressed with GZIP, so its records can only be read "
             "from front to back: decompress it, or use readers.load(..., order='interleave') without "
             "buckets and packing"
         )
-    extents = [_extent(*each, scan) for each in zip(files, sizes, gzipped, strict=True)]
+    described = zip(files, sizes, gzipped, strict=True)
+    extents = map_in_threads(lambda file: _extent(*file, scan), described, are_local)
     known = [extent for extent in extents if extent]
     fingerprint = tuple(zip(map(os.path.basename, files), sizes, strict=True))
     if len(known) < len(files):
@@ -245,8 +256,8 @@ def _files_plan(
                 reason = f"{files[number]} is compressed with GZIP: decompress it"
             raise ValueError(f"split {split!r}: a slice needs the number of records, and {reason}")
         whole = tuple(
-            Part(file, 0, None, None, gzipped=compressed)
-            for file, compressed in zip(files, gzipped, strict=True)
+            Part(file, 0, None, None, gzipped=compressed, version=version)
+            for file, compressed, version in zip(files, gzipped, versions, strict=True)
         )
         largest = int(np.argmax(sizes))
         record_bytes = first_record_bytes(files[largest], gzipped[largest])
@@ -258,7 +269,14 @@ def _files_plan(
         name=split or ALL,
         schema=schema,
         parts=tuple(
-            Part(files[number], skip, take, counts[number], gzipped=gzipped[number])
+            Part(
+                files[number],
+                skip,
+                take,
+                counts[number],
+                gzipped=gzipped[number],
+                version=versions[number],
+            )
             for number, skip, take in shard_ranges(counts, start, stop)
         ),
         records=stop - start,
@@ -275,11 +293,15 @@ def _extent(file: str, size: int, gzipped: bool, scan: bool) -> tuple[int, int] 
     return None if index is None else (len(index), size)
 
 
-def _size_of(file: str) -> int:
+def _size_and_version(file: str) -> tuple[int, tuple[int, int] | None]:
+    """The size of a file in bytes, and the version of a local one."""
     try:
-        return file_size(file)
+        if local_path(file) is None:
+            return file_size(file), None
+        stat = os.stat(file)
     except (FileNotFoundError, NotADirectoryError):
         raise FileNotFoundError(f"{file}: no such file") from None
+    return stat.st_size, version_of(stat)
 
 
 def _exists(path: str) -> bool:

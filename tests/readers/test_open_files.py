@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import mmap
+import os
+import pickle
 import shutil
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +19,8 @@ import readers
 from readers.files.mapped import MappedFile
 from readers.format.schema import Schema
 from readers.shards.fetch import ShardBytes
-from tests.support.datasets import write_dataset
+from tests.support.arrays import ids
+from tests.support.datasets import NUMBERS, numbers, write_dataset, write_numbers
 from tests.support.plain import example, write_plain
 
 READ = """
@@ -66,8 +71,79 @@ def test_an_open_shard_is_unaffected_by_replacing_or_deleting_it(tmp_path, value
     assert [record["data"][-1] for record in source.__getitems__([0, 1, 2, 3])] == [0, 1, 2, 3]
 
 
+CUT = """
+import os, sys
+import readers
+path, shard, way, descriptors, mapped = sys.argv[1:]
+if not int(descriptors):
+    readers.shards.framed._DESCRIPTORS = 0
+if not int(mapped):
+    readers.shards.local_shard.is_on_local_disk = lambda directory: False
+source = readers.RecordSource(path, "train")
+assert source[0]["id"] == 0
+batches = readers.as_numpy(path, split="train", batch_size=1, repeat=2)
+next(batches)
+os.truncate(shard, {"empty": 0, "half": 4096}[way])
+for read in (lambda: source[60], lambda: source.__getitems__(range(64)), lambda: list(batches)):
+    try:
+        read()
+        raise SystemExit("no error")
+    except readers.CorruptRecordError as error:
+        assert f"{shard}: record " in str(error), error
+        assert "the file was changed or replaced after the dataset was opened" in str(error), error
+"""
+
+
+@pytest.mark.slow(base=["empty-1-1"])
+@pytest.mark.parametrize("mapped", [1, 0])
+@pytest.mark.parametrize("descriptors", [1, 0])
+@pytest.mark.parametrize("way", ["empty", "half"])
+def test_a_shard_that_is_truncated_while_open_raises_an_error(tmp_path, way, descriptors, mapped):
+    schema = Schema({"id": ("int64",), "data": ("uint8", (1000,))})
+    records = [{"id": n, "data": np.zeros(1000, np.uint8)} for n in range(64)]
+    write_dataset(tmp_path, schema, {"train": [records]})
+    (shard,) = tmp_path.glob("*.tfrecord")
+    command = [sys.executable, "-c", CUT, tmp_path, shard, way, str(descriptors), str(mapped)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:] or done.returncode
+
+
+@pytest.mark.parametrize("way", ["replaced", "written over"])
+@pytest.mark.parametrize("read", [lambda s: s[19], lambda s: s.__getitems__([19]), list])
+def test_a_dataset_that_is_replaced_before_its_shards_are_opened_is_noticed(tmp_path, way, read):
+    source = readers.RecordSource(write_numbers(tmp_path / "old"), "train")
+    assert source[0]["id"] == 0
+    pickled = pickle.dumps(source)
+    new = write_dataset(tmp_path / "new", NUMBERS, {"train": [[]] * 3 + [numbers(26, 4)]})
+    name = "train-00003-of-00004.tfrecord"
+    if way == "replaced":
+        (new / name).replace(tmp_path / "old" / name)
+    else:
+        (tmp_path / "old" / name).write_bytes((new / name).read_bytes())
+        os.utime(tmp_path / "old" / name, ns=(1, 1))
+    with pytest.raises(readers.DatasetError, match=rf"{name}: the file was changed or replaced"):
+        read(source)
+    # A copy in another process may be on another machine, where files have other inodes.
+    assert pickle.loads(pickled)[19]["id"] == 29
+
+
+def test_readers_leave_no_file_to_the_garbage_collector(tmp_path):
+    dataset = write_numbers(tmp_path)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert readers.RecordSource(dataset, "train")[0]["id"] == 0
+        assert ids(readers.as_numpy(dataset, split="train", batch_size=4)) == list(range(20))
+        gc.collect()
+    assert [str(warning.message) for warning in caught] == []
+
+
+@pytest.mark.parametrize("mapped", [True, False])
 @pytest.mark.parametrize("descriptor", [True, False])
-def test_file_contents_do_not_stay_in_memory_after_reading(tmp_path, descriptor):
+def test_file_contents_do_not_stay_in_memory_after_reading(
+    tmp_path, descriptor, mapped, monkeypatch
+):
+    monkeypatch.setattr("readers.shards.local_shard.is_on_local_disk", lambda _: mapped)
+
     def resident():
         return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
 

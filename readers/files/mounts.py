@@ -1,0 +1,72 @@
+"""Which directories are on a disk of this machine, where a file changes only by what runs here."""
+
+from __future__ import annotations
+
+import functools
+import os
+from pathlib import Path
+
+_MOUNTS = Path("/proc/self/mountinfo")
+
+_LOCAL_FILESYSTEMS = frozenset(
+    [
+        "bcachefs",
+        "btrfs",
+        "erofs",
+        "exfat",
+        "ext2",
+        "ext3",
+        "ext4",
+        "f2fs",
+        "iso9660",
+        "jfs",
+        "ntfs3",
+        "overlay",
+        "ramfs",
+        "reiserfs",
+        "rootfs",
+        "squashfs",
+        "tmpfs",
+        "udf",
+        "vfat",
+        "xfs",
+        "zfs",
+    ]
+)
+
+
+@functools.lru_cache(4096)
+def is_on_local_disk(directory: str) -> bool:
+    """Whether a directory is on a filesystem of this machine: not NFS, SMB, Lustre or FUSE.
+
+    It is False if the system does not say, as on macOS.
+    """
+    try:
+        lines = _MOUNTS.read_text(errors="surrogateescape").splitlines()
+    except OSError:
+        return False
+    return filesystem_type(lines, os.path.realpath(directory)) in _LOCAL_FILESYSTEMS
+
+
+def filesystem_type(mounts: list[str], directory: str) -> str:
+    """The type of the filesystem of an absolute directory; empty if no mount has it.
+
+    Source: proc_pid_mountinfo(5).
+
+    Args:
+        mounts: The lines of `/proc/self/mountinfo`; of two mounts on one point the later one counts.
+        directory: The directory, without symbolic links.
+    """
+    longest, found = -1, ""
+    for line in mounts:
+        before, _, after = line.partition(" - ")
+        point = _unescaped(before.split(" ")[4]).rstrip("/")
+        if len(point) >= longest and f"{directory}/".startswith(f"{point}/"):
+            longest, found = len(point), after.split(" ")[0]
+    return found
+
+
+def _unescaped(point: str) -> str:
+    """A mount point without its octal escapes: `\\040` is a space."""
+    first, *others = point.split("\\")
+    return first + "".join(chr(int(other[:3], 8)) + other[3:] for other in others)

@@ -1,0 +1,139 @@
+"""The bytes of a shard on a local disk, which other programs may truncate or replace at any time."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+from readers.files.mapped import MappedFile
+from readers.files.mounts import is_on_local_disk
+from readers.format.manifest import DatasetError
+from readers.shards.plan import Part
+
+# From this length on, a system call is cheaper than the page faults of a map.
+_LONG_RUN = 64 << 10
+
+# A run of consecutive bytes: the number of a file, the first byte in it, the number of bytes, and their
+# position in a buffer. It is not a class: small records in random order need millions per second.
+Run = tuple[int, int, int, int]
+
+
+class LocalShard:
+    """Random access to the bytes of an open file. It is safe to share between threads.
+
+    A mapped page that no longer exists kills the process. So only files on disks of this machine are
+    mapped, and their size is asked before each read; others are read by system calls. Small records
+    in random order come twice as fast from a map.
+
+    Args:
+        file: The file, which may be closed afterwards.
+        path: The name under which the file can be opened again; None if it may lose its name.
+        descriptor: Whether to keep a file descriptor. One is kept in any case if there is no other way
+            to read the file.
+
+    Attributes:
+        version: The inode of the file and its time of change, as in `Part.version`.
+    """
+
+    def __init__(self, file: BinaryIO, path: str | None, descriptor: bool) -> None:
+        stat = os.fstat(file.fileno())
+        self.version = version_of(stat)
+        self._path, self._size = path, stat.st_size
+        is_stable = is_on_local_disk(str(Path(file.name).parent))
+        self._map = MappedFile(file) if is_stable else None
+        self._descriptor: int | None = None
+        if descriptor or not (path or is_stable):
+            self._descriptor = os.dup(file.fileno())
+            weakref.finalize(self, os.close, self._descriptor).atexit = False
+
+    def read(self, runs: Sequence[Run], buffer: memoryview) -> None:
+        """Reads runs of bytes into their positions in a buffer; bytes that do not exist are zeros.
+
+        Raises:
+            DatasetError: The file has no descriptor and no map, and another file has its name.
+        """
+        if self._map is None:
+            self._read_unmapped(runs, buffer)
+            return
+        view = self._map.view
+        size = self._present_size()
+        if size < len(view):
+            view = view[:size]
+        for _, start, length, at in runs:
+            if start + length > len(view):
+                fill(buffer[at : at + length], view[start:])
+            elif length < _LONG_RUN:
+                buffer[at : at + length] = view[start : start + length]
+            elif self._descriptor is not None:
+                _read_at(self._descriptor, start, buffer[at : at + length])
+            else:
+                buffer[at : at + length] = view[start : start + length]
+                # The pages would count as memory of the process: the whole dataset, if it is read in
+                # order.
+                self._map.release(start, length)
+
+    def _present_size(self) -> int:
+        """The number of bytes that can be read from the map without harm."""
+        if self._descriptor is not None:
+            return os.lseek(self._descriptor, 0, os.SEEK_END)
+        try:
+            stat = os.stat(self._path) if self._path else None
+        except FileNotFoundError:
+            stat = None
+        # A file that lost its name keeps its bytes.
+        is_same = stat is not None and version_of(stat)[0] == self.version[0]
+        return stat.st_size if stat and is_same else self._size
+
+    def _read_unmapped(self, runs: Sequence[Run], buffer: memoryview) -> None:
+        descriptor = self._descriptor
+        if descriptor is None:
+            descriptor = os.open(self._path or "", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            if version_of(os.fstat(descriptor))[0] != self.version[0]:
+                raise DatasetError(f"{self._path}: {CHANGED}")
+            for _, start, length, at in runs:
+                _read_at(descriptor, start, buffer[at : at + length])
+        finally:
+            if descriptor != self._descriptor:
+                os.close(descriptor)
+
+
+CHANGED = (
+    "the file was changed or replaced after the dataset was opened; wait until nothing writes to the "
+    "dataset, and open it again"
+)
+
+
+def version_of(stat: os.stat_result) -> tuple[int, int]:
+    """What changes with the content of a file: its inode, and when it was last written, in ns."""
+    return stat.st_ino, stat.st_mtime_ns
+
+
+def is_changed(part: Part) -> bool:
+    """Whether the file of a part is known not to be the one that was there when the plan was made."""
+    if part.version is None:
+        return False
+    try:
+        return version_of(os.stat(part.path)) != part.version
+    except OSError:
+        return True
+
+
+def fill(buffer: memoryview, data: memoryview) -> None:
+    """Copies data to the beginning of a buffer, and fills the rest with zeros."""
+    buffer[: len(data)] = data
+    if len(data) < len(buffer):
+        buffer[len(data) :] = bytes(len(buffer) - len(data))
+
+
+def _read_at(descriptor: int, start: int, buffer: memoryview) -> None:
+    """Fills a buffer with the bytes of a file from `start` on, and with zeros after its end."""
+    while buffer:
+        found = os.preadv(descriptor, [buffer], start)
+        if not found:
+            fill(buffer, memoryview(b""))
+            return
+        buffer, start = buffer[found:], start + found
