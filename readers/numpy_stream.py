@@ -148,9 +148,9 @@ def as_numpy(
             records must be read: use `state` to avoid that.
         state: Resumes where another reader stopped: a `readers.State`, as `as_numpy(...).state()`
             returns, or its JSON.
-        on_corrupt: `raise`, or `skip`, which leaves out only the records whose checksum fails, so a
-            batch may be smaller. They are logged (logger `readers`) and counted by the iterator's
-            `skipped`.
+        on_corrupt: `raise`, or `skip`, which gives the next good record of the order in place of one
+            whose checksum fails; by length, such a record is left out. They are logged (logger
+            `readers`) and counted by the iterator's `skipped`.
         cache_dir: A local directory in which to keep whole shards of a store, for any number of
             processes (docs/object_stores.md). None reads the records in place.
         cache_size: The maximum size of the cache, as `"500GiB"` or in bytes; None means 10 GiB.

@@ -10,7 +10,9 @@ from typing import Any, SupportsIndex
 import google_crc32c
 import numpy as np
 
+from readers.batches.options import ON_CORRUPT, OnCorrupt
 from readers.format.schema import Schema
+from readers.format.tfrecord import CorruptRecordError
 from readers.shards.cache import cache_of
 from readers.shards.plan import Paths
 from readers.shards.records import Records
@@ -46,6 +48,8 @@ class RecordSource:
         split: A split or a slice of one, `"train[:10%]"`. None means the only split, or `train`.
         columns: The features to read. None reads all.
         verify_crc: Whether to check the CRC32C of every record read.
+        on_corrupt: `raise`, or `skip`, which gives the next good record in place of one whose checksum
+            fails. The damaged records are logged (logger `readers`).
         schema: The features of files without a manifest; for a dataset, the features to read, of
             which it may say more than the manifest does, as for `load`.
         cache_dir: A local directory in which to keep whole shards of a remote dataset, which any
@@ -73,13 +77,19 @@ class RecordSource:
         columns: Sequence[str] | None = None,
         verify_crc: bool = True,
         *,
+        on_corrupt: OnCorrupt = "raise",
         schema: Schema | None = None,
         cache_dir: str | os.PathLike[str] | None = None,
         cache_size: int | str | None = None,
     ) -> None:
         cache = cache_of(cache_dir, cache_size)
-        plan = resolve(path, split, schema, columns, scan=True, any_order=True)
-        self._records = Records(plan, verify_crc, cache=cache)
+        if on_corrupt not in ON_CORRUPT:
+            raise ValueError(f"on_corrupt={on_corrupt!r}: expected one of {', '.join(ON_CORRUPT)}")
+        skip = on_corrupt == "skip"
+        if skip and not verify_crc:
+            raise ValueError("on_corrupt='skip' finds damaged records by verify_crc=True")
+        plan = resolve(path, split, schema, columns, scan=True, accept_cut=skip, any_order=True)
+        self._records = Records(plan, verify_crc, skip, cache)
         self._length, self._process = len(self._records), os.getpid()
         self._is_local = self._records.is_local
 
@@ -92,14 +102,16 @@ class RecordSource:
         return self._length
 
     def __getitem__(self, index: SupportsIndex) -> dict[str, Any]:
-        return _owned(self._opened().record(self._number(index)))
+        return self._record(self._opened(), self._number(index))
 
     def __getitems__(self, indices: Sequence[SupportsIndex]) -> list[dict[str, Any]]:
         numbers = [self._number(index) for index in indices]
         records = self._opened()
         if self._is_local and len(numbers) < _FEW:
-            return [_owned(records.record(number)) for number in numbers]
-        columns, _ = records.columns(np.array(numbers, np.int64))
+            return [self._record(records, number) for number in numbers]
+        columns = records.columns_of_good(
+            np.array(numbers, np.int64), lambda row, *span: self._following(numbers[row], *span)
+        )
         values = [[_own(value) for value in columns[name].arrays()] for name in self.schema]
         return [dict(zip(self.schema, row, strict=True)) for row in zip(*values, strict=True)]
 
@@ -112,6 +124,19 @@ class RecordSource:
         crc = google_crc32c.value(repr((plan.fingerprint, plan.schema.to_json())).encode())
         columns = ", ".join(plan.schema)
         return f"RecordSource({plan.name}: {len(self)} records of {columns}; crc32c {crc:08x})"
+
+    def _record(self, records: Records, number: int) -> dict[str, Any]:
+        try:
+            return _owned(records.record(number))
+        except CorruptRecordError:
+            if not records.skip:
+                raise
+        good = records.next_good(number, lambda _, *span: self._following(number, *span))
+        return _owned(records.record(good))
+
+    def _following(self, number: int, first: int, end: int) -> np.ndarray:
+        """The numbers of records after one, int64 [end - first]; after the last comes the first."""
+        return (number + 1 + np.arange(first, end)) % self._length
 
     def _number(self, index: SupportsIndex) -> int:
         number = operator.index(index)

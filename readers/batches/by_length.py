@@ -17,6 +17,7 @@ from readers.batches.orders import check_state, order_name, order_of, shuffle_wi
 from readers.batches.read_sizes import ahead_end, records_at_once
 from readers.format.decode.column import column_of
 from readers.format.schema import Schema
+from readers.format.tfrecord import CorruptRecordError
 from readers.order.state import Cursor, State
 from readers.shards.memory import RecyclingAllocator
 from readers.shards.plan import Plan
@@ -216,6 +217,8 @@ class _Reader:
             batch = self._batch(epoch, held, group)
             any_batch |= batch is not None
             yield batch, after(total)
+        if total and len(self.records.skipped) == total:
+            raise CorruptRecordError(f"{self.plan.name}: all {total} records are damaged")
         if total and not any_batch:
             raise ValueError(
                 f"{self.plan.name} has {total} records, too few for one batch: "

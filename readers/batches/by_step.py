@@ -67,7 +67,7 @@ class BatchesByStep:
 
     @property
     def skipped(self) -> int:
-        """The number of damaged records left out so far."""
+        """The number of damaged records replaced so far."""
         return len(self._records.skipped)
 
     def state(self, steps: int, seed: int) -> State:
@@ -115,13 +115,11 @@ class BatchesByStep:
         places = _places(steps)
         numbers = [self._numbers(step) for step in self._numbers_from(first, len(steps))]
         try:
-            columns, kept = self._columns(np.concatenate(numbers))
+            columns = self._columns(np.concatenate(numbers), steps[0].epoch, places)
         except ValueError:
             return [None] * len(steps)
-        ends = np.cumsum([step.stop - step.start for step in steps])
-        ends = np.append(0, np.cumsum(kept)[ends - 1]).tolist()
+        ends = np.cumsum([0, *(step.stop - step.start for step in steps)]).tolist()
         parts = [column.split(ends) for column in columns.values()]
-        places = places[kept]
         return [
             BatchSlice(dict(zip(columns, several, strict=True)), steps[0].epoch, places[start:stop])
             for *several, (start, stop) in zip(*parts, itertools.pairwise(ends), strict=True)
@@ -129,8 +127,9 @@ class BatchesByStep:
 
     def _read_alone(self, number: int) -> BatchSlice:
         step = self.schedule.step(number)
-        columns, kept = self._columns(self._numbers(number))
-        return BatchSlice(columns, step.epoch, _places([step])[kept])
+        places = _places([step])
+        columns = self._columns(self._numbers(number), step.epoch, places)
+        return BatchSlice(columns, step.epoch, places)
 
     def _fetch_ahead(self, first: int) -> None:
         """Fetches the records of a step and of the steps after it together."""
@@ -163,9 +162,17 @@ class BatchesByStep:
         """The numbers of some steps that are read one after another."""
         return range(first, first + count * self._every, self._every)
 
-    def _columns(self, numbers: np.ndarray) -> tuple[dict[str, FeatureColumn], np.ndarray]:
-        columns, kept = self._records.columns(numbers)
-        return truncate(columns, self._plan.schema, self._format), kept
+    def _columns(
+        self, numbers: np.ndarray, epoch: int, places: np.ndarray
+    ) -> dict[str, FeatureColumn]:
+        """The columns of records, given by their numbers and their places in an epoch."""
+
+        def following(row: int, first: int, end: int) -> np.ndarray:
+            later = places[row] + 1 + np.arange(first, end)
+            return self._order(epoch, later % (self._plan.records or 1))
+
+        columns = self._records.columns_of_good(numbers, following)
+        return truncate(columns, self._plan.schema, self._format)
 
 
 def _places(steps: Sequence[Step]) -> np.ndarray:

@@ -117,7 +117,7 @@ class Batches(Iterator[_Batch], Generic[_Batch]):
 
     @property
     def skipped(self) -> int:
-        """The number of damaged records left out so far, with `on_corrupt="skip"`."""
+        """The number of damaged records found so far, with `on_corrupt="skip"`."""
         skipped: int = self._source.skipped
         return skipped
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,13 @@ from readers.shards.plan import Plan
 
 _LOGGER = logging.getLogger("readers")
 
+# (row, first, end) -> the numbers of the records, int64 [end - first], that come after that of a row,
+# from the `first` on; 0 is the next one.
+Following = Callable[[int, int, int], np.ndarray]
+
+# So many damaged records in a row are not single faults: a shard is cut off, or of another dataset.
+_MOST_DAMAGED_IN_A_ROW = 1024
+
 
 class Records:
     """Random access to the records of a plan. It is safe to share between threads, and picklable.
@@ -38,13 +45,14 @@ class Records:
     Args:
         plan: A plan with a known number of records.
         verify_crc: Whether to check the CRC32C of every record that is read.
-        skip: Whether `columns` leaves out records that fail this check, instead of raising an error.
+        skip: Whether records that fail this check are left out or replaced, instead of raising an error.
         cache: Where to keep remote shards; None to read them from the store.
 
     Attributes:
         plan: The plan.
+        skip: As given.
         memory: Allocates large arrays, and reuses their memory.
-        skipped: (path, number in the file) of each record left out so far.
+        skipped: (path, number in the file) of each damaged record found so far.
         is_local: Whether every file is on a local disk, or cached there when it is first read.
 
     Raises:
@@ -59,7 +67,8 @@ class Records:
         cache: ShardCache | None = None,
     ) -> None:
         self.plan = plan
-        self._verify_crc, self._skip, self._cache = verify_crc, skip, cache
+        self.skip = skip
+        self._verify_crc, self._cache = verify_crc, cache
         self.memory = RecyclingAllocator()
         self._reader = FramedReader(plan, self.memory.empty, cache)
         self.is_local = self._reader.is_local
@@ -72,13 +81,13 @@ class Records:
 
     def reopened(self) -> Records:
         """The same records, opened anew, for a forked process."""
-        return Records(self.plan, self._verify_crc, self._skip, self._cache)
+        return Records(self.plan, self._verify_crc, self.skip, self._cache)
 
     def __getstate__(self) -> dict[str, Any]:
         return {
             "plan": self.plan.without_versions(),
             "verify_crc": self._verify_crc,
-            "skip": self._skip,
+            "skip": self.skip,
             "cache": self._cache,
         }
 
@@ -147,7 +156,7 @@ class Records:
         if self._verify_crc:
             kept = intact(framed.data, framed.stops - framed.starts)
             if not kept.all():
-                if not self._skip:
+                if not self.skip:
                     self._verify(framed, int(np.argmin(kept)))  # Raises an error.
                 self._report_skipped(framed.select(~kept))
                 framed = framed.select(kept)
@@ -173,6 +182,64 @@ class Records:
                 columns[name] = column_of(feature, pixels)
         return columns, kept
 
+    def columns_of_good(
+        self, numbers: np.ndarray, following: Following
+    ) -> dict[str, FeatureColumn]:
+        """The columns of records, with each damaged one replaced by the next good one if they skip.
+
+        Args:
+            numbers: int64 [B], each from 0 to the number of records - 1.
+            following: Which records come after each of them.
+
+        Raises:
+            CorruptRecordError: (a ValueError) A record is damaged, and is not to be skipped, or too
+                many after it are damaged, too.
+            ValueError: A record does not fit the schema.
+        """
+        columns, kept = self.columns(numbers)
+        if kept.all():
+            return columns
+        damaged = np.flatnonzero(~kept)
+        found = [self.next_good(int(numbers[row]), following, row) for row in damaged.tolist()]
+        others, _ = self.columns(np.array(found, np.int64))
+        if not kept.any():
+            return others
+        rows = np.flatnonzero(kept)
+        return {
+            name: merged(feature, [(rows, columns[name]), (damaged, others[name])])
+            for name, feature in self.plan.schema.items()
+        }
+
+    def next_good(self, number: int, following: Following, row: int = 0) -> int:
+        """The number of the first intact record after a damaged one.
+
+        Args:
+            number: The number of the damaged record.
+            following: Which records come after it.
+            row: The row that `following` is asked about.
+
+        Raises:
+            CorruptRecordError: (a ValueError) There is none among the next ones.
+        """
+        first, count = 0, min(_MOST_DAMAGED_IN_A_ROW, len(self) - 1)
+        while first < count:
+            # Few at first: damaged records are rare, but where a disk failed there are many.
+            end = min(4 * first + 1, count)
+            numbers = following(row, first, end)
+            framed = self._reader.read(numbers)
+            good = intact(framed.data, framed.stops - framed.starts)
+            self._report_skipped(framed.select(~good))
+            if good.any():
+                return int(numbers[np.argmax(good)])
+            first = end
+        framed = self._reader.read(np.array([number]))
+        raise CorruptRecordError(
+            f"{self.plan.parts[framed.parts[0]].path}: record {framed.rows[0]} at byte "
+            f"{framed.offsets[0]} is damaged, and so are all of the {count:,} records after it: "
+            "on_corrupt='skip' is for single damaged records; write the dataset again, or leave out "
+            "this part of it with split="
+        )
+
     def prefetch(self, numbers: np.ndarray) -> None:
         """Reads records, int64 [B], into memory, where `columns` finds them until the next call."""
         self._reader.prefetch(numbers)
@@ -184,7 +251,7 @@ class Records:
             if (path, int(number)) not in self.skipped:
                 self.skipped.add((path, int(number)))
                 _LOGGER.warning(
-                    "%s: record %d at byte %d is damaged and skipped (%d so far)",
+                    "%s: record %d at byte %d is damaged (%d so far)",
                     path,
                     number,
                     damaged.offsets[row],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import pickle
 
 import fsspec
 import numpy as np
@@ -14,7 +15,7 @@ import readers
 from readers.format.index import parse_index
 from readers.format.tfrecord import CorruptRecordError
 from tests.support.arrays import ids
-from tests.support.datasets import SIGNALS, damage, index_of, write_dataset, write_numbers
+from tests.support.datasets import SIGNALS, damage, index_of, signals, write_dataset, write_numbers
 
 SHARD = "train-00001-of-00004.tfrecord"
 
@@ -36,22 +37,141 @@ def test_a_damaged_record_is_reported_by_file_number_and_byte(tmp_path):
         list(readers.load(dataset, batch_size=4, order="interleave"))
 
 
+def replaced(numbers, damaged):
+    """An epoch with each damaged record replaced by the next good one, as plain Python finds it."""
+    return [
+        next(n for n in numbers[place:] + numbers[:place] if n not in damaged)
+        for place in range(len(numbers))
+    ]
+
+
 @pytest.mark.parametrize("shuffle", [False, True])
 @pytest.mark.parametrize("size", [1, 3, 20])
-def test_skipping_drops_only_the_damaged_records_and_counts_them(tmp_path, caplog, shuffle, size):
+def test_a_damaged_record_is_replaced_by_the_next_good_one_and_counted(
+    tmp_path, caplog, shuffle, size
+):
     dataset = write_numbers(tmp_path)
-    damage(dataset / SHARD, 0, 2)
-    left = [i for i in range(20) if i not in (5, 7)]
-    how = {"batch_size": size, "shuffle": shuffle, "on_corrupt": "skip", "repeat": 2}
+    how = {"batch_size": size, "shuffle": shuffle, "repeat": 2}
+    intact = ids(readers.as_numpy(dataset, **how))
+    damage(dataset / SHARD, 0, 1)
+    damage(dataset / "train-00003-of-00004.tfrecord", 3)
+    how["on_corrupt"] = "skip"
     batches = readers.as_numpy(dataset, **how)
     with caplog.at_level(logging.WARNING, "readers"):
-        found = ids(batches)
-    assert sorted(found) == sorted(2 * left)
-    assert shuffle or found == 2 * left
-    assert batches.skipped == 2
-    assert len(caplog.messages) == 2
-    assert "record 2 at byte" in caplog.text
+        batches_found = list(batches)
+    found, damaged = ids(batches_found), {5, 6, 19}
+    assert found == replaced(intact[:20], damaged) + replaced(intact[20:], damaged)
+    assert {len(batch["id"]) for batch in batches_found} == {size, 20 % size or size}
+    assert batches.skipped == 3
+    assert len(caplog.messages) == 3
+    assert "record 1 at byte" in caplog.text
     assert ids(readers.load(dataset, **how)) == found
+
+
+@pytest.mark.parametrize("order", ["global", "interleave"])
+def test_hosts_make_the_same_steps_whatever_is_damaged(tmp_path, order):
+    dataset = write_numbers(tmp_path)
+    how = {"batch_size": 3, "shuffle": True, "order": order, "split": "train"}
+    hosts = [{**how, "shard": (host, 2)} for host in (0, 1)]
+    intact = [readers.as_numpy(dataset, **host) for host in hosts]
+    sizes = [[len(batch["id"]) for batch in batches] for batches in intact]
+    for shard in (0, 1, 2, 3):
+        damage(dataset / f"train-0000{shard}-of-00004.tfrecord", 0, 2, 3)
+    found = [list(readers.as_numpy(dataset, **host, on_corrupt="skip")) for host in hosts]
+    assert [[len(batch["id"]) for batch in batches] for batches in found] == sizes
+    damaged = {0, 2, 3, 5, 7, 8, 9, 11, 12, 16, 18, 19}
+    assert not damaged & {int(i) for batches in found for batch in batches for i in batch["id"]}
+
+
+def test_a_replaced_row_keeps_the_key_of_its_place(tmp_path):
+    dataset = write_numbers(tmp_path)
+
+    def keys():
+        ds = readers.load(
+            dataset, split="train", batch_size=4, shuffle=True, on_corrupt="skip", transform=keyed
+        )
+        return [key for batch in ds for key in batch["keys"].numpy().tolist()]
+
+    def keyed(batch, keys):
+        return {**batch, "keys": keys}
+
+    expected = keys()
+    damage(dataset / SHARD, 0, 2)
+    assert keys() == expected
+
+
+@pytest.mark.parametrize("batching", ["padded", "ragged"])
+def test_features_of_every_shape_are_replaced(tmp_path, batching):
+    records = signals([3, 0, 5, 1, 2, 4])
+    dataset = write_dataset(tmp_path, SIGNALS, {"train": [records]})
+    how = {"batch_size": 4, "batching": batching}
+    damage(dataset / "train-00000-of-00001.tfrecord", 1, 5)
+    wanted = [records[n] for n in (0, 2, 2, 3, 4, 0)]
+    assert_same_rows(readers.as_numpy(dataset, **how, on_corrupt="skip"), wanted)
+    assert_same_rows(readers.load(dataset, **how, on_corrupt="skip"), wanted)
+
+
+def assert_same_rows(batches, records):
+    rows = (row for batch in batches for row in zip(batch["label"], batch["signal"], strict=True))
+    for (label, signal), record in zip(rows, records, strict=True):
+        assert label == record["label"]
+        found = signal.numpy() if hasattr(signal, "numpy") else signal
+        np.testing.assert_array_equal(found[: len(record["signal"])], record["signal"])
+
+
+def test_batches_by_length_leave_damaged_records_out(tmp_path):
+    dataset = write_dataset(tmp_path, SIGNALS, {"train": [signals([1, 1, 9, 1, 9, 9])]})
+    damage(dataset / "train-00000-of-00001.tfrecord", 0, 4)
+    how = {"batch_size": 2, "batching": "padded", "bucket_boundaries": [5], "on_corrupt": "skip"}
+    batches = readers.as_numpy(dataset, **how)
+    assert [batch["label"].tolist() for batch in batches] == [[1, 3], [2, 5]]
+    assert batches.skipped == 2
+
+
+def test_a_dataset_of_damaged_records_alone_is_an_error(tmp_path):
+    dataset = write_dataset(tmp_path, SIGNALS, {"train": [signals([1, 1, 1])]})
+    damage(dataset / "train-00000-of-00001.tfrecord", 0, 1, 2)
+    message = "record 0 at byte 0 is damaged, and so are all of the 2 records after it"
+    how = {"batching": "padded", "repeat": None, "on_corrupt": "skip"}
+    with pytest.raises(CorruptRecordError, match=message):
+        next(readers.as_numpy(dataset, batch_size=2, **how))
+    with pytest.raises(CorruptRecordError, match="all 3 records are damaged"):
+        next(readers.as_numpy(dataset, batch_size=2, bucket_boundaries=[5], **how))
+    source = readers.RecordSource(dataset, on_corrupt="skip")
+    for read in (lambda: source[0], lambda: source.__getitems__([0] * 40)):
+        with pytest.raises(CorruptRecordError, match=message):
+            read()
+
+
+def test_the_search_for_a_good_record_ends(tmp_path, monkeypatch):
+    monkeypatch.setattr("readers.shards.records._MOST_DAMAGED_IN_A_ROW", 6)
+    dataset = write_numbers(tmp_path)
+    damage(dataset / "train-00002-of-00004.tfrecord", *range(7))
+    source = readers.RecordSource(dataset, "train", on_corrupt="skip")
+    assert source[10]["id"] == 16
+    damage(dataset / SHARD, 3)
+    source = readers.RecordSource(dataset, "train", on_corrupt="skip")
+    with pytest.raises(CorruptRecordError, match="all of the 6 records after it"):
+        source[8]
+
+
+@pytest.mark.parametrize("times", [1, 5])
+def test_a_source_gives_the_next_good_record(tmp_path, caplog, times):
+    dataset = write_numbers(tmp_path)
+    damage(dataset / SHARD, 0, 1)
+    damage(dataset / "train-00003-of-00004.tfrecord", 3)
+    source = readers.RecordSource(dataset, "train", on_corrupt="skip")
+    expected = replaced(list(range(20)), {5, 6, 19})
+    assert [record["id"] for record in source.__getitems__(range(20))] == expected
+    assert [
+        record["id"] for record in source.__getitems__([*range(20)] * times)
+    ] == expected * times
+    assert [record["id"] for record in source] == expected
+    assert [record["id"] for record in pickle.loads(pickle.dumps(source))] == expected
+    with pytest.raises(ValueError, match="on_corrupt='ignore': expected one of raise, skip"):
+        readers.RecordSource(dataset, on_corrupt="ignore")
+    with pytest.raises(ValueError, match="verify_crc=True"):
+        readers.RecordSource(dataset, on_corrupt="skip", verify_crc=False)
 
 
 def test_a_truncated_shard_loses_only_the_missing_records(tmp_path):
@@ -64,20 +184,9 @@ def test_a_truncated_shard_loses_only_the_missing_records(tmp_path):
     )
     with pytest.raises(readers.DatasetError, match=message):
         readers.as_numpy(dataset, batch_size=4)
-    left = [i for i in range(20) if i not in (7, 8)]
+    left = replaced(list(range(20)), {7, 8})
     assert ids(readers.as_numpy(dataset, batch_size=4, on_corrupt="skip")) == left
     assert ids(readers.load(dataset, batch_size=4, on_corrupt="skip")) == left
-
-
-@pytest.mark.parametrize("batching", ["padded", "ragged"])
-def test_a_batch_of_only_damaged_records_is_empty(tmp_path, batching):
-    records = [{"signal": np.ones((n, 2), "f4"), "label": n} for n in (1, 2, 3, 4)]
-    dataset = write_dataset(tmp_path, SIGNALS, {"train": [records]})
-    damage(dataset / "train-00000-of-00001.tfrecord", 2, 3)
-    how = {"batch_size": 2, "batching": batching, "on_corrupt": "skip"}
-    assert [len(batch["label"]) for batch in readers.as_numpy(dataset, **how)] == [2, 0]
-    found = [batch["label"].shape[0] for batch in readers.load(dataset, **how)]
-    assert found == [2, 0]
 
 
 def test_invalid_arguments_are_rejected(tmp_path):
@@ -112,7 +221,7 @@ def test_a_truncated_shard_in_a_store_loses_only_the_missing_records(tmp_path, m
         store.pipe(f"/cut/{file.name}", file.read_bytes())
     index = parse_index(store.cat(f"/cut/{SHARD}.idx"), SHARD)
     store.pipe(f"/cut/{SHARD}", store.cat(f"/cut/{SHARD}")[: index[1, 0] + 9])
-    left = [i for i in range(20) if i not in (6, 7, 8)]
+    left = replaced(list(range(20)), {6, 7, 8})
     how = {"batch_size": 1, "split": "train"}
     assert ids(readers.as_numpy("store://cut", **how, on_corrupt="skip")) == left
     with pytest.raises(CorruptRecordError, match=f"{SHARD}: record 1: "):
