@@ -8,6 +8,7 @@ Records of any other form are left to `Decoder`, which defines the result.
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -33,6 +34,9 @@ class ColumnDecoder:
     Args:
         schema: The features to decode.
         empty: Allocates large arrays.
+
+    Attributes:
+        irregular: How many records were left to `Decoder` so far because of their form.
     """
 
     def __init__(self, schema: Schema, empty: Allocator = np.empty) -> None:
@@ -40,6 +44,8 @@ class ColumnDecoder:
         self._kinds = {name: stored_kind(feature) for name, feature in schema.items()}
         self._kinds |= {f"{n}/shape": INT64_LIST for n, f in schema.items() if f.needs_companion}
         self._layouts: dict[int, _Layout] = {}
+        self.irregular = 0
+        self._lock = threading.Lock()
 
     def decode(
         self, data: np.ndarray, starts: np.ndarray, stops: np.ndarray
@@ -61,15 +67,22 @@ class ColumnDecoder:
             if not len(rows):
                 break
             try:
-                return self._decode(data, starts[rows], stops[rows]), rows
+                columns = self._decode(data, starts[rows], stops[rows])
             except IrregularRecords as error:
                 # If most records differ from the first, the first is the irregular one.
                 most = 2 * np.count_nonzero(error.regular) > len(rows)
                 rows = rows[error.regular] if most else rows[1:]
-            except ValueError:  # The first record is not an Example.
-                rows = rows[1:]
+            else:
+                self._count_irregular(len(starts) - len(rows))
+                return columns, rows
         # Without columns, `Decoder` gets all records, and decodes each only once.
+        self._count_irregular(len(starts))
         return {}, np.arange(len(starts))
+
+    def _count_irregular(self, records: int) -> None:
+        if records:
+            with self._lock:
+                self.irregular += records
 
     def _decode(
         self, data: np.ndarray, starts: np.ndarray, stops: np.ndarray
@@ -95,7 +108,10 @@ class ColumnDecoder:
         layout = self._layouts.get(length) if same_length else None
         if layout and layout.fits(data, starts):
             return layout.spans(data, starts)
-        first = parse_example(data.data[starts[0] : stops[0]], self._kinds)
+        try:
+            first = parse_example(data.data[starts[0] : stops[0]], self._kinds)
+        except ValueError:  # It is not an Example.
+            raise IrregularRecords(np.arange(len(starts)) > 0) from None
         spans, skipped = {}, []
         scanner = Scanner(data, starts, stops)
         scanner.expect(b"\x0a")

@@ -45,7 +45,7 @@ def column_of(
     if feature.is_fixed:
         values, counts = _flat_values(feature, spans, empty)
         require(counts == math.prod(feature.known_sizes))
-        return FeatureColumn(values.reshape(-1, *feature.known_sizes))
+        return FeatureColumn(values.reshape(len(counts), *feature.known_sizes))
     found: np.ndarray | Spans
     if feature.encoding == "raw" or feature.dtype == "float32":
         found, counts = spans, _counts(spans, numpy_dtype(feature.dtype))
@@ -70,7 +70,7 @@ def _fixed_tensors(feature: Feature, spans: Spans, empty: Allocator) -> FeatureC
     scanner = Scanner(spans.data, spans.starts, spans.stops)
     scanner.expect(header)
     values = spans.starting_at(scanner.at).stacked(nbytes, empty)
-    return FeatureColumn(values.view(dtype).reshape(-1, *shape))
+    return FeatureColumn(values.view(dtype).reshape(len(values), *shape))
 
 
 def _tensors(feature: Feature, spans: Spans, empty: Allocator) -> FeatureColumn:
@@ -146,4 +146,10 @@ def _integers(spans: Spans, empty: Allocator) -> tuple[np.ndarray, np.ndarray]:
     last = octets < 128
     require(last[stops - 1])  # No varint continues into the next record.
     counts = np.add.reduceat(last, stops - spans.lengths, dtype=np.int64)
-    return unpacked_varints(octets.data), counts
+    try:
+        return unpacked_varints(octets.data), counts
+    except ValueError:  # One of them is longer than ten bytes.
+        ends = np.flatnonzero(last)
+        too_long = ends[np.diff(ends, prepend=-1) > 10]
+        require(~np.isin(np.arange(len(stops)), np.searchsorted(stops, too_long, side="right")))
+        raise

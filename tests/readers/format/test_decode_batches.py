@@ -120,6 +120,51 @@ def test_a_single_feature_can_be_decoded(name):
     assert list(columns) == [name]
 
 
+def test_a_feature_without_values_leaves_no_record_to_the_decoder():
+    sizes = {"raw": (2, 0), "tensor": (0, 3)}
+    features = {name: ("float32", shape, name) for name, shape in sizes.items()}
+    schema = Schema({"n": ("int64", ()), **features})
+    value = {name: np.empty(shape, np.float32) for name, shape in sizes.items()}
+    examples = [Encoder(schema).encode({"n": n, **value}) for n in range(4)]
+    decoder = ColumnDecoder(schema)
+    columns, rows = decoder.decode(*laid_out(examples))
+    assert (sorted(columns), rows.tolist(), decoder.irregular) == (sorted(schema), [0, 1, 2, 3], 0)
+    assert {name: columns[name].flat().shape for name in sizes} == {
+        name: (4, *shape) for name, shape in sizes.items()
+    }
+    check(schema, examples, [0, 1, 2, 3])
+
+
+def test_records_that_are_left_to_the_decoder_are_counted():
+    examples = encoded(200)
+    decoder = ColumnDecoder(SCHEMA)
+    decoder.decode(*laid_out(examples))
+    assert decoder.irregular == 0
+    examples[3], examples[7] = b"no Example", example(other=1)
+    decoder.decode(*laid_out(examples))
+    assert decoder.irregular == 2
+    decoder.decode(*laid_out([b"no Example"] * 20))
+    assert decoder.irregular == 22
+
+
+def test_a_varint_of_eleven_bytes_sets_its_record_alone_aside():
+    schema = Schema({"x": ("int64", (2,), "list")})
+    examples = [Encoder(schema).encode({"x": [n, -1]}) for n in range(9)]
+    # The second number takes ten bytes: this makes one of eleven of both.
+    examples[4] = examples[4].replace(b"\x04\xff", b"\xff\xff")
+    assert examples[4] != Encoder(schema).encode({"x": [4, -1]})
+    check(schema, examples, [0, 1, 2, 3, 5, 6, 7, 8])
+
+
+def test_an_error_that_is_no_damage_is_not_taken_for_one(monkeypatch):
+    def fail(*arguments):
+        raise ValueError("a fault of the decoder")
+
+    monkeypatch.setattr("readers.format.decode.batches.column_of", fail)
+    with pytest.raises(ValueError, match="a fault of the decoder"):
+        ColumnDecoder(SCHEMA).decode(*laid_out(encoded(3)))
+
+
 def test_features_of_several_values_are_left_to_the_decoder():
     schema = Schema(
         {
