@@ -57,8 +57,9 @@ def load(
     docs/reading.md explains the arguments with examples.
 
     Args:
-        path_or_files: A dataset's directory; a list of directories with `weights`; or, with
-            `schema`, TFRecord files: a file, a list of files, a glob, or a directory.
+        path_or_files: A dataset's directory; a list of directories, which are read one after another
+            or mixed by `weights`; or, with `schema`, TFRecord files: a file, a list of files, a glob,
+            or a directory.
         batch_size: Records per batch, or rows per packed batch; with buckets, also a list with one
             size for each. `remainder` says what becomes of the last batch of an epoch.
         split: `"train"`, `"train[:10%]"`, `"train[1000:2000]"`, ... None means the only split, or

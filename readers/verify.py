@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import google_crc32c
 import numpy as np
 
-from readers.files.remote import file_size, open_file
+from readers.files.remote import file_size, open_file, path_text
 from readers.format.display import counted, format_bytes
 from readers.format.manifest import (
     INDEX_SUFFIX,
@@ -98,7 +98,7 @@ def verify(path: str | os.PathLike[str]) -> Report:
         DatasetError: (a ValueError) There is no manifest, or it is damaged.
         StoreError: (an OSError) A store still fails after several retries.
     """
-    directory = os.fspath(path)
+    directory = path_text(path)
     manifest = Manifest.read(directory)
     shards = [shard for split in manifest.splits.values() for shard in split.shards]
     with ThreadPoolExecutor(os.cpu_count()) as threads:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -27,6 +28,11 @@ _READ_AHEAD_BYTES = 4 << 20
 
 # A range of a file: its path, its name in its filesystem, the first byte, and the end.
 Range = tuple[str, str, int, int]
+
+
+def path_text(path: str | os.PathLike[str]) -> str:
+    """A path or URL that a caller gave, as text, with `~` as the home directory."""
+    return os.path.expanduser(os.fspath(path))
 
 
 def local_path(path: str) -> str | None:

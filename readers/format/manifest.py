@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from readers.files.remote import local_path, read_file
+from readers.files.remote import local_path, path_text, read_file
 from readers.format.schema import Schema
 
 FORMAT_VERSION = 1
@@ -297,11 +297,12 @@ class Manifest:
             DatasetError: (a ValueError) The directory holds no manifest, or a damaged one.
             StoreError: (an OSError) A store still fails after several retries.
         """
-        path = join(str(directory), MANIFEST)
+        directory = path_text(directory)
+        path = join(directory, MANIFEST)
         try:
             text = read_file(path)
         except (FileNotFoundError, NotADirectoryError):
-            raise DatasetError(_without_manifest(str(directory))) from None
+            raise DatasetError(_without_manifest(directory)) from None
         except (ImportError, ValueError) as error:  # A missing driver, or an unknown protocol.
             raise DatasetError(f"{path}: {error}") from None
         try:

@@ -23,7 +23,7 @@ FOOTER_BYTES = 4
 FRAME_BYTES = HEADER_BYTES + FOOTER_BYTES
 
 # Protobuf's own limit. A larger length is taken for corruption before anything is allocated.
-MAX_RECORD_BYTES = 1 << 31
+MAX_RECORD_BYTES = (1 << 31) - 1
 
 _CRC = struct.Struct("<I")
 

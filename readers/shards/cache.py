@@ -21,7 +21,14 @@ import google_crc32c
 import numpy as np
 
 from readers.files.locks import locked, open_partial, remove_abandoned
-from readers.files.remote import file_size, filesystem_of, local_path, query, read_ranges
+from readers.files.remote import (
+    file_size,
+    filesystem_of,
+    local_path,
+    path_text,
+    query,
+    read_ranges,
+)
 from readers.format.display import format_bytes, parse_bytes
 from readers.shards.plan import Part
 
@@ -53,7 +60,7 @@ def cache_of(
         if cache_size is not None:
             raise ValueError(f"cache_size={cache_size!r} is for a cache: give cache_dir too")
         return None
-    directory = os.path.expanduser(os.fspath(cache_dir))
+    directory = path_text(cache_dir)
     local = local_path(directory)
     if not local:
         raise ValueError(f"cache_dir={directory!r}: expected a local directory")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -91,7 +92,7 @@ class Plan:
         """Whether any file is compressed with GZIP, which can only be read from front to back."""
         return any(part.gzipped for part in self.parts)
 
-    @property
+    @functools.cached_property
     def digest(self) -> str:
         """The fingerprint as eight hexadecimal digits."""
         return f"{google_crc32c.value(repr(self.fingerprint).encode()):08x}"

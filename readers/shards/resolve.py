@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from readers.files.in_threads import map_in_threads
-from readers.files.remote import file_size, filesystem_of, local_path, query
+from readers.files.remote import file_size, filesystem_of, local_path, path_text, query
 from readers.format.manifest import INDEX_SUFFIX, MANIFEST, DatasetError, Manifest, Shard, join
 from readers.format.schema import Schema
 from readers.order.split import parse_split, shard_ranges, split_name
@@ -35,8 +35,8 @@ def resolve(
     """The plan of what to read, once everything is checked that needs no record to be read.
 
     Args:
-        path_or_files: A dataset's directory; or, with a schema, a TFRecord file, a list of files, a
-            glob, or a directory of `*.tfrecord*` files.
+        path_or_files: A dataset's directory, or a list of them to read one after another; or, with a
+            schema, a TFRecord file, a list of files, a glob, or a directory of `*.tfrecord*` files.
         split: A split, or a slice of one. None means the only split, or `train`.
         schema: The schema of files without a manifest; for a dataset, the features to read, of which
             it may say more than the manifest does (see `chosen_schema`).
@@ -58,15 +58,23 @@ def resolve(
             "wrap the mapping in readers.Schema"
         )
     if isinstance(path_or_files, (str, os.PathLike)):
-        path = os.path.expanduser(os.fspath(path_or_files))
+        path = path_text(path_or_files)
         if schema is None or _is_file(join(path, MANIFEST)):
             if _GLOB.intersection(path) and not _exists(path):
                 raise ValueError(f"{path}: a glob needs schema=; a dataset is a directory")
             plan = dataset_plan(path, Manifest.read(path), split, schema, accept_cut)
             return _with_columns(plan, columns)
         files = _found_files(path)
+    elif path_or_files and (
+        schema is None or _is_file(join(path_text(path_or_files[0]), MANIFEST))
+    ):
+        plans = [
+            resolve(path, split, schema, columns, scan, accept_cut, any_order)
+            for path in path_or_files
+        ]
+        return _joined(path_or_files, plans)
     else:
-        files = [os.fspath(file) for file in path_or_files]
+        files = [path_text(file) for file in path_or_files]
     if schema is None:
         raise ValueError(
             "files without a manifest need schema=readers.Schema({name: (dtype, shape), ...})"
@@ -100,6 +108,14 @@ def resolve_mixture(
             f"weights for {datasets} datasets: expected a list of {datasets} paths, found {found}"
         )
     plans = [resolve(path, split, schema, columns, True, accept_cut, any_order) for path in paths]
+    for path, plan in zip(paths, plans, strict=True):
+        if not plan.records:
+            raise ValueError(f"{path}: {plan.name} holds no records to mix")
+    return replace(_joined(paths, plans), mixed=tuple(plan.records or 0 for plan in plans))
+
+
+def _joined(paths: Sequence[str | os.PathLike[str]], plans: Sequence[Plan]) -> Plan:
+    """The plan of all records of several datasets, which must have the same features."""
     first = plans[0]
     for path, plan in zip(paths, plans, strict=True):
         if plan.schema != first.schema:
@@ -107,18 +123,15 @@ def resolve_mixture(
                 f"{path} has other features than {paths[0]}: {plan.schema}, not {first.schema}; "
                 "choose those they share with columns="
             )
-        if not plan.records:
-            raise ValueError(f"{path}: {plan.name} holds no records to mix")
-    records = tuple(plan.records or 0 for plan in plans)
-    sizes = (n * (plan.record_bytes or 0.0) for n, plan in zip(records, plans, strict=True))
+    records = [plan.records or 0 for plan in plans]
+    sizes = [n * (plan.record_bytes or 0.0) for n, plan in zip(records, plans, strict=True)]
     return Plan(
         name=" and ".join(f"{path} {plan.name}" for path, plan in zip(paths, plans, strict=True)),
         schema=first.schema,
         parts=tuple(part for plan in plans for part in plan.parts),
         records=sum(records),
-        record_bytes=sum(sizes) / sum(records),
+        record_bytes=sum(sizes) / sum(records) if sum(records) else None,
         fingerprint=tuple(plan.fingerprint for plan in plans),
-        mixed=records,
         sizes=common_sizes({name: [p.sizes.get(name) for p in plans] for name in first.schema}),
     )
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from readers.files.remote import open_file
+from readers.files.remote import open_file, path_text
 from readers.format.manifest import (
     RESERVED_IDS,
     TOKENIZER,
@@ -52,7 +52,7 @@ class Vectorizer(tf.Module):
 
     def __init__(self, directory: str | os.PathLike[str], length: int | None = None) -> None:
         super().__init__()
-        directory = os.path.expanduser(os.fspath(directory))
+        directory = path_text(directory)
         if length is not None and (type(length) is not int or length < 1):
             raise ValueError(f"length={length!r}: expected a number of ids of at least 1, or None")
         manifest = Manifest.read(directory)

@@ -210,7 +210,9 @@ def _wrong_with(header: bytes) -> str:
         )
     (length,) = _LENGTH.unpack_from(header)
     return (
-        f"a record of {length:,} bytes, expected at most 2 GiB" if length > MAX_RECORD_BYTES else ""
+        f"a record of {length:,} bytes, expected less than 2 GiB"
+        if length > MAX_RECORD_BYTES
+        else ""
     )
 
 

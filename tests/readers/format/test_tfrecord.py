@@ -141,7 +141,7 @@ def test_a_length_above_the_limit_is_refused_before_it_is_read():
 
 
 def test_a_record_that_could_not_be_read_back_is_not_framed():
-    with pytest.raises(ValueError, match="of 2147483649 bytes: expected at most 2147483648"):
+    with pytest.raises(ValueError, match="of 2147483648 bytes: expected at most 2147483647"):
         frame(bytes(MAX_RECORD_BYTES + 1))
 
 

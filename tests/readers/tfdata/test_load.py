@@ -419,7 +419,7 @@ def test_missing_files_are_reported_by_name(tmp_path, read):
         read(tmp_path, schema=NUMBERS, batch_size=1)
     with pytest.raises(ValueError, match="an empty list of files"):
         read([], schema=NUMBERS, batch_size=1)
-    with pytest.raises(ValueError, match="files without a manifest need schema="):
+    with pytest.raises(ValueError, match=r"gone.tfrecord: no such directory"):
         read([tmp_path / "gone.tfrecord"], batch_size=1)
     with pytest.raises(ValueError, match="a glob needs schema="):
         read(tmp_path / "*.tfrecord", batch_size=1)

@@ -1,0 +1,99 @@
+"""Paths -> plans: in which forms a path may be given, and how many questions a plan asks."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import fsspec
+import numpy as np
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+
+import readers
+from readers.shards.resolve import resolve
+from tests.support.arrays import ids
+from tests.support.datasets import NUMBERS, numbers, write_dataset, write_numbers, write_signals
+
+
+@pytest.mark.parametrize("form", [Path, str])
+def test_every_path_may_begin_with_the_home_directory(tmp_path, monkeypatch, form):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    write_numbers(tmp_path / "data")
+    path, files = form("~/data"), [form(f"~/data/train-0000{n}-of-00004.tfrecord") for n in (0, 3)]
+    assert readers.verify(path).ok
+    assert readers.Manifest.read(path).splits["train"].records == 20
+    assert ids(readers.as_numpy(path, batch_size=4, split="train")) == list(range(20))
+    found = readers.as_numpy(files, batch_size=4, schema=NUMBERS, cache_dir=form("~/cache"))
+    assert ids(found) == [0, 1, 2, 3, 4, 16, 17, 18, 19]
+    assert (tmp_path / "cache").is_dir()
+    assert len(readers.RecordSource(path, "train")) == 20
+    exported = readers.export_npy(path, "id", form("~/id.npy"), split="train")
+    assert np.load(exported).tolist() == list(range(20))
+    assert not Path("~").exists()
+
+
+def test_a_list_of_datasets_is_read_one_after_another(tmp_path):
+    one, two = write_numbers(tmp_path / "a"), write_numbers(tmp_path / "b", (3, 2))
+    empty = write_dataset(tmp_path / "c", NUMBERS, {"train": []})
+    paths, expected = [one, str(empty), two], [*range(20), *range(5)]
+    assert ids(readers.as_numpy(paths, batch_size=8)) == expected
+    assert ids(readers.load(paths, batch_size=8)) == expected
+    assert ids(readers.load(paths, batch_size=8, order="interleave")) == expected
+    shuffled = ids(readers.as_numpy(paths, batch_size=8, shuffle=True))
+    assert shuffled != expected
+    assert sorted(shuffled) == sorted(expected)
+    source = readers.RecordSource([one, two], "train[:2]")
+    assert [record["id"] for record in source] == [0, 1, 0, 1]
+    assert len(readers.RecordSource([empty, str(empty)])) == 0
+    assert ids(readers.as_numpy([two], batch_size=8)) == list(range(5))
+    chosen = readers.Schema({"id": ("int64",)})
+    assert ids(readers.as_numpy(paths, batch_size=8, schema=chosen)) == expected
+    with pytest.raises(ValueError, match=r"signals has other features than .*a: .*choose those"):
+        readers.as_numpy([one, write_signals(tmp_path / "signals")], batch_size=8)
+    (shard,) = one.glob("val*.tfrecord")
+    with pytest.raises(readers.DatasetError, match="give schema= to read TFRecord files without"):
+        readers.as_numpy([shard], batch_size=8)
+
+
+class Waiting(MemoryFileSystem):
+    """A store each of whose answers waits until another question has been asked."""
+
+    protocol = "waiting"
+    asked = threading.Barrier(2)
+
+    @classmethod
+    def _strip_protocol(cls, path):
+        return super()._strip_protocol(path.replace("waiting://", "memory://"))
+
+    def size(self, path):
+        self.asked.wait(timeout=20)
+        return super().size(path)
+
+
+def test_files_of_a_store_are_asked_about_side_by_side(tmp_path):
+    fsspec.register_implementation("waiting", Waiting, clobber=True)
+    store = fsspec.filesystem("waiting")
+    for file in sorted(write_numbers(tmp_path).glob("train*")):
+        store.pipe(f"/files/{file.name}", file.read_bytes())
+    files = [f"waiting://files/train-0000{n}-of-00004.tfrecord" for n in range(4)]
+    assert resolve(files, None, NUMBERS, None, scan=True).records == 20
+
+
+def test_many_local_shards_are_found_in_order_and_the_first_fault_is_named(tmp_path):
+    shards = [numbers(n, 1) for n in range(200)]
+    dataset = write_dataset(tmp_path, NUMBERS, {"train": shards})
+    assert ids(readers.as_numpy(dataset, batch_size=64)) == list(range(200))
+    for number in (7, 150):
+        (dataset / f"train-{number:05d}-of-00200.tfrecord").unlink()
+    with pytest.raises(
+        FileNotFoundError, match=r"train-00007.*lists this shard, but it is missing"
+    ):
+        readers.as_numpy(dataset, batch_size=64)
+
+
+def test_the_digest_of_a_plan_is_computed_once(tmp_path, monkeypatch):
+    plan = resolve(write_numbers(tmp_path), "train", None, None)
+    digest = plan.digest
+    monkeypatch.setattr("readers.shards.plan.google_crc32c", None)
+    assert plan.digest == digest
