@@ -36,7 +36,7 @@ _NO_END = tf.int64.max
 def can_stream(plan: Plan, options: ReadOptions) -> bool:
     """Whether TensorFlow itself can read all files of a plan where they are.
 
-    It reads gs:// and hdfs://, but s3:// only with a separate package that few have installed.
+    It reads gs://, but s3:// and hdfs:// only with a separate package that few have installed.
     """
     schemes = {_scheme_of(part.path) for part in plan.parts}
     known = set(tf.io.gfile.get_registered_schemes())
