@@ -93,7 +93,8 @@ def test_no_part_of_beam_jobs_imports_tensorflow():
     assert "tensorflow" not in loaded_by(modules)
 
 
-def test_readers_import_tensorflow_in_two_packages_alone():
-    heavy = ("readers/tfdata", "readers/transforms")
+def test_readers_import_frameworks_in_three_packages_alone():
+    heavy = ("readers/tfdata", "readers/tensors", "readers/transforms")
     modules = set(modules_in("readers")) - set(modules_in(*heavy)) - {"readers.__main__"}
-    assert not loaded_by(sorted(modules)) & {"tensorflow", "apache_beam", "beam_jobs"}
+    others = {"tensorflow", "torch", "jax", "apache_beam", "beam_jobs"}
+    assert not loaded_by(sorted(modules)) & others
