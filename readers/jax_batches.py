@@ -77,6 +77,7 @@ def jax_batches(
         path_or_files,
         batch_size=batch_size,
         as_supervised=as_supervised,
+        transform=transform,
         shard=this_process() if shard == "auto" else shard,
         **reading,
     )

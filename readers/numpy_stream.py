@@ -200,6 +200,7 @@ def as_numpy(
         on_corrupt=on_corrupt,
         cache_dir=cache_dir,
         cache_size=cache_size,
+        keys=transform is not None,
     )
     plan, options = make_plan(
         path_or_files, split, schema, columns, options, scan=True, any_order=options.shuffle
@@ -213,8 +214,9 @@ def plan_of_numbers(path_or_files: Paths, **arguments: Any) -> tuple[Plan, ReadO
     bound.apply_defaults()
     given = bound.arguments
     split, schema, columns = (given.pop(name) for name in ("split", "schema", "columns"))
-    del given["path_or_files"], given["transform"], given["prefetch"]
-    options = options_of(**given)
+    del given["path_or_files"], given["prefetch"]
+    keys = given.pop("transform") is not None
+    options = options_of(**given, keys=keys)
     return make_plan(
         path_or_files,
         split,

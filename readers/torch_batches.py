@@ -73,7 +73,11 @@ def torch_batches(
     if not is_number(prefetch, 0):
         raise ValueError(f"prefetch={prefetch!r}: expected a number of at least 0")
     plan, options = plan_of_numbers(
-        path_or_files, batch_size=batch_size, as_supervised=as_supervised, **reading
+        path_or_files,
+        batch_size=batch_size,
+        as_supervised=as_supervised,
+        transform=transform,
+        **reading,
     )
     drawn = reading.get("seed", 0) is None and options.state is None
     return TorchBatches(plan, options, shard, drawn, transform, pin_memory, prefetch)

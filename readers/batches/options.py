@@ -238,8 +238,8 @@ class ReadOptions:
     @property
     def rows(self) -> int | None:
         """The number of rows in every batch; None if some have fewer, or sizes of their own."""
-        always = self.pads or (self.remainder == "drop" and self.on_corrupt == "raise")
-        return self.batch_size if always and isinstance(self.batch_size, int) else None
+        are_full = self.remainder != "short"
+        return self.batch_size if are_full and isinstance(self.batch_size, int) else None
 
     def features_to_read(self, columns: Sequence[str] | None) -> Sequence[str] | None:
         """The features to decode: `columns`, or those that `as_supervised` needs; None for all."""
@@ -277,17 +277,18 @@ class ReadOptions:
         unknown = [name for name in given if name not in names]
         if unknown:
             raise ValueError(f"as_supervised names {unknown[0]!r}: a batch has {', '.join(names)}")
-        for argument, is_given, suffix in (
-            ("mask", self.format.mask, MASK),
-            ("lengths", self.format.lengths, LENGTH),
+        if self.keys:
+            return  # A `transform` may use names that are not in the tuple.
+        added = [name for name in names[features:] if name not in self._added]
+        for argument, is_given, found in (
+            ("mask=True", self.format.mask, [name for name in added if name.endswith(MASK)]),
+            ("lengths=True", self.format.lengths, [n for n in added if n.endswith(LENGTH)]),
+            ("remainder='pad'", self.pads, self._added),
         ):
-            added = [name for name in names[features:] if name.endswith(suffix)]
-            added = [name for name in added if name not in self._added]
-            # A `transform` may use them, though they are not in the tuple.
-            if is_given and added and not self.keys and not set(added).intersection(given):
+            if is_given and found and not set(found).intersection(given):
                 raise ValueError(
-                    f"{argument}=True adds {', '.join(added)}, which as_supervised leaves out: name "
-                    f"it there, or leave out {argument}=True"
+                    f"{argument} adds {', '.join(found)}, which as_supervised leaves out: name it "
+                    f"there, or leave out {argument}"
                 )
 
     def bucket_feature(self, schema: Schema) -> str:
