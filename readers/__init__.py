@@ -1,7 +1,8 @@
 """Readers of TFRecord shards for training code: `tf.data`, NumPy and random access.
 
-Only `load` and `transforms` need TensorFlow, `torch_batches` PyTorch, and `jax_batches` JAX; each is
-imported when it is first used. The packages below are private.
+Only `load` needs TensorFlow, `torch_batches` PyTorch, and `jax_batches` JAX; each is imported when it
+is first used. `transforms` import TensorFlow when they are given a tensor. The packages below are
+private.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ if sys.platform in ("win32", "cygwin"):
         sys.exit(2)
     raise ImportError(_MESSAGE)
 
+from readers import transforms
 from readers.batches.stream import Batches
 from readers.export import export_npy
 from readers.files.retries import StoreError
@@ -34,7 +36,6 @@ from readers.torch_batches import torch_batches
 from readers.verify import Problem, Report, verify
 
 if TYPE_CHECKING:
-    from readers import transforms
     from readers.tensors.torch_dataset import TorchBatches as TorchBatches
 
 __all__ = [
@@ -65,8 +66,6 @@ __all__ = [
 if not TYPE_CHECKING:
 
     def __getattr__(name):
-        if name == "transforms":
-            return importlib.import_module("readers.transforms")
         if name == "TorchBatches":
             return importlib.import_module("readers.tensors.torch_dataset").TorchBatches
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

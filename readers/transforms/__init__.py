@@ -1,13 +1,11 @@
 """Transforms of batches for training: image decoding, augmentation, normalization, token ids.
 
-They are TensorFlow functions for `tf.data.Dataset.map`. Random transforms depend only on a key for
-each record.
+Each takes either TensorFlow's tensors, as for `load` or `tf.data.Dataset.map`, or NumPy arrays, as
+for `as_numpy`, and returns the same kind: a tensor if an argument is one, otherwise an array. Give
+tensors of PyTorch as `tensor.numpy()`. Random transforms depend only on a key for each record, and
+draw the same numbers for both kinds. TensorFlow is imported when a tensor comes in, so NumPy is
+enough for arrays; `decode_images` also needs Pillow then.
 """
-
-from importlib.util import find_spec
-
-if find_spec("tensorflow") is None:
-    raise ImportError("readers.transforms needs TensorFlow: pip install 'beam-shards[tensorflow]'")
 
 from readers.transforms.draws import below, uniform
 from readers.transforms.images import (

@@ -8,11 +8,10 @@ collide.
 from __future__ import annotations
 
 import hashlib
-
-import tensorflow as tf
+from types import ModuleType
 
 from readers.order.permutation import hash32, round_keys
-from readers.tfdata.permutation import shift
+from readers.transforms.operations import Array, operations_of
 
 _LOW = 0xFFFFFFFF
 
@@ -20,32 +19,40 @@ _LOW = 0xFFFFFFFF
 _ROUNDS = 3
 
 
-def uniform(keys: tf.Tensor, salt: str) -> tf.Tensor:
+def uniform(keys: Array, salt: str) -> Array:
     """A random number for each key, float32 [B], from 0 to below 1 in steps of 2**-24.
 
     Args:
-        keys: int64 [B], the keys of the records.
+        keys: int64 [B], the keys of the records, a `tf.Tensor` or `np.ndarray`.
         salt: The purpose of the numbers; numbers with different salts are independent.
+
+    Raises:
+        ValueError: `keys` is not a batch of integers.
     """
-    return tf.cast(shift(_bits(keys, salt), 8), tf.float32) * 2.0**-24
+    ops = operations_of(keys)
+    return ops.float32(ops.shift(_bits(ops, keys, salt), 8)) * 2.0**-24
 
 
-def below(keys: tf.Tensor, salt: str, count: int | tf.Tensor) -> tf.Tensor:
+def below(keys: Array, salt: str, count: int | Array) -> Array:
     """A random integer from 0 to count - 1 for each key, int64 [B].
 
     Args:
-        keys: int64 [B], the keys of the records.
+        keys: int64 [B], the keys of the records, a `tf.Tensor` or `np.ndarray`.
         salt: The purpose of the numbers; numbers with different salts are independent.
         count: An integer from 1 to below 2**31.
+
+    Raises:
+        ValueError: `keys` is not a batch of integers.
     """
-    return shift(_bits(keys, salt) * tf.cast(count, tf.int64), 32)
+    ops = operations_of(keys, count)
+    return ops.shift(_bits(ops, keys, salt) * ops.int64(count), 32)
 
 
-def _bits(keys: tf.Tensor, salt: str) -> tf.Tensor:
+def _bits(ops: ModuleType, keys: Array, salt: str) -> Array:
     """32 random bits for each key, as int64 [B]."""
     digest = hashlib.blake2b(salt.encode(), digest_size=8).digest()
-    keys = tf.ensure_shape(tf.convert_to_tensor(keys, tf.int64), [None])
-    left, right = shift(keys, 32) & _LOW, keys & _LOW
+    keys = ops.checked_keys(keys)
+    left, right = ops.shift(keys, 32) & _LOW, keys & _LOW
     for key in round_keys([int.from_bytes(digest, "little") >> 1])[:_ROUNDS]:
-        left, right = right, left ^ hash32(right ^ key, shift)
+        left, right = right, left ^ hash32(right ^ key, ops.shift)
     return right

@@ -6,10 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-import tensorflow as tf
-
 from readers.format.manifest import Manifest
 from readers.format.schema import IMAGE_ENCODINGS
+from readers.transforms.operations import Array, operations_of
 
 # Dtypes whose values all fit float32.
 _NARROW = ("bool", "uint8", "int8", "uint16", "int16", "float16", "bfloat16", "float32")
@@ -105,13 +104,12 @@ def _numbers(found: Any) -> tuple[float, ...] | None:
     return None
 
 
-def normalize(
-    values: tf.Tensor | tf.RaggedTensor, moments: Moments, mask: tf.Tensor | None = None
-) -> tf.Tensor | tf.RaggedTensor:
+def normalize(values: Array, moments: Moments, mask: Array | None = None) -> Array:
     """Subtracts the mean and divides by the standard deviation: float32 of the same shape.
 
     Args:
-        values: [B, ...], of the moments' dtype; pass uint8 images as they are read.
+        values: [B, ...], of the moments' dtype; pass uint8 images as they are read. A `tf.Tensor`
+            or `np.ndarray`; or ragged, a `tf.RaggedTensor` or an object array of arrays.
         moments: The moments of all values or of each channel.
         mask: bool, the mask of padded values, which covers their leading dimensions; padding,
             where it is false, becomes 0.
@@ -119,38 +117,27 @@ def normalize(
     Raises:
         ValueError: `values` has another dtype or another number of channels than `moments`.
     """
-    if values.dtype != tf.as_dtype(moments.dtype):
+    ops = operations_of(values, mask)
+
+    def normalized(dense: Array) -> Array:
+        _check(dense, moments)
+        dtype = "float32" if moments.dtype in _NARROW else "float64"
+        return ops.standardized(dense, moments.mean, moments.std, dtype)
+
+    found = ops.on_values(values, normalized)
+    return found if mask is None or ops.is_ragged(found) else ops.masked(found, mask)
+
+
+def _check(values: Array, moments: Moments) -> None:
+    """Raises ValueError if moments are not those of values."""
+    if values.dtype.name != moments.dtype:
         raise ValueError(
             f"expected values of {moments.dtype}, the dtype of the moments, found "
             f"{values.dtype.name}: normalize before any conversion, or pass other Moments"
         )
-    if isinstance(values, tf.RaggedTensor):
-        return values.with_flat_values(_normalized(values.flat_values, moments))
-    normalized = _normalized(tf.convert_to_tensor(values), moments)
-    return normalized if mask is None else _masked(normalized, mask)
-
-
-def _normalized(values: tf.Tensor, moments: Moments) -> tf.Tensor:
-    channels, shape = len(moments.mean), tf.shape(values)
-    dtype = tf.float32 if moments.dtype in _NARROW else tf.float64
-    mean, std = tf.constant(moments.mean, dtype), tf.constant(moments.std, dtype)
-    rows = tf.cast(values, dtype)
-    if channels > 1:
-        if values.shape.rank < 2 or values.shape[-1] != channels:
-            raise ValueError(
-                f"the moments have {channels} channels: expected as many in the last dimension, "
-                f"found the shape {values.shape}"
-            )
-        # Broadcasting a few numbers to each pixel takes TensorFlow several times as long.
-        rows = tf.reshape(rows, [tf.reduce_prod(shape[:-2]), shape[-2] * channels])
-        mean, std = tf.tile(mean, shape[-2:-1]), tf.tile(std, shape[-2:-1])
-    normalized = tf.cast((rows - mean) / std, tf.float32)
-    return tf.ensure_shape(tf.reshape(normalized, shape), values.shape)
-
-
-def _masked(values: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-    """The values where the mask of their leading dimensions is true, and 0 elsewhere."""
-    shape = tf.shape(values)
-    rows = tf.reshape(values, tf.concat([[tf.size(mask)], shape[mask.shape.rank :]], axis=0))
-    kept = tf.raw_ops.Select(condition=tf.reshape(mask, [-1]), x=rows, y=tf.zeros_like(rows))
-    return tf.ensure_shape(tf.reshape(kept, shape), values.shape)
+    channels, shape = len(moments.mean), values.shape
+    if channels > 1 and (len(shape) < 2 or shape[-1] != channels):
+        raise ValueError(
+            f"the moments have {channels} channels: expected as many in the last dimension, "
+            f"found the shape {shape}"
+        )

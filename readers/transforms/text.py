@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
-import tensorflow as tf
+import numpy as np
 
 from readers.files.remote import open_file, path_text
+from readers.format.decode.column import object_array
 from readers.format.manifest import (
     RESERVED_IDS,
     TOKENIZER,
@@ -17,17 +19,21 @@ from readers.format.manifest import (
     Manifest,
     join,
 )
+from readers.transforms.operations import Array, is_tensor
+
+if TYPE_CHECKING:
+    from readers.transforms.tensors.texts import TensorTokenizer
 
 # The same as in beam_jobs/jobs/text/tokens.py; a test compares the two.
-_PUNCTUATION = r"[!\"#$%&()*+,\-./:;<=>?@\[\\\]^_`{|}~']"
+PUNCTUATION = rb"""!"#$%&()*+,-./:;<=>?@[\]^_`{|}~'"""
 
 _BYTES = 256
 
 
-class Vectorizer(tf.Module):
+class Vectorizer:
     """Converts text to token ids with a dataset's vocabulary, as the job that wrote it did.
 
-    It is a `tf.Module`, so that a saved model includes the vocabulary.
+    A saved model of TensorFlow that uses it includes the vocabulary.
 
     Args:
         directory: A dataset written by the text job with `--tokens words` or `--tokens bytes`.
@@ -46,28 +52,27 @@ class Vectorizer(tf.Module):
         >>> vectorizer = Vectorizer("shards/reviews", length=100)
         >>> vectorizer(tf.constant(["a nice place"])).shape
         TensorShape([1, 100])
+        >>> vectorizer(np.array(["a nice place"])).shape
+        (1, 100)
     """
 
     size: int
 
     def __init__(self, directory: str | os.PathLike[str], length: int | None = None) -> None:
-        super().__init__()
         directory = path_text(directory)
         if length is not None and (type(length) is not int or length < 1):
             raise ValueError(f"length={length!r}: expected a number of ids of at least 1, or None")
         manifest = Manifest.read(directory)
-        self._tokens, self._most = manifest.options.get("tokens"), _most(manifest.options)
-        if self._tokens == "words":
-            words = _words(join(directory, VOCABULARY), manifest.vocabulary)
-            ids = tf.range(RESERVED_IDS, RESERVED_IDS + len(words), dtype=tf.int64)
-            table = tf.lookup.KeyValueTensorInitializer(tf.constant(words, tf.string), ids)
-            self._table = tf.lookup.StaticHashTable(table, UNKNOWN_ID)
-            self.size = RESERVED_IDS + len(words)
-        elif self._tokens == "bytes":
+        tokens, self._most = manifest.options.get("tokens"), _most(manifest.options)
+        self._words: list[bytes] | None = None
+        if tokens == "words":
+            self._words = _words(join(directory, VOCABULARY), manifest.vocabulary)
+            self.size = RESERVED_IDS + len(self._words)
+        elif tokens == "bytes":
             self.size = RESERVED_IDS + _BYTES
         elif manifest.tokenizer:
             raise ValueError(
-                f"{directory}: it was tokenized by a tokenizer that TensorFlow cannot run: use "
+                f"{directory}: it was tokenized by a tokenizer of another library: use "
                 f"tokenizers.Tokenizer.from_file({join(directory, TOKENIZER)!r})"
             )
         else:
@@ -77,34 +82,50 @@ class Vectorizer(tf.Module):
             )
         self._length = length
 
-    def __call__(self, texts: tf.Tensor) -> tf.Tensor | tf.RaggedTensor:
-        """The token ids of texts: int64 [B, length], or a RaggedTensor [B, None].
+    def __call__(self, texts: Array) -> Array:
+        """The token ids of texts: int64 [B, length].
+
+        Without `length`, they are a `tf.RaggedTensor` [B, None], or an object array [B] of int64
+        arrays.
 
         Args:
-            texts: string [B], in UTF-8.
+            texts: A `tf.Tensor` of string [B], in UTF-8; or an array or a list of texts, bytes in
+                UTF-8 or str.
 
         Raises:
             ValueError: `texts` is not a batch of texts.
         """
-        texts = tf.convert_to_tensor(texts)
-        if texts.shape.rank != 1:
+        tensors = is_tensor(texts)
+        if not tensors:
+            texts = np.asarray(texts, object)
+        if len(texts.shape) != 1:
             raise ValueError(f"expected a batch of texts [B], found the shape {texts.shape}")
-        ids = self._ids_of_words(texts) if self._tokens == "words" else self._ids_of_bytes(texts)
+        return self._tensor_tokenizer(texts, self._length) if tensors else self._of_array(texts)
+
+    @cached_property
+    def _tensor_tokenizer(self) -> TensorTokenizer:
+        from readers.transforms.tensors.texts import TensorTokenizer
+
+        return TensorTokenizer(self._words, self._most)
+
+    def _of_array(self, texts: np.ndarray) -> np.ndarray:
+        rows = [self._ids_of(text.encode() if isinstance(text, str) else text) for text in texts]
         if self._length is None:
-            return ids
-        return ids.to_tensor(shape=[texts.shape[0], self._length])
+            return object_array(rows)
+        out = np.zeros((len(rows), self._length), np.int64)
+        for row, ids in zip(out, rows, strict=True):
+            row[: len(ids)] = ids[: self._length]
+        return out
 
-    def _ids_of_words(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        plain = tf.strings.regex_replace(tf.strings.lower(texts), _PUNCTUATION, "")
-        return self._table.lookup(tf.strings.split(plain)[:, : self._most])
+    def _ids_of(self, text: bytes) -> np.ndarray:
+        if self._words is None:
+            return np.frombuffer(text, np.uint8)[: self._most].astype(np.int64) + RESERVED_IDS
+        words = text.lower().translate(None, PUNCTUATION).split()[: self._most]
+        return np.array([self._ids.get(word, UNKNOWN_ID) for word in words], np.int64)
 
-    def _ids_of_bytes(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        if self._most:
-            texts = tf.strings.substr(texts, 0, self._most)
-        octets = tf.io.decode_raw(tf.strings.reduce_join(texts), tf.uint8)
-        return tf.RaggedTensor.from_row_lengths(
-            tf.cast(octets, tf.int64) + RESERVED_IDS, tf.strings.length(texts), validate=False
-        )
+    @cached_property
+    def _ids(self) -> dict[bytes, int]:
+        return {word: id_ for id_, word in enumerate(self._words or (), RESERVED_IDS)}
 
 
 def _most(options: dict[str, Any]) -> int | None:

@@ -1,4 +1,4 @@
-"""`readers.transforms`, compared with plain TensorFlow, NumPy, Pillow, Keras and the jobs."""
+"""`readers.transforms` of tensors, compared with plain TensorFlow, NumPy, Pillow, Keras and the jobs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ KEYS = np.arange(1 << 16)
 
 
 def drawn(salt: str, keys: np.ndarray = KEYS) -> np.ndarray:
-    return uniform(keys, salt).numpy().astype(np.float64)
+    return uniform(tf.constant(keys), salt).numpy().astype(np.float64)
 
 
 def chi_squared(counts: np.ndarray) -> float:
@@ -56,7 +56,7 @@ def assert_even(counts: np.ndarray) -> None:
 
 
 def test_random_numbers_are_the_same_in_every_version():
-    keys = np.array([0, 1, 2, 2**32, 2**63 - 1, -1], np.int64)
+    keys = tf.constant([0, 1, 2, 2**32, 2**63 - 1, -1], tf.int64)
     expected = [245363469, 3197371832, 22047444, 234292988, 2567023349, 1938619669]
     assert uniform(keys, "flip").numpy().tolist() == [(n >> 8) / 2**24 for n in expected]
     assert below(keys, "flip", 10).numpy().tolist() == [n * 10 >> 32 for n in expected]
@@ -69,7 +69,7 @@ def test_random_numbers_are_the_same_in_every_version():
 def test_random_numbers_are_uniform_for_any_keys(keys, salt):
     found = drawn(salt, keys)
     assert found.min() >= 0 and found.max() < 1
-    assert uniform(keys, salt).dtype == tf.float32
+    assert uniform(tf.constant(keys), salt).dtype == tf.float32
     assert_even(np.bincount((found * 1024).astype(int), minlength=1024))
     # The last of the 24 bits as well.
     assert_even(np.bincount((found * 2**24).astype(int) % 256, minlength=256))
@@ -84,9 +84,10 @@ def test_neighboring_keys_have_independent_numbers():
 
 def test_a_bit_of_a_key_changes_half_of_the_bits_of_its_number():
     keys = np.random.default_rng(0).integers(-(2**63), 2**63 - 1, 4000)
-    numbers = below(keys, "flip", 2**31 - 1).numpy()
+    numbers = below(tf.constant(keys), "flip", 2**31 - 1).numpy()
     for bit in range(64):
-        other = below(keys ^ np.int64(-(2**63) if bit == 63 else 1 << bit), "flip", 2**31 - 1)
+        changed = tf.constant(keys ^ np.int64(-(2**63) if bit == 63 else 1 << bit))
+        other = below(changed, "flip", 2**31 - 1)
         changed = (numbers ^ other.numpy())[:, None] >> np.arange(31) & 1
         assert abs(changed.mean(axis=0) - 0.5).max() < 5 * 0.5 / np.sqrt(4000), bit
 
@@ -100,7 +101,7 @@ def test_numbers_with_different_salts_are_independent(one, two):
 
 @pytest.mark.parametrize("count", [1, 2, 3, 9, 33, 1000])
 def test_every_number_below_a_count_is_equally_likely(count):
-    found = below(KEYS, "crop", count).numpy()
+    found = below(tf.constant(KEYS), "crop", count).numpy()
     assert found.min() >= 0 and found.max() < count
     assert found.dtype == np.int64
     if count > 1:
@@ -118,6 +119,7 @@ def test_keys_must_be_a_batch():
 # Random transforms.
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (96, 20, 24, 3), np.uint8)
+TENSOR = tf.constant(IMAGES)
 IMAGE_KEYS = np.random.default_rng(1).integers(0, 2**63 - 1, 96)
 
 RANDOM = {
@@ -132,7 +134,7 @@ each_dtype = pytest.mark.parametrize("dtype", ["uint8", "float32"])
 
 
 def images_of(dtype: str) -> tf.Tensor:
-    return tf.constant(IMAGES) if dtype == "uint8" else to_float(IMAGES)
+    return TENSOR if dtype == "uint8" else to_float(TENSOR)
 
 
 @pytest.mark.slow(base=["uint8-crop"])
@@ -182,9 +184,9 @@ def test_a_resumed_run_augments_alike_and_every_epoch_differently(tmp_path, orde
 
 @each_random
 def test_another_key_or_salt_changes_images_differently(transform):
-    found = transform(IMAGES, IMAGE_KEYS).numpy()
+    found = transform(TENSOR, IMAGE_KEYS).numpy()
     for keys, more in ((IMAGE_KEYS + 1, {}), (IMAGE_KEYS, {"salt": "another"})):
-        other = transform(IMAGES, keys, **more)
+        other = transform(TENSOR, keys, **more)
         assert (found != other.numpy()).any(axis=(1, 2, 3)).sum() > 24
 
 
@@ -199,13 +201,13 @@ def test_shapes_stay_static(transform, dtype):
 @each_random
 def test_a_single_image_is_rejected(transform):
     with pytest.raises(ValueError, match=r"a batch of images \[B, H, W, C\], found .*20, 24, 3"):
-        transform(IMAGES[0], IMAGE_KEYS[:1])
+        transform(TENSOR[0], IMAGE_KEYS[:1])
 
 
 @each_dtype
 def test_half_of_the_images_are_mirrored(dtype):
     images = images_of(dtype).numpy()
-    found = random_flip(images, IMAGE_KEYS).numpy()
+    found = random_flip(images_of(dtype), IMAGE_KEYS).numpy()
     mirrored = (found == images[:, :, ::-1]).all(axis=(1, 2, 3))
     kept = (found == images).all(axis=(1, 2, 3))
     assert (mirrored ^ kept).all()
@@ -214,7 +216,7 @@ def test_half_of_the_images_are_mirrored(dtype):
 
 def test_images_are_turned_upside_down_and_mirrored_independently():
     images = np.arange(4, dtype=np.uint8).reshape(1, 2, 2, 1).repeat(len(KEYS), axis=0)
-    found = random_flip(images, KEYS, up_down=True).numpy().reshape(-1, 4)
+    found = random_flip(tf.constant(images), KEYS, up_down=True).numpy().reshape(-1, 4)
     ways = {(0, 1, 2, 3): 0, (1, 0, 3, 2): 1, (2, 3, 0, 1): 2, (3, 2, 1, 0): 3}
     assert_even(np.bincount([ways[tuple(image)] for image in found.tolist()], minlength=4))
 
@@ -224,7 +226,7 @@ def test_images_are_turned_upside_down_and_mirrored_independently():
 def test_a_crop_is_a_part_of_the_padded_image(size, padding, dtype):
     images = images_of(dtype).numpy()
     padded = np.pad(images, [(0, 0), (padding, padding), (padding, padding), (0, 0)])
-    found = random_crop(images, IMAGE_KEYS, size, padding).numpy()
+    found = random_crop(images_of(dtype), IMAGE_KEYS, size, padding).numpy()
     height, width = size
     for image, part in zip(padded, found, strict=True):
         windows = np.lib.stride_tricks.sliding_window_view(image, (height, width, 3))
@@ -233,14 +235,14 @@ def test_a_crop_is_a_part_of_the_padded_image(size, padding, dtype):
 
 def test_every_position_of_a_crop_is_equally_likely():
     images = np.arange(36, dtype=np.uint8).reshape(1, 6, 6, 1).repeat(len(KEYS), axis=0)
-    corner = random_crop(images, KEYS, (2, 4)).numpy()[:, 0, 0, 0]
+    corner = random_crop(tf.constant(images), KEYS, (2, 4)).numpy()[:, 0, 0, 0]
     y, x = np.divmod(corner, 6)
     assert (y.max(), x.max()) == (4, 2)
     assert_even(np.bincount(y * 3 + x, minlength=15))
 
 
 def test_a_crop_of_the_full_size_is_the_image():
-    assert np.array_equal(random_crop(IMAGES, IMAGE_KEYS, (20, 24)), IMAGES)
+    assert np.array_equal(random_crop(TENSOR, IMAGE_KEYS, (20, 24)), IMAGES)
 
 
 @pytest.mark.parametrize(
@@ -257,7 +259,7 @@ def test_a_crop_of_the_full_size_is_the_image():
 )
 def test_an_impossible_crop_is_rejected(how, message):
     with pytest.raises(ValueError, match=message):
-        random_crop(IMAGES, IMAGE_KEYS, **how)
+        random_crop(TENSOR, IMAGE_KEYS, **how)
 
 
 def test_a_crop_larger_than_an_image_of_unknown_size_fails_when_run():
@@ -287,8 +289,8 @@ def test_brightness_changes_as_in_tensorflow_within_its_range(dtype):
 def test_brightness_cannot_change_by_more_than_the_full_range():
     for wrong in (-0.1, 1.5, 32):
         with pytest.raises(ValueError, match="expected a number from 0 to 1"):
-            random_brightness(IMAGES, IMAGE_KEYS, wrong)
-    assert np.array_equal(random_brightness(IMAGES, IMAGE_KEYS, 0), IMAGES)
+            random_brightness(TENSOR, IMAGE_KEYS, wrong)
+    assert np.array_equal(random_brightness(TENSOR, IMAGE_KEYS, 0), IMAGES)
 
 
 # Images.
@@ -344,7 +346,7 @@ def test_an_image_has_one_or_three_channels():
 
 
 def test_floats_equal_those_of_convert_image_dtype():
-    found = to_float(IMAGES)
+    found = to_float(TENSOR)
     assert np.array_equal(found, tf.image.convert_image_dtype(IMAGES, tf.float32))
     assert (found.dtype, found.numpy().max()) == (tf.float32, 1)
     assert np.array_equal(to_float(found), found)
@@ -352,10 +354,10 @@ def test_floats_equal_those_of_convert_image_dtype():
 
 @pytest.mark.parametrize("size", [(8, 8), (40, 50), (20, 24), (7, 40)])
 def test_images_are_resized_as_by_tensorflow(size):
-    floats = to_float(IMAGES)
+    floats = to_float(TENSOR)
     expected = tf.image.resize(floats, size, antialias=True)
     assert np.array_equal(resize(floats, size), expected)
-    found = resize(IMAGES, size)
+    found = resize(TENSOR, size)
     assert found.dtype == tf.uint8
     np.testing.assert_allclose(found, expected.numpy() * 255, atol=0.501)
 
@@ -364,7 +366,7 @@ def test_resized_images_equal_those_of_the_images_job():
     """To within one level, because Pillow rounds between its two passes."""
     image = wave(300, 200)
     expected = np.asarray(image.resize((64, 48), Image.Resampling.BILINEAR)).astype(int)
-    found = resize(np.asarray(image)[None], (48, 64))[0].numpy()
+    found = resize(tf.constant(np.asarray(image)[None]), (48, 64))[0].numpy()
     assert abs(found - expected).max() <= 1
 
 
@@ -373,7 +375,7 @@ def test_images_of_different_sizes_become_a_batch():
     ragged = tf.ragged.stack([tf.RaggedTensor.from_tensor(image) for image in images])
     assert ragged.shape.as_list() == [3, None, None, 3]
     found = resize(ragged, (12, 16))
-    expected = [resize(image[None], (12, 16))[0] for image in images]
+    expected = [resize(tf.constant(image[None]), (12, 16))[0] for image in images]
     assert np.array_equal(found, expected)
     mapped = tf.data.Dataset.from_tensors(ragged).map(partial(resize, size=(12, 16)))
     assert mapped.element_spec == tf.TensorSpec([3, 12, 16, 3], tf.uint8)
@@ -391,7 +393,7 @@ UNIT = Moments((0.5,), (2.0,), "float32")
 def test_normalized_values_equal_those_of_numpy(dtype, shape, channels):
     values = np.random.default_rng(0).integers(0, 100, shape).astype(dtype)
     mean, std = np.array([20.0, 30.5, 40.25])[:channels], np.array([1.0, 2.5, 7.0])[:channels]
-    found = normalize(values, Moments(tuple(mean), tuple(std), dtype))
+    found = normalize(tf.constant(values), Moments(tuple(mean), tuple(std), dtype))
     assert found.dtype == tf.float32
     expected = (values.astype(np.float64) - mean) / std
     np.testing.assert_allclose(found, expected.astype(np.float32), rtol=1e-6, atol=1e-6)
@@ -400,7 +402,7 @@ def test_normalized_values_equal_those_of_numpy(dtype, shape, channels):
 def test_large_numbers_that_differ_little_are_normalized_exactly():
     seconds = 1.7e9 + np.arange(100.0)
     moments = Moments((float(seconds.mean()),), (float(seconds.std()),), "float64")
-    found = normalize(seconds, moments).numpy()
+    found = normalize(tf.constant(seconds), moments).numpy()
     assert found.mean() == pytest.approx(0, abs=1e-6)
     assert found.std() == pytest.approx(1, rel=1e-6)
 
@@ -427,14 +429,14 @@ def test_padding_stays_zero_with_a_mask(tmp_path):
 def test_values_of_another_dtype_than_the_statistics_are_rejected():
     """Otherwise images from `to_float` would be normalized by the statistics of 0 to 255."""
     moments = Moments((120.0,), (60.0,), "uint8")
-    normalize(IMAGES, moments)
+    normalize(TENSOR, moments)
     with pytest.raises(ValueError, match=r"of uint8, .* found float32: normalize before any conv"):
-        normalize(to_float(IMAGES), moments)
+        normalize(to_float(TENSOR), moments)
 
 
 def test_another_number_of_channels_is_rejected():
     moments = Moments((1.0, 2.0), (1.0, 1.0), "uint8")
-    for values in (IMAGES, np.zeros(2, np.uint8)):
+    for values in (TENSOR, tf.zeros(2, tf.uint8), IMAGES, np.zeros(2, np.uint8)):
         with pytest.raises(ValueError, match="the moments have 2 channels: expected as many"):
             normalize(values, moments)
 

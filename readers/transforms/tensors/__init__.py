@@ -1,0 +1,1 @@
+"""Transforms of TensorFlow's tensors; everything that they need of TensorFlow is here."""
