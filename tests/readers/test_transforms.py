@@ -621,6 +621,7 @@ def test_new_texts_have_the_ids_that_the_job_would_write(words, vectorizer, text
     texts = [*texts, " ".join(texts), "A unk, never-seen b!"]
     found = vectorizer(tf.constant(texts)).to_list()
     assert found == [tokenizer(text.encode()).tolist() for text in texts]
+    assert [ids.tolist() for ids in vectorizer(texts)] == found
 
 
 def test_an_empty_batch_of_texts_has_no_ids(words, tmp_path):
