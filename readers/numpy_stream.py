@@ -158,7 +158,7 @@ def as_numpy(
         transform: A function that is given each batch and int64 keys [B], and returns the batch to
             use instead. A key is a pseudo-random number that depends only on the seed, the epoch
             and the record's place (and, with `interleave`, the host), so a resumed run augments in
-            the same way. `readers.augment` has functions for it.
+            the same way. `readers.transforms` has functions for it.
         prefetch: How many batches a thread makes ahead, while the program computes; 0 makes each
             when it is asked for. A state counts the batches returned, not those made ahead.
 

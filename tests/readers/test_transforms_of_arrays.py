@@ -29,17 +29,19 @@ KEYS = RNG.integers(-(2**63), 2**63 - 1, 48)
 
 each_dtype = pytest.mark.parametrize("dtype", IMAGES)
 
-# Both compute in float32, but XLA may round a product and a sum once instead of twice, and sums of
-# many numbers depend on their order: a few steps of 2**-24 between 0 and 1, and one level of uint8
-# where a number is halfway between two.
+# Both compute in float32, but a compiler may round a product and a sum once instead of twice, and
+# sums of many numbers depend on their order: a few steps of 2**-24 between 0 and 1, and one level of
+# uint8 where a number is halfway between two.
 CLOSE = {"uint8": 1, "float32": 8 * 2.0**-24}
+
+# TensorFlow's graphs multiply by 1 / std instead of dividing: two roundings instead of one.
+QUOTIENTS = 2.0**-22
 
 
 def both(transform, values, *others):
-    """The results of arrays, and those of the same tensors in a pipeline."""
+    """The results of arrays, and those of the same tensors."""
     found = transform(values, *others)
-    pipeline = tf.data.Dataset.from_tensors((values, *others)).map(transform)
-    expected = next(iter(pipeline)).numpy()
+    expected = transform(tf.constant(values), *map(tf.constant, others)).numpy()
     assert type(found) is np.ndarray
     assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
     return found, expected
@@ -208,15 +210,21 @@ def test_impossible_transforms_of_arrays_are_rejected(transform, message):
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "float16", "float32", "float64", "int64"])
 @pytest.mark.parametrize("shape", [(7, 3), (5, 4, 6, 3), (0, 4, 3), (5, 0, 3)])
 def test_normalized_arrays_equal_tensors(dtype, shape):
-    """Exactly: each value is a difference and a quotient, which IEEE 754 defines."""
+    """Exactly, because IEEE 754 defines differences and quotients."""
     values = RNG.integers(0, 100, shape).astype(dtype)
     kept = values.copy()
     for channels in (1, 3):
         moments = Moments((20.0, 30.5, 40.25)[:channels], (1.0, 2.5, 7.0)[:channels], dtype)
-        found = transforms.normalize(values, moments)
-        expected = transforms.normalize(tf.constant(values), moments)
+        found, expected = both(partial(transforms.normalize, moments=moments), values)
         assert found.dtype == np.float32 and np.array_equal(found, expected)
     assert np.array_equal(values, kept)
+
+
+def test_normalized_arrays_are_close_to_tensors_of_a_graph():
+    moments = Moments((100.0, 110.0, 120.0), (60.0, 57.0, 23.0), "uint8")
+    normalize = partial(transforms.normalize, moments=moments)
+    expected = tf.function(normalize)(tf.constant(PIXELS))
+    np.testing.assert_allclose(normalize(PIXELS), expected, rtol=QUOTIENTS)
 
 
 def test_arrays_of_batches_are_normalized_with_masks_and_ragged(tmp_path):
@@ -278,6 +286,30 @@ def test_ids_of_arrays_of_texts_equal_those_of_tensors(tokens, max_length, tmp_p
     for one in ("a text", b"a text", [TEXTS]):
         with pytest.raises(ValueError, match=r"expected a batch of texts \[B\], found the shape"):
             fixed(one)
+
+
+# Readers.
+
+
+def test_one_function_augments_alike_in_load_and_as_numpy(tmp_path):
+    schema = readers.Schema({"image": ("uint8", (20, 24, 3)), "label": ("int64",)})
+    records = [{"image": image, "label": number} for number, image in enumerate(PIXELS)]
+    path = write_dataset(tmp_path / "photos", schema, {"train": [records[:20], records[20:]]})
+    moments = Moments((120.0, 125.0, 130.0), (60.0, 70.0, 65.0), "uint8")
+
+    def augment(batch, keys):
+        images = transforms.random_flip(batch["image"], keys)
+        images = transforms.random_crop(images, keys, (20, 24), padding=4)
+        return {**batch, "image": transforms.normalize(images, moments)}
+
+    options = {"batch_size": 7, "shuffle": True, "seed": 3, "repeat": 2, "transform": augment}
+    arrays = list(readers.as_numpy(path, **options))
+    tensors = list(readers.load(path, **options))
+    assert len(arrays) == len(tensors) == 14
+    for found, expected in zip(arrays, tensors, strict=True):
+        assert np.array_equal(found["label"], expected["label"])
+        assert type(found["image"]) is np.ndarray
+        np.testing.assert_allclose(found["image"], expected["image"], rtol=QUOTIENTS)
 
 
 # Without TensorFlow.
