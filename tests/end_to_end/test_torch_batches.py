@@ -164,6 +164,23 @@ def test_keys_do_not_depend_on_workers(dataset):
 
 
 @pytest.mark.parametrize("workers", [0, 2])
+def test_transforms_of_arrays_draw_in_workers_as_in_as_numpy(dataset, workers):
+    def noisy(vectors, keys):
+        return vectors + readers.transforms.uniform(keys, "noise")[:, None]
+
+    def of_tensors(batch, keys):
+        return {"vector": torch.from_numpy(noisy(batch["vector"].numpy(), keys.numpy()))}
+
+    batches = readers.torch_batches(dataset, **SHUFFLED, transform=of_tensors)
+    found = [batch["vector"].numpy() for batch in loader(batches, workers)]
+    arrays = readers.as_numpy(
+        dataset, **SHUFFLED, transform=lambda batch, keys: noisy(batch["vector"], keys)
+    )
+    for tensor, array in zip(found, arrays, strict=True):
+        assert np.array_equal(tensor, array)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("done", [0, 7, 99])
 @pytest.mark.parametrize("kind", ["steps", "length"])
 def test_a_stateful_loader_resumes(dataset, runs, workers, done, kind):
