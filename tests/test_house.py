@@ -94,7 +94,7 @@ def test_no_part_of_beam_jobs_imports_tensorflow():
 
 
 def test_readers_import_frameworks_in_three_packages_alone():
-    heavy = ("readers/tfdata", "readers/tensors", "readers/transforms/tensors")
+    heavy = ("readers/tfdata", "readers/tensors", "readers/transforms/tftensors")
     modules = set(modules_in("readers")) - set(modules_in(*heavy)) - {"readers.__main__"}
     others = {"tensorflow", "torch", "jax", "apache_beam", "beam_jobs"}
     assert not loaded_by(sorted(modules)) & others

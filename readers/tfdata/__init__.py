@@ -1,1 +1,1 @@
-"""Batches as a `tf.data.Dataset`; this package and `transforms.tensors` import TensorFlow."""
+"""Batches as a `tf.data.Dataset`; this package and `transforms.tftensors` import TensorFlow."""

@@ -1,4 +1,4 @@
-"""The operations of transforms, computed by NumPy; `tensors.operations` has the same names."""
+"""The operations of transforms, computed by NumPy; `tftensors.operations` has the same names."""
 
 from __future__ import annotations
 

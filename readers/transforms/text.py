@@ -22,7 +22,7 @@ from readers.format.manifest import (
 from readers.transforms.operations import Array, is_tensor
 
 if TYPE_CHECKING:
-    from readers.transforms.tensors.texts import TensorTokenizer
+    from readers.transforms.tftensors.texts import TensorTokenizer
 
 # The same as in beam_jobs/jobs/text/tokens.py; a test compares the two.
 PUNCTUATION = rb"""!"#$%&()*+,-./:;<=>?@[\]^_`{|}~'"""
@@ -104,7 +104,7 @@ class Vectorizer:
 
     @cached_property
     def _tensor_tokenizer(self) -> TensorTokenizer:
-        from readers.transforms.tensors.texts import TensorTokenizer
+        from readers.transforms.tftensors.texts import TensorTokenizer
 
         return TensorTokenizer(self._words, self._most)
 

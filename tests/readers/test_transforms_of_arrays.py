@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import subprocess
 import sys
 from functools import partial
@@ -17,7 +18,8 @@ from PIL import Image
 
 import readers
 from readers import transforms
-from readers.transforms import Moments, Vectorizer
+from readers.transforms import Moments, Vectorizer, arrays
+from readers.transforms.tftensors import operations as tftensors
 from tests.support.checkout import ROOT
 from tests.support.datasets import SIGNALS, signals, write_dataset
 from tests.support.images import encoded
@@ -45,6 +47,20 @@ def both(transform, values, *others):
     assert type(found) is np.ndarray
     assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
     return found, expected
+
+
+def test_arrays_and_tensors_have_the_same_operations():
+    found, expected = (
+        {name for name, value in vars(module).items() if is_own(value, module)}
+        for module in (arrays, tftensors)
+    )
+
+    assert found == expected >= {"cropped", "resized", "standardized"}
+
+
+def is_own(value, module) -> bool:
+    name = getattr(value, "__name__", "_")
+    return getattr(value, "__module__", "") == module.__name__ and not name.startswith("_")
 
 
 # Random numbers.
@@ -280,7 +296,7 @@ def test_ids_of_arrays_of_texts_equal_those_of_tensors(tokens, max_length, tmp_p
         assert found.dtype == object
         assert [ids.tolist() for ids in found] == expected
         assert {ids.dtype for ids in found} == {np.dtype(np.int64)}
-    fixed = Vectorizer(directory, length=2)
+    fixed = pickle.loads(pickle.dumps(Vectorizer(directory, length=2)))
     assert np.array_equal(fixed(TEXTS), fixed(tf.constant(TEXTS)))
     assert (fixed(TEXTS).dtype, fixed([]).shape) == (np.int64, (0, 2))
     for one in ("a text", b"a text", [TEXTS]):
