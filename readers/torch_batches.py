@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from readers.batches.batch_format import is_number
+from readers.batches.batch_slice import Transform
 from readers.numpy_stream import plan_of_numbers
 from readers.shards.plan import Paths
 
 if TYPE_CHECKING:
-    import torch
     from typing_extensions import Unpack
 
     from readers.batches.planning import Reading
@@ -23,7 +23,7 @@ def torch_batches(
     batch_size: int | Sequence[int],
     as_supervised: Sequence[str] | None = None,
     shard: tuple[int, int] | str = "auto",
-    transform: Callable[[dict[str, Any], torch.Tensor], dict[str, Any]] | None = None,
+    transform: Transform | None = None,
     pin_memory: bool = False,
     prefetch: int = 2,
     **reading: Unpack[Reading],
@@ -44,9 +44,10 @@ def torch_batches(
         as_supervised: Feature names: each batch is a tuple of these instead of a dict.
         shard: (index, count) of this host. `auto` is the rank and the world size of
             `torch.distributed`, or else what `readers.as_numpy` finds. Workers are not hosts.
-        transform: A function that is given each batch and int64 keys [B], and returns the batch to
-            use instead. A key is a pseudo-random number that depends only on the seed, the epoch
-            and the record's place, so any number of workers augments in the same way.
+        transform: A function that is given each batch of NumPy arrays and int64 keys [B], and
+            returns the batch to use instead, of arrays or tensors. A key is a pseudo-random number
+            that depends only on the seed, the epoch and the record's place, so any number of workers
+            augments in the same way. `readers.transforms` has functions for it.
         pin_memory: Puts tensors into pinned memory. In a `DataLoader` with workers, use its own
             argument instead, because workers have no device.
         prefetch: How many batches a thread makes ahead where there are no workers; 0 makes none.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from readers.batches.batch_slice import BatchSlice
+from readers.batches.batch_slice import BatchSlice, ToArrays, Transform
 from readers.batches.by_length import BatchesByLength, open_by_length
 from readers.batches.by_step import BatchesByStep
 from readers.batches.options import ReadOptions
@@ -24,8 +24,6 @@ try:
     from torch.utils.data import IterableDataset, get_worker_info
 except ModuleNotFoundError:
     raise ImportError("readers.torch_batches needs PyTorch: pip install torch") from None
-
-Transform = Callable[[dict[str, Any], "torch.Tensor"], dict[str, Any]]
 
 
 class TorchBatches(IterableDataset[Any]):
@@ -55,7 +53,8 @@ class TorchBatches(IterableDataset[Any]):
         prefetch: int,
     ) -> None:
         self._plan, self._options, self._shard, self._drawn = plan, options, shard, drawn
-        self._transform, self._pin_memory, self._prefetch = transform, pin_memory, prefetch
+        self._to_arrays = ToArrays(plan.schema, options, transform)
+        self._pin_memory, self._prefetch = pin_memory, prefetch
         self.passes = _PassCounter()
         self._opened: tuple[tuple[Any, ...], BatchesByStep | BatchesByLength] | None = None
 
@@ -114,16 +113,12 @@ class TorchBatches(IterableDataset[Any]):
         return host
 
     def tensors(self, found: BatchSlice, batches: BatchesByStep | BatchesByLength) -> Any:
-        """The batch of some records: a dict of tensors, or what `transform` makes of it."""
-        options = self._options
-        arrays = found.arrays(self._plan.schema, options.format, batches.memory.empty)
+        """The batch of some records: a dict of tensors, or a tuple of some of them."""
+        batch = self._to_arrays(found, batches.memory.empty)
         pin = self._pin_memory and get_worker_info() is None
-        batch = {name: tensor_of(array, pin) for name, array in arrays.items()}
-        if self._transform is not None:
-            keys = found.keys(options.seed or 0, options.part_of_host or 0)
-            batch = self._transform(batch, torch.from_numpy(keys))
-        names = options.as_supervised
-        return batch if names is None else tuple(batch[name] for name in names)
+        if isinstance(batch, tuple):
+            return tuple(tensor_of(array, pin) for array in batch)
+        return {name: tensor_of(array, pin) for name, array in batch.items()}
 
     def ahead(self, batches: Iterator[Any]) -> Iterator[Any]:
         """The batches of a pass, read ahead where no worker does."""
@@ -244,8 +239,10 @@ class _PassCounter:
         self._word[0] = (number + 1) * 2**31 + self._mine[0]
 
 
-def tensor_of(array: np.ndarray, pin: bool) -> Any:
+def tensor_of(array: Any, pin: bool) -> Any:
     """A tensor in the memory of an array; lists of bytes, or of tensors of different sizes."""
+    if isinstance(array, torch.Tensor):
+        return array.pin_memory() if pin else array
     if array.dtype.hasobject:
         return [
             tensor_of(value, pin) if isinstance(value, np.ndarray) else value

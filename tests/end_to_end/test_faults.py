@@ -359,7 +359,7 @@ def hand_overs():
     statistics = outputs(write_references._WriteReferences, STATISTICS, "outputs")
     yield "statistics of files", files, statistics
     strata, pieces = ["stratified", "strata of texts"], ["strata of texts"]
-    yield "labels of files", ["stratified"], outputs(plan_references._LabelReferences)
+    yield "labels of files", ["stratified"], outputs(plan_references._Count)
     yield "blocks to be split", ["stratified"], inputs(plan_references._Resplit)
     yield "split blocks", ["stratified"], outputs(plan_references._Resplit)
     yield "grouped label hashes", strata, inputs(plan_strata._Pick)

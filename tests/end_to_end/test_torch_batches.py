@@ -168,16 +168,14 @@ def test_transforms_of_arrays_draw_in_workers_as_in_as_numpy(dataset, workers):
     def noisy(vectors, keys):
         return vectors + readers.transforms.uniform(keys, "noise")[:, None]
 
-    def of_tensors(batch, keys):
-        return {"vector": torch.from_numpy(noisy(batch["vector"].numpy(), keys.numpy()))}
+    def transform(batch, keys):
+        return {"vector": noisy(batch["vector"], keys)}
 
-    batches = readers.torch_batches(dataset, **SHUFFLED, transform=of_tensors)
+    batches = readers.torch_batches(dataset, **SHUFFLED, transform=transform)
     found = [batch["vector"].numpy() for batch in loader(batches, workers)]
-    arrays = readers.as_numpy(
-        dataset, **SHUFFLED, transform=lambda batch, keys: noisy(batch["vector"], keys)
-    )
+    arrays = readers.as_numpy(dataset, **SHUFFLED, transform=transform)
     for tensor, array in zip(found, arrays, strict=True):
-        assert np.array_equal(tensor, array)
+        assert np.array_equal(tensor, array["vector"])
 
 
 @pytest.mark.parametrize("workers", [0, 2])
