@@ -13,6 +13,7 @@ import numpy as np
 from beam_jobs.cli.flags import flag
 from beam_jobs.cli.inputs import InputFlags, label_flag
 from beam_jobs.errors import UsageError
+from beam_jobs.jobs.encodings import parse_encodings
 from beam_jobs.jobs.images.annotation_flags import parse_annotations
 from beam_jobs.jobs.images.annotations import Unannotated
 from beam_jobs.jobs.images.boxes import AnnotationsOf, Resize
@@ -21,6 +22,7 @@ from beam_jobs.jobs.images.image_files import MAX_PIXELS, Frames
 from beam_jobs.jobs.images.job import ImageDtype, ImageEncoding, ImageJob
 from beam_jobs.jobs.images.pixels import parse_image_size
 from beam_jobs.jobs.protocols import RecordJob
+from readers.format.schema import IMAGE_ENCODINGS
 
 _MAX_RECORD_BYTES = 1 << 31  # protobuf's limit
 
@@ -53,8 +55,9 @@ class ImageFlags(InputFlags):
     )
     encoding: ImageEncoding = flag(
         "tensor",
-        "tensor: pixels, fastest to read; raw: their bytes without dtype and shape; jpeg, png: "
-        "compressed; source: the file's own bytes if TensorFlow can read them, otherwise PNG",
+        "tensor: pixels, fastest to read; raw: their bytes without dtype and shape; list: numbers in an "
+        "Example's own list; jpeg, png: compressed; source: the file's own bytes if TensorFlow can read "
+        "them, otherwise PNG",
     )
     jpeg_exact: bool = flag(
         False,
@@ -121,6 +124,12 @@ class ImageFlags(InputFlags):
         "both (upright beside YOLO boxes)",
     )
 
+    @property
+    def image_encoding(self) -> ImageEncoding:
+        """The encoding of `image`."""
+        chosen = parse_encodings(self.encodings).get("image", self.encoding)
+        return cast(ImageEncoding, chosen)
+
     def check(self) -> None:
         super().check()
         if self.annotations_of != "auto" and not (self.boxes or self.masks):
@@ -138,7 +147,7 @@ class ImageFlags(InputFlags):
             raise UsageError(f"--resize {self.resize}: add the --image_size to resize to")
         if self.jpeg_exact and not size:
             raise UsageError("--jpeg_exact: add the --image_size that JPEGs are resized to")
-        if self.encoding == "source" and size:
+        if self.image_encoding == "source" and size:
             raise UsageError("--encoding source keeps the files as they are: drop --image_size")
         if self.frames == "all":
             self._check_frames()
@@ -150,20 +159,22 @@ class ImageFlags(InputFlags):
             )
 
     def _check_pixels(self) -> None:
-        if self.encoding == "jpeg" and self.channels == 4:
+        if self.image_encoding == "jpeg" and self.channels == 4:
             raise UsageError("--channels 4: --encoding jpeg has no alpha; use png or tensor")
         if self.max_pixels < 1:
             raise UsageError(f"--max_pixels {self.max_pixels}: expected a number of at least 1")
-        encoded = self.image_size == "none" and self.encoding not in ("tensor", "raw")
+        encoded = self.image_size == "none" and self.image_encoding in IMAGE_ENCODINGS
         if encoded and self.max_pixels > _MAX_READ:
             raise UsageError(
                 f"--max_pixels {self.max_pixels}: readers decode images of at most {_MAX_READ} pixels; "
                 "use --encoding tensor, or add --image_size"
             )
-        kept = {"uint8": get_args(ImageEncoding), "uint16": ("tensor", "raw", "png")}
-        if self.encoding not in (encodings := kept.get(self.dtype, ("tensor", "raw"))):
+        pixels = ("tensor", "raw", "list")
+        kept = {"uint8": get_args(ImageEncoding), "uint16": (*pixels, "png"), "float32": pixels}
+        if self.image_encoding not in (encodings := kept[self.dtype]):
+            given = "--encoding " if self.image_encoding == self.encoding else "--encodings image="
             raise UsageError(
-                f"--dtype {self.dtype}: --encoding {self.encoding} does not hold such pixels; use "
+                f"--dtype {self.dtype}: {given}{self.image_encoding} does not hold such pixels; use "
                 f"{' or '.join(encodings)}"
             )
 
@@ -172,7 +183,7 @@ class ImageFlags(InputFlags):
             raise UsageError(
                 "--frames all: --boxes and --masks are about one image; drop them, or --frames"
             )
-        if self.encoding == "source":
+        if self.image_encoding == "source":
             raise UsageError(
                 "--frames all: --encoding source keeps all frames in one record; use png or tensor"
             )
@@ -201,13 +212,14 @@ class ImageFlags(InputFlags):
             image_size=parse_image_size(self.image_size),
             resize=self.resize,
             channels=self.channels,
-            encoding=self.encoding,
+            encoding=self.image_encoding,
             extras=extras,
             annotations=annotations,
             jpeg_exact=self.jpeg_exact,
             frames=self.frames,
             dtype=self.dtype,
             max_pixels=self.max_pixels,
+            encodings=parse_encodings(self.encodings),
         )
 
     def warnings(self, job: RecordJob) -> Iterable[str]:

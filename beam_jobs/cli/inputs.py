@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from beam_jobs.cli.flags import JobFlags, flag
 from beam_jobs.errors import UsageError
+from beam_jobs.jobs.encodings import parse_encodings
 from beam_jobs.sources.archives.archive import archive_kind
 from beam_jobs.sources.columns import first_value, holds_lists, stated_classes
 from beam_jobs.sources.embedded import EmbeddedInputs
@@ -92,6 +93,15 @@ class InputFlags(JobFlags):
         metavar="NAME:DTYPE,…",
     )
 
+    encodings: str = flag(
+        "",
+        "how to store single features, such as boxes=list,label=raw: tensor, a TensorProto; raw, bytes "
+        "without dtype and shape; list, the numbers or strings of an Example; text, a single string; jpeg "
+        "and png, images. Features have the names before --names; takes precedence over --encoding",
+        unset="as the job stores them",
+        metavar="FEATURE=ENCODING,…",
+    )
+
     target: str = flag(
         "",
         "a column of numbers that a model predicts, such as column:price: feature `target`, float32; for "
@@ -107,6 +117,7 @@ class InputFlags(JobFlags):
 
     def check(self) -> None:
         Dialect.parse(self.text_encoding, self.delimiter)
+        parse_encodings(self.encodings)
         if self.table and len(self.input) > 1:
             raise UsageError(
                 f"--input {' '.join(self.input)}: with --table, expected the one folder that all "

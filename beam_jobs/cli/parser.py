@@ -85,7 +85,7 @@ _JOBS = {
 _NOT_OF_THE_DATASET = {"output", "overwrite", "dry_run", "engine", "max_rejects", "config", "json"}
 
 _EXACT = {"exact_splits", "folds"}
-_RAW = {"delimiter", "target", "text_encoding", *_EXACT}
+_RAW = {"delimiter", "encodings", "target", "text_encoding", *_EXACT}
 
 # Flags that manifests state only if they are given: the same command gives the same manifest as before
 # there were these flags.

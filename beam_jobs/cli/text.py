@@ -10,6 +10,7 @@ from typing import get_args
 from beam_jobs.cli.flags import flag, names_in
 from beam_jobs.cli.inputs import FILES_TRIED, InputFlags, label_flag
 from beam_jobs.errors import UsageError
+from beam_jobs.jobs.encodings import parse_encodings
 from beam_jobs.jobs.text.job import TextJob, Tokens
 from beam_jobs.jobs.text.reading import TextUnit, has_several_labels
 from beam_jobs.jobs.text.subwords import Subwords, check_vocabulary_size
@@ -190,6 +191,7 @@ class TextFlags(InputFlags):
             window=self.window,
             stride=self.stride or self.window,
             drop_duplicates=self.drop_duplicates,
+            encodings=parse_encodings(self.encodings),
         )
         names = stated_classes(job.inputs, job.label_field) if job.label_field else ()
         return replace(job, several_labels=has_several_labels(job), label_names=names)

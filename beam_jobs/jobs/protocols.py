@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import numpy as np
 
 from beam_jobs.errors import UsageError
+from beam_jobs.jobs.encodings import NONE, Encodings, with_encodings
 from beam_jobs.jobs.passes import EncodingPlan, FirstPass, SecondPass
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.records.rejects import OnReject, Reject
@@ -23,12 +24,23 @@ from readers.format.schema import Feature, Schema
 
 
 def complete_schema(
-    own: Mapping[str, Feature], labels: Labels, extras: Iterable[ExtraFeature]
+    own: Mapping[str, Feature],
+    labels: Labels,
+    extras: Iterable[ExtraFeature],
+    encodings: Encodings = NONE,
+    compressed: Mapping[str, Collection[str]] = NONE,
 ) -> Schema:
     """The schema of a job's records: their own features, then key, label and extra columns.
 
+    Args:
+        own: The job's own features.
+        labels: Where labels come from.
+        extras: The columns that become features.
+        encodings: The encodings that are chosen by name.
+        compressed: The encodings of images that the job can give some features.
+
     Raises:
-        UsageError: Two features have the same name.
+        UsageError: Two features have the same name, or a chosen encoding does not fit.
     """
     features = {**own, "key": Feature("string")}
     if labels.feature:
@@ -40,7 +52,7 @@ def complete_schema(
                 "the column"
             )
         features[extra.name] = extra.feature
-    return Schema(features)
+    return Schema(with_encodings(features, encodings, compressed))
 
 
 # A task of uncounted ranges -> the line ends in each range.

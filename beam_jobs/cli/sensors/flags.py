@@ -9,6 +9,7 @@ from typing import cast
 from beam_jobs.cli.flags import flag, names_in
 from beam_jobs.cli.sensors.recordings import RecordingFlags
 from beam_jobs.errors import UsageError
+from beam_jobs.jobs.encodings import parse_encodings
 from beam_jobs.jobs.protocols import RecordJob
 from beam_jobs.jobs.sensors.conditioning import Conditioning, LastWindow
 from beam_jobs.jobs.sensors.formats.registry import suffixes_with
@@ -235,6 +236,7 @@ class SensorFlags(RecordingFlags):
             rows=self.record == "row",
             window_label=WindowLabel.parse(self.window_label),
             rate_column=rate_column,
+            encodings=parse_encodings(self.encodings),
         ).with_schema()
 
     def warnings(self, job: RecordJob) -> Iterable[str]:

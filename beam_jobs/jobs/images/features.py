@@ -8,7 +8,7 @@ from typing import Any
 from beam_jobs.jobs.images.annotations import ImageAnnotations
 from beam_jobs.jobs.images.boxes import AnnotationsOf, Boxes, move_boxes, move_keypoints
 from beam_jobs.jobs.images.coco.objects import keypoints_of
-from beam_jobs.jobs.images.masks import MaskMover, mask_png, read_mask
+from beam_jobs.jobs.images.masks import MaskMover, read_mask
 from beam_jobs.jobs.record import UNANNOTATED
 from beam_jobs.sources.source import Source
 
@@ -32,7 +32,7 @@ class AnnotationReader:
     max_pixels: int
 
     def features(self) -> dict[str, Any]:
-        """The features of a record besides its image; `UNANNOTATED` if one was missing.
+        """The features of a record besides its image, a mask as an image; `UNANNOTATED` if one was missing.
 
         Raises:
             RejectError: An annotation is missing or broken, or does not fit the image.
@@ -49,11 +49,11 @@ class AnnotationReader:
     def _mask(self) -> dict[str, Any]:
         opened = self.annotations.found(self.annotations.open_mask, self.source)
         if opened is None:
-            return {"mask": mask_png(self.mover.empty()), **_MISSING}
+            return {"mask": self.mover.empty(), **_MISSING}
         mask = read_mask(opened, self.max_pixels)
         # YOLO's boxes state no size and are about the upright image, so a mask beside them is, too.
         tie: AnnotationsOf = "upright" if self.annotations.boxes == "yolo" else "stored"
-        return {"mask": mask_png(self.mover.moved(mask, tie))}
+        return {"mask": self.mover.moved(mask, tie)}
 
     def _objects(self) -> dict[str, Any]:
         """The boxes of the objects in an image, and what is asked for besides."""

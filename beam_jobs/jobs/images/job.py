@@ -11,6 +11,7 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from beam_jobs.errors import RejectError
+from beam_jobs.jobs.encodings import Encodings
 from beam_jobs.jobs.file_passes import FilesInParts
 from beam_jobs.jobs.images.annotations import ImageAnnotations
 from beam_jobs.jobs.images.boxes import Geometry, Resize
@@ -28,6 +29,7 @@ from beam_jobs.jobs.images.image_files import (
 )
 from beam_jobs.jobs.images.masks import MaskMover
 from beam_jobs.jobs.images.pixels import (
+    encoded,
     readers_decode_alike,
     resized,
     to_mode,
@@ -41,16 +43,17 @@ from beam_jobs.sources.extra_features import ExtraFeature
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.source import Source
-from readers.format.schema import Feature, Schema
+from readers.format.schema import IMAGE_ENCODINGS, Feature, Schema
 
-ImageEncoding = Literal["tensor", "raw", "jpeg", "png", "source"]
+ImageEncoding = Literal["tensor", "raw", "list", "jpeg", "png", "source"]
 
 ImageDtype = Literal["uint8", "uint16", "float32"]
 
 # Antialiased when it shrinks an image, as in training pipelines.
 _FILTER = Image.Resampling.BILINEAR
 
-_JPEG_QUALITY = 95
+# Encodings that this job computes; JPEG would change the class ids of a mask.
+_COMPRESSED = {"image": IMAGE_ENCODINGS, "mask": ("png",)}
 
 # The bytes of an Example besides its image; only sizes of shards depend on it.
 _OVERHEAD_BYTES = 200
@@ -66,7 +69,7 @@ class ImageJob(FilesInParts):
         image_size: (height, width) in pixels; None keeps each image's own size.
         resize: "stretch" to the size, "fit" inside it with black borders, or "crop" the center.
         channels: 1 for grayscale, 3 for RGB, 4 for RGBA.
-        encoding: "tensor" or "raw" for pixels, "jpeg", "png", or "source" for the files' own bytes.
+        encoding: "tensor", "raw" or "list" for pixels, "jpeg", "png", or "source" for the files' own bytes.
         extras: Columns that become features.
         annotations: Where boxes, captions and masks come from.
         jpeg_exact: Whether JPEGs are decoded at their full size before they are resized.
@@ -74,6 +77,7 @@ class ImageJob(FilesInParts):
         dtype: "uint8", "uint16" for 16 bits, or "float32" for floating-point pixels as they are and
             others from 0 to 1.
         max_pixels: The most pixels of an image and of a mask; larger ones are rejects.
+        encodings: The encodings of features that are chosen by name; that of `image` is `encoding`.
     """
 
     inputs: Inputs
@@ -88,6 +92,7 @@ class ImageJob(FilesInParts):
     frames: Frames = "first"
     dtype: ImageDtype = "uint8"
     max_pixels: int = MAX_PIXELS
+    encodings: Encodings = field(default_factory=dict)
 
     @property
     def has_windows(self) -> bool:
@@ -109,7 +114,7 @@ class ImageJob(FilesInParts):
             own["instance_masks"] = Feature("uint8", (None, height, width))
         if self.annotations.has_mask:
             own["mask"] = Feature("uint8", (height, width, 1), "png")
-        return complete_schema(own, self.labels, self.extras)
+        return complete_schema(own, self.labels, self.extras, self.encodings, _COMPRESSED)
 
     @property
     def class_names(self) -> Names:
@@ -135,7 +140,7 @@ class ImageJob(FilesInParts):
         Returns:
             `image`: the pixels [H, W, C], or encoded bytes. As far as the job has annotations: `boxes`,
             float32 [n, 4]; `box_labels`, the n class names; `keypoints`, float32 [n, k, 3]; `instance_masks`, uint8
-            [n, H, W]; `captions`, texts; `mask`, a PNG.
+            [n, H, W]; `captions`, texts; `mask`, a PNG or uint8 [H, W, 1].
             `MORE_FRAMES` if the file has frames that are left out, `UNANNOTATED` if an annotation is missing.
 
         Raises:
@@ -165,7 +170,10 @@ class ImageJob(FilesInParts):
     ) -> dict[str, Any]:
         mover = MaskMover(geometry, self.image_size, self.resize, self.annotations.about)
         reader = AnnotationReader(self.annotations, source, mover, self.max_pixels)
-        return {"image": image, **reader.features()}
+        features = reader.features()
+        if mask := features.get("mask"):
+            features["mask"] = encoded(mask, self.encodings.get("mask", "png"))
+        return {"image": image, **features}
 
     def parts_of(self, source: Source, data: bytes) -> list[tuple[str, int]]:
         keys = [source.key]
@@ -174,7 +182,7 @@ class ImageJob(FilesInParts):
                 count = count_frames(image, len(data))
             keys = [f"{source.key}#{number}" for number in range(1, count + 1)]
         size = len(data) // len(keys)
-        if self.encoding in ("tensor", "raw"):
+        if self.encoding not in IMAGE_ENCODINGS:
             header = None if self.image_size else header_of(io.BytesIO(data), self.max_pixels)
             height, width = self.image_size or (header[0] if header else (0, 0))
             size = height * width * self.channels * np.dtype(self.dtype).itemsize
@@ -208,7 +216,7 @@ class ImageJob(FilesInParts):
                 image = ImageOps.exif_transpose(image)
             upright = to_mode(image, self.channels)
             decoded = upright.height, upright.width
-            pixels = self._encoded(self._resized(upright, _FILTER))
+            pixels = encoded(self._resized(upright, _FILTER), self.encoding)
         else:
             wide = self._wide(image, file)
             decoded = wide.shape[0], wide.shape[1]
@@ -243,13 +251,3 @@ class ImageJob(FilesInParts):
 
     def _resized(self, image: Image.Image, method: Image.Resampling) -> Image.Image:
         return resized(image, self.image_size, self.resize, method)
-
-    def _encoded(self, image: Image.Image) -> np.ndarray | bytes:
-        if self.encoding in ("tensor", "raw"):
-            return np.asarray(image).reshape(image.height, image.width, self.channels)
-        buffer = io.BytesIO()
-        if self.encoding == "jpeg":
-            image.save(buffer, "JPEG", quality=_JPEG_QUALITY)
-        else:
-            image.save(buffer, "PNG")
-        return buffer.getvalue()

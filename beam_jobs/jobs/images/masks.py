@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Sequence
 from typing import BinaryIO, NamedTuple
@@ -77,10 +76,10 @@ class MaskMover(NamedTuple):
             result[number] = np.asarray(self.moved(Image.fromarray(mask)))
         return result
 
-    def of_classes(self, objects: Sequence[CocoObject], size: tuple[int, int]) -> bytes:
-        """The classes of the pixels as a PNG; arguments and errors as for `of_objects`."""
+    def of_classes(self, objects: Sequence[CocoObject], size: tuple[int, int]) -> Image.Image:
+        """The classes of the pixels; arguments and errors as for `of_objects`."""
         is_about_stored(size, self.geometry, "its segmentation is", self.about)
-        return mask_png(self.moved(Image.fromarray(semantic_mask(objects, size))))
+        return self.moved(Image.fromarray(semantic_mask(objects, size)))
 
 
 def read_mask(opened: BinaryIO, max_pixels: int) -> Image.Image:
@@ -98,10 +97,3 @@ def read_mask(opened: BinaryIO, max_pixels: int) -> Image.Image:
         raise RejectError(f"its mask cannot be read: {error}") from None
     except Exception as error:  # Pillow's plugins raise nearly everything on broken input
         raise RejectError(f"its mask cannot be decoded: {error}") from None
-
-
-def mask_png(mask: Image.Image) -> bytes:
-    """A mask as a PNG file with the same values."""
-    buffer = io.BytesIO()
-    mask.save(buffer, "PNG")
-    return buffer.getvalue()

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import io
+
 import numpy as np
 from PIL import Image, ImageOps
 
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.images.boxes import Resize, letterbox
 from beam_jobs.jobs.images.image_files import CHANGED, ORIENTATION, orientation_of
+from readers.format.schema import IMAGE_ENCODINGS
 
 _WHITE = (255, 255, 255, 255)
+
+_JPEG_QUALITY = 95
 
 
 def readers_decode_alike(image: Image.Image, channels: int) -> bool:
@@ -97,6 +102,23 @@ def resized(
         framed.paste(image.resize(inner[::-1], method), (left, top))
         return framed
     return ImageOps.fit(image, (width, height), method)
+
+
+def encoded(image: Image.Image, encoding: str) -> np.ndarray | bytes:
+    """An 8-bit image as a record holds it.
+
+    Returns:
+        The bytes of a JPEG file for "jpeg" and of a PNG file for "png" and "source"; for any other
+        encoding the pixels, uint8 [height, width, channels].
+    """
+    if encoding not in IMAGE_ENCODINGS:
+        return np.asarray(image).reshape(image.height, image.width, len(image.getbands()))
+    buffer = io.BytesIO()
+    if encoding == "jpeg":
+        image.save(buffer, "JPEG", quality=_JPEG_QUALITY)
+    else:
+        image.save(buffer, "PNG")
+    return buffer.getvalue()
 
 
 def mask_values(mask: Image.Image) -> Image.Image:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from beam_jobs.errors import RejectError, UsageError
+from beam_jobs.jobs.encodings import Encodings
 from beam_jobs.jobs.file_passes import FilesInParts
 from beam_jobs.jobs.protocols import FileJob, Part, complete_schema
 from beam_jobs.jobs.sensors.conditioning import Conditioning
@@ -66,6 +67,7 @@ class SensorJob(FilesInParts):
         window_label: How labels of samples become labels of windows.
         rate_column: The column of metadata with the samples per second of files that do not state it.
         rate: Samples per second of all records, if the first file states it.
+        encodings: The encodings of features that are chosen by name.
         warnings: Remarks about the first file, to be printed before the job runs.
     """
 
@@ -82,6 +84,7 @@ class SensorJob(FilesInParts):
     window_label: WindowLabel = field(default_factory=WindowLabel)
     rate_column: str = ""
     rate: float | None = None
+    encodings: Encodings = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
     def with_schema(self) -> SensorJob:
@@ -124,7 +127,7 @@ class SensorJob(FilesInParts):
 
     def _with_schema_of(self, key: str, record: dict[str, Any]) -> SensorJob:
         try:
-            features = tuple((name, self._feature(value)) for name, value in record.items())
+            features = tuple((name, self._feature(name, value)) for name, value in record.items())
         except ValueError as error:
             raise UsageError(
                 f"{key}: {error}; choose another --encoding, or convert with --dtype"
@@ -160,19 +163,20 @@ class SensorJob(FilesInParts):
                 )
         return tuple(notes)
 
-    def _feature(self, value: Any) -> Feature:
+    def _feature(self, name: str, value: Any) -> Feature:
         if isinstance(value, list):
             first = value[0]
             return Feature(first.dtype.name, (None, None, *first.shape[1:]), "sequence")
         if value.ndim == 0:  # the share of interpolated samples
             return Feature(value.dtype.name)
         length = len(value) if self.conditioning.cuts or self.rows else None
-        return Feature(value.dtype.name, (length, *value.shape[1:]), self.encoding)
+        encoding = "tensor" if name in self.encodings else self.encoding
+        return Feature(value.dtype.name, (length, *value.shape[1:]), encoding)
 
     @property
     def schema(self) -> Schema:
         """The schema of the records: their arrays, key, label and extra columns."""
-        return complete_schema(dict(self.features), self.labels, self.extras)
+        return complete_schema(dict(self.features), self.labels, self.extras, self.encodings)
 
     @property
     def has_windows(self) -> bool:

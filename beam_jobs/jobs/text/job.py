@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar, Literal
 
+from beam_jobs.jobs.encodings import Encodings
 from beam_jobs.jobs.passes import EncodingPlan, FirstPass, SecondPass
 from beam_jobs.jobs.protocols import (
     Digester,
@@ -46,6 +47,7 @@ class TextJob(TextReader, RecordJob):
         window, stride: The length of windows that texts are cut into, and the distance from one to
             the next, both in tokens; 0 leaves texts whole.
         drop_duplicates: Whether only one of several equal texts is kept.
+        encodings: The encodings of features that are chosen by name.
     """
 
     tokens: Tokens = "none"
@@ -56,6 +58,7 @@ class TextJob(TextReader, RecordJob):
     window: int = 0
     stride: int = 0
     drop_duplicates: bool = False
+    encodings: Encodings = field(default_factory=dict)
 
     vocabulary: ClassVar[tuple[bytes, ...]] = ()
 
@@ -103,7 +106,7 @@ class TextJob(TextReader, RecordJob):
         labels = self.labels
         if self.label_field:
             labels = Labels("column", self.label_field, self.several_labels)
-        return complete_schema(own, labels, self.extras)
+        return complete_schema(own, labels, self.extras, self.encodings)
 
     def sources(self, pattern: str) -> Iterator[Source]:
         return self.inputs.sources(pattern)

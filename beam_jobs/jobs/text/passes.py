@@ -255,7 +255,7 @@ class TextSecondPass(SecondPass):
                 repeats = [len(tokens) for tokens in columns["tokens"]]
                 columns = _flattened(columns, repeats)
                 splits = np.repeat(splits, repeats)
-            frames = encoder.encode_all(splits, columns)
+            frames = encoder.encode_all(splits, self._recoded(columns))
             yield EncodedRecords(columns["key"], splits, frames, texts.rejects)
 
     def _columns(self, texts: Texts) -> dict[str, list[Any]]:
@@ -283,6 +283,15 @@ class TextSecondPass(SecondPass):
             for name, feature, _ in self.job.extras:
                 columns[name] = [checked(name, feature, row[name]) for row in rows]
         return columns
+
+    def _recoded(self, columns: dict[str, list[Any]]) -> dict[str, list[Any]]:
+        """The columns in the form that the encodings chosen by name take."""
+        schema = self.plan.schema
+        recoded = {
+            name: [checked(name, schema[name], value) for value in columns[name]]
+            for name in self.job.encodings
+        }
+        return {**columns, **recoded}
 
     def _label(self, label: Label) -> Any:
         ids = self.label_ids[label]
