@@ -16,7 +16,7 @@ from beam_jobs.errors import UsageError
 from beam_jobs.jobs.encodings import parse_encodings
 from beam_jobs.jobs.images.annotation_flags import parse_annotations
 from beam_jobs.jobs.images.annotations import Unannotated
-from beam_jobs.jobs.images.boxes import AnnotationsOf, Resize
+from beam_jobs.jobs.images.boxes import AnnotationsOf, BoxOrder, Resize
 from beam_jobs.jobs.images.coco.objects import Segmentation
 from beam_jobs.jobs.images.image_files import MAX_PIXELS, Frames
 from beam_jobs.jobs.images.job import ImageDtype, ImageEncoding, ImageJob
@@ -82,6 +82,11 @@ class ImageFlags(InputFlags):
         unset="none",
         metavar="coco:FILE|csv:FILE|voc[:DIR]|yolo[:DIR]",
     )
+    box_order: BoxOrder = flag(
+        "yxyx",
+        "the order of the corners of `boxes`: y0, x0, y1, x1, or with xyxy x0, y0, x1, y1; keypoints are then x, y "
+        "and visibility",
+    )
     class_names: str = flag(
         "",
         "class names for --boxes yolo: a text file with one name per line, or a data.yaml",
@@ -137,6 +142,8 @@ class ImageFlags(InputFlags):
                 f"--annotations_of {self.annotations_of}: there are no annotations; add --boxes or "
                 "--masks"
             )
+        if self.box_order != "yxyx" and not self.boxes:
+            raise UsageError(f"--box_order {self.box_order}: there are no boxes; add --boxes")
         if self.unannotated != "auto" and not (self.boxes or self.masks or self.captions):
             raise UsageError(
                 f"--unannotated {self.unannotated}: there are no annotations; add --boxes, --captions or "
@@ -198,6 +205,7 @@ class ImageFlags(InputFlags):
             segmentation=self.segmentation,
             keypoints=self.keypoints,
             unannotated=self.unannotated,
+            box_order=self.box_order,
         )
         extras = self.extras
         names = [*columns, *(extra.column for extra in extras), *annotations.columns]

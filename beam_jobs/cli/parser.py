@@ -92,6 +92,7 @@ _RAW = {"delimiter", "encodings", "target", "text_encoding", *_EXACT}
 _STATED_IF_GIVEN = {
     "images": {
         "annotations_of",
+        "box_order",
         "dtype",
         "frames",
         "jpeg_exact",

@@ -12,7 +12,7 @@ from beam_jobs.jobs.images.annotations import (
     ImageAnnotations,
     Unannotated,
 )
-from beam_jobs.jobs.images.boxes import AnnotationsOf
+from beam_jobs.jobs.images.boxes import AnnotationsOf, BoxOrder
 from beam_jobs.jobs.images.coco.objects import Segmentation
 from beam_jobs.jobs.images.coco.reading import coco_file
 from beam_jobs.jobs.images.voc_yolo import read_class_names
@@ -33,6 +33,7 @@ def parse_annotations(
     segmentation: Segmentation = "none",
     keypoints: bool = False,
     unannotated: Unannotated = "auto",
+    box_order: BoxOrder = "yxyx",
 ) -> ImageAnnotations:
     """The annotations that flags ask for; the arguments are their values.
 
@@ -70,6 +71,7 @@ def parse_annotations(
         about=about,
         segmentation=segmentation,
         unannotated=unannotated,
+        box_order=box_order,
     )
     if box_format == "csv":
         table = coco_file(annotations.boxes_path, table=True)

@@ -19,7 +19,7 @@ from beam_jobs.jobs.images.annotation_files import (
     open_joined,
     read_joined,
 )
-from beam_jobs.jobs.images.boxes import AnnotationsOf, Boxes, Geometry, MissingError
+from beam_jobs.jobs.images.boxes import AnnotationsOf, Boxes, BoxOrder, Geometry, MissingError
 from beam_jobs.jobs.images.coco.objects import CocoObject, Segmentation
 from beam_jobs.jobs.images.coco.reading import coco_file
 from beam_jobs.jobs.images.image_files import header_of
@@ -59,6 +59,7 @@ class ImageAnnotations:
         segmentation: The masks that are made of COCO's segmentations.
         keypoints: The names of COCO's keypoints; empty for no keypoints.
         unannotated: What becomes of images without an annotation.
+        box_order: The order of the corners of boxes, and of the axes of keypoints.
         in_pixels: Whether corners are pixels of images of which no size is stated.
     """
 
@@ -73,6 +74,7 @@ class ImageAnnotations:
     keypoints: tuple[str, ...] = ()
     unannotated: Unannotated = "auto"
     in_pixels: bool = False
+    box_order: BoxOrder = "yxyx"
 
     @property
     def has_mask(self) -> bool:

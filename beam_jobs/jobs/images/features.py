@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from beam_jobs.jobs.images.annotations import ImageAnnotations
-from beam_jobs.jobs.images.boxes import AnnotationsOf, Boxes, move_boxes, move_keypoints
+from beam_jobs.jobs.images.boxes import AnnotationsOf, Boxes, in_order, move_boxes, move_keypoints
 from beam_jobs.jobs.images.coco.objects import keypoints_of
 from beam_jobs.jobs.images.masks import MaskMover, read_mask
 from beam_jobs.jobs.record import UNANNOTATED
@@ -66,6 +66,7 @@ class AnnotationReader:
         corners, rows = move_boxes(boxes, geometry, annotations.about)
         kept = rows.tolist()
         names = tuple(boxes.names[row] for row in kept)
+        corners = in_order(corners, annotations.box_order)
         features = {"boxes": corners, "box_labels": names, **({} if found else _MISSING)}
         return features | self._details(boxes.size, kept) if annotations.details else features
 
@@ -84,7 +85,8 @@ class AnnotationReader:
         features: dict[str, Any] = {}
         if names := annotations.keypoints:
             points = keypoints_of(boxed, len(names), size)
-            features["keypoints"] = move_keypoints(points, size, geometry, annotations.about)
+            moved = move_keypoints(points, size, geometry, annotations.about)
+            features["keypoints"] = in_order(moved, annotations.box_order)
         if annotations.segmentation == "instances":
             features["instance_masks"] = self.mover.of_objects(boxed, size, self.max_pixels)
         if annotations.segmentation == "semantic":

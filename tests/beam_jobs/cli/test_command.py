@@ -380,6 +380,8 @@ REFUSALS = [
         "--segmentation instances: these are in COCO files: add --boxes coco:FILE",
     ),
     (IMAGES + "--keypoints", "--keypoints: these are in COCO files: add --boxes coco:FILE"),
+    (IMAGES + "--box_order xyxy", "--box_order xyxy: there are no boxes; add --boxes"),
+    (IMAGES + "--box_order xywh", "argument --box_order: invalid choice: 'xywh'"),
     (IMAGES + "--encodings image", "--encodings image: expected FEATURE=ENCODING,… such as boxes="),
     (IMAGES + "--encodings key=raw", "--encodings key=raw: string [] can be tensor, list, text"),
     (
