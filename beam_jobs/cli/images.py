@@ -59,6 +59,12 @@ class ImageFlags(InputFlags):
         "Example's own list; jpeg, png: compressed; source: the file's own bytes if TensorFlow can read "
         "them, otherwise PNG",
     )
+    image_info: bool = flag(
+        False,
+        "store `height`, `width` and `depth` of each image as the record has it, int64, and `filename`, "
+        "the name of its file without folders",
+        unset="off",
+    )
     jpeg_exact: bool = flag(
         False,
         "decode JPEGs at their full size and then resize them, as Pillow's resize does; without it "
@@ -227,6 +233,7 @@ class ImageFlags(InputFlags):
             frames=self.frames,
             dtype=self.dtype,
             max_pixels=self.max_pixels,
+            image_info=self.image_info,
             encodings=parse_encodings(self.encodings),
         )
 

@@ -95,6 +95,7 @@ _STATED_IF_GIVEN = {
         "box_order",
         "dtype",
         "frames",
+        "image_info",
         "jpeg_exact",
         "keypoints",
         "max_pixels",

@@ -8,7 +8,7 @@ it, and the shards of jobs.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import keras
@@ -137,17 +137,16 @@ def resharded(tmp_path_factory, file):
 def pictures(tmp_path_factory):
     """JPEGs of their own sizes, with the columns of a table."""
     directory = tmp_path_factory.mktemp("pictures")
-    rows = ["path,label,height,width,caption"]
+    rows = ["path,label,caption"]
     for number in range(COUNT):
-        pixels = pixels_of(number)
-        (directory / f"{number}.jpg").write_bytes(jpeg(pixels))
-        rows.append(f"{number}.jpg,{number},{pixels.shape[0]},{pixels.shape[1]},picture {number}")
+        (directory / f"{number}.jpg").write_bytes(jpeg(pixels_of(number)))
+        rows.append(f"{number}.jpg,{number},picture {number}")
     (directory / "table.csv").write_text("\n".join(rows))
     return made_by(
         directory / "out",
         *("images", "--table", directory / "table.csv", "--encoding", "source"),
         *("--names", "image=image_raw", "--label", "column:label"),
-        *("--extra_features", "height:int64,width:int64,caption:string"),
+        *("--image_info", "--extra_features", "caption:string"),
         image_raw=AS_BYTES,
     )
 
@@ -160,6 +159,48 @@ def sized_pictures(tmp_path_factory, pictures):
         *("images", "--table", source, "--encoding", "jpeg", "--image_size", "32x48"),
         *("--label", "column:label"),
     )
+
+
+@pytest.fixture(scope="module")
+def float_pictures(tmp_path_factory, pictures):
+    return made_by(
+        tmp_path_factory.mktemp("floats"),
+        *("images", "--table", Path(pictures.path).parent / "table.csv", "--image_size", "16x8"),
+        *("--dtype", "float32", "--encoding", "raw", "--label", "column:label"),
+    )
+
+
+VOC = "<a><size><height>{}</height><width>{}</width></size>{}</a>"
+VOC_BOX = (
+    "<object><name>x</name><bndbox><xmin>{}</xmin><ymin>{}</ymin><xmax>{}</xmax><ymax>{}</ymax>"
+    "</bndbox></object>"
+)
+
+
+def corners_of(number):
+    """Boxes in pixels: x0, y0, x1, y1."""
+    return [(n + 1, 2 * n + 3, n + 9, 2 * n + 5) for n in range(number % 3)]
+
+
+@pytest.fixture(scope="module")
+def boxed_pictures(tmp_path_factory, pictures):
+    """JPEGs with the boxes of VOC files."""
+    directory = tmp_path_factory.mktemp("boxed")
+    for number in range(COUNT):
+        boxes = "".join(VOC_BOX.format(*corners) for corners in corners_of(number))
+        text = VOC.format(*pixels_of(number).shape[:2], boxes)
+        (directory / f"{number}.xml").write_text(text)
+    made = made_by(
+        directory / "out",
+        *("images", "--table", Path(pictures.path).parent / "table.csv", "--encoding", "source"),
+        *("--label", "column:label", "--boxes", f"voc:{directory}", "--box_order", "xyxy"),
+        *("--encodings", "boxes=list"),
+        *("--names", "image=image_raw,label=labels,boxes=bounding_boxes"),
+        image_raw=AS_BYTES,
+    )
+    boxes = readers.Manifest.read(made.path).schema["bounding_boxes"]
+    assert boxes == readers.Feature("float32", (None, 4), "list")
+    return replace(made, flat_boxes=False)
 
 
 @pytest.fixture(scope="module")
@@ -321,7 +362,7 @@ def test_pictures_are_shuffled_repeated_and_augmented(source):
             assert min(float(tf.reduce_max(abs(image - side))) for side in sides) < 0.03
 
 
-@on("file", "resharded")
+@on("file", "resharded", "boxed_pictures")
 def test_pictures_come_with_boxes(source):
     spec = {"image_raw": BYTES, "labels": NUMBER, "bounding_boxes": tf.io.VarLenFeature(tf.float32)}
 
@@ -340,6 +381,16 @@ def test_pictures_come_with_boxes(source):
     assert_alike(found, expected, 0.03)
 
 
+@on("boxed_pictures")
+def test_boxes_are_fractions_with_x_first(source):
+    spec = {"labels": NUMBER, "bounding_boxes": tf.io.VarLenFeature(tf.float32)}
+    for record in parsed(source.files, **spec):
+        number, found = int(record["labels"]), record["bounding_boxes"].values.numpy()
+        height, width, _ = pixels_of(number).shape
+        expected = [np.array(box) / (width, height, width, height) for box in corners_of(number)]
+        np.testing.assert_allclose(found, np.ravel(expected), rtol=1e-6)
+
+
 @on("file", "resharded", "pictures")
 def test_files_of_a_pattern_are_interleaved(source):
     spec = {"image_raw": BYTES, "caption": BYTES}
@@ -355,6 +406,8 @@ def test_files_of_a_pattern_are_interleaved(source):
     assert theirs == {
         int(row[0]): list(row) for row in zip(*(m.numpy() for m in mine), strict=True)
     }
+    sizes = {number: pixels_of(number).shape[:2] for number in range(COUNT)}
+    assert {number: tuple(row[1:3]) for number, row in theirs.items()} == sizes
 
 
 @on("pictures")
@@ -428,7 +481,7 @@ def test_raw_floats_become_arrays_row_by_row(tmp_path):
     np.testing.assert_array_equal(np.unique(expected, axis=0), np.unique(rows, axis=0))
 
 
-@on("file", "resharded")
+@on("file", "resharded", "float_pictures")
 def test_raw_pictures_come_with_labels(source):
     def decoded(record):
         image = tf.io.decode_raw(record["image"], tf.float32)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO, Literal, NamedTuple
 
 import numpy as np
 from PIL import Image, ImageOps
@@ -59,6 +59,29 @@ _COMPRESSED = {"image": IMAGE_ENCODINGS, "mask": ("png",)}
 _OVERHEAD_BYTES = 200
 
 
+# Features about the image of a record.
+_INFO = {
+    "height": Feature("int64"),
+    "width": Feature("int64"),
+    "depth": Feature("int64"),
+    "filename": Feature("string"),
+}
+
+
+class Converted(NamedTuple):
+    """An image as its record holds it.
+
+    Attributes:
+        image: The pixels [H, W, C], or encoded bytes.
+        size: (height, width) in pixels.
+        geometry: How the points of the file have moved.
+    """
+
+    image: np.ndarray | bytes
+    size: tuple[int, int]
+    geometry: Geometry
+
+
 @dataclass(frozen=True)
 class ImageJob(FilesInParts):
     """The images job.
@@ -77,6 +100,7 @@ class ImageJob(FilesInParts):
         dtype: "uint8", "uint16" for 16 bits, or "float32" for floating-point pixels as they are and
             others from 0 to 1.
         max_pixels: The most pixels of an image and of a mask; larger ones are rejects.
+        image_info: Whether records have the size of their image and the name of its file.
         encodings: The encodings of features that are chosen by name; that of `image` is `encoding`.
     """
 
@@ -92,6 +116,7 @@ class ImageJob(FilesInParts):
     frames: Frames = "first"
     dtype: ImageDtype = "uint8"
     max_pixels: int = MAX_PIXELS
+    image_info: bool = False
     encodings: Encodings = field(default_factory=dict)
 
     @property
@@ -114,6 +139,8 @@ class ImageJob(FilesInParts):
             own["instance_masks"] = Feature("uint8", (None, height, width))
         if self.annotations.has_mask:
             own["mask"] = Feature("uint8", (height, width, 1), "png")
+        if self.image_info:
+            own |= _INFO
         return complete_schema(own, self.labels, self.extras, self.encodings, _COMPRESSED)
 
     @property
@@ -140,7 +167,8 @@ class ImageJob(FilesInParts):
         Returns:
             `image`: the pixels [H, W, C], or encoded bytes. As far as the job has annotations: `boxes`,
             float32 [n, 4]; `box_labels`, the n class names; `keypoints`, float32 [n, k, 3]; `instance_masks`, uint8
-            [n, H, W]; `captions`, texts; `mask`, a PNG or uint8 [H, W, 1].
+            [n, H, W]; `captions`, texts; `mask`, a PNG or uint8 [H, W, 1]. With
+            `image_info` also `height`, `width`, `depth`, and `filename`, a text.
             `MORE_FRAMES` if the file has frames that are left out, `UNANNOTATED` if an annotation is missing.
 
         Raises:
@@ -160,20 +188,22 @@ class ImageJob(FilesInParts):
             RejectError: The file cannot be decoded, or an annotation does not fit it.
         """
         with decoding(file, self.max_pixels) as image:
-            pixels, geometry = self._converted(image, file)
+            converted = self._converted(image, file)
             more = has_more_frames(image)
-        record = self._record(source, pixels, geometry)
+        record = self._record(source, converted)
         return {**record, MORE_FRAMES: True} if more else record
 
-    def _record(
-        self, source: Source, image: np.ndarray | bytes, geometry: Geometry
-    ) -> dict[str, Any]:
-        mover = MaskMover(geometry, self.image_size, self.resize, self.annotations.about)
+    def _record(self, source: Source, converted: Converted) -> dict[str, Any]:
+        mover = MaskMover(converted.geometry, self.image_size, self.resize, self.annotations.about)
         reader = AnnotationReader(self.annotations, source, mover, self.max_pixels)
         features = reader.features()
         if mask := features.get("mask"):
             features["mask"] = encoded(mask, self.encodings.get("mask", "png"))
-        return {"image": image, **features}
+        if self.image_info:
+            height, width = converted.size
+            features |= {"height": height, "width": width, "depth": self.channels}
+            features["filename"] = source.file.rpartition("/")[2]
+        return {"image": converted.image, **features}
 
     def parts_of(self, source: Source, data: bytes) -> list[tuple[str, int]]:
         keys = [source.key]
@@ -198,17 +228,17 @@ class ImageJob(FilesInParts):
                 image.seek(number)
                 check_pixels(image, self.max_pixels)
                 converted = self._converted(image, file)
-                yield f"{source.key}#{number + 1}", self._record(source, *converted)
+                yield f"{source.key}#{number + 1}", self._record(source, converted)
 
-    def _converted(self, image: Image.Image, file: BinaryIO) -> tuple[np.ndarray | bytes, Geometry]:
-        """The current frame of an image as it is stored in a record, and how its points have moved."""
+    def _converted(self, image: Image.Image, file: BinaryIO) -> Converted:
+        """The current frame of an image as a record holds it."""
         stored = image.height, image.width
         if self.encoding == "source" and readers_decode_alike(image, self.channels):
             image.load()  # a broken image is a reject in every encoding
             file.seek(0)
             data = file.read()
             if image.format != "PNG" or is_whole(data):
-                return data, Geometry(stored, 1)
+                return Converted(data, (image.height, image.width), Geometry(stored, 1))
         orientation = orientation_of(image)
         self._draft(image, orientation)
         if self.dtype == "uint8":
@@ -221,7 +251,8 @@ class ImageJob(FilesInParts):
             wide = self._wide(image, file)
             decoded = wide.shape[0], wide.shape[1]
             pixels = self._encoded_wide(wide)
-        return pixels, Geometry.of(stored, orientation, decoded, self.image_size, self.resize)
+        geometry = Geometry.of(stored, orientation, decoded, self.image_size, self.resize)
+        return Converted(pixels, self.image_size or decoded, geometry)
 
     def _draft(self, image: Image.Image, orientation: int) -> None:
         if self.image_size and not self.jpeg_exact and image.format in ("JPEG", "MPO"):

@@ -1,5 +1,6 @@
 """Encodings of single features: which fit, and the records that jobs make with them."""
 
+import io
 import json
 
 import numpy as np
@@ -13,6 +14,7 @@ from beam_jobs.jobs.images.annotation_flags import parse_annotations
 from beam_jobs.jobs.images.job import ImageJob
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
+from beam_jobs.sources.source import Source
 from readers.format.decode.records import Decoder
 from readers.format.encode import Encoder
 from readers.format.schema import Feature, Schema
@@ -115,6 +117,18 @@ def test_pictures_and_masks_have_the_same_pixels_in_every_encoding(tmp_path, ima
     for name in ("image", "mask"):
         assert found[name].dtype == np.uint8
         np.testing.assert_array_equal(found[name], plain[name])
+
+
+@pytest.mark.parametrize(("dtype", "kind"), [("float32", tf.float32), ("uint16", tf.int64)])
+def test_pixels_may_be_the_list_of_an_example(dtype, kind):
+    job = ImageJob(Inputs((), ""), Labels("none"), (2, 3), dtype=dtype, encoding="list")
+    pixels = np.full((2, 3, 3), 51, np.uint8)
+    record = {**job.decode(Source("a.png"), io.BytesIO(encoded(pixels, "PNG"))), "key": "a.png"}
+    data = Encoder(job.schema).encode(record)
+    spec = {"image": tf.io.FixedLenFeature([2, 3, 3], kind)}
+    found = tf.io.parse_single_example(data, spec)["image"].numpy()
+    expected = 51 * 257 if dtype == "uint16" else 51 / 255
+    np.testing.assert_allclose(found, np.full(pixels.shape, expected), rtol=1e-6)
 
 
 def test_a_job_of_texts_stores_lists_tensors_and_raw_bytes(tmp_path):
