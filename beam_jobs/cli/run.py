@@ -17,6 +17,7 @@ from apache_beam.runners.runner import PipelineResult
 from beam_jobs.cli.command import Command
 from beam_jobs.cli.report import (
     HEADER,
+    equal_shapes,
     findings_as_json,
     format_findings,
     format_reasons,
@@ -240,4 +241,9 @@ def _run(command: Command, report: Report) -> None:
         unused_classes(manifest, command.output.feature_names.get(LABEL, LABEL)),
         fractions_as_names(manifest),
     )
-    report.note(format_seconds(outcome.seconds), next_step(directory), directory=directory)
+    report.note(
+        format_seconds(outcome.seconds),
+        equal_shapes(manifest),
+        next_step(directory),
+        directory=directory,
+    )

@@ -19,7 +19,7 @@ BEAM_WORKERS = ["--direct_running_mode", "multi_processing", *TWO]
 
 _PROGRESS = re.compile(
     r"[\w ]+: [\d.,]+[kM]?( of [\d.,]+[kM]?)? (files|records|B)(, \S+/s|$)"
-    r"|starting \.\.\.$|started [\d.]+ s, |written to "
+    r"|starting \.\.\.$|started [\d.]+ s, |written to |the same shape in all records: "
 )
 
 

@@ -58,7 +58,6 @@ _COMPRESSED = {"image": IMAGE_ENCODINGS, "mask": ("png",)}
 # The bytes of an Example besides its image; only sizes of shards depend on it.
 _OVERHEAD_BYTES = 200
 
-
 # Features about the image of a record.
 _INFO = {
     "height": Feature("int64"),

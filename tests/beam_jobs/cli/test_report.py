@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from beam_jobs.cli.report import (
+    equal_shapes,
     format_reasons,
     format_seconds,
     fractions_as_names,
@@ -19,7 +20,7 @@ from beam_jobs.plan.groups import Groups
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.splits import Splits
 from beam_jobs.records.rejects import Reject, format_rejects
-from readers.format.manifest import Manifest
+from readers.format.manifest import Manifest, Shard, Split
 from readers.format.schema import Feature, Schema
 
 SCHEMA = Schema({"key": Feature("string")})
@@ -170,3 +171,47 @@ def test_a_line_says_how_long_each_phase_took():
     assert found == "started 0.0 s, read 3.1 s, encoded 5.0 s, wrote 12.4 s, checked 0.2 s"
     assert format_seconds({"starting": 30.0}) == ""
     assert format_seconds({}) == ""
+
+
+def sized(records, **lengths):
+    """A split whose statistics state the smallest and the largest size on axes of `image`."""
+    figures = {axis[1:]: {"min": low, "max": high} for axis, (low, high) in lengths.items()}
+    statistics = {"image": {"lengths": figures}} if lengths else {}
+    return Split((Shard("a", records, 9, 0),), statistics=statistics)
+
+
+VARYING = Schema({"image": Feature("uint8", (None, None, 1)), "key": Feature("string")})
+
+
+@pytest.mark.parametrize(
+    "splits",
+    [
+        [sized(2, _0=(8, 8), _1=(9, 9)), sized(0), sized(5, _0=(8, 8), _1=(9, 9))],
+        [sized(1, _0=(8, 8), _1=(9, 9))],
+    ],
+)
+def test_a_shape_that_could_vary_but_does_not_is_stated(splits):
+    found = equal_shapes(Manifest(VARYING, {str(n): split for n, split in enumerate(splits)}))
+    assert found == (
+        "the same shape in all records: image [8, 9, 1]; readers batch this without padding"
+    )
+
+
+@pytest.mark.parametrize(
+    "splits",
+    [
+        [],
+        [sized(0)],
+        [sized(2, _0=(8, 8), _1=(8, 9))],
+        [sized(2, _0=(8, 8), _1=(9, 9)), sized(5, _0=(8, 8), _1=(7, 7))],
+        [sized(2, _0=(8, 8), _1=(9, 9)), sized(5)],
+        [sized(2, _bytes=(70, 70))],
+    ],
+)
+def test_nothing_is_said_of_shapes_that_vary_or_are_not_known(splits):
+    assert not equal_shapes(Manifest(VARYING, {str(n): split for n, split in enumerate(splits)}))
+
+
+def test_nothing_is_said_of_shapes_that_cannot_vary():
+    fixed = Schema({"image": Feature("uint8", (8, 9, 1))})
+    assert not equal_shapes(Manifest(fixed, {"train": sized(2)}))
