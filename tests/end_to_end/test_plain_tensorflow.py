@@ -157,6 +157,7 @@ def ours_mixed(pattern):
     return [batch["label"].numpy() for batch in ds]
 
 
+@pytest.mark.slow
 def test_the_files_of_a_pattern_are_interleaved_and_shuffled(tmp_path):
     for number in range(3):
         labels = range(5 * number, 5 * number + 5)

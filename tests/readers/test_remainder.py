@@ -82,7 +82,7 @@ def leaves(value):
     return [leaf for item in value for leaf in leaves(item)] if isinstance(value, list) else [value]
 
 
-@pytest.mark.slow(base=["interleave-how1"])
+@pytest.mark.slow(base=["global-how0"])
 @pytest.mark.parametrize("how", [{"batching": "padded", "mask": True}, {"batching": "ragged"}])
 @pytest.mark.parametrize("order", ["global", "interleave"])
 def test_rows_of_every_encoding_are_padded(tmp_path, how, order):

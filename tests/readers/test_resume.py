@@ -266,7 +266,8 @@ def keys_in_order(path, **more):
     return [tuple(pair) for several in pairs for pair in several]
 
 
-@pytest.mark.parametrize("shuffle", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("shuffle", [True, False])
 def test_keys_differ_by_host_and_not_by_where_the_files_are(dataset, remote, shuffle, tmp_path):
     how = {"shuffle": shuffle, "shuffle_buffer": 60, "repeat": 2}
     hosts = [keys_in_order(dataset, **how, shard=(host, 2)) for host in (0, 1)]

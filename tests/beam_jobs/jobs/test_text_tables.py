@@ -483,6 +483,7 @@ def test_values_of_several_types_in_json_lines_are_labels_each():
         assert [type(value) for value in column[:5]] == [int, str, bool, type(None), int]
 
 
+@pytest.mark.slow
 def test_lines_of_json_take_little_more_memory_than_their_numbers():
     data = gzip.compress(b"1\n" * 300_000)
     tracemalloc.start()

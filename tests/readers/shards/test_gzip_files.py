@@ -88,6 +88,7 @@ def test_concatenated_gzip_members_are_one_file(tmp_path):
     assert ids(load(path)) == ids(as_numpy(path)) == list(range(7))
 
 
+@pytest.mark.slow
 def test_shuffled_streams_contain_every_record_once_per_epoch(files):
     found = ids(load(files, shuffle=True, repeat=2))
     assert sorted(found[:20]) == sorted(found[20:]) == list(range(20))
