@@ -89,78 +89,95 @@ def as_numpy(
     record of the shards it has read from; from a store also 32 MiB of fetched records, or a shuffle
     window. It verifies the CRC32C of every record. Strings are object arrays of bytes. GZIP files
     are unpacked once to count their records and once in each epoch, and cannot be shuffled.
-    docs/reading.md explains the arguments with examples.
+    The arguments follow in groups, each with its default; docs/reading.md explains them.
 
-    Args:
-        path_or_files: A dataset's directory; a list of directories, which are read one after another
-            or mixed by `weights`; or, with `schema`, TFRecord files: a file, a list of files, a glob,
-            or a directory.
+    What to read, as in `split="train[:90%]", columns=["image", "label"]`:
+        path_or_files: A dataset's directory; a list of directories, which are read one after
+            another or mixed by `weights`; or, with `schema`, TFRecord files: a file, a list of
+            files, a glob, or a directory.
+        split (None): `"train"`, `"train[:10%]"`, `"train[1000:2000]"`, ... None means the only
+            split, or `train`. Files without a manifest have the single split `all`.
+        schema (None): The features of files without a manifest; for a dataset, the features to
+            read. It may fix sizes that are None in the manifest, ask for the bytes of pictures with
+            `Feature("string")`, and give the dtype and shape of raw bytes that are stored as a
+            string.
+        columns (None): The features to read; the others are not decoded. None reads all.
+        as_supervised (None): Feature names: each batch is a tuple of these instead of a dict. Name
+            the arrays that `mask` and `lengths` add, too: `("signal", "signal_mask", "label")`.
+        weights (None): Mixes several datasets: one number for each. A dataset that runs out starts
+            over; an epoch has as many records as all of them together.
+
+    Batches, as in `batch_size=64, batching="padded", mask=True, max_length=400`:
         batch_size: Records per batch, or rows per packed batch; with buckets, also a list with one
             size for each. `remainder` says what becomes of the last batch of an epoch.
-        split: `"train"`, `"train[:10%]"`, `"train[1000:2000]"`, ... None means the only split, or
-            `train`. Files without a manifest have the single split `all`.
-        schema: The features of files without a manifest; for a dataset, the features to read. It
-            may fix sizes that are None in the manifest, ask for the bytes of pictures with
-            `Feature("string")`, and give the dtype and shape of raw bytes that are stored as a string.
-        columns: The features to read; the others are not decoded. None reads all.
-        as_supervised: Feature names: each batch is a tuple of these instead of a dict. Name the
-            arrays that `mask` and `lengths` add, too: `("signal", "signal_mask", "label")`.
-        batching: For features of unknown shape: `dense` refuses them, unless the manifest states that
-            all records of all splits are of one size; `padded` pads to the longest in the batch;
-            `ragged` returns object arrays [B] of arrays; `packed` puts several records into each
-            row and adds int32 `<name>_segment_ids` (0 is padding) and
-            `<name>_positions`.
-        mask: With `padded`, adds bool `<name>_mask`, true where there is a value.
-        lengths: With `padded`, adds int64 `<name>_length` [B], or [B, n] for n unknown dimensions.
-        padding_values: The padding, for all numeric features or by name; None means 0 and b"".
-        max_length: Truncates the first unknown dimension to this size, for all features or by name;
-            with `packed`, the length of a row.
-        pad_to: With `padded`, `longest` pads to the longest in the batch. `max_length` pads the first
-            unknown dimension to `max_length`, in buckets to the longest length of the bucket
-            (boundary - 1; max_length in the last one), so that `jax.jit` compiles once, or once for
-            each bucket. Further unknown dimensions are padded to the longest in the batch.
-        bucket_boundaries: Increasing lengths at which a new bucket starts: all records of a batch
-            are from one bucket. `{name: [...]}` if several features have a length.
-        weights: Mixes several datasets: one number for each. A dataset that runs out starts over;
-            an epoch has as many records as all of them together.
-        shuffle: Gives each epoch its own random order, which depends only on `seed` and the epoch.
-        order: `global` (or None) finds records by index, so every record is equally likely at every
-            place of a shuffle. `interleave` mixes 16 shards at a time and shuffles windows, in the
-            order of `load`.
-        shuffle_buffer: Records shuffled together in the order `interleave`. None means 32 MiB of
-            records, or 1,024 records if these fit into 128 MiB.
-        seed: At least 0, and the same on all hosts. None draws one, for a single host alone.
-        repeat: The number of epochs in a `for` loop over the batches; the loop after it reads the
-            next ones. A run that resumes ends where it would have ended, so a state from its end
-            gives nothing. None or True repeats without end.
-        remainder: For the last batch of an epoch, if the records do not fill it. `short` (or None)
-            makes it smaller; it shares the records evenly and leaves out those that remain, up to
-            count - 1 of `shard`. With a shuffle, these are others in each epoch. By length, up to
-            count - 1 rows of each bucket, or of the packed batches, are left out. `drop` drops the
-            batch. `pad` reads every record: it fills the batch with rows of zeros, empty strings
-            and padding, and adds bool `batch_mask` [B] to every batch, true where a row holds
-            records.
-        drop_remainder: True is the same as `remainder="drop"`.
-        shard: (index, count) of this host. In each step, all hosts have batches of the same size.
-            `"auto"` finds them in `torch.distributed`, JAX, `TF_CONFIG`, or `RANK` and `WORLD_SIZE`,
-            whichever is set up first in this list, and multiplies them by the worker processes of a
-            PyTorch `DataLoader`. A `tf.distribute.InputContext` is accepted, too.
-        start_step: Starts after this many steps without reading their records. By length, the
+        remainder (None): For the last batch of an epoch, if the records do not fill it. `short` (or
+            None) makes it smaller; it shares the records evenly and leaves out those that remain,
+            up to count - 1 of `shard`. With a shuffle, these are others in each epoch. By length,
+            up to count - 1 rows of each bucket, or of the packed batches, are left out. `drop`
+            drops the batch. `pad` reads every record: it fills the batch with rows of zeros, empty
+            strings and padding, and adds bool `batch_mask` [B] to every batch, true where a row
+            holds records.
+        drop_remainder (False): True is the same as `remainder="drop"`.
+        batching ("dense"): For features of unknown shape: `dense` refuses them, unless the manifest
+            states that all records of all splits are of one size; `padded` pads to the longest in
+            the batch; `ragged` returns object arrays [B] of arrays; `packed` puts several records
+            into each row and adds int32 `<name>_segment_ids` (0 is padding) and `<name>_positions`.
+        mask (False): With `padded`, adds bool `<name>_mask`, true where there is a value.
+        lengths (False): With `padded`, adds int64 `<name>_length` [B], or [B, n] for n unknown
+            dimensions.
+        padding_values (None): The padding, for all numeric features or by name; None means 0 and
+            b"".
+        max_length (None): Truncates the first unknown dimension to this size, for all features or
+            by name; with `packed`, the length of a row.
+        pad_to ("longest"): With `padded`, `longest` pads to the longest in the batch. `max_length`
+            pads the first unknown dimension to `max_length`, in buckets to the longest length of
+            the bucket (boundary - 1; max_length in the last one), so that `jax.jit` compiles once,
+            or once for each bucket. Further unknown dimensions are padded to the longest in the
+            batch.
+        bucket_boundaries (None): Increasing lengths at which a new bucket starts: all records of a
+            batch are from one bucket. `{name: [...]}` if several features have a length.
+
+    Order, as in `shuffle=True, seed=7, repeat=None`:
+        shuffle (False): Gives each epoch its own random order, which depends only on `seed` and the
+            epoch.
+        order (None): `global` (or None) finds records by index, so every record is equally likely
+            at every place of a shuffle. `interleave` mixes 16 shards at a time and shuffles
+            windows, in the order of `load`.
+        shuffle_buffer (None): Records shuffled together in the order `interleave`. None means 32
+            MiB of records, or 1,024 records if these fit into 128 MiB.
+        seed (0): At least 0, and the same on all hosts. None draws one, for a single host alone.
+        repeat (1): The number of epochs in a `for` loop over the batches; the loop after it reads
+            the next ones. A run that resumes ends where it would have ended, so a state from its
+            end gives nothing. None or True repeats without end.
+
+    Hosts, as in `shard="auto"`:
+        shard ((0, 1)): (index, count) of this host. In each step, all hosts have batches of the
+            same size. `"auto"` finds them in `torch.distributed`, JAX, `TF_CONFIG`, or `RANK` and
+            `WORLD_SIZE`, whichever is set up first in this list, and multiplies them by the worker
+            processes of a PyTorch `DataLoader`. A `tf.distribute.InputContext` is accepted, too.
+
+    Resuming, as in `start_step=12_000`:
+        start_step (0): Starts after this many steps without reading their records. By length, the
             records must be read: use `state` to avoid that.
-        state: Resumes where another reader stopped: a `readers.State`, as `as_numpy(...).state()`
-            returns, or its JSON.
-        on_corrupt: `raise`, or `skip`, which gives the next good record of the order in place of one
-            whose checksum fails; by length, such a record is left out. They are logged (logger
-            `readers`) and counted by the iterator's `skipped`.
-        cache_dir: A local directory in which to keep whole shards of a store, for any number of
-            processes (docs/object_stores.md). None reads the records in place.
-        cache_size: The maximum size of the cache, as `"500GiB"` or in bytes; None means 10 GiB.
-        transform: A function that is given each batch and int64 keys [B], and returns the batch to
-            use instead. A key is a pseudo-random number that depends only on the seed, the epoch
-            and the record's place (and, with `interleave`, the host), so a resumed run augments in
-            the same way. `readers.transforms` has functions for it.
-        prefetch: How many batches a thread makes ahead, while the program computes; 0 makes each
-            when it is asked for. A state counts the batches returned, not those made ahead.
+        state (None): Resumes where another reader stopped: a `readers.State`, as
+            `as_numpy(...).state()` returns, or its JSON.
+
+    Damage and stores, as in `on_corrupt="skip", cache_dir="/local/cache", cache_size="500GiB"`:
+        on_corrupt ("raise"): `raise`, or `skip`, which gives the next good record of the order in
+            place of one whose checksum fails; by length, such a record is left out. They are logged
+            (logger `readers`) and counted by the iterator's `skipped`.
+        cache_dir (None): A local directory in which to keep whole shards of a store, for any number
+            of processes (docs/object_stores.md). None reads the records in place.
+        cache_size (None): The maximum size of the cache, as `"500GiB"` or in bytes; None means 10
+            GiB.
+
+    Augmentation, as in `transform=augment`:
+        transform (None): A function that is given each batch and int64 keys [B], and returns the
+            batch to use instead. A key is a pseudo-random number that depends only on the seed, the
+            epoch and the record's place (and, with `interleave`, the host), so a resumed run
+            augments in the same way. `readers.transforms` has functions for it.
+        prefetch (0): How many batches a thread makes ahead, while the program computes; 0 makes
+            each when it is asked for. A state counts the batches returned, not those made ahead.
 
     Raises:
         ValueError: An argument is wrong; the message names it and what is expected. Or, while
