@@ -28,7 +28,7 @@ from readers.format.schema import Feature, Schema
 from readers.format.tfrecord import CorruptRecordError
 from readers.format.version import __version__
 from readers.jax_batches import jax_batches
-from readers.load import load
+from readers.load import load, state_of
 from readers.numpy_stream import as_numpy
 from readers.order.state import State
 from readers.source import RecordSource
@@ -57,6 +57,7 @@ __all__ = [
     "export_npy",
     "jax_batches",
     "load",
+    "state_of",
     "torch_batches",
     "transforms",
     "verify",

@@ -190,3 +190,28 @@ def load(
         next_epochs=reshuffle_each_iteration,
     )
     return open_dataset(path_or_files, split, schema, columns, options, transform)
+
+
+def state_of(dataset: tf.data.Dataset[Any], steps: int) -> State:
+    """The state after the first batches of a dataset, from which all readers resume.
+
+    It is computed from the number of batches, so what is prefetched does not matter. In the global
+    order it fits any number of hosts.
+
+    Args:
+        dataset: A dataset as `readers.load` returns it, before any `map` or `prefetch` of your own.
+        steps: The number of batches read since `load`, over all passes, at least 0. A look at a batch
+            counts as a whole pass, unless `repeat=None`. By length, these batches are read again.
+
+    Raises:
+        ValueError: The dataset is another one, or has fewer batches in a pass while
+            `reshuffle_each_iteration` is False.
+        CorruptRecordError: (a ValueError) By length, a record is damaged.
+
+    Example:
+        >>> ds = readers.load("shards/photos", batch_size=64, shuffle=True, repeat=None)
+        >>> saved = readers.state_of(ds, int(optimizer.iterations)).to_json()
+    """
+    from readers.tfdata import dataset as opened  # Imports TensorFlow.
+
+    return opened.state_of(dataset, steps)

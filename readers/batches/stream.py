@@ -138,3 +138,28 @@ def batches_of_pass(source: BatchesByStep | BatchesByLength, options: ReadOption
     if isinstance(source, BatchesByLength):
         raise TypeError("the lengths of the records decide how many batches there are")
     return options.repeat * source.schedule.steps_per_epoch
+
+
+def state_after(
+    source: BatchesByStep | BatchesByLength, steps: int, seed: int | None, end: int | None = None
+) -> State:
+    """The state after the first batches; by length, these must be read to find it.
+
+    Args:
+        source: The batches.
+        steps: The number of batches, over all passes.
+        seed: The seed of their order.
+        end: By length, the epoch at which there are no more batches; None for no end.
+
+    Raises:
+        ValueError: By length, there are fewer batches before the end.
+    """
+    if isinstance(source, BatchesByStep):
+        return source.state(steps, seed or 0)
+    cursor = source.begin
+    for step in range(steps):
+        found = source.batch(cursor, end)
+        if found is None:
+            raise ValueError(f"steps={steps}: there are {step} batches in a pass")
+        cursor = found[1]
+    return source.state(cursor, seed or 0)

@@ -14,7 +14,7 @@ from readers.batches.by_length import BatchesByLength, open_by_length
 from readers.batches.by_step import BatchesByStep
 from readers.batches.options import ReadOptions
 from readers.batches.prefetch import prefetched
-from readers.batches.stream import batches_of_pass
+from readers.batches.stream import batches_of_pass, state_after
 from readers.hosts import host_of
 from readers.order.state import Cursor, State
 from readers.shards.plan import Plan
@@ -85,16 +85,7 @@ class TorchBatches(IterableDataset[Any]):
         `readers.torch_batches(..., state=)` resumes from it with any number of workers and, in the
         global order, with any number of hosts.
         """
-        batches = self.source()
-        seed = self._options.seed or 0
-        if isinstance(batches, BatchesByStep):
-            return batches.state(steps, seed)
-        cursor = batches.begin
-        for _ in range(steps):
-            found = batches.batch(cursor, None)
-            assert found is not None
-            cursor = found[1]
-        return batches.state(cursor, seed)
+        return state_after(self.source(), steps, self._options.seed)
 
     def source(self, workers: int = 1) -> BatchesByStep | BatchesByLength:
         """The batches of this host, opened by this process."""

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from readers.batches.batch_format import is_number
 from readers.batches.by_length import open_by_length
 from readers.batches.by_step import BatchesByStep
 from readers.batches.options import OrderName, ReadOptions
 from readers.batches.orders import schedule_of
 from readers.batches.planning import make_plan
+from readers.batches.stream import state_after
 from readers.files.remote import local_path
 from readers.format.schema import Schema
+from readers.order.state import State
 from readers.shards.plan import Paths, Plan
 
 try:
@@ -25,6 +29,11 @@ except ModuleNotFoundError:
 from readers.tfdata.from_index import dataset_by_length, dataset_by_step
 from readers.tfdata.from_streams import can_stream, dataset_from_streams
 from readers.tfdata.handle import DatasetHandle
+
+# What each dataset was opened with: (path, split, schema, columns), the plan and the options. They
+# keep no file open.
+_OPENED: weakref.WeakKeyDictionary[tf.data.Dataset, tuple[Any, Plan, ReadOptions]]
+_OPENED = weakref.WeakKeyDictionary()
 
 
 def open_dataset(
@@ -50,7 +59,47 @@ def open_dataset(
     if options.as_supervised is not None:
         names = options.as_supervised
         batches = batches.map(lambda batch: tuple(batch[name] for name in names))
-    return batches.prefetch(tf.data.AUTOTUNE)
+    found = batches.prefetch(tf.data.AUTOTUNE).with_options(_distribution(options))
+    what = path_or_files, split, schema, columns
+    _OPENED[found] = what, plan, replace(options, order=order)
+    return found
+
+
+def state_of(dataset: tf.data.Dataset, steps: int) -> State:
+    """See `readers.state_of`."""
+    if not is_number(steps, 0):
+        raise ValueError(f"steps={steps!r}: expected a number of batches of at least 0")
+    opened = _OPENED.get(dataset) if isinstance(dataset, tf.data.Dataset) else None
+    if opened is None:
+        raise ValueError(
+            f"{type(dataset).__name__} is no dataset as readers.load returns it: keep that one for "
+            "state_of, and train on what you make of it"
+        )
+    (path, split, schema, columns), plan, options = opened
+    if plan.records is None:
+        plan, options = make_plan(path, split, schema, columns, options, True, False)
+    by_length = open_by_length(plan, options)
+    if by_length:
+        end = None if options.next_epochs else by_length.bounds_of(0)[1]
+        return state_after(by_length, steps, options.seed, end)
+    part, schedule, order = schedule_of(plan, options)
+    if not options.next_epochs and schedule.steps is not None and steps > schedule.steps:
+        raise ValueError(f"steps={steps}: there are {schedule.steps} batches in a pass")
+    epoch, place = schedule.after(steps)
+    return State(epoch, place, options.seed or 0, order, part.digest)
+
+
+def _distribution(options: ReadOptions) -> tf.data.Options:
+    """How a `tf.distribute` strategy of several hosts shares the batches.
+
+    By files, which is its default, it cannot: the files are not at the source of the dataset.
+    """
+    policy = tf.data.experimental.AutoShardPolicy
+    chosen = tf.data.Options()
+    # Hosts that `shard` separates have records of their own already.
+    shared = options.shard[1] > 1
+    chosen.experimental_distribute.auto_shard_policy = policy.OFF if shared else policy.DATA
+    return chosen
 
 
 def _needs_count(options: ReadOptions) -> bool:

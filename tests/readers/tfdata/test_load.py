@@ -482,3 +482,11 @@ def test_every_public_name_can_be_imported():
     assert set(readers.__all__) <= set(dir(readers))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = readers.nothing
+
+
+@pytest.mark.parametrize("order", ["global", "interleave"])
+def test_strategies_of_several_hosts_share_the_batches_and_never_the_files(dataset, order):
+    policy = tf.data.experimental.AutoShardPolicy
+    for shard, expected in (((0, 1), policy.DATA), ((1, 2), policy.OFF)):
+        loaded = readers.load(dataset, split="train", batch_size=4, order=order, shard=shard)
+        assert loaded.options().experimental_distribute.auto_shard_policy == expected

@@ -1,0 +1,86 @@
+"""`state_of`: the state after the first batches of a dataset of `load`, computed from their number."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import readers
+from tests.support.arrays import ids
+from tests.support.datasets import NUMBERS, write_numbers, write_signals
+
+WAYS = {
+    "by step": {},
+    "streams": {"order": "interleave"},
+    "a host of streams": {"order": "interleave", "shard": (1, 2)},
+    "not shuffled": {"shuffle": False},
+    "after some steps": {"start_step": 3},
+    "without end": {"repeat": None},
+}
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory):
+    return str(write_numbers(tmp_path_factory.mktemp("state_of") / "numbers"))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_it_is_the_state_of_as_numpy_after_as_many_batches(dataset, way):
+    how = {"split": "train", "batch_size": 3, "shuffle": True, "seed": 4, **WAYS[way]}
+    loaded = readers.load(dataset, **how)
+    batches = readers.as_numpy(dataset, **{**how, "repeat": None})
+    assert readers.state_of(loaded, 0) == batches.state()
+    for step in range(1, 12):
+        next(batches)
+        assert readers.state_of(loaded, step) == batches.state()
+
+
+def test_a_state_by_length_is_found_by_reading(tmp_path):
+    path = str(write_signals(tmp_path / "signals", [n * 5 % 9 for n in range(31)]))
+    how = {"batch_size": 4, "batching": "padded", "bucket_boundaries": [3, 6], "shuffle": True}
+    loaded = readers.load(path, **how, start_step=1)
+    batches = readers.as_numpy(path, **how, start_step=1, repeat=None)
+    for step in range(12):
+        assert readers.state_of(loaded, step) == batches.state()
+        next(batches)
+    fixed = readers.load(path, **how, reshuffle_each_iteration=False)
+    in_a_pass = sum(1 for _ in fixed)
+    assert readers.state_of(fixed, in_a_pass)
+    with pytest.raises(ValueError, match=f"there are {in_a_pass} batches in a pass"):
+        readers.state_of(fixed, 99)
+
+
+def test_another_number_of_hosts_and_other_readers_resume(dataset):
+    how = {"split": "train", "batch_size": 2, "shuffle": True, "seed": None}
+    alone = readers.load(dataset, **how, repeat=None)
+    state = readers.state_of(alone, 4).to_json()
+    how["seed"] = readers.State.of(state).seed  # The one that was drawn.
+    rest = ids(alone.skip(4).take(3))
+    hosts = [readers.as_numpy(dataset, **how, shard=(i, 3), state=state) for i in range(3)]
+    assert np.concatenate([next(host)["id"] for host in hosts]).tolist() == rest
+
+
+def test_files_whose_records_are_not_counted(dataset, tmp_path):
+    copies = []
+    for file in sorted(Path(dataset).glob("train-*.tfrecord")):
+        copies.append(str(shutil.copy(file, tmp_path)))
+    how = {"schema": NUMBERS, "batch_size": 3, "shuffle": True, "order": "interleave"}
+    loaded = readers.load(copies, **how)
+    state = readers.state_of(loaded, 2)
+    whole = ids(loaded)
+    assert ids(readers.load(copies, **how, state=state)) == whole[2 * 3 :]
+
+
+def test_what_is_no_dataset_of_load_is_refused(dataset):
+    loaded = readers.load(dataset, split="train", batch_size=2, reshuffle_each_iteration=False)
+    for other in (loaded.prefetch(1), [1]):
+        with pytest.raises(ValueError, match="is no dataset as readers"):
+            readers.state_of(other, 1)
+    with pytest.raises(ValueError, match="steps=-1: expected a number"):
+        readers.state_of(loaded, -1)
+    assert readers.state_of(loaded, 10).epoch == 1
+    with pytest.raises(ValueError, match="steps=11: there are 10 batches in a pass"):
+        readers.state_of(loaded, 11)
