@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from readers.batches.batch_format import is_number
+from readers.batches.batch_format import is_number, plain
 from readers.batches.by_length import open_by_length
 from readers.batches.by_step import BatchesByStep
 from readers.batches.options import OrderName, ReadOptions
@@ -67,6 +67,7 @@ def open_dataset(
 
 def state_of(dataset: tf.data.Dataset, steps: int) -> State:
     """See `readers.state_of`."""
+    steps = plain(steps)
     if not is_number(steps, 0):
         raise ValueError(f"steps={steps!r}: expected a number of batches of at least 0")
     opened = _OPENED.get(dataset) if isinstance(dataset, tf.data.Dataset) else None

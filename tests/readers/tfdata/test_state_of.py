@@ -81,6 +81,6 @@ def test_what_is_no_dataset_of_load_is_refused(dataset):
             readers.state_of(other, 1)
     with pytest.raises(ValueError, match="steps=-1: expected a number"):
         readers.state_of(loaded, -1)
-    assert readers.state_of(loaded, 10).epoch == 1
+    assert readers.state_of(loaded, np.int64(10)).epoch == 1
     with pytest.raises(ValueError, match="steps=11: there are 10 batches in a pass"):
         readers.state_of(loaded, 11)
