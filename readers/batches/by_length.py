@@ -181,10 +181,7 @@ class _Reader:
         self._at_once = records_at_once(plan)
 
     def batches(self, cursor: Cursor) -> Iterator[tuple[BatchSlice | None, Cursor]]:
-        """The batches from a cursor on, each with the next cursor; None marks the end of an epoch.
-
-        The batch is also None if this host has no rows of it.
-        """
+        """The batches from a cursor on, each with the next cursor; None marks the end of an epoch."""
         while True:
             yield from self._rest_of_epoch(cursor)
             cursor = Cursor(cursor.epoch + 1)
@@ -215,8 +212,10 @@ class _Reader:
                     held[place] = held[place].copied()
         while group := grouping.rest(self.options.remainder == "drop"):
             batch = self._batch(epoch, held, group)
-            any_batch |= batch is not None
-            yield batch, after(total)
+            # Without a batch no cursor is given: one after the epoch would end a pass before the check.
+            if batch is not None:
+                any_batch = True
+                yield batch, after(total)
         if total and len(self.records.skipped) == total:
             raise CorruptRecordError(f"{self.plan.name}: all {total} records are damaged")
         if total and not any_batch:

@@ -354,3 +354,12 @@ def test_a_state_of_other_batches_is_rejected(dataset):
     with pytest.raises(ValueError, match="too few for one batch"):
         how = {**BUCKETS, "batch_size": 1000, "drop_remainder": True}
         list(readers.as_numpy(dataset, **how, repeat=None))
+
+
+@pytest.mark.parametrize("repeat", [1, 2, None])
+def test_too_few_records_for_the_hosts_are_an_error_in_every_pass(tmp_path, repeat):
+    path = write_dataset(tmp_path, SCHEMA, {"train": [records()[:2]]})
+    for host in range(3):
+        how = {**BUCKETS, "shard": (host, 3), "repeat": repeat}
+        with pytest.raises(ValueError, match="train has 2 records, too few for one batch"):
+            next(readers.as_numpy(path, **how))
