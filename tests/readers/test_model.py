@@ -37,7 +37,7 @@ SCHEMA = Schema(
 )
 
 # The records of each shard of each dataset.
-SHARDS = [[0], [1], [5], [5, 4, 0, 7, 4], [16, 17, 0, 1], [30, 30], [*range(1, 10)], [2] * 20]
+SHARDS = [[0], [1], [5], [5, 4, 0, 7, 4], [16, 17, 0, 1], [30, 30], [*range(1, 8)], [1] * 18]
 
 # One in this many histories compares `load`, which takes a second to build its graph.
 LOADS = 250
@@ -136,8 +136,9 @@ class History:
         self._kind = draw.choice(kinds)
         self._by_length = self._kind in ("buckets", "packed")
         self._is_mixture = draw.random() < 0.15
-        count = len(SHARDS)
-        chosen = draw.sample(range(1, count), 2) if self._is_mixture else [draw.randrange(count)]
+        chosen = draw.choices(range(len(SHARDS)), [1, 1, 2, 7, 5, 1, 4, 4])
+        if self._is_mixture:
+            chosen = draw.sample(range(1, len(SHARDS)), 2)
         self._chosen = tuple(chosen)
         order = "global" if self._is_mixture else draw.choice(["global", "interleave"])
         self._order: dict[str, Any] = {"order": order, "shuffle": draw.random() < 0.7, "seed": 3}
@@ -173,7 +174,7 @@ class History:
     def _draw_sizes(self) -> None:
         """The number of hosts and the sizes of batches; a state by length keeps their products."""
         draw = self._random
-        self._hosts, size = draw.choice([1, 1, 2, 3, 4]), draw.choice([1, 2, 3, 4, 6, 12])
+        self._hosts, size = draw.choice([1, 1, 2, 3, 4]), draw.choice([1, 2, 2, 3, 4, 6, 12])
         self._sizes = [size]
         if self._kind == "buckets":
             count = len(self._format["bucket_boundaries"]) + 1
@@ -194,9 +195,9 @@ class History:
 
     def _draw_reader(self) -> None:
         draw = self._random
-        self._repeat = draw.choice([1, 1, 2, 3, None]) if self._total else 1
-        self._where = draw.choice(["local", "local", "memory", "cache"])
-        self._prefetch = draw.choice([0, 0, 0, 0, 1, 3])
+        self._repeat = draw.choice([1, 2, 2, 3, None]) if self._total else 1
+        self._where = draw.choice(["local", "local", "local", "local", "memory", "cache"])
+        self._prefetch = draw.choice([0, 0, 0, 0, 0, 0, 1, 3])
 
     def _say(self, action: str) -> None:
         self.actions.append(action)
@@ -258,14 +259,14 @@ class History:
         start = {}
         if self._total and draw.random() < 0.15:
             start = {"start_step": draw.randrange(1, 8)}
-        if not self._begin([start] * self._hosts, (0, 0, ()), **start):
-            return
+        while not self._begin([start] * self._hosts, (0, 0, ()), **start):
+            self._draw_sizes()
         epoch, place, _ = self._run.state
         self._first_whole = epoch + (place > 0)
         self._saved = self._save()
         actions = {
             self._next: 8,
-            self._to_the_end: 1,
+            self._to_the_end: 2,
             self._keep: 3,
             self._restore: 3,
             self._peek: 2,
@@ -273,7 +274,7 @@ class History:
             self._close: 1,
             self._iterate: 1,
         }
-        for _ in range(draw.randrange(4, 14)):
+        for _ in range(draw.randrange(8, 16)):
             (action,) = draw.choices([*actions], [*actions.values()])
             if action() is False:
                 return
@@ -282,8 +283,6 @@ class History:
 
     def _begin(self, starts: list[dict[str, Any]], state: Any, start_step: int = 0) -> bool:
         """Opens a reader for each host; returns whether there are records enough for a batch."""
-        self._most = max(self._most, max(self._sizes) * self._hosts)
-        self._most_hosts = max(self._most_hosts, self._hosts)
         self._say(
             f"open {self._chosen} {self._where} hosts={self._hosts} prefetch={self._prefetch} "
             f"{self._arguments()} start_step={start_step} state={state}"
@@ -297,6 +296,8 @@ class History:
             with pytest.raises(ValueError, match="too few for one batch"):
                 self._open(0, starts[0], 0)
             return False
+        self._most = max(self._most, max(self._sizes) * self._hosts)
+        self._most_hosts = max(self._most_hosts, self._hosts)
         self._readers = [self._open(n, start, self._prefetch) for n, start in enumerate(starts)]
         self._began, self._starts, self._ended = (state, start_step), starts, False
         if self._with_load:
@@ -321,7 +322,7 @@ class History:
     def _next(self, most: int = 0) -> bool:
         """Some steps of all hosts; the loop is begun anew when it has ended."""
         draw = self._random
-        count = most or draw.choice([1, 1, 2, 3, 5])
+        count = most or draw.choice([1, 1, 2, 4, 8])
         self._say(f"next {count}")
         if self._ended:
             self._begin_next_pass()
@@ -348,7 +349,7 @@ class History:
             assert iter(reader) is reader
 
     def _to_the_end(self) -> bool:
-        return self._next(60)
+        return self._next(25)
 
     def _compare(self, step: Step, batches: list[Any]) -> None:
         assert None not in batches, "a reader has ended before the model"
@@ -515,7 +516,7 @@ def datasets(tmp_path_factory: pytest.TempPathFactory) -> Datasets:
 
 
 # Seeds of histories in which the readers once differed from the model.
-FOUND = [3004, 3022, 3070]
+FOUND = [1115, 1586, 4977]
 
 
 @pytest.mark.parametrize("seed", FOUND)
@@ -525,9 +526,9 @@ def test_what_a_campaign_found_stays_mended(datasets: Datasets, seed: int) -> No
 
 
 @pytest.mark.slow(base=["0"])
-@pytest.mark.parametrize("first", range(0, 200, 50))
+@pytest.mark.parametrize("first", range(0, 200, 25))
 def test_random_histories_give_what_the_model_gives(datasets: Datasets, first: int) -> None:
-    failures = [*filter(None, (failure(datasets, seed) for seed in range(first, first + 50)))]
+    failures = [*filter(None, (failure(datasets, seed) for seed in range(first, first + 25)))]
     assert not failures, "\n\n".join(failures)
 
 
