@@ -6,7 +6,7 @@ initial weights for each seed, from three loaders: `DataLoader(TensorDataset(...
 training is repeated with its batches divided between 1, 2 and 4 hosts, and once more killed ten times with
 SIGKILL, each time resumed from its last checkpoint: its losses must be those of the undisturbed run.
 
-    python benchmarks/convergence.py --seeds 5 --epochs 15 --json convergence.json
+    python benchmarks/convergence.py --seeds 24 --epochs 15 --json convergence.json
 """
 
 from __future__ import annotations
@@ -229,7 +229,7 @@ def killed(path: str, folder: Path, kills: int, epochs: int) -> list[float]:
 def main() -> None:
     """Parses the command line, trains, and prints the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=int, default=24)
     parser.add_argument("--epochs", type=int, default=15)
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--json", type=Path, help="write the results to this file")
