@@ -84,18 +84,18 @@ class _Display:
         )
 
     def _line(self) -> str:
+        from readers.format.display import format_bytes  # Not before the first line of all.
+
         known = self._bar.format_dict
         done, total, seconds = known["n"], known["total"], max(known["elapsed"], 1e-3)
         rate = done / seconds
-        unit = known["unit"].strip()
-        if unit == "B":
-            amount, unit = (lambda n: tqdm.format_sizeof(n, divisor=1000) if n else "0"), "B"
-        else:
-            amount = "{:,.0f}".format
+        unit = known["unit"]
+        is_size = unit == " B"
+        amount = format_bytes if is_size else "{:,.0f}".format
         text = f"{known['prefix']}: {amount(done)}"
         if total:
             text += f" of {amount(total)}"
-        text += f" {unit}"
+        text += "" if is_size else unit
         if done:
             text += f", {amount(rate)}/s"
         if total and rate:

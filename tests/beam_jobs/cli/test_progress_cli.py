@@ -136,8 +136,8 @@ def test_plain_lines_report_progress_without_a_terminal(
         if not re.search("rejected, listed|^  |^started |^the same shape |^written to ", line)
     ]
     plain = re.compile(
-        r"(\w+): ([\d.,]+[kM]?)( of ([\d.,]+[kM]?))? (files|records|B)"
-        r"(, [\d.,]+[kMG]?/s(, \d\d:\d\d left)?)?(, ([\d,]+) rejected)?"
+        r"(\w+): ([\d.,]+)(?: [KM]?i?B)?( of ([\d.,]+)(?: [KM]?i?B)?)?( files| records|)"
+        r"(, [\d.,]+(?: [KM]?i?B)?/s(, \d\d:\d\d left)?)?(, ([\d,]+) rejected)?"
     )
     found = [plain.fullmatch(line) for line in lines]
     assert all(found), [line for line, match in zip(lines, found, strict=True) if not match]
@@ -145,7 +145,7 @@ def test_plain_lines_report_progress_without_a_terminal(
     writing = [match for match in found if match[1] == "writing"]
     done = [int(match[2].replace(",", "")) for match in writing]
     assert done == sorted(done) and done[-1] == 1000
-    assert all(match[4] == "1,000" and match[5] == "records" for match in writing)
+    assert all(match[4] == "1,000" and match[5] == " records" for match in writing)
     assert all(match[7] for match in writing if match[2] != "0")
     rejected = Manifest.read(str(tmp_path / "out")).rejected
     assert int(writing[-1][9]) == rejected > 0
