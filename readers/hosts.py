@@ -10,11 +10,23 @@ import logging
 import os
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 _LOGGER = logging.getLogger("readers")
 
 Host = tuple[int, int]
+
+
+class InputContext(Protocol):
+    """What a `tf.distribute.InputContext` has, whose type stubs do not know it."""
+
+    @property
+    def input_pipeline_id(self) -> int:
+        """The index of this host."""
+
+    @property
+    def num_input_pipelines(self) -> int:
+        """The number of hosts."""
 
 
 def host_of(shard: Any, workers_share: bool = True) -> Any:

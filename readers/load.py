@@ -10,6 +10,7 @@ from readers.batches.batch_format import Batching, PadTo
 from readers.batches.options import OnCorrupt, OrderName
 from readers.batches.planning import options_of
 from readers.format.schema import Schema
+from readers.hosts import InputContext
 from readers.order.schedule import Remainder
 from readers.order.state import State
 from readers.shards.plan import Paths
@@ -41,7 +42,7 @@ def load(
     repeat: int | None = 1,
     remainder: Remainder | None = None,
     drop_remainder: bool = False,
-    shard: tuple[int, int] | Literal["auto"] | tf.distribute.InputContext = (0, 1),
+    shard: tuple[int, int] | Literal["auto"] | InputContext = (0, 1),
     start_step: int = 0,
     state: State | str | None = None,
     on_corrupt: OnCorrupt = "raise",

@@ -74,7 +74,7 @@ class Batches(Iterator[_Batch], Generic[_Batch]):
     def __next__(self) -> _Batch:
         source = self._source
         if self._ahead is None:
-            made = self._made(source, self._cursor)
+            made = _made(source, self._cursor, self._end, self._convert)
             self._ahead = prefetched(made, self._prefetch) if self._prefetch else made
         try:
             batch, self._cursor = next(self._ahead)
@@ -83,13 +83,6 @@ class Batches(Iterator[_Batch], Generic[_Batch]):
             self._ahead, self._has_ended = None, isinstance(error, StopIteration)
             raise
         return batch
-
-    def _made(self, source: Any, cursor: Any) -> Iterator[tuple[_Batch, Any]]:
-        """Yields the batches of this pass from a cursor on, each with the next cursor."""
-        end, convert, empty = self._end, self._convert, source.memory.empty
-        while found := source.batch(cursor, end):
-            records, cursor = found
-            yield convert(records, empty), cursor
 
     def __len__(self) -> int:
         """The number of batches in a pass from the beginning of an epoch.
@@ -125,6 +118,20 @@ class Batches(Iterator[_Batch], Generic[_Batch]):
         """The state to resume from after the batches returned so far."""
         state: State = self._source.state(self._cursor, self._options.seed or 0)
         return state
+
+
+def _made(
+    source: Any, cursor: Any, end: Any, convert: Callable[[BatchSlice, Allocator], _Batch]
+) -> Iterator[tuple[_Batch, Any]]:
+    """Yields the batches from a cursor on, each with the next cursor.
+
+    Not a method: a generator that refers to the `Batches` which hold it would keep files open until
+    the garbage collector finds the cycle.
+    """
+    empty = source.memory.empty
+    while found := source.batch(cursor, end):
+        records, cursor = found
+        yield convert(records, empty), cursor
 
 
 def batches_of_pass(source: BatchesByStep | BatchesByLength, options: ReadOptions) -> int:

@@ -126,26 +126,21 @@ class TorchPass(Iterator[Any]):
     """
 
     def __init__(self, dataset: TorchBatches, number: int, worker: int, workers: int) -> None:
-        self._dataset, self._worker, self._workers = dataset, worker, workers
+        self._dataset, self._turn = dataset, (worker, workers)
         self._batches = dataset.source(workers)
         self._number, self._end = number, self._batches.bounds_of(number)[1]
         # The batch to read next: where it is found, and its number in the pass.
         self._next = self._first()
-        self._ahead = dataset.ahead(self._read(*self._next))
+        self._ahead = self._begin()
 
     def _first(self) -> tuple[Any, int]:
         begin = self._batches.bounds_of(self._number)[0]
         # A batch by length is found from the one before it, so each worker reads those of all.
-        return (begin, 0) if isinstance(begin, Cursor) else (begin + self._worker, self._worker)
+        return (begin, 0) if isinstance(begin, Cursor) else (begin + self._turn[0], self._turn[0])
 
-    def _read(self, cursor: Any, number: int) -> Iterator[tuple[Any, tuple[Any, int]]]:
-        """Yields this worker's batches from one on, each with what `_next` is after it."""
-        every = 1 if isinstance(cursor, Cursor) else self._workers
-        while found := self._batches.batch(cursor, self._end):
-            batch, cursor = found
-            if number % self._workers == self._worker:
-                yield self._dataset.tensors(batch, self._batches), (cursor, number + every)
-            number += every
+    def _begin(self) -> Iterator[tuple[Any, tuple[Any, int]]]:
+        made = _made(self._dataset, self._batches, self._next, self._end, self._turn)
+        return self._dataset.ahead(made)
 
     def __next__(self) -> Any:
         try:
@@ -154,7 +149,7 @@ class TorchPass(Iterator[Any]):
             raise
         except BaseException:
             # A generator that has raised would end the pass as if all had been read.
-            self._ahead = self._dataset.ahead(self._read(*self._next))
+            self._ahead = self._begin()
             raise
         return batch
 
@@ -181,7 +176,7 @@ class TorchPass(Iterator[Any]):
             self._next = Cursor(epoch, place, tuple(held)), state["batch"]
         else:
             self._next = begin + state["batch"], state["batch"]
-        self._ahead = self._dataset.ahead(self._read(*self._next))
+        self._ahead = self._begin()
 
     def _fits(self) -> dict[str, Any]:
         begun = self._dataset.state(0)
@@ -190,8 +185,37 @@ class TorchPass(Iterator[Any]):
             "order": begun.order,
             "seed": begun.seed,
             "begin": [begun.epoch, begun.place, *begun.held],
-            "worker": [self._worker, self._workers],
+            "worker": [*self._turn],
         }
+
+
+def _made(
+    dataset: TorchBatches,
+    batches: BatchesByStep | BatchesByLength,
+    first: tuple[Any, int],
+    end: Any,
+    turn: tuple[int, int],
+) -> Iterator[tuple[Any, tuple[Any, int]]]:
+    """Yields a worker's batches of a pass, each with where the next one is and its number.
+
+    Not a method: a generator that refers to the pass which holds it would keep files open until the
+    garbage collector finds the cycle.
+
+    Args:
+        dataset: Makes tensors.
+        batches: The batches of this host.
+        first: Where the first batch is, and its number in the pass.
+        end: The end of the pass.
+        turn: The number of this worker, and how many there are.
+    """
+    cursor, number = first
+    worker, workers = turn
+    every = 1 if isinstance(cursor, Cursor) else workers
+    while found := batches.batch(cursor, end):
+        batch, cursor = found
+        if number % workers == worker:
+            yield dataset.tensors(batch, batches), (cursor, number + every)
+        number += every
 
 
 class _PassCounter:
