@@ -185,7 +185,7 @@ def test_the_functions_and_arguments_in_the_python_of_a_page_exist(page):
                 known = {*inspect.signature(called).parameters}
                 if "reading" in known:  # The other arguments of `as_numpy`.
                     known |= {*inspect.signature(readers.as_numpy).parameters}
-                wrong += [word.arg for word in node.keywords if word.arg not in known]
+                wrong += [word.arg for word in node.keywords if word.arg not in {*known, None}]
     assert wrong == []
 
 
