@@ -19,7 +19,7 @@ import sys
 from typing import TYPE_CHECKING
 
 if sys.platform in ("win32", "cygwin"):
-    import readers  # noqa: F401  It refuses these systems, in one line.
+    import readers.format  # noqa: F401  Its parent refuses these systems, in one line.
 
 from beam_jobs.errors import DataError, JobError, RejectError, UsageError
 

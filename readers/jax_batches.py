@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from readers.batches.batch_format import is_number
+from readers.batches.prefetch import check_prefetch
 from readers.batches.stream import Batches
 from readers.numpy_stream import plan_of_numbers
 from readers.shards.plan import Paths
@@ -69,8 +69,7 @@ def jax_batches(
     """
     from readers.tensors.jax_arrays import ToJax, this_process
 
-    if not is_number(prefetch, 0):
-        raise ValueError(f"prefetch={prefetch!r}: expected a number of at least 0")
+    check_prefetch(prefetch)
     if reading.get("remainder") is None:
         reading["remainder"] = "drop"
     plan, options = plan_of_numbers(

@@ -7,10 +7,11 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from readers.batches.batch_format import Batching, PadTo, is_number
+from readers.batches.batch_format import Batching, PadTo
 from readers.batches.batch_slice import ToArrays, Transform
 from readers.batches.options import OnCorrupt, OrderName, ReadOptions
 from readers.batches.planning import make_plan, options_of
+from readers.batches.prefetch import check_prefetch
 from readers.batches.stream import Batches
 from readers.format.schema import Schema
 from readers.order.schedule import Remainder
@@ -191,8 +192,7 @@ def as_numpy(
         >>> for batch in readers.as_numpy("shards/runs", batch_size=64, batching="padded"):
         ...     print(batch["signal"].shape)
     """
-    if not is_number(prefetch, 0):
-        raise ValueError(f"prefetch={prefetch!r}: expected a number of at least 0")
+    check_prefetch(prefetch)
     options = options_of(
         batch_size=batch_size,
         as_supervised=as_supervised,

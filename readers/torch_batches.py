@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from readers.batches.batch_format import is_number
 from readers.batches.batch_slice import Transform
+from readers.batches.prefetch import check_prefetch
 from readers.numpy_stream import plan_of_numbers
 from readers.shards.plan import Paths
 
@@ -56,8 +56,8 @@ def torch_batches(
 
     Returns:
         A dataset with `len`, if the number of batches is known, and `state(steps)`, the
-        `readers.State` after so many batches of the loader. Its iterators have `state_dict` and
-        `load_state_dict` for torchdata's `StatefulDataLoader`.
+        `readers.State` after the first `steps` batches of the loader. Its iterators have
+        `state_dict` and `load_state_dict` for torchdata's `StatefulDataLoader`.
 
     Raises:
         ValueError: An argument is wrong; the message names it and what is expected.
@@ -71,8 +71,7 @@ def torch_batches(
     """
     from readers.tensors.torch_dataset import TorchBatches
 
-    if not is_number(prefetch, 0):
-        raise ValueError(f"prefetch={prefetch!r}: expected a number of at least 0")
+    check_prefetch(prefetch)
     plan, options = plan_of_numbers(
         path_or_files,
         batch_size=batch_size,

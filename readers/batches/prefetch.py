@@ -7,7 +7,19 @@ import threading
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
+from readers.batches.batch_format import is_number
+
 _Item = TypeVar("_Item")
+
+
+def check_prefetch(count: int) -> None:
+    """Checks the argument `prefetch` of a reader.
+
+    Raises:
+        ValueError: It is not a number of at least 0.
+    """
+    if not is_number(count, 0):
+        raise ValueError(f"prefetch={count!r}: expected a number of at least 0")
 
 
 def prefetched(items: Iterator[_Item], count: int) -> Iterator[_Item]:

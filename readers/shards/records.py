@@ -219,7 +219,7 @@ class Records:
             row: The row that `following` is asked about.
 
         Raises:
-            CorruptRecordError: (a ValueError) There is none among the next ones.
+            CorruptRecordError: (a ValueError) None of the next records is good either.
         """
         first, count = 0, min(_MOST_DAMAGED_IN_A_ROW, len(self) - 1)
         while first < count:

@@ -89,7 +89,6 @@ print(json.dumps([keras.backend.backend(), history, losses, found, validated]))
     ],
 )
 def test_a_generator_of_batches_trains_on_every_backend(dataset, backend):
-    pytest.importorskip(backend)
     name, history, losses, found, validated = printed(
         started(MODEL + FIT, dataset, KERAS_BACKEND=backend)
     )

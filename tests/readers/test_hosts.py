@@ -93,7 +93,6 @@ def test_frameworks_are_neither_imported_nor_initialised():
 
 @pytest.mark.slow
 def test_jax_that_is_not_set_up_stays_so():
-    pytest.importorskip("jax")
     code = (
         "import jax; from readers.hosts import host_of; print(host_of('auto'))\n"
         "jax.distributed.initialize('localhost:34581', 1, 0)\n"  # Refused once a backend is in use.
@@ -120,7 +119,6 @@ if __name__ == "__main__":
 
 @pytest.mark.frameworks
 def test_ranks_of_torch_are_multiplied_by_the_workers_of_its_loader(tmp_path):
-    pytest.importorskip("torch")
     (tmp_path / "program.py").write_text(TORCH)
     command = [sys.executable, str(tmp_path / "program.py")]
     ranks = [

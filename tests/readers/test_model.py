@@ -336,7 +336,9 @@ class History:
                 return False
             batches = [next(reader, None) for reader in self._readers]
             if step is None:
-                assert batches == [None] * self._hosts, "the readers go on after the model's end"
+                assert batches == [None] * self._hosts, (
+                    "the readers give batches after the end of the model"
+                )
                 self._ended = True
                 return True
             self._compare(step, batches)

@@ -210,4 +210,5 @@ def train(directory: str) -> int:
     steps = 0
     for _ in dataset:
         steps += 1
-    return steps
+    state: readers.State = readers.state_of(dataset, steps)
+    return state.epoch

@@ -313,7 +313,7 @@ class SensorJob(FilesInParts):
         return record
 
     def _cure(self, key: str, found: Any, feature: Feature | None) -> str:
-        """Returns the flag that makes an array fit the feature; empty if there is none."""
+        """Returns the flag that makes an array fit the feature; empty if no flag does."""
         if found is None or feature is None:
             return ", or choose with --arrays"
         if isinstance(found, list) or found.dtype.name != feature.dtype:

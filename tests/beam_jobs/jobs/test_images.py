@@ -554,7 +554,7 @@ METADATA = {
     "a damaged text": damaged(b"tEXt", b"a\0b"),
     "a damaged color profile": damaged(b"iCCP", b"a\0\0" + zlib.compress(b"b")),
     "damaged EXIF": damaged(b"eXIf", b"MM\0*\0\0\0\x08"),
-    "EXIF that is none": chunk(b"eXIf", b"garbage"),
+    "EXIF that cannot be parsed": chunk(b"eXIf", b"garbage"),
     "a damaged chunk that nobody knows": damaged(b"abCd", b"x"),
     "a long text": chunk(b"zTXt", b"a\0\0" + LONG),
     "a long international text": chunk(b"iTXt", b"a\0\1\0\0\0" + LONG),
