@@ -156,7 +156,8 @@ def load(
         FileNotFoundError: A file is missing.
         StoreError: (an OSError) A store still fails after several retries.
         tf.errors.OpError: While batches are read, a record is damaged or does not fit the schema,
-            or a store fails. It is an `InvalidArgumentError` or a `DataLossError`.
+            or a store fails. It is an `InvalidArgumentError`, in whose message a line of its own names
+            the file, the record and the byte; or an error of TensorFlow's streams, as `DataLossError`.
 
     Example:
         >>> ds = readers.load("shards/photos", split="train", batch_size=64, shuffle=True)

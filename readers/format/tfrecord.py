@@ -35,7 +35,33 @@ _MIN_ROWS, _MIN_MIXED = 512, 128
 
 
 class CorruptRecordError(ValueError):
-    """The framing or a checksum of a record is wrong; the message names the file and the offset."""
+    """The framing or a checksum of a record is wrong; the message names the file and the offset.
+
+    Attributes:
+        file: The path or URL of the file; None if several files are damaged.
+        record: The number of the record in the file, from 0; None if only its position is known.
+        offset: Where the record begins in the file, in bytes, in a GZIP file after decompression; None
+            if it is unknown.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        file: str | None = None,
+        record: int | None = None,
+        offset: int | None = None,
+    ) -> None:
+        # The message alone must do: PyTorch makes the errors of its workers again from their text.
+        super().__init__(message)
+        self.file, self.record, self.offset = file, record, offset
+
+    @classmethod
+    def at(
+        cls, file: str, offset: int, fault: str, record: int | None = None
+    ) -> CorruptRecordError:
+        """The error for a record at a position; `fault` completes a sentence about it."""
+        which = "the record" if record is None else f"record {record}"
+        return cls(f"{file}: {which} at byte {offset} {fault}", file, record, offset)
 
 
 def crc32c_is_native() -> bool:
@@ -79,31 +105,35 @@ def _header(size: int) -> bytes:
     return length + _CRC.pack(masked_crc32c(length))
 
 
-def unframe(framed: bytes | memoryview, file: str, offset: int) -> memoryview:
+def unframe(
+    framed: bytes | memoryview, file: str, offset: int, record: int | None = None
+) -> memoryview:
     """The data of one framed record, with its checksums verified.
 
     Args:
         framed: The record with its framing, as `frame` returns it.
         file: The file's name, for error messages.
         offset: The record's position in the file, in bytes, for error messages.
+        record: The record's number in the file, for error messages, if it is known.
 
     Raises:
         CorruptRecordError: The length or a checksum is wrong.
     """
     view = memoryview(framed)
     if len(view) < FRAME_BYTES:
-        raise CorruptRecordError(f"{file}: the record at byte {offset} is cut off")
+        raise CorruptRecordError.at(file, offset, "is cut off", record)
     (length,) = struct.unpack_from("<Q", view)
     if length != len(view) - FRAME_BYTES:
-        raise CorruptRecordError(
-            f"{file}: the record at byte {offset} holds {length} bytes according to its header, "
-            f"but {len(view) - FRAME_BYTES} according to the index"
+        fault = (
+            f"holds {length} bytes according to its header, but {len(view) - FRAME_BYTES} according "
+            "to the index"
         )
+        raise CorruptRecordError.at(file, offset, fault, record)
     data = view[HEADER_BYTES:-FOOTER_BYTES]
     (length_crc,) = struct.unpack_from("<I", view, 8)
     (data_crc,) = struct.unpack_from("<I", view, len(view) - FOOTER_BYTES)
     if length_crc != masked_crc32c(view[:8]) or data_crc != masked_crc32c(data):
-        raise CorruptRecordError(f"{file}: the record at byte {offset} fails its CRC32C")
+        raise CorruptRecordError.at(file, offset, "fails its CRC32C", record)
     return data
 
 
@@ -207,7 +237,7 @@ def read_framed(stream: BinaryIO, file: str) -> Iterator[tuple[int, bytes]]:
         length = record_length(header, file, offset)
         body = stream.read(length + FOOTER_BYTES)
         if len(body) < length + FOOTER_BYTES:
-            raise CorruptRecordError(f"{file}: the record at byte {offset} is cut off")
+            raise CorruptRecordError.at(file, offset, "is cut off")
         yield offset, header + body
         offset += FRAME_BYTES + length
 
@@ -225,10 +255,12 @@ def record_length(header: bytes, file: str, offset: int) -> int:
             `MAX_RECORD_BYTES`.
     """
     if len(header) < HEADER_BYTES:
-        raise CorruptRecordError(f"{file}: the record at byte {offset} is cut off")
+        raise CorruptRecordError.at(file, offset, "is cut off")
     length, crc = struct.unpack("<QI", header)
     if crc != masked_crc32c(header[:8]) or length > MAX_RECORD_BYTES:
         raise CorruptRecordError(
-            f"{file}: no TFRecord starts at byte {offset} (the CRC32C of its length is wrong)"
+            f"{file}: no TFRecord starts at byte {offset} (the CRC32C of its length is wrong)",
+            file,
+            offset=offset,
         )
     return int(length)

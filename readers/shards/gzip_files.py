@@ -66,7 +66,7 @@ def decompressed_extent(path: str) -> tuple[int, int]:
         while header := file.read(HEADER_BYTES):
             end = offset + FRAME_BYTES + record_length(header, path, offset)
             if file.seek(end) < end:
-                raise CorruptRecordError(f"{path}: the record at byte {offset} is cut off")
+                raise CorruptRecordError.at(path, offset, "is cut off")
             count, offset = count + 1, end
     return count, offset
 
@@ -89,7 +89,7 @@ def _decompressed(path: str) -> Iterator[BinaryIO]:
         with open_file(path) as compressed, gzip.GzipFile(fileobj=compressed) as file:
             yield cast(BinaryIO, file)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise CorruptRecordError(f"{path}: damaged or cut off ({error})") from None
+        raise CorruptRecordError(f"{path}: damaged or cut off ({error})", path) from None
 
 
 def _records_of(path: str) -> Iterator[tuple[int, bytes]]:
@@ -162,4 +162,5 @@ class GzippedShard:
             # After an error a generator just ends. The next caller must get the same error.
             self._records, self._row = _records_of(self._path), 0
             raise
-        raise CorruptRecordError(f"{self._path}: the file ends before record {row}")
+        message = f"{self._path}: the file ends before record {row}"
+        raise CorruptRecordError(message, self._path, row)

@@ -64,5 +64,5 @@ def scan_index(path: str) -> np.ndarray:
             rows.append((offset, framed))
             offset += framed
         if offset != size:
-            raise CorruptRecordError(f"{path}: the record at byte {rows[-1][0]} is cut off")
+            raise CorruptRecordError.at(path, rows[-1][0], "is cut off")
     return np.array(rows, np.int64).reshape(-1, 2)

@@ -36,6 +36,8 @@ Following = Callable[[int, int, int], np.ndarray]
 # So many damaged records in a row are not single faults: a shard is cut off, or of another dataset.
 _MOST_DAMAGED_IN_A_ROW = 1024
 
+_CURE = "write or copy the file again, or read other records in its place with on_corrupt='skip'"
+
 
 class Records:
     """Random access to the records of a plan. It is safe to share between threads, and picklable.
@@ -233,11 +235,12 @@ class Records:
                 return int(numbers[np.argmax(good)])
             first = end
         framed = self._reader.read(np.array([number]))
-        raise CorruptRecordError(
-            f"{self.plan.parts[framed.parts[0]].path}: record {framed.rows[0]} at byte "
-            f"{framed.offsets[0]} is damaged, and so are all of the {count:,} records after it: "
-            "on_corrupt='skip' is for single damaged records; write the dataset again, or leave out "
-            "this part of it with split="
+        raise CorruptRecordError.at(
+            self.plan.parts[framed.parts[0]].path,
+            int(framed.offsets[0]),
+            f"is damaged, and so are all of the {count:,} records after it: on_corrupt='skip' is for "
+            "single damaged records; write the dataset again, or leave out this part of it with split=",
+            int(framed.rows[0]),
         )
 
     def prefetch(self, numbers: np.ndarray) -> None:
@@ -271,12 +274,13 @@ class Records:
 
     def _verify(self, framed: FramedRecords, row: int) -> None:
         part = self.plan.parts[framed.parts[row]]
-        where = f"{part.path}: record {framed.rows[row]}"
+        offset, number = int(framed.offsets[row]), int(framed.rows[row])
         try:
-            unframe(framed.record(row), where, int(framed.offsets[row]))
+            unframe(framed.record(row), part.path, offset, number)
         except CorruptRecordError as error:
+            cure = CHANGED if is_changed(part) else _CURE
             raise CorruptRecordError(
-                f"{error}: {CHANGED}" if is_changed(part) else str(error)
+                f"{error}: {cure}", error.file, error.record, error.offset
             ) from None
 
     def _decode(self, framed: FramedRecords, row: int, decoder: Decoder) -> dict[str, Any]:

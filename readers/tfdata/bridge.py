@@ -24,6 +24,9 @@ from readers.format.schema import Feature, Schema
 from readers.tfdata.batching import ragged
 from readers.tfdata.tensor_columns import TensorColumn
 
+# In place of an error message, which is text and so no number.
+_NO_ERROR = "0"
+
 
 class TensorBridge:
     """Turns a batch into a flat list of arrays in Python, and back into a batch in TensorFlow.
@@ -72,7 +75,7 @@ class TensorBridge:
             # ignored TensorFlow would retry the step without end.
             is_expected = isinstance(error, (ValueError, OSError, ImportError))
             text = str(error) if is_expected else f"{type(error).__name__}: {error}"
-            return [_text(text), *self.no_arrays()[1:]]
+            return [_text("\n" + " ".join(text.splitlines())), *self.no_arrays()[1:]]
         if found is None:
             return self.no_arrays()
         batch = found.arrays(self._dense, self._format, empty)
@@ -81,17 +84,22 @@ class TensorBridge:
             arrays += flat_arrays(self._schema[name], found.columns[name], empty)
         if self._has_keys:
             arrays.append(found.keys(self._seed, self._part))
-        return [_text(""), *arrays]
+        return [_text(_NO_ERROR), *arrays]
 
     def no_arrays(self) -> list[np.ndarray]:
         """The empty arrays that stand for no batch."""
-        return [_text(""), *(np.empty([0] * rank, d.as_numpy_dtype) for d, rank in self._kinds)]
+        return [
+            _text(_NO_ERROR),
+            *(np.empty([0] * rank, d.as_numpy_dtype) for d, rank in self._kinds),
+        ]
 
     def batch(self, tensors: Sequence[tf.Tensor]) -> Any:
         """The batch of a list of arrays, now tensors; with keys, the pair (batch, keys)."""
         error, *tensors = tensors
-        error = tf.ensure_shape(error, [])
-        with tf.control_dependencies([tf.debugging.Assert(error == b"", [error])]):
+        # The op whose error shows a string as it is: Assert escapes quotes and line ends. It is an
+        # input of an Assert because TensorFlow drops an op whose result is not used.
+        number = tf.strings.to_number(tf.ensure_shape(error, []), name="reading_failed")
+        with tf.control_dependencies([tf.debugging.Assert(number == 0, [number])]):
             tensors = [tf.identity(tensor) for tensor in tensors]
         found: dict[str, Any] = {}
         for (name, spec), tensor in zip(self._specs.items(), tensors, strict=False):

@@ -251,8 +251,12 @@ def test_an_error_names_the_record_and_does_not_end_the_pass(tmp_path):
         assert next(found)["id"].tolist() == [0, 1, 2, 3]
         assert next(found)["id"].tolist() == [4, 5, 6, 7]
         for _ in range(2 - (workers > 0)):
-            with pytest.raises(readers.CorruptRecordError, match=r"train-00000-of-00001.*record 9"):
+            with pytest.raises(
+                readers.CorruptRecordError, match=r"1\.tfrecord: record 9 "
+            ) as error:
                 next(found)
+            # A worker's error is made again from its text.
+            assert error.value.record == (None if workers else 9)
 
 
 def rank_of_two(rank, port, path, queue):

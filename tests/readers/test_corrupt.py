@@ -23,7 +23,7 @@ SHARD = "train-00001-of-00004.tfrecord"
 def test_a_damaged_record_is_reported_by_file_number_and_byte(tmp_path):
     dataset = write_numbers(tmp_path)
     (offset,) = damage(dataset / SHARD, 2)
-    message = rf"{SHARD}: record 2: the record at byte {offset} fails its CRC32C"
+    message = rf"{SHARD}: record 2 at byte {offset} fails its CRC32C: write or copy"
     batches = readers.as_numpy(dataset, batch_size=1)
     assert ids(next(batches) for _ in range(7)) == list(range(7))
     with pytest.raises(CorruptRecordError, match=message):
@@ -224,5 +224,5 @@ def test_a_truncated_shard_in_a_store_loses_only_the_missing_records(tmp_path, m
     left = replaced(list(range(20)), {6, 7, 8})
     how = {"batch_size": 1, "split": "train"}
     assert ids(readers.as_numpy("store://cut", **how, on_corrupt="skip")) == left
-    with pytest.raises(CorruptRecordError, match=f"{SHARD}: record 1: "):
+    with pytest.raises(CorruptRecordError, match=f"{SHARD}: record 1 at byte "):
         list(readers.as_numpy("store://cut", **how))

@@ -149,7 +149,10 @@ def random_access(files: list[Path]) -> int:
         return len(source) + len(source[0]["signal"]) + len(source.__getitems__([0, 1]))
     except readers.DatasetError as error:
         print(error)
-    except (readers.CorruptRecordError, readers.StoreError) as error:
+    except readers.CorruptRecordError as error:
+        file: str | None = error.file
+        return (error.record or 0) + (error.offset or 0) + len(file or "")
+    except readers.StoreError as error:
         print(error)
     return 0
 

@@ -1,0 +1,163 @@
+"""What stands in an error that TensorFlow raises while it reads, and in the same one without it."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from unittest.mock import Mock
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import readers
+from readers.files.retries import StoreError
+from readers.shards.records import Records
+from tests.support.datasets import SIGNALS, damage, signals, write_dataset, write_numbers
+
+# A folder whose name TensorFlow's Assert would show otherwise.
+FOLDER = "o'größe"
+
+NUMBERS = {"split": "train", "batch_size": 4}
+SIGNAL = {"split": "train", "batch_size": 2}
+
+WAYS = {
+    "dense": NUMBERS,
+    "shuffled": {**NUMBERS, "shuffle": True},
+    "transformed": {**NUMBERS, "transform": lambda batch, keys: batch},
+    "supervised": {**NUMBERS, "as_supervised": ("vector", "id")},
+    "ragged": {**SIGNAL, "batching": "ragged"},
+    "buckets": {**SIGNAL, "batching": "padded", "bucket_boundaries": [4]},
+    "packed": {**SIGNAL, "batching": "packed", "max_length": 10, "columns": ["signal"]},
+}
+
+
+def damaged(directory, way):
+    """A dataset with one damaged record, and the beginning of the line that names it."""
+    if way["batch_size"] == NUMBERS["batch_size"]:
+        dataset = write_numbers(directory)
+    else:
+        dataset = write_dataset(directory, SIGNALS, {"train": [signals([3, 1]), signals([2, 5])]})
+    (shard,) = dataset.glob("train-00001-*.tfrecord")
+    (byte,) = damage(shard, 1)
+    return dataset, f"{shard}: record 1 at byte {byte} fails its CRC32C: "
+
+
+def line_of(error):
+    """The line of an error's text that is not TensorFlow's."""
+    text = str(error)
+    assert "Traceback" not in text and "readers/" not in text
+    before, line, *after = text[text.index("Error in user-defined function") :].splitlines()
+    assert before.endswith(": ") and after[0].startswith("\t [[{{node reading_failed}}]]")
+    return line
+
+
+@pytest.mark.slow(base=["transformed", "buckets"])
+@pytest.mark.parametrize("way", WAYS)
+def test_the_line_of_an_error_stands_alone_and_unchanged(tmp_path, way):
+    dataset, begin = damaged(tmp_path / FOLDER, WAYS[way])
+    with pytest.raises(tf.errors.InvalidArgumentError) as error:
+        list(readers.load(dataset, **WAYS[way]))
+    assert line_of(error.value).startswith(begin)
+    with pytest.raises(readers.CorruptRecordError) as without:
+        list(readers.as_numpy(dataset, **WAYS[way]))
+    assert line_of(error.value) == str(without.value)
+
+
+def in_a_function(dataset):
+    tf.function(lambda: dataset.reduce(np.int64(0), lambda total, batch: total + 1))()
+
+
+def in_a_loop_of_a_function(dataset):
+    @tf.function
+    def total():
+        found = tf.constant(0, tf.int64)
+        for batch in dataset:
+            found += tf.reduce_sum(batch["id"])
+        return found
+
+    total()
+
+
+@pytest.mark.slow(base=["in_a_loop_of_a_function"])
+@pytest.mark.parametrize("read", [in_a_function, in_a_loop_of_a_function])
+def test_the_line_stands_alone_in_errors_of_graphs(tmp_path, read):
+    dataset, begin = damaged(tmp_path / FOLDER, NUMBERS)
+    with pytest.raises(tf.errors.InvalidArgumentError) as error:
+        read(readers.load(dataset, **NUMBERS))
+    assert line_of(error.value).startswith(begin)
+
+
+@pytest.mark.slow
+def test_the_line_stands_alone_in_errors_of_keras(tmp_path):
+    import keras
+
+    dataset, begin = damaged(tmp_path / FOLDER, NUMBERS)
+    model = keras.Sequential([keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    with pytest.raises(tf.errors.InvalidArgumentError) as error:
+        model.fit(readers.load(dataset, **WAYS["supervised"]), verbose=0)
+    assert line_of(error.value).startswith(begin)
+
+
+def test_other_errors_stand_alone_too(tmp_path, monkeypatch):
+    dataset = write_dataset(tmp_path / FOLDER, SIGNALS, {"train": [signals([1, 2, 3])]})
+    schema = readers.Schema({"signal": ("float32", (4, 2)), "label": ("int64", ())})
+    shard = dataset / "train-00000-of-00001.tfrecord"
+    for how, expected in (
+        ({"schema": schema}, f"{shard}: record 0 at byte 0: feature 'signal' (float32 [4, 2], "),
+        ({"batching": "padded"}, "gs://b/a: the store answered 503, twice"),
+        ({"batching": "padded"}, f"[Errno 2] No such file or directory: {str(shard)!r}"),
+    ):
+        ds = readers.load(dataset, batch_size=2, **how)
+        with monkeypatch.context() as patch, pytest.raises(tf.errors.OpError) as error:
+            if "store" in expected:
+                failure = StoreError("gs://b/a: the store answered 503,\ntwice")
+                patch.setattr(Records, "columns", Mock(side_effect=failure))
+            elif "Errno" in expected:
+                shard.unlink()
+            list(ds)
+        assert line_of(error.value).startswith(expected)
+
+
+@pytest.mark.slow
+def test_a_stream_names_the_byte_alone_and_verify_the_rest(tmp_path):
+    dataset, _ = damaged(tmp_path, NUMBERS)
+    with pytest.raises(tf.errors.DataLossError, match=r"corrupted record at \d+") as error:
+        list(readers.load(dataset, order="interleave", **NUMBERS))
+    (byte,) = re.findall(r"corrupted record at (\d+)", str(error.value))
+    (problem,) = readers.verify(dataset).problems
+    assert "train-00001-of-00004.tfrecord" in str(problem)
+    with pytest.raises(readers.CorruptRecordError) as found:
+        list(readers.as_numpy(dataset, **NUMBERS))
+    assert found.value.offset == int(byte) - 12  # The header before its data.
+
+
+def test_an_error_holds_file_record_and_offset(tmp_path):
+    dataset, begin = damaged(tmp_path, NUMBERS)
+    for read in (
+        lambda: list(readers.as_numpy(dataset, **NUMBERS)),
+        lambda: readers.RecordSource(dataset, "train")[6],
+        lambda: readers.RecordSource(dataset, "train").__getitems__(range(20)),
+        lambda: list(readers.jax_batches(dataset, columns=["id"], **NUMBERS)),
+    ):
+        with pytest.raises(readers.CorruptRecordError) as error:
+            read()
+        found = error.value
+        assert str(found).startswith(f"{found.file}: record {found.record} at byte {found.offset} ")
+        assert str(found).startswith(begin)
+
+
+def test_an_error_of_a_gzip_file_holds_the_offset_after_decompression(tmp_path):
+    dataset, begin = damaged(tmp_path, NUMBERS)
+    path = tmp_path / "a.gz"
+    path.write_bytes(gzip.compress((dataset / "train-00001-of-00004.tfrecord").read_bytes()))
+    schema = readers.Schema({"id": ("int64", ())})
+    with pytest.raises(readers.CorruptRecordError) as error:
+        list(readers.as_numpy(path, schema=schema, batch_size=2))
+    found = error.value
+    assert (found.file, found.record) == (str(path), 1)
+    assert f"at byte {found.offset} fails" in begin
+    with pytest.raises(tf.errors.InvalidArgumentError) as wrapped:
+        list(readers.load(path, schema=schema, batch_size=2, order="global"))
+    assert line_of(wrapped.value) == str(found)
