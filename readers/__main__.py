@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, OSError, ImportError) as error:
         message = " ".join(str(error).split())
         code = 1 if isinstance(error, (CorruptRecordError, StoreError)) else 2
-        if "--json" in arguments and arguments[0] != "head":  # Its lines are records.
+        if "--json" in arguments:
             print(json.dumps({"error": message, "exit_code": code}, ensure_ascii=False))
         print(f"error: {message}", file=sys.stderr)
     return code

@@ -22,7 +22,7 @@ from readers.format.display import format_bytes
 from readers.format.manifest import Manifest, Split
 from readers.format.schema import Feature, Schema
 from readers.head import summary
-from tests.support.datasets import flip, write_dataset, write_numbers, write_signals
+from tests.support.datasets import damage, flip, write_dataset, write_numbers, write_signals
 from tests.support.images import encoded
 
 
@@ -285,8 +285,7 @@ def test_an_invalid_command_gives_exit_code_2(capsys):
         assert (code, out) == (2, "")
         assert error.startswith("error: ") and error.endswith("; see --help\n")
         code, out, error = run(*arguments, "--json", capsys=capsys)
-        shown = json.loads(out) if arguments[:1] != ["head"] else {"error": error[7:-1]}
-        assert (code, error) == (2, f"error: {shown['error']}\n")
+        assert (code, error) == (2, f"error: {json.loads(out)['error']}\n")
 
 
 def test_the_command_starts_quickly_and_imports_nothing_heavy(dataset):
@@ -404,7 +403,16 @@ def test_export_and_errors_are_json_too(labelled, tmp_path, capsys):
     assert (code, found["exit_code"]) == (2, 2)
     assert error == f"error: {found['error']}\n" and "x.npy" in found["error"]
     code, out, error = run("head", str(tmp_path), "--json", capsys=capsys)
-    assert (code, out) == (2, "") and error.startswith("error: ")
+    found = json.loads(out)
+    assert (code, found["exit_code"], error) == (2, 2, f"error: {found['error']}\n")
+
+
+def test_head_ends_its_json_lines_with_the_error_of_a_damaged_record(dataset, capsys):
+    damage(Path(dataset, "train-00000-of-00004.tfrecord"), 1)
+    code, out, error = run("head", dataset, "--json", capsys=capsys)
+    record, found = map(json.loads, out.splitlines())
+    assert (code, record["id"]) == (1, 0)
+    assert found == {"error": error.removeprefix("error: ").rstrip(), "exit_code": 1}
 
 
 def test_json_and_labels_of_info_exclude_each_other(capsys):
