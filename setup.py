@@ -62,7 +62,13 @@ TEST = [
     "gcp-storage-emulator>=2026.7",
 ]
 # 5 GB, nearly all of it CUDA: on Linux, PyPI has no build of PyTorch for the CPU alone.
-TEST_FRAMEWORKS = ["torch>=2.4", "torchdata>=0.11", "nvidia-dali-cuda130>=1.52"]
+TEST_FRAMEWORKS = [
+    "torch>=2.4",
+    "torchdata>=0.11",
+    "lightning>=2.5",
+    "orbax-checkpoint>=0.11",
+    "nvidia-dali-cuda130>=1.52",
+]
 
 setup(
     name="beam-shards",

@@ -48,8 +48,8 @@ def torch_batches(
             returns the batch to use instead, of arrays or tensors. A key is a pseudo-random number
             that depends only on the seed, the epoch and the record's place, so any number of workers
             augments in the same way. `readers.transforms` has functions for it.
-        pin_memory: Puts tensors into pinned memory. In a `DataLoader` with workers, use its own
-            argument instead, because workers have no device.
+        pin_memory: Puts tensors into pinned memory; without a device, it warns and pins nothing. In
+            a `DataLoader` with workers, use its own argument instead, because workers have no device.
         prefetch: How many batches a thread makes ahead where there are no workers; 0 makes none.
         reading: All other arguments of `readers.as_numpy`. `repeat` is the number of epochs in each
             pass.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -61,6 +62,11 @@ class TorchBatches(IterableDataset[Any]):
     def __iter__(self) -> TorchPass:
         info = get_worker_info()
         worker, workers = (info.id, info.num_workers) if info else (0, 1)
+        if self._pin_memory and not info and not has_accelerator():
+            warnings.warn(
+                "pin_memory=True pins nothing: PyTorch finds no accelerator here", stacklevel=2
+            )
+            self._pin_memory = False
         number = self.passes.begin(info.seed - info.id if info else None)
         return TorchPass(self, number, worker, workers)
 
@@ -252,6 +258,13 @@ class _PassCounter:
         assert self._mine is not None
         self._mine = self._mine[0], number
         self._word[0] = (number + 1) * 2**31 + self._mine[0]
+
+
+def has_accelerator() -> bool:
+    """Whether PyTorch can use a device for which memory can be pinned."""
+    if hasattr(torch, "accelerator"):  # From PyTorch 2.6 on.
+        return bool(torch.accelerator.is_available())
+    return bool(torch.cuda.is_available())
 
 
 def tensor_of(array: Any, pin: bool) -> Any:

@@ -259,6 +259,14 @@ def test_an_error_names_the_record_and_does_not_end_the_pass(tmp_path):
             assert error.value.record == (None if workers else 9)
 
 
+def test_pinned_memory_without_an_accelerator_is_a_warning(dataset, monkeypatch):
+    monkeypatch.setattr("readers.tensors.torch_dataset.has_accelerator", lambda: False)
+    batches = readers.torch_batches(dataset, **SHUFFLED, pin_memory=True)
+    with pytest.warns(UserWarning, match="pin_memory=True pins nothing: PyTorch finds no acc"):
+        found = next(iter(batches))
+    assert not found["id"].is_pinned()
+
+
 def rank_of_two(rank, port, path, queue):
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     import torch.distributed as dist
