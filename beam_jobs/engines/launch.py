@@ -24,7 +24,7 @@ from beam_jobs.engines.dataflow import (
     service_log_shown,
 )
 from beam_jobs.engines.direct import on_this_machine, prepare_direct_runner
-from beam_jobs.engines.notebooks import keep_labels_in_notebooks
+from beam_jobs.engines.notebooks import allow_notebooks
 from beam_jobs.engines.pool import close_shared_pools
 from beam_jobs.errors import DataError, UsageError, find_job_error
 from beam_jobs.packages import check_crc32c
@@ -71,7 +71,7 @@ def launch(
         JobError: The pipeline failed.
     """
     check_crc32c()
-    keep_labels_in_notebooks()
+    allow_notebooks()
     _check_job_service(options)
     if on_this_machine(options):
         prepare_direct_runner(options)

@@ -9,11 +9,12 @@ import apache_beam.pipeline
 from apache_beam.utils.interactive_utils import is_in_ipython
 
 
-def keep_labels_in_notebooks() -> None:
+def allow_notebooks() -> None:
     """Lets pipelines be built in a notebook although Beam cannot import its interactive runner.
 
     In a notebook, Beam puts the number of the cell before the label of each transform, and imports
-    that runner to do so. Without pandas, or with pandas 3, this import fails.
+    that runner to do so. Without pandas, or with pandas 3, this import fails; labels then stay as
+    they are.
     """
     # Beam's check imports IPython wherever it is installed.
     if "IPython" not in sys.modules or not is_in_ipython():

@@ -31,7 +31,7 @@ from beam_jobs.dataset.output import (
 )
 from beam_jobs.dataset.replace import finish_replacement, placed
 from beam_jobs.dataset.resume import ShardResult
-from beam_jobs.engines.notebooks import keep_labels_in_notebooks
+from beam_jobs.engines.notebooks import allow_notebooks
 from beam_jobs.errors import DataError, JobError, UsageError
 from beam_jobs.packages import check_crc32c
 from beam_jobs.pipeline.commit import CommitDataset
@@ -52,7 +52,7 @@ from readers.format.manifest import Manifest, join
 from readers.format.schema import Feature, Schema
 
 # Now, because a pipeline begins with other transforms than `WriteShards`.
-keep_labels_in_notebooks()
+allow_notebooks()
 
 _logger = logging.getLogger("beam_jobs")
 

@@ -11,7 +11,7 @@ import apache_beam as beam
 import apache_beam.pipeline
 import pytest
 
-from beam_jobs.engines.notebooks import keep_labels_in_notebooks
+from beam_jobs.engines.notebooks import allow_notebooks
 from tests.support.checkout import ROOT
 
 SHELL = SimpleNamespace(config={"IPKernelApp": {}}, execution_count=7)
@@ -27,12 +27,12 @@ def test_transforms_are_applied_in_a_notebook_whatever_pandas_there_is(monkeypat
     applied = apache_beam.pipeline.alter_label_if_ipython
     monkeypatch.setattr(apache_beam.pipeline, "alter_label_if_ipython", applied)
     monkeypatch.setitem(sys.modules, "pandas", pandas)
-    keep_labels_in_notebooks()
+    allow_notebooks()
     assert apache_beam.pipeline.alter_label_if_ipython is applied
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: SHELL))
     with pytest.raises((ImportError, AttributeError)):
         label_of_a_transform()
-    keep_labels_in_notebooks()
+    allow_notebooks()
     assert label_of_a_transform().startswith("Numbers/")
 
 
@@ -41,7 +41,7 @@ def test_the_labels_of_a_notebook_stay_if_beam_can_make_them(monkeypatch):
     name = "apache_beam.runners.interactive.interactive_environment"
     monkeypatch.setitem(sys.modules, name, SimpleNamespace())
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: SHELL))
-    keep_labels_in_notebooks()
+    allow_notebooks()
     assert apache_beam.pipeline.alter_label_if_ipython is applied
 
 
