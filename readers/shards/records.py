@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -11,7 +12,8 @@ import numpy as np
 
 from readers.format.decode.batches import ColumnDecoder
 from readers.format.decode.column import FeatureColumn, column_of, merged, object_array
-from readers.format.decode.images import pixels_of, with_pixels
+from readers.format.decode.image_columns import image_column
+from readers.format.decode.images import with_pixels
 from readers.format.decode.records import Decoder
 from readers.format.schema import Feature, Schema
 from readers.format.tfrecord import (
@@ -177,11 +179,9 @@ class Records:
             columns |= self._one_by_one(framed, every, schema.select(left))
         for name, feature in schema.items():
             if feature.is_image:
-                pixels = []
-                for row, data in enumerate(columns[name].flat().tolist()):
-                    with self._locating_errors(framed, row):
-                        pixels.append(pixels_of(name, feature, data))
-                columns[name] = column_of(feature, pixels)
+                encoded = columns[name].flat().tolist()
+                located = functools.partial(self._locating_errors, framed)
+                columns[name] = image_column(name, feature, encoded, located, self.memory.empty)
         return columns, kept
 
     def columns_of_good(

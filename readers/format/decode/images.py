@@ -1,14 +1,18 @@
-"""Decoding of encoded images into arrays of pixels, with Pillow."""
+"""Encoded images: their sizes, and their pixels as arrays."""
 
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from readers.format.decode.jpeg import decode_jpeg_into, jpeg_size
 from readers.format.decode.records import stacked_steps
 from readers.format.decode.wide_colors import has_wide_colors, wide_colors
+from readers.format.dtypes import numpy_dtype
 from readers.format.schema import Feature, Schema, fits, format_shape
 
 if TYPE_CHECKING:
@@ -19,39 +23,83 @@ if TYPE_CHECKING:
 _FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP")
 
 
-def decode_image(name: str, feature: Feature, data: bytes) -> np.ndarray:
-    """The pixels of an encoded image, uint8 or uint16 [height, width, channels].
+class EncodedImage:
+    """An encoded image whose header has been read.
 
     Args:
         name: The feature's name, for error messages.
         feature: The feature; the last size of its shape is 1 for gray pixels, 3 for RGB, 4 for RGBA.
         data: The encoded image, a JPEG, PNG, GIF, BMP or WebP.
 
+    Attributes:
+        shape: (height, width, channels) of its pixels.
+        dtype: Their dtype, uint8 or uint16.
+
     Raises:
-        ValueError: Pillow cannot decode the image, or its size does not fit the feature.
+        ValueError: The header cannot be read, or the size does not fit the feature.
         ImportError: Pillow is not installed.
     """
-    try:
-        from PIL import Image
-    except ModuleNotFoundError:
-        raise ImportError(f"feature {name!r} needs Pillow: pip install pillow") from None
-    try:
-        with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
-            mode = {1: "L", 4: "RGBA"}.get(feature.shape[2] or 3, "RGB")
-            if feature.dtype == "uint16":
-                pixels = _pixels_of_16_bits(image, data, mode)
+
+    def __init__(self, name: str, feature: Feature, data: bytes) -> None:
+        self._name, self._feature, self._data = name, feature, data
+        self.dtype, channels = numpy_dtype(feature.dtype), feature.shape[2] or 3
+        size = jpeg_size(data) if feature.dtype == "uint8" and channels != 4 else None
+        self._opened = None if size else self._open()
+        if self._opened:
+            size = self._opened.height, self._opened.width
+        assert size is not None
+        self.shape = (*size, channels)
+        if not fits(feature.shape, self.shape):
+            raise ValueError(
+                f"feature {name!r} ({feature}): expected {format_shape(feature.shape)}, "
+                f"found {format_shape(self.shape)}"
+            )
+
+    def decode_into(self, out: np.ndarray) -> None:
+        """Writes the pixels into an array of the image's shape and dtype, C-contiguous.
+
+        Raises:
+            ValueError: The image cannot be decoded.
+        """
+        if self._opened is None and decode_jpeg_into(self._data, out):
+            return
+        image = self._opened or self._open()
+        with self._naming_errors(), image:
+            mode = {1: "L", 4: "RGBA"}.get(self.shape[2], "RGB")
+            if self.dtype == np.uint16:
+                pixels = self._pixels_of_16_bits(image, mode)
             else:
                 pixels = _pixels_of_8_bits(image, mode)
-    except Exception as error:  # Pillow's plugins raise nearly everything on broken input
-        reason = "cannot identify its format" if "identify" in str(error) else error
-        raise ValueError(f"feature {name!r} ({feature}): {reason}") from None
-    pixels = pixels.reshape(*pixels.shape[:2], -1)
-    if not fits(feature.shape, pixels.shape):
-        raise ValueError(
-            f"feature {name!r} ({feature}): expected {format_shape(feature.shape)}, "
-            f"found {format_shape(pixels.shape)}"
-        )
-    return pixels
+            out[...] = pixels.reshape(self.shape)
+
+    def _open(self) -> Image.Image:
+        try:
+            from PIL import Image
+        except ModuleNotFoundError:
+            raise ImportError(
+                f"feature {self._name!r} needs Pillow: pip install 'beam-shards[images]'"
+            ) from None
+        with self._naming_errors():
+            return Image.open(io.BytesIO(self._data), formats=_FORMATS)
+
+    @contextmanager
+    def _naming_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # Pillow's plugins raise nearly everything on broken input
+            reason = "cannot identify its format" if "identify" in str(error) else error
+            raise ValueError(f"feature {self._name!r} ({self._feature}): {reason}") from None
+
+    def _pixels_of_16_bits(self, image: Image.Image, mode: str) -> np.ndarray:
+        """Pixels uint16: 8-bit values times 257, as in TensorFlow."""
+        from PIL import Image
+
+        if has_wide_colors(image):
+            with Image.open(io.BytesIO(self._data), formats=_FORMATS) as again:
+                return wide_colors(image, again)
+        if image.mode.startswith("I"):
+            return np.clip(np.asarray(image), 0, 65535).astype(np.uint16)
+        return np.asarray(image.convert(mode)).astype(np.uint16) * np.uint16(257)
 
 
 def _pixels_of_8_bits(image: Image.Image, mode: str) -> np.ndarray:
@@ -63,19 +111,24 @@ def _pixels_of_8_bits(image: Image.Image, mode: str) -> np.ndarray:
         image.draft("L", image.size)
     if image.mode.startswith("I"):
         image = Image.fromarray((np.clip(np.asarray(image), 0, 65535) >> 8).astype(np.uint8))
-    return np.array(image.convert(mode))
+    # A conversion to the same mode would copy all pixels.
+    return np.asarray(image if image.mode == mode else image.convert(mode))
 
 
-def _pixels_of_16_bits(image: Image.Image, data: bytes, mode: str) -> np.ndarray:
-    """Pixels uint16: 8-bit values times 257, as in TensorFlow."""
-    from PIL import Image
+def decode_image(name: str, feature: Feature, data: bytes) -> np.ndarray:
+    """The pixels of an encoded image, uint8 or uint16 [height, width, channels].
 
-    if has_wide_colors(image):
-        with Image.open(io.BytesIO(data), formats=_FORMATS) as again:
-            return wide_colors(image, again)
-    if image.mode.startswith("I"):
-        return np.clip(np.asarray(image), 0, 65535).astype(np.uint16)
-    return np.asarray(image.convert(mode)).astype(np.uint16) * np.uint16(257)
+    Args:
+        name, feature, data: The arguments of `EncodedImage`.
+
+    Raises:
+        ValueError: The image cannot be decoded, or its size does not fit the feature.
+        ImportError: Pillow is not installed.
+    """
+    image = EncodedImage(name, feature, data)
+    out = np.empty(image.shape, image.dtype)
+    image.decode_into(out)
+    return out
 
 
 def pixels_of(

@@ -1,0 +1,54 @@
+"""Work of code that releases the interpreter's lock, done by all processors of this machine."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+
+
+def processors() -> int:
+    """The number of processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def on_all_processors(work: Callable[[int], None], count: int) -> None:
+    """Calls `work` with each number below a count, in several threads of which this is one.
+
+    Args:
+        work: A function that is safe to call from several threads.
+        count: The number of calls.
+
+    Raises:
+        Exception: What the call with the lowest number raised; calls after it may be left out.
+    """
+    helpers = min(processors(), count) - 1
+    numbers = itertools.count()
+    failed: dict[int, Exception] = {}
+
+    def work_through() -> None:
+        # Not a task for each number: a task costs as much as decoding a small image.
+        while not failed and (number := next(numbers)) < count:
+            try:
+                work(number)
+            except Exception as error:
+                failed[number] = error
+
+    started = [_threads(os.getpid()).submit(work_through) for _ in range(helpers)]
+    work_through()
+    for thread in started:
+        # It has not begun if all threads were busy with the images of others.
+        if not thread.cancel():
+            thread.result()
+    if failed:
+        raise failed[min(failed)]
+
+
+@cache
+def _threads(process: int) -> ThreadPoolExecutor:
+    """The threads of a process; those of its parent do not live on in a fork."""
+    return ThreadPoolExecutor(max(processors(), 2) - 1, f"readers-{process}")
