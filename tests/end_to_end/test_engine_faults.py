@@ -15,7 +15,7 @@ from beam_jobs.__main__ import main
 from examples.samples import make_samples
 from readers.verify import verify
 from tests.engines.flink import Flink
-from tests.engines.running import running
+from tests.engines.running import engine_of_module
 from tests.engines.services import is_alive, pids
 from tests.support.datasets import files_of
 
@@ -23,11 +23,7 @@ pytestmark = pytest.mark.engines
 
 SHARDS = 30
 
-
-@pytest.fixture(scope="module")
-def flink(tmp_path_factory):
-    with running(Flink, tmp_path_factory.mktemp("flink")) as engine:
-        yield engine
+flink = engine_of_module(Flink)
 
 
 @pytest.fixture(scope="module")

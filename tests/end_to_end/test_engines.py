@@ -22,7 +22,7 @@ from tests.engines.flink import Flink
 from tests.engines.losses import Lose
 from tests.engines.pool import Pool
 from tests.engines.prism import Prism
-from tests.engines.running import running
+from tests.engines.running import engine_of_module
 from tests.engines.spark import Spark
 from tests.support.datasets import files_of
 
@@ -32,30 +32,10 @@ JOBS = ["images", "text", "sensors"]
 # kept: that of one executor would end while that of another starts, again in every stage.
 KEPT = "--environment_cache_millis=20000"
 
-
-@pytest.fixture(scope="module")
-def flink(tmp_path_factory):
-    with running(Flink, tmp_path_factory.mktemp("flink")) as engine:
-        yield engine
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory):
-    # One core of each of its two workers.
-    with running(Spark, tmp_path_factory.mktemp("spark"), cores=2) as engine:
-        yield engine
-
-
-@pytest.fixture(scope="module")
-def prism(tmp_path_factory):
-    with running(Prism, tmp_path_factory.mktemp("prism")) as engine:
-        yield engine
-
-
-@pytest.fixture(scope="module")
-def pool(tmp_path_factory):
-    with running(Pool, tmp_path_factory.mktemp("pool")) as engine:
-        yield engine
+flink = engine_of_module(Flink)
+spark = engine_of_module(Spark, cores=2)  # One core of each of its two workers.
+prism = engine_of_module(Prism)
+pool = engine_of_module(Pool)
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pytest
+
 from tests.engines.services import free_ports, start, stop
 from tests.support.checkout import ROOT
 
@@ -31,3 +33,14 @@ def running(kind: type[Engine], folder: Path, **arguments: Any) -> Iterator[Engi
         yield engine
     finally:
         stop(folder)
+
+
+def engine_of_module(kind: type[Engine], **arguments: Any) -> Any:
+    """A fixture: an engine that runs for the tests of one module."""
+
+    @pytest.fixture(scope="module")
+    def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+        with running(kind, tmp_path_factory.mktemp("engine"), **arguments) as started:
+            yield started
+
+    return engine

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import fsspec
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -17,7 +16,14 @@ from readers.shards.fetch import ShardBytes, merged_ranges
 from readers.shards.index import scan_index
 from tests.readers import encodings
 from tests.support.arrays import as_lists, assert_same, ids, nested
-from tests.support.datasets import NUMBERS, index_of, write_dataset, write_numbers, write_signals
+from tests.support.datasets import (
+    NUMBERS,
+    in_memory,
+    index_of,
+    write_dataset,
+    write_numbers,
+    write_signals,
+)
 from tests.support.images import encoded
 
 
@@ -84,12 +90,8 @@ def test_scanning_a_damaged_file_reports_where_it_breaks(tmp_path):
 
 @pytest.fixture
 def remote(tmp_path):
-    """The dataset on a filesystem that is not local."""
-    filesystem = fsspec.filesystem("memory")
-    for file in write_numbers(tmp_path).iterdir():
-        filesystem.pipe(f"/numbers/{file.name}", file.read_bytes())
-    yield "memory://numbers"
-    filesystem.rm("/numbers", recursive=True)
+    with in_memory(write_numbers(tmp_path)) as path:
+        yield path
 
 
 @pytest.mark.parametrize("long_run", [1, 1 << 20])

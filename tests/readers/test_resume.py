@@ -6,14 +6,13 @@ import itertools
 import json
 from pathlib import Path
 
-import fsspec
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import readers
 from readers.shards.records import Records
-from tests.support.datasets import damage, write_numbers
+from tests.support.datasets import damage, in_memory, write_numbers
 
 # More shards than are interleaved at a time, one of them empty.
 COUNTS = (50, 40, 70, 44, 0, 91, 33, 64, 5, 17, 18, 19, 20, 21, 22, 23, 24, 25, 60, 61)
@@ -252,11 +251,8 @@ def test_transform_keys_depend_only_on_the_seed_the_epoch_and_the_place(dataset,
 @pytest.fixture
 def remote(dataset):
     """The dataset in a store, which is read by index even in the order of streams."""
-    filesystem = fsspec.filesystem("memory")
-    for file in Path(dataset).iterdir():
-        filesystem.pipe(f"/keys/{file.name}", file.read_bytes())
-    yield "memory://keys"
-    filesystem.rm("/keys", recursive=True)
+    with in_memory(Path(dataset)) as path:
+        yield path
 
 
 def keys_in_order(path, **more):

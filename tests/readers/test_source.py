@@ -20,7 +20,7 @@ from readers.format.decode.images import with_pixels
 from readers.format.schema import Schema
 from tests.readers import encodings
 from tests.support.arrays import assert_same
-from tests.support.datasets import NUMBERS, flip, numbers, write_dataset, write_numbers
+from tests.support.datasets import NUMBERS, flip, in_memory, numbers, write_dataset, write_numbers
 from tests.support.images import EPS, encoded, mark_of_ghostscript
 
 
@@ -247,22 +247,20 @@ def test_processes_can_share_a_source(dataset, method):
 
 
 def test_a_batch_from_a_remote_filesystem_takes_one_request_per_shard(dataset, monkeypatch):
-    filesystem = fsspec.filesystem("memory")
-    for file in dataset.iterdir():
-        filesystem.pipe(f"/source/{file.name}", file.read_bytes())
-    source = readers.RecordSource("memory://source")
-    fetch, requests = type(filesystem).cat_ranges, []
+    kind = fsspec.get_filesystem_class("memory")
+    fetch, requests = kind.cat_ranges, []
 
     def counted(self, paths, *arguments, **keywords):
         requests.extend(path for path in paths if not path.endswith(".idx"))
         return fetch(self, paths, *arguments, **keywords)
 
-    monkeypatch.setattr(type(filesystem), "cat_ranges", counted)
-    assert ids_of(source.__getitems__([19, 0, 4, 18])) == [19, 0, 4, 18]
-    assert len(requests) == len(set(requests)) == 2
-    assert source.__getitems__([]) == []
-    assert source[7]["id"] == 7
-    filesystem.rm("/source", recursive=True)
+    with in_memory(dataset) as path:
+        source = readers.RecordSource(path)
+        monkeypatch.setattr(kind, "cat_ranges", counted)
+        assert ids_of(source.__getitems__([19, 0, 4, 18])) == [19, 0, 4, 18]
+        assert len(requests) == len(set(requests)) == 2
+        assert source.__getitems__([]) == []
+        assert source[7]["id"] == 7
 
 
 def test_shards_beyond_the_limit_of_open_files_are_reopened(dataset, monkeypatch):

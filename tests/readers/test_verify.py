@@ -13,7 +13,7 @@ import pytest
 import readers
 from readers.__main__ import main
 from readers.format.index import parse_index
-from tests.support.datasets import index_of, write_numbers, write_signals
+from tests.support.datasets import in_memory, index_of, write_numbers, write_signals
 
 # The module: `readers.verify` is the function.
 VERIFY = importlib.import_module("readers.verify")
@@ -155,14 +155,11 @@ def test_a_directory_that_is_not_a_dataset_is_a_user_error(tmp_path, capsys):
 
 
 def test_remote_filesystems_can_be_verified(dataset):
-    filesystem = fsspec.filesystem("memory")
-    for file in dataset.iterdir():
-        filesystem.pipe(f"/verified/{file.name}", file.read_bytes())
-    assert readers.verify("memory://verified").ok
-    data = bytearray((dataset / SHARD).read_bytes())
-    data[-1] ^= 1
-    filesystem.pipe(f"/verified/{SHARD}", bytes(data))
-    (problem,) = readers.verify("memory://verified").problems
-    assert problem.record == 5
-    filesystem.rm("/verified", recursive=True)
+    with in_memory(dataset) as path:
+        assert readers.verify(path).ok
+        data = bytearray((dataset / SHARD).read_bytes())
+        data[-1] ^= 1
+        fsspec.filesystem("memory").pipe(f"{path}/{SHARD}", bytes(data))
+        (problem,) = readers.verify(path).problems
+        assert problem.record == 5
     shutil.rmtree(dataset)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import google_crc32c
 import numpy as np
 
@@ -93,6 +95,16 @@ def signals(lengths: Sequence[int]) -> list[Record]:
 def write_signals(directory: Path, lengths: Sequence[int] = (3, 0, 5, 1, 2)) -> Path:
     """A dataset of one shard with a feature of unknown length."""
     return write_dataset(directory, SIGNALS, {"train": [signals(lengths)]})
+
+
+@contextlib.contextmanager
+def in_memory(directory: Path) -> Iterator[str]:
+    """The path of a copy of a directory's files on a filesystem that is not local."""
+    filesystem = fsspec.filesystem("memory")
+    for file in directory.iterdir():
+        filesystem.pipe(f"/{directory.name}/{file.name}", file.read_bytes())
+    yield f"memory://{directory.name}"
+    filesystem.rm(f"/{directory.name}", recursive=True)
 
 
 def flip(path: Path, *places: int) -> None:
