@@ -2,20 +2,60 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from beam_jobs.errors import DataError, UsageError
+from beam_jobs.jobs.split_rules import SplitRules
+from beam_jobs.jobs.text.split_texts import all_texts, splits_of
+from beam_jobs.jobs.text.texts import Texts
 from beam_jobs.plan.summary import Summary
 from beam_jobs.sources.chunks import Task
+
+if TYPE_CHECKING:
+    from beam_jobs.jobs.text.job import TextJob
 
 DIGEST_BYTES = 16
 
 # A text: its number in its task, its digest, and its place in the global order. The rows of all
 # texts are split into 256 partitions by the first byte of the digest: 125 MB each for a billion.
 DIGEST_ROW = np.dtype([("row", "<i8"), ("digest", f"V{DIGEST_BYTES}"), ("order", "<u8")])
+
+
+def _digest(text: bytes) -> bytes:
+    return hashlib.blake2b(text, digest_size=DIGEST_BYTES).digest()
+
+
+def _digests(texts: Texts) -> Iterator[bytes]:
+    """Yields the digest of each text; with further fields, of the digests of all fields."""
+    if not texts.more:
+        return map(_digest, texts.texts)
+    rows = zip(texts.texts, texts.more, strict=True)
+    return (_digest(b"".join(map(_digest, (text, *more)))) for text, more in rows)
+
+
+def text_digests(
+    job: TextJob, rules: SplitRules, task: Task
+) -> tuple[str, tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """The digests of a task's texts, as `protocols.Digester` describes them."""
+    numbers = [np.empty(0, np.int64)]
+    digests: list[bytes] = []
+    orders = [np.empty(0, np.uint64)]
+    first = 0
+    for texts in all_texts(job, task):
+        _, errors = splits_of(job, texts, rules)
+        rows = np.delete(np.arange(len(texts.keys)), list(errors))
+        good = texts.take(rows)
+        numbers.append(rows + first)
+        digests += _digests(good)
+        orders.append(rules.placement.orders(good.keys))
+        first += len(texts.keys)
+    found = np.frombuffer(b"".join(digests), np.uint8).reshape(-1, DIGEST_BYTES)
+    return task.id, (np.concatenate(numbers), found, np.concatenate(orders))
 
 
 def pack_digests(

@@ -19,10 +19,11 @@ from beam_jobs.jobs.protocols import (
     complete_schema,
 )
 from beam_jobs.jobs.split_rules import SplitRules
+from beam_jobs.jobs.text.duplicates import text_digests
 from beam_jobs.jobs.text.lines import count_lines
-from beam_jobs.jobs.text.passes import TextFirstPass, TextSecondPass, sample_texts, text_digests
+from beam_jobs.jobs.text.passes import TextFirstPass, TextSecondPass
 from beam_jobs.jobs.text.reading import TextReader
-from beam_jobs.jobs.text.sample import Sample, sample_below
+from beam_jobs.jobs.text.sample import Sample, sample_below, sample_texts
 from beam_jobs.records.rejects import OnReject
 from beam_jobs.sources.chunks import Task
 from beam_jobs.sources.classes import Names

@@ -1,22 +1,18 @@
-"""The passes over the files of a text job. Nothing here imports Beam."""
+"""The two passes of a text job: what it finds, and what it encodes."""
 
 from __future__ import annotations
 
 import functools
-import hashlib
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain, compress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from beam_jobs.errors import RejectError
 from beam_jobs.jobs.passes import EncodedRecords, FirstPass, FoundRecords, Learner, SecondPass
-from beam_jobs.jobs.split_rules import SplitRules
-from beam_jobs.jobs.text.duplicates import DIGEST_BYTES
-from beam_jobs.jobs.text.sample import Sample
+from beam_jobs.jobs.text.split_texts import split_texts
 from beam_jobs.jobs.text.subwords import Subwords
 from beam_jobs.jobs.text.texts import Texts
 from beam_jobs.jobs.text.tokens import Tokenizer, WordCounts, pack_counts, words
@@ -24,7 +20,6 @@ from beam_jobs.jobs.text.windows import slice_of, window_bounds
 from beam_jobs.plan.group_splits import GroupSizes
 from beam_jobs.plan.strata import LabelHashes
 from beam_jobs.records.encode import RecordEncoder
-from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.chunks import Task
 from beam_jobs.sources.extra_features import extra_values
 from beam_jobs.sources.labels import Label
@@ -72,62 +67,6 @@ def _tokenizer_of(
     return Subwords(file, job.max_length)
 
 
-class _SplitTexts(NamedTuple):
-    """Texts that become records, and their splits.
-
-    Attributes:
-        texts: The texts, without those that are dropped or rejected.
-        splits: uint8 [n], the split of each.
-        duplicates: uint8 [m], the splits of those that are dropped.
-    """
-
-    texts: Texts
-    splits: np.ndarray
-    duplicates: np.ndarray
-
-
-def _all_texts(job: TextJob, task: Task) -> Iterator[Texts]:
-    return chain.from_iterable(map(job.batches, task.chunks))
-
-
-def _split_texts(job: TextJob, task: Task, rules: SplitRules) -> Iterator[_SplitTexts]:
-    """Yields the texts of a task that become records."""
-    dropped = np.sort(np.frombuffer(task.dropped, "<i8"))
-    first = 0
-    for texts in _all_texts(job, task):
-        rows = np.arange(len(texts.keys))
-        low, high = np.searchsorted(dropped, [first, first + len(rows)])
-        gone = dropped[low:high] - first
-        first += len(rows)
-        duplicates = np.empty(0, np.uint8)
-        if len(gone):
-            # Strata only know the labels of texts that are kept; a group that was not dealt follows
-            # its hash.
-            known = rules if rules.placement.deals_groups else replace(rules, strata=b"")
-            duplicates, _ = _splits_of(job, texts.take(gone), known)
-            texts = texts.take(np.delete(rows, gone))
-        splits, errors = _splits_of(job, texts, rules)
-        if errors:
-            texts.rejects.extend(
-                Reject.of(texts.keys[row].decode(), "read", error) for row, error in errors.items()
-            )
-            kept = np.delete(np.arange(len(texts.keys)), list(errors))
-            texts, splits = texts.take(kept), splits[kept]
-        yield _SplitTexts(texts, splits, duplicates)
-
-
-def _splits_of(job: TextJob, texts: Texts, rules: SplitRules) -> tuple[np.ndarray, dict[int, str]]:
-    """The split of each text, uint8 [n], and why some rows must be rejected."""
-    splits, errors = rules.splits_of(texts.keys, texts.rows, texts.labels)
-    if job.extras:
-        for number, row in enumerate(texts.rows):
-            try:
-                extra_values(job.extras, row)
-            except RejectError as error:
-                errors.setdefault(number, str(error))
-    return splits, errors
-
-
 class WordLearner:
     """Counts the words of the training split."""
 
@@ -161,7 +100,7 @@ class TextFirstPass(FirstPass):
         return WordLearner() if self.job.tokens == "words" else None
 
     def found(self, task: Task) -> Iterator[FoundRecords]:
-        for texts, splits, duplicates in _split_texts(self.job, task, self.rules):
+        for texts, splits, duplicates in split_texts(self.job, task, self.rules):
             counted: list[bytes] | None = None
             text_per_token: float = _TEXT_BYTES_PER_TOKEN[self.job.tokens]
             if self.job.tokens == "words":
@@ -188,7 +127,7 @@ class TextFirstPass(FirstPass):
 
     def group_sizes(self, task: Task) -> GroupSizes:
         sizes = GroupSizes(inputs=len(task.chunks))
-        for texts, groups, _ in _split_texts(self.job, task, self.rules):
+        for texts, groups, _ in split_texts(self.job, task, self.rules):
             # Windows are not known yet if their tokens are learned from a split; bytes are like them.
             lengths = map(len, texts.texts) if self.job.window else None
             labels = self.rules.placement.strata(texts.labels)
@@ -249,7 +188,7 @@ class TextSecondPass(SecondPass):
         return _tokenizer_of(self.job, self.plan.vocabulary, self.plan.tokenizer)
 
     def encoded(self, task: Task, encoder: RecordEncoder) -> Iterator[EncodedRecords]:
-        for texts, splits, _ in _split_texts(self.job, task, self.plan.rules):
+        for texts, splits, _ in split_texts(self.job, task, self.plan.rules):
             columns = self._columns(texts)
             if self.job.window:
                 repeats = [len(tokens) for tokens in columns["tokens"]]
@@ -315,46 +254,3 @@ def _flattened(columns: dict[str, list[Any]], repeats: list[int]) -> dict[str, l
             pairs = zip(values, repeats, strict=True)
             flat[name] = [value for value, times in pairs for _ in range(times)]
     return flat
-
-
-def _digest(text: bytes) -> bytes:
-    return hashlib.blake2b(text, digest_size=DIGEST_BYTES).digest()
-
-
-def _digests(texts: Texts) -> Iterator[bytes]:
-    """Yields the digest of each text; with further fields, of the digests of all fields."""
-    if not texts.more:
-        return map(_digest, texts.texts)
-    rows = zip(texts.texts, texts.more, strict=True)
-    return (_digest(b"".join(map(_digest, (text, *more)))) for text, more in rows)
-
-
-def text_digests(
-    job: TextJob, rules: SplitRules, task: Task
-) -> tuple[str, tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """The digests of a task's texts, as `protocols.Digester` describes them."""
-    numbers = [np.empty(0, np.int64)]
-    digests: list[bytes] = []
-    orders = [np.empty(0, np.uint64)]
-    first = 0
-    for texts in _all_texts(job, task):
-        _, errors = _splits_of(job, texts, rules)
-        rows = np.delete(np.arange(len(texts.keys)), list(errors))
-        good = texts.take(rows)
-        numbers.append(rows + first)
-        digests += _digests(good)
-        orders.append(rules.placement.orders(good.keys))
-        first += len(texts.keys)
-    found = np.frombuffer(b"".join(digests), np.uint8).reshape(-1, DIGEST_BYTES)
-    return task.id, (np.concatenate(numbers), found, np.concatenate(orders))
-
-
-def sample_texts(job: TextJob, rules: SplitRules, below: int, task: Task) -> Sample:
-    """The training texts of a task whose place in the global order is below some number."""
-    sample = Sample(len(task.chunks))
-    for texts, splits, _ in _split_texts(job, task, rules):
-        orders = rules.placement.orders(texts.keys)
-        chosen = (splits == rules.placement.splits.training) & (orders < np.uint64(below))
-        for number in range(len(job.text_features)):
-            sample.add(orders[chosen], list(compress(texts.of_field(number), chosen.tolist())))
-    return sample

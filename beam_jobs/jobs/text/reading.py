@@ -6,20 +6,21 @@ import codecs
 import io
 import itertools
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, BinaryIO, Literal
+from typing import BinaryIO, Literal
 
 import orjson
 
 from beam_jobs.errors import RejectError, UsageError
+from beam_jobs.jobs.text.fields import TextFields
 from beam_jobs.jobs.text.lines import byte_ranges
 from beam_jobs.jobs.text.texts import TABLES, Text, Texts, file_kind
 from beam_jobs.sources.chunks import CHUNK_BYTES, Chunk
 from beam_jobs.sources.columns import holds_lists
 from beam_jobs.sources.formats.parquet import read_row_groups, row_groups
 from beam_jobs.sources.inputs import Inputs
-from beam_jobs.sources.labels import Label, Labels, field_label, key_text, label_of
+from beam_jobs.sources.labels import Label, Labels, label_of
 from beam_jobs.sources.rows import (
     MAX_LINE_BYTES,
     Row,
@@ -28,14 +29,9 @@ from beam_jobs.sources.rows import (
     numbered_lines,
     opened_text,
 )
-from beam_jobs.sources.source import (
-    NOT_UTF8,
-    Source,
-    names_in,
-    values_at,
-)
+from beam_jobs.sources.source import NOT_UTF8, Source
 from beam_jobs.sources.tables import column_names, read_rows
-from beam_jobs.storage.encodings import HEAD_BYTES, UTF8, check_head, is_utf8, not_decodable
+from beam_jobs.storage.encodings import HEAD_BYTES, UTF8, check_head, is_utf8
 
 TextUnit = Literal["line", "file"]
 
@@ -47,32 +43,18 @@ _MAX_TRIED = 100
 
 
 @dataclass(frozen=True)
-class TextReader:
+class TextReader(TextFields):
     """Cuts files into chunks and reads the texts in them.
 
     Attributes:
         inputs: `.txt` files and tables of all formats; any text files if each is a record.
         labels: Where the labels of files come from, if no field holds them.
         record: "line", or "file" if each file is one text.
-        text_field, label_field: The fields or columns that hold them; an empty `label_field` if
-            none holds labels.
-        several_labels: Whether `label_field` holds lists.
-        label_names: The names of classes by id if the files with `label_field` state them.
-        columns: Further fields or columns to read.
-        more_fields: Fields or columns with further texts, which are features of their own.
-        key_column: The field or column that names the texts; empty for the file and its line or row.
     """
 
     inputs: Inputs
     labels: Labels
     record: TextUnit = "line"
-    text_field: str = "text"
-    label_field: str = ""
-    several_labels: bool = False
-    label_names: tuple[str, ...] = ()
-    columns: tuple[str, ...] = ()
-    more_fields: tuple[str, ...] = ()
-    key_column: str = ""
 
     def chunks(self, source: Source) -> Iterator[Chunk]:
         """Yields the pieces of a source: row groups of a table, or byte ranges of a large file."""
@@ -246,7 +228,7 @@ class TextReader:
                     return
                 if self.record == "file":
                     data = file.read(MAX_LINE_BYTES + 1).removeprefix(codecs.BOM_UTF8)
-                    yield self._plain_text(source.key, data, label, source.row)
+                    yield self.plain_text(source.key, data, self._encoding, label, source.row)
                     return
                 for number, line in numbered_lines(file, chunk.start, chunk.end, chunk.first):
                     yield self._line(source, number, kind, line, label)
@@ -266,8 +248,7 @@ class TextReader:
         file.seek(0)
         if not header:
             return
-        fields = (self.text_field, *self.more_fields, self.label_field, self.key_column)
-        needed = list(filter(None, (*fields, *self.columns)))
+        needed = self.needed
         for name in needed:
             if name not in header and name not in source.row:
                 raise UsageError(
@@ -286,7 +267,7 @@ class TextReader:
     ) -> Iterator[Text]:
         for row in rows:
             key = f"{source.key}#{row.number}" if row.number else source.key
-            yield self._row_text(key, row, label, source.row)
+            yield self.row_text(key, row, label, source.row)
 
     def _line(
         self, source: Source, number: int, kind: str, line: bytes | None, label: Label | None
@@ -295,72 +276,8 @@ class TextReader:
         key = f"{source.key}#{number}"
         if kind == "jsonl":
             row = json_row(number, line, self._encoding)
-            return self._row_text(key, row, label, source.row)
-        return self._plain_text(key, line, label, source.row)
-
-    def _plain_text(
-        self, key: str, data: bytes | None, label: Label | None, file_row: Mapping[str, Any]
-    ) -> Text:
-        if data is None or len(data) > MAX_LINE_BYTES:
-            return Text.of_error(key, f"longer than {MAX_LINE_BYTES >> 20} MiB", label)
-        if self.more_fields:
-            return Text.of_error(
-                key, f"plain text has no fields, such as {self.text_field!r}", label
-            )
-        try:
-            return self._text(key, (data.decode(),), {}, label, file_row)
-        except UnicodeDecodeError as error:
-            return Text.of_error(key, not_decodable(self._encoding, error), label)
-
-    def _row_text(
-        self, key: str, row: Row, label: Label | None, file_row: Mapping[str, Any]
-    ) -> Text:
-        if row.values is None:
-            return Text.of_error(key, row.error, label)
-        if self.key_column:
-            try:
-                key = key_text(row.values, self.key_column)
-            except RejectError as reason:
-                return Text.of_error(key, reason, label)
-        fields = (self.text_field, *self.more_fields)
-        found = values_at(row.values, fields)
-        texts = tuple(text for text in found.values() if isinstance(text, str))
-        if len(texts) == len(fields):
-            return self._text(key, texts, row.values, label, file_row)
-        known = ", ".join(names_in(row.values)) or "no fields"
-        name = next(name for name in fields if not isinstance(found.get(name), str))
-        if name in found:
-            error = f"field {name!r} is {found[name]!r:.80}, expected text; the record has {known}"
-        else:
-            error = f"no field {name!r}, it has {known}; name the one with the text: --text_field"
-        return Text.of_error(key, error, label)
-
-    def _text(
-        self,
-        key: str,
-        texts: tuple[str, ...],
-        fields: Mapping[str, Any],
-        label: Label | None,
-        file_row: Mapping[str, Any],
-    ) -> Text:
-        """A text with its label and columns.
-
-        Args:
-            texts: The texts of `text_field` and of `more_fields`.
-            fields: The fields that were read with the text.
-            label: The label of its file.
-            file_row: The columns of its file.
-        """
-        if self.label_field:
-            try:
-                label = field_label(fields, self.label_field, self.several_labels, self.label_names)
-            except RejectError as error:
-                return Text.of_error(key, error, label)
-        text, *more = texts
-        if not self.columns:
-            return Text(key, text, label, more=tuple(more))
-        found = values_at(file_row, self.columns) | values_at(fields, self.columns)
-        return Text(key, text, label, row=found, more=tuple(more))
+            return self.row_text(key, row, label, source.row)
+        return self.plain_text(key, line, self._encoding, label, source.row)
 
 
 def has_several_labels(reader: TextReader) -> bool:

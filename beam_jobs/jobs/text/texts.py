@@ -24,8 +24,8 @@ class Text(NamedTuple):
         text: The text; None if it cannot become a record.
         label: Its label, or labels, as text; of its file, if it cannot become a record; None without.
         error: Why it cannot become a record.
-        row: The values of `TextReader.columns`; None without columns.
-        more: The texts of `TextReader.more_fields`.
+        row: The values of `TextFields.columns`; None without columns.
+        more: The texts of `TextFields.more_fields`.
     """
 
     key: str
@@ -54,8 +54,8 @@ class Texts(NamedTuple):
         labels: Labels as text; None without labels.
         rejects: Texts that cannot become records; they are in no column.
         classes: The labels of their files.
-        rows: The values of `TextReader.columns`; empty without columns.
-        more: The texts of `TextReader.more_fields` in UTF-8; empty without such fields.
+        rows: The values of `TextFields.columns`; empty without columns.
+        more: The texts of `TextFields.more_fields` in UTF-8; empty without such fields.
     """
 
     keys: list[bytes]

@@ -16,10 +16,11 @@ from beam_jobs.errors import DataError
 from beam_jobs.jobs.passes import EncodingPlan, FirstPassResult, SecondPassResult
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.jobs.text import reading
-from beam_jobs.jobs.text.duplicates import find_duplicates, pack_digests
+from beam_jobs.jobs.text.duplicates import find_duplicates, pack_digests, text_digests
 from beam_jobs.jobs.text.job import TextJob
 from beam_jobs.jobs.text.lines import numbered_chunks
-from beam_jobs.jobs.text.passes import TextFirstPass, TextSecondPass, sample_texts, text_digests
+from beam_jobs.jobs.text.passes import TextFirstPass, TextSecondPass
+from beam_jobs.jobs.text.sample import sample_texts
 from beam_jobs.jobs.text.subwords import train_bpe
 from beam_jobs.jobs.text.tokens import unpack_counts, words
 from beam_jobs.plan.group_splits import GroupSplits

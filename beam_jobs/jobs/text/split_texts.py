@@ -1,0 +1,77 @@
+"""The texts of a task that become records, and the split of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from beam_jobs.errors import RejectError
+from beam_jobs.jobs.split_rules import SplitRules
+from beam_jobs.jobs.text.texts import Texts
+from beam_jobs.records.rejects import Reject
+from beam_jobs.sources.chunks import Task
+from beam_jobs.sources.extra_features import extra_values
+
+if TYPE_CHECKING:
+    from beam_jobs.jobs.text.job import TextJob
+
+
+class SplitTexts(NamedTuple):
+    """Texts that become records, and their splits.
+
+    Attributes:
+        texts: The texts, without those that are dropped or rejected.
+        splits: uint8 [n], the split of each.
+        duplicates: uint8 [m], the splits of those that are dropped.
+    """
+
+    texts: Texts
+    splits: np.ndarray
+    duplicates: np.ndarray
+
+
+def all_texts(job: TextJob, task: Task) -> Iterator[Texts]:
+    """Yields the texts of a task, including those that are dropped as duplicates."""
+    return chain.from_iterable(map(job.batches, task.chunks))
+
+
+def split_texts(job: TextJob, task: Task, rules: SplitRules) -> Iterator[SplitTexts]:
+    """Yields the texts of a task that become records."""
+    dropped = np.sort(np.frombuffer(task.dropped, "<i8"))
+    first = 0
+    for texts in all_texts(job, task):
+        rows = np.arange(len(texts.keys))
+        low, high = np.searchsorted(dropped, [first, first + len(rows)])
+        gone = dropped[low:high] - first
+        first += len(rows)
+        duplicates = np.empty(0, np.uint8)
+        if len(gone):
+            # Strata only know the labels of texts that are kept; a group that was not dealt follows
+            # its hash.
+            known = rules if rules.placement.deals_groups else replace(rules, strata=b"")
+            duplicates, _ = splits_of(job, texts.take(gone), known)
+            texts = texts.take(np.delete(rows, gone))
+        splits, errors = splits_of(job, texts, rules)
+        if errors:
+            texts.rejects.extend(
+                Reject.of(texts.keys[row].decode(), "read", error) for row, error in errors.items()
+            )
+            kept = np.delete(np.arange(len(texts.keys)), list(errors))
+            texts, splits = texts.take(kept), splits[kept]
+        yield SplitTexts(texts, splits, duplicates)
+
+
+def splits_of(job: TextJob, texts: Texts, rules: SplitRules) -> tuple[np.ndarray, dict[int, str]]:
+    """The split of each text, uint8 [n], and why some rows must be rejected."""
+    splits, errors = rules.splits_of(texts.keys, texts.rows, texts.labels)
+    if job.extras:
+        for number, row in enumerate(texts.rows):
+            try:
+                extra_values(job.extras, row)
+            except RejectError as error:
+                errors.setdefault(number, str(error))
+    return splits, errors
