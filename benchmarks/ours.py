@@ -17,7 +17,8 @@ from records import BATCH, NUM_SHARDS, TINY, Kind, Records, pad
 import readers
 from readers.format.encode import Encoder
 from readers.format.index import format_index
-from readers.format.manifest import INDEX_SUFFIX, MANIFEST, Manifest, Shard, Split, shard_name
+from readers.format.manifest import INDEX_SUFFIX, MANIFEST, Manifest
+from readers.format.splits import Shard, Split, shard_name
 from readers.format.tfrecord import frame_all
 
 

@@ -23,8 +23,9 @@ from readers import transforms
 from readers.batches.stream import Batches
 from readers.export import export_npy
 from readers.files.retries import StoreError
-from readers.format.manifest import DatasetError, Manifest, Shard, Split
+from readers.format.manifest import DatasetError, Manifest
 from readers.format.schema import Feature, Schema
+from readers.format.splits import Shard, Split
 from readers.format.tfrecord import CorruptRecordError
 from readers.format.version import __version__
 from readers.jax_batches import jax_batches

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from readers.format.display import first_names, format_balance, format_bytes, format_table
-from readers.format.manifest import TOKENIZER, Manifest, Split
+from readers.format.manifest import TOKENIZER, Manifest
 from readers.format.schema import format_shape
+from readers.format.splits import Split
 
 # Classes that are shown unless all are asked for.
 _CLASSES_SHOWN = 12

@@ -19,9 +19,9 @@ from readers.format.manifest import (
     TOKENIZER,
     VOCABULARY,
     Manifest,
-    Shard,
     join,
 )
+from readers.format.splits import Shard
 from readers.format.tfrecord import FRAME_BYTES, intact
 from readers.shards.fetch import ShardBytes
 from readers.shards.index import read_sidecar

@@ -15,7 +15,8 @@ from beam_jobs.dataset.resume import ShardResult
 from beam_jobs.plan.shards import shard_sizes
 from beam_jobs.storage.files import open_file
 from readers.format.index import parse_index
-from readers.format.manifest import INDEX_SUFFIX, Shard, join
+from readers.format.manifest import INDEX_SUFFIX, join
+from readers.format.splits import Shard
 
 
 class Move(NamedTuple):

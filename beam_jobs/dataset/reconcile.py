@@ -17,8 +17,8 @@ from readers.format.manifest import (
     VOCABULARY,
     Manifest,
     join,
-    shard_name,
 )
+from readers.format.splits import shard_name
 
 
 def reconcile(

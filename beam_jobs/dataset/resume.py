@@ -23,7 +23,8 @@ from beam_jobs.sources.classes import Names
 from beam_jobs.storage.atomic import STAGING, delete_files, write_file
 from beam_jobs.storage.files import open_file, read_bytes
 from beam_jobs.storage.objects import is_store, store_of
-from readers.format.manifest import INDEX_SUFFIX, Shard, join
+from readers.format.manifest import INDEX_SUFFIX, join
+from readers.format.splits import Shard
 
 _READ_BYTES = 4 << 20
 

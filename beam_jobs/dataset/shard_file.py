@@ -11,7 +11,8 @@ import numpy as np
 from beam_jobs.errors import DataError
 from beam_jobs.storage.atomic import NewFile, write_file
 from readers.format.index import format_index
-from readers.format.manifest import INDEX_SUFFIX, Shard, join
+from readers.format.manifest import INDEX_SUFFIX, join
+from readers.format.splits import Shard
 
 
 @contextlib.contextmanager

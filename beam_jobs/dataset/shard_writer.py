@@ -17,7 +17,7 @@ from beam_jobs.plan.shards import ONE_KEY, SHARD_BITS, Plan, loss_error, shard_s
 from beam_jobs.records.rejects import Reject, format_rejects, rejects_file
 from beam_jobs.sources.classes import Names
 from beam_jobs.storage.atomic import write_file
-from readers.format.manifest import shard_name
+from readers.format.splits import shard_name
 
 # Framed records one after another, their lengths in bytes (int64 [n]), and the rejects among them.
 Run = tuple[bytes, np.ndarray, list[Reject]]

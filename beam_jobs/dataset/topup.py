@@ -25,7 +25,8 @@ from beam_jobs.storage.files import open_file
 from beam_jobs.storage.paths import is_local
 from readers.format.crc import crc_without_suffix
 from readers.format.index import format_index
-from readers.format.manifest import INDEX_SUFFIX, Shard, join
+from readers.format.manifest import INDEX_SUFFIX, join
+from readers.format.splits import Shard
 from readers.format.tfrecord import FRAME_BYTES, read_records
 
 _COPY_BYTES = 4 << 20

@@ -35,8 +35,9 @@ from beam_jobs.storage.atomic import (
     list_files,
     write_file,
 )
-from readers.format.manifest import MANIFEST, TOKENIZER, VOCABULARY, Manifest, Split, join
+from readers.format.manifest import MANIFEST, TOKENIZER, VOCABULARY, Manifest, join
 from readers.format.schema import Schema
+from readers.format.splits import Split
 
 
 class _MergeStatistics(beam.CombineFn):

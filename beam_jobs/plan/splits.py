@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from beam_jobs.errors import DataError, UsageError
-from readers.format.manifest import check_split_name
+from readers.format.splits import check_split_name
 
 MAX_SPLITS = 256  # one byte a record
 

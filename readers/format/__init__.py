@@ -1,7 +1,8 @@
 """The format on disk, shared by the jobs that write it and the readers."""
 
-from readers.format.manifest import DatasetError, Manifest, Shard, Split
+from readers.format.manifest import DatasetError, Manifest
 from readers.format.schema import Feature, Schema
+from readers.format.splits import Shard, Split
 from readers.format.tensor import parse_tensor, serialize_tensor
 
 __all__ = [

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,6 +12,7 @@ from typing import Any
 
 from readers.files.remote import local_path, path_text, read_file
 from readers.format.schema import Schema
+from readers.format.splits import Split, check_split_name, split_json, split_of, typed, typed_count
 
 FORMAT_VERSION = 1
 
@@ -28,96 +27,14 @@ UNKNOWN_ID, RESERVED_IDS = 1, 2
 TOKENIZER = "tokenizer.json"
 INDEX_SUFFIX = ".idx"
 
-_SPLIT_NAME = re.compile(r"[A-Za-z0-9_.]{1,100}")
-
-_CRC32C = re.compile(r"[0-9a-f]{8}")
-
-# Counts of a split that older manifests lack.
-_LATER_COUNTS = ("duplicates", "more_frames", "unannotated")
-
 
 class DatasetError(ValueError):
     """A directory is not a dataset that this package can read; the message states why."""
 
 
-def shard_name(split: str, index: int, count: int) -> str:
-    """The file name of a shard, as in TensorFlow Datasets: `train-00000-of-00016.tfrecord`."""
-    return f"{split}-{index:05d}-of-{count:05d}.tfrecord"
-
-
-def check_split_name(name: str) -> str:
-    """The name of a split, once it is known to be valid.
-
-    Raises:
-        ValueError: The name cannot be the beginning of a file name.
-    """
-    if not _SPLIT_NAME.fullmatch(name) or name.startswith("."):
-        raise ValueError(f"split name {name!r}: expected letters, digits, _ and .")
-    return name
-
-
 def join(directory: str, name: str) -> str:
     """The path of a file in a directory, on any filesystem."""
     return directory + ("" if not directory or directory.endswith("/") else "/") + name
-
-
-@dataclass(frozen=True)
-class Shard:
-    """One TFRecord file.
-
-    Attributes:
-        file: The file's name in the dataset's directory.
-        records: The number of records.
-        bytes: The size of the file.
-        crc32c: The CRC32C of the whole file, without TFRecord's masking.
-    """
-
-    file: str
-    records: int
-    bytes: int
-    crc32c: int
-
-
-@dataclass(frozen=True)
-class Split:
-    """The shards of one split.
-
-    Attributes:
-        shards: The shards, in the order of their numbers.
-        rejected: The number of inputs of this split that could not become records.
-        statistics: Feature name -> statistics of its values in this split alone, so that a
-            normalisation learned from `train` is free of data from `test`.
-        duplicates: The number of inputs of this split that were dropped as duplicates.
-        more_frames: The number of images of this split of which only the first frame is a record.
-        unannotated: The number of images of this split that were kept without an annotation.
-    """
-
-    shards: tuple[Shard, ...]
-    rejected: int = 0
-    statistics: dict[str, dict[str, Any]] = field(default_factory=dict)
-    duplicates: int = 0
-    more_frames: int = 0
-    unannotated: int = 0
-
-    @property
-    def records(self) -> int:
-        """The number of records."""
-        return sum(shard.records for shard in self.shards)
-
-    @property
-    def bytes(self) -> int:
-        """The size of all shards."""
-        return sum(shard.bytes for shard in self.shards)
-
-    def counts_of(self, feature: str) -> Counter[int] | None:
-        """How often each value of a feature occurs; None if the statistics do not contain that."""
-        figures = self.statistics.get(feature)
-        values = figures.get("values") if isinstance(figures, Mapping) else None
-        if not isinstance(values, Mapping) or not all(isinstance(n, int) for n in values.values()):
-            return None
-        with contextlib.suppress(ValueError):
-            return Counter({int(value): count for value, count in values.items()})
-        return None
 
 
 @dataclass(frozen=True)
@@ -220,27 +137,7 @@ class Manifest:
             "vocabulary": self.vocabulary,
             "tokenizer": self.tokenizer,
             "rejected": self.rejected,
-            "splits": {
-                name: {
-                    "records": split.records,
-                    "bytes": split.bytes,
-                    "rejected": split.rejected,
-                    "duplicates": split.duplicates,
-                    **({"more_frames": split.more_frames} if split.more_frames else {}),
-                    **({"unannotated": split.unannotated} if split.unannotated else {}),
-                    "statistics": split.statistics,
-                    "shards": [
-                        {
-                            "file": shard.file,
-                            "records": shard.records,
-                            "bytes": shard.bytes,
-                            "crc32c": f"{shard.crc32c:08x}",
-                        }
-                        for shard in split.shards
-                    ],
-                }
-                for name, split in self.splits.items()
-            },
+            "splits": {name: split_json(split) for name, split in self.splits.items()},
             "options": self.options,
             "versions": self.versions,
         }
@@ -268,17 +165,17 @@ class Manifest:
             manifest = cls(
                 schema=Schema.from_json(value["schema"]),
                 splits={
-                    check_split_name(name): _split(name, split)
-                    for name, split in _typed(value, "splits", dict).items()
+                    check_split_name(name): split_of(name, split)
+                    for name, split in typed(value, "splits", dict).items()
                 },
-                label_names=tuple(_typed(value, "label_names", list)),
+                label_names=tuple(typed(value, "label_names", list)),
                 class_names=_names(value),
-                vocabulary=_count(value, "vocabulary"),
-                tokenizer=_count(value, "tokenizer") if "tokenizer" in value else 0,
-                options=_typed(value, "options", dict),
-                versions=_typed(value, "versions", dict),
+                vocabulary=typed_count(value, "vocabulary"),
+                tokenizer=typed_count(value, "tokenizer") if "tokenizer" in value else 0,
+                options=typed(value, "options", dict),
+                versions=typed(value, "versions", dict),
             )
-            rejected = _count(value, "rejected")
+            rejected = typed_count(value, "rejected")
         except KeyError as error:
             raise ValueError(f"the field {error} is missing") from None
         except TypeError as error:
@@ -325,60 +222,12 @@ def _without_manifest(directory: str) -> str:
     return message
 
 
-def _typed(value: Mapping[str, Any], key: str, kind: type) -> Any:
-    """The value of a key, which must be of exactly this type."""
-    found = value[key]
-    if type(found) is not kind:
-        raise ValueError(f"{key}: expected {kind.__name__}, found {str(found)[:80]!r}")
-    return found
-
-
-def _count(value: Mapping[str, Any], key: str) -> int:
-    """The value of a key, which must be a whole number of at least 0."""
-    number: int = _typed(value, key, int)
-    if number < 0:
-        raise ValueError(f"{key}: expected a count, found {number}")
-    return number
-
-
 def _names(value: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     """The class names; empty for older manifests, which have none."""
     if "class_names" not in value:
         return {}
-    found = _typed(value, "class_names", dict)
+    found = typed(value, "class_names", dict)
     for names in found.values():
         if type(names) is not list or not all(isinstance(name, str) for name in names):
             raise ValueError("class_names: expected lists of text")
     return {name: tuple(names) for name, names in found.items()}
-
-
-def _split(name: str, value: Mapping[str, Any]) -> Split:
-    """The split that its JSON describes."""
-    listed = _typed(value, "shards", list)
-    shards = []
-    for index, shard in enumerate(listed):
-        # Only this exact name is valid, so no manifest can point outside its directory.
-        expected = shard_name(name, index, len(listed))
-        if shard["file"] != expected:
-            raise ValueError(
-                f"shard {index} of {name}: expected {expected!r}, "
-                f"found {str(shard['file'])[:200]!r}"
-            )
-        crc32c = _typed(shard, "crc32c", str)
-        if not _CRC32C.fullmatch(crc32c):
-            raise ValueError(f"{expected}: crc32c must be 8 hex digits, found {crc32c[:80]!r}")
-        try:
-            sizes = _count(shard, "records"), _count(shard, "bytes")
-        except ValueError as error:
-            raise ValueError(f"{expected}: {error}") from None
-        shards.append(Shard(expected, *sizes, int(crc32c, 16)))
-    split = Split(
-        tuple(shards),
-        _count(value, "rejected"),
-        _typed(value, "statistics", dict),
-        *(_count(value, key) if key in value else 0 for key in _LATER_COUNTS),
-    )
-    for key, total in (("records", split.records), ("bytes", split.bytes)):
-        if _count(value, key) != total:
-            raise ValueError(f"split {name}: {value[key]} {key}, but its shards add up to {total}")
-    return split

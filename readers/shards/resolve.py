@@ -11,8 +11,9 @@ import numpy as np
 
 from readers.files.in_threads import map_in_threads
 from readers.files.remote import file_size, filesystem_of, local_path, path_text, query
-from readers.format.manifest import INDEX_SUFFIX, MANIFEST, DatasetError, Manifest, Shard, join
+from readers.format.manifest import INDEX_SUFFIX, MANIFEST, DatasetError, Manifest, join
 from readers.format.schema import Schema
+from readers.format.splits import Shard
 from readers.order.split import parse_split, shard_ranges, split_name
 from readers.shards.features import chosen_schema, common_sizes, sizes_of
 from readers.shards.gzip_files import decompressed_extent, first_record_bytes, is_gzipped

@@ -19,8 +19,9 @@ import readers
 from readers.__main__ import main
 from readers.files.remote import read_file
 from readers.format.display import format_bytes
-from readers.format.manifest import Manifest, Split
+from readers.format.manifest import Manifest
 from readers.format.schema import Feature, Schema
+from readers.format.splits import Split
 from readers.head import summary
 from tests.support.datasets import damage, flip, write_dataset, write_numbers, write_signals
 from tests.support.images import encoded

@@ -17,8 +17,9 @@ import numpy as np
 import readers
 from readers.format.encode import Encoder
 from readers.format.index import format_index, parse_index
-from readers.format.manifest import Manifest, Shard, Split, shard_name
+from readers.format.manifest import Manifest
 from readers.format.schema import Schema
+from readers.format.splits import Shard, Split, shard_name
 from readers.format.tfrecord import frame
 from readers.shards.records import Records
 from readers.shards.resolve import resolve

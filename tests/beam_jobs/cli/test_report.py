@@ -20,8 +20,9 @@ from beam_jobs.plan.groups import Groups
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.splits import Splits
 from beam_jobs.records.rejects import Reject, format_rejects
-from readers.format.manifest import Manifest, Shard, Split
+from readers.format.manifest import Manifest
 from readers.format.schema import Feature, Schema
+from readers.format.splits import Shard, Split
 
 SCHEMA = Schema({"key": Feature("string")})
 THREE = Splits.parse("train=0.8,val=0.15,test=0.05")

@@ -16,8 +16,8 @@ from beam_jobs.dataset.resume import Digest, ShardResult, find_done, forget_done
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.splits import Splits
 from beam_jobs.records.rejects import Reject
-from readers.format.manifest import Shard
 from readers.format.schema import Feature, Schema
+from readers.format.splits import Shard
 from tests.support.datasets import write_shard
 
 NAME = "train-00003-of-00007.tfrecord"

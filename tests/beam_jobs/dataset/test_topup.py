@@ -36,8 +36,8 @@ from beam_jobs.pipeline.commit import TopUp
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.splits import Splits
 from beam_jobs.records.rejects import Reject
-from readers.format.manifest import shard_name
 from readers.format.schema import Feature, Schema
+from readers.format.splits import shard_name
 from readers.format.tfrecord import frame, read_records
 from tests.support.datasets import write_shard
 

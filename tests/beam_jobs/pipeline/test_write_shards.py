@@ -27,7 +27,8 @@ from beam_jobs.records.rejects import MaxRejects, Reject
 from beam_jobs.records.statistics import Statistics
 from beam_jobs.storage.atomic import list_files
 from readers.format.encode import Encoder
-from readers.format.manifest import Manifest, Shard
+from readers.format.manifest import Manifest
+from readers.format.splits import Shard
 from readers.format.tfrecord import frame
 from readers.verify import verify
 from tests.support.datasets import files_of, records_of

@@ -6,16 +6,9 @@ import uuid
 import fsspec
 import pytest
 
-from readers.format.manifest import (
-    DatasetError,
-    Manifest,
-    Shard,
-    Split,
-    check_split_name,
-    join,
-    shard_name,
-)
+from readers.format.manifest import DatasetError, Manifest, join
 from readers.format.schema import Feature, Schema
+from readers.format.splits import Shard, Split, check_split_name, shard_name
 
 MANIFEST = Manifest(
     schema=Schema({"image": Feature("uint8", (None, 4, 3)), "label": Feature("int64")}),

@@ -1,0 +1,167 @@
+"""The splits of a dataset as its manifest lists them: shards, counts and statistics."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+_SPLIT_NAME = re.compile(r"[A-Za-z0-9_.]{1,100}")
+
+_CRC32C = re.compile(r"[0-9a-f]{8}")
+
+# Counts of a split that older manifests lack.
+_LATER_COUNTS = ("duplicates", "more_frames", "unannotated")
+
+
+def shard_name(split: str, index: int, count: int) -> str:
+    """The file name of a shard, as in TensorFlow Datasets: `train-00000-of-00016.tfrecord`."""
+    return f"{split}-{index:05d}-of-{count:05d}.tfrecord"
+
+
+def check_split_name(name: str) -> str:
+    """The name of a split, once it is known to be valid.
+
+    Raises:
+        ValueError: The name cannot be the beginning of a file name.
+    """
+    if not _SPLIT_NAME.fullmatch(name) or name.startswith("."):
+        raise ValueError(f"split name {name!r}: expected letters, digits, _ and .")
+    return name
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One TFRecord file.
+
+    Attributes:
+        file: The file's name in the dataset's directory.
+        records: The number of records.
+        bytes: The size of the file.
+        crc32c: The CRC32C of the whole file, without TFRecord's masking.
+    """
+
+    file: str
+    records: int
+    bytes: int
+    crc32c: int
+
+
+@dataclass(frozen=True)
+class Split:
+    """The shards of one split.
+
+    Attributes:
+        shards: The shards, in the order of their numbers.
+        rejected: The number of inputs of this split that could not become records.
+        statistics: Feature name -> statistics of its values in this split alone, so that a
+            normalisation learned from `train` is free of data from `test`.
+        duplicates: The number of inputs of this split that were dropped as duplicates.
+        more_frames: The number of images of this split of which only the first frame is a record.
+        unannotated: The number of images of this split that were kept without an annotation.
+    """
+
+    shards: tuple[Shard, ...]
+    rejected: int = 0
+    statistics: dict[str, dict[str, Any]] = field(default_factory=dict)
+    duplicates: int = 0
+    more_frames: int = 0
+    unannotated: int = 0
+
+    @property
+    def records(self) -> int:
+        """The number of records."""
+        return sum(shard.records for shard in self.shards)
+
+    @property
+    def bytes(self) -> int:
+        """The size of all shards."""
+        return sum(shard.bytes for shard in self.shards)
+
+    def counts_of(self, feature: str) -> Counter[int] | None:
+        """How often each value of a feature occurs; None if the statistics do not contain that."""
+        figures = self.statistics.get(feature)
+        values = figures.get("values") if isinstance(figures, Mapping) else None
+        if not isinstance(values, Mapping) or not all(isinstance(n, int) for n in values.values()):
+            return None
+        with contextlib.suppress(ValueError):
+            return Counter({int(value): count for value, count in values.items()})
+        return None
+
+
+def split_json(split: Split) -> dict[str, Any]:
+    """A split as JSON values, for the manifest."""
+    return {
+        "records": split.records,
+        "bytes": split.bytes,
+        "rejected": split.rejected,
+        "duplicates": split.duplicates,
+        **({"more_frames": split.more_frames} if split.more_frames else {}),
+        **({"unannotated": split.unannotated} if split.unannotated else {}),
+        "statistics": split.statistics,
+        "shards": [
+            {
+                "file": shard.file,
+                "records": shard.records,
+                "bytes": shard.bytes,
+                "crc32c": f"{shard.crc32c:08x}",
+            }
+            for shard in split.shards
+        ],
+    }
+
+
+def split_of(name: str, value: Mapping[str, Any]) -> Split:
+    """The split that `split_json` described.
+
+    Raises:
+        ValueError: A field is wrong.
+        KeyError, TypeError: A field is missing or has the wrong type.
+    """
+    listed = typed(value, "shards", list)
+    shards = []
+    for index, shard in enumerate(listed):
+        # Only this exact name is valid, so no manifest can point outside its directory.
+        expected = shard_name(name, index, len(listed))
+        if shard["file"] != expected:
+            raise ValueError(
+                f"shard {index} of {name}: expected {expected!r}, "
+                f"found {str(shard['file'])[:200]!r}"
+            )
+        crc32c = typed(shard, "crc32c", str)
+        if not _CRC32C.fullmatch(crc32c):
+            raise ValueError(f"{expected}: crc32c must be 8 hex digits, found {crc32c[:80]!r}")
+        try:
+            sizes = typed_count(shard, "records"), typed_count(shard, "bytes")
+        except ValueError as error:
+            raise ValueError(f"{expected}: {error}") from None
+        shards.append(Shard(expected, *sizes, int(crc32c, 16)))
+    split = Split(
+        tuple(shards),
+        typed_count(value, "rejected"),
+        typed(value, "statistics", dict),
+        *(typed_count(value, key) if key in value else 0 for key in _LATER_COUNTS),
+    )
+    for key, total in (("records", split.records), ("bytes", split.bytes)):
+        if typed_count(value, key) != total:
+            raise ValueError(f"split {name}: {value[key]} {key}, but its shards add up to {total}")
+    return split
+
+
+def typed(value: Mapping[str, Any], key: str, kind: type) -> Any:
+    """The value of a key, which must be of exactly this type."""
+    found = value[key]
+    if type(found) is not kind:
+        raise ValueError(f"{key}: expected {kind.__name__}, found {str(found)[:80]!r}")
+    return found
+
+
+def typed_count(value: Mapping[str, Any], key: str) -> int:
+    """The value of a key, which must be a whole number of at least 0."""
+    number: int = typed(value, key, int)
+    if number < 0:
+        raise ValueError(f"{key}: expected a count, found {number}")
+    return number
