@@ -14,7 +14,7 @@ from readers.format.dtypes import dtype_name
 from readers.format.manifest import Manifest
 from readers.format.schema import format_shape
 from readers.shards.records import Records
-from readers.shards.resolve import dataset_plan
+from readers.shards.resolving.datasets import dataset_plan
 
 # How much to show of an array, and of all texts in it.
 _VALUES_SHOWN, _CHARACTERS_SHOWN = 5, 100

@@ -1,0 +1,1 @@
+"""The plans of the two kinds of inputs: datasets with a manifest, and bare TFRecord files."""

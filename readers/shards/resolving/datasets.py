@@ -1,0 +1,106 @@
+"""The plan for a split of a dataset, from its manifest."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import numpy as np
+
+from readers.files.in_threads import map_in_threads
+from readers.files.remote import local_path
+from readers.format.manifest import DatasetError, Manifest, join
+from readers.format.schema import Schema
+from readers.format.splits import Shard
+from readers.order.split import parse_split, shard_ranges
+from readers.shards.features import chosen_schema, sizes_of
+from readers.shards.index import read_sidecar
+from readers.shards.local_shard import version_of
+from readers.shards.plan import Part, Plan
+
+
+def _default_split(names: Sequence[str]) -> str:
+    """The split to read if the caller names none: the only one, or `train`.
+
+    Raises:
+        ValueError: There are several splits, and none is called `train`.
+    """
+    if len(names) == 1:
+        return names[0]
+    if "train" in names:
+        return "train"
+    raise ValueError(f"name one with split=: the dataset has {', '.join(names) or 'no splits'}")
+
+
+def dataset_plan(
+    directory: str,
+    manifest: Manifest,
+    split: str | None,
+    schema: Schema | None = None,
+    accept_cut: bool = False,
+) -> Plan:
+    """The plan for a split of a dataset whose manifest has been read; arguments as of `resolve`."""
+    text = _default_split(list(manifest.splits)) if split is None else split
+    counts = {name: split.records for name, split in manifest.splits.items()}
+    name, start, stop = parse_split(text, counts)
+    shards = manifest.splits[name].shards
+    is_local = local_path(directory) is not None
+
+    def part(run: tuple[int, int, int]) -> Part:
+        number, skip, take = run
+        shard = shards[number]
+        path = join(local_path(directory) or directory, shard.file)
+        version = _check_shard(path, shard, accept_cut) if is_local else None
+        records, size, crc32c = shard.records, shard.bytes, shard.crc32c
+        return Part(path, skip, take, records, size, crc32c=crc32c, version=version)
+
+    # For a store the sizes cost requests, so they wait.
+    runs = list(shard_ranges([shard.records for shard in shards], start, stop))
+    parts = map_in_threads(part, runs, is_local) if is_local else map(part, runs)
+    records = sum(shard.records for shard in shards)
+    return Plan(
+        name=text,
+        schema=manifest.schema if schema is None else chosen_schema(manifest.schema, schema),
+        parts=tuple(parts),
+        records=stop - start,
+        record_bytes=sum(shard.bytes for shard in shards) / records if records else None,
+        fingerprint=tuple((s.file, s.records, s.crc32c) for s in shards) + ((start, stop),),
+        sizes=sizes_of(manifest),
+    )
+
+
+def _check_shard(path: str, shard: Shard, accept_cut: bool) -> tuple[int, int]:
+    """Checks the size of a local shard, and returns its version."""
+    try:
+        stat = os.stat(path)
+    except FileNotFoundError:
+        raise FileNotFoundError(
+            f"{path}: the manifest lists this shard, but it is missing"
+        ) from None
+    if stat.st_size != shard.bytes and not accept_cut:
+        size = stat.st_size
+        raise DatasetError(
+            f"{path}: the manifest states {shard.bytes:,} bytes, the file has {size:,}; "
+            + (_first_missing(path, shard, size) or "it is damaged or from another run of the job")
+        )
+    return version_of(stat)
+
+
+def _first_missing(path: str, shard: Shard, size: int) -> str | None:
+    """Which record of a truncated shard is the first that is incomplete, in words.
+
+    None if the shard is not truncated, or its index does not show which record it is.
+    """
+    if size > shard.bytes:
+        return None
+    try:
+        index = read_sidecar(path, shard.bytes)
+    except ValueError:
+        return None
+    if index is None or len(index) != shard.records:
+        return None
+    row = int(np.searchsorted(index.sum(axis=1), size, side="right"))
+    return (
+        f"record {row}, at byte {index[row, 0]}, is cut off or missing; run the job again to repair "
+        "it, or use on_corrupt='skip' to read what is left (if records are found by index)"
+    )

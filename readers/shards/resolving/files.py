@@ -1,0 +1,163 @@
+"""The plan for TFRecord files without a manifest."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from readers.files.in_threads import map_in_threads
+from readers.files.remote import file_size, filesystem_of, local_path, query
+from readers.format.manifest import INDEX_SUFFIX, join
+from readers.format.schema import Schema
+from readers.order.split import parse_split, shard_ranges, split_name
+from readers.shards.gzip_files import decompressed_extent, first_record_bytes, is_gzipped
+from readers.shards.index import read_index, read_sidecar
+from readers.shards.local_shard import version_of
+from readers.shards.plan import ALL, Part, Plan
+
+_GLOB = frozenset("*?[")
+
+
+def is_glob(path: str) -> bool:
+    """Whether a path is a pattern, and not the name of a file that has such characters."""
+    return bool(_GLOB.intersection(path)) and not query(
+        path, lambda filesystem, name: filesystem.exists(name)
+    )
+
+
+def found_files(path: str) -> list[str]:
+    """The TFRecord files of a glob or a directory, sorted; or the path itself if it is neither.
+
+    Raises:
+        FileNotFoundError: There are none.
+    """
+    filesystem, name = filesystem_of(path)
+    # The driver may have cached an older listing.
+    filesystem.invalidate_cache()
+    if is_glob(path):
+        pattern = name
+    elif query(path, lambda filesystem, name: filesystem.isdir(name)):
+        pattern = join(name, "*.tfrecord*")
+    else:
+        return [path]
+    found = query(path, lambda filesystem, _: filesystem.glob(pattern))
+    files = sorted(file for file in found if not file.endswith(INDEX_SUFFIX))
+    if not files:
+        raise FileNotFoundError(f"{path}: no TFRecord files here")
+    return [
+        local_path(filesystem.unstrip_protocol(file)) or filesystem.unstrip_protocol(file)
+        for file in files
+    ]
+
+
+class _File(NamedTuple):
+    """A file to read.
+
+    Attributes:
+        path: Its path; a local one is without `file://`.
+        size: Its size in bytes.
+        version: The version of a local file.
+        gzipped: Whether it is compressed with GZIP.
+    """
+
+    path: str
+    size: int
+    version: tuple[int, int] | None
+    gzipped: bool
+
+    def part(self, skip: int = 0, take: int | None = None, total: int | None = None) -> Part:
+        """A run of its records; all of an unknown number by default."""
+        return Part(self.path, skip, take, total, gzipped=self.gzipped, version=self.version)
+
+
+def files_plan(
+    paths: list[str], split: str | None, schema: Schema, scan: bool, any_order: bool
+) -> Plan:
+    """The plan for files without a manifest; arguments and errors as of `resolve`."""
+    if not paths:
+        raise ValueError("an empty list of files: there is nothing to read")
+    if split is not None and split_name(split) != ALL:
+        raise ValueError(
+            f"unknown split {split_name(split)!r}: files without a manifest have only {ALL!r}"
+        )
+    paths = [local_path(path) or path for path in paths]
+    are_local = all(local_path(path) is not None for path in paths)
+    sizes = map_in_threads(_size_and_version, paths, are_local)
+    gzipped = map_in_threads(is_gzipped, paths, are_local)
+    if any_order and any(gzipped):
+        raise ValueError(
+            f"{paths[gzipped.index(True)]}: compressed with GZIP, so its records can only be read "
+            "from front to back: decompress it, or use readers.load(..., order='interleave') without "
+            "buckets and packing"
+        )
+    found = zip(paths, sizes, gzipped, strict=True)
+    files = [_File(path, *known, compressed) for path, known, compressed in found]
+    extents = map_in_threads(lambda file: _extent(file, scan), files, are_local)
+    known_extents = [extent for extent in extents if extent]
+    if len(known_extents) < len(files):
+        return _uncounted_plan(files, files[extents.index(None)], split, schema)
+    return _counted_plan(files, known_extents, split or ALL, schema)
+
+
+def _uncounted_plan(
+    files: list[_File], uncounted: _File, split: str | None, schema: Schema
+) -> Plan:
+    """The plan for all records of files, one of which at least has an unknown number of them."""
+    if split not in (None, ALL):
+        reason = f"{uncounted.path}{INDEX_SUFFIX} is missing"
+        if uncounted.gzipped:
+            reason = f"{uncounted.path} is compressed with GZIP: decompress it"
+        raise ValueError(f"split {split!r}: a slice needs the number of records, and {reason}")
+    largest = max(files, key=lambda file: file.size)
+    return Plan(
+        name=ALL,
+        schema=schema,
+        parts=tuple(file.part() for file in files),
+        records=None,
+        record_bytes=first_record_bytes(largest.path, largest.gzipped),
+        fingerprint=_fingerprint(files),
+    )
+
+
+def _counted_plan(
+    files: list[_File], extents: list[tuple[int, int]], split: str, schema: Schema
+) -> Plan:
+    """The plan for a split of files, given the number of records of each, and their bytes."""
+    counts = [count for count, _ in extents]
+    records = sum(counts)
+    _, start, stop = parse_split(split, {ALL: records})
+    return Plan(
+        name=split,
+        schema=schema,
+        parts=tuple(
+            files[number].part(skip, take, counts[number])
+            for number, skip, take in shard_ranges(counts, start, stop)
+        ),
+        records=stop - start,
+        record_bytes=sum(size for _, size in extents) / records if records else None,
+        fingerprint=(*_fingerprint(files), (start, stop)),
+    )
+
+
+def _fingerprint(files: list[_File]) -> tuple[tuple[str, int], ...]:
+    return tuple((os.path.basename(file.path), file.size) for file in files)
+
+
+def _extent(file: _File, scan: bool) -> tuple[int, int] | None:
+    """The number of records in a file and their bytes; None if that takes a scan, and `scan` is off."""
+    if file.gzipped:
+        return decompressed_extent(file.path) if scan else None
+    read = read_index if scan or not file.size else read_sidecar
+    index = read(file.path, file.size)
+    return None if index is None else (len(index), file.size)
+
+
+def _size_and_version(file: str) -> tuple[int, tuple[int, int] | None]:
+    """The size of a file in bytes, and the version of a local one."""
+    try:
+        if local_path(file) is None:
+            return file_size(file), None
+        stat = os.stat(file)
+    except (FileNotFoundError, NotADirectoryError):
+        raise FileNotFoundError(f"{file}: no such file") from None
+    return stat.st_size, version_of(stat)
