@@ -1,4 +1,4 @@
-"""The options of `readers.load` and `readers.as_numpy`, checked once."""
+"""The options of `readers.load` and `readers.as_numpy`, checked by themselves."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from readers.batches.batch_format import BATCH_MASK, LENGTH, MASK, BatchFormat, is_number, plain
+from readers.batches.batch_format import BATCH_MASK, BatchFormat, is_number, plain
 from readers.format.schema import Schema
 from readers.order.schedule import Remainder
 from readers.order.state import State
@@ -245,51 +245,13 @@ class ReadOptions:
         """The features to decode: `columns`, or those that `as_supervised` needs; None for all."""
         if columns is not None or self.as_supervised is None:
             return columns
-        names = [name for name in self.as_supervised if name not in self._added]
+        names = [name for name in self.as_supervised if name not in self.added_names]
         return list(dict.fromkeys(map(self.format.feature_of, names)))
 
     @property
-    def _added(self) -> list[str]:
+    def added_names(self) -> list[str]:
         """The names in a batch that belong to no feature."""
         return [BATCH_MASK] if self.pads else []
-
-    def check(self, schema: Schema) -> None:
-        """Checks the options against the features to batch.
-
-        Raises:
-            ValueError: A feature cannot be batched in the format (see `BatchFormat.check`),
-                `as_supervised` has a name that is not in the batch or none of those that `mask` or
-                `lengths` adds, or it is unclear which feature's length decides on the bucket.
-        """
-        self.format.check(schema)
-        names = [*self.format.batch_names(schema), *self._added]
-        if len(set(names)) < len(names):
-            raise ValueError(
-                f"remainder='pad' would replace the feature {BATCH_MASK!r}; leave it out with columns="
-            )
-        if self.as_supervised is not None:
-            self._check_as_supervised(self.as_supervised, names, len(schema))
-        if self.bucket_boundaries is not None:
-            self.bucket_feature(schema)
-
-    def _check_as_supervised(self, given: Sequence[str], names: list[str], features: int) -> None:
-        """Checks the names of a tuple against those in a batch, of which the features come first."""
-        unknown = [name for name in given if name not in names]
-        if unknown:
-            raise ValueError(f"as_supervised names {unknown[0]!r}: a batch has {', '.join(names)}")
-        if self.keys:
-            return  # A `transform` may use names that are not in the tuple.
-        added = [name for name in names[features:] if name not in self._added]
-        for argument, is_given, found in (
-            ("mask=True", self.format.mask, [name for name in added if name.endswith(MASK)]),
-            ("lengths=True", self.format.lengths, [n for n in added if n.endswith(LENGTH)]),
-            ("remainder='pad'", self.pads, self._added),
-        ):
-            if is_given and found and not set(found).intersection(given):
-                raise ValueError(
-                    f"{argument} adds {', '.join(found)}, which as_supervised leaves out: name it "
-                    f"there, or leave out {argument}"
-                )
 
     def bucket_feature(self, schema: Schema) -> str:
         """The feature whose first unknown dimension decides on the bucket."""

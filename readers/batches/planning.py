@@ -1,4 +1,4 @@
-"""A reader's arguments -> how to read, and the plan of what to read."""
+"""A reader's arguments -> how to read, and the plan of what to read, checked against each other."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from readers.batches.batch_format import BatchFormat, Batching, PadTo
+from readers.batches.batch_format import BATCH_MASK, LENGTH, MASK, BatchFormat, Batching, PadTo
 from readers.batches.options import OnCorrupt, OrderName, ReadOptions, remainder_of
 from readers.format.schema import Schema, format_shape
 from readers.hosts import host_of
@@ -118,7 +118,7 @@ def make_plan(
     if options.format.batching == "dense":
         plan = with_fixed_shapes(plan)
         _check_dense(plan)
-    options.check(plan.schema)
+    _check_features(options, plan.schema)
     if options.boundaries is not None:
         boundaries = {options.bucket_feature(plan.schema): options.boundaries}
         options = replace(options, format=replace(options.format, bucket_boundaries=boundaries))
@@ -146,3 +146,45 @@ def _check_dense(plan: Plan) -> None:
             f"feature {name!r} has {found}, so records cannot be stacked: use batching='padded' or "
             f"'ragged', leave it out with columns={more}"
         )
+
+
+def _check_features(options: ReadOptions, schema: Schema) -> None:
+    """Checks the options against the features to batch.
+
+    Raises:
+        ValueError: A feature cannot be batched in the format (see `BatchFormat.check`),
+            `as_supervised` has a name that is not in the batch or none of those that `mask` or
+            `lengths` adds, or it is unclear which feature's length decides on the bucket.
+    """
+    options.format.check(schema)
+    names = [*options.format.batch_names(schema), *options.added_names]
+    if len(set(names)) < len(names):
+        raise ValueError(
+            f"remainder='pad' would replace the feature {BATCH_MASK!r}; leave it out with columns="
+        )
+    if options.as_supervised is not None:
+        _check_as_supervised(options, options.as_supervised, names, len(schema))
+    if options.bucket_boundaries is not None:
+        options.bucket_feature(schema)
+
+
+def _check_as_supervised(
+    options: ReadOptions, given: Sequence[str], names: list[str], features: int
+) -> None:
+    """Checks the names of a tuple against those in a batch, of which the features come first."""
+    unknown = [name for name in given if name not in names]
+    if unknown:
+        raise ValueError(f"as_supervised names {unknown[0]!r}: a batch has {', '.join(names)}")
+    if options.keys:
+        return  # A `transform` may use names that are not in the tuple.
+    added = [name for name in names[features:] if name not in options.added_names]
+    for argument, is_given, found in (
+        ("mask=True", options.format.mask, [name for name in added if name.endswith(MASK)]),
+        ("lengths=True", options.format.lengths, [n for n in added if n.endswith(LENGTH)]),
+        ("remainder='pad'", options.pads, options.added_names),
+    ):
+        if is_given and found and not set(found).intersection(given):
+            raise ValueError(
+                f"{argument} adds {', '.join(found)}, which as_supervised leaves out: name it "
+                f"there, or leave out {argument}"
+            )
