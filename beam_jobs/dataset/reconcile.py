@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from beam_jobs.dataset.output import Balance
 from beam_jobs.dataset.resume import ShardResult
 from beam_jobs.errors import DataError, UsageError
-from beam_jobs.plan.shards import Plan
+from beam_jobs.plan.shards import Plan, SplitPlan
 from beam_jobs.records.rejects import ANY_NUMBER, MaxRejects, rejects_file
 from beam_jobs.storage.object_store import FileInfo
 from readers.format.manifest import (
@@ -48,20 +48,30 @@ def reconcile(
     splits = []
     for number, (split, name) in enumerate(zip(plan.splits, names, strict=True)):
         mine = [by_shard[key] for key in sorted(by_shard) if key[0] == number]
-        sizes = [result.shard.records for result in mine if result.shard]
-        written = sum(sizes)
-        rejected = sum(result.rejected for result in mine)
-        found = split.records + split.rejected
-        known = counted.get(number, 0)
-        if len(sizes) != split.shards or found != written + rejected or known != written:
-            raise DataError(
-                f"split {name}: found {found} records, written {written}, rejected {rejected}, "
-                f"{known} in the statistics; {len(sizes)} of {split.shards} shards arrived. The "
-                "runner lost or repeated some: no dataset was written, run the job again"
-            )
+        _check_complete(name, split, mine, counted.get(number, 0))
         _check_balance(name, mine, balance)
         splits.append(mine)
     every = [result for mine in splits for result in mine]
+    _check_rejects(every, sum(s.records + s.rejected for s in plan.splits), max_rejects)
+    return splits
+
+
+def _check_complete(name: str, split: SplitPlan, results: list[ShardResult], known: int) -> None:
+    """Checks that a split has all of its shards and records, which the statistics know, too."""
+    sizes = [result.shard.records for result in results if result.shard]
+    written = sum(sizes)
+    rejected = sum(result.rejected for result in results)
+    found = split.records + split.rejected
+    if len(sizes) != split.shards or found != written + rejected or known != written:
+        raise DataError(
+            f"split {name}: found {found} records, written {written}, rejected {rejected}, "
+            f"{known} in the statistics; {len(sizes)} of {split.shards} shards arrived. The "
+            "runner lost or repeated some: no dataset was written, run the job again"
+        )
+
+
+def _check_rejects(every: list[ShardResult], inputs: int, max_rejects: MaxRejects) -> None:
+    """Checks that something was written, and that not too many of the inputs were rejected."""
     rejects = [result.first_reject for result in every if result.first_reject]
     rejected = sum(result.rejected for result in every)
     if not any(result.shard.records for result in every if result.shard):
@@ -70,9 +80,8 @@ def reconcile(
         raise DataError(
             f"all {rejected} records were rejected, no dataset was written; the first: {min(rejects)}"
         )
-    if excess := max_rejects.excess(rejected, sum(s.records + s.rejected for s in plan.splits)):
+    if excess := max_rejects.excess(rejected, inputs):
         raise DataError(f"{excess}: no dataset was written; the first: {min(rejects)}")
-    return splits
 
 
 def _check_balance(name: str, results: list[ShardResult], balance: Balance) -> None:

@@ -182,13 +182,8 @@ class PlanRecords(beam.PTransform):
         read = spread | "ReadKeys" >> beam.ParDo(first_pass, strata, tokenizer).with_outputs(
             _FirstPass.SUMMARY, _FirstPass.LEARNED, main="hashes"
         )
-        schema: Side[Schema] = output.schema
+        schema = self._schema(read)
         if isinstance(job.learns, LearnSchema):
-            schema = AsSingleton(
-                read[_FirstPass.LEARNED]
-                | "MergeLearned" >> beam.CombineGlobally(MergeFn(job.learns.empty))
-                | "Schema" >> beam.Map(job.learns.schema_of, output.placement.split_features)
-            )
             # Records that contradict each other must end the job before it clears the output.
             found |= "AfterSchema" >> beam.Map(_found_after, schema)
         learns_tokens = isinstance(job.learns, LearnWords | LearnSubwords)
@@ -199,10 +194,6 @@ class PlanRecords(beam.PTransform):
             prepare=self._prepare,
             check=beam.Map(_check_passes, strata, tally, learns_from, output.placement),
         )
-        vocabulary: Side[tuple[bytes, ...]] = job.vocabulary
-        if isinstance(job.learns, LearnWords):
-            counts = (read[_FirstPass.LEARNED], shards.summary)
-            vocabulary = AsSingleton(counts | "Vocabulary" >> BuildVocabulary(job.learns.size))
         names = shards.summary | "LabelNames" >> beam.Map(label_names_of, job.class_names)
         return Planned(
             inputs=tasks,
@@ -210,7 +201,7 @@ class PlanRecords(beam.PTransform):
             shards=shards,
             names=AsSingleton(names),
             schema=schema,
-            vocabulary=vocabulary,
+            vocabulary=self._vocabulary(read, shards.summary),
             tokenizer=tokenizer,
             strata=strata,
         )
@@ -262,6 +253,27 @@ class PlanRecords(beam.PTransform):
             count = self._job.first_pass(SplitRules(placement), "skip").label_hashes
         counted = tasks | "Count" >> beam.ParDo(_Count(count, self._processes))
         return AsSingleton(counted | "PlanSplits" >> plan_splits(placement))
+
+    def _schema(self, read: beam.pvalue.DoOutputsTuple) -> Side[Schema]:
+        """The features of every record, as the job knows or learns them."""
+        learns = self._job.learns
+        if not isinstance(learns, LearnSchema):
+            return self._output.schema
+        return AsSingleton(
+            read[_FirstPass.LEARNED]
+            | "MergeLearned" >> beam.CombineGlobally(MergeFn(learns.empty))
+            | "Schema" >> beam.Map(learns.schema_of, self._output.placement.split_features)
+        )
+
+    def _vocabulary(
+        self, read: beam.pvalue.DoOutputsTuple, summary: beam.PCollection
+    ) -> Side[tuple[bytes, ...]]:
+        """All words by id; those of the job if it counts none."""
+        learns = self._job.learns
+        if not isinstance(learns, LearnWords):
+            return self._job.vocabulary
+        counts = (read[_FirstPass.LEARNED], summary)
+        return AsSingleton(counts | "Vocabulary" >> BuildVocabulary(learns.size))
 
     def _tokenizer(
         self,

@@ -259,30 +259,8 @@ class WriteShards(beam.PTransform):
         options: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
-        if not isinstance(schema, Schema):
-            raise UsageError(
-                f"schema {schema!r:.80}: expected a Schema, such as "
-                "Schema({'x': Feature('float32', (8,))})"
-            )
         splits = splits or {"train": 1}
-        if not isinstance(splits, Mapping):
-            raise UsageError(
-                f"splits {splits!r:.80}: expected a dict such as {{'train': 0.8, 'val': 0.2}}"
-            )
-        if on_reject not in ("skip", "fail"):
-            raise UsageError(f"on_reject={on_reject!r}: expected 'skip' or 'fail'")
-        if balance not in BALANCES:
-            raise UsageError(f"balance={balance!r}: expected 'records' or 'bytes'")
-        try:
-            json.dumps(dict(options or {}), allow_nan=False)
-        except (TypeError, ValueError) as error:
-            raise UsageError(f"options: expected JSON values ({error})") from None
-        try:
-            Encoder(schema)
-        except ValueError as error:
-            raise UsageError(str(error)) from None
-        if "key" in schema and schema["key"] != Feature("string"):
-            raise UsageError(f"feature 'key' is {schema['key']}: expected string [], text")
+        _check_arguments(schema, splits, on_reject, balance, options)
         self._label_names = tuple(label_names)
         if isinstance(label_names, str) or not all(isinstance(n, str) for n in self._label_names):
             raise UsageError(
@@ -332,3 +310,32 @@ class WriteShards(beam.PTransform):
         )
         manifest = (results, encoded[STATISTICS]) | CommitDataset(output, planned)
         return manifest | "WarnOfRejects" >> beam.ParDo(_WarnOfRejects(output), AsList(results))
+
+
+def _check_arguments(
+    schema: Any, splits: Any, on_reject: str, balance: str, options: Mapping[str, Any] | None
+) -> None:
+    """Checks arguments of `WriteShards` that nothing but the class itself would check."""
+    if not isinstance(schema, Schema):
+        raise UsageError(
+            f"schema {schema!r:.80}: expected a Schema, such as "
+            "Schema({'x': Feature('float32', (8,))})"
+        )
+    if not isinstance(splits, Mapping):
+        raise UsageError(
+            f"splits {splits!r:.80}: expected a dict such as {{'train': 0.8, 'val': 0.2}}"
+        )
+    if on_reject not in ("skip", "fail"):
+        raise UsageError(f"on_reject={on_reject!r}: expected 'skip' or 'fail'")
+    if balance not in BALANCES:
+        raise UsageError(f"balance={balance!r}: expected 'records' or 'bytes'")
+    try:
+        json.dumps(dict(options or {}), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"options: expected JSON values ({error})") from None
+    try:
+        Encoder(schema)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    if "key" in schema and schema["key"] != Feature("string"):
+        raise UsageError(f"feature 'key' is {schema['key']}: expected string [], text")

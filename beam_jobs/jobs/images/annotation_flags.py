@@ -40,11 +40,7 @@ def parse_annotations(
     Raises:
         UsageError: A value has no valid form, or its file cannot be read.
     """
-    box_format, _, boxes_path = boxes.partition(":")
-    if box_format not in get_args(BoxFormat) or (box_format in ("coco", "csv") and not boxes_path):
-        raise UsageError(
-            f"--boxes {boxes}: expected coco:FILE, csv:FILE, voc, voc:DIR, yolo or yolo:DIR"
-        )
+    box_format, boxes_path = _parse_boxes(boxes)
     if class_names and box_format != "yolo":
         raise UsageError("--class_names names the classes in YOLO files: add --boxes yolo")
     if segmentation == "semantic" and masks:
@@ -52,20 +48,12 @@ def parse_annotations(
     if (keypoints or segmentation != "none") and box_format != "coco":
         flag = "--keypoints" if keypoints else f"--segmentation {segmentation}"
         raise UsageError(f"{flag}: these are in COCO files: add --boxes coco:FILE")
-    caption_format, _, captions_path = captions.partition(":")
-    if caption_format not in get_args(CaptionFormat) or (
-        caption_format in ("coco", "column") and not captions_path
-    ):
-        raise UsageError(f"--captions {captions}: expected coco:FILE, txt, txt:DIR or {COLUMN}NAME")
-    if captions_path and caption_format != "column":
-        captions_path = absolute_path(captions_path)
-    if caption_format == "coco":
-        coco_file(captions_path)
+    caption_format, captions_path = _parse_captions(captions)
     annotations = ImageAnnotations(
-        boxes=cast(BoxFormat, box_format),
-        boxes_path=absolute_path(boxes_path) if boxes_path else "",
+        boxes=box_format,
+        boxes_path=boxes_path,
         class_names=_yolo_names(class_names) if class_names else (),
-        captions=cast(CaptionFormat, caption_format),
+        captions=caption_format,
         captions_path=captions_path,
         masks=absolute_path(masks) if masks else "",
         about=about,
@@ -78,6 +66,28 @@ def parse_annotations(
         names, in_pixels = label_names(table.category_names), table.unsized == "pixels"
         return replace(annotations, class_names=names, in_pixels=in_pixels)
     return _with_names(annotations, keypoints) if box_format == "coco" else annotations
+
+
+def _parse_boxes(boxes: str) -> tuple[BoxFormat, str]:
+    """The format of boxes, and the absolute path of their file or folder; empty without one."""
+    kind, _, path = boxes.partition(":")
+    if kind not in get_args(BoxFormat) or (kind in ("coco", "csv") and not path):
+        raise UsageError(
+            f"--boxes {boxes}: expected coco:FILE, csv:FILE, voc, voc:DIR, yolo or yolo:DIR"
+        )
+    return cast(BoxFormat, kind), absolute_path(path) if path else ""
+
+
+def _parse_captions(captions: str) -> tuple[CaptionFormat, str]:
+    """The format of captions, and the absolute path of their file or folder, or their column."""
+    kind, _, path = captions.partition(":")
+    if kind not in get_args(CaptionFormat) or (kind in ("coco", "column") and not path):
+        raise UsageError(f"--captions {captions}: expected coco:FILE, txt, txt:DIR or {COLUMN}NAME")
+    if path and kind != "column":
+        path = absolute_path(path)
+    if kind == "coco":
+        coco_file(path)
+    return cast(CaptionFormat, kind), path
 
 
 def _yolo_names(path: str) -> tuple[str, ...]:

@@ -84,7 +84,19 @@ def resample_arrays(
         else:
             found = _interpolate(grid, clocks[name], flat(array), dtypes[name])
         values[name] = found.reshape(len(grid), *array.shape[1:])
-    filled = _find_filled(grid, clocks, rate)
+    return _cut(values, _find_filled(grid, clocks, rate), ranges)
+
+
+def _cut(
+    values: Mapping[str, np.ndarray], filled: np.ndarray, ranges: list[tuple[int, int]]
+) -> list[Segment]:
+    """The segments whose points stand one after another in the arrays.
+
+    Args:
+        values: Name -> [points, ...], the points of all segments.
+        filled: bool [points], as in `Segment`.
+        ranges: The first and the last point of each segment, the last one excluded.
+    """
     segments, at = [], 0
     for first, last in ranges:
         part = slice(at, at + last - first)
