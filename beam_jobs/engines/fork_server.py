@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import tempfile
 from collections.abc import Sequence
+from multiprocessing import forkserver
 from typing import Any
 
 # The fork server listens at a socket in the folder for temporary files. The kernel accepts names of
@@ -20,10 +21,6 @@ def fork_context(preload: Sequence[str]) -> Any:
 
     They are not forked from this process, because Beam and gRPC run threads in it.
     """
-    if "forkserver" not in multiprocessing.get_all_start_methods():
-        return multiprocessing.get_context("spawn")
-    from multiprocessing import forkserver  # Missing on Windows.
-
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(list(preload))
     folder = tempfile.gettempdir()

@@ -26,7 +26,7 @@ from beam_jobs.jobs.record import (
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.records.encode import RecordEncoder
 from beam_jobs.records.rejects import OnReject, Reject, Stage
-from beam_jobs.sources.chunks import Chunk, Task
+from beam_jobs.sources.chunks import Task
 from beam_jobs.sources.labels import Label
 from beam_jobs.sources.source import Source
 
@@ -253,9 +253,6 @@ class FilesInParts(RecordJob):
     def parts_in(self, source: Source, content: Callable[[], bytes]) -> Iterator[Part]:
         """Yields the parts of a file; by default it is one."""
         yield FilePart(cast(PartsJob, self), source, content)
-
-    def chunks(self, source: Source) -> Iterator[Chunk]:
-        yield Chunk(source, 0, 0, 1, source.size)
 
     def first_pass(self, rules: SplitRules, on_reject: OnReject, tokenizer: str = "") -> FirstPass:
         return FileFirstPass(rules=rules, on_reject=on_reject, job=cast(PartsJob, self))

@@ -99,10 +99,9 @@ class FoundRecords(NamedTuple):
     texts: int = 0
 
     @classmethod
-    def of_reject(cls, reject: Reject, label: Label | None = None) -> FoundRecords:
-        """No records: an input that was rejected as a whole, and its label if it states one."""
-        classes = () if label is None else (label,)
-        return cls([], np.empty(0, np.uint8), np.empty(0, np.int64), [], [reject], classes)
+    def of_reject(cls, reject: Reject) -> FoundRecords:
+        """No records: an input that was rejected as a whole."""
+        return cls([], np.empty(0, np.uint8), np.empty(0, np.int64), [], [reject])
 
 
 class EncodedRecords(NamedTuple):

@@ -248,13 +248,13 @@ class RecordJob(abc.ABC):
         @property
         def vocabulary(self) -> tuple[bytes, ...]: ...
 
-    @abc.abstractmethod
     def sources(self, pattern: str) -> Iterator[Source]:
         """Yields the sources that one of the inputs' patterns matches."""
+        return self.inputs.sources(pattern)
 
-    @abc.abstractmethod
     def chunks(self, source: Source) -> Iterator[Chunk]:
-        """Yields the pieces of a source that tasks read."""
+        """Yields the pieces of a source that tasks read: the whole of it unless a job cuts it."""
+        yield Chunk(source, 0, 0, 1, source.size)
 
     @abc.abstractmethod
     def first_pass(self, rules: SplitRules, on_reject: OnReject, tokenizer: str = "") -> FirstPass:

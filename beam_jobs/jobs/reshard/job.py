@@ -25,7 +25,6 @@ from beam_jobs.jobs.reshard.passes import ReshardFirstPass, ReshardSecondPass
 from beam_jobs.jobs.reshard.schema_guess import SchemaGuess
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.records.rejects import OnReject
-from beam_jobs.sources.chunks import Chunk
 from beam_jobs.sources.classes import Names
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.source import Source
@@ -80,9 +79,6 @@ class ReshardJob(RecordJob):
     @property
     def learns(self) -> Learns:
         return LearnSchema(SchemaGuess, self.schema_of)
-
-    def chunks(self, source: Source) -> Iterator[Chunk]:
-        yield Chunk(source, 0, 0, 1, source.size)
 
     def first_pass(self, rules: SplitRules, on_reject: OnReject, tokenizer: str = "") -> FirstPass:
         return ReshardFirstPass(rules=rules, on_reject=on_reject, job=self)

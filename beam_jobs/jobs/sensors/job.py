@@ -203,9 +203,6 @@ class SensorJob(FilesInParts):
     def class_names(self) -> Names:
         return self.labels.class_names
 
-    def sources(self, pattern: str) -> Iterator[Source]:
-        return self.inputs.sources(pattern)
-
     def unpacked(self, source: Source) -> Iterator[tuple[Source, bytes]]:
         return self.inputs.unpacked(source)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar, Literal
@@ -29,7 +29,6 @@ from beam_jobs.sources.chunks import Task
 from beam_jobs.sources.classes import Names
 from beam_jobs.sources.extra_features import ExtraFeature
 from beam_jobs.sources.labels import LABEL, Labels
-from beam_jobs.sources.source import Source
 from readers.format.schema import Feature, Schema
 
 Tokens = Literal["none", "words", "bytes", "bpe", "file"]
@@ -108,9 +107,6 @@ class TextJob(TextReader, RecordJob):
         if self.label_field:
             labels = Labels("column", self.label_field, self.several_labels)
         return complete_schema(own, labels, self.extras, self.encodings)
-
-    def sources(self, pattern: str) -> Iterator[Source]:
-        return self.inputs.sources(pattern)
 
     def first_pass(self, rules: SplitRules, on_reject: OnReject, tokenizer: str = "") -> FirstPass:
         return TextFirstPass(rules=rules, on_reject=on_reject, job=self, tokenizer=tokenizer)
