@@ -194,6 +194,10 @@ class PlanRecords(beam.PTransform):
             prepare=self._prepare,
             check=beam.Map(_check_passes, strata, tally, learns_from, output.placement),
         )
+        vocabulary: Side[tuple[bytes, ...]] = job.vocabulary
+        if isinstance(job.learns, LearnWords):
+            counts = (read[_FirstPass.LEARNED], shards.summary)
+            vocabulary = AsSingleton(counts | "Vocabulary" >> BuildVocabulary(job.learns.size))
         names = shards.summary | "LabelNames" >> beam.Map(label_names_of, job.class_names)
         return Planned(
             inputs=tasks,
@@ -201,7 +205,7 @@ class PlanRecords(beam.PTransform):
             shards=shards,
             names=AsSingleton(names),
             schema=schema,
-            vocabulary=self._vocabulary(read, shards.summary),
+            vocabulary=vocabulary,
             tokenizer=tokenizer,
             strata=strata,
         )
@@ -264,16 +268,6 @@ class PlanRecords(beam.PTransform):
             | "MergeLearned" >> beam.CombineGlobally(MergeFn(learns.empty))
             | "Schema" >> beam.Map(learns.schema_of, self._output.placement.split_features)
         )
-
-    def _vocabulary(
-        self, read: beam.pvalue.DoOutputsTuple, summary: beam.PCollection
-    ) -> Side[tuple[bytes, ...]]:
-        """All words by id; those of the job if it counts none."""
-        learns = self._job.learns
-        if not isinstance(learns, LearnWords):
-            return self._job.vocabulary
-        counts = (read[_FirstPass.LEARNED], summary)
-        return AsSingleton(counts | "Vocabulary" >> BuildVocabulary(learns.size))
 
     def _tokenizer(
         self,
