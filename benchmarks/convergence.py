@@ -1,270 +1,196 @@
 """Whether training converges as well as with a loader that holds everything in memory.
 
-A small residual network learns the 1,797 handwritten digits of scikit-learn in PyTorch, with the same
-initial weights for each seed, from three loaders: `DataLoader(TensorDataset(...), shuffle=True)`,
-`readers.torch_batches` in its global order, and the same with `order="interleave"` in small windows. Then one
-training is repeated with its batches divided between 1, 2 and 4 hosts, and once more killed ten times with
-SIGKILL, each time resumed from its last checkpoint: its losses must be those of the undisturbed run.
+Two small networks learn in PyTorch, with the same initial weights for each seed: a residual network the
+digits of scikit-learn (digits.py), and a recurrent one the speakers of recordings of 7 to 29 steps
+(vowels.py). Each is trained by a loader in memory and by those of this project. Then one training is repeated
+with its batches divided between 1, 2 and 4 hosts, and once more killed ten times with SIGKILL, each time
+resumed from its last checkpoint: its losses must be those of the undisturbed run.
 
-    python benchmarks/convergence.py --seeds 24 --epochs 15 --json convergence.json
+    python benchmarks/convergence.py --seeds 24 --json convergence.json
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
-import json
-import os
+import math
 import signal
 import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from PIL import Image
-from sklearn.datasets import load_digits
-from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from command import parse_names, run_command, save
+from digits import Digits
+from learning import Task, Training, losses_of_hosts, train_with_checkpoints
+from measure import BenchmarkError
+from vowels import Vowels
 
-import readers
 from readers.format.display import format_table
 
-BATCH = 60
-Batch = tuple[torch.Tensor, torch.Tensor]
+TASKS: dict[str, Task] = {task.name: task for task in (Digits(), Vowels())}
+HOSTS = (2, 4)
 
 
-def write_digits(folder: Path) -> str:
-    """Writes the digits as PNG files and runs the images job on them; returns the dataset's path."""
-    digits = load_digits()
-    for number, (pixels, label) in enumerate(zip(digits.images, digits.target, strict=True)):
-        path = folder / "inputs" / str(label) / f"{number:04}.png"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray((pixels * 15.9375).astype(np.uint8)).save(path)
-    flags = [
-        "--channels",
-        "1",
-        "--splits",
-        "train=0.8,val=0.2",
-        "--exact_splits",
-        "--num_shards",
-        "train=8,val=1",
-    ]
-    command = [
-        sys.executable,
-        "-m",
-        "beam_jobs",
-        "images",
-        "--input",
-        str(folder / "inputs/*/*.png"),
-    ]
-    subprocess.run(
-        [*command, "--output", str(folder / "digits"), *flags], check=True, capture_output=True
-    )
-    return str(folder / "digits")
-
-
-class Residual(nn.Module):
-    """Two convolutions around which the input is added."""
-
-    def __init__(self, channels: int) -> None:
-        super().__init__()
-        self.inner = nn.Sequential(
-            nn.Conv2d(channels, channels, 3, padding=1),
-            nn.BatchNorm2d(channels),
-            nn.ReLU(),
-            nn.Conv2d(channels, channels, 3, padding=1),
-            nn.BatchNorm2d(channels),
-        )
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """The sum, rectified."""
-        return torch.relu(x + self.inner(x))
-
-
-class Training:
-    """A network and its optimizer, which take one batch after another."""
-
-    def __init__(self, seed: int) -> None:
-        torch.manual_seed(seed)
-        self.net = nn.Sequential(
-            nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), Residual(16), nn.MaxPool2d(2), Residual(16),
-            nn.Flatten(), nn.Linear(256, 10),
-        )  # fmt: skip
-        self.optimizer = torch.optim.SGD(self.net.parameters(), 0.05, momentum=0.9)
-        self.losses: list[float] = []
-
-    def step(self, batch: Batch) -> None:
-        """Learns from a batch of images uint8 [B, 8, 8, 1] and labels int64 [B]."""
-        loss = nn.functional.cross_entropy(self.net(as_input(batch[0])), batch[1])
-        self.optimizer.zero_grad()
-        loss.backward()
-        self.optimizer.step()
-        self.losses.append(float(loss.detach()))
-
-    def accuracy(self, batches: Iterable[Batch]) -> float:
-        """The share of correct labels."""
-        self.net.eval()
-        with torch.no_grad():
-            right = [self.net(as_input(image)).argmax(1) == label for image, label in batches]
-        return float(torch.cat(right).float().mean())
-
-
-def as_input(images: torch.Tensor) -> torch.Tensor:
-    """float32 [B, 1, 8, 8] from 0 to 1."""
-    return images.movedim(-1, 1).float() / 255
-
-
-def ours(path: str, split: str = "train", **how: Any) -> Any:
-    """Batches of (image, label) by `readers.torch_batches`."""
-    return readers.torch_batches(
-        path,
-        split=split,
-        batch_size=how.pop("size", BATCH),
-        as_supervised=("image", "label"),
-        **how,
-    )
-
-
-def compare(path: str, seeds: int, epochs: int) -> list[dict[str, Any]]:
-    """The accuracy with each loader, for each seed."""
-    (everything,) = ours(path, size=10**4)
-
-    def in_memory(seed: int) -> Iterable[Batch]:
-        generator = torch.Generator().manual_seed(seed)
-        found: Any = DataLoader(
-            TensorDataset(*everything), BATCH, shuffle=True, generator=generator
-        )
-        return found
-
-    loaders: dict[str, Callable[[int], Iterable[Batch]]] = {
-        "in memory": in_memory,
-        "global": lambda seed: ours(path, shuffle=True, seed=seed),
-        "interleave": lambda seed: ours(
-            path, shuffle=True, seed=seed, order="interleave", shuffle_buffer=200
-        ),
-    }
-    rows = []
-    for name, loader in loaders.items():
-        found = []
+def accuracies(
+    task: Task, path: str, data: Path, seeds: int, epochs: int
+) -> dict[str, list[float]]:
+    """The accuracy of each seed, by loader."""
+    found: dict[str, list[float]] = {}
+    for name, loader in task.loaders(path, data).items():
+        print(f"  {task.name}: {name}", flush=True)
+        found[name] = []
         for seed in range(seeds):
-            training, batches = Training(seed), loader(seed)
-            for _ in range(epochs):
-                for batch in batches:
-                    training.step(batch)
-            found.append(training.accuracy(ours(path, "val")))
-        rows.append(
-            {
-                "loader": name,
-                "accuracy": statistics.mean(found),
-                "sigma": statistics.stdev(found) if seeds > 1 else 0.0,
-                "runs": found,
-            }
+            training = Training(task, seed)
+            for batch in loader(seed, epochs):
+                training.step(batch)
+            found[name].append(training.accuracy(task.batches(path, task.validation)))
+    return found
+
+
+def differences(
+    task: Task, path: str, folder: Path, epochs: int, kills: int
+) -> list[dict[str, Any]]:
+    """The largest difference of a loss from the undisturbed run on one host, for each other run."""
+    rows = []
+    for reading in task.readings:
+        losses = losses_of_hosts(task, path, reading, epochs, 1)
+        others = {
+            f"{hosts} hosts": losses_of_hosts(task, path, reading, epochs, hosts) for hosts in HOSTS
+        }
+        checkpoint = folder / f"{reading}.checkpoint"
+        whens = np.random.default_rng(0).choice(len(losses), kills, replace=False)
+        others[f"killed {kills} times"] = losses_after_kills(
+            task, path, reading, epochs, checkpoint, sorted(whens.tolist())
         )
+        rows += [
+            {
+                "batches": reading,
+                "run": run,
+                "steps": len(losses),
+                "difference": max(abs(a - b) for a, b in zip(losses, other, strict=True)),
+            }
+            for run, other in others.items()
+        ]
     return rows
 
 
-def of_hosts(path: str, hosts: int, epochs: int) -> list[float]:
-    """The losses if each batch is divided between hosts, one network each, kept equal."""
-    training = Training(0)
-    parts = [
-        ours(
-            path,
-            size=BATCH // hosts,
-            shuffle=True,
-            repeat=epochs,
-            shard=(host, hosts),
-            remainder="drop",
-        )
-        for host in range(hosts)
-    ]
-    for several in zip(*parts, strict=True):
-        images, labels = zip(*several, strict=True)
-        training.step((torch.cat(images), torch.cat(labels)))
-    return training.losses
-
-
-def train_with_checkpoints(path: str, checkpoint: Path, epochs: int, kill_at: int | None) -> None:
-    """Trains from the last checkpoint on; kills its process before the step `kill_at`."""
-    training, done = Training(0), 0
-    if checkpoint.exists():
-        saved = torch.load(checkpoint, weights_only=True)
-        training.net.load_state_dict(saved["net"])
-        training.optimizer.load_state_dict(saved["optimizer"])
-        training.losses = saved["losses"]
-        done = len(training.losses)
-    start = ours(path, shuffle=True, repeat=epochs, remainder="drop")
-    batches = ours(path, shuffle=True, repeat=epochs, remainder="drop", state=start.state(done))
-    for batch in batches:
-        if len(training.losses) == kill_at:
-            os.kill(os.getpid(), signal.SIGKILL)
-        training.step(batch)
-        if len(training.losses) % 10 == 0 or len(training.losses) == len(start):
-            content = {
-                "net": training.net.state_dict(),
-                "optimizer": training.optimizer.state_dict(),
-                "losses": training.losses,
-            }
-            torch.save(content, f"{checkpoint}.new")
-            os.replace(f"{checkpoint}.new", checkpoint)
-
-
-def killed(path: str, folder: Path, kills: int, epochs: int) -> list[float]:
-    """The losses of a training that is killed some times."""
-    checkpoint = folder / "checkpoint"
-    steps = len(ours(path, shuffle=True, repeat=epochs, remainder="drop"))
-    whens: Iterator[int | None] = iter(sorted(np.random.default_rng(0).choice(steps, kills, False)))
-    for when in itertools.chain(whens, [None]):
-        words = [str(path), str(checkpoint), str(epochs), str(-1 if when is None else when)]
-        done = subprocess.run([sys.executable, __file__, "--train", *words], check=False)
-        assert done.returncode == (0 if when is None else -signal.SIGKILL), done.returncode
+def losses_after_kills(
+    task: Task, path: str, reading: str, epochs: int, checkpoint: Path, whens: Sequence[int]
+) -> list[float]:
+    """The losses of a training whose process is killed before some steps and started again."""
+    words = [task.name, path, reading, str(epochs), str(checkpoint)]
+    for when in (*whens, -1):
+        command = [sys.executable, __file__, "--train", *words, str(when)]
+        code = subprocess.run(command, check=False).returncode
+        if code != (0 if when == -1 else -signal.SIGKILL):
+            raise BenchmarkError(f"{' '.join(command)} ended with exit code {code}")
     losses: list[float] = torch.load(checkpoint, weights_only=True)["losses"]
     return losses
 
 
+def table_of_accuracies(found: dict[str, list[float]]) -> str:
+    """The mean of each loader, and how far it is from the first one's, which is in memory, with the same seeds."""
+    rows = [["loader", "accuracy", "sigma", "standard error", "minus in memory", "standard error"]]
+    first = next(iter(found.values()))
+    for name, runs in found.items():
+        apart = [a - b for a, b in zip(runs, first, strict=True)]
+        mean, error = statistics.mean(apart), error_of(apart)
+        rows.append(
+            [
+                name,
+                f"{statistics.mean(runs):.4f}",
+                f"{statistics.stdev(runs):.4f}",
+                f"{error_of(runs):.4f}",
+                f"{mean:+.4f}",
+                f"{error:.4f}",
+            ]
+        )
+    return format_table(rows)
+
+
+def error_of(runs: Sequence[float]) -> float:
+    """The standard error of the mean."""
+    return statistics.stdev(runs) / math.sqrt(len(runs))
+
+
+def table_of_differences(rows: list[dict[str, Any]]) -> str:
+    """How far the losses of each run are from those of one host, undisturbed."""
+    head = ["batches", "run", "steps", "largest difference of a loss from one host, undisturbed"]
+    found = [
+        [row["batches"], row["run"], str(row["steps"]), f"{row['difference']:g}"] for row in rows
+    ]
+    return format_table([head, *found])
+
+
+def parse() -> argparse.Namespace:
+    """The flags.
+
+    Raises:
+        BenchmarkError: A flag is wrong.
+    """
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    default = "(default: %(default)s)"
+    parser.add_argument("--tasks", default=",".join(TASKS), help=default)
+    parser.add_argument("--seeds", type=int, default=24, help=f"at least 2 {default}")
+    parser.add_argument(
+        "--epochs", type=int, help=f"(default: {', '.join(map(_epochs, TASKS.values()))})"
+    )
+    parser.add_argument("--kills", type=int, default=10, help=default)
+    parser.add_argument(
+        "--data",
+        type=Path,
+        default=Path("benchmark_data"),
+        help=f"folder for the recordings, which are fetched once {default}",
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="smoke test: 2 seeds, 2 epochs, 1 kill"
+    )
+    parser.add_argument("--json", metavar="PATH", help="write the results to this file")
+    parser.add_argument("--train", nargs=6, help=argparse.SUPPRESS)
+    flags = parser.parse_args()
+    if flags.quick:
+        flags.seeds, flags.epochs, flags.kills = 2, 2, 1
+    if flags.seeds < 2:
+        raise BenchmarkError(f"--seeds {flags.seeds}: expected at least 2")
+    flags.tasks = parse_names(list(TASKS), flags.tasks)
+    return flags
+
+
+def _epochs(task: Task) -> str:
+    return f"{task.epochs} of {task.name}"
+
+
 def main() -> None:
     """Parses the command line, trains, and prints the tables."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=24)
-    parser.add_argument("--epochs", type=int, default=15)
-    parser.add_argument("--kills", type=int, default=10)
-    parser.add_argument("--json", type=Path, help="write the results to this file")
-    parser.add_argument("--train", nargs=4, help=argparse.SUPPRESS)
-    args = parser.parse_args()
+    flags = parse()
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
-    if args.train:
-        path, checkpoint, epochs, when = args.train
-        train_with_checkpoints(
-            path, Path(checkpoint), int(epochs), int(when) if when != "-1" else None
-        )
+    if flags.train:
+        name, path, reading, epochs, checkpoint, when = flags.train
+        train_with_checkpoints(TASKS[name], path, reading, int(epochs), Path(checkpoint), int(when))
         return
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        path = write_digits(folder)
-        rows = compare(path, args.seeds, args.epochs)
-        curves = {hosts: of_hosts(path, hosts, args.epochs) for hosts in (1, 2, 4)}
-        again = killed(path, folder, args.kills, args.epochs)
-    table = [["loader", "accuracy", "sigma"]]
-    table += [[row["loader"], f"{row['accuracy']:.4f}", f"{row['sigma']:.4f}"] for row in rows]
-    print(format_table(table))
-    apart = {f"{hosts} hosts": distance(curves[1], curves[hosts]) for hosts in (2, 4)}
-    apart[f"killed {args.kills} times"] = distance(curves[1], again)
-    table = [["run", "steps", "largest difference of a loss from one host, undisturbed"]]
-    table += [[run, str(len(curves[1])), f"{apart[run]:g}"] for run in apart]
-    print(format_table(table))
-    if args.json:
-        args.json.write_text(json.dumps({"accuracy": rows, "differences": apart}, indent=1))
-
-
-def distance(losses: list[float], others: list[float]) -> float:
-    """The largest difference of two curves."""
-    return max(abs(a - b) for a, b in zip(losses, others, strict=True))
+    data = flags.data.resolve()
+    data.mkdir(parents=True, exist_ok=True)
+    results = {}
+    for name in flags.tasks:
+        task = TASKS[name]
+        epochs = flags.epochs or task.epochs
+        with tempfile.TemporaryDirectory() as folder:
+            path = task.write(Path(folder), data)
+            found = accuracies(task, path, data, flags.seeds, epochs)
+            apart = differences(task, path, Path(folder), epochs, flags.kills)
+        print(f"\n{name}, {epochs} epochs, {flags.seeds} seeds\n")
+        print(table_of_accuracies(found), table_of_differences(apart), sep="\n\n", flush=True)
+        results[name] = {"epochs": epochs, "accuracy": found, "differences": apart}
+    save(flags.json, results)
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)
