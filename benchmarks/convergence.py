@@ -6,7 +6,7 @@ digits of scikit-learn (digits.py), and a recurrent one the speakers of recordin
 with its batches divided between 1, 2 and 4 hosts, and once more killed ten times with SIGKILL, each time
 resumed from its last checkpoint: its losses must be those of the undisturbed run.
 
-    python benchmarks/convergence.py --seeds 24 --json convergence.json
+    python benchmarks/convergence.py --seeds 48 --json convergence.json
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def parse() -> argparse.Namespace:
     )
     default = "(default: %(default)s)"
     parser.add_argument("--tasks", default=",".join(TASKS), help=default)
-    parser.add_argument("--seeds", type=int, default=24, help=f"at least 2 {default}")
+    parser.add_argument("--seeds", type=int, default=48, help=f"at least 2 {default}")
     parser.add_argument(
         "--epochs", type=int, help=f"(default: {', '.join(map(_epochs, TASKS.values()))})"
     )
@@ -189,6 +189,8 @@ def main() -> None:
         print(f"\n{name}, {epochs} epochs, {flags.seeds} seeds\n")
         print(table_of_accuracies(found), table_of_differences(apart), sep="\n\n", flush=True)
         results[name] = {"epochs": epochs, "accuracy": found, "differences": apart}
+    if flags.quick:
+        print("\nThe trainings were short: these figures only show that the benchmark runs.")
     save(flags.json, results)
 
 
