@@ -11,14 +11,16 @@ VERSION = re.search(r'"(\d.*)"', (HERE / "readers/format/version.py").read_text(
 
 # simplejpeg decodes JPEGs in two thirds of Pillow's time, to the same pixels.
 IMAGES = ["pillow>=10.3", "simplejpeg>=1.8"]
-BEAM = ["apache-beam>=2.77,<2.80", "pillow>=10.3", "tqdm>=4.66", "orjson>=3.9.7"]
+# Before 3.9.15, orjson does not limit how deep arrays are nested: a line of text ends the process.
+BEAM = ["apache-beam>=2.77,<2.80", "pillow>=10.3", "tqdm>=4.66", "orjson>=3.9.15"]
 # To submit to Dataflow, and for its workers; the last two make what --setup_file sends.
 DATAFLOW = ["apache-beam[gcp]>=2.77,<2.80", "build>=1", "setuptools>=68"]
 # `readers.load` reads local shards as `as_numpy` does, images included.
 TENSORFLOW = ["tensorflow>=2.20,<2.23", *IMAGES]
 # What some inputs need; a job that meets one without it says which of these to install.
 INPUTS = {
-    "audio": ["soundfile>=0.12"],
+    # 0.13 has libsndfile 1.2.2; with 1.2.0, an Ogg file that was cut is rejected for another reason.
+    "audio": ["soundfile>=0.13"],
     "boxes": ["ijson>=3.2"],
     "edf": ["edfio>=0.4.18"],
     "hdf5": ["h5py>=3.10"],
@@ -101,7 +103,9 @@ setup(
     packages=find_packages(include=["beam_jobs", "beam_jobs.*", "readers", "readers.*"]),
     package_data={"beam_jobs": ["py.typed"], "readers": ["py.typed"]},
     python_requires=">=3.10,<3.14",
-    install_requires=["numpy>=1.26", "google-crc32c>=1.5", "fsspec>=2024.2"],
+    # google-crc32c 1.7 is the first with wheels for Python 3.13: without one, it installs as plain
+    # Python, a thousand times slower.
+    install_requires=["numpy>=1.26", "google-crc32c>=1.7", "fsspec>=2024.2"],
     entry_points={"console_scripts": ["beam-shards-worker = beam_jobs.__main__:worker"]},
     extras_require={
         "beam": BEAM,

@@ -448,7 +448,8 @@ def test_missing_and_extra_features_are_named_in_the_error(record, message):
     ],
     ids=lambda value: repr(value)[:30],
 )
-@pytest.mark.filterwarnings("error")
+# NumPy 1 warns that it wraps -1.
+@pytest.mark.filterwarnings("error", "ignore:NumPy will stop allowing")
 def test_an_error_about_a_value_names_feature_expectation_and_value(
     feature, value, expected, found
 ):
