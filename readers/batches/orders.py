@@ -7,7 +7,13 @@ from dataclasses import replace
 from readers.batches.options import ReadOptions
 from readers.batches.read_sizes import default_window
 from readers.order.mixture import MixedOrder
-from readers.order.orders import GlobalOrder, InterleavedOrder, Order, SequentialOrder
+from readers.order.orders import (
+    GlobalOrder,
+    InterleavedOrder,
+    Order,
+    OrderOfEpochs,
+    SequentialOrder,
+)
 from readers.order.schedule import Schedule
 from readers.order.state import State
 from readers.shards.plan import Plan
@@ -24,7 +30,7 @@ def order_of(plan: Plan, options: ReadOptions) -> Order:
     """The order of the records in each epoch."""
     seed = options.seed or 0
     if options.weights:
-        orders: list[Order] = [
+        orders: list[OrderOfEpochs] = [
             GlobalOrder(count, seed, number) if options.shuffle else SequentialOrder()
             for number, count in enumerate(plan.mixed)
         ]

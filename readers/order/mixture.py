@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from readers.order.orders import MIXTURE, Order
+from readers.order.orders import MIXTURE, OrderOfEpochs
 from readers.order.permutation import Permutation
 
 # In places. A long window can represent finer weights exactly, a short one keeps every part of an
@@ -101,7 +101,7 @@ class MixedOrder:
     def __init__(
         self,
         counts: Sequence[int],
-        orders: Sequence[Order],
+        orders: Sequence[OrderOfEpochs],
         weights: Sequence[float],
         seed: int | None,
     ) -> None:
@@ -122,10 +122,7 @@ class MixedOrder:
         for dataset in np.unique(datasets).tolist():
             rows = np.flatnonzero(datasets == dataset)
             epochs, own = np.divmod(turns[rows], self._counts[dataset])
-            for own_epoch in np.unique(epochs).tolist():
-                now = epochs == own_epoch
-                found = self._orders[dataset](own_epoch, own[now])
-                numbers[rows[now]] = self._firsts[dataset] + found
+            numbers[rows] = self._firsts[dataset] + self._orders[dataset](epochs, own)
         return numbers
 
     def _window(self, window: int) -> tuple[np.ndarray, np.ndarray]:

@@ -30,10 +30,23 @@ class Order(Protocol):
         ...
 
 
+class OrderOfEpochs(Order, Protocol):
+    """An order that also finds places of many epochs at once."""
+
+    def __call__(self, epoch: int | np.ndarray, places: np.ndarray) -> np.ndarray:
+        """The numbers of the records at some places, int64 [k].
+
+        Args:
+            epoch: The number of the epoch, or that of each place, int64 [k].
+            places: int64 [k].
+        """
+        ...
+
+
 class SequentialOrder:
     """The order in which the records are stored, in every epoch."""
 
-    def __call__(self, epoch: int, places: np.ndarray) -> np.ndarray:
+    def __call__(self, epoch: int | np.ndarray, places: np.ndarray) -> np.ndarray:
         return places
 
 
@@ -50,8 +63,12 @@ class GlobalOrder:
         self._records, self._seed = records, seed
         self._key = (GLOBAL,) if dataset is None else (GLOBAL, dataset)
 
-    def __call__(self, epoch: int, places: np.ndarray) -> np.ndarray:
-        return Permutation(self._records, self._seed, epoch, *self._key)(places)
+    def __call__(self, epoch: int | np.ndarray, places: np.ndarray) -> np.ndarray:
+        epochs = np.unique(epoch)
+        if len(epochs) == 1:
+            return Permutation(self._records, self._seed, int(epochs[0]), *self._key)(places)
+        several = Permutation(self._records, self._seed, epochs[:, None], *self._key)
+        return several(places, np.searchsorted(epochs, epoch))
 
 
 class InterleavedOrder:

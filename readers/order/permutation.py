@@ -31,10 +31,11 @@ class Permutation:
 
     Args:
         n: How many numbers there are, below 2**62.
-        key: Numbers from 0 to 2**63 - 1 that determine the order, such as a seed and an epoch.
+        key: Numbers from 0 to 2**63 - 1 that determine the order, such as a seed and an epoch. If
+            one of them is an int64 array [orders, 1], there is a permutation for each of its numbers.
     """
 
-    def __init__(self, n: int, *key: int) -> None:
+    def __init__(self, n: int, *key: int | np.ndarray) -> None:
         self._n = n
         self._width = max(math.isqrt(max(n - 1, 0)) + 1, 1)
         self._keys = round_keys(key)
@@ -42,15 +43,18 @@ class Permutation:
     def __len__(self) -> int:
         return self._n
 
-    def __call__(self, places: np.ndarray) -> np.ndarray:
+    def __call__(self, places: np.ndarray, orders: np.ndarray | None = None) -> np.ndarray:
         """The numbers at some places of the order, int64 [k].
 
         Args:
             places: int64 [k], each from 0 to n-1.
+            orders: int64 [k], the permutation for each place, if there are several.
         """
-        found = np.asarray(permuted(places, self._n, self._width, self._keys))
+        keys = self._keys if orders is None else self._keys[orders].T
+        found = np.asarray(permuted(places, self._n, self._width, keys))
         while (beyond := np.flatnonzero(found >= self._n)).size:
-            found[beyond] = permuted(found[beyond], self._n, self._width, self._keys)
+            keys = self._keys if orders is None else self._keys[orders[beyond]].T
+            found[beyond] = permuted(found[beyond], self._n, self._width, keys)
         return found
 
 
@@ -63,7 +67,7 @@ def permuted(numbers: Any, n: Any, width: Any, keys: Any, shift: Shift = operato
         numbers: int64 [k], the numbers to permute.
         n: How many numbers there are.
         width: The smallest number whose square is at least n, and at least 1.
-        keys: The key of each round, from `round_keys`.
+        keys: The key of each round, int64 [rounds], or for each number, int64 [rounds, k].
         shift: A right shift of int64 values.
     """
     height = (n + width - 1) // width
@@ -77,10 +81,10 @@ def permuted(numbers: Any, n: Any, width: Any, keys: Any, shift: Shift = operato
 
 
 def round_keys(key: Sequence[Any], shift: Shift = operator.rshift) -> Any:
-    """The key of each round of `permuted`, int64 [rounds].
+    """The key of each round of `permuted`, int64 [rounds], or [orders, rounds] for several.
 
     Args:
-        key: Numbers from 0 to 2**63 - 1 that determine the order.
+        key: Numbers from 0 to 2**63 - 1, or int64 arrays [orders, 1], that determine the order.
         shift: A right shift of int64 values.
     """
     state: Any = 0

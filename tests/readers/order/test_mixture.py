@@ -6,12 +6,14 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import readers
+from readers.order import orders
 from readers.order.mixture import MixedOrder, Quotas
-from readers.order.orders import SequentialOrder
+from readers.order.orders import GlobalOrder, SequentialOrder
+from readers.order.permutation import Permutation
 from tests.support.datasets import write_dataset, write_numbers
 
 COUNTS = ((90, 110), (40, 30), (25,))
@@ -120,6 +122,47 @@ def test_a_mixture_reads_each_dataset_in_turn_from_any_place(tiny, seed, start):
     for dataset in range(len(counts)):
         mine = found[found // 10**12 == dataset]
         assert (np.diff(mine) == 1).all()
+
+
+class OneEpochAtATime:
+    """An order that is asked for each epoch alone."""
+
+    def __init__(self, order):
+        self._order = order
+
+    def __call__(self, epochs, places):
+        pairs = zip(epochs.tolist(), places.tolist(), strict=True)
+        return np.array([self._order(epoch, np.array([place]))[0] for epoch, place in pairs])
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 40), st.sampled_from([1, 3, 0.37])), min_size=1, max_size=3),
+    st.integers(0, 5),
+    st.integers(0, 2**63 - 1),
+    st.lists(st.integers(0, 10**6), min_size=1, max_size=60),
+)
+@settings(deadline=None)
+def test_places_of_many_epochs_are_found_together_as_alone(datasets, epoch, seed, places):
+    counts, weights = zip(*datasets, strict=True)
+    each = [GlobalOrder(count, seed, number) for number, count in enumerate(counts)]
+    alone = MixedOrder(counts, [*map(OneEpochAtATime, each)], weights, seed)
+    together, places = MixedOrder(counts, each, weights, seed), np.array(places)
+    np.testing.assert_array_equal(together(epoch, places), alone(epoch, places))
+
+
+def test_a_tiny_dataset_takes_one_permutation_however_often_it_is_read(monkeypatch):
+    made = []
+
+    class Counted(Permutation):
+        def __init__(self, *arguments):
+            made.append(arguments)
+            super().__init__(*arguments)
+
+    monkeypatch.setattr(orders, "Permutation", Counted)
+    order = MixedOrder([10, 10**6], [GlobalOrder(10, 3, 0), GlobalOrder(10**6, 3, 1)], [1, 1], 3)
+    found = order(0, np.arange(4096))
+    assert np.bincount(found[found < 10]).tolist() == pytest.approx([204.8] * 10, abs=1)
+    assert len(made) == 2
 
 
 @pytest.mark.parametrize(
