@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -95,6 +95,17 @@ class BatchFormat:
             return []
         ends = (boundary - 1 for boundary in self.bucket_boundaries.get(name, ()))
         return [*(end for end in ends if end < limit), limit]
+
+    def of_bucket(self, length: int) -> BatchFormat:
+        """The format of batches from one bucket, by the length of a record in it.
+
+        A batch without records is then padded to the size of this bucket, too.
+        """
+        ends = {
+            name: [boundary for boundary in boundaries if boundary > length][:1]
+            for name, boundaries in self.bucket_boundaries.items()
+        }
+        return replace(self, bucket_boundaries=ends)
 
     def padded_shape(self, name: str, feature: Feature) -> tuple[int | None, ...]:
         """The shape of a feature in padded batches; None is a size that varies between them."""

@@ -270,5 +270,7 @@ class _Reader:
         }
         is_packed = self.options.format.batching == "packed"
         rows = np.array(mine.rows, np.int64) if is_packed else None
-        found = BatchSlice(columns, epoch, np.array(mine.places, np.int64), rows)
+        length = None if is_packed else records[group.places[0]].lengths[0]
+        places = np.array(mine.places, np.int64)
+        found = BatchSlice(columns, epoch, places, rows, length=length)
         return found.padded(self.plan.schema, mine.size) if self.options.pads else found

@@ -202,6 +202,27 @@ def test_hosts_share_every_batch(dataset, way, hosts):
             assert len(set(map(bucket_of, lengths))) == 1
 
 
+@pytest.mark.slow(base=["2-as_numpy", "4-as_numpy"])
+@pytest.mark.parametrize("read", [readers.as_numpy, readers.load])
+@pytest.mark.parametrize("hosts", [2, 3, 4])
+def test_a_host_without_a_row_of_a_group_pads_to_its_bucket(tmp_path, read, hosts):
+    """With one record, only the first host has one."""
+    for length, size in ((3, 4), (7, 11), (20, 25)):
+        path = write_dataset(
+            tmp_path / str(length), SCHEMA, {"train": [[records()[LENGTHS.index(length)]]]}
+        )
+        how = {**BUCKETS, "max_length": 25, "pad_to": "max_length", "remainder": "pad"}
+        steps = [
+            as_lists(read(path, **how, mask=True, shard=(host, hosts))) for host in range(hosts)
+        ]
+        rows = BUCKETS["batch_size"][bucket_of(length)]
+        for host, (batch,) in enumerate(steps):
+            filled = length * (host == 0)
+            assert np.shape(batch["tokens"]) == np.shape(batch["tokens_mask"]) == (rows, size)
+            assert np.sum(batch["tokens_mask"], axis=1).tolist() == [filled, *[0] * (rows - 1)]
+            assert batch["batch_mask"] == [host == 0, *[False] * (rows - 1)]
+
+
 def test_packed_rows_are_consecutive_segments(dataset):
     found, seen = records(), set()
     for batch in readers.as_numpy(dataset, **PACKED, shuffle=True, padding_values=-1):
