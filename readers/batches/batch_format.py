@@ -96,13 +96,10 @@ class BatchFormat:
         ends = (boundary - 1 for boundary in self.bucket_boundaries.get(name, ()))
         return [*(end for end in ends if end < limit), limit]
 
-    def of_bucket(self, length: int) -> BatchFormat:
-        """The format of batches from one bucket, by the length of a record in it.
-
-        A batch without records is then padded to the size of this bucket, too.
-        """
+    def of_bucket(self, number: int) -> BatchFormat:
+        """The format of batches from one bucket, to whose size one without records is padded, too."""
         ends = {
-            name: [boundary for boundary in boundaries if boundary > length][:1]
+            name: boundaries[number : number + 1]
             for name, boundaries in self.bucket_boundaries.items()
         }
         return replace(self, bucket_boundaries=ends)

@@ -28,8 +28,7 @@ class BatchSlice:
         rows: int64 [records], the row of each record in a packed batch; None if every record has a
             row of its own.
         mask: bool [B], which rows of the batch hold records; None if all do, and no mask is wanted.
-        length: The length of a record in the bucket of the batch, which may be on another host; None
-            without buckets.
+        bucket: The number of the bucket; None without buckets.
     """
 
     columns: Mapping[str, FeatureColumn]
@@ -37,7 +36,7 @@ class BatchSlice:
     places: np.ndarray
     rows: np.ndarray | None = None
     mask: np.ndarray | None = None
-    length: int | None = None
+    bucket: int | None = None
 
     def padded(self, schema: Mapping[str, Feature], size: int) -> BatchSlice:
         """The slice with a mask, and with rows that hold no record after its own.
@@ -77,8 +76,8 @@ class BatchSlice:
         self, schema: Mapping[str, Feature], batch_format: BatchFormat, empty: Allocator
     ) -> dict[str, np.ndarray]:
         """The arrays of the batch by name; large ones are allocated by `empty`."""
-        if self.length is not None:
-            batch_format = batch_format.of_bucket(self.length)
+        if self.bucket is not None:
+            batch_format = batch_format.of_bucket(self.bucket)
         if self.rows is None:
             batch = collate(self.columns, schema, batch_format, empty)
         else:

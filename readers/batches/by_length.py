@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,50 +12,20 @@ import numpy as np
 
 from readers.batches.batch_slice import BatchSlice
 from readers.batches.collate import lengths_of, truncate
-from readers.batches.grouping import Buckets, Group, Grouping, Packing
+from readers.batches.grouping import Group, GroupingRule, grouping_of
 from readers.batches.options import ReadOptions
 from readers.batches.orders import check_state, order_name, order_of, shuffle_window
-from readers.batches.read_sizes import ahead_end, records_at_once
-from readers.format.decode.column import column_of
-from readers.format.schema import Schema
+from readers.batches.read_sizes import CHUNK_RECORDS, ahead_end, records_at_once
+from readers.format.decode.column import FeatureColumn, column_of
 from readers.format.tfrecord import CorruptRecordError
 from readers.order.state import Cursor, State
+from readers.shards.framed import FramedRecords
 from readers.shards.memory import RecyclingAllocator
 from readers.shards.plan import Plan
 from readers.shards.records import Records
 
-
-@dataclass(frozen=True)
-class GroupingRule:
-    """How records are grouped.
-
-    Attributes:
-        features: The features whose lengths decide.
-        new: Makes an empty grouping.
-        name: The name of the rule in a saved state.
-    """
-
-    features: list[str]
-    new: Callable[[], Grouping]
-    name: str
-
-
-def grouping_of(schema: Schema, options: ReadOptions) -> GroupingRule | None:
-    """The grouping that the options ask for; None if lengths do not decide."""
-    hosts, sizes = options.shard[1], options.batch_size
-    if options.boundaries is not None:
-        boundaries = list(options.boundaries)
-        each = [sizes] * (len(boundaries) + 1) if isinstance(sizes, int) else sizes
-        together = [size * hosts for size in each]
-        feature = options.bucket_feature(schema)
-        name = f"in buckets of {feature!r} up to {boundaries} by {together}"
-        return GroupingRule([feature], lambda: Buckets(boundaries, together), name)
-    if options.format.batching == "packed":
-        assert isinstance(sizes, int)
-        limits = {name: options.format.limit(name) or 0 for name in schema}
-        name = f"packed into {sizes * hosts} rows of {limits}"
-        return GroupingRule(list(schema), lambda: Packing(sizes * hosts, [*limits.values()]), name)
-    return None
+# Several hosts decode a part of what they scan: that many chunks share the calls of one scan.
+_MOST_CHUNKS = 4
 
 
 def open_by_length(plan: Plan, options: ReadOptions) -> BatchesByLength | None:
@@ -70,10 +41,8 @@ def open_by_length(plan: Plan, options: ReadOptions) -> BatchesByLength | None:
     if options.state:
         check_state(options.state, order, plan)
     batches = BatchesByLength(_Reader(plan, options, rule, order))
-    for _ in range(options.start_step):
-        found = batches.batch(batches.begin, None)
-        if found:
-            batches.begin = found[1]
+    for cursor in itertools.islice(batches.cursors(None), options.start_step):
+        batches.begin = cursor
     return batches
 
 
@@ -124,6 +93,19 @@ class BatchesByLength:
             return self.begin, end
         return Cursor(end + (iteration - 1) * repeat), end + iteration * repeat
 
+    def cursors(self, end: int | None) -> Iterator[Cursor]:
+        """The cursor after each batch until the epoch `end`, found from the lengths alone.
+
+        Raises:
+            CorruptRecordError: (a ValueError) A record is damaged.
+            ValueError: A length does not fit the schema, or there are too few records for one batch.
+        """
+        cursor = self.begin
+        while end is None or cursor.epoch < end:
+            for _, groups, _ in self._reader.grouped(cursor, whole=False):
+                yield from (after for _, after in groups)
+            cursor = Cursor(cursor.epoch + 1)
+
     def batch(self, cursor: Cursor, end: int | None) -> tuple[BatchSlice, Cursor] | None:
         """The batch after a cursor and the next cursor; None when the epoch `end` is reached.
 
@@ -144,24 +126,20 @@ class BatchesByLength:
 
 
 @dataclass(frozen=True)
-class _Record:
-    """A record that is in no batch yet.
+class _Chunk:
+    """Records that were read together.
 
     Attributes:
-        values: The values by feature name.
-        lengths: The lengths that decide.
+        places: The places of the records in their epoch.
+        lengths: The lengths that decide, of each record.
+        framed: The records as they are stored.
+        columns: The features that are decoded, truncated to their limits.
     """
 
-    values: dict[str, Any]
-    lengths: list[int]
-
-    def copied(self) -> _Record:
-        """A copy that does not keep the memory of the records read together with this one."""
-        values = {
-            name: value.copy() if isinstance(value, np.ndarray) else value
-            for name, value in self.values.items()
-        }
-        return _Record(values, self.lengths)
+    places: list[int]
+    lengths: list[list[int]]
+    framed: FramedRecords
+    columns: Mapping[str, FeatureColumn]
 
 
 class _Reader:
@@ -178,7 +156,13 @@ class _Reader:
         self.records = Records(plan, skip=options.on_corrupt == "skip", cache=options.cache)
         self._rule, self._order = rule, order_of(plan, options)
         self._window = shuffle_window(plan, options)
-        self._at_once = records_at_once(plan)
+        self._at_once = min(
+            records_at_once(plan) * min(options.shard[1], _MOST_CHUNKS), CHUNK_RECORDS
+        )
+        others = [name for name in plan.schema if name not in rule.features]
+        self._whole = self.records.decoder(plan.schema)
+        self._lengths = self.records.decoder(plan.schema.select(rule.features))
+        self._others = self.records.decoder(plan.schema.select(others)) if others else None
 
     def batches(self, cursor: Cursor) -> Iterator[tuple[BatchSlice | None, Cursor]]:
         """The batches from a cursor on, each with the next cursor; None marks the end of an epoch."""
@@ -187,42 +171,79 @@ class _Reader:
             cursor = Cursor(cursor.epoch + 1)
             yield None, cursor
 
-    def _rest_of_epoch(self, cursor: Cursor) -> Iterator[tuple[BatchSlice | None, Cursor]]:
+    def _rest_of_epoch(self, cursor: Cursor) -> Iterator[tuple[BatchSlice, Cursor]]:
+        held: dict[int, dict[str, Any]] = {}
+        # Of records that another host reads, only the lengths are needed.
+        for chunk, groups, waiting in self.grouped(cursor, whole=self.options.shard[1] == 1):
+            wanted = {*waiting, *(place for group, _ in groups for place in group.places)}
+            wanted.difference_update(held)
+            # The last batches may be shared in another way than full ones.
+            chunk = chunk or self._read(cursor.epoch, np.array(sorted(wanted), np.int64), True)
+            held |= self._values(chunk, wanted)
+            if not wanted.issubset(held):
+                raise CorruptRecordError(
+                    f"{self.plan.name}: a record was damaged while it was read"
+                )
+            for group, after in groups:
+                yield self._batch(cursor.epoch, held, group), after
+            for place in held.keys() & chunk.places:
+                held[place] = _copied(held[place])
+
+    def grouped(
+        self, cursor: Cursor, whole: bool
+    ) -> Iterator[tuple[_Chunk | None, list[tuple[Group, Cursor]], list[int]]]:
+        """The batches of the rest of an epoch, from the lengths of its records.
+
+        Args:
+            cursor: Where to begin.
+            whole: Whether to decode all features at once, not only the lengths.
+
+        Yields:
+            The records of a chunk, or None for the last batches of the epoch; this host's share of each
+            batch that is complete, and the cursor after it; and the places of the records in no batch
+            yet that this host is likely to read.
+
+        Raises:
+            CorruptRecordError: (a ValueError) A record is damaged.
+            ValueError: A length does not fit the schema, or there are too few records for one batch.
+        """
         epoch, total = cursor.epoch, self.plan.records or 0
-        held, grouping = dict[int, _Record](), self._rule.new()
-        for place, record in self._read(epoch, np.array(cursor.held, np.int64)):
-            held[place] = record
-            grouping.add(place, record.lengths)
+        grouping, share = self._rule.new(), self.options.shard
 
-        def after(place: int) -> Cursor:
-            waiting = tuple(grouping.held)
-            return Cursor(epoch, place, waiting) if waiting or place < total else Cursor(epoch + 1)
-
-        any_batch = cursor.place > 0
-        for places in self._chunks(epoch, cursor.place):
-            for place, record in self._read(epoch, places):
-                held[place] = record
-                group = grouping.add(place, record.lengths)
-                if group:
-                    batch = self._batch(epoch, held, group)
-                    any_batch |= batch is not None
-                    yield batch, after(place + 1)
-            for place in grouping.held:
-                if place >= places[0]:
-                    held[place] = held[place].copied()
-        while group := grouping.rest(self.options.remainder == "drop"):
-            batch = self._batch(epoch, held, group)
+        def shared(group: Group, end: int) -> list[tuple[Group, Cursor]]:
+            mine = group.of_host(*share, self.options.remainder)
             # Without a batch no cursor is given: one after the epoch would end a pass before the check.
-            if batch is not None:
-                any_batch = True
-                yield batch, after(total)
+            if not mine:
+                return []
+            waiting = tuple(grouping.held)
+            more = waiting or end < total
+            return [(mine, Cursor(epoch, end, waiting) if more else Cursor(epoch + 1))]
+
+        if cursor.held:
+            chunk = self._read(epoch, np.array(cursor.held, np.int64), whole)
+            for place, lengths in zip(chunk.places, chunk.lengths, strict=True):
+                grouping.add(place, lengths)
+            yield chunk, [], grouping.held_for(*share)
+        any_batch = cursor.place > 0
+        groups: list[tuple[Group, Cursor]] = []
+        for places in self._chunks(epoch, cursor.place):
+            chunk, groups = self._read(epoch, places, whole), []
+            for place, lengths in zip(chunk.places, chunk.lengths, strict=True):
+                if group := grouping.add(place, lengths):
+                    groups += shared(group, place + 1)
+            any_batch |= bool(groups)
+            yield chunk, groups, grouping.held_for(*share)
+        groups = []
+        while group := grouping.rest(self.options.remainder == "drop"):
+            groups += shared(group, total)
         if total and len(self.records.skipped) == total:
             raise CorruptRecordError(f"{self.plan.name}: all {total} records are damaged")
-        if total and not any_batch:
+        if total and not groups and not any_batch:
             raise ValueError(
                 f"{self.plan.name} has {total} records, too few for one batch: "
                 f"batch_size={self.options.batch_size}, {self.order_name}"
             )
+        yield None, groups, []
 
     def _chunks(self, epoch: int, place: int) -> Iterator[np.ndarray]:
         """The places of an epoch from one on, int64 [k], to be read together.
@@ -241,36 +262,50 @@ class _Reader:
             yield np.arange(place, end)
             place = end
 
-    def _read(self, epoch: int, places: np.ndarray) -> Iterator[tuple[int, _Record]]:
-        """The records at some places of an epoch, int64 [k], each with its place."""
-        if not len(places):
-            return
-        columns, kept = self.records.columns(self._order(epoch, places))
+    def _read(self, epoch: int, places: np.ndarray, whole: bool) -> _Chunk:
+        """The records at some places of an epoch, int64 [k], and their lengths."""
+        framed, kept = self.records.framed(self._order(epoch, places))
         schema = self.plan.schema
-        columns = truncate(columns, schema, self.options.format)
+        decoder = self._whole if whole else self._lengths
+        columns = truncate(decoder.columns(framed), schema, self.options.format)
         lengths = np.stack(
             [lengths_of(schema[name], columns[name]) for name in self._rule.features], axis=1
         )
         if lengths.ndim > 2:
             lengths = lengths[:, :, 0]
-        values = zip(*(column.arrays() for column in columns.values()), strict=True)
-        rows = zip(places[kept].tolist(), values, lengths.tolist(), strict=True)
-        for place, row, deciding in rows:
-            yield place, _Record(dict(zip(columns, row, strict=True)), deciding)
+        return _Chunk(places[kept].tolist(), lengths.tolist(), framed, columns)
 
-    def _batch(self, epoch: int, held: dict[int, _Record], group: Group) -> BatchSlice | None:
-        """This host's share of a group, whose records leave `held`."""
-        records = {place: held.pop(place) for place in group.places}
-        mine = group.of_host(*self.options.shard, self.options.remainder)
-        if mine is None:
-            return None
+    def _values(self, chunk: _Chunk, wanted: Container[int]) -> dict[int, dict[str, Any]]:
+        """The values of the wanted records of a chunk: place -> feature -> value."""
+        kept = np.array([place in wanted for place in chunk.places], bool)
+        found = {
+            name: [*itertools.compress(column.arrays(), kept)]
+            for name, column in chunk.columns.items()
+        }
+        if self._others and len(found) < len(self.plan.schema):
+            others = self._others.columns(chunk.framed.select(kept))
+            others = truncate(others, self.plan.schema, self.options.format)
+            found |= {name: column.arrays() for name, column in others.items()}
+        rows = zip(itertools.compress(chunk.places, kept), *found.values(), strict=True)
+        return {place: dict(zip(found, row, strict=True)) for place, *row in rows}
+
+    def _batch(self, epoch: int, held: dict[int, dict[str, Any]], mine: Group) -> BatchSlice:
+        """The batch of this host's share of a group, whose records leave `held`."""
+        records = [held.pop(place) for place in mine.places]
         columns = {
-            name: column_of(feature, [records[place].values[name] for place in mine.places])
+            name: column_of(feature, [record[name] for record in records])
             for name, feature in self.plan.schema.items()
         }
         is_packed = self.options.format.batching == "packed"
         rows = np.array(mine.rows, np.int64) if is_packed else None
-        length = None if is_packed else records[group.places[0]].lengths[0]
         places = np.array(mine.places, np.int64)
-        found = BatchSlice(columns, epoch, places, rows, length=length)
+        found = BatchSlice(columns, epoch, places, rows, bucket=mine.bucket)
         return found.padded(self.plan.schema, mine.size) if self.options.pads else found
+
+
+def _copied(values: dict[str, Any]) -> dict[str, Any]:
+    """The values of a record without the memory of the records read together with it."""
+    return {
+        name: value.copy() if isinstance(value, np.ndarray) else value
+        for name, value in values.items()
+    }

@@ -7,12 +7,14 @@ same ones.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
+from readers.batches.options import ReadOptions
+from readers.format.schema import Schema
 from readers.order.schedule import Remainder, share
 
 
@@ -24,11 +26,13 @@ class Group:
         places: The places of the records in their epoch, in order.
         rows: The row of each record in the batch; 0, 1, 2, ... unless records share rows.
         size: The number of rows in a full batch.
+        bucket: The number of the bucket; None without buckets.
     """
 
     places: list[int]
     rows: list[int]
     size: int
+    bucket: int | None = None
 
     def of_host(self, host: int, hosts: int, remainder: Remainder) -> Group | None:
         """The share of one host; None if the rows are too few for the hosts to share."""
@@ -41,7 +45,7 @@ class Group:
             if start <= row < stop
         ]
         places, rows = [place for place, _ in chosen], [row for _, row in chosen]
-        return Group(places, rows, self.size // hosts)
+        return Group(places, rows, self.size // hosts, self.bucket)
 
 
 class Grouping(Protocol):
@@ -61,6 +65,10 @@ class Grouping(Protocol):
 
         Added to a new grouping, they restore this one.
         """
+        ...
+
+    def held_for(self, host: int, hosts: int) -> list[int]:
+        """The places of the records in no batch yet that a host reads if their batch gets full."""
         ...
 
 
@@ -93,10 +101,17 @@ class Buckets:
     def held(self) -> list[int]:
         return [place for bucket in self._buckets for place in bucket]
 
+    def held_for(self, host: int, hosts: int) -> list[int]:
+        found = []
+        for bucket, size in zip(self._buckets, self._sizes, strict=True):
+            each = size // hosts
+            found += bucket[host * each : (host + 1) * each]
+        return found
+
     def _emptied(self, number: int) -> Group:
         """The records of a bucket, which is empty afterwards."""
         places, self._buckets[number] = self._buckets[number], []
-        return Group(places, list(range(len(places))), self._sizes[number])
+        return Group(places, list(range(len(places))), self._sizes[number], number)
 
 
 class Packing:
@@ -139,3 +154,41 @@ class Packing:
     @property
     def held(self) -> list[int]:
         return self._places
+
+    def held_for(self, host: int, hosts: int) -> list[int]:
+        each = self._count // hosts
+        rows = zip(self._places, self._rows, strict=True)
+        return [place for place, row in rows if row // each == host]
+
+
+@dataclass(frozen=True)
+class GroupingRule:
+    """How records are grouped.
+
+    Attributes:
+        features: The features whose lengths decide.
+        new: Makes an empty grouping.
+        name: The name of the rule in a saved state.
+    """
+
+    features: list[str]
+    new: Callable[[], Grouping]
+    name: str
+
+
+def grouping_of(schema: Schema, options: ReadOptions) -> GroupingRule | None:
+    """The grouping that the options ask for; None if lengths do not decide."""
+    hosts, sizes = options.shard[1], options.batch_size
+    if options.boundaries is not None:
+        boundaries = list(options.boundaries)
+        each = [sizes] * (len(boundaries) + 1) if isinstance(sizes, int) else sizes
+        together = [size * hosts for size in each]
+        feature = options.bucket_feature(schema)
+        name = f"in buckets of {feature!r} up to {boundaries} by {together}"
+        return GroupingRule([feature], lambda: Buckets(boundaries, together), name)
+    if options.format.batching == "packed":
+        assert isinstance(sizes, int)
+        limits = {name: options.format.limit(name) or 0 for name in schema}
+        name = f"packed into {sizes * hosts} rows of {limits}"
+        return GroupingRule(list(schema), lambda: Packing(sizes * hosts, [*limits.values()]), name)
+    return None

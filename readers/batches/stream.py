@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
@@ -163,10 +164,7 @@ def state_after(
     """
     if isinstance(source, BatchesByStep):
         return source.state(steps, seed or 0)
-    cursor = source.begin
-    for step in range(steps):
-        found = source.batch(cursor, end)
-        if found is None:
-            raise ValueError(f"steps={steps}: there are {step} batches in a pass")
-        cursor = found[1]
-    return source.state(cursor, seed or 0)
+    cursors = [source.begin, *itertools.islice(source.cursors(end), steps)]
+    if len(cursors) <= steps:
+        raise ValueError(f"steps={steps}: there are {len(cursors) - 1} batches in a pass")
+    return source.state(cursors[-1], seed or 0)

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from readers.format.decode.batches import ColumnDecoder
-from readers.format.decode.column import FeatureColumn, column_of, merged, object_array
-from readers.format.decode.image_columns import image_column
+from readers.format.decode.column import FeatureColumn, merged
 from readers.format.decode.images import with_pixels
 from readers.format.decode.records import Decoder
-from readers.format.schema import Feature, Schema
+from readers.format.schema import Schema
 from readers.format.tfrecord import (
     FOOTER_BYTES,
     HEADER_BYTES,
@@ -24,6 +20,7 @@ from readers.format.tfrecord import (
     unframe,
 )
 from readers.shards.cache import ShardCache
+from readers.shards.decoding import FramedDecoder
 from readers.shards.framed import FramedReader, FramedRecords
 from readers.shards.local_shard import CHANGED, is_changed
 from readers.shards.memory import RecyclingAllocator
@@ -77,8 +74,7 @@ class Records:
         self._reader = FramedReader(plan, self.memory.empty, cache)
         self.is_local = self._reader.is_local
         self.skipped: set[tuple[str, int]] = set()
-        self._decoder = Decoder(plan.schema)
-        self._columns = ColumnDecoder(plan.schema, self.memory.empty)
+        self._decoder, self._framed = Decoder(plan.schema), self.decoder(plan.schema)
 
     def __len__(self) -> int:
         return self.plan.records or 0
@@ -114,9 +110,7 @@ class Records:
         for row in range(len(framed.starts)):
             if self._verify_crc:
                 self._verify(framed, row)
-            record = self._decode(framed, row, self._decoder)
-            with self._locating_errors(framed, row):
-                records.append(with_pixels(record, self.plan.schema))
+            records.append(self._framed.record(framed, row))
         return records
 
     def record(self, number: int) -> dict[str, Any]:
@@ -154,7 +148,21 @@ class Records:
             CorruptRecordError: (a ValueError) A record fails its checksum, and is not to be skipped.
             ValueError: A record does not fit the schema.
         """
-        schema = self.plan.schema
+        framed, kept = self.framed(numbers)
+        return self._framed.columns(framed), kept
+
+    def framed(self, numbers: np.ndarray) -> tuple[FramedRecords, np.ndarray]:
+        """The records of some numbers as they are stored, for a `decoder`.
+
+        Args:
+            numbers: int64 [B], each from 0 to the number of records - 1.
+
+        Returns:
+            The records; and bool [B], which of them these are: all, unless damaged ones are skipped.
+
+        Raises:
+            CorruptRecordError: (a ValueError) A record fails its checksum, and is not to be skipped.
+        """
         framed = self._reader.read(numbers)
         kept = np.ones(len(numbers), bool)
         if self._verify_crc:
@@ -164,25 +172,11 @@ class Records:
                     self._verify(framed, int(np.argmin(kept)))  # Raises an error.
                 self._report_skipped(framed.select(~kept))
                 framed = framed.select(kept)
-        starts, stops = framed.starts + HEADER_BYTES, framed.stops - FOOTER_BYTES
-        columns, rows = self._columns.decode(framed.data, starts, stops)
-        if len(rows) < len(starts):
-            others = np.setdiff1d(np.arange(len(starts)), rows)
-            irregular = self._one_by_one(framed, others, schema)
-            columns = {
-                name: merged(schema[name], [(rows, column), (others, irregular[name])])
-                for name, column in columns.items()
-            }
-        left = [name for name in schema if name not in columns]
-        if left:
-            every = np.arange(len(starts))
-            columns |= self._one_by_one(framed, every, schema.select(left))
-        for name, feature in schema.items():
-            if feature.is_image:
-                encoded = columns[name].flat().tolist()
-                located = functools.partial(self._locating_errors, framed)
-                columns[name] = image_column(name, feature, encoded, located, self.memory.empty)
-        return columns, kept
+        return framed, kept
+
+    def decoder(self, schema: Schema) -> FramedDecoder:
+        """A decoder of some features of what `framed` returns."""
+        return FramedDecoder(self.plan, schema, self.memory.empty)
 
     def columns_of_good(
         self, numbers: np.ndarray, following: Following
@@ -261,17 +255,6 @@ class Records:
                     len(self.skipped),
                 )
 
-    def _one_by_one(
-        self, framed: FramedRecords, rows: np.ndarray, schema: Schema
-    ) -> dict[str, FeatureColumn]:
-        """The columns of some of the records, decoded in the way that accepts every form."""
-        decoder = Decoder(schema)
-        records = [self._decode(framed, row, decoder) for row in rows.tolist()]
-        return {
-            name: _column(feature, [record[name] for record in records])
-            for name, feature in schema.items()
-        }
-
     def _verify(self, framed: FramedRecords, row: int) -> None:
         part = self.plan.parts[framed.parts[row]]
         offset, number = int(framed.offsets[row]), int(framed.rows[row])
@@ -282,22 +265,3 @@ class Records:
             raise CorruptRecordError(
                 f"{error}: {cure}", error.file, error.record, error.offset
             ) from None
-
-    def _decode(self, framed: FramedRecords, row: int, decoder: Decoder) -> dict[str, Any]:
-        with self._locating_errors(framed, row):
-            return decoder.decode(framed.record(row)[HEADER_BYTES:-FOOTER_BYTES])
-
-    @contextlib.contextmanager
-    def _locating_errors(self, framed: FramedRecords, row: int) -> Iterator[None]:
-        """Adds the record's file, number and position to the message of an error."""
-        try:
-            yield
-        except ValueError as error:
-            path, number = self.plan.parts[framed.parts[row]].path, framed.rows[row]
-            raise ValueError(
-                f"{path}: record {number} at byte {framed.offsets[row]}: {error}"
-            ) from None
-
-
-def _column(feature: Feature, values: list[Any]) -> FeatureColumn:
-    return FeatureColumn(object_array(values)) if feature.is_image else column_of(feature, values)

@@ -14,9 +14,12 @@ from hypothesis import strategies as st
 
 import readers
 from readers.batches.grouping import Buckets, Packing
+from readers.format.decode.image_columns import image_column
 from readers.format.schema import Schema
+from readers.shards import decoding
 from tests.support.arrays import as_lists
 from tests.support.datasets import damage, write_dataset
+from tests.support.images import encoded
 
 SCHEMA = Schema(
     {
@@ -321,6 +324,76 @@ def test_the_held_records_restore_a_grouping(lengths, cut, packed):
     after = run(second, range(cut, len(lengths)))
     assert before + after == groups
     assert second.held == whole.held
+
+
+@given(st.lists(st.integers(0, 30), max_size=200), st.integers(1, 4), st.booleans())
+def test_a_full_batch_is_shared_as_it_was_while_it_filled(lengths, hosts, packed):
+    together = [2 * hosts, 4 * hosts, hosts]
+    grouping = Packing(3 * hosts, [30]) if packed else Buckets([5, 20], together)
+    held = [set() for _ in range(hosts)]
+    for place, length in enumerate(lengths):
+        group = grouping.add(place, [length])
+        for host in range(hosts) if group else ():
+            mine = {*group.of_host(host, hosts, "short").places}
+            assert mine - {place} == held[host] & {*group.places}
+        held = [{*grouping.held_for(host, hosts)} for host in range(hosts)]
+        assert sorted(place for host in held for place in host) == sorted(grouping.held)
+
+
+PHOTOS = Schema({"tokens": ("int64", (None,), "list"), "photo": ("uint8", (1, 1, 3), "png")})
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    """The tokens and the photo of a record count up with its number."""
+    found = [
+        {"tokens": np.arange(n), "photo": encoded(np.full((1, 1, 3), i % 256, np.uint8), "PNG")}
+        for i, n in enumerate(LENGTHS)
+    ]
+    shards = [found[:150], found[150:]]
+    return str(write_dataset(tmp_path_factory.mktemp("photos"), PHOTOS, {"train": shards}))
+
+
+@pytest.fixture
+def decoded(monkeypatch):
+    """The photos that were decoded."""
+    found = []
+
+    def counted(name, feature, encoded, *more):
+        found.extend(encoded)
+        return image_column(name, feature, encoded, *more)
+
+    monkeypatch.setattr(decoding, "image_column", counted)
+    return found
+
+
+def read_photos(path, **how):
+    options = {"batching": "padded", "bucket_boundaries": [5, 12], "batch_size": [4, 2, 1]}
+    return readers.as_numpy(path, **options, shuffle=True, **how)
+
+
+@pytest.mark.parametrize("remainder", ["short", "drop", "pad"])
+def test_a_host_decodes_its_own_records_alone(photos, decoded, remainder):
+    for host in range(4):
+        decoded.clear()
+        batches = list(read_photos(photos, shard=(host, 4), remainder=remainder))
+        rows = sum(int(np.sum(batch.get("batch_mask", len(batch["photo"])))) for batch in batches)
+        # Of the last batch of each bucket, other records may have been expected.
+        assert rows <= len(decoded) <= rows + 7
+
+
+def test_records_before_a_step_are_not_decoded(photos, decoded):
+    for hosts in (1, 4):
+        steps = len(list(read_photos(photos, shard=(0, hosts))))
+        begun = read_photos(photos, shard=(0, hosts))
+        for _ in range(steps - 2):
+            next(begun)
+        expected = begun.state(), as_lists(begun)
+        decoded.clear()
+        resumed = read_photos(photos, shard=(0, hosts), start_step=steps - 2)
+        assert not decoded
+        assert (resumed.state(), as_lists(resumed)) == expected
+        assert len(decoded) <= 7
 
 
 @given(st.integers(1, 40), st.integers(1, 7), st.sampled_from(["short", "pad"]))
