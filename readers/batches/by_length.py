@@ -19,7 +19,7 @@ from readers.batches.read_sizes import CHUNK_RECORDS, ahead_end, records_at_once
 from readers.format.decode.column import FeatureColumn, column_of
 from readers.format.tfrecord import CorruptRecordError
 from readers.order.state import Cursor, State
-from readers.shards.framed import FramedRecords
+from readers.shards.framed import FetchedRecords, FramedRecords
 from readers.shards.memory import RecyclingAllocator
 from readers.shards.plan import Plan
 from readers.shards.records import Records
@@ -40,44 +40,46 @@ def open_by_length(plan: Plan, options: ReadOptions) -> BatchesByLength | None:
     order = f"{order_name(plan, options)}, {rule.name}"
     if options.state:
         check_state(options.state, order, plan)
-    batches = BatchesByLength(_Reader(plan, options, rule, order))
+    batches = BatchesByLength(_Source(plan, options, rule, order))
     for cursor in itertools.islice(batches.cursors(None), options.start_step):
         batches.begin = cursor
     return batches
 
 
 class BatchesByLength:
-    """Batches in sequence, each found from the cursor before it; safe to share between threads.
+    """Batches in sequence, each found from the cursor before it, which several iterators may share.
 
     Every host finds the same batches of all hosts together, and takes its own rows of each.
 
     Args:
-        reader: Reads the batches from a cursor on.
+        source: Finds the batches from a cursor on.
 
     Attributes:
         begin: The cursor before the first batch.
     """
 
-    def __init__(self, reader: _Reader) -> None:
-        state = reader.options.state
+    def __init__(self, source: _Source) -> None:
+        state = source.options.state
         self.begin = state.cursor if state else Cursor()
-        self._reader = reader
-        self._lock = threading.Lock()
-        self._next, self._batches = Cursor(-1), reader.batches(self.begin)
+        self._source = source
+
+    def reader(self) -> LengthReader:
+        """A reader for one iterator."""
+        return LengthReader(self._source)
 
     @property
     def memory(self) -> RecyclingAllocator:
         """The allocator of large arrays."""
-        return self._reader.records.memory
+        return self._source.records.memory
 
     @property
     def skipped(self) -> int:
         """The number of damaged records left out so far."""
-        return len(self._reader.records.skipped)
+        return len(self._source.records.skipped)
 
     def state(self, cursor: Cursor, seed: int) -> State:
         """The state to resume from at a cursor."""
-        order, dataset = self._reader.order_name, self._reader.plan.digest
+        order, dataset = self._source.order_name, self._source.plan.digest
         return State(cursor.epoch, cursor.place, seed, order, dataset, cursor.held)
 
     def bounds_of(self, iteration: int) -> tuple[Cursor, int | None]:
@@ -85,7 +87,7 @@ class BatchesByLength:
 
         Each pass ends after an epoch whose number `repeat` divides, and the next one begins there.
         """
-        repeat = self._reader.options.repeat
+        repeat = self._source.options.repeat
         if repeat is None:
             return self.begin, None
         end = (self.begin.epoch // repeat + 1) * repeat
@@ -102,9 +104,29 @@ class BatchesByLength:
         """
         cursor = self.begin
         while end is None or cursor.epoch < end:
-            for _, groups, _ in self._reader.grouped(cursor, whole=False):
+            for _, groups, _ in self._source.grouped(cursor, whole=False):
                 yield from (after for _, after in groups)
             cursor = Cursor(cursor.epoch + 1)
+
+
+class LengthReader:
+    """Reads the batches of one iterator; safe to share between threads.
+
+    Args:
+        source: Finds the batches from a cursor on.
+
+    Attributes:
+        memory: The allocator of large arrays.
+        place: The cursor from which the next batch is found without reading records again; None if
+            they must be read.
+    """
+
+    def __init__(self, source: _Source) -> None:
+        self._source = source
+        self._batches: Iterator[tuple[BatchSlice | None, Cursor]] = iter(())
+        self._lock = threading.Lock()
+        self.memory = source.records.memory
+        self.place: Cursor | None = None
 
     def batch(self, cursor: Cursor, end: int | None) -> tuple[BatchSlice, Cursor] | None:
         """The batch after a cursor and the next cursor; None when the epoch `end` is reached.
@@ -114,14 +136,15 @@ class BatchesByLength:
             ValueError: A record does not fit the schema, or there are too few for one batch.
         """
         with self._lock:
-            if cursor != self._next:
-                self._next, self._batches = cursor, self._reader.batches(cursor)
-            while end is None or self._next.epoch < end:
+            if cursor != self.place:
+                self.place, self._batches = cursor, self._source.batches(cursor)
+            while end is None or cursor.epoch < end:
                 # If this raises, the generator is finished: the next call starts a new one.
-                self._next = Cursor(-1)
-                batch, self._next = next(self._batches)
+                self.place = None
+                batch, cursor = next(self._batches)
+                self.place = cursor
                 if batch is not None:
-                    return batch, self._next
+                    return batch, cursor
             return None
 
 
@@ -142,10 +165,10 @@ class _Chunk:
     columns: Mapping[str, FeatureColumn]
 
 
-class _Reader:
-    """Reads batches from any cursor on.
+class _Source:
+    """Finds batches from any cursor on.
 
-    Separate from `BatchesByLength`, which holds the generator: a generator that refers back to its
+    Separate from `LengthReader`, which holds the generator: a generator that refers back to its
     holder is a reference cycle, and would keep files open until the garbage collector finds it.
     """
 
@@ -226,8 +249,8 @@ class _Reader:
             yield chunk, [], grouping.held_for(*share)
         any_batch = cursor.place > 0
         groups: list[tuple[Group, Cursor]] = []
-        for places in self._chunks(epoch, cursor.place):
-            chunk, groups = self._read(epoch, places, whole), []
+        for chunk in self._chunks(epoch, cursor.place, whole):
+            groups = []
             for place, lengths in zip(chunk.places, chunk.lengths, strict=True):
                 if group := grouping.add(place, lengths):
                     groups += shared(group, place + 1)
@@ -245,26 +268,33 @@ class _Reader:
             )
         yield None, groups, []
 
-    def _chunks(self, epoch: int, place: int) -> Iterator[np.ndarray]:
-        """The places of an epoch from one on, int64 [k], to be read together.
+    def _chunks(self, epoch: int, place: int, whole: bool) -> Iterator[_Chunk]:
+        """The records of an epoch from a place on.
 
         Records in a store are fetched for several chunks at once.
         """
         total = self.plan.records or 0
-        ahead = place
+        ahead, fetched = place, None
         while place < total:
             end = min(place + self._at_once, total)
             if not self.records.is_local:
                 if place >= ahead:
                     ahead = min(ahead_end(self.plan, place, self._window), total)
-                    self.records.prefetch(self._order(epoch, np.arange(place, ahead)))
+                    fetched = None  # Its memory is released before more is allocated.
+                    fetched = self.records.fetch(self._order(epoch, np.arange(place, ahead)))
                 end = min(end, ahead)
-            yield np.arange(place, end)
+            yield self._read(epoch, np.arange(place, end), whole, fetched)
             place = end
 
-    def _read(self, epoch: int, places: np.ndarray, whole: bool) -> _Chunk:
+    def _read(
+        self,
+        epoch: int,
+        places: np.ndarray,
+        whole: bool,
+        fetched: FetchedRecords | None = None,
+    ) -> _Chunk:
         """The records at some places of an epoch, int64 [k], and their lengths."""
-        framed, kept = self.records.framed(self._order(epoch, places))
+        framed, kept = self.records.framed(self._order(epoch, places), fetched)
         schema = self.plan.schema
         decoder = self._whole if whole else self._lengths
         columns = truncate(decoder.columns(framed), schema, self.options.format)

@@ -16,15 +16,14 @@ from readers.batches.read_sizes import CHUNK_RECORDS, ahead_end, records_at_once
 from readers.format.decode.column import FeatureColumn
 from readers.order.schedule import Step
 from readers.order.state import State
+from readers.shards.framed import FetchedRecords
 from readers.shards.memory import RecyclingAllocator
 from readers.shards.plan import Plan
 from readers.shards.records import Records
 
 
 class BatchesByStep:
-    """Random access to the batches of a plan; safe to share between threads.
-
-    Consecutive steps are read together.
+    """Random access to the batches of a plan, which any number of iterators may share.
 
     Args:
         plan: What to read; its number of records is known.
@@ -33,8 +32,14 @@ class BatchesByStep:
             steps of a host.
 
     Attributes:
+        plan: The part of the plan that this host reads.
         schedule: Maps a step to places in an epoch.
+        order: The order of the records in each epoch.
+        window: How many records are shuffled together; None if the order has no windows.
+        format, pads: As in the options.
+        records: The records, whose files all readers share.
         begin: The number of the first step.
+        every: As given.
         batch_bytes: The approximate size of a batch in the shards.
 
     Raises:
@@ -43,41 +48,67 @@ class BatchesByStep:
     """
 
     def __init__(self, plan: Plan, options: ReadOptions, every: int = 1) -> None:
-        self._plan, self.schedule, self._order_name = schedule_of(plan, options)
-        self.begin, self._every = 0, every
-        self._records = Records(self._plan, skip=options.on_corrupt == "skip", cache=options.cache)
-        self._order = order_of(self._plan, options)
-        self._window = shuffle_window(self._plan, options)
-        self._format, self._size = options.format, self.schedule.batch_size
-        self._pads = options.pads
-        self.batch_bytes = (self._plan.record_bytes or 1) * self._size
-        self._steps_at_once = max(records_at_once(self._plan) // self._size, 1)
-        # The steps whose records were already fetched from a store.
+        self.plan, self.schedule, self._order_name = schedule_of(plan, options)
+        self.begin, self.every = 0, every
+        self.records = Records(self.plan, skip=options.on_corrupt == "skip", cache=options.cache)
+        self.order = order_of(self.plan, options)
+        self.window = shuffle_window(self.plan, options)
+        self.format, self.pads = options.format, options.pads
+        self.batch_bytes = (self.plan.record_bytes or 1) * self.schedule.batch_size
+
+    def reader(self) -> StepReader:
+        """A reader for one iterator."""
+        return StepReader(self)
+
+    @property
+    def memory(self) -> RecyclingAllocator:
+        """The allocator of large arrays."""
+        return self.records.memory
+
+    @property
+    def skipped(self) -> int:
+        """The number of damaged records replaced so far."""
+        return len(self.records.skipped)
+
+    def state(self, steps: int, seed: int) -> State:
+        """The state to resume from after some number of steps."""
+        epoch, place = self.schedule.after(steps)
+        return State(epoch, place, seed, self._order_name, self.plan.digest)
+
+    def bounds_of(self, number: int) -> tuple[int, int | None]:
+        """The first step of a pass and the step after its last (None if it is endless)."""
+        return self.schedule.steps_of_pass(number)
+
+
+class StepReader:
+    """Reads the batches of one iterator; safe to share between threads.
+
+    Consecutive steps are read together. Iterators have readers of their own, because those at
+    different places of a store would fetch their records again and again into a shared one.
+
+    Args:
+        batches: The batches to read.
+
+    Attributes:
+        memory: The allocator of large arrays.
+        place: The step that the iterator is expected to ask for next; None before its first.
+    """
+
+    def __init__(self, batches: BatchesByStep) -> None:
+        self._batches, self._schedule, self._every = batches, batches.schedule, batches.every
+        self._plan, self._records, self._order = batches.plan, batches.records, batches.order
+        self._size = batches.schedule.batch_size
+        self._steps_at_once = max(records_at_once(batches.plan) // self._size, 1)
+        # The steps whose records were already fetched from a store, and these records.
         self._ahead = range(0)
+        self._fetched: FetchedRecords | None = None
         # A first step, and the record numbers of each step from it on.
         self._numbered: tuple[int, list[np.ndarray]] = 0, []
         # A first step, and the slices from it on that were read together and not yet handed out.
         self._first, self._slices = 0, list[BatchSlice | None]()
         self._lock = threading.Lock()
-
-    @property
-    def memory(self) -> RecyclingAllocator:
-        """The allocator of large arrays."""
-        return self._records.memory
-
-    @property
-    def skipped(self) -> int:
-        """The number of damaged records replaced so far."""
-        return len(self._records.skipped)
-
-    def state(self, steps: int, seed: int) -> State:
-        """The state to resume from after some number of steps."""
-        epoch, place = self.schedule.after(steps)
-        return State(epoch, place, seed, self._order_name, self._plan.digest)
-
-    def bounds_of(self, number: int) -> tuple[int, int | None]:
-        """The first step of a pass and the step after its last (None if it is endless)."""
-        return self.schedule.steps_of_pass(number)
+        self.memory = batches.memory
+        self.place: int | None = None
 
     def batch(self, step: int, end: int | None) -> tuple[BatchSlice, int] | None:
         """The batch of a step, and the number of the next step; None at the step `end`."""
@@ -91,13 +122,14 @@ class BatchesByStep:
             ValueError: A record does not fit the schema.
         """
         with self._lock:
+            self.place = number + self._every
             if number not in self._numbers_from(self._first, len(self._slices)):
                 self._first, self._slices = number, self._read(number)
             row = (number - self._first) // self._every
             # A step is hardly ever asked for twice, so release its memory.
             found, self._slices[row] = self._slices[row], None
         found = found or self._read_alone(number)
-        return found.padded(self._plan.schema, self._size) if self._pads else found
+        return found.padded(self._plan.schema, self._size) if self._batches.pads else found
 
     def _read(self, first: int) -> list[BatchSlice | None]:
         """The batches of a step and the steps read together with it, all of one epoch.
@@ -126,20 +158,22 @@ class BatchesByStep:
         ]
 
     def _read_alone(self, number: int) -> BatchSlice:
-        step = self.schedule.step(number)
+        step = self._schedule.step(number)
         places = _places([step])
         columns = self._columns(self._numbers(number), step.epoch, places)
         return BatchSlice(columns, step.epoch, places)
 
     def _fetch_ahead(self, first: int) -> None:
         """Fetches the records of a step and of the steps after it together."""
-        place = self.schedule.step(first).start
-        end = ahead_end(self._plan, place, self._window)
+        place, window = self._schedule.step(first).start, self._batches.window
+        end = ahead_end(self._plan, place, window)
         steps = self._steps(first, (end - place) // self._size + 1)
-        if self._window is not None:
+        if window is not None:
             steps = [step for step in steps if step.start < end]
+        # The records before them are released first, and the steps stay unknown if fetching fails.
+        self._ahead, self._fetched = range(0), None
+        self._fetched = self._records.fetch(self._order(steps[0].epoch, _places(steps)))
         self._ahead = self._numbers_from(first, len(steps))
-        self._records.prefetch(self._order(steps[0].epoch, _places(steps)))
 
     def _numbers(self, number: int) -> np.ndarray:
         """The record numbers of a step, int64 [k]."""
@@ -154,8 +188,8 @@ class BatchesByStep:
 
     def _steps(self, first: int, most: int) -> list[Step]:
         """A step and the steps after it in the same epoch, up to `most` of them."""
-        epoch = self.schedule.step(first).epoch
-        several = map(self.schedule.step, self._numbers_from(first, most))
+        epoch = self._schedule.step(first).epoch
+        several = map(self._schedule.step, self._numbers_from(first, most))
         return list(itertools.takewhile(lambda step: step.epoch == epoch, several))
 
     def _numbers_from(self, first: int, count: int) -> range:
@@ -171,8 +205,8 @@ class BatchesByStep:
             later = places[row] + 1 + np.arange(first, end)
             return self._order(epoch, later % (self._plan.records or 1))
 
-        columns = self._records.columns_of_good(numbers, following)
-        return truncate(columns, self._plan.schema, self._format)
+        columns = self._records.columns_of_good(numbers, following, self._fetched)
+        return truncate(columns, self._plan.schema, self._batches.format)
 
 
 def _places(steps: Sequence[Step]) -> np.ndarray:

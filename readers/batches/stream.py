@@ -75,7 +75,8 @@ class Batches(Iterator[_Batch], Generic[_Batch]):
     def __next__(self) -> _Batch:
         source = self._source
         if self._ahead is None:
-            made = _made(source, self._cursor, self._end, self._convert)
+            empty = source.memory.empty
+            made = _made(source.reader(), self._cursor, self._end, self._convert, empty)
             self._ahead = prefetched(made, self._prefetch) if self._prefetch else made
         try:
             batch, self._cursor = next(self._ahead)
@@ -122,15 +123,18 @@ class Batches(Iterator[_Batch], Generic[_Batch]):
 
 
 def _made(
-    source: Any, cursor: Any, end: Any, convert: Callable[[BatchSlice, Allocator], _Batch]
+    reader: Any,
+    cursor: Any,
+    end: Any,
+    convert: Callable[[BatchSlice, Allocator], _Batch],
+    empty: Allocator,
 ) -> Iterator[tuple[_Batch, Any]]:
     """Yields the batches from a cursor on, each with the next cursor.
 
     Not a method: a generator that refers to the `Batches` which hold it would keep files open until
     the garbage collector finds the cycle.
     """
-    empty = source.memory.empty
-    while found := source.batch(cursor, end):
+    while found := reader.batch(cursor, end):
         records, cursor = found
         yield convert(records, empty), cursor
 

@@ -65,6 +65,26 @@ class FramedRecords:
         return FramedRecords(self.data, *(column[kept] for column in columns))
 
 
+@dataclass(frozen=True)
+class FetchedRecords:
+    """Records that were read into memory before they are needed.
+
+    Attributes:
+        numbers: int64 [n], the numbers of the records, ascending.
+        records: The records in the same order.
+    """
+
+    numbers: np.ndarray
+    records: FramedRecords
+
+    def rows(self, numbers: np.ndarray) -> np.ndarray | None:
+        """The row of each number, int64 [B], among the records; None unless all of them are here."""
+        if not len(self.numbers):
+            return None
+        rows = np.minimum(np.searchsorted(self.numbers, numbers), len(self.numbers) - 1)
+        return rows if (self.numbers[rows] == numbers).all() else None
+
+
 class FramedReader:
     """Random access to the framed records of a plan. It is safe to share between threads.
 
@@ -97,20 +117,15 @@ class FramedReader:
         # The least recently used shard is dropped; it closes once its last reader is done with it.
         self._open = functools.lru_cache(_OPEN_SHARDS)(_opener(plan.parts, cache, cached))
         self._open_gzipped = functools.lru_cache(_OPEN_GZIPPED)(_open_gzipped)
-        # The numbers of the prefetched records, ascending, and the records.
-        self._prefetched: tuple[np.ndarray, FramedRecords] | None = None
         self._lock = threading.Lock()
         self._local = threading.local()
 
-    def read(self, numbers: np.ndarray) -> FramedRecords:
-        """The records of some numbers, int64 [B], from memory if all of them were prefetched."""
-        prefetched = self._prefetched
-        if prefetched is None or not len(prefetched[0]):
+    def read(self, numbers: np.ndarray, fetched: FetchedRecords | None = None) -> FramedRecords:
+        """The records of some numbers, int64 [B], from memory if all of them were fetched before."""
+        rows = fetched.rows(numbers) if fetched else None
+        if fetched is None or rows is None:
             return self._read(numbers)
-        known, held = prefetched
-        rows = np.minimum(np.searchsorted(known, numbers), len(known) - 1)
-        if (known[rows] != numbers).any():
-            return self._read(numbers)
+        held = fetched.records
         lengths = held.stops[rows] - held.starts[rows]
         data, starts, stops = self._allocate(lengths)
         target, source = data.data, held.data.data
@@ -136,14 +151,13 @@ class FramedReader:
         shard.read([(part, offset, length, 0)], framed)
         return framed, path, offset
 
-    def prefetch(self, numbers: np.ndarray) -> None:
-        """Reads records, int64 [B], into memory, where `read` finds them until the next call.
+    def fetch(self, numbers: np.ndarray) -> FetchedRecords:
+        """Reads records, int64 [B], into memory, for later calls of `read`.
 
         Each request to a store costs as long as a MiB takes to arrive, so it should fetch many records.
         """
-        self._prefetched = None
         ascending = np.unique(numbers)
-        self._prefetched = ascending, self._read(ascending)
+        return FetchedRecords(ascending, self._read(ascending))
 
     def _read(self, numbers: np.ndarray) -> FramedRecords:
         """Reads records file by file, each into its position in one buffer."""

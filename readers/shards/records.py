@@ -21,7 +21,7 @@ from readers.format.tfrecord import (
 )
 from readers.shards.cache import ShardCache
 from readers.shards.decoding import FramedDecoder
-from readers.shards.framed import FramedReader, FramedRecords
+from readers.shards.framed import FetchedRecords, FramedReader, FramedRecords
 from readers.shards.local_shard import CHANGED, is_changed
 from readers.shards.memory import RecyclingAllocator
 from readers.shards.plan import Plan
@@ -84,12 +84,8 @@ class Records:
         return Records(self.plan, self._verify_crc, self.skip, self._cache)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {
-            "plan": self.plan.without_versions(),
-            "verify_crc": self._verify_crc,
-            "skip": self.skip,
-            "cache": self._cache,
-        }
+        plan, skip = self.plan.without_versions(), self.skip
+        return {"plan": plan, "verify_crc": self._verify_crc, "skip": skip, "cache": self._cache}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state)  # type: ignore[misc]
@@ -134,11 +130,14 @@ class Records:
         except ValueError:
             return self.read([number])[0]  # Raises an error that names the record.
 
-    def columns(self, numbers: np.ndarray) -> tuple[dict[str, FeatureColumn], np.ndarray]:
+    def columns(
+        self, numbers: np.ndarray, fetched: FetchedRecords | None = None
+    ) -> tuple[dict[str, FeatureColumn], np.ndarray]:
         """The records of some numbers as columns, which for many takes a tenth of `read`'s time.
 
         Args:
             numbers: int64 [B], each from 0 to the number of records - 1.
+            fetched: Records in memory, which are not read again.
 
         Returns:
             The column of each feature; and bool [B], which records the columns hold: all of them,
@@ -148,14 +147,17 @@ class Records:
             CorruptRecordError: (a ValueError) A record fails its checksum, and is not to be skipped.
             ValueError: A record does not fit the schema.
         """
-        framed, kept = self.framed(numbers)
+        framed, kept = self.framed(numbers, fetched)
         return self._framed.columns(framed), kept
 
-    def framed(self, numbers: np.ndarray) -> tuple[FramedRecords, np.ndarray]:
+    def framed(
+        self, numbers: np.ndarray, fetched: FetchedRecords | None = None
+    ) -> tuple[FramedRecords, np.ndarray]:
         """The records of some numbers as they are stored, for a `decoder`.
 
         Args:
             numbers: int64 [B], each from 0 to the number of records - 1.
+            fetched: Records in memory, which are not read again.
 
         Returns:
             The records; and bool [B], which of them these are: all, unless damaged ones are skipped.
@@ -163,7 +165,7 @@ class Records:
         Raises:
             CorruptRecordError: (a ValueError) A record fails its checksum, and is not to be skipped.
         """
-        framed = self._reader.read(numbers)
+        framed = self._reader.read(numbers, fetched)
         kept = np.ones(len(numbers), bool)
         if self._verify_crc:
             kept = intact(framed.data, framed.stops - framed.starts)
@@ -179,25 +181,26 @@ class Records:
         return FramedDecoder(self.plan, schema, self.memory.empty)
 
     def columns_of_good(
-        self, numbers: np.ndarray, following: Following
+        self, numbers: np.ndarray, following: Following, fetched: FetchedRecords | None = None
     ) -> dict[str, FeatureColumn]:
         """The columns of records, with each damaged one replaced by the next good one if they skip.
 
         Args:
             numbers: int64 [B], each from 0 to the number of records - 1.
             following: Which records come after each of them.
+            fetched: Records in memory, which are not read again.
 
         Raises:
             CorruptRecordError: (a ValueError) A record is damaged, and is not to be skipped, or too
                 many after it are damaged, too.
             ValueError: A record does not fit the schema.
         """
-        columns, kept = self.columns(numbers)
+        columns, kept = self.columns(numbers, fetched)
         if kept.all():
             return columns
         damaged = np.flatnonzero(~kept)
-        found = [self.next_good(int(numbers[row]), following, row) for row in damaged.tolist()]
-        others, _ = self.columns(np.array(found, np.int64))
+        found = [self.next_good(int(numbers[r]), following, r, fetched) for r in damaged.tolist()]
+        others, _ = self.columns(np.array(found, np.int64), fetched)
         if not kept.any():
             return others
         rows = np.flatnonzero(kept)
@@ -206,13 +209,16 @@ class Records:
             for name, feature in self.plan.schema.items()
         }
 
-    def next_good(self, number: int, following: Following, row: int = 0) -> int:
+    def next_good(
+        self, number: int, following: Following, row: int = 0, fetched: FetchedRecords | None = None
+    ) -> int:
         """The number of the first intact record after a damaged one.
 
         Args:
             number: The number of the damaged record.
             following: Which records come after it.
             row: The row that `following` is asked about.
+            fetched: Records in memory, which are not read again.
 
         Raises:
             CorruptRecordError: (a ValueError) None of the next records is good either.
@@ -222,7 +228,7 @@ class Records:
             # Few at first: damaged records are rare, but where a disk failed there are many.
             end = min(4 * first + 1, count)
             numbers = following(row, first, end)
-            framed = self._reader.read(numbers)
+            framed = self._reader.read(numbers, fetched)
             good = intact(framed.data, framed.stops - framed.starts)
             self._report_skipped(framed.select(~good))
             if good.any():
@@ -237,9 +243,9 @@ class Records:
             int(framed.rows[0]),
         )
 
-    def prefetch(self, numbers: np.ndarray) -> None:
-        """Reads records, int64 [B], into memory, where `columns` finds them until the next call."""
-        self._reader.prefetch(numbers)
+    def fetch(self, numbers: np.ndarray) -> FetchedRecords:
+        """Reads records, int64 [B], into memory, for later calls of `columns`."""
+        return self._reader.fetch(numbers)
 
     def _report_skipped(self, damaged: FramedRecords) -> None:
         """Counts and logs damaged records, each of them once."""
@@ -247,13 +253,8 @@ class Records:
             path = self.plan.parts[part].path
             if (path, int(number)) not in self.skipped:
                 self.skipped.add((path, int(number)))
-                _LOGGER.warning(
-                    "%s: record %d at byte %d is damaged (%d so far)",
-                    path,
-                    number,
-                    damaged.offsets[row],
-                    len(self.skipped),
-                )
+                text = "%s: record %d at byte %d is damaged (%d so far)"
+                _LOGGER.warning(text, path, number, damaged.offsets[row], len(self.skipped))
 
     def _verify(self, framed: FramedRecords, row: int) -> None:
         part = self.plan.parts[framed.parts[row]]

@@ -216,8 +216,9 @@ def _made(
     """
     cursor, number = first
     worker, workers = turn
+    reader = batches.reader()
     every = 1 if isinstance(cursor, Cursor) else workers
-    while found := batches.batch(cursor, end):
+    while found := reader.batch(cursor, end):
         batch, cursor = found
         if number % workers == worker:
             yield dataset.tensors(batch, batches), (cursor, number + every)

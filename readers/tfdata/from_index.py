@@ -26,6 +26,9 @@ _CALL_BYTES, _CALL_STEPS = 8 << 20, 16
 
 _NO_END = np.iinfo(np.int64).max
 
+# The number of an iterator before its first call.
+_NO_NAME = np.int64(0)
+
 _SCALAR = tf.TensorSpec([], tf.int64)
 
 # An (epoch, place, held places) of `Cursor`.
@@ -46,16 +49,17 @@ def dataset_by_step(
     together = max(min(int(_CALL_BYTES / handle().batch_bytes), _CALL_STEPS), 1)
     width, nothing = len(bridge.dtypes), bridge.no_arrays()
 
-    def read(first: Any, end: Any) -> list[Any]:
-        batches = handle()
+    def read(first: Any, end: Any, name: Any) -> list[Any]:
         steps, nbytes, arrays = 0, 0, list[np.ndarray]()
+        if first < end:
+            reader, name = handle.reader(int(name), int(first))
         for step in range(int(first), min(int(first) + together, int(end))):
-            found = bridge.arrays(functools.partial(batches.step, step), batches.memory.empty)
+            found = bridge.arrays(functools.partial(reader.step, step), reader.memory.empty)
             steps, nbytes = steps + 1, nbytes + sum(array.nbytes for array in found)
             arrays += found
             if nbytes >= _CALL_BYTES:
                 break
-        return [np.int64(steps), *arrays, *nothing * (together - steps)]
+        return [np.int64(steps), name, *arrays, *nothing * (together - steps)]
 
     def separate(count: tf.Tensor, *arrays: tf.Tensor) -> tf.data.Dataset:
         ends = range(width, len(arrays) + 1, width)
@@ -63,18 +67,19 @@ def dataset_by_step(
         return functools.reduce(tf.data.Dataset.concatenate, several).take(count)
 
     def call(state: _State, _: tf.Tensor) -> tuple[_State, tf.data.Dataset]:
-        dtypes = [tf.int64, *bridge.dtypes * together]
+        dtypes = [tf.int64, tf.int64, *bridge.dtypes * together]
         # Stateless as TensorFlow means it: reading steps again gives the same batches.
-        steps, *arrays = tf.numpy_function(read, state, dtypes, stateful=False)
-        steps = tf.ensure_shape(steps, [])
-        return (state[0] + steps, state[1]), separate(steps, *arrays)
+        steps, name, *arrays = tf.numpy_function(read, state, dtypes, stateful=False)
+        steps, name = tf.ensure_shape(steps, []), tf.ensure_shape(name, [])
+        return (state[0] + steps, state[1], name), separate(steps, *arrays)
 
     def bounds(number: int) -> list[Any]:
         begin, end = schedule.steps_of_pass(number)
         return [np.int64(begin), np.int64(_NO_END if end is None else end)]
 
     def one_pass(begin: tf.Tensor, end: tf.Tensor) -> tf.data.Dataset:
-        calls = tf.data.Dataset.counter().scan((begin, end), call).prefetch(1)
+        state = (begin, end, _NO_NAME)
+        calls = tf.data.Dataset.counter().scan(state, call).prefetch(1)
         return calls.flat_map(lambda several: several).take(end - begin)
 
     passes = bounds_of_each_pass(bounds, [_SCALAR, _SCALAR], options.next_epochs).flat_map(one_pass)
@@ -90,35 +95,40 @@ def dataset_by_length(
     """
     bridge = TensorBridge(schema, options)
 
-    def read(epoch: Any, place: Any, held: np.ndarray, end: Any) -> list[Any]:
-        batches = handle()
+    def read(epoch: Any, place: Any, held: np.ndarray, end: Any, name: Any) -> list[Any]:
         cursor = Cursor(int(epoch), int(place), tuple(held.tolist()))
+        reader, name = handle.reader(int(name), cursor)
         after, more = cursor, True
 
         def next_slice() -> BatchSlice | None:
             nonlocal after, more
-            found = batches.batch(cursor, int(end))
+            found = reader.batch(cursor, int(end))
             more = found is not None
             if found is None:
                 return None
             after = found[1]
             return found[0]
 
-        arrays = bridge.arrays(next_slice, batches.memory.empty)
-        return [np.bool_(more), *_cursor_arrays(after), *arrays]
+        arrays = bridge.arrays(next_slice, reader.memory.empty)
+        return [np.bool_(more), name, *_cursor_arrays(after), *arrays]
 
     def call(state: _State, _: tf.Tensor) -> tuple[_State, _State]:
-        dtypes = [tf.bool, *[tf.int64] * 3, *bridge.dtypes]
-        more, *found = tf.numpy_function(read, state, dtypes, stateful=False)
+        dtypes = [tf.bool, *[tf.int64] * 4, *bridge.dtypes]
+        more, name, *found = tf.numpy_function(read, state, dtypes, stateful=False)
         cursor = [tf.ensure_shape(t, s.shape) for t, s in zip(found[:3], _CURSOR, strict=True)]
-        return (*cursor, state[3]), (tf.ensure_shape(more, []), *found[3:])
+        state = (*cursor, state[3], tf.ensure_shape(name, []))
+        return state, (tf.ensure_shape(more, []), *found[3:])
 
     def bounds(number: int) -> list[Any]:
         begin, end = handle().bounds_of(number)
         return [*_cursor_arrays(begin), np.int64(_NO_END if end is None else end)]
 
     def one_pass(*state: tf.Tensor) -> tf.data.Dataset:
-        calls = tf.data.Dataset.counter().scan(state, call).take_while(lambda more, *_: more)
+        calls = (
+            tf.data.Dataset.counter()
+            .scan((*state, _NO_NAME), call)
+            .take_while(lambda more, *_: more)
+        )
         return calls.map(lambda _, *tensors: bridge.batch(tensors))
 
     passes = bounds_of_each_pass(bounds, [*_CURSOR, _SCALAR], options.next_epochs)

@@ -11,6 +11,7 @@ import fsspec
 import gcsfs.retry
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import readers
 from readers.__main__ import main
@@ -149,6 +150,35 @@ def test_a_window_is_fetched_once_with_little_overlap(s3, large, monkeypatch) ->
     size = sum(path.stat().st_size for path in large.glob("*.tfrecord"))
     # A batch in which a window ends also takes records of the next one.
     assert sum(request.sent for request in s3.proxy.seen(r"\.tfrecord$")) < 1.2 * size
+
+
+TWO_ITERATORS = {
+    "in order": {},
+    "in windows": {"shuffle": True, "shuffle_buffer": 16},
+    "in buckets": {"bucket_boundaries": [100]},
+}
+
+
+@pytest.mark.slow(base=["in windows"])
+@pytest.mark.parametrize("way", TWO_ITERATORS)
+def test_two_iterators_do_not_fetch_records_again_that_either_of_them_has(
+    s3: Bucket, large: Path, monkeypatch, way: str
+) -> None:
+    monkeypatch.setattr("readers.batches.read_sizes._AHEAD_BYTES", 1 << 20)
+    monkeypatch.setattr("readers.shards.fetch._GAP_BYTES", 0)
+    how = {"batching": "padded", "batch_size": 2, "repeat": None, **TWO_ITERATORS[way]}
+    dataset = readers.load(s3.upload(large), **how)
+
+    def traffic(batches) -> tuple[int, int]:
+        list(batches)
+        seen = s3.proxy.seen(r"\.tfrecord$")
+        s3.proxy.forget()
+        return len(seen), sum(request.sent for request in seen)
+
+    requests, sent = traffic(dataset.take(60))
+    both = traffic(tf.data.Dataset.zip((dataset, dataset.skip(30))).take(30))
+    assert both[0] <= 2 * requests
+    assert both[1] <= 2 * sent
 
 
 @pytest.mark.slow(base=["s3-503", "gcs-refuse", "s3-cut", "gcs-short", "gcs-429", "s3-500"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,8 @@ import pytest
 import tensorflow as tf
 
 import readers
-from readers.batches.by_step import BatchesByStep
+from readers.batches.by_length import LengthReader
+from readers.batches.by_step import BatchesByStep, StepReader
 from readers.tfdata import dataset as dataset_module
 from tests.support.arrays import as_lists
 from tests.support.datasets import write_dataset, write_numbers, write_signals
@@ -78,6 +80,43 @@ def test_deleted_numpy_batches_hold_no_files(paths, way):
         gc.enable()
 
 
+def readers_in_memory():
+    """How many readers there are, each with the buffers of an iterator."""
+    gc.collect()
+    return sum(type(found) in (StepReader, LengthReader) for found in gc.get_objects())
+
+
+@pytest.mark.slow(base=["in order"])
+@pytest.mark.parametrize("way", ["in order", "in buckets"])
+def test_each_iterator_has_its_own_buffers_which_are_released_with_it(paths, way):
+    before = readers_in_memory()
+    options = {"batch_size": 2, "repeat": None, "order": "global"} | WAYS[way]
+    dataset = readers.load(paths.get(way, paths[None]), **options)
+    first, second = iter(dataset), iter(dataset)
+    for _ in range(40):
+        next(first)
+        next(second)
+    assert readers_in_memory() == before + 2
+    del second
+    next(iter(dataset))
+    assert readers_in_memory() == before + 1
+
+
+@pytest.mark.slow(base=["in buckets"])
+@pytest.mark.parametrize("way", ["in order", "in buckets"])
+def test_an_iterator_restored_from_another_one_reads_on_beside_it(paths, way, tmp_path):
+    options = {"batch_size": 2, "repeat": None, "order": "global"} | WAYS[way]
+    dataset = readers.load(paths.get(way, paths[None]), **options)
+    expected = as_lists(dataset.take(40))
+    first, second = iter(dataset), iter(dataset)
+    assert as_lists(itertools.islice(first, 20)) == expected[:20]
+    saved = tf.train.Checkpoint(batches=first).save(str(tmp_path / "saved"))
+    tf.train.Checkpoint(batches=second).restore(saved)
+    pairs = zip(itertools.islice(first, 20), itertools.islice(second, 20), strict=True)
+    found = [as_lists(pair) for pair in pairs]
+    assert found == [[batch] * 2 for batch in expected[20:]]
+
+
 @pytest.mark.slow
 def test_a_derived_dataset_keeps_the_files_open(paths):
     gc.collect()
@@ -143,7 +182,7 @@ def test_skipped_steps_are_not_read_again_after_reopening(paths, monkeypatch):
 
 def test_a_failing_step_is_not_retried_without_end_if_errors_are_ignored(paths, monkeypatch):
     dataset = readers.load(paths[None], batch_size=2, order="global")
-    steps, original = [], BatchesByStep.step
+    steps, original = [], StepReader.step
 
     def step(self, number):
         steps.append(number)
@@ -151,7 +190,7 @@ def test_a_failing_step_is_not_retried_without_end_if_errors_are_ignored(paths, 
             raise MemoryError("no room")
         return original(self, number)
 
-    monkeypatch.setattr(BatchesByStep, "step", step)
+    monkeypatch.setattr(StepReader, "step", step)
     with pytest.raises(tf.errors.InvalidArgumentError, match="MemoryError: no room"):
         list(dataset)
     steps.clear()
