@@ -108,7 +108,10 @@ def load(
             epoch.
         order (None): `global` finds records by index, so every record is equally likely at every
             place of a shuffle. `interleave` reads shards as streams, 16 at a time, and shuffles
-            windows. None means `global` for local files with an index, else `interleave`.
+            windows. None means `global` for local files with an index, else `interleave`. Local
+            files without one are read in the order `global` if `shard`, buckets, packing or
+            `on_corrupt="skip"` need the number of their records; `start_step` and `state` do not
+            change the order.
         shuffle_buffer (None): Records shuffled together in the order `interleave`. None means 32
             MiB of records, or 1,024 records if these fit into 128 MiB. Up to three windows are in
             memory.
@@ -128,8 +131,9 @@ def load(
             processes of a PyTorch `DataLoader`. A `tf.distribute.InputContext` is accepted, too.
 
     Resuming, as in `start_step=12_000`:
-        start_step (0): Starts after this many steps without reading their records. By length, the
-            records must be read: use `state` to avoid that.
+        start_step (0): Starts after this many steps without reading their records, in the order
+            that a run from step 0 has. By length, the records must be read: use `state` to avoid
+            that.
         state (None): Resumes where another reader stopped: a `readers.State`, as
             `as_numpy(...).state()` returns, or its JSON.
 

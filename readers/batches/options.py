@@ -65,7 +65,7 @@ class ReadOptions:
     Attributes:
         remainder: The argument, or `drop` for `drop_remainder=True`: see `remainder_of`.
         format: How features of unknown shape are batched.
-        order: The order asked for; `global` if weights or `on_corrupt="skip"` require it.
+        order: The order asked for; `global` if weights require it.
         window: The argument `shuffle_buffer`; None for `default_window`.
         keys: Whether each batch comes with a pseudo-random number for each of its records.
         next_epochs: Whether each pass over a dataset reads other epochs than the pass before.
@@ -163,7 +163,7 @@ class ReadOptions:
     def _check_order(self) -> None:
         if self.order is not None and self.order not in ORDERS:
             raise ValueError(f"order={self.order!r}: expected one of {', '.join(ORDERS)}, or None")
-        if self.order is None and (self.weights is not None or self.on_corrupt == "skip"):
+        if self.order is None and self.weights is not None:
             self._set("order", "global")
         if self.window is not None and not is_number(self.window, 1):
             raise ValueError(f"shuffle_buffer={self.window!r}: expected a number of at least 1")
@@ -223,6 +223,11 @@ class ReadOptions:
     def by_length(self) -> bool:
         """Whether the lengths of the records decide which of them share a batch."""
         return self.bucket_boundaries is not None or self.format.batching == "packed"
+
+    @property
+    def by_index(self) -> bool:
+        """Whether the records must be found by their index."""
+        return self.order == "global" or self.by_length or self.on_corrupt == "skip"
 
     @property
     def part_of_host(self) -> int | None:

@@ -10,8 +10,8 @@ from typing import Any
 from readers.batches.batch_format import is_number, plain
 from readers.batches.by_length import open_by_length
 from readers.batches.by_step import BatchesByStep
-from readers.batches.options import OrderName, ReadOptions
-from readers.batches.orders import schedule_of
+from readers.batches.options import ReadOptions
+from readers.batches.orders import schedule_of, shuffle_window
 from readers.batches.planning import make_plan
 from readers.batches.stream import state_after
 from readers.files.remote import local_path
@@ -45,23 +45,25 @@ def open_dataset(
     transform: Callable[[dict[str, Any], tf.Tensor], dict[str, Any]] | None,
 ) -> tf.data.Dataset:
     """The dataset of `readers.load`, which takes the same arguments."""
-    if options.on_corrupt == "skip" and options.order == "interleave":
-        raise ValueError("on_corrupt='skip' finds records by their index: it needs order='global'")
-    arguments = path_or_files, split, schema, columns, options
-    any_order = options.shuffle and (options.order == "global" or options.by_length)
-    plan, options = make_plan(*arguments, _needs_count(options), any_order)
-    if plan.records is None and not can_stream(plan, options):
-        plan, options = make_plan(*arguments, True, any_order)
-    order, by_index = choose_way(plan, options, can_stream(plan, options))
-    batches = _batches(plan, replace(options, order=order), by_index)
+    what = path_or_files, split, schema, columns
+    any_order = options.shuffle and options.by_index
+    is_counted = options.by_index or options.shard[1] > 1
+    plan, options = make_plan(*what, options, is_counted, any_order)
+    streamable = can_stream(plan, options)
+    if plan.records is None and not streamable:
+        plan, options = make_plan(*what, options, True, any_order)
+    options = _with_order(plan, options)
+    if plan.records is None and (options.start_step or options.state):
+        # Only now: counted records change the order, and a run must resume in the one it began in.
+        plan, options = make_plan(*what, options, True, any_order)
+    batches = _batches(plan, options, options.by_index or not streamable)
     if transform is not None:
         batches = batches.map(transform, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
     if options.as_supervised is not None:
         names = options.as_supervised
         batches = batches.map(lambda batch: tuple(batch[name] for name in names))
     found = batches.prefetch(tf.data.AUTOTUNE).with_options(_distribution(options))
-    what = path_or_files, split, schema, columns
-    _OPENED[found] = what, plan, replace(options, order=order)
+    _OPENED[found] = what, plan, options
     return found
 
 
@@ -103,32 +105,11 @@ def _distribution(options: ReadOptions) -> tf.data.Options:
     return chosen
 
 
-def _needs_count(options: ReadOptions) -> bool:
-    """Whether reading needs the number of records: to read by index, or to begin at a place."""
-    by_index = options.order == "global" or options.by_length
-    return by_index or options.shard[1] > 1 or bool(options.start_step or options.state)
+def _with_order(plan: Plan, options: ReadOptions) -> ReadOptions:
+    """The options with the order to read a plan in, and with the size of its shuffle windows.
 
-
-def choose_way(plan: Plan, options: ReadOptions, streamable: bool) -> tuple[OrderName, bool]:
-    """The order to read a plan in, and whether to find its records by index.
-
-    ============  =======================================  ==========  =========
-    order=        dataset                                  order       read by
-    ============  =======================================  ==========  =========
-    "global"      any                                      global      index
-    None          all shards are local or in the cache,    global      index
-                  not GZIP, and their records counted
-    None          any other                                interleave  streams *
-    "interleave"  any                                      interleave  streams *
-    ============  =======================================  ==========  =========
-
-    * By index for batches by length, and for files that are not streamable.
-
-    Args:
-        plan: What to read.
-        options: How to read; their order is `global` if weights or skipping damaged records
-            require it.
-        streamable: Whether TensorFlow itself can read the files.
+    Without `order=`, it is `global` if all shards are local or in the cache, not GZIP, and their
+    records counted.
     """
     order = options.order
     if order is None:
@@ -136,7 +117,8 @@ def choose_way(plan: Plan, options: ReadOptions, streamable: bool) -> tuple[Orde
         is_local = all(local_path(part.path) or part.path in cached for part in plan.parts)
         suits_index = plan.records is not None and not plan.gzipped and is_local
         order = "global" if suits_index else "interleave"
-    return order, order == "global" or options.by_length or not streamable
+    options = replace(options, order=order)
+    return replace(options, window=shuffle_window(plan, options))
 
 
 # None of these functions needs AutoGraph, which takes 2 s of the first batch to find that out.

@@ -101,9 +101,11 @@ def first_rows(feature: Feature, column: TensorColumn, limit: int) -> TensorColu
     """A column with `raw` values, truncated in its first dimension, the only unknown one."""
     assert column.shapes is not None
     nbytes = limit * math.prod(feature.known_sizes) * tf.as_dtype(feature.dtype).size
+    # As int32, it would be taken modulo 4 GiB.
+    start, end = tf.constant(0, tf.int64), tf.constant(min(nbytes, tf.int64.max), tf.int64)
     sizes = tf.minimum(column.shapes[:, :1], tf.constant(limit, tf.int64))
     shapes = tf.concat([sizes, column.shapes[:, 1:]], axis=1)
-    return varying_column(feature, tf.strings.substr(column.raw, 0, nbytes), shapes)
+    return varying_column(feature, tf.strings.substr(column.raw, start, end), shapes)
 
 
 def _from_raw(raw: tf.Tensor, dtype: str) -> tf.Tensor:

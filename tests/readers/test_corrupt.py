@@ -194,8 +194,17 @@ def test_invalid_arguments_are_rejected(tmp_path):
     for read in (readers.load, readers.as_numpy):
         with pytest.raises(ValueError, match="on_corrupt='ignore': expected one of raise, skip"):
             read(dataset, batch_size=1, on_corrupt="ignore")
-    with pytest.raises(ValueError, match="it needs order='global'"):
-        readers.load(dataset, batch_size=1, on_corrupt="skip", order="interleave")
+
+
+def test_damaged_records_are_replaced_in_the_order_of_streams_too(tmp_path):
+    dataset = write_numbers(tmp_path)
+    how = {"split": "train", "batch_size": 3, "shuffle": True, "shuffle_buffer": 8}
+    streamed = ids(readers.load(dataset, **how, order="interleave"))
+    how |= {"order": "interleave", "on_corrupt": "skip"}
+    assert ids(readers.load(dataset, **how)) == streamed
+    damage(dataset / SHARD, 0, 2)
+    for read in (readers.load, readers.as_numpy):
+        assert ids(read(dataset, **how)) == replaced(streamed, {5, 7})
 
 
 class Store(MemoryFileSystem):

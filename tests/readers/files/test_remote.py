@@ -1,6 +1,7 @@
 """Datasets in object stores: real servers, behind a network that throttles, truncates and drops."""
 
 import itertools
+import shutil
 import subprocess
 import sys
 import threading
@@ -18,7 +19,7 @@ from readers.__main__ import main
 from readers.files import backoff, remote, retries
 from readers.order.orders import GlobalOrder
 from tests.support.arrays import ids
-from tests.support.datasets import NUMBERS, write_dataset, write_numbers
+from tests.support.datasets import NUMBERS, damage, write_dataset, write_numbers
 from tests.support.object_stores import Bucket
 
 LARGE = readers.Schema({"id": ("int64", ()), "data": ("uint8", (None,))})
@@ -152,6 +153,45 @@ def test_a_window_is_fetched_once_with_little_overlap(s3, large, monkeypatch) ->
     assert sum(request.sent for request in s3.proxy.seen(r"\.tfrecord$")) < 1.2 * size
 
 
+def traffic(bucket: Bucket, batches) -> tuple[list[int], int, int]:
+    """The ids in some batches, and how many requests and bytes of shards it took to read them."""
+    bucket.proxy.forget()
+    found = ids(batches)
+    seen = bucket.proxy.seen(r"\.tfrecord$")
+    return found, len(seen), sum(request.sent for request in seen)
+
+
+def test_skipping_damaged_records_takes_no_more_requests_than_raising(
+    s3: Bucket, large: Path, monkeypatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("readers.batches.read_sizes._AHEAD_BYTES", 1 << 20)
+    monkeypatch.setattr("readers.shards.fetch._GAP_BYTES", 0)
+    intact, cut = s3.upload(large), shutil.copytree(large, tmp_path / "cut")
+    damage(cut / "train-00001-of-00002.tfrecord", 7)
+    damaged = s3.upload(cut)
+    how = {"batching": "padded", "batch_size": 4, "shuffle": True, "shuffle_buffer": 40}
+    for read, order in [(readers.load, None), (readers.as_numpy, "interleave")]:
+        how["order"] = order
+        raised = traffic(s3, read(intact, **how))
+        assert raised[1] < 40
+        assert traffic(s3, read(intact, **how, on_corrupt="skip")) == raised
+        found, requests, _ = traffic(s3, read(damaged, **how, on_corrupt="skip"))
+        expected = [*raised[0], raised[0][0]]
+        expected[expected.index(87)] = expected[expected.index(87) + 1]
+        assert found == expected[:160]
+        assert requests <= raised[1] + 4
+
+
+@pytest.mark.parametrize("on_corrupt", ["raise", "skip"])
+def test_random_access_takes_a_request_for_each_run_of_records(
+    s3: Bucket, large: Path, on_corrupt: str
+) -> None:
+    source = readers.RecordSource(s3.upload(large), on_corrupt=on_corrupt)
+    numbers = [*range(5, 40), *range(90, 120)]
+    assert [int(row["id"]) for row in source.__getitems__(numbers)] == numbers
+    assert len(s3.proxy.seen(r"\.tfrecord$")) == 2
+
+
 TWO_ITERATORS = {
     "in order": {},
     "in windows": {"shuffle": True, "shuffle_buffer": 16},
@@ -169,16 +209,11 @@ def test_two_iterators_do_not_fetch_records_again_that_either_of_them_has(
     how = {"batching": "padded", "batch_size": 2, "repeat": None, **TWO_ITERATORS[way]}
     dataset = readers.load(s3.upload(large), **how)
 
-    def traffic(batches) -> tuple[int, int]:
-        list(batches)
-        seen = s3.proxy.seen(r"\.tfrecord$")
-        s3.proxy.forget()
-        return len(seen), sum(request.sent for request in seen)
-
-    requests, sent = traffic(dataset.take(60))
-    both = traffic(tf.data.Dataset.zip((dataset, dataset.skip(30))).take(30))
-    assert both[0] <= 2 * requests
-    assert both[1] <= 2 * sent
+    _, requests, sent = traffic(s3, dataset.take(60))
+    pairs = tf.data.Dataset.zip((dataset, dataset.skip(30))).take(30)
+    _, requests_of_both, sent_of_both = traffic(s3, pairs.map(lambda first, _: first))
+    assert requests_of_both <= 2 * requests
+    assert sent_of_both <= 2 * sent
 
 
 @pytest.mark.slow(base=["s3-503", "gcs-refuse", "s3-cut", "gcs-short", "gcs-429", "s3-500"])

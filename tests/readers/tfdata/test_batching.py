@@ -112,6 +112,16 @@ def test_every_dtype_is_padded_with_zero(dtype, encoding):
     assert array["x"].dtype == expected.dtype == graph["x"].dtype.as_numpy_dtype
 
 
+@pytest.mark.parametrize("limit", [10**9, 2**29, 2**60])
+@pytest.mark.parametrize("encoding", ["tensor", "raw"])
+def test_a_limit_of_billions_of_rows_truncates_nothing(encoding, limit):
+    values = arrays([(1, 2), (3, 2), (0, 2)])
+    expected, _ = padded_by_hand(values, (None, 2))
+    feature = Feature("float32", (None, 2), encoding)
+    for batch in batches(feature, values, "padded", max_length=limit):
+        np.testing.assert_array_equal(batch["x"], expected)
+
+
 @pytest.mark.parametrize("encoding", ["list", "tensor"])
 def test_strings_are_padded_with_empty_strings(encoding):
     values = [np.array([b"a"], object), np.array([b"b", b"c"], object)]
