@@ -7,6 +7,7 @@ import os
 import platform
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,23 @@ from measure import HERE, BenchmarkError, run
 _PACKAGES = (
     "apache-beam",
     "array-record",
+    "datasets",
+    "ffcv",
     "grain",
+    "litdata",
+    "mosaicml-streaming",
+    "numba",
     "numpy",
+    "nvidia-dali-cuda130",
+    "opencv-python",
+    "opencv-python-headless",
     "pillow",
     "protobuf",
+    "spdl",
     "tensorflow",
     "tensorflow-datasets",
+    "torch",
+    "torchvision",
     "webdataset",
 )
 _VERSIONS = f"""
@@ -35,26 +47,69 @@ print(json.dumps(versions))
 """
 
 
-def rival_python(data: Path) -> str:
-    """Returns the interpreter of the rivals' environment, which is in the folder of inputs."""
-    return str(data / "venv" / "bin" / "python")
+@dataclass(frozen=True)
+class Environment:
+    """An environment that is created once, in the folder of inputs.
+
+    Attributes:
+        folder: Its folder.
+        requirements: The file with its packages.
+        base: The name of the environment whose packages it also sees.
+    """
+
+    folder: str
+    requirements: str
+    base: str | None = None
 
 
-def _make_environment(data: Path) -> None:
-    """Creates the environment of the rivals, unless it exists with the required packages.
+def _on_torch(name: str) -> Environment:
+    return Environment(f"venv-{name}", f"requirements/{name}.txt", "torch")
+
+
+# One for each rival, so that none has to bear the versions that another needs; PyTorch is large, and
+# installed once.
+ENVIRONMENTS = {
+    "rivals": Environment("venv", "requirements.txt"),
+    "torch": Environment("venv-torch", "requirements/torch.txt"),
+    "litdata": _on_torch("litdata"),
+    "mds": _on_torch("mds"),
+    "datasets": _on_torch("datasets"),
+    "ffcv": _on_torch("ffcv"),
+    "spdl": Environment("venv-spdl", "requirements/spdl.txt"),
+    "dali": Environment("venv-dali", "requirements/dali.txt"),
+    "plot": Environment("venv-plot", "requirements/plot.txt"),
+}
+
+
+def rival_python(data: Path, name: str = "rivals") -> str:
+    """Returns the interpreter of an environment, which is in the folder of inputs."""
+    return str(data / ENVIRONMENTS[name].folder / "bin" / "python")
+
+
+def make_environment(data: Path, name: str) -> None:
+    """Creates an environment, unless it exists with the required packages.
 
     Raises:
         BenchmarkError: It could not be created.
     """
-    required = (HERE / "requirements.txt").read_text()
-    venv = data / "venv"
+    wanted = ENVIRONMENTS[name]
+    requirements = HERE / wanted.requirements
+    required = requirements.read_text()
+    if wanted.base:
+        make_environment(data, wanted.base)
+    venv = data / wanted.folder
     installed = venv / "installed.txt"
     if installed.exists() and installed.read_text() == required:
         return
-    log = data / "venv.log"
-    run(f"create {venv} for the rivals", [sys.executable, "-m", "venv", "--clear", str(venv)], log)
-    pip = [rival_python(data), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    run("install the rivals", [*pip, "--requirement", str(HERE / "requirements.txt")], log)
+    log = data / f"{wanted.folder}.log"
+    run(f"create {venv} for {name}", [sys.executable, "-m", "venv", "--clear", str(venv)], log)
+    if wanted.base:
+        (site,) = (data / ENVIRONMENTS[wanted.base].folder).glob("lib/python*/site-packages")
+        own = venv / site.relative_to(data / ENVIRONMENTS[wanted.base].folder)
+        (own / "base.pth").write_text(f"{site}\n")
+    pip = [rival_python(data, name), "-m", "pip", "install", "--quiet"]
+    pip += ["--disable-pip-version-check", "--requirement", str(requirements)]
+    run(f"install {name}", pip, log)
     installed.write_text(required)
 
 
@@ -63,7 +118,7 @@ def rival_variables() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
 
-def _versions(pythons: dict[str, str]) -> dict[str, dict[str, str]]:
+def versions(pythons: dict[str, str]) -> dict[str, dict[str, str]]:
     """Returns the versions of Python and of the packages above, for each interpreter.
 
     Raises:
@@ -103,6 +158,6 @@ def prepare(data: Path, python: str, rivals: bool = False) -> dict[str, Any]:
     """
     pythons = {"ours": python}
     if rivals:
-        _make_environment(data)
+        make_environment(data, "rivals")
         pythons["rivals"] = rival_python(data)
-    return {"machine": _machine(), "versions": _versions(pythons)}
+    return {"machine": _machine(), "versions": versions(pythons)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 import signal
@@ -10,7 +11,7 @@ import struct
 import subprocess
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,14 +42,23 @@ class Run:
     peak_bytes: int
 
 
-def _session_and_cpu(pid: str) -> tuple[int, float]:
-    """Returns the session and the processor seconds of a process; (0, 0) if it has ended."""
-    try:
-        # The process name, in parentheses, may contain spaces.
-        fields = Path("/proc", pid, "stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return 0, 0.0
-    return int(fields[3]), (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+def _times_of(session: int) -> Iterator[tuple[str, float, float]]:
+    """Yields (pid, processor seconds, those of ended children) of each process of a session."""
+    second = os.sysconf("SC_CLK_TCK")
+    for pid in (entry.name for entry in Path("/proc").iterdir() if entry.name.isdecimal()):
+        try:
+            # The process name, in parentheses, may contain spaces.
+            fields = Path("/proc", pid, "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it has ended
+        if int(fields[3]) == session:
+            user, system, ended_user, ended_system = map(int, fields[11:15])
+            yield pid, (user + system) / second, (ended_user + ended_system) / second
+
+
+def session_cpu_seconds(session: int) -> float:
+    """Returns the processor seconds of a session's processes and of their ended children."""
+    return sum(own + ended for _, own, ended in _times_of(session))
 
 
 def _memory_of(pid: str) -> int:
@@ -71,11 +81,9 @@ def sample_session(session: int) -> tuple[int, dict[str, float]]:
     Shared pages are counted once.
     """
     memory, cpu = 0, {}
-    for pid in (entry.name for entry in Path("/proc").iterdir() if entry.name.isdecimal()):
-        found, seconds = _session_and_cpu(pid)
-        if found == session:
-            memory += _memory_of(pid)
-            cpu[pid] = seconds
+    for pid, seconds, _ in _times_of(session):
+        memory += _memory_of(pid)
+        cpu[pid] = seconds
     return memory, cpu
 
 
@@ -92,12 +100,25 @@ def warm_memory() -> None:
             memory.write(megabyte)
 
 
+@contextlib.contextmanager
+def _on_cores(count: int | None) -> Iterator[None]:
+    """Lets processes that are started meanwhile use only this number of cores."""
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(allowed)[:count])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, allowed)
+
+
 def run(
     label: str,
     command: Sequence[str],
     log: Path,
     env: dict[str, str] | None = None,
     warm: bool = False,
+    cores: int | None = None,
+    limit: float | None = None,
 ) -> Run:
     """Runs a command in the root of the repository until it ends.
 
@@ -107,15 +128,17 @@ def run(
         log: The file for the output of the command.
         env: The environment variables of the command (default: those of this process).
         warm: Call `warm_memory` first.
+        cores: The number of cores that the command and its descendants may use (default: all).
+        limit: The seconds after which the command is ended (default: never).
 
     Raises:
-        BenchmarkError: The command failed.
+        BenchmarkError: The command failed, or took longer than its limit.
     """
     print(f"  {label}", flush=True)
     os.sync()  # so that the writes of earlier runs do not slow this one
     if warm:
         warm_memory()
-    with log.open("wb") as output:
+    with log.open("wb") as output, _on_cores(cores):
         began = time.monotonic()
         process = subprocess.Popen(
             command,
@@ -145,6 +168,8 @@ def run(
     sampled: dict[str, float] = {}
     try:
         while not ended.is_set():
+            if limit and time.monotonic() > began + limit:
+                raise BenchmarkError(f"{label}: not done after {limit:g} s (output: {log})")
             before = time.monotonic()
             memory, cpu = sample_session(process.pid)
             peak = max(peak, memory)
@@ -153,7 +178,8 @@ def run(
             # Sampling takes at most a twentieth of a core, so as not to slow the command down.
             ended.wait(max(_SAMPLE_SECONDS, 20 * (time.monotonic() - before)))
     finally:
-        if not ended.is_set():
+        # Workers that a process left behind would slow the next run.
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         waiter.join()
     if process.returncode:

@@ -1,6 +1,7 @@
 """How fast shards are read: this project, plain tf.data, TensorFlow Datasets, Grain, WebDataset.
 
     python benchmarks/read_shards.py --json results.json
+    python benchmarks/read_shards.py --datasets jpeg,jpeg_train --cores 1 2 --plot docs
 
 All contenders read the same records, each in its own format, in batches of 128. Each figure is
 measured in a new process with a warm page cache: records per second after the start, the time from
@@ -11,191 +12,55 @@ the first batch of ten million records.
 
 Before that, every mode of every contender must return the same records from a tiny version of each
 dataset. The rivals run in their own environment, which is created once, as are the datasets.
+
+The kinds `jpeg` and `jpeg_train` are photographs, read in batches of 64 by more rivals, each on 1, 2, 4
+... cores and in an environment of its own (PyTorch's takes 6 GB): `pictures/kinds.py` says what is done
+with each picture. Every contender must return pictures of the right number, shape, dtype and mean. A
+rival that cannot be installed or fails is a row that says why.
 """
 
 from __future__ import annotations
 
-import json
-import shutil
+import argparse
+import os
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from command import build_parser, parse_flags, parse_names, report, run_command, save
-from contender import FIRST_BATCH, MODES, MODULES, writer_of
-from environment import prepare, rival_python, rival_variables
+from contender import MODULES, writer_of
+from environment import make_environment, prepare, rival_python, versions
 from figures import to_json
-from inputs import read_all
-from measure import HERE, Run, run, warm_memory
+from measure import HERE, BenchmarkError, run
+from pictures import kinds as picture_kinds
+from pictures import table as picture_table
+from pictures.bench import PictureBench
+from pictures.contender import ENTRIES
+from read_bench import QUICK_TINY, Bench
 from read_figures import (
-    Reading,
     Result,
-    empty_results,
     format_first,
     format_outcomes,
     format_results,
     outcomes,
     outcomes_to_json,
 )
-from records import BATCH, KINDS, NUM_SHARDS, TINY, Kind, Records, make_records
+from records import KINDS, TINY, Kind
 
-SECONDS = 1.5
-QUICK_SECONDS = 0.1
-QUICK_RECORDS = 4 * BATCH
-QUICK_TINY = 1000 * NUM_SHARDS
+QUICK_PICTURES = 2 * picture_kinds.BATCH
 
-
-class Bench:
-    """Runs the contenders.
-
-    Args:
-        data: The folder of datasets and the rivals' environment.
-        python: The interpreter of this project's environment.
-        quick: Use tiny inputs.
-    """
-
-    def __init__(self, data: Path, python: str, quick: bool) -> None:
-        self._data, self._python, self._quick = data, python, quick
-
-    def _start(self, label: str, contender: str, action: str, arguments: Sequence[str]) -> Run:
-        """Runs an action of `contender_process.py` in the environment of a contender.
-
-        Raises:
-            BenchmarkError: The action failed.
-        """
-        if writer_of(contender) == "ours":
-            python, env = self._python, None
-        else:
-            python, env = rival_python(self._data), rival_variables()
-        command = [python, str(HERE / "contender_process.py"), action, contender, *arguments]
-        return run(label, command, self._data / f"read-{contender}.log", env)
-
-    def _folder(self, kind: Kind, records: int) -> Path:
-        return self._data / "read" / kind.name / str(records)
-
-    def _write(self, contender: str, kind: Kind, folder: Path) -> None:
-        """Makes a contender write its store, unless it exists."""
-        done = folder / f"{contender}.done"
-        if not done.exists():
-            shutil.rmtree(folder / contender, ignore_errors=True)
-            label = f"{contender} writes {int(folder.name):,} records of {kind.name}"
-            self._start(label, contender, "write", [kind.name, str(folder)])
-            done.touch()
-
-    def make_stores(self, kind: Kind, records: int, contenders: Sequence[str]) -> Path:
-        """Returns the folder of a dataset, which has the store of each contender.
-
-        Raises:
-            BenchmarkError: A contender failed, or wrote wrong records.
-        """
-        folder = self._folder(kind, records)
-        if not (folder / "records").exists():
-            unfinished = folder / ".records"
-            shutil.rmtree(unfinished, ignore_errors=True)
-            make_records(unfinished, kind, records)
-            unfinished.rename(folder / "records")
-        for contender in sorted(set(map(writer_of, contenders))):
-            self._write(contender, kind, folder)
-        return folder
-
-    def compare(self, kinds: Sequence[Kind], contenders: Sequence[str]) -> None:
-        """Checks that all contenders return exactly the records of each dataset.
-
-        Raises:
-            BenchmarkError: A contender does not.
-        """
-        folders = [str(self.make_stores(kind, QUICK_RECORDS, contenders)) for kind in kinds]
-        for contender in contenders:
-            self._start(f"check the records of {contender}", contender, "compare", folders)
-
-    def _time(self, result: Result, kind: Kind, folder: Path, seconds: float) -> Reading:
-        """Runs one mode once.
-
-        Raises:
-            BenchmarkError: The mode failed.
-        """
-        found = self._data / "read-result.json"
-        label = f"{result.way}, {result.dataset}, {result.batching}, {result.order}"
-        arguments = [result.way, kind.name, str(folder), result.batching, result.order]
-        arguments += ["--seconds", str(seconds), "--result", str(found)]
-        peak = self._start(label, result.contender, "time", arguments).peak_bytes
-        return Reading(peak_bytes=peak, **json.loads(found.read_text()))
-
-    def time_all(
-        self, results: Sequence[Result], kind: Kind, folder: Path, runs: int, seconds: float
-    ) -> None:
-        """Adds runs to the results of a dataset; each run starts with another result.
-
-        Raises:
-            BenchmarkError: A contender failed.
-        """
-        for number in range(runs):
-            print(f"{kind.name}: run {number + 1} of {runs}", flush=True)
-            read_all(folder)
-            if not self._quick:
-                warm_memory()
-            start = len(results) * number // runs
-            for result in [*results[start:], *results[:start]]:
-                result.runs.append(self._time(result, kind, folder, seconds))
-
-    def measure(self, kind: Kind, contenders: Sequence[str], runs: int) -> list[Result]:
-        """Measures every mode of every contender on a dataset.
-
-        Raises:
-            BenchmarkError: A contender failed.
-        """
-        count = QUICK_RECORDS if self._quick else kind.records
-        folder = self.make_stores(kind, count, contenders)
-        size = Records(folder / "records").nbytes / count
-        modes = [mode for mode in MODES if mode.contender in contenders]
-        batchings = kind.batchings
-        if self._quick:
-            modes = [replace(mode, orders=mode.orders[-1:]) for mode in modes]
-            batchings = batchings[:1]
-        results = []
-        for batching in batchings:
-            results += empty_results(modes, kind.name, batching, size)
-        # `bare` does the same work for every batching, so it is measured once.
-        timed = [r for r in results if r.contender != "bare" or r.batching == batchings[0]]
-        self.time_all(timed, kind, folder, runs, QUICK_SECONDS if self._quick else SECONDS)
-        for result in results:
-            if not result.runs:
-                result.runs = next(r.runs for r in timed if r.way == result.way)
-        return results
-
-    def measure_first(self, runs: int) -> list[Result]:
-        """Measures the first batch of a large dataset in each of our modes.
-
-        Raises:
-            BenchmarkError: A mode failed.
-        """
-        folder = self._folder(TINY, QUICK_TINY if self._quick else TINY.records)
-        folder.mkdir(parents=True, exist_ok=True)
-        self._write("ours", TINY, folder)
-        results = empty_results(FIRST_BATCH, TINY.name, "dense", 16)
-        self.time_all(results, TINY, folder, runs, 0)
-        return results
+Figures = dict[str, Any]
 
 
-def main() -> None:
-    """Measures, prints tables, and writes the JSON file.
+def measure_records(
+    flags: argparse.Namespace, kinds: Sequence[Kind], contenders: Sequence[str], figures: Figures
+) -> list[str]:
+    """Returns the tables of the kinds of records, and adds their figures.
 
     Raises:
-        BenchmarkError: A contender failed, or a flag is wrong.
+        BenchmarkError: A contender failed.
     """
-    parser = build_parser(__doc__, "--datasets", list(KINDS), list(MODULES))
-    parser.add_argument(
-        "--first_batch",
-        action="store_true",
-        help="only time the first batch of ten million records",
-    )
-    flags = parse_flags(parser)
-    kinds = [KINDS[name] for name in parse_names(list(KINDS), flags.datasets)]
-    contenders = parse_names(list(MODULES), flags.contenders)
-    if flags.first_batch:
-        kinds, contenders = [], ["ours"]
     bench = Bench(flags.data, flags.python, flags.quick)
-    figures = prepare(flags.data, flags.python, set(map(writer_of, contenders)) != {"ours"})
     results: list[Result] = []
     tables: list[str] = []
     if kinds:
@@ -216,7 +81,110 @@ def main() -> None:
         save(flags.json, figures)
         count = QUICK_TINY if flags.quick else TINY.records
         tables.append(f"{count:,} records\n{format_first(first)}")
+    return tables
+
+
+def measure_pictures(
+    flags: argparse.Namespace,
+    kinds: Sequence[picture_kinds.PictureKind],
+    contenders: Sequence[str],
+    figures: Figures,
+) -> list[str]:
+    """Returns the tables of the kinds of pictures, and adds their figures.
+
+    Raises:
+        BenchmarkError: This project failed.
+    """
+    count = QUICK_PICTURES if flags.quick else flags.pictures
+    bench = PictureBench(flags.data, flags.python, flags.quick, count, flags.cores)
+    results: list[picture_table.Result] = []
+    for measured in bench.measure(kinds, contenders, flags.runs):
+        results += measured
+        figures["pictures"] = picture_table.to_json(results)
+        figures["versions"] |= versions(bench.pythons(contenders))
+        save(flags.json, figures)
+    return picture_table.format_results(results)
+
+
+def parse_cores(flags: argparse.Namespace) -> None:
+    """Sets the numbers of cores to 1, 2, 4 ... all unless they are given, and checks the pictures.
+
+    Raises:
+        BenchmarkError: There are not as many cores, or the pictures do not fill batches.
+    """
+    available = len(os.sched_getaffinity(0))
+    powers = [1 << power for power in range(available.bit_length()) if 1 << power < available]
+    flags.cores = sorted(set(flags.cores or [*powers, available]))
+    if not 1 <= flags.cores[0] <= flags.cores[-1] <= available:
+        raise BenchmarkError(f"--cores {flags.cores}: expected numbers from 1 to {available}")
+    batch = picture_kinds.BATCH
+    if flags.pictures < batch or flags.pictures % batch:
+        raise BenchmarkError(f"--pictures {flags.pictures}: expected a multiple of {batch}")
+
+
+def draw(flags: argparse.Namespace, figures: Figures) -> None:
+    """Draws the plots of `--plot`, if it is given.
+
+    Raises:
+        BenchmarkError: Matplotlib cannot be installed, or failed.
+    """
+    if flags.plot:
+        make_environment(flags.data, "plot")
+        results = flags.data / "read-figures.json"
+        save(str(results), figures)
+        command = [rival_python(flags.data, "plot"), str(HERE / "plots.py"), str(results)]
+        folder = str(Path(flags.plot).resolve())
+        run(f"draw plots to {folder}", [*command, folder], flags.data / "plots.log")
+
+
+def main() -> None:
+    """Measures, prints tables, and writes the JSON file and the plots.
+
+    Raises:
+        BenchmarkError: A contender failed, or a flag is wrong.
+    """
+    all_kinds = [*KINDS, *picture_kinds.KINDS]
+    all_contenders = list(dict.fromkeys([*MODULES, *ENTRIES]))
+    parser = build_parser(__doc__, "--datasets", all_kinds, all_contenders)
+    parser.add_argument(
+        "--first_batch",
+        action="store_true",
+        help="only time the first batch of ten million records",
+    )
+    parser.add_argument(
+        "--cores",
+        type=int,
+        nargs="+",
+        help="numbers of cores on which pictures are read (default: 1 2 4 ... all)",
+    )
+    parser.add_argument(
+        "--pictures",
+        type=int,
+        default=picture_kinds.PICTURES,
+        help="number of photographs (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--plot", metavar="FOLDER", help="draw pictures_by_cores.svg and records_by_kind.svg there"
+    )
+    flags = parse_flags(parser)
+    parse_cores(flags)
+    names = parse_names(all_kinds, flags.datasets)
+    chosen = parse_names(all_contenders, flags.contenders)
+    kinds = [KINDS[name] for name in names if name in KINDS]
+    pictures = [picture_kinds.KINDS[name] for name in names if name in picture_kinds.KINDS]
+    contenders = [name for name in chosen if name in MODULES]
+    if flags.first_batch:
+        kinds, pictures, contenders = [], [], ["ours"]
+    needs_rivals = bool(kinds) and set(map(writer_of, contenders)) != {"ours"}
+    figures = prepare(flags.data, flags.python, needs_rivals)
+    tables = []
+    if kinds or flags.first_batch:
+        tables += measure_records(flags, kinds, contenders, figures)
+    if pictures:
+        readers = [name for name in chosen if name in ENTRIES]
+        tables += measure_pictures(flags, pictures, readers, figures)
     report(figures, tables, flags.quick)
+    draw(flags, figures)
 
 
 if __name__ == "__main__":

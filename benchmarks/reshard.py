@@ -22,7 +22,7 @@ from environment import prepare
 from figures import format_rows
 from inputs import read_all
 from measure import HERE, BenchmarkError, Run, median_run, run, shard_sizes
-from read_shards import QUICK_RECORDS, Bench
+from read_bench import QUICK_RECORDS, Bench
 from records import BATCH, KINDS, NUM_SHARDS, Kind
 
 CONTENDERS = ("ours", "loop", "cat")

@@ -1,0 +1,30 @@
+"""What the contenders that build on PyTorch share: transforms of torchvision, and its DataLoader."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from pictures.contender import Task
+from pictures.kinds import AREA, ASPECT, CROP
+from torchvision.transforms import v2
+
+
+def transform_of(task: Task) -> v2.Transform:
+    """Returns the transform of a picture: a tensor [3, height, width] or one of Pillow's images."""
+    steps: list[v2.Transform] = []
+    if task.kind.is_cropped:
+        steps += [v2.RandomResizedCrop(CROP, AREA, ASPECT), v2.RandomHorizontalFlip()]
+    steps.append(v2.ToImage())
+    steps.append(v2.ToDtype(getattr(torch, task.dtype), scale=True))
+    # A plain tensor is collated faster than torchvision's own kind.
+    steps.append(v2.ToPureTensor())
+    return v2.Compose(steps)
+
+
+def epochs_of(loader: Any, task: Task) -> Iterator[Any]:
+    """Yields the batches of all epochs of a loader."""
+    for _ in itertools.count() if task.epochs is None else range(task.epochs):
+        yield from loader
