@@ -23,7 +23,7 @@ import numpy as np
 from measure import session_cpu_seconds
 from pictures.contender import ENTRIES, FILES, Contender, Task
 from pictures.kinds import BATCH, KINDS
-from pictures.photographs import read_truth
+from pictures.truth import read_truth
 
 # Not measured after the first batch: workers are filling their queues, and tf.data is still choosing
 # its number of threads.

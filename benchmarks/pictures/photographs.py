@@ -1,7 +1,7 @@
 """The photographs that all contenders read: made once, always the same files.
 
     DIR/files/0000013.jpg   500x375, quality 90, about 50 KB
-    DIR/truth.json          what a contender must find: `Truth`
+    DIR/truth.json          what is known of them: `truth.Truth`
 
 They are crops of two real photographs, which scikit-learn ships, enlarged or reduced by at most a
 seventh: pixels that were drawn by a program would be decoded at another speed.
@@ -11,63 +11,22 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import math
 import shutil
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 from measure import BenchmarkError
 from pictures.crops import draw_crop
-from pictures.kinds import HEIGHT, WIDTH, PictureKind
+from pictures.kinds import HEIGHT, WIDTH
+from pictures.truth import Truth, read_truth
 from PIL import Image
 
 _SEED = 20_261_101
 _QUALITY = 90
 _NAMES = ("china.jpg", "flower.jpg")
 _CROPS = 32  # of each picture, to know the mean of all crops
-_TOLERANCE = 0.01
-_STANDARD_ERRORS = 4
-
-
-@dataclass(frozen=True)
-class Truth:
-    """What is known of the photographs of a folder.
-
-    Attributes:
-        pictures: Their number.
-        bytes: The size of all files.
-        mean: The mean of all pixels, from 0 to 255.
-        crop_mean: The mean of the means of random crops.
-        crop_deviation: The standard deviation of the means of random crops.
-    """
-
-    pictures: int
-    bytes: int
-    mean: float
-    crop_mean: float
-    crop_deviation: float
-
-    def expected(self, kind: PictureKind, pictures: int) -> tuple[float, float]:
-        """Returns the mean pixel of a number of results, and how far a right one may be from it.
-
-        That is 1 %, or four standard errors if so few random crops differ by more.
-        """
-        if not kind.is_cropped:
-            return self.mean, self.mean * _TOLERANCE
-        error = self.crop_deviation / math.sqrt(pictures)
-        return self.crop_mean, max(self.crop_mean * _TOLERANCE, error * _STANDARD_ERRORS)
-
-
-def read_truth(folder: Path) -> Truth:
-    """Returns what is known of the photographs of a folder."""
-    return Truth(**json.loads((folder / "truth.json").read_text()))
-
-
-def files_of(folder: Path) -> list[str]:
-    """Returns the photographs of a folder, sorted."""
-    return sorted(str(path) for path in (folder / "files").iterdir())
 
 
 def _originals() -> list[Image.Image]:
@@ -113,7 +72,9 @@ def make_photographs(folder: Path, count: int) -> Truth:
     unfinished = folder.with_name(f".{folder.name}")
     shutil.rmtree(unfinished, ignore_errors=True)
     (unfinished / "files").mkdir(parents=True)
-    size, means, crops = 0, [], []
+    size = 0
+    means: list[float] = []
+    crops: list[float] = []
     for number in range(count):
         rng = np.random.default_rng((_SEED, number))
         path = unfinished / "files" / f"{number:07d}.jpg"
@@ -121,7 +82,7 @@ def make_photographs(folder: Path, count: int) -> Truth:
         size += path.stat().st_size
         with Image.open(path) as image:
             pixels = np.asarray(image)
-        means.append(pixels.mean())
+        means.append(float(pixels.mean()))
         crops += _crop_means(pixels, rng)
     truth = Truth(count, size, float(np.mean(means)), float(np.mean(crops)), float(np.std(crops)))
     (unfinished / "truth.json").write_text(json.dumps(asdict(truth)) + "\n")

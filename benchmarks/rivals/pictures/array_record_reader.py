@@ -13,7 +13,7 @@ from array_record.python.array_record_data_source import ArrayRecordDataSource
 from array_record.python.array_record_module import ArrayRecordWriter
 from pictures.contender import Contender, Task
 from pictures.kinds import BATCH, NUM_SHARDS
-from pictures.photographs import files_of
+from pictures.truth import files_of
 from rivals.pictures.opencv import read
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from nvidia.dali import fn, pipeline_def, types
 from pictures.contender import Contender, Task
 from pictures.kinds import AREA, ASPECT, BATCH, CROP
-from pictures.photographs import files_of
+from pictures.truth import files_of
 
 
 @pipeline_def

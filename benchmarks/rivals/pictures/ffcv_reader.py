@@ -19,7 +19,7 @@ from ffcv.transforms import Convert, RandomHorizontalFlip, ToTensor
 from ffcv.writer import DatasetWriter
 from pictures.contender import Contender, Task
 from pictures.kinds import AREA, ASPECT, BATCH, CROP
-from pictures.photographs import files_of
+from pictures.truth import files_of
 from PIL import Image
 from rivals.pictures.torch_pictures import epochs_of
 

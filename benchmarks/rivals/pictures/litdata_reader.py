@@ -9,7 +9,7 @@ from typing import Any
 import litdata
 from pictures.contender import Contender, Task
 from pictures.kinds import BATCH
-from pictures.photographs import files_of
+from pictures.truth import files_of
 from PIL import Image
 from rivals.pictures.torch_pictures import epochs_of, transform_of
 

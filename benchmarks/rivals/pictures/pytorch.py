@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from pictures.contender import Contender, Task
 from pictures.kinds import BATCH
-from pictures.photographs import files_of
+from pictures.truth import files_of
 from rivals.pictures.torch_pictures import epochs_of, transform_of
 from torch.utils.data import DataLoader, Dataset
 from torchvision.io import ImageReadMode, decode_image, read_file

@@ -13,7 +13,7 @@ import spdl.io
 from pictures.contender import Contender, Task
 from pictures.crops import draw_crop
 from pictures.kinds import BATCH, CROP, HEIGHT, WIDTH
-from pictures.photographs import files_of
+from pictures.truth import files_of
 from spdl.pipeline import PipelineBuilder
 
 

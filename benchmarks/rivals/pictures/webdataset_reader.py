@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import webdataset
 from pictures.contender import Contender, Task
 from pictures.kinds import BATCH, NUM_SHARDS, SHUFFLE_BUFFER
-from pictures.photographs import files_of
+from pictures.truth import files_of
 from rivals.pictures.torch_pictures import epochs_of, transform_of
 
 
@@ -24,8 +23,8 @@ def write(folder: Path, store: Path) -> None:
                 writer.write({"__key__": Path(path).stem, "jpg": Path(path).read_bytes()})
 
 
-def _image(transform: Any, sample: tuple[Any]) -> Any:
-    return transform(sample[0])
+def _images(batch: Any) -> Any:
+    return batch[0]
 
 
 def _open(task: Task) -> Iterator[Any]:
@@ -36,7 +35,7 @@ def _open(task: Task) -> Iterator[Any]:
         .shuffle(SHUFFLE_BUFFER // task.cores, seed=0)
         .decode("pil")
         .to_tuple("jpg")
-        .map(partial(_image, transform_of(task)))
+        .map_tuple(transform_of(task))
         .batched(BATCH)
     )
     loader = webdataset.WebLoader(
@@ -45,4 +44,4 @@ def _open(task: Task) -> Iterator[Any]:
     return epochs_of(loader, task)
 
 
-CONTENDER = Contender(modes={"WebDataset": _open}, write=write)
+CONTENDER = Contender(modes={"WebDataset": _open}, write=write, images=_images)

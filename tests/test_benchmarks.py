@@ -1,0 +1,103 @@
+"""The benchmark of pictures: what it makes, what it refuses to time, and that it runs."""
+
+import subprocess
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+
+
+@pytest.fixture
+def on_path(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+
+
+def test_a_crop_lies_within_its_picture_and_has_the_area_that_was_asked_for(on_path):
+    from pictures.crops import draw_crop
+
+    rng = np.random.default_rng(0)
+    boxes = np.array([draw_crop(rng, 375, 500) for _ in range(2000)])
+    top, left, height, width = boxes.T
+    assert min(top.min(), left.min()) >= 0
+    assert (top + height).max() <= 375 and (left + width).max() <= 500
+    areas = height * width / (375 * 500)
+    assert 0.07 < areas.min() < 0.1 and areas.max() <= 1
+    aspects = width / height
+    assert aspects.min() > 0.7 and aspects.max() < 1.4
+
+
+def test_only_pictures_of_the_right_number_shape_dtype_and_mean_are_timed(
+    on_path, tmp_path, monkeypatch
+):
+    import picture_process
+    from pictures.contender import Contender
+    from pictures.photographs import make_photographs
+    from pictures.truth import files_of
+    from PIL import Image
+
+    truth = make_photographs(tmp_path / "some", 8)
+    images = np.stack([np.asarray(Image.open(path)) for path in files_of(tmp_path / "some")])
+    assert images.shape == (8, 375, 500, 3) and abs(images.mean() - truth.mean) < 1e-6
+    flags = Namespace(
+        contender="spdl", folder=tmp_path / "some", mode="SPDL", kind="jpeg", dtype="uint8", cores=1
+    )
+
+    def outcome(batch):
+        contender = Contender({"SPDL": lambda task: [batch]})
+        monkeypatch.setattr(picture_process, "load_contender", lambda name: contender)
+        try:
+            picture_process.check(flags)
+        except SystemExit as error:
+            return str(error)
+        return "right"
+
+    assert outcome(images) == "right"
+    assert outcome({"image": images.transpose(0, 3, 1, 2)}) == "right"
+    assert outcome(images[1:]) == "an epoch of 7 pictures, expected 8"
+    assert outcome(images[:, 1:]).startswith("pictures of uint8 (374, 500, 3), expected uint8")
+    assert outcome(images.astype("f4")).startswith("pictures of float32 (375, 500, 3), expected")
+    assert outcome((images * 0.98).astype("u1")).startswith("a mean pixel of ")
+
+
+def test_a_rival_that_fails_is_a_row_below_those_that_it_loses_to_and_those_that_lose(on_path):
+    from pictures.table import Reading, Result, format_results
+
+    reading = Reading(0.5, 200.0, 0.004, 10**8)
+    slow = Result("jpeg", "uint8", "ours", "load", 1, [reading])
+    fast = Result("jpeg", "uint8", "tf_data", "tf.data", 1, [Reading(1, 400.0, 0.002, 10**8)])
+    broken = Result("jpeg", "uint8", "ffcv", "FFCV", 1, problem="install ffcv: exit code 1")
+    (table,) = format_results([broken, slow, fast])
+    assert table.splitlines() == [
+        "**jpeg, uint8, 1 core**",
+        "",
+        "|         |   pictures/s | of tf.data | CPU ms/picture | peak MB | first batch ms |",
+        "|---------|-------------:|-----------:|---------------:|--------:|---------------:|",
+        "| tf.data |          400 |       1.00 |           2.00 |     100 |          1,000 |",
+        "| load    |          200 |       0.50 |           4.00 |     100 |            500 |",
+        "| FFCV    | does not run |            |                |         |                |",
+        "",
+        "- FFCV: install ffcv: exit code 1",
+    ]
+
+
+@pytest.mark.slow
+def test_this_project_reads_the_photographs(tmp_path):
+    command = [
+        sys.executable,
+        str(BENCHMARKS / "read_shards.py"),
+        "--quick",
+        "--contenders",
+        "ours",
+    ]
+    command += ["--datasets", "jpeg", "--cores", "1", "--data", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    table = done.stdout.partition("**jpeg, uint8, 1 core**\n\n")[2].partition("\n\n")[0]
+    rows = [line.split("|")[1:3] for line in table.splitlines()[2:]]
+    ways = {way.strip(): float(rate.replace(",", "")) for way, rate in rows}
+    assert set(ways) == {"load", "load, interleave", "as_numpy", "RecordSource"}
+    assert min(ways.values()) > 0
