@@ -63,6 +63,7 @@ MODES = (
     Mode("grain", "Grain"),
     Mode("grain", "Grain, no threads"),
     Mode("grain", "Grain, 2 workers"),
+    Mode("grain", "ArrayRecord, batch call"),
     Mode("webdataset", "WebDataset"),
 )
 # The modes whose first batch of a large dataset is timed.
