@@ -122,7 +122,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main() -> None:
-    """Runs the action of the command line, and ends without waiting for a library's threads."""
+    """Runs the action of the command line."""
     flags = build_parser().parse_args()
     if flags.action == "write":
         write(flags.contender, flags.folder)
@@ -130,6 +130,7 @@ def main() -> None:
         check(flags)
     else:
         flags.result.write_text(json.dumps(time_batches(flags)))
+        os._exit(0)  # without waiting for workers that would read on; the caller ends them
 
 
 if __name__ == "__main__":

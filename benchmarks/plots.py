@@ -43,15 +43,17 @@ def _save(path: Path) -> None:
 
 
 def _draw_cores(axes: Axes, rows: Sequence[Row]) -> None:
-    """Draws a line for every mode; this project's are blue."""
-    ways = dict.fromkeys(row["way"] for row in rows)
+    """Draws a line for every mode, the fastest first in the legend; this project's are blue and thick."""
+    fastest = sorted(rows, key=lambda row: (-row["cores"], -row["median"]["pictures_per_second"]))
+    ways = dict.fromkeys(row["way"] for row in fastest)
     for number, way in enumerate(ways):
         points = sorted((r for r in rows if r["way"] == way), key=lambda row: row["cores"])
         axes.plot(
             [row["cores"] for row in points],
             [row["median"]["pictures_per_second"] for row in points],
             marker=_MARKERS[number % len(_MARKERS)],
-            color=_OURS if points[0]["contender"] == "ours" else _OTHERS,
+            color=_OURS if points[0]["contender"] == "ours" else f"C{1 + number % 9}",
+            linewidth=2.5 if points[0]["contender"] == "ours" else 1,
             label=way,
         )
     cores = sorted({row["cores"] for row in rows})
@@ -59,7 +61,7 @@ def _draw_cores(axes: Axes, rows: Sequence[Row]) -> None:
     axes.set_xlabel("cores")
     axes.set_ylabel("pictures per second")
     axes.set_ylim(bottom=0)
-    axes.legend(fontsize="small")
+    axes.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1, 1))
 
 
 def draw_pictures(results: Sequence[Row], path: Path) -> None:
