@@ -48,15 +48,15 @@ def _draw(original: Image.Image, rng: np.random.Generator) -> Image.Image:
     return picture.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if rng.random() < 0.5 else picture
 
 
-def _crop_means(pixels: np.ndarray, rng: np.random.Generator) -> Iterator[float]:
-    """Yields the means of random crops of a picture [height, width, 3]."""
-    sums = np.zeros((HEIGHT + 1, WIDTH + 1))
-    sums[1:, 1:] = pixels.mean(axis=2).cumsum(axis=0).cumsum(axis=1)
+def _crop_means(pixels: np.ndarray, rng: np.random.Generator) -> Iterator[np.ndarray]:
+    """Yields the mean color [3] of random crops of a picture [height, width, 3]."""
+    sums = np.zeros((HEIGHT + 1, WIDTH + 1, 3))
+    sums[1:, 1:] = pixels.cumsum(axis=0, dtype=np.int64).cumsum(axis=1)
     for _ in range(_CROPS):
         top, left, height, width = draw_crop(rng, HEIGHT, WIDTH)
         bottom, right = top + height, left + width
         total = sums[bottom, right] - sums[top, right] - sums[bottom, left] + sums[top, left]
-        yield float(total / (height * width))
+        yield total / (height * width)
 
 
 def make_photographs(folder: Path, count: int) -> Truth:
@@ -73,8 +73,7 @@ def make_photographs(folder: Path, count: int) -> Truth:
     shutil.rmtree(unfinished, ignore_errors=True)
     (unfinished / "files").mkdir(parents=True)
     size = 0
-    means: list[float] = []
-    crops: list[float] = []
+    means, crops = [], []
     for number in range(count):
         rng = np.random.default_rng((_SEED, number))
         path = unfinished / "files" / f"{number:07d}.jpg"
@@ -82,9 +81,15 @@ def make_photographs(folder: Path, count: int) -> Truth:
         size += path.stat().st_size
         with Image.open(path) as image:
             pixels = np.asarray(image)
-        means.append(float(pixels.mean()))
-        crops += _crop_means(pixels, rng)
-    truth = Truth(count, size, float(np.mean(means)), float(np.mean(crops)), float(np.std(crops)))
+        means.append(pixels.mean(axis=(0, 1)))
+        crops.append(list(_crop_means(pixels, rng)))
+    truth = Truth(
+        count,
+        size,
+        mean=np.mean(means, axis=0).tolist(),
+        crop_mean=np.mean(crops, axis=(0, 1)).tolist(),
+        crop_deviation=np.sqrt(np.var(crops, axis=1).mean(axis=0)).tolist(),
+    )
     (unfinished / "truth.json").write_text(json.dumps(asdict(truth)) + "\n")
     unfinished.rename(folder)
     return truth

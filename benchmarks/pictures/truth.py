@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 from pictures.kinds import PictureKind
 
 _TOLERANCE = 0.01
@@ -20,26 +21,27 @@ class Truth:
     Attributes:
         pictures: Their number.
         bytes: The size of all files.
-        mean: The mean of all pixels, from 0 to 255.
-        crop_mean: The mean of the means of random crops.
-        crop_deviation: The standard deviation of the means of random crops.
+        mean: The mean of red, green and blue of all pixels, from 0 to 255.
+        crop_mean: The mean of each color in random crops.
+        crop_deviation: The standard deviation of each color's mean among the crops of one picture.
     """
 
     pictures: int
     bytes: int
-    mean: float
-    crop_mean: float
-    crop_deviation: float
+    mean: list[float]
+    crop_mean: list[float]
+    crop_deviation: list[float]
 
-    def expected(self, kind: PictureKind, pictures: int) -> tuple[float, float]:
-        """Returns the mean pixel of a number of results, and how far a right one may be from it.
+    def expected(self, kind: PictureKind) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the mean of each color in an epoch, and how far a right one may be from it.
 
         That is 1 %, or four standard errors if so few random crops differ by more.
         """
         if not kind.is_cropped:
-            return self.mean, self.mean * _TOLERANCE
-        error = self.crop_deviation / math.sqrt(pictures)
-        return self.crop_mean, max(self.crop_mean * _TOLERANCE, error * _STANDARD_ERRORS)
+            return np.array(self.mean), np.array(self.mean) * _TOLERANCE
+        mean = np.array(self.crop_mean)
+        error = np.array(self.crop_deviation) / math.sqrt(self.pictures)
+        return mean, np.maximum(mean * _TOLERANCE, error * _STANDARD_ERRORS)
 
 
 def read_truth(folder: Path) -> Truth:
