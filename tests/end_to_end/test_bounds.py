@@ -60,13 +60,10 @@ def oldest_python():
     folders = [Path(folder) for folder in os.get_exec_path()]
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
     folders += sorted(pyenv.glob("versions/*/bin"))
-    for minor in range(10, sys.version_info.minor):
+    for minor in range(10, sys.version_info.minor):  # 3.10 as in setup.py
         for python in (folder / f"python3.{minor}" for folder in folders):
             # pyenv puts a program on the path that fails for a version that is not active.
-            if (
-                python.exists()
-                and not subprocess.run([python, "-c", ""], capture_output=True).returncode
-            ):
+            if python.exists() and run_in(".", python, "--version").returncode == 0:
                 return python
     return Path(sys.executable)
 
