@@ -158,8 +158,9 @@ def as_numpy(
             processes of a PyTorch `DataLoader`. A `tf.distribute.InputContext` is accepted, too.
 
     Resuming, as in `start_step=12_000`:
-        start_step (0): Starts after this many steps without reading their records. By length, the
-            records must be read: use `state` to avoid that.
+        start_step (0): Starts after this many steps without reading their records, in the order
+            that a run from step 0 has. By length, the records must be read: use `state` to avoid
+            that.
         state (None): Resumes where another reader stopped: a `readers.State`, as
             `as_numpy(...).state()` returns, or its JSON.
 
