@@ -36,7 +36,7 @@ def image_column(
         ValueError: An image cannot be decoded, or its size does not fit the feature.
         ImportError: Pillow is not installed.
     """
-    if feature.is_sequence:
+    if feature.step:
         values: list[Any] = [None] * len(encoded)
 
         def decode_steps(row: int) -> None:
