@@ -60,7 +60,7 @@ def host_of(shard: Any, workers_share: bool = True) -> Any:
         if found is not None:
             source, (index, count) = name, found
             break
-    worker, workers = _torch_worker() if workers_share else (0, 1)
+    worker, workers = torch_worker() if workers_share else (0, 1)
     index, count = index * workers + worker, count * workers
     _LOGGER.info("shard='auto': (%d, %d), from %s, %d workers", index, count, source, workers)
     return index, count
@@ -73,7 +73,7 @@ def _torch() -> Host | None:
     return distributed.get_rank(), distributed.get_world_size()
 
 
-def _torch_worker() -> Host:
+def torch_worker() -> Host:
     """The number of this worker process of a DataLoader, and how many there are."""
     data: Any = sys.modules.get("torch.utils.data")
     worker = data.get_worker_info() if data else None

@@ -8,12 +8,15 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
+from readers.hosts import torch_worker
+
 
 def processors() -> int:
-    """The number of processors that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """The number of processors for this process, one of the workers of a `DataLoader` perhaps."""
+    has_affinity = hasattr(os, "sched_getaffinity")  # macOS has none.
+    usable = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
+    _, workers = torch_worker()
+    return max(usable // workers, 1)
 
 
 def on_all_processors(work: Callable[[int], None], count: int) -> None:
