@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-import logging
+import subprocess
+import sys
 
 import pytest
 
 import readers
+from tests.support.checkout import ROOT
 from tests.support.datasets import write_numbers
+from tests.support.lightning_runs import EPOCHS, HOW
 
 pytestmark = pytest.mark.frameworks
 
-HOW = {"split": "train", "batch_size": 4, "shuffle": True, "columns": ["id", "vector"]}
-STEPS, EPOCHS = 5, 3  # of 20 records
+STEPS = 5  # an epoch, of 20 records
 
 
 @pytest.fixture(scope="module")
@@ -21,47 +23,13 @@ def dataset(tmp_path_factory):
     return str(write_numbers(tmp_path_factory.mktemp("numbers")))
 
 
-def trained(loaders, folder, stop=-1, checkpoint=None, **saving):
-    """The epoch, the number and the records of each step; Lightning may stop after some, and saves."""
-    import lightning
-    import torch
-    from lightning.pytorch.callbacks import ModelCheckpoint
-
-    class Model(lightning.LightningModule):
-        def __init__(self):
-            super().__init__()
-            self.layer, self.seen = torch.nn.Linear(3, 1), []
-
-        def train_dataloader(self):
-            return loaders(self.trainer)
-
-        def training_step(self, batch, index):
-            self.seen.append((self.current_epoch, index, batch["id"].tolist()))
-            return self.layer(batch["vector"]).mean()
-
-        def configure_optimizers(self):
-            return torch.optim.SGD(self.parameters(), 1e-3)
-
-    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
-    saver = ModelCheckpoint(folder, filename="saved", **saving)
-    shown = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
-    trainer = lightning.Trainer(
-        accelerator="cpu", max_epochs=EPOCHS, max_steps=stop, callbacks=[saver], **shown
-    )
-    model = Model()
-    trainer.fit(model, ckpt_path=checkpoint)
-    return model.seen
-
-
-def by_step(dataset, workers):
-    """The loader of the step at which Lightning begins."""
-    from torch.utils.data import DataLoader
-
-    return lambda trainer: DataLoader(
-        readers.torch_batches(dataset, **HOW, start_step=trainer.global_step),
-        batch_size=None,
-        num_workers=workers,
-    )
+def trained(dataset, *runs):
+    """What each of several runs of Lightning saw: see `tests/support/lightning_runs.py`."""
+    # In a process of its own: where Beam and TensorFlow are loaded, importing Lightning aborts.
+    command = [sys.executable, "-m", "tests.support.lightning_runs", dataset, json.dumps(runs)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert not done.returncode, done.stderr[-2000:]
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 @pytest.mark.parametrize(
@@ -74,25 +42,24 @@ def by_step(dataset, workers):
     ],
 )
 def test_lightning_resumes_at_every_step_on_other_workers(dataset, tmp_path, stop, saving):
-    whole = trained(by_step(dataset, 0), tmp_path / "whole")
-    before = trained(by_step(dataset, 0), tmp_path, stop, **saving)
-    after = trained(by_step(dataset, 2), tmp_path / "after", checkpoint=tmp_path / "saved.ckpt")
+    whole, before, after = trained(
+        dataset,
+        {"folder": f"{tmp_path}/whole"},
+        {"folder": f"{tmp_path}", "stop": stop, "saving": saving},
+        {"folder": f"{tmp_path}/after", "workers": 2, "checkpoint": f"{tmp_path}/saved.ckpt"},
+    )
     assert before + after == whole
     assert len(whole) == STEPS * EPOCHS
 
 
 def test_lightning_resumes_a_stateful_loader_in_an_epoch(dataset, tmp_path):
-    from torchdata.stateful_dataloader import StatefulDataLoader
-
-    def loader(trainer):
-        return StatefulDataLoader(
-            readers.torch_batches(dataset, **HOW), batch_size=None, num_workers=2
-        )
-
-    stop = STEPS + 2
-    whole = trained(loader, tmp_path / "whole")
-    before = trained(loader, tmp_path, stop, every_n_train_steps=stop)
-    after = trained(loader, tmp_path / "after", checkpoint=tmp_path / "saved.ckpt")
+    stop, how = STEPS + 2, {"stateful": True, "workers": 2}
+    whole, before, after = trained(
+        dataset,
+        {**how, "folder": f"{tmp_path}/whole"},
+        {**how, "folder": f"{tmp_path}", "stop": stop, "saving": {"every_n_train_steps": stop}},
+        {**how, "folder": f"{tmp_path}/after", "checkpoint": f"{tmp_path}/saved.ckpt"},
+    )
     assert before + after == whole
 
 
