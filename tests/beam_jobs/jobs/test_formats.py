@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+import zlib
 from importlib import metadata
 
 import h5py
@@ -150,6 +151,21 @@ def table(heading: str) -> list[list[str]]:
     _, _, after = (ROOT / "docs/inputs.md").read_text().partition(f"{heading}\n")
     rows = itertools.takewhile(lambda line: line.startswith("|"), after.splitlines()[1:])
     return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+
+
+@pytest.mark.parametrize("kind", [14, 16, 20])
+@pytest.mark.parametrize("compressed", [False, True])
+def test_values_of_another_type_than_numbers_are_a_reject(compressed, kind):
+    """SciPy ends the process for them."""
+    buffer = io.BytesIO()
+    scipy.io.savemat(buffer, {"x": WALK})
+    data = bytearray(buffer.getvalue())
+    data[data.index(WALK.tobytes("F")) - 8] = kind
+    if compressed:
+        packed = zlib.compress(data[128:])
+        data[128:] = b"\x0f\0\0\0" + len(packed).to_bytes(4, "little") + packed
+    with pytest.raises(RejectError, match=rf"elements of the types \[6, 5, 1, {kind}\]"):
+        read_recording("x.mat", bytes(data), ReadOptions())
 
 
 def test_the_table_of_formats_lists_those_that_are_read():

@@ -22,7 +22,10 @@ from beam_jobs.jobs.sensors.recording import (
 from readers.format.tfrecord import MAX_RECORD_BYTES
 
 _HEADER_BYTES = 128
-_COMPRESSED = 15
+_COMPRESSED, _MATRIX = 15, 14
+
+# The classes of full matrices of numbers, and the types of the elements that hold numbers.
+_CLASSES, _NUMBERS = range(6, 16), {1, 2, 3, 4, 5, 6, 7, 9, 12, 13}
 
 # The dtypes of what scipy calls arrays of numbers; the others are text, cells, structs and objects.
 _DTYPES = {
@@ -40,9 +43,9 @@ def read_mat(data: bytes, options: ReadOptions) -> Recording:
     """
     if data[512:520] == b"\x89HDF\r\n\x1a\n":  # version 7.3
         return read_h5(data, options, _is_internal, _of_hdf5)
-    if data[124:128] in (b"\x00\x01IM", b"\x01\x00MI"):
-        data = _unpacked(data)
     stream = io.BytesIO(data)
+    if scipy.io.matlab.matfile_version(stream)[0] == 1:  # versions 5 to 7.2
+        stream = io.BytesIO(_numbers_alone(data))
     found = {
         name: (shape, _DTYPES[kind])
         for name, shape, kind in scipy.io.whosmat(stream)
@@ -71,8 +74,12 @@ def _dtype(stated: str, array: np.ndarray) -> np.dtype:
     return np.result_type(stated, "complex64" if np.iscomplexobj(array) else "bool")
 
 
-def _unpacked(data: bytes) -> bytes:
-    """Returns a file of version 5 with all of its variables unpacked, in memory of bounded size."""
+def _numbers_alone(data: bytes) -> bytes:
+    """Returns a file of version 5 with its arrays of numbers, unpacked, in memory of bounded size.
+
+    SciPy takes the type of an element for an address, and so does not survive damaged files: it gets
+    variables of which each element was checked, and none of the others.
+    """
     order: Literal["little", "big"] = "little" if data[126:128] == b"IM" else "big"
     parts, at, size = [data[:_HEADER_BYTES]], _HEADER_BYTES, 0
     while at + 8 <= len(data):
@@ -84,10 +91,45 @@ def _unpacked(data: bytes) -> bytes:
             if not unpack.eof:
                 check_size(size + len(part))
                 raise ValueError("a variable is not complete")
-        parts.append(part)
+        if _is_array_of_numbers(part, order):
+            parts.append(part)
         size += len(part)
         at += 8 + length
     return b"".join(parts)
+
+
+def _is_array_of_numbers(variable: bytes, order: Literal["little", "big"]) -> bool:
+    """Whether a variable is a full array of numbers.
+
+    Raises:
+        ValueError: It is no variable, or its elements are not those of an array of numbers.
+    """
+    kind, length, flags = (int.from_bytes(variable[k : k + 4], order) for k in (0, 4, 16))
+    if kind != _MATRIX:
+        raise ValueError(f"a variable is of the type {kind}, expected {_MATRIX}")
+    if not length or flags & 0xFF not in _CLASSES:
+        return False
+    found, at = list[int](), 8
+    while at + 8 <= len(variable):
+        kind, length = (int.from_bytes(variable[at + k : at + k + 4], order) for k in (0, 4))
+        if kind >> 16:  # A small element: its length stands beside its type, its values in the tag.
+            kind, length = kind & 0xFFFF, 0
+        found.append(kind)
+        at += 8 + length + -length % 8
+    if at > len(variable):
+        raise ValueError("a variable is not complete")
+    # Its flags, its dimensions, its name, which may be UTF-8, and its values or those of both parts.
+    values = 1 + (flags >> 11 & 1)
+    # SciPy reads eight bytes of flags, whatever length they state.
+    flags_length = int.from_bytes(variable[12:16], order)
+    if (
+        flags_length != 8
+        or len(found) != 3 + values
+        or found[2] not in (1, 16)
+        or {*found[:2], *found[3:]} - _NUMBERS
+    ):
+        raise ValueError(f"an array of numbers has elements of the types {found}")
+    return True
 
 
 def _is_internal(name: str, array: Any) -> bool:
