@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from readers.files.processors import on_all_processors
 from readers.format.decode.column import object_array
 from readers.format.decode.images import decode_image
 from readers.format.schema import Feature
@@ -129,16 +130,19 @@ def _resampled(images: np.ndarray, axis: int, extent: int) -> np.ndarray:
 
 
 def decoded(encoded: Any, size: tuple[int, int], channels: int) -> np.ndarray:
-    """Images of several sizes, decoded by Pillow and resized: uint8 [B, height, width, channels]."""
+    """Images of several sizes, decoded and resized: uint8 [B, height, width, channels]."""
     feature = Feature("uint8", (None, None, channels), "jpeg")
     encoded = np.asarray(encoded, object)
     out = np.empty((len(encoded), *size, channels), np.uint8)
-    for number, data in enumerate(encoded):
+
+    def decode(number: int) -> None:
         try:
-            pixels = decode_image("encoded", feature, data)
+            pixels = decode_image("encoded", feature, encoded[number])
         except ValueError as error:
             raise ValueError(f"image {number} of the batch: {error}") from None
         out[number] = resized(pixels[None], size)[0]
+
+    on_all_processors(decode, len(encoded))
     return out
 
 

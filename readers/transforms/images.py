@@ -23,7 +23,7 @@ def decode_images(encoded: Array, size: Size, channels: int = 3) -> Array:
     Args:
         encoded: A `tf.Tensor` of string [B], JPEG, PNG, or another format that
             `tf.io.decode_image` reads; or an object array of bytes [B], JPEG, PNG, GIF, BMP or
-            WebP, which Pillow decodes one after another.
+            WebP.
         size: (height, width) in pixels.
         channels: 1 for gray, 3 for RGB.
 

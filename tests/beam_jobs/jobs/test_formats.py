@@ -168,6 +168,13 @@ def test_values_of_another_type_than_numbers_are_a_reject(compressed, kind):
         read_recording("x.mat", bytes(data), ReadOptions())
 
 
+def test_a_mat_file_cut_in_a_variable_that_is_not_read_is_a_reject():
+    buffer = io.BytesIO()
+    scipy.io.savemat(buffer, {"x": WALK, "cells": np.array([[1, "a"]], object)})
+    with pytest.raises(RejectError, match="a variable is not complete"):
+        read_recording("x.mat", buffer.getvalue()[:-8], ReadOptions())
+
+
 def test_the_table_of_formats_lists_those_that_are_read():
     holds = {"arrays": "arrays by name", "columns": "a table", "channels": "audio"}
     listed = table("| files | hold | dtype | need |")

@@ -85,6 +85,8 @@ def _numbers_alone(data: bytes) -> bytes:
     while at + 8 <= len(data):
         kind, length = (int.from_bytes(data[at + k : at + k + 4], order) for k in (0, 4))
         part = data[at : at + 8 + length]
+        if len(part) < 8 + length:
+            raise ValueError("a variable is not complete")
         if kind == _COMPRESSED:
             unpack = zlib.decompressobj()
             part = unpack.decompress(part[8:], MAX_RECORD_BYTES - size + 1)
