@@ -1,22 +1,11 @@
-"""Random numbers for records: each depends only on the record's key and a salt for its purpose.
-
-So they do not depend on the batch size, the host, or earlier draws. They come from a Feistel
-network over the two halves of the key, whose rounds depend on the salt: different keys never
-collide.
-"""
+"""Random numbers for records: each depends only on the record's key and a salt for its purpose."""
 
 from __future__ import annotations
 
-import hashlib
 from types import ModuleType
 
-from readers.order.permutation import hash32, round_keys
+from readers.order.draws import random_bits, salt_keys
 from readers.transforms.operations import Array, operations_of
-
-_LOW = 0xFFFFFFFF
-
-# The fewest rounds that look random (Luby and Rackoff, 1988).
-_ROUNDS = 3
 
 
 def uniform(keys: Array, salt: str) -> Array:
@@ -50,9 +39,4 @@ def below(keys: Array, salt: str, count: int | Array) -> Array:
 
 def _bits(ops: ModuleType, keys: Array, salt: str) -> Array:
     """32 random bits for each key, as int64 [B]."""
-    digest = hashlib.blake2b(salt.encode(), digest_size=8).digest()
-    keys = ops.checked_keys(keys)
-    left, right = ops.shift(keys, 32) & _LOW, keys & _LOW
-    for key in round_keys([int.from_bytes(digest, "little") >> 1])[:_ROUNDS]:
-        left, right = right, left ^ hash32(right ^ key, ops.shift)
-    return right
+    return random_bits(ops.checked_keys(keys), salt_keys(salt), ops.shift)

@@ -1,0 +1,54 @@
+"""Random numbers that depend only on a record's key and a salt for their purpose.
+
+So they do not depend on the batch size, the host, or earlier draws. They come from a Feistel
+network over the two halves of the key, whose rounds depend on the salt: different keys never
+collide.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import operator
+from typing import Any
+
+import numpy as np
+
+from readers.order.permutation import Shift, hash32, round_keys
+
+_LOW = 0xFFFFFFFF
+
+# The fewest rounds that look random (Luby and Rackoff, 1988).
+_ROUNDS = 3
+
+
+def salt_keys(salt: str) -> np.ndarray:
+    """The key of each round of `random_bits` for a salt, int64 [rounds]."""
+    digest = hashlib.blake2b(salt.encode(), digest_size=8).digest()
+    found: np.ndarray = round_keys([int.from_bytes(digest, "little") >> 1])[:_ROUNDS]
+    return found
+
+
+def random_bits(keys: Any, rounds: Any, shift: Shift = operator.rshift) -> Any:
+    """32 random bits for each key, as int64 of the shape of `keys`.
+
+    Args:
+        keys: int64, the keys of the records.
+        rounds: The key of each round: what `salt_keys` returns, or arrays that broadcast with `keys`.
+        shift: A right shift of int64 values.
+    """
+    left, right = shift(keys, 32) & _LOW, keys & _LOW
+    for key in rounds:
+        left, right = right, left ^ hash32(right ^ key, shift)
+    return right
+
+
+def uniforms(keys: np.ndarray, salts: list[str]) -> np.ndarray:
+    """Random numbers, float64 [B, salts], from 0 to below 1: those of `transforms.uniform` for each salt.
+
+    Args:
+        keys: int64 [B], the keys of the records.
+        salts: The purposes of the numbers.
+    """
+    rounds = np.stack([salt_keys(salt) for salt in salts], axis=1)
+    bits: np.ndarray = random_bits(keys[:, None], rounds)
+    return (bits >> 8) * 2.0**-24
