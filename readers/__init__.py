@@ -19,7 +19,7 @@ if sys.platform in ("win32", "cygwin"):
         sys.exit(2)
     raise ImportError(_MESSAGE)
 
-from readers import transforms
+from readers import decoders, transforms
 from readers.batches.stream import Batches
 from readers.export import export_npy
 from readers.files.retries import StoreError
@@ -55,6 +55,7 @@ __all__ = [
     "StoreError",
     "__version__",
     "as_numpy",
+    "decoders",
     "export_npy",
     "jax_batches",
     "load",

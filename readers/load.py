@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from readers.batches.batch_format import Batching, PadTo
 from readers.batches.options import OnCorrupt, OrderName
 from readers.batches.planning import options_of
-from readers.format.schema import Schema
+from readers.decoders.decoder import Decoder
+from readers.format.schema import Feature, Schema
 from readers.hosts import InputContext
 from readers.order.schedule import Remainder
 from readers.order.state import State
@@ -48,6 +49,9 @@ def load(
     on_corrupt: OnCorrupt = "raise",
     cache_dir: str | os.PathLike[str] | None = None,
     cache_size: int | str | None = None,
+    decoders: Mapping[str, Decoder] | None = None,
+    map: Callable[[dict[str, Any], tf.Tensor], dict[str, Any]] | None = None,
+    map_schema: Mapping[str, Feature | tuple[Any, ...]] | None = None,
     transform: Callable[[dict[str, Any], tf.Tensor], dict[str, Any]] | None = None,
     reshuffle_each_iteration: bool = True,
 ) -> tf.data.Dataset[Any]:
@@ -147,6 +151,16 @@ def load(
         cache_size (None): The maximum size of the cache, as `"500GiB"` or in bytes; None means 10
             GiB.
 
+    Records, as in `decoders={"image": readers.decoders.RandomResizedCrop(224)}, map=mix`:
+        decoders (None): How to decode images, by feature name, with the decoders of
+            `readers.decoders`: for example to one size, so that images of many sizes become dense
+            batches. They choose at random by each record's key.
+        map (None): A function that is given each decoded record, a dict of tensors by feature name, and
+            its key, int64 []; it returns the record to use instead, and becomes part of the graph. By
+            length, the length before it decides.
+        map_schema (None): The features of the records that `map` returns, as for `Schema`:
+            `{"tokens": ("int32", [None])}`. None: those that TensorFlow infers.
+
     Augmentation, as in `transform=augment`:
         transform (None): A function that is given each batch and int64 keys [B], and returns the
             batch to use instead; it becomes part of the graph. A key is a pseudo-random number that
@@ -192,10 +206,12 @@ def load(
         on_corrupt=on_corrupt,
         cache_dir=cache_dir,
         cache_size=cache_size,
+        decoders=decoders,
+        map_schema=map_schema,
         keys=transform is not None,
         next_epochs=reshuffle_each_iteration,
     )
-    return open_dataset(path_or_files, split, schema, columns, options, transform)
+    return open_dataset(path_or_files, split, schema, columns, options, map, transform)
 
 
 def state_of(dataset: tf.data.Dataset[Any], steps: int) -> State:

@@ -13,7 +13,9 @@ from readers.batches.options import OnCorrupt, OrderName, ReadOptions
 from readers.batches.planning import make_plan, options_of
 from readers.batches.prefetch import check_prefetch
 from readers.batches.stream import Batches
-from readers.format.schema import Schema
+from readers.decoders.decoder import Decoder
+from readers.decoders.record_work import RecordFunction
+from readers.format.schema import Feature, Schema
 from readers.order.schedule import Remainder
 from readers.order.state import State
 from readers.shards.plan import Paths, Plan
@@ -81,6 +83,9 @@ def as_numpy(
     on_corrupt: OnCorrupt = "raise",
     cache_dir: str | os.PathLike[str] | None = None,
     cache_size: int | str | None = None,
+    decoders: Mapping[str, Decoder] | None = None,
+    map: RecordFunction | None = None,
+    map_schema: Mapping[str, Feature | tuple[Any, ...]] | None = None,
     transform: Transform | None = None,
     prefetch: int = 0,
 ) -> Batches[Any]:
@@ -173,6 +178,17 @@ def as_numpy(
         cache_size (None): The maximum size of the cache, as `"500GiB"` or in bytes; None means 10
             GiB.
 
+    Records, as in `decoders={"image": readers.decoders.RandomResizedCrop(224)}, map=mix`:
+        decoders (None): How to decode images, by feature name, with the decoders of
+            `readers.decoders`: for example to one size, so that images of many sizes become dense
+            batches. They choose at random by each record's key.
+        map (None): A function that is given each decoded record, a dict by feature name, and its
+            key, an int; it returns the record to use instead. Several threads call it at once. By
+            length, the length before it decides.
+        map_schema (None): The features of the records that `map` returns, as for `Schema`:
+            `{"tokens": ("int32", [None])}`. None: those of its result for the first record, whose
+            sizes then hold for all records, but for features that are as in the dataset.
+
     Augmentation, as in `transform=augment`:
         transform (None): A function that is given each batch and int64 keys [B], and returns the
             batch to use instead. A key is a pseudo-random number that depends only on the seed, the
@@ -218,6 +234,9 @@ def as_numpy(
         on_corrupt=on_corrupt,
         cache_dir=cache_dir,
         cache_size=cache_size,
+        decoders=decoders,
+        map=map,
+        map_schema=map_schema,
         keys=transform is not None,
     )
     plan, options = make_plan(

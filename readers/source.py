@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, SupportsIndex
 
 import google_crc32c
 import numpy as np
 
+from readers.batches.batch_format import is_number
 from readers.batches.options import ON_CORRUPT, OnCorrupt
+from readers.decoders.decoder import Decoder
 from readers.format.schema import Schema
 from readers.format.tfrecord import CorruptRecordError
+from readers.order.permutation import record_keys
 from readers.shards.cache import cache_of
+from readers.shards.features import with_decoders
 from readers.shards.plan import Paths
 from readers.shards.records import Records
 from readers.shards.resolve import resolve
@@ -57,6 +61,10 @@ class RecordSource:
             number of processes may share. None reads the records in place. See
             docs/object_stores.md.
         cache_size: The maximum size of the cache, as `"500GiB"` or in bytes; None means 10 GiB.
+        decoders: How to decode images, by feature name, with the decoders of `readers.decoders`. They
+            choose at random by `seed`, the epoch and the record's number; call `set_epoch` before each
+            epoch.
+        seed: For decoders that choose at random, at least 0.
 
     Raises:
         ValueError: The split or a column is unknown.
@@ -82,6 +90,8 @@ class RecordSource:
         schema: Schema | None = None,
         cache_dir: str | os.PathLike[str] | None = None,
         cache_size: int | str | None = None,
+        decoders: Mapping[str, Decoder] | None = None,
+        seed: int = 0,
     ) -> None:
         cache = cache_of(cache_dir, cache_size)
         if on_corrupt not in ON_CORRUPT:
@@ -89,7 +99,11 @@ class RecordSource:
         skip = on_corrupt == "skip"
         if skip and not verify_crc:
             raise ValueError("on_corrupt='skip' finds damaged records by verify_crc=True")
+        if not is_number(seed, 0):
+            raise ValueError(f"seed={seed!r}: expected a number of at least 0")
         plan = resolve(path, split, schema, columns, scan=True, accept_cut=skip, any_order=True)
+        plan = with_decoders(plan, decoders or {})
+        self._seed, self._epoch = seed, 0
         self._records = Records(plan, verify_crc, skip, cache)
         self._length, self._process = len(self._records), os.getpid()
         self._is_local = self._records.is_local
@@ -99,19 +113,34 @@ class RecordSource:
         """The features of every record."""
         return self._records.plan.schema
 
+    def set_epoch(self, epoch: int) -> None:
+        """Makes random decoders choose anew; a `DataLoader` keeps the number with which it starts workers.
+
+        Args:
+            epoch: The number of the epoch, at least 0.
+        """
+        if not is_number(epoch, 0):
+            raise ValueError(f"epoch={epoch!r}: expected a number of at least 0")
+        self._epoch = epoch
+
     def __len__(self) -> int:
         return self._length
 
     def __getitem__(self, index: SupportsIndex) -> dict[str, Any]:
+        if self._records.plan.work:
+            return self.__getitems__([index])[0]
         return self._record(self._opened(), self._number(index))
 
     def __getitems__(self, indices: Sequence[SupportsIndex]) -> list[dict[str, Any]]:
         numbers = [self._number(index) for index in indices]
         records = self._opened()
-        if self._is_local and len(numbers) < _FEW:
+        works = records.plan.work is not None
+        if self._is_local and len(numbers) < _FEW and not works:
             return [self._record(records, number) for number in numbers]
+        wanted = np.array(numbers, np.int64)
+        keys = np.asarray(record_keys(wanted, (self._seed, self._epoch, 0))) if works else None
         columns = records.columns_of_good(
-            np.array(numbers, np.int64), lambda row, *span: self._following(numbers[row], *span)
+            wanted, lambda row, *span: self._following(numbers[row], *span), keys=keys
         )
         values = [[_own(value) for value in columns[name].arrays()] for name in self.schema]
         return [dict(zip(self.schema, row, strict=True)) for row in zip(*values, strict=True)]

@@ -17,7 +17,7 @@ FLOORS = {
     ),
     "readers": (
         "__main__ __init__ load torch_batches jax_batches numpy_stream source export export_file verify "
-        "head describe transforms tfdata tensors batches shards order format files hosts"
+        "head describe transforms tfdata tensors batches shards decoders order format files hosts"
     ),
 }
 # The package that beam_jobs may import from readers.

@@ -89,6 +89,8 @@ def arguments_of(function):
 # What else `load` and `as_numpy` say of an argument: TensorFlow's types, its passes and its graph.
 DIFFERENT = {
     "batching",
+    "map",
+    "map_schema",
     "on_corrupt",
     "order",
     "remainder",

@@ -9,7 +9,7 @@ import pytest
 
 import beam_jobs
 import readers
-from readers import transforms
+from readers import decoders, transforms
 from tests.support.checkout import ROOT
 from tests.support.packaged import build_wheel, run_in, user_environment
 
@@ -86,10 +86,11 @@ def test_the_typed_program_uses_every_public_name_and_argument():
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             names = {keyword.arg for keyword in node.keywords}
             arguments.setdefault(node.func.attr, set()).update(names)
-    for module in (beam_jobs, readers, transforms):
+    for module in (beam_jobs, readers, decoders, transforms):
         short = module.__name__.removeprefix("readers.")
-        # `transforms` is used by its own names.
-        assert {f"{short}.{name}" for name in {*module.__all__} - {"transforms"}} <= used
+        # `decoders` and `transforms` are used by their own names.
+        names = {*module.__all__} - {"decoders", "transforms"}
+        assert {f"{short}.{name}" for name in names} <= used
     for function in (
         readers.load,
         readers.as_numpy,

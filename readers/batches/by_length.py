@@ -18,6 +18,7 @@ from readers.batches.orders import check_state, order_name, order_of, shuffle_wi
 from readers.batches.read_sizes import CHUNK_RECORDS, ahead_end, records_at_once
 from readers.format.decode.column import FeatureColumn, column_of
 from readers.format.tfrecord import CorruptRecordError
+from readers.order.permutation import record_keys
 from readers.order.state import Cursor, State
 from readers.shards.framed import FetchedRecords, FramedRecords
 from readers.shards.memory import RecyclingAllocator
@@ -34,7 +35,7 @@ def open_by_length(plan: Plan, options: ReadOptions) -> BatchesByLength | None:
     Raises:
         ValueError: The state is of another dataset, order or grouping.
     """
-    rule = grouping_of(plan.schema, options)
+    rule = grouping_of(plan.undecoded, options)
     if rule is None:
         return None
     order = f"{order_name(plan, options)}, {rule.name}"
@@ -153,12 +154,14 @@ class _Chunk:
     """Records that were read together.
 
     Attributes:
-        places: The places of the records in their epoch.
+        epoch: The epoch.
+        places: The places of the records in it.
         lengths: The lengths that decide, of each record.
         framed: The records as they are stored.
         columns: The features that are decoded, truncated to their limits.
     """
 
+    epoch: int
     places: list[int]
     lengths: list[list[int]]
     framed: FramedRecords
@@ -182,10 +185,13 @@ class _Source:
         self._at_once = min(
             records_at_once(plan) * min(options.shard[1], _MOST_CHUNKS), CHUNK_RECORDS
         )
-        others = [name for name in plan.schema if name not in rule.features]
-        self._whole = self.records.decoder(plan.schema)
-        self._lengths = self.records.decoder(plan.schema.select(rule.features))
-        self._others = self.records.decoder(plan.schema.select(others)) if others else None
+        self._lengths, self._whole = self.records.decoder(rule.features), self.records.decoder()
+        # Work on records needs all of their features together, and before they are truncated.
+        self._works = plan.work is not None or not options.truncates
+        others = [name for name in plan.schema if self._works or name not in rule.features]
+        self._others = None
+        if others:
+            self._others = self._whole if self._works else self.records.decoder(others)
 
     def batches(self, cursor: Cursor) -> Iterator[tuple[BatchSlice | None, Cursor]]:
         """The batches from a cursor on, each with the next cursor; None marks the end of an epoch."""
@@ -295,29 +301,35 @@ class _Source:
     ) -> _Chunk:
         """The records at some places of an epoch, int64 [k], and their lengths."""
         framed, kept = self.records.framed(self._order(epoch, places), fetched)
-        schema = self.plan.schema
-        decoder = self._whole if whole else self._lengths
+        schema = self.plan.undecoded
+        decoder = self._whole if whole and not self._works else self._lengths
         columns = truncate(decoder.columns(framed), schema, self.options.format)
         lengths = np.stack(
             [lengths_of(schema[name], columns[name]) for name in self._rule.features], axis=1
         )
         if lengths.ndim > 2:
             lengths = lengths[:, :, 0]
-        return _Chunk(places[kept].tolist(), lengths.tolist(), framed, columns)
+        return _Chunk(epoch, places[kept].tolist(), lengths.tolist(), framed, columns)
 
     def _values(self, chunk: _Chunk, wanted: Container[int]) -> dict[int, dict[str, Any]]:
         """The values of the wanted records of a chunk: place -> feature -> value."""
         kept = np.array([place in wanted for place in chunk.places], bool)
-        found = {
-            name: [*itertools.compress(column.arrays(), kept)]
-            for name, column in chunk.columns.items()
-        }
+        places, found = [*itertools.compress(chunk.places, kept)], dict[str, list[Any]]()
+        if not self._works:
+            for name, column in chunk.columns.items():
+                found[name] = [*itertools.compress(column.arrays(), kept)]
         if self._others and len(found) < len(self.plan.schema):
-            others = self._others.columns(chunk.framed.select(kept))
-            others = truncate(others, self.plan.schema, self.options.format)
+            framed, keys = chunk.framed.select(kept), self._keys(chunk.epoch, places)
+            others = self._others.columns(framed, keys)
+            if self.options.truncates:
+                others = truncate(others, self.plan.schema, self.options.format)
             found |= {name: column.arrays() for name, column in others.items()}
-        rows = zip(itertools.compress(chunk.places, kept), *found.values(), strict=True)
+        rows = zip(places, *found.values(), strict=True)
         return {place: dict(zip(found, row, strict=True)) for place, *row in rows}
+
+    def _keys(self, epoch: int, places: list[int]) -> np.ndarray:
+        key = self.options.seed or 0, epoch, self.options.part_of_host or 0
+        return np.asarray(record_keys(np.array(places, np.int64), key))
 
     def _batch(self, epoch: int, held: dict[int, dict[str, Any]], mine: Group) -> BatchSlice:
         """The batch of this host's share of a group, whose records leave `held`."""

@@ -14,6 +14,7 @@ from readers.batches.options import ReadOptions
 from readers.batches.orders import order_of, schedule_of, shuffle_window
 from readers.batches.read_sizes import CHUNK_RECORDS, ahead_end, records_at_once
 from readers.format.decode.column import FeatureColumn
+from readers.order.permutation import record_keys
 from readers.order.schedule import Step
 from readers.order.state import State
 from readers.shards.framed import FetchedRecords
@@ -36,7 +37,7 @@ class BatchesByStep:
         schedule: Maps a step to places in an epoch.
         order: The order of the records in each epoch.
         window: How many records are shuffled together; None if the order has no windows.
-        format, pads: As in the options.
+        format, pads, truncates: As in the options.
         records: The records, whose files all readers share.
         begin: The number of the first step.
         every: As given.
@@ -54,6 +55,8 @@ class BatchesByStep:
         self.order = order_of(self.plan, options)
         self.window = shuffle_window(self.plan, options)
         self.format, self.pads = options.format, options.pads
+        self.truncates = options.truncates
+        self._seed, self._part = options.seed or 0, options.part_of_host or 0
         self.batch_bytes = (self.plan.record_bytes or 1) * self.schedule.batch_size
 
     def reader(self) -> StepReader:
@@ -69,6 +72,12 @@ class BatchesByStep:
     def skipped(self) -> int:
         """The number of damaged records replaced so far."""
         return len(self.records.skipped)
+
+    def keys(self, epoch: int, places: np.ndarray) -> np.ndarray | None:
+        """The keys of the records at places, int64 [k], of an epoch, if work on them needs keys."""
+        if self.plan.work is None:
+            return None
+        return np.asarray(record_keys(places, (self._seed, epoch, self._part)))
 
     def state(self, steps: int, seed: int) -> State:
         """The state to resume from after some number of steps."""
@@ -205,7 +214,10 @@ class StepReader:
             later = places[row] + 1 + np.arange(first, end)
             return self._order(epoch, later % (self._plan.records or 1))
 
-        columns = self._records.columns_of_good(numbers, following, self._fetched)
+        keys = self._batches.keys(epoch, places)
+        columns = self._records.columns_of_good(numbers, following, self._fetched, keys)
+        if not self._batches.truncates:
+            return columns
         return truncate(columns, self._plan.schema, self._batches.format)
 
 

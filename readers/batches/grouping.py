@@ -7,14 +7,14 @@ same ones.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
 from readers.batches.options import ReadOptions
-from readers.format.schema import Schema
+from readers.format.schema import Feature
 from readers.order.schedule import Remainder, share
 
 
@@ -176,7 +176,7 @@ class GroupingRule:
     name: str
 
 
-def grouping_of(schema: Schema, options: ReadOptions) -> GroupingRule | None:
+def grouping_of(schema: Mapping[str, Feature], options: ReadOptions) -> GroupingRule | None:
     """The grouping that the options ask for; None if lengths do not decide."""
     hosts, sizes = options.shard[1], options.batch_size
     if options.boundaries is not None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from readers.batches.batch_format import BATCH_MASK, BatchFormat, is_number, plain
-from readers.format.schema import Schema
+from readers.decoders.decoder import Decoder
+from readers.decoders.record_work import RecordFunction
+from readers.format.schema import Feature
 from readers.order.schedule import Remainder
 from readers.order.state import State
 from readers.shards.cache import ShardCache
@@ -70,6 +72,8 @@ class ReadOptions:
         keys: Whether each batch comes with a pseudo-random number for each of its records.
         next_epochs: Whether each pass over a dataset reads other epochs than the pass before.
         cache: Where to keep shards of a remote dataset; None to read them in place.
+        truncates: Whether `max_length` truncates records where they are read; otherwise it limits only
+            the lengths that decide on their bucket, and what maps records truncates them afterwards.
 
     Raises:
         ValueError: A value is not allowed; the message names the argument.
@@ -93,6 +97,10 @@ class ReadOptions:
     keys: bool = False
     next_epochs: bool = True
     cache: ShardCache | None = None
+    decoders: Mapping[str, Decoder] = field(default_factory=dict)
+    map: RecordFunction | None = None
+    map_schema: Mapping[str, Feature | tuple[Any, ...]] | None = None
+    truncates: bool = True
 
     def __post_init__(self) -> None:
         for name in _NUMBERS:
@@ -248,17 +256,19 @@ class ReadOptions:
 
     def features_to_read(self, columns: Sequence[str] | None) -> Sequence[str] | None:
         """The features to decode: `columns`, or those that `as_supervised` needs; None for all."""
-        if columns is not None or self.as_supervised is None:
+        if columns is not None or self.as_supervised is None or self.map is not None:
             return columns
         names = [name for name in self.as_supervised if name not in self.added_names]
-        return list(dict.fromkeys(map(self.format.feature_of, names)))
+        names = [*map(self.format.feature_of, names)]
+        moved = [other for n, d in self.decoders.items() if n in names for other in d.moved]
+        return list(dict.fromkeys([*names, *moved]))
 
     @property
     def added_names(self) -> list[str]:
         """The names in a batch that belong to no feature."""
         return [BATCH_MASK] if self.pads else []
 
-    def bucket_feature(self, schema: Schema) -> str:
+    def bucket_feature(self, schema: Mapping[str, Feature]) -> str:
         """The feature whose first unknown dimension decides on the bucket."""
         candidates = [name for name, feature in schema.items() if feature.has_length]
         if isinstance(self.bucket_boundaries, Mapping):

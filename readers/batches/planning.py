@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from readers.batches.batch_format import BATCH_MASK, LENGTH, MASK, BatchFormat, Batching, PadTo
 from readers.batches.options import OnCorrupt, OrderName, ReadOptions, remainder_of
-from readers.format.schema import Schema, format_shape
+from readers.decoders.decoder import Decoder
+from readers.decoders.record_work import RecordFunction
+from readers.format.schema import Feature, Schema, format_shape
 from readers.hosts import host_of
 from readers.order.schedule import Remainder
 from readers.order.state import State
 from readers.shards.cache import cache_of
-from readers.shards.features import with_fixed_shapes
+from readers.shards.features import with_decoders, with_fixed_shapes, with_function
 from readers.shards.plan import Paths, Plan
 from readers.shards.resolve import resolve, resolve_mixture
 
@@ -45,6 +47,9 @@ if TYPE_CHECKING:
         start_step: int
         state: State | str | None
         on_corrupt: OnCorrupt
+        decoders: Mapping[str, Decoder] | None
+        map: RecordFunction | None
+        map_schema: Mapping[str, Feature | tuple[Any, ...]] | None
         cache_dir: str | os.PathLike[str] | None
         cache_size: int | str | None
 
@@ -64,13 +69,15 @@ def options_of(
     state: State | str | None,
     cache_dir: str | os.PathLike[str] | None,
     cache_size: int | str | None,
+    decoders: Mapping[str, Decoder] | None,
     **others: Any,
 ) -> ReadOptions:
     """How to read, from the arguments of `readers.load`, checked.
 
     Args:
         batching, mask, lengths, padding_values, max_length, pad_to, shuffle_buffer,
-            remainder, drop_remainder, shard, state, cache_dir, cache_size: Arguments of `readers.load`.
+            remainder, drop_remainder, shard, state, cache_dir, cache_size, decoders: Arguments of
+            `readers.load`.
         others: The fields of `ReadOptions` that are arguments of the same names.
     """
     return ReadOptions(
@@ -80,6 +87,7 @@ def options_of(
         shard=host_of(shard),
         state=State.of(state),
         cache=cache_of(cache_dir, cache_size),
+        decoders=decoders or {},
         **others,
     )
 
@@ -93,6 +101,7 @@ def make_plan(
     scan: bool,
     any_order: bool,
     strings: bool = True,
+    mapped: Callable[[Schema], Schema] | None = None,
 ) -> tuple[Plan, ReadOptions]:
     """The plan of what to read, and the options after they were checked against it.
 
@@ -102,6 +111,8 @@ def make_plan(
         scan: Whether to count the records of files that have neither manifest nor index.
         any_order: Whether to refuse files that can only be read from front to back.
         strings: Whether to read features of strings that no argument names.
+        mapped: The features of records that are mapped after they are read, from those before; None if
+            they are not.
 
     Raises:
         FileNotFoundError, ValueError: `resolve` raises it, or an option does not suit the dataset.
@@ -113,14 +124,20 @@ def make_plan(
         datasets = len(options.weights)
         plan = resolve_mixture(path_or_files, datasets, split, schema, names, accept_cut, any_order)
     if not strings and names is None:
-        numbers = {name: f for name, f in plan.schema.items() if f.dtype != "string"}
+        decoded = options.decoders
+        numbers = {n: f for n, f in plan.schema.items() if f.dtype != "string" or n in decoded}
         plan = replace(plan, schema=Schema(numbers))
-    if options.format.batching == "dense":
-        plan = with_fixed_shapes(plan)
-        _check_dense(plan)
-    _check_features(options, plan.schema)
+    is_dense = options.format.batching == "dense"
+    plan = with_decoders(with_fixed_shapes(plan) if is_dense else plan, options.decoders)
+    if options.map is not None:
+        skip = options.on_corrupt == "skip"
+        plan = with_function(plan, options.map, options.map_schema, skip, options.cache)
+    final = replace(plan, schema=mapped(plan.schema)) if mapped else plan
+    if is_dense:
+        _check_dense(final)
+    _check_features(options, final, "map" if mapped or options.map else "decoders")
     if options.boundaries is not None:
-        boundaries = {options.bucket_feature(plan.schema): options.boundaries}
+        boundaries = {options.bucket_feature(plan.undecoded): options.boundaries}
         options = replace(options, format=replace(options.format, bucket_boundaries=boundaries))
     if plan.records == 0:
         # Repeating, or skipping steps, would search an empty dataset for a batch without end.
@@ -141,21 +158,28 @@ def _check_dense(plan: Plan) -> None:
             found = f"the shape {shape}: None is a size that the schema does not fix"
         more = ""
         if feature.is_image:
-            more = ", resize it (docs/reading.md shows how), or write the dataset with --image_size"
+            more = (
+                f", decode it to one size with decoders={{{name!r}: readers.decoders.Resize(224)}}, or "
+                "write the dataset with --image_size"
+            )
         raise ValueError(
             f"feature {name!r} has {found}, so records cannot be stacked: use batching='padded' or "
             f"'ragged', leave it out with columns={more}"
         )
 
 
-def _check_features(options: ReadOptions, schema: Schema) -> None:
+def _check_features(options: ReadOptions, plan: Plan, work: str) -> None:
     """Checks the options against the features to batch.
 
     Raises:
         ValueError: A feature cannot be batched in the format (see `BatchFormat.check`),
             `as_supervised` has a name that is not in the batch or none of those that `mask` or
-            `lengths` adds, or it is unclear which feature's length decides on the bucket.
+            `lengths` adds, or it is unclear which feature's length decides on the bucket; or records
+            are packed by lengths that work on them may change.
     """
+    schema = plan.schema
+    if plan.work is not None or work == "map":
+        _check_work(options, work)
     options.format.check(schema)
     names = [*options.format.batch_names(schema), *options.added_names]
     if len(set(names)) < len(names):
@@ -165,7 +189,20 @@ def _check_features(options: ReadOptions, schema: Schema) -> None:
     if options.as_supervised is not None:
         _check_as_supervised(options, options.as_supervised, names, len(schema))
     if options.bucket_boundaries is not None:
-        options.bucket_feature(schema)
+        options.bucket_feature(plan.undecoded)
+
+
+def _check_work(options: ReadOptions, argument: str) -> None:
+    """Raises ValueError if batches are planned by lengths that work on records may change."""
+    if options.format.batching == "packed":
+        raise ValueError(
+            f"{argument}= may change the lengths by which batching='packed' fills rows: use "
+            "transform=, or another batching"
+        )
+    if argument == "map" and options.boundaries is not None and options.format.pad_to != "longest":
+        raise ValueError(
+            "map= may change the lengths of records after their bucket is chosen: use pad_to='longest'"
+        )
 
 
 def _check_as_supervised(

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from readers.decoders.decoder import Batch
+from readers.decoders.record_work import RecordWork
 from readers.format.decode.batches import ColumnDecoder
 from readers.format.decode.column import (
     Allocator,
@@ -33,15 +35,22 @@ class FramedDecoder:
         plan: The plan, whose files errors name.
         schema: The features to decode.
         empty: Allocates large arrays.
+        work: What is done to each decoded record; None for nothing.
     """
 
-    def __init__(self, plan: Plan, schema: Schema, empty: Allocator = np.empty) -> None:
-        self._plan, self._schema, self._empty = plan, schema, empty
+    def __init__(
+        self,
+        plan: Plan,
+        schema: Schema,
+        empty: Allocator = np.empty,
+        work: RecordWork | None = None,
+    ) -> None:
+        self._plan, self._schema, self._empty, self._work = plan, schema, empty, work
         self._records = Decoder(schema)
         self._columns = ColumnDecoder(schema, empty)
 
     def record(self, framed: FramedRecords, row: int) -> dict[str, Any]:
-        """One of the records.
+        """One of the records, before any work on it.
 
         Raises:
             ValueError: The record does not fit the schema.
@@ -50,11 +59,17 @@ class FramedDecoder:
         with self._locating_errors(framed, row):
             return with_pixels(record, self._schema)
 
-    def columns(self, framed: FramedRecords) -> dict[str, FeatureColumn]:
+    def columns(
+        self, framed: FramedRecords, keys: np.ndarray | None = None
+    ) -> dict[str, FeatureColumn]:
         """The column of each feature, with all of the records.
 
+        Args:
+            framed: The records.
+            keys: int64 [B], their keys, for the work on them.
+
         Raises:
-            ValueError: A record does not fit the schema.
+            ValueError: A record does not fit the schema, or the work on it fails.
         """
         schema = self._schema
         starts, stops = framed.starts + HEADER_BYTES, framed.stops - FOOTER_BYTES
@@ -70,12 +85,15 @@ class FramedDecoder:
         if left:
             every = np.arange(len(starts))
             columns |= self._one_by_one(framed, every, schema.select(left))
+        located = functools.partial(self._locating_errors, framed)
         for name, feature in schema.items():
             if feature.is_image:
                 encoded = columns[name].flat().tolist()
-                located = functools.partial(self._locating_errors, framed)
                 columns[name] = image_column(name, feature, encoded, located, self._empty)
-        return columns
+        if self._work is None:
+            return columns
+        assert keys is not None
+        return self._work.columns(Batch(columns, keys, located, self._empty))
 
     def _one_by_one(
         self, framed: FramedRecords, rows: np.ndarray, schema: Schema
@@ -101,7 +119,7 @@ class FramedDecoder:
             path, number = self._plan.parts[framed.parts[row]].path, framed.rows[row]
             raise ValueError(
                 f"{path}: record {number} at byte {framed.offsets[row]}: {error}"
-            ) from None
+            ) from error.__cause__
 
 
 def _column(feature: Feature, values: list[Any]) -> FeatureColumn:

@@ -6,9 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
+from readers.decoders.decoder import Decoder, called
+from readers.decoders.record_work import RecordFunction, RecordWork, schema_of_record
 from readers.format.manifest import Manifest
 from readers.format.schema import IMAGE_ENCODINGS, Feature, Schema
+from readers.shards.cache import ShardCache
 from readers.shards.plan import Plan, Sizes
+from readers.shards.records import Records
 
 # An Example holds such a feature as a single bytes value.
 _ONE_VALUE = ("text", "raw", "tensor", *IMAGE_ENCODINGS)
@@ -55,6 +61,52 @@ def _fixes(stored: tuple[int | None, ...], given: tuple[int | None, ...]) -> boo
 def _is_bytes(feature: Feature) -> bool:
     """Whether a feature is a bytes value as it is stored."""
     return feature.dtype == "string" and not feature.shape and feature.encoding in ("text", "list")
+
+
+def with_decoders(plan: Plan, decoders: Mapping[str, Decoder]) -> Plan:
+    """The plan with a decoder for some of its features.
+
+    Raises:
+        ValueError: There is no such feature, or a decoder does not suit it.
+    """
+    if not decoders:
+        return plan
+    work = RecordWork.of_decoders(plan.schema, dict(decoders))
+    return replace(plan, schema=work.schema, work=work)
+
+
+def with_function(
+    plan: Plan,
+    function: RecordFunction,
+    schema: Mapping[str, Any] | None,
+    skip: bool,
+    cache: ShardCache | None,
+) -> Plan:
+    """The plan with a function of its records, which is called for the first one if `schema` is None.
+
+    Args:
+        plan: What to read; its number of records is known.
+        function: The function.
+        schema: The features of the records that it returns, as for `Schema`; None to find out.
+        skip: Whether damaged records are left out.
+        cache: Where to keep remote shards.
+
+    Raises:
+        ValueError: The function fails for the first record, or returns no dict of arrays.
+    """
+    work = plan.work or RecordWork(plan.schema, {}, plan.schema)
+    if schema is not None:
+        found = Schema(schema)
+    elif not plan.records:
+        found = plan.schema
+    else:
+        first = np.zeros(1, np.int64)
+        columns = Records(plan, skip=skip, cache=cache).columns_of_good(
+            first, lambda _, start, end: np.arange(start, end) + 1, keys=first
+        )
+        record = {name: column.arrays()[0] for name, column in columns.items()}
+        found = schema_of_record(called(function, "map", record, 0), plan.schema)
+    return replace(plan, schema=found, work=work.with_function(function, found))
 
 
 def with_fixed_shapes(plan: Plan) -> Plan:

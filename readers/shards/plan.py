@@ -10,7 +10,8 @@ from typing import Any
 
 import google_crc32c
 
-from readers.format.schema import Schema
+from readers.decoders.record_work import RecordWork
+from readers.format.schema import Feature, Schema
 from readers.order.split import shard_ranges
 
 # The name of the only split of files without a manifest.
@@ -54,7 +55,7 @@ class Plan:
 
     Attributes:
         name: The split, with its slice, as the caller gave it.
-        schema: The features to decode.
+        schema: The features of each record, after the work on it.
         parts: The runs of records to read, in the order of the files.
         records: The number of records; None if files without a manifest lack an index.
         record_bytes: The mean size of a framed record, or the size of the first one; None if there are
@@ -63,6 +64,7 @@ class Plan:
             dataset is moved.
         mixed: The number of records in each dataset of a mixture; empty for a single dataset.
         sizes: The sizes in all splits of features of unknown shape, where a manifest states them.
+        work: What is done to each record after it is read; None for nothing.
     """
 
     name: str
@@ -73,6 +75,20 @@ class Plan:
     fingerprint: tuple[Any, ...]
     mixed: tuple[int, ...] = ()
     sizes: Mapping[str, Sizes] = field(default_factory=dict)
+    work: RecordWork | None = None
+
+    @property
+    def undecoded(self) -> Mapping[str, Feature]:
+        """The features before the work on each record, but for those that a decoder makes."""
+        if self.work is None:
+            return self.schema
+        decoders = self.work.decoders
+        return {name: f for name, f in self.work.stored.items() if name not in decoders}
+
+    @property
+    def read(self) -> Schema:
+        """The features to decode before the work on each record: bytes in place of some images."""
+        return self.work.read if self.work else self.schema
 
     def slice(self, start: int, stop: int) -> Plan:
         """The plan for the records from `start` to before `stop`; their number must be known."""

@@ -11,7 +11,6 @@ import numpy as np
 from readers.format.decode.column import FeatureColumn, merged
 from readers.format.decode.images import with_pixels
 from readers.format.decode.records import Decoder
-from readers.format.schema import Schema
 from readers.format.tfrecord import (
     FOOTER_BYTES,
     HEADER_BYTES,
@@ -74,7 +73,7 @@ class Records:
         self._reader = FramedReader(plan, self.memory.empty, cache)
         self.is_local = self._reader.is_local
         self.skipped: set[tuple[str, int]] = set()
-        self._decoder, self._framed = Decoder(plan.schema), self.decoder(plan.schema)
+        self._decoder, self._framed = Decoder(plan.read), self.decoder()
 
     def __len__(self) -> int:
         return self.plan.records or 0
@@ -91,7 +90,7 @@ class Records:
         self.__init__(**state)  # type: ignore[misc]
 
     def read(self, numbers: Sequence[int] | np.ndarray) -> list[dict[str, Any]]:
-        """The records of some numbers, in the given order.
+        """The records of some numbers, in the given order, before any work on them.
 
         Args:
             numbers: [B], each from 0 to the number of records - 1.
@@ -110,7 +109,7 @@ class Records:
         return records
 
     def record(self, number: int) -> dict[str, Any]:
-        """The record of one number, in a fifth of the time that `read` takes.
+        """The record of one number, before any work on it, in a fifth of the time that `read` takes.
 
         Its arrays may be views of memory that the thread's next call reuses.
 
@@ -126,18 +125,22 @@ class Records:
             data = framed[HEADER_BYTES:-FOOTER_BYTES]
             if self._verify_crc:
                 data = unframe(framed, path, offset)
-            return with_pixels(self._decoder.decode(data), self.plan.schema)
+            return with_pixels(self._decoder.decode(data), self.plan.read)
         except ValueError:
             return self.read([number])[0]  # Raises an error that names the record.
 
     def columns(
-        self, numbers: np.ndarray, fetched: FetchedRecords | None = None
+        self,
+        numbers: np.ndarray,
+        fetched: FetchedRecords | None = None,
+        keys: np.ndarray | None = None,
     ) -> tuple[dict[str, FeatureColumn], np.ndarray]:
         """The records of some numbers as columns, which for many takes a tenth of `read`'s time.
 
         Args:
             numbers: int64 [B], each from 0 to the number of records - 1.
             fetched: Records in memory, which are not read again.
+            keys: int64 [B], the keys of the records, which work on them needs.
 
         Returns:
             The column of each feature; and bool [B], which records the columns hold: all of them,
@@ -148,7 +151,8 @@ class Records:
             ValueError: A record does not fit the schema.
         """
         framed, kept = self.framed(numbers, fetched)
-        return self._framed.columns(framed), kept
+        keys = keys if keys is None else keys[kept]
+        return self._framed.columns(framed, keys), kept
 
     def framed(
         self, numbers: np.ndarray, fetched: FetchedRecords | None = None
@@ -176,12 +180,23 @@ class Records:
                 framed = framed.select(kept)
         return framed, kept
 
-    def decoder(self, schema: Schema) -> FramedDecoder:
-        """A decoder of some features of what `framed` returns."""
-        return FramedDecoder(self.plan, schema, self.memory.empty)
+    def decoder(self, names: Sequence[str] | None = None) -> FramedDecoder:
+        """A decoder of what `framed` returns.
+
+        Args:
+            names: The features to decode, before any work on records; None for all, after it.
+        """
+        plan, empty = self.plan, self.memory.empty
+        if names is None:
+            return FramedDecoder(plan, plan.read, empty, plan.work)
+        return FramedDecoder(plan, plan.read.select(tuple(names)), empty)
 
     def columns_of_good(
-        self, numbers: np.ndarray, following: Following, fetched: FetchedRecords | None = None
+        self,
+        numbers: np.ndarray,
+        following: Following,
+        fetched: FetchedRecords | None = None,
+        keys: np.ndarray | None = None,
     ) -> dict[str, FeatureColumn]:
         """The columns of records, with each damaged one replaced by the next good one if they skip.
 
@@ -189,18 +204,21 @@ class Records:
             numbers: int64 [B], each from 0 to the number of records - 1.
             following: Which records come after each of them.
             fetched: Records in memory, which are not read again.
+            keys: int64 [B], the keys of the rows, which work on records needs.
 
         Raises:
             CorruptRecordError: (a ValueError) A record is damaged, and is not to be skipped, or too
                 many after it are damaged, too.
             ValueError: A record does not fit the schema.
         """
-        columns, kept = self.columns(numbers, fetched)
+        columns, kept = self.columns(numbers, fetched, keys)
         if kept.all():
             return columns
         damaged = np.flatnonzero(~kept)
         found = [self.next_good(int(numbers[r]), following, r, fetched) for r in damaged.tolist()]
-        others, _ = self.columns(np.array(found, np.int64), fetched)
+        others, _ = self.columns(
+            np.array(found, np.int64), fetched, keys if keys is None else keys[damaged]
+        )
         if not kept.any():
             return others
         rows = np.flatnonzero(kept)

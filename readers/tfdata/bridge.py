@@ -22,10 +22,8 @@ from readers.batches.options import ReadOptions
 from readers.format.decode.column import Allocator
 from readers.format.schema import Feature, Schema
 from readers.tfdata.batching import ragged
+from readers.tfdata.records.errors import error_text, no_error, unless_failed
 from readers.tfdata.tensor_columns import TensorColumn
-
-# In place of an error message, which is text and so no number.
-_NO_ERROR = "0"
 
 
 class TensorBridge:
@@ -71,11 +69,7 @@ class TensorBridge:
         try:
             found = read()
         except Exception as error:
-            # An exception would be shown with twenty lines of Python stack, and where errors are
-            # ignored TensorFlow would retry the step without end.
-            is_expected = isinstance(error, (ValueError, OSError, ImportError))
-            text = str(error) if is_expected else f"{type(error).__name__}: {error}"
-            return [_text("\n" + " ".join(text.splitlines())), *self.no_arrays()[1:]]
+            return [error_text(error), *self.no_arrays()[1:]]
         if found is None:
             return self.no_arrays()
         batch = found.arrays(self._dense, self._format, empty)
@@ -84,34 +78,44 @@ class TensorBridge:
             arrays += flat_arrays(self._schema[name], found.columns[name], empty)
         if self._has_keys:
             arrays.append(found.keys(self._seed, self._part))
-        return [_text(_NO_ERROR), *arrays]
+        return [no_error(), *arrays]
 
     def no_arrays(self) -> list[np.ndarray]:
         """The empty arrays that stand for no batch."""
         return [
-            _text(_NO_ERROR),
+            no_error(),
             *(np.empty([0] * rank, d.as_numpy_dtype) for d, rank in self._kinds),
         ]
 
     def batch(self, tensors: Sequence[tf.Tensor]) -> Any:
         """The batch of a list of arrays, now tensors; with keys, the pair (batch, keys)."""
-        error, *tensors = tensors
-        # The op whose error shows a string as it is: Assert escapes quotes and line ends. It is an
-        # input of an Assert because TensorFlow drops an op whose result is not used.
-        number = tf.strings.to_number(tf.ensure_shape(error, []), name="reading_failed")
-        with tf.control_dependencies([tf.debugging.Assert(number == 0, [number])]):
-            tensors = [tf.identity(tensor) for tensor in tensors]
-        found: dict[str, Any] = {}
+        found, varying, keys = self._separate(tensors)
+        for name, column in varying.items():
+            found[name] = ragged(self._schema[name], column)
+        return (found, keys) if self._has_keys else found
+
+    def columns(
+        self, tensors: Sequence[tf.Tensor]
+    ) -> tuple[dict[str, TensorColumn], tf.Tensor, Any]:
+        """The columns, keys and number of records of a list of arrays of ragged batches, now tensors."""
+        found, varying, keys = self._separate(tensors)
+        mask = found.pop(BATCH_MASK, None)
+        count = tf.size(keys) if mask is None else tf.reduce_sum(tf.cast(mask, tf.int32))
+        return {name: TensorColumn(t) for name, t in found.items()} | varying, keys, count
+
+    def _separate(
+        self, tensors: Sequence[tf.Tensor]
+    ) -> tuple[dict[str, Any], dict[str, TensorColumn], tf.Tensor | None]:
+        """The dense tensors, the ragged features as columns, and the keys."""
+        tensors = unless_failed(tensors[0], tensors[1:])
+        dense, varying = {}, {}
         for (name, spec), tensor in zip(self._specs.items(), tensors, strict=False):
-            found[name] = tf.ensure_shape(tensor, spec.shape)
+            dense[name] = tf.ensure_shape(tensor, spec.shape)
         for number, name in enumerate(self._ragged):
             values, shapes, counts = tensors[len(self._specs) + 3 * number :][:3]
-            found[name] = _ragged_tensor(self._schema[name], values, shapes, counts, self._rows)
-        return (found, tf.ensure_shape(tensors[-1], [self._rows])) if self._has_keys else found
-
-
-def _text(text: str) -> np.ndarray:
-    return np.array(text.encode(), object)
+            varying[name] = _column_of(self._schema[name], values, shapes, counts, self._rows)
+        keys = tf.ensure_shape(tensors[-1], [self._rows]) if self._has_keys else None
+        return dense, varying, keys
 
 
 def _dense_specs(
@@ -138,17 +142,15 @@ def _dense_specs(
     return specs
 
 
-def _ragged_tensor(
+def _column_of(
     feature: Feature, values: tf.Tensor, shapes: tf.Tensor, counts: tf.Tensor, rows: int | None
-) -> tf.RaggedTensor:
-    """The ragged tensor that `flat_arrays` describes."""
+) -> TensorColumn:
+    """The column that `flat_arrays` describes."""
     values = tf.ensure_shape(values, [None])
     if not feature.is_sequence:
-        shapes = tf.ensure_shape(shapes, [rows, len(feature.shape)])
-        return ragged(feature, TensorColumn(values, shapes))
+        return TensorColumn(values, tf.ensure_shape(shapes, [rows, len(feature.shape)]))
     counts = tf.ensure_shape(counts, [rows])
     inner = feature.shape[1:]
     if None in inner:
-        shapes = tf.ensure_shape(shapes, [None, len(inner)])
-        return ragged(feature, TensorColumn(values, shapes, counts))
-    return ragged(feature, TensorColumn(tf.reshape(values, [-1, *inner]), None, counts))
+        return TensorColumn(values, tf.ensure_shape(shapes, [None, len(inner)]), counts)
+    return TensorColumn(tf.reshape(values, [-1, *inner]), None, counts)

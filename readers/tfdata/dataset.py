@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from readers.batches.batch_format import is_number, plain
+from readers.batches.batch_format import BatchFormat, is_number, plain
 from readers.batches.by_length import open_by_length
 from readers.batches.by_step import BatchesByStep
 from readers.batches.options import ReadOptions
 from readers.batches.orders import schedule_of, shuffle_window
 from readers.batches.planning import make_plan
 from readers.batches.stream import state_after
+from readers.decoders.record_work import RecordFunction
 from readers.files.remote import local_path
 from readers.format.schema import Schema
 from readers.order.state import State
@@ -29,6 +31,7 @@ except ModuleNotFoundError:
 from readers.tfdata.from_index import dataset_by_length, dataset_by_step
 from readers.tfdata.from_streams import can_stream, dataset_from_streams
 from readers.tfdata.handle import DatasetHandle
+from readers.tfdata.records.mapped import RecordMap
 
 # What each dataset was opened with: (path, split, schema, columns), the plan and the options. They
 # keep no file open.
@@ -42,21 +45,32 @@ def open_dataset(
     schema: Schema | None,
     columns: Sequence[str] | None,
     options: ReadOptions,
+    function: RecordFunction | None,
     transform: Callable[[dict[str, Any], tf.Tensor], dict[str, Any]] | None,
 ) -> tf.data.Dataset:
-    """The dataset of `readers.load`, which takes the same arguments."""
+    """The dataset of `readers.load`, which takes the same arguments; `function` is its `map`."""
     what = path_or_files, split, schema, columns
     any_order = options.shuffle and options.by_index
     is_counted = options.by_index or options.shard[1] > 1
-    plan, options = make_plan(*what, options, is_counted, any_order)
+    maps: list[RecordMap] = []
+
+    def planned(options: ReadOptions, counted: bool) -> tuple[Plan, ReadOptions]:
+        return make_plan(*what, options, counted, any_order, mapped=mapped if function else None)
+
+    def mapped(decoded: Schema) -> Schema:
+        if not maps and function:
+            maps.append(RecordMap(function, decoded, options.map_schema))
+        return maps[0].schema
+
+    plan, options = planned(options, is_counted)
     streamable = can_stream(plan, options)
     if plan.records is None and not streamable:
-        plan, options = make_plan(*what, options, True, any_order)
+        plan, options = planned(options, True)
     options = _with_order(plan, options)
     if plan.records is None and (options.start_step or options.state):
         # Only now: counted records change the order, and a run must resume in the one it began in.
-        plan, options = make_plan(*what, options, True, any_order)
-    batches = _batches(plan, options, options.by_index or not streamable)
+        plan, options = planned(options, True)
+    batches = _batches(plan, options, options.by_index or not streamable, maps[0] if maps else None)
     if transform is not None:
         batches = batches.map(transform, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
     if options.as_supervised is not None:
@@ -123,26 +137,35 @@ def _with_order(plan: Plan, options: ReadOptions) -> ReadOptions:
 
 # None of these functions needs AutoGraph, which takes 2 s of the first batch to find that out.
 @tf.autograph.experimental.do_not_convert
-def _batches(plan: Plan, options: ReadOptions, by_index: bool) -> tf.data.Dataset:
+def _batches(
+    plan: Plan, options: ReadOptions, by_index: bool, record_map: RecordMap | None
+) -> tf.data.Dataset:
     """The batches of a plan, with their number if it is known."""
     if plan.records is None:
-        return dataset_from_streams(plan, options, None)
-    by_length = open_by_length(plan, options)
+        return dataset_from_streams(plan, options, None, record_map)
+    finish, read = None, options
+    if record_map:
+        # Records stay whole until they are mapped.
+        whole = replace(BatchFormat("ragged"), max_length=options.format.max_length)
+        whole = replace(whole, bucket_boundaries=options.format.bucket_boundaries)
+        read = replace(options, format=whole, keys=True, truncates=False)
+        finish = functools.partial(record_map.batch, options=options)
+    by_length = open_by_length(plan, read)
     if by_length:
         # Reopened batches start after `start_step` at once, without reading those steps again.
         begin = by_length.state(by_length.begin, options.seed or 0)
-        again = replace(options, start_step=0, state=begin)
+        again = replace(read, start_step=0, state=begin)
         handle = DatasetHandle(by_length, lambda: open_by_length(plan, again))
-        batches = dataset_by_length(handle, plan.schema, options)
+        batches = dataset_by_length(handle, plan.schema, read, finish)
         return batches if options.repeat else _counted(batches, tf.data.INFINITE_CARDINALITY)
     if by_index:
-        by_step = BatchesByStep(plan, options)
+        by_step = BatchesByStep(plan, read)
         schedule = by_step.schedule
-        handle_by_step = DatasetHandle(by_step, lambda: BatchesByStep(plan, options))
-        batches = dataset_by_step(handle_by_step, plan.schema, options)
+        handle_by_step = DatasetHandle(by_step, lambda: BatchesByStep(plan, read))
+        batches = dataset_by_step(handle_by_step, plan.schema, read, finish)
     else:
         part, schedule, _ = schedule_of(plan, options)
-        batches = dataset_from_streams(part, options, schedule)
+        batches = dataset_from_streams(part, options, schedule, record_map)
     if schedule.steps is None:
         return _counted(batches, tf.data.INFINITE_CARDINALITY)
     # The first pass of a resumed run is shorter than later ones, so it has no single cardinality.

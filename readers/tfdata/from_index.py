@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from readers.order.state import Cursor
 from readers.tfdata.bridge import TensorBridge
 from readers.tfdata.handle import DatasetHandle
 from readers.tfdata.passes import bounds_of_each_pass
+from readers.tfdata.tensor_columns import TensorColumn
 
 # Batches handed to TensorFlow in one Python call: a call costs as much as a batch of small records,
 # and the next batch is decoded faster if the core has done nothing else in between. A call ends
@@ -37,12 +39,20 @@ _CURSOR = [_SCALAR, _SCALAR, tf.TensorSpec([None], tf.int64)]
 _State = tuple[tf.Tensor, ...]
 
 
-def dataset_by_step(
-    handle: DatasetHandle[BatchesByStep], schema: Schema, options: ReadOptions
-) -> tf.data.Dataset:
-    """The batches of all steps, dicts by feature name.
+# (columns, keys, number of records) -> a batch.
+Finish = Callable[[dict[str, TensorColumn], tf.Tensor, tf.Tensor], Any]
 
-    A batch depends on its step number alone, so an iterator can start anywhere.
+
+def dataset_by_step(
+    handle: DatasetHandle[BatchesByStep],
+    schema: Schema,
+    options: ReadOptions,
+    finish: Finish | None = None,
+) -> tf.data.Dataset:
+    """The batches of all steps, dicts by feature name, or what `finish` makes of their columns.
+
+    A batch depends on its step number alone, so an iterator can start anywhere. For `finish`, the
+    options ask for keys and for ragged batches.
     """
     bridge = TensorBridge(schema, options)
     schedule = handle().schedule
@@ -83,13 +93,16 @@ def dataset_by_step(
         return calls.flat_map(lambda several: several).take(end - begin)
 
     passes = bounds_of_each_pass(bounds, [_SCALAR, _SCALAR], options.next_epochs).flat_map(one_pass)
-    return handle.kept_by(passes.map(lambda *tensors: bridge.batch(tensors)))
+    return handle.kept_by(_finished(passes, bridge, finish))
 
 
 def dataset_by_length(
-    handle: DatasetHandle[BatchesByLength], schema: Schema, options: ReadOptions
+    handle: DatasetHandle[BatchesByLength],
+    schema: Schema,
+    options: ReadOptions,
+    finish: Finish | None = None,
 ) -> tf.data.Dataset:
-    """The batches grouped by length, dicts by feature name.
+    """The batches grouped by length, dicts by feature name, or what `finish` makes of their columns.
 
     A batch depends on the cursor before it, which a checkpoint of the iterator holds.
     """
@@ -129,10 +142,23 @@ def dataset_by_length(
             .scan((*state, _NO_NAME), call)
             .take_while(lambda more, *_: more)
         )
-        return calls.map(lambda _, *tensors: bridge.batch(tensors))
+        return _finished(calls.map(lambda _, *tensors: tensors), bridge, finish)
 
     passes = bounds_of_each_pass(bounds, [*_CURSOR, _SCALAR], options.next_epochs)
     return handle.kept_by(passes.flat_map(one_pass))
+
+
+def _finished(
+    arrays: tf.data.Dataset, bridge: TensorBridge, finish: Finish | None
+) -> tf.data.Dataset:
+    """The batches of lists of arrays."""
+    if finish is None:
+        return arrays.map(lambda *tensors: bridge.batch(tensors))
+    return arrays.map(
+        lambda *tensors: finish(*bridge.columns(tensors)),
+        num_parallel_calls=tf.data.AUTOTUNE,
+        deterministic=True,
+    )
 
 
 def _cursor_arrays(cursor: Cursor) -> list[Any]:

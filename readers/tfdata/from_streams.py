@@ -25,7 +25,9 @@ from readers.tfdata.batching import batch_of
 from readers.tfdata.decode import decode_batch
 from readers.tfdata.passes import epochs_of_each_pass
 from readers.tfdata.permutation import shift, whole_permutation
-from readers.tfdata.tensor_columns import padded_columns
+from readers.tfdata.records.decoders import decoded_columns
+from readers.tfdata.records.mapped import RecordMap
+from readers.tfdata.tensor_columns import TensorColumn, padded_columns
 
 # The buffer of each open file, the default of TFRecordDataset.
 _READ_BYTES = 256 << 10
@@ -52,7 +54,10 @@ def _scheme_of(path: str) -> str:
 
 
 def dataset_from_streams(
-    plan: Plan, options: ReadOptions, schedule: Schedule | None
+    plan: Plan,
+    options: ReadOptions,
+    schedule: Schedule | None,
+    record_map: RecordMap | None = None,
 ) -> tf.data.Dataset:
     """The batches of a plan, dicts by feature name.
 
@@ -60,30 +65,40 @@ def dataset_from_streams(
         plan: The part of the plan that this host reads.
         options: How to read.
         schedule: The steps of this host; None if the plan's number of records is unknown.
+        record_map: A function of each record; None for none.
     """
 
     def decode(serialized: tf.Tensor) -> Any:
-        columns, mask = decode_batch(serialized, plan.schema), {}
+        return batch(decode_batch(serialized, plan.read), tf.size(serialized))
+
+    def batch(columns: dict[str, TensorColumn], count: tf.Tensor) -> Any:
+        mask = {}
         if options.pads and options.rows is not None:
-            count = tf.size(serialized)
             columns = padded_columns(columns, plan.schema, options.rows, count)
             mask = {BATCH_MASK: tf.range(options.rows) < count}
         return batch_of(columns, plan.schema, options.format) | mask
 
     def decode_with_keys(epoch: tf.Tensor, place: tf.Tensor, serialized: tf.Tensor) -> Any:
+        count, columns = tf.size(serialized), decode_batch(serialized, plan.read)
         places = place + tf.range(tf.size(serialized, tf.int64))
         keys = record_keys(places, [options.seed, epoch, options.part_of_host or 0], shift)
+        if plan.work:
+            columns = decoded_columns(columns, keys, plan.work)
         if options.pads and options.rows is not None:
-            keys = tf.pad(keys, [[0, options.rows - tf.size(serialized)]])
-        return decode(serialized), tf.ensure_shape(keys, [options.rows])
+            keys = tf.pad(keys, [[0, options.rows - count]])
+        keys = tf.ensure_shape(keys, [options.rows])
+        if record_map:
+            return record_map.batch(columns, keys, count, options)
+        return (batch(columns, count), keys) if options.keys else batch(columns, count)
 
-    function = decode_with_keys if options.keys else decode
-    batches = _serialized_batches(plan, options, schedule)
+    with_keys = options.keys or plan.work is not None or record_map is not None
+    function = decode_with_keys if with_keys else decode
+    batches = _serialized_batches(plan, options, schedule, with_keys)
     return batches.map(function, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
 
 
 def _serialized_batches(
-    plan: Plan, options: ReadOptions, schedule: Schedule | None
+    plan: Plan, options: ReadOptions, schedule: Schedule | None, with_keys: bool
 ) -> tf.data.Dataset:
     """The serialized records of each batch; with keys, after its epoch and first place."""
     size, repeat = options.batch_size, options.repeat
@@ -102,7 +117,7 @@ def _serialized_batches(
             # Other hosts have one more record, and so one more batch.
             nothing = tf.constant([], tf.string)
             batches = batches.concatenate(tf.data.Dataset.from_tensors(nothing))
-        if not options.keys:
+        if not with_keys:
             return batches
         return batches.enumerate().map(lambda step, batch: (epoch, place + step * size, batch))
 

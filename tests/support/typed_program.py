@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 import beam_jobs
 import readers
-from readers import transforms
+from readers import decoders, transforms
 
 Record = tuple[str, Mapping[str, Any]]
 Arrays = dict[str, NDArray[Any]]
@@ -96,6 +96,9 @@ def signals(directory: str | os.PathLike[str]) -> Iterator[NDArray[np.float32]]:
         on_corrupt="skip",
         cache_dir=Path("cache"),
         cache_size="1GiB",
+        decoders={"scan": decoders.Function(lambda data, key: len(data), "int64", shape=())},
+        map=None,
+        map_schema={"signal": ("float32", [None])},
         transform=None,
         prefetch=2,
     )
@@ -141,11 +144,24 @@ def mean(directory: str) -> float:
     return sum(float(signal.mean()) * int(label[0]) for signal, label in pairs)
 
 
+def is_random(decoder: decoders.Decoder) -> bool:
+    return isinstance(decoder, decoders.RandomResizedCrop)
+
+
 def random_access(files: list[Path]) -> int:
     try:
         source = readers.RecordSource(
-            files, "train", ["signal"], True, schema=SCHEMA, cache_dir=None, cache_size=1 << 30
+            files,
+            "train",
+            ["signal"],
+            True,
+            schema=SCHEMA,
+            cache_dir=None,
+            cache_size=1 << 30,
+            decoders={"mask": decoders.Skip(), "image": decoders.CenterCrop(224, fraction=1)},
+            seed=1,
         )
+        source.set_epoch(1)
         return len(source) + len(source[0]["signal"]) + len(source.__getitems__([0, 1]))
     except readers.DatasetError as error:
         print(error)
@@ -207,6 +223,15 @@ def train(directory: str) -> int:
         on_corrupt="raise",
         cache_dir="cache",
         cache_size=1 << 30,
+        decoders={
+            "image": decoders.RandomResizedCrop(
+                224, scale=(0.3, 1), ratio=(1, 1), flip=True, salt="a", with_boxes=["boxes"]
+            ),
+            "large": decoders.Resize((240, 320), channels=1, box_order="xyxy", with_masks="mask"),
+            "small": decoders.Decode(channels=3, dtype="uint8"),
+        },
+        map=lambda record, key: record | {"key": key},
+        map_schema=None,
         transform=augment,
         reshuffle_each_iteration=False,
     )

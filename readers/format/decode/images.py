@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from readers.format.decode.jpeg import decode_jpeg_into, jpeg_size
+from readers.format.decode.jpeg import decode_jpeg_into, decode_jpeg_reduced, jpeg_size
 from readers.format.decode.records import stacked_steps
 from readers.format.decode.wide_colors import has_wide_colors, wide_colors
 from readers.format.dtypes import numpy_dtype
@@ -71,6 +71,31 @@ class EncodedImage:
             else:
                 pixels = _pixels_of_8_bits(image, mode)
             out[...] = pixels.reshape(self.shape)
+
+    def reduced(self, factor: int) -> tuple[np.ndarray, int]:
+        """The pixels, perhaps of a smaller image, and the factor by which it is smaller.
+
+        A JPEG of 8 bits is decoded at a fraction of its size, every other image as it is.
+
+        Args:
+            factor: The largest factor that is wanted, 1, 2, 4 or 8.
+
+        Returns:
+            [ceil(height / f), ceil(width / f), channels], in memory that the thread's next call reuses;
+            and f, the factor or 1.
+
+        Raises:
+            ValueError: The image cannot be decoded.
+        """
+        if self._opened is None:
+            height, width, channels = self.shape
+            try:
+                return decode_jpeg_reduced(self._data, channels, (height, width), factor), factor
+            except ValueError:
+                pass  # Pillow finds the reason, or decodes it.
+        out = np.empty(self.shape, self.dtype)
+        self.decode_into(out)
+        return out, 1
 
     def _open(self) -> Image.Image:
         try:

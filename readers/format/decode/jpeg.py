@@ -6,6 +6,7 @@ their time. Whatever it refuses, damaged files among it, is left to Pillow, whic
 
 from __future__ import annotations
 
+import threading
 from functools import cache
 from types import ModuleType
 
@@ -56,3 +57,57 @@ def decode_jpeg_into(data: bytes, out: np.ndarray) -> bool:
     except ValueError:
         return False
     return True
+
+
+def decode_jpeg_reduced(
+    data: bytes, channels: int, size: tuple[int, int], factor: int
+) -> np.ndarray:
+    """Decodes a JPEG that has a `jpeg_size` at a fraction of it, in a fraction of the time.
+
+    libjpeg-turbo makes each block of 8x8 pixels smaller from its frequencies, without aliasing.
+
+    Args:
+        data: The encoded image.
+        channels: 1 for gray pixels, 3 for RGB.
+        size: Its (height, width).
+        factor: 1, 2, 4 or 8.
+
+    Returns:
+        uint8 [ceil(height / factor), ceil(width / factor), channels], in memory that the thread's next
+        call reuses.
+
+    Raises:
+        ValueError: The data is damaged.
+    """
+    codec = _codec()
+    assert codec is not None
+    height, width = -(-size[0] // factor), -(-size[1] // factor)
+    found: np.ndarray = codec.decode_jpeg(
+        data,
+        "GRAY" if channels == 1 else "RGB",
+        min_height=height,
+        min_width=width,
+        buffer=_scratch(height * width * channels),
+    )
+    return found
+
+
+class _Scratch(threading.local):
+    """Memory for one image, of each thread."""
+
+    memory = np.empty(0, np.uint8)
+
+
+_SCRATCH = _Scratch()
+
+# Larger images are rare, and each thread would keep their memory.
+_MOST_KEPT = 64 << 20
+
+
+def _scratch(nbytes: int) -> np.ndarray:
+    """uint8 [nbytes] that this thread reuses: fresh memory of a large image costs a page fault each 4 KiB."""
+    if nbytes > _MOST_KEPT:
+        return np.empty(nbytes, np.uint8)
+    if len(_SCRATCH.memory) < nbytes:
+        _SCRATCH.memory = np.empty(nbytes, np.uint8)
+    return _SCRATCH.memory[:nbytes]

@@ -1,0 +1,237 @@
+"""What every decoder of a feature has, and those that do not resize: `Decode`, `Skip` and `Function`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from readers.files.processors import on_all_processors
+from readers.format.decode.column import Allocator, FeatureColumn, column_of, object_array
+from readers.format.decode.image_columns import Located, image_column
+from readers.format.dtypes import numpy_dtype
+from readers.format.schema import Feature, Schema, fits, format_shape
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Records whose features are decoded together.
+
+    Attributes:
+        columns: The features as they are stored; those that a decoder reads as bytes are bytes.
+        keys: int64 [B], the keys of the records.
+        located: Locates errors.
+        empty: Allocates large arrays.
+    """
+
+    columns: Mapping[str, FeatureColumn]
+    keys: np.ndarray
+    located: Located
+    empty: Allocator
+
+
+class Decoder(ABC):
+    """Makes the value of a feature in each record from the bytes that are stored."""
+
+    @property
+    def moved(self) -> Sequence[str]:
+        """The names of other features that it changes."""
+        return ()
+
+    @abstractmethod
+    def features(self, name: str, stored: Schema) -> dict[str, Feature]:
+        """The features that the decoder makes: its own, and those that move with it.
+
+        Args:
+            name: The feature's name.
+            stored: The features as the dataset, or `schema=`, states them.
+
+        Raises:
+            ValueError: The decoder does not suit a feature.
+        """
+
+    @abstractmethod
+    def columns(self, name: str, stored: Schema, batch: Batch) -> dict[str, FeatureColumn]:
+        """The columns of these features.
+
+        Raises:
+            ValueError: A value cannot be decoded.
+            ImportError: A package is missing.
+        """
+
+
+def image_of(name: str, feature: Feature, channels: int | None = None) -> Feature:
+    """The feature of whole images that an image feature, or one of bytes, is decoded to.
+
+    Raises:
+        ValueError: The feature holds neither images nor bytes.
+    """
+    if feature.step is None and feature.is_image:
+        shape = (*feature.shape[:2], channels or feature.shape[2])
+        return Feature(feature.dtype, shape, "png" if feature.dtype == "uint16" else "source")
+    if is_bytes(feature):
+        return Feature("uint8", (None, None, channels or 3), "source")
+    raise ValueError(
+        f"decoders: {name!r} is {feature}; expected an encoded image, or the bytes of one"
+    )
+
+
+def is_bytes(feature: Feature) -> bool:
+    """Whether each record has one value of bytes."""
+    return feature.dtype == "string" and not feature.shape
+
+
+def encoded_values(name: str, batch: Batch) -> list[bytes]:
+    """The bytes of a feature in each record."""
+    return batch.columns[name].flat().tolist()
+
+
+@dataclass(frozen=True)
+class Decode(Decoder):
+    """Decodes the whole image, as is done without a decoder.
+
+    Args:
+        channels: 1 for gray, 3 for RGB, 4 for RGBA (not of JPEGs); None for those of the feature, or 3
+            if it is bytes.
+        dtype: "uint8"; "uint16" for PNGs of 16 bits. None for that of the feature, or uint8.
+    """
+
+    channels: Literal[1, 3, 4] | None = None
+    dtype: Literal["uint8", "uint16"] | None = None
+
+    def features(self, name: str, stored: Schema) -> dict[str, Feature]:
+        """The pixels, [height, width, channels]."""
+        found = image_of(name, stored[name])
+        dtype, channels = self.dtype or found.dtype, self.channels or found.shape[2]
+        encoding = "png" if dtype == "uint16" else "source"
+        try:
+            return {name: Feature(dtype, (*found.shape[:2], channels), encoding)}
+        except ValueError as error:
+            raise ValueError(f"decoders: {name!r}: {error}") from None
+
+    def columns(self, name: str, stored: Schema, batch: Batch) -> dict[str, FeatureColumn]:
+        """The pixels of each image."""
+        feature, encoded = self.features(name, stored)[name], encoded_values(name, batch)
+        return {name: image_column(name, feature, encoded, batch.located, batch.empty)}
+
+
+@dataclass(frozen=True)
+class Skip(Decoder):
+    """Leaves the bytes as they are stored."""
+
+    def features(self, name: str, stored: Schema) -> dict[str, Feature]:
+        """A string."""
+        image_of(name, stored[name])
+        return {name: Feature("string")}
+
+    def columns(self, name: str, stored: Schema, batch: Batch) -> dict[str, FeatureColumn]:
+        """The bytes of each image."""
+        return {name: FeatureColumn(object_array(encoded_values(name, batch)))}
+
+
+@dataclass(frozen=True)
+class Function(Decoder):
+    """Decodes with a function of your own, which several threads call at once.
+
+    Args:
+        function: Takes the bytes of a record and its key, an int; returns an array.
+        dtype: The dtype of the arrays, such as "float32".
+        shape: Their shape; None is a size that varies between records.
+
+    Example:
+        >>> {"scan": readers.decoders.Function(lambda data, key: read_dicom(data), "int16", (512, 512))}
+    """
+
+    function: Callable[[bytes, int], Any]
+    dtype: str
+    shape: Sequence[int | None] = ()
+
+    def features(self, name: str, stored: Schema) -> dict[str, Feature]:
+        """The feature that the arguments state."""
+        if not is_bytes(stored[name]):
+            image_of(name, stored[name])
+        return {name: Feature(self.dtype, self.shape)}
+
+    def columns(self, name: str, stored: Schema, batch: Batch) -> dict[str, FeatureColumn]:
+        """The function's result for each record."""
+        feature = self.features(name, stored)[name]
+        encoded, keys = encoded_values(name, batch), batch.keys.tolist()
+        values: list[Any] = [None] * len(encoded)
+
+        def decode(row: int) -> None:
+            with batch.located(row):
+                value = called(self.function, f"the decoder of {name!r}", encoded[row], keys[row])
+                values[row] = checked_value(name, feature, value, BY_DECODER)
+
+        on_all_processors(decode, len(encoded))
+        return {name: column_of(feature, values)}
+
+
+def called(function: Callable[..., Any], what: str, *arguments: Any) -> Any:
+    """The result of a user's function.
+
+    Raises:
+        ValueError: The function raised an exception, which is the cause.
+    """
+    try:
+        return function(*arguments)
+    except Exception as error:
+        raise ValueError(f"{what} raised {type(error).__name__}: {error}") from error
+
+
+# What returned a value, and where the feature is stated that it should fit.
+MadeBy = tuple[str, str]
+
+BY_DECODER: MadeBy = "its decoder", "the decoder's shape"
+
+
+def checked_value(name: str, feature: Feature, value: Any, made_by: MadeBy) -> Any:
+    """A value that a function returned, as `column_of` takes it.
+
+    Args:
+        name: The feature's name.
+        feature: The feature that the function should have returned.
+        value: The value.
+        made_by: The function, for error messages.
+
+    Raises:
+        ValueError: The value's dtype or shape is not the feature's.
+    """
+    if feature.is_sequence:
+        each = Feature(feature.dtype, feature.shape[1:])
+        return [checked_value(name, each, array, made_by) for array in value]
+    if feature.dtype == "string":
+        return _checked_strings(name, feature, value, made_by)
+    dtype, array = numpy_dtype(feature.dtype), np.asarray(value)
+    # Python's numbers have no dtype of their own.
+    is_plain = not isinstance(value, (np.ndarray, np.generic))
+    if array.dtype != dtype and not (is_plain and np.can_cast(array.dtype, dtype, "same_kind")):
+        raise ValueError(
+            f"feature {name!r}: {made_by[0]} returned {array.dtype}, expected {feature.dtype}"
+        )
+    if not fits(feature.shape, array.shape):
+        raise ValueError(
+            f"feature {name!r}: {made_by[0]} returned the shape {format_shape(array.shape)}, expected "
+            f"{format_shape(feature.shape)}; a size that varies is None in {made_by[1]}"
+        )
+    return array.astype(dtype, copy=False)
+
+
+def _checked_strings(name: str, feature: Feature, value: Any, made_by: MadeBy) -> Any:
+    if not feature.shape:
+        value = value.encode() if isinstance(value, str) else value
+        if not isinstance(value, bytes):
+            raise ValueError(
+                f"feature {name!r}: {made_by[0]} returned {type(value).__name__}, expected bytes or str"
+            )
+        return value
+    array = np.array(value, object)
+    flat = [item.encode() if isinstance(item, str) else item for item in array.reshape(-1)]
+    if not fits(feature.shape, array.shape) or not all(isinstance(item, bytes) for item in flat):
+        raise ValueError(
+            f"feature {name!r}: {made_by[0]} returned {value!r:.80}, expected {feature}"
+        )
+    return object_array(flat).reshape(array.shape)

@@ -1,0 +1,164 @@
+"""What is done to each record between its bytes and its batch: decoders, and then a function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from readers.decoders.decoder import Batch, Decoder, MadeBy, called, checked_value
+from readers.files.processors import on_all_processors
+from readers.format.decode.column import FeatureColumn, column_of
+from readers.format.dtypes import TENSORFLOW_DTYPES
+from readers.format.schema import Feature, Schema
+
+_BY_MAP: MadeBy = "map", "map_schema="
+
+# (record, key) -> the record to use instead.
+RecordFunction = Callable[[dict[str, Any], int], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class RecordWork:
+    """The work on each record of a plan.
+
+    Attributes:
+        stored: The features as the dataset, or `schema=`, states them.
+        decoders: The decoder of each feature that has one.
+        function: Called with each decoded record and its key; None for none.
+        schema: The features of records after the work.
+    """
+
+    stored: Schema
+    decoders: Mapping[str, Decoder]
+    schema: Schema
+    function: RecordFunction | None = None
+
+    @classmethod
+    def of_decoders(cls, stored: Schema, decoders: Mapping[str, Decoder]) -> RecordWork:
+        """The work of decoders alone.
+
+        Raises:
+            ValueError: There is no such feature, or a decoder does not suit it.
+        """
+        made: dict[str, Feature] = {}
+        for name, decoder in decoders.items():
+            if name not in stored:
+                raise ValueError(
+                    f"decoders: there is no feature {name!r}: expected one of {', '.join(stored)}"
+                )
+            if not isinstance(decoder, Decoder):
+                raise ValueError(
+                    f"decoders: {name!r} has {decoder!r}; expected a decoder such as "
+                    "readers.decoders.Resize(224), or readers.decoders.Function(function, dtype, shape)"
+                )
+            found = decoder.features(name, stored)
+            others = {*made, *decoders} - {name}
+            twice = [other for other in found if other in others]
+            if twice:
+                raise ValueError(f"decoders: two decoders make the feature {twice[0]!r}")
+            made |= found
+        return cls(stored, decoders, Schema({**stored, **made}))
+
+    @property
+    def read(self) -> Schema:
+        """The features as they are read: bytes where a decoder takes an encoded image."""
+        changed = [n for name, d in self.decoders.items() for n in d.features(name, self.stored)]
+        encoded = [name for name in changed if self.stored[name].is_image]
+        return Schema({**self.stored, **dict.fromkeys(encoded, Feature("string"))})
+
+    def with_function(self, function: RecordFunction, schema: Schema) -> RecordWork:
+        """The same decoders, and a function of their records after them.
+
+        Args:
+            function: The function.
+            schema: The features of the records that it returns.
+        """
+        return replace(self, function=function, schema=schema)
+
+    def decoded(self, batch: Batch) -> dict[str, FeatureColumn]:
+        """The columns that decoders make.
+
+        Raises:
+            ValueError: A value cannot be decoded.
+            ImportError: A package is missing.
+        """
+        columns = dict[str, FeatureColumn]()
+        for name, decoder in self.decoders.items():
+            columns |= decoder.columns(name, self.stored, batch)
+        return columns
+
+    def columns(self, batch: Batch) -> dict[str, FeatureColumn]:
+        """The columns after the work, of records that are read with `read`.
+
+        Raises:
+            ValueError: A value cannot be decoded, or the function fails or returns other features.
+            ImportError: A package is missing.
+        """
+        columns = dict(batch.columns) | self.decoded(batch)
+        if self.function:
+            return self._mapped(self.function, replace(batch, columns=columns))
+        return {name: columns[name] for name in self.schema}
+
+    def _mapped(self, function: RecordFunction, batch: Batch) -> dict[str, FeatureColumn]:
+        keys, columns = batch.keys.tolist(), {n: c.arrays() for n, c in batch.columns.items()}
+        values: list[dict[str, Any]] = [{}] * len(keys)
+
+        def work(row: int) -> None:
+            with batch.located(row):
+                record = {name: column[row] for name, column in columns.items()}
+                values[row] = self._checked(called(function, "map", record, keys[row]))
+
+        on_all_processors(work, len(keys))
+        return {
+            name: column_of(feature, [record[name] for record in values])
+            for name, feature in self.schema.items()
+        }
+
+    def _checked(self, record: Any) -> dict[str, Any]:
+        """A record that the function returned, with values as `column_of` takes them."""
+        if not isinstance(record, Mapping) or set(record) != set(self.schema):
+            found = ", ".join(map(str, record)) if isinstance(record, Mapping) else repr(record)
+            raise ValueError(
+                f"map returned {found:.200}; expected a dict of {', '.join(self.schema)}: name the "
+                "features that it returns in map_schema="
+            )
+        return {n: checked_value(n, f, record[n], _BY_MAP) for n, f in self.schema.items()}
+
+
+def schema_of_record(record: Any, decoded: Schema) -> Schema:
+    """The features of records like one that a function returned.
+
+    A feature that fits the one of its name is that one. All others have the sizes of this record.
+
+    Args:
+        record: What the function returned.
+        decoded: The features of records before the function.
+
+    Raises:
+        ValueError: It is not a dict, or a value is no array.
+    """
+    if not isinstance(record, Mapping):
+        raise ValueError(f"map returned {type(record).__name__}; expected a dict of arrays by name")
+    return Schema({name: _feature_of(name, value, decoded) for name, value in record.items()})
+
+
+def _feature_of(name: str, value: Any, decoded: Schema) -> Feature:
+    if name in decoded:
+        try:
+            checked_value(name, decoded[name], value, _BY_MAP)
+        except ValueError:
+            pass
+        else:
+            return decoded[name]
+    array = np.asarray(value)
+    dtype = "string" if array.dtype.kind in "SUO" else array.dtype.name
+    if dtype not in TENSORFLOW_DTYPES:
+        raise ValueError(
+            f"map returned {name!r} with the dtype {array.dtype}, which no feature has"
+        )
+    found = Feature(dtype, array.shape)
+    checked_value(name, found, value, _BY_MAP)
+    return found

@@ -1,0 +1,236 @@
+"""Decoders that give every image one size: `RandomResizedCrop`, `CenterCrop` and `Resize`."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Literal
+
+import numpy as np
+
+from readers.decoders.companions import Companions
+from readers.decoders.decoder import Batch, Decoder, image_of, is_bytes
+from readers.decoders.resampling import ArrayImage, opencv, read_view
+from readers.decoders.view import ATTEMPTS, View, central_view, random_view
+from readers.files.processors import on_all_processors
+from readers.format.decode.column import FeatureColumn, column_of
+from readers.format.decode.images import EncodedImage
+from readers.format.dtypes import numpy_dtype
+from readers.format.schema import Feature, Schema
+from readers.order.draws import uniforms
+
+
+@dataclass(frozen=True)
+class _Resized(Decoder):
+    """Decodes a window of each image, and resizes it; the arguments are those of `Resize`."""
+
+    size: int | Sequence[int]
+    channels: Literal[1, 3, 4] | None = field(default=None, kw_only=True)
+    with_boxes: str | Sequence[str] = field(default=(), kw_only=True)
+    box_order: Literal["yxyx", "xyxy"] = field(default="yxyx", kw_only=True)
+    with_masks: str | Sequence[str] = field(default=(), kw_only=True)
+
+    def __post_init__(self) -> None:
+        sides = self.size if isinstance(self.size, (tuple, list)) else (self.size, self.size)
+        if len(sides) != 2 or not all(type(side) is int and side > 0 for side in sides):
+            raise ValueError(
+                f"{type(self).__name__}: size={self.size!r}: expected pixels, such as 224, or (height, "
+                "width), such as (240, 320)"
+            )
+        if self.channels not in (None, 1, 3, 4):
+            raise ValueError(f"channels={self.channels!r}: expected 1, 3, 4 or None")
+        if self.box_order not in ("yxyx", "xyxy"):
+            raise ValueError(f"box_order={self.box_order!r}: expected 'yxyx' or 'xyxy'")
+        for name, value in (
+            ("size", tuple(sides)),
+            ("with_boxes", _names(self.with_boxes)),
+            ("with_masks", _names(self.with_masks)),
+        ):
+            object.__setattr__(self, name, value)
+        opencv()  # Raises an error now if it is not installed.
+
+    @property
+    def moved(self) -> Sequence[str]:
+        """The boxes and masks that move with the image."""
+        return (*self.with_boxes, *self.with_masks)
+
+    def features(self, name: str, stored: Schema) -> dict[str, Feature]:
+        """The image, and the boxes and masks that move with it."""
+        image, size = self._image(name, stored[name]), self._size
+        found = {name: Feature(image.dtype, (*size, image.known_sizes[-1]))}
+        return self._companions.features(stored, size) | found
+
+    def columns(self, name: str, stored: Schema, batch: Batch) -> dict[str, FeatureColumn]:
+        """The windows of each image."""
+        image, size = self._image(name, stored[name]), self._size
+        is_encoded = stored[name].is_image or is_bytes(stored[name])
+        opened = partial(EncodedImage, name, image) if is_encoded else ArrayImage
+        stored_values = batch.columns[name].arrays()
+        companions, features = self._companions, self.features(name, stored)
+        moving = {other: batch.columns[other].arrays() for other in self.moved}
+        draws = (
+            uniforms(batch.keys, self._salts).tolist() if self._salts else [()] * len(batch.keys)
+        )
+        pixels = batch.empty((len(draws), *features[name].known_sizes), numpy_dtype(image.dtype))
+        moved: list[dict[str, np.ndarray]] = [{}] * len(draws)
+
+        def decode(row: int) -> None:
+            with batch.located(row):
+                source = opened(stored_values[row])
+                whole = source.shape[0], source.shape[1]
+                if not all(whole):
+                    raise ValueError(f"feature {name!r}: the image has no pixels")
+                view = read_view(source, self._view(whole, draws[row]), pixels[row])
+                if moving:
+                    values = {other: column[row] for other, column in moving.items()}
+                    moved[row] = companions.moved(values, stored, view, whole, size)
+
+        on_all_processors(decode, len(draws))
+        found = {
+            other: column_of(features[other], [values[other] for values in moved])
+            for other in moving
+        }
+        return found | {name: FeatureColumn(pixels)}
+
+    @abstractmethod
+    def _view(self, image: tuple[int, int], draws: Sequence[float]) -> View:
+        """The window of an image of a (height, width), given a number for each of `_salts`."""
+
+    @property
+    def _salts(self) -> list[str]:
+        """The purposes of the random numbers that decide on the window."""
+        return []
+
+    @property
+    def _size(self) -> tuple[int, int]:
+        height, width = self.size  # type: ignore[misc]
+        return height, width
+
+    @property
+    def _companions(self) -> Companions:
+        return Companions(tuple(self.with_boxes), self.box_order, tuple(self.with_masks))
+
+    def _image(self, name: str, stored: Feature) -> Feature:
+        """The feature of the whole image."""
+        if stored.is_image or is_bytes(stored):
+            return image_of(name, stored, self.channels)
+        is_array = stored.shape[2:] in ((1,), (3,), (4,)) and stored.dtype in ("uint8", "uint16")
+        if is_array and not stored.is_sequence and self.channels in (None, stored.shape[2]):
+            return Feature(stored.dtype, stored.shape)
+        raise ValueError(
+            f"decoders: {name!r} is {stored}; expected an encoded image, the bytes of one, or uint8 "
+            f"[height, width, {self.channels or '1, 3 or 4'}]"
+        )
+
+
+@dataclass(frozen=True)
+class RandomResizedCrop(_Resized):
+    """Decodes a random window of each image, and resizes it: uint8 [height, width, channels].
+
+    The window is found as torchvision's `RandomResizedCrop` finds it. It depends only on the record's
+    key, so every way of reading, host and resumed run decodes the same pixels.
+
+    Args:
+        size: (height, width) of the result in pixels, or one number for both.
+        scale: The range of the window's area, as a part of the image's.
+        ratio: The range of its width divided by its height.
+        flip: Whether to mirror it from left to right with a probability of one half.
+        salt: Give each decoder in a pipeline its own salt to make them independent.
+        channels: 1 for gray, 3 for RGB, 4 for RGBA (not of JPEGs); None for those of the feature.
+        with_boxes, box_order, with_masks: The features that move with the image, as for `Resize`.
+
+    Raises:
+        ValueError: An argument is not as described.
+        ImportError: OpenCV or simplejpeg is not installed.
+
+    Example:
+        >>> crop = readers.decoders.RandomResizedCrop(224, flip=True, with_boxes="boxes")
+        >>> readers.load("shards/photos", batch_size=64, shuffle=True, decoders={"image": crop})
+    """
+
+    scale: tuple[float, float] = (0.08, 1.0)
+    ratio: tuple[float, float] = (3 / 4, 4 / 3)
+    flip: bool = field(default=False, kw_only=True)
+    salt: str = field(default="crop", kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, limit in (("scale", 1.0), ("ratio", float("inf"))):
+            value = getattr(self, name)
+            is_pair = isinstance(value, (tuple, list)) and len(value) == 2
+            if not is_pair or not 0 < value[0] <= value[1] <= limit or value[1] == float("inf"):
+                raise ValueError(
+                    f"RandomResizedCrop: {name}={value!r}: expected two numbers above 0, the smaller "
+                    f"first{', at most 1' if limit == 1 else ''}"
+                )
+
+    def _view(self, image: tuple[int, int], draws: Sequence[float]) -> View:
+        view = random_view(image, self.scale, self.ratio, draws[:-1])
+        return replace(view, mirrored=True) if self.flip and draws[-1] < 0.5 else view
+
+    @property
+    def _salts(self) -> list[str]:
+        pairs = [f"{self.salt}: {what} {n}" for n in range(ATTEMPTS) for what in ("area", "shape")]
+        return [*pairs, *(f"{self.salt}: {what}" for what in ("top", "left", "flip"))]
+
+
+@dataclass(frozen=True)
+class CenterCrop(_Resized):
+    """Decodes the center of each image, and resizes it: uint8 [height, width, channels].
+
+    Args:
+        size: (height, width) of the result in pixels, or one number for both.
+        fraction: How much of the largest window of this shape to take, above 0 and at most 1. 0.875 is
+            what resizing the shorter side to 256 and cropping 224 pixels takes.
+        channels: 1 for gray, 3 for RGB, 4 for RGBA (not of JPEGs); None for those of the feature.
+        with_boxes, box_order, with_masks: The features that move with the image, as for `Resize`.
+
+    Raises:
+        ValueError: An argument is not as described.
+        ImportError: OpenCV or simplejpeg is not installed.
+    """
+
+    fraction: float = 0.875
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.fraction, (int, float)) or not 0 < self.fraction <= 1:
+            raise ValueError(
+                f"CenterCrop: fraction={self.fraction!r}: expected a number above 0 and at most 1"
+            )
+
+    def _view(self, image: tuple[int, int], draws: Sequence[float]) -> View:
+        return central_view(image, self._size, self.fraction)
+
+
+@dataclass(frozen=True)
+class Resize(_Resized):
+    """Decodes each image and resizes it, whatever its shape: uint8 [height, width, channels].
+
+    uint16 PNGs stay uint16. Arrays [height, width, channels] are accepted in place of encoded images.
+    EXIF orientation is ignored, as by TensorFlow.
+
+    Args:
+        size: (height, width) of the result in pixels, or one number for both.
+        channels: 1 for gray, 3 for RGB, 4 for RGBA (not of JPEGs); None for those of the feature, or 3
+            if it is bytes.
+        with_boxes: The names of features of boxes, float [n, 4], that move with the image: two corners,
+            as parts of the image from 0 to 1. They are cut off at the edges, and keep their number and
+            order: one outside of the window has no area.
+        box_order: "yxyx", or "xyxy" for a dataset written with `--box_order xyxy`.
+        with_masks: The names of masks of the image's size that move with it: encoded images, or arrays
+            [height, width, 1] or [n, height, width]. Each value is that of its nearest pixel.
+
+    Raises:
+        ValueError: An argument is not as described.
+        ImportError: OpenCV or simplejpeg is not installed.
+    """
+
+    def _view(self, image: tuple[int, int], draws: Sequence[float]) -> View:
+        return View(0, 0, *image)
+
+
+def _names(names: str | Sequence[str]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)

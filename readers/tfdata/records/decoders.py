@@ -1,0 +1,99 @@
+"""The decoders of `readers.decoders` in a graph, where they see records as `as_numpy` does."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from readers.decoders.decoder import Batch
+from readers.decoders.record_work import RecordWork
+from readers.format.decode.column import FeatureColumn
+from readers.format.schema import Feature
+from readers.tfdata.records.errors import error_text, no_error, unless_failed
+from readers.tfdata.tensor_columns import TensorColumn
+
+
+def decoded_columns(
+    columns: Mapping[str, TensorColumn], keys: tf.Tensor, work: RecordWork
+) -> dict[str, TensorColumn]:
+    """The columns after the decoders of a work.
+
+    Args:
+        columns: The features as they are read.
+        keys: int64 [B], the keys of the records.
+        work: The decoders.
+
+    Raises:
+        tf.errors.InvalidArgumentError: When run, if a value cannot be decoded.
+    """
+    made = {
+        n: f for d, each in work.decoders.items() for n, f in each.features(d, work.stored).items()
+    }
+    read = {name: work.read[name] for name in made}
+    no_arrays = [np.empty([0] * rank, dtype.as_numpy_dtype) for dtype, rank in _kinds(made)]
+
+    def decode(keys: np.ndarray, *arrays: np.ndarray) -> list[np.ndarray]:
+        batch = Batch(_columns_of(read, iter(arrays)), keys, _located, np.empty)
+        try:
+            found = work.decoded(batch)
+        except Exception as error:
+            return [error_text(error), *no_arrays]
+        flat = [no_error()]
+        for name in made:
+            flat.append(found[name].flat())
+            if (shapes := found[name].shapes) is not None:
+                flat.append(shapes)
+        return flat
+
+    given = []
+    for name, feature in read.items():
+        given.append(columns[name].values)
+        if not feature.is_fixed:
+            given.append(columns[name].shapes)
+    dtypes = [tf.string, *(dtype for dtype, _ in _kinds(made))]
+    error, *tensors = tf.numpy_function(decode, [keys, *given], dtypes, stateful=False)
+    rest, rows = iter(unless_failed(error, tensors)), keys.shape[0]
+    found = dict(columns)
+    for name, feature in made.items():
+        if feature.is_fixed:
+            values = tf.ensure_shape(next(rest), [rows, *feature.shape])
+            found[name] = TensorColumn(values)
+        else:
+            values = tf.ensure_shape(next(rest), [None])
+            shapes = tf.ensure_shape(next(rest), [rows, len(feature.shape)])
+            found[name] = TensorColumn(values, shapes)
+    return found
+
+
+def _kinds(features: Mapping[str, Feature]) -> list[tuple[tf.DType, int]]:
+    """The (dtype, rank) of the arrays that hold columns of features."""
+    kinds = []
+    for feature in features.values():
+        dtype = tf.as_dtype(feature.dtype)
+        if feature.is_fixed:
+            kinds.append((dtype, 1 + len(feature.shape)))
+        else:
+            kinds += [(dtype, 1), (tf.int64, 2)]
+    return kinds
+
+
+def _columns_of(
+    features: Mapping[str, Feature], arrays: Iterator[np.ndarray]
+) -> dict[str, FeatureColumn]:
+    return {
+        name: FeatureColumn(next(arrays), None if feature.is_fixed else next(arrays))
+        for name, feature in features.items()
+    }
+
+
+@contextlib.contextmanager
+def _located(row: int) -> Iterator[Any]:
+    """Adds the row to the message of an error; a stream does not know a record's file."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"record {row} of a batch: {error}") from error.__cause__

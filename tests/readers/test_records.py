@@ -1,0 +1,357 @@
+"""`decoders=`, `map=` and `map_schema=`: the same records in every way of reading."""
+
+import pickle
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import readers
+from readers import decoders
+from readers.format.schema import Schema
+from tests.support.arrays import as_lists
+from tests.support.datasets import damage, write_dataset, write_signals
+from tests.support.images import encoded
+
+COUNT = 37
+ALONE = decoders.RandomResizedCrop(16, flip=True)
+CROP = decoders.RandomResizedCrop(16, flip=True, with_boxes="boxes", with_masks="mask")
+SCHEMA = Schema(
+    {
+        "image": ("uint8", (None, None, 3), "source"),
+        "mask": ("uint8", (None, None, 1), "png"),
+        "boxes": ("float32", (None, 4)),
+        "tokens": ("int64", (None,)),
+        "name": ("string", ()),
+    }
+)
+
+
+def photo(number):
+    rng = np.random.default_rng(number)
+    height, width = rng.integers(20, 60, 2)
+    pixels = rng.integers(0, 256, (height, width, 3), np.uint8)
+    return {
+        "image": encoded(pixels, ("JPEG", "PNG")[number % 2]),
+        "mask": encoded(pixels[..., 0] // 86, "PNG"),
+        "boxes": rng.random((number % 4, 4), np.float32),
+        "tokens": np.arange(number % 9),
+        "name": f"{number}",
+    }
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    records = [photo(number) for number in range(COUNT)]
+    shards = [records[:13], records[13:20], records[20:]]
+    return write_dataset(tmp_path_factory.mktemp("photos"), SCHEMA, {"train": shards})
+
+
+def rows(batches):
+    """Every record of the batches: name -> feature -> value, nested lists."""
+    found = {}
+    for batch in as_lists(batches):
+        for row, name in enumerate(batch["name"]):
+            if name:
+                found[name] = {feature: values[row] for feature, values in batch.items()}
+    return found
+
+
+def double_numpy(record, key):
+    return {"name": record["name"], "drawn": key % 1000, "pixels": record["image"][:2] // 2}
+
+
+def double_tensors(record, key):
+    return {"name": record["name"], "drawn": key % 1000, "pixels": record["image"][:2] // 2}
+
+
+def repeated_numpy(record, key):
+    tokens = np.repeat(record["tokens"], 2) + key % 3
+    return {"name": record["name"], "tokens": tokens, "more": np.ones(key % 4, np.float32)}
+
+
+def repeated_tensors(record, key):
+    tokens = tf.repeat(record["tokens"], 2) + key % 3
+    return {"name": record["name"], "tokens": tokens, "more": tf.ones(key % 4)}
+
+
+REPEATED = {"name": ("string",), "tokens": ("int64", [None]), "more": ("float32", [None])}
+READING = {
+    "one size": {"columns": ["image", "name"], "decoders": {"image": ALONE}},
+    "boxes and masks": {"batching": "padded", "mask": True, "decoders": {"image": CROP}},
+    "ragged": {"batching": "ragged", "decoders": {"mask": decoders.Resize((4, 5))}},
+    "padded rows": {"batching": "padded", "remainder": "pad", "decoders": {"image": CROP}},
+    "buckets": {
+        "batching": "padded",
+        "bucket_boundaries": {"tokens": [3, 6]},
+        "max_length": {"tokens": 7},
+        "decoders": {"image": CROP},
+    },
+    "bytes": {
+        "batching": "padded",
+        "decoders": {"image": decoders.Skip(), "mask": decoders.Decode(channels=3)},
+    },
+    "a function": {
+        "columns": ["image", "name"],
+        "decoders": {"image": decoders.Function(lambda data, key: [len(data), key], "int64", (2,))},
+    },
+    "a map": {
+        "columns": ["image", "name"],
+        "decoders": {"image": decoders.Resize(8)},
+        "map": (double_numpy, double_tensors),
+    },
+    "a map to arrays of several lengths": {
+        "columns": ["tokens", "name"],
+        "batching": "padded",
+        "mask": True,
+        "lengths": True,
+        "max_length": 9,
+        "map": (repeated_numpy, repeated_tensors),
+        "map_schema": REPEATED,
+    },
+    "a map to ragged arrays": {
+        "batching": "ragged",
+        "remainder": "pad",
+        "map": (repeated_numpy, repeated_tensors),
+        "map_schema": REPEATED,
+    },
+    "a map of buckets": {
+        "columns": ["tokens", "name"],
+        "batching": "padded",
+        "bucket_boundaries": {"tokens": [3, 6]},
+        "max_length": 6,
+        "map": (repeated_numpy, repeated_tensors),
+        "map_schema": REPEATED,
+    },
+}
+
+
+def arguments(reading, kind):
+    """The arguments of a reader: with the map of arrays, 0, or of tensors, 1."""
+    given = {"batch_size": 5, "shuffle": True, "seed": 3, **reading}
+    if "map" in given:
+        given["map"] = given["map"][kind]
+    return given
+
+
+SLOW = [
+    pytest.param(name, order, marks=pytest.mark.slow, id=f"{name}, {order}")
+    for order in ("global", "interleave")
+    for name in READING
+    if (order == "interleave" and name not in ("one size", "a map")) or name in ("bytes", "ragged")
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "order"),
+    [
+        *((name, "global") for name in READING if name not in ("bytes", "ragged")),
+        ("one size", "interleave"),
+        ("a map", "interleave"),
+        *SLOW,
+    ],
+)
+def test_load_and_as_numpy_give_the_same_batches(photos, name, order):
+    reading = READING[name]
+    arrays = readers.as_numpy(photos, **arguments(reading, 0), order=order)
+    tensors = readers.load(photos, **arguments(reading, 1), order=order)
+    assert as_lists(arrays) == as_lists(tensors)
+    # And so in the next epoch, which draws anew.
+    second = as_lists(arrays)
+    assert second and second == as_lists(tensors)
+
+
+def test_files_without_an_index_are_decoded_and_mapped_as_streams(photos, tmp_path):
+    files = []
+    for path in sorted(photos.glob("*.tfrecord")):
+        files.append(tmp_path / path.name)
+        files[-1].write_bytes(path.read_bytes())
+    reading = READING["a map"]
+    schema = SCHEMA.select(["image", "name"])
+    tensors = readers.load(files, schema=schema, **{**arguments(reading, 1), "shuffle": False})
+    arrays = readers.as_numpy(photos, **{**arguments(reading, 0), "shuffle": False})
+    assert as_lists(tensors) == as_lists(arrays)
+
+
+@pytest.mark.parametrize("name", ["one size", "buckets", "a map", "a map of buckets"])
+def test_a_resumed_run_and_several_hosts_decode_the_same_records(photos, name):
+    reading = {**arguments(READING[name], 0), "repeat": 2, "remainder": "pad"}
+    expected = as_lists(readers.as_numpy(photos, **reading))
+    batches = readers.as_numpy(photos, **reading)
+    for _ in range(4):
+        next(batches)
+    again = readers.as_numpy(photos, **reading, state=batches.state())
+    assert as_lists(again) == expected[4:]
+    once = {**reading, "repeat": 1}
+    alone = rows(readers.as_numpy(photos, **{**once, "batch_size": 6}))
+    shared = {}
+    for host in range(3):
+        shared |= rows(readers.as_numpy(photos, **{**once, "batch_size": 2}, shard=(host, 3)))
+    # A batch is padded to its longest record.
+    fixed = [n for n in next(iter(alone.values())) if n in ("image", "drawn", "pixels", "name")]
+    assert alone.keys() == shared.keys() and len(alone) == COUNT
+    for record in alone:
+        assert all(alone[record][n] == shared[record][n] for n in fixed)
+
+
+def test_worker_processes_and_threads_change_nothing(photos):
+    torch_data = pytest.importorskip("torch.utils.data")
+    reading = arguments({**READING["one size"], "columns": ["image"]}, 0)
+    expected = as_lists(readers.as_numpy(photos, **reading))
+    assert as_lists(readers.as_numpy(photos, **reading, prefetch=3)) == expected
+    dataset = readers.torch_batches(photos, **reading)
+    loader = torch_data.DataLoader(dataset, batch_size=None, num_workers=2)
+    assert [batch["image"].tolist() for batch in loader] == [batch["image"] for batch in expected]
+    batches = readers.as_numpy(photos, **reading)
+    assert as_lists(pickle.loads(pickle.dumps(batches))) == as_lists(batches)
+
+
+def test_record_sources_decode_by_number_and_epoch(photos):
+    source = readers.RecordSource(photos, decoders={"image": CROP}, seed=4)
+    assert source.schema["image"].shape == (16, 16, 3)
+    first = source[5]
+    assert first["image"].shape == (16, 16, 3) and first["mask"].shape == (16, 16, 1)
+    for other in (source.__getitems__([9, 5])[1], pickle.loads(pickle.dumps(source))[5]):
+        assert all(np.array_equal(other[name], first[name]) for name in first)
+    source.set_epoch(1)
+    assert not np.array_equal(source[5]["image"], first["image"])
+    source.set_epoch(0)
+    assert np.array_equal(source[5]["image"], first["image"])
+
+
+def test_a_record_in_place_of_a_damaged_one_is_decoded_with_the_key_of_its_row(photos, tmp_path):
+    for path in photos.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    damage(tmp_path / "train-00000-of-00003.tfrecord", 2, 7)
+    reading = {**arguments(READING["one size"], 0), "order": "global"}
+    good = as_lists(readers.as_numpy(photos, **reading))
+    batches = readers.as_numpy(tmp_path, **reading, on_corrupt="skip")
+    found = as_lists(batches)
+    assert batches.skipped == 2
+    pairs = [
+        (g, f)
+        for good_batch, batch in zip(good, found, strict=True)
+        for g, f in zip(_records(good_batch), _records(batch), strict=True)
+    ]
+    assert sum(g != f for g, f in pairs) == 2
+    with pytest.raises(readers.CorruptRecordError):
+        list(readers.as_numpy(tmp_path, **reading))
+
+
+def _records(batch):
+    return zip(*batch.values(), strict=True)
+
+
+# Errors.
+
+
+@pytest.mark.parametrize("read", [readers.as_numpy, readers.load])
+@pytest.mark.parametrize(
+    ("reading", "message"),
+    [
+        ({"decoders": {"pixels": CROP}}, "decoders: there is no feature 'pixels': expected one of"),
+        ({"decoders": {"image": 224}}, "decoders: 'image' has 224; expected a decoder such as"),
+        ({"decoders": {"tokens": CROP}}, "decoders: 'tokens' is int64"),
+        (
+            {"decoders": {"image": decoders.Resize(8, with_boxes="corners")}},
+            "decoders: there is no feature 'corners' to move",
+        ),
+        (
+            {"decoders": {"image": decoders.Resize(8, with_boxes="tokens")}},
+            r"with_boxes='tokens' is int64 \[None\], tensor; expected float32",
+        ),
+        (
+            {"decoders": {"image": decoders.Resize(8, with_masks="tokens")}},
+            "with_masks='tokens' is int64",
+        ),
+        (
+            {"decoders": {"image": CROP, "mask": decoders.Resize(8)}},
+            "two decoders make the feature 'mask'",
+        ),
+        ({"decoders": {"image": CROP}}, "feature 'boxes' has"),
+        (
+            {"columns": ["tokens"], "batching": "packed", "max_length": 9, "map": dict},
+            "map= may change the lengths by which batching='packed' fills rows",
+        ),
+        (
+            {
+                "columns": ["tokens"],
+                "batching": "padded",
+                "max_length": 9,
+                "bucket_boundaries": [3],
+                "pad_to": "max_length",
+                "map": dict,
+            },
+            "map= may change the lengths of records after their bucket is chosen",
+        ),
+        ({"map": lambda record, key: 3}, "map returned"),
+    ],
+)
+def test_wrong_arguments_are_refused_before_reading(photos, read, reading, message):
+    if reading.get("map") is dict:
+        reading = {**reading, "map": lambda record, key: record}
+    with pytest.raises(ValueError, match=message):
+        read(photos, **{"batch_size": 4, **reading})
+
+
+def test_errors_of_a_map_name_the_record(photos):
+    def fails(record, key):
+        return {"a": 1 / (len(record["tokens"]) - 8)}
+
+    batches = readers.as_numpy(
+        photos, batch_size=4, columns=["tokens"], batching="ragged", map=fails
+    )
+    with pytest.raises(
+        ValueError, match=r"record 8 at byte .* map raised ZeroDivisionError"
+    ) as error:
+        list(batches)
+    assert isinstance(error.value.__cause__, ZeroDivisionError)
+
+
+@pytest.mark.parametrize(
+    ("function", "schema", "message"),
+    [
+        (lambda r, k: {"t": r["tokens"]}, None, r"the shape \[1\], expected \[0\]; .* map_schema="),
+        (lambda r, k: {"b": 1}, {"a": ("int64",)}, "map returned b; expected a dict of a"),
+        (lambda r, k: {"a": 1.5}, {"a": ("int64",)}, "map returned float64, expected int64"),
+        (lambda r, k: {"a": 1}, {"a": ("string",)}, "map returned int, expected bytes or str"),
+        (lambda r, k: {"a": np.datetime64(3, "s")}, None, "dtype datetime64"),
+        (lambda r, k: [1], None, "map returned list; expected a dict"),
+    ],
+)
+def test_a_map_returns_what_is_stated(tmp_path, function, schema, message):
+    directory = write_dataset(
+        tmp_path,
+        Schema({"tokens": ("int64", (None,))}),
+        {"train": [[{"tokens": np.arange(n)} for n in range(9)]]},
+    )
+    with pytest.raises(ValueError, match=message):
+        list(
+            readers.as_numpy(
+                directory, batch_size=4, batching="ragged", map=function, map_schema=schema
+            )
+        )
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        ({"signal": ("float64", [None, 2])}, "map_schema: 'signal' is float64"),
+        ({"other": ("float32",)}, "map_schema names 'other': map returned signal"),
+    ],
+)
+def test_a_map_of_tensors_returns_what_is_stated(tmp_path, schema, message):
+    write_signals(tmp_path)
+    with pytest.raises(ValueError, match=message):
+        readers.load(
+            tmp_path,
+            batch_size=2,
+            batching="padded",
+            map=lambda record, key: {"signal": record["signal"]},
+            map_schema=schema,
+        )
+
+
+def test_a_map_of_an_empty_dataset_is_not_called(tmp_path):
+    write_dataset(tmp_path, Schema({"a": ("int64",)}), {"train": [[]]})
+    assert list(readers.as_numpy(tmp_path, batch_size=2, map=lambda record, key: 1 / 0)) == []
