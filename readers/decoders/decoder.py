@@ -21,7 +21,7 @@ class Batch:
     """Records whose features are decoded together.
 
     Attributes:
-        columns: The features as they are stored; those that a decoder reads as bytes are bytes.
+        columns: The features as they are stored; images are bytes, or views of bytes.
         keys: int64 [B], the keys of the records.
         located: Locates errors.
         empty: Allocates large arrays.
@@ -85,8 +85,8 @@ def is_bytes(feature: Feature) -> bool:
 
 
 def encoded_values(name: str, batch: Batch) -> list[bytes]:
-    """The bytes of a feature in each record."""
-    return batch.columns[name].flat().tolist()
+    """The bytes of a feature in each record, copied out of the memory of the batch."""
+    return [bytes(value) for value in batch.columns[name].flat().tolist()]
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class Decode(Decoder):
 
     def columns(self, name: str, stored: Schema, batch: Batch) -> dict[str, FeatureColumn]:
         """The pixels of each image."""
-        feature, encoded = self.features(name, stored)[name], encoded_values(name, batch)
+        feature, encoded = self.features(name, stored)[name], batch.columns[name].flat().tolist()
         return {name: image_column(name, feature, encoded, batch.located, batch.empty)}
 
 

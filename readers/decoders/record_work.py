@@ -63,11 +63,12 @@ class RecordWork:
         return cls(stored, decoders, Schema({**stored, **made}))
 
     @property
-    def read(self) -> Schema:
-        """The features as they are read: bytes where a decoder takes an encoded image."""
-        changed = [n for name, d in self.decoders.items() for n in d.features(name, self.stored)]
-        encoded = [name for name in changed if self.stored[name].is_image]
-        return Schema({**self.stored, **dict.fromkeys(encoded, Feature("string"))})
+    def made(self) -> dict[str, Feature]:
+        """The features that decoders make."""
+        found = dict[str, Feature]()
+        for name, decoder in self.decoders.items():
+            found |= decoder.features(name, self.stored)
+        return found
 
     def with_function(self, function: RecordFunction, schema: Schema) -> RecordWork:
         """The same decoders, and a function of their records after them.
@@ -91,7 +92,10 @@ class RecordWork:
         return columns
 
     def columns(self, batch: Batch) -> dict[str, FeatureColumn]:
-        """The columns after the work, of records that are read with `read`.
+        """The columns after the work.
+
+        Args:
+            batch: The records as they are stored, images that decoders take encoded.
 
         Raises:
             ValueError: A value cannot be decoded, or the function fails or returns other features.

@@ -86,8 +86,9 @@ class FramedDecoder:
             every = np.arange(len(starts))
             columns |= self._one_by_one(framed, every, schema.select(left))
         located = functools.partial(self._locating_errors, framed)
+        made = self._work.made if self._work else {}
         for name, feature in schema.items():
-            if feature.is_image:
+            if feature.is_image and name not in made:
                 encoded = columns[name].flat().tolist()
                 columns[name] = image_column(name, feature, encoded, located, self._empty)
         if self._work is None:

@@ -86,9 +86,9 @@ class Plan:
         return {name: f for name, f in self.work.stored.items() if name not in decoders}
 
     @property
-    def read(self) -> Schema:
-        """The features to decode before the work on each record: bytes in place of some images."""
-        return self.work.read if self.work else self.schema
+    def stored(self) -> Schema:
+        """The features before the work on each record."""
+        return self.work.stored if self.work else self.schema
 
     def slice(self, start: int, stop: int) -> Plan:
         """The plan for the records from `start` to before `stop`; their number must be known."""

@@ -73,7 +73,7 @@ class Records:
         self._reader = FramedReader(plan, self.memory.empty, cache)
         self.is_local = self._reader.is_local
         self.skipped: set[tuple[str, int]] = set()
-        self._decoder, self._framed = Decoder(plan.read), self.decoder()
+        self._decoder, self._framed = Decoder(plan.stored), self.decoder()
 
     def __len__(self) -> int:
         return self.plan.records or 0
@@ -125,7 +125,7 @@ class Records:
             data = framed[HEADER_BYTES:-FOOTER_BYTES]
             if self._verify_crc:
                 data = unframe(framed, path, offset)
-            return with_pixels(self._decoder.decode(data), self.plan.read)
+            return with_pixels(self._decoder.decode(data), self.plan.stored)
         except ValueError:
             return self.read([number])[0]  # Raises an error that names the record.
 
@@ -188,8 +188,8 @@ class Records:
         """
         plan, empty = self.plan, self.memory.empty
         if names is None:
-            return FramedDecoder(plan, plan.read, empty, plan.work)
-        return FramedDecoder(plan, plan.read.select(tuple(names)), empty)
+            return FramedDecoder(plan, plan.stored, empty, plan.work)
+        return FramedDecoder(plan, plan.stored.select(tuple(names)), empty)
 
     def columns_of_good(
         self,

@@ -25,7 +25,7 @@ from readers.tfdata.batching import batch_of
 from readers.tfdata.decode import decode_batch
 from readers.tfdata.passes import epochs_of_each_pass
 from readers.tfdata.permutation import shift, whole_permutation
-from readers.tfdata.records.decoders import decoded_columns
+from readers.tfdata.records.decoders import decoded_columns, read_schema
 from readers.tfdata.records.mapped import RecordMap
 from readers.tfdata.tensor_columns import TensorColumn, padded_columns
 
@@ -68,8 +68,10 @@ def dataset_from_streams(
         record_map: A function of each record; None for none.
     """
 
+    read = read_schema(plan)
+
     def decode(serialized: tf.Tensor) -> Any:
-        return batch(decode_batch(serialized, plan.read), tf.size(serialized))
+        return batch(decode_batch(serialized, read), tf.size(serialized))
 
     def batch(columns: dict[str, TensorColumn], count: tf.Tensor) -> Any:
         mask = {}
@@ -79,7 +81,7 @@ def dataset_from_streams(
         return batch_of(columns, plan.schema, options.format) | mask
 
     def decode_with_keys(epoch: tf.Tensor, place: tf.Tensor, serialized: tf.Tensor) -> Any:
-        count, columns = tf.size(serialized), decode_batch(serialized, plan.read)
+        count, columns = tf.size(serialized), decode_batch(serialized, read)
         places = place + tf.range(tf.size(serialized, tf.int64))
         keys = record_keys(places, [options.seed, epoch, options.part_of_host or 0], shift)
         if plan.work:

@@ -49,6 +49,12 @@ class Spans:
         rows = zip(self.starts.tolist(), self.stops.tolist(), strict=True)
         return [bytes(view[start:stop]) for start, stop in rows]
 
+    def views(self) -> list[memoryview]:
+        """The bytes of each span, which stay in the buffer."""
+        view = self.data.data
+        rows = zip(self.starts.tolist(), self.stops.tolist(), strict=True)
+        return [view[start:stop] for start, stop in rows]
+
     def joined(self, empty: Allocator) -> np.ndarray:
         """The bytes of all spans one after another, uint8 [n], in memory from `empty`."""
         lengths = self.lengths
@@ -96,8 +102,8 @@ class FeatureColumn:
     Attributes:
         values: [B, *shape] if the shape is fixed, else flat [N], record after record. Strings are
             bytes in an object array. For a sequence, an object array [B] of lists of arrays; for
-            encoded images, an object array [B] of bytes or of lists of bytes. None if the values
-            are lazy.
+            encoded images, an object array [B] of bytes, views of bytes, or lists of bytes. None if
+            the values are lazy.
         shapes: int64 [B, rank], the shape of each record; None if the values are not flat.
         lazy: Values of unknown shape that have not been joined: padding does not need them joined.
     """

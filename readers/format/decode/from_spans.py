@@ -36,8 +36,10 @@ def column_of(
         companion: The packed shapes, if the records store them.
         empty: Allocates large arrays.
     """
-    if feature.encoding == "text" or feature.encoding in IMAGE_ENCODINGS:
+    if feature.encoding == "text":
         return FeatureColumn(object_array(spans.to_list()))
+    if feature.encoding in IMAGE_ENCODINGS:
+        return FeatureColumn(object_array(spans.views()))
     if feature.encoding == "tensor":
         if feature.is_fixed:
             return _fixed_tensors(feature, spans, empty)

@@ -58,7 +58,11 @@ def _steps(
 
 
 def _fixed(
-    name: str, feature: Feature, encoded: Sequence[bytes], located: Located, empty: Allocator
+    name: str,
+    feature: Feature,
+    encoded: Sequence[bytes | memoryview],
+    located: Located,
+    empty: Allocator,
 ) -> FeatureColumn:
     pixels = empty((len(encoded), *feature.known_sizes), numpy_dtype(feature.dtype))
 
@@ -71,7 +75,11 @@ def _fixed(
 
 
 def _varying(
-    name: str, feature: Feature, encoded: Sequence[bytes], located: Located, empty: Allocator
+    name: str,
+    feature: Feature,
+    encoded: Sequence[bytes | memoryview],
+    located: Located,
+    empty: Allocator,
 ) -> FeatureColumn:
     images = []
     for row, data in enumerate(encoded):

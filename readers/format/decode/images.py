@@ -40,7 +40,7 @@ class EncodedImage:
         ImportError: Pillow is not installed.
     """
 
-    def __init__(self, name: str, feature: Feature, data: bytes) -> None:
+    def __init__(self, name: str, feature: Feature, data: bytes | memoryview) -> None:
         self._name, self._feature, self._data = name, feature, data
         self.dtype, channels = numpy_dtype(feature.dtype), feature.shape[2] or 3
         size = jpeg_size(data) if feature.dtype == "uint8" and channels != 4 else None
@@ -140,7 +140,7 @@ def _pixels_of_8_bits(image: Image.Image, mode: str) -> np.ndarray:
     return np.asarray(image if image.mode == mode else image.convert(mode))
 
 
-def decode_image(name: str, feature: Feature, data: bytes) -> np.ndarray:
+def decode_image(name: str, feature: Feature, data: bytes | memoryview) -> np.ndarray:
     """The pixels of an encoded image, uint8 or uint16 [height, width, channels].
 
     Args:

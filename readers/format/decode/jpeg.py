@@ -31,7 +31,7 @@ def _codec() -> ModuleType | None:
     return simplejpeg
 
 
-def jpeg_size(data: bytes) -> tuple[int, int] | None:
+def jpeg_size(data: bytes | memoryview) -> tuple[int, int] | None:
     """The (height, width) of a JPEG; None if Pillow has to decode it."""
     codec = _codec()
     if codec is None or data[:2] != _START:
@@ -43,7 +43,7 @@ def jpeg_size(data: bytes) -> tuple[int, int] | None:
     return (height, width) if colors in _COLORS and height * width <= _MAX_PIXELS else None
 
 
-def decode_jpeg_into(data: bytes, out: np.ndarray) -> bool:
+def decode_jpeg_into(data: bytes | memoryview, out: np.ndarray) -> bool:
     """Decodes a JPEG that has a `jpeg_size`; False if Pillow has to decode it.
 
     Args:
@@ -60,7 +60,7 @@ def decode_jpeg_into(data: bytes, out: np.ndarray) -> bool:
 
 
 def decode_jpeg_reduced(
-    data: bytes, channels: int, size: tuple[int, int], factor: int
+    data: bytes | memoryview, channels: int, size: tuple[int, int], factor: int
 ) -> np.ndarray:
     """Decodes a JPEG that has a `jpeg_size` at a fraction of it, in a fraction of the time.
 

@@ -12,9 +12,16 @@ import tensorflow as tf
 from readers.decoders.decoder import Batch
 from readers.decoders.record_work import RecordWork
 from readers.format.decode.column import FeatureColumn
-from readers.format.schema import Feature
+from readers.format.schema import Feature, Schema
+from readers.shards.plan import Plan
 from readers.tfdata.records.errors import error_text, no_error, unless_failed
 from readers.tfdata.tensor_columns import TensorColumn
+
+
+def read_schema(plan: Plan) -> Schema:
+    """The features that TensorFlow reads: bytes in place of images that decoders take."""
+    taken = [name for name in (plan.work.made if plan.work else ()) if plan.stored[name].is_image]
+    return Schema({**plan.stored, **dict.fromkeys(taken, Feature("string"))})
 
 
 def decoded_columns(
@@ -30,10 +37,9 @@ def decoded_columns(
     Raises:
         tf.errors.InvalidArgumentError: When run, if a value cannot be decoded.
     """
-    made = {
-        n: f for d, each in work.decoders.items() for n, f in each.features(d, work.stored).items()
-    }
-    read = {name: work.read[name] for name in made}
+    made = work.made
+    read = {name: work.stored[name] for name in made}
+    read |= {name: Feature("string") for name, feature in read.items() if feature.is_image}
     no_arrays = [np.empty([0] * rank, dtype.as_numpy_dtype) for dtype, rank in _kinds(made)]
 
     def decode(keys: np.ndarray, *arrays: np.ndarray) -> list[np.ndarray]:
