@@ -20,7 +20,7 @@ from readers.format.manifest import DatasetError
 from readers.shards.cache import ShardCache
 from readers.shards.fetch import ShardBytes, fetch
 from readers.shards.gzip_files import DecompressedRecords, GzippedShard
-from readers.shards.index import read_index
+from readers.shards.index import RecordOffsets
 from readers.shards.local_shard import CHANGED, Run, is_changed
 from readers.shards.plan import Part, Plan
 
@@ -111,9 +111,7 @@ class FramedReader:
         # The number that the first record in each part's file would have.
         before = [(part.take or 0) + part.skip for part in plan.parts]
         self._firsts = self._ends - np.array(before, np.int64)
-        # The (offset, length) of each record. It takes no memory for parts that are not open yet.
-        self._index = np.empty((plan.records, 2), np.int64)
-        self._indexed: set[int] = set()
+        self._offsets = RecordOffsets(plan.parts)
         # The least recently used shard is dropped; it closes once its last reader is done with it.
         self._open = functools.lru_cache(_OPEN_SHARDS)(_opener(plan.parts, cache, cached))
         self._open_gzipped = functools.lru_cache(_OPEN_GZIPPED)(_open_gzipped)
@@ -146,7 +144,7 @@ class FramedReader:
         path = self._plan.parts[part].path
         shard = self._open(path)
         self._load_index(part)
-        offset, length = self._index[number].tolist()
+        offset, length = self._offsets.of_one(number, part)
         framed = memoryview(self._buffer(length))[:length]
         shard.read([(part, offset, length, 0)], framed)
         return framed, path, offset
@@ -171,7 +169,7 @@ class FramedReader:
                 rows = rows_in_files[parts == number]
                 decompressed[number] = self._open_gzipped(part)[rows]
         self._load_indexes([n for n in np.unique(parts).tolist() if n not in decompressed])
-        index = self._index[numbers]
+        index = self._offsets.of(numbers, parts)
         for number, found in decompressed.items():
             index[parts == number] = found.index
         data, starts, stops = self._allocate(index[:, 1])
@@ -202,19 +200,16 @@ class FramedReader:
 
     def _load_index(self, number: int) -> None:
         """Reads the index of a part, unless it was read before."""
-        if number in self._indexed:
+        if self._offsets.is_loaded(number):
             return
         part = self._plan.parts[number]
         if local_path(part.path) is not None:
             self._open(part.path)  # Raises an error if the file is not the one of the plan.
-        index = _checked_index(part)[part.skip :][: part.take]
-        with self._lock:
-            self._index[self._ends[number] - len(index) : self._ends[number]] = index
-            self._indexed.add(number)
+        self._offsets.load(number)
 
     def _load_indexes(self, numbers: Sequence[int]) -> None:
         """Reads the indexes of parts."""
-        missing = [number for number in numbers if number not in self._indexed]
+        missing = self._offsets.missing(numbers)
         map_in_threads(
             self._load_index,
             missing,
@@ -247,16 +242,6 @@ def _open_gzipped(part: Part) -> GzippedShard:
     if is_changed(part):
         raise DatasetError(f"{part.path}: {CHANGED}")
     return GzippedShard(part.path)
-
-
-def _checked_index(part: Part) -> np.ndarray:
-    """The (offset, length) of every record in a part's file, int64 [records, 2]."""
-    index = read_index(part.path, part.bytes)
-    if len(index) != part.total:
-        raise DatasetError(
-            f"{part.path}: the manifest states {part.total} records, the index has {len(index)}"
-        )
-    return index
 
 
 def _runs(parts: np.ndarray, index: np.ndarray, at: np.ndarray) -> Iterator[Run]:
