@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from readers.files.in_threads import map_in_threads
+from readers.files.processors import on_all_processors
 from readers.files.remote import local_path
 from readers.format.decode.column import Allocator
 from readers.format.decode.scanner import MARGIN
@@ -210,6 +211,10 @@ class FramedReader:
     def _load_indexes(self, numbers: Sequence[int]) -> None:
         """Reads the indexes of parts."""
         missing = self._offsets.missing(numbers)
+        if self._offsets.is_shared:
+            # No more at a time than are parsed: others may find the rest done by another process.
+            on_all_processors(lambda row: self._load_index(missing[row]), len(missing))
+            return
         map_in_threads(
             self._load_index,
             missing,
