@@ -121,6 +121,8 @@ def main() -> None:
     print("| records | workers | run |", *(f"{name} |" for name in columns))
     for records in flags.records:
         store = make(flags.data.absolute(), records, flags.linked)
+        for file in store.iterdir():
+            file.read_bytes()  # so that it is in the page cache
         for workers in flags.workers:
             with tempfile.TemporaryDirectory(dir=flags.data) as folder:
                 for run in ("first", "again"):
