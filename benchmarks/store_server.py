@@ -1,0 +1,74 @@
+"""A store with the part of S3's protocol that readers use, which answers each request after a latency.
+
+    python store_server.py FOLDER --latency MILLISECONDS
+
+It prints its port. `GET /BUCKET/KEY` returns the file FOLDER/BUCKET/KEY, or a range of it, by
+`sendfile`; `GET /` returns the number of requests and of bytes of bodies since the last `DELETE /`.
+Signatures are not checked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import socket
+from pathlib import Path
+
+from aiohttp import web
+
+_ERROR = "<Error><Code>{}</Code><Message>{}</Message></Error>"
+
+
+class Store:
+    """The requests of clients.
+
+    Args:
+        folder: The folder of the buckets.
+        latency: The seconds before each answer.
+    """
+
+    def __init__(self, folder: Path, latency: float) -> None:
+        self._folder, self._latency = folder, latency
+        self._requests = self._bytes = 0
+
+    async def counts(self, request: web.Request) -> web.Response:
+        """Returns the numbers of requests and of bytes, or resets them."""
+        if request.method == "DELETE":
+            self._requests = self._bytes = 0
+        return web.json_response({"requests": self._requests, "bytes": self._bytes})
+
+    async def object(self, request: web.Request) -> web.StreamResponse:
+        """Returns an object or a range of it."""
+        self._requests += 1
+        await asyncio.sleep(self._latency)
+        path = self._folder / request.match_info["key"]
+        if not path.is_file():
+            code = "NoSuchKey" if request.match_info["key"].count("/") else "NotImplemented"
+            text = _ERROR.format(code, path.name)
+            return web.Response(status=404, text=text, content_type="application/xml")
+        wanted = request.http_range
+        size = path.stat().st_size
+        start, stop = wanted.start or 0, size if wanted.stop is None else min(wanted.stop, size)
+        if request.method == "GET":
+            self._bytes += stop - start
+        return web.FileResponse(path)
+
+
+def main() -> None:
+    """Serves until the process is ended."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--latency", type=float, default=0)
+    flags = parser.parse_args()
+    store = Store(flags.folder, flags.latency / 1000)
+    app = web.Application()
+    app.router.add_get("/", store.counts)
+    app.router.add_delete("/", store.counts)
+    app.router.add_get("/{key:.+}", store.object)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        print(listening.getsockname()[1], flush=True)
+        web.run_app(app, sock=listening, print=None, access_log=None)
+
+
+if __name__ == "__main__":
+    main()
