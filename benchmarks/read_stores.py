@@ -18,7 +18,6 @@ import os
 import shutil
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -26,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from command import build_parser, parse_flags, parse_names, report, run_command, save
-from environment import make_environment, prepare, rival_python, rival_variables, versions
+from environment import make_environment, prepare, rival_python, rival_variables
 from measure import HERE, BenchmarkError, run
 from records import BATCH, KINDS, make_records
 from store_process import READERS, WRITERS
@@ -99,7 +98,15 @@ class StoreBench:
         shards = sorted((self._folder / "buckets" / "ours").glob("*.tfrecord"))
         with serving(self._folder / "buckets", latency, self._python) as address:
             urls = [f"{address}/ours/{shard.name}" for shard in shards]
-            command = ["curl", "-s", "-f", "--no-progress-meter", "-Z", "--parallel-max", str(_CURLS)]
+            command = [
+                "curl",
+                "-s",
+                "-f",
+                "--no-progress-meter",
+                "-Z",
+                "--parallel-max",
+                str(_CURLS),
+            ]
             command += [word for url in urls for word in ("-o", "/dev/null", url)]
             began = time.monotonic()
             subprocess.run(command, check=True, stderr=subprocess.DEVNULL)

@@ -110,6 +110,9 @@ def _mds(url: str, cache: str) -> Iterable[Any]:
     dataset = streaming.StreamingDataset(
         remote=url, local=cache, shuffle=True, batch_size=BATCH, num_canonical_nodes=1
     )
+    for stream in dataset.streams:
+        # Or the workers share the connection of this process, and read each other's answers.
+        stream._downloader.clean_up()
     return DataLoader(dataset, BATCH, num_workers=_WORKERS, persistent_workers=True)
 
 
@@ -187,7 +190,7 @@ def _import(name: str) -> None:
     if name in ("as_numpy", "load"):
         import s3fs  # noqa: F401
 
-        import readers  # noqa: F401
+        import readers
 
         if name == "load":
             import readers.tfdata.dataset  # noqa: F401

@@ -2,8 +2,8 @@
 
     python store_server.py FOLDER --latency MILLISECONDS
 
-It prints its port. `GET /BUCKET/KEY` returns the file FOLDER/BUCKET/KEY, or a range of it, by
-`sendfile`; `GET /` returns the number of requests and of bytes of bodies since the last `DELETE /`.
+It prints its port. `GET /BUCKET/KEY` returns the file FOLDER/BUCKET/KEY, or a range of it;
+`GET /` returns the number of requests and of bytes of bodies since the last `DELETE /`.
 Signatures are not checked.
 """
 
@@ -11,10 +11,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import mmap
 import socket
 from pathlib import Path
 
 from aiohttp import web
+
+_WRITE_BYTES = 1 << 20
 
 _ERROR = "<Error><Code>{}</Code><Message>{}</Message></Error>"
 
@@ -46,12 +49,24 @@ class Store:
             code = "NoSuchKey" if request.match_info["key"].count("/") else "NotImplemented"
             text = _ERROR.format(code, path.name)
             return web.Response(status=404, text=text, content_type="application/xml")
+        size, modified = path.stat().st_size, path.stat().st_mtime
         wanted = request.http_range
-        size = path.stat().st_size
         start, stop = wanted.start or 0, size if wanted.stop is None else min(wanted.stop, size)
+        answer = web.StreamResponse(status=200 if wanted == slice(None, None, 1) else 206)
+        answer.headers.update({"Accept-Ranges": "bytes", "ETag": f'"{size}"'})
+        answer.last_modified = modified
+        if answer.status == 206:
+            answer.headers["Content-Range"] = f"bytes {start}-{stop - 1}/{size}"
+        answer.content_length = stop - start
+        await answer.prepare(request)
         if request.method == "GET":
-            self._bytes += stop - start
-        return web.FileResponse(path)
+            with path.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as data:
+                for first in range(start, stop, _WRITE_BYTES):
+                    part = data[first : min(first + _WRITE_BYTES, stop)]
+                    self._bytes += len(part)
+                    await answer.write(part)
+        await answer.write_eof()
+        return answer
 
 
 def main() -> None:

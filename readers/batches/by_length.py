@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,8 @@ from readers.batches.collate import lengths_of, truncate
 from readers.batches.grouping import Group, GroupingRule, grouping_of
 from readers.batches.options import ReadOptions
 from readers.batches.orders import check_state, order_name, order_of, shuffle_window
-from readers.batches.read_sizes import CHUNK_RECORDS, ahead_end, records_at_once
+from readers.batches.prefetch import mapped_ahead
+from readers.batches.read_sizes import CHUNK_RECORDS, WINDOWS_AHEAD, ahead_end, records_at_once
 from readers.format.decode.column import FeatureColumn, column_of
 from readers.format.tfrecord import CorruptRecordError
 from readers.order.permutation import record_keys
@@ -279,17 +280,28 @@ class _Source:
 
         Records in a store are fetched for several chunks at once.
         """
+
+        def fetch(window: range) -> tuple[range, list[FetchedRecords]]:
+            if self.records.is_fetched:
+                return window, []
+            return window, [
+                self.records.fetch(self._order(epoch, np.arange(window.start, window.stop)))
+            ]
+
+        for window, fetched in mapped_ahead(fetch, self._windows(place), WINDOWS_AHEAD):
+            for begin in window:
+                end = min(begin + self._at_once, window.stop)
+                yield self._read(epoch, np.arange(begin, end), whole, fetched)
+            del fetched  # Its memory is released before the next one is waited for.
+
+    def _windows(self, place: int) -> Iterator[range]:
+        """The beginnings of chunks from a place on, a window of what is fetched together at a time."""
         total = self.plan.records or 0
-        ahead, fetched = place, None
         while place < total:
-            end = min(place + self._at_once, total)
-            if not self.records.is_local:
-                if place >= ahead:
-                    ahead = min(ahead_end(self.plan, place, self._window), total)
-                    fetched = None  # Its memory is released before more is allocated.
-                    fetched = self.records.fetch(self._order(epoch, np.arange(place, ahead)))
-                end = min(end, ahead)
-            yield self._read(epoch, np.arange(place, end), whole, fetched)
+            end = total
+            if not self.records.is_fetched:
+                end = min(ahead_end(self.plan, place, self._window), total)
+            yield range(place, end, self._at_once)
             place = end
 
     def _read(
@@ -297,7 +309,7 @@ class _Source:
         epoch: int,
         places: np.ndarray,
         whole: bool,
-        fetched: FetchedRecords | None = None,
+        fetched: Sequence[FetchedRecords] = (),
     ) -> _Chunk:
         """The records at some places of an epoch, int64 [k], and their lengths."""
         framed, kept = self.records.framed(self._order(epoch, places), fetched)

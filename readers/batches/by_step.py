@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -12,7 +12,8 @@ from readers.batches.batch_slice import BatchSlice
 from readers.batches.collate import truncate
 from readers.batches.options import ReadOptions
 from readers.batches.orders import order_of, schedule_of, shuffle_window
-from readers.batches.read_sizes import CHUNK_RECORDS, ahead_end, records_at_once
+from readers.batches.prefetch import mapped_ahead
+from readers.batches.read_sizes import CHUNK_RECORDS, WINDOWS_AHEAD, ahead_end, records_at_once
 from readers.format.decode.column import FeatureColumn
 from readers.order.permutation import record_keys
 from readers.order.schedule import Step
@@ -108,9 +109,10 @@ class StepReader:
         self._plan, self._records, self._order = batches.plan, batches.records, batches.order
         self._size = batches.schedule.batch_size
         self._steps_at_once = max(records_at_once(batches.plan) // self._size, 1)
-        # The steps whose records were already fetched from a store, and these records.
+        # The steps whose records were already fetched from a store, these records, and the next ones.
         self._ahead = range(0)
-        self._fetched: FetchedRecords | None = None
+        self._fetched: list[FetchedRecords] = []
+        self._windows: Iterator[tuple[range, FetchedRecords]] = iter(())
         # A first step, and the record numbers of each step from it on.
         self._numbered: tuple[int, list[np.ndarray]] = 0, []
         # A first step, and the slices from it on that were read together and not yet handed out.
@@ -146,7 +148,9 @@ class StepReader:
         They are None if one of the records is bad: read alone, each step fails by itself.
         """
         steps = self._steps(first, self._steps_at_once)
-        if not self._records.is_local:
+        if self._records.is_fetched:
+            self._ahead, self._fetched, self._windows = range(0), [], iter(())
+        else:
             if first not in self._ahead:
                 self._fetch_ahead(first)
             # Later steps are fetched together with their successors.
@@ -173,16 +177,28 @@ class StepReader:
         return BatchSlice(columns, step.epoch, places)
 
     def _fetch_ahead(self, first: int) -> None:
-        """Fetches the records of a step and of the steps after it together."""
-        place, window = self._schedule.step(first).start, self._batches.window
-        end = ahead_end(self._plan, place, window)
-        steps = self._steps(first, (end - place) // self._size + 1)
-        if window is not None:
-            steps = [step for step in steps if step.start < end]
-        # The records before them are released first, and the steps stay unknown if fetching fails.
-        self._ahead, self._fetched = range(0), None
-        self._fetched = self._records.fetch(self._order(steps[0].epoch, _places(steps)))
-        self._ahead = self._numbers_from(first, len(steps))
+        """Fetches the records of a step and of the steps after it, while threads fetch the next."""
+        steps, fetched = self._ahead, self._fetched
+        # The steps stay unknown if fetching fails.
+        self._ahead, self._fetched = range(0), []
+        if first != steps.stop:
+            self._windows = iter(())
+        while first not in steps:
+            # Of the records before them, only those in an incomplete batch are kept.
+            fetched = self._kept(self._numbers(first), fetched)
+            window = next(self._windows, None)
+            if window is None:
+                self._windows, fetched = _fetched_windows(self._batches, first), []
+                window = next(self._windows)
+            steps = window[0]
+            fetched.append(window[1])
+        self._ahead, self._fetched = steps, fetched
+
+    def _kept(self, numbers: np.ndarray, fetched: list[FetchedRecords]) -> list[FetchedRecords]:
+        """Copies of the records of some numbers, as far as they are in memory."""
+        here = [held.find(numbers)[1] for held in fetched]
+        found = numbers[np.any(here, axis=0)] if here else numbers[:0]
+        return [self._records.fetch(found, fetched)] if len(found) else []
 
     def _numbers(self, number: int) -> np.ndarray:
         """The record numbers of a step, int64 [k]."""
@@ -224,3 +240,39 @@ class StepReader:
 def _places(steps: Sequence[Step]) -> np.ndarray:
     """The places of steps of one epoch, int64 [k]."""
     return np.concatenate([np.arange(step.start, step.stop) for step in steps])
+
+
+def _fetched_windows(batches: BatchesByStep, first: int) -> Iterator[tuple[range, FetchedRecords]]:
+    """The steps from one on, to the end of its epoch, with their records, a window at a time.
+
+    A batch across the edge of a window is among the steps of the later one, which has only the rest
+    of its records. Not a method: it would refer to the reader that holds it.
+    """
+    epoch, order, records = batches.schedule.step(first).epoch, batches.order, batches.records
+
+    def fetch(window: tuple[range, np.ndarray]) -> tuple[range, FetchedRecords]:
+        steps, places = window
+        return steps, records.fetch(order(epoch, places))
+
+    return mapped_ahead(fetch, _windows(batches, first), WINDOWS_AHEAD)
+
+
+def _windows(batches: BatchesByStep, number: int) -> Iterator[tuple[range, np.ndarray]]:
+    """The steps that each window completes, from a step on, and the places that it adds, int64 [k]."""
+    schedule, window = batches.schedule, batches.window
+    step = schedule.step(number)
+    epoch, place = step.epoch, step.start
+    while step.epoch == epoch:
+        first, added = number, list[np.ndarray]()
+        begin = max(step.start, place)
+        end = ahead_end(batches.plan, begin, window)
+        most = (end - begin) // schedule.batch_size + 1
+        while step.epoch == epoch and (step.start < end if window else len(added) < most):
+            stop = min(step.stop, end) if window else step.stop
+            added.append(np.arange(max(step.start, place), stop))
+            if stop < step.stop:
+                break
+            number += batches.every
+            step = schedule.step(number)
+        yield range(first, number, batches.every), np.concatenate(added)
+        place = end if window else step.start

@@ -1,15 +1,20 @@
-"""Reads ahead in a thread."""
+"""Reads ahead in threads."""
 
 from __future__ import annotations
 
+import itertools
 import queue
 import threading
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from functools import partial
 from typing import Any, TypeVar
 
 from readers.batches.batch_format import is_number
 
 _Item = TypeVar("_Item")
+_Answer = TypeVar("_Answer")
 
 
 def check_prefetch(count: int) -> None:
@@ -62,3 +67,40 @@ def _make(items: Iterator[Any], made: queue.Queue[Any], closed: threading.Event)
     except Exception as error:
         end = error
     made.put((False, end))
+
+
+def mapped_ahead(
+    make: Callable[[_Item], _Answer], items: Iterable[_Item], count: int
+) -> Iterator[_Answer]:
+    """Yields the answer for each item, in order; threads make the next ones meanwhile.
+
+    An exception of `make` is raised at the place of its item. If the iterator is no longer referred
+    to, each thread ends with the item that it has begun.
+
+    Args:
+        make: A function that is safe to call from several threads.
+        items: Used by the caller alone.
+        count: The number of items after the current one that are begun.
+    """
+    items = iter(items)
+    # The first one is made by the caller, so that it can be interrupted.
+    begun = deque[Callable[[], _Answer]](partial(make, item) for item in itertools.islice(items, 1))
+    while begun:
+        answer = begun.popleft()()
+        begun.extend(_begun(make, item) for item in itertools.islice(items, count - len(begun)))
+        yield answer
+        del answer  # Its memory is released before the next one is waited for.
+
+
+def _begun(make: Callable[[_Item], _Answer], item: _Item) -> Callable[[], _Answer]:
+    """Makes the answer for an item in a thread, and returns a function that waits for it."""
+    future = Future[_Answer]()
+
+    def run() -> None:
+        try:
+            future.set_result(make(item))
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return future.result

@@ -14,6 +14,9 @@ _CHUNK_BYTES = 2 << 20
 # Fetched from a store together, in many concurrent requests, and held until decoded.
 _AHEAD_BYTES, _AHEAD_RECORDS = 32 << 20, 65_536
 
+# How many of these are fetched by threads while one is decoded.
+WINDOWS_AHEAD = 1
+
 # The memory of a shuffle window. TensorFlow allocates a large window anew each time: with windows
 # of 32 MiB, images arrive twice as fast as with 128 MiB.
 _WINDOW_BYTES, _WINDOW_RECORDS = 32 << 20, 65_536

@@ -8,15 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from readers.files.remote import filesystem_of, local_path, read_ranges
+from readers.files.remote import REQUEST_BYTES, filesystem_of, local_path, read_ranges
 from readers.shards.local_shard import LocalShard, Run, fill
 
 # A request to an object store costs about as long as a MiB takes to arrive: with a smaller gap between
 # them, two records are cheaper in one request than in two.
 _GAP_BYTES = 1 << 20
-
-# One connection to a store delivers some 50 MB/s, so longer ranges are faster in concurrent requests.
-_MAX_REQUEST_BYTES = 8 << 20
 
 # Fetched into memory at a time, including the gaps between records in the same request.
 _MAX_BYTES_IN_FLIGHT = 64 << 20
@@ -111,9 +108,9 @@ def fetch(wanted: Sequence[tuple[ShardBytes, Sequence[Run]]], buffer: memoryview
 def _requests(shard: ShardBytes, runs: Sequence[Run]) -> list[_Request]:
     """The requests for runs of a shard, each with the copies to make of its response."""
     requests = [
-        _Request(shard, begin, min(begin + _MAX_REQUEST_BYTES, last))
+        _Request(shard, begin, min(begin + REQUEST_BYTES, last))
         for first, last in merged_ranges([(start, length) for _, start, length, _ in runs])
-        for begin in range(first, last, _MAX_REQUEST_BYTES)
+        for begin in range(first, last, REQUEST_BYTES)
     ]
     firsts = [request.first for request in requests]
     for _, start, length, at in runs:

@@ -33,6 +33,9 @@ _OPEN_SHARDS = 8_192
 _FILES = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 _DESCRIPTORS = _OPEN_SHARDS if _FILES == resource.RLIM_INFINITY else _FILES // 8
 
+# Shards that the cache fetches at a time, each with 32 MiB of requests.
+_CACHED_AT_ONCE = 2
+
 # Each takes a descriptor, and can only be read from front to back.
 _OPEN_GZIPPED = 4
 
@@ -78,12 +81,16 @@ class FetchedRecords:
     numbers: np.ndarray
     records: FramedRecords
 
-    def rows(self, numbers: np.ndarray) -> np.ndarray | None:
-        """The row of each number, int64 [B], among the records; None unless all of them are here."""
+    def find(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The row of each number, int64 [B], among the records; and bool [B], whether it is here."""
         if not len(self.numbers):
-            return None
+            return np.zeros(len(numbers), np.int64), np.zeros(len(numbers), bool)
         rows = np.minimum(np.searchsorted(self.numbers, numbers), len(self.numbers) - 1)
-        return rows if (self.numbers[rows] == numbers).all() else None
+        return rows, self.numbers[rows] == numbers
+
+
+# Some of the rows of records, int64 [k], and their places among other records, int64 [k].
+_Piece = tuple[FramedRecords, np.ndarray, np.ndarray]
 
 
 class FramedReader:
@@ -108,6 +115,8 @@ class FramedReader:
         self.is_local = all(
             local_path(part.path) is not None or part.path in cached for part in plan.parts
         )
+        # The files that the cache does not have yet.
+        self._uncached = set(cached)
         self._ends = np.cumsum([part.take or 0 for part in plan.parts], dtype=np.int64)
         # The number that the first record in each part's file would have.
         before = [(part.take or 0) + part.skip for part in plan.parts]
@@ -119,20 +128,47 @@ class FramedReader:
         self._lock = threading.Lock()
         self._local = threading.local()
 
-    def read(self, numbers: np.ndarray, fetched: FetchedRecords | None = None) -> FramedRecords:
-        """The records of some numbers, int64 [B], from memory if all of them were fetched before."""
-        rows = fetched.rows(numbers) if fetched else None
-        if fetched is None or rows is None:
+    @property
+    def is_fetched(self) -> bool:
+        """Whether every file is on a local disk by now, so that no record takes a request."""
+        return self.is_local and not self._uncached
+
+    def read(self, numbers: np.ndarray, fetched: Sequence[FetchedRecords] = ()) -> FramedRecords:
+        """The records of some numbers, int64 [B], from memory as far as they were fetched before."""
+        pieces, left = list[_Piece](), np.ones(len(numbers), bool)
+        for held in fetched:
+            rows, is_here = held.find(numbers)
+            is_here &= left
+            left &= ~is_here
+            if is_here.any():
+                pieces.append((held.records, rows[is_here], np.flatnonzero(is_here)))
+        if left.all():
             return self._read(numbers)
-        held = fetched.records
-        lengths = held.stops[rows] - held.starts[rows]
-        data, starts, stops = self._allocate(lengths)
-        target, source = data.data, held.data.data
-        runs = zip(starts.tolist(), held.starts[rows].tolist(), lengths.tolist(), strict=True)
-        for at, start, length in runs:
-            target[at : at + length] = source[start : start + length]
-        parts, offsets = held.parts[rows], held.offsets[rows]
-        return FramedRecords(data, starts, stops, parts, offsets, held.rows[rows])
+        if left.any():
+            records = self._read(numbers[left])
+            pieces.append((records, np.arange(len(records.starts)), np.flatnonzero(left)))
+        return self._joined(pieces, len(numbers))
+
+    def _joined(self, pieces: Sequence[_Piece], count: int) -> FramedRecords:
+        """A copy of `count` records from several pieces, each at its place."""
+        columns = np.empty((4, count), np.int64)
+        for records, rows, places in pieces:
+            lengths = records.stops - records.starts
+            for column, values in zip(
+                columns, (lengths, records.parts, records.offsets, records.rows), strict=True
+            ):
+                column[places] = values[rows]
+        data, starts, stops = self._allocate(columns[0])
+        target = data.data
+        for records, rows, places in pieces:
+            source = records.data.data
+            starts_here, stops_here = records.starts[rows], records.stops[rows]
+            runs = zip(
+                starts[places].tolist(), starts_here.tolist(), stops_here.tolist(), strict=True
+            )
+            for at, start, stop in runs:
+                target[at : at + stop - start] = source[start:stop]
+        return FramedRecords(data, starts, stops, *columns[1:])
 
     def read_one(self, number: int) -> tuple[memoryview, str, int] | None:
         """One record, with the path of its file and its offset there; None if it is in a GZIP file.
@@ -150,13 +186,13 @@ class FramedReader:
         shard.read([(part, offset, length, 0)], framed)
         return framed, path, offset
 
-    def fetch(self, numbers: np.ndarray) -> FetchedRecords:
+    def fetch(self, numbers: np.ndarray, fetched: Sequence[FetchedRecords] = ()) -> FetchedRecords:
         """Reads records, int64 [B], into memory, for later calls of `read`.
 
         Each request to a store costs as long as a MiB takes to arrive, so it should fetch many records.
         """
         ascending = np.unique(numbers)
-        return FetchedRecords(ascending, self._read(ascending))
+        return FetchedRecords(ascending, self.read(ascending, fetched))
 
     def _read(self, numbers: np.ndarray) -> FramedRecords:
         """Reads records file by file, each into its position in one buffer."""
@@ -169,7 +205,9 @@ class FramedReader:
             if part.gzipped:
                 rows = rows_in_files[parts == number]
                 decompressed[number] = self._open_gzipped(part)[rows]
-        self._load_indexes([n for n in np.unique(parts).tolist() if n not in decompressed])
+        found_parts = [n for n in np.unique(parts).tolist() if n not in decompressed]
+        self._load_indexes(found_parts)
+        self._fill_cache({self._plan.parts[number].path for number in found_parts})
         index = self._offsets.of(numbers, parts)
         for number, found in decompressed.items():
             index[parts == number] = found.index
@@ -185,6 +223,14 @@ class FramedReader:
         # All remote shards together: a hundred requests take as long as one.
         fetch(remote, data.data)
         return FramedRecords(data, starts, stops, parts, index[:, 0], rows_in_files)
+
+    def _fill_cache(self, paths: set[str]) -> None:
+        """Opens the shards that are to be cached, which fetches them, several at a time."""
+        missing = sorted(paths & self._uncached)
+        opened = map_in_threads(self._open, missing, False, _CACHED_AT_ONCE)
+        # Those that could not be kept are read from the store.
+        kept = [path for path, shard in zip(missing, opened, strict=True) if shard.local]
+        self._uncached.difference_update(kept)
 
     def _allocate(self, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """A buffer for records of these lengths, int64 [B], and where each starts and stops in it."""

@@ -75,6 +75,11 @@ class Records:
         self.skipped: set[tuple[str, int]] = set()
         self._decoder, self._framed = Decoder(plan.stored), self.decoder()
 
+    @property
+    def is_fetched(self) -> bool:
+        """Whether every file is on a local disk by now, so that no record takes a request."""
+        return self._reader.is_fetched
+
     def __len__(self) -> int:
         return self.plan.records or 0
 
@@ -132,7 +137,7 @@ class Records:
     def columns(
         self,
         numbers: np.ndarray,
-        fetched: FetchedRecords | None = None,
+        fetched: Sequence[FetchedRecords] = (),
         keys: np.ndarray | None = None,
     ) -> tuple[dict[str, FeatureColumn], np.ndarray]:
         """The records of some numbers as columns, which for many takes a tenth of `read`'s time.
@@ -155,7 +160,7 @@ class Records:
         return self._framed.columns(framed, keys), kept
 
     def framed(
-        self, numbers: np.ndarray, fetched: FetchedRecords | None = None
+        self, numbers: np.ndarray, fetched: Sequence[FetchedRecords] = ()
     ) -> tuple[FramedRecords, np.ndarray]:
         """The records of some numbers as they are stored, for a `decoder`.
 
@@ -195,7 +200,7 @@ class Records:
         self,
         numbers: np.ndarray,
         following: Following,
-        fetched: FetchedRecords | None = None,
+        fetched: Sequence[FetchedRecords] = (),
         keys: np.ndarray | None = None,
     ) -> dict[str, FeatureColumn]:
         """The columns of records, with each damaged one replaced by the next good one if they skip.
@@ -228,7 +233,11 @@ class Records:
         }
 
     def next_good(
-        self, number: int, following: Following, row: int = 0, fetched: FetchedRecords | None = None
+        self,
+        number: int,
+        following: Following,
+        row: int = 0,
+        fetched: Sequence[FetchedRecords] = (),
     ) -> int:
         """The number of the first intact record after a damaged one.
 
@@ -261,9 +270,12 @@ class Records:
             int(framed.rows[0]),
         )
 
-    def fetch(self, numbers: np.ndarray) -> FetchedRecords:
-        """Reads records, int64 [B], into memory, for later calls of `columns`."""
-        return self._reader.fetch(numbers)
+    def fetch(self, numbers: np.ndarray, fetched: Sequence[FetchedRecords] = ()) -> FetchedRecords:
+        """Reads records, int64 [B], into memory, for later calls of `columns`.
+
+        Those that are in memory already are copied.
+        """
+        return self._reader.fetch(numbers, fetched)
 
     def _report_skipped(self, damaged: FramedRecords) -> None:
         """Counts and logs damaged records, each of them once."""
