@@ -41,8 +41,9 @@ _OWN_FILES = re.compile(r"[0-9a-f]{40}\.(shard|partial)")
 
 _LOCK = "cache.lock"
 
-# The size of one request, and the number of requests whose responses are written together.
-_REQUEST_BYTES, _REQUESTS_AT_ONCE = 8 << 20, 4
+# The size of one request, and the number of requests whose responses are written together. Half as many
+# requests as with 8 MiB are as fast as long as several shards are fetched at a time.
+_REQUEST_BYTES, _REQUESTS_AT_ONCE = 16 << 20, 2
 
 _DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
@@ -170,7 +171,9 @@ class ShardCache:
                 part, f"no room for {format_bytes(size)} next to the shards that are being fetched"
             )
             return None
-        crc = _fetch(part.path, size, partial)
+        # Another size than the manifest's shows in the checksum.
+        has_size = part.crc32c is not None or file_size(part.path) == size
+        crc = _fetch(part.path, size, partial) if has_size else None
         if crc is None or part.crc32c not in (None, crc):
             # The checksums of the records will show which of them is damaged.
             self._warn(part, "it does not match the manifest")
@@ -235,9 +238,7 @@ def _key(part: Part, size: int) -> str:
 
 
 def _fetch(path: str, size: int, output: BinaryIO) -> int | None:
-    """Copies a file from a store, and returns its CRC32C; None if the file has another size."""
-    if file_size(path) != size:
-        return None
+    """Copies a file from a store, and returns its CRC32C; None if the file is shorter."""
     filesystem, name = filesystem_of(path)
     ranges = [
         (path, name, first, min(first + _REQUEST_BYTES, size))
