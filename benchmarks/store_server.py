@@ -19,7 +19,10 @@ from aiohttp import web
 
 _WRITE_BYTES = 1 << 20
 
-_ERROR = "<Error><Code>{}</Code><Message>{}</Message></Error>"
+_MISSING = "<Error><Code>NoSuchKey</Code></Error>"
+
+# Some drivers look for a folder of the name of a missing object.
+_NOTHING = "<ListBucketResult><KeyCount>0</KeyCount></ListBucketResult>"
 
 
 class Store:
@@ -44,11 +47,11 @@ class Store:
         """Returns an object or a range of it."""
         self._requests += 1
         await asyncio.sleep(self._latency)
+        if "list-type" in request.query:
+            return web.Response(text=_NOTHING, content_type="application/xml")
         path = self._folder / request.match_info["key"]
         if not path.is_file():
-            code = "NoSuchKey" if request.match_info["key"].count("/") else "NotImplemented"
-            text = _ERROR.format(code, path.name)
-            return web.Response(status=404, text=text, content_type="application/xml")
+            return web.Response(status=404, text=_MISSING, content_type="application/xml")
         size, modified = path.stat().st_size, path.stat().st_mtime
         wanted = request.http_range
         start, stop = wanted.start or 0, size if wanted.stop is None else min(wanted.stop, size)

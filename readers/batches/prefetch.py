@@ -80,7 +80,7 @@ def mapped_ahead(
     Args:
         make: A function that is safe to call from several threads.
         items: Used by the caller alone.
-        count: The number of items after the current one that are begun.
+        count: How many items after the current one are begun, at least 1.
     """
     items = iter(items)
     # The first one is made by the caller, so that it can be interrupted.

@@ -22,12 +22,18 @@ from readers.files.retries import (
 # The extra of this package that installs a protocol's driver.
 _EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs"}
 
+_S3 = ("s3", "s3a")
+_S3_PREFIXES = tuple(f"{name}://" for name in _S3)
+
 # Fetched at a time from a file that is read front to back: a request costs about as long as a MiB
 # takes to arrive.
 _READ_AHEAD_BYTES = 4 << 20
 
 # One connection to a store delivers some 50 MB/s, so longer ranges are faster in concurrent requests.
 REQUEST_BYTES = 8 << 20
+
+# Requests of the S3 driver that run at the same time; by default it holds back all but 10.
+_CONNECTIONS = 64
 
 # A range of a file: its path, its name in its filesystem, the first byte, and the end.
 Range = tuple[str, str, int, int]
@@ -53,7 +59,7 @@ def filesystem_of(path: str) -> tuple[Any, str]:
         ValueError: The protocol is unknown.
     """
     try:
-        return cast(tuple[Any, str], fsspec.core.url_to_fs(path))
+        return cast(tuple[Any, str], fsspec.core.url_to_fs(path, **_driver_options(path)))
     except ImportError as error:
         protocol = path.split("://")[0].split("::")[-1]
         if protocol not in _EXTRAS:
@@ -66,6 +72,14 @@ def filesystem_of(path: str) -> tuple[Any, str]:
         raise
     except Exception as error:  # Some drivers look for credentials right away.
         raise with_path(path, error) from error
+
+
+def _driver_options(path: str) -> dict[str, Any]:
+    """The arguments of a path's driver, as far as its user has not set them for fsspec."""
+    configured = any("config_kwargs" in fsspec.config.conf.get(name, {}) for name in _S3)
+    if configured or not path.startswith(_S3_PREFIXES):
+        return {}
+    return {"config_kwargs": {"max_pool_connections": _CONNECTIONS}}
 
 
 def file_size(path: str) -> int:
@@ -105,8 +119,30 @@ def read_file(path: str) -> bytes:
         FileNotFoundError: The file does not exist.
         StoreError: (an OSError) The store did not deliver it.
     """
+    if local_path(path) is not None:
+        with open_file(path) as file:
+            return file.read()
+    # A missing file takes one request: the driver would look for a directory of its name, too.
+    data = read_head(path, _READ_AHEAD_BYTES)
+    if len(data) < _READ_AHEAD_BYTES:
+        return data
     with open_file(path) as file:
-        return file.read()
+        file.seek(len(data))
+        return data + file.read()
+
+
+def read_head(path: str, size: int) -> bytes:
+    """The first `size` bytes of a file, or all of them if it is smaller.
+
+    The errors are those of `read_file`.
+    """
+    local = local_path(path)
+    if local is not None:
+        with Path(local).open("rb") as file:
+            return file.read(size)
+    filesystem, name = filesystem_of(path)
+    (data,) = read_ranges(filesystem, [(path, name, 0, size)])
+    return data
 
 
 def open_file(path: str, read_ahead: int = _READ_AHEAD_BYTES) -> io.BufferedReader:

