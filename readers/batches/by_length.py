@@ -16,7 +16,7 @@ from readers.batches.grouping import Group, GroupingRule, grouping_of
 from readers.batches.options import ReadOptions
 from readers.batches.orders import check_state, order_name, order_of, shuffle_window
 from readers.batches.prefetch import mapped_ahead
-from readers.batches.read_sizes import CHUNK_RECORDS, WINDOWS_AHEAD, ahead_end, records_at_once
+from readers.batches.read_sizes import CHUNK_RECORDS, ahead_end, records_at_once, windows_ahead
 from readers.format.decode.column import FeatureColumn, column_of
 from readers.format.tfrecord import CorruptRecordError
 from readers.order.permutation import record_keys
@@ -288,7 +288,7 @@ class _Source:
                 self.records.fetch(self._order(epoch, np.arange(window.start, window.stop)))
             ]
 
-        for window, fetched in mapped_ahead(fetch, self._windows(place), WINDOWS_AHEAD):
+        for window, fetched in mapped_ahead(fetch, self._windows(place), windows_ahead(self.plan)):
             for begin in window:
                 end = min(begin + self._at_once, window.stop)
                 yield self._read(epoch, np.arange(begin, end), whole, fetched)

@@ -13,7 +13,7 @@ from readers.batches.collate import truncate
 from readers.batches.options import ReadOptions
 from readers.batches.orders import order_of, schedule_of, shuffle_window
 from readers.batches.prefetch import mapped_ahead
-from readers.batches.read_sizes import CHUNK_RECORDS, WINDOWS_AHEAD, ahead_end, records_at_once
+from readers.batches.read_sizes import CHUNK_RECORDS, ahead_end, records_at_once, windows_ahead
 from readers.format.decode.column import FeatureColumn
 from readers.order.permutation import record_keys
 from readers.order.schedule import Step
@@ -254,7 +254,7 @@ def _fetched_windows(batches: BatchesByStep, first: int) -> Iterator[tuple[range
         steps, places = window
         return steps, records.fetch(order(epoch, places))
 
-    return mapped_ahead(fetch, _windows(batches, first), WINDOWS_AHEAD)
+    return mapped_ahead(fetch, _windows(batches, first), windows_ahead(batches.plan))
 
 
 def _windows(batches: BatchesByStep, number: int) -> Iterator[tuple[range, np.ndarray]]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import os
+import random
 import struct
+import time
 import tracemalloc
 
 import fsspec
@@ -14,6 +16,7 @@ import tensorflow as tf
 
 import readers
 from readers.format.tfrecord import MAX_RECORD_BYTES, CorruptRecordError, frame, masked_crc32c
+from readers.shards import gzip_files
 from readers.shards.gzip_files import GzippedShard, decompressed_extent, is_gzipped
 from tests.support.arrays import as_lists, ids
 from tests.support.plain import example, write_plain
@@ -161,6 +164,29 @@ def test_other_filesystems_are_read_too(files):
     with open(files[0], "rb") as file:  # noqa: PTH123
         filesystem.pipe("/packed/a.gz", file.read())
     assert ids(as_numpy("memory://packed/a.gz")) == list(range(13))
+    filesystem.rm("/packed", recursive=True)
+
+
+def test_a_file_of_a_store_is_decompressed_once_in_a_pass(tmp_path, monkeypatch):
+    path = write_plain(tmp_path / "a.tfrecord.gz", records(0, 60), "GZIP")
+    filesystem = fsspec.filesystem("memory")
+    filesystem.put(str(path), "/packed/a.gz")
+    monkeypatch.setattr("readers.batches.read_sizes._AHEAD_RECORDS", 3)
+    opened, read_all = [], gzip_files._records_of
+
+    def read_from_the_beginning(path):
+        opened.append(path)
+        return read_all(path)
+
+    def at_random_times(shard, rows):
+        time.sleep(random.uniform(0, 0.01))
+        return getitem(shard, rows)
+
+    getitem = GzippedShard.__getitem__
+    monkeypatch.setattr(GzippedShard, "__getitem__", at_random_times)
+    monkeypatch.setattr(gzip_files, "_records_of", read_from_the_beginning)
+    assert ids(as_numpy("memory://packed/a.gz")) == list(range(60))
+    assert len(opened) == 1
     filesystem.rm("/packed", recursive=True)
 
 
