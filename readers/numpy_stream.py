@@ -187,8 +187,9 @@ def as_numpy(
             key, an int; it returns the record to use instead. Several threads call it at once. By
             length, the length before it decides.
         map_schema (None): The features of the records that `map` returns, as for `Schema`:
-            `{"tokens": ("int32", [None])}`. None: those of its result for the first record, whose
-            sizes then hold for all records, but for features that are as in the dataset.
+            `{"tokens": ("int32", [None])}`. None: those of its result for the first record. A
+            feature that fits the one of its name in the dataset stays that one; the sizes of all
+            others hold for every record.
 
     Augmentation, as in `transform=augment`:
         transform (None): A function that is given each batch and int64 keys [B], and returns the

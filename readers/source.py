@@ -134,11 +134,11 @@ class RecordSource:
     def __getitems__(self, indices: Sequence[SupportsIndex]) -> list[dict[str, Any]]:
         numbers = [self._number(index) for index in indices]
         records = self._opened()
-        works = records.plan.work is not None
-        if self._is_local and len(numbers) < _FEW and not works:
+        has_work = records.plan.work is not None
+        if self._is_local and len(numbers) < _FEW and not has_work:
             return [self._record(records, number) for number in numbers]
         wanted = np.array(numbers, np.int64)
-        keys = np.asarray(record_keys(wanted, (self._seed, self._epoch, 0))) if works else None
+        keys = np.asarray(record_keys(wanted, (self._seed, self._epoch, 0))) if has_work else None
         columns = records.columns_of_good(
             wanted, lambda row, *span: self._following(numbers[row], *span), keys=keys
         )
@@ -151,7 +151,10 @@ class RecordSource:
     def __repr__(self) -> str:
         # Grain compares this text in checkpoints: it identifies the data by content, not by path.
         plan = self._records.plan
-        crc = google_crc32c.value(repr((plan.fingerprint, plan.schema.to_json())).encode())
+        content: list[Any] = [plan.fingerprint, plan.schema.to_json()]
+        if plan.work:
+            content += [repr(plan.work.decoders), self._seed]
+        crc = google_crc32c.value(repr(tuple(content)).encode())
         columns = ", ".join(plan.schema)
         return f"RecordSource({plan.name}: {len(self)} records of {columns}; crc32c {crc:08x})"
 

@@ -188,11 +188,11 @@ class _Source:
         )
         self._lengths, self._whole = self.records.decoder(rule.features), self.records.decoder()
         # Work on records needs all of their features together, and before they are truncated.
-        self._works = plan.work is not None or not options.truncates
-        others = [name for name in plan.schema if self._works or name not in rule.features]
+        self._has_work = plan.work is not None or not options.truncates
+        others = [name for name in plan.schema if self._has_work or name not in rule.features]
         self._others = None
         if others:
-            self._others = self._whole if self._works else self.records.decoder(others)
+            self._others = self._whole if self._has_work else self.records.decoder(others)
 
     def batches(self, cursor: Cursor) -> Iterator[tuple[BatchSlice | None, Cursor]]:
         """The batches from a cursor on, each with the next cursor; None marks the end of an epoch."""
@@ -314,7 +314,7 @@ class _Source:
         """The records at some places of an epoch, int64 [k], and their lengths."""
         framed, kept = self.records.framed(self._order(epoch, places), fetched)
         schema = self.plan.undecoded
-        decoder = self._whole if whole and not self._works else self._lengths
+        decoder = self._whole if whole and not self._has_work else self._lengths
         columns = truncate(decoder.columns(framed), schema, self.options.format)
         lengths = np.stack(
             [lengths_of(schema[name], columns[name]) for name in self._rule.features], axis=1
@@ -327,7 +327,7 @@ class _Source:
         """The values of the wanted records of a chunk: place -> feature -> value."""
         kept = np.array([place in wanted for place in chunk.places], bool)
         places, found = [*itertools.compress(chunk.places, kept)], dict[str, list[Any]]()
-        if not self._works:
+        if not self._has_work:
             for name, column in chunk.columns.items():
                 found[name] = [*itertools.compress(column.arrays(), kept)]
         if self._others and len(found) < len(self.plan.schema):

@@ -106,6 +106,15 @@ class ReadOptions:
         for name in _NUMBERS:
             self._set(name, plain(getattr(self, name)))
         self._check_batch_size()
+        if not isinstance(self.decoders, Mapping) or not all(
+            isinstance(decoder, Decoder) for decoder in self.decoders.values()
+        ):
+            raise ValueError(
+                f"decoders={self.decoders!r}: expected decoders by feature name, such as "
+                '{"image": readers.decoders.Resize(224)}'
+            )
+        if self.map is not None and not callable(self.map):
+            raise ValueError(f"map={self.map!r}: expected a function of (record, key)")
         if self.repeat is True:
             self._set("repeat", None)
         if self.repeat is not None and not is_number(self.repeat, 1):
@@ -260,8 +269,10 @@ class ReadOptions:
             return columns
         names = [name for name in self.as_supervised if name not in self.added_names]
         names = [*map(self.format.feature_of, names)]
-        moved = [other for n, d in self.decoders.items() if n in names for other in d.moved]
-        return list(dict.fromkeys([*names, *moved]))
+        for name, decoder in self.decoders.items():
+            if {name, *decoder.moved} & {*names}:
+                names += [name, *decoder.moved]
+        return list(dict.fromkeys(names))
 
     @property
     def added_names(self) -> list[str]:

@@ -110,7 +110,7 @@ def make_plan(
         options: How to read.
         scan: Whether to count the records of files that have neither manifest nor index.
         any_order: Whether to refuse files that can only be read from front to back.
-        strings: Whether to read features of strings that no argument names.
+        strings: Whether to read features of strings that no argument names, if no `map` may need them.
         mapped: The features of records that are mapped after they are read, from those before; None if
             they are not.
 
@@ -123,10 +123,12 @@ def make_plan(
     else:
         datasets = len(options.weights)
         plan = resolve_mixture(path_or_files, datasets, split, schema, names, accept_cut, any_order)
-    if not strings and names is None:
+    if not strings and names is None and options.map is None:
         decoded = options.decoders
         numbers = {n: f for n, f in plan.schema.items() if f.dtype != "string" or n in decoded}
         plan = replace(plan, schema=Schema(numbers))
+    if options.map_schema is not None and options.map is None and mapped is None:
+        raise ValueError("map_schema= states what map= returns: give both, or neither")
     is_dense = options.format.batching == "dense"
     plan = with_decoders(with_fixed_shapes(plan) if is_dense else plan, options.decoders)
     if options.map is not None:
@@ -174,8 +176,7 @@ def _check_features(options: ReadOptions, plan: Plan, work: str) -> None:
     Raises:
         ValueError: A feature cannot be batched in the format (see `BatchFormat.check`),
             `as_supervised` has a name that is not in the batch or none of those that `mask` or
-            `lengths` adds, or it is unclear which feature's length decides on the bucket; or records
-            are packed by lengths that work on them may change.
+            `lengths` adds; or records are packed by lengths that work on them may change.
     """
     schema = plan.schema
     if plan.work is not None or work == "map":
@@ -188,8 +189,6 @@ def _check_features(options: ReadOptions, plan: Plan, work: str) -> None:
         )
     if options.as_supervised is not None:
         _check_as_supervised(options, options.as_supervised, names, len(schema))
-    if options.bucket_boundaries is not None:
-        options.bucket_feature(plan.undecoded)
 
 
 def _check_work(options: ReadOptions, argument: str) -> None:

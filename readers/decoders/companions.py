@@ -43,12 +43,13 @@ class Companions:
         for name in (*self.boxes, *self.masks):
             if name not in stored:
                 raise ValueError(
-                    f"decoders: there is no feature {name!r} to move: expected one of "
-                    f"{', '.join(stored)}"
+                    f"decoders: {name!r}, to move with an image, is not among the features that are "
+                    f"read: {', '.join(stored)}"
                 )
         for name in self.boxes:
             feature = stored[name]
-            if feature.shape[1:] != (4,) or not feature.dtype.startswith("float"):
+            is_array = not feature.is_sequence and feature.step is None
+            if feature.shape[1:] != (4,) or not feature.dtype.startswith("float") or not is_array:
                 raise ValueError(
                     f"decoders: with_boxes={name!r} is {feature}; expected float32 [None, 4]"
                 )

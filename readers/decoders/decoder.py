@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -102,6 +102,12 @@ class Decode(Decoder):
     channels: Literal[1, 3, 4] | None = None
     dtype: Literal["uint8", "uint16"] | None = None
 
+    def __post_init__(self) -> None:
+        if self.channels not in (None, 1, 3, 4):
+            raise ValueError(f"Decode: channels={self.channels!r}: expected 1, 3, 4 or None")
+        if self.dtype not in (None, "uint8", "uint16"):
+            raise ValueError(f"Decode: dtype={self.dtype!r}: expected 'uint8', 'uint16' or None")
+
     def features(self, name: str, stored: Schema) -> dict[str, Feature]:
         """The pixels, [height, width, channels]."""
         found = image_of(name, stored[name])
@@ -145,9 +151,17 @@ class Function(Decoder):
         >>> {"scan": readers.decoders.Function(lambda data, key: read_dicom(data), "int16", (512, 512))}
     """
 
-    function: Callable[[bytes, int], Any]
+    function: Callable[[bytes, int], Any] = field(repr=False)
     dtype: str
     shape: Sequence[int | None] = ()
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise ValueError(f"Function: {self.function!r} is not a function of (data, key)")
+        try:
+            Feature(self.dtype, self.shape)
+        except ValueError as error:
+            raise ValueError(f"Function: {error}") from None
 
     def features(self, name: str, stored: Schema) -> dict[str, Feature]:
         """The feature that the arguments state."""
@@ -202,13 +216,18 @@ def checked_value(name: str, feature: Feature, value: Any, made_by: MadeBy) -> A
     """
     if feature.is_sequence:
         each = Feature(feature.dtype, feature.shape[1:])
+        if not isinstance(value, (list, tuple, np.ndarray)):
+            raise ValueError(
+                f"feature {name!r}: {made_by[0]} returned {type(value).__name__}, expected a list of arrays"
+            )
         return [checked_value(name, each, array, made_by) for array in value]
     if feature.dtype == "string":
         return _checked_strings(name, feature, value, made_by)
-    dtype, array = numpy_dtype(feature.dtype), np.asarray(value)
+    array = _array(name, value, made_by)
     # Python's numbers have no dtype of their own.
     is_plain = not isinstance(value, (np.ndarray, np.generic))
-    if array.dtype != dtype and not (is_plain and np.can_cast(array.dtype, dtype, "same_kind")):
+    dtype = numpy_dtype(feature.dtype)
+    if array.dtype != dtype and not (is_plain and _holds(dtype, array)):
         raise ValueError(
             f"feature {name!r}: {made_by[0]} returned {array.dtype}, expected {feature.dtype}"
         )
@@ -218,6 +237,24 @@ def checked_value(name: str, feature: Feature, value: Any, made_by: MadeBy) -> A
             f"{format_shape(feature.shape)}; a size that varies is None in {made_by[1]}"
         )
     return array.astype(dtype, copy=False)
+
+
+def _array(name: str, value: Any, made_by: MadeBy) -> np.ndarray:
+    try:
+        return np.asarray(value)
+    except ValueError as error:
+        raise ValueError(f"feature {name!r}: {made_by[0]} returned no array: {error}") from None
+
+
+def _holds(dtype: np.dtype[Any], numbers: np.ndarray) -> bool:
+    """Whether a dtype holds Python's numbers: every integer, and floats as far as they are finite."""
+    if dtype.kind in "iu":
+        with np.errstate(all="ignore"):
+            return numbers.dtype.kind in "iub" and bool((numbers.astype(dtype) == numbers).all())
+    if not np.can_cast(numbers.dtype, dtype, "same_kind"):
+        return False
+    with np.errstate(over="ignore"):
+        return bool((np.isfinite(numbers.astype(dtype)) == np.isfinite(numbers)).all())
 
 
 def _checked_strings(name: str, feature: Feature, value: Any, made_by: MadeBy) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -29,11 +29,13 @@ class RecordWork:
         decoders: The decoder of each feature that has one.
         function: Called with each decoded record and its key; None for none.
         schema: The features of records after the work.
+        made: The features that decoders make.
     """
 
     stored: Schema
     decoders: Mapping[str, Decoder]
     schema: Schema
+    made: Mapping[str, Feature] = field(default_factory=dict)
     function: RecordFunction | None = None
 
     @classmethod
@@ -47,7 +49,7 @@ class RecordWork:
         for name, decoder in decoders.items():
             if name not in stored:
                 raise ValueError(
-                    f"decoders: there is no feature {name!r}: expected one of {', '.join(stored)}"
+                    f"decoders: {name!r} is not among the features that are read: {', '.join(stored)}"
                 )
             if not isinstance(decoder, Decoder):
                 raise ValueError(
@@ -60,15 +62,7 @@ class RecordWork:
             if twice:
                 raise ValueError(f"decoders: two decoders make the feature {twice[0]!r}")
             made |= found
-        return cls(stored, decoders, Schema({**stored, **made}))
-
-    @property
-    def made(self) -> dict[str, Feature]:
-        """The features that decoders make."""
-        found = dict[str, Feature]()
-        for name, decoder in self.decoders.items():
-            found |= decoder.features(name, self.stored)
-        return found
+        return cls(stored, decoders, Schema({**stored, **made}), made)
 
     def with_function(self, function: RecordFunction, schema: Schema) -> RecordWork:
         """The same decoders, and a function of their records after them.

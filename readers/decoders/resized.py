@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from numbers import Real
 from typing import Literal
 
 import numpy as np
@@ -34,7 +35,8 @@ class _Resized(Decoder):
 
     def __post_init__(self) -> None:
         sides = self.size if isinstance(self.size, (tuple, list)) else (self.size, self.size)
-        if len(sides) != 2 or not all(type(side) is int and side > 0 for side in sides):
+        are_whole = all(isinstance(side, (int, np.integer)) for side in sides)
+        if len(sides) != 2 or not are_whole or not all(side > 0 for side in sides):
             raise ValueError(
                 f"{type(self).__name__}: size={self.size!r}: expected pixels, such as 224, or (height, "
                 "width), such as (240, 320)"
@@ -44,7 +46,7 @@ class _Resized(Decoder):
         if self.box_order not in ("yxyx", "xyxy"):
             raise ValueError(f"box_order={self.box_order!r}: expected 'yxyx' or 'xyxy'")
         for name, value in (
-            ("size", tuple(sides)),
+            ("size", tuple(map(int, sides))),
             ("with_boxes", _names(self.with_boxes)),
             ("with_masks", _names(self.with_masks)),
         ):
@@ -160,7 +162,11 @@ class RandomResizedCrop(_Resized):
         for name, limit in (("scale", 1.0), ("ratio", float("inf"))):
             value = getattr(self, name)
             is_pair = isinstance(value, (tuple, list)) and len(value) == 2
-            if not is_pair or not 0 < value[0] <= value[1] <= limit or value[1] == float("inf"):
+            if (
+                not (is_pair and all(isinstance(bound, Real) for bound in value))
+                or not 0 < value[0] <= value[1] <= limit
+                or value[1] == float("inf")
+            ):
                 raise ValueError(
                     f"RandomResizedCrop: {name}={value!r}: expected two numbers above 0, the smaller "
                     f"first{', at most 1' if limit == 1 else ''}"
@@ -196,7 +202,7 @@ class CenterCrop(_Resized):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.fraction, (int, float)) or not 0 < self.fraction <= 1:
+        if not isinstance(self.fraction, Real) or not 0 < self.fraction <= 1:
             raise ValueError(
                 f"CenterCrop: fraction={self.fraction!r}: expected a number above 0 and at most 1"
             )
@@ -232,5 +238,5 @@ class Resize(_Resized):
         return View(0, 0, *image)
 
 
-def _names(names: str | Sequence[str]) -> tuple[str, ...]:
-    return (names,) if isinstance(names, str) else tuple(names)
+def _names(names: str | Sequence[str] | None) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names or ())

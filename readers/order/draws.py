@@ -7,8 +7,10 @@ collide.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,7 @@ _LOW = 0xFFFFFFFF
 _ROUNDS = 3
 
 
+@functools.lru_cache(maxsize=1024)
 def salt_keys(salt: str) -> np.ndarray:
     """The key of each round of `random_bits` for a salt, int64 [rounds]."""
     digest = hashlib.blake2b(salt.encode(), digest_size=8).digest()
@@ -42,13 +45,18 @@ def random_bits(keys: Any, rounds: Any, shift: Shift = operator.rshift) -> Any:
     return right
 
 
-def uniforms(keys: np.ndarray, salts: list[str]) -> np.ndarray:
+def uniforms(keys: np.ndarray, salts: Sequence[str]) -> np.ndarray:
     """Random numbers, float64 [B, salts], from 0 to below 1: those of `transforms.uniform` for each salt.
 
     Args:
         keys: int64 [B], the keys of the records.
         salts: The purposes of the numbers.
     """
-    rounds = np.stack([salt_keys(salt) for salt in salts], axis=1)
-    bits: np.ndarray = random_bits(keys[:, None], rounds)
+    bits: np.ndarray = random_bits(keys[:, None], _keys_of_salts(tuple(salts)))
     return (bits >> 8) * 2.0**-24
+
+
+@functools.lru_cache(maxsize=64)
+def _keys_of_salts(salts: tuple[str, ...]) -> np.ndarray:
+    """The key of each round for each salt, int64 [rounds, salts]."""
+    return np.stack([salt_keys(salt) for salt in salts], axis=1)

@@ -105,7 +105,9 @@ def with_function(
             first, lambda _, start, end: np.arange(start, end) + 1, keys=first
         )
         record = {name: column.arrays()[0] for name, column in columns.items()}
-        found = schema_of_record(called(function, "map", record, 0), plan.schema)
+        found = schema_of_record(
+            called(function, "map, for the first record,", record, 0), plan.schema
+        )
     return replace(plan, schema=found, work=work.with_function(function, found))
 
 

@@ -44,6 +44,7 @@ class TensorBridge:
         self._dense = {n: f for n, f in schema.items() if n not in self._ragged}
         self._rows = options.rows
         self._specs = _dense_specs(batch_format, self._dense, self._rows)
+        self._pads = options.pads
         if options.pads:
             self._specs[BATCH_MASK] = tf.TensorSpec([self._rows], tf.bool)
         self._seed, self._has_keys = options.seed or 0, options.keys
@@ -99,7 +100,7 @@ class TensorBridge:
     ) -> tuple[dict[str, TensorColumn], tf.Tensor, Any]:
         """The columns, keys and number of records of a list of arrays of ragged batches, now tensors."""
         found, varying, keys = self._separate(tensors)
-        mask = found.pop(BATCH_MASK, None)
+        mask = found.pop(BATCH_MASK) if self._pads else None
         count = tf.size(keys) if mask is None else tf.reduce_sum(tf.cast(mask, tf.int32))
         return {name: TensorColumn(t) for name, t in found.items()} | varying, keys, count
 

@@ -57,11 +57,7 @@ def rows(batches):
     return found
 
 
-def double_numpy(record, key):
-    return {"name": record["name"], "drawn": key % 1000, "pixels": record["image"][:2] // 2}
-
-
-def double_tensors(record, key):
+def halved(record, key):
     return {"name": record["name"], "drawn": key % 1000, "pixels": record["image"][:2] // 2}
 
 
@@ -98,7 +94,7 @@ READING = {
     "a map": {
         "columns": ["image", "name"],
         "decoders": {"image": decoders.Resize(8)},
-        "map": (double_numpy, double_tensors),
+        "map": (halved, halved),
     },
     "a map to arrays of several lengths": {
         "columns": ["tokens", "name"],
@@ -118,7 +114,7 @@ READING = {
     "a map of buckets": {
         "columns": ["tokens", "name"],
         "batching": "padded",
-        "bucket_boundaries": {"tokens": [3, 6]},
+        "bucket_boundaries": [3, 6],
         "max_length": 6,
         "map": (repeated_numpy, repeated_tensors),
         "map_schema": REPEATED,
@@ -194,6 +190,17 @@ def test_a_resumed_run_and_several_hosts_decode_the_same_records(photos, name):
         assert all(alone[record][n] == shared[record][n] for n in fixed)
 
 
+@pytest.mark.parametrize("name", ["a map", "a map of buckets"])
+def test_state_of_finds_a_step_of_mapped_batches(photos, name):
+    dataset = readers.load(photos, **arguments(READING[name], 1))
+    expected = as_lists(dataset)
+    state = readers.state_of(dataset, 3)
+    assert (
+        as_lists(readers.as_numpy(photos, **arguments(READING[name], 0), state=state))
+        == expected[3:]
+    )
+
+
 def test_worker_processes_and_threads_change_nothing(photos):
     torch_data = pytest.importorskip("torch.utils.data")
     reading = arguments({**READING["one size"], "columns": ["image"]}, 0)
@@ -249,12 +256,21 @@ def _records(batch):
 @pytest.mark.parametrize(
     ("reading", "message"),
     [
-        ({"decoders": {"pixels": CROP}}, "decoders: there is no feature 'pixels': expected one of"),
-        ({"decoders": {"image": 224}}, "decoders: 'image' has 224; expected a decoder such as"),
+        (
+            {"decoders": {"pixels": CROP}},
+            "decoders: 'pixels' is not among the features that are read",
+        ),
+        (
+            {"decoders": {"image": 224}},
+            "decoders={'image': 224}: expected decoders by feature name",
+        ),
+        ({"decoders": ALONE}, "expected decoders by feature name"),
+        ({"map": 3}, r"map=3: expected a function of \(record, key\)"),
+        ({"map_schema": {"a": ("int64",)}}, "map_schema= states what map= returns"),
         ({"decoders": {"tokens": CROP}}, "decoders: 'tokens' is int64"),
         (
             {"decoders": {"image": decoders.Resize(8, with_boxes="corners")}},
-            "decoders: there is no feature 'corners' to move",
+            "decoders: 'corners', to move with an image, is not among the features",
         ),
         (
             {"decoders": {"image": decoders.Resize(8, with_boxes="tokens")}},
@@ -314,6 +330,14 @@ def test_errors_of_a_map_name_the_record(photos):
         (lambda r, k: {"t": r["tokens"]}, None, r"the shape \[1\], expected \[0\]; .* map_schema="),
         (lambda r, k: {"b": 1}, {"a": ("int64",)}, "map returned b; expected a dict of a"),
         (lambda r, k: {"a": 1.5}, {"a": ("int64",)}, "map returned float64, expected int64"),
+        (lambda r, k: {"a": 300}, {"a": ("int8",)}, "map returned int64, expected int8"),
+        (lambda r, k: {"a": 1e300}, {"a": ("float32",)}, "map returned float64, expected float32"),
+        (
+            lambda r, k: {"a": [[1], [1, 2]]},
+            {"a": ("int64", [None])},
+            "feature 'a': map returned no",
+        ),
+        (lambda r, k: {"a": 5}, {"a": ("int64", [None], "sequence")}, "expected a list of arrays"),
         (lambda r, k: {"a": 1}, {"a": ("string",)}, "map returned int, expected bytes or str"),
         (lambda r, k: {"a": np.datetime64(3, "s")}, None, "dtype datetime64"),
         (lambda r, k: [1], None, "map returned list; expected a dict"),
@@ -337,7 +361,7 @@ def test_a_map_returns_what_is_stated(tmp_path, function, schema, message):
     ("schema", "message"),
     [
         ({"signal": ("float64", [None, 2])}, "map_schema: 'signal' is float64"),
-        ({"other": ("float32",)}, "map_schema names 'other': map returned signal"),
+        ({"other": ("float32",)}, "map returned signal; map_schema names other"),
     ],
 )
 def test_a_map_of_tensors_returns_what_is_stated(tmp_path, schema, message):
@@ -350,6 +374,43 @@ def test_a_map_of_tensors_returns_what_is_stated(tmp_path, schema, message):
             map=lambda record, key: {"signal": record["signal"]},
             map_schema=schema,
         )
+
+
+def test_a_map_may_return_numbers_of_python_that_fit(tmp_path):
+    directory = write_signals(tmp_path)
+    schema = {"a": ("uint8",), "b": ("uint64",), "c": ("float32",)}
+
+    def function(record, key):
+        return {"a": 255, "b": 2**63, "c": 1.5}
+
+    (batch,) = readers.as_numpy(directory, batch_size=5, map=function, map_schema=schema)
+    assert batch["a"].tolist() == [255] * 5 and batch["b"].tolist() == [2**63] * 5
+
+
+def test_a_map_of_torch_batches_sees_strings(photos):
+    pytest.importorskip("torch")
+    batches = readers.torch_batches(
+        photos, batch_size=COUNT, columns=None, map=lambda record, key: {"n": int(record["name"])}
+    )
+    assert next(iter(batches))["n"].tolist() == list(range(COUNT))
+
+
+def test_a_feature_may_be_called_batch_mask(tmp_path):
+    schema = Schema({"batch_mask": ("bool",)})
+    records = [[{"batch_mask": n % 2 == 0} for n in range(6)]]
+    write_dataset(tmp_path, schema, {"train": records})
+    dataset = readers.load(tmp_path, batch_size=6, map=lambda record, key: record)
+    assert as_lists(dataset) == as_lists(readers.as_numpy(tmp_path, batch_size=6))
+
+
+def test_tuples_read_the_images_that_move_their_boxes(photos):
+    reading = {"batch_size": 5, "batching": "padded", "as_supervised": ("boxes", "name")}
+    boxes, names = next(readers.as_numpy(photos, **reading, decoders={"image": CROP}))
+    whole = next(
+        readers.as_numpy(photos, batch_size=5, batching="padded", decoders={"image": CROP})
+    )
+    np.testing.assert_array_equal(boxes, whole["boxes"])
+    assert names.tolist() == whole["name"].tolist()
 
 
 def test_a_map_of_an_empty_dataset_is_not_called(tmp_path):

@@ -39,6 +39,8 @@ class RecordMap:
         decoded: Schema,
         schema: Mapping[str, Any] | None,
     ) -> None:
+        if not callable(function):
+            raise ValueError(f"map={function!r}: expected a function of (record, key)")
         for name, feature in decoded.items():
             if feature.is_sequence and None in feature.shape[1:]:
                 raise ValueError(
@@ -158,9 +160,11 @@ def _checked_schema(found: Mapping[str, Any], decoded: Schema, stated: Schema | 
         features[name] = Feature(tensor.dtype.name, tensor.shape.as_list())
     if stated is None:
         return Schema({n: _as_before(f, decoded.get(n)) for n, f in features.items()})
+    if features.keys() != stated.keys():
+        raise ValueError(
+            f"map returned {', '.join(sorted(features))}; map_schema names {', '.join(stated)}"
+        )
     for name, feature in stated.items():
-        if name not in features:
-            raise ValueError(f"map_schema names {name!r}: map returned {', '.join(features)}")
         traced = features[name]
         if traced.dtype != feature.dtype or not _compatible(traced.shape, feature.shape):
             raise ValueError(f"map_schema: {name!r} is {feature}, but map returned {traced}")

@@ -273,6 +273,44 @@ def test_boxes_and_masks_move_with_their_image(order, kind):
     assert len(places) > count // 2
 
 
+@pytest.mark.parametrize("source", ["JPEG", "PNG", "array"])
+def test_the_edges_of_a_window_move_to_multiples_of_a_reduction(source):
+    pixels, view = waves(811, 903), View(101, 203, 403, 501)
+    image = resampling.ArrayImage(pixels)
+    if source != "array":
+        image = images.EncodedImage("image", IMAGE, encoded(pixels, source))
+    used = resampling.read_view(image, view, np.empty((50, 60, 3), np.uint8))
+    assert used == (View(96, 200, 408, 504) if source == "JPEG" else view)
+
+
+def test_boxes_are_parts_of_the_window_that_was_used():
+    boxes = np.array([[0.25, 0.5, 0.75, 1.0]], np.float32)
+    view = View(96, 200, 408, 504)
+    expected = [[(200 - 96) / 408, (500 - 200) / 504, 1.0, 1.0]]
+    np.testing.assert_allclose(view.moved_boxes(boxes, (800, 1000), False), expected, rtol=1e-6)
+    mirrored = View(96, 200, 408, 504, mirrored=True).moved_boxes(boxes, (800, 1000), False)
+    expected = [[(200 - 96) / 408, 0, 1.0, 1 - (500 - 200) / 504]]
+    np.testing.assert_allclose(mirrored, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int64", "uint64", "float16", "bfloat16", "complex64"])
+def test_masks_may_have_any_numbers(dtype):
+    mask = np.arange(48).reshape(6, 8, 1).astype(tf.as_dtype(dtype).as_numpy_dtype)
+    crop, pixels = decoders.Resize((3, 4), with_masks="mask"), waves(6, 8)
+    found = decoded(crop, [encoded(pixels, "PNG")], mask=(Feature(dtype, (None, None, 1)), [mask]))
+    np.testing.assert_array_equal(found["mask"][0], mask[1::2, 1::2])
+
+
+def test_an_image_that_shrinks_in_one_direction_alone_is_not_aliased():
+    noise = np.random.default_rng(0).integers(0, 256, (7, 4000, 3), np.uint8)
+    for pixels in (noise, noise.transpose(1, 0, 2), noise[..., :1]):
+        array = Feature("uint8", (None, None, pixels.shape[2]))
+        (found,) = decoded(decoders.Resize(8), [np.ascontiguousarray(pixels)], feature=array)[
+            "image"
+        ]
+        assert found.shape == (8, 8, pixels.shape[2]) and found.std() < 5
+
+
 def test_a_box_outside_of_the_window_has_no_area_and_keeps_its_place():
     moved = View(100, 100, 50, 50).moved_boxes(BOX, (200, 200), False)
     assert moved.shape == (2, 4)
@@ -350,6 +388,11 @@ def test_a_damaged_image_is_an_error_of_its_row(decoder, data):
         (lambda: decoders.RandomResizedCrop(8, (0, 1)), r"scale=\(0, 1\)"),
         (lambda: decoders.RandomResizedCrop(8, (0.5, 2)), "at most 1"),
         (lambda: decoders.RandomResizedCrop(8, ratio=(2, 1)), r"ratio=\(2, 1\)"),
+        (lambda: decoders.RandomResizedCrop(8, ("a", "b")), "scale="),
+        (lambda: decoders.Decode(channels=2), "Decode: channels=2"),
+        (lambda: decoders.Decode(dtype="int8"), "Decode: dtype='int8'"),
+        (lambda: decoders.Function(3, "int8"), "Function: 3 is not a function"),
+        (lambda: decoders.Function(len, "int65"), "Function: unknown dtype 'int65'"),
     ],
 )
 def test_wrong_arguments_are_refused(make, message):
