@@ -103,3 +103,24 @@ def test_this_project_reads_the_photographs(tmp_path):
     ways = {way.strip(): float(rate.replace(",", "")) for way, rate in rows}
     assert set(ways) == {"load", "load, interleave", "as_numpy", "RecordSource"}
     assert min(ways.values()) > 0
+
+
+@pytest.mark.parametrize("most", range(18))
+def test_the_search_finds_how_many_accelerators_are_fed_to_an_eighth(on_path, most):
+    from mlperf_storage import most_accelerators
+
+    number, found = most_accelerators(lambda ranks: 0.95 if ranks <= most else 0.85, 0.9)
+    assert number == most if most < 16 else most - 2 <= number <= most
+    assert found == (0.95 if most else 0)
+
+
+@pytest.mark.slow
+def test_a_million_records_are_read_by_processes_that_share_the_index(tmp_path):
+    command = [sys.executable, str(BENCHMARKS / "scale_read.py"), "--data", str(tmp_path)]
+    command += ["--records", "2000000", "--workers", "2"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    first, again = (line.split("|")[1:-1] for line in done.stdout.splitlines()[1:])
+    assert [cell.strip() for cell in first[:3]] == ["2,000,000", "2", "first"]
+    assert [cell.strip() for cell in again[:3]] == ["2,000,000", "2", "again"]
+    assert first[7].strip() == again[7].strip() == "8 MB"
