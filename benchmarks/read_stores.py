@@ -132,9 +132,6 @@ class StoreBench:
                 "AWS_SECRET_ACCESS_KEY": "benchmark",
                 "AWS_DEFAULT_REGION": "us-east-1",
                 "AWS_EC2_METADATA_DISABLED": "true",
-                # LitData's workers wait so many seconds for a chunk that another of them fetches (30 by
-                # default, which would be most of the first epoch).
-                "FORCE_DOWNLOAD_TIME": "1",
                 "STORE_TARS": str(len([*buckets.glob("webdataset/*.tar")])),
             }
             result = Path(scratch, "result.json")
