@@ -13,7 +13,7 @@ from readers.batches.collate import truncate
 from readers.batches.options import ReadOptions
 from readers.batches.orders import order_of, schedule_of, shuffle_window
 from readers.batches.prefetch import mapped_ahead
-from readers.batches.read_sizes import CHUNK_RECORDS, ahead_end, records_at_once, windows_ahead
+from readers.batches.read_sizes import CHUNK_RECORDS, ahead_end, records_of_steps, windows_ahead
 from readers.format.decode.column import FeatureColumn
 from readers.order.permutation import record_keys
 from readers.order.schedule import Step
@@ -108,7 +108,7 @@ class StepReader:
         self._batches, self._schedule, self._every = batches, batches.schedule, batches.every
         self._plan, self._records, self._order = batches.plan, batches.records, batches.order
         self._size = batches.schedule.batch_size
-        self._steps_at_once = max(records_at_once(batches.plan) // self._size, 1)
+        self._steps_at_once = max(records_of_steps(batches.plan) // self._size, 1)
         # The steps whose records were already fetched from a store, these records, and the next ones.
         self._ahead = range(0)
         self._fetched: list[FetchedRecords] = []

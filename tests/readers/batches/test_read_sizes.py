@@ -1,0 +1,32 @@
+import pytest
+
+from readers.batches.read_sizes import records_at_once, records_of_steps
+from readers.format.schema import Feature, Schema
+from readers.shards.plan import Plan
+
+RAW = Feature("uint8", (64, 64, 3))
+JPEG = Feature("uint8", (64, 64, 3), "jpeg")
+
+
+def plan_of(feature, record_bytes):
+    return Plan("train", Schema({"x": feature}), (), 10_000, record_bytes, ())
+
+
+@pytest.mark.parametrize(
+    ("feature", "record_bytes", "expected"),
+    [
+        (RAW, 100, 4096),  # the limit in records
+        (RAW, 16 << 10, 512),  # 8 MiB
+        (JPEG, 16 << 10, 128),  # 2 MiB, because the pixels take more memory
+        (RAW, 64 << 20, 1),
+        (RAW, None, 4096),
+    ],
+)
+def test_steps_are_decoded_together_up_to_a_limit_in_records_and_bytes(
+    feature, record_bytes, expected
+):
+    assert records_of_steps(plan_of(feature, record_bytes)) == expected
+
+
+def test_what_is_read_as_a_stream_is_decoded_in_smaller_pieces():
+    assert records_at_once(plan_of(RAW, 16 << 10)) == 128
