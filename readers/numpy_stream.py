@@ -93,10 +93,9 @@ def as_numpy(
 
     It keeps in memory one batch, or as many batches as 8 MiB of records make (2 MiB if they hold
     encoded images), and 4 or 8 bytes for each record of the shards it has read from; from a store
-    also up to three times 32 MiB of fetched records, or three shuffle windows. It verifies the CRC32C
-    of every record. Strings
-    are object arrays of bytes. GZIP files are unpacked once to count their records and once in each
-    epoch, and cannot be shuffled.
+    also up to three times 32 MiB of fetched records, or three shuffle windows. It verifies the
+    CRC32C of every record. Strings are object arrays of bytes. GZIP files are unpacked once to count
+    their records and once in each epoch, and cannot be shuffled.
     The arguments follow in groups, each with its default; docs/reading.md explains them.
 
     What to read, as in `split="train[:90%]", columns=["image", "label"]`:

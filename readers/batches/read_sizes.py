@@ -38,7 +38,7 @@ def records_at_once(plan: Plan) -> int:
 
 def records_of_steps(plan: Plan) -> int:
     """How many records of consecutive steps to read and decode together."""
-    if any(feature.is_image for feature in plan.schema.values()):
+    if any(feature.is_image for feature in plan.stored.values()):
         return records_at_once(plan)  # Their pixels take ten times the memory of the records.
     return max(min(CHUNK_RECORDS, int(_STEPS_BYTES / (plan.record_bytes or 1))), 1)
 
