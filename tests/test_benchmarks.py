@@ -118,7 +118,7 @@ def test_the_search_finds_how_many_accelerators_are_fed_to_an_eighth(on_path, mo
 def test_a_million_records_are_read_by_processes_that_share_the_index(tmp_path):
     command = [sys.executable, str(BENCHMARKS / "scale_read.py"), "--data", str(tmp_path)]
     command += ["--records", "2000000", "--workers", "2"]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     first, again = (line.split("|")[1:-1] for line in done.stdout.splitlines()[1:])
     assert [cell.strip() for cell in first[:3]] == ["2,000,000", "2", "first"]
