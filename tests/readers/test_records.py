@@ -201,16 +201,21 @@ def test_state_of_finds_a_step_of_mapped_batches(photos, name):
     )
 
 
-def test_worker_processes_and_threads_change_nothing(photos):
-    torch_data = pytest.importorskip("torch.utils.data")
+def test_threads_and_pickled_readers_change_nothing(photos):
+    reading = arguments(READING["one size"], 0)
+    batches = readers.as_numpy(photos, **reading)
+    assert as_lists(pickle.loads(pickle.dumps(batches))) == (expected := as_lists(batches))
+    assert as_lists(readers.as_numpy(photos, **reading, prefetch=3)) == expected
+
+
+@pytest.mark.frameworks
+def test_worker_processes_of_torch_change_nothing(photos):
+    from torch.utils.data import DataLoader
+
     reading = arguments({**READING["one size"], "columns": ["image"]}, 0)
     expected = as_lists(readers.as_numpy(photos, **reading))
-    assert as_lists(readers.as_numpy(photos, **reading, prefetch=3)) == expected
-    dataset = readers.torch_batches(photos, **reading)
-    loader = torch_data.DataLoader(dataset, batch_size=None, num_workers=2)
+    loader = DataLoader(readers.torch_batches(photos, **reading), batch_size=None, num_workers=2)
     assert [batch["image"].tolist() for batch in loader] == [batch["image"] for batch in expected]
-    batches = readers.as_numpy(photos, **reading)
-    assert as_lists(pickle.loads(pickle.dumps(batches))) == as_lists(batches)
 
 
 def test_record_sources_decode_by_number_and_epoch(photos):
@@ -387,8 +392,8 @@ def test_a_map_may_return_numbers_of_python_that_fit(tmp_path):
     assert batch["a"].tolist() == [255] * 5 and batch["b"].tolist() == [2**63] * 5
 
 
+@pytest.mark.frameworks
 def test_a_map_of_torch_batches_sees_strings(photos):
-    pytest.importorskip("torch")
     batches = readers.torch_batches(
         photos, batch_size=COUNT, columns=None, map=lambda record, key: {"n": int(record["name"])}
     )
