@@ -31,9 +31,13 @@ Row = dict[str, Any]
 
 
 def _axes(count: int, height: float) -> list[Axes]:
-    """Returns plots side by side."""
-    _, axes = pyplot.subplots(1, count, figsize=(5.5 * count, height), squeeze=False)
-    return list(axes[0])
+    """Returns plots, up to three side by side."""
+    columns, rows = min(count, 3), -(-count // 3)
+    size = (5.5 * columns, height * rows)
+    _, axes = pyplot.subplots(rows, columns, figsize=size, squeeze=False)
+    for unused in axes.flat[count:]:
+        unused.set_axis_off()
+    return list(axes.flat[:count])
 
 
 def _save(path: Path) -> None:
@@ -42,11 +46,15 @@ def _save(path: Path) -> None:
     pyplot.close()
 
 
-def _draw_cores(axes: Axes, rows: Sequence[Row]) -> None:
-    """Draws a line for every mode, the fastest first in the legend; this project's are blue and thick."""
+def _draw_cores(axes: Axes, rows: Sequence[Row], numbers: dict[str, int]) -> None:
+    """Draws a line for every mode, the fastest first in the legend; this project's are blue and thick.
+
+    Args:
+        numbers: The number of each mode, which gives it a colour and a marker.
+    """
     fastest = sorted(rows, key=lambda row: (-row["cores"], -row["median"]["pictures_per_second"]))
-    ways = dict.fromkeys(row["way"] for row in fastest)
-    for number, way in enumerate(ways):
+    for way in dict.fromkeys(row["way"] for row in fastest):
+        number = numbers[way]
         points = sorted((r for r in rows if r["way"] == way), key=lambda row: row["cores"])
         axes.plot(
             [row["cores"] for row in points],
@@ -68,21 +76,24 @@ def draw_pictures(results: Sequence[Row], path: Path) -> None:
     """Draws pictures per second over cores; modes that do not run are left out."""
     rows = [row for row in results if row["median"]]
     kinds = dict.fromkeys((row["dataset"], row["dtype"]) for row in rows)
+    ways = dict.fromkeys(row["way"] for row in rows)
+    numbers = {way: number for number, way in enumerate(ways)}
     for axes, (dataset, dtype) in zip(_axes(len(kinds), 6), kinds, strict=True):
         axes.set_title(f"{dataset}, {dtype}")
-        _draw_cores(axes, [r for r in rows if (r["dataset"], r["dtype"]) == (dataset, dtype)])
+        of_kind = [r for r in rows if (r["dataset"], r["dtype"]) == (dataset, dtype)]
+        _draw_cores(axes, of_kind, numbers)
     _save(path)
 
 
 def _draw_bars(axes: Axes, rows: Sequence[Row]) -> None:
     """Draws a bar for every mode, the fastest on top; this project's are blue."""
     rows = sorted(rows, key=lambda row: row["median"]["records_per_second"])
-    rates = [row["median"]["records_per_second"] for row in rows]
+    rates = [row["median"]["records_per_second"] / 1000 for row in rows]
     colors = [_OURS if row["contender"] == "ours" else _OTHERS for row in rows]
     bars = axes.barh([row["way"] for row in rows], rates, color=colors)
     axes.bar_label(bars, [f" {rate:,.0f}" for rate in rates], fontsize="small")
     axes.margins(x=0.2)
-    axes.set_xlabel("records per second")
+    axes.set_xlabel("thousands of records per second")
 
 
 def draw_records(results: Sequence[Row], path: Path) -> None:
