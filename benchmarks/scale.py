@@ -198,10 +198,10 @@ class Watch:
                 self._cpu |= cpu
                 for pid in cpu:
                     if int(pid) != session:
-                        self.worker_bytes = max(self.worker_bytes, _private_bytes(pid))
+                        self.worker_bytes = max(self.worker_bytes, private_bytes(pid))
 
 
-def _private_bytes(pid: str) -> int:
+def private_bytes(pid: str) -> int:
     """Returns the memory of a process without mapped files, and with its share of shared pages."""
     try:
         lines = Path("/proc", pid, "smaps_rollup").read_text().splitlines()

@@ -1,4 +1,4 @@
-"""Writes a shard of encoded records that are kept in temporary files."""
+"""Writes a shard of encoded records that wait in a spool."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import mmap
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO
 
 import numpy as np
@@ -16,19 +16,10 @@ from beam_jobs.dataset.shard_writer import Run, ShardWriter, check_records, rows
 from beam_jobs.records.blocks import Block
 from beam_jobs.records.payload import frame_lengths, is_planned, unpack_reject
 from beam_jobs.records.rejects import Reject, format_rejects
-from beam_jobs.records.spool import Spool, SpoolReader
+from beam_jobs.records.spool import Spool
+from beam_jobs.records.spool_reader import SpoolReader
 
 _RUN_BYTES = 1 << 20
-
-
-def copy_payloads(file: BinaryIO, packed: Iterable[bytes]) -> Iterator[tuple[int, int, Block]]:
-    """Writes payloads of blocks to a file; yields their places as `StoredRecords` takes them."""
-    at = 0
-    for block in map(Block.unpack, packed):
-        file.write(block.payloads.data)
-        yield 0, at, block
-        at += len(block.payloads.data)
-    file.flush()
 
 
 def write_spooled(writer: ShardWriter, spool: Spool, locators: Iterable[bytes]) -> ShardResult:
@@ -40,8 +31,9 @@ def write_spooled(writer: ShardWriter, spool: Spool, locators: Iterable[bytes]) 
         JobError: A block cannot be read, or `write_records` fails.
     """
     with SpoolReader(spool) as reader:
-        blocks = (block for some in locators for block in reader.blocks(some))
-        return write_records(writer, StoredRecords(reader.files, blocks))
+        return write_records(
+            writer, StoredRecords(reader.files, reader.blocks(locators), writer.owns)
+        )
 
 
 def write_records(writer: ShardWriter, records: StoredRecords) -> ShardResult:
@@ -81,6 +73,7 @@ class StoredRecords:
     Args:
         files: The files; `blocks` may add to them.
         blocks: (number of the file, offset of the payloads in it, the block).
+        owns: Which records of a block are of this shard: splits uint8 [n], hashes uint64 [n] -> bool [n].
 
     Attributes:
         hashes: The hash of each record, uint64 [n].
@@ -88,7 +81,12 @@ class StoredRecords:
         planned_rejects: The number of rejects that the plan counts as records.
     """
 
-    def __init__(self, files: list[BinaryIO], blocks: Iterable[tuple[int, int, Block]]) -> None:
+    def __init__(
+        self,
+        files: list[BinaryIO],
+        blocks: Iterable[tuple[int, int, Block]],
+        owns: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    ) -> None:
         self._files = files
         self.rejects: list[Reject] = []
         self.planned_rejects = 0
@@ -96,8 +94,9 @@ class StoredRecords:
         for number, at, block in blocks:
             payloads = block.payloads
             sizes = frame_lengths(payloads)
-            good = sizes > 0
-            rejected = [payloads[row] for row in np.flatnonzero(~good).tolist()]
+            ours = owns(block.splits, block.hashes)
+            good = ours & (sizes > 0)
+            rejected = [payloads[row] for row in np.flatnonzero(ours & (sizes == 0)).tolist()]
             self.rejects += map(unpack_reject, rejected)
             self.planned_rejects += sum(map(is_planned, rejected))
             stops = payloads.ends + at

@@ -13,7 +13,7 @@ from beam_jobs.dataset.output import Output
 from beam_jobs.dataset.resume import Digest, ShardResult, find_done, note_done, read_note
 from beam_jobs.dataset.shard_file import ShardFile, unwritable
 from beam_jobs.errors import DataError, UsageError
-from beam_jobs.plan.shards import ONE_KEY, SHARD_BITS, Plan, loss_error, shard_sizes
+from beam_jobs.plan.shards import ONE_KEY, SHARD_BITS, Plan, loss_error, shard_sizes, shards_of
 from beam_jobs.records.rejects import Reject, format_rejects, rejects_file
 from beam_jobs.sources.classes import Names
 from beam_jobs.storage.atomic import write_file
@@ -65,6 +65,7 @@ class ShardWriter:
     def __init__(self, output: Output, plan: Plan, key: int) -> None:
         self.split, self.index = key >> SHARD_BITS, key & ((1 << SHARD_BITS) - 1)
         self._output = output
+        self._key, self._shards = key, plan
         self._plan = plan.splits[self.split]
         count = max(self._plan.shards, 1)
         self.name = shard_name(output.placement.splits.names[self.split], self.index, count)
@@ -75,6 +76,10 @@ class ShardWriter:
         if not self._plan.shards:
             return 0
         return shard_sizes(self._plan.records, self._plan.shards)[self.index]
+
+    def owns(self, splits: np.ndarray, hashes: np.ndarray) -> np.ndarray:
+        """Which records (splits uint8 [n], hashes uint64 [n]) are of this shard, bool [n]."""
+        return shards_of(self._shards, splits, hashes) == self._key
 
     def write(self, runs: Iterable[Run]) -> ShardResult:
         """Writes and commits the shard, from its records in the order of their hashes.

@@ -19,7 +19,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from beam_jobs.engines.fork_server import fork_context
 from beam_jobs.engines.memory import keep_freed
@@ -102,8 +102,24 @@ class Pool:
             if self._closed:
                 future.set_exception(_killed())
             else:
-                self._tasks.put((future, function, arguments))
+                self._tasks.put(_Task(future, function, arguments))
         return future
+
+    def each(self, function: Callable[[], T]) -> list[T]:
+        """The results of `function()` in every process.
+
+        Raises DataError if a process was killed, and what the function raises.
+        """
+        if not self._threads:
+            return [function()]
+        meeting = threading.Barrier(len(self._threads))
+        futures: list[Future[T]] = [Future() for _ in self._threads]
+        with self._lock:
+            if self._closed:
+                raise _killed()
+            for future in futures:
+                self._tasks.put(_Task(future, function, (), meeting))
+        return [future.result() for future in futures]
 
     def window(self) -> Window[Any]:
         """A new window of tasks in this pool."""
@@ -150,11 +166,13 @@ class Pool:
             )
         there.close()
         while task := self._tasks.get():
-            future, *call = task
+            future = task.future
+            if task.meeting:
+                task.meeting.wait()
             try:
                 if self._broken:
                     raise EOFError
-                here.send(call)
+                here.send((task.function, task.arguments))
                 result, error = here.recv()
             except (EOFError, OSError):
                 # All waiting tasks must fail: the threads meant for them may be gone.
@@ -171,7 +189,19 @@ class Pool:
         here.close()
 
 
-_Task = tuple[Future[Any], Callable[..., Any], tuple[Any, ...]]
+class _Task(NamedTuple):
+    """A call of a function in one of the processes.
+
+    Attributes:
+        future: Receives the result.
+        function, arguments: The call.
+        meeting: Where the threads of all processes wait for each other, so that each takes one such task.
+    """
+
+    future: Future[Any]
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    meeting: threading.Barrier | None = None
 
 
 def _killed() -> DataError:

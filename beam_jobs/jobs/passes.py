@@ -9,7 +9,7 @@ from __future__ import annotations
 import abc
 import functools
 import itertools
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -18,7 +18,7 @@ import numpy as np
 from beam_jobs.errors import DataError, RejectError
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.plan.group_splits import GroupSizes
-from beam_jobs.plan.shards import Plan, assign_shards
+from beam_jobs.plan.shards import Plan, shards_of
 from beam_jobs.plan.strata import LabelHashes
 from beam_jobs.plan.summary import Summary
 from beam_jobs.records.blocks import Block
@@ -26,7 +26,7 @@ from beam_jobs.records.encode import RecordCounter, RecordEncoder
 from beam_jobs.records.payload import pack_record
 from beam_jobs.records.ragged import Ragged
 from beam_jobs.records.rejects import OnReject, Reject
-from beam_jobs.records.spool import Spool
+from beam_jobs.records.runs import Held, RunIndex
 from beam_jobs.records.statistics import Statistics
 from beam_jobs.sources.chunks import Task
 from beam_jobs.sources.classes import ClassIds, LabelIds, Names
@@ -60,14 +60,14 @@ class FirstPassResult(NamedTuple):
 
 
 class SecondPassResult(NamedTuple):
-    """The encoded records of a task.
+    """What a task of the second pass has encoded.
 
     Attributes:
-        shards: (split and shard in one number, packed records or the locator of them).
+        runs: Runs that the process has written meanwhile; it holds the other records.
         statistics: (split, the statistics of its records).
     """
 
-    shards: list[tuple[int, bytes]]
+    runs: list[RunIndex]
     statistics: list[tuple[int, Statistics]]
 
 
@@ -210,8 +210,7 @@ class EncodingPlan:
         names: Names of classes by feature.
         shard_plan: The packed `Plan` of the shards.
         feature_names: Names of features in Examples that differ from those in the schema.
-        spool: Takes the encoded records, so that only locators pass the shuffle; None to pass the
-            records.
+        held: Takes the encoded records.
         vocabulary: All words by id; empty without words.
         tokenizer: The text of the tokenizer's file; empty without subwords.
     """
@@ -220,8 +219,8 @@ class EncodingPlan:
     schema: Schema
     names: Names
     shard_plan: bytes
+    held: Held
     feature_names: Mapping[str, str] = field(default_factory=dict)
-    spool: Spool | None = None
     vocabulary: tuple[bytes, ...] = ()
     tokenizer: str = ""
 
@@ -265,27 +264,26 @@ class SecondPass(abc.ABC):
         return ClassIds(self.plan.names)
 
     def encode(self, task: Task) -> SecondPassResult:
-        """The records of a task, rejects among them.
+        """Encodes the records of a task, rejects among them.
 
         Raises:
             UsageError: `encoded` raises it.
             DataError: The spool has no room, or a label was not seen in the first pass.
         """
         encoder = self.counter()
-        spool = self.plan.spool
-        keep: Callable[[bytes], bytes] = spool.append if spool else bytes
+        assign = functools.partial(shards_of, self._shard_plan)
         try:
-            shards = [
-                (key, keep(part.pack()))
+            runs = [
+                run
                 for records in self.encoded(task, encoder)
-                for key, part in assign_shards(self._block(records), self._shard_plan)
+                for run in self.plan.held.add(self._block(records), assign)
             ]
         except RejectError as error:
             raise DataError(
                 f"{error}: the inputs have changed while the job ran; no dataset was written, run "
                 "it again"
             ) from None
-        return SecondPassResult(shards, list(encoder.statistics()))
+        return SecondPassResult(runs, list(encoder.statistics()))
 
     def _block(self, records: EncodedRecords) -> Block:
         placement = self.plan.rules.placement

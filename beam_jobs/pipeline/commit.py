@@ -32,6 +32,7 @@ from beam_jobs.sources.labels import LABEL
 from beam_jobs.storage.atomic import (
     clear_staging,
     drop_empty_directory,
+    drop_uploads,
     list_files,
     write_file,
 )
@@ -156,6 +157,7 @@ class _Commit(beam.DoFn):
                     drop_empty_directory(join(output.directory, REJECTS))
                 write_file(output.directory, MANIFEST, manifest.to_bytes())
                 clear_staging(output.directory, found)
+                drop_uploads(output.directory)  # Of attempts that died.
             if output.replaces:
                 replace_dataset(output.replaces)
         yield manifest

@@ -1,12 +1,12 @@
 """Writes jobs whose records are parts of files, or members of streamed archives.
 
-Files are read twice: once for keys, labels and words, once to encode. The encoded records of a
-shard pass the one shuffle as locators of blocks on the output's disk or, if the output is in a
-store, as blocks.
+Files are read twice: once for keys, labels and words, once to encode. Encoded records are written to
+runs beside the output, and their locators pass the one shuffle.
 """
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,26 +20,28 @@ from beam_jobs.jobs.protocols import RecordJob
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.pipeline.commit import CommitDataset
 from beam_jobs.pipeline.plan_records import PlanRecords
-from beam_jobs.pipeline.shuffle import spool_of, write_encoded
-from beam_jobs.pipeline.steps import STATISTICS, TaskStep, at_end_of_bundle
-from beam_jobs.records.spool import HeldLocators, Spool
+from beam_jobs.pipeline.steps import STATISTICS, TaskStep, at_end_of_bundle, loading_pool
+from beam_jobs.pipeline.write_runs import WriteRuns, spool_of
+from beam_jobs.records.runs import Held
+from beam_jobs.records.spool import Spool
 from beam_jobs.sources.chunks import Task
 from beam_jobs.sources.classes import Names
 from readers.format.schema import Schema
 
 
 class _SecondPass(TaskStep[SecondPassResult]):
-    """Task -> (split and shard, packed records or locators of them), and statistics."""
+    """Task -> packed indexes of runs of its records, and statistics."""
 
     PHASE = "encoding"
 
-    def __init__(self, job: RecordJob, output: Output, processes: int, spool: Spool | None) -> None:
+    def __init__(self, job: RecordJob, output: Output, processes: int, spool: Spool) -> None:
         super().__init__(processes)
         self._job, self._output, self._spool = job, output, spool
+        self._held: Held | None = None
 
     def start_bundle(self) -> None:
         super().start_bundle()
-        self._locators = HeldLocators()
+        self._held = Held(self._spool, uuid.uuid4().hex)
 
     def work(
         self,
@@ -50,13 +52,14 @@ class _SecondPass(TaskStep[SecondPassResult]):
         tokenizer: str,
         strata: bytes,
     ) -> Callable[[Task], SecondPassResult]:
+        assert self._held
         encoding = EncodingPlan(
             rules=SplitRules(self._output.placement, strata),
             schema=schema,
             names=names,
             shard_plan=plan,
+            held=self._held,
             feature_names=self._output.feature_names,
-            spool=self._spool,
             vocabulary=vocabulary,
             tokenizer=tokenizer,
         )
@@ -64,19 +67,21 @@ class _SecondPass(TaskStep[SecondPassResult]):
 
     def finish_bundle(self) -> Iterator[Any]:
         yield from super().finish_bundle()
-        if self._spool:
-            self._spool.hand_over()  # Other machines can read only files that are closed.
-        yield from map(at_end_of_bundle, self._locators.release())
+        if self._held:
+            for runs in loading_pool(self._processes).each(self._held.finish):
+                yield from (at_end_of_bundle(run.pack()) for run in runs)
+        self._held = None
+
+    def teardown(self) -> None:
+        if self._held:  # The bundle failed.
+            self._held.give_up()
 
     def outputs(self, result: SecondPassResult) -> Iterator[Any]:
         records = sum(statistics.records for _, statistics in result.statistics)
         Metrics.counter("parts", "encoded").inc(records)
         for item in result.statistics:
             yield TaggedOutput(STATISTICS, item)
-        if self._spool:
-            yield from self._locators.add(result.shards)
-        else:
-            yield from result.shards
+        yield from (run.pack() for run in result.runs)
 
 
 class WriteRecords(beam.PTransform):
@@ -111,11 +116,7 @@ class WriteRecords(beam.PTransform):
                 planned.vocabulary,
                 planned.tokenizer,
                 planned.strata,
-            ).with_outputs(STATISTICS, main="shards")
+            ).with_outputs(STATISTICS, main="runs")
         )
-        results = (
-            encoded["shards"]
-            | "GroupByShard" >> beam.GroupByKey()
-            | "Write" >> write_encoded(output, processes, spool, planned.shards.plan)
-        )
+        results = (encoded["runs"], planned.shards.plan) | WriteRuns(output, processes, spool)
         return (results, encoded[STATISTICS]) | CommitDataset(output, planned)

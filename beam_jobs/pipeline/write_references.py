@@ -23,9 +23,8 @@ from beam_jobs.jobs.protocols import FileJob
 from beam_jobs.jobs.record import label_or_none
 from beam_jobs.pipeline.commit import CommitDataset
 from beam_jobs.pipeline.plan_references import PlanReferences
-from beam_jobs.pipeline.shuffle import GroupByShard
 from beam_jobs.pipeline.steps import STATISTICS, ShardStep, count_shard, loading_pool
-from beam_jobs.plan.shards import Plan
+from beam_jobs.plan.shards import Plan, assign_shards
 from beam_jobs.records.blocks import Block
 from beam_jobs.records.statistics import Statistics
 from beam_jobs.sources.classes import Names
@@ -36,6 +35,14 @@ from beam_jobs.sources.source import reference_key, unpack_reference
 _BATCH_BYTES = 1 << 20
 
 _BATCH_FILES = 256
+
+
+class _AssignShards(beam.DoFn):
+    """Packed block of references -> (split and shard, packed block of its references)."""
+
+    def process(self, packed: bytes, plan: bytes) -> Iterator[tuple[int, bytes]]:
+        for key, part in assign_shards(Block.unpack(packed), Plan.unpack(plan)):
+            yield key, part.pack(compress=True)
 
 
 class _WriteReferences(ShardStep[tuple[ShardResult, Statistics]]):
@@ -144,14 +151,14 @@ class WriteReferences(beam.PTransform):
     def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
         job, output = self._job, self._output
         planned = pipeline | "Read" >> PlanReferences(job, output, self._processes)
+        plan = AsSingleton(planned.shards.plan)
         written = (
-            (planned.inputs, planned.shards.plan)
-            | "Group" >> GroupByShard(compress=True)
+            planned.inputs
+            | "Assign" >> beam.ParDo(_AssignShards(), plan)
+            | "GroupByShard" >> beam.GroupByKey()
             | "Write"
             >> beam.ParDo(
-                _WriteReferences(job, output, self._processes),
-                AsSingleton(planned.shards.plan),
-                planned.names,
+                _WriteReferences(job, output, self._processes), plan, planned.names
             ).with_outputs(STATISTICS, main="results")
         )
         return (written["results"], written[STATISTICS]) | CommitDataset(output, planned)

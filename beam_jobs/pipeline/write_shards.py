@@ -10,7 +10,6 @@ import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
@@ -36,8 +35,8 @@ from beam_jobs.errors import DataError, JobError, UsageError
 from beam_jobs.packages import check_crc32c
 from beam_jobs.pipeline.commit import CommitDataset
 from beam_jobs.pipeline.plan_shards import Planned, PlanShards
-from beam_jobs.pipeline.shuffle import GroupByShard, spool_of, write_encoded
 from beam_jobs.pipeline.steps import STATISTICS, at_end_of_bundle
+from beam_jobs.pipeline.write_runs import WriteRuns, spool_of
 from beam_jobs.plan.placement import Placement, check_seed
 from beam_jobs.plan.splits import Splits
 from beam_jobs.plan.summary import Summary
@@ -45,8 +44,10 @@ from beam_jobs.records.blocks import Block, BlockBuilder
 from beam_jobs.records.encode import RecordEncoder
 from beam_jobs.records.payload import frame_lengths, pack_record, unpack_reject
 from beam_jobs.records.rejects import REJECTS, OnReject, Reject
+from beam_jobs.records.runs import RunBuilder
 from beam_jobs.records.spool import Spool
 from beam_jobs.sources.labels import LABEL
+from beam_jobs.storage.atomic import make_directory
 from readers.format.encode import Encoder
 from readers.format.manifest import Manifest, join
 from readers.format.schema import Feature, Schema
@@ -98,7 +99,7 @@ def _cure(mismatch: str) -> str:
 
 
 class _EncodeRecords(beam.DoFn):
-    """(key, features) -> packed blocks of encoded records, or locators of them.
+    """(key, features) -> packed indexes of runs of encoded records.
 
     Further outputs are a summary and the hashes of each block, and statistics: planning sees only
     these small elements, while the records wait for the one shuffle.
@@ -106,8 +107,9 @@ class _EncodeRecords(beam.DoFn):
 
     SUMMARY, HASHES = "summary", "hashes"
 
-    def __init__(self, output: Output, spool: Spool | None) -> None:
+    def __init__(self, output: Output, spool: Spool) -> None:
         self._output, self._spool = output, spool
+        self._runs = RunBuilder(spool)
 
     def setup(self) -> None:
         check_crc32c()
@@ -116,6 +118,7 @@ class _EncodeRecords(beam.DoFn):
     def start_bundle(self) -> None:
         self._encoder = RecordEncoder(Encoder(self._output.schema))
         self._builder = BlockBuilder()
+        self._runs = RunBuilder(self._spool)
 
     def process(self, element: tuple[str, Mapping[str, Any]]) -> Iterator[Any]:
         try:
@@ -147,31 +150,30 @@ class _EncodeRecords(beam.DoFn):
     def finish_bundle(self) -> Iterator[Any]:
         if left := self._builder.flush():
             yield from map(at_end_of_bundle, self._emit(left))
-        if self._spool:
-            self._spool.hand_over()
+        yield from (at_end_of_bundle(run.pack()) for run in self._runs.finish())
         for item in self._encoder.statistics():
             yield at_end_of_bundle(TaggedOutput(STATISTICS, item))
 
-    def _kept(self, packed: bytes) -> bytes:
-        """A packed block, or its locator."""
-        if self._spool is None:
-            return packed
-        if not self._ready:
-            # Before the first file: no file of the job may appear in a directory that is not free.
-            directory = self._output.directory
+    def teardown(self) -> None:
+        self._runs.give_up()  # Of a bundle that failed.
+
+    def _check_directory(self) -> None:
+        """Before the first file: none of the job may appear in a directory that is not free."""
+        directory = self._output.directory
+        with _named_as_arguments():
+            check_output(directory, self._output.overwrite)
+        try:
+            make_directory(self._spool.directory)
+        except OSError as error:
             with _named_as_arguments():
-                check_output(directory, self._output.overwrite)
-            try:
-                Path(self._spool.directory).mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                with _named_as_arguments():
-                    raise not_writable(directory, error) from None
-            self._ready = True
-        return self._spool.append(packed)
+                raise not_writable(directory, error) from None
+        self._ready = True
 
     def _emit(self, packed: bytes) -> Iterator[Any]:
-        yield self._kept(packed)
+        if not self._ready:
+            self._check_directory()
         block = Block.unpack(packed)
+        yield from (run.pack() for run in self._runs.add(block))
         summary = Summary.empty(len(self._output.num_shards))
         frames = frame_lengths(block.payloads)
         for row in np.flatnonzero(frames == 0).tolist():
@@ -211,10 +213,8 @@ class WriteShards(beam.PTransform):
     """PCollection of (key, dict of arrays) -> a dataset of exactly balanced shards.
 
     The result is a PCollection of one `readers.Manifest`, which exists once the dataset is complete.
-    Serialized Examples wait for their shards on the output's disk, and only their locators are
-    shuffled. If the output is in an object store, the Examples themselves pass through the runner: on
-    Flink and Spark, a task that hands over more than about a gigabyte of them can hang
-    (docs/scale.md). Write to a disk that all workers share, and copy; or use more tasks.
+    Serialized Examples wait for their shards in `.staging/` of the directory, and only their locators are
+    shuffled.
 
     Args:
         directory: The path or URL of the dataset, on any Beam filesystem; new or empty.
@@ -290,24 +290,19 @@ class WriteShards(beam.PTransform):
         # A dataset has no event time, so windows of the input do not matter.
         records |= "Global" >> beam.WindowInto(GlobalWindows())
         encoded = records | "Encode" >> beam.ParDo(_EncodeRecords(output, spool)).with_outputs(
-            _EncodeRecords.SUMMARY, _EncodeRecords.HASHES, STATISTICS, main="blocks"
+            _EncodeRecords.SUMMARY, _EncodeRecords.HASHES, STATISTICS, main="runs"
         )
         shards = (encoded[_EncodeRecords.SUMMARY], encoded[_EncodeRecords.HASHES]) | (
-            "Plan"
-            >> PlanShards(output, prepare=partial(_prepare, keep=spool.prefix if spool else ""))
+            "Plan" >> PlanShards(output, prepare=partial(_prepare, keep=spool.prefix))
         )
         planned = Planned(
-            inputs=encoded["blocks"],
+            inputs=encoded["runs"],
             hashes=encoded[_EncodeRecords.HASHES],
             shards=shards,
             names={LABEL: self._label_names},
             schema=output.schema,
         )
-        results = (
-            (planned.inputs, shards.plan)
-            | "Group" >> GroupByShard(spool=spool)
-            | "Write" >> write_encoded(output, 1, spool, shards.plan)
-        )
+        results = (planned.inputs, shards.plan) | "Shards" >> WriteRuns(output, 1, spool)
         manifest = (results, encoded[STATISTICS]) | CommitDataset(output, planned)
         return manifest | "WarnOfRejects" >> beam.ParDo(_WarnOfRejects(output), AsList(results))
 

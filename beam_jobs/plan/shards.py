@@ -126,13 +126,22 @@ class Plan:
         return cls(tuple(splits))
 
 
+def shards_of(plan: Plan, splits: np.ndarray, hashes: np.ndarray) -> np.ndarray:
+    """Split and shard of each record in one number, int64 [n], which ascends with split and hash.
+
+    Args:
+        splits, hashes: uint8 [n], uint64 [n].
+    """
+    keys = splits.astype(np.int64) << SHARD_BITS
+    for split in np.unique(splits).tolist():
+        rows = splits == split
+        keys[rows] |= plan.splits[split].shard_of(hashes[rows])
+    return keys
+
+
 def assign_shards(block: Block, plan: Plan) -> Iterator[tuple[int, Block]]:
     """Yields (split and shard in one number, that shard's records)."""
-    keys = block.splits.astype(np.int64) << SHARD_BITS
-    for split in np.unique(block.splits).tolist():
-        rows = block.splits == split
-        keys[rows] |= plan.splits[split].shard_of(block.hashes[rows])
-    yield from block.by(keys)
+    yield from block.by(shards_of(plan, block.splits, block.hashes))
 
 
 def count_shards(records: int, record_bytes: float, num_shards: int, shard_size: int) -> int:

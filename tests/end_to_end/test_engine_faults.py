@@ -9,9 +9,11 @@ import sys
 import time
 from pathlib import Path
 
+import boto3
 import pytest
 
 from beam_jobs.__main__ import main
+from beam_jobs.storage.atomic import list_files
 from examples.samples import make_samples
 from readers.verify import verify
 from tests.engines.flink import Flink
@@ -46,9 +48,9 @@ def job(tmp_path_factory):
 class Run:
     """A job on Flink, submitted by a separate process."""
 
-    def __init__(self, flink, flags, out):
+    def __init__(self, flink, flags, out, log=None):
         self.flink, self.out = flink, out
-        self._log = out.with_suffix(".log")
+        self._log = log or out.with_suffix(".log")
         known = {job["jid"] for job in flink.jobs()}
         with self._log.open("wb") as log:
             command = [sys.executable, "-m", "beam_jobs", *flags, "--output", str(out)]
@@ -56,19 +58,19 @@ class Run:
             self.driver = subprocess.Popen(command, stderr=log, stdout=log)
         self.id = ""
         while not self.id:
-            self._wait("it was submitted")
+            self.wait("it was submitted")
             self.id = next((j["jid"] for j in flink.jobs() if j["jid"] not in known), "")
 
     def until_shards(self, count):
         """Waits until some shards are written; the manifest must not be."""
         while len(self.shards()) < count:
-            self._wait(f"it wrote {count} shards")
+            self.wait(f"it wrote {count} shards")
         assert not (self.out / "manifest.json").exists()
 
     def shards(self):
         return sorted(self.out.glob("*.tfrecord"))
 
-    def _wait(self, event):
+    def wait(self, event):
         assert self.driver.poll() is None, f"the job ended before {event}: {self.printed()}"
         time.sleep(0.02)
 
@@ -214,3 +216,49 @@ def test_two_runs_of_one_job_at_once_end_with_a_complete_dataset(flink, run, job
         third = Run(flink, job[0], run.out)
         assert third.code() == 0, third.printed()
     assert_undisturbed(run.out, job)
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory):
+    """The flags of a job that encodes texts for some seconds, and the files of an undisturbed run."""
+    folder = tmp_path_factory.mktemp("texts")
+    (folder / "in").mkdir()
+    for file in range(4):
+        lines = (f"{file} {n} " + "many words " * (n % 40) for n in range(60_000))
+        (folder / f"in/{file}.txt").write_text("\n".join(lines))
+    flags = ["text", "--input", f"{folder}/in", "--tokens", "words", "--num_shards", "12"]
+    assert main([*flags, "--output", f"{folder}/out"]) == 0
+    return flags, files_of(folder / "out")
+
+
+@pytest.mark.parametrize(
+    ("victim", "when"),
+    [("taskmanager", r"\.staging/records\."), ("worker", r"\d\.tfrecord$")],
+    ids=["a TaskManager that encodes", "a worker that writes"],
+)
+def test_a_job_into_a_store_survives_what_is_killed(flink, texts, s3, tmp_path, victim, when):
+    flags, expected = texts
+    store = ["--s3_endpoint_url", s3.proxy.url, "--s3_region_name", "us-east-1"]
+    store += ["--s3_access_key_id", "testing", "--s3_secret_access_key", "testing"]
+    out = f"{s3.url}/out"
+    run = Run(flink, [*flags, *store], out, tmp_path / "log")
+    try:
+        while not [r for r in s3.proxy.seen(when, None) if r.method in ("PUT", "POST")]:
+            run.wait(f"a request for {when}")
+        pid = pids(flink.folder)["taskmanager1"]
+        os.kill(pid if victim == "taskmanager" else workers_of(pid)[0], signal.SIGKILL)
+        assert run.code() == 0, run.printed()
+        assert exceptions(run)
+    finally:
+        run.driver.kill()
+        if not is_alive(pid):
+            manager = flink.task_manager(1)
+            manager.start(flink.folder)
+            manager.wait(flink.folder)
+    for file in list_files(out):
+        copy = tmp_path / "copy" / file.path.removeprefix(f"{out}/")
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(s3.get(file.path))
+    assert files_of(tmp_path / "copy") == expected  # Nothing is left in `.staging/`.
+    client = boto3.client("s3", endpoint_url=s3.proxy.url)
+    assert not client.list_multipart_uploads(Bucket=s3.url[5:]).get("Uploads")

@@ -13,7 +13,7 @@ from beam_jobs.__main__ import main
 from beam_jobs.cli.command import parse_command
 from beam_jobs.engines.flags import engine_flags, worker_program
 from beam_jobs.errors import find_job_error
-from beam_jobs.pipeline.shuffle import GroupByShard
+from beam_jobs.pipeline.write_runs import WriteRuns
 from examples.samples import make_samples
 from readers.format.manifest import Manifest
 from readers.format.schema import Schema
@@ -128,12 +128,13 @@ def test_elements_that_flink_loses_make_the_job_fail(flink, tmp_path, monkeypatc
     assert verify(str(tmp_path / "complete")).ok
     splits = Manifest.read(tmp_path / "complete").splits.values()
     assert sum(split.records for split in splits) == 2000
-    group = GroupByShard.expand
+    write = WriteRuns.expand
 
     def lossy(self, inputs):
-        return group(self, inputs) | "Lose" >> beam.ParDo(Lose())
+        runs, plan = inputs
+        return write(self, (runs | "Lose" >> beam.ParDo(Lose()), plan))
 
-    monkeypatch.setattr(GroupByShard, "expand", lossy)
+    monkeypatch.setattr(WriteRuns, "expand", lossy)
     with pytest.raises(RuntimeError) as failed:
         write_on(flink, tmp_path / "lossy")
     lost = "The runner lost or repeated some: no dataset was written, run the job again"

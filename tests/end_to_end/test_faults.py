@@ -38,16 +38,19 @@ from beam_jobs.pipeline import (
     plan_references,
     plan_shards,
     plan_strata,
-    shuffle,
     text_steps,
     write_records,
     write_references,
+    write_runs,
     write_shards,
 )
 from beam_jobs.pipeline.commit import _Commit
-from beam_jobs.pipeline.shuffle import WriteEncoded, _AssignShards
 from beam_jobs.pipeline.steps import STATISTICS
-from beam_jobs.records.spool import HeldLocators
+from beam_jobs.pipeline.write_references import _AssignShards
+from beam_jobs.plan import run_ranges
+from beam_jobs.records import runs
+from beam_jobs.records.runs import Held
+from beam_jobs.records.spool import HeldLocators, Spool
 from readers.format.manifest import Manifest
 from tests.support import forked
 from tests.support.checkout import ROOT
@@ -210,25 +213,11 @@ def test_two_simultaneous_attempts_at_a_shard_agree(jobs, tmp_path, monkeypatch,
     assert files_of(tmp_path / "out") == expected
 
 
-def test_two_simultaneous_attempts_at_an_encoded_shard_agree(jobs, tmp_path, monkeypatch, together):
-    arguments, expected = jobs["text"]
-    once = WriteEncoded.process
-
-    @functools.wraps(once)
-    def twice(self, element, plan):
-        element = element[0], list(element[1])
-        (first,), (second,) = both(lambda: list(once(self, element, plan)))
-        assert first == second
-        yield first
-
-    monkeypatch.setattr(shuffle, "is_local", lambda _: False)
-    monkeypatch.setattr(WriteEncoded, "process", twice)
-    together(shards.ShardFile, "commit")
-    assert run(*arguments, *IN_MEMORY, "--output", tmp_path / "out") == 0
-    assert files_of(tmp_path / "out") == expected
-
-
-def test_two_simultaneous_attempts_at_a_spooled_shard_agree(jobs, tmp_path, monkeypatch, together):
+@pytest.mark.parametrize("on_disk", [True, False], ids=["disk", "elsewhere"])
+def test_two_simultaneous_attempts_at_an_encoded_shard_agree(
+    jobs, tmp_path, monkeypatch, together, on_disk
+):
+    monkeypatch.setattr(Spool, "on_disk", on_disk)
     arguments, expected = jobs["text"]
     once = shard_writer.write_spooled
 
@@ -237,7 +226,7 @@ def test_two_simultaneous_attempts_at_a_spooled_shard_agree(jobs, tmp_path, monk
         assert first == second
         return first
 
-    monkeypatch.setattr(shuffle, "write_spooled", twice)
+    monkeypatch.setattr(write_runs, "write_spooled", twice)
     together(shards.ShardFile, "commit")
     assert run(*arguments, *IN_MEMORY, "--output", tmp_path / "out") == 0
     assert files_of(tmp_path / "out") == expected
@@ -347,15 +336,16 @@ def hand_overs():
     yield "blocks to be assigned", files, inputs(_AssignShards)
     yield "assigned blocks", files, outputs(_AssignShards)
     yield "work to be encoded", texts, inputs(write_records._SecondPass)
-    yield "encoded blocks", texts, outputs(write_records._SecondPass, None, "outputs")
-    yield "references to blocks", ["spooled"], outputs(HeldLocators, None, "release")
+    yield "runs", texts, outputs(Held, None, "finish")
+    yield "runs to be located", texts, inputs(write_runs._Locate)
+    yield "locators", ["text", "merged"], outputs(HeldLocators, None, "release")
     yield "statistics of texts", texts, outputs(write_records._SecondPass, STATISTICS, "outputs")
     yield "grouped references", files, inputs(write_references._WriteReferences)
-    yield "grouped records", texts, inputs(WriteEncoded)
-    yield "grouped references to blocks", ["spooled"], inputs(shuffle.WriteSpooled)
+    yield "grouped groups", ["merged"], inputs(write_runs._Merge)
+    yield "merged runs", ["merged"], outputs(write_runs._Merge)
+    yield "grouped locators", texts, inputs(write_runs._Write)
     yield "results of files", files, outputs(write_references._WriteReferences, None, "outputs")
-    yield "results of texts", texts, outputs(WriteEncoded)
-    yield "results of spooled texts", ["spooled"], outputs(shuffle.WriteSpooled, None, "outputs")
+    yield "results of texts", texts, outputs(write_runs._Write, None, "outputs")
     statistics = outputs(write_references._WriteReferences, STATISTICS, "outputs")
     yield "statistics of files", files, statistics
     strata, pieces = ["stratified", "strata of texts"], ["strata of texts"]
@@ -396,7 +386,8 @@ FEW_CASES = [
     "summaries of texts-text-repeat",
     "hashes by bin-sensors-repeat",
     "boundaries-text-lose",
-    "encoded blocks-text-lose",
+    "grouped locators-text-lose",
+    "merged runs-merged-lose",
     "results of files-sensors-repeat",
 ]
 
@@ -424,12 +415,13 @@ def assert_failed_or_complete(capsys, code, out, expected):
 def test_an_element_lost_or_repeated_between_two_steps_is_noticed_or_harmless(
     jobs, tmp_path, monkeypatch, capsys, job, tamper, action, which
 ):
-    arguments, expected = jobs["text" if job == "spooled" else job]
-    flags = TWO if job == "spooled" else IN_MEMORY
-    if job == "text":  # as if the output was not on a disk
-        monkeypatch.setattr(shuffle, "is_local", lambda _: False)
+    arguments, expected = jobs["text" if job == "merged" else job]
+    monkeypatch.setattr(runs, "RUN_BYTES", 500)
+    if job == "merged":  # As if the output was in a store, and large.
+        monkeypatch.setattr(Spool, "on_disk", False)
+        monkeypatch.setattr(run_ranges, "MOST_RANGES", 0)
     seen = tamper(monkeypatch, action=action, which=which)
-    code = run(*arguments, *flags, "--output", tmp_path / "out")
+    code = run(*arguments, *IN_MEMORY, "--output", tmp_path / "out")
     assert len(seen) >= which
     assert_failed_or_complete(capsys, code, tmp_path / "out", expected)
 
@@ -519,11 +511,8 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import worker_handlers
 from beam_jobs import Feature, Schema, WriteShards
 from beam_jobs.errors import find_job_error
-from beam_jobs.pipeline import shuffle
 
 worker_handlers.DATA_BUFFER_TIME_LIMIT_MS = 50
-# Records pass the runner, which can lose them, only if the output is not on a disk.
-shuffle.is_local = lambda _: False
 
 
 def make(number):
@@ -598,8 +587,6 @@ def test_a_command_on_a_runner_that_loses_records_fails_with_one_line(
         worker_handlers.DATA_BUFFER_TIME_LIMIT_MS = 50
 
     monkeypatch.setattr(launch, "prepare_direct_runner", lossy)
-    # Records pass the runner, which can lose them, only if the output is not on a disk.
-    monkeypatch.setattr(shuffle, "is_local", lambda _: False)
     (tmp_path / "in").mkdir()
     for file in range(12):
         rows = (f"{file} {n} " + "x" * 90_000 + "\n" for n in range(90))
@@ -731,7 +718,7 @@ def test_a_new_run_deletes_the_records_that_a_killed_one_left_on_disk(jobs, tmp_
     def killed(*_):
         raise DataError("killed")
 
-    monkeypatch.setattr(shuffle, "write_spooled", killed)
+    monkeypatch.setattr(write_runs, "write_spooled", killed)
     assert run(*arguments) == 1
     left = list(staging.glob("records.*"))
     assert left
@@ -750,8 +737,8 @@ def test_a_full_disk_for_temporary_files_ends_the_run_with_one_line(
     path = disk("tmp", "1m")
     (tmp_path / "a.txt").write_text("".join(f"{n} " + "x" * 9000 + "\n" for n in range(600)))
     arguments = ["text", "--input", tmp_path / "a.txt", "--output", tmp_path / "out"]
-    # As if the output was not on a disk: otherwise records are spooled there.
-    monkeypatch.setattr(shuffle, "is_local", lambda _: False)
+    # As if the output was not on a disk: otherwise records are read where they are.
+    monkeypatch.setattr(Spool, "on_disk", False)
     with monkeypatch.context() as patch:
         patch.setattr(tempfile, "tempdir", str(path))
         assert run(*arguments, *IN_MEMORY) == 1

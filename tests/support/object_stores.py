@@ -406,11 +406,11 @@ def _answers(process: subprocess.Popen[bytes], port: int) -> bool:
     return False
 
 
-@pytest.fixture(scope="session")
-def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server of S3."""
+@contextlib.contextmanager
+def s3_running(log: Path) -> Iterator[Server]:
+    """Runs a server of S3 during the context, with its output in a file."""
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "{port}"]
-    with _running(command, tmp_path_factory.mktemp("s3") / "log") as port:
+    with _running(command, log) as port:
         proxy = Proxy(port, errors_as="s3")
         environment = {
             "AWS_ENDPOINT_URL": proxy.url,
@@ -424,12 +424,12 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         proxy.close()
 
 
-@pytest.fixture(scope="session")
-def gcs_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server of Google Cloud Storage."""
+@contextlib.contextmanager
+def gcs_running(log: Path) -> Iterator[Server]:
+    """Runs a server of Google Cloud Storage during the context, with its output in a file."""
     command = [sys.executable, "-m", "gcp_storage_emulator", "start", "--in-memory"]
     command += ["--host", "127.0.0.1", "--port", "{port}"]
-    with _running(command, tmp_path_factory.mktemp("gcs") / "log") as port:
+    with _running(command, log) as port:
         proxy = Proxy(port, errors_as="gcs")
         environment = {
             "STORAGE_EMULATOR_HOST": proxy.url,
@@ -439,6 +439,20 @@ def gcs_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         }
         yield Server("gs", proxy, port, environment)
         proxy.close()
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server of S3."""
+    with s3_running(tmp_path_factory.mktemp("s3") / "log") as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def gcs_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server of Google Cloud Storage."""
+    with gcs_running(tmp_path_factory.mktemp("gcs") / "log") as server:
+        yield server
 
 
 _NUMBERS = itertools.count()

@@ -13,12 +13,29 @@ from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.shards import Plan, SplitPlan
 from beam_jobs.plan.splits import Splits
+from beam_jobs.records.blocks import Block
+from beam_jobs.records.runs import RunIndex
 from beam_jobs.sources.chunks import Chunk, Task
 from beam_jobs.sources.classes import Names
 from readers.format.decode.records import Decoder
 from readers.format.tfrecord import read_records
 
 ONE = Placement(0, Splits())
+
+
+class Kept:
+    """Takes the records of a pass, as `Held` does, and keeps them.
+
+    Attributes:
+        blocks: The blocks in the order of their arrival.
+    """
+
+    def __init__(self) -> None:
+        self.blocks: list[Block] = []
+
+    def add(self, block: Block, _: Any) -> list[RunIndex]:
+        self.blocks.append(block)
+        return []
 
 
 def task_of(job: Any) -> Task:
@@ -57,7 +74,7 @@ def second_pass(job: Any, names: Names, placement: Placement = ONE) -> FileSecon
     shard = SplitPlan(1, 0, 1, 1, np.empty(0, np.uint64))
     plan = Plan((shard,) * len(placement.splits.names)).pack()
     known = EncodingPlan(
-        rules=SplitRules(placement), schema=job.schema, names=names, shard_plan=plan
+        rules=SplitRules(placement), schema=job.schema, names=names, shard_plan=plan, held=Kept()
     )
     return FileSecondPass(known, job)
 

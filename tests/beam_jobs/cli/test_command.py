@@ -2,7 +2,6 @@ import json
 import re
 import shlex
 import zipfile
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -680,26 +679,6 @@ def test_a_dry_run_needs_no_output_and_plan_is_its_short_name(data, monkeypatch)
     assert second.dry_run
     assert first.output == second.output
     assert first.output.directory == ""
-
-
-@pytest.mark.parametrize(
-    ("job", "output", "flags", "warned"),
-    [
-        ("text", "s3://bucket/out", ["--engine=flink", "--job_endpoint=localhost:1"], True),
-        ("text", "gs://bucket/out", ["--engine=spark", "--spark_master_url=spark://x"], True),
-        ("sensors", "s3://bucket/out", ["--engine=flink", "--job_endpoint=localhost:1"], False),
-        ("text", "/tmp/out", ["--engine=flink", "--job_endpoint=localhost:1"], False),
-        ("text", "s3://bucket/out", [], False),
-    ],
-)
-def test_a_job_that_may_hang_on_its_engine_is_preceded_by_a_warning(
-    tmp_path, job, output, flags, warned
-):
-    np.save(tmp_path / "a.npy", np.zeros(3))
-    command = parse_command([job, "--input", str(tmp_path), "--output", f"{tmp_path}/out", *flags])
-    # Replaced here, because parsing would connect to the store.
-    command = replace(command, output=replace(command.output, directory=output))
-    assert ("may hang" in running.stall_warning(command)) == warned
 
 
 def test_folds_are_splits_of_equal_exact_shares(data):

@@ -4,6 +4,7 @@ import json
 import os
 import random
 import resource
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,15 +21,17 @@ from beam_jobs.engines.pool import Pool
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.jobs.loading import Loader
 from beam_jobs.jobs.sensors.job import SensorJob
-from beam_jobs.pipeline.shuffle import WriteEncoded, WriteSpooled
+from beam_jobs.pipeline import write_runs
 from beam_jobs.pipeline.write_references import write_references
 from beam_jobs.plan.placement import Placement
+from beam_jobs.plan.run_ranges import locate
 from beam_jobs.plan.shards import Plan, SplitPlan
 from beam_jobs.plan.splits import Splits
 from beam_jobs.records.blocks import Block
 from beam_jobs.records.payload import pack_record
 from beam_jobs.records.ragged import Ragged
 from beam_jobs.records.rejects import Reject
+from beam_jobs.records.runs import RunBuilder
 from beam_jobs.records.spool import Spool
 from beam_jobs.records.statistics import Statistics
 from beam_jobs.sources.inputs import Inputs
@@ -93,9 +96,24 @@ def encoded(rng: random.Random, records: int, rejects: int = 0, size: int = 20):
     return rows, examples
 
 
+def spooled(spool: Spool, plan: Plan, blocks: list[bytes]) -> list[bytes]:
+    """The locators of blocks, each of which becomes a run in a file of its own."""
+    locators = []
+    for block in blocks:
+        builder = RunBuilder(spool)
+        indexes = [*builder.add(Block.unpack(block)), *builder.finish()]
+        located = [found for index in indexes for found in locate(index, plan)]
+        assert {key for key, _ in located} == {KEY}
+        locators += [locator.pack() for _, locator in located]
+    return locators
+
+
 def write_encoded(output: Output, plan: Plan, blocks: list[bytes]) -> ShardResult:
-    (result,) = WriteEncoded(output).process((KEY, blocks), plan.pack())
-    return result
+    with tempfile.TemporaryDirectory() as directory:
+        spool = Spool(directory)
+        locators = spooled(spool, plan, blocks)
+        locators = [b"".join(locators[:3]), *locators[3:]]
+        return write_spooled(ShardWriter(output, plan, KEY), spool, locators)
 
 
 def check_shard(directory: Path, result: ShardResult, examples: list[bytes]) -> None:
@@ -130,38 +148,26 @@ def test_encoded_records_are_written_in_the_order_of_their_hashes(tmp_path, reco
     assert staged(tmp_path) == [f"{NAME}.done"]
 
 
-@pytest.fixture
-def spool(tmp_path) -> Spool:
-    (tmp_path / "spool").mkdir()
-    return Spool(str(tmp_path / "spool"))
-
-
-@pytest.mark.parametrize(("records", "rejects"), [(1, 0), (100, 7), (0, 3)])
-def test_spooled_records_make_the_same_shard(tmp_path, spool, records, rejects):
-    rows, examples = encoded(random.Random(2), records, rejects)
+def test_encoded_records_are_fetched_from_where_they_cannot_be_mapped(tmp_path, monkeypatch):
+    rows, examples = encoded(random.Random(2), 100, 7)
     random.Random(3).shuffle(rows)
-    plan, blocks = plan_of(records, rejects), blocks_of(rows)
-    locators = [spool.append(block) for block in blocks]
-    locators = [b"".join(locators[:3]), *locators[3:]]
-    found = write_spooled(ShardWriter(output_of(tmp_path / "a"), plan, KEY), spool, locators)
-    assert found == write_encoded(output_of(tmp_path / "b"), plan, blocks)
-    if records:
-        check_shard(tmp_path / "a", found, examples)
-    # A second attempt finds the first.
-    again = write_spooled(ShardWriter(output_of(tmp_path / "a"), plan, KEY), spool, locators)
-    assert again == replace(found, kept=True)
+    plan, blocks = plan_of(100, 7), blocks_of(rows)
+    mapped = write_encoded(output_of(tmp_path / "a"), plan, blocks)
+    monkeypatch.setattr(Spool, "on_disk", False)
+    fetched = write_encoded(output_of(tmp_path / "b"), plan, blocks)
+    assert fetched == mapped
+    check_shard(tmp_path / "b", fetched, examples)
 
 
-def test_a_shard_may_have_records_of_more_tasks_than_files_may_be_open(tmp_path, spool):
+def test_a_shard_may_have_records_of_more_tasks_than_files_may_be_open(tmp_path):
     rows, examples = encoded(random.Random(2), 300)
-    locators = []
-    for block in blocks_of(rows, 1):
-        locators.append(spool.append(block))
-        spool.hand_over()
+    (tmp_path / "spool").mkdir()
+    spool = Spool(str(tmp_path / "spool"))
+    locators = spooled(spool, plan_of(300), blocks_of(rows, 1))
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, before[1]))
     try:
-        writer = WriteSpooled(output_of(tmp_path / "out"), 1, spool)
+        writer = write_runs._Write(output_of(tmp_path / "out"), 1, spool)
         writer.setup()
         writer.start_bundle()
         given = writer.process((KEY, locators), plan_of(300).pack())

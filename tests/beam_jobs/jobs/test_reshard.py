@@ -48,6 +48,7 @@ from tests.support.datasets import (
     write_dataset,
     write_numbers,
 )
+from tests.support.passes import Kept
 from tests.support.plain import example, sequence_example, tensor, write_plain
 
 ID = Schema({"id": Feature("int64")})
@@ -82,7 +83,9 @@ def first(job, rules=None):
 def second(job, schema, rules=None):
     """The (key, frame) pairs, rejects, late rejects and statistics of the second pass."""
     plan = Plan((SplitPlan(0, 0, 0, 1, np.empty(0, np.uint64)),)).pack()
-    encoding = EncodingPlan(rules=rules or rules_of(), schema=schema, names={}, shard_plan=plan)
+    encoding = EncodingPlan(
+        rules=rules or rules_of(), schema=schema, names={}, shard_plan=plan, held=Kept()
+    )
     passed = ReshardSecondPass(encoding, job)
     counter = passed.counter()
     frames, rejects, late = [], [], []

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer as Library
 
 from beam_jobs.errors import DataError
-from beam_jobs.jobs.passes import EncodingPlan, FirstPassResult, SecondPassResult
+from beam_jobs.jobs.passes import EncodingPlan, FirstPassResult
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.jobs.text import reading
 from beam_jobs.jobs.text.duplicates import find_duplicates, pack_digests, text_digests
@@ -40,6 +40,7 @@ from beam_jobs.sources.source import Source
 from readers.format.decode.records import Decoder
 from readers.format.manifest import RESERVED_IDS, UNKNOWN
 from tests.support.datasets import parse_tfrecord
+from tests.support.passes import Kept
 
 quick = settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -86,7 +87,7 @@ def first_pass(
     return one.read(task)
 
 
-def second_pass(reader: TextJob, rules: SplitRules, task: Task, names=()) -> SecondPassResult:
+def second_pass(reader: TextJob, rules: SplitRules, task: Task, names=()) -> list[Block]:
     every = len(rules.placement.splits.names)
     plan = Plan(tuple(SplitPlan(1, 0, 1, 1, np.empty(0, np.uint64)) for _ in range(every)))
     encoding = EncodingPlan(
@@ -94,25 +95,30 @@ def second_pass(reader: TextJob, rules: SplitRules, task: Task, names=()) -> Sec
         schema=reader.schema,
         names={"label": names},
         shard_plan=plan.pack(),
+        held=(kept := Kept()),
         vocabulary=VOCABULARY,
         tokenizer=BPE,
     )
-    return TextSecondPass(encoding, reader).encode(task)
+    assert TextSecondPass(encoding, reader).encode(task).runs == []
+    return kept.blocks
 
 
-def records_of(reader: TextJob, encoded: SecondPassResult) -> tuple[dict[str, dict], list[Reject]]:
+def records_of(reader: TextJob, encoded: list[Block]) -> tuple[dict[str, dict], list[Reject]]:
     """The records of a task by key, with their splits; and the rejects."""
     decoder, found, rejects = Decoder(reader.schema), {}, []
-    for shard, packed in encoded.shards:
-        block = Block.unpack(packed)
-        for payload, size in zip(block.payloads, frame_lengths(block.payloads), strict=True):
-            if not size:
-                rejects.append(unpack_reject(payload))
-                continue
+    rows = [
+        row
+        for block in encoded
+        for row in zip(block.splits, block.payloads, frame_lengths(block.payloads), strict=True)
+    ]
+    for split, payload, size in rows:
+        if not size:
+            rejects.append(unpack_reject(payload))
+        else:
             (record,) = map(decoder.decode, parse_tfrecord(payload[:size]))
             assert record["key"].item() == payload[size:]
             assert payload[size:].decode() not in found
-            found[payload[size:].decode()] = {**record, "split": shard >> 17}
+            found[payload[size:].decode()] = {**record, "split": int(split)}
     return found, rejects
 
 
@@ -243,8 +249,7 @@ def test_the_sizes_of_records_are_estimated(tmp_path, kind, window):
     (task,) = tasks_of(reader)
     rules = rules_of(Splits())
     planned = first_pass(reader, rules, task).summary.splits[0].bytes
-    ((_, packed),) = second_pass(reader, rules, task).shards
-    written = frame_lengths(Block.unpack(packed).payloads).sum()
+    written = sum(frame_lengths(b.payloads).sum() for b in second_pass(reader, rules, task))
     assert planned == pytest.approx(written, rel=0.5)
 
 

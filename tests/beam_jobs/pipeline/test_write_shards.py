@@ -15,15 +15,17 @@ from beam_jobs.dataset.reconcile import check_files, reconcile
 from beam_jobs.dataset.resume import ShardResult
 from beam_jobs.dataset.shard_writer import check_records
 from beam_jobs.errors import find_job_error
-from beam_jobs.pipeline import shuffle
+from beam_jobs.pipeline import write_runs
 from beam_jobs.pipeline.commit import _Commit
-from beam_jobs.pipeline.shuffle import WriteSpooled, spool_of
 from beam_jobs.pipeline.write_shards import _cure, _EncodeRecords, _named_as_arguments
+from beam_jobs.plan import run_ranges
 from beam_jobs.plan.shards import Plan, SplitPlan
 from beam_jobs.plan.summary import Summary
+from beam_jobs.records import runs
 from beam_jobs.records.payload import frame_lengths, pack_record, unpack_reject
 from beam_jobs.records.ragged import Ragged
 from beam_jobs.records.rejects import MaxRejects, Reject
+from beam_jobs.records.spool import Spool
 from beam_jobs.records.statistics import Statistics
 from beam_jobs.storage.atomic import list_files
 from readers.format.encode import Encoder
@@ -72,7 +74,7 @@ def test_every_record_is_written_to_balanced_shards(tmp_path):
 @pytest.mark.slow
 def test_locators_of_records_are_shuffled_instead_of_their_bytes(tmp_path, monkeypatch):
     grouped = []
-    once = WriteSpooled.process
+    once = write_runs._Write.process
 
     @functools.wraps(once)
     def process(self, element, plan):
@@ -80,20 +82,37 @@ def test_locators_of_records_are_shuffled_instead_of_their_bytes(tmp_path, monke
         grouped.append(sum(map(len, locators)))
         yield from once(self, (key, locators), plan)
 
-    monkeypatch.setattr(WriteSpooled, "process", process)
+    monkeypatch.setattr(write_runs._Write, "process", process)
     manifest = write(map(record, range(5000)), tmp_path, num_shards=4)
     assert len(grouped) == 4
-    # A locator of 32 bytes for each part of one of ten blocks.
-    assert sum(grouped) <= 11 * 4 * 32 < manifest.splits["train"].bytes / 100
+    # A locator of 32 bytes for each part of one run.
+    assert sum(grouped) == 4 * 32 < manifest.splits["train"].bytes / 100
 
 
 @pytest.mark.slow
-def test_an_output_in_a_store_gets_the_same_bytes(tmp_path, monkeypatch):
-    flags = {"num_shards": 3, "splits": {"train": 0.5, "val": 0.5}}
+@pytest.mark.parametrize("merged", [False, True], ids=["direct", "merged"])
+def test_runs_that_are_fetched_and_merged_make_the_same_bytes(tmp_path, monkeypatch, merged):
+    flags = {"num_shards": 7, "splits": {"train": 0.5, "val": 0.5}}
     write(map(record, range(700)), tmp_path / "a", **flags)
-    monkeypatch.setattr(shuffle, "is_local", lambda _: False)
+    monkeypatch.setattr(Spool, "on_disk", False)  # As if the output was in a store.
+    monkeypatch.setattr(runs, "RUN_BYTES", 1000)
+    monkeypatch.setattr(runs, "_UNKNOWN_BYTES", 200)
+    groups = []
+    once = write_runs._Merge.process
+
+    @functools.wraps(once)
+    def process(self, element, plan):
+        groups.append(element[0])
+        yield from once(self, element, plan)
+
+    monkeypatch.setattr(write_runs._Merge, "process", process)
+    if merged:
+        monkeypatch.setattr(run_ranges, "MOST_RANGES", 1)
+        monkeypatch.setattr(run_ranges, "RUN_BYTES", 1000)
     write(map(record, range(700)), tmp_path / "b", **flags)
     assert files_of(tmp_path / "a") == files_of(tmp_path / "b")
+    # The seven shards of each split are groups of four: the root of fourteen.
+    assert sorted(groups) == ([0, 1, 1 << 17, (1 << 17) + 1] if merged else [])
 
 
 @pytest.mark.slow
@@ -207,7 +226,7 @@ def test_a_directory_that_is_found_unusable_while_the_pipeline_runs_is_named_in_
     file = tmp_path / "parent" / obstacle
     file.parent.mkdir(parents=True, exist_ok=True)
     file.touch()
-    step = _EncodeRecords(output, spool_of(output, "x."))
+    step = _EncodeRecords(output, write_runs.spool_of(output, "x."))
     step.setup()
     step.start_bundle()
     list(step.process(record(1)))

@@ -1,0 +1,157 @@
+"""Brings runs of encoded records to the writers of their shards: the one shuffle, of locators.
+
+A shard reads a range of each run. Where that would be too many requests, runs are first merged: each task
+of the merge reads the ranges of a group of neighbouring shards, and writes runs of that group alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import resource
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.pvalue import AsSingleton, TaggedOutput
+
+from beam_jobs.dataset.encoded_records import write_spooled
+from beam_jobs.dataset.output import Output
+from beam_jobs.dataset.resume import ShardResult
+from beam_jobs.dataset.shard_writer import ShardWriter
+from beam_jobs.pipeline.steps import ShardStep, at_end_of_bundle, count_shard
+from beam_jobs.plan.run_ranges import groups_of, locate, neighbours_of
+from beam_jobs.plan.shards import Plan, shards_of
+from beam_jobs.records.runs import RunBuilder, RunIndex
+from beam_jobs.records.spool import HeldLocators, Spool
+from beam_jobs.records.spool_reader import SpoolReader
+from beam_jobs.storage.atomic import STAGING
+from readers.format.manifest import join
+
+_GROUPS = "groups"
+
+
+def spool_of(output: Output, name: str = "") -> Spool:
+    """The files beside an output that hold its encoded records.
+
+    Args:
+        name: The start of the files' names.
+    """
+    return Spool(join(output.directory, STAGING), name)
+
+
+def _neighbours(plan: Plan, spool: Spool) -> int:
+    """The number of shards in a group; 1 on a disk, where a range costs a system call."""
+    return 1 if spool.on_disk else neighbours_of(plan)
+
+
+class _Locate(beam.DoFn):
+    """Packed index of a run -> (split and shard, locators), or the same by group of shards."""
+
+    def __init__(self, spool: Spool) -> None:
+        self._spool = spool
+
+    def start_bundle(self) -> None:
+        self._shards, self._groups = HeldLocators(), HeldLocators()
+
+    def process(self, packed: bytes, plan: bytes) -> Iterator[Any]:
+        known = Plan.unpack(plan)
+        neighbours = _neighbours(known, self._spool)
+        located = locate(RunIndex.unpack(packed), known, neighbours)
+        if neighbours == 1:
+            yield from self._shards.add(located)
+        else:
+            yield from _in_groups(self._groups.add(located))
+
+    def finish_bundle(self) -> Iterator[Any]:
+        yield from map(at_end_of_bundle, self._shards.release())
+        yield from map(at_end_of_bundle, _in_groups(self._groups.release()))
+
+
+def _in_groups(located: Iterable[tuple[int, bytes]]) -> Iterator[TaggedOutput]:
+    return (TaggedOutput(_GROUPS, found) for found in located)
+
+
+class _Merge(beam.DoFn):
+    """(group of shards, locators of its records) -> (split and shard, locators of merged runs)."""
+
+    def __init__(self, spool: Spool) -> None:
+        self._spool = spool
+
+    def process(
+        self, element: tuple[int, Iterable[bytes]], plan: bytes
+    ) -> Iterator[tuple[int, bytes]]:
+        group, packed = element
+        known = Plan.unpack(plan)
+        neighbours = _neighbours(known, self._spool)
+        assign = functools.partial(shards_of, known)
+        builder, held = RunBuilder(self._spool, assign), HeldLocators()
+        try:
+            with SpoolReader(self._spool) as reader:
+                for block in reader.whole_blocks(packed):
+                    shards = assign(block.splits, block.hashes)
+                    ours = groups_of(shards, neighbours) == group
+                    for run in builder.add(block if ours.all() else block.take(ours.nonzero()[0])):
+                        yield from held.add(locate(run, known))
+            for run in builder.finish():
+                yield from held.add(locate(run, known))
+        except BaseException:
+            builder.give_up()
+            raise
+        yield from held.release()
+
+
+class _Write(ShardStep[ShardResult]):
+    """(split and shard, locators of its records) -> its result."""
+
+    def __init__(self, output: Output, processes: int, spool: Spool) -> None:
+        super().__init__(processes)
+        self._output, self._spool = output, spool
+
+    def setup(self) -> None:
+        super().setup()
+        # A shard may have records of every process, and each has a file of its own.
+        with contextlib.suppress(ValueError, OSError):
+            _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+    def process(self, element: tuple[int, Iterable[bytes]], plan: bytes) -> Iterator[ShardResult]:
+        key, locators = element
+        writer = ShardWriter(self._output, Plan.unpack(plan), key)
+        yield from self.submit(write_spooled, writer, self._spool, list(locators))
+
+    def outputs(self, result: ShardResult) -> Iterator[ShardResult]:
+        count_shard(result)
+        yield result
+
+
+class WriteRuns(beam.PTransform):
+    """(packed indexes of runs, packed plan) -> the `ShardResult` of each shard.
+
+    Args:
+        output: The dataset.
+        processes: Above 1, two shards are written at once.
+        spool: Holds the runs.
+    """
+
+    def __init__(self, output: Output, processes: int, spool: Spool) -> None:
+        super().__init__()
+        self._output, self._processes, self._spool = output, processes, spool
+
+    def expand(self, inputs: tuple[beam.PCollection, beam.PCollection]) -> beam.PCollection:
+        runs, packed_plan = inputs
+        plan = AsSingleton(packed_plan)
+        located = runs | "Locate" >> beam.ParDo(_Locate(self._spool), plan).with_outputs(
+            _GROUPS, main="shards"
+        )
+        merged = (
+            located[_GROUPS]
+            | "GroupNeighbours" >> beam.GroupByKey()
+            | "Merge" >> beam.ParDo(_Merge(self._spool), plan)
+        )
+        return (
+            (located["shards"], merged)
+            | beam.Flatten()
+            | "GroupByShard" >> beam.GroupByKey()
+            | "Write" >> beam.ParDo(_Write(self._output, self._processes, self._spool), plan)
+        )
