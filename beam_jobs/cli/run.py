@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import apache_beam as beam
 from apache_beam.metrics import MetricsFilter
-from apache_beam.options.pipeline_options import StandardOptions
 from apache_beam.runners.runner import PipelineResult
 
 from beam_jobs.cli.command import Command
@@ -32,6 +31,7 @@ from beam_jobs.cli.report import (
     warnings_of,
 )
 from beam_jobs.dataset.reasons import first_rejects, reasons_of
+from beam_jobs.dataset.replace import check_replaced
 from beam_jobs.dataset.reservation import reserved
 from beam_jobs.engines.dataflow import is_followed, on_dataflow
 from beam_jobs.engines.launch import launch
@@ -63,6 +63,7 @@ def run_job(command: Command) -> Outcome | None:
         result, seconds = _launch(command, command.name.capitalize() >> command.transform)
     if on_dataflow(command.beam) and not is_followed(command.beam):
         return None
+    check_replaced(command.output)
     try:
         return Outcome(_manifest(command.output.destination), _kept_shards(result), seconds)
     except (DatasetError, OSError, ValueError) as error:
@@ -77,22 +78,6 @@ def _launch(
     inputs = command.job.inputs
     return launch(
         transform, command.beam, command.output.destination, [*inputs.patterns, inputs.root]
-    )
-
-
-def stall_warning(command: Command) -> str:
-    """A warning about a job that may hang; empty for any other."""
-    runner = command.beam.view_as(StandardOptions).runner
-    if (
-        runner not in ("FlinkRunner", "SparkRunner", "PortableRunner")
-        or command.job.as_file_job()
-        or is_local(command.output.destination)
-    ):
-        return ""
-    return (
-        f"--output {command.output.destination}: records are shuffled through the engine on "
-        "their way to a store; on Flink and Spark a task with more than 400 MB of them may hang: write "
-        "to a disk that all workers share, or use more tasks (docs/scale.md)"
     )
 
 
@@ -188,7 +173,7 @@ def main_job(command: Command, report: Report) -> None:
         JobError: The job failed, or could not be planned.
     """
     report.note(f"note: {command.note}" if command.note else "", job=command.name)
-    report.warn(*command.warnings, stall_warning(command))
+    report.warn(*command.warnings)
     if command.dry_run:
         _survey(command, report)
     else:

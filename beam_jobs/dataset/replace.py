@@ -12,13 +12,14 @@ import dataclasses
 import json
 
 from beam_jobs.dataset.directory import (
+    MARKER,
     NEXT,
     relative_names,
     working_directory,
 )
 from beam_jobs.dataset.output import Output
 from beam_jobs.dataset.reservation import refuse_if_running, reserved
-from beam_jobs.errors import UsageError
+from beam_jobs.errors import DataError, UsageError
 from beam_jobs.records.rejects import REJECTS
 from beam_jobs.storage.atomic import (
     STAGING,
@@ -117,6 +118,19 @@ def _new_names(directory: str, names: set[str]) -> list[str]:
     if MANIFEST in new:
         write_file(directory, JOURNAL, json.dumps(new).encode())
     return new
+
+
+def check_replaced(output: Output) -> None:
+    """Checks the end of a job of which the runner reports success.
+
+    Raises:
+        DataError: The dataset that was to be replaced is still there, because the runner lost the last step.
+    """
+    if output.replaces and _content(join(output.directory, MARKER)) is not None:
+        raise DataError(
+            f"--output {output.replaces}: the runner reports success, but the dataset there is the older "
+            "one; run the job again"
+        )
 
 
 def was_committed(output: Output, manifest: Manifest) -> bool:

@@ -1,0 +1,77 @@
+"""Jobs on a simulated engine and store that fail in every way, from seeds."""
+
+from collections import Counter
+
+import pytest
+
+from beam_jobs.__main__ import main
+from beam_jobs.dataset import encoded_records
+from beam_jobs.pipeline import commit
+from tests.simulation.scenario import TEXT, flags_of, job_of, simulate
+from tests.simulation.world import World
+from tests.support.datasets import files_of
+
+PARTS, SEEDS = 10, 50
+
+# Seeds of a campaign that found a fault.
+FOUND: list[int] = []
+
+
+def test_the_simulated_runner_writes_what_beams_own_writes(tmp_path):
+    assert main([*flags_of(TEXT), "--output", str(tmp_path / "out")]) == 0
+    theirs = files_of(tmp_path / "out")
+    del theirs["manifest.json"]  # It has versions of packages.
+    for name in ("text", "merged", "replaced"):
+        found = dict(job_of(name).expected)
+        assert found.pop("manifest.json")
+        assert found == theirs
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_whatever_fails_a_dataset_is_whole_or_has_no_manifest(part):
+    struck = Counter[str]()
+    for seed in range(part * SEEDS, (part + 1) * SEEDS):
+        struck += simulate(seed)
+    everything = {"dies", "refused", "unanswered", "full", "retried", "zombie", "lost", "repeated"}
+    assert {*everything, "runs: complete", "runs: failed", "runs: crashed"} <= struck.keys()
+
+
+@pytest.mark.parametrize("seed", FOUND)
+def test_what_once_failed(seed):
+    simulate(seed)
+
+
+def first_failure(seeds: range) -> int | None:
+    """The first seed for which something does not hold."""
+    for seed in seeds:
+        try:
+            simulate(seed)
+        except Exception:
+            return seed
+    return None
+
+
+def test_a_store_that_shows_half_an_object_is_caught(monkeypatch):
+    put = World.put
+
+    def in_halves(self, path, data):
+        self.objects[path] = data[: len(data) // 2]
+        put(self, path, data)
+
+    monkeypatch.setattr(World, "put", in_halves)
+    assert first_failure(range(1000)) is not None
+
+
+def test_a_job_that_does_not_count_its_records_is_caught(monkeypatch):
+    job_of("text")  # Undisturbed.
+    reconcile = commit.reconcile
+
+    def trusting(plan, results, counted, *others):
+        try:
+            return reconcile(plan, results, counted, *others)
+        except Exception:
+            return [[r for r in results if r.split == split] for split in range(2)]
+
+    monkeypatch.setattr(encoded_records, "check_records", lambda *_: None)
+    monkeypatch.setattr(commit, "reconcile", trusting)
+    assert first_failure(range(0, 2000, 5)) is not None

@@ -1,0 +1,119 @@
+"""A Beam pipeline as a list of nodes, which a simulated runner can run many times."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.internal import pickler
+from apache_beam.pipeline import AppliedPTransform, Pipeline, PipelineVisitor
+from apache_beam.pvalue import AsDict, AsIter, AsList, AsSideInput, AsSingleton, PCollection
+from apache_beam.transforms import core
+
+# These are nodes as a whole; what they consist of is the runner's business.
+_WHOLE = (core.Create, core.CombineGlobally, core.CombinePerKey, beam.Reshuffle)
+
+
+@dataclass
+class Node:
+    """A transform.
+
+    Attributes:
+        name: Its full label.
+        transform: The transform.
+        inputs: The collections that it reads, by number.
+        outputs: Tag -> collection that it writes, by number.
+        step: The pickled DoFn of a ParDo.
+        sides: (kind of side input, number of its collection), or a plain value, in the order of the arguments.
+    """
+
+    name: str
+    transform: beam.PTransform
+    inputs: list[int]
+    outputs: dict[str | None, int]
+    step: bytes = b""
+    sides: list[Any] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Side:
+    """A side input: how it is seen, and the number of its collection."""
+
+    kind: type[AsSideInput]
+    collection: int
+
+    def value(self, elements: list[Any]) -> Any:
+        """What a step gets."""
+        if self.kind is AsSingleton:
+            if len(elements) != 1:
+                raise ValueError(f"a singleton has {len(elements)} elements")
+            return elements[0]
+        if self.kind is AsDict:
+            return dict(elements)
+        return iter(elements) if self.kind is AsIter else list(elements)
+
+
+class _Collector(PipelineVisitor):
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self._numbers: dict[int, int] = {}
+        self._kept: list[PCollection] = []  # So that no two have the same id.
+        self._inside: AppliedPTransform | None = None
+
+    def enter_composite_transform(self, transform_node: AppliedPTransform) -> None:
+        if self._inside is None and isinstance(transform_node.transform, _WHOLE):
+            self._inside = transform_node
+            self._add(transform_node)
+
+    def leave_composite_transform(self, transform_node: AppliedPTransform) -> None:
+        if self._inside is transform_node:
+            self._inside = None
+
+    def visit_transform(self, transform_node: AppliedPTransform) -> None:
+        if self._inside is None:
+            self._add(transform_node)
+
+    def _number(self, collection: PCollection) -> int:
+        self._kept.append(collection)
+        return self._numbers.setdefault(id(collection), len(self._numbers))
+
+    def _add(self, applied: AppliedPTransform) -> None:
+        transform = applied.transform
+        node = Node(
+            applied.full_label,
+            transform,
+            [self._number(found) for found in applied.inputs if isinstance(found, PCollection)],
+            {tag: self._number(found) for tag, found in applied.outputs.items()},
+        )
+        if isinstance(transform, beam.ParDo):
+            node.step = pickler.dumps(transform.fn)
+            arguments, named = transform.raw_side_inputs
+            assert not named, applied.full_label
+            node.sides = [self._side(argument) for argument in arguments]
+        self.nodes.append(node)
+
+    def _side(self, argument: Any) -> Any:
+        if not isinstance(argument, AsSideInput):
+            return argument
+        kind = next(k for k in (AsSingleton, AsDict, AsList, AsIter) if isinstance(argument, k))
+        return Side(kind, self._number(argument.pvalue))
+
+
+def nodes_of(transform: beam.PTransform) -> list[Node]:
+    """The nodes of a whole pipeline, each after those that it depends on."""
+    pipeline = Pipeline()
+    _ = pipeline | transform
+    collector = _Collector()
+    pipeline.visit(collector)
+    return collector.nodes
+
+
+def grouped(pairs: Iterable[tuple[Any, Any]]) -> list[tuple[Any, list[Any]]]:
+    """(key, its values) for each key."""
+    found: dict[bytes, tuple[Any, list[Any]]] = {}
+    for key, value in pairs:
+        found.setdefault(pickle.dumps(key), (key, []))[1].append(value)
+    return list(found.values())

@@ -1,0 +1,189 @@
+"""A store in memory whose requests fail as a seed says, and which may end the job."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import random
+import threading
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import google_crc32c
+
+from beam_jobs.errors import DataError
+from beam_jobs.storage.object_store import ChangedError, FileInfo, Part, Store, Upload, failing
+
+
+class Died(BaseException):
+    """A process ends here. No code of the project may catch it."""
+
+
+@dataclass(frozen=True)
+class Faults:
+    """How often each fault strikes, as a probability.
+
+    Attributes:
+        dies: A request ends the attempt that makes it.
+        refused: A request fails for good before it has an effect.
+        unanswered: A request has its effect, and fails all the same.
+        full: A write finds no room.
+        crash: A request ends the whole job.
+        retried: An attempt fails between two elements.
+        zombie: An attempt is believed dead, and goes on beside others.
+        lost, repeated: An element between two steps.
+    """
+
+    dies: float = 0
+    refused: float = 0
+    unanswered: float = 0
+    full: float = 0
+    crash: float = 0
+    retried: float = 0
+    zombie: float = 0
+    lost: float = 0
+    repeated: float = 0
+
+
+class Crash(BaseException):
+    """The whole job ends here: driver, workers and all."""
+
+
+_WRITES = ("put", "create", "add", "finish", "copy")
+
+
+class World(Store):
+    """All objects of a store, and the faults of one run.
+
+    Requests come from several threads, so what strikes one follows from its kind, its path and how often
+    it was made, not from the order among all.
+    """
+
+    def __init__(self) -> None:
+        self.objects: dict[str, bytes] = {}
+        self.uploads: dict[int, str] = {}
+        self._lock = threading.Lock()
+        self.calm()
+
+    def calm(self) -> None:
+        """Ends all faults."""
+        self.disturb(0, Faults())
+
+    def disturb(self, seed: int, faults: Faults) -> None:
+        """Begins a run with these faults."""
+        self.faults, self._seed = faults, seed
+        self.struck: Counter[str] = Counter()
+        self._made: Counter[tuple[str, str]] = Counter()
+
+    def _request(self, kind: str, path: str) -> str:
+        """Raises if a fault strikes before the request; returns "unanswered" if one does after it."""
+        with self._lock:
+            self._made[kind, path] += 1
+            drawn = f"{self._seed} {kind} {path} {self._made[kind, path]}"
+        chance = random.Random(hashlib.sha256(drawn.encode()).digest()).random()
+        for name in ("crash", "dies", "refused", "unanswered", "full"):
+            chance -= getattr(self.faults, name)
+            if chance < 0:
+                break
+        else:
+            return ""
+        if name == "full" and kind not in _WRITES:
+            return ""
+        self.struck[name] += 1
+        if name == "crash":
+            raise Crash(path)
+        if name == "dies":
+            raise Died(path)
+        if name == "refused":
+            raise failing(path, f"503 {kind}")
+        if name == "full":
+            raise OSError(errno.ENOSPC, "No space left on device", path)
+        return name
+
+    def _answer(self, fault: str, path: str) -> None:
+        if fault:
+            raise failing(path, "the connection broke")
+
+    def listed(self, prefix: str) -> Iterator[FileInfo]:
+        fault = self._request("list", prefix)
+        self._answer(fault, prefix)
+        for path in sorted(self.objects):
+            if path.startswith(prefix):
+                yield FileInfo(path, len(self.objects[path]), 0)
+
+    def read(self, path: str, start: int, size: int | None, version: Any = None) -> Part:
+        self._answer(self._request("read", path), path)
+        if path not in self.objects:
+            raise FileNotFoundError(f"{path}: no such object")
+        data = self.objects[path]
+        if version is not None and version != google_crc32c.value(data):
+            raise ChangedError(f"{path}: it was replaced while it was read")
+        stop = len(data) if size is None else start + size
+        return Part(data[start:stop], len(data), google_crc32c.value(data))
+
+    def checksum(self, path: str) -> tuple[int, int | None]:
+        self._answer(self._request("checksum", path), path)
+        if path not in self.objects:
+            raise FileNotFoundError(f"{path}: no such object")
+        return len(self.objects[path]), google_crc32c.value(self.objects[path])
+
+    def put(self, path: str, data: bytes) -> None:
+        fault = self._request("put", path)
+        self.objects[path] = bytes(data)
+        self._answer(fault, path)
+
+    def create(self, path: str, data: bytes) -> bool:
+        fault = self._request("create", path)
+        new = path not in self.objects
+        if new:
+            self.objects[path] = bytes(data)
+        self._answer(fault, path)
+        return new
+
+    def upload(self, path: str) -> Upload:
+        self._answer(self._request("upload", path), path)
+        return _Upload(self, path)
+
+    def copy(self, path: str, target: str) -> None:
+        fault = self._request("copy", path)
+        if path not in self.objects:
+            raise FileNotFoundError(f"{path}: no such object")
+        self.objects[target] = self.objects[path]
+        self._answer(fault, path)
+
+    def delete(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            fault = self._request("delete", path)
+            self.objects.pop(path, None)
+            self._answer(fault, path)
+
+    def drop_uploads(self, prefix: str) -> None:
+        self._answer(self._request("drop", prefix), prefix)
+        for number, path in list(self.uploads.items()):
+            if path.startswith(prefix):
+                del self.uploads[number]
+
+
+class _Upload:
+    def __init__(self, world: World, path: str) -> None:
+        self._world, self._path = world, path
+        self._parts: list[bytes] = []
+        world.uploads[id(self)] = path
+
+    def add(self, data: bytes) -> None:
+        self._world._answer(self._world._request("add", self._path), self._path)
+        self._parts.append(bytes(data))
+
+    def finish(self) -> None:
+        fault = self._world._request("finish", self._path)
+        if id(self) not in self._world.uploads:
+            raise DataError(f"{self._path}: its multipart upload was aborted")
+        del self._world.uploads[id(self)]
+        self._world.objects[self._path] = b"".join(self._parts)
+        self._world._answer(fault, self._path)
+
+    def give_up(self) -> None:
+        self._world._request("give_up", self._path)
+        self._world.uploads.pop(id(self), None)
