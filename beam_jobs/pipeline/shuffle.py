@@ -22,7 +22,7 @@ from beam_jobs.dataset.resume import ShardResult
 from beam_jobs.dataset.shard_writer import ShardWriter
 from beam_jobs.errors import DataError
 from beam_jobs.pipeline.steps import ShardStep, at_end_of_bundle, count_shard
-from beam_jobs.plan.shards import Plan, assign_shards
+from beam_jobs.plan.shards import HeldBlocks, Plan, assign_shards
 from beam_jobs.records.blocks import Block
 from beam_jobs.records.spool import HeldLocators, Spool, SpoolReader
 from beam_jobs.storage.atomic import STAGING
@@ -31,12 +31,20 @@ from readers.format.manifest import join
 
 
 class _AssignShards(beam.DoFn):
+    """Packed blocks -> (split and shard, packed blocks of the records that belong to that shard)."""
+
     def __init__(self, compress: bool) -> None:
         self._compress = compress
 
+    def start_bundle(self) -> None:
+        self._held, self._plan = HeldBlocks(self._compress), b""
+
     def process(self, packed: bytes, plan: bytes) -> Iterator[tuple[int, bytes]]:
-        for key, part in assign_shards(Block.unpack(packed), Plan.unpack(plan)):
-            yield key, part.pack(self._compress)
+        self._plan = plan
+        yield from self._held.add(Block.unpack(packed), plan)
+
+    def finish_bundle(self) -> Iterator[Any]:
+        yield from map(at_end_of_bundle, self._held.release(self._plan))
 
 
 class _AssignSpooled(beam.DoFn):
