@@ -35,6 +35,10 @@ from beam_jobs.sources.source import reference_key, unpack_reference
 # is then cheap beside making them (5 ms or more), and a few in flight take little memory.
 _BATCH_BYTES = 1 << 20
 
+# A task waits for the first of its requests to a store, some 60 ms, and for no other: so many bytes
+# keep a processor busy for longer, and the results of a few tasks still take little memory.
+_STORE_BATCH_BYTES = 16 << 20
+
 _BATCH_FILES = 256
 
 
@@ -118,7 +122,8 @@ def _runs(
 ) -> Iterator[Run]:
     """Yields the records of files in order, and merges their statistics."""
     packed = pickle.dumps(loader.load)
-    step = max(1, min(_BATCH_BYTES // max(record_bytes, 1), _BATCH_FILES))
+    batch_bytes = _STORE_BATCH_BYTES if loader.job.inputs.in_store else _BATCH_BYTES
+    step = max(1, min(batch_bytes // max(record_bytes, 1), _BATCH_FILES))
     tasks = (
         (packed, references[start : start + step]) for start in range(0, len(references), step)
     )
