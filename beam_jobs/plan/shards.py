@@ -147,7 +147,7 @@ class HeldBlocks:
     """Blocks of a bundle that are divided among the shards together.
 
     A block of 512 references has two or three for each of 200 shards, and such a part takes 98 bytes a
-    reference; a part of hundreds takes 24.
+    reference; a part of 50 takes 27.
 
     Args:
         compress: Whether to compress the payloads of parts.

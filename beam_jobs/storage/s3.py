@@ -306,7 +306,7 @@ _FILES = "Files"
 def _parse_listing(
     response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: Any
 ) -> None:
-    """Parses the objects of a listing before botocore does, for which a thousand take 80 ms instead of 7."""
+    """Parses the objects of a listing before botocore does, for which a thousand take 60 ms instead of 4."""
     if response_dict["status_code"] != 200:
         return
     root = ElementTree.fromstring(response_dict["body"])
