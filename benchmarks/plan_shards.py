@@ -6,11 +6,15 @@ a shard, and the keys of each shard are counted. Nothing is kept between passes,
 with the number of keys. For comparison, the obvious algorithm sorts all hashes in memory.
 
     python benchmarks/plan_shards.py --keys 100_000_000 --shards 10_000 --json plan.json
+
+With `--references`, references with these keys are made, too, and divided among the shards as the
+pipeline does it, a million in each task: their bytes before and after, and the processor time.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import pickle
@@ -25,14 +29,18 @@ import numpy as np
 from beam_jobs.engines.pool import Pool, call_pickled
 from beam_jobs.plan.boundaries import draft_split, finish_plan, pick_boundaries, wanted_hashes
 from beam_jobs.plan.placement import Placement
-from beam_jobs.plan.shards import BINS, Plan, bin_counts
+from beam_jobs.plan.shards import BINS, HeldBlocks, Plan, bin_counts
 from beam_jobs.plan.splits import Splits
-from beam_jobs.records.blocks import Block
+from beam_jobs.records.blocks import Block, BlockBuilder
 from beam_jobs.records.ragged import Ragged
+from beam_jobs.sources.source import Source, pack_reference
 from readers.format.display import format_table
 
 # Keys generated and hashed at a time: 8 MB of hashes.
 STEP = 1_000_000
+
+# A time in nanoseconds; files follow each other in some milliseconds.
+_MODIFIED = 1_764_000_000 * 10**9
 
 
 class Keys:
@@ -71,8 +79,29 @@ class Keys:
         counts = np.bincount(split.shard_of(block.hashes), minlength=split.shards)
         return counts, hashing, time.perf_counter() - began
 
+    def group(self, start: int, stop: int, plan: bytes) -> tuple[np.ndarray, float, float]:
+        """Returns the parts of references, and their bytes before and after, and the seconds as above."""
+        began = time.perf_counter()
+        builder = BlockBuilder(compress=True)
+        keys = [f"site-{n % 97}/run-{n:09d}.npy" for n in range(start, stop)]
+        orders = self._placement.orders(key.encode() for key in keys).tolist()
+        packed: list[bytes] = []
+        for n, (key, order) in enumerate(zip(keys, orders, strict=True), start):
+            source = Source(key, 6_600 + n % 1_000, _MODIFIED + 7_000_000 * n)
+            if block := builder.add(order, 0, pack_reference(source)):
+                packed.append(block)
+        packed += filter(None, [builder.flush()])
+        making, began = time.perf_counter() - began, time.perf_counter()
+        held = HeldBlocks(compress=True)
+        parts = after = 0
+        adding = (part for block in packed for part in held.add(Block.unpack(block), plan))
+        for _, part in itertools.chain(adding, held.release(plan)):
+            parts, after = parts + 1, after + len(part)
+        counts = np.array([parts, sum(map(len, packed)), after])
+        return counts, making, time.perf_counter() - began
 
-def plan(keys: int, shards: int, processes: int) -> dict[str, float | int]:
+
+def plan(keys: int, shards: int, processes: int, references: bool) -> dict[str, float | int]:
     """Plans, assigns and counts; returns the figures.
 
     Raises:
@@ -115,6 +144,12 @@ def plan(keys: int, shards: int, processes: int) -> dict[str, float | int]:
     sizes = np.zeros(shards, np.int64)
     for part in passes(pipeline.assign, found.pack()):
         sizes += part
+    if references:
+        grouped = sum(passes(pipeline.group, found.pack()), np.zeros(3, np.int64))
+        figures["reference_parts"] = int(grouped[0])
+        figures["reference_bytes_listed"], figures["reference_bytes_grouped"] = map(
+            int, grouped[1:]
+        )
     pool.close()
     figures["fewest"], figures["most"] = int(sizes.min()), int(sizes.max())
     if sizes.sum() != keys or figures["most"] - figures["fewest"] > 1:
@@ -145,15 +180,19 @@ def main() -> None:
     parser.add_argument(
         "--processes", type=int, default=os.cpu_count() or 1, help="(default: one per core)"
     )
+    parser.add_argument("--references", action="store_true", help="divide references, too")
     parser.add_argument("--json", type=Path, help="write all figures to this file")
     arguments = parser.parse_args()
     rows = []
     for keys in arguments.keys:
-        rows.append(plan(keys, arguments.shards, arguments.processes))
+        rows.append(plan(keys, arguments.shards, arguments.processes, arguments.references))
         rows[-1] |= sort_everything(keys, arguments.shards)
     header = ["keys", "shards", "keys/shard", "wall s", "hashing CPU s", "planning CPU s"]
     header += ["side inputs kB", "driver MB", "sort s", "sort MB"]
     print(format_table([header, *map(_row, rows)]))
+    if arguments.references:
+        header = ["references", "shards", "B listed", "B grouped", "each part", "CPU µs"]
+        print("\n" + format_table([header, *map(_reference_row, rows)]))
     if arguments.json:
         arguments.json.write_text(json.dumps(rows, indent=1) + "\n")
 
@@ -172,6 +211,18 @@ def _row(figures: dict[str, float | int]) -> list[str]:
         f"{figures['peak_mb_driver']:,.0f}",
         f"{figures['sort_s']:.1f}",
         f"{figures['sort_mb']:,.0f}",
+    ]
+
+
+def _reference_row(figures: dict[str, float | int]) -> list[str]:
+    keys = figures["keys"]
+    return [
+        f"{keys:,}",
+        f"{figures['shards']:,}",
+        f"{figures['reference_bytes_listed'] / keys:.1f}",
+        f"{figures['reference_bytes_grouped'] / keys:.1f}",
+        f"{keys / figures['reference_parts']:,.0f}",
+        f"{figures['group_cpu_s'] / keys * 1e6:.1f}",
     ]
 
 

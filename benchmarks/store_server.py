@@ -1,19 +1,25 @@
-"""A store with the part of S3's protocol that readers use, which answers each request after a latency.
+"""A store with the part of S3's protocol that reads, which answers each request after a latency.
 
     python store_server.py FOLDER --latency MILLISECONDS
 
 It prints its port. `GET /BUCKET/KEY` returns the file FOLDER/BUCKET/KEY, or a range of it;
-`GET /` returns the number of requests and of bytes of bodies since the last `DELETE /`.
-Signatures are not checked.
+`GET /BUCKET?list-type=2` lists the files in FOLDER/BUCKET, which must not change;
+`GET /` returns the number of requests, of bytes of bodies, and of requests at the same time at most,
+since the last `DELETE /`. Signatures are not checked.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import bisect
+import contextlib
 import mmap
+import os
 import socket
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from xml.sax.saxutils import escape
 
 from aiohttp import web
 
@@ -21,8 +27,11 @@ _WRITE_BYTES = 1 << 20
 
 _MISSING = "<Error><Code>NoSuchKey</Code></Error>"
 
-# Some drivers look for a folder of the name of a missing object.
-_NOTHING = "<ListBucketResult><KeyCount>0</KeyCount></ListBucketResult>"
+_OBJECT = (
+    "<Contents><Key>{}</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified>"
+    "<ETag>&quot;9b2cf535f27731c974343645a3985328&quot;</ETag><Size>{}</Size>"
+    "<StorageClass>STANDARD</StorageClass></Contents>"
+)
 
 
 class Store:
@@ -35,20 +44,82 @@ class Store:
 
     def __init__(self, folder: Path, latency: float) -> None:
         self._folder, self._latency = folder, latency
-        self._requests = self._bytes = 0
+        self._requests = self._bytes = self._under_way = self._most = 0
+        self._listed: dict[str, list[tuple[str, int]]] = {}
+
+    @contextlib.contextmanager
+    def _counted(self) -> Iterator[None]:
+        self._requests += 1
+        self._under_way += 1
+        self._most = max(self._most, self._under_way)
+        try:
+            yield
+        finally:
+            self._under_way -= 1
 
     async def counts(self, request: web.Request) -> web.Response:
         """Returns the numbers of requests and of bytes, or resets them."""
         if request.method == "DELETE":
-            self._requests = self._bytes = 0
-        return web.json_response({"requests": self._requests, "bytes": self._bytes})
+            self._requests = self._bytes = self._most = 0
+        return web.json_response(
+            {
+                "requests": self._requests,
+                "bytes": self._bytes,
+                "at once": self._most,
+            }
+        )
+
+    def _objects(self, bucket: str) -> list[tuple[str, int]]:
+        """Returns (key, size) of all objects in a bucket, in order."""
+        if bucket not in self._listed:
+            top = self._folder / bucket
+            found = [
+                (os.path.relpath(path, top), os.path.getsize(path))
+                for folder, _, names in os.walk(top)
+                for path in (os.path.join(folder, name) for name in names)
+            ]
+            self._listed[bucket] = sorted(found)
+        return self._listed[bucket]
+
+    def _page(self, bucket: str, query: Mapping[str, str]) -> str:
+        """Returns a page of a listing."""
+        prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
+        after = query.get("continuation-token") or query.get("start-after", "")
+        objects, most = self._objects(bucket), int(query.get("max-keys", 1000))
+        at = max(bisect.bisect_right(objects, (after, 1 << 62)), bisect.bisect(objects, (prefix,)))
+        lines: dict[str, str] = {}
+        last = ""
+        while at < len(objects) and objects[at][0].startswith(prefix) and len(lines) < most:
+            last, size = objects[at]
+            inside, slash, _ = last[len(prefix) :].partition(delimiter or "\0")
+            at += 1
+            if slash:
+                folder = escape(prefix + inside + slash)
+                lines[folder] = f"<CommonPrefixes><Prefix>{folder}</Prefix></CommonPrefixes>"
+                last = prefix + inside + slash + "\U0010ffff"
+                at = bisect.bisect_right(objects, (last, 0))
+            else:
+                lines[last] = _OBJECT.format(escape(last), size)
+        more = at < len(objects) and objects[at][0].startswith(prefix)
+        token = f"<NextContinuationToken>{escape(last)}</NextContinuationToken>" if more else ""
+        return (
+            f"<ListBucketResult><KeyCount>{len(lines)}</KeyCount>{token}"
+            f"<IsTruncated>{str(more).lower()}</IsTruncated>{''.join(lines.values())}"
+            "</ListBucketResult>"
+        )
 
     async def object(self, request: web.Request) -> web.StreamResponse:
-        """Returns an object or a range of it."""
-        self._requests += 1
+        """Returns an object, a range of it, or a page of a listing."""
+        with self._counted():
+            return await self._object(request)
+
+    async def _object(self, request: web.Request) -> web.StreamResponse:
         await asyncio.sleep(self._latency)
         if "list-type" in request.query:
-            return web.Response(text=_NOTHING, content_type="application/xml")
+            bucket = request.match_info["key"].rstrip("/")
+            return web.Response(
+                text=self._page(bucket, request.query), content_type="application/xml"
+            )
         path = self._folder / request.match_info["key"]
         if not path.is_file():
             return web.Response(status=404, text=_MISSING, content_type="application/xml")

@@ -45,7 +45,7 @@ _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 _DONE = {
     "starting": "started",
     "listing": "listed",
-    "counting lines": "counted lines",
+    "counting records": "counted records",
     "comparing": "compared",
     "counting": "counted",
     "sampling": "sampled",

@@ -29,6 +29,8 @@ from beam_jobs.records.rejects import OnReject, Reject, Stage
 from beam_jobs.sources.chunks import Task
 from beam_jobs.sources.labels import Label
 from beam_jobs.sources.source import Source
+from beam_jobs.storage.ahead import Read
+from beam_jobs.storage.objects import reading_ahead
 
 # Bytes of encoded records that are handed over at a time.
 _BATCH_BYTES = 16 << 20
@@ -77,12 +79,13 @@ class _Placed(NamedTuple):
 
 def _files(job: PartsJob, task: Task) -> Iterator[tuple[Source, bytes | None]]:
     """Yields the files of a task, and the bytes of those that are members of a packed archive."""
-    for chunk in task.chunks:
-        source = chunk.source
-        if source.packed and not source.error:
-            yield from job.unpacked(source)
-        else:
-            yield source, None
+    sources = [chunk.source for chunk in task.chunks]
+    with reading_ahead(itertools.chain.from_iterable(map(job.inputs.reads, sources))):
+        for source in sources:
+            if source.packed and not source.error:
+                yield from job.unpacked(source)
+            else:
+                yield source, None
 
 
 def _content(job: PartsJob, source: Source, data: bytes | None) -> bytes:
@@ -249,6 +252,14 @@ class FilesInParts(RecordJob):
 
     def as_file_job(self) -> FileJob | None:
         return None if self.has_windows or self.inputs.packed else cast(PartsJob, self)
+
+    def reads(self, source: Source) -> Iterator[Read]:
+        """Yields what `load` reads of stores; by default it is the file."""
+        return self.inputs.reads(source)
+
+    def class_reads(self, source: Source) -> Iterator[Read]:
+        """Yields what `classes_of` reads of stores; by default it is nothing."""
+        return iter(())
 
     def parts_in(self, source: Source, content: Callable[[], bytes]) -> Iterator[Part]:
         """Yields the parts of a file; by default it is one."""

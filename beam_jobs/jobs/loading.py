@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +26,8 @@ from beam_jobs.records.statistics import Statistics
 from beam_jobs.sources.classes import ClassIds, Names
 from beam_jobs.sources.labels import LABEL, count_labels
 from beam_jobs.sources.source import Source, unpack_reference
+from beam_jobs.storage.ahead import Window
+from beam_jobs.storage.objects import reading_ahead
 from readers.format.encode import Encoder
 from readers.format.schema import Schema
 
@@ -45,12 +48,13 @@ def source_error(job: FileJob, source: Source) -> str:
 def classes_in(job: FileJob, sources: Sequence[Source]) -> dict[str, Counter[str]]:
     """How often each class occurs in some records, by feature."""
     found = {LABEL: count_labels(label_or_none(job, source) for source in sources)}
-    for source in sources:
-        try:
-            for feature, names in job.classes_of(source).items():
-                found.setdefault(feature, Counter()).update(names)
-        except RejectError:
-            pass  # Loading it reports why.
+    with reading_ahead(itertools.chain.from_iterable(map(job.class_reads, sources))):
+        for source in sources:
+            try:
+                for feature, names in job.classes_of(source).items():
+                    found.setdefault(feature, Counter()).update(names)
+            except RejectError:
+                pass  # Loading it reports why.
     return found
 
 
@@ -110,10 +114,25 @@ class Loader:
         Raises:
             UsageError: A record does not fit the others.
         """
+        sources = list(map(unpack_reference, references))
+        with self._reading_ahead(sources):
+            return self._framed(sources)
+
+    def measure(self, references: Sequence[bytes]) -> list[int | Reject]:
+        """The size of each framed record in bytes, or its reject."""
+        sources = list(map(unpack_reference, references))
+        with self._reading_ahead(sources):
+            loaded = [self._framed([source]) for source in sources]
+        return [part.rejects[0] if part.rejects else int(part.lengths[0]) for part in loaded]
+
+    def _reading_ahead(self, sources: Sequence[Source]) -> Window:
+        return reading_ahead(itertools.chain.from_iterable(map(self.job.reads, sources)))
+
+    def _framed(self, sources: Sequence[Source]) -> FramedRecords:
         encoder = RecordEncoder(self._encoder)
         frames: list[bytes] = []
         rejects: list[Reject] = []
-        for source in map(unpack_reference, references):
+        for source in sources:
             try:
                 record = self.record(source)
                 facts = record.pop(MORE_FRAMES, False), record.pop(UNANNOTATED, False)
@@ -125,8 +144,3 @@ class Loader:
         statistics = dict(encoder.statistics()).get(0, Statistics(self.schema))
         lengths = np.fromiter(map(len, frames), np.int64, len(frames))
         return FramedRecords(b"".join(frames), lengths, rejects, statistics)
-
-    def measure(self, references: Sequence[bytes]) -> list[int | Reject]:
-        """The size of each framed record in bytes, or its reject."""
-        loaded = (self.load([reference]) for reference in references)
-        return [part.rejects[0] if part.rejects else int(part.lengths[0]) for part in loaded]

@@ -20,6 +20,7 @@ from beam_jobs.sources.extra_features import ExtraFeature
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import LABEL, Label, Labels
 from beam_jobs.sources.source import Source
+from beam_jobs.storage.ahead import Read
 from readers.format.schema import Feature, Schema
 
 
@@ -55,8 +56,18 @@ def complete_schema(
     return Schema(with_encodings(features, encodings, compressed))
 
 
-# A task of uncounted ranges -> the line ends in each range.
-LineCounter = Callable[[Task], list[RangeCount]]
+@dataclass(frozen=True)
+class RangeCounter:
+    """How the records of files that are cut by bytes are counted and numbered.
+
+    Attributes:
+        count: A task of uncounted ranges -> what is in each.
+        number: The counts of all ranges of a file, in any order -> a numbered chunk for each.
+    """
+
+    count: Callable[[Task], list[RangeCount]]
+    number: Callable[[Iterable[RangeCount]], Iterator[Chunk]]
+
 
 # A task -> its id, and three arrays with a row for each of its texts but the rejected ones: the
 # text's number among all texts of the task, int64 [n], its digest, uint8 [n, 16], and its place in
@@ -134,6 +145,12 @@ class FileJob(Protocol):
 
     def sources(self, pattern: str) -> Iterator[Source]:
         """Yields the sources that one of the inputs' patterns matches."""
+
+    def reads(self, source: Source) -> Iterator[Read]:
+        """Yields what `load` reads of stores, in its order."""
+
+    def class_reads(self, source: Source) -> Iterator[Read]:
+        """Yields what `classes_of` reads of stores, in its order."""
 
     def classes_of(self, source: Source) -> Mapping[str, Iterable[str]]:
         """The names of the classes in a record, by feature; `label` is not among them.
@@ -279,8 +296,8 @@ class RecordJob(abc.ABC):
         """The job itself if each record is a whole file, so references can be shuffled; else None."""
         return None
 
-    def line_counter(self) -> LineCounter | None:
-        """Counts the lines of chunks that are not numbered; None if there are no such chunks."""
+    def range_counter(self) -> RangeCounter | None:
+        """Numbers the chunks that are not numbered; None if there are no such chunks."""
         return None
 
     def digester(self, rules: SplitRules) -> Digester | None:

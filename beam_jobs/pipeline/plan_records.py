@@ -23,27 +23,28 @@ from beam_jobs.jobs.text.duplicates import Tally, check_tally
 from beam_jobs.jobs.text.sample import Sample, check_training, learn
 from beam_jobs.pipeline.plan_shards import Planned, PlanShards, Prepare, Side
 from beam_jobs.pipeline.plan_strata import plan_splits
-from beam_jobs.pipeline.steps import MergeFn, TaskStep
+from beam_jobs.pipeline.steps import MergeFn, TaskStep, cut_patterns, with_span
 from beam_jobs.pipeline.text_steps import (
     BuildVocabulary,
-    CountLinesFn,
+    CountRangesFn,
     DigestFn,
     MarkDuplicates,
     SampleFn,
-    number_lines,
+    number_ranges,
 )
 from beam_jobs.plan.group_splits import GroupSizes, check_planned
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.strata import LabelHashes
 from beam_jobs.plan.summary import Summary, label_names_of
 from beam_jobs.sources.chunks import Task, batch_chunks
+from beam_jobs.storage.ranges import Span
 from readers.format.schema import Schema
 
 Counted = LabelHashes | GroupSizes
 
 
 class _ListTasks(beam.DoFn):
-    """Patterns -> tasks, tasks of ranges whose lines must be counted first, and their numbers.
+    """(Pattern, span) -> tasks, tasks of ranges whose records must be counted first, and their numbers.
 
     Args:
         phases: What progress calls the passes over all tasks.
@@ -54,16 +55,17 @@ class _ListTasks(beam.DoFn):
     def __init__(self, job: RecordJob, phases: Sequence[str]) -> None:
         self._job, self._phases = job, phases
 
-    def _tasks(self, pattern: str) -> Iterator[Task]:
+    def _tasks(self, pattern: str, span: Span) -> Iterator[Task]:
         """Yields tasks of numbered chunks, and tasks of ranges of one file that have no numbers."""
-        chunks = itertools.chain.from_iterable(map(self._job.chunks, self._job.sources(pattern)))
+        sources = with_span(self._job, span).sources(pattern)
+        chunks = itertools.chain.from_iterable(map(self._job.chunks, sources))
         for _, alike in itertools.groupby(chunks, lambda c: (not c.first) and c.source.key):
-            yield from batch_chunks(alike)
+            yield from batch_chunks(alike, self._job.inputs.task_bytes)
 
-    def process(self, pattern: str) -> Iterator[Any]:
+    def process(self, part: tuple[str, Span]) -> Iterator[Any]:
         progress.begin("listing")
         found = size = uncounted = 0
-        for task in self._tasks(pattern):
+        for task in self._tasks(*part):
             found += len(task.chunks)
             size += task.size
             if task.chunks[0].first:
@@ -72,7 +74,7 @@ class _ListTasks(beam.DoFn):
                 uncounted += task.size
                 yield TaggedOutput(self.UNCOUNTED, task)
         if uncounted:
-            progress.expect(CountLinesFn.PHASE, uncounted, "B")
+            progress.expect(CountRangesFn.PHASE, uncounted, "B")
         for phase in self._phases:
             progress.expect(phase, size, "B")
         Metrics.counter("files", "chunks").inc(found)
@@ -164,13 +166,9 @@ class PlanRecords(beam.PTransform):
 
     def expand(self, pipeline: beam.Pipeline) -> Planned:
         job, output = self._job, self._output
-        listed = (
-            pipeline
-            | "Patterns" >> beam.Create(job.inputs.patterns)
-            | "List"
-            >> beam.ParDo(_ListTasks(job, self._phases())).with_outputs(
-                _ListTasks.FOUND, _ListTasks.BYTES, _ListTasks.UNCOUNTED, main="tasks"
-            )
+        parts, cut = cut_patterns(pipeline, job.inputs, self._processes)
+        listed = parts | "List" >> beam.ParDo(_ListTasks(job, self._phases())).with_outputs(
+            _ListTasks.FOUND, _ListTasks.BYTES, _ListTasks.UNCOUNTED, main="tasks"
         )
         found = listed[_ListTasks.FOUND]
         tasks, tally = self._without_duplicates(self._numbered_tasks(listed))
@@ -188,7 +186,7 @@ class PlanRecords(beam.PTransform):
             found |= "AfterSchema" >> beam.Map(_found_after, schema)
         learns_tokens = isinstance(job.learns, LearnWords | LearnSubwords)
         learns_from = output.placement.splits.training if learns_tokens else None
-        shards = (read[_FirstPass.SUMMARY], read["hashes"], found) | "Plan" >> PlanShards(
+        shards = (read[_FirstPass.SUMMARY], read["hashes"], found, cut) | "Plan" >> PlanShards(
             output,
             patterns=len(job.inputs.patterns),
             prepare=self._prepare,
@@ -222,15 +220,16 @@ class PlanRecords(beam.PTransform):
         ]
 
     def _numbered_tasks(self, listed: beam.pvalue.DoOutputsTuple) -> beam.PCollection:
-        """All tasks; files that were cut into ranges come after their lines are counted."""
+        """All tasks; files that were cut into ranges come after their records are counted."""
         tasks = listed["tasks"]
-        if line_counter := self._job.line_counter():
+        if counter := self._job.range_counter():
             numbered = (
                 listed[_ListTasks.UNCOUNTED]
                 | "SpreadRanges" >> beam.Reshuffle()
-                | "CountLines" >> beam.ParDo(CountLinesFn(line_counter, self._processes))
+                | "CountRanges" >> beam.ParDo(CountRangesFn(counter, self._processes))
                 | "GroupByFile" >> beam.GroupByKey()
-                | "NumberLines" >> beam.FlatMap(number_lines)
+                | "NumberRanges"
+                >> beam.FlatMap(number_ranges, counter, self._job.inputs.task_bytes)
             )
             tasks = (tasks, numbered) | "AllTasks" >> beam.Flatten()
         return tasks | "Spread" >> beam.Reshuffle()

@@ -21,7 +21,7 @@ from beam_jobs.jobs.protocols import FileJob
 from beam_jobs.jobs.record import label_or_none
 from beam_jobs.pipeline.plan_shards import Planned, PlanShards, Prepare
 from beam_jobs.pipeline.plan_strata import plan_splits
-from beam_jobs.pipeline.steps import loading_pool
+from beam_jobs.pipeline.steps import cut_patterns, loading_pool, with_span
 from beam_jobs.plan.group_splits import GroupSizes, check_planned, unpack_splits
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.strata import LabelHashes
@@ -29,22 +29,24 @@ from beam_jobs.plan.summary import SAMPLE, SampledRecord, Summary, label_names_o
 from beam_jobs.records.blocks import Block, BlockBuilder
 from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.source import pack_reference, unpack_reference
+from beam_jobs.storage.ranges import Span
 
 
 class _ListFiles(beam.DoFn):
-    """Patterns -> packed blocks of references, and the number of references."""
+    """(Pattern, span) -> packed blocks of references, and the number of references."""
 
     FOUND = "found"
 
     def __init__(self, job: FileJob, output: Output) -> None:
         self._job, self._placement = job, output.placement
 
-    def process(self, pattern: str) -> Iterator[Any]:
+    def process(self, part: tuple[str, Span]) -> Iterator[Any]:
+        pattern, span = part
         builder = BlockBuilder(compress=True)
         placement = self._placement
         found = reported = 0
         progress.advance("listing", 0)
-        for source in self._job.sources(pattern):
+        for source in with_span(self._job, span).sources(pattern):
             found += 1
             key = source.key
             try:
@@ -115,7 +117,9 @@ class _Measure:
 
     def __call__(self, references: list[bytes]) -> list[int | Reject]:
         packed = pickle.dumps(self._loader.measure)
-        tasks = ((packed, [reference]) for reference in references)
+        step = -(-len(references) // self._processes) or 1
+        starts = range(0, len(references), step)
+        tasks = ((packed, references[start : start + step]) for start in starts)
         return [
             size
             for sizes in loading_pool(self._processes).map(call_pickled, tasks)
@@ -190,11 +194,9 @@ class PlanReferences(beam.PTransform):
 
     def expand(self, pipeline: beam.Pipeline) -> Planned:
         job, output = self._job, self._output
-        listed = (
-            pipeline
-            | "Patterns" >> beam.Create(job.inputs.patterns)
-            | "List"
-            >> beam.ParDo(_ListFiles(job, output)).with_outputs(_ListFiles.FOUND, main="blocks")
+        parts, cut = cut_patterns(pipeline, job.inputs, self._processes)
+        listed = parts | "List" >> beam.ParDo(_ListFiles(job, output)).with_outputs(
+            _ListFiles.FOUND, main="blocks"
         )
         blocks = listed["blocks"]
         if self._processes == 1:
@@ -213,7 +215,7 @@ class PlanReferences(beam.PTransform):
         places = blocks | "Summarise" >> beam.ParDo(_Summarise(job, output)).with_outputs(
             _Summarise.SUMMARY, main="blocks"
         )
-        counted = (places[_Summarise.SUMMARY], places["blocks"], listed[_ListFiles.FOUND])
+        counted = (places[_Summarise.SUMMARY], places["blocks"], listed[_ListFiles.FOUND], cut)
         shards = counted | "Plan" >> PlanShards(
             output,
             _Measure(job, output, self._processes),

@@ -51,14 +51,24 @@ class _DraftPlan(beam.DoFn):
         self._output, self._measure, self._patterns = output, measure, patterns
         self._prepare = prepare
 
-    def process(self, _: Any, summary: Summary, listed: list[int] | None = None) -> Iterator[Any]:
+    def process(
+        self,
+        _: Any,
+        summary: Summary,
+        listed: list[int] | None = None,
+        cut: list[int] | None = None,
+    ) -> Iterator[Any]:
         output = self._output
-        if listed is not None and (len(listed), sum(listed)) != (self._patterns, summary.inputs):
-            raise DataError(
-                f"{len(listed)} of {self._patterns} patterns were listed; {sum(listed)} inputs "
-                f"were listed, {summary.inputs} reached the planning. The runner lost or repeated "
-                "some: no dataset was written, run the job again"
-            )
+        if listed is not None:
+            cut = [1] * self._patterns if cut is None else cut
+            counts = len(cut), len(listed), sum(listed)
+            if counts != (self._patterns, sum(cut), summary.inputs):
+                raise DataError(
+                    f"{len(cut)} of {self._patterns} patterns were cut; {len(listed)} of "
+                    f"{sum(cut)} parts of them were listed; {sum(listed)} inputs were listed, "
+                    f"{summary.inputs} reached the planning. The runner lost or repeated some: no "
+                    "dataset was written, run the job again"
+                )
         if not any(split.rejected or split.histogram().any() for split in summary.splits):
             raise UsageError("the inputs hold no record: no dataset was written")
         if self._prepare:
@@ -149,14 +159,16 @@ class Planned(NamedTuple):
 
 
 class PlanShards(beam.PTransform):
-    """(Summary of each block, packed blocks of hashes, numbers of inputs by pattern) -> PlannedShards.
+    """(Summary of each block, packed blocks of hashes, numbers of inputs, of parts) -> PlannedShards.
 
-    Without the numbers of inputs, nothing checks that the runner has handed over all of them.
+    The numbers are of the inputs in each part of a pattern, and of the parts of each pattern, which
+    are the patterns themselves without the last ones. Without numbers of inputs, nothing checks that
+    the runner has handed over all of them.
 
     Args:
         output: The dataset.
         measure: Measures sampled records; None if the summaries hold sizes already.
-        patterns: The number of patterns that are listed.
+        patterns: The number of patterns.
         prepare: Makes the output directory ready for shards; None leaves it alone.
         check: The summary -> the summary, or an error if earlier passes saw other records.
     """

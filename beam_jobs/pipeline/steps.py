@@ -7,6 +7,7 @@ import pickle
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, ClassVar, Generic, TypeVar
 
 import apache_beam as beam
@@ -21,6 +22,8 @@ from beam_jobs.engines.pool import Pool, Window, call_pickled, shared_pool
 from beam_jobs.jobs.protocols import Mergeable
 from beam_jobs.packages import check_crc32c
 from beam_jobs.sources.chunks import Task
+from beam_jobs.sources.inputs import Inputs
+from beam_jobs.storage.ranges import ALL, Span
 
 T = TypeVar("T")
 
@@ -41,6 +44,53 @@ _SHARDS_AT_ONCE = 2
 def loading_pool(processes: int) -> Pool:
     """The pool that loads and encodes, shared by all steps in this process."""
     return shared_pool(processes, _PRELOAD)
+
+
+class CutPatterns(beam.DoFn):
+    """Patterns -> (pattern, the span of names that a task lists), and the number of spans of each.
+
+    Args:
+        inputs: The inputs that the patterns are of.
+        processes: The number of processes of our own; with more than one there is one worker, which
+            lists no faster in spans.
+    """
+
+    CUT = "cut"
+
+    def __init__(self, inputs: Inputs, processes: int) -> None:
+        self._inputs, self._processes = inputs, processes
+
+    def process(self, pattern: str) -> Iterator[Any]:
+        spans = self._inputs.spans(pattern) if self._processes == 1 else [ALL]
+        yield TaggedOutput(self.CUT, len(spans))
+        for span in spans:
+            yield pattern, span
+
+
+def cut_patterns(
+    pipeline: beam.Pipeline, inputs: Inputs, processes: int
+) -> tuple[beam.PCollection, beam.PCollection]:
+    """The outputs of `CutPatterns` for all patterns of some inputs, spread over the workers."""
+    patterns = pipeline | "Patterns" >> beam.Create(inputs.patterns)
+    cut = patterns | "Cut" >> beam.ParDo(CutPatterns(inputs, processes)).with_outputs(
+        CutPatterns.CUT, main="parts"
+    )
+    parts = cut["parts"]
+    if processes == 1:
+        parts |= "SpreadParts" >> beam.Reshuffle()
+    return parts, cut[CutPatterns.CUT]
+
+
+J = TypeVar("J")
+
+
+def with_span(job: J, span: Span) -> J:
+    """A job that lists a span of its inputs."""
+    if span == ALL:
+        return job
+    of_job: Any = job
+    replaced: J = replace(of_job, inputs=replace(of_job.inputs, span=span))
+    return replaced
 
 
 class WindowStep(beam.DoFn, abc.ABC, Generic[T]):

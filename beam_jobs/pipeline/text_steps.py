@@ -11,7 +11,7 @@ import apache_beam as beam
 from apache_beam.pvalue import AsList, AsSingleton, TaggedOutput
 
 from beam_jobs.dataset.output import Output
-from beam_jobs.jobs.protocols import Digester, LearnSubwords, LineCounter
+from beam_jobs.jobs.protocols import Digester, LearnSubwords, RangeCounter
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.jobs.text.duplicates import (
     DIGEST_ROW,
@@ -20,7 +20,6 @@ from beam_jobs.jobs.text.duplicates import (
     pack_digests,
     with_dropped,
 )
-from beam_jobs.jobs.text.lines import numbered_chunks
 from beam_jobs.jobs.text.sample import Sample
 from beam_jobs.jobs.text.tokens import (
     WordCounts,
@@ -34,25 +33,28 @@ from beam_jobs.sources.chunks import RangeCount, Task, batch_chunks
 from readers.format.manifest import RESERVED_IDS
 
 
-class CountLinesFn(TaskStep[list[RangeCount]]):
+class CountRangesFn(TaskStep[list[RangeCount]]):
     """Task of ranges -> (key of the file, the counts of the ranges)."""
 
-    PHASE = "counting lines"
+    PHASE = "counting records"
 
-    def __init__(self, count: LineCounter, processes: int) -> None:
+    def __init__(self, counter: RangeCounter, processes: int) -> None:
         super().__init__(processes)
-        self._count = count
+        self._counter = counter
 
-    def work(self) -> LineCounter:
-        return self._count
+    def work(self) -> Callable[[Task], list[RangeCount]]:
+        return self._counter.count
 
     def outputs(self, result: list[RangeCount]) -> Iterator[tuple[str, list[RangeCount]]]:
         yield result[0].range.source.key, result
 
 
-def number_lines(element: tuple[str, Iterable[list[RangeCount]]]) -> Iterator[Task]:
+def number_ranges(
+    element: tuple[str, Iterable[list[RangeCount]]], counter: RangeCounter, task_bytes: int
+) -> Iterator[Task]:
     """Yields the tasks of a file whose ranges have been counted."""
-    yield from batch_chunks(numbered_chunks(itertools.chain.from_iterable(element[1])))
+    counts = itertools.chain.from_iterable(element[1])
+    yield from batch_chunks(counter.number(counts), task_bytes)
 
 
 class DigestFn(TaskStep[tuple[str, Any]]):

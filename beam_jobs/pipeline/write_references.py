@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import pickle
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import apache_beam as beam
 import numpy as np
@@ -23,8 +24,14 @@ from beam_jobs.jobs.protocols import FileJob
 from beam_jobs.jobs.record import label_or_none
 from beam_jobs.pipeline.commit import CommitDataset
 from beam_jobs.pipeline.plan_references import PlanReferences
-from beam_jobs.pipeline.steps import STATISTICS, ShardStep, count_shard, loading_pool
-from beam_jobs.plan.shards import Plan, assign_shards
+from beam_jobs.pipeline.steps import (
+    STATISTICS,
+    ShardStep,
+    at_end_of_bundle,
+    count_shard,
+    loading_pool,
+)
+from beam_jobs.plan.shards import HeldBlocks, Plan
 from beam_jobs.records.blocks import Block
 from beam_jobs.records.statistics import Statistics
 from beam_jobs.sources.classes import Names
@@ -34,15 +41,25 @@ from beam_jobs.sources.source import reference_key, unpack_reference
 # is then cheap beside making them (5 ms or more), and a few in flight take little memory.
 _BATCH_BYTES = 1 << 20
 
+# A task waits for the first of its requests to a store, some 60 ms, and for no other: so many bytes
+# keep a processor busy for longer, and the results of a few tasks still take little memory.
+_STORE_BATCH_BYTES = 16 << 20
+
 _BATCH_FILES = 256
 
 
 class _AssignShards(beam.DoFn):
-    """Packed block of references -> (split and shard, packed block of its references)."""
+    """Packed blocks of references -> (split and shard, packed blocks of the references of that shard)."""
+
+    def start_bundle(self) -> None:
+        self._held, self._plan = HeldBlocks(compress=True), b""
 
     def process(self, packed: bytes, plan: bytes) -> Iterator[tuple[int, bytes]]:
-        for key, part in assign_shards(Block.unpack(packed), Plan.unpack(plan)):
-            yield key, part.pack(compress=True)
+        self._plan = plan
+        yield from self._held.add(Block.unpack(packed), plan)
+
+    def finish_bundle(self) -> Iterator[Any]:
+        yield from map(at_end_of_bundle, self._held.release(self._plan))
 
 
 class _WriteReferences(ShardStep[tuple[ShardResult, Statistics]]):
@@ -125,7 +142,8 @@ def _runs(
 ) -> Iterator[Run]:
     """Yields the records of files in order, and merges their statistics."""
     packed = pickle.dumps(loader.load)
-    step = max(1, min(_BATCH_BYTES // max(record_bytes, 1), _BATCH_FILES))
+    batch_bytes = _STORE_BATCH_BYTES if loader.job.inputs.in_store else _BATCH_BYTES
+    step = max(1, min(batch_bytes // max(record_bytes, 1), _BATCH_FILES))
     tasks = (
         (packed, references[start : start + step]) for start in range(0, len(references), step)
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -77,6 +77,21 @@ class Block:
         """Yields (split, hashes of its records) for each split in the block."""
         for split in np.unique(self.splits).tolist():
             yield split, self.hashes[self.splits == split]
+
+    @classmethod
+    def join(cls, blocks: Sequence[Block]) -> Block:
+        """The block of the records of some blocks, one or more."""
+        payloads = Ragged(
+            np.concatenate([block.payloads.lengths for block in blocks]),
+            b"".join([block.payloads.data for block in blocks]),
+        )
+        hashes = np.concatenate([block.hashes for block in blocks])
+        return cls(hashes, np.concatenate([block.splits for block in blocks]), payloads)
+
+    def pieces(self, size: int) -> Iterator[Block]:
+        """Yields blocks of consecutive records, in order, whose payloads begin in `size` bytes each."""
+        starts = self.payloads.ends - self.payloads.lengths
+        yield from (piece for _, piece in self.by(starts // size))
 
     def take(self, rows: np.ndarray) -> Block:
         """The block of some rows, int [m]."""

@@ -6,10 +6,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from beam_jobs.errors import DataError
 from beam_jobs.sources.source import Source
 
 # Small enough to spread a file over cores, large enough that 50 us and a seek for each are nothing.
 CHUNK_BYTES = 2 << 20
+
+# A task waits for the first of its requests to a store, some 60 ms, and for no other: several chunks
+# keep a processor busy for five times as long.
+STORE_TASK_BYTES = 4 * CHUNK_BYTES
 
 # Small files share a task, up to this many.
 _MAX_CHUNKS = 256
@@ -40,14 +45,15 @@ class Chunk:
 
 
 class RangeCount(NamedTuple):
-    """Line ends in a range of a file's bytes.
+    """Lines or records in a range of a file's bytes.
 
     Attributes:
         range: The range.
-        newlines: How many line ends are in it.
-        begin: The byte of the file at which the first line of the range begins; the end of the range
-            if none begins in it.
-        last: The byte after the last line end in the range; the beginning of the range without any.
+        newlines: How many line ends are in it, or how many records begin in it.
+        begin: The byte of the file at which the first line or record of the range begins; the end of the
+            range if none begins in it.
+        last: The byte after the last line end in the range, or after the last record that begins in
+            it; the beginning of the range without any.
         error: Why the range cannot be read; else empty.
     """
 
@@ -83,14 +89,42 @@ class Task:
         return f"{first.source.key}#{first.start}"
 
 
-def batch_chunks(chunks: Iterable[Chunk]) -> Iterator[Task]:
-    """Yields tasks of several megabytes: a large file in many, many small files in one."""
+def byte_ranges(source: Source, size: int = CHUNK_BYTES) -> Iterator[Chunk]:
+    """Yields the ranges of a file's bytes, up to `size` bytes each, that are not counted yet."""
+    for start in range(0, source.size, size):
+        end = min(start + size, source.size)
+        yield Chunk(source, start, end, 0, end - start)
+
+
+def in_order(counts: Iterable[RangeCount], what: str) -> list[RangeCount]:
+    """The counts of all ranges of a file, sorted.
+
+    Args:
+        counts: The counts, in any order.
+        what: What was counted, for the error.
+
+    Raises:
+        DataError: The ranges do not cover the file, or overlap.
+    """
+    ranges = sorted(counts, key=lambda count: count.range.start)
+    source = ranges[0].range.source
+    ends = [0, *(count.range.end for count in ranges)]
+    if [count.range.start for count in ranges] != ends[:-1] or ends[-1] != source.size:
+        raise DataError(
+            f"{source.key}: the runner lost or repeated a range of its {what}; no dataset was written, "
+            "run the job again"
+        )
+    return ranges
+
+
+def batch_chunks(chunks: Iterable[Chunk], task_bytes: int = CHUNK_BYTES) -> Iterator[Task]:
+    """Yields tasks of at least `task_bytes`: a large file in many, many small files in one."""
     batch: list[Chunk] = []
     size = 0
     for chunk in chunks:
         batch.append(chunk)
         size += chunk.size
-        if size >= CHUNK_BYTES or len(batch) >= _MAX_CHUNKS:
+        if size >= task_bytes or len(batch) >= _MAX_CHUNKS:
             yield Task(tuple(batch))
             batch, size = [], 0
     if batch:

@@ -11,10 +11,18 @@ import io
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import BinaryIO
 
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.sources.archives.archive import archive_kind, members, open_member, read_member, walk
+from beam_jobs.sources.archives.archive import (
+    archive_kind,
+    member_bytes,
+    members,
+    open_member,
+    read_member,
+    walk,
+)
 from beam_jobs.sources.archives.member import Member
 from beam_jobs.sources.archives.sidecars import (
     MemberGroup,
@@ -26,12 +34,21 @@ from beam_jobs.sources.archives.sidecars import (
     stem_of,
     too_large,
 )
+from beam_jobs.sources.chunks import CHUNK_BYTES, STORE_TASK_BYTES, Chunk
 from beam_jobs.sources.rows import DEFAULT, Dialect
 from beam_jobs.sources.source import Source, used_columns
+from beam_jobs.storage.ahead import Read
 from beam_jobs.storage.files import open_file, open_seekable, read_bytes
-from beam_jobs.storage.listing import match
+from beam_jobs.storage.listing import match, spans_of_pattern
+from beam_jobs.storage.objects import EAGER_BYTES, is_store
 from beam_jobs.storage.paths import absolute, common_root, inside, is_local
+from beam_jobs.storage.ranges import ALL, Span
 from readers.format.tfrecord import MAX_RECORD_BYTES
+
+
+def _has_index(path: str) -> bool:
+    """Whether listing a file takes longer than a request: an archive, or a Parquet table."""
+    return archive_kind(path) in ("zip", "tar") or path.lower().endswith(".parquet")
 
 
 def _skips_none(path: str) -> bool:
@@ -52,6 +69,7 @@ class Inputs:
         skips: Whether to skip a file that a pattern matches, or a member (`x.zip/name`), given its path.
         dialect: How tables and texts are written.
         key: What a record's key is: "path", or "member" for the paths of members inside their archives.
+        span: The names that are listed, if the inputs are in a store.
     """
 
     patterns: tuple[str, ...]
@@ -62,6 +80,7 @@ class Inputs:
     skips: Callable[[str], bool] = _skips_none
     dialect: Dialect = DEFAULT
     key: str = "path"
+    span: Span = ALL
 
     @classmethod
     def of(
@@ -92,6 +111,16 @@ class Inputs:
         """Whether a pattern names `.tar.gz` files, which can only be read from front to back."""
         return any(pattern.lower().endswith((".gz", ".tgz")) for pattern in self.patterns)
 
+    @cached_property
+    def in_store(self) -> bool:
+        """Whether the inputs are objects of a store, each read of which waits for an answer."""
+        return is_store(self.root)
+
+    @property
+    def task_bytes(self) -> int:
+        """The bytes of inputs that a task reads, if there are as many."""
+        return STORE_TASK_BYTES if self.in_store else CHUNK_BYTES
+
     def path(self, key: str) -> str:
         """The path of a file."""
         return f"{self.root}/{key}"
@@ -107,10 +136,14 @@ class Inputs:
         listed = None if is_local(pattern) or self.skips is not _skips_none else limit
         found = (
             Source(path[start:], size, modified)
-            for path, size, modified in match(pattern, listed, in_order=limit is not None)
+            for path, size, modified in match(pattern, listed, limit is not None, self.span)
             if not in_output(path) and not self.skips(path)
         )
         return itertools.islice(found, limit)
+
+    def spans(self, pattern: str) -> list[Span]:
+        """The values of `span` with which as many tasks list everything that a pattern matches."""
+        return spans_of_pattern(pattern, _has_index) if self.in_store else [ALL]
 
     def sources(self, pattern: str, limit: int | None = None) -> Iterator[Source]:
         """Yields the files that one of the patterns matches, and members of its `.zip` and `.tar` files.
@@ -259,6 +292,34 @@ class Inputs:
             return open_file(self.path_of(source))
         archive = open_file(self.path_of(source))
         return open_member(archive, source.location, source.key)
+
+    def reads(self, source: Source, most: int | None = None) -> Iterator[Read]:
+        """Yields the first read of a source in a store; nothing for others, and for packed archives.
+
+        Args:
+            source: The source.
+            most: The most bytes to read, if the beginning of a large file is needed first; None if
+                it is read whole.
+        """
+        if not self.in_store or source.error or source.packed:
+            return
+        path, at = self.path_of(source), source.location
+        if at:
+            size = min(member_bytes(at, source.key), most or MAX_RECORD_BYTES)
+            if size:
+                yield Read(path, at.offset, size, size)
+        elif source.size <= MAX_RECORD_BYTES:
+            whole = most is None or 0 < source.size <= most
+            expected = min(source.size, most or source.size)
+            yield Read(path, 0, None if whole else most, expected)
+
+    def range_reads(self, chunk: Chunk) -> Iterator[Read]:
+        """Yields the reads of a range of bytes and the byte before it; nothing for other files."""
+        if self.in_store:
+            path = self.path_of(chunk.source)
+            for start in range(max(chunk.start - 1, 0), chunk.end, EAGER_BYTES):
+                size = min(EAGER_BYTES, chunk.end - start)
+                yield Read(path, start, size, size)
 
     def read(self, source: Source) -> bytes:
         """Reads a whole source.

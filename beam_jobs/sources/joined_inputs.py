@@ -13,6 +13,8 @@ from beam_jobs.errors import UsageError
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import LABEL
 from beam_jobs.sources.source import Source
+from beam_jobs.storage.ahead import Read
+from beam_jobs.storage.ranges import ALL, Span
 
 _PLACES = {"{recording}": "(?P<recording>.+)", "{array}": "(?P<array>[^/]+)", "*": "[^/]*"}
 
@@ -56,6 +58,9 @@ class JoinedInputs(Inputs):
     @cached_property
     def _regex(self) -> re.Pattern[str]:
         return join_regex(self.join)
+
+    def spans(self, pattern: str) -> list[Span]:
+        return [ALL]
 
     def sources(self, pattern: str, limit: int | None = None) -> Iterator[Source]:
         """Yields all recordings for the first pattern, as the files of one may match several patterns.
@@ -119,6 +124,11 @@ class JoinedInputs(Inputs):
                 for name in sorted(parts)
             ),
         )
+
+    def reads(self, source: Source, most: int | None = None) -> Iterator[Read]:
+        """Yields the reads of the files of a recording."""
+        for _, path, size, _ in source.joined:
+            yield Read(path, 0, None, size)
 
     def read(self, source: Source) -> bytes:
         """Reads nothing: the files of a recording are read one by one."""

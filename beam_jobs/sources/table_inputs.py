@@ -24,6 +24,7 @@ from beam_jobs.sources.tables import EXPECTED, column_names, read_rows, table_ki
 from beam_jobs.storage.files import open_seekable
 from beam_jobs.storage.listing import match
 from beam_jobs.storage.paths import absolute, absolute_path, common_root, is_local
+from beam_jobs.storage.ranges import ALL, Span
 
 # Rows that are read to learn the columns of a table: not every line of .jsonl has all of them.
 SAMPLED_ROWS = 100
@@ -105,6 +106,9 @@ class TableInputs(Inputs):
     def _above(self) -> str:
         """The common folder of all tables, which the keys of invalid rows are relative to."""
         return common_root(list(self.patterns))
+
+    def spans(self, pattern: str) -> list[Span]:
+        return [ALL]
 
     def sources(self, pattern: str, limit: int | None = None) -> Iterator[Source]:
         """Yields the files that the rows of some tables name.

@@ -22,6 +22,7 @@ from beam_jobs.storage.object_store import (
     PART_BYTES,
     ChangedError,
     FileInfo,
+    Page,
     Part,
     Store,
     Upload,
@@ -41,6 +42,12 @@ _SECONDS = 60.0
 
 _DELETED_AT_ONCE = 16
 
+# Connections that are kept, for as many requests at once.
+_CONNECTIONS = 32
+
+# What a listing says of each object.
+_LISTED = "items(name,size,updated),nextPageToken"
+
 _SCOPES = ["https://www.googleapis.com/auth/cloud-platform"]
 
 _SIGN_IN = "run gcloud auth application-default login, or set GOOGLE_APPLICATION_CREDENTIALS"
@@ -51,6 +58,9 @@ class GcsStore(Store):
 
     def __init__(self) -> None:
         self._client = _client(storage_options())
+        for scheme in ("https://", "http://"):
+            adapter = requests.adapters.HTTPAdapter(pool_maxsize=_CONNECTIONS)
+            self._client._http.mount(scheme, adapter)
         self._retry = DEFAULT_RETRY.with_delay(*backoff.wait_limits(), 2).with_timeout(_SECONDS)
 
     def blob(self, path: str) -> Any:
@@ -58,12 +68,34 @@ class GcsStore(Store):
         bucket, key = bucket_and_key(path)
         return self._client.bucket(bucket).blob(key)
 
-    def listed(self, prefix: str) -> Iterator[FileInfo]:
+    def _blobs(self, prefix: str, **wanted: Any) -> Any:
+        """The library's iterator of a listing."""
         bucket, key = bucket_and_key(prefix)
+        return self._client.list_blobs(bucket, prefix=key, retry=self._retry, **wanted)
+
+    def listed(self, prefix: str) -> Iterator[FileInfo]:
         with _job_errors(prefix):
-            for found in self._client.list_blobs(bucket, prefix=key, retry=self._retry):
-                modified = int(found.updated.timestamp() * 1e9)
-                yield FileInfo(f"gs://{bucket}/{found.name}", int(found.size), modified)
+            yield from map(_info, self._blobs(prefix, fields=_LISTED))
+
+    def page(self, prefix: str, after: str) -> Page:
+        start = bucket_and_key(after)[1] if after else None
+        with _job_errors(prefix):
+            found = self._blobs(prefix, start_offset=start, fields=_LISTED)
+            for page in found.pages:
+                # The store begins with the name itself.
+                files = [info for info in map(_info, page) if info.path > after]
+                if files:
+                    return Page(files, bool(found.next_page_token))
+        return Page([], False)
+
+    def folders(self, prefix: str) -> Iterator[list[str]]:
+        bucket, _ = bucket_and_key(prefix)
+        seen: set[str] = set()
+        with _job_errors(prefix):
+            found = self._blobs(prefix, delimiter="/", fields="prefixes,nextPageToken")
+            for _ in found.pages:
+                yield sorted(f"gs://{bucket}/{folder}" for folder in found.prefixes - seen)
+                seen |= found.prefixes
 
     def read(self, path: str, start: int, size: int | None, version: Any = None) -> Part:
         for _ in backoff.tries(backoff.TRIES):
@@ -173,6 +205,11 @@ def _client(options: Mapping[str, Any]) -> Any:
         credentials=credentials,
         extra_headers=audited | (options.get("gcs_custom_audit_entries") or {}),
     )
+
+
+def _info(blob: Any) -> FileInfo:
+    modified = int(blob.updated.timestamp() * 1e9)
+    return FileInfo(f"gs://{blob.bucket.name}/{blob.name}", int(blob.size), modified)
 
 
 class _ResumableUpload(BlobWriter):

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from beam_jobs.errors import UsageError
 from beam_jobs.storage.object_store import FileInfo
 from beam_jobs.storage.objects import is_store, store_of
 from beam_jobs.storage.paths import FIXED, fixed_folder, is_local, is_seen, unescaped
+from beam_jobs.storage.ranges import ALL, Span, listed_in_ranges, spans_of
 
 
 def local_files(pattern: str, in_order: bool = False) -> Iterator[FileInfo]:
@@ -59,16 +61,23 @@ def _matching(pattern: str) -> re.Pattern[str]:
     return re.compile(regex.replace("[[]", r"\["))  # The same, without Python's warning.
 
 
-def _remote_files(pattern: str) -> Iterator[FileInfo]:
+def _remote_files(pattern: str, limited: bool, span: Span) -> Iterator[FileInfo]:
     """Yields the files that a pattern matches in a store, or on a Beam filesystem with folders.
 
     Apart from symlinks, the same files match as in `local_files`.
+
+    Args:
+        limited: Whether only the first ones are needed, so that a store is listed page by page.
+        span: The names that a store lists.
     """
     folder, prefix = fixed_folder(pattern), FIXED.findall(pattern)[0]
     wanted, hidden = _matching(pattern), "/." in pattern[len(folder) :]
     top = unescaped(folder)
     if is_store(pattern):
-        found: Iterable[FileInfo] = store_of(pattern).listed(unescaped(prefix))
+        store, start = store_of(pattern), unescaped(prefix)
+        found: Iterable[FileInfo] = (
+            store.listed(start) if limited else listed_in_ranges(store, start, span)
+        )
     else:
         found = walked_files(top)
     for file in found:
@@ -124,29 +133,46 @@ def _local_info(entry: os.DirEntry[str], path: str) -> FileInfo:
     return FileInfo(path, status.st_size, status.st_mtime_ns)
 
 
-def match(pattern: str, limit: int | None = None, in_order: bool = False) -> Iterator[FileInfo]:
+def spans_of_pattern(pattern: str, is_alone: Callable[[str], bool]) -> list[Span]:
+    """The spans that a listing of a pattern in a store is cut into; arguments as for `spans_of`."""
+    with _as_usage_errors(pattern):
+        return spans_of(store_of(pattern), unescaped(FIXED.findall(pattern)[0]), is_alone)
+
+
+@contextlib.contextmanager
+def _as_usage_errors(pattern: str) -> Iterator[None]:
+    """Raises the errors of a filesystem as what they mean for a pattern."""
+    from apache_beam.io.filesystem import BeamIOError
+
+    try:
+        yield
+    except (BeamIOError, ValueError, OSError) as error:
+        raise UsageError(f"--input {pattern}: {error}") from None
+
+
+def match(
+    pattern: str, limit: int | None = None, in_order: bool = False, span: Span = ALL
+) -> Iterator[FileInfo]:
     """Yields the files that a pattern matches.
 
     Args:
         limit: Maximum number of files. The first ones by name are yielded, the same in every run.
         in_order: Whether to sort by name without a limit, too.
+        span: The names that are listed, if the pattern is in a store and there is no limit.
 
     Raises:
         UsageError: the filesystem refuses, or its package is not installed.
     """
-    from apache_beam.io.filesystem import BeamIOError
     from apache_beam.io.filesystems import FileSystems
 
-    try:
+    with _as_usage_errors(pattern):
         if is_local(pattern):
             found = local_files(pattern, in_order or limit is not None)
             yield from itertools.islice(found, limit)
             return
         if is_store(pattern) or FileSystems.get_filesystem(pattern).has_dirs():
-            yield from itertools.islice(_remote_files(pattern), limit)
+            yield from itertools.islice(_remote_files(pattern, limit is not None, span), limit)
             return
         result = FileSystems.match([pattern], limits=[limit])[0]
-    except (BeamIOError, ValueError, OSError) as error:
-        raise UsageError(f"--input {pattern}: {error}") from None
     listed = map(beam_info, result.metadata_list)
     yield from sorted(listed) if in_order else listed

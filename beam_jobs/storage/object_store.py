@@ -34,6 +34,18 @@ class FileInfo(NamedTuple):
     modified: int
 
 
+class Page(NamedTuple):
+    """A part of a listing.
+
+    Attributes:
+        files: Objects in the order of their names.
+        more: Whether there may be objects after these; then there is one at least here.
+    """
+
+    files: list[FileInfo]
+    more: bool
+
+
 class Part(NamedTuple):
     """A range of an object's bytes.
 
@@ -75,6 +87,17 @@ class Store(abc.ABC):
     @abc.abstractmethod
     def listed(self, prefix: str) -> Iterator[FileInfo]:
         """Yields the objects whose URLs begin with the prefix, in the order of their names."""
+
+    @abc.abstractmethod
+    def page(self, prefix: str, after: str) -> Page:
+        """The first objects whose URLs begin with the prefix and follow another URL, which may be empty."""
+
+    @abc.abstractmethod
+    def folders(self, prefix: str) -> Iterator[list[str]]:
+        """Yields pages of folders whose URLs begin with the prefix, in order.
+
+        A folder's URL ends with the first slash after the prefix. Pages with objects alone are empty.
+        """
 
     @abc.abstractmethod
     def read(self, path: str, start: int, size: int | None, version: Any = None) -> Part:

@@ -6,11 +6,14 @@ import contextlib
 import os
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
+from xml.etree import ElementTree
 
 import boto3
 import urllib3.exceptions
 from boto3.s3.transfer import TransferConfig
+from botocore.compat import unquote_str
 from botocore.config import Config
 from botocore.exceptions import (
     BotoCoreError,
@@ -22,11 +25,13 @@ from botocore.exceptions import (
     PartialCredentialsError,
     ProfileNotFound,
 )
+from botocore.utils import parse_timestamp
 
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.storage.object_store import (
     ChangedError,
     FileInfo,
+    Page,
     Part,
     Store,
     Upload,
@@ -42,6 +47,9 @@ from beam_jobs.storage.object_store import (
 from readers.format import backoff
 
 _DELETED_AT_ONCE = 1000
+
+# How the next page of a listing of objects is asked for.
+_FOLLOWING = {"ContinuationToken": "NextContinuationToken"}
 
 # What reading a body raises if the connection breaks.
 _BROKEN = (BotoCoreError, urllib3.exceptions.HTTPError, OSError)
@@ -113,6 +121,7 @@ class S3Store(Store):
             )
         except (BotoCoreError, ValueError) as error:
             raise UsageError(f"s3://: {one_line(error)}; see --s3_endpoint_url and AWS_*") from None
+        self._client.meta.events.register("before-parse.s3.ListObjectsV2", _parse_listing)
 
     def call(self, method: str, path: str, **arguments: Any) -> Any:
         """Calls a method of boto3's client for an object, or for a prefix if the method lists."""
@@ -127,27 +136,39 @@ class S3Store(Store):
                 if number == self._tries or not _may_pass(error):
                     raise _job_error(error, path, reads=method == "get_object") from None
 
-    def _pages(self, method: str, prefix: str, following: Mapping[str, str]) -> Iterator[Any]:
+    def _pages(
+        self, method: str, prefix: str, following: Mapping[str, str], **arguments: str
+    ) -> Iterator[Any]:
         """Yields the pages of a listing.
 
         Args:
             following: The arguments that ask for the next page, and their names in an answer.
+            arguments: Further arguments of the method.
         """
         more: dict[str, str] = {}
         while True:
-            page = self.call(method, prefix, Prefix=bucket_and_key(prefix)[1], **more)
+            key = bucket_and_key(prefix)[1]
+            page = self.call(method, prefix, Prefix=key, **arguments, **more)
             yield page
             if not page.get("IsTruncated"):
                 return
             more = {argument: page[name] for argument, name in following.items()}
 
     def listed(self, prefix: str) -> Iterator[FileInfo]:
+        for page in self._pages("list_objects_v2", prefix, _FOLLOWING):
+            yield from _files(prefix, page)
+
+    def page(self, prefix: str, after: str) -> Page:
+        start = {"StartAfter": bucket_and_key(after)[1]} if after else {}
+        key = bucket_and_key(prefix)[1]
+        page = self.call("list_objects_v2", prefix, Prefix=key, **start)
+        return Page(_files(prefix, page), page["IsTruncated"])
+
+    def folders(self, prefix: str) -> Iterator[list[str]]:
         bucket, _ = bucket_and_key(prefix)
-        following = {"ContinuationToken": "NextContinuationToken"}
-        for page in self._pages("list_objects_v2", prefix, following):
-            for found in page.get("Contents", ()):
-                modified = int(found["LastModified"].timestamp() * 1e9)
-                yield FileInfo(f"s3://{bucket}/{found['Key']}", found["Size"], modified)
+        for page in self._pages("list_objects_v2", prefix, _FOLLOWING, Delimiter="/"):
+            found = page.get("CommonPrefixes", ())
+            yield [f"s3://{bucket}/{folder['Prefix']}" for folder in found]
 
     def read(self, path: str, start: int, size: int | None, version: Any = None) -> Part:
         parts: list[bytes] = []
@@ -276,6 +297,44 @@ class _MultipartUpload:
     def give_up(self) -> None:
         with contextlib.suppress(FileNotFoundError):
             self._store.call("abort_multipart_upload", self._path, UploadId=self._id)
+
+
+# Where `_parse_listing` puts the objects of a page: (key, size in bytes, nanoseconds since the epoch).
+_FILES = "Files"
+
+
+def _parse_listing(
+    response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: Any
+) -> None:
+    """Parses the objects of a listing before botocore does, for which a thousand take 60 ms instead of 4."""
+    if response_dict["status_code"] != 200:
+        return
+    root = ElementTree.fromstring(response_dict["body"])
+    space = root.tag.removesuffix("ListBucketResult")
+    is_quoted = root.findtext(f"{space}EncodingType") == "url"
+    files = customized_response_dict[_FILES] = []
+    for found in root.findall(f"{space}Contents"):
+        values = {child.tag: child.text or "" for child in found}
+        key = values[f"{space}Key"]
+        size, modified = int(values[f"{space}Size"]), _nanoseconds(values[f"{space}LastModified"])
+        files.append((unquote_str(key) if is_quoted else key, size, modified))
+        root.remove(found)
+    response_dict["body"] = ElementTree.tostring(root)
+
+
+def _nanoseconds(time: str) -> int:
+    """A time of a listing, in nanoseconds since the epoch."""
+    try:
+        when = datetime.fromisoformat(time.replace("Z", "+00:00"))
+    except ValueError:  # Other stores may write it in another way that S3 allows.
+        when = parse_timestamp(time)
+    return int(when.timestamp() * 1e9)
+
+
+def _files(prefix: str, page: Mapping[str, Any]) -> list[FileInfo]:
+    """The objects of a page, given the URL that its listing is for."""
+    bucket, _ = bucket_and_key(prefix)
+    return [FileInfo(f"s3://{bucket}/{key}", size, at) for key, size, at in page.get(_FILES, ())]
 
 
 class _BeyondEnd(OSError):

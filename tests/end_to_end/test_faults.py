@@ -38,6 +38,7 @@ from beam_jobs.pipeline import (
     plan_references,
     plan_shards,
     plan_strata,
+    steps,
     text_steps,
     write_records,
     write_references,
@@ -48,6 +49,7 @@ from beam_jobs.pipeline.commit import _Commit
 from beam_jobs.pipeline.steps import STATISTICS
 from beam_jobs.pipeline.write_references import _AssignShards
 from beam_jobs.plan import run_ranges
+from beam_jobs.plan.shards import HeldBlocks
 from beam_jobs.records import runs
 from beam_jobs.records.runs import Held
 from beam_jobs.records.spool import HeldLocators, Spool
@@ -317,8 +319,10 @@ def hand_overs():
         return functools.partial(tamper_with_inputs, cls=cls)
 
     files, texts, every = ["sensors"], ["text"], ["sensors", "text"]
-    yield "patterns of files", files, inputs(plan_references._ListFiles)
-    yield "patterns of texts", texts, inputs(plan_records._ListTasks)
+    yield "patterns", every, inputs(steps.CutPatterns)
+    yield "numbers of parts", every, outputs(steps.CutPatterns, "cut")
+    yield "parts of files", files, inputs(plan_references._ListFiles)
+    yield "parts of texts", texts, inputs(plan_records._ListTasks)
     yield "listed blocks", files, outputs(plan_references._ListFiles)
     yield "listed work", texts, outputs(plan_records._ListTasks)
     yield "numbers of files", files, outputs(plan_references._ListFiles, "found")
@@ -334,7 +338,7 @@ def hand_overs():
     yield "grouped hashes", every, inputs(plan_shards._PickBoundaries)
     yield "boundaries", every, outputs(plan_shards._PickBoundaries)
     yield "blocks to be assigned", files, inputs(_AssignShards)
-    yield "assigned blocks", files, outputs(_AssignShards)
+    yield "assigned blocks", files, outputs(HeldBlocks, None, "release")
     yield "work to be encoded", texts, inputs(write_records._SecondPass)
     yield "runs", texts, outputs(Held, None, "finish")
     yield "runs to be located", texts, inputs(write_runs._Locate)

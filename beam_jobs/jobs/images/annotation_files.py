@@ -7,17 +7,25 @@ import functools
 import io
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple
 
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.images.boxes import MissingError
 from beam_jobs.jobs.images.voc_yolo import MAX_BYTES
-from beam_jobs.sources.archives.archive import archive_kind, members, open_member, read_member
+from beam_jobs.sources.archives.archive import (
+    archive_kind,
+    member_bytes,
+    members,
+    open_member,
+    read_member,
+)
 from beam_jobs.sources.archives.member import MemberLocation
 from beam_jobs.sources.source import Source
+from beam_jobs.storage.ahead import Read
 from beam_jobs.storage.files import open_file, open_seekable
+from beam_jobs.storage.objects import EAGER_BYTES
 from beam_jobs.storage.paths import is_local
 from readers.format.tfrecord import MAX_RECORD_BYTES
 
@@ -171,6 +179,20 @@ class AnnotationFiles(NamedTuple):
                 if is_local(candidate):  # Whether a remote one exists is not known.
                     break
         return found
+
+
+def joined_reads(source: Source, content: Content | None = None) -> Iterator[Read]:
+    """Yields the reads of the files that are joined to a source; of those with some content, if given."""
+    for held, path, size, _, *location in source.joined:
+        if content not in (None, held):
+            continue
+        if not location:
+            yield Read(path, 0, EAGER_BYTES, size)
+        elif inside := _split(path):
+            at = MemberLocation(*location[0])
+            needed = member_bytes(at, inside[1])
+            if 0 < needed <= EAGER_BYTES:
+                yield Read(inside[0], at.offset, needed, needed)
 
 
 def open_joined(

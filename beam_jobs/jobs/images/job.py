@@ -13,6 +13,7 @@ from PIL import Image, ImageOps
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.encodings import Encodings
 from beam_jobs.jobs.file_passes import FilesInParts
+from beam_jobs.jobs.images.annotation_files import joined_reads
 from beam_jobs.jobs.images.annotations import ImageAnnotations
 from beam_jobs.jobs.images.boxes import Geometry, Resize
 from beam_jobs.jobs.images.features import AnnotationReader
@@ -43,6 +44,8 @@ from beam_jobs.sources.extra_features import ExtraFeature
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.source import Source
+from beam_jobs.storage.ahead import Read
+from beam_jobs.storage.objects import EAGER_BYTES
 from readers.format.schema import IMAGE_ENCODINGS, Feature, Schema
 
 ImageEncoding = Literal["tensor", "raw", "list", "jpeg", "png", "source"]
@@ -153,6 +156,13 @@ class ImageJob(FilesInParts):
     def unpacked(self, source: Source) -> Iterator[tuple[Source, bytes]]:
         for member, data in self.inputs.unpacked(source):
             yield self.annotations.with_annotations(member, ""), data
+
+    def reads(self, source: Source) -> Iterator[Read]:
+        yield from self.inputs.reads(source, EAGER_BYTES)
+        yield from joined_reads(source)
+
+    def class_reads(self, source: Source) -> Iterator[Read]:
+        return joined_reads(source, "boxes") if self.annotations.boxes == "voc" else iter(())
 
     def classes_of(self, source: Source) -> Mapping[str, Iterable[str]]:
         if self.annotations.boxes != "voc" or source.error:

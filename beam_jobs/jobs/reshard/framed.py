@@ -104,7 +104,9 @@ def decompressed(file: io.BufferedReader) -> Stream:
     return gzip.GzipFile(fileobj=file) if head[:2] == _GZIP else file
 
 
-def frame_batches(file: Stream) -> Iterator[FrameBatch]:
+def frame_batches(
+    file: Stream, start: int = 0, end: int = 0, first: int = 1
+) -> Iterator[FrameBatch]:
     """Yields the records of a file, a few megabytes at a time, in memory that is reused.
 
     Damaged data costs its record alone. After a damaged length the next record cannot be found, so
@@ -112,17 +114,21 @@ def frame_batches(file: Stream) -> Iterator[FrameBatch]:
     decompressed.
 
     Args:
-        file: A file positioned at its beginning.
+        file: A file positioned at `start`.
+        start, end: The bytes between which the records are; `end` is 0 for the end of the file.
+        first: The number of the first record.
     """
     buffer = np.empty(_BLOCK_BYTES + MARGIN, np.uint8)
-    held, offset, number = 0, 0, 1
+    held, offset, number = 0, start, first
     ended = False
     while not ended:
         room = len(buffer) - MARGIN
+        if end:
+            room = min(room, end - offset)
         read, error = _read_into(file, buffer.data[held:room])
         held += read
-        ended = held < room
-        sizes, needed, wrong = _frames(buffer[:held])
+        ended = held < room or offset + held == end
+        sizes, needed, wrong = frames_of(buffer[:held])
         used = int(sizes.sum())
         if wrong or (ended and held > used):
             error = wrong or error or f"cut off after {held - used:,} bytes"
@@ -170,8 +176,8 @@ def _with_room(buffer: np.ndarray, used: int, held: int, needed: int) -> np.ndar
     return buffer
 
 
-def _frames(data: np.ndarray) -> tuple[np.ndarray, int, str]:
-    """The complete frames at the beginning of some bytes, uint8 [n].
+def frames_of(data: np.ndarray) -> tuple[np.ndarray, int, str]:
+    """The complete frames that some bytes, uint8 [n], begin with.
 
     A length is trusted if its own checksum matches.
 
@@ -186,7 +192,7 @@ def _frames(data: np.ndarray) -> tuple[np.ndarray, int, str]:
     while at + HEADER_BYTES <= size:
         header = data[at : at + HEADER_BYTES].tobytes()
         if header not in known:
-            wrong = _wrong_with(header)
+            wrong = header_error(header)
             if wrong:
                 break
             known[header] = FRAME_BYTES + _LENGTH.unpack_from(header)[0]
@@ -201,7 +207,7 @@ def _frames(data: np.ndarray) -> tuple[np.ndarray, int, str]:
     return np.array(lengths, np.int64), needed, wrong
 
 
-def _wrong_with(header: bytes) -> str:
+def header_error(header: bytes) -> str:
     """The error in the header of a record; "" if it is intact."""
     if masked_crc32c(header[:8]) != _CRC.unpack_from(header, 8)[0]:
         return (

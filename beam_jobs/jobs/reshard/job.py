@@ -1,17 +1,19 @@
 """The reshard job: turns existing TFRecord files into a dataset. Records keep their bytes.
 
 Files are read twice: first to learn the schema from all records and to find broken ones, then to
-hand the records over. Nothing here imports Beam.
+hand the records over. Large ones are cut into ranges, whose records are counted before. Nothing here
+imports Beam.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.passes import EncodingPlan, FirstPass, SecondPass
-from beam_jobs.jobs.protocols import Learns, LearnSchema, RecordJob
+from beam_jobs.jobs.protocols import Learns, LearnSchema, RangeCounter, RecordJob
 from beam_jobs.jobs.reshard.manifests import (
     MAX_TEXT_BYTES,
     Description,
@@ -22,12 +24,16 @@ from beam_jobs.jobs.reshard.manifests import (
     splits_of,
 )
 from beam_jobs.jobs.reshard.passes import ReshardFirstPass, ReshardSecondPass
+from beam_jobs.jobs.reshard.ranges import RANGE_BYTES, count_records, number_ranges
 from beam_jobs.jobs.reshard.schema_guess import SchemaGuess
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.records.rejects import OnReject
+from beam_jobs.sources.chunks import Chunk, byte_ranges
 from beam_jobs.sources.classes import Names
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.source import Source
+from beam_jobs.storage.ahead import Read
+from beam_jobs.storage.objects import EAGER_BYTES
 from readers.format.manifest import INDEX_SUFFIX, MANIFEST, TOKENIZER, VOCABULARY
 from readers.format.schema import Feature, Schema
 
@@ -70,6 +76,22 @@ class ReshardJob(RecordJob):
         for source in self.inputs.sources(pattern):
             if _has_records(source):
                 yield source
+
+    def chunks(self, source: Source) -> Iterator[Chunk]:
+        """Yields the ranges of a large file, or the whole of a small one or a member of an archive."""
+        alone = source.location is None and not source.error
+        if alone and source.size > 2 * RANGE_BYTES:
+            return byte_ranges(source, RANGE_BYTES)
+        return super().chunks(source)
+
+    def reads(self, chunk: Chunk) -> Iterator[Read]:
+        """Yields what the passes read of a store at first."""
+        if chunk.end:
+            return self.inputs.range_reads(chunk)
+        return self.inputs.reads(chunk.source, EAGER_BYTES)
+
+    def range_counter(self) -> RangeCounter:
+        return RangeCounter(partial(count_records, self.inputs), number_ranges)
 
     @property
     def schema(self) -> Schema:

@@ -19,8 +19,9 @@ from beam_jobs.jobs.reshard.schema_guess import SchemaGuess
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.records.encode import RecordCounter
 from beam_jobs.records.rejects import Reject
-from beam_jobs.sources.chunks import Task
+from beam_jobs.sources.chunks import Chunk, Task
 from beam_jobs.sources.source import Source
+from beam_jobs.storage.objects import reading_ahead
 from readers.format.decode.batches import ColumnDecoder
 from readers.format.decode.records import Decoder, parse_example
 from readers.format.tfrecord import FOOTER_BYTES, FRAME_BYTES, HEADER_BYTES, frame
@@ -36,13 +37,28 @@ _MEASURED = 16
 FindBroken = Callable[[np.ndarray, np.ndarray, np.ndarray], list[tuple[int, str]]]
 
 
-def _frame_batches(job: ReshardJob, source: Source) -> Iterator[FrameBatch | Reject]:
-    """Yields the records of a file, and a reject if it cannot be read."""
+def _batches(job: ReshardJob, task: Task) -> Iterator[tuple[Source, FrameBatch | Reject]]:
+    """Yields (file, some of its records) for all chunks of a task, and a reject if one cannot be read."""
+    chunks = [chunk for chunk in task.chunks if not chunk.is_empty]
+    with reading_ahead(read for chunk in chunks for read in job.reads(chunk)):
+        for chunk in chunks:
+            for batch in _frame_batches(job, chunk):
+                yield chunk.source, batch
+
+
+def _frame_batches(job: ReshardJob, chunk: Chunk) -> Iterator[FrameBatch | Reject]:
+    """Yields the records of a file or a range of it, and a reject if it cannot be read."""
+    source = chunk.source
     try:
         if source.error:
             raise RejectError(source.error)
         with job.inputs.stream(source) as file:
-            yield from frame_batches(decompressed(cast(io.BufferedReader, file)))
+            if not chunk.end:
+                yield from frame_batches(decompressed(cast(io.BufferedReader, file)))
+                return
+            file.seek(chunk.start)
+            stream = cast(io.BufferedReader, file)
+            yield from frame_batches(stream, chunk.start, chunk.end, chunk.first)
     except RejectError as error:
         yield Reject.of(source.key, "read", error)
     except OSError as error:
@@ -141,19 +157,17 @@ class ReshardFirstPass(FirstPass):
         return SchemaLearner()
 
     def found(self, task: Task) -> Iterator[FoundRecords]:
-        for chunk in task.chunks:
-            source = chunk.source
-            for batch in _frame_batches(self.job, source):
-                if isinstance(batch, Reject):
-                    yield FoundRecords.of_reject(batch)
-                    continue
-                guess = None if self.job.given else SchemaGuess()
-                found = _records(self.rules, source, batch, guess.add if guess else broken_examples)
-                sizes = self._sizes(batch.data.data, found)
-                labels = [None] * len(found.keys)
-                yield FoundRecords(
-                    found.keys, found.splits, sizes, labels, found.rejects, learned=guess
-                )
+        for source, batch in _batches(self.job, task):
+            if isinstance(batch, Reject):
+                yield FoundRecords.of_reject(batch)
+                continue
+            guess = None if self.job.given else SchemaGuess()
+            found = _records(self.rules, source, batch, guess.add if guess else broken_examples)
+            sizes = self._sizes(batch.data.data, found)
+            labels = [None] * len(found.keys)
+            yield FoundRecords(
+                found.keys, found.splits, sizes, labels, found.rejects, learned=guess
+            )
 
     def _sizes(self, view: memoryview, found: _Records) -> np.ndarray:
         """The size of each record's frame in bytes; an estimate if features are dropped."""
@@ -221,13 +235,11 @@ class ReshardSecondPass(SecondPass):
         return RecordCounter({n: f for n, f in self.plan.schema.items() if not f.step})
 
     def encoded(self, task: Task, encoder: RecordCounter) -> Iterator[EncodedRecords]:
-        for chunk in task.chunks:
-            source = chunk.source
-            for batch in _frame_batches(self.job, source):
-                if isinstance(batch, Reject):
-                    yield EncodedRecords.of_reject(batch)
-                else:
-                    yield self._encode_batch(source, batch, encoder)
+        for source, batch in _batches(self.job, task):
+            if isinstance(batch, Reject):
+                yield EncodedRecords.of_reject(batch)
+            else:
+                yield self._encode_batch(source, batch, encoder)
 
     def _encode_batch(
         self, source: Source, batch: FrameBatch, encoder: RecordCounter

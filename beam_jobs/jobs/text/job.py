@@ -14,13 +14,13 @@ from beam_jobs.jobs.protocols import (
     Learns,
     LearnSubwords,
     LearnWords,
-    LineCounter,
+    RangeCounter,
     RecordJob,
     complete_schema,
 )
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.jobs.text.duplicates import text_digests
-from beam_jobs.jobs.text.lines import count_lines
+from beam_jobs.jobs.text.lines import count_lines, numbered_chunks
 from beam_jobs.jobs.text.passes import TextFirstPass, TextSecondPass
 from beam_jobs.jobs.text.reading import TextReader
 from beam_jobs.jobs.text.sample import Sample, sample_below, sample_texts
@@ -114,8 +114,10 @@ class TextJob(TextReader, RecordJob):
     def second_pass(self, plan: EncodingPlan) -> SecondPass:
         return TextSecondPass(plan, self)
 
-    def line_counter(self) -> LineCounter | None:
-        return partial(count_lines, self.inputs) if self.record == "line" else None
+    def range_counter(self) -> RangeCounter | None:
+        if self.record != "line":
+            return None
+        return RangeCounter(partial(count_lines, self.inputs), numbered_chunks)
 
     def digester(self, rules: SplitRules) -> Digester | None:
         return partial(text_digests, self, rules) if self.drop_duplicates else None

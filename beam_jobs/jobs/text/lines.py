@@ -9,24 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from beam_jobs.errors import DataError
-from beam_jobs.sources.chunks import CHUNK_BYTES, Chunk, RangeCount, Task
+from beam_jobs.sources.chunks import Chunk, RangeCount, Task, in_order
 from beam_jobs.sources.inputs import Inputs
-from beam_jobs.sources.source import Source
+from beam_jobs.storage.objects import reading_ahead
 
 _BLOCK_BYTES = 1 << 20
 
 
-def byte_ranges(source: Source, size: int = CHUNK_BYTES) -> Iterator[Chunk]:
-    """Yields the ranges of a file's bytes, up to `size` bytes each, with lines not yet counted."""
-    for start in range(0, source.size, size):
-        end = min(start + size, source.size)
-        yield Chunk(source, start, end, 0, end - start)
-
-
 def count_lines(inputs: Inputs, task: Task) -> list[RangeCount]:
     """The line ends in each range of a task."""
-    return [_count_range(inputs, chunk) for chunk in task.chunks]
+    with reading_ahead(read for chunk in task.chunks for read in inputs.range_reads(chunk)):
+        return [_count_range(inputs, chunk) for chunk in task.chunks]
 
 
 def _count_range(inputs: Inputs, chunk: Chunk) -> RangeCount:
@@ -62,14 +55,8 @@ def numbered_chunks(counts: Iterable[RangeCount]) -> Iterator[Chunk]:
     Raises:
         DataError: The ranges do not cover the file, or overlap.
     """
-    ranges = sorted(counts, key=lambda count: count.range.start)
+    ranges = in_order(counts, "lines")
     source = ranges[0].range.source
-    ends = [0, *(count.range.end for count in ranges)]
-    if [count.range.start for count in ranges] != ends[:-1] or ends[-1] != source.size:
-        raise DataError(
-            f"{source.key}: the runner lost or repeated a range of its lines; no dataset was written, "
-            "run the job again"
-        )
     # The last line that begins in a range ends where the next line begins.
     stops, stop = [], source.size
     for count in reversed(ranges):

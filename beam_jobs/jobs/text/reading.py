@@ -14,9 +14,8 @@ import orjson
 
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.text.fields import TextFields
-from beam_jobs.jobs.text.lines import byte_ranges
 from beam_jobs.jobs.text.texts import TABLES, Text, Texts, file_kind
-from beam_jobs.sources.chunks import CHUNK_BYTES, Chunk
+from beam_jobs.sources.chunks import CHUNK_BYTES, Chunk, byte_ranges
 from beam_jobs.sources.columns import holds_lists
 from beam_jobs.sources.formats.parquet import read_row_groups, row_groups
 from beam_jobs.sources.inputs import Inputs
@@ -31,7 +30,9 @@ from beam_jobs.sources.rows import (
 )
 from beam_jobs.sources.source import NOT_UTF8, Source
 from beam_jobs.sources.tables import column_names, read_rows
+from beam_jobs.storage.ahead import Read
 from beam_jobs.storage.encodings import HEAD_BYTES, UTF8, check_head, is_utf8
+from beam_jobs.storage.objects import EAGER_BYTES
 
 TextUnit = Literal["line", "file"]
 
@@ -105,6 +106,14 @@ class TextReader(TextFields):
             if size >= CHUNK_BYTES or end == len(groups):
                 yield Chunk(source, start, end, first, size)
                 start, first, rows = end, first + rows, 0
+
+    def reads(self, chunk: Chunk) -> Iterator[Read]:
+        """Yields what `batches` reads of a store at first."""
+        source = chunk.source
+        if self._has_lines_to_cut(source) and chunk.end and not chunk.is_empty:
+            yield from self.inputs.range_reads(chunk)
+        elif not chunk.end:
+            yield from self.inputs.reads(source, EAGER_BYTES)
 
     def batches(self, chunk: Chunk) -> Iterator[Texts]:
         """Yields the texts that `read` yields, a few megabytes at a time.

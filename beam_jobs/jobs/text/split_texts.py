@@ -15,6 +15,7 @@ from beam_jobs.jobs.text.texts import Texts
 from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.chunks import Task
 from beam_jobs.sources.extra_features import extra_values
+from beam_jobs.storage.objects import reading_ahead
 
 if TYPE_CHECKING:
     from beam_jobs.jobs.text.job import TextJob
@@ -36,7 +37,9 @@ class SplitTexts(NamedTuple):
 
 def all_texts(job: TextJob, task: Task) -> Iterator[Texts]:
     """Yields the texts of a task, including those that are dropped as duplicates."""
-    return chain.from_iterable(map(job.batches, task.chunks))
+    with reading_ahead(chain.from_iterable(map(job.reads, task.chunks))):
+        for chunk in task.chunks:
+            yield from job.batches(chunk)
 
 
 def split_texts(job: TextJob, task: Task, rules: SplitRules) -> Iterator[SplitTexts]:

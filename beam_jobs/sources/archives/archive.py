@@ -132,14 +132,21 @@ def read_member(file: BinaryIO, location: MemberLocation, name: str, limit: int)
         raise RejectError(f"it has {size} bytes, more than {limit}")
     if location.method == IN_TAR:
         return read_exactly(file, location.offset, size)
-    # Only the local header states its own length. It is rarely more than this, so that one read, which
-    # is one request to an object store, returns the header and the data.
-    ahead = LOCAL_HEADER.size + len(name) + 64
-    data = read_at(file, location.offset, ahead + location.packed)
+    read = member_bytes(location, name)
+    data = read_at(file, location.offset, read)
     start = local_header_bytes(data, location)
-    if start > ahead:
+    if start + location.packed > read:
         data, start = read_at(file, location.offset + start, location.packed), 0
     return decompressed(memoryview(data)[start : start + location.packed], location)
+
+
+def member_bytes(location: MemberLocation, name: str) -> int:
+    """How many bytes `read_member` reads at once, from the location's offset on."""
+    if location.method == IN_TAR:
+        return location.size
+    # Only the local header states its own length. It is rarely more than this, so that one read, which
+    # is one request to an object store, returns the header and the data.
+    return LOCAL_HEADER.size + len(name) + 64 + location.packed
 
 
 def _broken(last: str, error: RejectError) -> RejectError:

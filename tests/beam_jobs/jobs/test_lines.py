@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_jobs.errors import DataError
-from beam_jobs.jobs.text.lines import byte_ranges, count_lines, numbered_chunks
-from beam_jobs.sources.chunks import Task
+from beam_jobs.jobs.text.lines import count_lines, numbered_chunks
+from beam_jobs.sources.chunks import Task, byte_ranges
 from beam_jobs.sources.rows import numbered_lines
 from beam_jobs.sources.source import Source
 
@@ -20,6 +20,9 @@ class Held:
 
     data: bytes
     broken_from: int = 1 << 60
+
+    def range_reads(self, _):
+        return ()
 
     def stream(self, _):
         return Breaking(self.data, self.broken_from)

@@ -139,6 +139,9 @@ class OddJob:
     extras = ()
     schema = Schema({"key": Feature("string"), "x": Feature("float32", (None,))})
 
+    def reads(self, source: Source) -> tuple[()]:
+        return ()
+
     def load(self, source: Source) -> dict[str, Any]:
         match source.key.split()[0]:
             case "reject":

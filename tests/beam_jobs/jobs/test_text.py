@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.text import reading
 from beam_jobs.jobs.text.job import TextJob
-from beam_jobs.jobs.text.lines import byte_ranges, count_lines, numbered_chunks
+from beam_jobs.jobs.text.lines import count_lines, numbered_chunks
 from beam_jobs.jobs.text.reading import has_several_labels
 from beam_jobs.jobs.text.texts import Text
 from beam_jobs.records.rejects import Reject, format_rejects
-from beam_jobs.sources.chunks import CHUNK_BYTES, Chunk, Task
+from beam_jobs.sources.chunks import CHUNK_BYTES, Chunk, Task, byte_ranges
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.rows import DEFAULT, MAX_LINE_BYTES, Dialect
@@ -42,7 +42,7 @@ def read(root: Path, name: str, data: bytes | str, **options) -> list[Text]:
     reader = job(root, **options)
     chunks = list(reader.chunks(Source(name, len(data))))
     if not chunks[0].first:
-        chunks = list(numbered_chunks(reader.line_counter()(Task(tuple(chunks)))))
+        chunks = list(numbered_chunks(reader.range_counter().count(Task(tuple(chunks)))))
     return texts_of(reader, chunks)
 
 
@@ -625,7 +625,7 @@ def test_the_chunks_of_a_large_file_give_the_same_texts_as_the_whole_file(large_
     assert size > 2 * CHUNK_BYTES
     reader = job(large_file)
     ranges = Task(tuple(reader.chunks(Source("a.txt", size))))
-    every = list(numbered_chunks(reversed(reader.line_counter()(ranges))))
+    every = list(numbered_chunks(reversed(reader.range_counter().count(ranges))))
     assert len(every) == len(ranges.chunks)
     # No line begins in a range inside the long line.
     chunks = [chunk for chunk in every if not chunk.is_empty]

@@ -63,7 +63,7 @@ def numbered(reader: TextJob, source: Source) -> list[Chunk]:
     chunks = list(reader.chunks(source))
     if chunks[0].first:
         return chunks
-    return list(numbered_chunks(reader.line_counter()(Task(tuple(chunks)))))
+    return list(numbered_chunks(reader.range_counter().count(Task(tuple(chunks)))))
 
 
 def tasks_of(reader: TextJob) -> list[Task]:

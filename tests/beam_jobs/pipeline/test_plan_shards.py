@@ -264,9 +264,16 @@ def test_lost_inputs_are_noticed_before_the_output_is_touched(tmp_path):
     summary.splits[0].add(np.arange(3, dtype=np.uint64))
     with pytest.raises(DataError, match="4 inputs were listed, 3 reached"):
         next(_DraftPlan(output, None, 2, prepare_output).process(None, summary, [2, 2]))
+    for listed, cut in (([1, 1, 1], [2]), ([1, 1, 1], [2, 2]), ([3], [1, 1, 1])):
+        with pytest.raises(
+            DataError, match=rf"{len(cut)} of 2 patterns were cut; {len(listed)} of"
+        ):
+            next(_DraftPlan(output, None, 2, prepare_output).process(None, summary, listed, cut))
     assert not (tmp_path / "out").exists()
     for prepare in (None, prepare_output):
         measured, draft = _DraftPlan(output, None, 2, prepare).process(None, summary, [2, 1])
+        _, again = _DraftPlan(output, None, 2, None).process(None, summary, [2, 0, 1], [1, 2])
+        assert [split.shards for split in again] == [2]
         assert (measured.tag, measured.value) == (_DraftPlan.MEASURED, [])
         assert [split.shards for split in draft] == [2]
         assert (tmp_path / "out" / MARKER).exists() == bool(prepare)

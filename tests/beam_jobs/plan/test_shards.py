@@ -5,13 +5,16 @@ from hypothesis import strategies as st
 
 from beam_jobs.dataset.output import parse_size
 from beam_jobs.errors import UsageError
+from beam_jobs.plan import shards as planned
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.shards import (
     BIN_BITS,
     BINS,
     MAX_SHARDS,
+    HeldBlocks,
     Plan,
     SplitPlan,
+    assign_shards,
     bin_counts,
     bins_of,
     boundary_ranks,
@@ -20,6 +23,8 @@ from beam_jobs.plan.shards import (
     shard_sizes,
 )
 from beam_jobs.plan.splits import Splits
+from beam_jobs.records.blocks import Block
+from beam_jobs.records.ragged import Ragged
 
 THREE = Splits(("train", "val", "test"), (0.8, 0.1, 0.1))
 
@@ -278,3 +283,57 @@ def test_wrong_sizes_are_refused(text):
     with pytest.raises(UsageError) as caught:
         parse_size(text)
     assert f"--shard_size {text}: expected a size such as 128MiB" in caught.value.message
+
+
+def random_blocks(count: int, records: int) -> list[Block]:
+    rng = np.random.default_rng(0)
+    return [
+        Block(
+            rng.integers(0, 2**64, records, np.uint64),
+            rng.integers(0, 2, records, np.uint8),
+            Ragged.of([b"site-%d/run-%06d.npy" % (n % 7, n) for n in range(records)]),
+        )
+        for _ in range(count)
+    ]
+
+
+def plan_of_blocks(blocks: list[Block], shards: int) -> Plan:
+    whole = Block.join(blocks)
+    return Plan(tuple(plan_of(hashes, shards) for _, hashes in whole.hashes_by_split()))
+
+
+def rows_by_shard(parts) -> dict[int, list]:
+    found: dict[int, list] = {}
+    for key, part in parts:
+        columns = part.hashes.tolist(), part.splits.tolist(), list(part.payloads)
+        found.setdefault(key, []).extend(zip(*columns, strict=True))
+    return {key: sorted(rows) for key, rows in found.items()}
+
+
+@pytest.mark.parametrize("compress", [False, True])
+@pytest.mark.parametrize(("held", "part"), [(1, 1), (20_000, 300), (1 << 25, 1 << 18)])
+def test_blocks_that_are_divided_together_give_each_shard_its_records(
+    compress, held, part, monkeypatch
+):
+    monkeypatch.setattr(planned, "_HELD_BYTES", held)
+    monkeypatch.setattr(planned, "_PART_BYTES", part)
+    blocks = random_blocks(20, 100)
+    plan = plan_of_blocks(blocks, 9)
+    together, packed = HeldBlocks(compress), plan.pack()
+    parts = [pair for block in blocks for pair in together.add(block, packed)]
+    assert bool(parts) == (held < 1 << 25)
+    parts += together.release(packed)
+    assert list(together.release(b"")) == []
+    found = rows_by_shard((key, Block.unpack(data)) for key, data in parts)
+    assert found == rows_by_shard(pair for block in blocks for pair in assign_shards(block, plan))
+
+
+def test_a_reference_takes_about_as_many_bytes_in_its_shard_as_it_took_when_listed():
+    blocks = random_blocks(60, 512)
+    plan = plan_of_blocks(blocks, 50).pack()
+    together = HeldBlocks(compress=True)
+    parts = [pair for block in blocks for pair in together.add(block, plan)]
+    parts += together.release(plan)
+    listed = sum(len(block.pack(compress=True)) for block in blocks)
+    assert sum(len(data) for _, data in parts) < 1.25 * listed
+    assert max(len(data) for _, data in parts) < 1 << 20

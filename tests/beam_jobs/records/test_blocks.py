@@ -133,3 +133,25 @@ def test_a_full_block_is_not_changed_by_later_records():
     first = builder.add(1, 0, b"one")
     builder.add(2, 0, b"two")
     assert rows_of(Block.unpack(first or b"")) == [(1, 0, b"one")]
+
+
+@given(st.lists(st.lists(st.binary(max_size=9), min_size=1), min_size=1, max_size=5))
+def test_joined_blocks_have_the_records_of_all_and_pieces_have_them_in_order(parts):
+    blocks = [
+        Block(
+            np.arange(len(part), dtype=np.uint64) + np.uint64(100 * number),
+            np.full(len(part), number, np.uint8),
+            Ragged.of(part),
+        )
+        for number, part in enumerate(parts)
+    ]
+    whole = Block.join(blocks)
+    assert whole.hashes.tolist() == [n for block in blocks for n in block.hashes.tolist()]
+    assert whole.splits.tolist() == [n for block in blocks for n in block.splits.tolist()]
+    assert list(whole.payloads) == [payload for part in parts for payload in part]
+    for size in (1, 8, 1000):
+        pieces = list(whole.pieces(size))
+        assert [p for piece in pieces for p in piece.payloads] == list(whole.payloads)
+        assert [h for piece in pieces for h in piece.hashes.tolist()] == whole.hashes.tolist()
+        for piece in pieces:
+            assert len(b"".join(list(piece.payloads)[:-1])) < size

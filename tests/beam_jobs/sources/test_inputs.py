@@ -23,6 +23,7 @@ from beam_jobs.sources.archives.sidecars import ALONE
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.source import Source, pack_reference, unpack_reference
 from beam_jobs.storage.object_store import FileInfo
+from beam_jobs.storage.ranges import ALL
 from tests.support.archives import tarred, zipped
 from tests.support.memory import peak_below
 
@@ -557,7 +558,7 @@ def test_no_archive_keeps_a_file_open(tmp_path):
 def test_the_first_files_do_not_include_skipped_ones(monkeypatch, pattern, skips, listed):
     asked = []
 
-    def match(pattern, limit=None, in_order=False):
+    def match(pattern, limit=None, in_order=False, span=ALL):
         asked.append((limit, in_order))
         names = [f"{pattern[:-1]}{n}.{'png' if n % 2 else 'txt'}" for n in range(20)]
         return iter([FileInfo(name, 1, 1) for name in names[:limit]])

@@ -1,0 +1,296 @@
+"""Inputs in stores are read as files are, in as few requests as possible, and many at once."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from beam_jobs.errors import DataError
+from beam_jobs.jobs.images.annotations import ImageAnnotations
+from beam_jobs.jobs.images.job import ImageJob
+from beam_jobs.jobs.loading import Loader, classes_in
+from beam_jobs.jobs.reshard.job import ReshardJob
+from beam_jobs.jobs.reshard.passes import _batches
+from beam_jobs.jobs.sensors.job import SensorJob
+from beam_jobs.jobs.text.job import TextJob
+from beam_jobs.jobs.text.split_texts import all_texts
+from beam_jobs.sources.chunks import CHUNK_BYTES, Chunk, Task, batch_chunks
+from beam_jobs.sources.inputs import Inputs
+from beam_jobs.sources.labels import Labels
+from beam_jobs.sources.source import Source, pack_reference
+from beam_jobs.storage import files, s3
+from readers.files import backoff
+from readers.format.tfrecord import frame
+from tests.support.archives import tarred, zipped
+from tests.support.images import encoded
+
+
+@pytest.fixture(autouse=True)
+def short_waits(monkeypatch):
+    monkeypatch.setattr(backoff, "LONGEST_WAIT", 0.01)
+
+
+def write_images(folder: Path, count: int) -> None:
+    folder.mkdir()
+    rng = np.random.default_rng(0)
+    for n in range(count):
+        pixels = rng.integers(0, 256, (20, 30, 3), dtype=np.uint8)
+        (folder / f"{n:03d}.png").write_bytes(encoded(pixels, "PNG"))
+    (folder / "bad.png").write_bytes(b"no image")
+
+
+def images(root: str) -> ImageJob:
+    return ImageJob(Inputs.of([root]), Labels("none"), image_size=(8, 8))
+
+
+def listed(job) -> list[Source]:
+    """The sources of a job, and one that is gone when it is read."""
+    sources = sorted(s for pattern in job.inputs.patterns for s in job.sources(pattern))
+    return [*sources, Source("gone.png", 7, 1)]
+
+
+def loaded(job):
+    loader = Loader(job, job.schema)
+    references = list(map(pack_reference, listed(job)))
+    return loader.load(references), loader.measure(references)
+
+
+def test_small_files_of_a_store_are_read_with_one_request_each(store, tmp_path):
+    write_images(tmp_path / "in", 40)
+    here, sizes = loaded(images(str(tmp_path / "in")))
+    job = images(store.upload(tmp_path / "in"))
+    references = list(map(pack_reference, listed(job)))
+    store.proxy.forget()
+    there = Loader(job, job.schema).load(references)
+    for n in range(40):
+        assert len(store.proxy.seen(f"{n:03d}.png")) == 1
+    assert there.frames == here.frames
+    assert there.lengths.tolist() == here.lengths.tolist()
+    assert [(r.key, r.stage) for r in there.rejects] == [(r.key, r.stage) for r in here.rejects]
+    assert [r.key for r in there.rejects] == ["bad.png", "gone.png"]
+    assert Loader(job, job.schema).measure(references)[:40] == sizes[:40]
+
+
+def test_tens_of_requests_are_under_way(s3_of_module, tmp_path, monkeypatch):
+    write_images(tmp_path / "in", 100)
+    job = images(s3_of_module.upload(tmp_path / "in", "many"))
+    references = list(map(pack_reference, listed(job)))
+    read, lock, now, most = s3.S3Store.read, threading.Lock(), 0, 0
+
+    def slow(*arguments):
+        nonlocal now, most
+        with lock:
+            now += 1
+            most = max(most, now)
+        time.sleep(0.05)
+        try:
+            return read(*arguments)
+        finally:
+            with lock:
+                now -= 1
+
+    monkeypatch.setattr(s3.S3Store, "read", slow)
+    Loader(job, job.schema).load(references)
+    assert 16 <= most <= 32
+
+
+def test_a_store_that_keeps_failing_ends_the_job_and_rejects_nothing(s3, tmp_path, monkeypatch):
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "2")
+    write_images(tmp_path / "in", 40)
+    job = images(s3.upload(tmp_path / "in"))
+    references = list(map(pack_reference, listed(job)))
+    s3.proxy.fault(503, "020.png")
+    with pytest.raises(DataError, match=r"020\.png: the store keeps failing"):
+        Loader(job, job.schema).load(references)
+
+
+def test_every_third_request_may_fail(store, tmp_path):
+    write_images(tmp_path / "in", 30)
+    here, _ = loaded(images(str(tmp_path / "in")))
+    job = images(store.upload(tmp_path / "in"))
+    references = list(map(pack_reference, listed(job)))
+    store.proxy.fault(503, "png", every=3)
+    assert Loader(job, job.schema).load(references).frames == here.frames
+
+
+@pytest.mark.parametrize("archive", ["zip", "tar"])
+def test_members_of_archives_are_read_by_ranges_of_their_size(store, tmp_path, archive):
+    write_images(tmp_path / "in", 20)
+    members = {p.name: p.read_bytes() for p in sorted((tmp_path / "in").iterdir())}
+    (tmp_path / "a").mkdir()
+    pack = zipped if archive == "zip" else tarred
+    (tmp_path / "a" / f"x.{archive}").write_bytes(pack(members.items()))
+    here = images(str(tmp_path / "a"))
+    there = images(store.upload(tmp_path / "a"))
+    sources = listed(there)[:-1]
+    assert [s._replace(modified=0) for s in sources] == [
+        s._replace(modified=0) for s in listed(here)[:-1]
+    ]
+    references = list(map(pack_reference, sources))
+    store.proxy.forget()
+    found = Loader(there, there.schema).load(references)
+    assert found.frames == Loader(here, here.schema).load(references).frames
+    requests = store.proxy.seen()
+    assert len(requests) == len(sources)
+    if store.url.startswith("s3"):  # In Google's store, the emulator answers past the proxy.
+        sent = sum(request.sent for request in requests)
+        assert sent < sum(map(len, members.values())) + 200 * len(members)
+
+
+def test_the_headers_of_a_tar_are_found_in_few_requests(s3):
+    members = {f"{n:03d}.bin": os.urandom(400_000) for n in range(50)}
+    s3.put(f"{s3.url}/in/x.tar", tarred(members.items()))
+    inputs = Inputs.of([f"{s3.url}/in/*.tar"])
+    s3.proxy.forget()
+    found = list(inputs.sources(inputs.patterns[0]))
+    assert [source.key for source in found] == [f"x.tar/{name}" for name in members]
+    assert len(s3.proxy.seen("x.tar")) <= 4
+
+
+def test_annotations_are_read_ahead_with_their_images(s3, tmp_path):
+    write_images(tmp_path / "in", 10)
+    (tmp_path / "in" / "bad.png").unlink()
+    box = "<bndbox><xmin>1</xmin><ymin>1</ymin><xmax>9</xmax><ymax>9</ymax></bndbox>"
+    size = "<size><width>30</width><height>20</height><depth>3</depth></size>"
+    xml = f"<annotation>{size}<object><name>cat</name>{box}</object></annotation>"
+    for n in range(10):
+        (tmp_path / "in" / f"{n:03d}.xml").write_text(xml)
+
+    def job_of(root: str) -> ImageJob:
+        annotations = ImageAnnotations(boxes="voc")
+        inputs = Inputs.of([f"{root}/*.png"])
+        return ImageJob(inputs, Labels("none"), image_size=(8, 8), annotations=annotations)
+
+    here, there = job_of(str(tmp_path / "in")), job_of(s3.upload(tmp_path / "in"))
+    names = {"box_labels": ("cat",)}
+    sources = listed(there)[:-1]
+    s3.proxy.forget()
+    assert classes_in(there, sources)["box_labels"]["cat"] == 10
+    assert [len(s3.proxy.seen(end)) for end in ("xml", "png")] == [10, 0]
+    s3.proxy.forget()
+    loader = Loader(there, there.schema, names)
+    found = loader.load(list(map(pack_reference, sources)))
+    assert [len(s3.proxy.seen(end)) for end in ("xml", "png")] == [10, 10]
+    expected = Loader(here, here.schema, names)
+    assert found.frames == expected.load(list(map(pack_reference, listed(here)[:-1]))).frames
+
+
+def test_recordings_are_read_with_one_request_each(store, tmp_path):
+    (tmp_path / "in").mkdir()
+    for n in range(20):
+        np.save(tmp_path / "in" / f"{n}.npy", np.full((5, 2), n, np.float32))
+    job = SensorJob(Inputs.of([store.upload(tmp_path / "in")]), Labels("none")).with_schema()
+    store.proxy.forget()
+    found = Loader(job, job.schema).load(list(map(pack_reference, listed(job)[:-1])))
+    assert not found.rejects
+    assert len([r for r in store.proxy.seen("npy") if r.sent]) == 20
+
+
+def texts_of(job, tasks):
+    return [(t.keys, t.texts) for task in tasks for t in all_texts(job, task)]
+
+
+def tasks_of(job, source):
+    chunks = list(job.chunks(source))
+    if not chunks[0].first:
+        counter = job.range_counter()
+        chunks = list(counter.number(counter.count(Task(tuple(chunks)))))
+    return list(batch_chunks(chunks, job.inputs.task_bytes))
+
+
+def test_lines_are_read_by_ranges_of_their_chunks(s3, tmp_path):
+    (tmp_path / "in").mkdir()
+    rng = np.random.default_rng(0)
+    lines = [b"%d " % n * int(rng.integers(1, 60)) for n in range(100_000)]
+    (tmp_path / "in" / "a.txt").write_bytes(b"\n".join(lines))
+    size = (tmp_path / "in" / "a.txt").stat().st_size
+    assert size > 3 * CHUNK_BYTES
+    here = TextJob(Inputs.of([f"{tmp_path}/in/*.txt"]), Labels("none"))
+    there = TextJob(Inputs.of([f"{s3.upload(tmp_path / 'in')}/*.txt"]), Labels("none"))
+    (source,) = there.sources(there.inputs.patterns[0])
+    tasks = tasks_of(there, source)
+    assert len(tasks) < len(tasks_of(here, source))
+    s3.proxy.forget()
+    found = texts_of(there, tasks)
+    assert found == texts_of(here, tasks)
+    chunks = sum(len(task.chunks) for task in tasks)
+    requested = s3.proxy.seen("a.txt")
+    assert len(requested) == chunks
+    assert size <= sum(r.sent for r in requested) <= size + chunks
+
+
+def test_records_of_a_large_file_are_read_by_ranges(s3, tmp_path, monkeypatch):
+    from beam_jobs.jobs.reshard import job as reshard
+
+    monkeypatch.setattr(reshard, "RANGE_BYTES", 100_000)
+    data = b"".join(frame(os.urandom(3000)) for _ in range(200))
+    s3.put(f"{s3.url}/in/a.tfrecord", data)
+    job = ReshardJob(Inputs.of([f"{s3.url}/in"]))
+    (source,) = job.sources(job.inputs.patterns[0])
+    tasks = tasks_of(job, source)
+    assert sum(len(task.chunks) for task in tasks) == 7
+    found = [
+        batch.data[: int(batch.lengths.sum())].tobytes()
+        for task in tasks
+        for _, batch in _batches(job, task)
+    ]
+    assert b"".join(found) == data
+    whole = [
+        batch.data[: int(batch.lengths.sum())].tobytes()
+        for _, batch in _batches(job, Task((Chunk(source, 0, 0, 1, len(data)),)))
+    ]
+    assert b"".join(whole) == data
+
+
+LARGE = os.urandom(1 << 20) * 61
+
+
+def test_what_follows_in_a_large_object_is_requested_before_it_is_read(store):
+    store.put(f"{store.url}/large", LARGE)
+    store.proxy.forget()
+    with files.open_file(f"{store.url}/large") as file:
+        found = []
+        while data := file.read(700_001):
+            found.append(data)
+    assert b"".join(found) == LARGE
+    sent = sum(request.sent for request in store.proxy.seen("large") if request.sent > 10_000)
+    assert sent <= len(LARGE), "no byte is requested twice"
+    if store.url.startswith("s3"):  # In Google's store, the emulator answers past the proxy.
+        assert sent == len(LARGE)
+
+
+def test_seeking_in_a_large_object_finds_its_bytes(s3):
+    s3.put(f"{s3.url}/large", LARGE)
+    rng = np.random.default_rng(0)
+    with files.open_seekable(f"{s3.url}/large") as file:
+        at = 0
+        for _ in range(200):
+            at = int(rng.integers(0, len(LARGE))) if rng.random() < 0.3 else at
+            size = int(rng.choice([10, 300_000, 5_000_000]))
+            file.seek(at)
+            assert file.read(size) == LARGE[at : at + size]
+            at += size + int(rng.choice([0, 1000, 400_000]))
+
+
+def test_an_object_that_changes_while_it_is_read_is_an_error(s3):
+    s3.put(f"{s3.url}/large", LARGE)
+    with files.open_file(f"{s3.url}/large") as file:
+        file.read(100)
+        s3.put(f"{s3.url}/large", LARGE[1:])
+        with pytest.raises(OSError, match="replaced while it was read"):
+            file.read()
+
+
+def test_files_on_a_disk_start_no_threads(tmp_path):
+    write_images(tmp_path / "in", 5)
+    before = threading.active_count()
+    found, _ = loaded(images(str(tmp_path / "in")))
+    assert len(found.lengths) == 5
+    assert threading.active_count() == before
+    job = images(str(tmp_path / "in"))
+    assert list(job.reads(listed(job)[0])) == []

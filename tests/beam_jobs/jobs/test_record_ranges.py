@@ -1,0 +1,133 @@
+"""Large TFRecord files that are cut by bytes: the records of the ranges are those of the whole file."""
+
+from __future__ import annotations
+
+import gzip
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from beam_jobs.errors import DataError
+from beam_jobs.jobs.reshard import ranges
+from beam_jobs.jobs.reshard.job import ReshardJob
+from beam_jobs.jobs.reshard.passes import _batches
+from beam_jobs.jobs.reshard.ranges import RANGE_BYTES, count_records, number_ranges
+from beam_jobs.records.rejects import Reject
+from beam_jobs.sources.chunks import Chunk, Task, byte_ranges
+from beam_jobs.sources.inputs import Inputs
+from beam_jobs.sources.source import Source
+from readers.format.tfrecord import frame
+
+quick = settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+RECORDS = st.lists(
+    st.one_of(st.binary(max_size=40), st.just(bytes(40)), st.just(frame(b"in") * 2)), max_size=40
+)
+
+
+def job_of(root):
+    return ReshardJob(Inputs((f"{root}/**",), str(root)))
+
+
+def found_in(job, chunks):
+    """The records of some chunks, by number, with whether they are good; and the broken places."""
+    found, broken = {}, []
+    for _, batch in _batches(job, Task(tuple(chunks))):
+        if isinstance(batch, Reject):
+            broken.append(batch)
+            continue
+        starts = batch.stops - batch.lengths
+        for row, (start, stop) in enumerate(zip(starts, batch.stops, strict=True)):
+            assert batch.first + row not in found
+            found[batch.first + row] = batch.data[start:stop].tobytes(), bool(batch.good[row])
+        broken += batch.broken
+    return found, broken
+
+
+def compare(root, data, size):
+    """Reads a file in ranges and whole; returns how many chunks have records."""
+    (root / "a.tfrecord").write_bytes(data)
+    job, source = job_of(root), Source("a.tfrecord", len(data))
+    counts = count_records(job.inputs, Task(tuple(byte_ranges(source, size))))
+    chunks = list(number_ranges(reversed(counts)))
+    assert len(chunks) == len(counts)
+    whole = found_in(job, [Chunk(source, 0, 0, 1, len(data))])
+    assert found_in(job, chunks) == whole
+    return sum(not chunk.is_empty for chunk in chunks)
+
+
+@given(RECORDS.filter(bool), st.integers(1, 300))
+@quick
+def test_the_ranges_of_a_file_give_the_records_of_the_whole(tmp_path, records, size):
+    compare(tmp_path, b"".join(map(frame, records)), size)
+
+
+@given(RECORDS.filter(bool), st.integers(1, 300), st.data())
+@quick
+def test_damaged_files_give_the_same_records_and_errors_in_ranges(tmp_path, records, size, draw):
+    data = bytearray(b"".join(map(frame, records)))
+    for _ in range(draw.draw(st.integers(1, 3))):
+        data[draw.draw(st.integers(0, len(data) - 1))] ^= draw.draw(st.integers(1, 255))
+    cut = draw.draw(st.integers(0, 20))
+    compare(tmp_path, bytes(data[: len(data) - cut]) or b"x", size)
+
+
+def test_many_workers_read_the_ranges_of_a_large_file(tmp_path):
+    rng = np.random.default_rng(0)
+    records = [rng.bytes(int(n)) for n in rng.geometric(1 / 2000, 3000)]
+    records[1500] = rng.bytes(900_000)
+    assert compare(tmp_path, b"".join(map(frame, records)), 200_000) >= 20
+
+
+def test_records_larger_than_a_range_belong_to_the_one_that_they_begin_in(tmp_path):
+    data = b"".join(map(frame, [bytes([n]) * 100_000 for n in range(5)]))
+    assert compare(tmp_path, data, 30_000) == 5
+
+
+def test_records_of_zeros_are_not_taken_for_headers(tmp_path, monkeypatch):
+    headers = []
+    checked = ranges.header_error
+    monkeypatch.setattr(ranges, "header_error", lambda h: headers.append(h) or checked(h))
+    assert compare(tmp_path, frame(bytes(300_000)) * 4, 50_000) == 4
+    assert len(headers) < 50
+
+
+@pytest.mark.parametrize("inner", [3, 4000])
+def test_records_that_hold_records_are_read_from_the_front(tmp_path, inner):
+    data = b"".join(frame(frame(b"x" * 50) * inner) for _ in range(6))
+    compare(tmp_path, data, max(len(data) // 20, 1))
+
+
+def test_compressed_files_are_read_from_their_front(tmp_path):
+    rng = np.random.default_rng(0)
+    data = gzip.compress(b"".join(frame(rng.bytes(500)) for _ in range(500)))
+    assert compare(tmp_path, data, 20_000) == 1
+
+
+def test_a_range_that_cannot_be_read_makes_the_whole_file_a_chunk(tmp_path):
+    counts = count_records(job_of(tmp_path).inputs, Task(tuple(byte_ranges(Source("a", 100), 30))))
+    assert all(count.error for count in counts)
+    whole, *rest = number_ranges(counts)
+    assert (whole.start, whole.end, whole.first, whole.size) == (0, 0, 1, 100)
+    assert len(rest) == 3
+    assert all(chunk.is_empty for chunk in rest)
+
+
+def test_lost_ranges_are_noticed(tmp_path):
+    (tmp_path / "a").write_bytes(frame(b"x" * 84))
+    counts = count_records(job_of(tmp_path).inputs, Task(tuple(byte_ranges(Source("a", 100), 30))))
+    with pytest.raises(DataError, match="a: the runner lost or repeated a range of its records"):
+        list(number_ranges(counts[1:]))
+
+
+def test_only_large_files_are_cut(tmp_path):
+    job = job_of(tmp_path)
+    for size, count in ((1, 1), (2 * RANGE_BYTES, 1), (2 * RANGE_BYTES + 1, 3)):
+        chunks = list(job.chunks(Source("a", size)))
+        assert len(chunks) == count
+        assert bool(chunks[0].first) == (count == 1)
+    assert len(list(job.chunks(Source("a", 1 << 40, error="bad")))) == 1
