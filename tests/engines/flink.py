@@ -32,7 +32,8 @@ class Flink:
     @property
     def flags(self) -> list[str]:
         """The flags that send a job to it."""
-        return ["--engine=flink", f"--job_endpoint=localhost:{self.ports[2]}"]
+        endpoint = f"--job_endpoint=localhost:{self.ports[2]}"
+        return ["--engine=flink", endpoint, f"--engine_page={self.address}"]
 
     def services(self) -> list[Service]:
         """The processes to start, in this order."""
@@ -45,7 +46,7 @@ class Flink:
             self._cluster_process(
                 "jobmanager",
                 "entrypoint.StandaloneSessionClusterEntrypoint",
-                lambda: answers(f"{self._address}/overview"),
+                lambda: answers(f"{self.address}/overview"),
             ),
             *(self.task_manager(number) for number in range(1, TASK_MANAGERS + 1)),
             self._job_server(),
@@ -57,14 +58,14 @@ class Flink:
         return self._cluster_process(
             name,
             "taskexecutor.TaskManagerRunner",
-            lambda: answers(f"{self._address}/taskmanagers", f'"{name}"'),
+            lambda: answers(f"{self.address}/taskmanagers", f'"{name}"'),
             "-D",
             f"taskmanager.resource-id={name}",
         )
 
     def ask(self, path: str, method: str = "GET") -> Any:
         """Sends a request to the JobManager's REST interface; returns the answer."""
-        asked = urllib.request.Request(self._address + path, method=method)
+        asked = urllib.request.Request(self.address + path, method=method)
         with urllib.request.urlopen(asked, timeout=30) as answer:
             return json.load(answer)
 
@@ -74,7 +75,8 @@ class Flink:
         return sorted(found, key=lambda job: -job["start-time"])
 
     @property
-    def _address(self) -> str:
+    def address(self) -> str:
+        """The address of its page."""
         return f"http://localhost:{self.ports[1]}"
 
     def _configuration(self) -> dict[str, Any]:
