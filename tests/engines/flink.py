@@ -23,11 +23,13 @@ class Flink:
         folder: The folder of its configuration, logs and temporary files.
         ports: The JobManager's ports for TaskManagers and for people, and the job server's port.
         slots: The number of slots of each TaskManager.
+        runner: Other versions of Beam's runner than those of all tests.
     """
 
     folder: Path
     ports: tuple[int, int, int] = (16123, 18081, 18099)
     slots: int = 2
+    runner: packages.Runner | None = None
 
     @property
     def flags(self) -> list[str]:
@@ -129,7 +131,7 @@ class Flink:
         return Service(name, command, ready)
 
     def _classes(self) -> list[Path]:
-        return [packages.flink() / "lib/*", packages.runner_jar("flink")]
+        return [packages.flink() / "lib/*", packages.runner_jar("flink", self.runner)]
 
     def _job_server(self) -> Service:
         port = self.ports[2]
