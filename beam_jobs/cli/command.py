@@ -28,7 +28,7 @@ from beam_jobs.engines.flags import engine_flags, job_name
 from beam_jobs.engines.remote.job import RemoteJob
 from beam_jobs.engines.remote.lines import Shards
 from beam_jobs.engines.remote.watch import Follow
-from beam_jobs.errors import JobError, UsageError
+from beam_jobs.errors import UsageError
 from beam_jobs.jobs.protocols import RecordJob
 from beam_jobs.pipeline.write_records import WriteRecords
 from beam_jobs.pipeline.write_references import WriteReferences
@@ -136,7 +136,7 @@ def _follow(flags: CommandFlags, output: Output, options: PipelineOptions) -> Fo
     def shards() -> Shards:
         try:
             found = list_files(join(output.directory, STAGING))
-        except (OSError, ValueError, JobError):  # It may be about to be made, or deleted.
+        except Exception:  # It may be about to be made, and each filesystem has its own errors.
             return Shards()
         return Shards(*noted_shards(file.path for file in found))
 

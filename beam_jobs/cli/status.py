@@ -34,8 +34,8 @@ _EPILOG = """\
 Options of Beam that reach the output or the engine, such as --s3_endpoint_url, are those of the job.
 
 exit code: 0 the dataset is complete (with --cancel: the job has stopped), 1 no job writes there and the
-dataset is not complete, 2 a mistake in the command, or nothing was ever written there, 3 a job runs,
-4 the engine does not say whether it does"""
+dataset is not complete, 2 a mistake in the command, or nothing was ever written there, 3 a job runs
+(with --cancel: it may continue), 4 the engine does not say whether a job runs"""
 
 _FOLLOW_SECONDS = 10.0
 
@@ -231,7 +231,7 @@ def _cancel(directory: str, status: Status, options: PipelineOptions, report: Re
     state, text = cancel(status.job, options)
     stopped = state not in ("starting", "running")
     report.show(text, directory=directory, stopped=stopped)
-    report.end_with(0 if stopped else 1)
+    report.end_with(0 if stopped else _EXIT_CODES["running"])
 
 
 def _parser() -> Parser:

@@ -99,12 +99,11 @@ def launch(
                     follow_dataflow(pipeline.runner, result, options, sys.stderr, watch)
             elif watch:
                 result = pipeline.run()
-                watch.submitted(result)
-                _wait(result, watch)
+                _wait_elsewhere(result, watch)
             else:
                 progress.begin("starting")
                 result = pipeline.run()
-                _wait(result, None)
+                result.wait_until_finish()
     except Exception as error:
         if _is_interrupt(error):
             raise KeyboardInterrupt from None
@@ -119,16 +118,15 @@ def launch(
     return result, seconds
 
 
-def _wait(result: PipelineResult, watch: Watch | None) -> None:
-    """Waits for the end of a job; Ctrl-C cancels one that runs elsewhere."""
-    if watch and watch.detaches:
-        return
+def _wait_elsewhere(result: PipelineResult, watch: Watch) -> None:
+    """Follows a job of a portable runner to its end, unless it is detached; Ctrl-C cancels it."""
     try:
-        result.wait_until_finish()
-        if watch:
+        watch.submitted(result)
+        if not watch.detaches:
+            result.wait_until_finish()
             watch.end()
     except BaseException as error:
-        if watch and _is_interrupt(error):
+        if _is_interrupt(error):
             raise KeyboardInterrupt(watch.cancel()) from None
         if "JobCancellationException" in str(error):
             raise DataError(

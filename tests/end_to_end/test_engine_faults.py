@@ -202,7 +202,7 @@ def test_an_interrupted_driver_says_that_the_job_continues_if_flink_is_unknown(
     assert "may continue: Flink's job service does not cancel jobs" in line
     assert "cancel it on the cluster with `flink cancel`, or give --engine_page" in line
     assert run.state() == "RUNNING"
-    assert main(["status", str(run.out), "--cancel"]) == 1
+    assert main(["status", str(run.out), "--cancel"]) == 3
     assert "may continue" in capsys.readouterr().out
     assert main(["status", str(run.out), "--cancel", "--engine_page", flink.address]) == 0
     assert f"({run.id}) as cancelled" in capsys.readouterr().out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -16,6 +17,8 @@ from beam_jobs.engines.remote.job import NoAnswer, Seen, State
 Stub = Any
 
 _SECONDS = 10
+
+_POLL_SECONDS = 0.5
 
 # The state before a job runs, and those after which it does not run again; any other is running.
 _STATES: Mapping[str, State] = {
@@ -85,15 +88,18 @@ def _seen(stub: Stub, id_: str) -> Seen:
     return Seen(state, counters=_counters(stub, id_), trace=trace)
 
 
-def cancel(service: str, id_: str) -> State:
-    """Asks a job service to cancel a job; returns the state that it reports then.
+def cancel(service: str, id_: str, seconds: float) -> State:
+    """Asks a job service to cancel a job; returns the state that it reports within some seconds.
 
     Raises:
         NoAnswer: The service does not answer, or does not know the job.
     """
     with _asking(service, id_) as stub:
         stub.Cancel(beam_job_api_pb2.CancelJobRequest(job_id=id_), timeout=_SECONDS)
-        return _state(stub, id_)
+        deadline = time.monotonic() + seconds
+        while (state := _state(stub, id_)) == "running" and time.monotonic() < deadline:
+            time.sleep(_POLL_SECONDS)
+        return state
 
 
 def _state(stub: Stub, id_: str) -> State:

@@ -149,7 +149,7 @@ def _cancel(job: RemoteJob, options: PipelineOptions) -> tuple[State, str]:
     if job.engine != "flink" and not job.service:
         return "cancelled", f"{name_of(job)} ended with the job service that Beam started for it"
     if job.engine != "flink":
-        state = job_service.cancel(job.service, job.service_id)
+        state = job_service.cancel(job.service, job.service_id, _SECONDS_TO_CANCEL)
         return state, f"the job service reports {name_of(job)} as {state}"
     if not job.id:
         # It would report the job as cancelled, and let it run.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import urllib.error
 import urllib.request
@@ -31,7 +32,7 @@ def ask(address: str, path: str, method: str = "GET") -> Any:
             return json.loads(data) if data else None
     except urllib.error.URLError as error:
         raise NoAnswer(f"{address} does not answer ({error.reason})") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:
         raise NoAnswer(f"{address} does not answer ({error})") from None
 
 

@@ -158,7 +158,7 @@ def test_an_engine_that_does_not_answer_says_neither_that_a_job_runs_nor_that_it
     code, found = status(capsys, out)
     assert (code, found["state"]) == (4, "unknown")
     assert found["silence"].startswith(f"the job service localhost:{port} does not answer")
-    assert run("status", out, "--cancel") == 1
+    assert run("status", out, "--cancel") == 3
     assert "may continue" in capsys.readouterr().out
     # It keeps nobody out, and the next dataset has no note.
     assert run(*flags, "--output", out) == 0
