@@ -31,8 +31,8 @@ Every Beam option is passed through unchanged, and takes precedence over what --
 --runner, --job_endpoint, --parallelism, --direct_num_workers, ... Without an engine the job runs on
 this machine, with one process per core, or N processes with --direct_num_workers N.
 
-exit code: 0 done (or submitted, with --detach), 1 the data failed (rejects with --on_reject fail, records lost by a runner),
-2 a mistake in the command or the inputs."""
+exit code: 0 done, 1 the data failed (rejects with --on_reject fail, records lost by a runner),
+2 a mistake in the command or the inputs. With --detach, 0 says that the engine has the job."""
 
 
 class _Job(NamedTuple):
