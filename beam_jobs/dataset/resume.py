@@ -89,8 +89,8 @@ def noted_shards(names: Iterable[str]) -> tuple[int, int]:
     Args:
         names: The names of files, of which those of notes count.
     """
-    found = [match.groups() for match in map(_NOTED.fullmatch, names) if match]
-    return len(found), sum(int(shards) for shards in dict(found).values())
+    found = [(match[1], int(match[2])) for match in map(_NOTED.fullmatch, names) if match]
+    return len(found), sum(dict(found).values())
 
 
 def note_done(directory: str, name: str, digest: str, result: ShardResult, figures: Any) -> None:
