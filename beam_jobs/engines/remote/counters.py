@@ -11,7 +11,7 @@ COUNTER = "beam:metric:user:sum_int64:v1"
 
 
 def counters_in(text: str) -> dict[str, int]:
-    """The counters in the JSON that Beam's runners for Flink and Spark print of all metrics.
+    """The counters in the JSON that Beam's runner for Flink prints of all metrics.
 
     Returns:
         "namespace/name" -> the sum over all steps; nothing for a text of another form.

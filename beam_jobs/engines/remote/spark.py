@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
-from beam_jobs.engines.remote.counters import counters_in
 from beam_jobs.engines.remote.job import NoAnswer, Seen
 from beam_jobs.engines.remote.rest import ask
 
 _API = "/api/v1/applications"
-
-# Where Beam's runner keeps all metrics of a job.
-_METRICS = "Beam.Metrics"
 
 
 def job_ids(address: str) -> set[str]:
@@ -21,21 +17,30 @@ def job_ids(address: str) -> set[str]:
     Raises:
         NoAnswer: No driver answers there.
     """
+    return {each["id"] for each in _applications(address)}
+
+
+def _applications(address: str) -> list[dict[str, Any]]:
     answer = ask(address, _API)
     if not isinstance(answer, list):
         raise NoAnswer(f"{address} is not the address of the page of Spark's driver")
-    return {each["id"] for each in answer}
+    return answer
 
 
 def find(address: str, name: str, since: float, known: Set[str]) -> str:
-    """The id of an application that is none of the known ones; empty if there is none.
+    """The id of the application of a job; empty if there is none.
 
-    A job server has one application at a time, and Beam calls all of them the same, whatever the job.
+    Args:
+        address: That of the page of the driver, which has one application at a time.
+        name: The job's name; Beam adds an id of its own.
+        since: When it was submitted; not needed.
+        known: Ids of other applications.
 
     Raises:
         NoAnswer: No driver answers there.
     """
-    return max(job_ids(address) - known, default="")
+    found = [each["id"] for each in _applications(address) if each["name"].startswith(name)]
+    return max(set(found) - known, default="")
 
 
 def page(address: str, id_: str) -> str:
@@ -56,21 +61,15 @@ def look(address: str, id_: str) -> Seen:
 def seen_in(stages: Sequence[Mapping[str, Any]], executors: Sequence[Mapping[str, Any]]) -> Seen:
     """What the answers to two requests say.
 
-    Spark learns of stages one after another, so the number of all of them is unknown.
+    Spark learns of stages one after another, so the number of all of them is unknown. Beam's counters are
+    left out: its runner shows those of some stages of the first job of a job server, and then none.
 
     Args:
         stages: The answer to /applications/<id>/stages.
         executors: That to /applications/<id>/executors.
     """
-    counters: dict[str, int] = {}
-    for stage in stages:
-        for each in stage.get("accumulatorUpdates", ()):
-            if each["name"] == _METRICS:
-                for name, value in counters_in(each["value"]).items():
-                    counters[name] = max(value, counters.get(name, 0))
     return Seen(
         state="running",
         stages_done=sum(stage["status"] == "COMPLETE" for stage in stages),
-        counters=counters,
         workers=sum(each["id"] != "driver" and each["isActive"] for each in executors),
     )

@@ -93,24 +93,10 @@ def test_the_states_of_flink(state, expected):
 
 
 def test_what_spark_says():
-    def stage(status, *infos):
-        named = [{"id": 1, "name": "Beam.Metrics", "value": metrics(*infos)}] if infos else []
-        return {"status": status, "accumulatorUpdates": named}
-
-    found = spark.seen_in(
-        [
-            stage("ACTIVE", info("files/found", 7), info("shards/records", 3)),
-            stage("COMPLETE", info("files/found", 7)),
-            stage("COMPLETE"),
-            {"status": "PENDING"},
-        ],
-        [
-            {"id": "driver", "isActive": True},
-            {"id": "0", "isActive": False},
-            {"id": "1", "isActive": True},
-        ],
-    )
-    assert found == Seen("running", 2, 0, {"files/found": 7, "shards/records": 3}, workers=1)
+    stages = [{"status": status} for status in ("ACTIVE", "COMPLETE", "COMPLETE", "PENDING")]
+    executors = [("driver", True), ("0", False), ("1", True)]
+    found = spark.seen_in(stages, [{"id": id_, "isActive": active} for id_, active in executors])
+    assert found == Seen("running", 2, workers=1)
 
 
 def test_counters_of_dataflow_are_those_that_include_unfinished_work():
