@@ -22,6 +22,38 @@ tqdm.monitor_interval = 0  # no thread that only redraws bars
 _LINE_SECONDS = 10.0
 
 
+def progress_line(
+    phase: str, done: float, total: float, unit: str, rate: float, rejected: int = 0
+) -> str:
+    """One line about a phase: `writing: 500 of 1,000 records, 250/s, 00:02 left, 3 rejected`.
+
+    Args:
+        phase: The phase's name.
+        done: What is finished.
+        total: What there is to do; 0 if that is unknown.
+        unit: The unit of both; "B" for bytes.
+        rate: Units per second; 0 if that is unknown.
+        rejected: How many inputs are rejects.
+    """
+    from readers.format.display import format_bytes  # Not before the first line of all.
+
+    amount = format_bytes if unit == "B" else "{:,.0f}".format
+    text = f"{phase}: {amount(done)}"
+    if total:
+        text += f" of {amount(total)}"
+    text += "" if unit == "B" else f" {unit}"
+    if rate:
+        text += f", {amount(rate)}/s"
+    if total and rate:
+        text += f", {time_left(total - done, rate)}"
+    return text + (f", {rejected:,} rejected" if rejected else "")
+
+
+def time_left(rest: float, rate: float) -> str:
+    """How long the rest takes at a rate a second, as `05:00 left`."""
+    return f"{tqdm.format_interval(max(rest, 0) / rate)} left"
+
+
 class _Display:
     """The current phase of a job, shown on a stream.
 
@@ -84,23 +116,12 @@ class _Display:
         )
 
     def _line(self) -> str:
-        from readers.format.display import format_bytes  # Not before the first line of all.
-
         known = self._bar.format_dict
-        done, total, seconds = known["n"], known["total"], max(known["elapsed"], 1e-3)
-        rate = done / seconds
-        unit = known["unit"]
-        is_size = unit == " B"
-        amount = format_bytes if is_size else "{:,.0f}".format
-        text = f"{known['prefix']}: {amount(done)}"
-        if total:
-            text += f" of {amount(total)}"
-        text += "" if is_size else unit
-        if done:
-            text += f", {amount(rate)}/s"
-        if total and rate:
-            text += f", {tqdm.format_interval((total - done) / rate)} left"
-        return text + (f", {self._rejected:,} rejected" if self._rejected else "")
+        unit = known["unit"].strip()
+        rate = known["n"] / max(known["elapsed"], 1e-3)
+        return progress_line(
+            self._phase, known["n"], known["total"] or 0, unit, rate, self._rejected
+        )
 
     def close(self) -> None:
         if self._bar is not None:

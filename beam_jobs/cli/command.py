@@ -3,23 +3,37 @@
 from __future__ import annotations
 
 import difflib
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
-from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+from apache_beam.options.pipeline_options import (
+    GoogleCloudOptions,
+    PipelineOptions,
+    PortableOptions,
+    StandardOptions,
+)
 
 from beam_jobs.cli.config import with_config
 from beam_jobs.cli.flags import Parser
-from beam_jobs.cli.parser import declared_flags, parse_flags
+from beam_jobs.cli.parser import CommandFlags, declared_flags, parse_flags
+from beam_jobs.dataset.directory import note_submitted
 from beam_jobs.dataset.output import Output
+from beam_jobs.dataset.resume import noted_shards
+from beam_jobs.engines.dataflow import is_followed, on_dataflow
 from beam_jobs.engines.direct import on_this_machine, processes_of
-from beam_jobs.engines.flags import engine_flags
+from beam_jobs.engines.flags import engine_flags, job_name
+from beam_jobs.engines.remote.job import RemoteJob
+from beam_jobs.engines.remote.lines import Shards
+from beam_jobs.engines.remote.watch import Follow
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.protocols import RecordJob
 from beam_jobs.pipeline.write_records import WriteRecords
 from beam_jobs.pipeline.write_references import WriteReferences
+from beam_jobs.storage.atomic import STAGING, list_files
+from readers.format.manifest import join
 
 
 @dataclass(frozen=True)
@@ -31,6 +45,7 @@ class Command:
         job: Defines the records.
         output: The dataset.
         beam: Beam's own options.
+        follow: How a job on another engine is followed; None on this machine.
         processes: Processes that load and encode, in each of the runner's workers.
         dry_run: Whether nothing is written.
         note: One line to print before the job; empty for none.
@@ -42,6 +57,7 @@ class Command:
     output: Output
     beam: PipelineOptions
     processes: int
+    follow: Follow | None = None
     dry_run: bool = False
     note: str = ""
     warnings: tuple[str, ...] = ()
@@ -67,21 +83,73 @@ def parse_command(arguments: Sequence[str]) -> Command:
     options = _beam_options(rest, flags.name)
     if dataset.dry_run and not on_this_machine(options):
         raise UsageError("a dry run always runs on this machine: drop --engine and --runner")
+    if dataset.detach:
+        _check_detached(options)
     dataset.check()
     flags.job.check()
     # A pipeline would set them later; inputs and output are looked at here.
     FileSystems.set_options(options)
     directory = dataset.directory()
     job = flags.job.make_job(dataset.columns, directory)
+    output = dataset.make_output(directory, job, flags.options)
     return Command(
         name=flags.name,
         job=job,
-        output=dataset.make_output(directory, job, flags.options),
+        output=output,
         beam=options,
+        follow=None if on_this_machine(options) else _follow(flags, output, options),
         processes=processes_of(options, rest),
         dry_run=dataset.dry_run,
         note=dataset.note(job),
         warnings=tuple(flags.job.warnings(job)),
+    )
+
+
+def _check_detached(options: PipelineOptions) -> None:
+    """Refuses to leave a job that would end with the command."""
+    portable = options.view_as(PortableOptions)
+    if on_this_machine(options):
+        raise UsageError(
+            "--detach: a job on this machine ends with its command: add --engine, or run the command "
+            "in the background (nohup ... &)"
+        )
+    if on_dataflow(options):
+        return
+    if portable.job_endpoint in (None, "", "embed"):
+        raise UsageError(
+            "--detach: the job service that Beam starts ends with the command: add --job_endpoint "
+            "HOST:PORT of one that runs"
+        )
+    if portable.environment_type == "LOOPBACK":
+        raise UsageError(
+            "--detach: the workers of --environment_type LOOPBACK end with the command"
+        )
+
+
+def _follow(flags: CommandFlags, output: Output, options: PipelineOptions) -> Follow:
+    """How a job on another engine is followed; gives it a name of its own unless it has one."""
+    google, standard = options.view_as(GoogleCloudOptions), options.view_as(StandardOptions)
+    google.job_name = google.job_name or job_name(flags.name, output.destination)
+    if flags.dataset.detach:
+        standard.no_wait_until_finish = True
+
+    def shards() -> Shards:
+        try:
+            found = list_files(join(output.directory, STAGING))
+        except Exception:  # It may be about to be made, and each filesystem has its own errors.
+            return Shards()
+        return Shards(*noted_shards(file.path for file in found))
+
+    def note(job: RemoteJob | None) -> None:
+        note_submitted(output.destination, job.to_bytes() if job else None)
+
+    return Follow(
+        engine=flags.dataset.engine,
+        address=flags.dataset.engine_page,
+        detach=flags.dataset.detach or (on_dataflow(options) and not is_followed(options)),
+        status=f"python -m beam_jobs status {shlex.quote(output.destination)}",
+        shards=shards,
+        note=note,
     )
 
 
@@ -96,14 +164,9 @@ def _beam_options(rest: list[str], job: str) -> PipelineOptions:
         jobs = [other for other, flags in declared.items() if name in flags]
         if jobs:
             raise UsageError(f"--{name} is for {' and '.join(jobs)}, not for {job}")
-    known = Parser(add_help=False, allow_abbrev=False)
-    for kind in dict.fromkeys([PipelineOptions, *PipelineOptions.__subclasses__()]):
-        if "_add_argparse_args" in vars(kind):
-            kind._add_argparse_args(known)
-    _, unknown = known.parse_known_args(rest)
     options = PipelineOptions(rest)
     runner = options.view_as(StandardOptions).runner
-    for flag in unknown:
+    for flag in unknown_to_beam(rest):
         close = difflib.get_close_matches(_flag_name(flag), declared[job], 1, 0.75)
         # Other runners may have flags that only their job server knows.
         if close or runner is None or "Direct" in runner or not flag.startswith("--"):
@@ -112,6 +175,16 @@ def _beam_options(rest: list[str], job: str) -> PipelineOptions:
                 hint = "; a pattern needs quotes, such as --input 'photos/*/*.jpg'"
             raise UsageError(f"unknown argument {flag}{hint}")
     return options
+
+
+def unknown_to_beam(arguments: list[str]) -> list[str]:
+    """The arguments that are no options of Beam."""
+    known = Parser(add_help=False, allow_abbrev=False)
+    for kind in dict.fromkeys([PipelineOptions, *PipelineOptions.__subclasses__()]):
+        if "_add_argparse_args" in vars(kind):
+            kind._add_argparse_args(known)
+    _, unknown = known.parse_known_args(arguments)
+    return unknown
 
 
 def _flag_name(argument: str) -> str:

@@ -6,7 +6,7 @@ import itertools
 from dataclasses import dataclass, replace
 from typing import Any
 
-from beam_jobs.cli.flags import Flags, flag
+from beam_jobs.cli.flags import RunFlags, flag
 from beam_jobs.dataset.directory import check_output
 from beam_jobs.dataset.output import (
     Balance,
@@ -17,7 +17,6 @@ from beam_jobs.dataset.output import (
     resolve,
 )
 from beam_jobs.dataset.replace import finish_replacement, placed
-from beam_jobs.engines.flags import Engine
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.protocols import RecordJob
 from beam_jobs.plan.groups import Groups
@@ -31,7 +30,7 @@ ONE_SPLIT = "train=1"
 
 
 @dataclass(frozen=True)
-class DatasetFlags(Flags):
+class DatasetFlags(RunFlags):
     """The flags of splits and shards, which all jobs share."""
 
     title = "splits and shards"
@@ -95,31 +94,6 @@ class DatasetFlags(Flags):
         metavar="N|N%",
     )
     overwrite: bool = flag(False, "replace a dataset in --output", unset="refuse to")
-    engine: Engine = flag(
-        "direct",
-        "where the job runs: sets Beam's flags for it, see docs/engines.md",
-        unset="direct, this machine",
-    )
-    dry_run: bool = flag(
-        False,
-        "write nothing, and print what the job would write; `plan` before the job does the same",
-        unset="write",
-    )
-
-    json: bool = flag(
-        False,
-        "print one JSON object on stdout, of what the table shows, the reasons of rejects, warnings, the "
-        "seconds of each phase, the exit code, and the error of a job that failed",
-        unset="a table",
-    )
-    config: str = flag(
-        "",
-        "a .yaml or .json file with flags of the job, such as input: photos, and lists for flags that "
-        "may be repeated; or a dataset's directory, to make it again. Flags of the command line "
-        "replace those of the file",
-        unset="none",
-        metavar="FILE|DIR",
-    )
 
     def check(self) -> None:
         if self.output is not None:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, ClassVar, Literal, NoReturn, TypeVar, get_args, get_origin, get_type_hints
 
+from beam_jobs.engines.flags import Engine
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.protocols import RecordJob
 
@@ -103,6 +104,50 @@ def flag(default: T, description: str, *, unset: str = "", **declaration: Any) -
     if isinstance(default, list):
         return dataclasses.field(default_factory=lambda: copy.copy(default), metadata=declared)
     return dataclasses.field(default=default, metadata=declared)
+
+
+@dataclasses.dataclass(frozen=True)
+class RunFlags(Flags):
+    """The flags that say where a job runs and what it prints; the dataset does not depend on them."""
+
+    title = "where and how it runs"
+
+    engine: Engine = flag(
+        "direct",
+        "where the job runs: sets Beam's flags for it, see docs/engines.md",
+        unset="direct, this machine",
+    )
+    engine_page: str = flag(
+        "",
+        "the page of Flink's JobManager (port 8081) or Spark's driver (port 4040): its stages and counters "
+        "are shown, and Ctrl-C cancels the job on Flink",
+        unset="--flink_master, or these ports of the job service's machine",
+        metavar="URL",
+    )
+    detach: bool = flag(
+        False,
+        "end as soon as the engine has the job; `python -m beam_jobs status DIR` follows it",
+        unset="wait for its end",
+    )
+    dry_run: bool = flag(
+        False,
+        "write nothing, and print what the job would write; `plan` before the job does the same",
+        unset="write",
+    )
+    json: bool = flag(
+        False,
+        "print one JSON object on stdout, of what the table shows, the reasons of rejects, warnings, the "
+        "seconds of each phase, the exit code, and the error of a job that failed",
+        unset="a table",
+    )
+    config: str = flag(
+        "",
+        "a .yaml or .json file with flags of the job, such as input: photos, and lists for flags that "
+        "may be repeated; or a dataset's directory, to make it again. Flags of the command line "
+        "replace those of the file",
+        unset="none",
+        metavar="FILE|DIR",
+    )
 
 
 def _parsed_as(kind: Any, default: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from beam_jobs.cli.dataset import DatasetFlags, EncodedDatasetFlags
-from beam_jobs.cli.flags import Declarations, Flags, JobFlags, Parser
+from beam_jobs.cli.flags import Declarations, Flags, JobFlags, Parser, RunFlags
 from beam_jobs.cli.images import ImageFlags
 from beam_jobs.cli.reshard import ReshardedDatasetFlags, ReshardFlags
 from beam_jobs.cli.sensors.flags import SensorFlags
@@ -23,7 +23,8 @@ from readers.format.version import __version__
 _DESCRIPTION = """\
 Turns raw images, texts and sensor recordings into balanced TFRecord shards. `plan` before a job
 prints what it would write, and writes nothing. `--config FILE` reads the flags from a file; a
-dataset is made again by: python -m beam_jobs --config OLD --output NEW"""
+dataset is made again by: python -m beam_jobs --config OLD --output NEW
+`status DIR` says what a job does, or did, that writes there; it has a help of its own."""
 
 _EPILOG = """\
 Every Beam option is passed through unchanged, and takes precedence over what --engine sets:
@@ -31,7 +32,7 @@ Every Beam option is passed through unchanged, and takes precedence over what --
 this machine, with one process per core, or N processes with --direct_num_workers N.
 
 exit code: 0 done, 1 the data failed (rejects with --on_reject fail, records lost by a runner),
-2 a mistake in the command or the inputs."""
+2 a mistake in the command or the inputs. With --detach, 0 says that the engine has the job."""
 
 
 class _Job(NamedTuple):
@@ -54,7 +55,8 @@ class _Job(NamedTuple):
             for declaring in reversed(flags.__mro__):
                 if issubclass(declaring, Flags) and (declared := declaring.declared()):
                     found.setdefault(declaring.title, {}).update(declared)
-        return found
+        # What is written is decided before where.
+        return found | {RunFlags.title: found.pop(RunFlags.title)}
 
 
 _JOBS = {
@@ -82,7 +84,10 @@ _JOBS = {
 }
 
 # Flags that say where and how a job runs; the dataset is the same whatever they are.
-_NOT_OF_THE_DATASET = {"output", "overwrite", "dry_run", "engine", "max_rejects", "config", "json"}
+_NOT_OF_THE_DATASET = {
+    *("output", "overwrite", "dry_run", "max_rejects", "config", "json"),
+    *("engine", "engine_page", "detach"),
+}
 
 _EXACT = {"exact_splits", "folds"}
 _RAW = {"delimiter", "encodings", "target", "text_encoding", *_EXACT}

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import apache_beam as beam
 from apache_beam.metrics import MetricsFilter
+from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.runner import PipelineResult
 
 from beam_jobs.cli.command import Command
@@ -30,12 +31,14 @@ from beam_jobs.cli.report import (
     unused_classes,
     warnings_of,
 )
+from beam_jobs.dataset.directory import submitted
 from beam_jobs.dataset.reasons import first_rejects, reasons_of
 from beam_jobs.dataset.replace import check_replaced
 from beam_jobs.dataset.reservation import reserved
-from beam_jobs.engines.dataflow import is_followed, on_dataflow
 from beam_jobs.engines.launch import launch
-from beam_jobs.errors import DataError
+from beam_jobs.engines.remote.job import NoAnswer, RemoteJob
+from beam_jobs.engines.remote.look import look, name_of
+from beam_jobs.errors import DataError, UsageError
 from beam_jobs.pipeline.dry_run import Findings, Survey, check_findings
 from beam_jobs.records.rejects import REJECTS
 from beam_jobs.sources.labels import LABEL
@@ -54,14 +57,15 @@ class Outcome(NamedTuple):
 
 
 def run_job(command: Command) -> Outcome | None:
-    """Runs a job to its end; None if it continues on Dataflow without this command.
+    """Runs a job to its end; None if it continues on an engine without this command.
 
     Raises:
         JobError: The job failed; no manifest was written.
     """
     with reserved(command.output.destination, command.name):
+        _refuse_if_submitted(command.output.destination, command.beam)
         result, seconds = _launch(command, command.name.capitalize() >> command.transform)
-    if on_dataflow(command.beam) and not is_followed(command.beam):
+    if command.follow and command.follow.detach:
         return None
     check_replaced(command.output)
     try:
@@ -72,12 +76,34 @@ def run_job(command: Command) -> Outcome | None:
         ) from None
 
 
+def _refuse_if_submitted(directory: str, options: PipelineOptions) -> None:
+    """Refuses a directory into which a job on an engine writes, though its command has ended.
+
+    Raises:
+        UsageError: The engine says that the job runs.
+    """
+    job = RemoteJob.parse(submitted(directory) or b"")
+    try:
+        active = job and look(job, options).is_active
+    except NoAnswer:  # As if there were no note: most often the engine was stopped, with its jobs.
+        return
+    if job and active:
+        raise UsageError(
+            f"--output {directory}: {name_of(job)} is writing here on {job.title}; wait for it to end "
+            f"(`python -m beam_jobs status {directory}` says when), or cancel it with --cancel there"
+        )
+
+
 def _launch(
     command: Command, transform: beam.PTransform
 ) -> tuple[PipelineResult, dict[str, float]]:
     inputs = command.job.inputs
     return launch(
-        transform, command.beam, command.output.destination, [*inputs.patterns, inputs.root]
+        transform,
+        command.beam,
+        command.output.destination,
+        [*inputs.patterns, inputs.root],
+        command.follow,
     )
 
 
@@ -144,6 +170,10 @@ class Report:
         self._code = code
         self.note(f"error: {message}", error=message)
 
+    def end_with(self, code: int) -> None:
+        """Sets the exit code of a command that did not fail."""
+        self._code = code
+
     def end(self) -> int:
         """Prints the object; returns the exit code."""
         if self._as_json:
@@ -191,9 +221,11 @@ def _survey(command: Command, report: Report) -> None:
 def _run(command: Command, report: Report) -> None:
     began = time.monotonic()
     outcome = run_job(command)
+    directory = command.output.destination
     if outcome is None:
+        report.note(directory=directory, detached=True)
         return
-    manifest, directory = outcome.manifest, command.output.destination
+    manifest = outcome.manifest
     seconds = time.monotonic() - began
     splits = splits_of(manifest)
     report.show(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import re
 from collections.abc import Iterable
@@ -19,6 +20,7 @@ from beam_jobs.storage.atomic import (
     make_directory,
     write_file,
 )
+from beam_jobs.storage.files import read_bytes
 from beam_jobs.storage.object_store import FileInfo
 from beam_jobs.storage.paths import is_local
 from readers.format.manifest import INDEX_SUFFIX, MANIFEST, TOKENIZER, VOCABULARY, join
@@ -33,8 +35,15 @@ MARKER = f"{STAGING}/UNFINISHED"
 # the dataset deletes it.
 RUNNING = f"{STAGING}/RUNNING"
 
+# Says how the job is found that an engine runs; the same holds for it.
+SUBMITTED = f"{STAGING}/SUBMITTED"
+
 # How names of such notes begin, also of those that are about to appear.
-_NOTES = (RUNNING, f"{STAGING}/{RUNNING.replace('/', '-')}")
+NOTES = tuple(
+    begin
+    for name in (RUNNING, SUBMITTED)
+    for begin in (name, f"{STAGING}/{name.replace('/', '-')}")
+)
 
 _UNFINISHED = b"An unfinished run of beam_jobs: no dataset yet. Run the job again.\n"
 
@@ -70,7 +79,7 @@ def files_in(directory: str) -> list[FileInfo]:
     Raises:
         UsageError: They cannot be listed.
     """
-    notes = tuple(join(directory, name) for name in _NOTES)
+    notes = tuple(join(directory, name) for name in NOTES)
     try:
         return [file for file in list_files(directory) if not file.path.startswith(notes)]
     except (BeamIOError, ValueError, OSError) as error:
@@ -158,3 +167,23 @@ def remove_leftovers(directory: str, names: set[str], found: Iterable[FileInfo])
     staging = join(directory, STAGING) + "/"
     paths = (file.path for file in found)
     delete_files(path for path in paths if path not in keep and not path.startswith(staging))
+
+
+def note_submitted(directory: str, note: bytes | None) -> None:
+    """Keeps what finds the job of a directory on its engine; None forgets it.
+
+    Nothing is kept where nothing can be written.
+    """
+    with contextlib.suppress(OSError, JobError):
+        if note is None:
+            delete_files([join(directory, SUBMITTED)])
+        else:
+            write_file(directory, SUBMITTED, note)
+
+
+def submitted(directory: str) -> bytes | None:
+    """What `note_submitted` kept; None if there is nothing."""
+    try:
+        return read_bytes(join(directory, SUBMITTED))
+    except (OSError, ValueError):  # Missing, or on a filesystem that is not known.
+        return None

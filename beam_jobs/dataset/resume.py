@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -27,6 +28,8 @@ from readers.format.manifest import INDEX_SUFFIX, join
 from readers.format.splits import Shard
 
 _READ_BYTES = 4 << 20
+
+_NOTED = re.compile(rf"(?:.*/)?(.+)-\d{{5}}-of-(\d{{5}})\.tfrecord{re.escape(DONE)}")
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,16 @@ class Digest:
 
 def _path(name: str) -> str:
     return f"{STAGING}/{name}{DONE}"
+
+
+def noted_shards(names: Iterable[str]) -> tuple[int, int]:
+    """How many shards are noted, and how many there will be in the splits that have a noted one.
+
+    Args:
+        names: The names of files, of which those of notes count.
+    """
+    found = [(match[1], int(match[2])) for match in map(_NOTED.fullmatch, names) if match]
+    return len(found), sum(dict(found).values())
 
 
 def note_done(directory: str, name: str, digest: str, result: ShardResult, figures: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TextIO
@@ -18,6 +19,9 @@ from apache_beam.options.pipeline_options import (
 )
 from apache_beam.runners.runner import PipelineResult, PipelineState
 
+from beam_jobs.engines.remote.dataflow import cancel_command, page
+from beam_jobs.engines.remote.job import RemoteJob
+from beam_jobs.engines.remote.watch import Watch
 from beam_jobs.errors import DataError, JobError, UsageError, find_job_error
 from beam_jobs.storage.paths import is_local
 
@@ -153,28 +157,6 @@ def refusal(error: BaseException | None) -> JobError | None:
     return None
 
 
-class _Job:
-    """A job on the service.
-
-    Attributes:
-        id: The service's id of the job.
-        console: The address of its page.
-        cancel: The command that cancels it.
-    """
-
-    def __init__(self, result: Any, options: PipelineOptions) -> None:
-        google = options.view_as(GoogleCloudOptions)
-        self.id = result.job_id()
-        self.console = (
-            f"https://console.cloud.google.com/dataflow/jobs/{google.region}/{self.id}"
-            f"?project={google.project}"
-        )
-        self.cancel = (
-            f"gcloud dataflow jobs cancel {self.id} --region={google.region} "
-            f"--project={google.project}"
-        )
-
-
 class _Lines(logging.Handler):
     """Prints the first line of each message, or the last line of a traceback."""
 
@@ -215,7 +197,9 @@ def service_log_shown(stream: TextIO) -> Iterator[None]:
             logger.propagate = True
 
 
-def follow(runner: Any, result: Any, options: PipelineOptions, stream: TextIO) -> None:
+def follow_dataflow(
+    runner: Any, result: Any, options: PipelineOptions, stream: TextIO, watch: Watch
+) -> None:
     """Waits for the end of a job that the service has accepted, unless the options say not to.
 
     Raises:
@@ -226,28 +210,43 @@ def follow(runner: Any, result: Any, options: PipelineOptions, stream: TextIO) -
         location = options.view_as(GoogleCloudOptions).template_location
         print(f"the job is described in {location}; nothing has run", file=stream)
         return
-    job = _Job(result, options)
-    print(f"Dataflow runs the job as {job.id}: {job.console}", file=stream, flush=True)
+    job = _remote_job(result, options)
+    console = page(job)
+    print(f"Dataflow runs the job as {job.service_id}: {console}", file=stream, flush=True)
+    watch.begin(job)
     if not is_followed(options):
-        print(f"not waiting for it; to cancel it: {job.cancel}", file=stream)
         return
     try:
         # The result's own method polls in a thread, which dies with a traceback.
         runner.poll_for_job_completion(runner, result, None)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
-            f"interrupted, but the job {job.id} continues: follow it at {job.console}, or cancel it with "
-            f"`{job.cancel}`"
+            f"interrupted, but the job {job.service_id} continues: follow it at {console}, or cancel it "
+            f"with `{cancel_command(job)}`"
         ) from None
     except Exception as error:
         raise DataError(
-            f"lost contact with Dataflow about the job {job.id} ({_gist(str(error))}); it may continue: "
-            f"follow it at {job.console}"
+            f"lost contact with Dataflow about the job {job.service_id} ({_gist(str(error))}); it may "
+            f"continue: follow it at {console}"
         ) from error
     _check_end(result, job, getattr(runner, "last_error_msg", None) or "")
+    watch.end()
 
 
-def _check_end(result: PipelineResult, job: _Job, message: str) -> None:
+def _remote_job(result: Any, options: PipelineOptions) -> RemoteJob:
+    """The job that the service has accepted."""
+    google = options.view_as(GoogleCloudOptions)
+    return RemoteJob(
+        engine="dataflow",
+        name=google.job_name or "",
+        service_id=result.job_id(),
+        project=google.project or "",
+        region=google.region or "",
+        submitted=time.time(),
+    )
+
+
+def _check_end(result: PipelineResult, job: RemoteJob, message: str) -> None:
     state = result.state
     if state == PipelineState.DONE:
         return
@@ -255,12 +254,12 @@ def _check_end(result: PipelineResult, job: _Job, message: str) -> None:
         raise found
     if state in (PipelineState.CANCELLED, PipelineState.CANCELLING):
         raise DataError(
-            f"the job {job.id} was cancelled; no dataset was written; run the same command again: it "
+            f"the job {job.service_id} was cancelled; no dataset was written; run the same command again: it "
             "keeps the shards that are done"
         )
     raise DataError(
-        f"the job {job.id} ended as {state}: {_gist(message) or 'the service does not say why'}; no "
-        f"dataset was written; its log is at {job.console}"
+        f"the job {job.service_id} ended as {state}: {_gist(message) or 'the service does not say why'}; no "
+        f"dataset was written; its log is at {page(job)}"
     )
 
 

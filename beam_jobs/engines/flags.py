@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,6 +26,24 @@ _RUNNERS = {
 # For how many milliseconds idle workers are kept: starting new ones for the next stage takes 3 to
 # 4 s. A dead worker is kept as long, too, and until then every retry fails.
 _IDLE_MILLISECONDS = 5_000
+
+# Dataflow refuses names with other characters, and pages of engines show no long ones.
+_NOT_IN_A_NAME = re.compile(r"[^a-z0-9]+")
+_MOST_OF_OUTPUT = 40
+
+
+def job_name(job: str, output: str) -> str:
+    """The name of a job on an engine, such as `beam-shards-text-data-shards-reviews`.
+
+    Args:
+        job: Which job it is, such as "text".
+        output: The output directory; of a long one the end, and a digest of the whole.
+    """
+    place = _NOT_IN_A_NAME.sub("-", output.lower()).strip("-")
+    if len(place) > _MOST_OF_OUTPUT:
+        digest = hashlib.sha256(output.encode("utf-8", "surrogateescape")).hexdigest()[:6]
+        place = f"{place[7 - _MOST_OF_OUTPUT :].strip('-')}-{digest}"
+    return f"beam-shards-{job}-{place}".rstrip("-")
 
 
 def engine_flags(engine: Engine, given: Sequence[str]) -> list[str]:

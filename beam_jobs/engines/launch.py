@@ -17,7 +17,7 @@ from apache_beam.runners.runner import PipelineResult
 
 from beam_jobs import progress
 from beam_jobs.engines.dataflow import (
-    follow,
+    follow_dataflow,
     on_dataflow,
     prepare_dataflow,
     refusal,
@@ -26,6 +26,8 @@ from beam_jobs.engines.dataflow import (
 from beam_jobs.engines.direct import on_this_machine, prepare_direct_runner
 from beam_jobs.engines.notebooks import allow_notebooks
 from beam_jobs.engines.pool import close_shared_pools
+from beam_jobs.engines.remote.watch import Follow, Watch
+from beam_jobs.engines.traces import root_cause
 from beam_jobs.errors import DataError, UsageError, find_job_error
 from beam_jobs.packages import check_crc32c
 
@@ -55,17 +57,22 @@ class _WithoutTracebacks(io.TextIOBase):
 
 
 def launch(
-    transform: beam.PTransform, options: PipelineOptions, directory: str, inputs: Sequence[str]
+    transform: beam.PTransform,
+    options: PipelineOptions,
+    directory: str,
+    inputs: Sequence[str],
+    follow: Follow | None = None,
 ) -> tuple[PipelineResult, dict[str, float]]:
     """Runs a pipeline to its end; returns the seconds of its phases, too.
 
-    Other engines do not report phases.
+    Other engines do not report phases; with `--detach` the pipeline may run when this returns.
 
     Args:
         transform: The whole pipeline.
         options: Beam's options, which name the engine.
         directory: The output directory.
         inputs: Patterns and folders of the inputs, which Dataflow's workers must be able to read.
+        follow: How to follow a job on another engine; None on this machine.
 
     Raises:
         JobError: The pipeline failed.
@@ -80,42 +87,47 @@ def launch(
     if on_dataflow(options):
         prepare_dataflow(options, directory, inputs)
     pipeline | transform
+    watch = Watch(follow, options, sys.stderr) if follow else None
     try:
         with (
             progress.display(sys.stderr) as seconds,
             contextlib.redirect_stderr(_WithoutTracebacks(sys.stderr)),
         ):
-            if on_dataflow(options):
+            if watch and on_dataflow(options):
                 with service_log_shown(sys.stderr):
                     result = pipeline.run()
-                    follow(pipeline.runner, result, options, sys.stderr)
-            else:
-                if on_this_machine(options):
-                    progress.begin("starting")
+                    follow_dataflow(pipeline.runner, result, options, sys.stderr, watch)
+            elif watch:
                 result = pipeline.run()
-                _wait(result, not on_this_machine(options))
+                _wait_elsewhere(result, watch)
+            else:
+                progress.begin("starting")
+                result = pipeline.run()
+                result.wait_until_finish()
     except Exception as error:
         if _is_interrupt(error):
             raise KeyboardInterrupt from None
         refused = refusal(error) if on_dataflow(options) else None
-        raise (find_job_error(error) or refused or _unforeseen(error)) from error
+        trace, cause = watch.failure() if watch else ("", "")
+        found = find_job_error(error) or find_job_error(Exception(trace)) or refused
+        raise (found or _unforeseen(error, trace, cause)) from error
     finally:
+        if watch:
+            watch.stop()
         close_shared_pools()
     return result, seconds
 
 
-def _wait(result: PipelineResult, elsewhere: bool) -> None:
-    """Waits for the end of a job; Ctrl-C cancels one that runs elsewhere."""
+def _wait_elsewhere(result: PipelineResult, watch: Watch) -> None:
+    """Follows a job of a portable runner to its end, unless it is detached; Ctrl-C cancels it."""
     try:
-        result.wait_until_finish()
+        watch.submitted(result)
+        if not watch.detaches:
+            result.wait_until_finish()
+            watch.end()
     except BaseException as error:
-        if elsewhere and _is_interrupt(error):
-            result.cancel()
-            raise KeyboardInterrupt(
-                "interrupted; the job service was asked to cancel the job, but Flink's lets it run to its "
-                "end: cancel it there. Once it has stopped, the same command resumes with the shards "
-                "that are done"
-            ) from None
+        if _is_interrupt(error):
+            raise KeyboardInterrupt(watch.cancel()) from None
         if "JobCancellationException" in str(error):
             raise DataError(
                 "the job was cancelled; no dataset was written; run the same command again: it keeps "
@@ -155,15 +167,21 @@ def _is_interrupt(error: BaseException | None) -> bool:
     return error is not None
 
 
-def _unforeseen(error: Exception) -> DataError:
-    """One line for a failure that no check foresaw; its traceback goes to a file."""
-    lines = str(error).strip().splitlines() or [type(error).__name__]
+def _unforeseen(error: Exception, trace: str, cause: str) -> DataError:
+    """One line for a failure that no check foresaw; its traceback goes to a file.
+
+    Args:
+        error: The runner's exception.
+        trace: What the engine itself says of the failure, for the file.
+        cause: The same in one line; empty if the engine says nothing.
+    """
+    cause = cause or root_cause(str(error)) or type(error).__name__
     try:
         with tempfile.NamedTemporaryFile(
             "w", prefix="beam_jobs-", suffix=".log", delete=False
         ) as file:
-            file.write("".join(traceback.format_exception(error)))
+            file.write("\n".join(["".join(traceback.format_exception(error)), trace]))
         where = f"the traceback is in {file.name}"
     except OSError as unwritable:
         where = f"{tempfile.gettempdir()} has no room for the traceback ({unwritable})"
-    return DataError(f"the pipeline failed: {lines[-1][:500]}; no dataset was written; {where}")
+    return DataError(f"the pipeline failed: {cause}; no dataset was written; {where}")

@@ -1,6 +1,8 @@
 """The three jobs on real engines, with workers in separate processes."""
 
 import json
+import re
+import time
 from pathlib import Path
 
 import apache_beam as beam
@@ -12,6 +14,7 @@ from beam_jobs import WriteShards
 from beam_jobs.__main__ import main
 from beam_jobs.cli.command import parse_command
 from beam_jobs.engines.flags import engine_flags, worker_program
+from beam_jobs.engines.remote import watch
 from beam_jobs.errors import find_job_error
 from beam_jobs.pipeline.write_runs import WriteRuns
 from examples.samples import make_samples
@@ -98,6 +101,96 @@ def test_prism_writes_the_same_files(prism, jobs, tmp_path, job):
     assert_same_files(jobs, job, tmp_path / "out", prism.flags)
 
 
+NAME = re.compile(r"the job (beam-shards-images-[a-z0-9-]+-[0-9a-f]{6}) \((\S+)\)")
+
+
+@pytest.fixture
+def often(monkeypatch):
+    """Lines twenty times as often."""
+    monkeypatch.setattr(watch, "_LINE_SECONDS", 0.5)
+    monkeypatch.setattr(watch, "_POLL_SECONDS", 0.1)
+
+
+def lines_about(engine, jobs, out, capsys):
+    """The lines that a job prints while it runs: that it was submitted, its page, and the others."""
+    capsys.readouterr()
+    assert_same_files(jobs, "images", out, engine.flags)
+    found = capsys.readouterr().err.splitlines()
+    assert not (out / ".staging").exists()
+    submitted = next(line for line in found if "was submitted to" in line)
+    page = next((line for line in found if " runs the job " in line), "")
+    rest = found[found.index(submitted) + 1 :]
+    return submitted, page, [line for line in rest if line != page]
+
+
+@pytest.mark.engines
+def test_a_job_on_flink_says_where_it_runs_and_what_it_does(flink, jobs, tmp_path, often, capsys):
+    submitted, page, lines = lines_about(flink, jobs, tmp_path / "out", capsys)
+    name, _ = NAME.match(submitted).groups()
+    latest = flink.jobs()[0]
+    assert submitted.endswith(" was submitted to Flink")
+    where = f"{flink.address}/#/job/running/{latest['jid']}/overview"
+    assert page == f"Flink runs the job {name} ({latest['jid']}): {where}"
+    assert latest["name"] == name
+    stages = [re.search(r"; (\d+) of (\d+) stages", line) for line in lines]
+    assert len({found[2] for found in stages if found}) == 1
+    assert max(int(found[1]) for found in stages if found) > 3
+    assert any(re.match(r"(listing|planning|writing): [1-9]\d* ", line) for line in lines), lines
+
+
+@pytest.mark.engines
+def test_a_job_on_spark_says_where_it_runs_and_what_it_does(spark, jobs, tmp_path, often, capsys):
+    submitted, page, lines = lines_about(spark, jobs, tmp_path / "out", capsys)
+    assert NAME.match(submitted) and submitted.endswith(" was submitted to Spark")
+    assert re.fullmatch(
+        rf"Spark runs the job \S+ \((app-\d+-\d+)\): http://localhost:{spark.ports[3]}/jobs/", page
+    )
+    assert any(re.search(r"; [1-9]\d* stages? done", line) for line in lines), lines
+    assert any(re.search(r"; [1-9]\d* of \d+ shards?", line) for line in lines), lines
+
+
+@pytest.mark.engines
+def test_a_job_on_prism_says_what_it_does(prism, jobs, tmp_path, often, capsys):
+    submitted, page, lines = lines_about(prism, jobs, tmp_path / "out", capsys)
+    assert NAME.match(submitted) and submitted.endswith(" was submitted to Prism")
+    assert not page
+    assert any(re.match(r"(listing|planning|writing): [1-9]\d* ", line) for line in lines), lines
+
+
+def status_of(capsys, *arguments):
+    """The exit code and the object of `status --json`."""
+    capsys.readouterr()
+    code = main(["status", *map(str, arguments), "--json"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize("name", ["flink", "spark", "prism"])
+def test_a_job_that_nobody_waits_for_ends_with_the_same_files(
+    request, jobs, tmp_path, capsys, name
+):
+    engine = request.getfixturevalue(name)
+    flags, expected = jobs["images"]
+    out = tmp_path / "out"
+    began = time.monotonic()
+    assert main([*flags, "--output", str(out), *engine.flags, KEPT, "--detach"]) == 0
+    assert time.monotonic() - began < 25
+    last = capsys.readouterr().err.splitlines()[-1]
+    command = f"python -m beam_jobs status {out}"
+    assert last == (
+        f"not waiting for it; follow it with `{command}`, cancel it with `{command} --cancel`"
+    )
+    code, found = status_of(capsys, out)
+    assert (code, found["state"], found["command_runs"]) == (3, "running", False)
+    assert found["job"]["engine"] == name
+    assert main([*flags, "--output", str(out)]) == 2
+    assert f"is writing here on {name.capitalize()}" in capsys.readouterr().err
+    assert main(["status", str(out), "--follow"]) == 0
+    assert capsys.readouterr().out.startswith("complete: ")
+    assert files_of(out) == expected
+    assert main(["status", str(out)]) == 0
+
+
 @pytest.mark.engines
 def test_on_reject_fail_ends_a_job_on_any_engine_with_one_line(
     flink, prism, jobs, tmp_path, capsys
@@ -106,15 +199,15 @@ def test_on_reject_fail_ends_a_job_on_any_engine_with_one_line(
         flags, _ = jobs["sensors"]
         out = tmp_path / type(engine).__name__
         assert main([*flags, "--output", str(out), "--on_reject", "fail", *engine.flags]) == 1
-        found = capsys.readouterr().err
-        (line,) = found.splitlines()
+        *before, line = capsys.readouterr().err.splitlines()
         assert line.startswith("error: walk/broken.npy: not a whole .npy file")
+        assert not [text for text in before if "error" in text or "Traceback" in text]
         assert not (out / "manifest.json").exists()
 
 
 def write_on(engine, out):
     """Writes generated records on an engine."""
-    given = [*engine.flags[1:], "--parallelism=2"]
+    given = [engine.flags[1], "--parallelism=2"]
     options = PipelineOptions([*engine_flags("flink", given), *given])
     schema = Schema({"key": ("string", ()), "number": ("int64", ())})
     with beam.Pipeline(options=options) as pipeline:

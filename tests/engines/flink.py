@@ -23,16 +23,19 @@ class Flink:
         folder: The folder of its configuration, logs and temporary files.
         ports: The JobManager's ports for TaskManagers and for people, and the job server's port.
         slots: The number of slots of each TaskManager.
+        runner: Other versions of Beam's runner than those of all tests.
     """
 
     folder: Path
     ports: tuple[int, int, int] = (16123, 18081, 18099)
     slots: int = 2
+    runner: packages.Runner | None = None
 
     @property
     def flags(self) -> list[str]:
         """The flags that send a job to it."""
-        return ["--engine=flink", f"--job_endpoint=localhost:{self.ports[2]}"]
+        endpoint = f"--job_endpoint=localhost:{self.ports[2]}"
+        return ["--engine=flink", endpoint, f"--engine_page={self.address}"]
 
     def services(self) -> list[Service]:
         """The processes to start, in this order."""
@@ -45,7 +48,7 @@ class Flink:
             self._cluster_process(
                 "jobmanager",
                 "entrypoint.StandaloneSessionClusterEntrypoint",
-                lambda: answers(f"{self._address}/overview"),
+                lambda: answers(f"{self.address}/overview"),
             ),
             *(self.task_manager(number) for number in range(1, TASK_MANAGERS + 1)),
             self._job_server(),
@@ -57,14 +60,14 @@ class Flink:
         return self._cluster_process(
             name,
             "taskexecutor.TaskManagerRunner",
-            lambda: answers(f"{self._address}/taskmanagers", f'"{name}"'),
+            lambda: answers(f"{self.address}/taskmanagers", f'"{name}"'),
             "-D",
             f"taskmanager.resource-id={name}",
         )
 
     def ask(self, path: str, method: str = "GET") -> Any:
         """Sends a request to the JobManager's REST interface; returns the answer."""
-        asked = urllib.request.Request(self._address + path, method=method)
+        asked = urllib.request.Request(self.address + path, method=method)
         with urllib.request.urlopen(asked, timeout=30) as answer:
             return json.load(answer)
 
@@ -74,7 +77,8 @@ class Flink:
         return sorted(found, key=lambda job: -job["start-time"])
 
     @property
-    def _address(self) -> str:
+    def address(self) -> str:
+        """The address of its page."""
         return f"http://localhost:{self.ports[1]}"
 
     def _configuration(self) -> dict[str, Any]:
@@ -127,7 +131,7 @@ class Flink:
         return Service(name, command, ready)
 
     def _classes(self) -> list[Path]:
-        return [packages.flink() / "lib/*", packages.runner_jar("flink")]
+        return [packages.flink() / "lib/*", packages.runner_jar("flink", self.runner)]
 
     def _job_server(self) -> Service:
         port = self.ports[2]

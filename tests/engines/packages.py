@@ -13,8 +13,9 @@ import sys
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.engines.services import EngineError
 
@@ -22,20 +23,43 @@ CACHE = Path(os.environ.get("BEAM_SHARDS_ENGINES") or Path.home() / ".cache/beam
 
 _HERE = Path(__file__).parent
 
+FLINK_VERSION, SPARK_VERSION = "1.20.5", "3.5.6"
+
 # Source packages with the programs in a folder `deps`; their Python code is not used.
 _FLINK = (
-    "apache-flink-libraries==1.20.5",
+    f"apache-flink-libraries=={FLINK_VERSION}",
     "e6aee62ea1a1fe7b32e28894ad079f3f1a50a372a4caac3df52405267f4228c8",
 )
 _SPARK = (
-    "pyspark==3.5.6",
+    f"pyspark=={SPARK_VERSION}",
     "f8b1c4360e41ab398c64904fae08740503bcb6bd389457d659fa6d9f2952cc48",
 )
 _PRISM = "github.com/apache/beam/sdks/v2/go/cmd/prism@v2.77.0"
 _PRISM_SUM = "h1:RsC61pHEvtySEHAURQyP/+CVOJm/hy5hewuG9JF0+Ow="
 
+
+class Runner(NamedTuple):
+    """Beam's runner for an engine, by its versions in the Maven registry.
+
+    Attributes:
+        module: The name of the module.
+        version: The module's version.
+        service: The version of the job service, beam-runners-java-job-service.
+    """
+
+    module: str
+    version: str
+    service: str
+
+
+# The runners of all tests. The job service has one version that fits this runner's interfaces.
+RUNNERS = {
+    "flink": Runner("beam-runners-flink-1.19", "2.70.0", "2.65.0"),
+    "spark": Runner("beam-runners-spark-3", "2.70.0", "2.65.0"),
+}
+
 # SHA-256 of jars, and of the contents of merged ones (see `_merge`). The names of folders contain
-# the versions in the poms next to this file, so that other versions are other folders.
+# the versions, so that other versions are other folders.
 _HDFS_JARS = "95088ca1452dee2c9fd1daa02f23f33c6b4f8f43b701feb91518c25f7cded457"
 _JARS = {
     "flink": "21541905074570fdc5479ca221aeeef46c79829cd10364508a6540ab8516caee",
@@ -54,26 +78,36 @@ _NOT_MERGED = re.compile(
 
 def flink() -> Path:
     """Flink's distribution: a folder with `lib`."""
-    return _once("flink-1.20.5", lambda folder: _unpack(*_FLINK, folder))
+    return _once(f"flink-{FLINK_VERSION}", lambda folder: _unpack(*_FLINK, folder))
 
 
 def spark() -> Path:
     """Spark's distribution: a folder with `jars` and `bin`."""
-    return _once("spark-3.5.6", lambda folder: _unpack(*_SPARK, folder))
+    return _once(f"spark-{SPARK_VERSION}", lambda folder: _unpack(*_SPARK, folder))
 
 
-def runner_jar(engine: str) -> Path:
-    """Beam's runner for an engine with all its dependencies except the engine, as one jar."""
+def runner_jar(engine: str, runner: Runner | None = None) -> Path:
+    """Beam's runner for an engine with all its dependencies except the engine, as one jar.
+
+    Args:
+        engine: The engine.
+        runner: Other versions than those of all tests; their contents are not verified.
+    """
+    tested = RUNNERS[engine]
+    module, version, service = runner or tested
 
     def make(folder: Path) -> None:
-        found = _merge(sorted(_resolved(engine, folder)), folder / "beam.jar", _LEFT_OUT[engine])
-        if found != _JARS[engine]:
+        properties = {"module": module, "runner": version, "service": service}
+        jars = sorted(_resolved(engine, folder, properties))
+        found = _merge(jars, folder / "beam.jar", _LEFT_OUT[engine])
+        if found != _JARS[engine] and runner in (None, tested):
             raise EngineError(
                 f"the jars of {engine} have SHA-256 {found}, expected {_JARS[engine]}: the registry "
                 "does not have the jars that were tested"
             )
 
-    return _once(f"beam-{engine}-2.70.0", make) / "beam.jar"
+    name = f"{module}-{version}-{service}" if runner else f"beam-{engine}-{version}"
+    return _once(name, make) / "beam.jar"
 
 
 def sends_nothing() -> Path:
@@ -92,7 +126,7 @@ def hdfs() -> Path:
 
     def make(folder: Path) -> None:
         digest = hashlib.sha256()
-        for jar in sorted(_resolved("hdfs", folder)):
+        for jar in sorted(_resolved("hdfs", folder, {})):
             digest.update(f"{jar.name}\0".encode() + hashlib.sha256(jar.read_bytes()).digest())
         if digest.hexdigest() != _HDFS_JARS:
             raise EngineError(
@@ -155,13 +189,14 @@ def _unpack(requirement: str, sha256: str, folder: Path) -> None:
     requirements.unlink()
 
 
-def _resolved(engine: str, folder: Path) -> list[Path]:
-    """Downloads the jars of a pom next to this file."""
+def _resolved(engine: str, folder: Path, properties: Mapping[str, str]) -> list[Path]:
+    """Downloads the jars of a pom next to this file, with some properties of it."""
     jars = folder / "jars"
     plugin = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
     maven = ["mvn", "--quiet", "--batch-mode", "--strict-checksums"]
     maven += [f"--file={_HERE}/{engine}.pom.xml", plugin]
     maven += ["-DincludeScope=runtime", f"-DoutputDirectory={jars}"]
+    maven += [f"-D{name}={value}" for name, value in properties.items()]
     _run(maven, f"Beam's {engine} runner")
     return list(jars.iterdir())
 

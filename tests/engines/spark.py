@@ -22,24 +22,28 @@ class Spark:
 
     Attributes:
         folder: The folder of its logs and temporary files.
-        ports: The master's ports for jobs and for people, and the job server's port.
+        ports: The master's ports for jobs and for people, the job server's port for jobs, and that
+            of the page of its driver.
         cores: The number of cores for a job, shared by two workers.
+        runner: Other versions of Beam's runner than those of all tests.
     """
 
     folder: Path
-    ports: tuple[int, int, int] = (17077, 18080, 18098)
+    ports: tuple[int, int, int, int] = (17077, 18080, 18098, 18040)
     cores: int = 4
+    runner: packages.Runner | None = None
 
     @property
     def flags(self) -> list[str]:
         """The flags that send a job to it."""
-        return ["--engine=spark", f"--job_endpoint=localhost:{self.ports[2]}"]
+        endpoint = f"--job_endpoint=localhost:{self.ports[2]}"
+        return ["--engine=spark", endpoint, f"--engine_page=http://localhost:{self.ports[3]}"]
 
     def services(self) -> list[Service]:
         """The processes to start, in this order."""
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / "log4j2.properties").write_text(LOGGING)
-        master, pages, _ = self.ports
+        master, pages, _, _ = self.ports
         flags = ["--host", "localhost", "--port", str(master), "--webui-port", str(pages)]
         workers = [self._worker(number) for number in range(1, WORKERS + 1)]
         return [
@@ -79,7 +83,7 @@ class Spark:
 
     def _job_server(self) -> Service:
         port = self.ports[2]
-        jar = packages.runner_jar("spark")
+        jar = packages.runner_jar("spark", self.runner)
         properties = {
             # Executors load Beam's classes before Spark's older ones of the same names.
             "spark.executor.extraClassPath": jar,
@@ -88,7 +92,7 @@ class Spark:
             "spark.cores.max": self.cores,
             "spark.driver.host": "localhost",
             "spark.driver.bindAddress": "127.0.0.1",
-            "spark.ui.enabled": "false",
+            "spark.ui.port": self.ports[3],
             "spark.local.dir": self.folder / "tmp",
         }
         command = java(

@@ -157,6 +157,7 @@ class DataflowService:
             for counter in result.metrics().query()["counters"]:
                 for tentative in ("true", "false"):
                     context = {"step": counter.key.step, "tentative": tentative}
+                    context["namespace"] = counter.key.metric.namespace
                     name = {"origin": "user", "name": counter.key.metric.name, "context": context}
                     job.counters.append({"name": name, "scalar": counter.result})
             job.state = "JOB_STATE_DONE"

@@ -637,6 +637,8 @@ def test_the_options_of_each_job_are_its_flags_in_order(data, job, command):
         "overwrite",
         "dry_run",
         "engine",
+        "engine_page",
+        "detach",
         "max_rejects",
         "config",
         "json",

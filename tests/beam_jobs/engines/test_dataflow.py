@@ -29,6 +29,7 @@ from gcp_storage_emulator.server import create_server
 
 from beam_jobs.__main__ import main
 from beam_jobs.cli.command import parse_command
+from beam_jobs.engines.remote import watch
 from examples.samples import make_samples
 from tests.engines.services import Service, free_ports, listens, start, stop
 from tests.support.checkout import ROOT
@@ -151,9 +152,9 @@ def driver(cloud, monkeypatch):
     clock = types.SimpleNamespace(time=time.time, sleep=lambda seconds: time.sleep(seconds / 100))
     monkeypatch.setattr(dataflow_runner, "time", clock)
 
-    def run(
-        name, *more, job="sensors", image=f"--sdk_container_image={IMAGE}", output="gs://data/o"
-    ):
+    def run(name, *more, job="sensors", image=f"--sdk_container_image={IMAGE}", output=""):
+        # Jobs that never end keep others out of their output.
+        output = output or f"gs://data/o{len(cloud.service.jobs)}"
         flags = [*JOBS[job], "--output", output, *cloud.flags(name), QUIET, "--no_auth"]
         return main([job, *flags, *filter(None, [image]), *more])
 
@@ -441,9 +442,59 @@ def test_a_driver_need_not_wait(cloud, driver, capfd):
     printed, log = capfd.readouterr()
     job = cloud.service.named("long").id
     assert printed == ""
-    assert log.splitlines()[-1].startswith(
-        f"not waiting for it; to cancel it: gcloud dataflow jobs cancel {job} "
-    )
+    page, last = log.splitlines()[-2:]
+    assert page.startswith(f"Dataflow runs the job as {job}: {CONSOLE}{job}?project=")
+    assert last.startswith("not waiting for it; follow it with `python -m beam_jobs status gs://")
+
+
+def status_of(cloud, capfd, output, *more):
+    """The exit code and the object of `status --json` of a job on the service."""
+    capfd.readouterr()
+    reached = [f"--dataflow_endpoint={cloud.service.url}", "--no_auth"]
+    code = main(["status", output, "--json", *reached, *more])
+    return code, json.loads(capfd.readouterr().out)
+
+
+def test_the_status_of_a_job_is_that_of_the_service(cloud, driver, capfd):
+    cloud.service.answers["left"] = Answer(state="JOB_STATE_RUNNING")
+    assert driver("left", "--detach", output="gs://data/left") == 0
+    job = cloud.service.named("left")
+    for name, value in {"records": 30, "bytes": 4096}.items():
+        for tentative in ("true", "false"):
+            context = {"namespace": "shards", "step": "s1", "tentative": tentative}
+            counted = value if tentative == "true" else value // 2
+            named = {"origin": "user", "name": name, "context": context}
+            job.counters.append({"name": named, "scalar": counted})
+    code, found = status_of(cloud, capfd, "gs://data/left")
+    assert (code, found["state"], found["job"]["name"]) == (3, "running", "left")
+    assert found["job"]["page"].startswith(f"{CONSOLE}{job.id}?project=a-project")
+    assert found["engine"]["counters"] == {"shards/records": 30, "shards/bytes": 4096}
+    assert driver("left", output="gs://data/left") == 2
+    assert f"the job left ({job.id}) is writing here on Dataflow" in capfd.readouterr().err
+    job.state = "JOB_STATE_FAILED"
+    job.report(3, UNFORESEEN)
+    code, found = status_of(cloud, capfd, "gs://data/left")
+    assert (code, found["state"], found["engine"]["state"]) == (1, "unfinished", "failed")
+    assert found["engine"]["cause"].startswith("KeyError: 'x' [while running 'Write']")
+
+
+def test_a_job_that_is_followed_prints_lines(cloud, driver, capfd, monkeypatch):
+    monkeypatch.setattr(watch, "_LINE_SECONDS", 0.1)
+    monkeypatch.setattr(watch, "_POLL_SECONDS", 0.05)
+    cloud.service.answers["counted"] = Answer(state="JOB_STATE_RUNNING")
+
+    def wait(_):
+        """Lets time pass, and ends the job once the counters were shown."""
+        job = cloud.service.named("counted")
+        if not job.counters:
+            named = {"origin": "user", "name": "found", "context": {"namespace": "files"}}
+            job.counters.append({"name": named, "scalar": 120})
+        time.sleep(0.5)
+        job.state = "JOB_STATE_CANCELLED"
+
+    driver.clock.sleep = wait
+    assert driver("counted") == 1
+    assert "\nlisting: 120 files" in capfd.readouterr().err
 
 
 def test_a_template_is_described_and_not_run(cloud, driver, capfd):

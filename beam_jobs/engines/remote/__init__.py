@@ -1,0 +1,1 @@
+"""Jobs on engines elsewhere: found again, looked at, followed and cancelled."""
