@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import apache_beam as beam
-from apache_beam.pvalue import AsSingleton
 
 from beam_jobs.dataset.encoded_records import (
     StoredRecords,
@@ -21,7 +20,7 @@ from beam_jobs.dataset.output import Output
 from beam_jobs.dataset.resume import ShardResult
 from beam_jobs.dataset.shard_writer import ShardWriter
 from beam_jobs.errors import DataError
-from beam_jobs.pipeline.steps import ShardStep, at_end_of_bundle, count_shard
+from beam_jobs.pipeline.steps import AsWhole, ShardStep, at_end_of_bundle, count_shard
 from beam_jobs.plan.shards import Plan, assign_shards
 from beam_jobs.records.blocks import Block
 from beam_jobs.records.spool import HeldLocators, Spool, SpoolReader
@@ -78,7 +77,7 @@ class GroupByShard(beam.PTransform):
         blocks, plan = inputs
         return (
             blocks
-            | "Assign" >> beam.ParDo(self._assign, AsSingleton(plan))
+            | "Assign" >> beam.ParDo(self._assign, AsWhole(plan))
             | "GroupByShard" >> beam.GroupByKey()
         )
 
@@ -149,4 +148,4 @@ def write_encoded(
 ) -> beam.PTransform:
     """(split and shard, packed records or locators of them) -> the result of each shard."""
     write = WriteSpooled(output, processes, spool) if spool else WriteEncoded(output)
-    return beam.ParDo(write, AsSingleton(plan))
+    return beam.ParDo(write, AsWhole(plan))

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 import apache_beam as beam
 import numpy as np
-from apache_beam.pvalue import AsSingleton, TaggedOutput
+from apache_beam.pvalue import TaggedOutput
 
 from beam_jobs.dataset.output import Output
 from beam_jobs.dataset.resume import ShardResult
@@ -24,7 +24,7 @@ from beam_jobs.jobs.record import label_or_none
 from beam_jobs.pipeline.commit import CommitDataset
 from beam_jobs.pipeline.plan_references import PlanReferences
 from beam_jobs.pipeline.shuffle import GroupByShard
-from beam_jobs.pipeline.steps import STATISTICS, ShardStep, count_shard, loading_pool
+from beam_jobs.pipeline.steps import STATISTICS, AsWhole, ShardStep, count_shard, loading_pool
 from beam_jobs.plan.shards import Plan
 from beam_jobs.records.blocks import Block
 from beam_jobs.records.statistics import Statistics
@@ -150,7 +150,7 @@ class WriteReferences(beam.PTransform):
             | "Write"
             >> beam.ParDo(
                 _WriteReferences(job, output, self._processes),
-                AsSingleton(planned.shards.plan),
+                AsWhole(planned.shards.plan),
                 planned.names,
             ).with_outputs(STATISTICS, main="results")
         )
