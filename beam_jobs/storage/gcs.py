@@ -23,6 +23,7 @@ from beam_jobs.storage.object_store import (
     ChangedError,
     FileInfo,
     Part,
+    SignIn,
     Store,
     Upload,
     bucket_and_key,
@@ -43,7 +44,11 @@ _DELETED_AT_ONCE = 16
 
 _SCOPES = ["https://www.googleapis.com/auth/cloud-platform"]
 
-_SIGN_IN = "run gcloud auth application-default login, or set GOOGLE_APPLICATION_CREDENTIALS"
+_SIGN_IN = SignIn(
+    "run gcloud auth application-default login, or set GOOGLE_APPLICATION_CREDENTIALS",
+    "give the workers' machines a service account, or set GOOGLE_APPLICATION_CREDENTIALS where the "
+    "engine starts them",
+)
 
 
 class GcsStore(Store):
