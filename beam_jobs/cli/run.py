@@ -34,6 +34,7 @@ from beam_jobs.cli.report import (
 from beam_jobs.dataset.reasons import first_rejects, reasons_of
 from beam_jobs.dataset.reservation import reserved
 from beam_jobs.engines.dataflow import is_followed, on_dataflow
+from beam_jobs.engines.executable import executable_path
 from beam_jobs.engines.launch import launch
 from beam_jobs.errors import DataError
 from beam_jobs.pipeline.dry_run import Findings, Survey, check_findings
@@ -54,13 +55,15 @@ class Outcome(NamedTuple):
 
 
 def run_job(command: Command) -> Outcome | None:
-    """Runs a job to its end; None if it continues on Dataflow without this command.
+    """Runs a job to its end; None if it continues on Dataflow, or runs later, without this command.
 
     Raises:
         JobError: The job failed; no manifest was written.
     """
     with reserved(command.output.destination, command.name):
         result, seconds = _launch(command, command.name.capitalize() >> command.transform)
+    if executable_path(command.beam):
+        return None
     if on_dataflow(command.beam) and not is_followed(command.beam):
         return None
     try:

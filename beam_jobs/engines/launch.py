@@ -24,6 +24,7 @@ from beam_jobs.engines.dataflow import (
     service_log_shown,
 )
 from beam_jobs.engines.direct import on_this_machine, prepare_direct_runner
+from beam_jobs.engines.executable import executable_path, how_to_run
 from beam_jobs.engines.notebooks import allow_notebooks
 from beam_jobs.engines.pool import close_shared_pools
 from beam_jobs.errors import DataError, UsageError, find_job_error
@@ -94,6 +95,9 @@ def launch(
                     progress.begin("starting")
                 result = pipeline.run()
                 _wait(result, not on_this_machine(options))
+                if path := executable_path(options):
+                    print(f"the job is in {path}; nothing has run. Run it with", file=sys.stderr)
+                    print(f"  {how_to_run(path)}", file=sys.stderr)
     except Exception as error:
         if _is_interrupt(error):
             raise KeyboardInterrupt from None
