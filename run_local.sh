@@ -4,7 +4,7 @@
 #   ./run_local.sh                     make sample inputs, run the three jobs, read the results
 #   ./run_local.sh images --input ...  run one job with its flags (also text, sensors, reshard)
 #   ./run_local.sh test                run the base tests, which need Python alone (6 minutes)
-#   ./run_local.sh test all            run all tests, which need Java, Maven, Go, zip, root, and packages of PyPI and Debian
+#   ./run_local.sh test all            run all tests, which need Java, Maven, Go, buildah, zip, root, and packages of PyPI and Debian
 #   ./run_local.sh test tests/a.py -x  run pytest with these arguments
 #   ./run_local.sh engines start flink start a local cluster (also spark, prism, pool; or stop one)
 #
@@ -89,6 +89,8 @@ check_machine() {
   command -v javac >/dev/null || missing+=("Java, a JDK of version 17 (on Debian: apt install openjdk-17-jdk-headless)")
   command -v mvn >/dev/null || missing+=("Maven (on Debian: apt install maven)")
   command -v go >/dev/null || missing+=("Go (on Debian: apt install golang-go)")
+  command -v buildah >/dev/null || missing+=("buildah (on Debian: apt install buildah)")
+  command -v debootstrap >/dev/null || missing+=("debootstrap (on Debian: apt install debootstrap)")
   command -v zip >/dev/null || missing+=("zip (on Debian: apt install zip)")
   command -v tar >/dev/null || missing+=("GNU tar (on Debian: apt install tar)")
   folder=$(mktemp -d)

@@ -4,7 +4,8 @@
 #   docker/install.sh PACKAGE [PYTHON]   PACKAGE: an sdist or a checkout; PYTHON: the environment's
 set -euo pipefail
 package=${1:?"usage: install.sh PACKAGE [PYTHON]"}
-python=${2:-python}
+# A path, because uv takes a bare name for that of a virtual environment, and an image has none.
+python=$(command -v "${2:-python}")
 extras=dataflow,audio,boxes,hdf5,heif,tokens
 
 "$python" -m pip install --disable-pip-version-check --quiet uv

@@ -35,6 +35,7 @@ from beam_jobs.dataset.directory import submitted
 from beam_jobs.dataset.reasons import first_rejects, reasons_of
 from beam_jobs.dataset.replace import check_replaced
 from beam_jobs.dataset.reservation import reserved
+from beam_jobs.engines.executable import executable_path
 from beam_jobs.engines.launch import launch
 from beam_jobs.engines.remote.job import NoAnswer, RemoteJob
 from beam_jobs.engines.remote.look import look, name_of
@@ -57,7 +58,7 @@ class Outcome(NamedTuple):
 
 
 def run_job(command: Command) -> Outcome | None:
-    """Runs a job to its end; None if it continues on an engine without this command.
+    """Runs a job to its end; None if it continues on an engine, or runs later, without this command.
 
     Raises:
         JobError: The job failed; no manifest was written.
@@ -65,6 +66,8 @@ def run_job(command: Command) -> Outcome | None:
     with reserved(command.output.destination, command.name):
         _refuse_if_submitted(command.output.destination, command.beam)
         result, seconds = _launch(command, command.name.capitalize() >> command.transform)
+    if executable_path(command.beam):
+        return None
     if command.follow and command.follow.detach:
         return None
     check_replaced(command.output)

@@ -24,6 +24,7 @@ from beam_jobs.engines.dataflow import (
     service_log_shown,
 )
 from beam_jobs.engines.direct import on_this_machine, prepare_direct_runner
+from beam_jobs.engines.executable import executable_path, how_to_run
 from beam_jobs.engines.notebooks import allow_notebooks
 from beam_jobs.engines.pool import close_shared_pools
 from beam_jobs.engines.remote.watch import Follow, Watch
@@ -99,7 +100,12 @@ def launch(
                     follow_dataflow(pipeline.runner, result, options, sys.stderr, watch)
             elif watch:
                 result = pipeline.run()
-                _wait_elsewhere(result, watch)
+                if path := executable_path(options):
+                    result.wait_until_finish()
+                    print(f"the job is in {path}; nothing has run. Run it with", file=sys.stderr)
+                    print(f"  {how_to_run(path)}", file=sys.stderr)
+                else:
+                    _wait_elsewhere(result, watch)
             else:
                 progress.begin("starting")
                 result = pipeline.run()

@@ -18,10 +18,10 @@ import numpy as np
 from beam_jobs.errors import DataError, RejectError
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.plan.group_splits import GroupSizes
+from beam_jobs.plan.labels import LabelHashes
 from beam_jobs.plan.shards import Plan, shards_of
-from beam_jobs.plan.strata import LabelHashes
 from beam_jobs.plan.summary import Summary
-from beam_jobs.records.blocks import Block
+from beam_jobs.records.blocks import HASHES_PER_BLOCK, Block
 from beam_jobs.records.encode import RecordCounter, RecordEncoder
 from beam_jobs.records.payload import pack_record
 from beam_jobs.records.ragged import Ragged
@@ -50,12 +50,12 @@ class FirstPassResult(NamedTuple):
 
     Attributes:
         summary: Counts of its records.
-        block: The packed hashes of the records that can be written; None if there are none.
+        blocks: The packed hashes of the records that can be written.
         learned: The elements of the pass's `Learner`, if it has one.
     """
 
     summary: Summary
-    block: bytes | None
+    blocks: list[bytes]
     learned: list[Any]
 
 
@@ -178,7 +178,7 @@ class FirstPass(abc.ABC):
         nothing = Ragged(np.zeros(len(order), np.uint32), b"")
         block = Block(order, np.concatenate(splits), nothing)
         summary.add_block(block)
-        packed = block.pack() if order.size else None
+        packed = [part.pack() for part in block.parts(HASHES_PER_BLOCK)]
         return FirstPassResult(summary, packed, list(learner.elements()) if learner else [])
 
     def group_sizes(self, task: Task) -> GroupSizes:

@@ -13,6 +13,7 @@ from beam_jobs.errors import UsageError
 from beam_jobs.jobs.encodings import NONE, Encodings, with_encodings
 from beam_jobs.jobs.passes import EncodingPlan, FirstPass, SecondPass
 from beam_jobs.jobs.split_rules import SplitRules
+from beam_jobs.records.pieces import Divisible
 from beam_jobs.records.rejects import OnReject, Reject
 from beam_jobs.sources.chunks import Chunk, RangeCount, Task
 from beam_jobs.sources.classes import Names
@@ -116,7 +117,7 @@ class LearnSchema:
         schema_of: Returns the schema, from the merged learner and the features that decide splits.
     """
 
-    empty: Callable[[], Mergeable]
+    empty: Callable[[], Divisible]
     schema_of: Callable[[Any, Collection[str]], Schema]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -23,10 +23,11 @@ from beam_jobs.jobs.text.subwords import Subwords
 from beam_jobs.jobs.text.tokens import vocabulary_file
 from beam_jobs.packages import versions
 from beam_jobs.pipeline.plan_shards import Planned
+from beam_jobs.pipeline.steps import AsMerged, AsWhole, MergeInPieces
 from beam_jobs.plan.shards import Plan
 from beam_jobs.plan.summary import Summary
 from beam_jobs.records.rejects import REJECTS
-from beam_jobs.records.statistics import Statistics
+from beam_jobs.records.statistics import SplitStatistics, Statistics
 from beam_jobs.sources.classes import Names
 from beam_jobs.sources.labels import LABEL
 from beam_jobs.storage.atomic import (
@@ -41,32 +42,10 @@ from readers.format.schema import Schema
 from readers.format.splits import Split
 
 
-class _MergeStatistics(beam.CombineFn):
-    """Merges statistics; only they know their features, so an empty accumulator is None."""
-
-    def create_accumulator(self) -> Statistics | None:
-        return None
-
-    def add_input(self, accumulator: Statistics | None, element: Statistics) -> Statistics:
-        merged = accumulator or element.empty_copy()
-        merged.merge(element)
-        return merged
-
-    def merge_accumulators(self, accumulators: Iterable[Statistics | None]) -> Statistics | None:
-        merged: Statistics | None = None
-        for accumulator in accumulators:
-            if accumulator:
-                merged = self.add_input(merged, accumulator)
-        return merged
-
-    def extract_output(self, accumulator: Statistics | None) -> Statistics | None:
-        return accumulator
-
-
 def _manifest_of(
     output: Output,
     splits: Sequence[Sequence[ShardResult]],
-    statistics: Iterable[tuple[int, Statistics]],
+    statistics: Mapping[int, Statistics],
     summary: Summary,
     class_names: Names,
     schema: Schema,
@@ -78,7 +57,7 @@ def _manifest_of(
     Args:
         output: The dataset.
         splits: The results of all shards, by split.
-        statistics: (split, the statistics of its records).
+        statistics: Split -> the statistics of its records.
         summary: The summary of all records.
         class_names: Names of classes by feature.
         schema: The features of every record.
@@ -90,7 +69,7 @@ def _manifest_of(
     def in_examples(values: Mapping[str, Any]) -> dict[str, Any]:
         return {output.feature_names.get(name, name): value for name, value in values.items()}
 
-    found_in = {names[split]: found for split, found in statistics}
+    found_in = {names[split]: found for split, found in statistics.items()}
     figures = {name: in_examples(found.to_json()) for name, found in found_in.items()}
     return Manifest(
         schema=renamed_schema(schema, output.feature_names),
@@ -126,7 +105,7 @@ class _Commit(beam.DoFn):
         plan: bytes,
         results: list[ShardResult],
         changed: list[ShardResult],
-        statistics: list[tuple[int, Statistics]],
+        merged: SplitStatistics,
         summary: Summary,
         class_names: Names,
         schema: Schema,
@@ -136,7 +115,8 @@ class _Commit(beam.DoFn):
         progress.begin("checking")
         output = self._output
         names = output.placement.splits.names
-        counted = {split: values.records for split, values in statistics}
+        statistics = merged.by_split(schema)
+        counted = {split: values.records for split, values in statistics.items()}
         planned, shards = Plan.unpack(plan), [*results, *changed]
         splits = reconcile(planned, shards, counted, names, output.balance, output.max_rejects)
         manifest = _manifest_of(
@@ -178,19 +158,23 @@ class CommitDataset(beam.PTransform):
     def expand(self, inputs: tuple[beam.PCollection, beam.PCollection]) -> beam.PCollection:
         results, statistics = inputs
         planned = self._planned
-        merged = statistics | "MergeStatistics" >> beam.CombinePerKey(_MergeStatistics())
+        merged = (
+            statistics
+            | "BySplit" >> beam.MapTuple(SplitStatistics.of)
+            | "MergeStatistics" >> MergeInPieces(SplitStatistics)
+        )
         changed = results | "TopUp" >> TopUp(self._output)
         return (
-            planned.shards.plan.pipeline
+            results.pipeline
             | "Last" >> beam.Create([None])
             | "Commit"
             >> beam.ParDo(
                 _Commit(self._output),
-                AsSingleton(planned.shards.plan),
+                AsWhole(planned.shards.plan),
                 AsList(results),
                 AsList(changed),
-                AsList(merged),
-                AsSingleton(planned.shards.summary),
+                AsMerged(merged, SplitStatistics),
+                planned.shards.summary,
                 planned.names,
                 planned.schema,
                 planned.vocabulary,

@@ -17,6 +17,7 @@ from beam_jobs.errors import DataError, UsageError
 from beam_jobs.jobs.protocols import RecordJob
 from beam_jobs.pipeline.plan_records import PlanRecords
 from beam_jobs.pipeline.plan_references import PlanReferences
+from beam_jobs.pipeline.steps import AsWhole
 from beam_jobs.plan.shards import ONE_KEY, Plan
 from beam_jobs.plan.summary import Summary
 from beam_jobs.records.blocks import Block
@@ -220,7 +221,9 @@ class Survey(beam.PTransform):
             | "Report"
             >> beam.ParDo(
                 _Report(self._output, self._path),
-                *map(AsSingleton, planned.shards),
+                AsWhole(planned.shards.plan),
+                planned.shards.summary,
+                AsSingleton(planned.shards.measured),
                 planned.schema,
                 AsSingleton(repeated),
             )

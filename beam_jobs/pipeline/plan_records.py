@@ -11,7 +11,7 @@ from typing import Any
 
 import apache_beam as beam
 from apache_beam.metrics import Metrics
-from apache_beam.pvalue import AsList, AsSingleton, TaggedOutput
+from apache_beam.pvalue import AsSingleton, TaggedOutput
 
 from beam_jobs import progress
 from beam_jobs.dataset.directory import prepare_output
@@ -20,22 +20,31 @@ from beam_jobs.jobs.passes import FirstPassResult
 from beam_jobs.jobs.protocols import LearnSchema, LearnSubwords, LearnWords, RecordJob
 from beam_jobs.jobs.split_rules import GroupRules, SplitRules
 from beam_jobs.jobs.text.duplicates import Tally, check_tally
-from beam_jobs.jobs.text.sample import Sample, check_training, learn
-from beam_jobs.pipeline.plan_shards import Planned, PlanShards, Prepare, Side
-from beam_jobs.pipeline.plan_strata import plan_splits
-from beam_jobs.pipeline.steps import MergeFn, TaskStep, cut_patterns, with_span
+from beam_jobs.jobs.text.sample import check_training
+from beam_jobs.pipeline.plan_shards import Planned, PlanShards, Prepare, Side, names_of_labels
+from beam_jobs.pipeline.plan_strata import PlanSplits
+from beam_jobs.pipeline.steps import (
+    AsMerged,
+    AsWhole,
+    InPieces,
+    MergeInPieces,
+    TaskStep,
+    cut_patterns,
+    with_span,
+)
 from beam_jobs.pipeline.text_steps import (
+    SAMPLING,
     BuildVocabulary,
     CountRangesFn,
     DigestFn,
+    LearnTokenizer,
     MarkDuplicates,
-    SampleFn,
     number_ranges,
 )
 from beam_jobs.plan.group_splits import GroupSizes, check_planned
+from beam_jobs.plan.labels import LabelHashes
 from beam_jobs.plan.placement import Placement
-from beam_jobs.plan.strata import LabelHashes
-from beam_jobs.plan.summary import Summary, label_names_of
+from beam_jobs.plan.summary import Summary
 from beam_jobs.sources.chunks import Task, batch_chunks
 from beam_jobs.storage.ranges import Span
 from readers.format.schema import Schema
@@ -117,14 +126,17 @@ class _FirstPass(TaskStep[FirstPassResult]):
         found = sum(split.rejected + split.records for split in result.summary.splits)
         Metrics.counter("parts", "found").inc(found)
         yield TaggedOutput(self.SUMMARY, result.summary)
-        if result.block:
-            yield result.block
+        yield from result.blocks
         for element in result.learned:
             yield TaggedOutput(self.LEARNED, element)
 
 
 def _found_after(found: int, _: Schema) -> int:
     return found
+
+
+def _schema(_: None, learned: Any, schema_of: Callable[..., Schema], needed: set[str]) -> Schema:
+    return schema_of(learned, needed)
 
 
 def _check_passes(
@@ -173,7 +185,7 @@ class PlanRecords(beam.PTransform):
         found = listed[_ListTasks.FOUND]
         tasks, tally = self._without_duplicates(self._numbered_tasks(listed))
         strata = self._strata(tasks)
-        tokenizer = self._tokenizer(pipeline, tasks, strata, listed[_ListTasks.BYTES], found)
+        tokenizer = self._tokenizer((tasks, listed[_ListTasks.BYTES], found), strata)
         first_pass = _FirstPass(job, output, self._processes)
         has_earlier_pass = self._phases()[0] != _FirstPass.PHASE
         spread = tasks | "SpreadAgain" >> beam.Reshuffle() if has_earlier_pass else tasks
@@ -190,18 +202,19 @@ class PlanRecords(beam.PTransform):
             output,
             patterns=len(job.inputs.patterns),
             prepare=self._prepare,
-            check=beam.Map(_check_passes, strata, tally, learns_from, output.placement),
+            check=_check_passes,
+            against=(strata, tally, learns_from, output.placement),
         )
         vocabulary: Side[tuple[bytes, ...]] = job.vocabulary
         if isinstance(job.learns, LearnWords):
-            counts = (read[_FirstPass.LEARNED], shards.summary)
-            vocabulary = AsSingleton(counts | "Vocabulary" >> BuildVocabulary(job.learns.size))
-        names = shards.summary | "LabelNames" >> beam.Map(label_names_of, job.class_names)
+            build = BuildVocabulary(job.learns.size, shards.summary)
+            built = read[_FirstPass.LEARNED] | "Vocabulary" >> build
+            vocabulary = AsWhole(built | "CutVocabulary" >> InPieces())
         return Planned(
             inputs=tasks,
             hashes=read["hashes"],
             shards=shards,
-            names=AsSingleton(names),
+            names=names_of_labels(pipeline, shards.summary, job.class_names),
             schema=schema,
             vocabulary=vocabulary,
             tokenizer=tokenizer,
@@ -214,7 +227,7 @@ class PlanRecords(beam.PTransform):
         return [
             *[DigestFn.PHASE] * bool(self._digester),
             *[_Count.PHASE] * self._output.placement.plans_splits,
-            *[SampleFn.PHASE] * samples,
+            *[SAMPLING] * samples,
             _FirstPass.PHASE,
             *self._later,
         ]
@@ -255,41 +268,34 @@ class PlanRecords(beam.PTransform):
         else:
             count = self._job.first_pass(SplitRules(placement), "skip").label_hashes
         counted = tasks | "Count" >> beam.ParDo(_Count(count, self._processes))
-        return AsSingleton(counted | "PlanSplits" >> plan_splits(placement))
+        return AsWhole(counted | "PlanSplits" >> PlanSplits(placement))
 
     def _schema(self, read: beam.pvalue.DoOutputsTuple) -> Side[Schema]:
         """The features of every record, as the job knows or learns them."""
         learns = self._job.learns
         if not isinstance(learns, LearnSchema):
             return self._output.schema
-        return AsSingleton(
-            read[_FirstPass.LEARNED]
-            | "MergeLearned" >> beam.CombineGlobally(MergeFn(learns.empty))
-            | "Schema" >> beam.Map(learns.schema_of, self._output.placement.split_features)
+        learned = read[_FirstPass.LEARNED] | "MergeLearned" >> MergeInPieces(learns.empty)
+        return AsWhole(
+            learned.pipeline
+            | "SchemaOnce" >> beam.Create([None])
+            | "Schema"
+            >> beam.Map(
+                _schema,
+                AsMerged(learned, learns.empty),
+                learns.schema_of,
+                self._output.placement.split_features,
+            )
+            | "CutSchema" >> InPieces()
         )
 
-    def _tokenizer(
-        self,
-        pipeline: beam.Pipeline,
-        tasks: beam.PCollection,
-        strata: Side[bytes],
-        sizes: beam.PCollection,
-        found: beam.PCollection,
-    ) -> Side[str]:
+    def _tokenizer(self, inputs: tuple[beam.PCollection, ...], strata: Side[bytes]) -> Side[str]:
         """The tokenizer that was given or is learned; "" without subwords."""
         if self._given_tokenizer:
-            # An element, because a value would be pickled into every step that takes it.
-            given = pipeline | "GivenTokenizer" >> beam.Create([self._given_tokenizer])
-            return AsSingleton(given)
-        learns = self._job.learns
-        if not isinstance(learns, LearnSubwords):
+            # A side input, because a value would be pickled into every step that takes it.
+            given = inputs[0].pipeline | "GivenTokenizer" >> beam.Create([self._given_tokenizer])
+            return AsWhole(given | "CutTokenizer" >> InPieces())
+        if not isinstance(self._job.learns, LearnSubwords):
             return ""
-        sample = SampleFn(learns, self._output, self._processes)
-        size = sizes | "AllBytes" >> beam.CombineGlobally(sum)
-        return AsSingleton(
-            tasks
-            | "SpreadSample" >> beam.Reshuffle()
-            | "Sample" >> beam.ParDo(sample, strata, AsSingleton(size))
-            | "MergeSamples" >> beam.CombineGlobally(MergeFn(Sample))
-            | "Learn" >> beam.Map(learn, learns.size, AsList(found))
-        )
+        learn = LearnTokenizer(self._job.learns, self._output, self._processes, strata)
+        return AsWhole(inputs | "LearnTokenizer" >> learn)

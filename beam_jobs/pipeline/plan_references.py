@@ -9,7 +9,7 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 from apache_beam.metrics import Metrics
-from apache_beam.pvalue import AsSingleton, TaggedOutput
+from apache_beam.pvalue import TaggedOutput
 
 from beam_jobs import progress
 from beam_jobs.dataset.directory import prepare_output
@@ -19,13 +19,13 @@ from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.loading import Loader, classes_in, source_error
 from beam_jobs.jobs.protocols import FileJob
 from beam_jobs.jobs.record import label_or_none
-from beam_jobs.pipeline.plan_shards import Planned, PlanShards, Prepare
-from beam_jobs.pipeline.plan_strata import plan_splits
-from beam_jobs.pipeline.steps import cut_patterns, loading_pool, with_span
+from beam_jobs.pipeline.plan_shards import Planned, PlanShards, Prepare, Side, names_of_labels
+from beam_jobs.pipeline.plan_strata import PlanSplits
+from beam_jobs.pipeline.steps import AsWhole, cut_patterns, loading_pool, with_span
 from beam_jobs.plan.group_splits import GroupSizes, check_planned, unpack_splits
+from beam_jobs.plan.labels import LabelHashes
 from beam_jobs.plan.placement import Placement
-from beam_jobs.plan.strata import LabelHashes
-from beam_jobs.plan.summary import SAMPLE, SampledRecord, Summary, label_names_of
+from beam_jobs.plan.summary import SAMPLE, SampledRecord, Summary
 from beam_jobs.records.blocks import Block, BlockBuilder
 from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.source import pack_reference, unpack_reference
@@ -202,11 +202,10 @@ class PlanReferences(beam.PTransform):
         if self._processes == 1:
             # Spread over workers; with one worker it would only copy all references once more.
             blocks |= "Spread" >> beam.Reshuffle()
-        check = None
+        strata: Side[bytes] = b""
         if output.placement.plans_splits:
             counted = blocks | "Count" >> beam.ParDo(_Count(job, output))
-            strata = AsSingleton(counted | "PlanSplits" >> plan_splits(output.placement))
-            check = beam.Map(check_planned, strata, output.placement)
+            strata = AsWhole(counted | "PlanSplits" >> PlanSplits(output.placement))
             blocks = (
                 blocks
                 | "SpreadAgain" >> beam.Reshuffle()
@@ -221,13 +220,14 @@ class PlanReferences(beam.PTransform):
             _Measure(job, output, self._processes),
             len(job.inputs.patterns),
             self._prepare,
-            check,
+            check_planned,
+            (strata, output.placement),
         )
-        names = shards.summary | "LabelNames" >> beam.Map(label_names_of, job.class_names)
+        names = names_of_labels(pipeline, shards.summary, job.class_names)
         return Planned(
             inputs=blocks,
             hashes=blocks,
             shards=shards,
-            names=AsSingleton(names),
+            names=names,
             schema=output.schema,
         )

@@ -11,14 +11,15 @@ from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import apache_beam as beam
-from apache_beam.pvalue import AsList, AsSingleton, TaggedOutput
+from apache_beam.pvalue import AsList, AsSideInput, TaggedOutput
+from apache_beam.typehints.decorators import no_annotations
 
 from beam_jobs import progress
 from beam_jobs.dataset.directory import prepare_output
 from beam_jobs.dataset.output import Output
 from beam_jobs.engines.memory import give_back_freed
 from beam_jobs.errors import DataError, UsageError
-from beam_jobs.pipeline.steps import MergeFn
+from beam_jobs.pipeline.steps import AsMerged, AsWhole, InPieces, MergeInPieces
 from beam_jobs.plan.boundaries import (
     Draft,
     draft_split,
@@ -27,7 +28,7 @@ from beam_jobs.plan.boundaries import (
     pick_boundaries,
     wanted_hashes,
 )
-from beam_jobs.plan.summary import Summary
+from beam_jobs.plan.summary import Summary, label_names_of
 from beam_jobs.records.blocks import Block
 from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.classes import Names
@@ -114,23 +115,31 @@ class _FinishPlan(beam.DoFn):
         yield finish_plan(draft, boundaries).pack()
 
 
+@no_annotations  # Beam would read the annotation of *arguments as a promise of side inputs.
+def _checked(_: None, check: Check, *arguments: Any) -> None:
+    check(*arguments)
+
+
 T = TypeVar("T")
 
 # A side input, or the value itself if it is known when the graph is built.
-Side: TypeAlias = AsSingleton | T
+Side: TypeAlias = AsSideInput | T
+
+# The summary, and what earlier passes saw -> an error if those saw other records.
+Check = Callable[..., Any]
 
 
 class PlannedShards(NamedTuple):
-    """PCollections of one element each.
+    """The answers of `PlanShards`.
 
     Attributes:
-        plan: The packed `Plan`.
-        summary: The `Summary` of all records.
-        measured: Sizes in bytes, or rejects, of the records that were sampled.
+        plan: PCollection of the packed `Plan` in pieces, for `AsWhole`.
+        summary: The side input of the `Summary` of all records.
+        measured: PCollection of one list: sizes in bytes, or rejects, of the records that were sampled.
     """
 
     plan: beam.PCollection
-    summary: beam.PCollection
+    summary: AsSideInput
     measured: beam.PCollection
 
 
@@ -170,7 +179,8 @@ class PlanShards(beam.PTransform):
         measure: Measures sampled records; None if the summaries hold sizes already.
         patterns: The number of patterns.
         prepare: Makes the output directory ready for shards; None leaves it alone.
-        check: The summary -> the summary, or an error if earlier passes saw other records.
+        check: Holds the summary against what earlier passes saw.
+        against: The other arguments of `check`, side inputs among them.
     """
 
     def __init__(
@@ -179,35 +189,52 @@ class PlanShards(beam.PTransform):
         measure: Measure | None = None,
         patterns: int = 0,
         prepare: Prepare | None = prepare_output,
-        check: beam.PTransform | None = None,
+        check: Check | None = None,
+        against: tuple[Any, ...] = (),
     ) -> None:
         super().__init__()
         self._output, self._measure, self._patterns = output, measure, patterns
-        self._prepare, self._check = prepare, check
+        self._prepare, self._check, self._against = prepare, check, against
 
     def expand(self, inputs: tuple[beam.PCollection, ...]) -> PlannedShards:
         summaries, blocks, *listed = inputs
-        splits = len(self._output.num_shards)
-        summary = summaries | "Summarise" >> beam.CombineGlobally(
-            MergeFn(partial(Summary.empty, splits))
-        )
-        if self._check:
-            summary |= "CheckPasses" >> self._check
+        empty = partial(Summary.empty, len(self._output.num_shards))
+        summary: AsSideInput = AsMerged(summaries | "Summarise" >> MergeInPieces(empty), empty)
         start = blocks.pipeline | "Once" >> beam.Create([None])
+        if self._check:
+            start |= "CheckPasses" >> beam.Map(_checked, self._check, summary, *self._against)
         drafted = start | "Draft" >> beam.ParDo(
             _DraftPlan(self._output, self._measure, self._patterns, self._prepare),
-            AsSingleton(summary),
+            summary,
             *map(AsList, listed),
         ).with_outputs(_DraftPlan.MEASURED, main="draft")
-        draft = drafted["draft"]
+        draft = AsWhole(drafted["draft"] | "CutDraft" >> InPieces())
         boundaries = (
             blocks
             # Directly before a side input: a runner that loses elements which it hands over twice
             # (see docs/design.md) cannot lose them here.
             | "Rebalance" >> beam.Reshuffle()
-            | "SelectHashes" >> beam.ParDo(_SelectHashes(), AsSingleton(draft))
+            | "SelectHashes" >> beam.ParDo(_SelectHashes(), draft)
             | "GroupByBin" >> beam.GroupByKey()
-            | "PickBoundaries" >> beam.ParDo(_PickBoundaries(), AsSingleton(draft))
+            | "PickBoundaries" >> beam.ParDo(_PickBoundaries(), draft)
         )
-        plan = start | "Finish" >> beam.ParDo(_FinishPlan(), AsSingleton(draft), AsList(boundaries))
+        plan = (
+            start
+            | "Finish" >> beam.ParDo(_FinishPlan(), draft, AsList(boundaries))
+            | "CutPlan" >> InPieces()
+        )
         return PlannedShards(plan, summary, drafted[_DraftPlan.MEASURED])
+
+
+def names_of_labels(pipeline: beam.Pipeline, summary: AsSideInput, known: Names) -> AsWhole:
+    """Names of classes by feature, found in the summary; `known` has those that no record decides."""
+    return AsWhole(
+        pipeline
+        | "NamesOnce" >> beam.Create([None])
+        | "LabelNames" >> beam.Map(_names_of, summary, known)
+        | "CutNames" >> InPieces()
+    )
+
+
+def _names_of(_: None, summary: Summary, known: Names) -> Names:
+    return label_names_of(summary, known)

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import apache_beam as beam
-from apache_beam.pvalue import AsList, AsSingleton
+from apache_beam.pvalue import AsList
 
-from beam_jobs.pipeline.steps import MergeFn
+from beam_jobs.pipeline.steps import AsMerged, AsWhole, InPieces, MergeInPieces
 from beam_jobs.plan.group_splits import GroupSizes, deal_groups
+from beam_jobs.plan.labels import Histogram, LabelBins, LabelCounts, LabelHashes
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.strata import (
     Cuts,
-    Histogram,
-    LabelBins,
-    LabelCounts,
-    LabelHashes,
     Strata,
     check_picked,
     pick_edges,
@@ -45,7 +42,7 @@ class _Pick(beam.DoFn):
 
 
 class PlanStrata(beam.PTransform):
-    """PCollection of `LabelHashes` -> one packed `Strata`.
+    """PCollection of `LabelHashes`, of any size -> one packed `Strata`.
 
     Args:
         placement: The seed and the shares of the splits.
@@ -58,29 +55,28 @@ class PlanStrata(beam.PTransform):
     def expand(self, blocks: beam.PCollection) -> beam.PCollection:
         splits = len(self._placement.splits.names)
         start = blocks.pipeline | "StrataOnce" >> beam.Create([None])
-        counts = (
-            blocks
-            | "CountLabels" >> beam.Map(_count)
-            | "MergeCounts" >> beam.CombineGlobally(MergeFn(LabelCounts))
+        blocks |= "CutLabels" >> beam.FlatMap(LabelHashes.pieces)
+        counted = (
+            blocks | "CountLabels" >> beam.Map(_count) | "MergeCounts" >> MergeInPieces(LabelCounts)
         )
+        counts = AsMerged(counted, LabelCounts)
         again = blocks | "RebalanceLabels" >> beam.Reshuffle()
-        histogram = (
-            again
-            | "FillBins" >> beam.Map(_fill, AsSingleton(counts))
-            | "MergeBins" >> beam.CombineGlobally(MergeFn(Histogram))
+        filled = (
+            again | "FillBins" >> beam.Map(_fill, counts) | "MergeBins" >> MergeInPieces(Histogram)
         )
-        cuts = start | "PlaceCuts" >> beam.Map(
-            _place, AsSingleton(counts), AsSingleton(histogram), self._placement
+        placed = (
+            start
+            | "PlaceCuts" >> beam.Map(_place, counts, AsMerged(filled, Histogram), self._placement)
+            | "CutCuts" >> InPieces()
         )
+        cuts = AsWhole(placed)
         picked = (
             again
-            | "SelectLabelHashes" >> beam.FlatMap(wanted_hashes, AsSingleton(cuts))
+            | "SelectLabelHashes" >> beam.FlatMap(wanted_hashes, cuts)
             | "GroupByLabelBin" >> beam.GroupByKey()
-            | "PickEdges" >> beam.ParDo(_Pick(), AsSingleton(cuts))
+            | "PickEdges" >> beam.ParDo(_Pick(), cuts)
         )
-        return start | "FinishStrata" >> beam.Map(
-            _finish, AsSingleton(cuts), AsList(picked), splits
-        )
+        return start | "FinishStrata" >> beam.Map(_finish, cuts, AsList(picked), splits)
 
 
 def _place(_: None, counts: LabelCounts, histogram: Histogram, placement: Placement) -> Cuts:
@@ -99,15 +95,29 @@ class DealGroups(beam.PTransform):
         self._placement = placement
 
     def expand(self, sizes: beam.PCollection) -> beam.PCollection:
-        merged = sizes | "MergeSizes" >> beam.CombineGlobally(MergeFn(GroupSizes))
-        return merged | "Deal" >> beam.Map(_deal, self._placement)
+        merged = sizes | "MergeSizes" >> MergeInPieces(GroupSizes)
+        start = sizes.pipeline | "DealOnce" >> beam.Create([None])
+        return start | "Deal" >> beam.Map(_deal, AsMerged(merged, GroupSizes), self._placement)
 
 
-def _deal(sizes: GroupSizes, placement: Placement) -> bytes:
+def _deal(_: None, sizes: GroupSizes, placement: Placement) -> bytes:
     dealt = deal_groups(sizes, placement.splits)
     return dealt.pack() if dealt else b""
 
 
-def plan_splits(placement: Placement) -> beam.PTransform:
-    """PCollection of `GroupSizes` if groups are dealt, else `LabelHashes` -> the packed splits."""
-    return DealGroups(placement) if placement.deals_groups else PlanStrata(placement)
+class PlanSplits(beam.PTransform):
+    """PCollection of `GroupSizes` if groups are dealt, else `LabelHashes` -> the packed splits.
+
+    The result is cut for `AsWhole`.
+
+    Args:
+        placement: The seed and the shares of the splits.
+    """
+
+    def __init__(self, placement: Placement) -> None:
+        super().__init__()
+        deals = placement.deals_groups
+        self._plan = DealGroups(placement) if deals else PlanStrata(placement)
+
+    def expand(self, counted: beam.PCollection) -> beam.PCollection:
+        return counted | self._plan | "CutSplits" >> InPieces()

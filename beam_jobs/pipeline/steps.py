@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import apache_beam as beam
 from apache_beam.metrics import Metrics
-from apache_beam.pvalue import TaggedOutput
+from apache_beam.pvalue import AsSideInput, TaggedOutput
 from apache_beam.transforms.window import GlobalWindows
 from apache_beam.typehints.decorators import no_annotations
 
@@ -21,6 +21,7 @@ from beam_jobs.dataset.resume import ShardResult
 from beam_jobs.engines.pool import Pool, Window, call_pickled, shared_pool
 from beam_jobs.jobs.protocols import Mergeable
 from beam_jobs.packages import check_crc32c
+from beam_jobs.records.pieces import Divisible, Piece, cut, joined, merged
 from beam_jobs.sources.chunks import Task
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.storage.ranges import ALL, Span
@@ -190,7 +191,7 @@ M = TypeVar("M", bound=Mergeable)
 
 
 class MergeFn(beam.CombineFn, Generic[M]):
-    """Merges elements into one.
+    """Merges elements that never grow into one.
 
     Args:
         empty: Returns a new element that nothing has been merged into.
@@ -214,6 +215,100 @@ class MergeFn(beam.CombineFn, Generic[M]):
 
     def extract_output(self, accumulator: M) -> M:
         return accumulator
+
+
+D = TypeVar("D", bound=Divisible)
+
+
+class _MergeBundle(beam.DoFn, Generic[D]):
+    """Elements -> (key, piece) of all in a bundle."""
+
+    def __init__(self, empty: Callable[[], D]) -> None:
+        self._empty = empty
+
+    def start_bundle(self) -> None:
+        self._merged = self._empty()
+
+    def process(self, element: Any) -> Iterator[tuple[Any, Any]]:
+        self._merged.merge(element)
+        if self._merged.is_full:
+            yield from self._merged.pieces()
+            self._merged = self._empty()
+
+    def finish_bundle(self) -> Iterator[Any]:
+        yield from map(at_end_of_bundle, self._merged.pieces())
+
+
+class _MergeGroup(beam.DoFn, Generic[D]):
+    """(key, pieces) -> one piece, or several if that would be too large."""
+
+    def __init__(self, empty: Callable[[], D]) -> None:
+        self._empty = empty
+
+    def process(self, element: tuple[Any, Iterable[Any]]) -> Iterator[Any]:
+        for _, piece in merged(element[1], self._empty).pieces():
+            yield piece
+
+
+class MergeInPieces(beam.PTransform, Generic[D]):
+    """PCollection of `Divisible` -> the pieces of all of them together, for `AsMerged`.
+
+    No combine, in which accumulators would grow: a bundle hands over pieces, each within the limit.
+
+    Args:
+        empty: Returns a new element that nothing has been merged into.
+    """
+
+    def __init__(self, empty: Callable[[], D]) -> None:
+        super().__init__()
+        self._empty = empty
+
+    def expand(self, elements: beam.PCollection) -> beam.PCollection:
+        return (
+            elements
+            | "MergeBundle" >> beam.ParDo(_MergeBundle(self._empty))
+            | "GroupPieces" >> beam.GroupByKey()
+            | "MergePieces" >> beam.ParDo(_MergeGroup(self._empty))
+        )
+
+
+class AsMerged(AsSideInput, Generic[D]):
+    """The side input of pieces as the whole that they are merged to.
+
+    Args:
+        pieces: The result of `MergeInPieces`.
+        empty: Returns a new element that nothing has been merged into.
+    """
+
+    def __init__(self, pieces: beam.PCollection, empty: Callable[[], D]) -> None:
+        super().__init__(pieces)
+        self._empty = empty
+
+    def _view_options(self) -> dict[str, Any]:
+        return {**super()._view_options(), "empty": self._empty}
+
+    @staticmethod
+    def _from_runtime_iterable(pieces: Iterable[Any], options: dict[str, Any]) -> Any:
+        return merged(pieces, options["empty"])
+
+
+def _cut_value(value: Any) -> Iterator[Piece]:
+    yield from cut(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
+
+
+class InPieces(beam.PTransform):
+    """PCollection of one value -> its pieces, for `AsWhole`."""
+
+    def expand(self, value: beam.PCollection) -> beam.PCollection:
+        return value | "Cut" >> beam.FlatMap(_cut_value)
+
+
+class AsWhole(AsSideInput):
+    """The side input of pieces as the value that `InPieces` cut."""
+
+    @staticmethod
+    def _from_runtime_iterable(pieces: Iterable[Piece], options: dict[str, Any]) -> Any:
+        return pickle.loads(joined(pieces))
 
 
 def count_shard(result: ShardResult) -> None:

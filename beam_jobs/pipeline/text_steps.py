@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import apache_beam as beam
-from apache_beam.pvalue import AsList, AsSingleton, TaggedOutput
+from apache_beam.pvalue import AsIter, AsList, AsSideInput, AsSingleton, TaggedOutput
 
 from beam_jobs.dataset.output import Output
 from beam_jobs.jobs.protocols import Digester, LearnSubwords, RangeCounter
@@ -20,17 +19,21 @@ from beam_jobs.jobs.text.duplicates import (
     pack_digests,
     with_dropped,
 )
-from beam_jobs.jobs.text.sample import Sample
+from beam_jobs.jobs.text.sample import Sample, learn, wanted_pieces
 from beam_jobs.jobs.text.tokens import (
     WordCounts,
-    WordRanking,
-    most_frequent,
+    frequent_words,
+    marks,
     rank_words,
-    unpack_counts,
+    smallest_wanted,
 )
-from beam_jobs.pipeline.steps import MergeFn, TaskStep
+from beam_jobs.pipeline.plan_shards import Side
+from beam_jobs.pipeline.steps import InPieces, MergeFn, MergeInPieces, TaskStep, at_end_of_bundle
 from beam_jobs.sources.chunks import RangeCount, Task, batch_chunks
 from readers.format.manifest import RESERVED_IDS
+
+# What progress calls the pass that samples texts.
+SAMPLING = "sampling"
 
 
 class CountRangesFn(TaskStep[list[RangeCount]]):
@@ -75,73 +78,117 @@ class DigestFn(TaskStep[tuple[str, Any]]):
             yield partition, (name, rows)
 
 
-class SampleFn(TaskStep[Sample]):
-    """Task -> texts to train a tokenizer on."""
+class _SampleFn(TaskStep[Sample]):
+    """Task -> pieces of the texts to train a tokenizer on, and the numbers of chunks they come from."""
 
-    PHASE = "sampling"
+    PHASE = SAMPLING
+    INPUTS = "inputs"
 
     def __init__(self, learns: LearnSubwords, output: Output, processes: int) -> None:
         super().__init__(processes)
         self._learns, self._output = learns, output
 
+    def start_bundle(self) -> None:
+        super().start_bundle()
+        self._sample = Sample()
+
     def work(self, strata: bytes, size: int) -> Callable[[Task], Sample]:
         rules = SplitRules(self._output.placement, strata)
         return self._learns.sampler(rules, size)
 
-    def outputs(self, result: Sample) -> Iterator[Sample]:
-        yield result
+    def outputs(self, result: Sample) -> Iterator[Any]:
+        self._sample.merge(result)
+        return iter(())
+
+    def finish_bundle(self) -> Iterator[Any]:
+        yield from super().finish_bundle()
+        yield at_end_of_bundle(TaggedOutput(self.INPUTS, self._sample.inputs))
+        yield from map(at_end_of_bundle, self._sample.pieces())
 
 
-class CountWordsFn(beam.CombineFn):
-    """Packed counts of one partition -> the number of words, and the most frequent ones.
+def _span(piece: Sample) -> Any:
+    return piece.span
+
+
+def _wanted(_: None, spans: list[Any]) -> Any:
+    return wanted_pieces(spans)
+
+
+def _is_wanted(piece: Sample, wanted: Any) -> bool:
+    return piece.span.first <= wanted.last
+
+
+def _learn(
+    _: None, pieces: Iterable[Any], wanted: Any, sampled: list[int], listed: list[int], size: int
+) -> str:
+    return learn(pieces, wanted, sampled, listed, size)
+
+
+class LearnTokenizer(beam.PTransform):
+    """(tasks, bytes by pattern, chunks by pattern) -> the text of the tokenizer's file, in pieces.
 
     Args:
-        size: The largest number of words to return.
+        learns: What is learned.
+        output: The dataset.
+        processes: The number of processes that read, in each of the runner's workers.
+        strata: The packed splits by label or by group.
     """
 
-    def __init__(self, size: int) -> None:
-        self._size = size
+    def __init__(
+        self, learns: LearnSubwords, output: Output, processes: int, strata: Side[bytes]
+    ) -> None:
+        super().__init__()
+        self._learns, self._strata = learns, strata
+        self._sample = _SampleFn(learns, output, processes)
 
-    def create_accumulator(self) -> Counter[bytes]:
-        return Counter()
-
-    def add_input(self, accumulator: Counter[bytes], element: WordCounts) -> Counter[bytes]:
-        accumulator.update(unpack_counts(element))
-        return accumulator
-
-    def merge_accumulators(self, accumulators: Iterable[Counter[bytes]]) -> Counter[bytes]:
-        merged: Counter[bytes] = Counter()
-        for accumulator in accumulators:
-            merged.update(accumulator)
-        return merged
-
-    def extract_output(self, accumulator: Counter[bytes]) -> WordRanking:
-        return accumulator.total(), most_frequent(accumulator.items(), self._size)
+    def expand(self, inputs: tuple[beam.PCollection, ...]) -> beam.PCollection:
+        tasks, sizes, listed = inputs
+        size = sizes | "AllBytes" >> beam.CombineGlobally(sum)
+        sampled = (
+            tasks
+            | "SpreadSample" >> beam.Reshuffle()
+            | "Sample"
+            >> beam.ParDo(self._sample, self._strata, AsSingleton(size)).with_outputs(
+                _SampleFn.INPUTS, main="texts"
+            )
+        )
+        start = tasks.pipeline | "LearnOnce" >> beam.Create([None])
+        spans = sampled["texts"] | "Spans" >> beam.Map(_span)
+        wanted = AsSingleton(start | "Wanted" >> beam.Map(_wanted, AsList(spans)))
+        chosen = (
+            sampled["texts"]
+            | "SpreadTexts" >> beam.Reshuffle()
+            | "Choose" >> beam.Filter(_is_wanted, wanted)
+        )
+        found = (AsIter(chosen), wanted, AsList(sampled[_SampleFn.INPUTS]), AsList(listed))
+        return start | "Learn" >> beam.Map(_learn, *found, self._learns.size) | InPieces()
 
 
 class BuildVocabulary(beam.PTransform):
-    """(PCollection of `pack_counts`, the summary of all texts) -> one tuple of all tokens by id.
+    """PCollection of `WordCounts` -> one tuple of all tokens by id.
 
     Args:
         size: The largest number of ids, including the two reserved ones.
+        summary: The side input of the summary of all texts.
     """
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, summary: AsSideInput) -> None:
         super().__init__()
-        self._size = size
+        self._size, self._summary = size, summary
 
-    def expand(self, inputs: tuple[beam.PCollection, beam.PCollection]) -> beam.PCollection:
-        counts, summary = inputs
-        partitions = (
-            counts
-            | "Count" >> beam.CombinePerKey(CountWordsFn(self._size - RESERVED_IDS))
-            | "Words" >> beam.Values()
+    def expand(self, counts: beam.PCollection) -> beam.PCollection:
+        start = counts.pipeline | "Once" >> beam.Create([None])
+        pieces = counts | "Count" >> MergeInPieces(WordCounts)
+        found = pieces | "Marks" >> beam.FlatMap(marks)
+        smallest = start | "Smallest" >> beam.Map(
+            smallest_wanted, AsList(found), self._size - RESERVED_IDS
         )
-        return (
-            counts.pipeline
-            | "Once" >> beam.Create([None])
-            | "Rank" >> beam.Map(rank_words, AsSingleton(summary), AsList(partitions), self._size)
+        frequent = (
+            pieces
+            | "SpreadWords" >> beam.Reshuffle()
+            | "Frequent" >> beam.Map(frequent_words, AsSingleton(smallest))
         )
+        return start | "Rank" >> beam.Map(rank_words, self._summary, AsList(frequent), self._size)
 
 
 class _Find(beam.DoFn):

@@ -12,7 +12,7 @@ from typing import Any
 
 import apache_beam as beam
 from apache_beam.metrics import Metrics
-from apache_beam.pvalue import AsSingleton, TaggedOutput
+from apache_beam.pvalue import TaggedOutput
 
 from beam_jobs.dataset.output import Output
 from beam_jobs.jobs.passes import EncodingPlan, SecondPassResult
@@ -20,7 +20,7 @@ from beam_jobs.jobs.protocols import RecordJob
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.pipeline.commit import CommitDataset
 from beam_jobs.pipeline.plan_records import PlanRecords
-from beam_jobs.pipeline.steps import STATISTICS, TaskStep, at_end_of_bundle, loading_pool
+from beam_jobs.pipeline.steps import STATISTICS, AsWhole, TaskStep, at_end_of_bundle, loading_pool
 from beam_jobs.pipeline.write_runs import WriteRuns, spool_of
 from beam_jobs.records.runs import Held
 from beam_jobs.records.spool import Spool
@@ -110,7 +110,7 @@ class WriteRecords(beam.PTransform):
             | "Encode"
             >> beam.ParDo(
                 _SecondPass(job, output, processes, spool),
-                AsSingleton(planned.shards.plan),
+                AsWhole(planned.shards.plan),
                 planned.names,
                 planned.schema,
                 planned.vocabulary,

@@ -12,7 +12,7 @@ from typing import Any
 
 import apache_beam as beam
 import numpy as np
-from apache_beam.pvalue import AsSingleton, TaggedOutput
+from apache_beam.pvalue import TaggedOutput
 
 from beam_jobs.dataset.output import Output
 from beam_jobs.dataset.resume import ShardResult
@@ -26,6 +26,7 @@ from beam_jobs.pipeline.commit import CommitDataset
 from beam_jobs.pipeline.plan_references import PlanReferences
 from beam_jobs.pipeline.steps import (
     STATISTICS,
+    AsWhole,
     ShardStep,
     at_end_of_bundle,
     count_shard,
@@ -169,7 +170,7 @@ class WriteReferences(beam.PTransform):
     def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
         job, output = self._job, self._output
         planned = pipeline | "Read" >> PlanReferences(job, output, self._processes)
-        plan = AsSingleton(planned.shards.plan)
+        plan = AsWhole(planned.shards.plan)
         written = (
             planned.inputs
             | "Assign" >> beam.ParDo(_AssignShards(), plan)

@@ -13,13 +13,13 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import apache_beam as beam
-from apache_beam.pvalue import AsSingleton, TaggedOutput
+from apache_beam.pvalue import TaggedOutput
 
 from beam_jobs.dataset.encoded_records import write_spooled
 from beam_jobs.dataset.output import Output
 from beam_jobs.dataset.resume import ShardResult
 from beam_jobs.dataset.shard_writer import ShardWriter
-from beam_jobs.pipeline.steps import ShardStep, at_end_of_bundle, count_shard
+from beam_jobs.pipeline.steps import AsWhole, ShardStep, at_end_of_bundle, count_shard
 from beam_jobs.plan.run_ranges import groups_of, locate, neighbours_of
 from beam_jobs.plan.shards import Plan, shards_of
 from beam_jobs.records.runs import RunBuilder, RunIndex
@@ -140,7 +140,7 @@ class WriteRuns(beam.PTransform):
 
     def expand(self, inputs: tuple[beam.PCollection, beam.PCollection]) -> beam.PCollection:
         runs, packed_plan = inputs
-        plan = AsSingleton(packed_plan)
+        plan = AsWhole(packed_plan)
         located = runs | "Locate" >> beam.ParDo(_Locate(self._spool), plan).with_outputs(
             _GROUPS, main="shards"
         )

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
+from beam_jobs.plan.labels import LabelHashes
 from beam_jobs.plan.placement import ALL, Placement
 from beam_jobs.plan.shards import loss_error
 from beam_jobs.plan.splits import Splits
-from beam_jobs.plan.strata import LabelHashes, Strata
+from beam_jobs.plan.strata import Strata
 from beam_jobs.plan.summary import Summary
+from beam_jobs.records.pieces import Divisible, parts_of, text_bytes
 
 # With more groups (of one label each), hashes decide: shares are then exact to a few groups in a
 # thousand, and no worker holds more sizes than this.
@@ -27,7 +30,7 @@ Part = tuple[int, str]
 
 
 @dataclass
-class GroupSizes:
+class GroupSizes(Divisible):
     """The sizes of groups.
 
     Attributes:
@@ -56,6 +59,11 @@ class GroupSizes:
         self.inputs += other.inputs
         self._update(other.sizes)
 
+    def pieces(self) -> Iterator[tuple[Any, GroupSizes]]:
+        yield (), GroupSizes(self.inputs, None if self.sizes is None else Counter())
+        for number, some in parts_of(self.sizes or {}, _part_bytes):
+            yield number, GroupSizes(sizes=Counter(some))
+
     def _update(self, sizes: Mapping[Part, int] | None) -> None:
         if self.sizes is None or sizes is None:
             self.sizes = None
@@ -63,6 +71,11 @@ class GroupSizes:
         self.sizes.update(sizes)
         if len(self.sizes) > MAX_GROUPS:
             self.sizes = None
+
+
+def _part_bytes(part: Part) -> bytes:
+    hash_, label = part
+    return hash_.to_bytes(8, "little") + text_bytes(label)
 
 
 @dataclass(frozen=True)

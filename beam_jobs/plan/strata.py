@@ -11,124 +11,23 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from beam_jobs.errors import DataError
+from beam_jobs.plan.labels import Histogram, LabelBins, LabelCounts, LabelHashes
 from beam_jobs.plan.placement import ALL, Placement
 from beam_jobs.plan.shards import loss_error
-from beam_jobs.plan.summary import Summary, check_labels
+from beam_jobs.plan.summary import Summary
 from beam_jobs.sources.labels import LABEL
-
-# About how many hashes are sorted together at most: 512 KiB.
-_BIN_RECORDS = 1 << 16
 
 # No sequence is spread more evenly than the fractional parts of its multiples.
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
 _NEVER = 2**64 - 1
-
-
-@dataclass(frozen=True)
-class LabelHashes:
-    """The labels of some records, and the hashes of their groups.
-
-    Attributes:
-        names: The distinct labels.
-        codes: The position in `names` of each record's label, int64 [n].
-        hashes: The hash of each record's group, uint64 [n].
-    """
-
-    names: tuple[str, ...]
-    codes: np.ndarray
-    hashes: np.ndarray
-
-    @classmethod
-    def of(cls, labels: Sequence[str], hashes: np.ndarray) -> LabelHashes:
-        """Records by their labels and the hashes of their groups, uint64 [n]."""
-        codes: dict[str, int] = {}
-        numbers = [codes.setdefault(label, len(codes)) for label in labels]
-        return cls(tuple(codes), np.array(numbers, np.int64), hashes)
-
-
-@dataclass
-class LabelCounts:
-    """The number of records with each label."""
-
-    counts: Counter[str] = field(default_factory=Counter)
-
-    def add(self, block: LabelHashes) -> LabelCounts:
-        """Adds records; returns itself."""
-        numbers = np.bincount(block.codes, minlength=len(block.names)).tolist()
-        self.counts.update(dict(zip(block.names, numbers, strict=True)))
-        check_labels(self.counts)
-        return self
-
-    def merge(self, other: LabelCounts) -> None:
-        """Adds the counts of `other`."""
-        self.counts.update(other.counts)
-        check_labels(self.counts)
-
-
-@dataclass(frozen=True)
-class LabelBins:
-    """Bins of group hashes for each label; the more records, the narrower the bins.
-
-    Attributes:
-        counts: The number of records with each label.
-    """
-
-    counts: Mapping[str, int]
-
-    @cached_property
-    def bits(self) -> dict[str, int]:
-        """Label -> how many top bits of a hash are the number of its bin."""
-        return {
-            label: max(0, (count // _BIN_RECORDS).bit_length())
-            for label, count in self.counts.items()
-        }
-
-    def of(self, label: str, hashes: np.ndarray) -> np.ndarray:
-        """The bin of each hash, int64 [n]."""
-        bits = self.bits[label]
-        if not bits:
-            return np.zeros(len(hashes), np.int64)
-        return (hashes >> np.uint64(64 - bits)).astype(np.int64)
-
-    def by_label(self, block: LabelHashes) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-        """Yields (label, hashes, bins) for each label in a block."""
-        order = np.argsort(block.codes, kind="stable")
-        ends = np.cumsum(np.bincount(block.codes, minlength=len(block.names)))
-        # Sorted once instead of compared with each label: there may be as many labels as records.
-        parts = np.split(block.hashes[order], ends[:-1])
-        for label, hashes in zip(block.names, parts, strict=False):
-            yield label, hashes, self.of(label, hashes)
-
-
-@dataclass
-class Histogram:
-    """Label -> number of records in each bin."""
-
-    bins: dict[str, np.ndarray] = field(default_factory=dict)
-
-    def add(self, block: LabelHashes, bins: LabelBins) -> Histogram:
-        """Adds records; returns itself."""
-        for label, _, found in bins.by_label(block):
-            self._add(label, np.bincount(found, minlength=1 << bins.bits[label]))
-        return self
-
-    def _add(self, label: str, counts: np.ndarray) -> None:
-        known = self.bins.get(label)
-        self.bins[label] = counts if known is None else known + counts
-
-    def merge(self, other: Histogram) -> None:
-        """Adds the counts of `other`."""
-        for label, counts in other.bins.items():
-            self._add(label, counts)
 
 
 def cut_ranks(records: int, fractions: Sequence[float], turn: float) -> list[int]:
@@ -172,7 +71,7 @@ def place_cuts(counts: LabelCounts, histogram: Histogram, placement: Placement) 
     sizes: dict[tuple[str, int], int] = {}
     for number, label in enumerate(sorted(counts.counts)):
         records = counts.counts[label]
-        found = histogram.bins.get(label, np.zeros(1, np.int64))
+        found = histogram.of(label)
         ends = np.cumsum(found)
         if ends[-1] != records:
             raise _lost(label, int(ends[-1]), records)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from beam_jobs.errors import UsageError
-from beam_jobs.plan.shards import BINS, bin_counts
+from beam_jobs.plan.shards import BINS, bin_counts, bins_of
 from beam_jobs.records.blocks import Block
+from beam_jobs.records.pieces import Divisible, batches, parts_of, text_bytes
 from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.classes import MAX_LABELS, Names, label_names
 from beam_jobs.sources.labels import LABEL
@@ -23,6 +24,9 @@ SAMPLE = 32
 
 # Rejects that a dry run prints.
 FIRST_REJECTS = 10
+
+# A histogram is merged in slices of this many bins, 32 KiB: a runner holds those of all bundles.
+_SLICE = BINS // 16
 
 
 class SampledRecord(NamedTuple):
@@ -55,7 +59,9 @@ class SplitSummary:
         bytes: The size of the encoded records if they are encoded already; otherwise that of the
             files, without those known to be unreadable.
         pending: Hashes of records that are not in `counts` yet, arrays of uint64.
-        counts: The number of records in each bin, int64 [BINS]; None before the first.
+        counts: The number of records in each bin, int64 [BINS], or in a piece int64 [_SLICE]; None
+            before the first.
+        first: The first bin of `counts`.
         records: The number of records.
         duplicates: The number of records that were dropped because they equal others.
         unreadable: The number of records that are known to be rejected when they are written.
@@ -65,6 +71,7 @@ class SplitSummary:
     bytes: int = 0
     pending: list[np.ndarray] = field(default_factory=list)
     counts: np.ndarray | None = None
+    first: int = 0
     records: int = 0
     duplicates: int = 0
     unreadable: int = 0
@@ -93,13 +100,34 @@ class SplitSummary:
         self.unreadable += other.unreadable
         self.records += other.records - sum(map(len, other.pending))
         if other.counts is not None:
-            self.counts = other.counts if self.counts is None else self.counts + other.counts
+            if self.counts is None:
+                self.counts = np.zeros(BINS, np.int64)
+            self.counts[other.first : other.first + len(other.counts)] += other.counts
         for hashes in other.pending:
             self.add(hashes)
 
+    def slices(self) -> Iterator[tuple[int, SplitSummary]]:
+        """Yields (number of a slice of the bins, the records in it)."""
+        if self.counts is None:  # Fewer than `BINS` hashes, which take less than their histogram.
+            hashes = np.concatenate([np.empty(0, np.uint64), *self.pending])
+            numbers = bins_of(hashes) // _SLICE
+            for number in np.unique(numbers).tolist():
+                part = hashes[numbers == number]
+                yield number, SplitSummary(pending=[part], records=len(part))
+            return
+        histogram = self.histogram()
+        for number, first in enumerate(range(0, BINS, _SLICE)):
+            counts = histogram[first : first + _SLICE]
+            if records := int(counts.sum()):
+                yield number, SplitSummary(counts=counts, first=first, records=records)
+
+    def without_records(self) -> SplitSummary:
+        """Everything but the number of records and their hashes, which `slices` yields."""
+        return replace(self, pending=[], counts=None, records=0)
+
 
 @dataclass
-class Summary:
+class Summary(Divisible):
     """Statistics of all records.
 
     Attributes:
@@ -177,6 +205,24 @@ class Summary:
             self.add_labels(labels, feature)
         self.add_sample(other.sample)
         self._add_rejects(other.rejects)
+
+    def pieces(self) -> Iterator[tuple[Any, Summary]]:
+        splits = [split.without_records() for split in self.splits]
+        features: dict[str, Counter[str]] = {feature: Counter() for feature in self.labels}
+        yield (), replace(self, splits=splits, labels=features, sample=[])
+        for sample in batches(self.sample, lambda sampled: len(sampled.reference)):
+            yield "sample", self._piece(sample=sample)
+        for split, known in enumerate(self.splits):
+            for number, part in known.slices():
+                piece = self._piece()
+                piece.splits[split] = part
+                yield (split, number), piece
+        for feature, labels in self.labels.items():
+            for number, some in parts_of(labels, text_bytes):
+                yield (feature, number), self._piece(labels={feature: Counter(some)})
+
+    def _piece(self, **facts: Any) -> Summary:
+        return replace(Summary.empty(len(self.splits)), **facts)
 
 
 def label_names_of(summary: Summary, known: Names) -> Names:

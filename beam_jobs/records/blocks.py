@@ -19,13 +19,19 @@ from beam_jobs.records.ragged import Ragged
 # dataset still uses several workers.
 REFERENCES_PER_BLOCK = 512
 
-# Encoded records in one element: encoding a megabyte takes much longer than 50 us, and a shard is a
-# stream of many elements, far below the runners' limit of 2 GiB.
-BYTES_PER_BLOCK = 1 << 20
+# Hashes (of 13 bytes, without payloads) in one element: 416 KiB.
+HASHES_PER_BLOCK = 1 << 15
+
+# Encoded records in one element, or references with long rows of a table: encoding that much takes much
+# longer than 50 us. With its key and its window, an element stays below 1 MiB.
+BYTES_PER_BLOCK = (1 << 20) - (1 << 12)
 
 _WORTH_COMPRESSING = 512
 
 _HEAD = struct.Struct("<I?")
+
+# What a record takes beside its payload: hash, split and length.
+_RECORD_BYTES = 13
 
 
 @dataclass(frozen=True)
@@ -93,6 +99,11 @@ class Block:
         starts = self.payloads.ends - self.payloads.lengths
         yield from (piece for _, piece in self.by(starts // size))
 
+    def parts(self, records: int) -> Iterator[Block]:
+        """Yields the block in parts of at most some number of records."""
+        for start in range(0, len(self.hashes), records):
+            yield self.take(np.arange(start, min(start + records, len(self.hashes))))
+
     def take(self, rows: np.ndarray) -> Block:
         """The block of some rows, int [m]."""
         return Block(self.hashes[rows], self.splits[rows], self.payloads.take(rows))
@@ -110,7 +121,8 @@ class BlockBuilder:
     """Collects records into blocks.
 
     Args:
-        max_records, max_bytes: A block is full when it reaches either number.
+        max_records, max_bytes: A block has at most so many records, and so many bytes unless one
+            record alone has more.
         compress: Whether to compress the blocks.
     """
 
@@ -128,17 +140,18 @@ class BlockBuilder:
         self._hashes: list[int] = []
         self._splits: list[int] = []
         self._payloads: list[bytes] = []
-        self._bytes = 0
+        self._bytes = _HEAD.size
 
     def add(self, hash_: int, split: int, payload: bytes) -> bytes | None:
-        """Adds a record; returns the packed block if it is full."""
+        """Adds a record; returns the packed block of those before it if there is no room for it."""
+        size = _RECORD_BYTES + len(payload)
+        full = len(self._hashes) >= self._max_records or self._bytes + size > self._max_bytes
+        packed = self.flush() if full else None
         self._hashes.append(hash_)
         self._splits.append(split)
         self._payloads.append(payload)
-        self._bytes += len(payload)
-        if len(self._hashes) >= self._max_records or self._bytes >= self._max_bytes:
-            return self.flush()
-        return None
+        self._bytes += size
+        return packed
 
     def flush(self) -> bytes | None:
         """Returns the packed block of the remaining records; None if there are none."""

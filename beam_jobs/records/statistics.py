@@ -6,14 +6,15 @@ Sums are exact integers (`exact_sums.py`). NumPy adds the values within a record
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from beam_jobs.records.exact_sums import sums_of_bytes
 from beam_jobs.records.numbers import Numbers
+from beam_jobs.records.pieces import Divisible, parts_of
 from readers.format.encode.values import is_integer
 from readers.format.schema import IMAGE_ENCODINGS, Feature, Schema
 from readers.format.tensor import string_values
@@ -120,6 +121,18 @@ class FeatureStatistics:
         else:
             self.counted = None
 
+    def empty_copy(self) -> FeatureStatistics:
+        """Statistics of the same feature, without values."""
+        counted: Counter[int] | None = None if self.counted is None else Counter()
+        return FeatureStatistics([Numbers() for _ in self.channels], {}, counted)
+
+    def pieces(self) -> Iterator[tuple[int, FeatureStatistics]]:
+        """Yields (number, statistics with a part of the occurrences)."""
+        empty = self.empty_copy()
+        yield -1, replace(self, counted=empty.counted)
+        for number, some in parts_of(self.counted or {}, _value_bytes):
+            yield number, replace(empty, counted=Counter(some))
+
     def state(self) -> list[Any]:
         """Its exact state as JSON values."""
         lengths = {name: numbers.state() for name, numbers in self.lengths.items()}
@@ -155,6 +168,10 @@ class FeatureStatistics:
         if self.counted:
             result["values"] = {str(value): n for value, n in sorted(self.counted.items())}
         return result
+
+
+def _value_bytes(value: int) -> bytes:
+    return value.to_bytes(8, "little", signed=True)
 
 
 # The counts of records in the state of statistics.
@@ -200,10 +217,6 @@ class Statistics:
             for name, statistics in self.features.items():
                 statistics.add(self._schema[name], columns[name])
 
-    def empty_copy(self) -> Statistics:
-        """Statistics of the same features, without records."""
-        return Statistics(self._schema)
-
     def merge(self, other: Statistics) -> None:
         """Adds the values that another object has counted."""
         self.records += other.records
@@ -231,3 +244,46 @@ class Statistics:
     def to_json(self) -> dict[str, Any]:
         """Statistics by feature, as the manifest holds them."""
         return {name: statistics.to_json() for name, statistics in self.features.items()}
+
+
+@dataclass
+class SplitStatistics(Divisible):
+    """The statistics of every split, one feature at a time.
+
+    Attributes:
+        counts: (split, name of a count of records) -> the count.
+        features: (split, feature) -> its statistics.
+    """
+
+    counts: Counter[tuple[int, str]] = field(default_factory=Counter)
+    features: dict[tuple[int, str], FeatureStatistics] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, split: int, statistics: Statistics) -> SplitStatistics:
+        """Those of one split."""
+        return cls(
+            Counter({(split, name): getattr(statistics, name) for name in _COUNTS}),
+            {(split, name): found for name, found in statistics.features.items()},
+        )
+
+    def merge(self, other: SplitStatistics) -> None:
+        """Adds the records of `other`."""
+        self.counts.update(other.counts)
+        for key, found in other.features.items():
+            self.features.setdefault(key, found.empty_copy()).merge(found)
+
+    def pieces(self) -> Iterator[tuple[Any, SplitStatistics]]:
+        yield (), SplitStatistics(self.counts)
+        for key, found in self.features.items():
+            for number, piece in found.pieces():
+                yield (*key, number), SplitStatistics(features={key: piece})
+
+    def by_split(self, schema: Schema) -> dict[int, Statistics]:
+        """Split -> the statistics of its records, which have this schema."""
+        found = {}
+        for split in sorted({split for split, _ in self.counts}):
+            found[split] = Statistics(schema)
+            for name in _COUNTS:
+                setattr(found[split], name, self.counts[split, name])
+            found[split].features = {name: self.features[split, name] for name in schema}
+        return found

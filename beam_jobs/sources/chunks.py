@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+import numpy as np
+
 from beam_jobs.errors import DataError
-from beam_jobs.sources.source import Source
+from beam_jobs.sources.source import Source, pack_reference
 
 # Small enough to spread a file over cores, large enough that 50 us and a seek for each are nothing.
 CHUNK_BYTES = 2 << 20
@@ -16,8 +19,8 @@ CHUNK_BYTES = 2 << 20
 # keep a processor busy for five times as long.
 STORE_TASK_BYTES = 4 * CHUNK_BYTES
 
-# Small files share a task, up to this many.
-_MAX_CHUNKS = 256
+# Small files share a task, up to this many, with rows of a table of up to this many bytes.
+_MAX_CHUNKS, _MAX_ROW_BYTES = 256, 1 << 18
 
 
 @dataclass(frozen=True)
@@ -70,8 +73,8 @@ class Task:
 
     Attributes:
         chunks: One or more.
-        dropped: Numbers of records, counted through all chunks, that are dropped as duplicates: int64
-            [n] as bytes.
+        dropped: Which records are dropped as duplicates: a bit for each, counted through all chunks,
+            compressed. A file that is read in one task may have millions.
     """
 
     chunks: tuple[Chunk, ...]
@@ -81,6 +84,20 @@ class Task:
     def size(self) -> int:
         """Bytes of all chunks."""
         return sum(chunk.size for chunk in self.chunks)
+
+    def without(self, rows: np.ndarray) -> Task:
+        """The task that drops some records, by their numbers: int64 [n]."""
+        if not len(rows):
+            return self
+        bits = np.zeros(int(rows.max()) + 1, bool)
+        bits[rows] = True
+        return replace(self, dropped=zlib.compress(np.packbits(bits).tobytes(), 1))
+
+    @property
+    def dropped_rows(self) -> np.ndarray:
+        """The numbers of the records that are dropped, int64 [n], rising."""
+        packed = zlib.decompress(self.dropped) if self.dropped else b""
+        return np.flatnonzero(np.unpackbits(np.frombuffer(packed, np.uint8)))
 
     @property
     def id(self) -> str:
@@ -120,12 +137,13 @@ def in_order(counts: Iterable[RangeCount], what: str) -> list[RangeCount]:
 def batch_chunks(chunks: Iterable[Chunk], task_bytes: int = CHUNK_BYTES) -> Iterator[Task]:
     """Yields tasks of at least `task_bytes`: a large file in many, many small files in one."""
     batch: list[Chunk] = []
-    size = 0
+    size = row_bytes = 0
     for chunk in chunks:
         batch.append(chunk)
         size += chunk.size
-        if size >= task_bytes or len(batch) >= _MAX_CHUNKS:
+        row_bytes += len(pack_reference(chunk.source)) if chunk.source.row else 0
+        if size >= task_bytes or len(batch) >= _MAX_CHUNKS or row_bytes >= _MAX_ROW_BYTES:
             yield Task(tuple(batch))
-            batch, size = [], 0
+            batch, size, row_bytes = [], 0, 0
     if batch:
         yield Task(tuple(batch))

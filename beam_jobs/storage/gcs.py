@@ -24,6 +24,7 @@ from beam_jobs.storage.object_store import (
     FileInfo,
     Page,
     Part,
+    SignIn,
     Store,
     Upload,
     bucket_and_key,
@@ -50,7 +51,11 @@ _LISTED = "items(name,size,updated),nextPageToken"
 
 _SCOPES = ["https://www.googleapis.com/auth/cloud-platform"]
 
-_SIGN_IN = "run gcloud auth application-default login, or set GOOGLE_APPLICATION_CREDENTIALS"
+_SIGN_IN = SignIn(
+    "run gcloud auth application-default login, or set GOOGLE_APPLICATION_CREDENTIALS",
+    "give the workers' machines a service account, or set GOOGLE_APPLICATION_CREDENTIALS where the "
+    "engine starts them",
+)
 
 
 class GcsStore(Store):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import base64
+import os
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -161,6 +162,27 @@ def one_line(error: object) -> str:
     return _USER.sub("//", " ".join(str(error).split()))[:300]
 
 
+class SignIn(NamedTuple):
+    """How to give a process the credentials of a store.
+
+    Attributes:
+        here: On the machine of the command.
+        on_workers: On the workers of an engine, which have none of the command's variables.
+    """
+
+    here: str
+    on_workers: str
+
+    def __str__(self) -> str:
+        # Beam's boot programs and ours set it, so a process that has it is a worker of an engine.
+        if "WORKER_ID" not in os.environ:
+            return self.here
+        return (
+            "this is a worker of the engine, which variables and profiles of your shell do not reach: "
+            + self.on_workers
+        )
+
+
 def failing(path: str, error: object) -> DataError:
     """The error of a store that failed at every try."""
     return DataError(
@@ -169,7 +191,7 @@ def failing(path: str, error: object) -> DataError:
     )
 
 
-def refusal(path: str, status: int, answer: str, sign_in: str, reads: bool) -> Exception:
+def refusal(path: str, status: int, answer: str, sign_in: SignIn, reads: bool) -> Exception:
     """The error that a store's answer means to a job.
 
     Args:
@@ -200,7 +222,7 @@ def no_bucket(path: str) -> UsageError:
     return UsageError(f"{path}: there is no bucket {bucket!r}: create it, or name another")
 
 
-def no_credentials(path: str, error: object, sign_in: str) -> UsageError:
+def no_credentials(path: str, error: object, sign_in: SignIn) -> UsageError:
     """The error of a process that finds no credentials."""
     return UsageError(f"{path}: no credentials ({one_line(error)}): {sign_in}")
 

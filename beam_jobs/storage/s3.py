@@ -33,6 +33,7 @@ from beam_jobs.storage.object_store import (
     FileInfo,
     Page,
     Part,
+    SignIn,
     Store,
     Upload,
     bucket_and_key,
@@ -89,9 +90,11 @@ _STATUSES = dict.fromkeys(
 # One request copies up to 5 GiB, and only such a copy keeps the checksum of the whole object.
 _COPIES = TransferConfig(multipart_threshold=5 << 30)
 
-_SIGN_IN = (
+_SIGN_IN = SignIn(
     "give --s3_access_key_id and --s3_secret_access_key, or AWS_ACCESS_KEY_ID and "
-    "AWS_SECRET_ACCESS_KEY, or a profile"
+    "AWS_SECRET_ACCESS_KEY, or a profile",
+    "add --s3_access_key_id=... --s3_secret_access_key=... (and --s3_session_token=...) to the "
+    "command, or give the workers' machines a role",
 )
 
 

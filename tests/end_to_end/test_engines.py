@@ -1,7 +1,10 @@
 """The three jobs on real engines, with workers in separate processes."""
 
 import json
+import os
+import random
 import re
+import subprocess
 import time
 from pathlib import Path
 
@@ -21,6 +24,7 @@ from examples.samples import make_samples
 from readers.format.manifest import Manifest
 from readers.format.schema import Schema
 from readers.verify import verify
+from tests.engines import packages
 from tests.engines.flink import Flink
 from tests.engines.losses import Lose
 from tests.engines.pool import Pool
@@ -87,6 +91,40 @@ def test_a_worker_pool_of_flink_writes_the_same_files(flink, pool, jobs, tmp_pat
         jobs, "text", tmp_path / "out", [*flink.flags, *pool.worker_flags, "--parallelism=2"]
     )
     assert "beam-shards-worker" in (pool.folder / "workerpool.log").read_text()
+
+
+@pytest.mark.engines
+def test_inputs_of_which_flink_refused_elements_are_written(flink, tmp_path):
+    """8 MB of text to learn from, ten histograms of 512 KiB, and labels of 2 MB."""
+    drawn = random.Random(0)
+    some = ["".join(drawn.choices("abcdefgh", k=5)) for _ in range(500)]
+    with (tmp_path / "in.jsonl").open("w") as file:
+        for number in range(140_000):
+            row = {"text": " ".join(drawn.choices(some, k=10)), "y": f"{number % 20_000:0100}"}
+            file.write(json.dumps(row) + "\n")
+    flags = ["text", "--input", f"{tmp_path}/in.jsonl", "--label_field", "y", "--tokens", "bpe"]
+    flags += ["--vocabulary_size", "300", "--num_shards", "1"]
+    flags += ["--splits", ",".join(f"s{number}=0.1" for number in range(10))]
+    assert main([*flags, "--output", f"{tmp_path}/direct"]) == 0
+    assert main([*flags, "--output", f"{tmp_path}/flink", *flink.flags, "--parallelism=2"]) == 0
+    assert files_of(tmp_path / "flink") == files_of(tmp_path / "direct")
+
+
+@pytest.mark.engines
+def test_a_job_is_written_to_a_jar_and_runs_later_with_the_printed_line(
+    flink, jobs, tmp_path, capsys
+):
+    flags, expected = jobs["sensors"]
+    jar, out = tmp_path / "job.jar", tmp_path / "out"
+    capsys.readouterr()
+    command = [*flags, "--output", str(out), *flink.flags, f"--output_executable_path={jar}"]
+    assert main(command) == 0
+    said, line = capsys.readouterr().err.splitlines()[-2:]
+    assert said == f"the job is in {jar}; nothing has run. Run it with"
+    assert not (out / "manifest.json").exists()
+    home = {**os.environ, "FLINK_HOME": str(packages.flink())}
+    subprocess.run(line, shell=True, check=True, capture_output=True, env=home)
+    assert files_of(out) == expected
 
 
 @pytest.mark.engines

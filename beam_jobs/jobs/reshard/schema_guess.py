@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from beam_jobs.errors import UsageError
 from beam_jobs.jobs.reshard.example_lists import FeatureList, Features
 from beam_jobs.jobs.reshard.example_walk import all_lists
 from beam_jobs.jobs.reshard.feature_guess import CommonShape, FeatureGuess, ShapesGuess
+from beam_jobs.records.pieces import Divisible
 from readers.format.schema import Feature, Schema
 from readers.format.wire import BYTES_LIST, FLOAT_LIST, INT64_LIST
 
@@ -63,7 +65,7 @@ _Guess = TypeVar("_Guess", FeatureGuess, StepsGuess)
 
 
 @dataclass
-class SchemaGuess:
+class SchemaGuess(Divisible):
     """Facts about the features of some records, in memory that does not grow with their number.
 
     Attributes:
@@ -109,6 +111,13 @@ class SchemaGuess:
             self._add(self.features, name, guess)
         for name, steps in other.feature_lists.items():
             self._add(self.feature_lists, name, steps)
+
+    def pieces(self) -> Iterator[tuple[Any, SchemaGuess]]:
+        yield (), SchemaGuess(self.records)
+        for name, guess in self.features.items():
+            yield (name, "feature"), SchemaGuess(features={name: guess})
+        for name, steps in self.feature_lists.items():
+            yield (name, "list"), SchemaGuess(feature_lists={name: steps})
 
     def _add_features(self, features: Features) -> None:
         for name, lists in features.items():

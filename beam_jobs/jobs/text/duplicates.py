@@ -14,6 +14,7 @@ from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.jobs.text.split_texts import all_texts, splits_of
 from beam_jobs.jobs.text.texts import Texts
 from beam_jobs.plan.summary import Summary
+from beam_jobs.records.pieces import PIECE_BYTES
 from beam_jobs.sources.chunks import Task
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def text_digests(
 def pack_digests(
     numbers: np.ndarray, digests: np.ndarray, orders: np.ndarray
 ) -> Iterator[tuple[int, bytes]]:
-    """Yields (partition, the rows of a task's texts in it).
+    """Yields (partition, some rows of a task's texts in it).
 
     Args:
         numbers: int64 [n], the number of each text among all texts of the task.
@@ -76,7 +77,15 @@ def pack_digests(
     order = np.argsort(parts, kind="stable")
     found, starts = np.unique(parts[order], return_index=True)
     for part, chosen in zip(found.tolist(), np.split(rows[order], starts[1:]), strict=False):
-        yield part, chosen.tobytes()
+        for some in _limited(chosen):
+            yield part, some
+
+
+def _limited(rows: np.ndarray) -> Iterator[bytes]:
+    """Yields the bytes of some rows at a time, at most `PIECE_BYTES`."""
+    step = PIECE_BYTES // rows.itemsize
+    for start in range(0, len(rows), step):
+        yield rows[start : start + step].tobytes()
 
 
 def find_duplicates(packed: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, bytes]]:
@@ -85,7 +94,7 @@ def find_duplicates(packed: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, 
     Of equal texts, the one with the smallest place in the order is kept.
 
     Args:
-        packed: (id of a task, its rows from `pack_digests`) for all tasks, in one partition.
+        packed: (id of a task, some of its rows from `pack_digests`) for all tasks, in one partition.
 
     Raises:
         UsageError: Two equal texts have the same key.
@@ -102,7 +111,8 @@ def find_duplicates(packed: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, 
         raise _duplicate_key(tasks[owners[dropped[twice]].min()][0])
     for owner in np.unique(owners[dropped]).tolist():
         numbers = np.sort(rows["row"][dropped[owners[dropped] == owner]])
-        yield tasks[owner][0], numbers.astype("<i8").tobytes()
+        for some in _limited(numbers.astype("<i8")):
+            yield tasks[owner][0], some
 
 
 def with_dropped(element: tuple[str, tuple[list[Task], list[bytes]]]) -> Iterator[Task]:
@@ -125,7 +135,7 @@ def with_dropped(element: tuple[str, tuple[list[Task], list[bytes]]]) -> Iterato
             "the job again"
         )
     for task in tasks:
-        yield Task(task.chunks, numbers.tobytes())
+        yield task.without(numbers)
 
 
 def _duplicate_key(task: str) -> UsageError:

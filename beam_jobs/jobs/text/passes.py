@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, compress
@@ -15,10 +14,10 @@ from beam_jobs.jobs.passes import EncodedRecords, FirstPass, FoundRecords, Learn
 from beam_jobs.jobs.text.split_texts import split_texts
 from beam_jobs.jobs.text.subwords import Subwords
 from beam_jobs.jobs.text.texts import Texts
-from beam_jobs.jobs.text.tokens import Tokenizer, WordCounts, pack_counts, words
+from beam_jobs.jobs.text.tokens import Tokenizer, WordCounts, words
 from beam_jobs.jobs.text.windows import slice_of, window_bounds
 from beam_jobs.plan.group_splits import GroupSizes
-from beam_jobs.plan.strata import LabelHashes
+from beam_jobs.plan.labels import LabelHashes
 from beam_jobs.records.encode import RecordEncoder
 from beam_jobs.sources.chunks import Task
 from beam_jobs.sources.extra_features import extra_values
@@ -67,19 +66,6 @@ def _tokenizer_of(
     return Subwords(file, job.max_length)
 
 
-class WordLearner:
-    """Counts the words of the training split."""
-
-    def __init__(self) -> None:
-        self._counts: Counter[bytes] = Counter()
-
-    def add(self, part: list[bytes], /) -> None:
-        self._counts.update(part)
-
-    def elements(self) -> Iterator[tuple[int, WordCounts]]:
-        return pack_counts(self._counts)
-
-
 @dataclass(frozen=True, kw_only=True)
 class TextFirstPass(FirstPass):
     """Task -> keys, labels and words of texts.
@@ -97,7 +83,7 @@ class TextFirstPass(FirstPass):
         return _tokenizer_of(self.job, (), self.tokenizer)
 
     def learner(self) -> Learner | None:
-        return WordLearner() if self.job.tokens == "words" else None
+        return WordCounts() if self.job.tokens == "words" else None
 
     def found(self, task: Task) -> Iterator[FoundRecords]:
         for texts, splits, duplicates in split_texts(self.job, task, self.rules):

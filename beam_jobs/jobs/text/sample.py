@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from beam_jobs.errors import DataError
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.jobs.text.split_texts import split_texts
 from beam_jobs.jobs.text.subwords import train_bpe
+from beam_jobs.plan.shards import loss_error
 from beam_jobs.plan.summary import Summary
 from beam_jobs.records.ragged import Ragged
 from beam_jobs.sources.chunks import Task
@@ -21,6 +22,16 @@ if TYPE_CHECKING:
 
 # Text to learn a tokenizer from: one worker holds it, and more text changes few of the merges.
 _SAMPLE_BYTES = 64 << 20
+
+# A sample travels in pieces of this size, and a text that is longer in parts: what is sent to the
+# worker that learns exceeds the sample by at most one piece for each bundle.
+_PART_BYTES = 1 << 16
+
+# What a part takes beside its bytes: its places and its length.
+_ROW_BYTES = 20
+
+# More than the parts of a text.
+_PARTS = 1 << 32
 
 _ALL = 2**64 - 1
 
@@ -34,6 +45,63 @@ def sample_below(size: int) -> int:
     return _ALL if size <= _SAMPLE_BYTES else _ALL * _SAMPLE_BYTES // size
 
 
+class _Rows(NamedTuple):
+    """Texts of records, long ones in parts.
+
+    Attributes:
+        orders: uint64 [n], the places of the records in the order.
+        numbers: int64 [n], the number of the text in its record, times `_PARTS`, and of the part.
+        data: The n parts.
+    """
+
+    orders: np.ndarray
+    numbers: np.ndarray
+    data: Ragged
+
+    @classmethod
+    def of(cls, orders: np.ndarray, texts: Sequence[bytes], field: int) -> _Rows:
+        parts = [
+            text[start : start + _PART_BYTES]
+            for text in texts
+            for start in range(0, max(len(text), 1), _PART_BYTES)
+        ]
+        counts = np.array([max(1, -(-len(text) // _PART_BYTES)) for text in texts], np.int64)
+        numbers = np.arange(len(parts)) - np.repeat(np.cumsum(counts) - counts, counts)
+        return cls(np.repeat(orders, counts), field * _PARTS + numbers, Ragged.of(parts))
+
+    @classmethod
+    def joined(cls, every: Sequence[_Rows]) -> _Rows:
+        """All rows of several tables, in the order."""
+        orders = np.concatenate([rows.orders for rows in every])
+        numbers = np.concatenate([rows.numbers for rows in every])
+        lengths = np.concatenate([rows.data.lengths for rows in every])
+        data = Ragged(lengths, b"".join([rows.data.data for rows in every]))
+        in_order = np.lexsort((numbers, orders))
+        return cls(orders[in_order], numbers[in_order], data.take(in_order))
+
+    def slice(self, start: int, stop: int) -> _Rows:
+        """Some consecutive rows."""
+        return _Rows(
+            self.orders[start:stop],
+            self.numbers[start:stop],
+            self.data.take(np.arange(start, stop)),
+        )
+
+    @property
+    def text_stops(self) -> np.ndarray:
+        """The row after the last part of each text, int64 [texts], if the rows are in the order."""
+        firsts = np.flatnonzero(self.numbers % _PARTS == 0)
+        return np.append(firsts[1:], len(self.numbers))[: len(firsts)]
+
+
+class Span(NamedTuple):
+    """The first and the last place in the order of a piece of a sample, and its bytes."""
+
+    first: int
+    last: int
+    bytes: int
+
+
 class Sample:
     """The texts that are first in the global order, as many as fit in `_SAMPLE_BYTES`.
 
@@ -45,46 +113,99 @@ class Sample:
 
     def __init__(self, inputs: int = 0) -> None:
         self.inputs = inputs
-        self._parts = [(np.empty(0, np.uint64), Ragged.of([]))]
+        self._rows: list[_Rows] = []
         self._added = 0
 
-    def add(self, orders: np.ndarray, texts: Sequence[bytes]) -> None:
-        """Adds texts and their places in the order, uint64 [n]."""
-        self._extend([(orders, Ragged.of(texts))])
+    @classmethod
+    def of(cls, pieces: Iterable[Sample]) -> Sample:
+        """The sample that pieces were cut from, or parts of the pieces were."""
+        whole = cls()
+        whole._extend(itertools.chain.from_iterable(piece._rows for piece in pieces))
+        return whole
+
+    def add(self, orders: np.ndarray, texts: Sequence[bytes], field: int = 0) -> None:
+        """Adds texts of one field of records, whose places in the order are uint64 [n]."""
+        self._extend([_Rows.of(orders, texts, field)])
 
     def merge(self, other: Sample) -> None:
         """Adds the texts of another instance."""
         self.inputs += other.inputs
-        self._extend(other._parts)
+        self._extend(other._rows)
 
-    def _extend(self, parts: Iterable[tuple[np.ndarray, Ragged]]) -> None:
-        for orders, texts in parts:
-            self._parts.append((orders, texts))
-            self._added += len(texts.data)
+    def _extend(self, every: Iterable[_Rows]) -> None:
+        for rows in every:
+            self._rows.append(rows)
+            self._added += len(rows.data.data)
         if self._added > _SAMPLE_BYTES:
             self._cut()
 
     def _cut(self) -> None:
         # Keep the first text that does not fit: it would fit in a part of the texts, and the end of
         # the sample must not depend on the parts.
-        orders = np.concatenate([orders for orders, _ in self._parts])
-        lengths = np.concatenate([texts.lengths for _, texts in self._parts])
-        every = Ragged(lengths, b"".join([texts.data for _, texts in self._parts]))
-        rows = np.argsort(orders, kind="stable")
-        ends = np.cumsum(lengths[rows], dtype=np.int64)
-        kept = rows[: _fitting(ends) + 1]
-        self._parts, self._added = [(orders[kept], every.take(kept))], 0
+        rows = self._joined()
+        stops = rows.text_stops
+        kept = stops[: _fitting(rows) + 1]
+        self._rows, self._added = [rows.slice(0, int(kept[-1]) if len(kept) else 0)], 0
+
+    def _joined(self) -> _Rows:
+        return _Rows.joined([_Rows.of(np.empty(0, np.uint64), [], 0), *self._rows])
+
+    def pieces(self) -> Iterator[Sample]:
+        """Yields consecutive parts of its texts, in the order."""
+        self._cut()
+        (rows,) = self._rows
+        costs = np.cumsum(rows.data.lengths + _ROW_BYTES, dtype=np.int64) // _PART_BYTES
+        limits = np.flatnonzero(np.diff(costs, prepend=0)).tolist()
+        for start, stop in itertools.pairwise(sorted({0, *limits, len(rows.orders)})):
+            piece = Sample()
+            piece._rows = [rows.slice(start, stop)]
+            yield piece
+
+    @property
+    def span(self) -> Span:
+        """Where a piece begins and ends."""
+        (rows,) = self._rows
+        return Span(int(rows.orders[0]), int(rows.orders[-1]), len(rows.data.data))
 
     def texts(self) -> Iterator[bytes]:
         """Yields the texts in their order, the first one whatever its size."""
         self._cut()
-        ((_, texts),) = self._parts
-        yield from itertools.islice(texts, max(_fitting(texts.ends), 1))
+        (rows,) = self._rows
+        start = 0
+        for stop in _text_ends(rows)[: max(_fitting(rows), 1)].tolist():
+            yield rows.data.data[start:stop]
+            start = stop
 
 
-def _fitting(ends: np.ndarray) -> int:
-    """The number of texts that fit, given where each one ends, int64 [n]."""
-    return int(np.searchsorted(ends, _SAMPLE_BYTES, side="right"))
+def _text_ends(rows: _Rows) -> np.ndarray:
+    """Where in the data of rows that are in the order each text ends, int64 [texts]."""
+    return rows.data.ends[rows.text_stops - 1]
+
+
+def _fitting(rows: _Rows) -> int:
+    """The number of texts that fit, of rows that are in the order."""
+    return int(np.searchsorted(_text_ends(rows), _SAMPLE_BYTES, side="right"))
+
+
+class Wanted(NamedTuple):
+    """Which pieces may belong to the sample of all texts.
+
+    Attributes:
+        last: The last place in the order of its texts, and of one more that does not fit.
+        bytes: The bytes of all pieces that begin there or before.
+    """
+
+    last: int
+    bytes: int
+
+
+def wanted_pieces(spans: Iterable[Span]) -> Wanted:
+    """What to keep of the pieces of all parts, given where each begins and ends."""
+    every = sorted(spans, key=lambda span: span.last)
+    sizes = itertools.accumulate(span.bytes for span in every)
+    pairs = zip(every, sizes, strict=True)
+    last = next((span.last for span, size in pairs if size > _SAMPLE_BYTES), _ALL)
+    return Wanted(last, sum(span.bytes for span in every if span.first <= last))
 
 
 def sample_texts(job: TextJob, rules: SplitRules, below: int, task: Task) -> Sample:
@@ -112,20 +233,31 @@ def check_training(summary: Summary, split: int) -> Summary:
     return summary
 
 
-def learn(sample: Sample, vocabulary_size: int, listed: Sequence[int] = ()) -> str:
+def learn(
+    pieces: Iterable[Sample],
+    wanted: Wanted,
+    sampled: Sequence[int],
+    listed: Sequence[int],
+    vocabulary_size: int,
+) -> str:
     """The contents of the tokenizer's file that `train_bpe` learns from a sample.
 
     Args:
-        sample: The texts to learn from.
-        vocabulary_size: The maximum number of ids.
+        pieces: The pieces that begin at `wanted.last` or before.
+        wanted: Which pieces these are.
+        sampled: The numbers of chunks that the pieces come from.
         listed: The number of chunks that each pattern matches.
+        vocabulary_size: The maximum number of ids.
 
     Raises:
-        DataError: The sample does not come from all of them.
+        DataError: The runner lost or repeated some.
     """
-    if sample.inputs != sum(listed):
+    if sum(sampled) != sum(listed):
         raise DataError(
-            f"{sample.inputs} of {sum(listed)} inputs contributed training text. The runner lost or "
+            f"{sum(sampled)} of {sum(listed)} inputs contributed training text. The runner lost or "
             "repeated some: no dataset was written, run the job again"
         )
-    return train_bpe(sample.texts(), vocabulary_size)
+    found = list(pieces)
+    if (size := sum(piece.span.bytes for piece in found)) != wanted.bytes:
+        raise loss_error(size, wanted.bytes, "bytes of training text")
+    return train_bpe(Sample.of(found).texts(), vocabulary_size)

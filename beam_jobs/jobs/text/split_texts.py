@@ -44,7 +44,7 @@ def all_texts(job: TextJob, task: Task) -> Iterator[Texts]:
 
 def split_texts(job: TextJob, task: Task, rules: SplitRules) -> Iterator[SplitTexts]:
     """Yields the texts of a task that become records."""
-    dropped = np.sort(np.frombuffer(task.dropped, "<i8"))
+    dropped = task.dropped_rows
     first = 0
     for texts in all_texts(job, task):
         rows = np.arange(len(texts.keys))

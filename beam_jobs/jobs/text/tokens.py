@@ -7,25 +7,27 @@ punctuation are those of ASCII, words are separated by ASCII whitespace.
 from __future__ import annotations
 
 import heapq
-import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from beam_jobs.errors import DataError
 from beam_jobs.plan.summary import Summary
+from beam_jobs.records.pieces import Divisible, parts_of
 from readers.format.manifest import PADDING, RESERVED_IDS, UNKNOWN, UNKNOWN_ID
 
 _PUNCTUATION = rb"""!"#$%&()*+,-./:;<=>?@[\]^_`{|}~'"""
 
-# Counts travel in at most this many elements a block, whatever the number of words. Each partition
-# is merged by one worker, so this also bounds how much of a large vocabulary a worker holds.
-_PARTITIONS = 16
+# A worker merges the words of one of these parts: 4 million of a billion, half a gigabyte.
+_PARTS = 256
 
-# Words joined by spaces, and their counts as int64 bytes.
-WordCounts = tuple[bytes, bytes]
+# Different words that a bundle holds before it hands them over: 40 MB.
+_WORDS_HELD = 1 << 18
+
+# The start of a word that stands for it in marks, which should be small.
+_MARK_BYTES = 64
 
 
 def words(text: bytes) -> list[bytes]:
@@ -38,22 +40,34 @@ _IS_SPACE = np.array([bytes([octet]).isspace() for octet in range(256)])
 _IS_KEPT = np.array([bool(words(bytes([octet]))) for octet in range(256)])
 
 
-def pack_counts(counts: Counter[bytes]) -> Iterator[tuple[int, WordCounts]]:
-    """Yields (partition, counts of its words)."""
-    parts: list[list[bytes]] = [[] for _ in range(_PARTITIONS)]
-    for word in counts:
-        parts[zlib.crc32(word) % _PARTITIONS].append(word)
-    for partition, members in enumerate(parts):
-        if members:
-            numbers = np.fromiter((counts[word] for word in members), np.int64, len(members))
-            yield partition, (b" ".join(members), numbers.astype("<i8").tobytes())
+class WordCounts(Divisible):
+    """How often each word occurs.
 
+    Args:
+        counts: Word -> its occurrences.
+    """
 
-def unpack_counts(packed: WordCounts) -> Counter[bytes]:
-    """The counts that `pack_counts` packed."""
-    joined, numbers = packed
-    counts = np.frombuffer(numbers, "<i8").tolist()
-    return Counter(dict(zip(joined.split(b" "), counts, strict=True)))
+    def __init__(self, counts: Mapping[bytes, int] | None = None) -> None:
+        self.counts: Counter[bytes] = Counter(counts)
+
+    def add(self, part: list[bytes], /) -> None:
+        """Adds words."""
+        self.counts.update(part)
+
+    def merge(self, other: WordCounts) -> None:
+        self.counts.update(other.counts)
+
+    def pieces(self) -> Iterator[tuple[int, WordCounts]]:
+        for part, some in parts_of(self.counts, bytes, _PARTS):
+            yield part, WordCounts(some)
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.counts) >= _WORDS_HELD
+
+    def elements(self) -> Iterator[WordCounts]:
+        """Yields itself, as a `Learner`."""
+        yield self
 
 
 class Tokenizer:
@@ -110,38 +124,79 @@ def _word_spans(text: bytes) -> np.ndarray:
     return runs[np.logical_or.reduceat(_IS_KEPT[octets], runs[:, 0])]
 
 
-def most_frequent(counts: Iterable[tuple[bytes, int]], size: int) -> list[tuple[int, bytes]]:
-    """The (count, word) of the most frequent words, in descending order; at most `size`."""
-    pairs = ((count, word) for word, count in counts if word not in (PADDING, UNKNOWN))
-    return heapq.nlargest(size, pairs)
+# The occurrences of a word, and the word; more frequent words are larger, and of equally frequent
+# ones those later in the alphabet.
+Pair = tuple[int, bytes]
 
 
-# The number of words counted in a partition, and the (count, word) of its most frequent ones.
-WordRanking = tuple[int, list[tuple[int, bytes]]]
+def _pairs(counts: WordCounts) -> Iterator[Pair]:
+    return ((n, word) for word, n in counts.counts.items() if word not in (PADDING, UNKNOWN))
+
+
+def marks(counts: WordCounts) -> Iterator[tuple[Pair, int]]:
+    """Yields (pair, how many more words are as large as it than as the pair before), largest first.
+
+    There is one for the first, second, fourth word and so on, so they are few.
+    """
+    ranked = sorted(_pairs(counts), reverse=True)
+    before, rank = 0, 1
+    while before < len(ranked):
+        rank = min(rank, len(ranked))
+        n, word = ranked[rank - 1]
+        yield (n, word[:_MARK_BYTES]), rank - before
+        before, rank = rank, 2 * rank
+
+
+def smallest_wanted(_: None, found: Iterable[tuple[Pair, int]], size: int) -> Pair:
+    """A pair that at least `size` words are as large as, but not many more.
+
+    Args:
+        found: The `marks` of all pieces.
+        size: The number of words that are wanted.
+    """
+    words_above = 0
+    for pair, more in sorted(found, reverse=True):
+        words_above += more
+        if words_above >= size:
+            return pair
+    return 0, b""
+
+
+def frequent_words(counts: WordCounts, smallest: Pair) -> WordRanking:
+    """The words of a piece that are as large as some pair, and the number of all its words."""
+    chosen = [pair for pair in _pairs(counts) if pair >= smallest]
+    return counts.counts.total(), chosen
+
+
+# The number of words counted in a piece, and the (count, word) of its most frequent ones.
+WordRanking = tuple[int, list[Pair]]
 
 
 def rank_words(
-    _: None, summary: Summary, partitions: list[WordRanking], size: int
+    _: None, summary: Summary, pieces: Iterable[WordRanking], size: int
 ) -> tuple[bytes, ...]:
     """All words by id, the two reserved ones first.
 
     Args:
         summary: The summary of all texts.
-        partitions: The most frequent words of each partition.
+        pieces: The most frequent words of each piece.
         size: The maximum number of ids.
 
     Raises:
         DataError: Counts were lost or repeated by the runner.
     """
-    counted = sum(total for total, _ in partitions)
+    totals, rankings = [], []
+    for total, ranked in pieces:
+        totals.append(total)
+        rankings += ranked
+    counted = sum(totals)
     if counted != summary.words:
         raise DataError(
             f"the texts have {summary.words} words, {counted} were counted for the vocabulary. The "
             "runner lost or repeated some: no dataset was written, run the job again"
         )
-    pairs = (pair for _, ranked in partitions for pair in ranked)
-    ranked = heapq.nlargest(size - RESERVED_IDS, pairs)
-    return (PADDING, UNKNOWN, *(word for _, word in ranked))
+    chosen = heapq.nlargest(size - RESERVED_IDS, rankings)
+    return (PADDING, UNKNOWN, *(word for _, word in chosen))
 
 
 def vocabulary_file(vocabulary: tuple[bytes, ...]) -> bytes:

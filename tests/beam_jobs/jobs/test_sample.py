@@ -8,8 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
+from beam_jobs.errors import DataError
 from beam_jobs.jobs.text import sample as module
-from beam_jobs.jobs.text.sample import Sample, learn, sample_below
+from beam_jobs.jobs.text.sample import Sample, learn, sample_below, wanted_pieces
 from beam_jobs.jobs.text.subwords import train_bpe
 
 LIMIT = 20
@@ -89,8 +90,53 @@ def test_the_share_of_sampled_places_follows_from_the_size_of_all_files(size, sh
 def test_a_tokenizer_is_learned_only_from_texts_in_the_sample(monkeypatch):
     texts = dict.fromkeys(range(4), b"alpha beta gamma")
     texts |= dict.fromkeys(range(100, 109), b"omega psi")
-    assert learn(sample_of(texts), 270) == train_bpe(texts.values(), 270)
+    assert learned_from(texts) == train_bpe(texts.values(), 270)
     monkeypatch.setattr(module, "_SAMPLE_BYTES", 4 * len(b"alpha beta gamma"))
-    learned = learn(sample_of(texts), 270)
+    learned = learned_from(texts)
     assert learned == train_bpe([b"alpha beta gamma"] * 4, 270)
     assert not any("om" in token for token in Tokenizer.from_str(learned).get_vocab())
+
+
+def learned_from(texts: dict[int, bytes]) -> str:
+    pieces = list(sample_of(texts).pieces())
+    wanted = wanted_pieces(piece.span for piece in pieces)
+    return learn(pieces, wanted, [2, 1], [3], 270)
+
+
+def test_lost_or_repeated_inputs_and_pieces_are_noticed():
+    pieces = list(sample_of({1: b"a", 2: b"b" * 70_000}).pieces())
+    wanted = wanted_pieces(piece.span for piece in pieces)
+    with pytest.raises(DataError, match="2 of 3 inputs contributed"):
+        learn(pieces, wanted, [2], [3], 270)
+    for wrong in (pieces[1:], [*pieces, pieces[0]]):
+        with pytest.raises(DataError, match=r"handed over \d+ of 70001 bytes of training text"):
+            learn(wrong, wanted, [3], [3], 270)
+
+
+@given(
+    st.dictionaries(st.integers(0, 2**64 - 1), st.lists(st.binary(max_size=30), max_size=3)),
+    st.integers(1, 4),
+    st.randoms(),
+)
+@settings(
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_pieces_of_all_bundles_hold_the_sample_and_little_more(
+    monkeypatch, records, bundles, random
+):
+    for name, value in {"_SAMPLE_BYTES": LIMIT, "_PART_BYTES": 7, "_ROW_BYTES": 1}.items():
+        monkeypatch.setattr(module, name, value)
+    whole, parts = Sample(), [Sample() for _ in range(bundles)]
+    for order, fields in records.items():
+        part = random.choice(parts)
+        for field, text in enumerate(fields):
+            for sample in (part, whole):
+                sample.add(np.array([order], np.uint64), [text], field)
+    pieces = [pickle.loads(pickle.dumps(piece)) for part in parts for piece in part.pieces()]
+    assert all(piece.span.bytes <= 14 for piece in pieces)
+    wanted = wanted_pieces(piece.span for piece in pieces)
+    chosen = [piece for piece in pieces if piece.span.first <= wanted.last]
+    random.shuffle(chosen)
+    assert b"".join(Sample.of(chosen).texts()) == b"".join(whole.texts())
+    longest = max((len(text) for fields in records.values() for text in fields), default=0)
+    assert wanted.bytes <= LIMIT + 14 * bundles + 3 * longest

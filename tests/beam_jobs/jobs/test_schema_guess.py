@@ -924,3 +924,17 @@ def test_the_missing_package_of_a_dtype_is_named(monkeypatch):
             guess_of([example(x=b"\x08\x0e\x12\x04\x12\x02\x08\x01\x22\x02ab")])
     finally:
         numpy_dtype.cache_clear()
+
+
+def test_facts_about_many_features_are_cut_in_pieces():
+    names = [f"feature {number}" for number in range(300)]
+    one = example(**dict.fromkeys(names, 1.0))
+    steps = sequence_example(steps=[[1, 2], [3, 4]])
+    whole, _ = guess_of([one, steps])
+    pieces = [pickle.dumps(piece) for _, piece in whole.pieces()]
+    assert max(map(len, pieces)) < 2000 < len(pickle.dumps(whole))
+    again = SchemaGuess()
+    for piece in pieces[::-1]:
+        again.merge(pickle.loads(piece))
+    assert again == whole
+    assert outcome(again) == outcome(whole)

@@ -16,13 +16,18 @@ from beam_jobs.errors import DataError
 from beam_jobs.jobs.passes import EncodingPlan, FirstPassResult
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.jobs.text import reading
-from beam_jobs.jobs.text.duplicates import find_duplicates, pack_digests, text_digests
+from beam_jobs.jobs.text.duplicates import (
+    find_duplicates,
+    pack_digests,
+    text_digests,
+    with_dropped,
+)
 from beam_jobs.jobs.text.job import TextJob
 from beam_jobs.jobs.text.lines import numbered_chunks
 from beam_jobs.jobs.text.passes import TextFirstPass, TextSecondPass
 from beam_jobs.jobs.text.sample import sample_texts
 from beam_jobs.jobs.text.subwords import train_bpe
-from beam_jobs.jobs.text.tokens import unpack_counts, words
+from beam_jobs.jobs.text.tokens import words
 from beam_jobs.plan.group_splits import GroupSplits
 from beam_jobs.plan.groups import Groups
 from beam_jobs.plan.placement import Placement
@@ -124,10 +129,11 @@ def records_of(reader: TextJob, encoded: list[Block]) -> tuple[dict[str, dict], 
 
 def found_by(read: FirstPassResult) -> list[tuple[int, int]]:
     """(place in the order, split) of all records of the first pass, sorted."""
-    if read.block is None:
-        return []
-    block = Block.unpack(read.block)
-    return sorted(zip(block.hashes.tolist(), block.splits.tolist(), strict=True))
+    return sorted(
+        place
+        for block in map(Block.unpack, read.blocks)
+        for place in zip(block.hashes.tolist(), block.splits.tolist(), strict=True)
+    )
 
 
 def write_json(root: Path, rows: list[dict], name: str = "a.jsonl") -> None:
@@ -264,11 +270,15 @@ def without_duplicates(reader: TextJob, rules: SplitRules) -> list[Task]:
         assert name == task.id
         for part, rows in pack_digests(*found):
             partitions.setdefault(part, []).append((name, rows))
-    dropped: dict[str, bytes] = {}
+    dropped: dict[str, list[bytes]] = {}
     for members in partitions.values():
         for name, rows in find_duplicates(members):
-            dropped[name] = dropped.get(name, b"") + rows
-    return [replace(task, dropped=dropped.get(task.id, b"")) for task in tasks]
+            dropped.setdefault(name, []).append(rows)
+    return [
+        marked
+        for task in tasks
+        for marked in with_dropped((task.id, ([task], dropped.get(task.id, []))))
+    ]
 
 
 COLUMN = st.sampled_from(["train", "val", "other", None, 7])
@@ -332,7 +342,7 @@ def test_a_label_of_only_dropped_texts_needs_no_stratum(tmp_path):
     reader = job(tmp_path, label_field="y", drop_duplicates=True)
     edges = np.full((1, 1), 2**64 - 1, np.uint64)
     rules = rules_of(strata=Strata(("kept",), edges, (1,)).pack(), exact="labels")
-    task = replace(tasks_of(reader)[0], dropped=np.array([1], "<i8").tobytes())
+    task = tasks_of(reader)[0].without(np.array([1]))
     summary = first_pass(reader, rules, task).summary
     assert summary.labels["label"] == {"kept": 1}
     assert summary.splits[0].records == 1
@@ -345,7 +355,7 @@ def test_dropped_texts_are_counted_in_the_split_of_their_group(tmp_path):
     reader = job(tmp_path, columns=("g",), drop_duplicates=True)
     rules = rules_of(groups=Groups.parse("column:g"))
     hashes = np.sort(rules.placement.group_hashes([b"a", b"b"]))
-    task = replace(tasks_of(reader)[0], dropped=np.array([1, 2, 4, 5], "<i8").tobytes())
+    task = tasks_of(reader)[0].without(np.array([1, 2, 4, 5]))
     for dealt in ([0, 0], [0, 1], [1, 0], [1, 1]):
         strata = GroupSplits(1, hashes, np.array(dealt, np.uint8), rules.placement.splits).pack()
         splits = first_pass(reader, replace(rules, strata=strata), task).summary.splits
@@ -359,7 +369,7 @@ def test_dropped_numbers_count_through_all_files_of_a_task(tmp_path):
     reader = job(tmp_path)
     (task,) = tasks_of(reader)
     # Lines of a.txt are 0 and 1, the row of b.csv 2; the reject of c.jsonl has no number.
-    task = replace(task, dropped=np.array([3, 0], "<i8").tobytes())
+    task = task.without(np.array([3, 0]))
     found, rejects = records_of(reader, second_pass(reader, rules_of(), task))
     assert sorted(found) == ["a.txt#2", "b.csv#1"]
     assert [reject.key for reject in rejects] == ["c.jsonl#2"]
@@ -391,7 +401,7 @@ def test_only_words_of_the_training_split_are_counted_and_sampled(tmp_path):
     (task,) = tasks_of(reader)
     training = [row["text"] for row in rows if row.get("split") == "train"]
     read = first_pass(reader, rules, task)
-    counts = sum((unpack_counts(packed) for _, packed in read.learned), Counter())
+    counts = read.learned[0].counts
     assert counts == Counter(word for text in training for word in words(text.encode()))
     assert read.summary.words == counts.total() == 90
     sample = sample_texts(reader, rules, 2**64 - 1, task)
@@ -412,10 +422,10 @@ def test_dropped_and_rejected_texts_are_neither_sampled_nor_counted(tmp_path):
     )
     reader = job(tmp_path, tokens="words", extras=parse_extra_features("n:int64"), columns=("n",))
     rules = rules_of(Splits())
-    task = replace(tasks_of(reader)[0], dropped=np.array([2], "<i8").tobytes())
+    task = tasks_of(reader)[0].without(np.array([2]))
     assert list(sample_texts(reader, rules, 2**64 - 1, task).texts()) == [b"one"]
     read = first_pass(reader, rules, task)
-    assert sum((unpack_counts(c) for _, c in read.learned), Counter()) == {b"one": 1}
+    assert read.learned[0].counts == {b"one": 1}
     split = read.summary.splits[0]
     assert (split.records, split.rejected, split.duplicates) == (1, 1, 1)
     assert read.summary.rejects[0].key == "a.jsonl#2"
@@ -444,7 +454,7 @@ def test_each_of_several_fields_has_its_text_and_its_tokens(tmp_path, kind):
 def test_files_without_a_text_have_no_texts_of_several_fields(tmp_path, text):
     (tmp_path / "a.json").write_text(text)
     reader = job(tmp_path, text_field="q", more_fields=("a",))
-    assert first_pass(reader, rules_of(), tasks_of(reader)[0]).block is None
+    assert first_pass(reader, rules_of(), tasks_of(reader)[0]).blocks == []
 
 
 def test_words_and_samples_come_from_all_fields(tmp_path):
@@ -454,7 +464,7 @@ def test_words_and_samples_come_from_all_fields(tmp_path):
     rules = rules_of(Splits())
     (task,) = tasks_of(reader)
     read = first_pass(reader, rules, task)
-    counts = sum((unpack_counts(packed) for _, packed in read.learned), Counter())
+    counts = read.learned[0].counts
     assert counts == Counter(w for row in rows for t in row.values() for w in words(t.encode()))
     keys = {f"a.jsonl#{n}": row for n, row in enumerate(rows, 1)}
     in_order = [keys[key] for key in sorted(keys, key=rules.placement.order)]
@@ -471,7 +481,7 @@ def test_records_are_duplicates_if_all_fields_are_equal(tmp_path):
     assert found[0] == found[2]
     assert len(set(found)) == 5
     (task,) = tasks_of(reader)
-    task = replace(task, dropped=np.array([2], "<i8").tobytes())
+    task = task.without(np.array([2]))
     kept, _ = records_of(reader, second_pass(reader, rules_of(), task))
     texts = {key: (r["q"].item().decode(), r["a"].item().decode()) for key, r in kept.items()}
     assert texts == {f"a.jsonl#{n}": pair for n, pair in enumerate(pairs, 1) if n != 3}

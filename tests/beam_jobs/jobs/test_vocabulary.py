@@ -13,17 +13,21 @@ from apache_beam.testing.util import assert_that, equal_to
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from beam_jobs.jobs.text import tokens
 from beam_jobs.jobs.text.tokens import (
     Tokenizer,
-    most_frequent,
-    pack_counts,
+    WordCounts,
+    frequent_words,
+    marks,
     rank_words,
-    unpack_counts,
+    smallest_wanted,
     vocabulary_file,
     words,
 )
-from beam_jobs.pipeline.text_steps import BuildVocabulary, CountWordsFn
+from beam_jobs.pipeline.steps import AsMerged
+from beam_jobs.pipeline.text_steps import BuildVocabulary
 from beam_jobs.plan.summary import Summary
+from beam_jobs.records.pieces import merged
 from readers.format.manifest import PADDING, RESERVED_IDS, UNKNOWN
 
 # Texts that TensorFlow can take: no half surrogate pairs.
@@ -47,12 +51,11 @@ NASTY = [
 
 def vocabulary(counted: Counter[bytes], size: int) -> tuple[bytes, ...]:
     """The vocabulary that the pipeline builds, without a pipeline."""
-    count = CountWordsFn(size - 2)
-    parts: dict[int, list[Counter[bytes]]] = {}
-    for partition, packed in pack_counts(counted):
-        parts.setdefault(partition, []).append(count.add_input(count.create_accumulator(), packed))
-    ranked = [count.extract_output(count.merge_accumulators(found)) for found in parts.values()]
-    return rank_words(None, Summary([], words=counted.total()), ranked, size)
+    pieces = [piece for _, piece in WordCounts(counted).pieces()]
+    found = [mark for piece in pieces for mark in marks(piece)]
+    smallest = smallest_wanted(None, found, size - RESERVED_IDS)
+    frequent = [frequent_words(piece, smallest) for piece in pieces]
+    return rank_words(None, Summary([], words=counted.total()), frequent, size)
 
 
 def counts_of(given_texts: list[str]) -> Counter[bytes]:
@@ -116,40 +119,61 @@ def test_a_written_vocabulary_loads_in_keras_and_gives_the_same_ids(tmp_path, si
 
 def test_reserved_words_in_a_text_keep_their_ids():
     counted = Counter({PADDING: 9, UNKNOWN: 9, b"a": 1})
-    assert most_frequent(counted.items(), 5) == [(1, b"a")]
+    assert vocabulary(counted, 7) == (PADDING, UNKNOWN, b"a")
     assert words(b"[UNK]") == [b"unk"]
 
 
-@given(st.dictionaries(st.sampled_from(words(" ".join(NASTY).encode())), st.integers(1, 2**40)))
+counts = st.dictionaries(st.sampled_from(words(" ".join(NASTY).encode())), st.integers(1, 2**40))
+
+
+@given(counts)
 @settings(max_examples=50, deadline=None)
-def test_packed_counts_hold_every_word_once_in_its_partition(counted):
-    packed = list(pack_counts(Counter(counted)))
-    unpacked = [unpack_counts(item) for _, item in packed]
-    assert sum(unpacked, Counter()) == Counter(counted)
-    assert sum(map(len, unpacked)) == len(counted)
-    again = dict(pack_counts(Counter(dict(reversed(list(counted.items()))))))
-    assert sorted(again) == sorted(partition for partition, _ in packed)
-    for partition, item in packed:
-        assert unpack_counts(again[partition]) == unpack_counts(item)
+def test_pieces_hold_every_word_once_in_its_part(counted):
+    pieces = list(WordCounts(counted).pieces())
+    assert merged((piece for _, piece in pieces), WordCounts).counts == Counter(counted)
+    assert sum(len(piece.counts) for _, piece in pieces) == len(counted)
+    part_of = {word: part for part, piece in pieces for word in piece.counts}
+    for word in counted:
+        ((part, _),) = WordCounts({word: 1}).pieces()
+        assert part == part_of[word]
 
 
-@pytest.mark.parametrize("size", [3, 9, 1000])
-def test_the_transform_merges_counts_of_all_bundles(size):
-    counted = counts_of([*NASTY, "a a b"])
-    parts = [*pack_counts(counts_of(NASTY[:3])), *pack_counts(counts_of([*NASTY[3:], "a a b"]))]
+@given(counts, st.integers(1, 60), st.integers(1, 5))
+@settings(max_examples=200, deadline=None)
+def test_few_words_are_ranked_but_all_that_may_be_in_the_vocabulary(counted, size, parts):
+    pieces = [WordCounts(dict(list(counted.items())[n::parts])) for n in range(parts)]
+    found = [mark for piece in pieces for mark in marks(piece)]
+    smallest = smallest_wanted(None, found, size)
+    chosen = [pair for piece in pieces for pair in frequent_words(piece, smallest)[1]]
+    every = sorted(((n, word) for word, n in counted.items()), reverse=True)
+    assert sorted(chosen, reverse=True)[:size] == every[:size]
+    assert len(chosen) <= 2 * size + 2 * parts
+    assert sum(more for _, more in found) == len(every)
+
+
+def check_transform(parts: list[WordCounts], total: int, size: int) -> None:
+    """The transform builds the vocabulary that the functions build."""
+    expected = vocabulary(merged(parts, WordCounts).counts, size)
     options = PipelineOptions(["--allow_unsafe_triggers"])
     with test_pipeline.TestPipeline(options=options) as pipeline:
-        summary = pipeline | "Summary" >> beam.Create([Summary([], words=counted.total())])
-        found = (pipeline | beam.Create(parts), summary) | BuildVocabulary(size)
-        assert_that(found, equal_to([vocabulary(counted, size)]))
+        counted = pipeline | "Summary" >> beam.Create([Summary([], words=total)])
+        summary = AsMerged(counted, lambda: Summary([]))
+        built = pipeline | beam.Create(parts) | BuildVocabulary(size, summary)
+        assert_that(built, equal_to([expected]))
+
+
+@pytest.mark.parametrize("held", [1, 10, 1 << 18])
+@pytest.mark.parametrize("size", [3, 9, 1000])
+def test_the_transform_merges_counts_of_all_bundles(monkeypatch, size, held):
+    monkeypatch.setattr(tokens, "_WORDS_HELD", held)
+    texts = [*NASTY, "a a b"]
+    parts = [WordCounts(counts_of(texts[:3])), WordCounts(counts_of(texts[3:]))]
+    check_transform(parts, counts_of(texts).total(), size)
 
 
 def test_without_words_the_vocabulary_has_the_reserved_ones():
-    options = PipelineOptions(["--allow_unsafe_triggers"])
-    with test_pipeline.TestPipeline(options=options) as pipeline:
-        summary = pipeline | "Summary" >> beam.Create([Summary([])])
-        found = (pipeline | beam.Create([]), summary) | BuildVocabulary(100)
-        assert_that(found, equal_to([(PADDING, UNKNOWN)]))
+    assert vocabulary(Counter(), 100) == (PADDING, UNKNOWN)
+    check_transform([], 0, 100)
 
 
 def test_a_text_is_cut_to_max_length():

@@ -1,3 +1,4 @@
+import pickle
 import tempfile
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from beam_jobs.plan.shards import BIN_BITS, Plan, bin_counts, shard_sizes
 from beam_jobs.plan.splits import Splits
 from beam_jobs.plan.summary import SAMPLE, SampledRecord, Summary
 from beam_jobs.records.blocks import Block, BlockBuilder
+from beam_jobs.records.pieces import Piece, joined
 from beam_jobs.records.rejects import Reject
 from readers.format.schema import Feature, Schema
 
@@ -161,9 +163,8 @@ def run_plan(
         output = Output(directory, SCHEMA, Placement(0, splits), num_shards, shard_size)
         file = Path(directory) / "plan-00000-of-00001.tfrecord"
 
-        def keep(found: list[bytes]) -> None:
-            assert len(found) == 1
-            file.write_bytes(found[0])
+        def keep(found: list[Piece]) -> None:
+            file.write_bytes(pickle.loads(joined(found)))
 
         options = PipelineOptions(["--allow_unsafe_triggers"])
         with test_pipeline.TestPipeline(options=options) as pipeline:

@@ -26,7 +26,7 @@ from beam_jobs.records.payload import frame_lengths, pack_record, unpack_reject
 from beam_jobs.records.ragged import Ragged
 from beam_jobs.records.rejects import MaxRejects, Reject
 from beam_jobs.records.spool import Spool
-from beam_jobs.records.statistics import Statistics
+from beam_jobs.records.statistics import SplitStatistics, Statistics
 from beam_jobs.storage.atomic import list_files
 from readers.format.encode import Encoder
 from readers.format.manifest import Manifest
@@ -442,7 +442,7 @@ def test_windows_of_beam_do_not_divide_a_dataset(tmp_path):
 def statistics_of(count):
     statistics = Statistics(SCHEMA)
     statistics.records = count
-    return [(0, statistics)]
+    return SplitStatistics.of(0, statistics)
 
 
 def commit_of(output, results, changed, count):

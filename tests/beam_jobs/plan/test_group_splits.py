@@ -17,9 +17,9 @@ from beam_jobs.pipeline.plan_strata import DealGroups
 from beam_jobs.plan import group_splits
 from beam_jobs.plan.group_splits import GroupSizes, check_planned, deal_groups, unpack_splits
 from beam_jobs.plan.groups import Groups
+from beam_jobs.plan.labels import LabelHashes
 from beam_jobs.plan.placement import ALL, Placement
 from beam_jobs.plan.splits import Splits
-from beam_jobs.plan.strata import LabelHashes
 from beam_jobs.plan.summary import Summary
 
 THREE = Splits.parse("train=0.7,val=0.15,test=0.15")

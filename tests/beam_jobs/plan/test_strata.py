@@ -13,14 +13,11 @@ from hypothesis import strategies as st
 
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.pipeline.plan_strata import PlanStrata
-from beam_jobs.plan import strata
+from beam_jobs.plan import labels, strata
+from beam_jobs.plan.labels import Histogram, LabelBins, LabelCounts, LabelHashes
 from beam_jobs.plan.placement import ALL, Placement
 from beam_jobs.plan.splits import Splits
 from beam_jobs.plan.strata import (
-    Histogram,
-    LabelBins,
-    LabelCounts,
-    LabelHashes,
     Strata,
     cut_ranks,
     pick_edges,
@@ -87,7 +84,7 @@ def test_every_split_gets_its_share_of_each_label_to_one_record(found, parts, se
     blocks = [block_of(found[at : at + size]) for at in range(0, len(found), size)]
     blocks = blocks or [block_of([])]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(strata, "_BIN_RECORDS", room)
+        patch.setattr(labels, "_BIN_RECORDS", room)
         planned = Strata.unpack(strata_of(blocks, placement).pack())
     split_of = expected_splits(found, placement)
     counts: Counter[tuple[str, int]] = Counter()
@@ -249,7 +246,7 @@ def test_the_transform_makes_the_same_plan_as_the_functions():
 
 @pytest.mark.parametrize("change", [lambda edges: edges[1:], lambda edges: [*edges, edges[0]]])
 def test_lost_or_repeated_edges_are_noticed(change):
-    bins = strata.LabelBins({"a": 10, "b": 4})
+    bins = LabelBins({"a": 10, "b": 4})
     cuts = strata.Cuts(bins, {("a", 0): [(1, 7)], ("b", 0): [(1, 3)]}, {("a", 0): 10, ("b", 0): 4})
     edges = [("b", 1, 5), ("a", 1, 9)]
     strata.check_picked(edges, cuts)

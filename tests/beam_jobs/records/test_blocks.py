@@ -95,20 +95,20 @@ def test_by_parts_the_rows_into_their_groups_and_keeps_their_order(rows, data, d
     ]
 
 
-@given(records, st.integers(1, 7), st.integers(1, 50))
+@given(records, st.integers(1, 7), st.integers(1, 100))
 @settings(max_examples=200, deadline=None)
 def test_a_builder_loses_nothing_and_keeps_its_limits(rows, max_records, max_bytes):
     builder = BlockBuilder(max_records, max_bytes)
-    full = [block for row in rows if (block := builder.add(*row)) is not None]
+    packed = [block for row in rows if (block := builder.add(*row)) is not None]
     left = builder.flush()
-    blocks = [rows_of(Block.unpack(b)) for b in [*full, *([] if left is None else [left])]]
+    packed += [] if left is None else [left]
+    blocks = [rows_of(Block.unpack(block)) for block in packed]
     assert [row for block in blocks for row in block] == rows
-    for block in blocks:
-        sizes = [len(payload) for _, _, payload in block]
+    for data, block in zip(packed, blocks, strict=True):
         assert 1 <= len(block) <= max_records
-        assert sum(sizes[:-1]) < max_bytes  # Full only with its last record, or not yet.
-    for block in blocks[: len(full)]:
-        assert len(block) == max_records or sum(len(row[2]) for row in block) >= max_bytes
+        assert len(data) <= max_bytes or len(block) == 1
+    for data, block, after in zip(packed, blocks, blocks[1:], strict=False):
+        assert len(block) == max_records or len(data) + 13 + len(after[0][2]) > max_bytes
 
 
 def test_an_empty_builder_has_nothing_to_flush():
@@ -121,17 +121,17 @@ def test_an_empty_builder_has_nothing_to_flush():
 
 def test_a_record_larger_than_a_block_is_a_block_of_its_own():
     builder = BlockBuilder(10, 100)
-    assert builder.add(1, 0, b"x" * 99) is None
-    packed = builder.add(2, 0, b"y" * 1000)
-    assert packed is not None
-    assert len(Block.unpack(packed).payloads) == 2
-    assert list(Block.unpack(builder.add(3, 1, b"z" * 100) or b"").payloads) == [b"z" * 100]
+    assert builder.add(1, 0, b"x" * 50) is None
+    for before, payload in ((b"x" * 50, b"y" * 1000), (b"y" * 1000, b"z" * 50)):
+        packed = builder.add(2, 0, payload)
+        assert list(Block.unpack(packed or b"").payloads) == [before]
 
 
 def test_a_full_block_is_not_changed_by_later_records():
     builder = BlockBuilder(1)
-    first = builder.add(1, 0, b"one")
-    builder.add(2, 0, b"two")
+    assert builder.add(1, 0, b"one") is None
+    first = builder.add(2, 0, b"two")
+    builder.add(3, 0, b"three")
     assert rows_of(Block.unpack(first or b"")) == [(1, 0, b"one")]
 
 

@@ -254,6 +254,12 @@ def test_missing_credentials_of_s3_are_reported_at_once(s3, monkeypatch):
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/none")
     with pytest.raises(UsageError, match=r"no credentials .* give --s3_access_key_id"):
         list_files(s3.url)
+    monkeypatch.setenv("WORKER_ID", "1-1")
+    on_a_worker = (
+        r"variables .* of your shell do not reach: add --s3_access_key_id=\.\.\. --s3_secret"
+    )
+    with pytest.raises(UsageError, match=on_a_worker):
+        list_files(s3.url)
 
 
 def test_an_unsupported_request_is_not_retried(s3):

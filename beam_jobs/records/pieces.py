@@ -1,0 +1,131 @@
+"""Pieces of what is too large for one Beam element.
+
+Beam's runner for Flink makes a combine of every grouping, and each element has to fit into the
+combine's share of Flink's managed memory: some 5 MB with 64 MB a slot, or the job fails. So nothing
+above 1 MiB is grouped, combined or broadcast; what may be larger travels in pieces.
+"""
+
+from __future__ import annotations
+
+import abc
+import pickle
+import zlib
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
+
+from beam_jobs.errors import DataError
+
+# The size of a piece: half of 1 MiB leaves room for what a coder adds to it.
+PIECE_BYTES = 1 << 19
+
+# Counts of labels and groups are merged by up to this many workers, so that none gets the pieces
+# of all bundles.
+_PARTS = 16
+
+# What an entry of a table takes beside its key, pickled.
+_ENTRY_BYTES = 20
+
+# The number of a piece, the number of all pieces, and its bytes.
+Piece = tuple[int, int, bytes]
+
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+D = TypeVar("D", bound="Divisible")
+
+
+class Divisible(abc.ABC):
+    """Facts about records that merge in any order, and may be larger than an element.
+
+    A piece is an object of the same class, with a part of the facts.
+    """
+
+    @abc.abstractmethod
+    def merge(self: D, other: D) -> None:
+        """Adds all facts of another instance, which stays as it is."""
+
+    @abc.abstractmethod
+    def pieces(self: D) -> Iterator[tuple[Any, D]]:
+        """Yields (key, piece of at most `PIECE_BYTES`); merged, all pieces are equal to the whole.
+
+        Pieces that tell of the same records, labels or words have the same key, whoever made them.
+        """
+
+    @property
+    def is_full(self) -> bool:
+        """Whether its pieces should be handed over before more facts are added."""
+        return False
+
+
+def merged(pieces: Iterable[D], empty: Callable[[], D]) -> D:
+    """The whole that some pieces were cut from."""
+    whole = empty()
+    for piece in pieces:
+        whole.merge(piece)
+    return whole
+
+
+def cut(data: bytes) -> Iterator[Piece]:
+    """Yields bytes in pieces of at most `PIECE_BYTES`, at least one."""
+    count = max(1, -(-len(data) // PIECE_BYTES))
+    for number in range(count):
+        yield number, count, data[number * PIECE_BYTES : (number + 1) * PIECE_BYTES]
+
+
+def joined(pieces: Iterable[Piece]) -> bytes:
+    """The bytes that `cut` cut, from their pieces in any order.
+
+    Raises:
+        DataError: The runner lost or repeated pieces.
+    """
+    ordered = sorted(pieces)
+    expected = ordered[0][1] if ordered else 1
+    if [number for number, _, _ in ordered] != list(range(expected)):
+        raise DataError(
+            f"the runner handed over {len(ordered)} of {expected} pieces of what every worker needs; "
+            "no dataset was written, run the job again"
+        )
+    return b"".join(data for _, _, data in ordered)
+
+
+def batches(items: Iterable[T], size_of: Callable[[T], int]) -> Iterator[list[T]]:
+    """Yields items in lists of at most `PIECE_BYTES`; an item that is larger is alone in its list."""
+    batch: list[T] = []
+    total = 0
+    for item in items:
+        size = size_of(item)
+        if batch and total + size > PIECE_BYTES:
+            yield batch
+            batch, total = [], 0
+        batch.append(item)
+        total += size
+    if batch:
+        yield batch
+
+
+def pickled_size(item: object) -> int:
+    """The number of bytes that an object takes in an element."""
+    return len(pickle.dumps(item, pickle.HIGHEST_PROTOCOL))
+
+
+def parts_of(
+    counts: Mapping[K, T], bytes_of: Callable[[K], bytes], parts: int = _PARTS
+) -> Iterator[tuple[int, dict[K, T]]]:
+    """Yields (part, some entries of a table of numbers, at most `PIECE_BYTES` of them).
+
+    Args:
+        counts: The table.
+        bytes_of: A key -> bytes that differ from key to key and decide the part.
+        parts: The number of parts.
+    """
+    divided: list[list[tuple[K, int]]] = [[] for _ in range(parts)]
+    for key in counts:
+        data = bytes_of(key)
+        divided[zlib.crc32(data) % parts].append((key, len(data) + _ENTRY_BYTES))
+    for part, keys in enumerate(divided):
+        for batch in batches(keys, lambda item: item[1]):
+            yield part, {key: counts[key] for key, _ in batch}
+
+
+def text_bytes(text: str) -> bytes:
+    """A text that may have lone surrogates, as bytes."""
+    return text.encode("utf-8", "surrogatepass")

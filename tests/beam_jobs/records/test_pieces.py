@@ -1,0 +1,178 @@
+"""Everything that may be too large for an element is cut in pieces and merged again."""
+
+import pickle
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from beam_jobs.errors import DataError
+from beam_jobs.jobs.text.duplicates import find_duplicates, pack_digests
+from beam_jobs.jobs.text.tokens import WordCounts
+from beam_jobs.plan.group_splits import MAX_GROUPS, GroupSizes
+from beam_jobs.plan.labels import Histogram, LabelBins, LabelCounts, LabelHashes
+from beam_jobs.plan.summary import SampledRecord, Summary
+from beam_jobs.records.pieces import PIECE_BYTES, Divisible, batches, cut, joined, merged
+from beam_jobs.records.rejects import Reject
+from beam_jobs.records.statistics import MAX_COUNTED, SplitStatistics, Statistics
+from readers.format.encode import Encoder
+from readers.format.schema import Schema
+
+LIMIT = 1 << 20
+
+
+@given(st.binary(max_size=40), st.randoms())
+def test_cut_bytes_are_joined_in_any_order(data, random):
+    pieces = list(cut(data * 40_000))
+    assert all(len(piece) <= PIECE_BYTES for _, _, piece in pieces)
+    random.shuffle(pieces)
+    assert joined(pieces) == data * 40_000
+
+
+def test_lost_and_repeated_pieces_are_noticed():
+    pieces = list(cut(b"x" * (3 * PIECE_BYTES)))
+    for wrong in ([], pieces[:2], pieces[1:], [*pieces, pieces[1]]):
+        with pytest.raises(DataError, match=rf"handed over {len(wrong)} of [13] pieces"):
+            joined(wrong)
+
+
+@given(st.lists(st.integers(0, 2 * PIECE_BYTES)))
+def test_batches_hold_all_items_in_order_and_no_more_than_fit(sizes):
+    found = list(batches(sizes, int))
+    assert [size for batch in found for size in batch] == sizes
+    assert all(sum(batch) <= PIECE_BYTES or len(batch) == 1 for batch in found)
+
+
+def in_pieces(whole: Divisible) -> tuple[Divisible, int]:
+    """The merged pieces of all keys, each merged first, after a trip; and the largest piece in bytes."""
+    groups: dict[object, list[bytes]] = {}
+    for key, piece in whole.pieces():
+        groups.setdefault(key, []).append(pickle.dumps(piece))
+    empty = type(whole) if not isinstance(whole, Summary) else lambda: Summary.empty(12)
+    again = [
+        piece
+        for packed in groups.values()
+        for _, piece in merged(map(pickle.loads, packed), empty).pieces()
+    ]
+    largest = max(len(pickle.dumps(piece)) for piece in again)
+    return merged(again, empty), max(largest, *(len(p) for some in groups.values() for p in some))
+
+
+def many_labels() -> Counter[str]:
+    return Counter({f"{number:0200}": number for number in range(20_000)} | {"\ud800": 0, "é": 3})
+
+
+def hashes(count: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 2**64, count, np.uint64)
+
+
+def test_summaries_are_cut():
+    whole = Summary.empty(12)
+    for number in range(11):
+        whole.splits[number].add(hashes([3, 70_000][number % 2], number))
+        whole.splits[number].bytes = 10 * number
+    whole.splits[1].duplicates = whole.splits[2].unreadable = 4
+    whole.add_labels(many_labels())
+    whole.add_labels({}, "boxes")
+    whole.inputs, whole.texts, whole.words = 7, 8, 9
+    whole.add_reject(3, Reject("key", "read", "why"))
+    whole.add_sample(SampledRecord(n, bytes([n]) * 100_000, n) for n in range(40))
+    before = pickle.dumps(whole)
+    again, largest = in_pieces(whole)
+    assert largest < LIMIT < len(before)
+    assert isinstance(again, Summary)
+    for name in ("labels", "sample", "inputs", "texts", "words", "rejects"):
+        assert getattr(again, name) == getattr(whole, name)
+    for mine, expected in zip(again.splits, whole.splits, strict=True):
+        np.testing.assert_array_equal(mine.histogram(), expected.histogram())
+        for name in ("rejected", "bytes", "records", "duplicates", "unreadable"):
+            assert getattr(mine, name) == getattr(expected, name)
+
+
+def test_counts_of_labels_groups_and_words_are_cut():
+    labels = many_labels()
+    sizes = {(number << 40, f"label {number}"): number for number in range(90_000)}
+    words = {label.encode("utf-8", "surrogatepass"): n for label, n in labels.items()}
+    for whole, name in (
+        (LabelCounts(labels), "counts"),
+        (GroupSizes(3, Counter(sizes)), "sizes"),
+        (WordCounts(words), "counts"),
+    ):
+        again, largest = in_pieces(whole)
+        assert getattr(again, name) == getattr(whole, name)
+        assert largest < LIMIT < len(pickle.dumps(whole))
+
+
+def test_too_many_groups_are_still_too_many_in_pieces():
+    half = Counter({(number, ""): 1 for number in range(MAX_GROUPS // 2 + 1)})
+    other = Counter({(-number % 2**64, ""): 1 for number in range(1, MAX_GROUPS // 2 + 1)})
+    parts = [GroupSizes(1, half), GroupSizes(2, other)]
+    pieces = [piece for part in parts for _, piece in part.pieces()]
+    assert merged(pieces, GroupSizes) == GroupSizes(3, None)
+    again, _ = in_pieces(GroupSizes(3, None))
+    assert again == GroupSizes(3, None)
+
+
+def test_labels_and_histograms_of_records_are_cut():
+    labels = [f"{number % 20_000:060}" for number in range(30_000)] + ["common"] * 400_000
+    block = LabelHashes.of(labels, hashes(len(labels)))
+    pieces = list(block.pieces())
+    assert max(len(pickle.dumps(piece)) for piece in pieces) < LIMIT
+    assert [name for part in pieces for name in (part.names[c] for c in part.codes)] == labels
+    np.testing.assert_array_equal(np.concatenate([p.hashes for p in pieces]), block.hashes)
+    counts = LabelCounts().add(block)
+    bins = LabelBins({**counts.counts, "common": 1 << 34})
+    whole = Histogram().add(block, bins)
+    assert len(whole.of("common")) == 1 << 19
+    again, largest = in_pieces(whole)
+    assert largest < LIMIT < len(pickle.dumps(whole))
+    for name in block.names:
+        np.testing.assert_array_equal(again.of(name), whole.of(name))
+
+
+def statistics_of(tokens: np.ndarray) -> Statistics:
+    schema = Schema(
+        {"tokens": ("int64", (None,)), **{f"f{n}": ("float32", (2, 8)) for n in range(300)}}
+    )
+    found = Statistics(schema)
+    values = {name: np.full((2, 8), 0.1, np.float32) for name in schema if name != "tokens"}
+    found.add([Encoder(schema).check({"tokens": tokens, **values})])
+    found.unannotated = 1
+    return found
+
+
+def test_statistics_are_cut_by_feature_and_value():
+    first = statistics_of(np.arange(MAX_COUNTED - 1) + (1 << 50))
+    other = statistics_of(np.array([1 << 50, 1 << 50, -1]))
+    whole = SplitStatistics.of(2, first)
+    again, largest = in_pieces(whole)
+    assert largest < LIMIT < len(pickle.dumps(whole))
+    assert isinstance(again, SplitStatistics)
+    again.merge(SplitStatistics.of(2, other))
+    again.merge(SplitStatistics.of(0, other))
+    found = again.by_split(first._schema)
+    assert list(found) == [0, 2]
+    assert found[0].state() == other.state()
+    assert (found[2].records, found[2].unannotated) == (2, 2)
+    assert list(found[2].features) == list(first.features)
+    before = SplitStatistics.of(2, first).by_split(first._schema)[2].state()
+    first.merge(other)
+    assert found[2].state() == first.state() != before
+    assert len(found[2].features["tokens"].counted or ()) == MAX_COUNTED
+    again.merge(SplitStatistics.of(2, statistics_of(np.array([7]))))
+    again, _ = in_pieces(again)
+    assert again.by_split(first._schema)[2].features["tokens"].counted is None
+
+
+def test_digests_and_numbers_of_duplicates_are_cut(monkeypatch):
+    monkeypatch.setattr("beam_jobs.jobs.text.duplicates.PIECE_BYTES", 1000)
+    digests = np.zeros((500, 16), np.uint8)
+    digests[:, 1] = np.arange(500) % 2
+    packed = list(pack_digests(np.arange(500), digests, np.arange(500, dtype=np.uint64)))
+    assert {part for part, _ in packed} == {0}
+    found = list(find_duplicates(("a#0", rows) for _, rows in packed))
+    assert max(len(rows) for _, rows in [*packed, *found]) <= 1000
+    numbers = np.concatenate([np.frombuffer(rows, "<i8") for _, rows in found])
+    assert sorted(numbers.tolist()) == list(range(2, 500))
