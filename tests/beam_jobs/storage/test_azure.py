@@ -7,7 +7,6 @@ from azure.storage.blob import BlobServiceClient, ContainerClient
 
 import readers
 from beam_jobs.errors import DataError
-from beam_jobs.storage import objects
 from beam_jobs.storage.atomic import NewFile, drop_uploads, list_files, write_file
 from beam_jobs.storage.files import open_file, read_bytes
 from beam_jobs.storage.objects import NewObject, store_of
@@ -168,7 +167,12 @@ def test_errors_do_not_reveal_a_signature(azure, monkeypatch):
         with pytest.raises(Exception, match="the store") as caught:
             write_file(azure.url, "x", b"x")
         assert secret not in str(caught.value) and "\n" not in str(caught.value)
-    objects._new_store.cache_clear()
+    monkeypatch.setenv(
+        "AZURE_STORAGE_CONNECTION_STRING", account.replace(azure.proxy.url, "http://127.0.0.1:9")
+    )
+    with pytest.raises(DataError, match=r"the store keeps failing .*sig=…") as caught:
+        write_file(azure.url, "x", b"x")
+    assert secret not in str(caught.value)
 
 
 def test_a_url_may_name_its_account(azure, tmp_path):
