@@ -214,3 +214,19 @@ def test_two_runs_of_one_job_at_once_end_with_a_complete_dataset(flink, run, job
         third = Run(flink, job[0], run.out)
         assert third.code() == 0, third.printed()
     assert_undisturbed(run.out, job)
+
+
+def test_a_job_whose_job_server_is_killed_ends_with_a_complete_dataset(flink, run, job):
+    run.until_shards(3)
+    os.kill(pids(flink.folder)["jobserver"], signal.SIGKILL)
+    try:
+        assert run.code() == 1
+        assert run.printed().splitlines()[-1].startswith("error: ")
+        for _ in waits(run):
+            pass
+        assert run.state() == "FINISHED"
+        assert_undisturbed(run.out, job)
+    finally:
+        server = flink.services()[-1]
+        server.start(flink.folder)
+        server.wait(flink.folder)
