@@ -42,6 +42,7 @@ STORES = {
         "google-apitools>=0.5.31",
         "google-auth-httplib2>=0.2",
     ],
+    "azure": ["adlfs>=2026.8", "azure-storage-blob>=12.31", "azure-identity>=1.25"],
     "hdfs": ["hdfs>=2.7"],
 }
 ALL_STORES = [package for packages in STORES.values() for package in packages]
@@ -54,6 +55,7 @@ TEST = [
     "scikit-learn>=1.5",
     "scipy>=1.11",
     "pyyaml>=6",
+    "jsonschema>=4.23",
     "tifffile>=2024.2",
     "pycocotools>=2.0.7",
     # Keys of accounts that nobody has.

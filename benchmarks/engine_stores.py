@@ -235,6 +235,7 @@ def main() -> None:
                 folder = data / name
                 shutil.rmtree(folder, ignore_errors=True)
                 own = {"cores": parallelism} if name == "spark" else {}
+                engine: Flink | Spark
                 with running(ENGINES[name], folder, **own) as engine:
                     for store in stores:
                         result = Result(name, store, parallelism)

@@ -14,6 +14,9 @@ from beam_jobs.dataset.shard_writer import ShardWriter
 from beam_jobs.errors import DataError
 from tests.support import quick_beam  # noqa: F401
 from tests.support.object_stores import (
+    azure,
+    azure_of_module,
+    azure_server,
     gcs,
     gcs_of_module,
     gcs_server,
@@ -23,7 +26,8 @@ from tests.support.object_stores import (
     store,
 )
 
-__all__ = ["gcs", "gcs_of_module", "gcs_server", "s3", "s3_of_module", "s3_server", "store"]
+__all__ = ["azure", "azure_of_module", "azure_server"]
+__all__ += ["gcs", "gcs_of_module", "gcs_server", "s3", "s3_of_module", "s3_server", "store"]
 
 # A shell that starts pytest in the background makes it and its child processes ignore Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -34,7 +38,7 @@ settings.register_profile("ci", derandomize=True, deadline=None)
 settings.register_profile("here", deadline=None)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 
-TIERS = {"slow", "environments", "disks", "frameworks", "pool", "engines"}
+TIERS = {"slow", "environments", "disks", "frameworks", "pool", "azurite", "engines"}
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest evaluates -m
@@ -49,6 +53,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             found.add((name, case))
             if case in mark.kwargs["base"]:
                 item.own_markers.remove(mark)
+        if item.get_closest_marker("azurite"):  # Slow or not, it needs Azurite.
+            item.own_markers = [mark for mark in item.own_markers if mark.name != "slow"]
         tiers = TIERS & {mark.name for mark in item.iter_markers()}
         if len(tiers) > 1:
             raise pytest.UsageError(f"{item.nodeid} is in several tiers: {', '.join(tiers)}")

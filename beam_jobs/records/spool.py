@@ -18,8 +18,8 @@ from typing import NamedTuple
 import google_crc32c
 
 from beam_jobs.errors import DataError, JobError
+from beam_jobs.records.scratch import create_scratch
 from beam_jobs.storage.paths import is_local
-from beam_jobs.storage.scratch import create_scratch
 
 # A locator: the name of a file, and the offset and the size of consecutive blocks in it, in bytes.
 _LOCATOR = struct.Struct("<16sQQ")

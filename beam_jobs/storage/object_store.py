@@ -1,4 +1,4 @@
-"""The interface of an object store, which S3 and Google Cloud Storage implement."""
+"""The interface of an object store, which S3, Google Cloud Storage and Azure implement."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class ChangedError(OSError):
 
 
 class Store(abc.ABC):
-    """The buckets of one kind of store.
+    """The buckets of one kind of store; Azure calls them containers.
 
     All methods raise UsageError for what the user can correct, such as a missing bucket or wrong
     credentials; DataError if the store keeps failing; and OSError for a problem with one object.
@@ -153,7 +153,7 @@ def bucket_and_key(path: str) -> tuple[str, str]:
     """
     bucket, _, key = path.split("://", 1)[1].partition("/")
     if not bucket:
-        raise UsageError(f"{path}: expected {path[:2]}://BUCKET/…")
+        raise UsageError(f"{path}: expected {path.split('://')[0]}://BUCKET/…")
     return bucket, key
 
 
@@ -216,10 +216,18 @@ def refusal(path: str, status: int, answer: str, sign_in: SignIn, reads: bool) -
     return UsageError(f"{path}: the store refuses ({answer})")
 
 
-def no_bucket(path: str) -> UsageError:
-    """The error of a bucket that does not exist."""
+def aborted(path: str) -> DataError:
+    """The error of an upload whose parts somebody has dropped."""
+    return DataError(
+        f"{path}: its upload was aborted: does another job write to this directory? Run the same command "
+        "again"
+    )
+
+
+def no_bucket(path: str, kind: str = "bucket") -> UsageError:
+    """The error of a bucket, in the words of its store, that does not exist."""
     bucket, _ = bucket_and_key(path)
-    return UsageError(f"{path}: there is no bucket {bucket!r}: create it, or name another")
+    return UsageError(f"{path}: there is no {kind} {bucket!r}: create it, or name another")
 
 
 def no_credentials(path: str, error: object, sign_in: SignIn) -> UsageError:

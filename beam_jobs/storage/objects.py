@@ -1,6 +1,6 @@
-"""Object stores: S3 and Google Cloud Storage, where an object appears whole or not at all.
+"""Object stores: S3, Google Cloud Storage and Azure, where an object appears whole or not at all.
 
-Both are reached through their own libraries, with Beam's options. Beam's filesystems are not used,
+Each is reached through its own library, with Beam's options. Beam's filesystems are not used,
 because their streams complete an upload whenever they are closed, even by the garbage collector, so
 half a file of a failed attempt could replace a good one. They also make a client and query the size for
 every file, and wait up to ten minutes for missing credentials. docs/design.md compares them with fsspec.
@@ -37,9 +37,15 @@ _WINDOWS_AHEAD = 3
 # Most inputs are smaller, so one eager request reads them whole.
 EAGER_BYTES = 8 << 20
 
-_STORE = re.compile(r"(s3|gs)://")
+# The extra that installs the library of a scheme.
+_EXTRAS = {"s3": "s3", "gs": "gcs", "az": "azure", "abfs": "azure", "abfss": "azure"}
 
-_VARIABLES = ("AWS_", "STORAGE_EMULATOR_", "GOOGLE_")
+_STORE = re.compile(rf"({'|'.join(_EXTRAS)})://")
+
+# What the names of a store's options begin with, and those of all stores' environment variables.
+_OPTIONS = {"s3": ("s3_",), "gcs": ("",), "azure": ("azure_", "blob_service_endpoint")}
+
+_VARIABLES = ("AWS_", "AZURE_", "STORAGE_EMULATOR_", "GOOGLE_")
 
 
 def is_store(path: str) -> bool:
@@ -53,12 +59,10 @@ def store_of(path: str) -> Store:
     Raises:
         UsageError: the store's library is not installed.
     """
-    scheme = path[:2]
-    options = storage_options()
-    relevant = (
-        {k: v for k, v in options.items() if k.startswith("s3_")} if scheme == "s3" else options
-    )
-    texts = [(name, str(value)) for name, value in relevant.items()]
+    scheme = path.split("://")[0]
+    prefixes = _OPTIONS[_EXTRAS[scheme]]
+    found = storage_options().items()
+    texts = [(name, str(value)) for name, value in found if name.startswith(prefixes)]
     variables = [item for item in os.environ.items() if item[0].startswith(_VARIABLES)]
     return _new_store(scheme, tuple(sorted(texts)), tuple(sorted(variables)))
 
@@ -74,6 +78,11 @@ def _new_store(
         from beam_jobs.storage.s3 import S3Store
 
         return S3Store(dict(options))
+    if _EXTRAS[scheme] == "azure":
+        require("azure.storage.blob", "azure", purpose)
+        from beam_jobs.storage.azure.store import AzureStore
+
+        return AzureStore(dict(options))
     require("google.cloud.storage", "gcs", purpose)
     from beam_jobs.storage.gcs import GcsStore
 

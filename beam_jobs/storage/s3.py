@@ -27,7 +27,7 @@ from botocore.exceptions import (
 )
 from botocore.utils import parse_timestamp
 
-from beam_jobs.errors import DataError, UsageError
+from beam_jobs.errors import UsageError
 from beam_jobs.storage.object_store import (
     ChangedError,
     FileInfo,
@@ -36,6 +36,7 @@ from beam_jobs.storage.object_store import (
     SignIn,
     Store,
     Upload,
+    aborted,
     bucket_and_key,
     crc32c_number,
     crc32c_text,
@@ -272,7 +273,7 @@ class _MultipartUpload:
                 "upload_part", self._path, UploadId=self._id, Body=data, **part
             )
         except FileNotFoundError:
-            raise self._aborted() from None
+            raise aborted(self._path) from None
         self._parts.append({**part, "ETag": answer["ETag"]})
 
     def finish(self) -> None:
@@ -289,13 +290,7 @@ class _MultipartUpload:
             # and the object has this upload's mark.
             there = self._store.call("head_object", self._path)
             if there.get("Metadata", {}).get("upload") != self._mark:
-                raise self._aborted() from None
-
-    def _aborted(self) -> DataError:
-        return DataError(
-            f"{self._path}: its multipart upload was aborted: does another job write to this "
-            "directory? Run the same command again"
-        )
+                raise aborted(self._path) from None
 
     def give_up(self) -> None:
         with contextlib.suppress(FileNotFoundError):

@@ -21,9 +21,15 @@ from readers.files.retries import (
 
 # The extra of this package that installs a protocol's driver.
 _EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs"}
+_EXTRAS |= {"az": "azure", "abfs": "azure", "abfss": "azure"}
 
 _S3 = ("s3", "s3a")
 _S3_PREFIXES = tuple(f"{name}://" for name in _S3)
+
+_AZURE_PREFIXES = ("az://", "abfs://", "abfss://")
+
+# Variables of Microsoft's command line that the driver does not read, and its arguments.
+_AZURE_VARIABLES = {"AZURE_STORAGE_ACCOUNT": "account_name", "AZURE_STORAGE_KEY": "account_key"}
 
 # Fetched at a time from a file that is read front to back: a request costs about as long as a MiB
 # takes to arrive.
@@ -68,7 +74,12 @@ def filesystem_of(path: str) -> tuple[Any, str]:
             f"{protocol}:// paths need a driver ({error}): "
             f"pip install 'beam-shards[{_EXTRAS[protocol]}]'"
         ) from None
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        if isinstance(error, ValueError) and path.startswith(_AZURE_PREFIXES):
+            raise PermissionError(
+                f"{path}: no account or no credentials for the store ({error}); set them in the "
+                "environment, see docs/object_stores.md"
+            ) from None
         raise
     except Exception as error:  # Some drivers look for credentials right away.
         raise with_path(path, error) from error
@@ -76,10 +87,22 @@ def filesystem_of(path: str) -> tuple[Any, str]:
 
 def _driver_options(path: str) -> dict[str, Any]:
     """The arguments of a path's driver, as far as its user has not set them for fsspec."""
+    if path.startswith(_AZURE_PREFIXES):
+        return _azure_options(names_account="@" in path.split("/")[2])
     configured = any("config_kwargs" in fsspec.config.conf.get(name, {}) for name in _S3)
     if configured or not path.startswith(_S3_PREFIXES):
         return {}
     return {"config_kwargs": {"max_pool_connections": _CONNECTIONS}}
+
+
+def _azure_options(names_account: bool) -> dict[str, Any]:
+    """What the variables of Microsoft's command line say, where the driver's own say nothing."""
+    found = {}
+    for variable, argument in _AZURE_VARIABLES.items():
+        value, own = os.environ.get(variable), f"AZURE_STORAGE_{argument.upper()}"
+        if value and not os.environ.get(own) and not (names_account and argument == "account_name"):
+            found[argument] = value
+    return found
 
 
 def file_size(path: str) -> int:

@@ -19,6 +19,9 @@ _T = TypeVar("_T")
 # because the driver's library may not be installed.
 _TRANSIENT_ERRORS = {
     ("aiohttp", "ClientError"),
+    ("azure", "IncompleteReadError"),
+    ("azure", "ServiceRequestError"),
+    ("azure", "ServiceResponseError"),
     ("botocore", "HTTPClientError"),
     ("botocore", "ResponseParserError"),
     ("gcsfs", "ChecksumError"),
@@ -28,6 +31,7 @@ _TRANSIENT_ERRORS = {
 }
 
 _MISSING_CREDENTIALS = {
+    ("azure", "ClientAuthenticationError"),
     ("botocore", "NoCredentialsError"),
     ("botocore", "PartialCredentialsError"),
     ("botocore", "NoAuthTokenError"),
@@ -107,14 +111,15 @@ def with_path(path: str, error: Exception) -> Exception:
         already names the file or if it is a ValueError or ImportError; a StoreError otherwise.
     """
     text = _one_line(error)
-    if any(_is_any(cause, _MISSING_CREDENTIALS) for cause in _causes(error)):
+    is_denied = _status(error) in (401, 403)
+    if not is_denied and any(_is_any(cause, _MISSING_CREDENTIALS) for cause in _causes(error)):
         return PermissionError(
             f"{path}: no credentials for the store ({text}); set them in the environment, see "
             "docs/object_stores.md"
         )
     if isinstance(error, (FileNotFoundError, NotADirectoryError, StoreError)):
         return error
-    if isinstance(error, PermissionError) or _status(error) in (401, 403):
+    if isinstance(error, PermissionError) or is_denied:
         return PermissionError(
             f"{path}: the store denies access ({text}); check the credentials and their read "
             "permissions"
@@ -152,8 +157,9 @@ def _status(error: BaseException) -> int | None:
         response = getattr(cause, "response", None)
         if isinstance(response, dict):  # botocore
             status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
-        else:  # gcsfs, aiohttp
-            status = getattr(cause, "code", None) or getattr(cause, "status", None)
+        else:  # gcsfs, aiohttp, azure
+            names = ("code", "status", "status_code")
+            status = next(filter(None, (getattr(cause, name, None) for name in names)), None)
         if isinstance(status, (int, str)) and str(status).isdecimal():
             return int(status)
     return None

@@ -7,7 +7,7 @@ import urllib.request
 import fsspec
 import pytest
 
-from tests.support.object_stores import SIGNED, Bucket
+from tests.support.object_stores import Bucket
 
 
 def read(url: str) -> bytes:
@@ -18,9 +18,7 @@ def read(url: str) -> bytes:
 
 def direct(bucket: Bucket, name: str, **headers: str) -> bytes:
     """The body of the response to one plain request, without retries."""
-    url = f"{bucket.proxy.url}/{bucket.url.split('://')[1]}/{name}"
-    request = urllib.request.Request(url, headers={"Authorization": SIGNED, **headers})
-    with urllib.request.urlopen(request, timeout=60) as answer:
+    with urllib.request.urlopen(bucket.request(name, **headers), timeout=60) as answer:
         data: bytes = answer.read()
     return data
 

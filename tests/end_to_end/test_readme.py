@@ -24,7 +24,7 @@ from examples.samples import make_samples
 from readers.__main__ import main as readers_main
 from tests.support.checkout import ROOT
 
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 JOBS = ("images", "text", "sensors", "reshard")
 
 # Precedes a block that needs an installation, a cluster or a store; invisible on the page.

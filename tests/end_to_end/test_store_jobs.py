@@ -114,7 +114,10 @@ def comparable(files):
     return {**files, "manifest.json": manifest}
 
 
-@pytest.fixture(scope="module", params=["s3_of_module", "gcs_of_module"])
+AZURE = pytest.param("azure_of_module", marks=pytest.mark.azurite)
+
+
+@pytest.fixture(scope="module", params=["s3_of_module", "gcs_of_module", AZURE])
 def filled(request, inputs):
     """A bucket of each store, with the inputs."""
     bucket = request.getfixturevalue(request.param)
@@ -165,7 +168,14 @@ def test_a_job_makes_few_requests(store, inputs, on_disk):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "name"), [("s3", "text"), ("gcs", "images")])
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("s3", "text"),
+        ("gcs", "images"),
+        pytest.param("azure", "text", marks=pytest.mark.azurite),
+    ],
+)
 def test_a_job_survives_a_store_that_fails_every_third_request(
     request, inputs, on_disk, kind, name, monkeypatch
 ):
@@ -216,12 +226,12 @@ def test_a_store_that_keeps_failing_ends_the_job_in_one_line_and_the_next_run_re
 def test_the_next_run_resumes_a_killed_one(store, inputs, on_disk, workers, tmp_path):
     arguments = job("text", inputs)
     arguments += [*SPLITS, "--direct_num_workers", workers, "--output", f"{store.url}/out"]
-    # Two notes on S3; the URLs of uploads to Google do not hold the names of the objects.
-    enough = 2 if store.url.startswith("s3") else 8
+    # Two notes; the URLs of uploads to Google do not hold the names of the objects.
+    enough = 8 if store.url.startswith("gs") else 2
     process = forked.Job(*arguments, stderr=subprocess.DEVNULL)
     end = time.monotonic() + 60
     while time.monotonic() < end and process.poll() is None:
-        done = [r for r in store.proxy.seen("done$|upload", None) if r.status == 200]
+        done = [r for r in store.proxy.seen("done$|upload", None) if r.status in (200, 201)]
         if len(done) >= enough:
             break
         time.sleep(0.01)
@@ -241,7 +251,7 @@ def test_the_next_run_resumes_a_killed_one(store, inputs, on_disk, workers, tmp_
     shards = [name.split("/")[-1].removesuffix(".done") for name in noted]
     whole = store.proxy.seen("|".join(f"{name}$" for name in shards), None)
     assert not [r for r in whole if r.method == "PUT" or "alt=media" in r.query]
-    assert not [r for r in whole if r.method == "GET" and store.url.startswith("s3")]
+    assert not [r for r in whole if r.method == "GET" and not store.url.startswith("gs")]
     assert comparable(stored(store, "out/")) == on_disk["text"]
 
 
@@ -284,8 +294,32 @@ def test_options_reach_every_process_but_no_file(s3, inputs, on_disk, monkeypatc
         assert comparable(below) == on_disk["sensors"]
 
 
+@pytest.mark.azurite
+def test_options_of_azure_reach_every_process_but_no_file(
+    azure, inputs, on_disk, monkeypatch, capsys
+):
+    azure.upload(inputs, "in")
+    account = azure.server.environment["AZURE_STORAGE_CONNECTION_STRING"]
+    monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", "AccountName=none;AccountKey=bm9uZQ==")
+    flags = ["--azure_connection_string", account]
+    arguments = job("sensors", f"{azure.url}/in")
+    for number, how in enumerate((TWO, BEAM_WORKERS)):
+        to = ["--output", f"{azure.url}/out{number}"]
+        assert run(*arguments, *SPLITS, *flags, *how, *to) == 0
+    assert run("plan", *arguments, *flags, *TWO) == 0
+    printed = "".join(capsys.readouterr())
+    monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", account)
+    found = stored(azure)
+    secret = account.split("AccountKey=")[1].split(";")[0]
+    assert secret not in printed
+    assert not [name for name, data in found.items() if secret.encode() in data]
+    for number in range(2):
+        below = {n[5:]: d for n, d in found.items() if n.startswith(f"out{number}/")}
+        assert comparable(below) == on_disk["sensors"]
+
+
 def test_a_missing_bucket_is_reported_in_one_line(store, inputs, capsys):
-    message = r"^error: \S+-none/\S*: there is no bucket '\S+-none': create"
+    message = r"^error: \S+-none/\S*: there is no (bucket|container) '\S+-none': create"
     refused(capsys, 2, message, *job("sensors", f"{store.url}-none"), "--output", f"{store.url}/o")
     refused(capsys, 2, message, *job("sensors", inputs), "--output", f"{store.url}-none/out")
 
@@ -301,7 +335,13 @@ def test_missing_or_wrong_credentials_are_reported_in_one_line(s3, inputs, monke
 
 
 @pytest.mark.parametrize(
-    "url, module, extra", [("s3://b/x", "boto3", "s3"), ("gs://b/x", "google.cloud.storage", "gcs")]
+    "url, module, extra",
+    [
+        ("s3://b/x", "boto3", "s3"),
+        ("gs://b/x", "google.cloud.storage", "gcs"),
+        ("az://b/x", "azure.storage.blob", "azure"),
+        ("abfs://b@account.dfs.core.windows.net/x", "azure.storage.blob", "azure"),
+    ],
 )
 def test_a_missing_library_is_reported_in_one_line(inputs, url, module, extra, monkeypatch, capsys):
     objects._new_store.cache_clear()

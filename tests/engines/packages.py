@@ -1,10 +1,11 @@
-"""Packages of the engines, downloaded once from PyPI, Maven and Go, with checksums."""
+"""Packages of engines and stores, downloaded once from PyPI, Maven, Go and npm, with checksums."""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -36,6 +37,9 @@ _SPARK = (
 )
 _PRISM = "github.com/apache/beam/sdks/v2/go/cmd/prism@v2.77.0"
 _PRISM_SUM = "h1:RsC61pHEvtySEHAURQyP/+CVOJm/hy5hewuG9JF0+Ow="
+_AZURITE = "3.37.0"
+_AZURITE_INTEGRITY = "sha512-dl2AXMkXtVlX9s3U3ttIQFFlKwe64k/ugSIVNT4V3qX488Ncw988rIHAs6apgUtfEzyqwtFN9MZp0Foq60Htag=="
+_KUBERNETES_VALIDATE = "kubernetes-validate==1.37.0"
 
 _BOOT = "github.com/apache/beam/sdks/v2/python/container@v2.77.0"
 
@@ -175,6 +179,31 @@ def debian(suite: str) -> Path:
     return _once(f"debian-{suite}", make)
 
 
+def azurite() -> Path:
+    """The program of Azurite's server of blobs, for Node."""
+
+    def make(folder: Path) -> None:
+        npm = ["npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
+        _run([*npm, f"--prefix={folder}", f"azurite@{_AZURITE}"], "Azurite")
+        installed = json.loads((folder / "node_modules/.package-lock.json").read_text())
+        found = installed["packages"]["node_modules/azurite"]["integrity"]
+        if found != _AZURITE_INTEGRITY:
+            raise EngineError(f"Azurite has {found}, expected {_AZURITE_INTEGRITY}")
+
+    folder = _once(f"azurite-{_AZURITE}", make)
+    return folder / "node_modules/azurite/dist/src/blob/main.js"
+
+
+def kubernetes_validate() -> Path:
+    """A folder of Python packages: the validator of manifests, and the schemas of Kubernetes."""
+
+    def make(folder: Path) -> None:
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(folder)]
+        _run([*pip, _KUBERNETES_VALIDATE], "the validator of manifests")
+
+    return _once(_KUBERNETES_VALIDATE.replace("==", "-"), make)
+
+
 def _once(name: str, make: Callable[[Path], None]) -> Path:
     """A folder of the cache, which appears whole or not at all, for all processes."""
     target = CACHE / name
@@ -282,6 +311,8 @@ def needed_by(program: str, what: str) -> str:
         EngineError: The program is missing; the message names its package.
     """
     packages = {"mvn": "maven", "go": "golang-go", "debootstrap": "debootstrap"}
+
+    packages = {"mvn": "maven", "go": "golang-go", "npm": "npm", "node": "nodejs"}
     found = shutil.which(program)
     if not found:
         package = packages.get(program, "openjdk-17-jdk-headless")

@@ -1,4 +1,4 @@
-"""Object stores for tests: real servers of S3 and Google Cloud Storage behind a faulty network.
+"""Object stores for tests: servers of S3, Google Cloud Storage and Azure behind a faulty network.
 
 One server of each kind runs for a session, and each bucket serves one test or one module. Clients
 connect through a proxy, which records every request. It returns an error, truncates the body or closes
@@ -30,6 +30,8 @@ from typing import Any
 import fsspec
 import pytest
 
+from tests.support import azurite
+
 _SECONDS_TO_START = 60
 _HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length", "expect"}
 
@@ -48,7 +50,7 @@ class Request:
         method: The HTTP method, such as GET.
         path: The path, unquoted, without the query.
         query: The query as it was sent.
-        range: The `Range` header.
+        range: The `Range` header, or Azure's header of this meaning.
         status: Status of the response; 0 without one.
         sent: Length of the response's body that was sent, in bytes.
         received: Length of the request's body, in bytes.
@@ -118,10 +120,10 @@ class Proxy:
         self.faults: list[Fault] = []
         # Clients receive a response before its request is recorded.
         self._lock, self._under_way = threading.Condition(), 0
-        proxy, upstream, is_s3 = self, port, errors_as == "s3"
+        proxy, upstream, has_xml = self, port, errors_as != "gcs"
 
         class Passing(_Passing):
-            through, to, is_xml = proxy, upstream, is_s3
+            through, to, is_xml = proxy, upstream, has_xml
 
         self._server = _Server(("127.0.0.1", 0), Passing)
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
@@ -246,7 +248,7 @@ class _Passing(BaseHTTPRequestHandler):
                     self.command,
                     path,
                     url.query,
-                    self.headers.get("Range"),
+                    self.headers.get("Range") or self.headers.get("x-ms-range"),
                     status,
                     sent,
                     applied,
@@ -276,7 +278,8 @@ class _Passing(BaseHTTPRequestHandler):
                 connection.putheader(name, value)
         connection.putheader("Content-Length", str(len(body)))
         connection.putheader("Connection", "close")
-        connection.endheaders(body)
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            connection.endheaders(body)  # A store may refuse before it has read everything.
         with contextlib.closing(connection):
             answer = connection.getresponse()
             return answer, answer.read()
@@ -296,16 +299,20 @@ class Server:
     """A running store.
 
     Attributes:
-        scheme: The scheme of its URLs, "s3" or "gs".
+        scheme: The scheme of its URLs, "s3", "gs" or "az".
         proxy: The proxy that clients use.
         port: The store's own port, past the proxy.
         environment: The environment variables that lead clients to the proxy.
+        root: The path above all buckets.
+        signature: A query that permits every request.
     """
 
     scheme: str
     proxy: Proxy
     port: int
     environment: dict[str, str]
+    root: str = ""
+    signature: str = ""
 
 
 @dataclass(frozen=True)
@@ -338,30 +345,42 @@ class Bucket:
 
     def get(self, url: str) -> bytes:
         """Reads an object past the proxy."""
-        return _send(self.server.port, "GET", f"/{urllib.parse.quote(url.split('://')[1])}")
+        return _send(self.server, "GET", f"/{urllib.parse.quote(url.split('://')[1])}")
+
+    def request(self, name: str, **headers: str) -> urllib.request.Request:
+        """A plain request for an object, through the proxy."""
+        place = f"{self.server.root}/{self.url.split('://')[1]}/{name}?{self.server.signature}"
+        signed = {} if self.server.signature else {"Authorization": SIGNED}
+        return urllib.request.Request(f"{self.proxy.url}{place}", headers={**signed, **headers})
 
 
 def _put(server: Server, path: str, data: bytes) -> None:
-    if server.scheme == "s3":
-        url, method = f"/{urllib.parse.quote(path)}", "PUT"
-    else:
+    if server.scheme == "gs":
         bucket, _, name = path.partition("/")
         query = urllib.parse.urlencode({"uploadType": "media", "name": name})
         url, method = f"/upload/storage/v1/b/{bucket}/o?{query}", "POST"
-    _send(server.port, method, url, data)
+    else:
+        url, method = f"/{urllib.parse.quote(path)}", "PUT"
+    _send(server, method, url, data)
 
 
 def _send(
-    port: int,
+    server: Server,
     method: str,
     path: str,
     data: bytes | None = None,
     kind: str = "application/octet-stream",
 ) -> bytes:
     """Sends a request past the proxy, and returns the body of the response."""
-    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data, method=method)
+    url = f"http://127.0.0.1:{server.port}{server.root}{path}"
+    if server.signature:
+        url += f"{'&' if '?' in path else '?'}{server.signature}"
+    request = urllib.request.Request(url, data, method=method)
     request.add_header("Content-Type", kind)
-    request.add_header("Authorization", SIGNED)
+    if server.scheme == "az":
+        request.add_header("x-ms-blob-type", "BlockBlob")
+    else:
+        request.add_header("Authorization", SIGNED)
     with urllib.request.urlopen(request, timeout=60) as answer:
         body: bytes = answer.read()
     return body
@@ -463,27 +482,28 @@ def bucket_of(server: Server) -> Iterator[Bucket]:
     """A new bucket; meanwhile the environment of this process leads clients to its store."""
     name = f"bucket-{os.getpid()}-{next(_NUMBERS)}"
     if server.scheme == "s3":
-        _send(server.port, "PUT", f"/{name}", b"", "application/xml")
+        _send(server, "PUT", f"/{name}", b"", "application/xml")
+    elif server.scheme == "az":
+        _send(server, "PUT", f"/{name}?restype=container", b"")
     else:
         data = json.dumps({"name": name}).encode()
-        _send(server.port, "POST", "/storage/v1/b", data, "application/json")
+        _send(server, "POST", "/storage/v1/b", data, "application/json")
     server.proxy.forget()
     with pytest.MonkeyPatch.context() as patch:
         for variable, value in server.environment.items():
             patch.setenv(variable, value)
         for variable in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "GOOGLE_APPLICATION_CREDENTIALS"):
             patch.delenv(variable, raising=False)
-        _forget_clients()
+        _forget_clients(server.scheme)
         yield Bucket(f"{server.scheme}://{name}", server.proxy, server)
-        _forget_clients()
+        _forget_clients(server.scheme)
     server.proxy.forget()
 
 
-def _forget_clients() -> None:
+def _forget_clients(protocol: str) -> None:
     """Makes fsspec create new clients, which read the environment and have no cached listings."""
-    for protocol in ("s3", "gs"):
-        with contextlib.suppress(ImportError):
-            fsspec.get_filesystem_class(protocol).clear_instance_cache()
+    with contextlib.suppress(ImportError):
+        fsspec.get_filesystem_class(protocol).clear_instance_cache()
 
 
 @pytest.fixture
@@ -514,7 +534,32 @@ def gcs_of_module(gcs_server: Server) -> Iterator[Bucket]:
         yield bucket
 
 
-@pytest.fixture(params=["s3", "gcs"])
+@pytest.fixture(scope="session")
+def azure_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server of Azure Blob Storage."""
+    with _running(azurite.command(), tmp_path_factory.mktemp("azure") / "log") as port:
+        proxy = Proxy(port, errors_as="azure")
+        environment = {"AZURE_STORAGE_CONNECTION_STRING": azurite.connection_string(proxy.url)}
+        root, signature = f"/{azurite.ACCOUNT}", azurite.signature()
+        yield Server("az", proxy, port, environment, root, signature)
+        proxy.close()
+
+
+@pytest.fixture
+def azure(azure_server: Server) -> Iterator[Bucket]:
+    """A container of Azure Blob Storage for one test."""
+    with bucket_of(azure_server) as bucket:
+        yield bucket
+
+
+@pytest.fixture(scope="module")
+def azure_of_module(azure_server: Server) -> Iterator[Bucket]:
+    """A container of Azure Blob Storage for one module."""
+    with bucket_of(azure_server) as bucket:
+        yield bucket
+
+
+@pytest.fixture(params=["s3", "gcs", pytest.param("azure", marks=pytest.mark.azurite)])
 def store(request: pytest.FixtureRequest) -> Bucket:
     """A bucket of each store, one after the other, for one test."""
     bucket: Bucket = request.getfixturevalue(request.param)

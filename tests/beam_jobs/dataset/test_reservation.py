@@ -25,7 +25,10 @@ def elsewhere(**fields):
     return note(host="elsewhere", machine="another boot", **fields)
 
 
-@pytest.fixture(params=["disk", "s3", "gcs"])
+AZURE = pytest.param("azure", marks=pytest.mark.azurite)
+
+
+@pytest.fixture(params=["disk", "s3", "gcs", AZURE])
 def store_or_disk(request, tmp_path):
     if request.param == "disk":
         return f"{tmp_path}/out"
@@ -180,7 +183,7 @@ def test_a_job_that_was_completed_leaves_the_next_one_s_note_alone(tmp_path, mon
 
 
 # The emulator of Google's store ignores conditions.
-@pytest.mark.parametrize("store_or_disk", ["disk", "s3"], indirect=True)
+@pytest.mark.parametrize("store_or_disk", ["disk", "s3", AZURE], indirect=True)
 @pytest.mark.parametrize("left", [None, "killed"])
 def test_of_many_jobs_that_begin_together_one_runs(store_or_disk, left):
     if left:

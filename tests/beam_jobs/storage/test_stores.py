@@ -43,7 +43,7 @@ def past_the_proxy(bucket):
 
 
 def stored(bucket, name):
-    if bucket.url.startswith("gs"):
+    if not bucket.url.startswith("s3"):
         return bucket.get(f"{bucket.url}/{name}")
     return past_the_proxy(bucket).get_object(Bucket=bucket.url[5:], Key=name)["Body"].read()
 
@@ -220,6 +220,7 @@ def test_two_versions_of_an_object_are_never_mixed(s3):
 def test_a_store_that_keeps_failing_is_not_blamed_on_an_input(store, monkeypatch):
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "2")
     monkeypatch.setattr("beam_jobs.storage.gcs._SECONDS", 0.5)
+    monkeypatch.setattr("readers.format.backoff.TRIES", 2)
     store.put(f"{store.url}/x", b"x")
     store.proxy.fault(503, methods=None)
     objects._new_store.cache_clear()
@@ -244,7 +245,8 @@ def test_a_missing_bucket_is_a_usage_error(store):
         lambda: NewObject(f"{missing}/x").write(LARGE),
         lambda: absolute(f"{missing}/x"),
     ):
-        with pytest.raises(UsageError, match=rf"{missing}/.*there is no bucket '{missing[5:]}'"):
+        words = rf"{missing}/.*there is no (bucket|container) '{missing[5:]}'"
+        with pytest.raises(UsageError, match=words):
             call()
 
 
@@ -260,6 +262,32 @@ def test_missing_credentials_of_s3_are_reported_at_once(s3, monkeypatch):
     )
     with pytest.raises(UsageError, match=on_a_worker):
         list_files(s3.url)
+
+
+# Cloudflare R2 knows no other region than "auto"; MinIO is reached by the name of a host in a cluster.
+@pytest.mark.parametrize("region", ["auto", "us-east-1"])
+def test_a_compatible_store_is_reached_by_its_endpoint(s3, monkeypatch, region):
+    for variable in ("AWS_ENDPOINT_URL", "AWS_DEFAULT_REGION", "AWS_ACCESS_KEY_ID"):
+        monkeypatch.delenv(variable)
+    options = {
+        "s3_endpoint_url": s3.proxy.url.replace("127.0.0.1", "localhost"),
+        "s3_region_name": region,
+        "s3_access_key_id": "key",
+        "s3_secret_access_key": "secret",
+    }
+    monkeypatch.setattr("beam_jobs.storage.objects.storage_options", lambda: options)
+    for name, data in (("small", b"small"), ("large", LARGE)):
+        with NewFile(s3.url, f"data/{name}") as file:
+            file.write(data)
+            file.publish()
+        assert read_bytes(f"{s3.url}/data/{name}") == data
+        known = store_of(s3.url).checksum(f"{s3.url}/data/{name}")
+        assert known == (len(data), google_crc32c.value(data))
+    assert store_of(s3.url).create(f"{s3.url}/data/small", b"other") is False
+    drop_uploads(f"{s3.url}/data")
+    assert len(list_files(f"{s3.url}/data")) == 2
+    # The bucket is in the path, since hosts of such stores have no names for buckets.
+    assert all(r.path.startswith(f"/{s3.url[5:]}") for r in s3.proxy.seen("", None))
 
 
 def test_an_unsupported_request_is_not_retried(s3):

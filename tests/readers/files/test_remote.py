@@ -13,6 +13,7 @@ import gcsfs.retry
 import numpy as np
 import pytest
 import tensorflow as tf
+from azure.storage.blob._shared.policies_async import AsyncStorageRetryPolicy
 
 import readers
 from readers.__main__ import main
@@ -51,6 +52,11 @@ def hasty(monkeypatch):
         pass
 
     monkeypatch.setattr(gcsfs.retry, "asyncio", types.SimpleNamespace(sleep=nothing))
+
+    async def at_once(policy: object, settings: object, transport: object) -> None:
+        pass
+
+    monkeypatch.setattr(AsyncStorageRetryPolicy, "sleep", at_once)
 
 
 def test_all_readers_read_from_a_store(store: Bucket, numbered: Path, tmp_path: Path) -> None:
@@ -307,11 +313,12 @@ def test_missing_credentials_raise_a_one_line_error(s3, numbered, monkeypatch, t
     assert f"{url}/manifest.json: no credentials for the store" in done.stderr.splitlines()[-1]
 
 
-@pytest.mark.parametrize(("protocol", "extra"), [("s3", "s3"), ("gs", "gcs")])
+@pytest.mark.parametrize(("protocol", "extra"), [("s3", "s3"), ("gs", "gcs"), ("az", "azure")])
 def test_the_error_for_a_missing_driver_has_the_pip_command(protocol, extra, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "s3fs", None)
     monkeypatch.setitem(sys.modules, "gcsfs", None)
-    for name in ("s3", "gs", "gcs"):
+    monkeypatch.setitem(sys.modules, "adlfs", None)
+    for name in ("s3", "gs", "gcs", "az"):
         monkeypatch.delitem(sys.modules["fsspec.registry"]._registry, name, raising=False)
     with pytest.raises(ImportError, match=rf"pip install 'beam-shards\[{extra}\]'"):
         remote.filesystem_of(f"{protocol}://bucket/x")

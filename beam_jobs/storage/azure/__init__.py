@@ -1,0 +1,1 @@
+"""Azure Blob Storage, through Microsoft's own library."""

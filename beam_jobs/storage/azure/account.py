@@ -1,0 +1,93 @@
+"""The account of a container: its address, and the credentials for it."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import requests
+from azure.core.pipeline.transport import RequestsTransport
+from azure.storage.blob import BlobServiceClient
+
+from beam_jobs.errors import UsageError
+from beam_jobs.storage.object_store import one_line
+
+# The library fetches so much with one request.
+REQUEST_BYTES = 32 << 20
+
+_CONNECTIONS = 64
+
+SIGN_IN = (
+    "give --azure_connection_string, or AZURE_STORAGE_CONNECTION_STRING, or AZURE_STORAGE_ACCOUNT_NAME "
+    "with AZURE_STORAGE_ACCOUNT_KEY, AZURE_STORAGE_SAS_TOKEN or a login (az login, a managed identity)"
+)
+
+
+def new_client(options: Mapping[str, str], host: str) -> BlobServiceClient:
+    """A client of one account.
+
+    Args:
+        options: Beam's options for Azure by name.
+        host: The account's host in a URL; empty for the account of the options and the environment.
+
+    Raises:
+        UsageError: no account is named, or two of them, or the credentials have a wrong form.
+    """
+    # It would log each request, and each kind of credentials that a machine does not have.
+    logging.getLogger("azure").setLevel(logging.ERROR)
+    session = requests.Session()
+    for scheme in ("http://", "https://"):
+        session.mount(scheme, requests.adapters.HTTPAdapter(pool_maxsize=_CONNECTIONS))
+    how = {
+        "transport": RequestsTransport(session=session, session_owner=False),
+        "retry_total": 0,  # `call` retries; the library waits for 15 seconds before its first retry.
+        "max_single_get_size": REQUEST_BYTES,
+    }
+    endpoint, name = options.get("blob_service_endpoint"), host.partition(".")[0]
+    name = name or _variable("AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ACCOUNT")
+    text = options.get("azure_connection_string")
+    if not text and not endpoint:
+        text = _variable("AZURE_STORAGE_CONNECTION_STRING")
+    if not text and not endpoint and not name:
+        raise UsageError(f"az://: no account is named: {SIGN_IN}")
+    url = (
+        endpoint
+        or f"https://{(host or f'{name}.blob.core.windows.net').replace('.dfs.', '.blob.')}"
+    )
+    try:
+        if text:
+            client = BlobServiceClient.from_connection_string(text, **how)
+        else:
+            client = BlobServiceClient(url, _credential(options, url, name), **how)
+    except ValueError as error:
+        raise UsageError(f"az://: {one_line(error).rstrip('.')}: {SIGN_IN}") from None
+    if host and client.account_name != name:
+        raise UsageError(
+            f"abfs://…@{host}: the credentials are those of account {client.account_name!r}; name them for "
+            f"{name!r}, or write az://CONTAINER/…"
+        )
+    return client
+
+
+def _credential(options: Mapping[str, str], url: str, account: str) -> Any:
+    """What signs the requests to an account; None for public containers."""
+    if key := _variable("AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_KEY"):
+        return {"account_name": account, "account_key": key} if account else key
+    if "sig=" in url:
+        return None
+    if token := _variable("AZURE_STORAGE_SAS_TOKEN"):
+        return token.lstrip("?")
+    if _variable("AZURE_STORAGE_ANON").lower() not in ("", "0", "f", "false"):
+        return None
+    from azure.identity import DefaultAzureCredential
+
+    identity = options.get("azure_managed_identity_client_id")
+    chosen = {"managed_identity_client_id": identity} if identity else {}
+    return DefaultAzureCredential(**chosen)
+
+
+def _variable(*names: str) -> str:
+    """The first of these environment variables that is not empty."""
+    return next(filter(None, map(os.environ.get, names)), "") or ""
