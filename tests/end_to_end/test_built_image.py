@@ -12,11 +12,17 @@ from tests.engines.running import running
 from tests.support.datasets import files_of
 
 
+@pytest.fixture
+def builder(tmp_path):
+    made = Builder(tmp_path / "images")
+    made.folder.mkdir()
+    yield made
+    made.remove()
+
+
 @pytest.mark.engines
 @pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the image has Python 3.11")
-def test_a_job_on_workers_of_the_built_image_writes_the_same_bytes(tmp_path):
-    builder = Builder(tmp_path / "images")
-    builder.folder.mkdir()
+def test_a_job_on_workers_of_the_built_image_writes_the_same_bytes(tmp_path, builder):
     shared = tmp_path / "shared"
     shared.mkdir()
     for number in range(12):

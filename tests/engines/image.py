@@ -77,6 +77,10 @@ class Builder:
         )
         return self("from", "--pull=never", "localhost/beam-shards")
 
+    def remove(self) -> None:
+        """Removes all containers, which releases their mounts: nobody could delete the folder."""
+        self("rm", "--all")
+
     def within(self, container: str, shared: Path) -> list[str]:
         """The beginning of a command line that runs a program in a container, which sees a folder."""
         volume = f"--volume={shared}:{shared}"
