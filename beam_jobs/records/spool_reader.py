@@ -14,8 +14,7 @@ import google_crc32c
 
 from beam_jobs.errors import DataError
 from beam_jobs.records.blocks import Block
-from beam_jobs.records.scratch import read_range
-from beam_jobs.records.spool import BLOCK_HEAD, Locator, Spool
+from beam_jobs.records.spool import BLOCK_HEAD, Locator, Spool, read_range
 from beam_jobs.storage.files import open_file
 
 # A request of 8 MiB to a store takes some 100 ms, most of it waiting.

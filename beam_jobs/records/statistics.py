@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from beam_jobs.errors import DataError
 from beam_jobs.records.exact_sums import sums_of_bytes
 from beam_jobs.records.numbers import Numbers
 from beam_jobs.records.pieces import Divisible, parts_of
@@ -177,6 +178,10 @@ def _value_bytes(value: int) -> bytes:
 # The counts of records in the state of statistics.
 _COUNTS = ("records", "more_frames", "unannotated")
 
+# After the name of a feature: the number of records that its statistics have seen, and of occurrences of
+# its values that pieces have and the whole does not. They show a piece that was lost or repeated.
+_SEEN, _COUNTED = ": seen", ": counted"
+
 
 class Statistics:
     """The statistics of every feature of some records.
@@ -261,10 +266,9 @@ class SplitStatistics(Divisible):
     @classmethod
     def of(cls, split: int, statistics: Statistics) -> SplitStatistics:
         """Those of one split."""
-        return cls(
-            Counter({(split, name): getattr(statistics, name) for name in _COUNTS}),
-            {(split, name): found for name, found in statistics.features.items()},
-        )
+        counts = Counter({(split, name): getattr(statistics, name) for name in _COUNTS})
+        counts.update({(split, name + _SEEN): statistics.records for name in statistics.features})
+        return cls(counts, {(split, name): found for name, found in statistics.features.items()})
 
     def merge(self, other: SplitStatistics) -> None:
         """Adds the records of `other`."""
@@ -273,17 +277,38 @@ class SplitStatistics(Divisible):
             self.features.setdefault(key, found.empty_copy()).merge(found)
 
     def pieces(self) -> Iterator[tuple[Any, SplitStatistics]]:
-        yield (), SplitStatistics(self.counts)
-        for key, found in self.features.items():
+        yield (
+            (),
+            SplitStatistics(Counter({k: n for k, n in self.counts.items() if k[1] in _COUNTS})),
+        )
+        for (split, name), found in self.features.items():
             for number, piece in found.pieces():
-                yield (*key, number), SplitStatistics(features={key: piece})
+                counted = -(piece.counted or Counter()).total()
+                counts = Counter({(split, name + _COUNTED): counted})
+                if number < 0:  # The only piece that may come without values.
+                    counts[split, name + _SEEN] = self.counts[split, name + _SEEN]
+                    counts[split, name + _COUNTED] += (found.counted or Counter()).total()
+                    counts[split, name + _COUNTED] += self.counts[split, name + _COUNTED]
+                yield (split, name, number), SplitStatistics(counts, {(split, name): piece})
 
     def by_split(self, schema: Schema) -> dict[int, Statistics]:
-        """Split -> the statistics of its records, which have this schema."""
+        """Split -> the statistics of its records, which have this schema.
+
+        Raises:
+            DataError: The runner lost or repeated pieces.
+        """
         found = {}
         for split in sorted({split for split, _ in self.counts}):
             found[split] = Statistics(schema)
             for name in _COUNTS:
                 setattr(found[split], name, self.counts[split, name])
-            found[split].features = {name: self.features[split, name] for name in schema}
+            seen = [name for name in schema if self.counts[split, name + _SEEN]]
+            for name in seen:
+                records, values = (self.counts[split, name + what] for what in (_SEEN, _COUNTED))
+                if records != found[split].records or values:
+                    raise DataError(
+                        f"the runner handed over statistics of {name!r} in {records} of "
+                        f"{found[split].records} records; no dataset was written, run the job again"
+                    )
+            found[split].features = {name: self.features[split, name] for name in seen}
         return found

@@ -89,16 +89,25 @@ class Store(abc.ABC):
     def listed(self, prefix: str) -> Iterator[FileInfo]:
         """Yields the objects whose URLs begin with the prefix, in the order of their names."""
 
-    @abc.abstractmethod
     def page(self, prefix: str, after: str) -> Page:
-        """The first objects whose URLs begin with the prefix and follow another URL, which may be empty."""
+        """The first objects whose URLs begin with the prefix and follow another URL, which may be empty.
 
-    @abc.abstractmethod
+        A store that can begin a listing after any name overrides this, and is listed in ranges.
+        """
+        raise NotImplementedError
+
     def folders(self, prefix: str) -> Iterator[list[str]]:
         """Yields pages of folders whose URLs begin with the prefix, in order.
 
         A folder's URL ends with the first slash after the prefix. Pages with objects alone are empty.
+        A store that overrides `page` overrides this, too.
         """
+        raise NotImplementedError
+
+    @property
+    def lists_after_names(self) -> bool:
+        """Whether a listing may begin after any name."""
+        return type(self).page is not Store.page
 
     @abc.abstractmethod
     def read(self, path: str, start: int, size: int | None, version: Any = None) -> Part:

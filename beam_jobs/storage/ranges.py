@@ -95,6 +95,9 @@ class _Range:
 
 def listed_in_ranges(store: Store, prefix: str, span: Span = ALL) -> Iterator[FileInfo]:
     """Yields what `Store.listed` yields, or a span of it, in the same order; raises what it raises."""
+    if not store.lists_after_names:
+        yield from store.listed(prefix)
+        return
     whole = _Range(*span)
     whole.add(store.page(prefix, span.after))
     if whole.ended:
@@ -206,6 +209,8 @@ def spans_of(store: Store, prefix: str, is_alone: Callable[[str], bool]) -> list
         prefix: What the URLs begin with.
         is_alone: Whether an object is work enough for a task, given its URL.
     """
+    if not store.lists_after_names:
+        return [ALL]
     first = store.page(prefix, "")
     if not first.more:
         return _between([file.path for file in first.files if is_alone(file.path)])

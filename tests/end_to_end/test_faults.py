@@ -358,8 +358,8 @@ def hand_overs():
     yield "grouped digests", ["duplicates"], inputs(text_steps._Find)
     yield "duplicates", ["duplicates"], outputs(text_steps._Find)
     yield "tallies", ["duplicates"], outputs(text_steps._Find, "tally")
-    yield "work to be sampled", ["bpe"], inputs(text_steps.SampleFn)
-    yield "samples", ["bpe"], outputs(text_steps.SampleFn, None, "outputs")
+    yield "work to be sampled", ["bpe"], inputs(text_steps._SampleFn)
+    yield "samples", ["bpe"], outputs(text_steps._SampleFn, None, "outputs")
     moved = ["sensors", "bytes"]
     yield "planned changes", moved, outputs(commit._PlanChanges)
     yield "changes to be prepared", moved, inputs(commit._Prepare)

@@ -10,7 +10,7 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.internal import pickler
 from apache_beam.pipeline import AppliedPTransform, Pipeline, PipelineVisitor
-from apache_beam.pvalue import AsDict, AsIter, AsList, AsSideInput, AsSingleton, PCollection
+from apache_beam.pvalue import AsSideInput, PCollection
 from apache_beam.transforms import core
 
 # These are nodes as a whole; what they consist of is the runner's business.
@@ -40,20 +40,21 @@ class Node:
 
 @dataclass(frozen=True)
 class Side:
-    """A side input: how it is seen, and the number of its collection."""
+    """A side input.
+
+    Attributes:
+        kind: How its collection is seen.
+        options: The options of that.
+        collection: The number of the collection.
+    """
 
     kind: type[AsSideInput]
+    options: dict[str, Any]
     collection: int
 
     def value(self, elements: list[Any]) -> Any:
         """What a step gets."""
-        if self.kind is AsSingleton:
-            if len(elements) != 1:
-                raise ValueError(f"a singleton has {len(elements)} elements")
-            return elements[0]
-        if self.kind is AsDict:
-            return dict(elements)
-        return iter(elements) if self.kind is AsIter else list(elements)
+        return self.kind._from_runtime_iterable(elements, self.options)
 
 
 class _Collector(PipelineVisitor):
@@ -98,8 +99,7 @@ class _Collector(PipelineVisitor):
     def _side(self, argument: Any) -> Any:
         if not isinstance(argument, AsSideInput):
             return argument
-        kind = next(k for k in (AsSingleton, AsDict, AsList, AsIter) if isinstance(argument, k))
-        return Side(kind, self._number(argument.pvalue))
+        return Side(type(argument), argument._view_options(), self._number(argument.pvalue))
 
 
 def nodes_of(transform: beam.PTransform) -> list[Node]:

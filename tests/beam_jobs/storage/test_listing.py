@@ -259,14 +259,14 @@ def test_a_remote_file_is_read_through_beam(monkeypatch):
 
 
 def test_files_of_a_filesystem_without_folders_are_sorted_by_name(monkeypatch):
-    found = [FileMetadata(f"az://b/{name}", 1, 2.5) for name in "ba"]
+    found = [FileMetadata(f"flat://b/{name}", 1, 2.5) for name in "ba"]
     flat = SimpleNamespace(has_dirs=lambda: False)
     monkeypatch.setattr(FileSystems, "get_filesystem", lambda path: flat)
     monkeypatch.setattr(
         FileSystems, "match", lambda patterns, limits: [MatchResult(patterns[0], found)]
     )
-    expected = [FileInfo(f"az://b/{name}", 1, 2_500_000_000) for name in "ab"]
-    assert list(match("az://b/*", in_order=True)) == expected
+    expected = [FileInfo(f"flat://b/{name}", 1, 2_500_000_000) for name in "ab"]
+    assert list(match("flat://b/*", in_order=True)) == expected
 
 
 def test_links_to_nothing_and_to_themselves_are_files_that_cannot_be_read(tmp_path):
