@@ -12,16 +12,17 @@ from azure.core.pipeline.transport import RequestsTransport
 from azure.storage.blob import BlobServiceClient
 
 from beam_jobs.errors import UsageError
-from beam_jobs.storage.object_store import one_line
+from beam_jobs.storage.object_store import SignIn, one_line
 
 # The library fetches so much with one request.
 REQUEST_BYTES = 32 << 20
 
 _CONNECTIONS = 64
 
-SIGN_IN = (
+SIGN_IN = SignIn(
     "give --azure_connection_string, or AZURE_STORAGE_CONNECTION_STRING, or AZURE_STORAGE_ACCOUNT_NAME "
-    "with AZURE_STORAGE_ACCOUNT_KEY, AZURE_STORAGE_SAS_TOKEN or a login (az login, a managed identity)"
+    "with AZURE_STORAGE_ACCOUNT_KEY, AZURE_STORAGE_SAS_TOKEN or a login (az login, a managed identity)",
+    "add --azure_connection_string, or give the workers a managed identity",
 )
 
 
