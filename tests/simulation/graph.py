@@ -10,7 +10,7 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.internal import pickler
 from apache_beam.pipeline import AppliedPTransform, Pipeline, PipelineVisitor
-from apache_beam.pvalue import AsSideInput, PCollection
+from apache_beam.pvalue import AsSideInput, AsSingleton, PCollection
 from apache_beam.transforms import core
 
 # These are nodes as a whole; what they consist of is the runner's business.
@@ -53,7 +53,13 @@ class Side:
     collection: int
 
     def value(self, elements: list[Any]) -> Any:
-        """What a step gets."""
+        """What a step gets.
+
+        Raises:
+            ValueError: A singleton is lost, which Beam shows to the step as an object of its own, or repeated.
+        """
+        if self.kind is AsSingleton and not elements:
+            raise ValueError("a singleton is lost")
         return self.kind._from_runtime_iterable(elements, self.options)
 
 

@@ -24,6 +24,8 @@ TOP = "s3://b/k/"
 class Listed:
     """A store of names, with pages of some size."""
 
+    lists_after_names = True
+
     def __init__(self, names, page=1000, seconds=0.0):
         self.names, self.size, self.seconds = sorted({TOP + name for name in names}), page, seconds
         self.requests = self.most = self._now = 0
@@ -156,8 +158,10 @@ def test_a_store_is_listed_in_ranges_as_it_is_page_by_page(store):
     assert urls(listed) == [url + name for name in sorted(names)]
     assert all(file.modified > 1_600_000_000_000_000_000 for file in listed)
     assert list(listed_in_ranges(found, url)) == listed
-    assert found.page(url, listed[1].path).files == listed[2:]
-    assert next(found.folders(url)) == [f"{url}a/", f"{url}b/", f"{url}c/"]
+    assert found.lists_after_names != url.startswith("az://")
+    if found.lists_after_names:
+        assert found.page(url, listed[1].path).files == listed[2:]
+        assert next(found.folders(url)) == [f"{url}a/", f"{url}b/", f"{url}c/"]
     assert urls(match(f"{url}**")) == [url + name for name in sorted(names)[:-1]]
 
 
