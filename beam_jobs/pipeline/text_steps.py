@@ -29,6 +29,7 @@ from beam_jobs.jobs.text.tokens import (
 )
 from beam_jobs.pipeline.plan_shards import Side
 from beam_jobs.pipeline.steps import InPieces, MergeFn, MergeInPieces, TaskStep, at_end_of_bundle
+from beam_jobs.plan.shards import loss_error
 from beam_jobs.sources.chunks import RangeCount, Task, batch_chunks
 from readers.format.manifest import RESERVED_IDS
 
@@ -79,7 +80,7 @@ class DigestFn(TaskStep[tuple[str, Any]]):
 
 
 class _SampleFn(TaskStep[Sample]):
-    """Task -> pieces of the texts to train a tokenizer on, and the numbers of chunks they come from."""
+    """Task -> pieces of the texts to train a tokenizer on, and (chunks they come from, bytes of them)."""
 
     PHASE = SAMPLING
     INPUTS = "inputs"
@@ -102,15 +103,20 @@ class _SampleFn(TaskStep[Sample]):
 
     def finish_bundle(self) -> Iterator[Any]:
         yield from super().finish_bundle()
-        yield at_end_of_bundle(TaggedOutput(self.INPUTS, self._sample.inputs))
-        yield from map(at_end_of_bundle, self._sample.pieces())
+        pieces = list(self._sample.pieces())
+        size = sum(piece.span.bytes for piece in pieces)
+        yield at_end_of_bundle(TaggedOutput(self.INPUTS, (self._sample.inputs, size)))
+        yield from map(at_end_of_bundle, pieces)
 
 
 def _span(piece: Sample) -> Any:
     return piece.span
 
 
-def _wanted(_: None, spans: list[Any]) -> Any:
+def _wanted(_: None, spans: list[Any], sampled: list[tuple[int, int]]) -> Any:
+    found, sent = sum(span.bytes for span in spans), sum(size for _, size in sampled)
+    if found != sent:
+        raise loss_error(found, sent, "bytes of training text")
     return wanted_pieces(spans)
 
 
@@ -119,9 +125,14 @@ def _is_wanted(piece: Sample, wanted: Any) -> bool:
 
 
 def _learn(
-    _: None, pieces: Iterable[Any], wanted: Any, sampled: list[int], listed: list[int], size: int
+    _: None,
+    pieces: Iterable[Any],
+    wanted: Any,
+    sampled: list[tuple[int, int]],
+    listed: list[int],
+    size: int,
 ) -> str:
-    return learn(pieces, wanted, sampled, listed, size)
+    return learn(pieces, wanted, [inputs for inputs, _ in sampled], listed, size)
 
 
 class LearnTokenizer(beam.PTransform):
@@ -153,14 +164,15 @@ class LearnTokenizer(beam.PTransform):
             )
         )
         start = tasks.pipeline | "LearnOnce" >> beam.Create([None])
+        sent = AsList(sampled[_SampleFn.INPUTS])
         spans = sampled["texts"] | "Spans" >> beam.Map(_span)
-        wanted = AsSingleton(start | "Wanted" >> beam.Map(_wanted, AsList(spans)))
+        wanted = AsSingleton(start | "Wanted" >> beam.Map(_wanted, AsList(spans), sent))
         chosen = (
             sampled["texts"]
             | "SpreadTexts" >> beam.Reshuffle()
             | "Choose" >> beam.Filter(_is_wanted, wanted)
         )
-        found = (AsIter(chosen), wanted, AsList(sampled[_SampleFn.INPUTS]), AsList(listed))
+        found = (AsIter(chosen), wanted, sent, AsList(listed))
         return start | "Learn" >> beam.Map(_learn, *found, self._learns.size) | InPieces()
 
 

@@ -251,7 +251,7 @@ def test_two_workers_that_move_the_same_records_agree(jobs, tmp_path, monkeypatc
 
 # The figures that an error must give: how many there are, and how many there should be.
 NUMBERS = re.compile(
-    r"\d+ of \d+ (records|keys|shard boundaries)|\d+ inputs were listed, \d+ reached"
+    r"\d+ of \d+ (records|keys|shard boundaries|bytes of training text)|\d+ inputs were listed, \d+ reached"
     r"|found \d+ records, written \d+, rejected \d+, \d+ in the statistics; \d+ of \d+ shards"
     r"|\d+ of \d+ edges of splits|label '.*' was not seen|the same duplicates twice"
     r"|have \d+ texts, \d+ were compared|\d+ of \d+ inputs contributed training text"
@@ -359,7 +359,7 @@ def hand_overs():
     yield "duplicates", ["duplicates"], outputs(text_steps._Find)
     yield "tallies", ["duplicates"], outputs(text_steps._Find, "tally")
     yield "work to be sampled", ["bpe"], inputs(text_steps._SampleFn)
-    yield "samples", ["bpe"], outputs(text_steps._SampleFn, None, "outputs")
+    yield "samples", ["bpe"], outputs(text_steps._SampleFn, None, "finish_bundle")
     moved = ["sensors", "bytes"]
     yield "planned changes", moved, outputs(commit._PlanChanges)
     yield "changes to be prepared", moved, inputs(commit._Prepare)
