@@ -27,6 +27,7 @@ from beam_jobs.dataset import moves, topup
 from beam_jobs.dataset import shard_file as shards
 from beam_jobs.dataset.shard_writer import ShardWriter
 from beam_jobs.errors import DataError, find_job_error
+from beam_jobs.jobs.text import sample
 from beam_jobs.jobs.text import tokens as vocabulary
 from beam_jobs.pipeline import (
     commit,
@@ -414,6 +415,7 @@ def test_an_element_lost_or_repeated_between_two_steps_is_noticed_or_harmless(
 ):
     arguments, expected = jobs["text" if job == "merged" else job]
     monkeypatch.setattr(runs, "RUN_BYTES", 500)
+    monkeypatch.setattr(sample, "_PART_BYTES", 200)
     if job == "merged":  # As if the output was in a store, and large.
         monkeypatch.setattr(Spool, "on_disk", False)
         monkeypatch.setattr(run_ranges, "MOST_RANGES", 0)
