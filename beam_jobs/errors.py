@@ -50,9 +50,12 @@ class RejectError(Exception):
 
 def find_job_error(error: BaseException) -> JobError | None:
     """Returns the `JobError` in the text of a runner's exception, if there is one."""
-    if isinstance(error, JobError):
-        return error
-    found = _IN_A_TRACEBACK.search(str(error))
+    return error if isinstance(error, JobError) else job_error_in(str(error))
+
+
+def job_error_in(text: str) -> JobError | None:
+    """Returns the `JobError` in the text of a trace, if there is one."""
+    found = _IN_A_TRACEBACK.search(text)
     if not found:
         return None
     kind = UsageError if found[1] == "UsageError" else DataError

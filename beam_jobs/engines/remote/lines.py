@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from beam_jobs.engines.remote.job import Seen
 from beam_jobs.engines.traces import root_cause
+from beam_jobs.errors import job_error_in
 from beam_jobs.progress import progress_line, time_left
 from readers.format.display import counted, format_bytes
 
@@ -63,7 +64,8 @@ def troubles(engine: str, seen: Seen) -> list[str]:
     if seen.workers == 0:
         found.append(f"no {_WORKERS.get(engine, 'worker')} answers")
     if seen.trace:
-        found.append(f"it starts again after: {root_cause(seen.trace)}")
+        error = job_error_in(seen.trace)
+        found.append(f"it starts again after: {error or root_cause(seen.trace)}")
     return found
 
 

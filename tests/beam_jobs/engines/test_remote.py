@@ -189,6 +189,18 @@ def test_a_line_says_that_nothing_answers_and_why_a_job_starts_again(engine, nam
     )
 
 
+def test_a_line_names_the_error_of_a_job_that_starts_again_in_its_own_words():
+    trace = (
+        "java.lang.RuntimeException: Error received from SDK harness: Traceback (most recent call last):\n"
+        '  File "passes.py", line 165, in read\n'
+        "beam_jobs.errors.DataError: walk/broken.npy: not a whole .npy file [while running 'Job/Read']\n"
+        "\n\tat org.apache.flink.Task.run(Task.java:12)"
+    )
+    assert Lines("flink").line(0, Seen("running", trace=trace), Shards()) == (
+        "running; it starts again after: walk/broken.npy: not a whole .npy file"
+    )
+
+
 def test_a_job_is_found_again_from_its_note():
     assert RemoteJob.parse(JOB.to_bytes()) == JOB
 
