@@ -17,6 +17,7 @@ from beam_jobs.storage.atomic import (
     delete_files,
     drop_uploads,
     list_files,
+    look,
     make_directory,
     write_file,
 )
@@ -28,7 +29,8 @@ from readers.format.manifest import INDEX_SUFFIX, MANIFEST, TOKENIZER, VOCABULAR
 # The suffix of notes about committed shards.
 DONE = ".done"
 
-# Exists while a run is unfinished; the files next to it may be deleted.
+# Exists while a run is unfinished; the files next to it may be deleted. It says whether records move from
+# shard to shard, so that no attempt at writing a shard begins.
 MARKER = f"{STAGING}/UNFINISHED"
 
 # Names the job that is running. Only its own command changes it, and the end of the job that completes
@@ -46,6 +48,10 @@ NOTES = tuple(
 )
 
 _UNFINISHED = b"An unfinished run of beam_jobs: no dataset yet. Run the job again.\n"
+
+_MOVING = (
+    b"An unfinished run of beam_jobs, whose records move: no dataset yet. Run the job again.\n"
+)
 
 _OURS = re.compile(
     rf"{re.escape(MANIFEST)}|{re.escape(VOCABULARY)}|{re.escape(TOKENIZER)}"
@@ -141,6 +147,7 @@ def prepare_output(directory: str, overwrite: bool, keep: str = "") -> None:
     try:
         make_directory(join(directory, STAGING))
         if marker in paths and manifest not in paths:
+            write_file(directory, MARKER, _UNFINISHED)
             staging = join(directory, STAGING)
             halves = [p for p in paths if p.startswith(staging) and not p.endswith((marker, DONE))]
             delete_files(halves)
@@ -151,6 +158,34 @@ def prepare_output(directory: str, overwrite: bool, keep: str = "") -> None:
         delete_files(path for path in paths if path not in (manifest, marker))
     except OSError as error:
         raise not_writable(directory, error) from None
+
+
+def begin_moves(directory: str) -> None:
+    """Says that every shard is written, before any of them changes."""
+    write_file(directory, MARKER, _MOVING)
+
+
+def check_moves(directory: str, expected: bool) -> None:
+    """Ends an attempt that was believed dead while the job went on to its next steps.
+
+    Attempts at writing a shard end if records have begun to move, and attempts at moving records if the
+    dataset is complete. A file that was looked at before this check is replaced only if it is still the same.
+
+    Args:
+        expected: Whether records may have begun to move.
+
+    Raises:
+        DataError: The job is further than this attempt.
+    """
+    try:
+        late = read_bytes(join(directory, MARKER)) == _MOVING and not expected
+    except OSError:  # The run is finished. Beam's filesystems have one error for all.
+        late = look(directory, MANIFEST).version is not None
+    if late:
+        raise DataError(
+            f"{directory}: an attempt of a worker came too late: the other shards are written; if the job "
+            "fails, run the same command again: it keeps the shards that are done"
+        )
 
 
 def not_writable(directory: str, error: OSError) -> JobError:

@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import google_crc32c
 import numpy as np
 
 from beam_jobs.dataset.output import Output
 from beam_jobs.dataset.resume import ShardResult
+from beam_jobs.errors import DataError
 from beam_jobs.plan.shards import shard_sizes
-from beam_jobs.storage.files import open_file
+from beam_jobs.storage.files import read_bytes
 from readers.format.index import parse_index
 from readers.format.manifest import INDEX_SUFFIX, join
 from readers.format.splits import Shard
@@ -120,6 +122,21 @@ def _joined(moves: Iterable[Move]) -> Iterator[Move]:
         yield last
 
 
+class Taken(NamedTuple):
+    """Consecutive records of a donor.
+
+    Attributes:
+        file: The donor's file.
+        index_crc32c: The checksum of its index, as its writer left it.
+        first, records: The number of the first record, and how many.
+    """
+
+    file: str
+    index_crc32c: int
+    first: int
+    records: int
+
+
 @dataclass(frozen=True)
 class Change:
     """A change of one shard.
@@ -127,12 +144,12 @@ class Change:
     Attributes:
         before: The shard as its writer left it.
         keep: The number of its first records that stay.
-        intake: (donor's file, first record, count) of the records to append, in this order.
+        intake: The records to append, in this order.
     """
 
     before: ShardResult
     keep: int
-    intake: tuple[tuple[str, int, int], ...]
+    intake: tuple[Taken, ...]
 
     @property
     def name(self) -> str:
@@ -142,7 +159,7 @@ class Change:
     @property
     def incoming(self) -> int:
         """The number of records to append."""
-        return sum(count for _, _, count in self.intake)
+        return sum(taken.records for taken in self.intake)
 
 
 def shard_of(result: ShardResult) -> Shard:
@@ -159,11 +176,12 @@ def changes_of(results: Sequence[ShardResult], moves: Iterable[Move]) -> list[Ch
         moves: The moves between these shards.
     """
     keep = {result.index: shard_of(result).records for result in results}
-    intake: dict[int, list[tuple[str, int, int]]] = {}
+    intake: dict[int, list[Taken]] = {}
     for move in moves:
         keep[move.donor] = min(keep[move.donor], move.first)
-        source = (shard_of(results[move.donor]).file, move.first, move.records)
-        intake.setdefault(move.receiver, []).append(source)
+        donor = results[move.donor]
+        taken = Taken(shard_of(donor).file, donor.index_crc32c, move.first, move.records)
+        intake.setdefault(move.receiver, []).append(taken)
     return [
         Change(result, keep[result.index], tuple(intake.get(result.index, ())))
         for result in results
@@ -180,7 +198,7 @@ def plan_changes(output: Output, results: Iterable[ShardResult]) -> Iterator[Cha
             return  # A shard is missing: reconciliation reports it.
         shards = [shard_of(result) for result in mine]
         if output.balance == "bytes":
-            lengths = functools.partial(_lengths, output.directory, shards)
+            lengths = functools.partial(_lengths, output.directory, mine)
             largest = max(result.largest for result in mine)
             moves = moves_by_bytes([shard.bytes for shard in shards], largest, lengths)
         else:
@@ -188,12 +206,26 @@ def plan_changes(output: Output, results: Iterable[ShardResult]) -> Iterator[Cha
         yield from changes_of(mine, moves)
 
 
-def _lengths(directory: str, shards: Sequence[Shard], number: int) -> np.ndarray:
-    return read_index(directory, shards[number].file)[:, 1]
+def _lengths(directory: str, results: Sequence[ShardResult], number: int) -> np.ndarray:
+    shard = results[number]
+    return read_index(directory, shard_of(shard).file, shard.index_crc32c)[:, 1]
 
 
-def read_index(directory: str, name: str) -> np.ndarray:
-    """The (offset, length) of every record of a shard, int64 [records, 2]."""
+def read_index(directory: str, name: str, crc32c: int | None = None) -> np.ndarray:
+    """The (offset, length) of every record of a shard, int64 [records, 2].
+
+    Args:
+        directory: The dataset's directory.
+        name: The shard's file.
+        crc32c: The checksum of the index as the shard's writer left it; None if it may have changed.
+
+    Raises:
+        DataError: The index has changed.
+    """
     path = join(directory, name + INDEX_SUFFIX)
-    with open_file(path) as file:
-        return parse_index(file.read(), path)
+    data = read_bytes(path)
+    if crc32c not in (None, google_crc32c.value(data)):
+        raise DataError(
+            f"{path} has changed since its shard was written; run the same command again"
+        )
+    return parse_index(data, path)

@@ -14,20 +14,15 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import google_crc32c
-
 from beam_jobs.dataset.directory import DONE
 from beam_jobs.dataset.output import Output
 from beam_jobs.packages import versions
 from beam_jobs.records.rejects import Reject, rejects_file
 from beam_jobs.sources.classes import Names
 from beam_jobs.storage.atomic import STAGING, delete_files, write_file
-from beam_jobs.storage.files import open_file, read_bytes
-from beam_jobs.storage.objects import is_store, store_of
+from beam_jobs.storage.files import read_bytes, size_and_crc
 from readers.format.manifest import INDEX_SUFFIX, join
 from readers.format.splits import Shard
-
-_READ_BYTES = 4 << 20
 
 _NOTED = re.compile(rf"(?:.*/)?(.+)-\d{{5}}-of-(\d{{5}})\.tfrecord{re.escape(DONE)}")
 
@@ -161,20 +156,7 @@ def _is_whole(directory: str, name: str, result: ShardResult) -> bool:
     if result.shard:
         expected[name] = result.shard.bytes, result.shard.crc32c
         expected[name + INDEX_SUFFIX] = result.index_bytes, result.index_crc32c
-    if any(_size_and_crc(join(directory, file)) != found for file, found in expected.items()):
+    if any(size_and_crc(join(directory, file)) != found for file, found in expected.items()):
         return False
     rejects = join(directory, rejects_file(name))
-    return not result.rejected or _size_and_crc(rejects)[1] == result.rejects_crc32c
-
-
-def _size_and_crc(path: str) -> tuple[int, int]:
-    if is_store(path):
-        size, known = store_of(path).checksum(path)
-        if known is not None:
-            return size, known
-    size = crc = 0
-    with open_file(path) as file:
-        while data := file.read(_READ_BYTES):
-            size += len(data)
-            crc = google_crc32c.extend(crc, data)
-    return size, crc
+    return not result.rejected or size_and_crc(rejects)[1] == result.rejects_crc32c

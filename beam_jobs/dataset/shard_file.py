@@ -8,8 +8,9 @@ from collections.abc import Iterator
 import google_crc32c
 import numpy as np
 
+from beam_jobs.dataset.directory import check_moves
 from beam_jobs.errors import DataError
-from beam_jobs.storage.atomic import NewFile, write_file
+from beam_jobs.storage.atomic import NewFile, look, write_file
 from readers.format.index import format_index
 from readers.format.manifest import INDEX_SUFFIX, join
 from readers.format.splits import Shard
@@ -46,7 +47,9 @@ class ShardFile(contextlib.ExitStack):
     def __init__(self, directory: str, name: str) -> None:
         super().__init__()
         self._directory, self._name = directory, name
-        self._file = self.enter_context(NewFile(directory, name))
+        seen, self._seen_index = look(directory, name), look(directory, name + INDEX_SUFFIX)
+        check_moves(directory, expected=False)
+        self._file = self.enter_context(NewFile(directory, name, seen))
         self._lengths: list[np.ndarray] = []
         self._crc = 0
         self.index_bytes = self.index_crc32c = self.largest = 0
@@ -63,10 +66,14 @@ class ShardFile(contextlib.ExitStack):
         self._lengths.append(lengths)
 
     def commit(self) -> Shard:
-        """Writes the index, and makes both files appear."""
+        """Writes the index, and makes both files appear.
+
+        Raises:
+            DataError: Records have moved to or from the shard since this attempt began.
+        """
         lengths = np.concatenate([np.empty(0, np.int64), *self._lengths])
         index = format_index(lengths)
-        write_file(self._directory, self._name + INDEX_SUFFIX, index)
+        write_file(self._directory, self._name + INDEX_SUFFIX, index, self._seen_index)
         self.index_bytes, self.index_crc32c = len(index), google_crc32c.value(index)
         self.largest = int(lengths.max(initial=0))
         self._file.publish()

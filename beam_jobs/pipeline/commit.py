@@ -11,7 +11,7 @@ from apache_beam.metrics import Metrics
 from apache_beam.pvalue import AsList, AsSingleton
 
 from beam_jobs import progress
-from beam_jobs.dataset.directory import remove_leftovers
+from beam_jobs.dataset.directory import begin_moves, remove_leftovers
 from beam_jobs.dataset.moves import Change, plan_changes
 from beam_jobs.dataset.output import Output, renamed_schema
 from beam_jobs.dataset.reconcile import check_files, dataset_files, reconcile
@@ -188,7 +188,9 @@ class _PlanChanges(beam.DoFn):
         self._output = output
 
     def process(self, _: Any, results: list[ShardResult]) -> Iterator[Change]:
-        for change in plan_changes(self._output, results):
+        for number, change in enumerate(plan_changes(self._output, results)):
+            if not number:
+                begin_moves(self._output.directory)
             Metrics.counter("shards", "records_moved").inc(change.incoming)
             yield change
 

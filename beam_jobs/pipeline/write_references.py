@@ -42,8 +42,8 @@ from beam_jobs.sources.source import reference_key, unpack_reference
 # is then cheap beside making them (5 ms or more), and a few in flight take little memory.
 _BATCH_BYTES = 1 << 20
 
-# A task waits for the first of its requests to a store, some 60 ms, and for no other: so many bytes
-# keep a processor busy for longer, and the results of a few tasks still take little memory.
+# A task waits only for the first of its requests to a store, some 60 ms. Decoding 16 MiB takes longer, and
+# the results of a few tasks still take little memory.
 _STORE_BATCH_BYTES = 16 << 20
 
 _BATCH_FILES = 256

@@ -11,7 +11,7 @@ from beam_jobs.plan.shards import SHARD_BITS, Plan, shards_of
 from beam_jobs.records.runs import RUN_BYTES, RunIndex
 from beam_jobs.records.spool import LOCATED_BYTES, Locator
 
-# Above so many ranges, runs are merged before they are read by shard. S3 answers 5,500 requests a second
+# With more ranges than this, runs are merged before they are read by shard. S3 answers 5,500 requests a second
 # below one prefix, so this number takes 12 minutes, and costs 1.60 dollars.
 MOST_RANGES = 4_000_000
 

@@ -121,8 +121,8 @@ class BlockBuilder:
     """Collects records into blocks.
 
     Args:
-        max_records, max_bytes: A block has at most so many records, and so many bytes unless one
-            record alone has more.
+        max_records: The most records of a block.
+        max_bytes: The most bytes of a block, unless one record alone has more.
         compress: Whether to compress the blocks.
     """
 

@@ -182,6 +182,9 @@ _COUNTS = ("records", "more_frames", "unannotated")
 # its values that pieces have and the whole does not. They show a piece that was lost or repeated.
 _SEEN, _COUNTED = ": seen", ": counted"
 
+# The number of records that all features have seen together, which comes with the counts of records.
+_SEEN_BY_ALL = "seen by all"
+
 
 class Statistics:
     """The statistics of every feature of some records.
@@ -268,6 +271,7 @@ class SplitStatistics(Divisible):
         """Those of one split."""
         counts = Counter({(split, name): getattr(statistics, name) for name in _COUNTS})
         counts.update({(split, name + _SEEN): statistics.records for name in statistics.features})
+        counts[split, _SEEN_BY_ALL] = statistics.records * len(statistics.features)
         return cls(counts, {(split, name): found for name, found in statistics.features.items()})
 
     def merge(self, other: SplitStatistics) -> None:
@@ -277,10 +281,8 @@ class SplitStatistics(Divisible):
             self.features.setdefault(key, found.empty_copy()).merge(found)
 
     def pieces(self) -> Iterator[tuple[Any, SplitStatistics]]:
-        yield (
-            (),
-            SplitStatistics(Counter({k: n for k, n in self.counts.items() if k[1] in _COUNTS})),
-        )
+        whole = (*_COUNTS, _SEEN_BY_ALL)
+        yield (), SplitStatistics(Counter({k: n for k, n in self.counts.items() if k[1] in whole}))
         for (split, name), found in self.features.items():
             for number, piece in found.pieces():
                 counted = -(piece.counted or Counter()).total()
@@ -302,13 +304,18 @@ class SplitStatistics(Divisible):
             found[split] = Statistics(schema)
             for name in _COUNTS:
                 setattr(found[split], name, self.counts[split, name])
-            seen = [name for name in schema if self.counts[split, name + _SEEN]]
-            for name in seen:
+            features = [name for name in schema if self.counts[split, name + _SEEN]]
+            for name in features:
                 records, values = (self.counts[split, name + what] for what in (_SEEN, _COUNTED))
                 if records != found[split].records or values:
                     raise DataError(
                         f"the runner handed over statistics of {name!r} in {records} of "
                         f"{found[split].records} records; no dataset was written, run the job again"
                     )
-            found[split].features = {name: self.features[split, name] for name in seen}
+            if len(features) * found[split].records != self.counts[split, _SEEN_BY_ALL]:
+                raise DataError(
+                    f"the runner handed over statistics of {len(features)} features, and lost those of "
+                    "others; no dataset was written, run the job again"
+                )
+            found[split].features = {name: self.features[split, name] for name in features}
         return found

@@ -3,7 +3,8 @@
 An object of a store appears when it is complete, so it is written once, under its own name. On a disk,
 on HDFS and wherever else half a file could be seen, a file is written to `.staging/` and renamed. An
 attempt that dies half-way, or resumes after it was believed dead, never replaces a good file with half
-a file. It may write a whole file again, because all attempts write the same bytes.
+a file. It may write a whole file again, because all attempts write the same bytes; where a later step
+changes a file, a condition keeps attempts at the earlier step from replacing it.
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Protocol
 
+import google_crc32c
 from apache_beam.io.filesystem import BeamIOError, CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
-from beam_jobs.errors import JobError
+from beam_jobs.errors import DataError, JobError
+from beam_jobs.storage.files import size_and_crc
 from beam_jobs.storage.listing import beam_info, walked_files
-from beam_jobs.storage.object_store import FileInfo
+from beam_jobs.storage.object_store import ChangedError, FileInfo, Seen
 from beam_jobs.storage.objects import NewObject, is_store, store_of
 from beam_jobs.storage.paths import is_local
 from readers.format.manifest import join
@@ -36,6 +39,24 @@ _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.E
 _COPIED_AT_ONCE = 16
 
 
+def look(directory: str, name: str) -> Seen:
+    """What a file's name has now, as the condition of a write.
+
+    Raises:
+        OSError: The filesystem refuses.
+    """
+    path = join(directory, name)
+    if is_store(path):
+        return store_of(path).look(path)
+    if is_local(path):
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            status = os.stat(path)
+            return Seen((status.st_ino, status.st_size, status.st_mtime_ns))
+    elif FileSystems.exists(path):
+        return Seen(beam_info(FileSystems.get_filesystem(path).metadata(path)))
+    return Seen(None)
+
+
 class _Destination(Protocol):
     """Where the bytes of a new file go."""
 
@@ -43,7 +64,11 @@ class _Destination(Protocol):
         """Appends bytes."""
 
     def publish(self) -> None:
-        """Makes the file appear."""
+        """Makes the file appear.
+
+        Raises:
+            ChangedError: The name no longer has what was seen there.
+        """
 
     def give_up(self) -> None:
         """Removes all traces of the file, as far as possible."""
@@ -52,8 +77,8 @@ class _Destination(Protocol):
 class _StagedFile:
     """A file that is renamed when it is whole."""
 
-    def __init__(self, directory: str, name: str) -> None:
-        self._directory, self._name = directory, name
+    def __init__(self, directory: str, name: str, seen: Seen | None) -> None:
+        self._directory, self._name, self._seen = directory, name, seen
         # Each attempt has its own name, so two attempts never write to the same file.
         attempt = f"{name.replace('/', '-')}.{uuid.uuid4().hex}"
         self._staged = join(join(directory, STAGING), attempt)
@@ -66,6 +91,9 @@ class _StagedFile:
         self._file.close()
         if "/" in self._name:
             make_directory(join(self._directory, self._name.rsplit("/", 1)[0]))
+        # No filesystem renames on a condition, so this leaves a moment in which the file may change.
+        if self._seen and look(self._directory, self._name) != self._seen:
+            raise ChangedError(f"{self._name}: it was replaced while it was written")
         _rename(self._staged, join(self._directory, self._name))
 
     def give_up(self) -> None:
@@ -93,27 +121,55 @@ class NewFile:
     Args:
         directory: The dataset's directory, on any Beam filesystem.
         name: The file's path relative to the directory.
+        seen: What it may replace, from `look`; None for anything.
     """
 
-    def __init__(self, directory: str, name: str) -> None:
-        self._directory, self._name = directory, name
+    def __init__(self, directory: str, name: str, seen: Seen | None = None) -> None:
+        self._directory, self._name, self._seen = directory, name, seen
+        self._size = self._crc32c = 0
         self._published = False
 
     def __enter__(self) -> NewFile:
         path = join(self._directory, self._name)
         self._destination: _Destination = (
-            NewObject(path) if is_store(path) else _StagedFile(self._directory, self._name)
+            NewObject(path, self._seen)
+            if is_store(path)
+            else _StagedFile(self._directory, self._name, self._seen)
         )
         return self
 
     def write(self, data: bytes) -> None:
         """Appends bytes."""
         self._destination.write(data)
+        if self._seen:
+            self._size += len(data)
+            self._crc32c = google_crc32c.extend(self._crc32c, data)
 
     def publish(self) -> None:
-        """Makes the file appear, replacing one of the same name."""
-        self._destination.publish()
-        self._published = True
+        """Makes the file appear, replacing one of the same name.
+
+        Raises:
+            DataError: The name no longer has what was seen there, but other bytes than these.
+        """
+        try:
+            self._destination.publish()
+            self._published = True
+        except ChangedError:
+            # Another attempt has written the same, or this one has and did not get the answer.
+            if not self._is_there():
+                raise DataError(
+                    f"{join(self._directory, self._name)} was changed by another worker or job while this "
+                    "one wrote it; if the job fails, run the same command again: it keeps the shards "
+                    "that are done"
+                ) from None
+
+    def _is_there(self) -> bool:
+        """Whether the file has the bytes that were written here."""
+        try:
+            found = size_and_crc(join(self._directory, self._name))
+        except FileNotFoundError:
+            return False
+        return found == (self._size, self._crc32c)
 
     def __exit__(self, *_: object) -> None:
         if not self._published:
@@ -121,9 +177,9 @@ class NewFile:
                 self._destination.give_up()
 
 
-def write_file(directory: str, name: str, data: bytes) -> None:
-    """Writes a small file that appears whole or not at all."""
-    with NewFile(directory, name) as file:
+def write_file(directory: str, name: str, data: bytes, seen: Seen | None = None) -> None:
+    """Writes a small file that appears whole or not at all; arguments and errors as for `NewFile`."""
+    with NewFile(directory, name, seen) as file:
         file.write(data)
         file.publish()
 

@@ -7,9 +7,13 @@ import os
 import stat
 from typing import Any, BinaryIO
 
-from beam_jobs.storage.objects import is_store, open_object, read_object
+import google_crc32c
+
+from beam_jobs.storage.objects import is_store, open_object, read_object, store_of
 from beam_jobs.storage.options import set_beam_options
 from beam_jobs.storage.paths import is_local
+
+_READ_BYTES = 4 << 20
 
 
 def open_file(path: str) -> BinaryIO:
@@ -78,3 +82,21 @@ def read_bytes(path: str) -> bytes:
         return parts[0] if len(parts) == 1 else b"".join(parts)
     finally:
         os.close(descriptor)
+
+
+def size_and_crc(path: str) -> tuple[int, int]:
+    """The length and the CRC32C of a file; from a store that keeps the checksum, nothing is read.
+
+    Raises:
+        OSError: the file is missing or unreadable.
+    """
+    if is_store(path):
+        size, known = store_of(path).checksum(path)
+        if known is not None:
+            return size, known
+    size = crc = 0
+    with open_file(path) as file:
+        while data := file.read(_READ_BYTES):
+            size += len(data)
+            crc = google_crc32c.extend(crc, data)
+    return size, crc

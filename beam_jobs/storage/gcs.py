@@ -20,12 +20,12 @@ from google.cloud.storage.retry import DEFAULT_RETRY
 
 from beam_jobs.storage.object_store import (
     PART_BYTES,
-    ChangedError,
     FileInfo,
     Page,
     Part,
+    RangeListed,
+    Seen,
     SignIn,
-    Store,
     Upload,
     bucket_and_key,
     crc32c_number,
@@ -58,7 +58,7 @@ _SIGN_IN = SignIn(
 )
 
 
-class GcsStore(Store):
+class GcsStore(RangeListed):
     """Buckets of Google Cloud Storage."""
 
     def __init__(self) -> None:
@@ -137,22 +137,22 @@ class GcsStore(Store):
             blob.reload(retry=self._retry)
         return blob.size, crc32c_number(blob.crc32c)
 
-    def put(self, path: str, data: bytes) -> None:
-        with _job_errors(path):
-            self.blob(path).upload_from_string(
-                data, content_type="application/octet-stream", retry=self._retry
-            )
-
-    def create(self, path: str, data: bytes) -> bool:
+    def look(self, path: str) -> Seen:
+        blob = self.blob(path)
         try:
-            with _job_errors(path):
-                self.blob(path).upload_from_string(data, if_generation_match=0, retry=self._retry)
-        except ChangedError:
-            return False
-        return True
+            with _job_errors(path, reads=True):
+                blob.reload(retry=self._retry)
+        except FileNotFoundError:
+            return Seen(None)
+        return Seen(blob.generation)
 
-    def upload(self, path: str) -> Upload:
-        return _ResumableUpload(self.blob(path), path, self._retry)
+    def put(self, path: str, data: bytes, seen: Seen | None = None) -> None:
+        how = {"content_type": "application/octet-stream", "retry": self._retry}
+        with _job_errors(path):
+            self.blob(path).upload_from_string(data, **how, **_condition(seen))
+
+    def upload(self, path: str, seen: Seen | None = None) -> Upload:
+        return _ResumableUpload(self.blob(path), path, self._retry, _condition(seen))
 
     def copy(self, path: str, target: str) -> None:
         source, token = self.blob(path), None
@@ -217,14 +217,19 @@ def _info(blob: Any) -> FileInfo:
     return FileInfo(f"gs://{blob.bucket.name}/{blob.name}", int(blob.size), modified)
 
 
+def _condition(seen: Seen | None) -> dict[str, int]:
+    """The arguments of a request that replaces only what was seen; no object has generation 0."""
+    return {} if seen is None else {"if_generation_match": seen.version or 0}
+
+
 class _ResumableUpload(BlobWriter):
     """An upload in parts, which becomes an object only when `finish` is called.
 
     The library's own writer does so when it is closed, and the garbage collector closes files.
     """
 
-    def __init__(self, blob: Any, path: str, retry: Any) -> None:
-        super().__init__(blob, chunk_size=PART_BYTES, retry=retry)
+    def __init__(self, blob: Any, path: str, retry: Any, condition: Mapping[str, int]) -> None:
+        super().__init__(blob, chunk_size=PART_BYTES, retry=retry, **condition)
         self._path = path
 
     def add(self, data: bytes) -> None:

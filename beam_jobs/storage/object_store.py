@@ -61,6 +61,16 @@ class Part(NamedTuple):
     version: Any
 
 
+class Seen(NamedTuple):
+    """What a path had when it was looked at, as the condition of a write.
+
+    Attributes:
+        version: Identifies the content, but not as in `Part`; None if nothing was there.
+    """
+
+    version: Any
+
+
 class Upload(Protocol):
     """An unfinished object that is uploaded in parts."""
 
@@ -68,7 +78,11 @@ class Upload(Protocol):
         """Sends the next part, which has `PART_BYTES` unless it is the last."""
 
     def finish(self) -> None:
-        """Turns the parts into the object."""
+        """Turns the parts into the object.
+
+        Raises:
+            ChangedError: the path no longer has what was seen there.
+        """
 
     def give_up(self) -> None:
         """Drops the parts, so that they never become an object."""
@@ -89,26 +103,6 @@ class Store(abc.ABC):
     def listed(self, prefix: str) -> Iterator[FileInfo]:
         """Yields the objects whose URLs begin with the prefix, in the order of their names."""
 
-    def page(self, prefix: str, after: str) -> Page:
-        """The first objects whose URLs begin with the prefix and follow another URL, which may be empty.
-
-        A store that can begin a listing after any name overrides this, and is listed in ranges.
-        """
-        raise NotImplementedError
-
-    def folders(self, prefix: str) -> Iterator[list[str]]:
-        """Yields pages of folders whose URLs begin with the prefix, in order.
-
-        A folder's URL ends with the first slash after the prefix. Pages with objects alone are empty.
-        A store that overrides `page` overrides this, too.
-        """
-        raise NotImplementedError
-
-    @property
-    def lists_after_names(self) -> bool:
-        """Whether a listing may begin after any name."""
-        return type(self).page is not Store.page
-
     @abc.abstractmethod
     def read(self, path: str, start: int, size: int | None, version: Any = None) -> Part:
         """Reads a range of an object; without a size, everything from `start` on.
@@ -126,16 +120,28 @@ class Store(abc.ABC):
         """
 
     @abc.abstractmethod
-    def put(self, path: str, data: bytes) -> None:
-        """Writes an object with one request."""
+    def look(self, path: str) -> Seen:
+        """What a path has now."""
 
     @abc.abstractmethod
+    def put(self, path: str, data: bytes, seen: Seen | None = None) -> None:
+        """Writes an object with one request; if something was seen there, only in its place.
+
+        Raises:
+            ChangedError: the path no longer has what was seen there.
+        """
+
     def create(self, path: str, data: bytes) -> bool:
         """Writes an object with one request unless it exists; returns whether it did."""
+        try:
+            self.put(path, data, Seen(None))
+        except ChangedError:
+            return False
+        return True
 
     @abc.abstractmethod
-    def upload(self, path: str) -> Upload:
-        """Begins an object that is uploaded in parts."""
+    def upload(self, path: str, seen: Seen | None = None) -> Upload:
+        """Begins an object that is uploaded in parts; if something was seen there, only in its place."""
 
     @abc.abstractmethod
     def copy(self, path: str, target: str) -> None:
@@ -152,6 +158,21 @@ class Store(abc.ABC):
     @abc.abstractmethod
     def drop_uploads(self, prefix: str) -> None:
         """Drops the parts of unfinished objects whose URLs begin with the prefix."""
+
+
+class RangeListed(Store):
+    """A store whose listings may begin after any name, so that several parts are listed at once."""
+
+    @abc.abstractmethod
+    def page(self, prefix: str, after: str) -> Page:
+        """The first objects whose URLs begin with the prefix and follow another URL, which may be empty."""
+
+    @abc.abstractmethod
+    def folders(self, prefix: str) -> Iterator[list[str]]:
+        """Yields pages of folders whose URLs begin with the prefix, in order.
+
+        A folder's URL ends with the first slash after the prefix. Pages with objects alone are empty.
+        """
 
 
 def bucket_and_key(path: str) -> tuple[str, str]:
@@ -213,7 +234,9 @@ def refusal(path: str, status: int, answer: str, sign_in: SignIn, reads: bool) -
     if status == 404:
         return FileNotFoundError(f"{path}: no such object")
     if status == 412:
-        return ChangedError(f"{path}: it was replaced while it was read")
+        return ChangedError(
+            f"{path}: it was replaced while it was {'read' if reads else 'written'}"
+        )
     if status == 401:
         return UsageError(f"{path}: the store refuses the credentials ({answer}): {sign_in}")
     if status == 403 and reads:

@@ -22,7 +22,7 @@ from typing import Any, BinaryIO
 
 from beam_jobs.packages import require
 from beam_jobs.storage.ahead import Read, Window, in_background, taken
-from beam_jobs.storage.object_store import PART_BYTES, Part, Store, Upload
+from beam_jobs.storage.object_store import PART_BYTES, Part, Seen, Store, Upload
 from beam_jobs.storage.options import storage_options
 
 # Bytes per request: few after a seek, and up to the larger number while reading on.
@@ -75,7 +75,7 @@ def _new_store(
     purpose = f"{scheme}:// paths"
     if scheme == "s3":
         require("boto3", "s3", purpose)
-        from beam_jobs.storage.s3 import S3Store
+        from beam_jobs.storage.s3.store import S3Store
 
         return S3Store(dict(options))
     if _EXTRAS[scheme] == "azure":
@@ -93,10 +93,14 @@ class NewObject:
     """An object that is written sequentially and appears when `publish` is called, or never.
 
     Small objects take one request; the parts of others are sent as soon as they are full.
+
+    Args:
+        path: Its URL.
+        seen: What it may replace; None for anything.
     """
 
-    def __init__(self, path: str) -> None:
-        self._path, self._store = path, store_of(path)
+    def __init__(self, path: str, seen: Seen | None = None) -> None:
+        self._path, self._store, self._seen = path, store_of(path), seen
         self._held: list[bytes] = []
         self._size = 0
         self._upload: Upload | None = None
@@ -110,16 +114,20 @@ class NewObject:
         held = memoryview(b"".join(self._held))
         cut = (self._size - 1) // PART_BYTES * PART_BYTES  # Keeps bytes for the last part.
         if self._upload is None:
-            self._upload = self._store.upload(self._path)
+            self._upload = self._store.upload(self._path, self._seen)
         for start in range(0, cut, PART_BYTES):
             self._upload.add(bytes(held[start : start + PART_BYTES]))
         self._held, self._size = [bytes(held[cut:])], self._size - cut
 
     def publish(self) -> None:
-        """Makes the object appear, replacing one of the same name."""
+        """Makes the object appear, replacing one of the same name.
+
+        Raises:
+            ChangedError: The path no longer has what was seen there.
+        """
         data = b"".join(self._held)
         if self._upload is None:
-            self._store.put(self._path, data)
+            self._store.put(self._path, data, self._seen)
         else:
             self._upload.add(data)
             self._upload.finish()

@@ -15,7 +15,7 @@ from itertools import chain, islice, takewhile
 from typing import NamedTuple
 
 from beam_jobs.storage.ahead import in_background
-from beam_jobs.storage.object_store import FileInfo, Page, Store
+from beam_jobs.storage.object_store import FileInfo, Page, RangeListed, Store
 
 _AT_ONCE = 16
 
@@ -95,7 +95,7 @@ class _Range:
 
 def listed_in_ranges(store: Store, prefix: str, span: Span = ALL) -> Iterator[FileInfo]:
     """Yields what `Store.listed` yields, or a span of it, in the same order; raises what it raises."""
-    if not store.lists_after_names:
+    if not isinstance(store, RangeListed):
         yield from store.listed(prefix)
         return
     whole = _Range(*span)
@@ -120,7 +120,7 @@ class _Ranges:
         ranges: Ranges in the order of their names.
     """
 
-    def __init__(self, store: Store, prefix: str, ranges: Sequence[_Range]) -> None:
+    def __init__(self, store: RangeListed, prefix: str, ranges: Sequence[_Range]) -> None:
         self._store, self._prefix = store, prefix
         self._ranges = deque(ranges)
 
@@ -174,11 +174,11 @@ class _Ranges:
 
 
 def _is_long(each: _Range) -> bool:
-    """Whether a range goes on after a page that it has not been cut after."""
+    """Whether a range has more names after a page that it has not been cut after."""
     return bool(each.last) and not each.ended
 
 
-def _folders(store: Store, prefix: str) -> list[str]:
+def _folders(store: RangeListed, prefix: str) -> list[str]:
     """Some folders that begin with a prefix, in order: about `_AT_ONCE`, if there are that many near."""
     found = next(store.folders(prefix), [])
     for _ in range(_LEVELS - 1):
@@ -192,7 +192,7 @@ def _folders(store: Store, prefix: str) -> list[str]:
     return _some(found, _AT_ONCE)
 
 
-def _first_folders(store: Store, prefix: str) -> list[str]:
+def _first_folders(store: RangeListed, prefix: str) -> list[str]:
     return next(store.folders(prefix), [])
 
 
@@ -209,7 +209,7 @@ def spans_of(store: Store, prefix: str, is_alone: Callable[[str], bool]) -> list
         prefix: What the URLs begin with.
         is_alone: Whether an object is work enough for a task, given its URL.
     """
-    if not store.lists_after_names:
+    if not isinstance(store, RangeListed):
         return [ALL]
     first = store.page(prefix, "")
     if not first.more:

@@ -155,9 +155,9 @@ def test_a_job_makes_few_requests(store, inputs, on_disk):
     # Twice before the run, at its start and at its end, and the lists of rejects; on S3 and Azure, also the
     # uploads of attempts that died.
     assert len(listed) == 5 + {"s3": 1, "az": 2}.get(store.url[:2], 0)
-    # A possible note of each shard, the manifest and a list of rejects for the report, whether
+    # A possible note of each shard, what it and its index may replace, and whether records move; the manifest and a list of rejects for the report, whether
     # another job runs there (four times) or on an engine, or was interrupted before it replaced a dataset (twice).
-    assert len(looked) == 6 + 2 + 7
+    assert len(looked) == 4 * 6 + 2 + 7
     deleted = [r for r in found if r.method == "DELETE" or "delete" in r.query]
     assert len(deleted) == (1 if store.url.startswith("s3") else 6 + 2)
     assert not [r for r in found if "copy" in r.path.lower() or "rewrite" in r.path.lower()]

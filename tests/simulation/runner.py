@@ -14,7 +14,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from beam_jobs.errors import DataError
 from tests.simulation.graph import Node, Side, grouped
-from tests.simulation.world import Died, World
+from tests.simulation.world import Died, World, Zombie
 
 # As an engine's restart strategy: then the job fails.
 _ATTEMPTS = 4
@@ -37,11 +37,19 @@ class Runner:
     Args:
         world: Its faults, which also say how often attempts fail.
         chance: Draws everything that may differ between two runs.
+
+    Attributes:
+        left_by_zombies: Whether an attempt that was believed dead may have written after the last step of
+            a job had listed what it deletes.
     """
 
     def __init__(self, world: World, chance: random.Random) -> None:
         self._world, self._chance = world, chance
-        self._zombies: list[_Attempt] = []
+        self._zombies: list[Zombie] = []
+        self._is_last, self.left_by_zombies = False, False
+        # Some wake at once, some after the steps that follow, some after the job.
+        self._pace = 10 ** chance.uniform(-3, 0)
+        world.before_request = self._step_zombie
 
     def run(self, nodes: Iterable[Node]) -> None:
         """Runs all nodes.
@@ -52,16 +60,12 @@ class Runner:
         """
         values: dict[int, list[Any]] = {}
         for node in nodes:
+            self._is_last = node.name.endswith("/Commit")
             outputs = self._outputs(node, values)
             for tag, number in node.outputs.items():
                 found = outputs.get(tag, [])
                 given = node.name.endswith(_GIVEN)
                 values[number] = found if given else self._handed_over(found)
-
-    @property
-    def has_zombies(self) -> bool:
-        """Whether an attempt that was believed dead has not ended."""
-        return bool(self._zombies)
 
     def let_zombies_end(self) -> None:
         """Lets all attempts that were believed dead run to their ends."""
@@ -140,7 +144,8 @@ class Runner:
         """The outputs of the first attempt at a bundle that succeeds."""
         if self._chance.random() < self._world.faults.zombie:
             self._world.struck["zombie"] += 1
-            self._zombies.append(self._attempt(node, bundle, sides))
+            attempt = self._attempt(node, bundle, sides)
+            self._zombies.append(Zombie(lambda: list(attempt)))
         failure: BaseException | None = None
         for _ in range(_ATTEMPTS):
             try:
@@ -176,11 +181,10 @@ class Runner:
 
     def _step_zombie(self, always: bool = False) -> None:
         """Lets one of the attempts that were believed dead do a little more."""
-        if self._zombies and (always or self._chance.random() < 0.5):
+        if self._zombies and (always or self._chance.random() < self._pace):
+            self.left_by_zombies |= self._is_last
             zombie = self._chance.choice(self._zombies)
-            try:
-                next(zombie)
-            except (StopIteration, Exception, Died):
+            if zombie.step():
                 self._zombies.remove(zombie)
 
 

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import random
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import google_crc32c
 
 from beam_jobs.errors import DataError
-from beam_jobs.storage.object_store import ChangedError, FileInfo, Part, Store, Upload, failing
+from beam_jobs.storage.object_store import (
+    ChangedError,
+    FileInfo,
+    Part,
+    Seen,
+    Store,
+    Upload,
+    failing,
+)
 
 
 class Died(BaseException):
@@ -32,7 +41,7 @@ class Faults:
         full: A write finds no room.
         crash: A request ends the whole job.
         retried: An attempt fails between two elements.
-        zombie: An attempt is believed dead, and goes on beside others.
+        zombie: An attempt is believed dead, and runs beside the next.
         lost, repeated: An element between two steps.
     """
 
@@ -51,7 +60,41 @@ class Crash(BaseException):
     """The whole job ends here: driver, workers and all."""
 
 
-_WRITES = ("put", "create", "add", "finish", "copy")
+class Zombie:
+    """An attempt that is believed dead, in a thread that stops before each of its requests until it may continue.
+
+    Args:
+        attempt: Runs the attempt; what it raises is ignored.
+    """
+
+    current = threading.local()
+
+    def __init__(self, attempt: Callable[[], Any]) -> None:
+        self._attempt, self._ended = attempt, False
+        self._may_run, self._stands = threading.Semaphore(0), threading.Semaphore(0)
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def step(self) -> bool:
+        """Lets it run to its next request; returns whether it has ended instead."""
+        self._may_run.release()
+        self._stands.acquire()
+        return self._ended
+
+    def pause(self) -> None:
+        """Waits, in its own thread, until it may make its next request."""
+        self._stands.release()
+        self._may_run.acquire()
+
+    def _run(self) -> None:
+        self.current.zombie = self
+        self._may_run.acquire()
+        with contextlib.suppress(BaseException):
+            self._attempt()
+        self._ended = True
+        self._stands.release()
+
+
+_WRITES = ("put", "add", "finish", "copy")
 
 
 class World(Store):
@@ -59,12 +102,17 @@ class World(Store):
 
     Requests come from several threads, so what strikes one follows from its kind, its path and how often
     it was made, not from the order among all.
+
+    Attributes:
+        before_request: Called before each request of the thread that made the world.
     """
 
     def __init__(self) -> None:
         self.objects: dict[str, bytes] = {}
         self.uploads: dict[int, str] = {}
         self._lock = threading.Lock()
+        self._thread = threading.get_ident()
+        self.before_request: Callable[[], None] = lambda: None
         self.calm()
 
     def calm(self) -> None:
@@ -79,6 +127,10 @@ class World(Store):
 
     def _request(self, kind: str, path: str) -> str:
         """Raises if a fault strikes before the request; returns "unanswered" if one does after it."""
+        if zombie := getattr(Zombie.current, "zombie", None):
+            zombie.pause()
+        elif threading.get_ident() == self._thread:
+            self.before_request()
         with self._lock:
             self._made[kind, path] += 1
             drawn = f"{self._seed} {kind} {path} {self._made[kind, path]}"
@@ -129,22 +181,29 @@ class World(Store):
             raise FileNotFoundError(f"{path}: no such object")
         return len(self.objects[path]), google_crc32c.value(self.objects[path])
 
-    def put(self, path: str, data: bytes) -> None:
+    def look(self, path: str) -> Seen:
+        self._answer(self._request("look", path), path)
+        return self.seen(path)
+
+    def seen(self, path: str) -> Seen:
+        """What a path has, without a request."""
+        found = self.objects.get(path)
+        return Seen(None if found is None else google_crc32c.value(found))
+
+    def check(self, path: str, seen: Seen | None) -> None:
+        """Raises ChangedError if a path no longer has what was seen there."""
+        if seen and seen != self.seen(path):
+            raise ChangedError(f"{path}: it was replaced while it was written")
+
+    def put(self, path: str, data: bytes, seen: Seen | None = None) -> None:
         fault = self._request("put", path)
+        self.check(path, seen)
         self.objects[path] = bytes(data)
         self._answer(fault, path)
 
-    def create(self, path: str, data: bytes) -> bool:
-        fault = self._request("create", path)
-        new = path not in self.objects
-        if new:
-            self.objects[path] = bytes(data)
-        self._answer(fault, path)
-        return new
-
-    def upload(self, path: str) -> Upload:
+    def upload(self, path: str, seen: Seen | None = None) -> Upload:
         self._answer(self._request("upload", path), path)
-        return _Upload(self, path)
+        return _Upload(self, path, seen)
 
     def copy(self, path: str, target: str) -> None:
         fault = self._request("copy", path)
@@ -167,8 +226,8 @@ class World(Store):
 
 
 class _Upload:
-    def __init__(self, world: World, path: str) -> None:
-        self._world, self._path = world, path
+    def __init__(self, world: World, path: str, seen: Seen | None) -> None:
+        self._world, self._path, self._seen = world, path, seen
         self._parts: list[bytes] = []
         world.uploads[id(self)] = path
 
@@ -180,6 +239,7 @@ class _Upload:
         fault = self._world._request("finish", self._path)
         if id(self) not in self._world.uploads:
             raise DataError(f"{self._path}: its multipart upload was aborted")
+        self._world.check(self._path, self._seen)
         del self._world.uploads[id(self)]
         self._world.objects[self._path] = b"".join(self._parts)
         self._world._answer(fault, self._path)

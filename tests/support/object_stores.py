@@ -31,6 +31,7 @@ import fsspec
 import pytest
 
 from tests.support import azurite
+from tests.support.preconditions import Preconditions
 
 _SECONDS_TO_START = 60
 _HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length", "expect"}
@@ -123,7 +124,7 @@ class Proxy:
         proxy, upstream, has_xml = self, port, errors_as != "gcs"
 
         class Passing(_Passing):
-            through, to, is_xml = proxy, upstream, has_xml
+            through, to, is_xml, conditions = proxy, upstream, has_xml, Preconditions(port)
 
         self._server = _Server(("127.0.0.1", 0), Passing)
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
@@ -195,6 +196,7 @@ class _Passing(BaseHTTPRequestHandler):
     through: Proxy
     to: int
     is_xml: bool
+    conditions: Preconditions
 
     def log_message(self, format: str, *arguments: Any) -> None:
         """Prints nothing: `Proxy` records requests."""
@@ -212,12 +214,17 @@ class _Passing(BaseHTTPRequestHandler):
         fault = self.through.chosen(self.command, path)
         status = sent = 0
         self.through.begin()
+        refused, code = self.conditions.refusal(self.command, self.path, self.headers, body)
         try:
-            if fault is None or fault.after or fault.kind in ("cut", "short"):
+            if refused:
+                status, headers, data = refused, *self._error(refused, code)
+                promised, fault = len(data), None
+            elif fault is None or fault.after or fault.kind in ("cut", "short"):
                 answer, data = self._ask(body)
                 headers = [(k, v) for k, v in answer.getheaders() if k.lower() not in _HOP_BY_HOP]
                 status, length = answer.status, answer.getheader("Content-Length")
                 promised = int(length or 0) if self.command == "HEAD" else len(data)
+                self.conditions.began(self.path, body, answer.getheader("Location"))
             if fault is not None and isinstance(fault.kind, int):
                 status, headers, data = fault.kind, *self._error(fault.kind)
                 promised = len(data)
@@ -284,9 +291,9 @@ class _Passing(BaseHTTPRequestHandler):
             answer = connection.getresponse()
             return answer, answer.read()
 
-    def _error(self, status: int) -> tuple[list[tuple[str, str]], bytes]:
+    def _error(self, status: int, code: str = "") -> tuple[list[tuple[str, str]], bytes]:
         words = {503: "SlowDown", 500: "InternalError", 429: "TooManyRequests", 403: "AccessDenied"}
-        code, text = words.get(status, "Failed"), "Please reduce your request rate."
+        code, text = code or words.get(status, "Failed"), "Please reduce your request rate."
         if self.is_xml:
             xml = f"<Error><Code>{code}</Code><Message>{text}</Message></Error>"
             return [("Content-Type", "application/xml")], xml.encode()

@@ -40,7 +40,7 @@ def job_ids(address: str) -> set[str]:
 
 
 def find(address: str, name: str, since: float, known: Set[str]) -> str:
-    """The id of the latest job of a name that is none of the known ones; empty if there is none.
+    """The id of the latest job with a name, except known ones; empty if there is no such job.
 
     Args:
         address: The JobManager's.

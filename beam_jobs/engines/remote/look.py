@@ -51,7 +51,7 @@ def addresses(engine: str, options: PipelineOptions, given: str) -> list[str]:
     Args:
         engine: The engine.
         options: Beam's options.
-        given: The address that the user gave; empty if there is none.
+        given: The address that the user gave; empty if they gave no address.
     """
     if engine not in _REST:
         return []

@@ -28,7 +28,7 @@ def _applications(address: str) -> list[dict[str, Any]]:
 
 
 def find(address: str, name: str, since: float, known: Set[str]) -> str:
-    """The id of the application of a job; empty if there is none.
+    """The id of the application of a job; empty if the driver has no such application.
 
     Args:
         address: That of the page of the driver, which has one application at a time.

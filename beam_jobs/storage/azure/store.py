@@ -21,6 +21,7 @@ from beam_jobs.storage.object_store import (
     ChangedError,
     FileInfo,
     Part,
+    Seen,
     Store,
     Upload,
     aborted,
@@ -141,24 +142,21 @@ class AzureStore(Store):
         known = there.metadata.get(_CRC32C)
         return there.size, int(known, 16) if known else None
 
-    def put(self, path: str, data: bytes) -> None:
-        self._put(path, data, overwrite=True)
-
-    def create(self, path: str, data: bytes) -> bool:
+    def look(self, path: str) -> Seen:
         try:
-            self._put(path, data, overwrite=False)
-        except ChangedError:
-            return False
-        return True
+            return Seen(self.call(path, self.blob(path).get_blob_properties, reads=True).etag)
+        except FileNotFoundError:
+            return Seen(None)
 
-    def _put(self, path: str, data: bytes, overwrite: bool) -> None:
+    def put(self, path: str, data: bytes, seen: Seen | None = None) -> None:
         # The store compares an MD5 with the bytes that arrived.
-        how = {"length": len(data), "overwrite": overwrite, "validate_content": True}
+        how = {"length": len(data), "overwrite": True, "validate_content": True}
+        how |= _condition(seen)
         known = {_CRC32C: f"{google_crc32c.value(data):08x}"}
         self.call(path, lambda: self.blob(path).upload_blob(data, metadata=known, **how))
 
-    def upload(self, path: str) -> Upload:
-        return _BlockUpload(self, path)
+    def upload(self, path: str, seen: Seen | None = None) -> Upload:
+        return _BlockUpload(self, path, _condition(seen))
 
     def copy(self, path: str, target: str) -> None:
         # Metadata, and so the checksum, is copied as well.
@@ -201,6 +199,15 @@ class AzureStore(Store):
             return  # Somebody has written the object, or deleted it.
 
 
+def _condition(seen: Seen | None) -> dict[str, Any]:
+    """The arguments of a request that replaces only what was seen."""
+    if seen is None:
+        return {}
+    if seen.version is None:
+        return {"match_condition": MatchConditions.IfMissing}
+    return {"etag": seen.version, "match_condition": MatchConditions.IfNotModified}
+
+
 class _BlockUpload:
     """An upload in blocks, which are the object's only once a list of them is committed.
 
@@ -208,8 +215,9 @@ class _BlockUpload:
     others, so that an attempt need not drop its own, and must not drop those of another.
     """
 
-    def __init__(self, store: AzureStore, path: str) -> None:
+    def __init__(self, store: AzureStore, path: str, condition: Mapping[str, Any]) -> None:
         self._store, self._path, self._blob = store, path, store.blob(path)
+        self._condition = condition
         self._attempt = uuid.uuid4().hex
         self._blocks: list[str] = []
         self._size = self._crc32c = 0
@@ -225,11 +233,9 @@ class _BlockUpload:
 
     def finish(self) -> None:
         blocks = [BlobBlock(name) for name in self._blocks]
-        known = {_CRC32C: f"{self._crc32c:08x}"}
+        how = {"metadata": {_CRC32C: f"{self._crc32c:08x}"}, **self._condition}
         try:
-            self._store.call(
-                self._path, lambda: self._blob.commit_block_list(blocks, metadata=known)
-            )
+            self._store.call(self._path, lambda: self._blob.commit_block_list(blocks, **how))
         except _BlocksAreGone:
             # Another attempt has written the object. Its bytes are the same, unless it was of another job.
             try:

@@ -16,6 +16,7 @@ from beam_jobs.dataset.resume import Digest, ShardResult, find_done, forget_done
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.splits import Splits
 from beam_jobs.records.rejects import Reject
+from beam_jobs.storage import files
 from readers.format.schema import Feature, Schema
 from readers.format.splits import Shard
 from tests.support.datasets import write_shard
@@ -139,7 +140,7 @@ def test_a_shard_whose_files_are_not_as_written_is_written_again(tmp_path, damag
 
 
 def test_a_shard_larger_than_one_read_is_checked_to_its_end(tmp_path, monkeypatch):
-    monkeypatch.setattr(resume, "_READ_BYTES", 1000)
+    monkeypatch.setattr(files, "_READ_BYTES", 1000)
     result = written(tmp_path, [bytes([n]) * 700 for n in range(9)])
     note_done(str(tmp_path), NAME, "digest", result, None)
     assert find_done(str(tmp_path), NAME, "digest")

@@ -6,6 +6,7 @@ import random
 import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import apache_beam as beam
@@ -19,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beam_jobs.dataset import moves, topup
+from beam_jobs.dataset.directory import begin_moves
 from beam_jobs.dataset.moves import (
     Change,
     Move,
@@ -29,6 +31,7 @@ from beam_jobs.dataset.moves import (
 )
 from beam_jobs.dataset.output import Output
 from beam_jobs.dataset.resume import ShardResult, find_done, note_done
+from beam_jobs.dataset.shard_file import ShardFile
 from beam_jobs.dataset.topup import apply_change, prepare_change
 from beam_jobs.errors import DataError
 from beam_jobs.pipeline import commit
@@ -169,9 +172,13 @@ def results_of(directory: Path, shards: Shards, split: str = "train") -> list[Sh
     results = []
     for index, records in enumerate(shards):
         shard = write_shard(directory / shard_name(split, index, len(shards)), records)
-        size = (directory / f"{shard.file}.idx").stat().st_size
+        found = (directory / f"{shard.file}.idx").read_bytes()
         largest = max((len(frame(record)) for record in records), default=0)
-        results.append(ShardResult(int(split != "train"), index, shard, size, largest, 0, None))
+        crc = google_crc32c.value(found)
+        number = int(split != "train")
+        results.append(
+            ShardResult(number, index, shard, len(found), largest, 0, None, index_crc32c=crc)
+        )
     return results
 
 
@@ -224,7 +231,7 @@ def once(directory: str, changes: list[Change]) -> dict[int, ShardResult]:
 
 def each_step_twice(directory: str, changes: list[Change]) -> dict[int, ShardResult]:
     prepared, again = ([prepare_change(directory, change) for change in changes] for _ in range(2))
-    assert prepared == again
+    assert [replace(p, intake="") for p in prepared] == [replace(p, intake="") for p in again]
     found = [apply_change(directory, p) for p in prepared]
     assert [apply_change(directory, p) for p in reversed(prepared)] == found[::-1]
     return {result.index: result for result in found}
@@ -241,11 +248,12 @@ def two_at_once(directory: str, changes: list[Change]) -> dict[int, ShardResult]
                 return function(directory, argument)
 
             one, other = [threads.submit(attempt) for _ in range(2)]
-            assert one.result() == other.result()
-            return one.result()
+            return one.result(), other.result()
 
-        prepared = [both(prepare_change, change) for change in changes]
-        return {p.change.before.index: both(apply_change, p) for p in prepared}
+        prepared = [both(prepare_change, change)[0] for change in changes]
+        applied = {p.change.before.index: both(apply_change, p) for p in prepared}
+        assert all(one == other for one, other in applied.values())
+        return {index: one for index, (one, _) in applied.items()}
 
 
 WAYS = [once, each_step_twice, two_at_once]
@@ -319,6 +327,49 @@ def test_an_attempt_that_died_is_completed_by_the_next(tmp_path, monkeypatch, lo
     check_files(tmp_path, after(shards, moves), found)
 
 
+@pytest.mark.parametrize("local", [True, False])
+@pytest.mark.parametrize("late", ["begins", "ends"])
+def test_an_attempt_at_writing_a_shard_changes_nothing_once_records_have_moved(
+    tmp_path, monkeypatch, local, late
+):
+    monkeypatch.setattr(topup, "is_local", lambda path: local)
+    shards, directory = records_of(random.Random(2), [9, 1, 1]), str(tmp_path)
+    changes = changes_of(results_of(tmp_path, shards), moves_by_records([9, 1, 1]))
+    attempts = {}
+    if late == "ends":
+        for change, records in zip(changes, shards, strict=True):
+            attempts[change.name] = file = ShardFile(directory, change.name)
+            frames = [frame(record) for record in records]
+            file.write(b"".join(frames), np.array([len(one) for one in frames]))
+    begin_moves(directory)
+    found = once(directory, changes)
+    for change in changes:
+        with pytest.raises(DataError, match=r"changed by another worker|came too late"):
+            (attempts[change.name] if attempts else ShardFile(directory, change.name)).commit()
+    check_files(tmp_path, after(shards, moves_by_records([9, 1, 1])), found)
+
+
+def test_records_do_not_move_in_a_dataset_that_is_complete(tmp_path):
+    shards = records_of(random.Random(2), [9, 1, 1])
+    changes = changes_of(results_of(tmp_path, shards), moves_by_records([9, 1, 1]))
+    prepared = [prepare_change(str(tmp_path), change) for change in changes]
+    (tmp_path / "manifest.json").write_text("{}")
+    before = files_of(tmp_path)
+    for p in prepared:
+        with pytest.raises(DataError, match="an attempt of a worker came too late"):
+            apply_change(str(tmp_path), p)
+    assert files_of(tmp_path) == before
+
+
+def test_no_records_are_copied_out_of_a_shard_that_has_changed(tmp_path):
+    shards = records_of(random.Random(2), [9, 1, 1])
+    changes = changes_of(results_of(tmp_path, shards), moves_by_records([9, 1, 1]))
+    once(str(tmp_path), changes)
+    for change in changes:
+        with pytest.raises(DataError, match="has changed since its shard was written"):
+            prepare_change(str(tmp_path), change)
+
+
 def test_a_record_that_was_damaged_in_its_copy_is_noticed(tmp_path):
     shards = records_of(random.Random(3), [5, 1])
     changes = changes_of(results_of(tmp_path, shards), moves_by_records([5, 1]))
@@ -344,8 +395,13 @@ def test_only_moving_records_are_read(tmp_path, monkeypatch):
             sizes.append(len(data))
             return data
 
+    def counted(path):
+        with CountedFile(path) as file:
+            return file.read()
+
+    monkeypatch.setattr(topup, "open_file", CountedFile)
     for module in (topup, moves):
-        monkeypatch.setattr(module, "open_file", CountedFile)
+        monkeypatch.setattr(module, "read_bytes", counted)
     found = once(str(tmp_path), changes)
     assert [result.shard.records for result in found.values()] == [39, 38]
     # Read for the donor's checksum, for the receiver's copy, and from this copy.

@@ -23,7 +23,8 @@ from beam_jobs.sources.chunks import CHUNK_BYTES, Chunk, Task, batch_chunks
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.source import Source, pack_reference
-from beam_jobs.storage import files, s3
+from beam_jobs.storage import files
+from beam_jobs.storage.s3.store import S3Store
 from readers.files import backoff
 from readers.format.tfrecord import frame
 from tests.support.archives import tarred, zipped
@@ -80,7 +81,7 @@ def test_tens_of_requests_are_under_way(s3_of_module, tmp_path, monkeypatch):
     write_images(tmp_path / "in", 100)
     job = images(s3_of_module.upload(tmp_path / "in", "many"))
     references = list(map(pack_reference, listed(job)))
-    read, lock, now, most = s3.S3Store.read, threading.Lock(), 0, 0
+    read, lock, now, most = S3Store.read, threading.Lock(), 0, 0
 
     def slow(*arguments):
         nonlocal now, most
@@ -94,7 +95,7 @@ def test_tens_of_requests_are_under_way(s3_of_module, tmp_path, monkeypatch):
             with lock:
                 now -= 1
 
-    monkeypatch.setattr(s3.S3Store, "read", slow)
+    monkeypatch.setattr(S3Store, "read", slow)
     Loader(job, job.schema).load(references)
     assert 16 <= most <= 32
 

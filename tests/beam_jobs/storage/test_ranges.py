@@ -14,17 +14,16 @@ from hypothesis import strategies as st
 from beam_jobs.errors import DataError
 from beam_jobs.storage import ranges
 from beam_jobs.storage.listing import match
-from beam_jobs.storage.object_store import FileInfo, Page
+from beam_jobs.storage.object_store import FileInfo, Page, RangeListed
 from beam_jobs.storage.objects import store_of
 from beam_jobs.storage.ranges import Span, cuts_after, listed_in_ranges, spans_of
 
 TOP = "s3://b/k/"
 
 
+@RangeListed.register
 class Listed:
     """A store of names, with pages of some size."""
-
-    lists_after_names = True
 
     def __init__(self, names, page=1000, seconds=0.0):
         self.names, self.size, self.seconds = sorted({TOP + name for name in names}), page, seconds
@@ -158,8 +157,8 @@ def test_a_store_is_listed_in_ranges_as_it_is_page_by_page(store):
     assert urls(listed) == [url + name for name in sorted(names)]
     assert all(file.modified > 1_600_000_000_000_000_000 for file in listed)
     assert list(listed_in_ranges(found, url)) == listed
-    assert found.lists_after_names != url.startswith("az://")
-    if found.lists_after_names:
+    assert isinstance(found, RangeListed) != url.startswith("az://")
+    if isinstance(found, RangeListed):
         assert found.page(url, listed[1].path).files == listed[2:]
         assert next(found.folders(url)) == [f"{url}a/", f"{url}b/", f"{url}c/"]
     assert urls(match(f"{url}**")) == [url + name for name in sorted(names)[:-1]]

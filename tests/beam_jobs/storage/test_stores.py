@@ -19,6 +19,7 @@ from beam_jobs.storage.atomic import (
     delete_files,
     drop_uploads,
     list_files,
+    look,
     move_files,
     write_file,
 )
@@ -94,6 +95,47 @@ def test_files_are_moved_in_place_of_others(store, data):
     assert store_of(store.url).checksum(f"{store.url}/a/b")[1] == google_crc32c.value(data)
     with pytest.raises(FileNotFoundError):
         move_files([(f"{store.url}/next/c", f"{store.url}/c")])
+
+
+@pytest.mark.parametrize("data", [b"some", LARGE])
+def test_a_file_replaces_only_what_was_seen(store, data):
+    before = look(store.url, "x")
+    assert before.version is None
+    write_file(store.url, "x", data, before)
+    seen = look(store.url, "x")
+    assert seen == look(store.url, "x") != before
+    write_file(store.url, "x", b"other", seen)
+    for older in (before, seen):
+        with pytest.raises(DataError, match=f"{store.url}/x was changed by another worker or job"):
+            write_file(store.url, "x", data, older)
+    assert stored(store, "x") == b"other"
+    write_file(store.url, "x", b"other", before)  # Another attempt has written the same.
+    if store.url.startswith("s3"):
+        assert uploads(store) == []
+
+
+def test_a_file_that_was_seen_and_deleted_is_not_written(store):
+    write_file(store.url, "x", b"old")
+    seen = look(store.url, "x")
+    delete_files([f"{store.url}/x"])
+    with pytest.raises(DataError, match="was changed by another"):
+        write_file(store.url, "x", b"new", seen)
+    assert list_files(store.url) == []
+
+
+@pytest.mark.parametrize("data", [b"some", LARGE])
+def test_a_file_whose_answer_was_lost_is_recognized(store, data):
+    if store.url.startswith("gs://") and data == LARGE:
+        pytest.skip("the emulator forgets an upload that is complete")
+    methods = ("PUT",) if data == b"some" else ("PUT", "POST")
+    seen = look(store.url, "x")
+    with NewFile(store.url, "x", seen) as file:
+        file.write(data)
+        store.proxy.fault(
+            503, methods=methods if store.url.startswith("s3") else None, after=True, first=1
+        )
+        file.publish()
+    assert stored(store, "x") == data
 
 
 @pytest.mark.slow(base=["s3"])

@@ -1,4 +1,4 @@
-"""Amazon S3 and compatible stores, through boto3."""
+"""Objects of S3, which are written with one request, or in parts that are then put together."""
 
 from __future__ import annotations
 
@@ -6,26 +6,13 @@ import contextlib
 import os
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
 from typing import Any
-from xml.etree import ElementTree
 
 import boto3
 import urllib3.exceptions
 from boto3.s3.transfer import TransferConfig
-from botocore.compat import unquote_str
 from botocore.config import Config
-from botocore.exceptions import (
-    BotoCoreError,
-    ClientError,
-    CredentialRetrievalError,
-    HTTPClientError,
-    NoCredentialsError,
-    ParamValidationError,
-    PartialCredentialsError,
-    ProfileNotFound,
-)
-from botocore.utils import parse_timestamp
+from botocore.exceptions import BotoCoreError, ClientError
 
 from beam_jobs.errors import UsageError
 from beam_jobs.storage.object_store import (
@@ -33,19 +20,18 @@ from beam_jobs.storage.object_store import (
     FileInfo,
     Page,
     Part,
-    SignIn,
-    Store,
+    RangeListed,
+    Seen,
     Upload,
     aborted,
     bucket_and_key,
     crc32c_number,
     crc32c_text,
     failing,
-    no_bucket,
-    no_credentials,
     one_line,
-    refusal,
 )
+from beam_jobs.storage.s3.errors import BeyondEnd, job_error, may_pass
+from beam_jobs.storage.s3.listing import files_in, parse_listing
 from readers.format import backoff
 
 _DELETED_AT_ONCE = 1000
@@ -56,50 +42,11 @@ _FOLLOWING = {"ContinuationToken": "NextContinuationToken"}
 # What reading a body raises if the connection breaks.
 _BROKEN = (BotoCoreError, urllib3.exceptions.HTTPError, OSError)
 
-_NO_CREDENTIALS = (
-    NoCredentialsError,
-    PartialCredentialsError,
-    CredentialRetrievalError,
-    ProfileNotFound,
-)
-
-# Error codes that mean the same as an HTTP status, which differs between stores.
-_STATUSES = dict.fromkeys(
-    [
-        "AuthFailure",
-        "ExpiredToken",
-        "InvalidAccessKeyId",
-        "InvalidToken",
-        "SignatureDoesNotMatch",
-        "TokenRefreshRequired",
-    ],
-    401,
-) | dict.fromkeys(
-    [
-        "BandwidthLimitExceeded",
-        "OperationAborted",
-        "RequestLimitExceeded",
-        "RequestTimeout",
-        "SlowDown",
-        "Throttling",
-        "ThrottlingException",
-        "TooManyRequests",
-    ],
-    503,
-)
-
 # One request copies up to 5 GiB, and only such a copy keeps the checksum of the whole object.
 _COPIES = TransferConfig(multipart_threshold=5 << 30)
 
-_SIGN_IN = SignIn(
-    "give --s3_access_key_id and --s3_secret_access_key, or AWS_ACCESS_KEY_ID and "
-    "AWS_SECRET_ACCESS_KEY, or a profile",
-    "add --s3_access_key_id=... --s3_secret_access_key=... (and --s3_session_token=...) to the "
-    "command, or give the workers' machines a role",
-)
 
-
-class S3Store(Store):
+class S3Store(RangeListed):
     """Buckets of S3.
 
     Args:
@@ -125,7 +72,7 @@ class S3Store(Store):
             )
         except (BotoCoreError, ValueError) as error:
             raise UsageError(f"s3://: {one_line(error)}; see --s3_endpoint_url and AWS_*") from None
-        self._client.meta.events.register("before-parse.s3.ListObjectsV2", _parse_listing)
+        self._client.meta.events.register("before-parse.s3.ListObjectsV2", parse_listing)
 
     def call(self, method: str, path: str, **arguments: Any) -> Any:
         """Calls a method of boto3's client for an object, or for a prefix if the method lists."""
@@ -137,8 +84,8 @@ class S3Store(Store):
             try:
                 return getattr(self._client, method)(**where, **arguments)
             except (BotoCoreError, ClientError) as error:
-                if number == self._tries or not _may_pass(error):
-                    raise _job_error(error, path, reads=method == "get_object") from None
+                if number == self._tries or not may_pass(error):
+                    raise job_error(error, path, reads=method == "get_object") from None
 
     def _pages(
         self, method: str, prefix: str, following: Mapping[str, str], **arguments: str
@@ -160,13 +107,13 @@ class S3Store(Store):
 
     def listed(self, prefix: str) -> Iterator[FileInfo]:
         for page in self._pages("list_objects_v2", prefix, _FOLLOWING):
-            yield from _files(prefix, page)
+            yield from files_in(prefix, page)
 
     def page(self, prefix: str, after: str) -> Page:
         start = {"StartAfter": bucket_and_key(after)[1]} if after else {}
         key = bucket_and_key(prefix)[1]
         page = self.call("list_objects_v2", prefix, Prefix=key, **start)
-        return Page(_files(prefix, page), page["IsTruncated"])
+        return Page(files_in(prefix, page), page["IsTruncated"])
 
     def folders(self, prefix: str) -> Iterator[list[str]]:
         bucket, _ = bucket_and_key(prefix)
@@ -184,7 +131,7 @@ class S3Store(Store):
             span = f"bytes={at}-{'' if stop is None else stop - 1}"
             try:
                 answer = self.call("get_object", path, Range=span, **matching)
-            except _BeyondEnd:
+            except BeyondEnd:
                 return Part(b"".join(parts), at, version)
             version = answer.get("ETag")
             total = int(answer["ContentRange"].rsplit("/", 1)[1])
@@ -205,20 +152,22 @@ class S3Store(Store):
         there = self.call("head_object", path, ChecksumMode="ENABLED")
         return there["ContentLength"], crc32c_number(there.get("ChecksumCRC32C"))
 
-    def put(self, path: str, data: bytes) -> None:
+    def look(self, path: str) -> Seen:
+        try:
+            return Seen(self.call("head_object", path)["ETag"])
+        except FileNotFoundError:
+            return Seen(None)
+
+    def put(self, path: str, data: bytes, seen: Seen | None = None) -> None:
         # The store compares the checksum with the bytes that arrived, and keeps it for `checksum`.
         known = {"ChecksumAlgorithm": "CRC32C", "ChecksumCRC32C": crc32c_text(data)}
-        self.call("put_object", path, Body=data, **known)
-
-    def create(self, path: str, data: bytes) -> bool:
         try:
-            self.call("put_object", path, Body=data, IfNoneMatch="*")
-        except ChangedError:
-            return False
-        return True
+            self.call("put_object", path, Body=data, **known, **_condition(seen))
+        except FileNotFoundError:
+            raise ChangedError(f"{path}: it was deleted while it was written") from None
 
-    def upload(self, path: str) -> Upload:
-        return _MultipartUpload(self, path)
+    def upload(self, path: str, seen: Seen | None = None) -> Upload:
+        return _MultipartUpload(self, path, seen)
 
     def copy(self, path: str, target: str) -> None:
         bucket, key = bucket_and_key(path)
@@ -250,11 +199,18 @@ class S3Store(Store):
                     self.call("abort_multipart_upload", path, UploadId=found["UploadId"])
 
 
+def _condition(seen: Seen | None) -> dict[str, str]:
+    """The arguments of a request that replaces only what was seen."""
+    if seen is None:
+        return {}
+    return {"IfMatch": seen.version} if seen.version else {"IfNoneMatch": "*"}
+
+
 class _MultipartUpload:
     """An upload in parts."""
 
-    def __init__(self, store: S3Store, path: str) -> None:
-        self._store, self._path = store, path
+    def __init__(self, store: S3Store, path: str, seen: Seen | None) -> None:
+        self._store, self._path, self._condition = store, path, _condition(seen)
         self._mark = uuid.uuid4().hex
         begun = store.call(
             "create_multipart_upload",
@@ -284,89 +240,18 @@ class _MultipartUpload:
                 UploadId=self._id,
                 ChecksumType="FULL_OBJECT",
                 MultipartUpload={"Parts": self._parts},
+                **self._condition,
             )
         except FileNotFoundError:
-            # The upload no longer exists. If the answer to an earlier try was lost, it is complete,
-            # and the object has this upload's mark.
-            there = self._store.call("head_object", self._path)
+            # The upload or the object that it replaces no longer exists. If the answer to an earlier try
+            # was lost, the upload is complete, and the object has its mark.
+            try:
+                there = self._store.call("head_object", self._path)
+            except FileNotFoundError:
+                there = {}
             if there.get("Metadata", {}).get("upload") != self._mark:
                 raise aborted(self._path) from None
 
     def give_up(self) -> None:
         with contextlib.suppress(FileNotFoundError):
             self._store.call("abort_multipart_upload", self._path, UploadId=self._id)
-
-
-# Where `_parse_listing` puts the objects of a page: (key, size in bytes, nanoseconds since the epoch).
-_FILES = "Files"
-
-
-def _parse_listing(
-    response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: Any
-) -> None:
-    """Parses the objects of a listing before botocore does, for which a thousand take 60 ms instead of 4."""
-    if response_dict["status_code"] != 200:
-        return
-    root = ElementTree.fromstring(response_dict["body"])
-    space = root.tag.removesuffix("ListBucketResult")
-    is_quoted = root.findtext(f"{space}EncodingType") == "url"
-    files = customized_response_dict[_FILES] = []
-    for found in root.findall(f"{space}Contents"):
-        values = {child.tag: child.text or "" for child in found}
-        key = values[f"{space}Key"]
-        size, modified = int(values[f"{space}Size"]), _nanoseconds(values[f"{space}LastModified"])
-        files.append((unquote_str(key) if is_quoted else key, size, modified))
-        root.remove(found)
-    response_dict["body"] = ElementTree.tostring(root)
-
-
-def _nanoseconds(time: str) -> int:
-    """A time of a listing, in nanoseconds since the epoch."""
-    try:
-        when = datetime.fromisoformat(time.replace("Z", "+00:00"))
-    except ValueError:  # Other stores may write it in another way that S3 allows.
-        when = parse_timestamp(time)
-    return int(when.timestamp() * 1e9)
-
-
-def _files(prefix: str, page: Mapping[str, Any]) -> list[FileInfo]:
-    """The objects of a page, given the URL that its listing is for."""
-    bucket, _ = bucket_and_key(prefix)
-    return [FileInfo(f"s3://{bucket}/{key}", size, at) for key, size, at in page.get(_FILES, ())]
-
-
-class _BeyondEnd(OSError):
-    """A range that begins at or after the end of its object."""
-
-
-def _may_pass(error: BotoCoreError | ClientError) -> bool:
-    """Whether the same request may succeed a moment later."""
-    if isinstance(error, ClientError):
-        return backoff.may_pass(_status(error))
-    return isinstance(error, HTTPClientError)  # No answer arrived, or only a part of one.
-
-
-def _status(error: ClientError) -> int:
-    """The HTTP status of an answer, or the one that its error code stands for."""
-    answered = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
-    return _STATUSES.get(error.response.get("Error", {}).get("Code", ""), answered)
-
-
-def _job_error(error: BotoCoreError | ClientError, path: str, reads: bool) -> Exception:
-    """The error that one of boto3's means to a job; arguments as for `refusal`."""
-    if isinstance(error, _NO_CREDENTIALS):
-        return no_credentials(path, error, _SIGN_IN)
-    if isinstance(error, ParamValidationError):
-        return UsageError(f"{path}: {one_line(error)}")
-    if not isinstance(error, ClientError):
-        return failing(path, error)
-    status, details = _status(error), error.response.get("Error", {})
-    code = str(details.get("Code", ""))
-    if code == "NoSuchBucket":
-        return no_bucket(path)
-    if status == 416:
-        return _BeyondEnd(f"{path}: it ends before")
-    answered = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", "")
-    words = dict.fromkeys([str(answered), code])  # Without a body, the code repeats the status.
-    answer = one_line(f"{' '.join(words)}: {details.get('Message', '')}")
-    return refusal(path, status, answer, _SIGN_IN, reads)

@@ -1,0 +1,1 @@
+"""Amazon S3 and compatible stores, through boto3."""
