@@ -6,8 +6,9 @@ range of bytes of a run. A run is a sequence of blocks; its index says which has
 
 from __future__ import annotations
 
+import itertools
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -125,35 +126,18 @@ class RunBuilder:
             self._file = None
 
     def _write(self) -> Iterator[RunIndex]:
-        blocks = self._blocks
-        hashes = np.concatenate([block.hashes for block in blocks])
-        splits = np.concatenate([block.splits for block in blocks])
-        lengths = np.concatenate([block.payloads.lengths for block in blocks])
-        stops = np.concatenate([block.payloads.ends for block in blocks])
-        numbers = np.repeat(np.arange(len(blocks)), [len(block.hashes) for block in blocks])
-        datas = [block.payloads.data for block in blocks]
+        records = _Sorted(self._blocks)
         self._clear()
-
-        order = _in_order(splits, hashes)
-        hashes, splits, lengths = hashes[order], splits[order], lengths[order]
-        stops, numbers = stops[order], numbers[order]
-        known = self._shards_of is not None
-        owners = self._shards_of(splits, hashes) if self._shards_of else splits.astype(np.int64)
-        edges = _edges(owners, lengths, _KNOWN_BYTES if known else _UNKNOWN_BYTES)
+        splits, hashes = records.splits, records.hashes
+        if self._shards_of:
+            edges = _edges(self._shards_of(splits, hashes), records.lengths, _KNOWN_BYTES)
+        else:
+            edges = _edges(splits.astype(np.int64), records.lengths, _UNKNOWN_BYTES)
         if self._file is None:
             self._file = self._spool.create()
         at = [self._file.size]
-        for first, last in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-            rows = slice(first, last)
-            spans = zip(
-                numbers[rows].tolist(),
-                (stops[rows] - lengths[rows]).tolist(),
-                stops[rows].tolist(),
-                strict=True,
-            )
-            data = b"".join([datas[number][start:stop] for number, start, stop in spans])
-            payloads = Ragged(lengths[rows], data)
-            self._file.append(Block(hashes[rows], splits[rows], payloads).pack())
+        for first, last in itertools.pairwise(edges.tolist()):
+            self._file.append(records.block(slice(first, last)).pack())
             at.append(self._file.size)
         firsts, lasts = edges[:-1], edges[1:] - 1
         places = np.array(at, np.int64)
@@ -163,6 +147,35 @@ class RunBuilder:
         if not self._spool.on_disk:
             self._file.publish()
             self._file = None
+
+
+class _Sorted:
+    """The records of some blocks, by split and hash; their payloads are copied one block at a time.
+
+    Attributes:
+        splits: uint8 [n].
+        hashes: uint64 [n].
+        lengths: int64 [n], the sizes of the payloads in bytes.
+    """
+
+    def __init__(self, blocks: Sequence[Block]) -> None:
+        hashes = np.concatenate([block.hashes for block in blocks])
+        splits = np.concatenate([block.splits for block in blocks])
+        lengths = np.concatenate([block.payloads.lengths for block in blocks])
+        stops = np.concatenate([block.payloads.ends for block in blocks])
+        numbers = np.repeat(np.arange(len(blocks)), [len(block.hashes) for block in blocks])
+        order = _in_order(splits, hashes)
+        self.hashes, self.splits, self.lengths = hashes[order], splits[order], lengths[order]
+        self._stops, self._numbers = stops[order], numbers[order]
+        self._datas = [block.payloads.data for block in blocks]
+
+    def block(self, rows: slice) -> Block:
+        """A block of consecutive records."""
+        lengths, stops = self.lengths[rows], self._stops[rows]
+        columns = self._numbers[rows], stops - lengths, stops
+        spans = zip(*(column.tolist() for column in columns), strict=True)
+        data = b"".join([self._datas[number][start:stop] for number, start, stop in spans])
+        return Block(self.hashes[rows], self.splits[rows], Ragged(lengths, data))
 
 
 def _in_order(splits: np.ndarray, hashes: np.ndarray) -> np.ndarray:

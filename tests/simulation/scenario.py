@@ -202,6 +202,10 @@ def simulate(seed: int) -> Counter[str]:
                 runner.let_zombies_end()
                 _check(job, world, f"{what}: after zombies")
             ended = _run(job, world, runner, what)
+            if ended != "complete":
+                # A note would show that its process is dead, which here is the process of all runs.
+                for path in [path for path in world.objects if RUNNING in path]:
+                    del world.objects[path]
             struck += world.struck
             struck[f"runs: {ended}"] += 1
             _check(job, world, what)
@@ -228,9 +232,6 @@ def _run(job: Job, world: World, runner: Runner, what: str) -> str:
         if f"{OUTPUT}/manifest.json" not in world.objects:
             return "failed"
     except (Crash, Died):
-        # Its note would show that its process is dead, which here is the process of all runs.
-        for path in [path for path in world.objects if RUNNING in path]:
-            del world.objects[path]
         return "crashed"
     except JobError:
         return "refused"
