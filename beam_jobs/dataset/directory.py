@@ -166,7 +166,7 @@ def begin_moves(directory: str) -> None:
 
 
 def check_moves(directory: str, expected: bool) -> None:
-    """Ends an attempt that was believed dead while the job went on to its next steps.
+    """Ends an attempt that was believed dead, if the job has reached its next steps meanwhile.
 
     Attempts at writing a shard end if records have begun to move, and attempts at moving records if the
     dataset is complete. A file that was looked at before this check is replaced only if it is still the same.

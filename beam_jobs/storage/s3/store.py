@@ -164,6 +164,8 @@ class S3Store(RangeListed):
         try:
             self.call("put_object", path, Body=data, **known, **_condition(seen))
         except FileNotFoundError:
+            if seen is None:
+                raise
             raise ChangedError(f"{path}: it was deleted while it was written") from None
 
     def upload(self, path: str, seen: Seen | None = None) -> Upload:
