@@ -51,7 +51,6 @@ class ShardFile(contextlib.ExitStack):
         check_moves(directory, expected=False)
         self._file = self.enter_context(NewFile(directory, name, seen))
         self._lengths: list[np.ndarray] = []
-        self._crc = 0
         self.index_bytes = self.index_crc32c = self.largest = 0
 
     def write(self, frames: bytes, lengths: np.ndarray) -> None:
@@ -62,7 +61,6 @@ class ShardFile(contextlib.ExitStack):
             lengths: The size of each framed record in bytes, int64 [n].
         """
         self._file.write(frames)
-        self._crc = google_crc32c.extend(self._crc, frames)
         self._lengths.append(lengths)
 
     def commit(self) -> Shard:
@@ -77,4 +75,4 @@ class ShardFile(contextlib.ExitStack):
         self.index_bytes, self.index_crc32c = len(index), google_crc32c.value(index)
         self.largest = int(lengths.max(initial=0))
         self._file.publish()
-        return Shard(self._name, len(lengths), int(lengths.sum()), self._crc)
+        return Shard(self._name, len(lengths), self._file.size, self._file.crc32c)

@@ -122,11 +122,15 @@ class NewFile:
         directory: The dataset's directory, on any Beam filesystem.
         name: The file's path relative to the directory.
         seen: What it may replace, from `look`; None for anything.
+
+    Attributes:
+        size: The bytes written so far.
+        crc32c: Their checksum.
     """
 
     def __init__(self, directory: str, name: str, seen: Seen | None = None) -> None:
         self._directory, self._name, self._seen = directory, name, seen
-        self._size = self._crc32c = 0
+        self.size = self.crc32c = 0
         self._published = False
 
     def __enter__(self) -> NewFile:
@@ -141,9 +145,8 @@ class NewFile:
     def write(self, data: bytes) -> None:
         """Appends bytes."""
         self._destination.write(data)
-        if self._seen:
-            self._size += len(data)
-            self._crc32c = google_crc32c.extend(self._crc32c, data)
+        self.size += len(data)
+        self.crc32c = google_crc32c.extend(self.crc32c, data)
 
     def publish(self) -> None:
         """Makes the file appear, replacing one of the same name.
@@ -169,7 +172,7 @@ class NewFile:
             found = size_and_crc(join(self._directory, self._name))
         except FileNotFoundError:
             return False
-        return found == (self._size, self._crc32c)
+        return found == (self.size, self.crc32c)
 
     def __exit__(self, *_: object) -> None:
         if not self._published:
