@@ -83,6 +83,7 @@ class FoundRecords(NamedTuple):
         classes: Labels of rejected inputs, which are classes whether or not a record has them.
         learned: The argument of `Learner.add`; None if there is nothing to learn.
         words: The number of words in the training split, if they are counted.
+        word_hashes: The sum of their hashes.
         duplicates: uint8 [m], the splits of records that were dropped.
         texts: The number of texts that the records were cut from.
     """
@@ -95,6 +96,7 @@ class FoundRecords(NamedTuple):
     classes: Collection[Label] = ()
     learned: Any = None
     words: int = 0
+    word_hashes: int = 0
     duplicates: np.ndarray = np.empty(0, np.uint8)
     texts: int = 0
 
@@ -171,6 +173,7 @@ class FirstPass(abc.ABC):
             summary.add_sizes(part.splits, part.sizes)
             summary.add_duplicates(part.duplicates)
             summary.words += part.words
+            summary.word_hashes += part.word_hashes
             summary.texts += part.texts + len(part.duplicates)
             if learner and part.learned is not None:
                 learner.add(part.learned)

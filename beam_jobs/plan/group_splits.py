@@ -6,6 +6,7 @@ With labels, this is the greedy search of scikit-learn's StratifiedGroupKFold, f
 from __future__ import annotations
 
 import math
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from beam_jobs.errors import DataError
 from beam_jobs.plan.labels import LabelHashes
 from beam_jobs.plan.placement import ALL, Placement
 from beam_jobs.plan.shards import loss_error
@@ -37,30 +39,46 @@ class GroupSizes(Divisible):
         inputs: The number of listed inputs that were read.
         sizes: The size of the part of each group that has one label; None if there are more than
             `MAX_GROUPS` parts.
+        checksum: The `_checksum` of all sizes that were added; it stays in one piece.
     """
 
     inputs: int = 0
     sizes: Counter[Part] | None = field(default_factory=Counter)
+    checksum: int = 0
 
     def add(self, block: LabelHashes, sizes: Iterable[int] | None = None) -> None:
         """Adds records by their groups and labels, with the size of each; by default 1."""
         labels = map(block.names.__getitem__, block.codes.tolist())
         parts = zip(block.hashes.tolist(), labels, strict=True)
-        if sizes is None:
-            self._update(Counter(parts))
-            return
         sums: Counter[Part] = Counter()
-        for part, size in zip(parts, sizes, strict=True):
-            sums[part] += size
+        if sizes is None:
+            sums.update(parts)
+        else:
+            for part, size in zip(parts, sizes, strict=True):
+                sums[part] += size
+        self.checksum += _checksum(sums)
         self._update(sums)
+
+    def check(self) -> None:
+        """Checks that the sizes are all that were added.
+
+        Raises:
+            DataError: The runner lost or repeated pieces.
+        """
+        if self.sizes is not None and _checksum(self.sizes) != self.checksum:
+            raise DataError(
+                "the runner lost or repeated sizes of groups while they were dealt to splits; no "
+                "dataset was written, run the job again"
+            )
 
     def merge(self, other: GroupSizes) -> None:
         """Adds the sizes that another object has counted."""
         self.inputs += other.inputs
+        self.checksum += other.checksum
         self._update(other.sizes)
 
     def pieces(self) -> Iterator[tuple[Any, GroupSizes]]:
-        yield (), GroupSizes(self.inputs, None if self.sizes is None else Counter())
+        yield (), GroupSizes(self.inputs, None if self.sizes is None else Counter(), self.checksum)
         for number, some in parts_of(self.sizes or {}, _part_bytes):
             yield number, GroupSizes(sizes=Counter(some))
 
@@ -71,6 +89,11 @@ class GroupSizes(Divisible):
         self.sizes.update(sizes)
         if len(self.sizes) > MAX_GROUPS:
             self.sizes = None
+
+
+def _checksum(sizes: Mapping[Part, int]) -> int:
+    """A sum over all parts that is another if a part is missing or has another size."""
+    return sum((hash_ ^ zlib.crc32(text_bytes(label))) * n for (hash_, label), n in sizes.items())
 
 
 def _part_bytes(part: Part) -> bytes:
@@ -137,7 +160,11 @@ def deal_groups(found: GroupSizes, to: Splits) -> GroupSplits | None:
     shares of all labels, and of all records, grows least there. Groups of one size come in the order
     of their hashes, so the result depends on nothing but the sizes and the hashes. The first split
     wins a tie.
+
+    Raises:
+        DataError: The runner lost or repeated pieces of the sizes.
     """
+    found.check()
     if found.sizes is None:
         return None
     groups: dict[int, Counter[str]] = {}

@@ -9,6 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
+from beam_jobs.errors import DataError
 from beam_jobs.plan.summary import check_labels
 from beam_jobs.records.pieces import PIECE_BYTES, Divisible, batches, parts_of, text_bytes
 
@@ -20,6 +21,14 @@ _SLICE = 1 << 12
 
 # What a record takes beside its label, and an array beside its values, pickled.
 _RECORD_BYTES, _ARRAY_BYTES = 24, 200
+
+
+def unseen_label(label: str) -> DataError:
+    """The error of a label that an earlier step has not seen."""
+    return DataError(
+        f"label {label!r} was not seen when splits were planned: the runner lost records, or the "
+        "inputs have changed while the job ran; no dataset was written, run it again"
+    )
 
 
 @dataclass(frozen=True)
@@ -97,8 +106,14 @@ class LabelBins:
         }
 
     def of(self, label: str, hashes: np.ndarray) -> np.ndarray:
-        """The bin of each hash, int64 [n]."""
-        bits = self.bits[label]
+        """The bin of each hash, int64 [n].
+
+        Raises:
+            DataError: The label was not counted.
+        """
+        bits = self.bits.get(label)
+        if bits is None:
+            raise unseen_label(label)
         if not bits:
             return np.zeros(len(hashes), np.int64)
         return (hashes >> np.uint64(64 - bits)).astype(np.int64)

@@ -18,7 +18,7 @@ from functools import cached_property
 import numpy as np
 
 from beam_jobs.errors import DataError
-from beam_jobs.plan.labels import Histogram, LabelBins, LabelCounts, LabelHashes
+from beam_jobs.plan.labels import Histogram, LabelBins, LabelCounts, LabelHashes, unseen_label
 from beam_jobs.plan.placement import ALL, Placement
 from beam_jobs.plan.shards import loss_error
 from beam_jobs.plan.summary import Summary
@@ -164,10 +164,7 @@ class Strata:
             DataError: A label was not seen when splits were planned.
         """
         if new := next((name for name in block.names if name not in self._rows), None):
-            raise DataError(
-                f"label {new!r} was not seen when splits were planned: the runner lost records, or "
-                "the inputs have changed while the job ran; no dataset was written, run it again"
-            )
+            raise unseen_label(new)
         rows = np.array([self._rows[name] for name in block.names], np.int64)[block.codes]
         return (block.hashes[:, None] >= self.edges[rows]).sum(axis=1).astype(np.uint8)
 

@@ -137,6 +137,7 @@ class Summary(Divisible):
         inputs: The number of listed inputs that were read.
         texts: The number of texts before they are cut into windows, dropped ones included.
         words: The number of words in the texts of the training split, if they are counted.
+        word_hashes: The sum of their `word_hashes`.
         rejects: The first known rejects in the order of their keys.
     """
 
@@ -146,6 +147,7 @@ class Summary(Divisible):
     inputs: int = 0
     texts: int = 0
     words: int = 0
+    word_hashes: int = 0
     rejects: list[Reject] = field(default_factory=list)
 
     @classmethod
@@ -201,6 +203,7 @@ class Summary(Divisible):
         self.inputs += other.inputs
         self.texts += other.texts
         self.words += other.words
+        self.word_hashes += other.word_hashes
         for feature, labels in other.labels.items():
             self.add_labels(labels, feature)
         self.add_sample(other.sample)

@@ -7,21 +7,28 @@ import pytest
 from beam_jobs.__main__ import main
 from beam_jobs.dataset import encoded_records
 from beam_jobs.pipeline import commit
-from tests.simulation.scenario import TEXT, flags_of, job_of, simulate
+from tests.simulation.scenario import JOBS, flags_of, job_of, simulate
 from tests.simulation.world import World
 from tests.support.datasets import files_of
 
 PARTS, SEEDS = 10, 50
 
 # Seeds of a campaign that found a fault.
-FOUND: list[int] = []
+FOUND = [37, 123]
 
 
-def test_the_simulated_runner_writes_what_beams_own_writes(tmp_path):
-    assert main([*flags_of(TEXT), "--output", str(tmp_path / "out")]) == 0
+@pytest.mark.parametrize(
+    ("command", "names"),
+    [
+        ("text", ("text", "merged", "replaced")),
+        *((name, (name,)) for name in ("sensors", "dropped", "windows", "grouped")),
+    ],
+)
+def test_the_simulated_runner_writes_what_beams_own_writes(tmp_path, command, names):
+    assert main([*flags_of(command), "--output", str(tmp_path / "out")]) == 0
     theirs = files_of(tmp_path / "out")
     del theirs["manifest.json"]  # It has versions of packages.
-    for name in ("text", "merged", "replaced"):
+    for name in names:
         found = dict(job_of(name).expected)
         assert found.pop("manifest.json")
         assert found == theirs
@@ -74,4 +81,4 @@ def test_a_job_that_does_not_count_its_records_is_caught(monkeypatch):
 
     monkeypatch.setattr(encoded_records, "check_records", lambda *_: None)
     monkeypatch.setattr(commit, "reconcile", trusting)
-    assert first_failure(range(0, 5000, 5)) is not None
+    assert first_failure(range(0, 5000, len(JOBS))) is not None

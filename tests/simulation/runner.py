@@ -96,6 +96,7 @@ class Runner:
 
     def _combined(self, fn: Any, elements: list[Any]) -> Any:
         """Combines elements in accumulators of any number."""
+        fn = beam.CombineFn.maybe_from_callable(fn)
         accumulators = []
         for bundle in self._bundles(elements):
             accumulator = fn.create_accumulator()

@@ -11,7 +11,7 @@ import tempfile
 import traceback
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -90,7 +90,8 @@ def _inputs() -> Path:
     """A folder of texts and recordings, some of which become rejects."""
     folder = Path(tempfile.mkdtemp(prefix="simulation-"))
     for name in "ab":
-        lines = [json.dumps({"text": f"{name} {n % 7} {n}", "label": n % 3}) for n in range(30)]
+        numbers = [*range(26), *range(4)]  # The last texts are like the first ones.
+        lines = [json.dumps({"text": f"{name} {n % 7} {n}", "label": n % 3}) for n in numbers]
         lines[3] = "{"
         (folder / f"{name}.jsonl").write_text("\n".join(lines))
     for n in range(14):
@@ -104,19 +105,32 @@ def _command(*flags: str) -> tuple[beam.PTransform, Output | None]:
     return command.transform, command.output
 
 
-TEXT = ("text", "--input", "*.jsonl", "--label_field", "label", "--tokens", "words")
+_TEXT = ("text", "--input", "*.jsonl", "--label_field", "label")
+_WORDS = (*_TEXT, "--tokens", "words")
+_FEW_WORDS = (*_WORDS, "--vocabulary_size", "9")
+_WINDOWS = (*_TEXT, "--tokens", "bpe", "--vocabulary_size", "264", "--window", "3")
 _SENSORS = ("sensors", "--input", "*.npy", "--label", "none", "--balance", "bytes")
 _SPLITS = ("--splits", "train=0.7,val=0.3", "--num_shards", "train=3,val=2")
 _HERE = ("--direct_num_workers", "1")  # No other process, whose store would be another.
 
 
-def flags_of(flags: tuple[str, ...], *more: str) -> tuple[str, ...]:
-    return (
-        *(str(_inputs() / flag) if "*" in flag else flag for flag in flags),
-        *_SPLITS,
-        *_HERE,
-        *more,
-    )
+# The flags of each command.
+_COMMANDS = {
+    "text": _WORDS,
+    "merged": _WORDS,
+    "sensors": _SENSORS,
+    "dropped": (*_FEW_WORDS, "--drop_duplicates", "--stratify"),
+    "windows": (*_WINDOWS, "--exact_splits"),
+    "grouped": (*_SENSORS, "--group_by", r"(\d)\.npy", "--exact_splits"),
+    "replaced": (*_WORDS, "--overwrite"),
+}
+JOBS = [*_COMMANDS, "made"]
+
+
+def flags_of(name: str, *more: str) -> tuple[str, ...]:
+    """The flags of a command, without its output."""
+    flags = (str(_inputs() / flag) if "*" in flag else flag for flag in _COMMANDS[name])
+    return (*flags, *_SPLITS, *_HERE, *more)
 
 
 class _Made(beam.PTransform):
@@ -129,27 +143,16 @@ class _Made(beam.PTransform):
         return given | WriteShards(OUTPUT, _SCHEMA, 3, splits=splits)
 
 
-_TRANSFORMS: dict[str, Callable[[], tuple[beam.PTransform, Output | None]]] = {
-    "text": lambda: _command(*flags_of(TEXT)),
-    "merged": lambda: _command(*flags_of(TEXT)),
-    "sensors": lambda: _command(*flags_of(_SENSORS)),
-    "made": lambda: (_Made(), None),
-    "replaced": lambda: _command(*flags_of(TEXT, "--overwrite")),
-}
-
-JOBS = list(_TRANSFORMS)
-
-
 @functools.cache
 def job_of(name: str) -> Job:
     """A job, after an undisturbed run of it."""
     world, chance, merges = World(), random.Random(name), name == "merged"
     with simulated(world, chance, merges):
         if name == "replaced":
-            older, _ = _command(*flags_of(TEXT, "--seed", "9"))
+            older, _ = _command(*flags_of("text", "--seed", "9"))
             Runner(world, chance).run(nodes_of(older))
         before = dict(world.objects)
-        transform, output = _TRANSFORMS[name]()
+        transform, output = (_Made(), None) if name == "made" else _command(*flags_of(name))
         nodes = nodes_of(transform)
         Runner(world, chance).run(nodes)
     assert not [path for path in world.objects if "/.staging/" in path], world.objects
@@ -163,8 +166,6 @@ def _drawn_faults(chance: random.Random) -> Faults:
         for each in fields(Faults)
     }
     rates["crash"] /= 5
-    # Of words that are as frequent, one lost and another repeated leave all counts as they were.
-    rates[chance.choice(["lost", "repeated"])] = 0.0
     return Faults(**rates)
 
 

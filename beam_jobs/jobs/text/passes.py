@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, compress
@@ -14,7 +15,7 @@ from beam_jobs.jobs.passes import EncodedRecords, FirstPass, FoundRecords, Learn
 from beam_jobs.jobs.text.split_texts import split_texts
 from beam_jobs.jobs.text.subwords import Subwords
 from beam_jobs.jobs.text.texts import Texts
-from beam_jobs.jobs.text.tokens import Tokenizer, WordCounts, words
+from beam_jobs.jobs.text.tokens import Tokenizer, WordCounts, word_hashes, words
 from beam_jobs.jobs.text.windows import slice_of, window_bounds
 from beam_jobs.plan.group_splits import GroupSizes
 from beam_jobs.plan.labels import LabelHashes
@@ -87,7 +88,7 @@ class TextFirstPass(FirstPass):
 
     def found(self, task: Task) -> Iterator[FoundRecords]:
         for texts, splits, duplicates in split_texts(self.job, task, self.rules):
-            counted: list[bytes] | None = None
+            counted: Counter[bytes] | None = None
             text_per_token: float = _TEXT_BYTES_PER_TOKEN[self.job.tokens]
             if self.job.tokens == "words":
                 training = (splits == self.rules.placement.splits.training).tolist()
@@ -96,8 +97,8 @@ class TextFirstPass(FirstPass):
                     for number in range(len(self.job.text_features))
                     for text in compress(texts.of_field(number), training)
                 )
-                counted = words(joined)
-                text_per_token = len(joined) / len(counted) if counted else text_per_token
+                counted = Counter(words(joined))
+                text_per_token = len(joined) / counted.total() if counted else text_per_token
             if self.job.window:
                 found = self._windows(texts, splits)
             else:
@@ -106,7 +107,8 @@ class TextFirstPass(FirstPass):
             yield found._replace(
                 classes=texts.classes,
                 learned=counted,
-                words=len(counted or ()),
+                words=counted.total() if counted else 0,
+                word_hashes=word_hashes(counted) if counted else 0,
                 duplicates=duplicates,
                 texts=len(texts.keys),
             )

@@ -7,8 +7,10 @@ punctuation are those of ASCII, words are separated by ASCII whitespace.
 from __future__ import annotations
 
 import heapq
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -35,6 +37,14 @@ def words(text: bytes) -> list[bytes]:
     return text.lower().translate(None, _PUNCTUATION).split()
 
 
+def word_hashes(counts: Mapping[bytes, int]) -> int:
+    """The sum of a hash of each word, once for each of its occurrences.
+
+    It shows a loss that their number hides: one word lost, and another as frequent repeated.
+    """
+    return sum(zlib.crc32(word) * n for word, n in counts.items())
+
+
 _IS_SPACE = np.array([bytes([octet]).isspace() for octet in range(256)])
 
 _IS_KEPT = np.array([bool(words(bytes([octet]))) for octet in range(256)])
@@ -50,8 +60,8 @@ class WordCounts(Divisible):
     def __init__(self, counts: Mapping[bytes, int] | None = None) -> None:
         self.counts: Counter[bytes] = Counter(counts)
 
-    def add(self, part: list[bytes], /) -> None:
-        """Adds words."""
+    def add(self, part: Mapping[bytes, int], /) -> None:
+        """Adds words with the number of their occurrences."""
         self.counts.update(part)
 
     def merge(self, other: WordCounts) -> None:
@@ -162,14 +172,28 @@ def smallest_wanted(_: None, found: Iterable[tuple[Pair, int]], size: int) -> Pa
     return 0, b""
 
 
+class WordRanking(NamedTuple):
+    """The most frequent words of a piece.
+
+    Attributes:
+        words: The number of all its words.
+        hashes: The `word_hashes` of all its words.
+        different: The number of its different words.
+        frequent: The most frequent ones.
+    """
+
+    words: int
+    hashes: int
+    different: int
+    frequent: list[Pair]
+
+
 def frequent_words(counts: WordCounts, smallest: Pair) -> WordRanking:
-    """The words of a piece that are as large as some pair, and the number of all its words."""
-    chosen = [pair for pair in _pairs(counts) if pair >= smallest]
-    return counts.counts.total(), chosen
-
-
-# The number of words counted in a piece, and the (count, word) of its most frequent ones.
-WordRanking = tuple[int, list[Pair]]
+    """The words of a piece that are as large as some pair."""
+    found = counts.counts
+    pairs = list(_pairs(counts))
+    chosen = [pair for pair in pairs if pair >= smallest]
+    return WordRanking(found.total(), word_hashes(found), len(pairs), chosen)
 
 
 def rank_words(
@@ -185,18 +209,26 @@ def rank_words(
     Raises:
         DataError: Counts were lost or repeated by the runner.
     """
-    totals, rankings = [], []
-    for total, ranked in pieces:
-        totals.append(total)
-        rankings += ranked
-    counted = sum(totals)
+    counted, hashes, different = 0, 0, 0
+    frequent: list[Pair] = []
+    for piece in pieces:
+        counted += piece.words
+        hashes += piece.hashes
+        different += piece.different
+        frequent += piece.frequent
+    wanted = min(size - RESERVED_IDS, different)
     if counted != summary.words:
-        raise DataError(
-            f"the texts have {summary.words} words, {counted} were counted for the vocabulary. The "
-            "runner lost or repeated some: no dataset was written, run the job again"
-        )
-    chosen = heapq.nlargest(size - RESERVED_IDS, rankings)
-    return (PADDING, UNKNOWN, *(word for _, word in chosen))
+        problem = f"the texts have {summary.words} words, {counted} were counted for the vocabulary"
+    elif hashes != summary.word_hashes:
+        problem = "the words that were counted for the vocabulary are not those of the texts"
+    elif len(frequent) < wanted:
+        problem = f"the vocabulary needs {wanted} words, {len(frequent)} of {different} were ranked"
+    else:
+        chosen = heapq.nlargest(wanted, frequent)
+        return (PADDING, UNKNOWN, *(word for _, word in chosen))
+    raise DataError(
+        f"{problem}. The runner lost or repeated some: no dataset was written, run the job again"
+    )
 
 
 def vocabulary_file(vocabulary: tuple[bytes, ...]) -> bytes:

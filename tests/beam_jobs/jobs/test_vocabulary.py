@@ -13,6 +13,7 @@ from apache_beam.testing.util import assert_that, equal_to
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from beam_jobs.errors import DataError
 from beam_jobs.jobs.text import tokens
 from beam_jobs.jobs.text.tokens import (
     Tokenizer,
@@ -22,6 +23,7 @@ from beam_jobs.jobs.text.tokens import (
     rank_words,
     smallest_wanted,
     vocabulary_file,
+    word_hashes,
     words,
 )
 from beam_jobs.pipeline.steps import AsMerged
@@ -55,7 +57,11 @@ def vocabulary(counted: Counter[bytes], size: int) -> tuple[bytes, ...]:
     found = [mark for piece in pieces for mark in marks(piece)]
     smallest = smallest_wanted(None, found, size - RESERVED_IDS)
     frequent = [frequent_words(piece, smallest) for piece in pieces]
-    return rank_words(None, Summary([], words=counted.total()), frequent, size)
+    return rank_words(None, summary_of(counted), frequent, size)
+
+
+def summary_of(counted: Counter[bytes]) -> Summary:
+    return Summary([], words=counted.total(), word_hashes=word_hashes(counted))
 
 
 def counts_of(given_texts: list[str]) -> Counter[bytes]:
@@ -144,19 +150,20 @@ def test_few_words_are_ranked_but_all_that_may_be_in_the_vocabulary(counted, siz
     pieces = [WordCounts(dict(list(counted.items())[n::parts])) for n in range(parts)]
     found = [mark for piece in pieces for mark in marks(piece)]
     smallest = smallest_wanted(None, found, size)
-    chosen = [pair for piece in pieces for pair in frequent_words(piece, smallest)[1]]
+    chosen = [pair for piece in pieces for pair in frequent_words(piece, smallest).frequent]
     every = sorted(((n, word) for word, n in counted.items()), reverse=True)
     assert sorted(chosen, reverse=True)[:size] == every[:size]
     assert len(chosen) <= 2 * size + 2 * parts
     assert sum(more for _, more in found) == len(every)
 
 
-def check_transform(parts: list[WordCounts], total: int, size: int) -> None:
+def check_transform(parts: list[WordCounts], size: int) -> None:
     """The transform builds the vocabulary that the functions build."""
-    expected = vocabulary(merged(parts, WordCounts).counts, size)
+    every = merged(parts, WordCounts).counts
+    expected = vocabulary(every, size)
     options = PipelineOptions(["--allow_unsafe_triggers"])
     with test_pipeline.TestPipeline(options=options) as pipeline:
-        counted = pipeline | "Summary" >> beam.Create([Summary([], words=total)])
+        counted = pipeline | "Summary" >> beam.Create([summary_of(every)])
         summary = AsMerged(counted, lambda: Summary([]))
         built = pipeline | beam.Create(parts) | BuildVocabulary(size, summary)
         assert_that(built, equal_to([expected]))
@@ -168,12 +175,34 @@ def test_the_transform_merges_counts_of_all_bundles(monkeypatch, size, held):
     monkeypatch.setattr(tokens, "_WORDS_HELD", held)
     texts = [*NASTY, "a a b"]
     parts = [WordCounts(counts_of(texts[:3])), WordCounts(counts_of(texts[3:]))]
-    check_transform(parts, counts_of(texts).total(), size)
+    assert merged(parts, WordCounts).counts == counts_of(texts)
+    check_transform(parts, size)
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda found: found[1:], "the texts have 5 words, 3 were counted"),
+        (lambda found: [*found, found[0]], "the texts have 5 words, 7 were counted"),
+        (lambda found: [found[1], found[1], *found[2:]], "are not those of the texts"),
+        (
+            lambda found: [found[0]._replace(frequent=[]), *found[1:]],
+            "the vocabulary needs 3 words, 2 of 3 were ranked",
+        ),
+    ],
+)
+def test_words_that_a_runner_lost_or_repeated_are_noticed(change, problem):
+    pieces = [WordCounts(counts_of([text])) for text in ("a a", "b b", "c")]
+    found = [frequent_words(piece, (0, b"")) for piece in pieces]
+    summary = summary_of(counts_of(["a a b b c"]))
+    assert len(rank_words(None, summary, found, 5)) == 5
+    with pytest.raises(DataError, match=f"{problem}.*lost or repeated some"):
+        rank_words(None, summary, change(found), 5)
 
 
 def test_without_words_the_vocabulary_has_the_reserved_ones():
     assert vocabulary(Counter(), 100) == (PADDING, UNKNOWN)
-    check_transform([], 0, 100)
+    check_transform([], 100)
 
 
 def test_a_text_is_cut_to_max_length():

@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from dataclasses import replace
 
 import apache_beam as beam
 import numpy as np
@@ -21,6 +22,7 @@ from beam_jobs.plan.labels import LabelHashes
 from beam_jobs.plan.placement import ALL, Placement
 from beam_jobs.plan.splits import Splits
 from beam_jobs.plan.summary import Summary
+from beam_jobs.records.pieces import merged
 
 THREE = Splits.parse("train=0.7,val=0.15,test=0.15")
 PLACEMENT = Placement(0, THREE, Groups.parse("."))
@@ -29,7 +31,9 @@ sizes_of_groups = st.dictionaries(st.integers(0, 2**64 - 1), st.integers(1, 50),
 
 
 def sizes_of(sizes: dict[int, int]) -> GroupSizes:
-    return GroupSizes(len(sizes), Counter({(group, ALL): n for group, n in sizes.items()}))
+    found = GroupSizes(len(sizes))
+    found.add(block_of(list(sizes)), sizes.values())
+    return found
 
 
 def block_of(groups: list[int], labels: list[str] | None = None) -> LabelHashes:
@@ -105,7 +109,7 @@ def test_with_too_many_groups_hashes_decide(monkeypatch):
         merged.merge(order[3])
         assert deal_groups(merged, THREE) is None
         merged.merge(order[0])
-        assert merged == GroupSizes(5, None)
+        assert (merged.inputs, merged.sizes) == (5, None)
     with Pipeline() as pipeline:
         found = pipeline | beam.Create(parts) | DealGroups(Placement(0, THREE))
         assert_that(found, equal_to([b""]))
@@ -212,8 +216,18 @@ def test_groups_of_one_label_give_every_split_its_share_of_each_label():
     assert counts_of(records, [0.5, 0.3, 0.2]).tolist() == [[20] * 3, [12] * 3, [8] * 3]
 
 
+@pytest.mark.parametrize(
+    "change", [lambda pieces: pieces[:-1], lambda pieces: [*pieces, pieces[-1]]]
+)
+def test_sizes_that_a_runner_lost_or_repeated_end_the_job(change):
+    pieces = [piece for _, piece in sizes_of({n: n + 1 for n in range(20)}).pieces()]
+    deal_groups(merged(pieces, GroupSizes), THREE)
+    with pytest.raises(DataError, match="lost or repeated sizes of groups"):
+        deal_groups(merged(change(pieces), GroupSizes), THREE)
+
+
 def test_inputs_that_a_runner_lost_end_the_job():
-    packed = deal_groups(GroupSizes(3, Counter({(1, ALL): 2})), THREE).pack()
+    packed = deal_groups(replace(sizes_of({1: 2}), inputs=3), THREE).pack()
     summary = Summary.empty(3)
     summary.inputs = 3
     assert check_planned(summary, packed, PLACEMENT) is summary
