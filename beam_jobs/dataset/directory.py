@@ -161,8 +161,16 @@ def prepare_output(directory: str, overwrite: bool, keep: str = "") -> None:
 
 
 def begin_moves(directory: str) -> None:
-    """Says that every shard is written, before any of them changes."""
-    write_file(directory, MARKER, _MOVING)
+    """Says that every shard is written, before any of them changes.
+
+    Raises:
+        UsageError: The directory cannot be written.
+        DataError: The disk is full.
+    """
+    try:
+        write_file(directory, MARKER, _MOVING)
+    except OSError as error:
+        raise not_writable(directory, error) from None
 
 
 def check_moves(directory: str, expected: bool) -> None:

@@ -69,7 +69,7 @@ class Inputs:
         skips: Whether to skip a file that a pattern matches, or a member (`x.zip/name`), given its path.
         dialect: How tables and texts are written.
         key: What a record's key is: "path", or "member" for the paths of members inside their archives.
-        span: The names that are listed, if the inputs are in a store.
+        span: The names that are listed, if the inputs are on a disk or in a store.
     """
 
     patterns: tuple[str, ...]
@@ -143,7 +143,7 @@ class Inputs:
 
     def spans(self, pattern: str) -> list[Span]:
         """The values of `span` with which as many tasks list everything that a pattern matches."""
-        return spans_of_pattern(pattern, _has_index) if self.in_store else [ALL]
+        return spans_of_pattern(pattern, _has_index)
 
     def sources(self, pattern: str, limit: int | None = None) -> Iterator[Source]:
         """Yields the files that one of the patterns matches, and members of its `.zip` and `.tar` files.

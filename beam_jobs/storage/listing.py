@@ -13,10 +13,18 @@ from beam_jobs.errors import UsageError
 from beam_jobs.storage.object_store import FileInfo
 from beam_jobs.storage.objects import is_store, store_of
 from beam_jobs.storage.paths import FIXED, fixed_folder, is_local, is_seen, unescaped
-from beam_jobs.storage.ranges import ALL, Span, listed_in_ranges, spans_of
+from beam_jobs.storage.ranges import ALL, Span, listed_in_ranges, spans_at, spans_of
+
+# With fewer folders than this, those inside them are looked for, up to `_LEVELS` below the first.
+_ENOUGH_FOLDERS = 64
+_LEVELS = 3
+
+# Every task lists the folders above those at which a listing is cut, so it is not cut at folders
+# beside more files than this.
+_MOST_LISTED_AGAIN = 100_000
 
 
-def local_files(pattern: str, in_order: bool = False) -> Iterator[FileInfo]:
+def local_files(pattern: str, in_order: bool = False, span: Span = ALL) -> Iterator[FileInfo]:
     """Yields the local files that a pattern matches, as a shell would.
 
     Symlinked folders are followed; Beam's own walk silently leaves them out. Names that begin with a
@@ -24,6 +32,7 @@ def local_files(pattern: str, in_order: bool = False) -> Iterator[FileInfo]:
 
     Args:
         in_order: Whether to sort each folder by name, which holds its entries in memory.
+        span: The paths that are listed.
     """
     fixed = fixed_folder(pattern)
     top = unescaped(fixed)
@@ -45,8 +54,9 @@ def local_files(pattern: str, in_order: bool = False) -> Iterator[FileInfo]:
             if entry.name.startswith(".") and not hidden:
                 continue
             if _is_folder(entry):
-                yield from walk(path, above | {real})
-            elif wanted.match(path):
+                if span.may_hold(path):
+                    yield from walk(path, above | {real})
+            elif wanted.match(path) and span.holds(path):
                 yield _local_info(entry, path)
 
     return walk(top, frozenset())
@@ -134,9 +144,50 @@ def _local_info(entry: os.DirEntry[str], path: str) -> FileInfo:
 
 
 def spans_of_pattern(pattern: str, is_alone: Callable[[str], bool]) -> list[Span]:
-    """The spans that a listing of a pattern in a store is cut into; arguments as for `spans_of`."""
+    """The spans that as many tasks list: all files that a pattern matches, each in one of them.
+
+    Args:
+        pattern: A pattern on a disk, in a store, or on another filesystem, which is not cut.
+        is_alone: Whether a file is work enough for a task, given its path or URL.
+    """
+    if is_local(pattern):
+        return _local_spans(unescaped(fixed_folder(pattern)), is_alone)
+    if not is_store(pattern):
+        return [ALL]
     with _as_usage_errors(pattern):
         return spans_of(store_of(pattern), unescaped(FIXED.findall(pattern)[0]), is_alone)
+
+
+def _local_spans(top: str, is_alone: Callable[[str], bool]) -> list[Span]:
+    """Spans of the files in a folder on a disk, cut at folders inside it and at files."""
+    found, level, listed = list[str](), [top], 0
+    for _ in range(_LEVELS):
+        folders, files = list[str](), list[str]()
+        for entry in itertools.chain.from_iterable(map(_entries, level)):
+            listed += 1
+            if listed > _MOST_LISTED_AGAIN:
+                return spans_at(found)
+            if _is_folder(entry):
+                folders.append(entry.path)
+            elif is_alone(entry.path):
+                files.append(entry.path)
+        cuts = [*found, *files, *(f"{folder}/" for folder in folders)]
+        found = sorted(filter(_is_text, cuts))
+        if not folders or len(found) >= _ENOUGH_FOLDERS:
+            break
+        level = folders
+    return spans_at(found)
+
+
+def _entries(folder: str) -> Iterator[os.DirEntry[str]]:
+    """Yields what a folder on a disk holds; nothing of one that cannot be read."""
+    with contextlib.suppress(OSError), os.scandir(folder or "/") as entries:
+        yield from entries
+
+
+def _is_text(name: str) -> bool:
+    """Whether a name is valid in UTF-8, in which the names of spans are handed to other workers."""
+    return name == name.encode("utf-8", "replace").decode()
 
 
 @contextlib.contextmanager
@@ -158,7 +209,8 @@ def match(
     Args:
         limit: Maximum number of files. The first ones by name are yielded, the same in every run.
         in_order: Whether to sort by name without a limit, too.
-        span: The names that are listed, if the pattern is in a store and there is no limit.
+        span: The names that are listed, if the pattern is on a disk or in a store and there is no
+            limit.
 
     Raises:
         UsageError: the filesystem refuses, or its package is not installed.
@@ -167,7 +219,7 @@ def match(
 
     with _as_usage_errors(pattern):
         if is_local(pattern):
-            found = local_files(pattern, in_order or limit is not None)
+            found = local_files(pattern, in_order or limit is not None, span)
             yield from itertools.islice(found, limit)
             return
         if is_store(pattern) or FileSystems.get_filesystem(pattern).has_dirs():

@@ -39,12 +39,25 @@ class Span(NamedTuple):
     """Consecutive names of a listing.
 
     Attributes:
-        after: The URL that all of them follow; empty for the first ones.
-        until: The last URL that may be among them; None for the last ones.
+        after: The URL or path that all of them follow; empty for the first ones.
+        until: The last one that may be among them; None for the last ones.
     """
 
     after: str = ""
     until: str | None = None
+
+    def holds(self, name: str) -> bool:
+        """Whether a name is among them."""
+        return self.after < name and (self.until is None or name <= self.until)
+
+    def may_hold(self, folder: str) -> bool:
+        """Whether names that begin with a folder's and a slash may be among them."""
+        first, end = f"{folder}/", f"{folder}{_AFTER_SLASH}"
+        return self.after < end and (self.until is None or first < self.until)
+
+
+# No name in a folder follows the folder's with this character.
+_AFTER_SLASH = chr(ord("/") + 1)
 
 
 ALL = Span()
@@ -223,6 +236,11 @@ def spans_of(store: Store, prefix: str, is_alone: Callable[[str], bool]) -> list
         more = cuts_after([name[len(prefix) :] for name in last], _SPANS)
         cuts += [prefix + name for name in more if prefix + name > max(cuts, default="")]
     return _between(cuts)
+
+
+def spans_at(names: Sequence[str]) -> list[Span]:
+    """Consecutive spans that begin after some of the names, which are in order."""
+    return _between(_some(names, _SPANS))
 
 
 def _between(cuts: Sequence[str]) -> list[Span]:

@@ -1,7 +1,9 @@
 import io
 import os
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 from apache_beam.io.filesystem import FileMetadata, MatchResult
@@ -12,11 +14,12 @@ from hypothesis import strategies as st
 from beam_jobs.errors import UsageError
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.source import Source
-from beam_jobs.storage import files
+from beam_jobs.storage import files, listing, ranges
 from beam_jobs.storage.files import read_bytes
-from beam_jobs.storage.listing import match
+from beam_jobs.storage.listing import match, spans_of_pattern
 from beam_jobs.storage.object_store import FileInfo
 from beam_jobs.storage.paths import absolute, common_root, is_local
+from beam_jobs.storage.ranges import ALL, Span
 
 names = st.text("abcXYZ019_ .-é", min_size=1, max_size=5).filter(lambda s: s not in (".", ".."))
 folders = st.lists(names, max_size=3)
@@ -301,3 +304,58 @@ def test_pipes_devices_and_folders_are_not_read(tmp_path, opened):
     for name in ("pipe", "device", "folder"):
         with pytest.raises(OSError, match="not a regular file"):
             opened(str(tmp_path / name))
+
+
+# Characters before and after the slash, in names that begin alike.
+_near = st.lists(
+    st.sampled_from(["a", "a-b", "a.b", "a0", "a b", "b", "é"]), min_size=1, max_size=4
+)
+_trees = st.sets(_near.map("/".join), max_size=30)
+
+
+@given(_trees, st.sampled_from([1, 2, 64]), st.sampled_from([1, 3, 1024]))
+@settings(max_examples=100, deadline=None)
+def test_spans_of_a_disk_hold_every_file_once(tree, enough, most):
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        mock.patch.object(listing, "_ENOUGH_FOLDERS", enough),
+        mock.patch.object(ranges, "_SPANS", most),
+    ):
+        write(Path(folder), *(f"{name}.x" for name in tree), "link to/c.x")
+        (Path(folder) / "link").symlink_to(Path(folder) / "link to")
+        for pattern in (f"{folder}/**", f"{folder}/*/*.x", f"{folder}/a*"):
+            spans = spans_of_pattern(pattern, lambda path: "b.x" in path)
+            found = [file for span in spans for file in match(pattern, span=span)]
+            assert sorted(found) == sorted(match(pattern))
+            assert len(spans) <= most + 1
+
+
+def test_a_disk_is_cut_at_folders_and_archives(tmp_path):
+    names = [f"{letter}/{n}.tar" for letter in "ab" for n in range(3)]
+    write(tmp_path, *names, "top.jpg", "b/more/x.jpg", "c/x.jpg")
+    os.mkdir(os.fsencode(tmp_path) + b"/c/\xff")
+    spans = spans_of_pattern(f"{tmp_path}/**", lambda path: path.endswith(".tar"))
+    cuts = ["a/", *names[:3], "b/", *names[3:], "b/more/", "c/"]
+    assert [span.until for span in spans] == [*(f"{tmp_path}/{cut}" for cut in cuts), None]
+
+
+def test_a_disk_is_not_cut_at_folders_beside_many_files(tmp_path, monkeypatch):
+    monkeypatch.setattr(listing, "_MOST_LISTED_AGAIN", 5)
+    write(tmp_path, "a/b/1", *(f"{n}.jpg" for n in range(3)))
+    cuts = [span.until for span in spans_of_pattern(f"{tmp_path}/**", lambda _: False)]
+    assert cuts == [f"{tmp_path}/a/", f"{tmp_path}/a/b/", None]
+    write(tmp_path, "3.jpg", "a/b/2")
+    cuts = [span.until for span in spans_of_pattern(f"{tmp_path}/**", lambda _: False)]
+    assert cuts == [f"{tmp_path}/a/", None]
+    write(tmp_path, "4.jpg", "5.jpg")
+    assert spans_of_pattern(f"{tmp_path}/**", lambda _: False) == [ALL]
+
+
+def test_folders_outside_a_span_are_not_listed(tmp_path, monkeypatch):
+    write(tmp_path, *(f"{letter}/{n}" for letter in "abcd" for n in range(3)))
+    listed, scandir = [], os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: (listed.append(path), scandir(path))[1])
+    span = Span(f"{tmp_path}/b/", f"{tmp_path}/c/")
+    found = [file.path for file in match(f"{tmp_path}/**", span=span)]
+    assert sorted(found) == [f"{tmp_path}/b/{n}" for n in range(3)]
+    assert listed == [str(tmp_path), f"{tmp_path}/b"]
