@@ -134,9 +134,10 @@ def prepare_output(directory: str, overwrite: bool, keep: str = "") -> None:
     Raises:
         UsageError: `check_output` refuses the directory, or it cannot be written, or another job has
             completed a dataset there since this one began.
-        DataError: The disk is full.
+        DataError: The disk is full, or the job is further than this attempt.
     """
     manifest, marker = join(directory, MANIFEST), join(directory, MARKER)
+    seen = look(directory, MARKER)
     paths = check_output(directory, overwrite)
     if manifest in paths and not directory.endswith(f"/{NEXT}"):
         raise UsageError(
@@ -146,14 +147,16 @@ def prepare_output(directory: str, overwrite: bool, keep: str = "") -> None:
     paths = [path for path in paths if not (keep and path.startswith(keep))]
     try:
         make_directory(join(directory, STAGING))
+        write_file(directory, MARKER, _UNFINISHED, seen)
+        if manifest not in paths and look(directory, MANIFEST).version is not None:
+            delete_files([marker])
+            raise _too_late(directory)
         if marker in paths and manifest not in paths:
-            write_file(directory, MARKER, _UNFINISHED)
             staging = join(directory, STAGING)
             halves = [p for p in paths if p.startswith(staging) and not p.endswith((marker, DONE))]
             delete_files(halves)
             drop_uploads(directory)
             return
-        write_file(directory, MARKER, _UNFINISHED)
         delete_files([manifest] if manifest in paths else [])
         delete_files(path for path in paths if path not in (manifest, marker))
     except OSError as error:
@@ -176,8 +179,9 @@ def begin_moves(directory: str) -> None:
 def check_moves(directory: str, expected: bool) -> None:
     """Ends an attempt that was believed dead, if the job has reached its next steps meanwhile.
 
-    Attempts at writing a shard end if records have begun to move, and attempts at moving records if the
-    dataset is complete. A file that was looked at before this check is replaced only if it is still the same.
+    Attempts at writing a shard end if records have begun to move or the dataset is complete, and attempts
+    at moving records if it is complete. A file that was looked at before this check is replaced only if it
+    is still the same.
 
     Args:
         expected: Whether records may have begun to move.
@@ -185,15 +189,20 @@ def check_moves(directory: str, expected: bool) -> None:
     Raises:
         DataError: The job is further than this attempt.
     """
-    try:
-        late = read_bytes(join(directory, MARKER)) == _MOVING and not expected
-    except OSError:  # The run is finished. Beam's filesystems have one error for all.
-        late = look(directory, MANIFEST).version is not None
+    late = look(directory, MANIFEST).version is not None
+    with contextlib.suppress(
+        OSError
+    ):  # The run is finished. Beam's filesystems have one error for all.
+        late |= not expected and read_bytes(join(directory, MARKER)) == _MOVING
     if late:
-        raise DataError(
-            f"{directory}: an attempt of a worker came too late: the other shards are written; if the job "
-            "fails, run the same command again: it keeps the shards that are done"
-        )
+        raise _too_late(directory)
+
+
+def _too_late(directory: str) -> DataError:
+    return DataError(
+        f"{directory}: an attempt of a worker came too late: the other shards are written; if the job "
+        "fails, run the same command again: it keeps the shards that are done"
+    )
 
 
 def not_writable(directory: str, error: OSError) -> JobError:

@@ -31,7 +31,7 @@ from beam_jobs.storage.atomic import (
     write_file,
 )
 from beam_jobs.storage.files import read_bytes
-from readers.format.manifest import MANIFEST, Manifest, join
+from readers.format.manifest import INDEX_SUFFIX, MANIFEST, DatasetError, Manifest, join
 
 # Lists the files of the new dataset; exists while they are being moved.
 JOURNAL = f"{STAGING}/REPLACING"
@@ -106,7 +106,11 @@ def _delete_old_manifest(directory: str) -> None:
 
 
 def _new_names(directory: str, names: set[str]) -> list[str]:
-    """The names of the new dataset's files, from the journal; writes it at the first attempt."""
+    """The names of the new dataset's files, from the journal; writes it at the first attempt.
+
+    Empty if no dataset is complete in `.staging/next`. There may be a manifest alone, which an attempt at the
+    last step that was believed dead has written after the dataset was moved.
+    """
     if JOURNAL in names:
         # Damaged, if the machine lost power.
         with contextlib.suppress(ValueError, TypeError, RecursionError):
@@ -114,10 +118,24 @@ def _new_names(directory: str, names: set[str]) -> list[str]:
             if MANIFEST in listed:
                 return listed
     inside = {name.removeprefix(f"{NEXT}/") for name in names if name.startswith(f"{NEXT}/")}
-    new = sorted(name for name in inside if not name.startswith(f"{STAGING}/"))
-    if MANIFEST in new:
-        write_file(directory, JOURNAL, json.dumps(new).encode())
-    return new
+    new = {name for name in inside if not name.startswith(f"{STAGING}/")}
+    if MANIFEST not in new:
+        return []
+    shards = _shard_files(join(directory, f"{NEXT}/{MANIFEST}"))
+    if not shards <= (names | new if JOURNAL in names else new):
+        return []
+    write_file(directory, JOURNAL, json.dumps(sorted(new | shards)).encode())
+    return sorted(new | shards)
+
+
+def _shard_files(path: str) -> set[str]:
+    """The names of the shards and indexes of a manifest."""
+    try:
+        manifest = Manifest.from_json(json.loads(read_bytes(path)))
+    except (DatasetError, ValueError, RecursionError) as error:
+        raise OSError(f"{path}: {error}") from None
+    shards = [shard.file for split in manifest.splits.values() for shard in split.shards]
+    return {name for shard in shards for name in (shard, shard + INDEX_SUFFIX)}
 
 
 def check_replaced(output: Output) -> None:

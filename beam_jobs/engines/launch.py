@@ -135,6 +135,7 @@ def _wait_elsewhere(result: PipelineResult, watch: Watch) -> None:
         if _is_interrupt(error):
             raise KeyboardInterrupt(watch.cancel()) from None
         if "JobCancellationException" in str(error):
+            watch.wait_for_end()
             raise DataError(
                 "the job was cancelled; no dataset was written; run the same command again: it keeps "
                 "the shards that are done"

@@ -35,6 +35,7 @@ from beam_jobs.storage.atomic import (
     drop_empty_directory,
     drop_uploads,
     list_files,
+    look,
     write_file,
 )
 from readers.format.manifest import MANIFEST, TOKENIZER, VOCABULARY, Manifest, join
@@ -124,6 +125,8 @@ class _Commit(beam.DoFn):
         )
         every = list(chain.from_iterable(splits))
         with unwritable(output.destination, MANIFEST):
+            # So that an attempt which was believed dead does not replace the manifest of a later job.
+            seen = look(output.directory, MANIFEST)
             if not (output.replaces and was_committed(output, manifest)):
                 found = list_files(output.directory)  # Once, because stores charge for listings.
                 check_files(output.directory, every, found)
@@ -135,7 +138,7 @@ class _Commit(beam.DoFn):
                 remove_leftovers(output.directory, files, found)
                 if not manifest.rejected:
                     drop_empty_directory(join(output.directory, REJECTS))
-                write_file(output.directory, MANIFEST, manifest.to_bytes())
+                write_file(output.directory, MANIFEST, manifest.to_bytes(), seen)
                 clear_staging(output.directory, found)
                 drop_uploads(output.directory)  # Of attempts that died.
             if output.replaces:

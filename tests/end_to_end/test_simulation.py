@@ -14,7 +14,7 @@ from tests.support.datasets import files_of
 PARTS, SEEDS = 10, 50
 
 # Seeds of a campaign that found a fault.
-FOUND = [37, 123, 7533]
+FOUND = [37, 123, 7533, 19554, 45026, 60181, 68277, 90637, 95326]
 
 
 @pytest.mark.parametrize(

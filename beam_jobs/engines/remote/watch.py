@@ -40,6 +40,9 @@ _SECONDS_TO_APPEAR = 3.0
 
 _POLL_SECONDS = 1.0
 
+# Flink renews its answers every 3 seconds.
+_SECONDS_TO_END = 10.0
+
 
 @dataclass(frozen=True)
 class Follow:
@@ -191,6 +194,13 @@ class Watch:
         self._follow.note(found)
         self._print(f"{found.title} runs {name_of(found)}: {page_of(found)}")
         return True
+
+    def wait_for_end(self) -> None:
+        """Waits until the engine's page, which is some seconds old, says that the job has ended."""
+        deadline = time.monotonic() + _SECONDS_TO_END
+        with contextlib.suppress(NoAnswer):
+            while self._look().is_active and time.monotonic() < deadline:
+                time.sleep(_POLL_SECONDS)
 
     def end(self) -> None:
         """Stops following a job that has ended well."""

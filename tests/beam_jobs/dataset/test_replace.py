@@ -9,7 +9,9 @@ from beam_jobs.errors import UsageError
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.splits import Splits
 from beam_jobs.storage import atomic
+from readers.format.manifest import Manifest
 from readers.format.schema import Schema
+from readers.format.splits import Shard, Split
 
 OLD = {
     "manifest.json": b"old",
@@ -18,12 +20,23 @@ OLD = {
     "train-00001-of-00002.tfrecord": b"old 1",
     "rejects/train-00000-of-00002.jsonl": b"old",
 }
-NEW = {
-    "manifest.json": b"new",
-    "train-00000-of-00002.tfrecord": b"new 0",
-    "train-00001-of-00002.tfrecord": b"new 1",
-    "val-00000-of-00001.tfrecord": b"new",
+SHARDS = {
+    "train": ("train-00000-of-00002.tfrecord", "train-00001-of-00002.tfrecord"),
+    "val": ("val-00000-of-00001.tfrecord",),
 }
+NEW_MANIFEST = Manifest(
+    Schema({"x": ("int64",)}),
+    {
+        split: Split(tuple(Shard(name, 1, 5, 0) for name in names))
+        for split, names in SHARDS.items()
+    },
+).to_bytes()
+NEW = {
+    name: f"new {name}".encode()
+    for names in SHARDS.values()
+    for shard in names
+    for name in (shard, f"{shard}.idx")
+} | {"manifest.json": NEW_MANIFEST}
 
 
 def write(directory, files):
@@ -89,6 +102,14 @@ def test_a_complete_dataset_moves_to_the_place_of_the_old_one(tmp_path):
     assert files_of(tmp_path) == NEW
 
 
+def test_a_manifest_that_came_too_late_replaces_nothing(tmp_path):
+    write(tmp_path, NEW)
+    write(tmp_path / NEXT, {"manifest.json": NEW_MANIFEST})
+    replace.replace_dataset(str(tmp_path))
+    replace.finish_replacement(str(tmp_path))
+    assert NEW.items() <= files_of(tmp_path).items()
+
+
 def test_an_unfinished_dataset_replaces_nothing(tmp_path):
     write(tmp_path, OLD)
     write(tmp_path / NEXT, {name: data for name, data in NEW.items() if name != "manifest.json"})
@@ -98,7 +119,7 @@ def test_an_unfinished_dataset_replaces_nothing(tmp_path):
     assert files_of(tmp_path) == before
 
 
-@pytest.mark.parametrize("last", range(9))
+@pytest.mark.parametrize("last", range(12))
 def test_an_interrupted_move_leaves_one_dataset_whole_and_is_finished_later(
     tmp_path, crash_at, monkeypatch, last
 ):
@@ -112,7 +133,7 @@ def test_an_interrupted_move_leaves_one_dataset_whole_and_is_finished_later(
     if left.get("manifest.json") == b"old":
         assert OLD.items() <= left.items()
         replace.replace_dataset(str(tmp_path))  # the job's own next attempt
-    elif left.get("manifest.json") == b"new":
+    elif left.get("manifest.json") == NEW_MANIFEST:
         assert NEW.items() <= left.items()
     replace.finish_replacement(str(tmp_path))
     assert files_of(tmp_path) == NEW
@@ -123,7 +144,7 @@ def test_the_cases_above_are_all_changes_of_the_disk(tmp_path, crash_at):
     write(tmp_path / NEXT, NEW)
     changes = crash_at(99)
     replace.replace_dataset(str(tmp_path))
-    assert len(changes) == 9
+    assert len(changes) == 12
     assert changes.count("_rename") == len(NEW) + 1  # and that of the journal
 
 
