@@ -99,6 +99,87 @@ def test_ids_are_those_of_the_library(kind, batch):
     assert all(ids.dtype == np.int64 for ids in found)
 
 
+# Spaces of all kinds, in runs and alone, between words, marks and special tokens.
+spaced = st.lists(
+    st.sampled_from(
+        [
+            *"  \t\n\r\x1c\x85\u00a0\u2003\u200b\u3000",
+            "the",
+            "fox's",
+            "1½.",
+            "日本",
+            "[UNK]",
+            "e\u0301",
+        ]
+    ),
+    max_size=12,
+).map("".join)
+
+
+@given(batches=st.lists(st.lists(spaced | texts, max_size=4), max_size=4))
+@settings(max_examples=200, deadline=None)
+@example(batches=[["a b", "", " a b", "a  b", "a \tb", "a\u00a0 b c", "[PAD] b[UNK] [CLS]"]])
+def test_words_are_looked_up_once_and_have_the_ids_of_the_library(batches):
+    for remembered, at_once in ((0, 1), (1 << 20, 3)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(subwords, "_REMEMBERED_BYTES", remembered)
+            patch.setattr(subwords, "_WORDS_AT_ONCE", at_once)
+            patch.setattr(subwords, "_LONGEST_REMEMBERED", 5)
+            whole, cut = Subwords(file("ours")), Subwords(file("ours"), 3)
+            assert whole._words
+            for batch in batches:
+                expected = [library("ours").encode(text).ids for text in batch]
+                octets = [text.encode() for text in batch]
+                assert [ids.tolist() for ids in whole.encode_all(octets)] == expected
+                assert [ids.tolist() for ids in cut.encode_all(octets)] == [
+                    ids[:3] for ids in expected
+                ]
+                assert all(len(word) <= 5 for word in whole._words._ids)
+
+
+def with_part(name: str, part: object) -> str:
+    """The file of our own tokenizer with another part."""
+    return json.dumps(json.loads(file("ours")) | {name: part})
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("normalizer", {"type": "Lowercase"}),
+        ("post_processor", json.loads(file("bert"))["post_processor"]),
+        ("pre_tokenizer", None),
+        ("pre_tokenizer", json.loads(file("gpt2"))["pre_tokenizer"]),
+        ("pre_tokenizer", {**json.loads(file("ours"))["pre_tokenizer"], "use_regex": False}),
+        *(
+            ("added_tokens", [json.loads(file("ours"))["added_tokens"][0] | change])
+            for change in (
+                {"single_word": True},
+                {"lstrip": True},
+                {"rstrip": True},
+                {"content": "the fox"},
+            )
+        ),
+    ],
+)
+def test_a_tokenizer_that_looks_beyond_words_gets_whole_texts(name, part):
+    changed = with_part(name, part)
+    assert Subwords(changed)._words is None
+    expected = tokenizers.Tokenizer.from_str(changed)
+    for text in ["the  fox [PAD] jumps", "a the fox b"]:
+        assert Subwords(changed)(text.encode()).tolist() == expected.encode(text).ids
+
+
+def test_words_that_are_not_repeated_are_left_to_the_library(monkeypatch):
+    monkeypatch.setattr(subwords, "_WORDS_AT_ONCE", 10)
+    tokenizer = Subwords(file("ours"))
+    once = [f"{number}a {number}b".encode() for number in range(20)]
+    found = tokenizer.encode_all(once)
+    assert [ids.tolist() for ids in found] == [library("ours").encode(t.decode()).ids for t in once]
+    assert not tokenizer._words._ids
+    tokenizer.encode_all([b"the fox"] * 20)
+    assert tokenizer._words._ids.keys() == {"the", " fox"}
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @given(text=texts, max_length=st.integers(2, 8))
 @settings(max_examples=30, deadline=None)
