@@ -129,6 +129,44 @@ class EncodedRecords(NamedTuple):
         return cls([], np.empty(0, np.uint8), [], [reject])
 
 
+class _Hashes:
+    """Packs the hashes of a task's records as they come: a file that one task reads may have millions.
+
+    Args:
+        summary: Counts them.
+    """
+
+    def __init__(self, summary: Summary) -> None:
+        self._summary = summary
+        self._packed: list[bytes] = []
+        self._hashes: list[np.ndarray] = []
+        self._splits: list[np.ndarray] = []
+        self._held = 0
+
+    def add(self, hashes: np.ndarray, splits: np.ndarray) -> None:
+        """Adds records by their hashes, uint64 [n], and their splits, uint8 [n]."""
+        self._hashes.append(hashes)
+        self._splits.append(splits)
+        self._held += len(hashes)
+        if self._held >= HASHES_PER_BLOCK:
+            self._pack(self._held - self._held % HASHES_PER_BLOCK)
+
+    def finish(self) -> list[bytes]:
+        """The packed hashes of all records."""
+        if self._held:
+            self._pack(self._held)
+        return self._packed
+
+    def _pack(self, count: int) -> None:
+        hashes, splits = np.concatenate(self._hashes), np.concatenate(self._splits)
+        nothing = Ragged(np.zeros(count, np.uint32), b"")
+        block = Block(hashes[:count], splits[:count], nothing)
+        self._summary.add_block(block)
+        self._packed += [part.pack() for part in block.parts(HASHES_PER_BLOCK)]
+        self._hashes, self._splits = [hashes[count:].copy()], [splits[count:].copy()]
+        self._held -= count
+
+
 @dataclass(frozen=True, kw_only=True)
 class FirstPass(abc.ABC):
     """Task -> keys, labels and sizes of its records.
@@ -159,15 +197,14 @@ class FirstPass(abc.ABC):
         placement = self.rules.placement
         summary = Summary.empty(len(placement.splits.names))
         summary.inputs = len(task.chunks)
-        hashes, splits = [np.empty(0, np.uint64)], [np.empty(0, np.uint8)]
+        hashes = _Hashes(summary)
         learner = self.learner()
         for part in self.found(task):
             for reject in part.rejects:
                 if self.on_reject == "fail":
                     raise DataError(f"{reject} (--on_reject fail)")
                 summary.add_reject(placement.split(reject.key), reject)
-            hashes.append(placement.orders(part.keys))
-            splits.append(part.splits)
+            hashes.add(placement.orders(part.keys), part.splits)
             summary.add_labels(count_labels(part.labels))
             summary.add_labels(dict.fromkeys(count_labels(part.classes), 0))
             summary.add_sizes(part.splits, part.sizes)
@@ -177,12 +214,8 @@ class FirstPass(abc.ABC):
             summary.texts += part.texts + len(part.duplicates)
             if learner and part.learned is not None:
                 learner.add(part.learned)
-        order = np.concatenate(hashes)
-        nothing = Ragged(np.zeros(len(order), np.uint32), b"")
-        block = Block(order, np.concatenate(splits), nothing)
-        summary.add_block(block)
-        packed = [part.pack() for part in block.parts(HASHES_PER_BLOCK)]
-        return FirstPassResult(summary, packed, list(learner.elements()) if learner else [])
+        learned = list(learner.elements()) if learner else []
+        return FirstPassResult(summary, hashes.finish(), learned)
 
     def group_sizes(self, task: Task) -> GroupSizes:
         """The number of records in each group of a task; the rules are `GroupRules`."""
