@@ -7,6 +7,9 @@ from functools import cached_property
 
 import numpy as np
 
+# Byte strings that are copied at once: each is an object of its own meanwhile, of 33 bytes and its spans.
+_AT_ONCE = 1 << 16
+
 
 class Ragged:
     """Byte strings of different lengths.
@@ -46,5 +49,16 @@ class Ragged:
         """The byte strings of some rows, int [m]."""
         lengths, data = self.lengths[rows], self.data
         ends = self.ends[rows]
-        spans = zip((ends - lengths).tolist(), ends.tolist(), strict=True)
-        return Ragged(lengths, b"".join([data[start:end] for start, end in spans]))
+        copied = []
+        for first in range(0, len(rows), _AT_ONCE):
+            some = slice(first, first + _AT_ONCE)
+            starts, stops = ends[some] - lengths[some], ends[some]
+            spans = zip(starts.tolist(), stops.tolist(), strict=True)
+            copied.append(b"".join([data[start:stop] for start, stop in spans]))
+        return Ragged(lengths, copied[0] if len(copied) == 1 else b"".join(copied))
+
+    def slice(self, start: int, stop: int) -> Ragged:
+        """The byte strings of consecutive rows."""
+        lengths = self.lengths[start:stop]
+        end = int(self.ends[stop - 1]) if stop > start else 0
+        return Ragged(lengths, self.data[end - int(lengths.sum(dtype=np.int64)) : end])

@@ -84,7 +84,7 @@ class _Rows(NamedTuple):
         return _Rows(
             self.orders[start:stop],
             self.numbers[start:stop],
-            self.data.take(np.arange(start, stop)),
+            self.data.slice(start, stop),
         )
 
     @property

@@ -1,3 +1,5 @@
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -155,3 +157,31 @@ def test_joined_blocks_have_the_records_of_all_and_pieces_have_them_in_order(par
         assert [h for piece in pieces for h in piece.hashes.tolist()] == whole.hashes.tolist()
         for piece in pieces:
             assert len(b"".join(list(piece.payloads)[:-1])) < size
+
+
+@given(values=st.lists(st.binary(max_size=9), max_size=12), data=st.data())
+def test_byte_strings_are_taken_some_at_a_time(values, data):
+    ragged = Ragged.of(values)
+    rows = data.draw(
+        st.lists(st.integers(0, len(values) - 1), max_size=20) if values else st.just([])
+    )
+    start, stop = sorted(data.draw(st.tuples(*[st.integers(0, len(values))] * 2)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("beam_jobs.records.ragged._AT_ONCE", 3)
+        taken = ragged.take(np.array(rows, np.int64))
+    assert list(taken) == [values[row] for row in rows]
+    part = ragged.slice(start, stop)
+    assert list(part) == values[start:stop] and part.data == b"".join(values[start:stop])
+
+
+def test_no_object_for_each_byte_string_is_left_while_many_are_taken():
+    ragged = Ragged.of([b"%07d" % number for number in range(1 << 19)])
+    rows = np.arange(1 << 19)[::-1]
+    ragged.ends  # noqa: B018  (computed once, and kept)
+    tracemalloc.start()
+    taken = ragged.take(rows)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert taken[0] == b"0524287"
+    # The bytes twice, their lengths and ends, and 65,536 objects of 40 bytes with their spans.
+    assert peak < 36 << 20
