@@ -124,3 +124,18 @@ def test_a_million_records_are_read_by_processes_that_share_the_index(tmp_path):
     assert [cell.strip() for cell in first[:3]] == ["2,000,000", "2", "first"]
     assert [cell.strip() for cell in again[:3]] == ["2,000,000", "2", "again"]
     assert first[7].strip() == again[7].strip() == "8 MB"
+
+
+@pytest.mark.slow
+def test_the_memory_of_one_task_is_sampled_in_each_stage(tmp_path):
+    command = [sys.executable, str(BENCHMARKS / "one_task.py"), "--data", str(tmp_path)]
+    command += ["--bytes", "300_000_000"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    title, _, _, _, *rows = done.stdout.splitlines()
+    assert title.startswith("direct: 301,968 records, 3")
+    cells = [[cell.strip() for cell in row.split("|")[1:-1]] for row in rows]
+    assert [row[0] for row in cells] == ["read", "encode", "write"]
+    assert all(row[2].startswith("job ") and row[7].endswith(" MiB") for row in cells)
+    growth = next(row[-1] for row in cells if row[0] == "encode")
+    assert int(growth.split()[0]) < 20
