@@ -23,12 +23,14 @@ class Flink:
         folder: The folder of its configuration, logs and temporary files.
         ports: The JobManager's ports for TaskManagers and for people, and the job server's port.
         slots: The number of slots of each TaskManager.
+        restarts: How often Flink starts stages of a job again before the job fails.
         runner: Other versions of Beam's runner than those of all tests.
     """
 
     folder: Path
     ports: tuple[int, int, int] = (16123, 18081, 18099)
     slots: int = 2
+    restarts: int = 2
     runner: packages.Runner | None = None
 
     @property
@@ -113,7 +115,7 @@ class Flink:
             "classloader.resolve-order": "parent-first",
             # Stages are retried once Beam has forgotten a dead worker: beam_jobs/engines/flags.py.
             "restart-strategy.type": "fixed-delay",
-            "restart-strategy.fixed-delay.attempts": 2,
+            "restart-strategy.fixed-delay.attempts": self.restarts,
             "restart-strategy.fixed-delay.delay": "6 s",
             # If one of Flink's threads dies, for example of a full heap, its TaskManager exits.
             # Otherwise jobs hang.
