@@ -155,10 +155,12 @@ def test_a_job_makes_few_requests(store, inputs, on_disk):
     # Twice before the run, at its start and at its end, and the lists of rejects; on S3 and Azure, also the
     # uploads of attempts that died.
     assert len(listed) == 5 + {"s3": 1, "az": 2}.get(store.url[:2], 0)
-    # A possible note of each shard, what it and its index may replace, and whether records move; the manifest
-    # and a list of rejects for the report (in Google's store also its size), whether another job runs there
-    # (four times) or on an engine, or was interrupted before it replaced a dataset (twice).
-    assert len(looked) == 4 * 6 + 2 + 7 + store.url.startswith("gs://")
+    # A possible note of each shard, what it and its index may replace, whether records move and whether the
+    # dataset is complete; the manifest and a list of rejects for the report (in Google's store also its
+    # size), whether another job runs there (four times) or on an engine, or was interrupted before it replaced
+    # a dataset (twice); the mark and the manifest before the mark is written and after, and the manifest
+    # before it is.
+    assert len(looked) == 5 * 6 + 2 + 7 + 3 + store.url.startswith("gs://")
     deleted = [r for r in found if r.method == "DELETE" or "delete" in r.query]
     assert len(deleted) == (1 if store.url.startswith("s3") else 6 + 2)
     assert not [r for r in found if "copy" in r.path.lower() or "rewrite" in r.path.lower()]
