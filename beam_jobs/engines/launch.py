@@ -27,6 +27,7 @@ from beam_jobs.engines.direct import on_this_machine, prepare_direct_runner
 from beam_jobs.engines.executable import executable_path, how_to_run
 from beam_jobs.engines.notebooks import allow_notebooks
 from beam_jobs.engines.pool import close_shared_pools
+from beam_jobs.engines.remote.job import NoAnswer
 from beam_jobs.engines.remote.watch import Follow, Watch
 from beam_jobs.engines.traces import root_cause
 from beam_jobs.errors import DataError, UsageError, find_job_error
@@ -135,7 +136,8 @@ def _wait_elsewhere(result: PipelineResult, watch: Watch) -> None:
         if _is_interrupt(error):
             raise KeyboardInterrupt(watch.cancel()) from None
         if "JobCancellationException" in str(error):
-            watch.wait_for_end()
+            with contextlib.suppress(NoAnswer):
+                watch.wait_for_end()
             raise DataError(
                 "the job was cancelled; no dataset was written; run the same command again: it keeps "
                 "the shards that are done"

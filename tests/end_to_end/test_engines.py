@@ -39,7 +39,7 @@ JOBS = ["images", "text", "sensors"]
 # kept: that of one executor would end while that of another starts, again in every stage.
 KEPT = "--environment_cache_millis=20000"
 
-flink = engine_of_module(Flink)
+flink = engine_of_module(Flink, refresh_ms=100)
 spark = engine_of_module(Spark, cores=2)  # One core of each of its two workers.
 prism = engine_of_module(Prism)
 pool = engine_of_module(Pool)

@@ -24,6 +24,7 @@ class Flink:
         ports: The JobManager's ports for TaskManagers and for people, and the job server's port.
         slots: The number of slots of each TaskManager.
         restarts: How often Flink starts stages of a job again before the job fails.
+        refresh_ms: How old the answers of its page may be.
         runner: Other versions of Beam's runner than those of all tests.
     """
 
@@ -31,6 +32,7 @@ class Flink:
     ports: tuple[int, int, int] = (16123, 18081, 18099)
     slots: int = 2
     restarts: int = 2
+    refresh_ms: int = 3000
     runner: packages.Runner | None = None
 
     @property
@@ -92,6 +94,7 @@ class Flink:
             "rest.address": "localhost",
             "rest.bind-address": "localhost",
             "rest.port": rest,
+            "web.refresh-interval": self.refresh_ms,
             "taskmanager.host": "localhost",
             "taskmanager.bind-host": "localhost",
             "taskmanager.numberOfTaskSlots": self.slots,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -138,12 +139,17 @@ def _end(pid: int) -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Unused ports of this machine."""
-    with contextlib.ExitStack() as stack:
-        found = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in found:
-            one.bind(("localhost", 0))
-        return [one.getsockname()[1] for one in found]
+    """Unused ports of this machine, which nothing takes before a service listens there.
+
+    The operating system would choose among the ports of outgoing connections.
+    """
+    found: list[int] = []
+    while len(found) < count:
+        port = random.randrange(10_000, 32_000)
+        with socket.socket() as one, contextlib.suppress(OSError):
+            one.bind(("localhost", port))
+            found += [port] if port not in found else []
+    return found
 
 
 def answers(url: str, text: str = "") -> bool:

@@ -195,12 +195,19 @@ class Watch:
         self._print(f"{found.title} runs {name_of(found)}: {page_of(found)}")
         return True
 
-    def wait_for_end(self) -> None:
-        """Waits until the engine's page, which is some seconds old, says that the job has ended."""
+    def wait_for_end(self) -> Seen:
+        """Waits until the engine's page, which is some seconds old, says that the job has ended.
+
+        Returns:
+            What the engine said last; after ten seconds, that may be that the job runs.
+
+        Raises:
+            NoAnswer: Neither the engine nor its job service says anything.
+        """
         deadline = time.monotonic() + _SECONDS_TO_END
-        with contextlib.suppress(NoAnswer):
-            while self._look().is_active and time.monotonic() < deadline:
-                time.sleep(_POLL_SECONDS)
+        while (seen := self._look()).is_active and time.monotonic() < deadline:
+            time.sleep(_POLL_SECONDS)
+        return seen
 
     def end(self) -> None:
         """Stops following a job that has ended well."""
@@ -214,7 +221,7 @@ class Watch:
         """
         self.stop()
         try:
-            seen = Seen("running") if self._engine == "dataflow" else self._look()
+            seen = Seen("running") if self._engine == "dataflow" else self.wait_for_end()
         except NoAnswer:
             return "", ""
         if seen.is_active:

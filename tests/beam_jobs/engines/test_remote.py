@@ -1,6 +1,7 @@
 """Jobs on engines: what their answers say, the lines about them, and what finds them again."""
 
 import base64
+import io
 import itertools
 import json
 from dataclasses import replace
@@ -11,7 +12,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.local_job_service import LocalJobServicer
 
 from beam_jobs.engines.flags import job_name
-from beam_jobs.engines.remote import dataflow, flink, job_service, spark
+from beam_jobs.engines.remote import dataflow, flink, job_service, spark, watch
 from beam_jobs.engines.remote.counters import COUNTER, counters_in
 from beam_jobs.engines.remote.job import NoAnswer, RemoteJob, Seen
 from beam_jobs.engines.remote.lines import Lines, Phase, Shards, phase_of
@@ -322,6 +323,32 @@ def test_the_latest_job_of_a_name_is_found(tmp_path):
     assert flink.find(address, "mine", 1000, {"a", "b", "d"}) == ""
     found = located(replace(JOB, name="mine", id="", submitted=1000), {address: {"d"}})
     assert (found.id, found.address) == ("b", address)
+
+
+@pytest.mark.parametrize("late", [0, 2])
+def test_the_note_of_a_job_that_failed_is_deleted_though_the_page_is_old(monkeypatch, late):
+    states = itertools.chain(["RUNNING"] * late, itertools.repeat("FAILED"))
+
+    def answer(address, path, method="GET"):
+        return {
+            "/jobs/overview": {"jobs": []},
+            "/taskmanagers": {"taskmanagers": [{}]},
+            "/jobs/12ab/exceptions": {"root-exception": "java.lang.Exception: full"},
+            "/jobs/12ab": {"state": next(states)} if path == "/jobs/12ab" else {},
+        }.get(path, {})
+
+    monkeypatch.setattr(flink, "ask", answer)
+    monkeypatch.setattr(watch, "_POLL_SECONDS", 0.01)
+    notes = []
+    follow = watch.Follow("flink", JOB.address, False, "status", Shards, notes.append)
+    followed = watch.Watch(
+        follow, PipelineOptions([f"--job_endpoint={JOB.service}"]), io.StringIO()
+    )
+    monkeypatch.setattr(followed._thread, "run", lambda: None)
+    followed.begin(JOB)
+    trace, cause = followed.failure()
+    assert (trace, cause) == ("java.lang.Exception: full",) * 2
+    assert notes == [JOB, None]
 
 
 @pytest.fixture
