@@ -144,9 +144,9 @@ NAME = re.compile(r"the job (beam-shards-images-[a-z0-9-]+-[0-9a-f]{6}) \((\S+)\
 
 @pytest.fixture
 def often(monkeypatch):
-    """Lines twenty times as often."""
-    monkeypatch.setattr(watch, "_LINE_SECONDS", 0.5)
-    monkeypatch.setattr(watch, "_POLL_SECONDS", 0.1)
+    """A line each tenth of a second, because the jobs take a few seconds."""
+    monkeypatch.setattr(watch, "_LINE_SECONDS", 0.1)
+    monkeypatch.setattr(watch, "_POLL_SECONDS", 0.05)
 
 
 def lines_about(engine, jobs, out, capsys):
