@@ -114,7 +114,6 @@ def test_the_search_finds_how_many_accelerators_are_fed_to_an_eighth(on_path, mo
     assert found == (0.95 if most else 0)
 
 
-@pytest.mark.slow
 @pytest.mark.frameworks
 def test_a_million_records_are_read_by_processes_that_share_the_index(tmp_path):
     command = [sys.executable, str(BENCHMARKS / "scale_read.py"), "--data", str(tmp_path)]
