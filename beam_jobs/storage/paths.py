@@ -58,11 +58,13 @@ def absolute(pattern: str) -> str:
 def _is_store_folder(path: str) -> bool:
     """Whether there are objects under a path, and none at the path itself."""
     path = path.rstrip("/")
-    store = store_of(path)
-    named = next(store.listed(path), None)  # A name sorts before all that begin with it.
-    if named and named.path == path:
+    store, inside = store_of(path), f"{path}/"
+    first = next(store.listed(path), None)  # A name sorts before all that begin with it.
+    if not first or first.path == path:
         return False
-    return any(is_seen(found.path, path) for found in store.listed(f"{path}/"))
+    if first.path.startswith(inside) and is_seen(first.path, path):
+        return True
+    return any(is_seen(found.path, path) for found in store.listed(inside))
 
 
 def absolute_path(path: str) -> str:

@@ -116,7 +116,7 @@ def listed_in_ranges(store: Store, prefix: str, span: Span = ALL) -> Iterator[Fi
     if whole.ended:
         yield from chain.from_iterable(whole.pages)
         return
-    folders = _folders(store, prefix) if span == ALL else []
+    folders = _folders(store, _first_folders(store, prefix)) if span == ALL else []
     found = _Ranges(store, prefix, [whole, *whole.cut(folders)])
     try:
         yield from found
@@ -191,9 +191,8 @@ def _is_long(each: _Range) -> bool:
     return bool(each.last) and not each.ended
 
 
-def _folders(store: RangeListed, prefix: str) -> list[str]:
-    """Some folders that begin with a prefix, in order: about `_AT_ONCE`, if there are that many near."""
-    found = next(store.folders(prefix), [])
+def _folders(store: RangeListed, found: list[str]) -> list[str]:
+    """Some of these folders and of those inside them, in order: about `_AT_ONCE`, if there are that many near."""
     for _ in range(_LEVELS - 1):
         if not 0 < len(found) < _AT_ONCE:
             break
@@ -230,7 +229,7 @@ def spans_of(store: Store, prefix: str, is_alone: Callable[[str], bool]) -> list
     pages = list(islice(takewhile(bool, store.folders(prefix)), _FOLDER_PAGES))
     cuts = _some(list(chain.from_iterable(pages)), _SPANS)
     if len(cuts) < _AT_ONCE:
-        cuts = _folders(store, prefix)
+        cuts = _folders(store, cuts)
     last = pages[-1] if len(pages) == _FOLDER_PAGES else [file.path for file in first.files]
     if not cuts or len(pages) == _FOLDER_PAGES:
         more = cuts_after([name[len(prefix) :] for name in last], _SPANS)

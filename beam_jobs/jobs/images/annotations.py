@@ -192,8 +192,10 @@ class ImageAnnotations:
             UsageError: All inputs are annotations, none of the first images has a file of one kind,
                 two images share a file, or a file would be of two kinds.
         """
+        if not self._files:
+            return
         first = [source for p in inputs.patterns for source, _ in inputs.first(p, _IMAGES_CHECKED)]
-        if not first and self._files:
+        if not first:
             raise UsageError(
                 "--input: all files belong to --boxes, --captions and --masks; keep those in a "
                 "folder of their own"

@@ -33,11 +33,17 @@ from beam_jobs.storage.object_store import (
 from beam_jobs.storage.s3.errors import BeyondEnd, job_error, may_pass
 from beam_jobs.storage.s3.listing import files_in, parse_listing
 from readers.format import backoff
+from readers.format.version import __version__
 
 _DELETED_AT_ONCE = 1000
 
+_READ_HEADERS = ("ETag", "Content-Range")
+
 # How the next page of a listing of objects is asked for.
 _FOLLOWING = {"ContinuationToken": "NextContinuationToken"}
+
+# boto3 puts a name of its own together twice a request, which takes a tenth of a request's processor time.
+_USER_AGENT = f"beam-shards/{__version__} boto3/{boto3.__version__}"
 
 # What reading a body raises if the connection breaks.
 _BROKEN = (BotoCoreError, urllib3.exceptions.HTTPError, OSError)
@@ -56,7 +62,9 @@ class S3Store(RangeListed):
     def __init__(self, options: Mapping[str, str]) -> None:
         self._tries = int(os.environ.get("AWS_MAX_ATTEMPTS", backoff.TRIES))
         # `call` retries; boto3 would not retry a 429, and has limits of its own.
-        config = Config(retries={"total_max_attempts": 1}, max_pool_connections=32)
+        config = Config(
+            retries={"total_max_attempts": 1}, max_pool_connections=32, user_agent=_USER_AGENT
+        )
         try:
             self._client = boto3.session.Session().client(
                 "s3",
@@ -72,7 +80,9 @@ class S3Store(RangeListed):
             )
         except (BotoCoreError, ValueError) as error:
             raise UsageError(f"s3://: {one_line(error)}; see --s3_endpoint_url and AWS_*") from None
-        self._client.meta.events.register("before-parse.s3.ListObjectsV2", parse_listing)
+        events = self._client.meta.events
+        events.register("before-parse.s3.ListObjectsV2", parse_listing)
+        events.register("before-parse.s3.GetObject", _keep_read_headers)
 
     def call(self, method: str, path: str, **arguments: Any) -> Any:
         """Calls a method of boto3's client for an object, or for a prefix if the method lists."""
@@ -199,6 +209,13 @@ class S3Store(RangeListed):
                 path = f"s3://{bucket}/{found['Key']}"
                 with contextlib.suppress(FileNotFoundError):
                     self.call("abort_multipart_upload", path, UploadId=found["UploadId"])
+
+
+def _keep_read_headers(response_dict: dict[str, Any], **_: Any) -> None:
+    """Drops the headers that `S3Store.read` does not read: to parse them takes a fifth of a request."""
+    if response_dict["status_code"] == 206:
+        there = response_dict["headers"]
+        response_dict["headers"] = {name: there[name] for name in _READ_HEADERS if name in there}
 
 
 def _condition(seen: Seen | None) -> dict[str, str]:

@@ -24,6 +24,7 @@ from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.source import Source, pack_reference
 from beam_jobs.storage import files
+from beam_jobs.storage.paths import absolute
 from beam_jobs.storage.s3.store import S3Store
 from readers.files import backoff
 from readers.format.tfrecord import frame
@@ -59,6 +60,34 @@ def loaded(job):
     loader = Loader(job, job.schema)
     references = list(map(pack_reference, listed(job)))
     return loader.load(references), loader.measure(references)
+
+
+def test_a_folder_of_pictures_in_a_store_is_found_with_two_requests(store, tmp_path):
+    write_images(tmp_path / "in", 3)
+    url = store.upload(tmp_path / "in")
+    store.proxy.forget()
+    assert images(url).inputs.patterns == (f"{url}/**",)
+    # Whether it is a folder, and not empty.
+    assert len([request for request in store.proxy.seen() if "prefix" in request.query]) == 2
+
+
+@pytest.mark.parametrize(
+    ("names", "is_folder"),
+    [
+        (["in/a.png"], True),
+        (["in-2/a.png", "in/a.png"], True),
+        (["in/", "in/a.png"], True),
+        (["in/.hidden", "in/a.png"], True),
+        (["in-2/a.png"], False),
+        (["in/", "in/.hidden"], False),
+        (["in", "in/a.png"], False),
+        ([], False),
+    ],
+)
+def test_a_folder_in_a_store_has_a_file(s3, names, is_folder):
+    for name in names:
+        s3.put(f"{s3.url}/{name}", b"x")
+    assert absolute(f"{s3.url}/in/") == f"{s3.url}/in" + ("/**" if is_folder else "")
 
 
 def test_small_files_of_a_store_are_read_with_one_request_each(store, tmp_path):
