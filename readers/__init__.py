@@ -21,6 +21,7 @@ if sys.platform in ("win32", "cygwin"):
 
 from readers import decoders, transforms
 from readers.batches.stream import Batches
+from readers.dataset import Dataset, FeatureInfo, open
 from readers.export import export_npy
 from readers.files.retries import StoreError
 from readers.format.manifest import DatasetError, Manifest
@@ -42,8 +43,10 @@ if TYPE_CHECKING:
 __all__ = [
     "Batches",
     "CorruptRecordError",
+    "Dataset",
     "DatasetError",
     "Feature",
+    "FeatureInfo",
     "Manifest",
     "Problem",
     "RecordSource",
@@ -59,6 +62,7 @@ __all__ = [
     "export_npy",
     "jax_batches",
     "load",
+    "open",
     "state_of",
     "torch_batches",
     "transforms",

@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from readers.format.display import first_names, format_balance, format_bytes, format_table
+from readers.format.display import features_table, first_names, format_table, splits_table
 from readers.format.manifest import TOKENIZER, Manifest
-from readers.format.schema import format_shape
 from readers.format.splits import Split
 
 # Classes that are shown unless all are asked for.
@@ -29,15 +28,9 @@ def describe(directory: str, manifest: Manifest, all_labels: bool = False) -> st
 def _lines(directory: str, manifest: Manifest, shown: int | None) -> Iterator[str]:
     yield directory
     yield ""
-    features = [
-        (name, f.dtype, format_shape(f.shape), f.encoding) for name, f in manifest.schema.items()
-    ]
-    yield format_table([("feature", "dtype", "shape", "encoding"), *features])
+    yield format_table(features_table(manifest.schema))
     yield ""
-    splits = [_split_row(name, split) for name, split in manifest.splits.items()]
-    header = ("split", "records", "shards", "records/shard", "bytes", "rejected", "duplicates")
-    columns = None if manifest.duplicates else -1
-    yield format_table(row[:columns] for row in (header, *splits))
+    yield format_table(splits_table(manifest.splits))
     yield ""
     counted, names = counted_label(manifest), class_names(manifest)
     if counted:
@@ -68,18 +61,6 @@ def _lines(directory: str, manifest: Manifest, shown: int | None) -> Iterator[st
             yield ""
             yield f"statistics of {name}"
             yield format_table(_statistics(split))
-
-
-def _split_row(name: str, split: Split) -> tuple[str, ...]:
-    return (
-        name,
-        f"{split.records:,}",
-        f"{len(split.shards):,}",
-        format_balance([shard.records for shard in split.shards]),
-        format_bytes(split.bytes),
-        f"{split.rejected:,}",
-        f"{split.duplicates:,}",
-    )
 
 
 def class_names(manifest: Manifest) -> dict[str, tuple[str, ...]]:

@@ -16,8 +16,8 @@ FLOORS = {
         "progress packages errors"
     ),
     "readers": (
-        "__main__ __init__ load torch_batches jax_batches numpy_stream source export export_file verify "
-        "head describe transforms tfdata tensors batches shards decoders order format files hosts"
+        "__main__ __init__ dataset load torch_batches jax_batches numpy_stream source export export_file verify "
+        "gallery head describe transforms tfdata tensors batches shards decoders order format files hosts"
     ),
 }
 # The package that beam_jobs may import from readers.

@@ -1,9 +1,12 @@
-"""Sizes, counts and tables as text, for the command lines of the jobs and the readers."""
+"""Sizes, counts and tables as text, for the command lines of the jobs and the readers, and for notebooks."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+
+from readers.format.schema import Schema, format_shape
+from readers.format.splits import Split
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _UNITS |= {"ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40}
@@ -59,3 +62,28 @@ def format_table(rows: Iterable[Iterable[str]]) -> str:
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in cells
     )
+
+
+def features_table(schema: Schema) -> list[tuple[str, ...]]:
+    """The rows of a table of features; the first one is the header."""
+    rows = [(name, f.dtype, format_shape(f.shape), f.encoding) for name, f in schema.items()]
+    return [("feature", "dtype", "shape", "encoding"), *rows]
+
+
+def splits_table(splits: Mapping[str, Split]) -> list[tuple[str, ...]]:
+    """The rows of a table of splits; the first one is the header. Duplicates are a column if there are any."""
+    header = ("split", "records", "shards", "records/shard", "bytes", "rejected", "duplicates")
+    rows = [
+        (
+            name,
+            f"{split.records:,}",
+            f"{len(split.shards):,}",
+            format_balance([shard.records for shard in split.shards]),
+            format_bytes(split.bytes),
+            f"{split.rejected:,}",
+            f"{split.duplicates:,}",
+        )
+        for name, split in splits.items()
+    ]
+    columns = None if any(split.duplicates for split in splits.values()) else -1
+    return [row[:columns] for row in (header, *rows)]

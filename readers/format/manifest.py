@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from readers.files.remote import local_path, path_text, read_file
+from readers.format.display import features_table, format_table, splits_table
 from readers.format.schema import Schema
 from readers.format.splits import Split, check_split_name, split_json, split_of, typed, typed_count
 
@@ -61,6 +62,10 @@ class Manifest:
     versions: dict[str, str] = field(default_factory=dict)
     class_names: dict[str, tuple[str, ...]] = field(default_factory=dict)
     tokenizer: int = 0
+
+    def __str__(self) -> str:
+        tables = features_table(self.schema), splits_table(self.splits)
+        return "\n\n".join(map(format_table, tables))
 
     @property
     def duplicates(self) -> int:

@@ -68,6 +68,17 @@ def inspect(directory: Path) -> int:
     return manifest.schema["signal"].varying_rank + shard.records
 
 
+def look(directory: Path) -> list[str]:
+    dataset: readers.Dataset = readers.open(directory)
+    label: readers.FeatureInfo = dataset.features["label"]
+    weights: NDArray[np.float64] = dataset.class_weights("train")
+    batches = dataset.as_numpy(batch_size=32, split="train")
+    print(dataset, dataset.schema, dataset.splits, weights, next(batches)["signal"])
+    print(dataset.load(batch_size=2), len(dataset.torch_batches(batch_size=2)))
+    print(next(dataset.jax_batches(batch_size=2)), len(dataset.source("train", columns=["label"])))
+    return [label.int2str(number) for number in range(label.str2int("walk"))]
+
+
 def signals(directory: str | os.PathLike[str]) -> Iterator[NDArray[np.float32]]:
     batches = readers.as_numpy(
         directory,

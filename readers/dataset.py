@@ -1,0 +1,221 @@
+"""`readers.open`: a dataset as an object that shows itself and can be read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from xml.etree.ElementTree import Element
+
+import numpy as np
+
+from readers.batches.stream import Batches
+from readers.describe import class_names, counted_label, describe
+from readers.files.remote import path_text
+from readers.format.display import features_table, splits_table
+from readers.format.manifest import Manifest
+from readers.format.schema import Feature, Schema
+from readers.format.splits import Split
+from readers.gallery.markup import element, table, to_html
+from readers.gallery.records import gallery
+from readers.jax_batches import jax_batches
+from readers.load import load
+from readers.numpy_stream import as_numpy
+from readers.source import RecordSource
+from readers.torch_batches import torch_batches
+
+if TYPE_CHECKING:
+    import jax
+    import tensorflow as tf
+    from numpy.typing import NDArray
+
+    from readers.tensors.torch_dataset import TorchBatches
+
+# Records in a notebook.
+_SHOWN = 10
+
+
+@dataclass(frozen=True)
+class FeatureInfo:
+    """What the records of a dataset hold under one name.
+
+    Attributes:
+        feature: Its dtype, shape and encoding.
+        names: The names of its classes by id; empty if its values are not ids of named classes.
+    """
+
+    feature: Feature
+    names: tuple[str, ...] = ()
+
+    @property
+    def dtype(self) -> str:
+        """The dtype, such as `float32` or `string`."""
+        return self.feature.dtype
+
+    @property
+    def shape(self) -> tuple[int | None, ...]:
+        """The shape in one record; None is a size that varies."""
+        return self.feature.shape
+
+    def int2str(self, number: int) -> str:
+        """The name of a class.
+
+        Raises:
+            ValueError: There is no class of this number.
+        """
+        if not 0 <= number < len(self.names):
+            raise ValueError(f"class {number}: {self._expected()}")
+        return self.names[number]
+
+    def str2int(self, name: str) -> int:
+        """The number of a class.
+
+        Raises:
+            ValueError: There is no class of this name.
+        """
+        if name not in self.names:
+            raise ValueError(f"class {name!r}: {self._expected()}")
+        return self.names.index(name)
+
+    def _expected(self) -> str:
+        if not self.names:
+            return "the values of this feature have no names"
+        return f"expected 0 to {len(self.names) - 1}, or one of {', '.join(self.names[:5])}, ..."
+
+
+class Dataset:
+    """A dataset that a job has written; `readers.open` makes it.
+
+    It is printed as `python -m readers info` prints it. Notebooks show its splits, its features and ten
+    records, drawn by a fixed seed.
+
+    Attributes:
+        directory: The dataset's directory.
+        manifest: Everything that the job noted about it.
+    """
+
+    def __init__(self, directory: str, manifest: Manifest) -> None:
+        self.directory, self.manifest = directory, manifest
+
+    @property
+    def schema(self) -> Schema:
+        """The features of every record."""
+        return self.manifest.schema
+
+    @property
+    def splits(self) -> Mapping[str, Split]:
+        """The splits by name."""
+        return self.manifest.splits
+
+    @property
+    def features(self) -> Mapping[str, FeatureInfo]:
+        """The features by name, with the names of their classes."""
+        names = class_names(self.manifest)
+        return {name: FeatureInfo(f, names.get(name, ())) for name, f in self.schema.items()}
+
+    def class_weights(self, split: str | None = None) -> NDArray[np.float64]:
+        """A weight for each class, inversely proportional to how often it occurs, float64 [classes].
+
+        Weighted by them, all classes that occur are worth the same, and a split as much as its number
+        of records: the weight is records / (classes that occur * records of the class), as scikit-learn's
+        `balanced`. It is 0 for a class without a record. Keras takes `dict(enumerate(weights))` as
+        `class_weight`, PyTorch's losses take `torch.tensor(weights, dtype=torch.float32)` as `weight`.
+
+        Args:
+            split: The split whose labels are counted. None means the only split, or `train`.
+
+        Raises:
+            ValueError: The records have no single label, it was not counted, as it has more than
+                100,000 different values, or some are negative; or there is no such split.
+        """
+        label = counted_label(self.manifest)
+        if not label:
+            raise ValueError(f"{self.directory}: no feature with one label a record was counted")
+        name = self._split(split)
+        counts = self.manifest.split(name).counts_of(label)
+        if counts is None or min(counts, default=0) < 0:
+            found = "not counted" if counts is None else f"as small as {min(counts)}"
+            raise ValueError(
+                f"{label!r} of {name}: expected classes from 0 on, but they are {found}"
+            )
+        names = class_names(self.manifest).get(label, ())
+        weights = np.zeros(max(len(names), max(counts, default=-1) + 1))
+        present = {number: count for number, count in counts.items() if count}
+        for number, count in present.items():
+            weights[number] = sum(present.values()) / (len(present) * count)
+        return weights
+
+    def load(self, *, batch_size: int | Sequence[int], **reading: Any) -> tf.data.Dataset[Any]:
+        """`readers.load` of this dataset, with the same arguments."""
+        return load(self.directory, batch_size=batch_size, **reading)
+
+    def as_numpy(self, *, batch_size: int | Sequence[int], **reading: Any) -> Batches[Any]:
+        """`readers.as_numpy` of this dataset, with the same arguments."""
+        return as_numpy(self.directory, batch_size=batch_size, **reading)
+
+    def torch_batches(self, *, batch_size: int | Sequence[int], **reading: Any) -> TorchBatches:
+        """`readers.torch_batches` of this dataset, with the same arguments."""
+        return torch_batches(self.directory, batch_size=batch_size, **reading)
+
+    def jax_batches(
+        self, *, batch_size: int | Sequence[int], **reading: Any
+    ) -> Batches[dict[str, jax.Array]]:
+        """`readers.jax_batches` of this dataset, with the same arguments."""
+        return jax_batches(self.directory, batch_size=batch_size, **reading)
+
+    def source(self, split: str | None = None, **reading: Any) -> RecordSource:
+        """`readers.RecordSource` of a split of this dataset, with the same arguments."""
+        return RecordSource(self.directory, split, **reading)
+
+    def __repr__(self) -> str:
+        return describe(self.directory, self.manifest)
+
+    def _repr_html_(self) -> str:
+        return to_html(
+            element(
+                "div",
+                element("p", element("b", self.directory)),
+                table(splits_table(self.splits)),
+                table(features_table(self.schema)),
+                self._gallery(),
+            )
+        )
+
+    def _gallery(self) -> Element:
+        """Ten records; if they cannot be read, the reason."""
+        split = self._split(None)
+        try:
+            source = self.source(split)
+            count = min(_SHOWN, len(source))
+            numbers = sorted(np.random.default_rng(0).choice(len(source), count, replace=False))
+            shown = gallery((source[number] for number in numbers), class_names(self.manifest))
+        except (ValueError, OSError, ImportError) as error:
+            return element("p", f"no record of {split} can be shown: {error}")
+        title = f"{count} of {len(source):,} records of {split}"
+        return element("div", element("p", title), shown)
+
+    def _split(self, name: str | None) -> str:
+        """The name of a split; None is the only one, or `train`, or else the first one."""
+        if name is not None or "train" in self.splits:
+            return name or "train"
+        return next(iter(self.splits))
+
+
+def open(directory: str | os.PathLike[str]) -> Dataset:
+    """Opens a dataset that a job has written, on any filesystem that fsspec knows.
+
+    Args:
+        directory: The dataset's directory.
+
+    Raises:
+        DatasetError: (a ValueError) The directory holds no manifest, or a damaged one.
+        StoreError: (an OSError) A store still fails after several retries.
+
+    Example:
+        >>> photos = readers.open("shards/photos")
+        >>> photos.features["label"].names
+        ('cat', 'dog')
+        >>> batches = photos.as_numpy(split="train", batch_size=32, shuffle=True)
+    """
+    return Dataset(path_text(directory), Manifest.read(directory))

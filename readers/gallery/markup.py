@@ -1,0 +1,62 @@
+"""HTML as a tree, so that nothing that comes from data can become markup."""
+
+from __future__ import annotations
+
+import unicodedata
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
+
+# Control characters, and those that change the direction of the text around them.
+_HIDDEN = ("Cc", "Cf", "Cs")
+
+_CELL = "text-align: left; padding: 0 1em 0 0"
+
+
+def element(tag: str, *children: Element | str, **attributes: str) -> Element:
+    """An element with its children.
+
+    Args:
+        tag: Its name. `script` and `style`, whose text HTML does not escape, are refused.
+        children: Elements, and texts that are shown as they are.
+        attributes: Its attributes; an underscore stands for a hyphen, and a final one is dropped.
+    """
+    if tag in ("script", "style"):
+        raise ValueError(f"{tag}: its text would not be escaped")
+    made = Element(tag, {key.rstrip("_").replace("_", "-"): attributes[key] for key in attributes})
+    for child in children:
+        if isinstance(child, Element):
+            made.append(child)
+        elif len(made):
+            made[-1].tail = (made[-1].tail or "") + visible(child)
+        else:
+            made.text = (made.text or "") + visible(child)
+    return made
+
+
+def visible(text: str) -> str:
+    """A text whose control characters, apart from tabs and newlines, are replaced."""
+    return "".join(
+        character
+        if character in "\t\n" or unicodedata.category(character) not in _HIDDEN
+        else "\N{REPLACEMENT CHARACTER}"
+        for character in text
+    )
+
+
+def shortened(text: str, most: int) -> str:
+    """The first characters of a text, with `...` if there are more."""
+    return text if len(text) <= most else f"{text[:most]}..."
+
+
+def to_html(tree: Element) -> str:
+    """A tree as HTML."""
+    return ElementTree.tostring(tree, encoding="unicode", method="html")
+
+
+def table(rows: list[tuple[str, ...]]) -> Element:
+    """A table whose first row is its header."""
+    header, *others = rows
+    titles = [element("th", cell, style=_CELL) for cell in header]
+    body = [element("tr", *(element("td", cell, style=_CELL) for cell in row)) for row in others]
+    head = element("thead", element("tr", *titles))
+    return element("table", head, element("tbody", *body), style="margin: 0.5em 0")

@@ -1,0 +1,86 @@
+"""Lines of arrays that hold signals, as SVG."""
+
+from __future__ import annotations
+
+from xml.etree.ElementTree import Element
+
+import numpy as np
+
+from readers.gallery.levels import finite_range, levels
+from readers.gallery.markup import element
+
+_WIDTH, _HEIGHT = 240, 80
+
+# Points of a line: each column of pixels has the smallest and the largest of its values.
+_COLUMNS = 240
+_CHANNELS = 6
+_FEWEST_STEPS = 8
+
+# Paul Tol's bright colours, which people who see no red or no green tell apart, too.
+_COLORS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377")
+
+
+def is_signal(value: object) -> bool:
+    """Whether a value is an array [steps] or [steps, channels] of levels, with at least eight steps.
+
+    Numbers of 32 and 64 bits are levels only if they are floats: others are ids, of tokens for example.
+    """
+    return (
+        isinstance(value, np.ndarray)
+        and value.ndim in (1, 2)
+        and len(value) >= _FEWEST_STEPS
+        and value.size > 0
+        and (value.dtype.kind == "f" or (value.dtype.kind in "ui" and value.dtype.itemsize < 4))
+    )
+
+
+def lines(signal: np.ndarray) -> Element:
+    """An `svg` with a line for each of the first six channels, on one scale.
+
+    Args:
+        signal: Numbers [steps] or [steps, channels]. A line has gaps where they are not finite.
+    """
+    channels = signal.reshape(len(signal), -1)
+    shown = min(channels.shape[1], _CHANNELS)
+    envelopes = [_envelope(channels[:, channel]) for channel in range(shown)]
+    low, high = finite_range(np.concatenate(envelopes))
+    title = f"{len(signal):,} steps of {channels.shape[1]:,}, {low:.6g} to {high:.6g}"
+    return element(
+        "svg",
+        element("title", title),
+        *(
+            element(
+                "path",
+                d=_path(found, low, high),
+                fill="none",
+                stroke=_COLORS[channel],
+                stroke_width="1",
+            )
+            for channel, found in enumerate(envelopes)
+        ),
+        viewBox=f"0 0 {_WIDTH} {_HEIGHT}",
+        width=str(_WIDTH),
+        height=str(_HEIGHT),
+        role="img",
+    )
+
+
+def _envelope(values: np.ndarray) -> np.ndarray:
+    """A channel as at most 480 values, float64: the extremes of each of 240 parts if there are more."""
+    if len(values) <= 2 * _COLUMNS:
+        return values.astype(np.float64)
+    starts = np.linspace(0, len(values), _COLUMNS, endpoint=False).astype(np.int64)
+    extremes = [np.fmin.reduceat(values, starts), np.fmax.reduceat(values, starts)]
+    return np.stack(extremes, axis=1).reshape(-1).astype(np.float64)
+
+
+def _path(values: np.ndarray, low: float, high: float) -> str:
+    """The points of a line as the commands of an SVG path."""
+    x = np.linspace(0, _WIDTH, len(values))
+    y = (_HEIGHT - 2) * (1 - levels(values, low, high)) + 1
+    commands, is_drawn = [], False
+    for across, down in zip(x, y, strict=True):
+        if np.isfinite(down):
+            commands.append(f"{'L' if is_drawn else 'M'}{across:.1f} {down:.1f}")
+        is_drawn = bool(np.isfinite(down))
+    return "".join(commands)

@@ -1,0 +1,106 @@
+"""Pictures and lines of arrays, compared with the arrays."""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from PIL import Image
+
+from readers.gallery.markup import element, to_html, visible
+from readers.gallery.pictures import is_picture, thumbnail
+from readers.gallery.signals import is_signal, lines
+
+numbers = st.sampled_from([np.uint8, np.int16, np.uint16, np.float32, np.float64, np.int64])
+
+
+def pixels_of(drawn):
+    data = base64.b64decode(drawn.get("src").removeprefix("data:image/png;base64,"))
+    return np.asarray(Image.open(io.BytesIO(data)))
+
+
+def points_of(path):
+    return [tuple(map(float, point.split())) for point in re.split("[ML]", path.get("d"))[1:]]
+
+
+def test_a_small_picture_is_shown_as_it_is():
+    pixels = np.random.default_rng(0).integers(0, 256, (30, 50, 3), dtype=np.uint8)
+    np.testing.assert_array_equal(pixels_of(thumbnail(pixels)), pixels)
+    np.testing.assert_array_equal(pixels_of(thumbnail(pixels[..., :1])), pixels[..., 0])
+    np.testing.assert_array_equal(pixels_of(thumbnail(pixels[..., 0])), pixels[..., 0])
+
+
+def test_a_large_picture_becomes_small():
+    pixels = np.zeros((3000, 1000, 3), np.uint8)
+    pixels[1500:] = 200
+    drawn = thumbnail(pixels)
+    found = pixels_of(drawn)
+    assert found.shape == (160, 53, 3)
+    assert not found[:75].any() and (found[85:] == 200).all()
+    assert drawn.get("alt") == "1000 x 3000 pixels"
+
+
+def test_levels_of_other_dtypes_are_scaled():
+    levels = np.array([[[0.5], [np.nan]], [[1.5], [np.inf]]], np.float32)
+    np.testing.assert_array_equal(pixels_of(thumbnail(levels)), [[0, 0], [255, 255]])
+
+
+@given(arrays.arrays(numbers, arrays.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=40)))
+@settings(max_examples=200, deadline=None)
+def test_any_array_that_is_taken_for_a_drawing_is_drawn(array):
+    if is_picture(array):
+        assert max(pixels_of(thumbnail(array)).shape[:2]) <= 160
+    if is_signal(array):
+        assert "nan" not in to_html(lines(array))
+
+
+def test_a_line_goes_through_all_values_of_a_short_signal():
+    signal = np.sin(np.arange(100, dtype=np.float32))
+    (path,) = lines(signal).findall("path")
+    points = points_of(path)
+    assert [across for across, _ in points] == pytest.approx(np.linspace(0, 240, 100), abs=0.05)
+    down = np.array([down for _, down in points])
+    expected = 1 + 78 * (1 - (signal - signal.min()) / (signal.max() - signal.min()))
+    np.testing.assert_allclose(down, expected, atol=0.06)
+
+
+def test_a_spike_in_a_long_signal_is_seen():
+    signal = np.zeros((100_000, 2), np.int16)
+    signal[54_321, 1] = 1_000
+    first, second = lines(signal).findall("path")
+    assert min(down for _, down in points_of(first)) == 79
+    assert [across for across, down in points_of(second) if down == 1] == pytest.approx(
+        [130], abs=1
+    )
+
+
+def test_a_line_has_gaps_where_values_are_missing():
+    signal = np.arange(20, dtype=np.float32)
+    signal[5:10] = np.nan
+    (path,) = lines(signal).findall("path")
+    assert path.get("d").count("M") == 2
+    assert len(points_of(path)) == 15
+
+
+def test_tokens_are_no_signal():
+    assert not is_signal(np.arange(100))
+    assert not is_signal(np.zeros((3, 2), np.float32))
+    assert is_signal(np.zeros(8, np.float32))
+
+
+@given(st.text())
+def test_text_of_any_kind_stays_text(text):
+    html = to_html(element("p", text, element("b", text), text, title=text))
+    assert re.sub('<(/?(p|b)|p title="[^"]*")>', "", html).count("<") == 0
+    assert visible(text) == visible(visible(text))
+
+
+def test_no_element_has_text_that_is_not_escaped():
+    with pytest.raises(ValueError, match="script"):
+        element("script", "x")

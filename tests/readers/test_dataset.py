@@ -1,0 +1,209 @@
+"""`readers.open`: what the object says of a dataset, and that it reads it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from sklearn.utils.class_weight import compute_class_weight
+
+import readers
+from readers.describe import describe
+from readers.format.manifest import Manifest
+from readers.format.schema import Schema
+from tests.readers import encodings
+from tests.support.datasets import write_dataset
+from tests.support.images import encoded
+
+LABELS = [0, 0, 0, 2, 2, 1, 0, 0]
+NAMES = ["cat", "dog", "bird", "never"]
+HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'&\x1b[31m\u202e"
+VOID = {"img", "br", "hr", "input", "meta", "link"}
+
+
+class Page(HTMLParser):
+    """The tags of a page, which are closed in their order, and its visible text."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.attributes, self.text, self._open = Counter(), [], "", []
+        self.feed(text)
+        self.close()
+        assert not self._open
+
+    def handle_starttag(self, tag, attributes):
+        self.tags[tag] += 1
+        self.attributes += [name for name, _ in attributes]
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self._open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def counted(labels):
+    counts = {str(label): count for label, count in Counter(labels).items()}
+    return {"label": {"values": counts}}
+
+
+@pytest.fixture(scope="module")
+def labelled(tmp_path_factory):
+    """A dataset of two splits with named labels, one of which no record has."""
+    schema = Schema({"image": ("uint8", (8, 8, 3)), "label": ("int64", ())})
+    rng = np.random.default_rng(0)
+    records = [
+        {"image": rng.integers(0, 256, (8, 8, 3), dtype=np.uint8), "label": label}
+        for label in LABELS
+    ]
+    directory = write_dataset(
+        tmp_path_factory.mktemp("labelled"), schema, {"train": [records], "val": [records[:2]]}
+    )
+    manifest = Manifest.read(directory)
+    splits = {
+        "train": manifest.splits["train"].__class__(
+            manifest.splits["train"].shards, statistics=counted(LABELS)
+        ),
+        "val": manifest.splits["val"].__class__(
+            manifest.splits["val"].shards, statistics=counted(LABELS[:2])
+        ),
+    }
+    whole = Manifest(manifest.schema, splits, tuple(NAMES))
+    (directory / "manifest.json").write_bytes(whole.to_bytes())
+    return directory
+
+
+def test_it_prints_as_info_does(labelled):
+    dataset = readers.open(labelled)
+    assert repr(dataset) == describe(str(labelled), Manifest.read(labelled))
+    assert "train  8        1" in str(dataset.manifest)
+    assert "image    uint8  [8, 8, 3]  tensor" in str(dataset.manifest)
+
+
+def test_labels_have_names(labelled):
+    label = readers.open(labelled).features["label"]
+    assert (label.dtype, label.shape, label.names) == ("int64", (), tuple(NAMES))
+    assert [label.int2str(number) for number in range(4)] == NAMES
+    assert [label.str2int(name) for name in NAMES] == [0, 1, 2, 3]
+    for number in (-1, 4):
+        with pytest.raises(ValueError, match=r"class -?\d: expected 0 to 3, or one of cat, dog"):
+            label.int2str(number)
+    with pytest.raises(ValueError, match="class 'cow': expected 0 to 3"):
+        label.str2int("cow")
+    image = readers.open(labelled).features["image"]
+    assert image.names == ()
+    with pytest.raises(ValueError, match="class 0: the values of this feature have no names"):
+        image.int2str(0)
+
+
+def test_class_weights_are_those_of_scikit_learn(labelled):
+    found = readers.open(labelled).class_weights()
+    expected = compute_class_weight("balanced", classes=np.array([0, 1, 2]), y=np.array(LABELS))
+    np.testing.assert_allclose(found, [*expected, 0])
+    assert sum(found[label] for label in LABELS) == pytest.approx(len(LABELS))
+    np.testing.assert_allclose(readers.open(labelled).class_weights("val"), [1, 0, 0, 0])
+    with pytest.raises(ValueError, match="unknown split 'test': the dataset has train, val"):
+        readers.open(labelled).class_weights("test")
+
+
+def test_without_labels_there_are_no_class_weights(tmp_path):
+    directory = write_dataset(
+        tmp_path / "d", Schema({"x": ("float32", ())}), {"train": [[{"x": 1}]]}
+    )
+    with pytest.raises(ValueError, match="no feature with one label a record was counted"):
+        readers.open(directory).class_weights()
+
+
+def test_it_reads_what_the_functions_read(labelled):
+    dataset = readers.open(labelled)
+    assert len(dataset.source("val")) == 2
+    (batch,) = dataset.as_numpy(split="train", batch_size=8, shuffle=True, seed=3)
+    (expected,) = readers.as_numpy(labelled, split="train", batch_size=8, shuffle=True, seed=3)
+    np.testing.assert_array_equal(batch["label"], expected["label"])
+    (tensors,) = dataset.load(split="train", batch_size=8, shuffle=True, seed=3)
+    np.testing.assert_array_equal(tensors["label"], expected["label"])
+
+
+def test_a_notebook_shows_ten_records(tmp_path):
+    encodings.write(tmp_path / "d")
+    page = Page(readers.open(tmp_path / "d")._repr_html_())
+    assert page.tags["figure"] == 10
+    assert page.tags["table"] == 2
+    assert page.tags["img"] == 31
+    assert "10 of 37 records of train" in page.text
+
+
+def test_classes_are_shown_by_their_names(labelled):
+    page = Page(readers.open(labelled)._repr_html_())
+    assert page.tags["figure"] == len(LABELS)
+    assert "(cat)" in page.text
+    assert page.tags["img"] == len(LABELS)
+
+
+def test_a_hostile_dataset_is_shown_as_text(tmp_path):
+    schema = Schema({HOSTILE.replace("\x1b", ""): ("string", ()), "label": ("int64", ())})
+    records = [{name: HOSTILE if name != "label" else 0 for name in schema} for _ in range(2)]
+    directory = write_dataset(
+        tmp_path / "<b>", schema, {"train": [records]}, label_names=(HOSTILE,)
+    )
+    html = readers.open(directory)._repr_html_()
+    page = Page(html)
+    assert not page.tags["script"] and not page.tags["img"] and not page.tags["b"] - 1 - 4
+    assert set(page.attributes) <= {"style"}
+    assert page.text.count("<script>alert(1)</script>") >= 4
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]", html)
+
+
+def test_a_page_is_bounded_whatever_a_record_holds(tmp_path):
+    schema = Schema(
+        {
+            "text": ("string", ()),
+            "signal": ("float32", (None, None)),
+            "photo": ("uint8", (None, None, 3), "png"),
+            **{f"x{n}": ("int64", ()) for n in range(300)},
+        }
+    )
+    rng = np.random.default_rng(0)
+    noise = rng.integers(0, 256, (600, 900, 3), dtype=np.uint8)
+    records = [
+        {
+            "text": "word " * 100_000,
+            "signal": rng.normal(size=(50_000, 8)).astype(np.float32),
+            "photo": encoded(noise, "PNG"),
+            **{f"x{n}": n for n in range(300)},
+        }
+    ]
+    directory = write_dataset(tmp_path / "d", schema, {"train": [records * 12]})
+    page = Page(readers.open(directory)._repr_html_())
+    assert (page.tags["figure"], page.tags["img"], page.tags["path"]) == (10, 10, 60)
+    gallery = readers.open(directory)._gallery()
+    assert len("".join(gallery.itertext())) < 20_000
+    assert len(readers.open(directory)._repr_html_()) < 2_500_000
+
+
+@pytest.mark.parametrize("damage", ["missing", "flipped"])
+def test_records_that_cannot_be_read_are_a_line(tmp_path, damage):
+    directory, _ = encodings.write(tmp_path / "d")
+    (shard, *_) = sorted(directory.glob("*.tfrecord"))
+    data = bytearray(shard.read_bytes())
+    shard.unlink()
+    if damage == "flipped":
+        shard.write_bytes(bytes(byte ^ 1 for byte in data))
+    page = Page(readers.open(directory)._repr_html_())
+    assert "no record of train can be shown" in page.text
+    assert page.tags["table"] == 2
+
+
+def test_a_split_without_records_is_shown(tmp_path):
+    directory = write_dataset(tmp_path / "d", Schema({"x": ("int64", ())}), {"test": [[]]})
+    assert "0 of 0 records of test" in Page(readers.open(directory)._repr_html_()).text
+
+
+def test_a_directory_without_a_dataset_is_refused(tmp_path):
+    with pytest.raises(readers.DatasetError, match="no such directory"):
+        readers.open(tmp_path / "none")
