@@ -21,6 +21,8 @@ if sys.platform in ("win32", "cygwin"):
 
 from readers import decoders, transforms
 from readers.batches.stream import Batches
+from readers.check import CheckReport, check
+from readers.checks.finding import Finding
 from readers.dataset import Dataset, FeatureInfo, open
 from readers.export import export_npy
 from readers.files.retries import StoreError
@@ -42,11 +44,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Batches",
+    "CheckReport",
     "CorruptRecordError",
     "Dataset",
     "DatasetError",
     "Feature",
     "FeatureInfo",
+    "Finding",
     "Manifest",
     "Problem",
     "RecordSource",
@@ -58,6 +62,7 @@ __all__ = [
     "StoreError",
     "__version__",
     "as_numpy",
+    "check",
     "decoders",
     "export_npy",
     "jax_batches",

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import NoReturn
 
+from readers.check import check
+from readers.checks.finding import SEVERITIES
 from readers.describe import describe
 from readers.export import export_npy
 from readers.files.retries import StoreError
@@ -36,6 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parsed = _parser().parse_args(arguments)
         if parsed.command == "verify":
             code = _verified(parsed.directory, parsed.json)
+        elif parsed.command == "check":
+            code = _checked(parsed)
         else:
             for line in _output(parsed):
                 print(line)
@@ -61,6 +65,18 @@ def _verified(directory: str, as_json: bool) -> int:
     else:
         print(*report.problems, report, sep="\n")
     return 0 if report.ok else 1
+
+
+def _checked(parsed: argparse.Namespace) -> int:
+    """Prints the findings of the checks; returns 1 if one is as bad as `--fail_on`."""
+    report = check(parsed.directory, records=parsed.records, against=parsed.against)
+    worst = report.worst()
+    fails = worst != "" and worst in SEVERITIES[: SEVERITIES.index(parsed.fail_on) + 1]
+    if parsed.json:
+        print(json.dumps({"ok": not fails, **asdict(report)}, ensure_ascii=False))
+    else:
+        print(*report.findings, report, sep="\n")
+    return 1 if fails else 0
 
 
 def _output(parsed: argparse.Namespace) -> Iterable[str]:
@@ -91,13 +107,16 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     info = commands.add_parser("info", help="show the schema, splits, labels and statistics")
     head = commands.add_parser("head", help="show the first records")
-    check = commands.add_parser(
+    verified = commands.add_parser(
         "verify", help="check every byte; exit code 1 if there is a problem"
+    )
+    look = commands.add_parser(
+        "check", help="look for what may be wrong with the data; exit code 1 if there is an error"
     )
     export = commands.add_parser(
         "export", help="write features as .npy files, which may exceed memory"
     )
-    for command in (info, head, check, export):
+    for command in (info, head, verified, look, export):
         command.add_argument(
             "directory", metavar="DIR", help="the dataset's directory, on any filesystem"
         )
@@ -110,12 +129,30 @@ def _parser() -> argparse.ArgumentParser:
     for group, printed in (
         (shown, "the manifest"),
         (head, "each record as an object of one line, with all its values"),
-        (check, "the report"),
+        (verified, "the report"),
+        (look, "the findings"),
         (export, "the file of each feature"),
     ):
         group.add_argument("--json", action="store_true", help=f"print {printed} as JSON")
     shown.add_argument(
         "--labels", action="store_true", help="list all classes (default: the first ones)"
+    )
+    look.add_argument(
+        "--records",
+        type=int,
+        default=10_000,
+        help="how many records to look at, at most (default: %(default)s)",
+    )
+    look.add_argument(
+        "--against",
+        metavar="DIR",
+        help="another dataset, such as a former version, to compare with",
+    )
+    look.add_argument(
+        "--fail_on",
+        choices=SEVERITIES,
+        default=SEVERITIES[0],
+        help="the mildest finding with which the exit code is 1 (default: %(default)s)",
     )
     export.add_argument(
         "--feature",

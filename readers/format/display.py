@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 
 from readers.format.schema import Schema, format_shape
@@ -10,6 +11,9 @@ from readers.format.splits import Split
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _UNITS |= {"ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40}
+
+# Control characters, and those that change the direction of the text around them.
+_HIDDEN = ("Cc", "Cf", "Cs")
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]i?)?b?", re.IGNORECASE)
 
@@ -87,3 +91,18 @@ def splits_table(splits: Mapping[str, Split]) -> list[tuple[str, ...]]:
     ]
     columns = None if any(split.duplicates for split in splits.values()) else -1
     return [row[:columns] for row in (header, *rows)]
+
+
+def visible(text: str) -> str:
+    """A text whose control characters, apart from tabs and newlines, are replaced."""
+    return "".join(
+        character
+        if character in "\t\n" or unicodedata.category(character) not in _HIDDEN
+        else "\N{REPLACEMENT CHARACTER}"
+        for character in text
+    )
+
+
+def shortened(text: str, most: int) -> str:
+    """The first characters of a text, with `...` if there are more."""
+    return text if len(text) <= most else f"{text[:most]}..."

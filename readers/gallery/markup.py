@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import unicodedata
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
-# Control characters, and those that change the direction of the text around them.
-_HIDDEN = ("Cc", "Cf", "Cs")
+from readers.format.display import visible
 
 _CELL = "text-align: left; padding: 0 1em 0 0"
 
@@ -31,21 +29,6 @@ def element(tag: str, *children: Element | str, **attributes: str) -> Element:
         else:
             made.text = (made.text or "") + visible(child)
     return made
-
-
-def visible(text: str) -> str:
-    """A text whose control characters, apart from tabs and newlines, are replaced."""
-    return "".join(
-        character
-        if character in "\t\n" or unicodedata.category(character) not in _HIDDEN
-        else "\N{REPLACEMENT CHARACTER}"
-        for character in text
-    )
-
-
-def shortened(text: str, most: int) -> str:
-    """The first characters of a text, with `...` if there are more."""
-    return text if len(text) <= most else f"{text[:most]}..."
 
 
 def to_html(tree: Element) -> str:

@@ -9,9 +9,10 @@ from xml.etree.ElementTree import Element
 import numpy as np
 
 from readers.describe import named
+from readers.format.display import shortened
 from readers.format.dtypes import dtype_name
 from readers.format.schema import format_shape
-from readers.gallery.markup import element, shortened
+from readers.gallery.markup import element
 from readers.gallery.pictures import is_picture, thumbnail
 from readers.gallery.signals import is_signal, lines
 from readers.head import summary, value_range

@@ -79,6 +79,12 @@ def look(directory: Path) -> list[str]:
     return [label.int2str(number) for number in range(label.str2int("walk"))]
 
 
+def problems_of(directory: Path) -> list[str]:
+    report: readers.CheckReport = readers.check(directory, records=1_000, against=None)
+    findings: tuple[readers.Finding, ...] = report.findings
+    return [report.worst(), *(f"{found.check} {found.count}" for found in findings)]
+
+
 def signals(directory: str | os.PathLike[str]) -> Iterator[NDArray[np.float32]]:
     batches = readers.as_numpy(
         directory,

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from PIL import Image
 
-from readers.gallery.markup import element, to_html, visible
+from readers.format.display import visible
+from readers.gallery.markup import element, to_html
 from readers.gallery.pictures import is_picture, thumbnail
 from readers.gallery.signals import is_signal, lines
 

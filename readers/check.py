@@ -1,0 +1,82 @@
+"""`readers.check`: looks for what may be wrong with the data of a dataset."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import dataclass
+
+from readers.checks.against import compare
+from readers.checks.finding import SEVERITIES, Facts, Finding
+from readers.checks.registry import CHECKS
+from readers.files.remote import path_text
+from readers.format.display import counted
+from readers.format.manifest import Manifest
+from readers.measures.sample import sample_of
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """The result of `check`.
+
+    Attributes:
+        seen, records: How many records the checks saw, of how many. Counts of labels, splits and tokens
+            are those of all records in any case.
+        findings: What was found, the worst first.
+    """
+
+    seen: int
+    records: int
+    findings: tuple[Finding, ...]
+
+    def worst(self) -> str:
+        """The worst severity of the findings; empty if there is none."""
+        found = {finding.severity for finding in self.findings}
+        return next((severity for severity in SEVERITIES if severity in found), "")
+
+    def __str__(self) -> str:
+        counts = Counter(finding.severity for finding in self.findings)
+        found = ", ".join(counted(counts[name], name) for name in SEVERITIES)
+        return f"{self.seen:,} of {self.records:,} records, {len(CHECKS)} checks: {found}"
+
+
+def check(
+    path: str | os.PathLike[str],
+    *,
+    records: int = 10_000,
+    against: str | os.PathLike[str] | None = None,
+) -> CheckReport:
+    """Looks for what may be wrong with the data of a dataset, in its manifest and in a sample.
+
+    docs/checks.md lists the checks and their thresholds. The sample is the first records of each split,
+    which are in the order of a hash of their keys.
+
+    Args:
+        path: The dataset's directory, on any filesystem that fsspec knows.
+        records: How many records to look at, at most; fewer if they have more than 2 GiB.
+        against: Another dataset, such as a former version, with which to compare.
+
+    Raises:
+        ValueError: `records` is below 1.
+        CorruptRecordError: (a ValueError) The checksum of a record is wrong.
+        DatasetError: (a ValueError) There is no manifest, or a shard differs from it.
+        FileNotFoundError: A file is missing.
+        StoreError: (an OSError) A store still fails after several retries.
+    """
+    if records < 1:
+        raise ValueError(f"records={records}: expected a number of at least 1")
+    facts = _facts(path_text(path), records)
+    findings = [finding for each in CHECKS for finding in each.find(facts)]
+    if against is not None:
+        findings += compare(facts, _facts(path_text(against), records))
+    findings.sort(key=lambda finding: SEVERITIES.index(finding.severity))
+    return CheckReport(
+        sum(sample.seen for sample in facts.samples.values()),
+        sum(split.records for split in facts.manifest.splits.values()),
+        tuple(findings),
+    )
+
+
+def _facts(directory: str, records: int) -> Facts:
+    manifest = Manifest.read(directory)
+    return Facts(manifest, sample_of(directory, manifest, records))

@@ -1,0 +1,151 @@
+"""Checks of how numbers are distributed: outliers, unknown tokens, and drift from split to split."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+
+from readers.checks.finding import Check, Facts, Finding
+from readers.format.manifest import UNKNOWN_ID
+from readers.measures.sample import SplitSample
+
+# Of which measures outliers are looked for, on a logarithmic scale, and what they are called.
+_LENGTHS = {"text": "characters", "signal": "steps"}
+_LEVELS = {"signal": "rms", "array": "max"}
+
+_FEWEST = 100
+
+# Interquartile ranges beyond the quartiles: 4.7 standard deviations of a normal distribution.
+_RANGES = 3
+
+# The narrowest interquartile range that counts, as a ratio: equal values have none.
+_NARROWEST = math.log(1.05)
+
+_MOST_UNKNOWN = 0.05
+
+# A distance of distributions counts if it is this large and would occur by chance once in 100,000.
+_FARTHEST, _CHANCE = 0.1, 1e-5
+
+_COMPARED = {
+    "picture": ("brightness", "contrast", "sharpness", "entropy", "width", "height"),
+    "text": ("characters", "words", "letters"),
+    "signal": ("steps", "mean", "std", "missing"),
+    "array": ("mean", "missing"),
+}
+
+
+def _outliers(name: str, noun: str, measures: dict[str, str]) -> Check:
+    def find(facts: Facts) -> Iterator[Finding]:
+        for kind, measure in measures.items():
+            for feature in facts.features(kind):
+                values = facts.measured(feature, measure)
+                mask, low, high = _far_out(values)
+                count = int(mask.sum())
+                if count:
+                    words = (
+                        f"{count:,} of {len(values):,} records have {noun} far from the others, "
+                        f"which are between {low:,.4g} and {high:,.4g}"
+                    )
+                    examples = facts.names_of(mask)
+                    yield Finding(name, "warning", words, feature, "", count, len(values), examples)
+
+    finds = f"{noun} farther from the quartiles than three interquartile ranges, as ratios"
+    return Check(name, finds, find)
+
+
+def _far_out(values: np.ndarray) -> tuple[np.ndarray, float, float]:
+    """A mask of values that are far from the others, and the bounds of these.
+
+    Few values, of which most are the same, or that are not positive, have no outliers.
+    """
+    nothing = np.zeros(len(values), bool)
+    good = np.isfinite(values) & (values > 0)
+    if good.sum() < _FEWEST:
+        return nothing, 0.0, 0.0
+    low, high = np.percentile(np.log(values[good]), (25, 75))
+    reach = _RANGES * max(high - low, _NARROWEST)
+    ends = math.exp(low - reach), math.exp(high + reach)
+    return good & ((values < ends[0]) | (values > ends[1])), *ends
+
+
+def _unknown(facts: Facts) -> Iterator[Finding]:
+    if not facts.manifest.vocabulary:
+        return
+    for name, split in facts.manifest.splits.items():
+        counts = split.counts_of("tokens")
+        total = sum(counts.values()) if counts else 0
+        if counts and total and counts[UNKNOWN_ID] > _MOST_UNKNOWN * total:
+            share = counts[UNKNOWN_ID] / total
+            words = f"{share:.1%} of {total:,} tokens are not in the vocabulary"
+            yield Finding("unknown_tokens", "warning", words, "tokens", name)
+
+
+def _drift(facts: Facts) -> Iterator[Finding]:
+    """Features of which a number is distributed otherwise in a split than in the first one."""
+    first, *others = facts.samples
+    for other in others:
+        one, two = facts.samples[first], facts.samples[other]
+        for feature, words in differences(facts.features, one, two, first):
+            yield Finding("split_drift", "warning", words, feature, other, seen=two.seen)
+
+
+def differences(
+    features: Callable[[str], list[str]], one: SplitSample, two: SplitSample, name: str
+) -> Iterator[tuple[str, str]]:
+    """Yields the features of which a number is distributed otherwise in two samples, and how.
+
+    Args:
+        features: The features of a kind.
+        one, two: The samples.
+        name: What the first sample is called.
+    """
+    for kind, measures in _COMPARED.items():
+        for feature in features(kind):
+            for measure in measures:
+                found = [_finite(sample.measures[feature], measure) for sample in (one, two)]
+                distance = kolmogorov_smirnov(*found)
+                if distance > max(_FARTHEST, by_chance(*map(len, found))):
+                    middle = [float(np.median(values)) for values in found]
+                    yield (
+                        feature,
+                        f"its {measure} is distributed otherwise than in {name} (Kolmogorov-Smirnov "
+                        f"distance {distance:.2f}; the medians are {middle[1]:.4g} and {middle[0]:.4g})",
+                    )
+
+
+def _finite(measures: Mapping[str, np.ndarray], name: str) -> np.ndarray:
+    values = measures.get(name, np.empty(0))
+    return np.sort(values[np.isfinite(values)])
+
+
+def kolmogorov_smirnov(one: np.ndarray, two: np.ndarray) -> float:
+    """The largest difference of the distribution functions of two sorted samples; 0 if one is empty."""
+    if not len(one) or not len(two):
+        return 0.0
+    values = np.concatenate([one, two])
+    shares = [np.searchsorted(s, values, side="right") / len(s) for s in (one, two)]
+    return float(np.abs(shares[0] - shares[1]).max())
+
+
+def by_chance(one: int, two: int) -> float:
+    """The distance that two samples of one distribution exceed once in 100,000 times; 1 if one is empty."""
+    if not one or not two:
+        return 1.0
+    return math.sqrt(-math.log(_CHANCE / 2) / 2 * (one + two) / (one * two))
+
+
+CHECKS = (
+    _outliers("outlier_lengths", "lengths", _LENGTHS),
+    _outliers("outlier_levels", "levels", _LEVELS),
+    Check(
+        "unknown_tokens", "splits of which 5 % of the tokens are not in the vocabulary", _unknown
+    ),
+    Check(
+        "split_drift",
+        "numbers of records that are distributed otherwise than in the first split: a "
+        "Kolmogorov-Smirnov distance above 0.1, and above what chance exceeds once in 100,000",
+        _drift,
+    ),
+)

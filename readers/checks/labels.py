@@ -1,0 +1,247 @@
+"""Checks of labels: how often classes are, and what else would tell them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from readers.checks.finding import Check, Facts, Finding
+from readers.describe import class_names, counted_label, named
+
+# How many times rarer than the most frequent class the rarest is.
+_UNEQUAL, _VERY_UNEQUAL = 10, 100
+
+_FEW_RECORDS = 10
+
+# Classes, and records of each in the sample, from which on labels are classes and not numbers.
+_MOST_CLASSES, _RECORDS_A_CLASS = 1000, 10
+
+_EXAMPLES = 5
+
+# The share of the variance of a number that its class explains, above which the number tells the class.
+_TELLING = 0.5
+
+# What a model should not need to know of a record.
+_GIVEAWAYS = {
+    "picture": ("brightness", "contrast", "width", "height", "aspect"),
+    "text": ("characters",),
+    "signal": ("steps", "rms"),
+}
+
+_DEVIATIONS = 6
+
+_CHANCE = 1e-6
+
+
+def _counts(facts: Facts) -> tuple[str, dict[str, dict[int, int]]]:
+    """The feature of the labels, and of each split the number of records of each class."""
+    label = counted_label(facts.manifest)
+    counts = {
+        name: dict(split.counts_of(label) or {}) for name, split in facts.manifest.splits.items()
+    }
+    total = {number for found in counts.values() for number in found}
+    records = sum(split.records for split in facts.manifest.splits.values())
+    few = len(total) <= min(_MOST_CLASSES, max(2, records // _RECORDS_A_CLASS))
+    is_named = label in class_names(facts.manifest)
+    return (label, counts) if label and (few or is_named) else ("", {})
+
+
+def _names(facts: Facts, label: str, numbers: list[int]) -> tuple[str, ...]:
+    names = class_names(facts.manifest).get(label, ())
+    return tuple(named(number, names) for number in numbers[:_EXAMPLES])
+
+
+def _missing(facts: Facts) -> Iterator[Finding]:
+    label, counts = _counts(facts)
+    everywhere = {number for found in counts.values() for number in found}
+    for split, found in counts.items():
+        missing = sorted(everywhere - found.keys())
+        if missing and facts.manifest.splits[split].records:
+            words = f"{len(missing):,} of {len(everywhere):,} classes have no record"
+            yield Finding(
+                "missing_classes",
+                "warning",
+                words,
+                label,
+                split,
+                examples=_names(facts, label, missing),
+            )
+
+
+def _unused(facts: Facts) -> Iterator[Finding]:
+    label, counts = _counts(facts)
+    names = class_names(facts.manifest).get(label, ())
+    used = {number for found in counts.values() for number in found}
+    unused = [number for number in range(len(names)) if number not in used]
+    if unused:
+        words = f"{len(unused):,} of {len(names):,} named classes have no record in any split"
+        examples = _names(facts, label, unused)
+        yield Finding("unused_classes", "note", words, label, examples=examples)
+
+
+def _imbalance(facts: Facts) -> Iterator[Finding]:
+    label, counts = _counts(facts)
+    for split, found in counts.items():
+        if len(found) < 2:
+            continue
+        most, fewest = max(found.values()), min(found.values())
+        if most >= _UNEQUAL * fewest:
+            severity = "warning" if most >= _VERY_UNEQUAL * fewest else "note"
+            words = f"the largest class has {most:,} records, the smallest {fewest:,}"
+            rare = sorted(found, key=lambda number: (found[number], number))
+            yield Finding(
+                "imbalance", severity, words, label, split, examples=_names(facts, label, rare)
+            )
+
+
+def _rare(facts: Facts) -> Iterator[Finding]:
+    label, counts = _counts(facts)
+    for split, found in counts.items():
+        rare = [number for number, count in sorted(found.items()) if count < _FEW_RECORDS]
+        if rare and facts.manifest.splits[split].records >= _FEW_RECORDS * _FEW_RECORDS:
+            words = (
+                f"{len(rare):,} of {len(found):,} classes have fewer than {_FEW_RECORDS} records"
+            )
+            examples = _names(facts, label, rare)
+            yield Finding("rare_classes", "note", words, label, split, examples=examples)
+
+
+def _single(facts: Facts) -> Iterator[Finding]:
+    label, counts = _counts(facts)
+    everywhere = {number for found in counts.values() for number in found}
+    if len(everywhere) == 1:
+        examples = _names(facts, label, sorted(everywhere))
+        yield Finding("one_class", "warning", "all labels are the same", label, examples=examples)
+
+
+def _drift(facts: Facts) -> Iterator[Finding]:
+    """Splits whose share of a class differs from that of all records."""
+    label, counts = _counts(facts)
+    total: dict[int, int] = {}
+    for found in counts.values():
+        for number, count in found.items():
+            total[number] = total.get(number, 0) + count
+    records = sum(total.values())
+    for split, found in counts.items():
+        size = sum(found.values())
+        if not size or len(counts) < 2:
+            continue
+        off = {}
+        for number, count in total.items():
+            share = count / records
+            difference = abs(found.get(number, 0) / size - share)
+            if difference > max(0.05, 4 * math.sqrt(share * (1 - share) / size)):
+                off[number] = difference
+        if off:
+            worst = sorted(off, key=lambda number: (-off[number], number))
+            words = (
+                f"the share of {len(off):,} of {len(total):,} classes differs by up to "
+                f"{off[worst[0]]:.0%} of the records from that in all splits"
+            )
+            yield Finding(
+                "label_drift", "warning", words, label, split, examples=_names(facts, label, worst)
+            )
+
+
+def _giveaways(facts: Facts) -> Iterator[Finding]:
+    label, _ = _counts(facts)
+    samples = [sample for sample in facts.samples.values() if sample.labels is not None]
+    if not label or not samples:
+        return
+    labels = np.concatenate([s.labels for s in samples if s.labels is not None])
+    for kind, measures in _GIVEAWAYS.items():
+        for feature in facts.features(kind):
+            for measure in measures:
+                share = _explained(facts.measured(feature, measure), labels)
+                if share > _TELLING:
+                    words = f"the class explains {share:.0%} of the variance of its {measure}"
+                    yield Finding("telling_numbers", "warning", words, feature, seen=len(labels))
+
+
+def _explained(values: np.ndarray, labels: np.ndarray) -> float:
+    """The share of the variance of numbers that their classes explain, adjusted for their number."""
+    good = np.isfinite(values)
+    values, labels = values[good], labels[good]
+    _, classes, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    if len(counts) < 2 or len(values) < _RECORDS_A_CLASS * len(counts) or not values.std():
+        return 0.0
+    means = np.bincount(classes, values) / counts
+    within = float(((values - means[classes]) ** 2).sum() / (len(values) - len(counts)))
+    return 1 - within / float(values.var(ddof=1))
+
+
+def _sorted(facts: Facts) -> Iterator[Finding]:
+    """Labels whose neighbours are alike more often than if they were in any order."""
+    label, _ = _counts(facts)
+    for split, sample in facts.samples.items():
+        labels = sample.labels
+        if not label or labels is None or len(labels) < 2:
+            continue
+        shares = np.unique(labels, return_counts=True)[1] / len(labels)
+        expected = float((shares**2).sum())
+        found = float((labels[1:] == labels[:-1]).mean())
+        deviation = math.sqrt(expected * (1 - expected) / (len(labels) - 1))
+        if found - expected > max(0.05, _DEVIATIONS * deviation):
+            words = (
+                f"{found:.0%} of neighbouring records have the same label, where {expected:.0%} "
+                "would in a random order: read with shuffle=True"
+            )
+            yield Finding("sorted_labels", "warning", words, label, split, seen=sample.seen)
+
+
+def _single_class_shards(facts: Facts) -> Iterator[Finding]:
+    label, counts = _counts(facts)
+    for split, sample in facts.samples.items():
+        labels = sample.labels
+        if labels is None or not counts.get(split) or len(np.unique(labels)) < 2:
+            continue
+        share = max(counts[split].values()) / sum(counts[split].values())
+        start, found = 0, []
+        for shard in sample.split.shards:
+            inside = labels[start : start + shard.records]
+            start += shard.records
+            # A shard of one class is chance only if the class is frequent, or the shard short.
+            is_chance = share ** (shard.records - 1) > _CHANCE
+            if len(inside) == shard.records and len(np.unique(inside)) == 1 and not is_chance:
+                found.append(shard.file)
+        if found:
+            words = f"{len(found):,} shards have records of one class alone"
+            examples = tuple(found[:_EXAMPLES])
+            yield Finding("one_class_shards", "warning", words, label, split, examples=examples)
+
+
+CHECKS = (
+    Check("missing_classes", "classes of another split without a record in this one", _missing),
+    Check("unused_classes", "named classes without a record in any split", _unused),
+    Check(
+        "imbalance",
+        "splits whose largest class has ten times the records of the smallest; a warning at a hundred",
+        _imbalance,
+    ),
+    Check(
+        "rare_classes", "classes of fewer than ten records, in splits of a hundred or more", _rare
+    ),
+    Check("one_class", "labels that are all the same", _single),
+    Check(
+        "label_drift",
+        "splits in which the share of a class is off that in all splits by 5 % of the records, and by "
+        "four standard deviations",
+        _drift,
+    ),
+    Check(
+        "telling_numbers",
+        "brightness, contrast, size, length or loudness of which the class explains half of the variance",
+        _giveaways,
+    ),
+    Check(
+        "sorted_labels",
+        "neighbouring records with the same label more often than in a random order, by 5 % and by six "
+        "standard deviations",
+        _sorted,
+    ),
+    Check(
+        "one_class_shards", "shards of one class that chance does not make", _single_class_shards
+    ),
+)

@@ -1,0 +1,148 @@
+"""Checks of single records: pictures, texts and signals that are odd by themselves."""
+
+from __future__ import annotations
+
+from readers.checks.finding import records_with
+
+# Of crops of real photographs, 95 % have a sharpness above 0.46; blurred by a Gaussian of two pixels or
+# more, 95 % have one below 0.3 (tests/readers/measures/test_measures.py).
+_PICTURE, _TEXT, _SIGNAL = ("picture",), ("text",), ("signal",)
+
+CHECKS = (
+    records_with(
+        "dark_pictures",
+        "warning",
+        "picture",
+        _PICTURE,
+        "have 99 % of their pixels below 0.2 of white",
+        lambda m: m["dark"] < 0.2,
+    ),
+    records_with(
+        "light_pictures",
+        "warning",
+        "picture",
+        _PICTURE,
+        "have 95 % of their pixels above 0.95 of white",
+        lambda m: m["light"] > 0.95,
+    ),
+    records_with(
+        "flat_pictures",
+        "warning",
+        "picture",
+        _PICTURE,
+        "have less than 1 bit of information a pixel",
+        lambda m: m["entropy"] < 1,
+    ),
+    records_with(
+        "blurry_pictures",
+        "warning",
+        "picture",
+        _PICTURE,
+        "have edges as smooth as those of a photograph blurred by two pixels",
+        lambda m: (m["sharpness"] < 0.31) & (m["entropy"] >= 1),
+    ),
+    records_with(
+        "long_pictures",
+        "note",
+        "picture",
+        _PICTURE,
+        "have one side more than three times the other",
+        lambda m: (m["aspect"] > 3) | (m["aspect"] < 1 / 3),
+    ),
+    records_with(
+        "tiny_pictures",
+        "warning",
+        "picture",
+        _PICTURE,
+        "have a side of less than 8 pixels",
+        lambda m: (m["height"] < 8) | (m["width"] < 8),
+    ),
+    records_with(
+        "gray_pictures",
+        "note",
+        "picture",
+        _PICTURE,
+        "have the same value in all channels",
+        lambda m: m["gray"] == 1,
+    ),
+    records_with(
+        "empty_texts",
+        "warning",
+        "text",
+        _TEXT,
+        "have no word",
+        lambda m: m["words"] == 0,
+    ),
+    records_with(
+        "wrong_encodings",
+        "warning",
+        "text",
+        _TEXT,
+        "have characters as UTF-8 has when it is read as Latin-1",
+        lambda m: m["mojibake"] > 0,
+    ),
+    records_with(
+        "control_characters",
+        "warning",
+        "text",
+        _TEXT,
+        "have control characters, or replacements of bytes that were no text",
+        lambda m: m["control"] > 0,
+    ),
+    records_with(
+        "markup",
+        "note",
+        "text",
+        _TEXT,
+        "have tags or entities of HTML",
+        lambda m: m["markup"] > 0,
+    ),
+    records_with(
+        "few_letters",
+        "note",
+        "text",
+        _TEXT,
+        "of 20 characters or more have less than 30 % letters",
+        lambda m: (m["characters"] >= 20) & (m["letters"] < 0.3),
+    ),
+    records_with(
+        "empty_arrays",
+        "warning",
+        "value",
+        ("signal", "picture", "array"),
+        "are empty",
+        lambda m: m["size"] == 0,
+    ),
+    records_with(
+        "missing_values",
+        "warning",
+        "value",
+        ("signal", "picture", "array"),
+        "contain NaN or infinity",
+        lambda m: m["missing"] > 0,
+    ),
+    records_with(
+        "constant_channels",
+        "warning",
+        "signal",
+        _SIGNAL,
+        "have a channel of one value, which is not 0",
+        lambda m: m["constant"] > m["dead"],
+    ),
+    records_with(
+        "dead_channels",
+        "warning",
+        "signal",
+        _SIGNAL,
+        "have a channel of zeros",
+        lambda m: m["dead"] > 0,
+    ),
+    records_with(
+        "clipped_signals",
+        "warning",
+        "signal",
+        _SIGNAL,
+        "have a channel that stays at its extremes for more than 1 % of the steps",
+        lambda m: m["clipped"] > 0.01,
+    ),
+)

@@ -1,0 +1,13 @@
+"""All checks, in the order of their findings."""
+
+from __future__ import annotations
+
+from readers.checks import distributions, duplicates, labels, records, splits
+
+CHECKS = (
+    *splits.CHECKS,
+    *duplicates.CHECKS,
+    *labels.CHECKS,
+    *records.CHECKS,
+    *distributions.CHECKS,
+)

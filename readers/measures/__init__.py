@@ -1,0 +1,1 @@
+"""Numbers that describe each record of a sample: pictures, texts, signals and other values."""

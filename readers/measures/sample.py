@@ -1,0 +1,177 @@
+"""A sample of a dataset: for each record the numbers that describe it, its digest, label and key.
+
+The records of a split are in the order of hashes of their keys, so its first records are a sample that
+depends on nothing but the keys, and are read as one range of bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from readers.describe import counted_label
+from readers.format.manifest import Manifest
+from readers.format.schema import IMAGE_ENCODINGS, Feature
+from readers.format.splits import Split
+from readers.measures.arrays import measure_array, measure_signal
+from readers.measures.pictures import measure_picture
+from readers.measures.texts import measure_text
+from readers.source import RecordSource
+
+# Read at a time, unless a record is larger.
+_BATCH_BYTES = 32 << 20
+
+# Bytes of all samples of a dataset.
+_MOST_BYTES = 2 << 30
+
+_KEY = "key"
+
+Measures = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class SplitSample:
+    """The first records of a split.
+
+    Attributes:
+        split: The split.
+        seen: The number of records in the sample.
+        measures: Feature -> name of a number -> its values, float64 [seen].
+        digests: Feature -> digests of its values, uint64 [seen]; equal values have equal ones.
+        labels: The labels, int64 [seen]; None if a record has none, or several.
+        keys: The keys, which name the inputs; empty if they are not stored.
+    """
+
+    split: Split
+    seen: int
+    measures: Mapping[str, Measures]
+    digests: Mapping[str, np.ndarray]
+    labels: np.ndarray | None
+    keys: tuple[str, ...]
+
+    def named(self, number: int) -> str:
+        """The name by which a user finds a record: its key, or its number."""
+        return self.keys[number] if self.keys else f"record {number}"
+
+
+def kind_of(name: str, feature: Feature) -> str:
+    """What a feature holds: `picture`, `text`, `signal`, `array`, or nothing that is measured."""
+    shape, dtype = feature.shape, feature.dtype
+    if name == _KEY or feature.encoding == "sequence" or dtype.startswith("complex"):
+        return ""
+    if dtype == "string":
+        return "text" if shape == () else ""
+    if feature.encoding in IMAGE_ENCODINGS:
+        return "picture"
+    is_level = dtype.startswith(("float", "bfloat")) or dtype in (
+        "uint8",
+        "uint16",
+        "int8",
+        "int16",
+    )
+    if len(shape) == 3 and shape[2] in (1, 3, 4) and is_level:
+        return "picture"
+    return "signal" if len(shape) in (1, 2) and is_level else "array"
+
+
+_MEASURES: dict[str, Callable[[Any], dict[str, float]]] = {
+    "picture": measure_picture,
+    "text": measure_text,
+    "signal": measure_signal,
+    "array": measure_array,
+}
+
+
+def sample_of(directory: str, manifest: Manifest, most: int) -> dict[str, SplitSample]:
+    """The samples of all splits by name: together `most` records or 2 GiB, shared by their sizes.
+
+    Args:
+        directory: The dataset's directory.
+        manifest: Its manifest.
+        most: The number of records.
+
+    Raises:
+        CorruptRecordError: (a ValueError) The checksum of a record is wrong.
+        DatasetError: (a ValueError) A shard differs from the manifest.
+        FileNotFoundError: A file is missing.
+        StoreError: (an OSError) A store still fails after several retries.
+    """
+    records = sum(split.records for split in manifest.splits.values())
+    share = (
+        min(1.0, most / records, _MOST_BYTES / sum(s.bytes for s in manifest.splits.values()))
+        if records
+        else 0.0
+    )
+    samples = {}
+    for name, split in manifest.splits.items():
+        # One of each split at least: a small split is not left out.
+        seen = min(split.records, max(1, int(share * split.records)))
+        samples[name] = _sample(directory, manifest, name, seen)
+    return samples
+
+
+def _sample(directory: str, manifest: Manifest, name: str, seen: int) -> SplitSample:
+    split, label = manifest.splits[name], counted_label(manifest)
+    kinds = {feature: kind_of(feature, f) for feature, f in manifest.schema.items()}
+    wanted = [feature for feature, kind in kinds.items() if kind or feature in (label, _KEY)]
+    rows: dict[str, list[dict[str, float]]] = {
+        feature: [] for feature, kind in kinds.items() if kind
+    }
+    digests: dict[str, list[int]] = {feature: [] for feature in rows}
+    labels, keys = list[int](), list[str]()
+    for record in _records(directory, split, name, seen, wanted):
+        for feature in rows:
+            value = record[feature]
+            rows[feature].append(_measured(kinds[feature], value))
+            digests[feature].append(_digest(value))
+        if label:
+            labels.append(int(record[label]))
+        if isinstance(key := record.get(_KEY), bytes):
+            keys.append(key.decode("utf-8", "replace"))
+    return SplitSample(
+        split,
+        seen,
+        {feature: _columns(found) for feature, found in rows.items()},
+        {feature: np.array(found, np.uint64) for feature, found in digests.items()},
+        np.array(labels, np.int64) if label else None,
+        tuple(keys),
+    )
+
+
+def _records(
+    directory: str, split: Split, name: str, seen: int, columns: list[str]
+) -> Iterator[dict[str, Any]]:
+    """Yields the first records of a split."""
+    if not seen or not columns:
+        return
+    source = RecordSource(directory, f"{name}[:{seen}]", columns)
+    at_once = max(1, _BATCH_BYTES * split.records // max(1, split.bytes))
+    for start in range(0, seen, at_once):
+        yield from source.__getitems__(range(start, min(seen, start + at_once)))
+
+
+def _measured(kind: str, value: Any) -> dict[str, float]:
+    if kind == "text":
+        return measure_text(value)
+    array = np.asarray(value)
+    if not array.size:
+        return {"size": 0}
+    return _MEASURES[kind](array)
+
+
+def _digest(value: Any) -> int:
+    """64 bits of a hash of a value: of its bytes, and of the shape of an array."""
+    shape = b"" if isinstance(value, bytes) else repr(np.shape(value)).encode()
+    data = value if isinstance(value, bytes) else np.ascontiguousarray(value).tobytes()
+    found = hashlib.blake2b(shape + b"|" + data, digest_size=8)
+    return int.from_bytes(found.digest(), "little")
+
+
+def _columns(rows: list[dict[str, float]]) -> Measures:
+    """The measures of all records as columns; NaN where a record has none of a name."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: np.array([row.get(name, np.nan) for row in rows], np.float64) for name in names}

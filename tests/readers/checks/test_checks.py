@@ -1,0 +1,373 @@
+"""Each check finds its planted fault, and is silent on a dataset without one."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import ndimage, stats
+from scipy.spatial.distance import jensenshannon
+
+import readers
+from readers.__main__ import main
+from readers.checks.against import _jensen_shannon
+from readers.checks.distributions import by_chance, kolmogorov_smirnov
+from readers.checks.registry import CHECKS
+from readers.format.manifest import Manifest
+from readers.format.schema import Schema
+from tests.support.checkout import ROOT
+from tests.support.datasets import write_dataset
+
+SCHEMA = Schema(
+    {
+        "image": ("uint8", (None, None, 3)),
+        "text": ("string", ()),
+        "signal": ("float32", (None, 2)),
+        "amount": ("float32", ()),
+        "count": ("int64", ()),
+        "key": ("string", ()),
+        "label": ("int64", ()),
+    }
+)
+SIZES = {"train": 400, "val": 160}
+WORDS = [
+    "the",
+    "a",
+    "of",
+    "service",
+    "room",
+    "meal",
+    "guide",
+    "bright",
+    "cold",
+    "warm",
+    "rich",
+    "sour",
+    "plain",
+    "quiet",
+    "over",
+    "under",
+]
+NAMES = ("cat", "dog", "bird")
+
+
+def a_record(rng: np.random.Generator, number: int) -> dict:
+    field = ndimage.gaussian_filter(rng.normal(size=(40, 48, 3)), (4, 4, 0))
+    field = 128 + 60 * field / field.std() + rng.normal(0, 8, field.shape)
+    steps = int(rng.integers(80, 160))
+    times = np.arange(steps)[:, None]
+    waves = np.sin(times * rng.uniform(0.1, 0.4, 2) + rng.uniform(0, 6, 2))
+    return {
+        "image": np.clip(field, 0, 255).astype(np.uint8),
+        "text": " ".join(rng.choice(WORDS, rng.integers(6, 30))) + f" {number}",
+        "signal": (waves * rng.uniform(1, 2) + rng.normal(0, 0.05, waves.shape)).astype(np.float32),
+        "amount": rng.normal(50, 5),
+        "count": int(rng.integers(1, 50)),
+        "key": f"{number:05d}",
+        "label": int(rng.integers(0, 3)),
+    }
+
+
+def clean() -> dict[str, list[dict]]:
+    rng = np.random.default_rng(7)
+    numbers = iter(range(1_000_000))
+    return {
+        name: [a_record(rng, next(numbers)) for _ in range(size)] for name, size in SIZES.items()
+    }
+
+
+def write(directory: Path, records: dict[str, list[dict]], shards: int = 4, **changes) -> Path:
+    """Writes records of splits, with the counts of their labels in the manifest."""
+    schema = changes.pop("schema", SCHEMA)
+    write_dataset(
+        directory,
+        schema,
+        {
+            name: [list(part) for part in np.array_split(np.array(found, object), shards)]
+            for name, found in records.items()
+        },
+        label_names=changes.pop("label_names", NAMES),
+        options={"splits": changes.pop("shares", "train=400,val=160")},
+    )
+    manifest = Manifest.read(directory)
+    splits = {}
+    for name, split in manifest.splits.items():
+        counts = Counter(str(record["label"]) for record in records[name])
+        figures = {"label": {"values": dict(counts)}, **changes.get("statistics", {})}
+        splits[name] = dataclasses.replace(
+            split, statistics=figures, rejected=changes.get("rejected", 0)
+        )
+    manifest = dataclasses.replace(manifest, splits=splits, vocabulary=changes.get("vocabulary", 0))
+    (directory / "manifest.json").write_bytes(manifest.to_bytes())
+    return directory
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory):
+    return write(tmp_path_factory.mktemp("good"), clean())
+
+
+def found_in(report: readers.CheckReport) -> dict[str, readers.Finding]:
+    return {finding.check: finding for finding in report.findings}
+
+
+def test_a_dataset_without_faults_has_no_findings(good):
+    report = readers.check(good)
+    assert report.findings == ()
+    assert str(report).startswith("560 of 560 records, ")
+    assert str(report).endswith(" checks: 0 errors, 0 warnings, 0 notes")
+    assert len(CHECKS) >= 25
+    assert len({check.name for check in CHECKS}) == len(CHECKS)
+
+
+def every(feature, change, step=20):
+    """Plants a fault in one of `step` records of the first split."""
+
+    def plant(records):
+        for record in records["train"][::step]:
+            record[feature] = change(record[feature])
+
+    return plant
+
+
+def channel(number, value):
+    def change(signal):
+        return np.where(np.arange(2) == number, np.float32(value), signal)
+
+    return change
+
+
+def with_nan(signal):
+    signal = signal.copy()
+    signal[3, 1] = np.nan
+    return signal
+
+
+def copies(records):
+    for record, other in zip(records["train"][:7], records["train"][50:], strict=False):
+        record["image"] = other["image"]
+
+
+def leaks(records):
+    for record, other in zip(records["val"][:7], records["train"], strict=False):
+        record["signal"] = other["signal"]
+
+
+def other_labels(records):
+    for record, other in zip(records["train"][:7], records["train"][50:], strict=False):
+        record |= {"text": other["text"], "label": (other["label"] + 1) % 3}
+
+
+def labels(split, choose):
+    def plant(records):
+        for number, record in enumerate(records[split]):
+            record["label"] = choose(number, record)
+
+    return plant
+
+
+def sorted_labels(records):
+    records["train"].sort(key=lambda record: record["label"])
+
+
+def brighter_dogs(records):
+    for found in records.values():
+        for record in found:
+            if record["label"] == 1:
+                record["image"] = (128 + record["image"] / 3).astype(np.uint8)
+
+
+def louder_val(records):
+    for record in records["val"]:
+        record["signal"] = record["signal"] * 2
+
+
+PLANTED = [
+    ("duplicates", "image", 7, copies),
+    ("leaks", "signal", 14, leaks),
+    ("contradictions", "text", 14, other_labels),
+    ("repeated_texts", "text", 20, every("text", lambda _: "no answer given")),
+    ("constant_features", "amount", 0, lambda r: [every("amount", lambda _: 3.0, 1)(r), [x.update(amount=3.0) for x in r["val"]]]),
+    ("identifiers", "count", 0, lambda r: [x.update(count=n) for n, x in enumerate(r["train"] + r["val"])]),
+    ("missing_classes", "label", 0, labels("val", lambda n, r: n % 2)),
+    ("unused_classes", "label", 0, lambda r: [labels(s, lambda n, _: n % 2)(r) for s in r]),
+    ("imbalance", "label", 0, labels("train", lambda n, r: 2 if n % 40 == 0 else n % 2)),
+    ("rare_classes", "label", 0, labels("train", lambda n, r: 2 if n < 3 else n % 2)),
+    ("one_class", "label", 0, lambda r: [labels(s, lambda n, _: 1)(r) for s in r]),
+    ("label_drift", "label", 0, labels("val", lambda n, r: r["label"] if n % 2 else 0)),
+    ("telling_numbers", "image", 0, brighter_dogs),
+    ("sorted_labels", "label", 0, sorted_labels),
+    ("one_class_shards", "label", 0, sorted_labels),
+    ("dark_pictures", "image", 20, every("image", lambda x: x // 8)),
+    ("light_pictures", "image", 20, every("image", lambda x: 247 + x // 32)),
+    ("flat_pictures", "image", 20, every("image", lambda x: x * 0 + 99 + (x.cumsum(0) % 50 == 0))),
+    ("blurry_pictures", "image", 20, every("image", lambda x: ndimage.gaussian_filter(x, (5, 5, 0)))),
+    ("long_pictures", "image", 20, every("image", lambda x: x[:12])),
+    ("tiny_pictures", "image", 20, every("image", lambda x: x[:5, :6])),
+    ("gray_pictures", "image", 20, every("image", lambda x: x[..., :1].repeat(3, 2))),
+    ("empty_texts", "text", 20, every("text", lambda _: " \n")),
+    ("wrong_encodings", "text", 20, every("text", lambda x: (x + " café où”").encode().decode("cp1252", "replace"))),
+    ("control_characters", "text", 20, every("text", lambda x: x + "\x07")),
+    ("markup", "text", 20, every("text", lambda x: f"<p class='x'>{x}</p>")),
+    ("few_letters", "text", 20, every("text", lambda x: "0123456789 " * 3 + str(len(x)))),
+    ("empty_arrays", "signal", 20, every("signal", lambda x: x[:0])),
+    ("missing_values", "signal", 20, every("signal", with_nan)),
+    ("constant_channels", "signal", 20, every("signal", channel(1, 2.5))),
+    ("dead_channels", "signal", 20, every("signal", channel(0, 0))),
+    ("clipped_signals", "signal", 20, every("signal", lambda x: np.clip(x, -0.8, 0.8))),
+    ("outlier_lengths", "text", 20, every("text", lambda x: f"{x} " * 200)),
+    ("outlier_levels", "signal", 20, every("signal", lambda x: x * 1000)),
+    ("split_drift", "signal", 0, louder_val),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "feature", "count", "plant"), PLANTED, ids=[p[0] for p in PLANTED]
+)
+def test_a_planted_fault_is_found(tmp_path, name, feature, count, plant):
+    records = clean()
+    plant(records)
+    found = found_in(readers.check(write(tmp_path / "d", records)))
+    assert name in found
+    assert (found[name].feature, found[name].count) == (feature, count)
+    if count:
+        assert found[name].seen == sum(SIZES.values())
+        assert found[name].examples
+
+
+def test_every_check_has_a_planted_fault():
+    elsewhere = {"empty_splits", "rejected_inputs", "split_shares", "unknown_tokens"}
+    assert {check.name for check in CHECKS} == {name for name, *_ in PLANTED} | elsewhere
+
+
+def test_the_examples_are_the_records_at_fault(tmp_path):
+    records = clean()
+    for number in (3, 100, 250):
+        records["train"][number]["text"] = ""
+    records["val"][7]["text"] = "   "
+    found = found_in(readers.check(write(tmp_path / "d", records)))["empty_texts"]
+    assert found.examples == ("00003", "00100", "00250", "00407")
+
+
+def test_records_without_keys_are_named_by_their_numbers(tmp_path):
+    records = clean()
+    records["val"][7]["text"] = ""
+    schema = Schema({name: feature for name, feature in SCHEMA.items() if name != "key"})
+    for found in records.values():
+        for record in found:
+            del record["key"]
+    report = readers.check(write(tmp_path / "d", records, schema=schema))
+    assert found_in(report)["empty_texts"].examples == ("val, record 7",)
+
+
+def test_what_most_records_are_is_a_note(tmp_path):
+    records = clean()
+    for found in records.values():
+        for record in found:
+            record["image"] = record["image"] // 8
+    assert (
+        found_in(readers.check(write(tmp_path / "d", records)))["dark_pictures"].severity == "note"
+    )
+
+
+def test_counts_of_splits_are_those_of_all_records(tmp_path):
+    records = clean()
+    directory = write(tmp_path / "d", records, shares="train=0.5,val=0.5", rejected=50)
+    found = found_in(readers.check(directory, records=10))
+    assert found["rejected_inputs"].message == "50 of 450 inputs were rejected (11.1%)" or (
+        found["rejected_inputs"].message == "50 of 210 inputs were rejected (23.8%)"
+    )
+    assert "71.4% of the records, and --splits says 50.0%" in found["split_shares"].message or (
+        "28.6% of the records" in found["split_shares"].message
+    )
+
+
+def test_a_split_without_records_is_an_error(tmp_path):
+    records = clean() | {"test": []}
+    report = readers.check(write(tmp_path / "d", records, shares="train=1"))
+    assert found_in(report)["empty_splits"].split == "test"
+    assert report.worst() == "error"
+
+
+def test_unknown_tokens_are_counted(tmp_path):
+    tokens = {"tokens": {"values": {"1": 30, "2": 100, "5": 70}}}
+    directory = write(tmp_path / "d", clean(), statistics=tokens, vocabulary=6)
+    found = found_in(readers.check(directory))["unknown_tokens"]
+    assert found.message == "15.0% of 200 tokens are not in the vocabulary"
+
+
+def test_a_dataset_is_compared_with_another(tmp_path, good):
+    assert readers.check(good, against=good).findings == ()
+    records = clean()
+    for found in records.values():
+        for record in found:
+            record["image"] = record["image"] // 2 + 100
+            record["label"] = record["label"] if record["label"] else 1
+            record["more"] = 1.0
+            record["count"] = float(record["count"])
+            del record["amount"]
+    features = {**SCHEMA, "more": ("float32", ()), "count": ("float32", ())}
+    schema = Schema({name: feature for name, feature in features.items() if name != "amount"})
+    report = readers.check(write(tmp_path / "d", records, schema=schema), against=good)
+    found = {(finding.check, finding.feature) for finding in report.findings}
+    assert {
+        ("new_features", "more"),
+        ("missing_features", "amount"),
+        ("changed_features", "count"),
+        ("changed_labels", "label"),
+        ("drift", "image"),
+    } <= found
+    assert not found & {("drift", "signal"), ("drift", "text")}
+
+
+def test_the_distances_are_those_of_scipy():
+    rng = np.random.default_rng(1)
+    for _ in range(50):
+        one, two = (np.sort(rng.integers(0, 20, rng.integers(1, 60))) for _ in range(2))
+        expected = stats.ks_2samp(one, two, method="asymp").statistic
+        assert kolmogorov_smirnov(one, two) == pytest.approx(expected)
+        p, q = rng.dirichlet(np.ones(5), 2)
+        assert _jensen_shannon(p, q) == pytest.approx(jensenshannon(p, q, base=2) ** 2)
+    distance = by_chance(10_000, 20_000)
+    assert stats.kstwo.sf(distance, round(10_000 * 20_000 / 30_000)) == pytest.approx(1e-5, rel=0.2)
+
+
+def test_the_command_fails_from_the_severity_that_is_asked_for(tmp_path, good, capsys):
+    records = clean()
+    records["train"][3]["text"] = ""
+    directory = str(write(tmp_path / "d", records))
+    assert main(["check", str(good), "--fail_on", "note"]) == 0
+    assert main(["check", directory]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[-2:] == [
+        "warning: empty_texts: text: 1 of 560 texts have no word (00003)",
+        f"560 of 560 records, {len(CHECKS)} checks: 0 errors, 1 warning, 0 notes",
+    ]
+    assert main(["check", directory, "--fail_on", "warning"]) == 1
+    assert main(["check", directory, "--json", "--fail_on", "note"]) == 1
+    report = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (report["ok"], report["seen"], len(report["findings"])) == (False, 560, 1)
+    assert main(["check", directory, "--records", "0"]) == 2
+
+
+def test_the_sample_is_bounded_and_of_all_splits(good):
+    report = readers.check(good, records=56)
+    assert report.seen == 40 + 16
+    assert readers.check(good, records=1).seen == 2
+
+
+def test_hostile_names_do_not_reach_the_terminal(tmp_path):
+    records = clean()
+    records["train"][0] |= {"key": "\x1b[31m\u202e" + "x" * 10_000, "text": ""}
+    (line,) = map(str, readers.check(write(tmp_path / "d", records)).findings)
+    assert "\x1b" not in line and "\u202e" not in line and len(line) < 300
+
+
+def test_the_docs_list_all_checks():
+    rows = [line for line in (ROOT / "docs/checks.md").read_text().splitlines() if "|" in line]
+    listed = {line.split("|")[1].strip(" `"): line.split("|")[2].strip() for line in rows[2:]}
+    assert {check.name: check.finds for check in CHECKS}.items() <= listed.items()
