@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 # Pixels of the middle of a larger picture in which its sharpness is measured, and the fewest at half size.
-_SHARPNESS_SIDE, _SMALLEST = 512, 8
+_SHARPNESS_SIDE, _SMALLEST = 256, 16
+
+# Rows and columns of a larger picture that are looked at for everything else, at equal distances.
+_SIDE = 256
 
 _LUMA = np.array([0.299, 0.587, 0.114], np.float32)
 
@@ -15,9 +18,10 @@ def measure_picture(pixels: np.ndarray) -> dict[str, float]:
 
     `brightness` and `contrast` are the mean and the standard deviation of its luma, between 0 and 1;
     `dark` is the luma that one pixel in a hundred exceeds, and `light` that which nineteen in twenty
-    exceed. `sharpness` is the standard deviation of the Laplacian, relative to that of the picture at half
-    its size: 0.25 is as smooth as can be, and photographs in focus have 0.5 to 1.5. `entropy` is that of 256 levels of luma, in bits. `gray` is 1 if all
-    channels are the same.
+    exceed. `sharpness` is the standard deviation of the Laplacian in its middle, relative to that of the
+    picture at half its size: 0.25 is as smooth as can be, and photographs in focus have 0.5 to 1.5.
+    `entropy` is that of 256 levels of luma, in bits. `gray` is 1 if all three channels are the same. Of a
+    picture of more than 511 pixels a side, every n-th pixel is looked at.
 
     Args:
         pixels: The picture, [height, width] or [height, width, 1, 3 or 4], not empty. Integers are
@@ -26,10 +30,11 @@ def measure_picture(pixels: np.ndarray) -> dict[str, float]:
     """
     height, width = pixels.shape[:2]
     colors = pixels[..., :3] if pixels.ndim == 3 else pixels[..., None]
-    luma = _luma(colors)
-    dark, light = np.percentile(luma, (99, 5))
-    counts = np.bincount((luma * 255).astype(np.uint8).reshape(-1), minlength=256)
+    some = colors[:: max(1, height // _SIDE), :: max(1, width // _SIDE)]
+    luma = _luma(some)
+    counts = np.bincount((luma * 255 + 0.5).astype(np.uint8).reshape(-1), minlength=256)
     shares = counts[counts > 0] / luma.size
+    dark, light = np.searchsorted(np.cumsum(counts), np.array([0.99, 0.05]) * luma.size) / 255
     return {
         "width": width,
         "height": height,
@@ -38,9 +43,9 @@ def measure_picture(pixels: np.ndarray) -> dict[str, float]:
         "contrast": float(luma.std()),
         "dark": float(dark),
         "light": float(light),
-        "sharpness": _sharpness(luma, _step(colors)),
+        "sharpness": _sharpness(_luma(_middle(colors)), _step(colors)),
         "entropy": float(-(shares * np.log2(shares)).sum()),
-        "gray": float(bool((colors == colors[..., :1]).all())),
+        "gray": _is_gray(some),
     }
 
 
@@ -56,6 +61,20 @@ def _luma(colors: np.ndarray) -> np.ndarray:
     return np.clip(finite / 255 if finite.max() > 1 else finite, 0, 1)
 
 
+def _middle(colors: np.ndarray) -> np.ndarray:
+    """The middle of a picture, of 256 pixels a side at most."""
+    top, left = (max(0, (side - _SHARPNESS_SIDE) // 2) for side in colors.shape[:2])
+    return colors[top : top + _SHARPNESS_SIDE, left : left + _SHARPNESS_SIDE]
+
+
+def _is_gray(colors: np.ndarray) -> float:
+    """1 if all three channels are the same, 0 if not; NaN of a picture of one channel."""
+    if colors.shape[2] != 3:
+        return np.nan
+    red, green, blue = (colors[..., channel] for channel in range(3))
+    return float((red == green).all() and (green == blue).all())
+
+
 def _step(colors: np.ndarray) -> float:
     """The difference of levels of luma whose rounding errors are those of the channels; 0 for floats."""
     if colors.dtype.kind == "f":
@@ -65,21 +84,19 @@ def _step(colors: np.ndarray) -> float:
 
 
 def _sharpness(luma: np.ndarray, step: float) -> float:
-    """The edges in the middle of a picture, relative to those at half its size; NaN if it has none.
+    """The edges of a picture, relative to those at half its size; NaN if it has none, or is small.
 
     Args:
         luma: The luma.
         step: The difference of neighbouring levels, whose rounding is no edge; 0 for floats.
     """
-    top, left = (max(0, (side - _SHARPNESS_SIDE) // 2) for side in luma.shape)
-    fine = luma[top : top + _SHARPNESS_SIDE, left : left + _SHARPNESS_SIDE]
-    height, width = (side // 2 for side in fine.shape)
+    height, width = (side // 2 for side in luma.shape)
     if min(height, width) < _SMALLEST:
         return np.nan
-    coarse = fine[: 2 * height, : 2 * width].reshape(height, 2, width, 2).mean((1, 3))
+    coarse = luma[: 2 * height, : 2 * width].reshape(height, 2, width, 2).mean((1, 3))
     # The Laplacian adds the rounding errors of five levels, of which one counts four times.
     rounding = step**2 * 20 / 12
-    edges, coarse_edges = _edges(fine) - rounding, _edges(coarse)
+    edges, coarse_edges = _edges(luma) - rounding, _edges(coarse)
     return float(np.sqrt(max(0.0, edges) / coarse_edges)) if coarse_edges > rounding else np.nan
 
 
