@@ -58,6 +58,7 @@ TEST = [
     "jsonschema>=4.23",
     "tifffile>=2024.2",
     "pycocotools>=2.0.7",
+    "markdown-it-py>=3",
     # Keys of accounts that nobody has.
     "cryptography>=42",
     # Other readers and users of the records.
@@ -75,6 +76,9 @@ TEST_FRAMEWORKS = [
     "lightning>=2.5",
     "orbax-checkpoint>=0.11",
     "nvidia-dali-cuda130>=1.52",
+    # They read the cards of datasets.
+    "mlcroissant>=1.1",
+    "tensorflow-datasets>=4.9.10",
 ]
 
 setup(

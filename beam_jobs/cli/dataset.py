@@ -93,6 +93,13 @@ class DatasetFlags(RunFlags):
         unset="any number may be, but not all",
         metavar="N|N%",
     )
+    license: str = flag(
+        "",
+        "the licence of the records, for the dataset's card: an SPDX identifier such as CC-BY-4.0, a URL, or "
+        "any other text",
+        unset="the card names none",
+        metavar="SPDX|URL|TEXT",
+    )
     overwrite: bool = flag(False, "replace a dataset in --output", unset="refuse to")
 
     def check(self) -> None:

@@ -89,8 +89,8 @@ _NOT_OF_THE_DATASET = {
     *("engine", "engine_page", "detach"),
 }
 
-_EXACT = {"exact_splits", "folds"}
-_RAW = {"delimiter", "encodings", "target", "text_encoding", *_EXACT}
+_OF_ALL_JOBS = {"exact_splits", "folds", "license"}
+_RAW = {"delimiter", "encodings", "target", "text_encoding", *_OF_ALL_JOBS}
 
 # Flags that manifests state only if they are given: the same command gives the same manifest as before
 # there were these flags.
@@ -122,7 +122,7 @@ _STATED_IF_GIVEN = {
         "window_label",
         *_RAW,
     },
-    "reshard": _EXACT,
+    "reshard": _OF_ALL_JOBS,
 }
 
 

@@ -24,7 +24,7 @@ from beam_jobs.storage.atomic import (
 from beam_jobs.storage.files import read_bytes
 from beam_jobs.storage.object_store import FileInfo
 from beam_jobs.storage.paths import is_local
-from readers.format.manifest import INDEX_SUFFIX, MANIFEST, TOKENIZER, VOCABULARY, join
+from readers.format.manifest import CARD, INDEX_SUFFIX, MANIFEST, TOKENIZER, VOCABULARY, join
 
 # The suffix of notes about committed shards.
 DONE = ".done"
@@ -58,6 +58,10 @@ _OURS = re.compile(
     rf"|[^/]+-\d{{5}}-of-\d{{5}}\.tfrecord({re.escape(INDEX_SUFFIX)})?"
     rf"|{REJECTS}/[^/]+\.jsonl|{re.escape(STAGING)}/[^/]+"
 )
+
+# Files of these names are part of a dataset only beside its manifest or the marks of a run: elsewhere they
+# are more likely somebody's own.
+_CARD = frozenset(CARD)
 
 # Where a dataset is written that will replace the complete one in the directory.
 NEXT = f"{STAGING}/next"
@@ -103,13 +107,15 @@ def check_output(directory: str, overwrite: bool) -> list[str]:
         raise UsageError(f"--output {directory}: this is a file; name a directory")
     found = files_in(directory)
     names = relative_names(directory, found)
-    strange = sorted(n for n in names if not _OURS.fullmatch(n.removeprefix(f"{NEXT}/")))
+    unfinished = any(name.startswith(f"{STAGING}/") for name in names)
+    card = _CARD if unfinished or MANIFEST in names else frozenset[str]()
+    inside = {name: name.removeprefix(f"{NEXT}/") for name in names}
+    strange = sorted(n for n, i in inside.items() if i not in card and not _OURS.fullmatch(i))
     if strange:
         raise UsageError(
             f"--output {directory}: it holds {strange[0]!r}, which is not part of a dataset; "
             "name an empty or a new directory"
         )
-    unfinished = any(name.startswith(f"{STAGING}/") for name in names)
     if names and not (overwrite or unfinished or MANIFEST in names):
         raise UsageError(
             f"--output {directory}: it holds {min(names)!r} but neither a manifest nor the marks of "

@@ -117,10 +117,17 @@ def check_files(directory: str, results: Iterable[ShardResult], found: Iterable[
 
 
 def dataset_files(
-    manifest: Manifest, results: list[ShardResult], names: tuple[str, ...]
+    manifest: Manifest, results: list[ShardResult], names: tuple[str, ...], card: Iterable[str]
 ) -> set[str]:
-    """The names of all files of a dataset, the manifest of an earlier commit attempt included."""
-    files = {MANIFEST}
+    """The names of all files of a dataset, the manifest of an earlier commit attempt included.
+
+    Args:
+        manifest: The dataset.
+        results: The results of all shards.
+        names: The names of the splits.
+        card: The names of the files of its card.
+    """
+    files = {MANIFEST, *card}
     if manifest.vocabulary:
         files.add(VOCABULARY)
     if manifest.tokenizer:

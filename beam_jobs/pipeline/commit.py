@@ -11,6 +11,7 @@ from apache_beam.metrics import Metrics
 from apache_beam.pvalue import AsList, AsSingleton
 
 from beam_jobs import progress
+from beam_jobs.dataset.card.files import card_files
 from beam_jobs.dataset.directory import begin_moves, remove_leftovers
 from beam_jobs.dataset.moves import Change, plan_changes
 from beam_jobs.dataset.output import Output, renamed_schema
@@ -95,7 +96,7 @@ def _manifest_of(
 
 
 class _Commit(beam.DoFn):
-    """Checks that nothing was lost, then writes the vocabulary and, last, the manifest."""
+    """Checks that nothing was lost, then writes the vocabulary, the card and, last, the manifest."""
 
     def __init__(self, output: Output) -> None:
         self._output = output
@@ -134,7 +135,10 @@ class _Commit(beam.DoFn):
                     write_file(output.directory, VOCABULARY, vocabulary_file(vocabulary))
                 if tokenizer:
                     write_file(output.directory, TOKENIZER, tokenizer.encode())
-                files = dataset_files(manifest, every, names)
+                card = card_files(manifest)
+                for name, content in card.items():
+                    write_file(output.directory, name, content)
+                files = dataset_files(manifest, every, names, card)
                 remove_leftovers(output.directory, files, found)
                 if not manifest.rejected:
                     drop_empty_directory(join(output.directory, REJECTS))

@@ -229,7 +229,8 @@ class WriteShards(beam.PTransform):
             records in `rejects/`, writes the others, and logs a warning with their number.
         overwrite: Whether a dataset in `directory` may be replaced.
         label_names: Names of the labels by id, for the manifest.
-        options: Anything else to record in the manifest, as JSON values.
+        options: Anything else to record in the manifest, as JSON values; a text `license` is also stated
+            in the dataset's card.
 
     Raises:
         UsageError: An argument is wrong, or the directory is not free: before the pipeline runs.

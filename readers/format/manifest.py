@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -28,9 +30,32 @@ UNKNOWN_ID, RESERVED_IDS = 1, 2
 TOKENIZER = "tokenizer.json"
 INDEX_SUFFIX = ".idx"
 
+# The files of the card, which describe a dataset to people and to other tools. Nothing here needs them.
+README = "README.md"
+CROISSANT = "croissant.json"
+TFDS_INFO, TFDS_FEATURES = "dataset_info.json", "features.json"
+CARD = (README, CROISSANT, TFDS_INFO, TFDS_FEATURES)
+
+_SEAL = f"The SHA-256 of {MANIFEST} is "
+_SEALED = re.compile(re.escape(_SEAL) + "([0-9a-f]{64})")
+
 
 class DatasetError(ValueError):
     """A directory is not a dataset that this package can read; the message states why."""
+
+
+def seal(manifest: bytes) -> str:
+    """A sentence in each file of a card that says to which manifest it belongs.
+
+    Args:
+        manifest: The content of the manifest's file.
+    """
+    return _SEAL + hashlib.sha256(manifest).hexdigest()
+
+
+def seals_in(card: str) -> list[str]:
+    """The sentences of `seal` in the text of a file; none if its users have taken them out."""
+    return [_SEAL + found for found in _SEALED.findall(card)]
 
 
 def join(directory: str, name: str) -> str:

@@ -11,7 +11,7 @@ from beam_jobs import Feature, Schema, WriteShards
 from beam_jobs.dataset import topup
 from beam_jobs.pipeline import commit
 from readers.format.decode.records import Decoder
-from readers.format.manifest import Manifest
+from readers.format.manifest import CARD, Manifest
 from tests.support.commands import IN_MEMORY, run
 from tests.support.datasets import crc32c, parse_tfrecord, rejects_of, write_recordings
 
@@ -22,7 +22,7 @@ def checked(directory):
     """The records of each shard of each split, after comparing all files with the manifest."""
     manifest = Manifest.read(str(directory))
     decoder = Decoder(manifest.schema)
-    found, files = {}, {"manifest.json"}
+    found, files = {}, {"manifest.json", *CARD}
     for name, split in manifest.splits.items():
         found[name] = []
         for shard in split.shards:

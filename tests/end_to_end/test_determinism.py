@@ -11,7 +11,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from PIL import Image
 
 from beam_jobs.engines.direct import cores, processes_of
-from readers.format.manifest import Manifest
+from readers.format.manifest import CARD, Manifest
 from tests.support.commands import run
 from tests.support.datasets import files_of, npy, write_recordings
 from tests.support.lazily import Lazily
@@ -128,8 +128,11 @@ def test_files_listed_in_another_order_give_the_same_records(by_default, tmp_pat
     flags = [flag for path in inputs for flag in ("--input", path)]
     assert run(job, *flags, *arguments[3:], "--output", tmp_path / "out") == 0
     found = files_of(tmp_path / "out")
-    del found["manifest.json"]  # holds the inputs as typed
-    assert found == {name: sha for name, sha in expected.items() if name != "manifest.json"}
+    assert found.keys() == expected.keys()
+    typed = {"manifest.json", *CARD}  # hold the inputs as typed, or a checksum of the manifest
+    assert {n: sha for n, sha in found.items() if n not in typed} == {
+        n: sha for n, sha in expected.items() if n not in typed
+    }
 
 
 @pytest.mark.parametrize(
@@ -152,6 +155,10 @@ def test_the_number_of_processes_follows_from_the_flags(flags, expected):
 
 GOLDEN = {
     "sensors": {
+        "README.md": "1cb9001cfd0085b30b29ea50b464ea5996af7bc851645fc974fec5f0d12453b0",
+        "croissant.json": "926d65096fd0f183e96dfd2ee8173f91979420c56ad1cfe8637368e6dd4d31fd",
+        "dataset_info.json": "02f8ae899aa02dc8e4c9e8243f436825446af73fec871026a7b5587657b0028a",
+        "features.json": "84c97b66b34ac238db17d2603bac89dd609595a125b72c47c231af8c2684a3ed",
         "manifest.json": "de9037d949c10de4a071d17e07950fd7e0f6b3912004bd2db18bea16bf2e7283",
         "rejects/val-00000-of-00002.jsonl": "114e2d664a65991fa2c63eb4f77c5b7cb58ef492ee1b28b23c8bed1b1ad9245a",
         "train-00000-of-00003.tfrecord": "1c73e60b5e3b9e2d3c9352dd8189851551f873341b41c1108fdc0b7da311a41b",
@@ -166,6 +173,10 @@ GOLDEN = {
         "val-00001-of-00002.tfrecord.idx": "6206894dd0267131d5650600787c24bba215dd67b9f1b838e18a7b78b1a9c538",
     },
     "text": {
+        "README.md": "2cc06ca07c78e5c7d1599411ddb7d580aa063373d1b142a09eefc6fb7a044639",
+        "croissant.json": "0e3edcb7d36057c9238b5462757596ea3d8ac85384014d899e2fb192936e130f",
+        "dataset_info.json": "eb6f1a1a34eba6376afa0fb07c138b789ce2ea6161e7eaa8c1a7cf69b15b00fa",
+        "features.json": "f24b6ad7234e21bd354beff54273f489dc8adafb3f35b087c9fd76dc7049a0ae",
         "manifest.json": "ddc40e75637f0472ce1f6f9eeff4f7d7237beb73c7272a448d70b91c71bb9d23",
         "rejects/train-00001-of-00003.jsonl": "ef92243254fa53e52f04c833f2e34c3c4880e9d3f4bf7bd98428d35619ed1713",
         "train-00000-of-00003.tfrecord": "727091b8a48ae9ce5cbc4afc8f566c57781e8bce945d89c8f9ea87fe2b3846f2",

@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 from examples.samples import make_samples
+from readers.format.manifest import CARD
 from tests.support.commands import refused, run, without_progress
 from tests.support.datasets import balanced, files_of, records_of, rejects_of
 
@@ -115,7 +116,8 @@ def test_the_bytes_of_a_small_dataset_are_pinned(tmp_path):
     flags = ["--num_shards", 2, "--seed", 7]
     assert run("sensors", "--input", tmp_path / "in/*/*.npy", "--output", out, *flags) == 0
     files = files_of(out)
-    files.pop("manifest.json")  # holds the paths of the inputs
+    for name in ("manifest.json", *CARD):  # These follow from the paths of the inputs.
+        files.pop(name)
     digest = hashlib.sha256(json.dumps(files).encode()).hexdigest()
     assert digest == GOLDEN, files
 
@@ -234,7 +236,7 @@ def test_only_overwrite_replaces_a_dataset_and_it_leaves_no_old_file(samples, tm
     assert {name: found[name] for name in found if not name.startswith(".staging/")} == before
     assert run(*arguments, "--num_shards", 2, "--overwrite") == 0
     assert sorted(files_of(tmp_path / "out")) == [
-        "manifest.json",
+        *("README.md", "croissant.json", "dataset_info.json", "features.json", "manifest.json"),
         *(f"train-0000{n}-of-00002.tfrecord{end}" for n in range(2) for end in ("", ".idx")),
     ]
 

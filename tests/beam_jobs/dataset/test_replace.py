@@ -16,6 +16,8 @@ from readers.format.splits import Shard, Split
 OLD = {
     "manifest.json": b"old",
     "vocabulary.txt": b"old",
+    "README.md": b"old",
+    "features.json": b"old",
     "train-00000-of-00002.tfrecord": b"old 0",
     "train-00001-of-00002.tfrecord": b"old 1",
     "rejects/train-00000-of-00002.jsonl": b"old",
@@ -36,7 +38,7 @@ NEW = {
     for names in SHARDS.values()
     for shard in names
     for name in (shard, f"{shard}.idx")
-} | {"manifest.json": NEW_MANIFEST}
+} | {"manifest.json": NEW_MANIFEST, "README.md": b"new card"}
 
 
 def write(directory, files):
@@ -119,7 +121,7 @@ def test_an_unfinished_dataset_replaces_nothing(tmp_path):
     assert files_of(tmp_path) == before
 
 
-@pytest.mark.parametrize("last", range(12))
+@pytest.mark.parametrize("last", range(13))
 def test_an_interrupted_move_leaves_one_dataset_whole_and_is_finished_later(
     tmp_path, crash_at, monkeypatch, last
 ):
@@ -144,7 +146,7 @@ def test_the_cases_above_are_all_changes_of_the_disk(tmp_path, crash_at):
     write(tmp_path / NEXT, NEW)
     changes = crash_at(99)
     replace.replace_dataset(str(tmp_path))
-    assert len(changes) == 12
+    assert len(changes) == 13
     assert changes.count("_rename") == len(NEW) + 1  # and that of the journal
 
 

@@ -10,6 +10,7 @@ from apache_beam.testing.test_pipeline import TestPipeline
 from apache_beam.testing.util import assert_that, equal_to
 
 from beam_jobs import DataError, Feature, JobError, Schema, UsageError, WriteShards
+from beam_jobs.dataset.card.files import card_files
 from beam_jobs.dataset.directory import MARKER
 from beam_jobs.dataset.reconcile import check_files, reconcile
 from beam_jobs.dataset.resume import ShardResult
@@ -29,7 +30,7 @@ from beam_jobs.records.spool import Spool
 from beam_jobs.records.statistics import SplitStatistics, Statistics
 from beam_jobs.storage.atomic import list_files
 from readers.format.encode import Encoder
-from readers.format.manifest import Manifest
+from readers.format.manifest import CARD, Manifest
 from readers.format.splits import Shard
 from readers.format.tfrecord import frame
 from readers.verify import verify
@@ -337,6 +338,7 @@ def plan_of(*records):
 
 
 PLAN = plan_of(10)
+STEPS = Schema({**SCHEMA, "steps": Feature("float32", (None,), "list steps")})
 
 
 def test_reconciliation_sorts_the_results_of_every_split():
@@ -445,11 +447,11 @@ def statistics_of(count):
     return SplitStatistics.of(0, statistics)
 
 
-def commit_of(output, results, changed, count):
+def commit_of(output, results, changed, count, schema=SCHEMA):
     """The commit of a job without class names and tokens."""
     statistics = statistics_of(count)
     return _Commit(output).process(
-        None, PLAN.pack(), results, changed, statistics, Summary.empty(1), {}, SCHEMA, (), ""
+        None, PLAN.pack(), results, changed, statistics, Summary.empty(1), {}, schema, (), ""
     )
 
 
@@ -488,12 +490,29 @@ def test_the_commit_leaves_only_the_files_of_the_dataset(tmp_path):
         MARKER,
         "vocabulary.txt",
         "tokenizer.json",
+        "features.json",
     ]
     left += ["rejects/train-00000-of-00002.jsonl", f".staging/{results[0].shard.file}.done"]
     for name in [*mine, *left]:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(bytes(7 if name.endswith("idx") else 10))
-    list(commit_of(output, results, [], 9))
+    list(commit_of(output, results, [], 9, STEPS))  # of which there is no features.json
     found = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()}
-    assert found == {"manifest.json", *mine}
+    assert found == {"manifest.json", "README.md", "croissant.json", *mine}
     assert not (tmp_path / ".staging").exists()
+
+
+@pytest.mark.parametrize("name", CARD)
+def test_no_manifest_is_written_before_the_whole_card(tmp_path, name):
+    output = WriteShards(str(tmp_path), SCHEMA)._output
+    results = [result(0, 5), result(1, 5)]
+    for done in results:
+        (tmp_path / done.shard.file).write_bytes(bytes(10))
+        (tmp_path / f"{done.shard.file}.idx").write_bytes(bytes(7))
+    (tmp_path / name).mkdir()  # which no file replaces
+    with pytest.raises(DataError, match="cannot be written"):
+        list(commit_of(output, results, [], 10))
+    assert not (tmp_path / "manifest.json").exists()
+    (tmp_path / name).rmdir()
+    (manifest,) = commit_of(output, results, [], 10)
+    assert {name: (tmp_path / name).read_bytes() for name in CARD} == card_files(manifest)
