@@ -16,8 +16,9 @@ FLOORS = {
         "progress packages errors"
     ),
     "readers": (
-        "__main__ __init__ check checks measures dataset load torch_batches jax_batches numpy_stream source export export_file verify "
-        "gallery head describe transforms tfdata tensors batches shards decoders order format files hosts"
+        "__main__ __init__ check checks measures dataset load torch_batches jax_batches numpy_stream "
+        "source export export_file verify gallery head describe transforms tfdata tensors batches "
+        "shards decoders similarity order format files hosts"
     ),
 }
 # The package that beam_jobs may import from readers.

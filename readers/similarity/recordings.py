@@ -1,0 +1,124 @@
+"""A hash of 64 bits that near duplicates of a recording share.
+
+Of sounds and other fast signals it says how their power rises and falls: the spectrum is cut into four bands of
+equal power, and of each the bits are the signs of the first eight terms of the Fourier series of its power. Of
+slow signals, most of whose power is in fewer than 16 cycles of the recording, it says how the signal itself
+rises and falls: the signs of its 64 slowest cosine waves.
+
+Time counts as a part of the recording's length, and frequency in cycles of a recording, so neither the sample
+rate, nor the gain, nor an offset matters, and little noise or a few samples less at the ends little.
+
+Sums of floats can differ in the last digits between machines, and so, about once in a thousand million
+recordings, can a bit.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+# How many bits may differ between near duplicates.
+RECORDING_DISTANCE = 6
+
+_BITS = np.uint64(1) << np.arange(64, dtype=np.uint64)
+_SHORTEST = 64
+# What a term must be to be told from noise, where 1 is all power, or the amplitude of a signal that is one wave,
+# and how many of the 64 must.
+_FAINT_POWER = 0.01
+_FAINT_WAVE = 0.003
+_ENOUGH = 32
+
+_SLOW_CYCLES = 16
+# Of so many tones of one power, the signs of 64 terms tell little.
+_FEWEST_TONES = 8
+_BANDS = 4
+_TERMS = 8
+# All bands rise and fall with a loud sound. The sum of the bands, and how they differ, have less in common: of
+# 718,000 pairs of different made-up speech, 22 were within six bits without this, and none is.
+_CONTRASTS = np.array([[1, 1, 1, 1], [1, 1, -1, -1], [1, -1, -1, 1], [1, -1, 1, -1]]) / 2
+
+
+def recording_hash(signal: np.ndarray) -> int | None:
+    """The hash of a recording, from 0 to 2**64 - 1, or None for one without enough to tell it by.
+
+    Constant signals, pure tones and what has fewer than 64 samples have none: their bits would be those of the
+    noise. Values that are NaN or infinite count as the mean of the others; a channel in which they are half of
+    all values or more is left out, as a constant one is. The scale of each channel makes no difference.
+
+    Args:
+        signal: Real numbers [time] or [time, channels].
+
+    Raises:
+        ValueError: It is no such array.
+    """
+    if signal.dtype.kind not in "biuf" or signal.ndim not in (1, 2):
+        raise ValueError(
+            f"a recording of {signal.dtype} {list(signal.shape)}: expected real numbers [time] or "
+            "[time, channels]"
+        )
+    if len(signal) < _SHORTEST:
+        return None
+    channels = _normalized(signal)
+    spectra = np.fft.rfft(channels, axis=0)[1:]
+    power = (np.abs(spectra) ** 2).sum(axis=1)
+    if 2 * power[:_SLOW_CYCLES].sum() > power.sum():
+        terms, faint = _slow_waves(channels), _FAINT_WAVE
+    elif (power**2).sum() * _FEWEST_TONES > power.sum() ** 2:
+        return None
+    else:
+        terms, faint = _power_terms(spectra, power), _FAINT_POWER
+    if np.count_nonzero(np.abs(terms) >= faint) < _ENOUGH:
+        return None
+    return int(_BITS[terms > 0].sum())
+
+
+def _normalized(signal: np.ndarray) -> np.ndarray:
+    """Channels of mean 0 and power 1, float64 [time, channels]; constant ones are left out."""
+    channels = signal.reshape(len(signal), -1).astype(np.float64)
+    good = np.isfinite(channels)
+    channels[~good] = 0
+    # Squares of the largest floats are infinite.
+    largest = np.abs(channels).max(axis=0)
+    channels /= np.where(largest > 0, largest, 1)
+    channels -= channels.sum(axis=0) / np.maximum(good.sum(axis=0), 1)
+    channels[~good] = 0
+    power = np.sqrt((channels**2).mean(axis=0))
+    # Differences of less are those of rounding.
+    varied = (power > 1e-12) & (2 * good.sum(axis=0) > len(signal))
+    return channels[:, varied] / power[varied]
+
+
+def _slow_waves(channels: np.ndarray) -> np.ndarray:
+    """The amplitudes of the 64 slowest cosine waves of a mix of channels, whose power is 1, float64 [64]."""
+    # No two weights are equal, so that channels whose sum is 0 are not lost.
+    weights = 0.5 + np.arange(channels.shape[1]) * 0.6180339887498949 % 1
+    mixed = channels @ weights
+    mixed /= max(np.sqrt((mixed**2).mean()), 1e-12)
+    # The Fourier series of a signal that runs there and back is its cosine series.
+    waves = np.arange(1, 65)
+    spectrum = np.fft.rfft(np.concatenate([mixed, mixed[::-1]]))[waves]
+    return (spectrum * np.exp(-0.5j * np.pi * waves / len(mixed))).real / (np.sqrt(2) * len(mixed))
+
+
+def _power_terms(spectra: np.ndarray, power: np.ndarray) -> np.ndarray:
+    """Terms of the Fourier series of each band's power, where 1 is its power, float64 [64].
+
+    The power of a signal at a time is the square of its values, so a term of its series is the product of the
+    spectrum and the spectrum moved by so many cycles. Time 0 is the middle, which trimmed ends move least.
+    """
+    terms = np.zeros((_BANDS, _TERMS), complex)
+    total = np.cumsum(power)
+    if not len(total) or total[-1] == 0:
+        return np.zeros(2 * terms.size)
+    below = np.concatenate([[0], total]) / total[-1] * _BANDS
+    for band in range(_BANDS):
+        # A frequency at the border of two bands belongs to each with a part of its power, so
+        # that a little noise does not move it from one to the other.
+        first = max(int(np.searchsorted(below, band, side="right")) - 1, 0)
+        last = min(int(np.searchsorted(below, band + 1)), len(power))
+        shares = np.diff(np.clip(below[first : last + 1], band, band + 1))
+        scales = np.sqrt(shares * total[-1] / _BANDS / np.maximum(power[first:last], 1e-300))
+        some = spectra[first:last] * scales[:, None]
+        for term in range(1, min(_TERMS, len(some) - 1) + 1):
+            terms[band, term - 1] = (-1) ** term * np.vdot(some[:-term], some[term:])
+    terms = _CONTRASTS @ terms * (_BANDS / total[-1])
+    return np.stack([terms.real, terms.imag]).reshape(-1)

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from readers.similarity.pairs import near_pairs
+from readers.similarity.pictures import PICTURE_DISTANCE, _luma, picture_hash
+from tests.readers.similarity.lookalikes import (
+    brighter,
+    gray,
+    jpeg,
+    photograph_tiles,
+    resized,
+    smooth_picture,
+)
+
+GOLDEN = [4520925597417858624, 4518392322627462754, 4518392322644109122]
+
+COPIES = {
+    "compressed": jpeg,
+    "of half the size": lambda pixels: resized(pixels, 0.5),
+    "of double the size": lambda pixels: resized(pixels, 2),
+    "of another size": lambda pixels: resized(pixels, 0.73),
+    "brighter": brighter,
+    "gray": gray,
+    "gray with a channel": lambda pixels: gray(pixels)[..., None],
+    "opaque": lambda pixels: np.dstack([pixels, np.full(pixels.shape[:2], 255, np.uint8)]),
+    "smaller, gray and compressed": lambda pixels: jpeg(gray(resized(pixels, 0.5))),
+}
+
+
+@pytest.fixture(scope="module")
+def pictures():
+    made = [*photograph_tiles(), *(smooth_picture(seed) for seed in range(60))]
+    hashes = [picture_hash(pixels) for pixels in made]
+    kept = [
+        (pixels, found) for pixels, found in zip(made, hashes, strict=True) if found is not None
+    ]
+    # Some tiles show the sky.
+    assert len(kept) >= 84
+    return kept
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_a_copy_differs_in_few_bits(pictures, name):
+    copies = [picture_hash(COPIES[name](pixels)) for pixels, _ in pictures]
+    apart = [
+        found is None or (found ^ original).bit_count() > PICTURE_DISTANCE
+        for found, (_, original) in zip(copies, pictures, strict=True)
+    ]
+    assert sum(apart) == 0
+
+
+def test_different_pictures_are_not_near(pictures):
+    hashes = np.array([found for _, found in pictures], np.uint64)
+    assert len(near_pairs(hashes, PICTURE_DISTANCE + 4).first) == 0
+
+
+def test_a_picture_without_detail_has_no_hash():
+    rng = np.random.default_rng(0)
+    fading = np.repeat(np.arange(224, dtype=np.uint8)[None], 224, axis=0)
+    assert picture_hash(fading) is None and picture_hash(fading.T) is None
+    for level in (0, 1, 127, 255):
+        flat = np.full((224, 224, 3), level, np.uint8)
+        assert picture_hash(flat) is None
+        noisy = np.clip(flat + rng.integers(-2, 3, flat.shape), 0, 255).astype(np.uint8)
+        assert picture_hash(noisy) is None
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 1, 4), (1, 500), (500, 1, 3), (2, 3, 1)])
+def test_a_few_pixels_and_stripes_are_no_detail(shape):
+    assert picture_hash(np.random.default_rng(0).integers(0, 256, shape, np.uint8)) is None
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (8, 8), (9, 200, 3), (31, 33), (32, 32, 1), (33, 100)])
+def test_small_and_narrow_pictures_have_a_hash(shape):
+    assert picture_hash(np.random.default_rng(0).integers(0, 256, shape, np.uint8)) is not None
+
+
+def test_pixels_need_not_be_contiguous():
+    pixels = smooth_picture(0)
+    assert picture_hash(pixels[::2, ::-1]) == picture_hash(np.ascontiguousarray(pixels[::2, ::-1]))
+
+
+def test_transparent_pixels_are_white():
+    pixels = smooth_picture(0)
+    opacity = np.where(np.arange(224) < 112, 0, 255)[:, None] * np.ones(224)
+    clear = np.dstack([pixels, opacity.astype(np.uint8)])
+    white = np.where(opacity[..., None] == 0, 255, pixels).astype(np.uint8)
+    assert picture_hash(clear) == picture_hash(white)
+
+
+def test_averages_are_those_of_whole_and_parts_of_pixels():
+    pixels = np.random.default_rng(0).integers(0, 256, (45, 70), np.uint8)
+    # Each pixel 32 times in both directions: parts of whole pixels.
+    large = pixels.repeat(32, axis=0).repeat(32, axis=1)
+    assert picture_hash(pixels) == picture_hash(large)
+    means = large.reshape(32, 45, 32, 70).mean(axis=(1, 3))
+    np.testing.assert_array_equal(_luma(pixels), np.rint(means / 255 * 65535))
+
+
+def test_hashes_are_the_same_in_every_version():
+    y, x = np.mgrid[:97, :131]
+    blocks = (y // 13 * 37 + x // 11 * 101) ** 2 % 251
+    pixels = np.stack([blocks, blocks // 2 + x // 2, 255 - blocks], -1).astype(np.uint8)
+    alpha = np.dstack([pixels, (128 + (x + y) // 2).astype(np.uint8)])
+    found = [picture_hash(pixels), picture_hash(pixels[..., 0]), picture_hash(alpha)]
+    assert found == GOLDEN
+
+
+@pytest.mark.parametrize("pixels", [np.zeros((4, 4)), np.zeros((4, 4, 2), np.uint8)])
+def test_other_arrays_are_errors_that_say_what_is_expected(pixels):
+    with pytest.raises(ValueError, match=r"expected uint8 \[height, width\]"):
+        picture_hash(pixels)
+    with pytest.raises(ValueError, match="0 x 4 pixels: expected 1 to"):
+        picture_hash(np.zeros((0, 4), np.uint8))

@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from readers.similarity import texts as module
+from readers.similarity.signatures import similar_pairs
+from readers.similarity.texts import SIGNATURE_SIZE, TEXT_SIMILARITY, text_signatures
+
+FIRST = [54755, 36128, 35257, 32061]
+ALL = 2070491483
+
+
+def words(seed, number):
+    rng = np.random.default_rng(seed)
+    return ["".join(map(chr, 97 + rng.integers(0, 26, rng.integers(2, 10)))) for _ in range(number)]
+
+
+LEXICON = words(0, 3000)
+
+
+def made_text(seed):
+    return " ".join(np.random.default_rng(seed).choice(LEXICON, 32))
+
+
+def edited(text, seed, edits):
+    rng = np.random.default_rng(seed)
+    found = text.split()
+    for place in rng.choice(len(found), edits, replace=False):
+        found[place] = str(rng.choice(LEXICON))
+    return " ".join(found)
+
+
+def jaccard(one, other):
+    runs = [{text[i : i + 5] for i in range(len(text) - 4)} for text in (one, other)]
+    return len(runs[0] & runs[1]) / len(runs[0] | runs[1])
+
+
+def estimates(ones, others):
+    one, other = text_signatures(ones)[0], text_signatures(others)[0]
+    return (one == other).mean(axis=1)
+
+
+def test_estimates_are_as_exact_as_independent_permutations_would_make_them():
+    ones = [made_text(seed) for seed in range(600)]
+    others = [edited(text, seed, 1 + seed % 12) for seed, text in enumerate(ones)]
+    exact = np.array([jaccard(*pair) for pair in zip(ones, others, strict=True)])
+    assert exact.min() < 0.4 and exact.max() > 0.9
+    changed = exact < 1
+    exact, errors = exact[changed], (estimates(ones, others) - exact)[changed]
+    scaled = errors / np.sqrt(exact * (1 - exact) / SIGNATURE_SIZE)
+    assert abs(scaled.mean()) < 0.15
+    assert 0.9 < scaled.std() < 1.1
+    assert abs(scaled).max() < 4.5
+
+
+def test_different_texts_have_nothing_in_common():
+    ones, others = [made_text(s) for s in range(300)], [made_text(s) for s in range(300, 600)]
+    exact = [jaccard(*pair) for pair in zip(ones, others, strict=True)]
+    assert estimates(ones, others).mean() == pytest.approx(np.mean(exact), abs=0.005)
+
+
+@given(st.lists(st.text(max_size=30), max_size=12), st.integers(1, 40))
+@settings(max_examples=100, deadline=None)
+def test_a_signature_depends_on_no_other_text(texts, part):
+    alone = [text_signatures([text]) for text in texts]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_PART", part)
+        found, there = text_signatures(texts)
+    assert found.shape == (len(texts), SIGNATURE_SIZE) and found.dtype == np.uint16
+    for row, has_one, (signature, has) in zip(found, there, alone, strict=True):
+        assert np.array_equal(row, signature[0]) and has_one == has[0]
+
+
+def test_case_and_spaces_make_no_difference():
+    same = ["Two small\nboats, at sea", "  two  SMALL boats, at sea\t\n"]
+    found, there = text_signatures(same)
+    assert np.array_equal(*found) and there.all()
+
+
+def test_hostile_texts_have_a_signature_or_none():
+    texts = [
+        "",
+        " \n\t",
+        "a",
+        "b",
+        "a",
+        "abcd",
+        "\ud800\ud800",
+        "\0",
+        "\0\0",
+        "日本語",
+        "x" * 300_000,
+    ]
+    found, there = text_signatures(texts)
+    assert there.tolist() == [False, False] + [True] * 9
+    pairs = similar_pairs(found[there], TEXT_SIMILARITY)
+    # "\0" is filled with the character that it is.
+    assert list(zip(pairs.first, pairs.second, strict=True)) == [(0, 2), (5, 6)]
+    assert text_signatures([])[0].shape == (0, SIGNATURE_SIZE)
+    assert len(similar_pairs(found[:0], TEXT_SIMILARITY).first) == 0
+
+
+def test_pairs_are_those_of_comparing_all_signatures():
+    texts = [made_text(seed) for seed in range(400)]
+    texts += [edited(text, seed, seed % 7) for seed, text in enumerate(texts)]
+    signatures, _ = text_signatures(texts)
+    alike = (signatures[:, None] == signatures[None]).mean(axis=2, dtype=np.float32)
+    expected = {
+        (i, j): alike[i, j]
+        for i, j in zip(*np.nonzero(np.triu(alike >= np.float32(0.8), 1)), strict=True)
+    }
+    pairs = similar_pairs(signatures, 0.8)
+    ends = list(zip(pairs.first, pairs.second, strict=True))
+    assert ends == sorted(set(ends)) and set(ends) <= set(expected)
+    assert len(ends) >= 0.99 * len(expected) > 150
+    assert [expected[pair] for pair in ends] == pairs.alike.tolist()
+
+
+@pytest.mark.parametrize("similarity", [0.5, 0.8, 0.95, 1.0])
+def test_planted_pairs_are_found_at_any_similarity(similarity):
+    rng = np.random.default_rng(0)
+    one = rng.integers(0, 2**16, (2000, SIGNATURE_SIZE), np.uint16)
+    equal = rng.random(one.shape) < similarity
+    other = np.where(equal, one, rng.integers(0, 2**16, one.shape, np.uint16))
+    really = (one == other).mean(axis=1) >= similarity
+    pairs = similar_pairs(np.concatenate([one, other]), similarity)
+    assert (pairs.second - pairs.first == 2000).all() and really[pairs.first].all()
+    assert len(pairs.first) >= 0.99 * really.sum() > 100
+
+
+def test_many_equal_texts_are_paired_with_the_first():
+    signatures, _ = text_signatures(["the same text"] * 20_000 + [made_text(0)])
+    pairs = similar_pairs(signatures, 0.8)
+    assert not pairs.first.any() and len(pairs.first) == 19_999 and (pairs.alike == 1).all()
+
+
+def test_texts_that_share_nothing_make_no_pairs():
+    signatures, _ = text_signatures([made_text(seed) for seed in range(2000)])
+    assert len(similar_pairs(signatures, 0.5).first) == 0
+
+
+def test_signatures_are_the_same_in_every_version():
+    texts = ["a", "Two small boats, at sea", "日本語のテキスト、十分に長い"]
+    found, _ = text_signatures(texts)
+    assert found[1, :4].tolist() == FIRST
+    assert zlib.crc32(found.astype("<u2").tobytes()) == ALL
+
+
+def test_wrong_arguments_are_errors():
+    with pytest.raises(ValueError, match="similarity=0: expected a number above 0"):
+        similar_pairs(np.zeros((2, 128), np.uint16), 0)
+    with pytest.raises(ValueError, match=r"signatures of uint8 \[2\]: expected uint16"):
+        similar_pairs(np.zeros(2, np.uint8), 0.8)
