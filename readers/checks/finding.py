@@ -75,7 +75,10 @@ class Facts:
 
     def names_of(self, chosen: np.ndarray) -> tuple[str, ...]:
         """The names of the first records of those that a mask over all samples chooses."""
-        numbers = np.flatnonzero(chosen)[:_EXAMPLES]
+        return self.names_of_records(np.flatnonzero(chosen)[:_EXAMPLES])
+
+    def names_of_records(self, numbers: Iterable[int]) -> tuple[str, ...]:
+        """The names of records, given their numbers in all samples."""
         ends = np.cumsum([sample.seen for sample in self.samples.values()])
         samples = list(self.samples.items())
         names = []

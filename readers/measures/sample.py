@@ -20,8 +20,10 @@ from readers.format.manifest import Manifest
 from readers.format.schema import IMAGE_ENCODINGS, Feature
 from readers.format.splits import Split
 from readers.measures.arrays import measure_array, measure_signal
-from readers.measures.pictures import measure_picture
+from readers.measures.pictures import measure_picture, to_bytes
 from readers.measures.texts import measure_text
+from readers.similarity.pictures import picture_hash
+from readers.similarity.texts import SIGNATURE_SIZE, text_signatures
 from readers.source import RecordSource
 
 # Read at a time, unless a record is larger: of encoded pictures, the pixels are ten times as many bytes.
@@ -44,6 +46,10 @@ class SplitSample:
         seen: The number of records in the sample.
         measures: Feature -> name of a number -> its values, float64 [seen].
         digests: Feature -> digests of its values, uint64 [seen]; equal values have equal ones.
+        hashes: Picture -> hashes that near duplicates share, uint64 [seen]; 0 of one that has none, which
+            `hashed` tells.
+        hashed: Picture -> whether it has such a hash, bool [seen].
+        signatures: Text -> MinHash signatures, uint16 [seen, size]; zeros of a text without characters.
         labels: The labels, int64 [seen]; None if a record has none, or several.
         keys: The keys, which name the inputs; empty if they are not stored.
     """
@@ -52,6 +58,9 @@ class SplitSample:
     seen: int
     measures: Mapping[str, Measures]
     digests: Mapping[str, np.ndarray]
+    hashes: Mapping[str, np.ndarray]
+    hashed: Mapping[str, np.ndarray]
+    signatures: Mapping[str, np.ndarray]
     labels: np.ndarray | None
     keys: tuple[str, ...]
 
@@ -125,12 +134,17 @@ def _sample(directory: str, manifest: Manifest, name: str, seen: int) -> SplitSa
         _rows(directory, split, f"{name}[:{seen}]", seen, wanted, kinds) if seen and wanted else []
     )
     keys = tuple(row.key.decode("utf-8", "replace") for row in rows if isinstance(row.key, bytes))
+    hashed = [feature for feature, kind in kinds.items() if kind == "picture"]
+    texts = [feature for feature, kind in kinds.items() if kind == "text"]
     numbers = [row.measures[label]["mean"] for row in rows] if label else []
     return SplitSample(
         split,
         seen,
         {feature: _columns([row.measures[feature] for row in rows]) for feature in kinds},
         {f: np.array([row.digests[f] for row in rows], np.uint64) for f in kinds},
+        {f: np.array([row.hashes[f] or 0 for row in rows], np.uint64) for f in hashed},
+        {f: np.array([row.hashes[f] is not None for row in rows], bool) for f in hashed},
+        {f: _signatures([row.signatures[f] for row in rows]) for f in texts},
         np.array(numbers, np.int64) if label else None,
         keys,
     )
@@ -141,6 +155,8 @@ class _Row(NamedTuple):
 
     measures: dict[str, dict[str, float]]
     digests: dict[str, int]
+    hashes: dict[str, int | None]
+    signatures: dict[str, np.ndarray]
     key: bytes | None
 
 
@@ -158,18 +174,41 @@ def _rows(
 
     def rows(start: int) -> list[_Row]:
         records = source.__getitems__(range(start, min(seen, start + at_once)))
-        return [_row(record, kinds) for record in records]
+        signatures = {
+            feature: text_signatures(
+                [record[feature].decode("utf-8", "replace") for record in records]
+            )[0]
+            for feature, kind in kinds.items()
+            if kind == "text"
+        }
+        return [
+            _row(record, kinds, {f: s[i] for f, s in signatures.items()})
+            for i, record in enumerate(records)
+        ]
 
     with ThreadPoolExecutor(os.cpu_count()) as threads:
         return [row for several in threads.map(rows, range(0, seen, at_once)) for row in several]
 
 
-def _row(record: Mapping[str, Any], kinds: Mapping[str, str]) -> _Row:
+def _row(
+    record: Mapping[str, Any], kinds: Mapping[str, str], signatures: dict[str, np.ndarray]
+) -> _Row:
     return _Row(
         {feature: _measured(kind, record[feature]) for feature, kind in kinds.items()},
         {feature: _digest(record[feature]) for feature in kinds},
+        {f: _picture_hash(record[f]) for f, kind in kinds.items() if kind == "picture"},
+        signatures,
         record.get(_KEY),
     )
+
+
+def _signatures(rows: list[np.ndarray]) -> np.ndarray:
+    return np.array(rows, np.uint16).reshape(len(rows), SIGNATURE_SIZE)
+
+
+def _picture_hash(pixels: np.ndarray) -> int | None:
+    """The hash of a picture of levels of any dtype; None of an empty one."""
+    return picture_hash(to_bytes(pixels)) if pixels.size else None
 
 
 def _measured(kind: str, value: Any) -> dict[str, float]:

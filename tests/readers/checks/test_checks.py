@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from scipy import ndimage, stats
 from scipy.spatial.distance import jensenshannon
 
@@ -186,7 +188,26 @@ def louder_val(records):
         record["signal"] = record["signal"] * 2
 
 
+def smaller_copies(records):
+    """Smaller copies, compressed anew, of seven pictures in the same split."""
+    for record, other in zip(records["train"][:7], records["train"][50:], strict=False):
+        record["image"] = recompressed(other["image"])
+
+
+def recompressed_val(records):
+    for record, other in zip(records["val"][:7], records["train"], strict=False):
+        record["image"] = recompressed(other["image"])
+
+
+def recompressed(pixels):
+    file = io.BytesIO()
+    Image.fromarray(pixels).resize((40, 33)).save(file, "JPEG", quality=60)
+    return np.asarray(Image.open(file))
+
+
 PLANTED = [
+    ("near_duplicates", "image", 14, smaller_copies),
+    ("near_leaks", "image", 14, recompressed_val),
     ("duplicates", "image", 7, copies),
     ("leaks", "signal", 14, leaks),
     ("contradictions", "text", 14, other_labels),
@@ -242,6 +263,19 @@ def test_a_planted_fault_is_found(tmp_path, name, feature, count, plant):
 def test_every_check_has_a_planted_fault():
     elsewhere = {"empty_splits", "rejected_inputs", "split_shares", "unknown_tokens"}
     assert {check.name for check in CHECKS} == {name for name, *_ in PLANTED} | elsewhere
+
+
+def test_texts_with_a_changed_word_are_near_duplicates(tmp_path):
+    records = clean()
+    train, val = records["train"], records["val"]
+    for number in range(5):
+        words = train[number]["text"].split()
+        longest = " ".join([*words, *(other["text"] for other in train[200:203])])
+        train[number]["text"] = longest
+        val[number]["text"] = longest.replace(words[1], "another", 1)
+    (found,) = readers.check(write(tmp_path / "d", records)).findings
+    assert (found.check, found.feature, found.count) == ("near_leaks", "text", 10)
+    assert found.examples == tuple(f"{n:05d} = {400 + n:05d}" for n in range(5))
 
 
 def test_the_examples_are_the_records_at_fault(tmp_path):
