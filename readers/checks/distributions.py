@@ -13,7 +13,7 @@ from readers.measures.sample import SplitSample
 
 # Of which measures outliers are looked for, on a logarithmic scale, and what they are called.
 _LENGTHS = {"text": "characters", "signal": "steps"}
-_LEVELS = {"signal": "rms", "array": "max"}
+_LEVELS = {"signal": "rms", "floats": "max"}
 
 _FEWEST = 100
 
@@ -32,7 +32,8 @@ _COMPARED = {
     "picture": ("brightness", "contrast", "sharpness", "entropy", "width", "height"),
     "text": ("characters", "words", "letters"),
     "signal": ("steps", "mean", "std", "missing"),
-    "array": ("mean", "missing"),
+    "floats": ("mean", "missing"),
+    "integers": ("mean",),
 }
 
 

@@ -100,7 +100,7 @@ def _phrases(facts: Facts) -> Iterator[Finding]:
 
 
 def _constant(facts: Facts) -> Iterator[Finding]:
-    for feature in facts.features(*_CONTENT, "array"):
+    for feature in facts.features(*_CONTENT, "floats", "integers"):
         numbers, counts = _digests(facts, feature)
         if len(counts) == 1 and len(numbers) > 1:
             words = f"all {len(numbers):,} records have the same value"
@@ -108,10 +108,10 @@ def _constant(facts: Facts) -> Iterator[Finding]:
 
 
 def _identifiers(facts: Facts) -> Iterator[Finding]:
-    for feature in facts.features("array", "text"):
+    for feature in facts.features("integers", "text"):
         numbers, counts = _digests(facts, feature)
         schema = facts.manifest.schema[feature]
-        if schema.shape or schema.dtype.startswith(("float", "bfloat")) or len(numbers) < 100:
+        if schema.shape or len(numbers) < 100:
             continue
         is_word = schema.dtype != "string" or bool((facts.measured(feature, "words") == 1).all())
         if is_word and len(counts) == len(numbers):

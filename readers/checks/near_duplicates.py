@@ -11,7 +11,7 @@ import numpy as np
 
 from readers.checks.finding import Check, Facts, Finding
 from readers.similarity.pairs import Pairs, near_pairs
-from readers.similarity.pictures import PICTURE_DISTANCE
+from readers.similarity.pictures import PICTURE_CORRELATION, PICTURE_DISTANCE, correlations
 from readers.similarity.signatures import similar_pairs
 from readers.similarity.texts import TEXT_SIMILARITY
 
@@ -22,7 +22,10 @@ def _pairs(facts: Facts) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
     for feature in facts.features("picture"):
         there = np.flatnonzero(np.concatenate([s.hashed[feature] for s in samples]))
         hashes = np.concatenate([s.hashes[feature] for s in samples])[there]
-        yield _of_records(facts, feature, there, near_pairs(hashes, PICTURE_DISTANCE))
+        lumas = np.concatenate([s.lumas[feature] for s in samples])[there]
+        pairs = near_pairs(hashes, PICTURE_DISTANCE)
+        alike = correlations(lumas[pairs.first], lumas[pairs.second]) >= PICTURE_CORRELATION
+        yield _of_records(facts, feature, there, Pairs(*(part[alike] for part in pairs)))
     for feature in facts.features("text"):
         signatures = np.concatenate([s.signatures[feature] for s in samples])
         there = np.flatnonzero(signatures.any(axis=1))

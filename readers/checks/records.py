@@ -7,6 +7,7 @@ from readers.checks.finding import records_with
 # Of crops of real photographs, 95 % have a sharpness above 0.46; blurred by a Gaussian of two pixels or
 # more, 95 % have one below 0.3 (tests/readers/measures/test_measures.py).
 _PICTURE, _TEXT, _SIGNAL = ("picture",), ("text",), ("signal",)
+_VALUES = ("signal", "picture", "floats", "integers")
 
 CHECKS = (
     records_with(
@@ -109,7 +110,7 @@ CHECKS = (
         "empty_arrays",
         "warning",
         "value",
-        ("signal", "picture", "array"),
+        _VALUES,
         "are empty",
         lambda m: m["size"] == 0,
     ),
@@ -117,7 +118,7 @@ CHECKS = (
         "missing_values",
         "warning",
         "value",
-        ("signal", "picture", "array"),
+        _VALUES,
         "contain NaN or infinity",
         lambda m: m["missing"] > 0,
     ),

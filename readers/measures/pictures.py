@@ -51,7 +51,7 @@ def measure_picture(pixels: np.ndarray) -> dict[str, float]:
 
 def to_bytes(pixels: np.ndarray) -> np.ndarray:
     """The pixels of a picture as uint8, by what `measure_picture` takes for their levels."""
-    if pixels.dtype == np.uint8:
+    if pixels.dtype == np.uint8 or not pixels.size:
         return pixels
     if pixels.dtype.kind in "ui":
         return (pixels / np.float32(np.iinfo(pixels.dtype).max / 255)).clip(0, 255).astype(np.uint8)

@@ -22,7 +22,7 @@ from readers.format.splits import Split
 from readers.measures.arrays import measure_array, measure_signal
 from readers.measures.pictures import measure_picture, to_bytes
 from readers.measures.texts import measure_text
-from readers.similarity.pictures import picture_hash
+from readers.similarity.pictures import picture_hash, small_luma
 from readers.similarity.texts import SIGNATURE_SIZE, text_signatures
 from readers.source import RecordSource
 
@@ -33,6 +33,9 @@ _BATCH_BYTES = 4 << 20
 _MOST_BYTES = 2 << 30
 
 _KEY = "key"
+
+_LARGE_SIDE = 2048
+_NO_LUMA = np.zeros((16, 16), np.float32)
 
 Measures = dict[str, np.ndarray]
 
@@ -49,6 +52,7 @@ class SplitSample:
         hashes: Picture -> hashes that near duplicates share, uint64 [seen]; 0 of one that has none, which
             `hashed` tells.
         hashed: Picture -> whether it has such a hash, bool [seen].
+        lumas: Picture -> 16 x 16 levels of luma, float32 [seen, 16, 16].
         signatures: Text -> MinHash signatures, uint16 [seen, size]; zeros of a text without characters.
         labels: The labels, int64 [seen]; None if a record has none, or several.
         keys: The keys, which name the inputs; empty if they are not stored.
@@ -60,6 +64,7 @@ class SplitSample:
     digests: Mapping[str, np.ndarray]
     hashes: Mapping[str, np.ndarray]
     hashed: Mapping[str, np.ndarray]
+    lumas: Mapping[str, np.ndarray]
     signatures: Mapping[str, np.ndarray]
     labels: np.ndarray | None
     keys: tuple[str, ...]
@@ -70,7 +75,7 @@ class SplitSample:
 
 
 def kind_of(name: str, feature: Feature) -> str:
-    """What a feature holds: `picture`, `text`, `signal`, `array`, or nothing that is measured."""
+    """What a feature holds: `picture`, `text`, `signal`, `floats`, `integers`, or nothing that is measured."""
     shape, dtype = feature.shape, feature.dtype
     if name == _KEY or feature.encoding == "sequence" or dtype.startswith("complex"):
         return ""
@@ -86,14 +91,17 @@ def kind_of(name: str, feature: Feature) -> str:
     )
     if len(shape) == 3 and shape[2] in (1, 3, 4) and is_level:
         return "picture"
-    return "signal" if len(shape) in (1, 2) and is_level else "array"
+    if len(shape) in (1, 2) and is_level:
+        return "signal"
+    return "floats" if dtype.startswith(("float", "bfloat")) else "integers"
 
 
 _MEASURES: dict[str, Callable[[Any], dict[str, float]]] = {
     "picture": measure_picture,
     "text": measure_text,
     "signal": measure_signal,
-    "array": measure_array,
+    "floats": measure_array,
+    "integers": measure_array,
 }
 
 
@@ -144,6 +152,10 @@ def _sample(directory: str, manifest: Manifest, name: str, seen: int) -> SplitSa
         {f: np.array([row.digests[f] for row in rows], np.uint64) for f in kinds},
         {f: np.array([row.hashes[f] or 0 for row in rows], np.uint64) for f in hashed},
         {f: np.array([row.hashes[f] is not None for row in rows], bool) for f in hashed},
+        {
+            f: np.array([row.lumas[f] for row in rows], np.float32).reshape(-1, 16, 16)
+            for f in hashed
+        },
         {f: _signatures([row.signatures[f] for row in rows]) for f in texts},
         np.array(numbers, np.int64) if label else None,
         keys,
@@ -156,6 +168,7 @@ class _Row(NamedTuple):
     measures: dict[str, dict[str, float]]
     digests: dict[str, int]
     hashes: dict[str, int | None]
+    lumas: dict[str, np.ndarray]
     signatures: dict[str, np.ndarray]
     key: bytes | None
 
@@ -193,22 +206,31 @@ def _rows(
 def _row(
     record: Mapping[str, Any], kinds: Mapping[str, str], signatures: dict[str, np.ndarray]
 ) -> _Row:
+    pictures = {f: _reduced(record[f]) for f, kind in kinds.items() if kind == "picture"}
     return _Row(
         {feature: _measured(kind, record[feature]) for feature, kind in kinds.items()},
         {feature: _digest(record[feature]) for feature in kinds},
-        {f: _picture_hash(record[f]) for f, kind in kinds.items() if kind == "picture"},
+        {
+            feature: picture_hash(pixels) if pixels.size else None
+            for feature, pixels in pictures.items()
+        },
+        {
+            feature: small_luma(pixels) if pixels.size else _NO_LUMA
+            for feature, pixels in pictures.items()
+        },
         signatures,
         record.get(_KEY),
     )
 
 
+def _reduced(pixels: np.ndarray) -> np.ndarray:
+    """A picture as uint8, of fewer than 4,096 pixels a side: every n-th of a larger one."""
+    step = max(1, max(pixels.shape[:2]) // _LARGE_SIDE)
+    return to_bytes(pixels[::step, ::step])
+
+
 def _signatures(rows: list[np.ndarray]) -> np.ndarray:
     return np.array(rows, np.uint16).reshape(len(rows), SIGNATURE_SIZE)
-
-
-def _picture_hash(pixels: np.ndarray) -> int | None:
-    """The hash of a picture of levels of any dtype; None of an empty one."""
-    return picture_hash(to_bytes(pixels)) if pixels.size else None
 
 
 def _measured(kind: str, value: Any) -> dict[str, float]:

@@ -16,6 +16,11 @@ import numpy as np
 # originals two are: a chessboard that is there twice, and a scene seen by two lenses.
 PICTURE_DISTANCE = 6
 
+# The correlation of near duplicates. Of all but a few of such copies of parts of photographs of 64 pixels and more
+# it is above 0.99. Of 396 pairs of digits of 28 pixels whose hashes are within the distance, it was below
+# for 95 %.
+PICTURE_CORRELATION = 0.98
+
 _SIDE = 32
 _WAVES = 8
 # The levels of gray, of 255, that a wave must have to be told from the noise of compression, and how many of the
@@ -58,6 +63,38 @@ def picture_hash(pixels: np.ndarray) -> int | None:
     if np.count_nonzero(np.abs(slow) >= _FAINT * _LEVEL) < _ENOUGH:
         return None
     return int(_BITS[1:][slow > np.sort(slow)[len(slow) // 2]].sum())
+
+
+def small_luma(pixels: np.ndarray) -> np.ndarray:
+    """The average luma of each of 16 x 16 equal parts of a picture, from 0 to 1, float32 [16, 16].
+
+    Args:
+        pixels: As for `picture_hash`.
+
+    Raises:
+        ValueError: As `picture_hash` does.
+    """
+    _check(pixels)
+    parts = _luma(pixels).reshape(_SIDE // 2, 2, _SIDE // 2, 2).mean(axis=(1, 3))
+    return (parts / _WHITE).astype(np.float32)
+
+
+def correlations(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """How alike pictures are whose hashes are: the correlations of their lumas, -1 to 1, float64 [pairs].
+
+    Args:
+        one, other: Lumas, float32 [pairs, 16, 16].
+    """
+    first, second = (_normalized(lumas) for lumas in (one, other))
+    return np.einsum("ij,ij->i", first, second)
+
+
+def _normalized(lumas: np.ndarray) -> np.ndarray:
+    """Rows of mean 0 and length 1, or 0 of a picture of one level, float64 [pictures, 256]."""
+    rows = lumas.reshape(len(lumas), lumas.shape[1] * lumas.shape[2]).astype(np.float64)
+    rows -= rows.mean(axis=1, keepdims=True)
+    lengths = np.sqrt((rows**2).sum(axis=1, keepdims=True))
+    return np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
 
 
 def _check(pixels: np.ndarray) -> None:

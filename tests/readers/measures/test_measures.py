@@ -14,11 +14,14 @@ from scipy import ndimage
 from scipy import stats as scipy_stats
 from sklearn.datasets import load_sample_images
 
-from readers.format.schema import Feature
+from readers.format.manifest import Manifest
+from readers.format.schema import Feature, Schema
 from readers.measures.arrays import measure_array, measure_signal
 from readers.measures.pictures import measure_picture
-from readers.measures.sample import kind_of
+from readers.measures.sample import _digest, kind_of, sample_of
 from readers.measures.texts import measure_text
+from tests.support.datasets import write_dataset
+from tests.support.images import encoded
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +159,8 @@ def test_the_kind_of_a_feature_follows_from_its_schema():
         ],
         "text": [("string", ())],
         "signal": [("float32", (None, 6)), ("int16", (None,)), ("float64", (100,))],
-        "array": [("int64", (None,)), ("int64", ()), ("float32", ()), ("bool", ())],
+        "floats": [("float32", ()), ("bfloat16", ()), ("float32", (2, 3, 4, 5))],
+        "integers": [("int64", (None,)), ("int64", ()), ("bool", ())],
         "": [("string", (None,)), ("float32", (None, 3), "sequence"), ("complex64", (4,))],
     }
     for kind, features in kinds.items():
@@ -169,3 +173,27 @@ def test_a_picture_of_a_file_is_measured_as_its_pixels(crops):
     file = io.BytesIO()
     Image.fromarray(crops[3]).save(file, "PNG")
     assert measure_picture(np.asarray(Image.open(file))) == measure_picture(crops[3])
+
+
+def test_a_picture_of_any_size_and_dtype_is_sampled(tmp_path):
+    shapes = [(1, 1), (0, 5), (3, 9000), (40, 30)]
+    features = {"a": ("uint16", (None, None, 1), "png"), "b": ("float32", (None, None, 3))}
+    rng = np.random.default_rng(0)
+    records = [
+        {
+            "a": encoded(rng.integers(0, 65536, (*(s or 1 for s in shape),), np.uint16), "PNG"),
+            "b": rng.normal(size=(*shape, 3)).astype(np.float32),
+        }
+        for shape in shapes
+    ]
+    directory = write_dataset(tmp_path / "d", Schema(features), {"train": [records]})
+    sample = sample_of(str(directory), Manifest.read(directory), 100)["train"]
+    assert sample.measures["b"]["width"].tolist()[2:] == [9000, 30]
+    assert sample.hashed["a"].tolist()[3]
+    assert not sample.hashed["b"][1]
+
+
+def test_the_digest_tells_shapes_apart():
+    row = np.arange(6, dtype=np.float32)
+    assert _digest(row) != _digest(row.reshape(2, 3))
+    assert _digest(row) == _digest(row.copy())

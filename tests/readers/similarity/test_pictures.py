@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 
 from readers.similarity.pairs import near_pairs
-from readers.similarity.pictures import PICTURE_DISTANCE, _luma, picture_hash
+from readers.similarity.pictures import (
+    PICTURE_DISTANCE,
+    _luma,
+    correlations,
+    picture_hash,
+    small_luma,
+)
 from tests.readers.similarity.lookalikes import (
     brighter,
     gray,
@@ -114,3 +120,20 @@ def test_other_arrays_are_errors_that_say_what_is_expected(pixels):
         picture_hash(pixels)
     with pytest.raises(ValueError, match="0 x 4 pixels: expected 1 to"):
         picture_hash(np.zeros((0, 4), np.uint8))
+
+
+def test_the_correlation_of_lumas_is_that_of_numpy():
+    rng = np.random.default_rng(4)
+    pictures = rng.integers(0, 256, (6, 48, 64, 3), dtype=np.uint8)
+    lumas = np.array([small_luma(each) for each in pictures])
+    parts = np.array([299, 587, 114]) @ pictures.reshape(6, 16, 3, 16, 4, 3).mean((2, 4))[..., None]
+    np.testing.assert_allclose(lumas, parts[..., 0] / 255_000, atol=1e-4)
+    found = correlations(lumas[:3], lumas[3:])
+    expected = [
+        np.corrcoef(a.reshape(-1), b.reshape(-1))[0, 1]
+        for a, b in zip(lumas[:3], lumas[3:], strict=True)
+    ]
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    np.testing.assert_allclose(correlations(lumas, lumas * 0.3 + 0.2), 1, atol=1e-6)
+    flat = np.zeros((1, 16, 16), np.float32)
+    assert correlations(flat, lumas[:1]) == 0
