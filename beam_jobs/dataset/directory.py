@@ -174,10 +174,14 @@ def begin_moves(directory: str) -> None:
 
     Raises:
         UsageError: The directory cannot be written.
-        DataError: The disk is full.
+        DataError: The disk is full, or another run of the job has completed the dataset.
     """
     try:
         write_file(directory, MARKER, _MOVING)
+        # The other run has looked for a marker to delete after it wrote its manifest.
+        if look(directory, MANIFEST).version is not None:
+            delete_files([join(directory, MARKER)])
+            raise _too_late(directory)
     except OSError as error:
         raise not_writable(directory, error) from None
 

@@ -349,6 +349,13 @@ def test_an_attempt_at_writing_a_shard_changes_nothing_once_records_have_moved(
     check_files(tmp_path, after(shards, moves_by_records([9, 1, 1])), found)
 
 
+def test_no_marker_stays_in_a_dataset_that_another_run_has_completed(tmp_path):
+    (tmp_path / "manifest.json").write_text("{}")
+    with pytest.raises(DataError, match="an attempt of a worker came too late"):
+        begin_moves(str(tmp_path))
+    assert list(files_of(tmp_path)) == ["manifest.json"]
+
+
 def test_records_do_not_move_in_a_dataset_that_is_complete(tmp_path):
     shards = records_of(random.Random(2), [9, 1, 1])
     changes = changes_of(results_of(tmp_path, shards), moves_by_records([9, 1, 1]))
