@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 from collections import Counter
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from readers.checks.against import compare
-from readers.checks.finding import SEVERITIES, Facts, Finding
-from readers.checks.registry import CHECKS
+from readers.checks.finding import SEVERITIES, Finding
 from readers.files.remote import path_text
 from readers.format.display import counted
 from readers.format.manifest import Manifest
-from readers.measures.sample import sample_of
+
+if TYPE_CHECKING:
+    from readers.checks.facts import Facts
 
 
 @dataclass(frozen=True)
@@ -22,22 +23,24 @@ class CheckReport:
     Attributes:
         seen, records: How many records the checks saw, of how many. Counts of labels, splits and tokens
             are those of all records in any case.
+        checks: The number of checks.
         findings: What was found, the worst first.
     """
 
     seen: int
     records: int
+    checks: int
     findings: tuple[Finding, ...]
 
     def worst(self) -> str:
-        """The worst severity of the findings; empty if there is none."""
+        """The worst severity of the findings; empty without findings."""
         found = {finding.severity for finding in self.findings}
         return next((severity for severity in SEVERITIES if severity in found), "")
 
     def __str__(self) -> str:
         counts = Counter(finding.severity for finding in self.findings)
         found = ", ".join(counted(counts[name], name) for name in SEVERITIES)
-        return f"{self.seen:,} of {self.records:,} records, {len(CHECKS)} checks: {found}"
+        return f"{self.seen:,} of {self.records:,} records, {self.checks} checks: {found}"
 
 
 def check(
@@ -63,6 +66,10 @@ def check(
         FileNotFoundError: A file is missing.
         StoreError: (an OSError) A store still fails after several retries.
     """
+    # Here, because they would add a fifth to the time in which `readers` is imported.
+    from readers.checks.against import compare
+    from readers.checks.registry import CHECKS
+
     if records < 1:
         raise ValueError(f"records={records}: expected a number of at least 1")
     facts = _facts(path_text(path), records)
@@ -73,10 +80,14 @@ def check(
     return CheckReport(
         sum(sample.seen for sample in facts.samples.values()),
         sum(split.records for split in facts.manifest.splits.values()),
+        len(CHECKS),
         tuple(findings),
     )
 
 
 def _facts(directory: str, records: int) -> Facts:
+    from readers.checks.facts import Facts
+    from readers.measures.sample import sample_of
+
     manifest = Manifest.read(directory)
     return Facts(manifest, sample_of(directory, manifest, records))

@@ -6,7 +6,6 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from xml.etree.ElementTree import Element
 
 import numpy as np
 
@@ -17,15 +16,16 @@ from readers.format.display import features_table, splits_table
 from readers.format.manifest import Manifest
 from readers.format.schema import Feature, Schema
 from readers.format.splits import Split
-from readers.gallery.markup import element, table, to_html
-from readers.gallery.records import gallery
 from readers.jax_batches import jax_batches
 from readers.load import load
 from readers.numpy_stream import as_numpy
+from readers.shards.resolving.datasets import default_split
 from readers.source import RecordSource
 from readers.torch_batches import torch_batches
 
 if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
+
     import jax
     import tensorflow as tf
     from numpy.typing import NDArray
@@ -132,7 +132,7 @@ class Dataset:
         label = counted_label(self.manifest)
         if not label:
             raise ValueError(f"{self.directory}: no feature with one label a record was counted")
-        name = self._split(split)
+        name = default_split(list(self.splits)) if split is None else split
         counts = self.manifest.split(name).counts_of(label)
         if counts is None or min(counts, default=0) < 0:
             found = "not counted" if counts is None else f"as small as {min(counts)}"
@@ -172,6 +172,8 @@ class Dataset:
         return describe(self.directory, self.manifest)
 
     def _repr_html_(self) -> str:
+        from readers.gallery.markup import element, table, to_html
+
         return to_html(
             element(
                 "div",
@@ -184,7 +186,12 @@ class Dataset:
 
     def _gallery(self) -> Element:
         """Ten records; if they cannot be read, the reason."""
-        split = self._split(None)
+        from readers.gallery.markup import element
+        from readers.gallery.records import gallery
+
+        split = "train" if "train" in self.splits else next(iter(self.splits), "")
+        if not split:
+            return element("p", "there are no splits")
         try:
             source = self.source(split)
             count = min(_SHOWN, len(source))
@@ -194,12 +201,6 @@ class Dataset:
             return element("p", f"no record of {split} can be shown: {error}")
         title = f"{count} of {len(source):,} records of {split}"
         return element("div", element("p", title), shown)
-
-    def _split(self, name: str | None) -> str:
-        """The name of a split; None is the only one, or `train`, or else the first one."""
-        if name is not None or "train" in self.splits:
-            return name or "train"
-        return next(iter(self.splits))
 
 
 def open(directory: str | os.PathLike[str]) -> Dataset:

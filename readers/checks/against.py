@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from readers.checks.distributions import differences
-from readers.checks.finding import Facts, Finding
+from readers.checks.facts import Facts
+from readers.checks.finding import Finding
 from readers.describe import class_names, counted_label
 from readers.format.schema import format_shape
 from readers.measures.sample import SplitSample

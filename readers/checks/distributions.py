@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from readers.checks.finding import Check, Facts, Finding
+from readers.checks.facts import Check, Facts
+from readers.checks.finding import Finding
 from readers.format.manifest import UNKNOWN_ID
 from readers.measures.sample import SplitSample
 
@@ -43,14 +44,10 @@ def _outliers(name: str, noun: str, measures: dict[str, str]) -> Check:
             for feature in facts.features(kind):
                 values = facts.measured(feature, measure)
                 mask, low, high = _far_out(values)
-                count = int(mask.sum())
-                if count:
-                    words = (
-                        f"{count:,} of {len(values):,} records have {noun} far from the others, "
-                        f"which are between {low:,.4g} and {high:,.4g}"
-                    )
-                    examples = facts.names_of(mask)
-                    yield Finding(name, "warning", words, feature, "", count, len(values), examples)
+                words = (
+                    f"have {noun} far from the others, which are between {low:,.4g} and {high:,.4g}"
+                )
+                yield from facts.of_records(name, "warning", feature, mask, words)
 
     finds = f"{noun} farther from the quartiles than three interquartile ranges, as ratios"
     return Check(name, finds, find)
@@ -85,8 +82,9 @@ def _unknown(facts: Facts) -> Iterator[Finding]:
 
 def _drift(facts: Facts) -> Iterator[Finding]:
     """Features of which a number is distributed otherwise in a split than in the first one."""
-    first, *others = facts.samples
-    for other in others:
+    names = list(facts.samples)
+    for other in names[1:]:
+        first = names[0]
         one, two = facts.samples[first], facts.samples[other]
         for feature, words in differences(facts.features, one, two, first):
             yield Finding("split_drift", "warning", words, feature, other, seen=two.seen)

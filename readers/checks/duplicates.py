@@ -6,12 +6,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from readers.checks.finding import Check, Facts, Finding
+from readers.checks.facts import Check, Facts
+from readers.checks.finding import Finding
 
 # Values of a scalar are shared by many records; those of these kinds are not.
 _CONTENT = ("picture", "text", "signal")
 
-# A text of which so many records are copies is a phrase, such as an answer that is always the same.
+# A text that so many records share is not what a person wrote for each: "no answer", for example.
 _FEWEST_COPIES, _MOST_COPIES = 10, 0.01
 
 
@@ -30,72 +31,63 @@ def _digests(facts: Facts, feature: str) -> tuple[np.ndarray, np.ndarray]:
     return numbers.reshape(-1), counts
 
 
+def _filled(facts: Facts, feature: str) -> np.ndarray:
+    """Which records have a value that is not empty, bool [records]: empty ones are no copies."""
+    digests = [sample.digests[feature] for sample in facts.samples.values()]
+    filled: np.ndarray = np.concatenate([*digests, np.empty(0, np.uint64)]) != 0
+    return filled
+
+
+def _in_several(numbers: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    """Which records have a value that records of several groups have, bool [records]."""
+    count = int(numbers.max(initial=-1)) + 1
+    low, high = np.full(count, groups.max(initial=0)), np.full(count, groups.min(initial=0))
+    np.minimum.at(low, numbers, groups)
+    np.maximum.at(high, numbers, groups)
+    several: np.ndarray = (low < high)[numbers]
+    return several
+
+
 def _duplicates(facts: Facts) -> Iterator[Finding]:
     splits = _splits(facts)
     for feature in facts.features(*_CONTENT):
-        numbers, counts = _digests(facts, feature)
+        numbers, _ = _digests(facts, feature)
         first = np.unique(numbers * len(facts.samples) + splits, return_index=True)[1]
-        again = np.ones(len(numbers), bool)
+        again = _filled(facts, feature)
         again[first] = False
-        count = int(again.sum())
-        if count:
-            words = (
-                f"{count:,} of {len(numbers):,} records have the value of another in their split"
-            )
-            examples = facts.names_of(counts[numbers] > 1)
-            yield Finding(
-                "duplicates", "warning", words, feature, "", count, len(numbers), examples
-            )
+        finds = "have the value of an earlier one in their split"
+        yield from facts.of_records("duplicates", "warning", feature, again, finds)
 
 
 def _leaks(facts: Facts) -> Iterator[Finding]:
     splits = _splits(facts)
     for feature in facts.features(*_CONTENT):
-        numbers, counts = _digests(facts, feature)
-        low, high = np.full(len(counts), len(facts.samples)), np.full(len(counts), -1)
-        np.minimum.at(low, numbers, splits)
-        np.maximum.at(high, numbers, splits)
-        shared = (low < high)[numbers]
-        count = int(shared.sum())
-        if count:
-            words = f"{count:,} of {len(numbers):,} records have a value that is in several splits"
-            examples = facts.names_of(shared)
-            yield Finding("leaks", "error", words, feature, "", count, len(numbers), examples)
+        shared = _in_several(_digests(facts, feature)[0], splits) & _filled(facts, feature)
+        finds = "have a value that is in several splits"
+        yield from facts.of_records("leaks", "error", feature, shared, finds)
 
 
 def _contradictions(facts: Facts) -> Iterator[Finding]:
     samples = [sample.labels for sample in facts.samples.values() if sample.labels is not None]
     if len(samples) < len(facts.samples) or not samples:
         return
-    labels = np.unique(np.concatenate(samples), return_inverse=True)[1].reshape(-1)
+    labels = np.concatenate(samples)
     for feature in facts.features(*_CONTENT):
-        numbers, counts = _digests(facts, feature)
-        low, high = np.full(len(counts), np.iinfo(np.int64).max), np.full(len(counts), -1)
-        np.minimum.at(low, numbers, labels)
-        np.maximum.at(high, numbers, labels)
-        several = (low < high)[numbers]
-        count = int(several.sum())
-        if count:
-            words = (
-                f"{count:,} of {len(numbers):,} records have the value of one with another label"
-            )
-            examples = facts.names_of(several)
-            yield Finding(
-                "contradictions", "warning", words, feature, "", count, len(numbers), examples
-            )
+        several = _in_several(_digests(facts, feature)[0], labels) & _filled(facts, feature)
+        finds = "have the value of one with another label"
+        yield from facts.of_records("contradictions", "warning", feature, several, finds)
 
 
 def _phrases(facts: Facts) -> Iterator[Finding]:
     for feature in facts.features("text"):
         numbers, counts = _digests(facts, feature)
-        if len(counts) < 2:
+        filled = numbers[_filled(facts, feature)]
+        if len(counts) < 2 or not len(filled):
             continue
-        most = int(counts.max())
-        if most >= max(_FEWEST_COPIES, _MOST_COPIES * len(numbers)):
-            words = f"{most:,} of {len(numbers):,} texts are the same"
-            examples = facts.names_of(numbers == counts.argmax())[:1]
-            yield Finding(
-                "repeated_texts", "warning", words, feature, "", most, len(numbers), examples
+        most = np.bincount(filled).argmax()
+        if (filled == most).sum() >= max(_FEWEST_COPIES, _MOST_COPIES * len(numbers)):
+            yield from facts.of_records(
+                "repeated_texts", "warning", feature, numbers == most, "have the same text"
             )
 
 

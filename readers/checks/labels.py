@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from readers.checks.finding import Check, Facts, Finding
+from readers.checks.facts import EXAMPLES, Check, Facts
+from readers.checks.finding import Finding
 from readers.describe import class_names, counted_label, named
 
 # How many times rarer than the most frequent class the rarest is.
@@ -17,8 +18,6 @@ _FEW_RECORDS = 10
 
 # Classes, and records of each in the sample, from which on labels are classes and not numbers.
 _MOST_CLASSES, _RECORDS_A_CLASS = 1000, 10
-
-_EXAMPLES = 5
 
 # The share of the variance of a number that its class explains, above which the number tells the class.
 _TELLING = 0.5
@@ -50,7 +49,7 @@ def _counts(facts: Facts) -> tuple[str, dict[str, dict[int, int]]]:
 
 def _names(facts: Facts, label: str, numbers: list[int]) -> tuple[str, ...]:
     names = class_names(facts.manifest).get(label, ())
-    return tuple(named(number, names) for number in numbers[:_EXAMPLES])
+    return tuple(named(number, names) for number in numbers[:EXAMPLES])
 
 
 def _missing(facts: Facts) -> Iterator[Finding]:
@@ -208,7 +207,7 @@ def _single_class_shards(facts: Facts) -> Iterator[Finding]:
                 found.append(shard.file)
         if found:
             words = f"{len(found):,} shards have records of one class alone"
-            examples = tuple(found[:_EXAMPLES])
+            examples = tuple(found[:EXAMPLES])
             yield Finding("one_class_shards", "warning", words, label, split, examples=examples)
 
 

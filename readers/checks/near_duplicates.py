@@ -6,10 +6,12 @@ Signals are left out: the hashes of short ones that are little more than a tone 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
-from readers.checks.finding import Check, Facts, Finding
+from readers.checks.facts import EXAMPLES, Check, Facts
+from readers.checks.finding import Finding
 from readers.similarity.pairs import Pairs, near_pairs
 from readers.similarity.pictures import PICTURE_CORRELATION, PICTURE_DISTANCE, correlations
 from readers.similarity.signatures import similar_pairs
@@ -45,19 +47,21 @@ def _of_records(
 def _found(facts: Facts, name: str, words: str, in_one_split: bool) -> Iterator[Finding]:
     seen = [sample.seen for sample in facts.samples.values()]
     splits = np.repeat(np.arange(len(seen)), seen)
-    for feature, first, second in _pairs(facts) if sum(seen) else ():
+    for feature, first, second in _pairs(facts) if seen else ():
         chosen = (splits[first] == splits[second]) == in_one_split
         mask = np.zeros(len(splits), bool)
         mask[first[chosen]] = mask[second[chosen]] = True
-        count = int(mask.sum())
-        if count:
-            text = f"{count:,} of {len(splits):,} records are nearly the same as {words}"
-            examples = _names_of_pairs(facts, first[chosen], second[chosen])
-            yield Finding(name, "warning", text, feature, "", count, len(splits), examples)
+        for finding in facts.of_records(
+            name, "warning", feature, mask, f"are nearly the same as {words}"
+        ):
+            yield replace(finding, examples=_names_of_pairs(facts, first[chosen], second[chosen]))
 
 
 def _names_of_pairs(facts: Facts, first: np.ndarray, second: np.ndarray) -> tuple[str, ...]:
-    pairs = [facts.names_of_records(pair) for pair in zip(first[:5], second[:5], strict=True)]
+    pairs = [
+        facts.names_of_records(pair)
+        for pair in zip(first[:EXAMPLES], second[:EXAMPLES], strict=True)
+    ]
     return tuple(" = ".join(pair) for pair in pairs)
 
 

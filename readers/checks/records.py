@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from readers.checks.finding import records_with
+from readers.checks.facts import records_with
 
 # Of crops of real photographs, 95 % have a sharpness above 0.46; blurred by a Gaussian of two pixels or
 # more, 95 % have one below 0.3 (tests/readers/measures/test_measures.py).

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from readers.checks.finding import Check, Facts, Finding
+from readers.checks.facts import Check, Facts
+from readers.checks.finding import Finding
 
 _MOST_REJECTED = 0.01
 

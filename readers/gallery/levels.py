@@ -6,7 +6,7 @@ import numpy as np
 
 
 def finite_range(values: np.ndarray) -> tuple[float, float]:
-    """The smallest and the largest finite number of an array of floats; 0 and 0 if there is none."""
+    """The smallest and the largest finite number of an array of floats; 0 and 0 if no number is finite."""
     finite = values[np.isfinite(values)]
     return (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
 

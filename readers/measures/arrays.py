@@ -7,7 +7,7 @@ import numpy as np
 
 def measure_array(values: np.ndarray) -> dict[str, float]:
     """Numbers that describe an array: `size`, `missing` (the share of NaN and infinity), and of the finite
-    values `zero` (their share), `min`, `max`, `mean` and `std`, which are NaN if there is none.
+    values `zero` (the share of zeros), `min`, `max`, `mean` and `std`, which are NaN if no value is finite.
 
     Args:
         values: Real numbers or bools of any shape.

@@ -71,7 +71,7 @@ def _luma(colors: np.ndarray) -> np.ndarray:
     else:
         values = colors[..., 0].astype(np.float32)
     if colors.dtype.kind in "ui":
-        return values / np.iinfo(colors.dtype).max
+        return np.clip(values / np.iinfo(colors.dtype).max, 0, 1)
     return _levels(values)
 
 
@@ -91,7 +91,7 @@ def _is_gray(colors: np.ndarray) -> float:
 
 def _step(colors: np.ndarray) -> float:
     """The difference of levels of luma whose rounding errors are those of the channels; 0 for floats."""
-    if colors.dtype.kind == "f":
+    if colors.dtype.kind not in "ui":
         return 0.0
     weights = np.sqrt((_LUMA**2).sum()) if colors.shape[2] == 3 else 1.0
     return float(weights / np.iinfo(colors.dtype).max)

@@ -17,9 +17,9 @@ import numpy as np
 
 from readers.describe import counted_label
 from readers.format.manifest import Manifest
-from readers.format.schema import IMAGE_ENCODINGS, Feature
 from readers.format.splits import Split
 from readers.measures.arrays import measure_array, measure_signal
+from readers.measures.kinds import KEY, kinds_of
 from readers.measures.pictures import measure_picture, to_bytes
 from readers.measures.texts import measure_text
 from readers.similarity.pictures import picture_hash, small_luma
@@ -31,8 +31,6 @@ _BATCH_BYTES = 4 << 20
 
 # Bytes of all samples of a dataset.
 _MOST_BYTES = 2 << 30
-
-_KEY = "key"
 
 _LARGE_SIDE = 2048
 _NO_LUMA = np.zeros((16, 16), np.float32)
@@ -48,7 +46,8 @@ class SplitSample:
         split: The split.
         seen: The number of records in the sample.
         measures: Feature -> name of a number -> its values, float64 [seen].
-        digests: Feature -> digests of its values, uint64 [seen]; equal values have equal ones.
+        digests: Feature -> digests of its values, uint64 [seen]; equal values have equal ones, and empty
+            arrays and texts 0.
         hashes: Picture -> hashes that near duplicates share, uint64 [seen]; 0 of one that has none, which
             `hashed` tells.
         hashed: Picture -> whether it has such a hash, bool [seen].
@@ -72,28 +71,6 @@ class SplitSample:
     def named(self, number: int) -> str:
         """The name by which a user finds a record: its key, or its number."""
         return self.keys[number] if self.keys else f"record {number}"
-
-
-def kind_of(name: str, feature: Feature) -> str:
-    """What a feature holds: `picture`, `text`, `signal`, `floats`, `integers`, or nothing that is measured."""
-    shape, dtype = feature.shape, feature.dtype
-    if name == _KEY or feature.encoding == "sequence" or dtype.startswith("complex"):
-        return ""
-    if dtype == "string":
-        return "text" if shape == () else ""
-    if feature.encoding in IMAGE_ENCODINGS:
-        return "picture"
-    is_level = dtype.startswith(("float", "bfloat")) or dtype in (
-        "uint8",
-        "uint16",
-        "int8",
-        "int16",
-    )
-    if len(shape) == 3 and shape[2] in (1, 3, 4) and is_level:
-        return "picture"
-    if len(shape) in (1, 2) and is_level:
-        return "signal"
-    return "floats" if dtype.startswith(("float", "bfloat")) else "integers"
 
 
 _MEASURES: dict[str, Callable[[Any], dict[str, float]]] = {
@@ -120,11 +97,8 @@ def sample_of(directory: str, manifest: Manifest, most: int) -> dict[str, SplitS
         StoreError: (an OSError) A store still fails after several retries.
     """
     records = sum(split.records for split in manifest.splits.values())
-    share = (
-        min(1.0, most / records, _MOST_BYTES / sum(s.bytes for s in manifest.splits.values()))
-        if records
-        else 0.0
-    )
+    size = sum(split.bytes for split in manifest.splits.values())
+    share = min(1.0, most / max(1, records), _MOST_BYTES / max(1, size))
     samples = {}
     for name, split in manifest.splits.items():
         # One of each split at least: a small split is not left out.
@@ -135,9 +109,8 @@ def sample_of(directory: str, manifest: Manifest, most: int) -> dict[str, SplitS
 
 def _sample(directory: str, manifest: Manifest, name: str, seen: int) -> SplitSample:
     split, label = manifest.splits[name], counted_label(manifest)
-    kinds = {feature: kind_of(feature, f) for feature, f in manifest.schema.items()}
-    kinds = {feature: kind for feature, kind in kinds.items() if kind}
-    wanted = [feature for feature in manifest.schema if feature in (*kinds, label, _KEY)]
+    kinds = kinds_of(manifest)
+    wanted = [feature for feature in manifest.schema if feature in (*kinds, label, KEY)]
     rows = (
         _rows(directory, split, f"{name}[:{seen}]", seen, wanted, kinds) if seen and wanted else []
     )
@@ -219,7 +192,7 @@ def _row(
             for feature, pixels in pictures.items()
         },
         signatures,
-        record.get(_KEY),
+        record.get(KEY),
     )
 
 
@@ -239,11 +212,14 @@ def _measured(kind: str, value: Any) -> dict[str, float]:
     array = np.asarray(value)
     if not array.size:
         return {"size": 0}
-    return _MEASURES[kind](array)
+    with np.errstate(all="ignore"):  # Sums of the largest floats are infinite.
+        return _MEASURES[kind](array)
 
 
 def _digest(value: Any) -> int:
-    """64 bits of a hash of a value: of its bytes, and of the shape of an array."""
+    """64 bits of a hash of a value: of its bytes, and of the shape of an array; 0 of an empty value."""
+    if (isinstance(value, bytes) and not value.strip()) or not np.size(value):
+        return 0
     shape = b"" if isinstance(value, bytes) else repr(np.shape(value)).encode()
     data = value if isinstance(value, bytes) else np.ascontiguousarray(value).tobytes()
     found = hashlib.blake2b(shape + b"|" + data, digest_size=8)

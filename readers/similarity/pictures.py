@@ -23,8 +23,8 @@ PICTURE_CORRELATION = 0.98
 
 _SIDE = 32
 _WAVES = 8
-# The levels of gray, of 255, that a wave must have to be told from the noise of compression, and how many of the
-# 63 must have them. A picture of one colour has none, and one that fades from side to side four.
+# A wave of fewer gray levels, of 255, may be noise of compression; and how many of the 63 must have as many.
+# A picture of one colour has none, and one that fades from side to side four.
 _FAINT = 0.3
 _ENOUGH = 24
 

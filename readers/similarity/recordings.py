@@ -21,14 +21,14 @@ RECORDING_DISTANCE = 6
 
 _BITS = np.uint64(1) << np.arange(64, dtype=np.uint64)
 _SHORTEST = 64
-# What a term must be to be told from noise, where 1 is all power, or the amplitude of a signal that is one wave,
-# and how many of the 64 must.
+# A smaller term may be noise: 1 is all power, or the amplitude of a signal that is one wave. And how many of the
+# 64 must be larger.
 _FAINT_POWER = 0.01
 _FAINT_WAVE = 0.003
 _ENOUGH = 32
 
 _SLOW_CYCLES = 16
-# Of so many tones of one power, the signs of 64 terms tell little.
+# The signs of 64 terms say little about a sum of fewer tones of equal power.
 _FEWEST_TONES = 8
 _BANDS = 4
 _TERMS = 8
@@ -103,7 +103,7 @@ def _power_terms(spectra: np.ndarray, power: np.ndarray) -> np.ndarray:
     """Terms of the Fourier series of each band's power, where 1 is its power, float64 [64].
 
     The power of a signal at a time is the square of its values, so a term of its series is the product of the
-    spectrum and the spectrum moved by so many cycles. Time 0 is the middle, which trimmed ends move least.
+    spectrum and the spectrum shifted by as many cycles. Time 0 is the middle, which moves least if the ends are trimmed.
     """
     terms = np.zeros((_BANDS, _TERMS), complex)
     total = np.cumsum(power)

@@ -19,7 +19,7 @@ from readers.shards.local_shard import version_of
 from readers.shards.plan import Part, Plan
 
 
-def _default_split(names: Sequence[str]) -> str:
+def default_split(names: Sequence[str]) -> str:
     """The split to read if the caller names none: the only one, or `train`.
 
     Raises:
@@ -40,7 +40,7 @@ def dataset_plan(
     accept_cut: bool = False,
 ) -> Plan:
     """The plan for a split of a dataset whose manifest has been read; arguments as of `resolve`."""
-    text = _default_split(list(manifest.splits)) if split is None else split
+    text = default_split(list(manifest.splits)) if split is None else split
     counts = {name: split.records for name, split in manifest.splits.items()}
     name, start, stop = parse_split(text, counts)
     shards = manifest.splits[name].shards

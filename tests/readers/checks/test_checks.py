@@ -19,6 +19,7 @@ from readers.__main__ import main
 from readers.checks.against import _jensen_shannon
 from readers.checks.distributions import by_chance, kolmogorov_smirnov
 from readers.checks.registry import CHECKS
+from readers.format.dtypes import numpy_dtype
 from readers.format.manifest import Manifest
 from readers.format.schema import Schema
 from tests.support.checkout import ROOT
@@ -311,13 +312,12 @@ def test_what_most_records_are_is_a_note(tmp_path):
 def test_counts_of_splits_are_those_of_all_records(tmp_path):
     records = clean()
     directory = write(tmp_path / "d", records, shares="train=0.5,val=0.5", rejected=50)
-    found = found_in(readers.check(directory, records=10))
-    assert found["rejected_inputs"].message == "50 of 450 inputs were rejected (11.1%)" or (
-        found["rejected_inputs"].message == "50 of 210 inputs were rejected (23.8%)"
-    )
-    assert "71.4% of the records, and --splits says 50.0%" in found["split_shares"].message or (
-        "28.6% of the records" in found["split_shares"].message
-    )
+    found = {(f.check, f.split): f.message for f in readers.check(directory, records=10).findings}
+    assert found["rejected_inputs", "train"] == "50 of 450 inputs were rejected (11.1%)"
+    assert found["rejected_inputs", "val"] == "50 of 210 inputs were rejected (23.8%)"
+    off = "it has 71.4% of the records, and --splits says 50.0%"
+    assert found["split_shares", "train"] == off
+    assert found["split_shares", "val"] == off.replace("71.4", "28.6")
 
 
 def test_a_split_without_records_is_an_error(tmp_path):
@@ -378,7 +378,7 @@ def test_the_command_fails_from_the_severity_that_is_asked_for(tmp_path, good, c
     assert main(["check", directory]) == 0
     printed = capsys.readouterr().out.splitlines()
     assert printed[-2:] == [
-        "warning: empty_texts: text: 1 of 560 texts have no word (00003)",
+        "warning: empty_texts: text: 1 of 560 records have no word (00003)",
         f"560 of 560 records, {len(CHECKS)} checks: 0 errors, 1 warning, 0 notes",
     ]
     assert main(["check", directory, "--fail_on", "warning"]) == 1
@@ -405,3 +405,33 @@ def test_the_docs_list_all_checks():
     rows = [line for line in (ROOT / "docs/checks.md").read_text().splitlines() if "|" in line]
     listed = {line.split("|")[1].strip(" `"): line.split("|")[2].strip() for line in rows[2:]}
     assert {check.name: check.finds for check in CHECKS}.items() <= listed.items()
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64", "int8", "int16", "uint16"])
+def test_levels_of_any_dtype_are_checked(tmp_path, dtype):
+    rng = np.random.default_rng(0)
+    kind = numpy_dtype(dtype)
+    records = [
+        {"p": rng.integers(-90, 90, (40, 40, 3)).astype(kind), "s": np.zeros((0, 2), kind)}
+        for _ in range(5)
+    ]
+    schema = Schema({"p": (dtype, (None, None, 3)), "s": (dtype, (None, 2))})
+    directory = write_dataset(tmp_path / "d", schema, {"train": [records]})
+    assert {f.check for f in readers.check(directory).findings if f.feature == "s"} == {
+        "empty_arrays",
+        "constant_features",
+    }
+
+
+@pytest.mark.filterwarnings("error")
+def test_the_largest_numbers_are_checked_without_a_warning(tmp_path):
+    records = [{"s": np.array([1e308, -1e308, np.inf, np.nan] * 5)} for _ in range(4)]
+    schema = Schema({"s": ("float64", (None,))})
+    report = readers.check(write_dataset(tmp_path / "d", schema, {"train": [records]}))
+    assert "missing_values" in found_in(report)
+
+
+def test_a_dataset_without_splits_is_checked(tmp_path):
+    directory = write_dataset(tmp_path / "d", Schema({"s": ("float64", ())}), {})
+    assert readers.check(directory).findings == ()
+    assert "there are no splits" in readers.open(directory)._repr_html_()

@@ -15,10 +15,11 @@ from scipy import stats as scipy_stats
 from sklearn.datasets import load_sample_images
 
 from readers.format.manifest import Manifest
-from readers.format.schema import Feature, Schema
+from readers.format.schema import Schema
 from readers.measures.arrays import measure_array, measure_signal
+from readers.measures.kinds import kinds_of
 from readers.measures.pictures import measure_picture
-from readers.measures.sample import _digest, kind_of, sample_of
+from readers.measures.sample import _digest, sample_of
 from readers.measures.texts import measure_text
 from tests.support.datasets import write_dataset
 from tests.support.images import encoded
@@ -161,12 +162,15 @@ def test_the_kind_of_a_feature_follows_from_its_schema():
         "signal": [("float32", (None, 6)), ("int16", (None,)), ("float64", (100,))],
         "floats": [("float32", ()), ("bfloat16", ()), ("float32", (2, 3, 4, 5))],
         "integers": [("int64", (None,)), ("int64", ()), ("bool", ())],
-        "": [("string", (None,)), ("float32", (None, 3), "sequence"), ("complex64", (4,))],
+        None: [("string", (None,)), ("float32", (None, 3), "sequence"), ("complex64", (4,))],
     }
     for kind, features in kinds.items():
         for feature in features:
-            assert kind_of("x", Feature(*feature)) == kind
-    assert kind_of("key", Feature("string")) == ""
+            assert kinds_of(Manifest(Schema({"x": feature}), {})).get("x") == kind
+    assert kinds_of(Manifest(Schema({"key": ("string", ())}), {})) == {}
+    mask = Schema({"mask": ("uint8", (None, None, 1))})
+    names = {"mask": ("sky", "road")}
+    assert kinds_of(Manifest(mask, {}, class_names=names)) == {"mask": "integers"}
 
 
 def test_a_picture_of_a_file_is_measured_as_its_pixels(crops):

@@ -1,4 +1,4 @@
-"""What TensorFlow Datasets is told of a dataset; it reads the shards in tests/end_to_end."""
+"""The files that describe a dataset to TensorFlow Datasets, which reads the shards in tests/end_to_end."""
 
 import dataclasses
 import json

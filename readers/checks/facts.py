@@ -1,0 +1,123 @@
+"""What the checks look at, and what a check is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from readers.checks.finding import Finding
+from readers.format.display import counted
+from readers.format.manifest import Manifest
+from readers.measures.kinds import kinds_of
+from readers.measures.sample import Measures, SplitSample
+
+# Names of records in a finding.
+EXAMPLES = 5
+
+# What more than half of the records are is what they are like, and no fault of some of them.
+_USUAL = 0.5
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the checks look at.
+
+    Attributes:
+        manifest: The manifest, whose counts are those of all records.
+        samples: The samples by the names of their splits.
+    """
+
+    manifest: Manifest
+    samples: Mapping[str, SplitSample] = field(default_factory=dict)
+
+    def features(self, *kinds: str) -> list[str]:
+        """The measured features of some kinds, which `measures.kinds.kinds_of` names."""
+        return [name for name, kind in kinds_of(self.manifest).items() if kind in kinds]
+
+    def of_records(
+        self, check: str, severity: str, feature: str, chosen: np.ndarray, finds: str
+    ) -> Iterator[Finding]:
+        """Yields a finding about the records that a mask over all samples chooses, if there are any."""
+        count, seen = int(chosen.sum()), len(chosen)
+        if count:
+            words = f"{count:,} of {counted(seen, 'record')} {finds}"
+            names = self.names_of_records(np.flatnonzero(chosen)[:EXAMPLES])
+            yield Finding(check, severity, words, feature, "", count, seen, names)
+
+    def measured(self, feature: str, measure: str) -> np.ndarray:
+        """A number of a feature in all samples, float64, in the order of the splits."""
+        found = [s.measures[feature].get(measure, _nothing(s.seen)) for s in self.samples.values()]
+        return np.concatenate([*found, np.empty(0)])
+
+    def names_of_records(self, numbers: Iterable[int]) -> tuple[str, ...]:
+        """The names of records, given their numbers in all samples."""
+        ends = np.cumsum([sample.seen for sample in self.samples.values()])
+        samples = list(self.samples.items())
+        names = []
+        for number in numbers:
+            place = int(np.searchsorted(ends, number, side="right"))
+            split, sample = samples[place]
+            name = sample.named(int(number - ends[place] + sample.seen))
+            names.append(name if sample.keys else f"{split}, {name}")
+        return tuple(names)
+
+
+def _nothing(count: int) -> np.ndarray:
+    return np.full(count, np.nan)
+
+
+@dataclass(frozen=True)
+class Check:
+    """A check.
+
+    Attributes:
+        name: Its name, such as `dark_pictures`.
+        finds: What it finds, and with what it compares, in one line.
+        find: Looks at a dataset.
+    """
+
+    name: str
+    finds: str
+    find: Callable[[Facts], Iterable[Finding]]
+
+
+def records_with(
+    name: str,
+    severity: str,
+    noun: str,
+    kinds: Iterable[str],
+    finds: str,
+    chosen: Callable[[Measures], np.ndarray],
+) -> Check:
+    """A check that looks at each record alone.
+
+    Args:
+        name: The name of the check.
+        severity: Its severity; it is a `note` if more than half of the records are chosen.
+        noun: What a value is called in the list of checks, such as `picture`.
+        kinds: The kinds of features that it looks at.
+        finds: What the chosen records do or are, after their number.
+        chosen: A mask over records, given their measures.
+    """
+
+    def find(facts: Facts) -> Iterator[Finding]:
+        for feature in facts.features(*kinds):
+            masks = [chosen(_Columns(s.measures[feature], s.seen)) for s in facts.samples.values()]
+            mask = np.concatenate([*masks, np.empty(0, bool)])
+            worst = "note" if mask.sum() > _USUAL * len(mask) else severity
+            yield from facts.of_records(name, worst, feature, mask, finds)
+
+    return Check(name, f"{noun}s that {finds}", find)
+
+
+class _Columns(dict[str, np.ndarray]):
+    """The measures of a feature; a name that no record has is NaN for all."""
+
+    def __init__(self, measures: Measures, seen: int) -> None:
+        super().__init__(measures)
+        self._seen = seen
+
+    def __missing__(self, name: str) -> np.ndarray:
+        return _nothing(self._seen)
