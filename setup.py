@@ -108,7 +108,7 @@ setup(
         "Typing :: Typed",
     ],
     packages=find_packages(include=["beam_jobs", "beam_jobs.*", "readers", "readers.*"]),
-    package_data={"beam_jobs": ["py.typed"], "readers": ["py.typed"]},
+    package_data={"beam_jobs": ["py.typed"], "readers": ["py.typed", "page/templates/*"]},
     # On 2026-11-23, TensorFlow has no release for Python 3.14: 2.21.0 has wheels up to 3.13, and
     # 2.22.0rc0 needs keras-nightly. The other dependencies in native code have wheels for it.
     python_requires=">=3.10,<3.14",

@@ -66,16 +66,27 @@ def check(
         FileNotFoundError: A file is missing.
         StoreError: (an OSError) A store still fails after several retries.
     """
-    # Here, because they would add a fifth to the time in which `readers` is imported.
+    if records < 1:
+        raise ValueError(f"records={records}: expected a number of at least 1")
+    return check_facts(facts_of(path_text(path), records), records, against)
+
+
+def check_facts(
+    facts: Facts, records: int, against: str | os.PathLike[str] | None = None
+) -> CheckReport:
+    """Looks for what may be wrong in the facts about a dataset.
+
+    Args:
+        facts: The facts.
+        records: How many records of the other dataset to look at, at most.
+        against: Another dataset, with which to compare.
+    """
     from readers.checks.against import compare
     from readers.checks.registry import CHECKS
 
-    if records < 1:
-        raise ValueError(f"records={records}: expected a number of at least 1")
-    facts = _facts(path_text(path), records)
     findings = [finding for each in CHECKS for finding in each.find(facts)]
     if against is not None:
-        findings += compare(facts, _facts(path_text(against), records))
+        findings += compare(facts, facts_of(path_text(against), records))
     findings.sort(key=lambda finding: SEVERITIES.index(finding.severity))
     return CheckReport(
         sum(sample.seen for sample in facts.samples.values()),
@@ -85,7 +96,14 @@ def check(
     )
 
 
-def _facts(directory: str, records: int) -> Facts:
+def facts_of(directory: str, records: int) -> Facts:
+    """The facts that checks look at: the manifest of a dataset, and a sample of its records.
+
+    Args:
+        directory: The dataset's directory.
+        records: How many records to look at, at most.
+    """
+    # Here, because they would add a fifth to the time in which `readers` is imported.
     from readers.checks.facts import Facts
     from readers.measures.sample import sample_of
 

@@ -16,7 +16,7 @@ FLOORS = {
         "progress packages errors"
     ),
     "readers": (
-        "__main__ __init__ check checks measures dataset load torch_batches jax_batches numpy_stream "
+        "__main__ __init__ report page check checks measures dataset load torch_batches jax_batches numpy_stream "
         "source export export_file verify gallery head describe transforms tfdata tensors batches "
         "shards decoders similarity order format files hosts"
     ),

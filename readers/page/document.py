@@ -1,0 +1,44 @@
+"""A report as one HTML document."""
+
+from __future__ import annotations
+
+import datetime
+
+from markupsafe import Markup
+
+from readers.format.version import __version__
+from readers.page.section import TEMPLATES, Section, fill
+from readers.page.sections import alerts, head, splits
+from readers.page.study import Study
+
+# In the order of the page. Each returns None if it has nothing to say about a dataset.
+SECTIONS = (
+    head.section,
+    alerts.section,
+    splits.section,
+)
+
+
+def document(study: Study) -> str:
+    """The report on a dataset, as HTML that needs no other file and runs no script.
+
+    Args:
+        study: The dataset.
+    """
+    sections = [made for make in SECTIONS if (made := make(study)) is not None]
+    _check_anchors(sections)
+    return str(
+        fill(
+            "page.html",
+            name=study.name,
+            style=Markup((TEMPLATES / "style.css").read_text(encoding="utf-8")),
+            sections=sections,
+            version=__version__,
+            now=datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+        )
+    )
+
+
+def _check_anchors(sections: list[Section]) -> None:
+    anchors = [section.anchor for section in sections]
+    assert len(set(anchors)) == len(anchors), anchors

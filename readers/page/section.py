@@ -1,0 +1,77 @@
+"""A section of a report, and the templates that fill it."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from xml.etree.ElementTree import Element
+
+from readers.format.display import counted, format_bytes, visible
+from readers.gallery.markup import to_html
+from readers.page.numbers import short
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+TEMPLATES = Path(__file__).parent / "templates"
+
+
+class Section(NamedTuple):
+    """A part of a report, with an entry in its navigation.
+
+    Attributes:
+        anchor: The id of its element, which never comes from the data.
+        title: Its heading.
+        body: What is below the heading.
+    """
+
+    anchor: str
+    title: str
+    body: Markup
+
+
+def fill(template: str, **values: Any) -> Markup:
+    """A template of `readers/page/templates` with values.
+
+    Text is escaped, and its control characters are replaced; only `Markup` and elements are markup.
+    The filters `count`, `short` and `size` write whole numbers, other numbers and bytes;
+    `counted(number, noun)` is a function.
+
+    Args:
+        template: The name of the file.
+        values: What the template names. A name without a value is an error.
+    """
+    from markupsafe import Markup
+
+    return Markup(_environment().get_template(template).render(values))
+
+
+@functools.cache
+def _environment() -> Environment:
+    try:
+        import jinja2
+        from markupsafe import Markup
+    except ImportError as error:
+        raise ImportError(
+            "a report needs Jinja2, which is not installed: pip install 'beam-shards[report]'"
+        ) from error
+
+    def shown(value: Any) -> Any:
+        """What a template writes for a value."""
+        if isinstance(value, Element):
+            return Markup(to_html(value))
+        return value if hasattr(value, "__html__") else visible(str(value))
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"count": "{:,}".format, "short": short, "size": format_bytes}
+    environment.globals |= {"counted": counted}
+    return environment

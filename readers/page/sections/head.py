@@ -1,0 +1,55 @@
+"""The head of a report: what the dataset is, and the verdict on it."""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections import Counter
+
+from readers.checks.finding import SEVERITIES
+from readers.files.remote import local_path
+from readers.format.display import counted
+from readers.format.manifest import MANIFEST, join
+from readers.page.command import command_of
+from readers.page.section import Section, fill
+from readers.page.study import Study
+
+
+def section(study: Study) -> Section:
+    """The name, the verdict, sizes and origin of a dataset."""
+    manifest = study.manifest
+    records = sum(split.records for split in manifest.splits.values())
+    return Section(
+        "overview",
+        "Overview",
+        fill(
+            "head.html",
+            directory=study.directory,
+            records=records,
+            seen=study.checked.seen,
+            shards=sum(len(split.shards) for split in manifest.splits.values()),
+            size=sum(split.bytes for split in manifest.splits.values()),
+            manifest=manifest,
+            written=_written(study.directory),
+            command=command_of(manifest.options),
+            verdict=_verdict(study),
+            worst=study.checked.worst() or "good",
+            checks=study.checked.checks,
+        ),
+    )
+
+
+def _verdict(study: Study) -> str:
+    """What the checks found, in one line."""
+    counts = Counter(finding.severity for finding in study.checked.findings)
+    found = [counted(counts[name], name) for name in SEVERITIES if counts[name]]
+    return ", ".join(found) if found else "nothing was found that is wrong"
+
+
+def _written(directory: str) -> str:
+    """When the manifest of a dataset on a disk was written; empty elsewhere."""
+    path = local_path(join(directory, MANIFEST))
+    if path is None:
+        return ""
+    moment = datetime.datetime.fromtimestamp(os.stat(path).st_mtime, datetime.timezone.utc)
+    return moment.strftime("%Y-%m-%d %H:%M UTC")

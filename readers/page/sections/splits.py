@@ -1,0 +1,97 @@
+"""Splits: what was found, written, rejected and dropped, and how even the shards are."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+from xml.etree.ElementTree import Element
+
+import numpy as np
+
+from readers.format.splits import Split
+from readers.page import charts
+from readers.page.rejects import Reason, reasons_in
+from readers.page.section import Section, fill
+from readers.page.study import Study
+
+# Bars of shards; of more shards, each bar is the largest of several.
+_BARS = 200
+
+_REASONS = 8
+
+
+class _Row(NamedTuple):
+    anchor: str
+    name: str
+    split: Split
+    share: float
+    strip: Element
+    shards: list[Element]
+    spread: str
+
+
+def section(study: Study) -> Section:
+    """A strip of found = written + rejected + duplicates for each split, and its shards as bars."""
+    splits = study.manifest.splits
+    records = sum(split.records for split in splits.values())
+    rows = [
+        _Row(
+            study.anchor("", name),
+            name,
+            split,
+            split.records / records if records else 0.0,
+            _strip(split),
+            _shards(split),
+            _spread(split),
+        )
+        for name, split in splits.items()
+    ]
+    reasons: list[Reason] = reasons_in(study.directory) if study.manifest.rejected else []
+    values: dict[str, Any] = {"rows": rows, "rejected": study.manifest.rejected}
+    return Section("splits", "Splits", fill("splits.html", reasons=reasons[:_REASONS], **values))
+
+
+def _strip(split: Split) -> Element:
+    parts = {
+        "written": split.records,
+        "rejected": split.rejected,
+        "duplicates dropped": split.duplicates,
+    }
+    found = sum(parts.values())
+    return charts.strip(parts, f"{found:,} found = written + rejected + duplicates")
+
+
+def _shards(split: Split) -> list[Element]:
+    """The records and the bytes of each shard as bars, from 0."""
+    if not split.shards:
+        return []
+    several = -(-len(split.shards) // _BARS)
+    what = "a shard" if several == 1 else f"the largest of {several} shards"
+    return [
+        charts.histogram(
+            {"": _largest_of(np.array(values, np.float64), several)},
+            np.linspace(0, len(split.shards), -(-len(split.shards) // several) + 1),
+            f"{noun} of {what}, by its number",
+        )
+        for noun, values in (
+            ("Records", [shard.records for shard in split.shards]),
+            ("Bytes", [shard.bytes for shard in split.shards]),
+        )
+    ]
+
+
+def _largest_of(values: np.ndarray, several: int) -> np.ndarray:
+    """The largest of each run of so many values."""
+    return np.maximum.reduceat(values, np.arange(0, len(values), several))
+
+
+def _spread(split: Split) -> str:
+    """How much shards differ, in words."""
+    if not split.shards:
+        return "no shards"
+    records = [shard.records for shard in split.shards]
+    sizes = [shard.bytes for shard in split.shards]
+    mean = sum(sizes) / len(sizes)
+    return (
+        f"{min(records):,} to {max(records):,} records a shard (difference "
+        f"{max(records) - min(records):,}); the largest has {max(sizes) / mean:.3f} times the mean of the bytes"
+    )

@@ -1,0 +1,61 @@
+"""`readers.report`: a dataset as one HTML page to look at."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from readers.check import check_facts, facts_of
+from readers.files.remote import path_text
+
+
+def report(
+    path: str | os.PathLike[str],
+    output: str | os.PathLike[str] = "report.html",
+    *,
+    records: int = 10_000,
+    against: str | os.PathLike[str] | None = None,
+) -> Path:
+    """Writes a report on a dataset: one HTML file that needs no other file, no network and no script.
+
+    It shows what was found, written and rejected, how even the shards are, what the checks found, records of each
+    split and the oddest ones, and the values of every feature. Counts are those of all records; everything
+    else is that of a sample, whose size the report says.
+
+    Args:
+        path: The dataset's directory, on any filesystem that fsspec knows.
+        output: The file to write. One that exists is replaced, once the new one is complete.
+        records: How many records to look at, at most.
+        against: Another dataset, such as a former version, with which to compare.
+
+    Returns:
+        The path of the file.
+
+    Raises:
+        ValueError: `records` is below 1.
+        ImportError: Jinja2 or Pillow is not installed.
+        CorruptRecordError: (a ValueError) The checksum of a record is wrong.
+        DatasetError: (a ValueError) There is no manifest, or a shard differs from it.
+        FileNotFoundError: A file is missing.
+        OSError: The file cannot be written.
+        StoreError: (an OSError) A store still fails after several retries.
+
+    Example:
+        >>> readers.report("shards/photos", "photos.html")
+        PosixPath('photos.html')
+    """
+    from readers.page.document import document
+    from readers.page.study import Study
+
+    directory = path_text(path)
+    facts = facts_of(directory, records)
+    study = Study(directory, facts, check_facts(facts, records, against))
+    target = Path(output)
+    html = document(study)
+    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    try:
+        partial.write_text(html, encoding="utf-8")
+        os.replace(partial, target)
+    finally:
+        partial.unlink(missing_ok=True)
+    return target
